@@ -1,0 +1,1 @@
+//! Lockkeeper: a ZooKeeper-compatible lock and coordination server.
