@@ -1,1 +1,3 @@
 //! Lockkeeper: a ZooKeeper-compatible lock and coordination server.
+
+pub mod proto;
