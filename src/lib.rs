@@ -1,3 +1,4 @@
 //! Lockkeeper: a ZooKeeper-compatible lock and coordination server.
 
 pub mod proto;
+pub mod replica;

@@ -1,0 +1,122 @@
+//! The values that cross between a replica and its disk.
+//!
+//! *Owns* what a log entry, a hard state, a batch to append and a checkpoint are, free of `raft`'s
+//! own types, so that the disk never sees those. *Never* reads or writes anything itself.
+
+use bytes::Bytes;
+
+/// What a log entry holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// Transactions (or nothing: the entry a new leader begins its term with).
+    Normal,
+    /// A change of membership.
+    ConfChange,
+}
+
+/// One entry of the replicated log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Term of the leader that appended it first.
+    pub term: u64,
+    /// Position, from 1.
+    pub index: u64,
+    /// What `data` is.
+    pub kind: EntryKind,
+    /// Payload; empty for the first entry of a term.
+    pub data: Bytes,
+}
+
+/// What Raft must not forget besides the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HardState {
+    /// Latest term seen.
+    pub term: u64,
+    /// Replica voted for in that term, 0 for none.
+    pub vote: u64,
+    /// Highest index known to be committed.
+    pub commit: u64,
+}
+
+/// Who takes part, as of some index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Membership {
+    /// Raft ids that vote.
+    pub voters: Vec<u64>,
+    /// Raft ids that only follow.
+    pub learners: Vec<u64>,
+}
+
+/// One batch for the log: everything in it becomes durable by one fsync.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Append {
+    /// To be given to [`super::Replica::persisted`] once the batch is durable.
+    pub number: u64,
+    /// Entries in index order. The first may overwrite an uncommitted suffix of the log.
+    pub entries: Vec<Entry>,
+    /// The new hard state, if it changed.
+    pub hard_state: Option<HardState>,
+    /// Whether anything waits for durability. A batch that only moves `commit` does not.
+    pub must_sync: bool,
+}
+
+/// Which state a complete set of records is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// The last entry whose effect is included.
+    pub index: u64,
+    /// Its term.
+    pub term: u64,
+    /// zxid of the last transaction included.
+    pub zxid: i64,
+    /// Digest of the state; restoring the records must reproduce it.
+    pub digest: u128,
+    /// Number of records.
+    pub records: u64,
+    /// Who took part at that index.
+    pub membership: Membership,
+}
+
+/// One record of the state: a znode (its key is its path), a session or another part of the
+/// machine (keys that do not begin with `/`). Keys are unique; sorted by key, a parent comes before
+/// its children.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// The value; `None` when the record is gone.
+    pub value: Option<Box<[u8]>>,
+}
+
+/// Records that changed. Several of these make up a checkpoint, and only the one that carries a
+/// mark completes it: before that, the records may stem from different moments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Whether this begins a pass over the whole state: whatever was stored before is void.
+    pub begins_full_pass: bool,
+    /// The records, later ones win.
+    pub records: Vec<Record>,
+    /// With a mark, the records so far and those of earlier checkpoints are exactly that state.
+    pub mark: Option<Mark>,
+}
+
+/// Takes back a state: records, then entries. Implemented by the machine, called by the disk.
+pub trait Restore {
+    /// Forgets everything restored so far: another source is tried.
+    fn restart(&mut self);
+    /// One record; keys come in ascending order.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    fn record(&mut self, key: &[u8], value: &[u8]) -> Result<(), String>;
+    /// All records of `mark` were given: verifies number and digest.
+    ///
+    /// # Errors
+    /// Says which of them disagrees.
+    fn finish(&mut self, mark: &Mark) -> Result<(), String>;
+    /// A committed entry after the mark (after nothing, if there was no mark), in index order.
+    ///
+    /// # Errors
+    /// Says why it cannot be applied.
+    fn entry(&mut self, entry: &Entry) -> Result<(), String>;
+}

@@ -1,0 +1,82 @@
+//! What a replica is given.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+
+use super::inspect::Inspect;
+use crate::proto::connect::ConnectRequest;
+use crate::proto::request::{Request, Undecodable};
+
+/// A connection of a client, numbered by the shell; never reused while the process lives.
+pub type ConnId = u64;
+
+/// One event from outside. `Replica::step` takes it, never fails and never waits.
+#[derive(Debug)]
+pub enum Input {
+    /// A client's first frame arrived.
+    Connected {
+        /// The connection.
+        conn: ConnId,
+        /// Where it comes from (its `ip` identity).
+        remote: IpAddr,
+        /// Its port, for display.
+        remote_port: u16,
+        /// What it asks for.
+        request: ConnectRequest,
+    },
+    /// Requests of one connection, in the order in which they arrived.
+    Requests {
+        /// The connection.
+        conn: ConnId,
+        /// At least one.
+        requests: Vec<ClientRequest>,
+    },
+    /// The connection is gone; nothing can be sent on it any more.
+    Closed {
+        /// The connection.
+        conn: ConnId,
+    },
+    /// Time has passed. Given before every batch of other inputs, and at least every
+    /// [`super::TICK_MS`] milliseconds.
+    Tick {
+        /// Monotonic microseconds, from any start: for deadlines.
+        now_us: u64,
+        /// Milliseconds since the epoch: for ctime and mtime only.
+        wall_ms: i64,
+    },
+    /// An operator's question; answered in the next `Ready`.
+    Inspect {
+        /// Comes back with the answer.
+        token: u64,
+        /// The question.
+        what: Inspect,
+    },
+    /// The disk's copy of the state cannot be continued: every record must be drained again.
+    RecordsLost,
+}
+
+/// A request as a connection decoded it.
+#[derive(Clone, Debug)]
+pub struct ClientRequest {
+    /// The client's number for it.
+    pub xid: i32,
+    /// The opcode as sent.
+    pub op: i32,
+    /// The body as sent: what the log keeps of a write.
+    pub body: Bytes,
+    /// The decoded body.
+    pub decoded: Result<Request, Undecodable>,
+}
+
+impl ClientRequest {
+    /// Decodes the payload of a frame. `None`: shorter than a header, the connection must close.
+    #[must_use]
+    pub fn decode(payload: Bytes) -> Option<Self> {
+        let mut reader = crate::proto::Reader::new(payload);
+        let header = crate::proto::RequestHeader::decode(&mut reader).ok()?;
+        let body = reader.rest();
+        let decoded = Request::decode(header.op, body.clone());
+        Some(Self { xid: header.xid, op: header.op, body, decoded })
+    }
+}

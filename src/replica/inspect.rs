@@ -1,0 +1,201 @@
+//! Operators' questions, and what a replica shows of itself.
+//!
+//! *Owns* [`Status`], the few figures that are published all the time, and [`Inspect`]/[`Report`],
+//! questions that cost as much as there is to show and are only answered when asked.
+
+use super::input::ConnId;
+
+/// What this server is in its ensemble.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Mode {
+    /// Not serving: no leader known, or still recovering.
+    #[default]
+    Looking,
+    Standalone,
+    Leader,
+    Follower,
+    Observer,
+    ReadOnly,
+}
+
+impl Mode {
+    /// ZooKeeper's word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Looking => "looking",
+            Self::Standalone => "standalone",
+            Self::Leader => "leader",
+            Self::Follower => "follower",
+            Self::Observer => "observer",
+            Self::ReadOnly => "read-only",
+        }
+    }
+}
+
+/// Latency of requests, from arrival at the replica to their answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// Number of requests.
+    pub count: u64,
+    /// Sum in microseconds.
+    pub sum_us: u64,
+    /// Shortest in microseconds, 0 while `count` is 0.
+    pub min_us: u64,
+    /// Longest in microseconds.
+    pub max_us: u64,
+}
+
+impl Latency {
+    /// Counts one.
+    pub fn record(&mut self, us: u64) {
+        self.min_us = if self.count == 0 { us } else { self.min_us.min(us) };
+        self.max_us = self.max_us.max(us);
+        self.count += 1;
+        self.sum_us += us;
+    }
+
+    /// Mean in milliseconds, 0 while there is none.
+    #[must_use]
+    pub fn mean_ms(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum_us as f64 / self.count as f64 / 1000.0 }
+    }
+}
+
+/// Figures of a replica, cheap to copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Whether requests are answered.
+    pub serving: bool,
+    /// Role.
+    pub mode: Mode,
+    /// Last applied zxid.
+    pub zxid: i64,
+    /// Raft term.
+    pub term: u64,
+    /// Last applied log index.
+    pub applied: u64,
+    /// Last index that is durable here.
+    pub persisted: u64,
+    /// Number of znodes as ZooKeeper counts them (the root twice).
+    pub znode_count: u64,
+    /// Ephemeral znodes.
+    pub ephemerals_count: u64,
+    /// Bytes of paths and data.
+    pub approximate_data_size: u64,
+    /// Registered watches.
+    pub watch_count: u64,
+    /// Connections with a session.
+    pub connections: u64,
+    /// Open sessions.
+    pub sessions: u64,
+    /// Requests received and not answered yet.
+    pub outstanding: u64,
+    /// Latency of reads.
+    pub read_latency: Latency,
+    /// Latency of writes.
+    pub write_latency: Latency,
+    /// Transactions applied since the start.
+    pub txns_applied: u64,
+    /// Entries proposed since the start.
+    pub proposals: u64,
+    /// Sessions expired since the start.
+    pub sessions_expired: u64,
+    /// Connections refused because their zxid was ahead, their session gone or similar.
+    pub connections_refused: u64,
+    /// Auth packets that failed.
+    pub auth_failed: u64,
+    /// Events fired, by `EventType` (created, deleted, changed, children).
+    pub events_fired: [u64; 4],
+    /// Bytes of events sent.
+    pub watch_bytes: u64,
+    /// Digest of the state.
+    pub digest: u128,
+    /// Records that changed and were not handed to the disk yet.
+    pub changes_waiting: u64,
+}
+
+/// A question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inspect {
+    /// `cons`, `stat`.
+    Connections,
+    /// `dump`, first part.
+    Sessions,
+    /// `dump`, second part.
+    Ephemerals,
+    /// `wchs`, `wchc`, `wchp`.
+    Watches,
+    /// `hash`.
+    Digests,
+    /// `crst`.
+    ResetConnections,
+    /// `srst`.
+    ResetServer,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Report {
+    /// One element per connection that has finished or begun its handshake.
+    Connections(Vec<ConnectionReport>),
+    /// Every session.
+    Sessions(Vec<SessionReport>),
+    /// Session and its ephemeral znodes, in order of session and path.
+    Ephemerals(Vec<(i64, Vec<String>)>),
+    /// Every registration.
+    Watches(WatchReport),
+    /// (zxid, ZooKeeper's tree digest), oldest first.
+    Digests(Vec<(i64, u64)>),
+    /// Done.
+    Reset,
+}
+
+/// A connection as `cons` shows it.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[allow(missing_docs)]
+pub struct ConnectionReport {
+    pub conn: ConnId,
+    pub remote: String,
+    pub queued: u64,
+    pub received: u64,
+    pub sent: u64,
+    /// `None` until the handshake is through.
+    pub session: Option<i64>,
+    /// Last operation, as four letters.
+    pub last_op: &'static str,
+    /// Milliseconds since the epoch.
+    pub established_ms: i64,
+    pub timeout_ms: i32,
+    pub last_cxid: i32,
+    pub last_zxid: i64,
+    /// Monotonic milliseconds.
+    pub last_response_ms: u64,
+    pub last_latency_ms: u64,
+    pub latency: Latency,
+}
+
+/// A session as `dump` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct SessionReport {
+    pub id: i64,
+    pub timeout_ms: i32,
+    /// Milliseconds until it expires unless heard from; `None` where it is not tracked.
+    pub expires_in_ms: Option<u64>,
+    pub connected: bool,
+}
+
+/// All watches of this server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchReport {
+    /// Connections that have at least one watch.
+    pub connections: u64,
+    /// Distinct watched paths.
+    pub paths: u64,
+    /// Registrations.
+    pub total: u64,
+    /// Session and its paths (data watches and persistent ones, as ZooKeeper's words show).
+    pub by_session: Vec<(i64, Vec<String>)>,
+}

@@ -1,0 +1,57 @@
+//! What a replica wants done.
+
+use super::durable::Append;
+use super::input::ConnId;
+use super::inspect::Report;
+
+/// Everything that is to be done after a batch of inputs. Order within it: audit lines first, then
+/// `client`; `append` may go at once, in parallel with both.
+#[derive(Debug, Default)]
+pub struct Ready {
+    /// To be made durable; then `Replica::persisted(append.number)`.
+    pub append: Option<Append>,
+    /// To be sent, one element per connection, already in wire format.
+    pub client: Vec<Outgoing>,
+    /// One line per applied transaction, if the audit log is on.
+    pub audit: Vec<AuditLine>,
+    /// Answers to `Input::Inspect`.
+    pub inspected: Vec<(u64, Report)>,
+}
+
+/// What one connection is sent by one `Ready`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Outgoing {
+    /// The connection.
+    pub conn: ConnId,
+    /// Whole frames, length prefixes included.
+    pub frames: Vec<u8>,
+    /// How many of the connection's requests are answered by it (events do not count).
+    pub replies: u32,
+    /// Whether the connection ends after these bytes.
+    pub close: bool,
+}
+
+/// What the audit log says of one applied transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditLine {
+    /// Log index of the entry that held it.
+    pub index: u64,
+    /// Term of that entry.
+    pub term: u64,
+    /// The transaction's zxid.
+    pub zxid: i64,
+    /// Leader's clock in milliseconds since the epoch.
+    pub time_ms: i64,
+    /// Session it belongs to.
+    pub session: i64,
+    /// The client's xid, 0 for the server's own transactions.
+    pub cxid: i32,
+    /// Name of the operation.
+    pub op: &'static str,
+    /// Path it concerned (of the created znode, if it was created), if one.
+    pub path: Option<String>,
+    /// `ok` or ZooKeeper's name of the error.
+    pub result: &'static str,
+    /// Digest of the state after it.
+    pub digest: u128,
+}
