@@ -13,7 +13,7 @@ pub use inspect::{Inspect, Report, Status};
 pub use ready::{AuditLine, Outgoing, Ready};
 
 /// Longest time in milliseconds that may pass between two ticks.
-pub const TICK_MS: u64 = 10;
+pub const TICK_MS: u64 = 50;
 
 /// One server's whole deterministic state.
 #[derive(Debug)]
