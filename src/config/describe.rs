@@ -1,0 +1,176 @@
+//! The configuration for people: effective values, the reference page, the sample file.
+//!
+//! Owns the layout of docs/CONFIGURATION.md and conf/zoo.cfg, both generated from the table: a
+//! test fails when the files lag behind it. Never shows the super user's digest.
+
+use std::fmt::Write as _;
+
+use super::Config;
+use super::accepted::{ACCEPTED, REFUSED, WARNED};
+use super::draft::effective_keys;
+use super::key::Key;
+use super::table::SECTIONS;
+
+impl Config {
+    /// The values in force, one a line with where each comes from, then what has no effect: the
+    /// text of `lockkeeper config check`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let mut text = String::new();
+        let mut line = |text_line: String| {
+            text.push_str(text_line.trim_end());
+            text.push('\n');
+        };
+        for key in effective_keys() {
+            let value = (key.show)(self);
+            let value = if value.is_empty() { "-".to_string() } else { value };
+            match self.origin(key.name) {
+                Some(origin) => line(format!("{} = {value}  ({origin})", key.name)),
+                None => line(format!("{} = {value}", key.name)),
+            }
+        }
+        for server in &self.servers {
+            line(format!("server.{} = {server}", server.id));
+        }
+        if let Some(id) = self.server_id {
+            line(format!("myid = {id}"));
+        }
+        for (title, notes) in [("warning", &self.warnings), ("no effect", &self.ignored)] {
+            for (key, reason) in notes {
+                line(format!("{title}: {key}: {reason}"));
+            }
+        }
+        text
+    }
+
+    /// The text of docs/CONFIGURATION.md.
+    #[must_use]
+    pub fn markdown() -> String {
+        let mut text = INTRODUCTION.to_string();
+        for section in &SECTIONS {
+            let _ = write!(text, "\n## {}\n\n{EFFECTIVE_HEAD}", section.title);
+            section.keys.iter().for_each(|key| effective_row(&mut text, key));
+        }
+        text.push_str(SERVER_LINES);
+        for (title, keys) in [
+            ("Refused by name", &REFUSED[..]),
+            ("Accepted with a warning", &WARNED[..]),
+            ("Accepted without effect", &ACCEPTED[..]),
+        ] {
+            let _ = write!(text, "\n## {title}\n\n| key | why |\n|---|---|\n");
+            for key in keys {
+                let _ = writeln!(text, "| `{}` | {} |", key.name, cell(key.doc));
+            }
+        }
+        text
+    }
+
+    /// The text of conf/zoo.cfg: every key that takes effect, with its meaning, limits and default.
+    #[must_use]
+    pub fn sample() -> String {
+        let mut text = SAMPLE_HEAD.to_string();
+        for section in &SECTIONS {
+            let _ = write!(text, "\n# --- {}\n", section.title);
+            for key in section.keys {
+                let limits = key.limits();
+                let default = if key.default.is_empty() { "none" } else { key.default };
+                let _ = write!(text, "\n{}", wrapped(key.doc));
+                let _ = writeln!(text, "# Value: {limits}. Default: {default}.");
+                match key.sample {
+                    Some(value) => {
+                        let _ = writeln!(text, "{}={value}", key.name);
+                    }
+                    None => {
+                        let _ = writeln!(text, "#{}={}", key.name, key.default);
+                    }
+                }
+            }
+        }
+        text.push_str(SAMPLE_SERVERS);
+        text
+    }
+}
+
+fn effective_row(text: &mut String, key: &Key) {
+    let code = |value: &str| match value {
+        "" => "-".to_string(),
+        value => format!("`{value}`"),
+    };
+    let without_file = key.default_without_file.unwrap_or(key.default);
+    let _ = writeln!(
+        text,
+        "| `{}` | {} | {} | {} | {} |",
+        key.name,
+        code(key.default),
+        code(without_file),
+        cell(&key.limits()),
+        cell(key.doc)
+    );
+}
+
+/// Text that may stand in a cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+/// A comment of lines no longer than the sources'.
+fn wrapped(doc: &str) -> String {
+    let mut text = String::new();
+    let mut line = String::from("#");
+    for word in doc.split_whitespace() {
+        if line.len() + 1 + word.len() > WIDTH {
+            text.push_str(&line);
+            text.push('\n');
+            line = String::from("#");
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    text + &line + "\n"
+}
+
+const WIDTH: usize = 100;
+
+const EFFECTIVE_HEAD: &str = "| key | default in a file | without a file | value | meaning |\n\
+                              |---|---|---|---|---|\n";
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+`lockkeeper server` runs without a file. `lockkeeper server zoo.cfg` takes ZooKeeper's configuration
+file as it is, with ZooKeeper's defaults; our own keys begin with `lockkeeper.` and stand in the same
+file. Flags of the command line win over the file. `lockkeeper config check zoo.cfg` shows the values
+in force or everything that is wrong, as `file:line: key: reason`, and exits with 0 or 2.
+
+The file is a Java properties file in UTF-8: `key=value`, comments begin with `#` or `!`, a backslash
+escapes (`\\uXXXX` too) and continues a line, the last of two equal keys wins. Keys may carry the
+prefix `zookeeper.` of system properties. Numbers may be hexadecimal (`0x...`). A key that is not in
+these tables is accepted, listed once in the log and has no effect; an unknown `lockkeeper.` key is
+an error.
+
+This page is generated from the table in src/config.
+";
+
+const SERVER_LINES: &str = "
+### Server lines
+
+`server.N=host:peerPort:electionPort[:participant|:observer][;[clientHost:]clientPort]`, N from 1 to
+254, several addresses of one server separated by `|`, IPv6 in brackets. One participant alone is
+served as a single server, as ZooKeeper does. More than one is refused: this version has no ensembles
+yet. The file `myid` in dataDir holds the N of this server; a single server needs none.
+";
+
+const SAMPLE_HEAD: &str = "\
+# Configuration of a Lockkeeper server: every key that takes effect, with its default.
+# Run it with: lockkeeper server conf/zoo.cfg    Check it with: lockkeeper config check conf/zoo.cfg
+#
+# A line that begins with # and has no blank behind it shows a default: take the # away to change it.
+# ZooKeeper's other keys are accepted too; docs/CONFIGURATION.md says what becomes of each.
+";
+
+const SAMPLE_SERVERS: &str = "
+# The servers of the ensemble, one line each. One participant is a single server; this version has
+# no ensembles yet.
+# Value: host:peerPort:electionPort[:participant|:observer][;[clientHost:]clientPort].
+# server.1=127.0.0.1:2888:3888:participant;2181
+";

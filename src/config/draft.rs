@@ -1,0 +1,462 @@
+//! A configuration in the making: texts and flags in, errors collected, resolved once.
+//!
+//! Owns the order of things: the file's last duplicate of a key wins, flags win over the file, then
+//! what depends on other keys is derived and cross-checked. Invariant: nothing stops at the first
+//! error; [`Draft::resolve`] gives a whole [`Config`] or every fault that was found. Reproduces
+//! `QuorumPeerConfig.parseProperties` and `parseDynamicConfig`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::Config;
+use super::accepted::{ACCEPTED, REFUSED, WARNED};
+use super::address::HostPort;
+use super::error::{ConfigError, Origin};
+use super::key::{Effect, Key};
+use super::properties::{self, Property};
+use super::servers::{Role, SERVER_ID_MAX, ServerSpec, server_id};
+use super::table::{INT_MAX, SECTIONS, blank};
+
+/// Longest text of a configuration file, bytes.
+pub const CONFIG_TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// Most errors that are collected; further ones are counted.
+pub const CONFIG_ERRORS_MAX: usize = 100;
+
+/// Port of the Prometheus provider unless given, as in ZooKeeper 3.9.
+const PROMETHEUS_PORT_DEFAULT: i64 = 7000;
+
+/// A configuration that is being put together.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    config: Config,
+    /// Name of the file, if there is one: then some keys are required.
+    file: Option<String>,
+    errors: Vec<ConfigError>,
+    errors_beyond: usize,
+    has_dynamic: bool,
+    server_lines: BTreeMap<u8, Origin>,
+}
+
+impl Draft {
+    /// Starts from the defaults that hold without a file.
+    #[must_use]
+    pub fn without_file() -> Draft {
+        Draft::with_defaults(None)
+    }
+
+    /// Starts from ZooKeeper's defaults and a file's text. `file_name` is used in errors only.
+    /// Never fails: errors wait for [`Draft::resolve`].
+    #[must_use]
+    pub fn from_text(file_name: &str, text: &str) -> Draft {
+        let mut draft = Draft::with_defaults(Some(file_name.to_string()));
+        let mut properties = draft.last_of_each(file_name, text);
+        // Whether server lines are allowed here depends on it, wherever it stands.
+        properties.sort_by_key(|property| property.key != "dynamicConfigFile");
+        for property in properties {
+            let origin = Origin { file: file_name.to_string(), line: property.line };
+            draft.give(&property.key, property.value.trim(), origin);
+        }
+        draft
+    }
+
+    /// Starts from a whole configuration, to change some of it.
+    pub(super) fn from_config(config: Config) -> Draft {
+        let mut draft = Draft::with_defaults(None);
+        draft.has_dynamic = config.dynamic_config_file.is_some();
+        draft.config = config;
+        draft
+    }
+
+    fn with_defaults(file: Option<String>) -> Draft {
+        let mut config = blank();
+        for key in effective_keys() {
+            let without = key.default_without_file.filter(|_| file.is_none());
+            let default = without.unwrap_or(key.default);
+            // Keys without a default are required, and checked for when all is known.
+            if !default.is_empty() {
+                key.apply(&mut config, default).expect("a default passes its own check");
+            }
+        }
+        let (errors, server_lines) = (Vec::new(), BTreeMap::new());
+        Draft { config, file, errors, errors_beyond: 0, has_dynamic: false, server_lines }
+    }
+
+    /// Sets one key, as a line of the file would; it wins over the file. `origin` names the flag in
+    /// errors, for example `--data-dir`.
+    pub fn set(&mut self, key: &str, value: &str, origin: &str) {
+        self.give(key, value.trim(), Origin { file: origin.to_string(), line: 0 });
+    }
+
+    /// The `dynamicConfigFile` that the file names: its text is wanted by [`Draft::load_dynamic`].
+    #[must_use]
+    pub fn dynamic_config_file(&self) -> Option<&str> {
+        self.config.dynamic_config_file.as_deref()
+    }
+
+    /// The data directory so far: the file `myid` is looked for in it.
+    #[must_use]
+    pub fn data_dir(&self) -> Option<&Path> {
+        let path = self.config.data_dir.as_path();
+        (!path.as_os_str().is_empty()).then_some(path)
+    }
+
+    /// Takes the text of the `dynamicConfigFile`: server lines only.
+    pub fn load_dynamic(&mut self, file_name: &str, text: &str) {
+        self.has_dynamic = true;
+        for property in self.last_of_each(file_name, text) {
+            let origin = Origin { file: file_name.to_string(), line: property.line };
+            let key = property.key.as_str();
+            if let Some(id) = key.strip_prefix("server.") {
+                self.give_server(key, id, property.value.trim(), origin);
+            } else if key.starts_with("group.") || key.starts_with("weight.") {
+                self.give(key, property.value.trim(), origin);
+            } else if key == "version" {
+                self.fail(origin.error(key, "the version is the suffix of the file's name"));
+            } else {
+                self.fail(origin.error(key, "only server lines may be in a dynamic file"));
+            }
+        }
+    }
+
+    /// Takes the text of the file `myid`: the first line is this server's id.
+    pub fn set_myid(&mut self, file_name: &str, text: &str) {
+        match server_id(text.lines().next().unwrap_or_default().trim()) {
+            Ok(id) => self.config.server_id = Some(id),
+            Err(reason) => {
+                let origin = Origin { file: file_name.to_string(), line: 1 };
+                self.fail(origin.error("", reason));
+            }
+        }
+    }
+
+    /// Adds an error that the caller met, such as a file that cannot be read.
+    pub fn fail(&mut self, error: ConfigError) {
+        if self.errors.len() < CONFIG_ERRORS_MAX {
+            self.errors.push(error);
+        } else {
+            self.errors_beyond += 1;
+        }
+    }
+
+    /// Derives what depends on other keys and checks the whole.
+    ///
+    /// # Errors
+    /// Everything that was found, in the order of the lines; at most [`CONFIG_ERRORS_MAX`] and one
+    /// that counts the rest.
+    pub fn resolve(mut self) -> Result<Config, Vec<ConfigError>> {
+        self.require();
+        self.resolve_servers();
+        self.resolve_session_timeouts();
+        self.resolve_metrics();
+        if self.config.read_only_mode_enabled {
+            self.config.four_letter_words.allow_isro();
+        }
+        let config = &mut self.config;
+        config.data_log_dir = config.raw.data_log_dir.clone().unwrap_or(config.data_dir.clone());
+        self.warn_of_weakness();
+        if self.errors.is_empty() {
+            return Ok(self.config);
+        }
+        self.errors.sort_by_key(|error| error.line);
+        if self.errors_beyond > 0 {
+            let (file, key) = (self.file.unwrap_or_default(), String::new());
+            let reason = format!("and {} more errors", self.errors_beyond);
+            self.errors.push(ConfigError { file, line: 0, key, reason });
+        }
+        Err(self.errors)
+    }
+
+    /// The last of each key's duplicates, in file order. `zookeeper.x` is `x`.
+    fn last_of_each(&mut self, file_name: &str, text: &str) -> Vec<Property> {
+        let whole = Origin { file: file_name.to_string(), line: 0 };
+        if text.len() > CONFIG_TEXT_BYTES_MAX {
+            let reason = format!("the file is longer than {CONFIG_TEXT_BYTES_MAX} bytes");
+            self.fail(whole.error("", reason));
+            return Vec::new();
+        }
+        let (properties, errors) = properties::parse(text);
+        for error in errors {
+            let origin = Origin { file: file_name.to_string(), line: error.line };
+            self.fail(origin.error("", error.reason));
+        }
+        let mut seen = BTreeSet::new();
+        let mut last: Vec<Property> = Vec::new();
+        for mut property in properties.into_iter().rev() {
+            property.key = plain_name(property.key.trim()).to_string();
+            if seen.insert(property.key.clone()) {
+                last.push(property);
+            }
+        }
+        last.reverse();
+        last
+    }
+
+    fn give(&mut self, written: &str, value: &str, origin: Origin) {
+        let name = plain_name(written);
+        if let Some(id) = name.strip_prefix("server.") {
+            if self.config.dynamic_config_file.is_some() && !self.has_dynamic {
+                self.fail(
+                    origin.error(name, "must be in the dynamicConfigFile, since there is one"),
+                );
+            } else {
+                self.give_server(name, id, value, origin);
+            }
+            return;
+        }
+        let Some(key) = lookup(name) else {
+            self.give_unknown(name, origin);
+            return;
+        };
+        if let Err(reason) = key.apply(&mut self.config, value) {
+            self.fail(origin.error(name, reason));
+            return;
+        }
+        match key.effect {
+            Effect::Effective => {
+                self.config.raw.given.insert(key.name, origin);
+            }
+            Effect::Ignored => note(&mut self.config.ignored, name, key.doc),
+            Effect::Warned if key.asks(value) => note(&mut self.config.warnings, name, key.doc),
+            Effect::Refused if key.asks(value) => {
+                let reason = format!("refused: {}; remove the key to run without", key.doc);
+                self.fail(origin.error(name, reason));
+            }
+            Effect::Warned | Effect::Refused => {}
+        }
+    }
+
+    fn give_unknown(&mut self, name: &str, origin: Origin) {
+        let own = name.starts_with(OWN_PREFIX);
+        let near = nearest(name).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        if own {
+            self.fail(origin.error(name, format!("there is no such key{near}")));
+        } else {
+            note(&mut self.config.ignored, name, &format!("not a key of this server{near}"));
+        }
+    }
+
+    fn give_server(&mut self, name: &str, id: &str, value: &str, origin: Origin) {
+        let spec = server_id(id).and_then(|id| ServerSpec::parse(id, value));
+        match spec {
+            Err(reason) => self.fail(origin.error(name, reason)),
+            Ok(spec) if self.server_lines.contains_key(&spec.id) => {
+                let reason = format!("there are two lines for server {}", spec.id);
+                self.fail(origin.error(name, reason));
+            }
+            Ok(spec) => {
+                self.server_lines.insert(spec.id, origin);
+                self.config.servers.push(spec);
+                self.config.servers.sort_by_key(|spec| spec.id);
+            }
+        }
+    }
+
+    /// A file must say where the data is and where clients connect.
+    fn require(&mut self) {
+        let Some(file) = self.file.clone() else { return };
+        let whole = Origin { file, line: 0 };
+        if self.config.data_dir.as_os_str().is_empty() && !self.has_error("dataDir") {
+            self.fail(whole.error("dataDir", "missing: the directory of the server's data"));
+        }
+        if let Some(name) = self.config.dynamic_config_file.clone().filter(|_| !self.has_dynamic) {
+            let reason = format!("the text of {name} was not given");
+            self.fail(self.origin_of("dynamicConfigFile").error("dynamicConfigFile", reason));
+        }
+        let own_client = self.own_line().and_then(|spec| spec.client.clone());
+        match (self.config.origin("clientPort").cloned(), own_client) {
+            (None, Some(client)) => self.config.client_addr = client,
+            (None, None) => {
+                if !self.has_error("clientPort") {
+                    self.fail(whole.error("clientPort", "missing: the TCP port for clients"));
+                }
+            }
+            (Some(origin), Some(client)) => self.check_client_address(&origin, client),
+            (Some(_), None) => {}
+        }
+    }
+
+    /// The client address of the own server line and that of `clientPort` must agree.
+    fn check_client_address(&mut self, origin: &Origin, client: HostPort) {
+        let configured = &self.config.client_addr;
+        // Names are not resolved here: only two addresses can be seen to differ.
+        let same_host = match (configured.ip(), client.ip()) {
+            (Some(ip), Some(other)) => ip.is_unspecified() || ip == other,
+            (None, _) | (_, None) => true,
+        };
+        let agree = configured.port == client.port && same_host;
+        if agree {
+            self.config.client_addr = client;
+        } else {
+            let reason = format!("{configured} differs from {client} of the own server line");
+            self.fail(origin.error("clientPort", reason));
+        }
+    }
+
+    /// The line of this server: that of `myid`, or the only one.
+    fn own_line(&self) -> Option<&ServerSpec> {
+        match (self.config.server_id, self.config.servers.as_slice()) {
+            (Some(id), servers) => servers.iter().find(|spec| spec.id == id),
+            (None, [only]) => Some(only),
+            (None, _) => None,
+        }
+    }
+
+    fn resolve_servers(&mut self) {
+        let servers = &self.config.servers;
+        let total = servers.len();
+        let voters = servers.iter().filter(|spec| spec.role == Role::Participant).count();
+        debug_assert!(total <= usize::from(SERVER_ID_MAX));
+        let line = servers.first().map(|spec| (format!("server.{}", spec.id), spec.id));
+        let fault = match (voters, total) {
+            (0, 0) if self.config.standalone_enabled => return,
+            (0, 0) => {
+                let reason = "false needs server lines, and there are none";
+                self.fail(self.origin_of("standaloneEnabled").error("standaloneEnabled", reason));
+                return;
+            }
+            (0, _) => "observers without a participant".to_string(),
+            (1, 1) => return,
+            (1, _) => "observers need more than one participant".to_string(),
+            (_, _) => format!("an ensemble of {total} servers: not supported by this version yet"),
+        };
+        let (name, id) = line.expect("there is at least one server line");
+        let origin = self.server_lines.get(&id).cloned();
+        let origin = origin.unwrap_or(Origin { file: String::new(), line: 0 });
+        self.fail(origin.error(&name, fault));
+    }
+
+    fn resolve_session_timeouts(&mut self) {
+        let config = &mut self.config;
+        let tick = i64::from(config.tick_time_ms);
+        let (min, max) = (config.raw.min_session_timeout_ms, config.raw.max_session_timeout_ms);
+        // 0 would let a client ask for a session that is over at once; ZooKeeper's -1 is kept.
+        for (name, value) in [("minSessionTimeout", min), ("maxSessionTimeout", max)] {
+            if value == 0 {
+                let origin = self.origin_of(name);
+                self.fail(origin.error(name, "0 is too small: the least value is 1, or -1"));
+                return;
+            }
+        }
+        let min = if min < 0 { tick * 2 } else { min };
+        let max = if max < 0 { tick * 20 } else { max };
+        if min > max {
+            let name = match self.config.origin("minSessionTimeout") {
+                Some(_) => "minSessionTimeout",
+                None => "maxSessionTimeout",
+            };
+            let reason = format!("the shortest timeout, {min} ms, is above the longest, {max} ms");
+            self.fail(self.origin_of(name).error(name, reason));
+            return;
+        }
+        let ms = |value: i64| u32::try_from(value.min(INT_MAX)).expect("ticks are bounded");
+        self.config.min_session_timeout_ms = ms(min);
+        self.config.max_session_timeout_ms = ms(max);
+    }
+
+    fn resolve_metrics(&mut self) {
+        let raw = &self.config.raw;
+        let is_given = self.config.origin("metricsProvider.httpPort").is_some();
+        let port = match raw.prometheus && !is_given {
+            true => PROMETHEUS_PORT_DEFAULT,
+            false => raw.metrics_port,
+        };
+        // -1 is "none": it is no port.
+        let addr = u16::try_from(port).ok().map(|port| HostPort::new(&raw.metrics_host, port));
+        self.config.metrics_addr = addr.map(|addr| addr.expect("the host was checked"));
+    }
+
+    fn warn_of_weakness(&mut self) {
+        let config = &mut self.config;
+        // A configuration that is changed later is judged again.
+        config.warnings.retain(|(key, _)| key != "forceSync" && key != "skipACL");
+        config.ignored.retain(|(key, _)| key != "standaloneEnabled");
+        if config.raw.force_sync_off {
+            let reason = "ignored: every write is on disk before it is acknowledged";
+            note(&mut config.warnings, "forceSync", reason);
+        }
+        if config.skip_acl {
+            note(&mut config.warnings, "skipACL", "no ACL is checked: everybody may do everything");
+        }
+        if !config.standalone_enabled {
+            let reason = "the only participant is served as a single server";
+            note(&mut config.ignored, "standaloneEnabled", reason);
+        }
+        if let (Some(id), [only]) = (config.server_id, config.servers.as_slice())
+            && only.id != id
+        {
+            let reason = format!("myid is {id}: this is not the line of this server");
+            let name = format!("server.{}", only.id);
+            note(&mut config.warnings, &name, &reason);
+        }
+    }
+
+    fn origin_of(&self, key: &'static str) -> Origin {
+        let file = self.file.clone().unwrap_or_default();
+        self.config.origin(key).cloned().unwrap_or(Origin { file, line: 0 })
+    }
+
+    fn has_error(&self, key: &str) -> bool {
+        self.errors.iter().any(|error| error.key == key)
+    }
+}
+
+/// Every key that takes effect, in the order of the documents.
+pub(super) fn effective_keys() -> impl Iterator<Item = &'static Key> {
+    SECTIONS.iter().flat_map(|section| section.keys.iter())
+}
+
+/// The entry of a key: its own, or that of the longest family that it belongs to.
+fn lookup(name: &str) -> Option<&'static Key> {
+    let all = || effective_keys().chain(&REFUSED).chain(&WARNED).chain(&ACCEPTED);
+    let exact = all().find(|key| key.name == name);
+    exact.or_else(|| {
+        let family = |key: &&Key| key.family().is_some_and(|stem| name.starts_with(stem));
+        all().filter(family).max_by_key(|key| key.name.len())
+    })
+}
+
+/// The name without the prefix of system properties, which both ways of writing may have.
+fn plain_name(written: &str) -> &str {
+    written.strip_prefix("zookeeper.").unwrap_or(written)
+}
+
+/// Adds a remark, once for each key.
+fn note(notes: &mut Vec<(String, String)>, name: &str, reason: &str) {
+    if !notes.iter().any(|(known, _)| known == name) {
+        notes.push((name.to_string(), reason.to_string()));
+    }
+}
+
+/// The key that was probably meant: for own keys the nearest one, else only a slip of the pen.
+fn nearest(name: &str) -> Option<&'static str> {
+    let own = name.starts_with(OWN_PREFIX);
+    if name.len() > NEAREST_BYTES_MAX {
+        return None;
+    }
+    let slip = if own { name.len() / 3 } else { 2 };
+    let candidates = effective_keys().filter(|key| key.name.starts_with(OWN_PREFIX) == own);
+    let nearest = candidates.map(|key| (distance(name, key.name), key.name)).min()?;
+    (nearest.0 <= slip && nearest.0 * 3 <= name.len()).then_some(nearest.1)
+}
+
+/// Levenshtein's distance between two names, upper and lower case alike.
+fn distance(left: &str, right: &str) -> usize {
+    let left = left.to_ascii_lowercase();
+    let right = right.to_ascii_lowercase();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (index, byte) in left.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for (column, other) in right.bytes().enumerate() {
+            let replaced = diagonal + usize::from(byte != other);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[right.len()]
+}
+
+const OWN_PREFIX: &str = "lockkeeper.";
+/// Longer names than this are not compared with the table.
+const NEAREST_BYTES_MAX: usize = 64;

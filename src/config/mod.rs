@@ -1,0 +1,206 @@
+//! Configuration: the text of a ZooKeeper configuration file -> [`Config`].
+//!
+//! Owns the meaning of every key: one table (`table.rs`, `accepted.rs`) holds names, defaults,
+//! limits and docs; docs/CONFIGURATION.md and conf/zoo.cfg are generated from it. Reproduces
+//! `QuorumPeerConfig` and the `zookeeper.*` system properties that a zoo.cfg may set.
+//!
+//! Invariants: a [`Config`] is always complete and consistent; whatever is wrong with a file is
+//! reported at once, each fault as `file:line: key: reason`; a key that asks for protection which
+//! is not there is refused by name.
+//!
+//! Never reads files, the environment or the clock, and never resolves a name: the caller gives
+//! the texts of the file, of `dynamicConfigFile` and of `myid`.
+//!
+//! ```
+//! use lockkeeper::config::{Config, Draft};
+//!
+//! let config = Config::parse("zoo.cfg", "dataDir=/data\nclientPort=2181\n").unwrap();
+//! assert_eq!(config.max_session_timeout_ms, 60_000);
+//!
+//! let mut draft = Draft::from_text("zoo.cfg", "clientPort=2181\ntickTime=2s\n");
+//! draft.set("dataDir", "/data", "--data-dir");
+//! let errors = draft.resolve().unwrap_err();
+//! assert_eq!(errors[0].to_string(), "zoo.cfg:2: tickTime: `2s` is not a whole number");
+//! ```
+
+mod accepted;
+mod address;
+mod describe;
+mod draft;
+mod error;
+mod key;
+mod properties;
+mod servers;
+mod table;
+mod words;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+pub use address::{HOST_BYTES_MAX, HostPort};
+pub use draft::{CONFIG_ERRORS_MAX, CONFIG_TEXT_BYTES_MAX, Draft};
+pub use error::{ConfigError, Origin};
+pub use key::{Effect, Form, Key, VALUE_BYTES_MAX};
+pub use servers::{PeerAddress, Role, SERVER_ADDRESSES_MAX, SERVER_ID_MAX, ServerSpec};
+pub use table::{
+    COMMAND_URL_BYTES_MAX, IMAGE_LOG_BYTES_MAX, IMAGE_LOG_BYTES_MIN, JUTE_MAX_BUFFER_MAX,
+    JUTE_MAX_BUFFER_MIN, LISTEN_BACKLOG_DEFAULT, LISTEN_BACKLOG_MAX, OUTSTANDING_LIMIT_MAX,
+    PATH_BYTES_MAX, SECTIONS, Section, TICK_TIME_MS_MAX,
+};
+pub use words::{CHEAP as FOUR_LETTER_WORDS_CHEAP, FourLetterWords};
+
+/// Everything a server is told, resolved: defaults filled in, limits checked.
+///
+/// The fields may be read freely. To change one, use [`Config::set`]: it checks the value and keeps
+/// the others consistent with it (the limits of session timeouts follow the tick).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// `dataDir`: the server's data.
+    pub data_dir: PathBuf,
+    /// `dataLogDir`: the log's directory; the same as `data_dir` unless given.
+    pub data_log_dir: PathBuf,
+    /// `datadir.autocreate`: create missing data directories. False: a missing one is an error.
+    pub data_dir_autocreate: bool,
+    /// `clientPort` and `clientPortAddress`: where clients connect. Port 0: any free port.
+    pub client_addr: HostPort,
+    /// `clientPortListenBacklog`: connections that may wait to be accepted. At least 1.
+    pub listen_backlog: u32,
+    /// `clientTcpKeepAlive`: TCP keepalive on client connections.
+    pub client_tcp_keep_alive: bool,
+    /// `lockkeeper.imageLogBytes`: bytes of log after which an image is written.
+    pub image_log_bytes: u64,
+    /// `tickTime`, ms. At least 1.
+    pub tick_time_ms: u32,
+    /// `minSessionTimeout`, ms; two ticks unless given. Never above the longest one.
+    pub min_session_timeout_ms: u32,
+    /// `maxSessionTimeout`, ms; twenty ticks unless given.
+    pub max_session_timeout_ms: u32,
+    /// `nio.sessionlessCnxnTimeout`, ms: how long a connection may go without asking for a session.
+    pub sessionless_timeout_ms: u32,
+    /// `maxClientCnxns`: connections from one IP address. 0: no limit.
+    pub max_client_cnxns: u32,
+    /// `maxCnxns`: client connections in all. 0: no limit.
+    pub max_cnxns: u32,
+    /// `globalOutstandingLimit`: requests in flight beyond which reading stops.
+    pub global_outstanding_limit: u32,
+    /// `jute.maxbuffer`: longest request frame, bytes; this length is still accepted.
+    pub jute_max_buffer: u32,
+    /// `extendedTypesEnabled`: TTL znodes.
+    pub extended_types_enabled: bool,
+    /// `enforceQuota`: hard quotas refuse writes.
+    pub enforce_quota: bool,
+    /// `znode.container.*`: the reaper of containers and TTL znodes.
+    pub containers: ContainerConfig,
+    /// `DigestAuthenticationProvider.enabled`: the digest scheme is offered.
+    pub digest_auth_enabled: bool,
+    /// `DigestAuthenticationProvider.superDigest`: the digest id that is the super user, if any.
+    pub super_digest: Option<String>,
+    /// `skipACL`: no ACL is checked.
+    pub skip_acl: bool,
+    /// `enableEagerACLCheck`: check a write's ACL before it is proposed, too.
+    pub eager_acl_check: bool,
+    /// `4lw.commands.whitelist`.
+    pub four_letter_words: FourLetterWords,
+    /// `admin.*`: the HTTP port.
+    pub admin: AdminConfig,
+    /// `metricsProvider.httpHost` and `httpPort`: a second HTTP port, for /metrics only.
+    pub metrics_addr: Option<HostPort>,
+    /// `fsync.warningthresholdms`: an fsync beyond this is logged and counted.
+    pub fsync_warning_threshold_ms: u32,
+    /// `lockkeeper.auditLog`: file of the audit log.
+    pub audit_log: Option<PathBuf>,
+    /// `standaloneEnabled`.
+    pub standalone_enabled: bool,
+    /// `reconfigEnabled`.
+    pub reconfig_enabled: bool,
+    /// `readonlymode.enabled`.
+    pub read_only_mode_enabled: bool,
+    /// `dynamicConfigFile`, as written; its text must have been given to the draft.
+    pub dynamic_config_file: Option<String>,
+    /// The number in the file `myid`, if the caller found one.
+    pub server_id: Option<u8>,
+    /// The `server.N` lines in order of their ids; in this version at most one participant.
+    pub servers: Vec<ServerSpec>,
+    /// Keys that were accepted without effect, and why: to be listed once in the log.
+    pub ignored: Vec<(String, String)>,
+    /// Keys that ask for something that is not there or that weaken protection: to be warned of.
+    pub warnings: Vec<(String, String)>,
+    raw: Raw,
+}
+
+/// `znode.container.*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerConfig {
+    /// Time between two searches, ms. At least 1.
+    pub check_interval_ms: u32,
+    /// Most deletions in a minute. At least 1.
+    pub max_per_minute: u32,
+    /// Age at which a container that never had a child is deleted, ms. 0: never.
+    pub max_never_used_interval_ms: u32,
+}
+
+/// `admin.*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminConfig {
+    /// Is there an HTTP port at all?
+    pub enabled: bool,
+    /// Where. Port 0: any free port.
+    pub addr: HostPort,
+    /// Path under which the commands are; begins with `/`, does not end in one.
+    pub command_url: String,
+}
+
+/// Values as they were given, where the resolved one depends on others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Raw {
+    data_log_dir: Option<PathBuf>,
+    min_session_timeout_ms: i64,
+    max_session_timeout_ms: i64,
+    metrics_host: String,
+    metrics_port: i64,
+    prometheus: bool,
+    force_sync_off: bool,
+    given: BTreeMap<&'static str, Origin>,
+}
+
+impl Config {
+    /// What holds without any configuration file: loopback only, `./lockkeeper-data`, a tick of
+    /// 2000 ms and no limit on connections per address.
+    #[must_use]
+    pub fn without_file() -> Config {
+        Draft::without_file().resolve().expect("the table's defaults are a whole configuration")
+    }
+
+    /// Reads a configuration file's text. `file_name` is used in errors only.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it. Also if it names a `dynamicConfigFile`: use [`Draft`] to
+    /// give that one's text.
+    pub fn parse(file_name: &str, text: &str) -> Result<Config, Vec<ConfigError>> {
+        Draft::from_text(file_name, text).resolve()
+    }
+
+    /// Changes one key, as a line of the file would. `origin` names the flag or caller in errors.
+    ///
+    /// # Errors
+    /// What is wrong with the key or its value; the configuration is then unchanged.
+    pub fn set(&mut self, key: &str, value: &str, origin: &str) -> Result<(), Vec<ConfigError>> {
+        let mut draft = Draft::from_config(self.clone());
+        draft.set(key, value, origin);
+        *self = draft.resolve()?;
+        Ok(())
+    }
+
+    /// Where a key's value came from; none if it is the default.
+    #[must_use]
+    pub fn origin(&self, key: &str) -> Option<&Origin> {
+        self.raw.given.get(key)
+    }
+}
+
+/// [`Config::without_file`].
+impl Default for Config {
+    fn default() -> Config {
+        Config::without_file()
+    }
+}

@@ -1,0 +1,530 @@
+//! The table of keys that take effect: the one place that knows their names, defaults and limits.
+//!
+//! Owns the entries and the greatest values; the keys without effect are in `accepted.rs`.
+//! Invariants: every default passes its own entry's check, docs/CONFIGURATION.md and conf/zoo.cfg
+//! are generated from here, and a test compares them. Names and defaults are ZooKeeper 3.9's; own
+//! keys begin with `lockkeeper.`.
+
+use std::path::{Path, PathBuf};
+
+use super::address::{HostPort, host_of};
+use super::key::Key;
+use super::words::FourLetterWords;
+use super::{AdminConfig, Config, ContainerConfig, Raw};
+
+/// Longest tick, ms: twenty ticks, the default of the longest session timeout, stay below 2^31.
+pub const TICK_TIME_MS_MAX: i64 = 3_600_000;
+/// Greatest frame a client may be allowed to send, bytes.
+pub const JUTE_MAX_BUFFER_MAX: i64 = 128 << 20;
+/// Least value of `jute.maxbuffer`, bytes: every request without data fits.
+pub const JUTE_MAX_BUFFER_MIN: i64 = 1024;
+/// Most requests in flight that may be allowed.
+pub const OUTSTANDING_LIMIT_MAX: i64 = 1_000_000;
+/// Longest listen backlog; systems cut it down further (`net.core.somaxconn`).
+pub const LISTEN_BACKLOG_MAX: i64 = 65_535;
+/// Listen backlog unless configured: a thousand clients may reconnect at once.
+pub const LISTEN_BACKLOG_DEFAULT: u32 = 1024;
+/// Most log bytes between two images.
+pub const IMAGE_LOG_BYTES_MAX: i64 = 1 << 40;
+/// Least log bytes between two images.
+pub const IMAGE_LOG_BYTES_MIN: i64 = 1 << 20;
+/// Longest `admin.commandURL`, bytes.
+pub const COMMAND_URL_BYTES_MAX: usize = 255;
+/// Longest path of a file or directory, bytes (what Linux takes).
+pub const PATH_BYTES_MAX: usize = 4095;
+/// Greatest millisecond value and count: ZooKeeper's settings are 32-bit integers.
+pub const INT_MAX: i64 = i32::MAX as i64;
+
+/// A heading of the documents and the keys below it.
+#[derive(Clone, Copy, Debug)]
+pub struct Section {
+    /// Heading.
+    pub title: &'static str,
+    /// Its keys.
+    pub keys: &'static [Key],
+}
+
+/// Every key that takes effect.
+pub static SECTIONS: [Section; 7] = [
+    Section { title: "Where it stores and listens", keys: &PLACE },
+    Section { title: "Sessions and time", keys: &SESSIONS },
+    Section { title: "Limits", keys: &LIMITS },
+    Section { title: "The tree", keys: &TREE },
+    Section { title: "Access", keys: &ACCESS },
+    Section { title: "For operators", keys: &OPERATORS },
+    Section { title: "The ensemble", keys: &ENSEMBLE },
+];
+
+static PLACE: [Key; 8] = [
+    Key::effective(
+        "dataDir",
+        "",
+        |c| path_text(&c.data_dir),
+        "Directory of the server's data, and of the file `myid`. Required in a configuration file. \
+         Relative paths start at the working directory.",
+    )
+    .text("a path", |c, text| {
+        c.data_dir = path(text)?;
+        Ok(())
+    })
+    .without_file("./lockkeeper-data")
+    .sample("/var/lib/lockkeeper"),
+    Key::effective(
+        "dataLogDir",
+        "",
+        |c| path_text(&c.data_log_dir),
+        "Directory of the log, if it has a disk of its own. Empty: the same as dataDir.",
+    )
+    .text("a path, or nothing", |c, text| {
+        c.raw.data_log_dir = optional_path(text)?;
+        Ok(())
+    }),
+    Key::effective(
+        "datadir.autocreate",
+        "true",
+        |c| c.data_dir_autocreate.to_string(),
+        "Create missing data directories. With false a missing directory is an error, as on a \
+         machine whose disk was not mounted.",
+    )
+    .switch(|c, on| c.data_dir_autocreate = on),
+    Key::effective(
+        "clientPort",
+        "",
+        |c| c.client_addr.port.to_string(),
+        "TCP port for clients. Required in a configuration file. 0 takes any free port.",
+    )
+    .number(0, u16::MAX as i64, |c, n| c.client_addr.port = u16_of(n))
+    .without_file("2181")
+    .sample("2181"),
+    Key::effective(
+        "clientPortAddress",
+        "0.0.0.0",
+        |c| c.client_addr.host.clone(),
+        "Address or host name to listen on for clients.",
+    )
+    .text(HOST, |c, text| {
+        c.client_addr.host = host_of(text)?;
+        Ok(())
+    })
+    .without_file("127.0.0.1"),
+    Key::effective(
+        "clientPortListenBacklog",
+        "-1",
+        |c| c.listen_backlog.to_string(),
+        "Connections that may wait to be accepted. -1 and 0 are 1024 (ZooKeeper: 50), so that a \
+         thousand clients can come back at once.",
+    )
+    .number(-1, LISTEN_BACKLOG_MAX, |c, n| {
+        c.listen_backlog = if n < 1 { LISTEN_BACKLOG_DEFAULT } else { u32_of(n) };
+    }),
+    Key::effective(
+        "clientTcpKeepAlive",
+        "false",
+        |c| c.client_tcp_keep_alive.to_string(),
+        "Switch TCP keepalive on for client connections.",
+    )
+    .switch(|c, on| c.client_tcp_keep_alive = on),
+    Key::effective(
+        "lockkeeper.imageLogBytes",
+        "67108864",
+        |c| c.image_log_bytes.to_string(),
+        "Bytes of log after which a new image of the tree is written; never less than the tree's \
+         own size. The log is cut behind images only.",
+    )
+    .number(IMAGE_LOG_BYTES_MIN, IMAGE_LOG_BYTES_MAX, |c, n| {
+        c.image_log_bytes = u64::try_from(n).expect("the limits of the table are positive");
+    }),
+];
+
+static SESSIONS: [Key; 4] = [
+    Key::effective(
+        "tickTime",
+        "3000",
+        |c| c.tick_time_ms.to_string(),
+        "The unit of time, ms. The limits of session timeouts are multiples of it unless they are \
+         given.",
+    )
+    .number(1, TICK_TIME_MS_MAX, |c, n| c.tick_time_ms = u32_of(n))
+    .without_file("2000")
+    .sample("2000"),
+    Key::effective(
+        "minSessionTimeout",
+        "-1",
+        |c| c.min_session_timeout_ms.to_string(),
+        "Shortest session timeout that a client gets, ms. -1: two ticks.",
+    )
+    .number(-1, INT_MAX, |c, n| c.raw.min_session_timeout_ms = n),
+    Key::effective(
+        "maxSessionTimeout",
+        "-1",
+        |c| c.max_session_timeout_ms.to_string(),
+        "Longest session timeout that a client gets, ms. -1: twenty ticks.",
+    )
+    .number(-1, INT_MAX, |c, n| c.raw.max_session_timeout_ms = n),
+    Key::effective(
+        "nio.sessionlessCnxnTimeout",
+        "10000",
+        |c| c.sessionless_timeout_ms.to_string(),
+        "A connection that has not asked for a session is closed after this time, ms.",
+    )
+    .number(1, INT_MAX, |c, n| c.sessionless_timeout_ms = u32_of(n)),
+];
+
+static LIMITS: [Key; 4] = [
+    Key::effective(
+        "maxClientCnxns",
+        "60",
+        |c| c.max_client_cnxns.to_string(),
+        "Connections from one IP address. 0: no limit.",
+    )
+    .number(0, INT_MAX, |c, n| c.max_client_cnxns = u32_of(n))
+    .without_file("0"),
+    Key::effective(
+        "maxCnxns",
+        "0",
+        |c| c.max_cnxns.to_string(),
+        "Client connections in all. 0: no limit but that of open files.",
+    )
+    .number(0, INT_MAX, |c, n| c.max_cnxns = u32_of(n)),
+    Key::effective(
+        "globalOutstandingLimit",
+        "1000",
+        |c| c.global_outstanding_limit.to_string(),
+        "Requests in flight. Beyond it the server stops reading from the connections that have \
+         requests outstanding; nothing is refused.",
+    )
+    .number(1, OUTSTANDING_LIMIT_MAX, |c, n| c.global_outstanding_limit = u32_of(n)),
+    Key::effective(
+        "jute.maxbuffer",
+        "1048575",
+        |c| c.jute_max_buffer.to_string(),
+        "Longest request, bytes; it bounds the data of a znode. A longer one closes the \
+         connection. Replies may be longer.",
+    )
+    .number(JUTE_MAX_BUFFER_MIN, JUTE_MAX_BUFFER_MAX, |c, n| c.jute_max_buffer = u32_of(n)),
+];
+
+static TREE: [Key; 5] = [
+    Key::effective(
+        "extendedTypesEnabled",
+        "false",
+        |c| c.extended_types_enabled.to_string(),
+        "Allow TTL znodes.",
+    )
+    .switch(|c, on| c.extended_types_enabled = on),
+    Key::effective(
+        "enforceQuota",
+        "false",
+        |c| c.enforce_quota.to_string(),
+        "Refuse writes beyond a hard quota. With false quotas are only counted.",
+    )
+    .switch(|c, on| c.enforce_quota = on),
+    Key::effective(
+        "znode.container.checkIntervalMs",
+        "60000",
+        |c| c.containers.check_interval_ms.to_string(),
+        "How often empty containers and outlived TTL znodes are looked for, ms.",
+    )
+    .number(1, INT_MAX, |c, n| c.containers.check_interval_ms = u32_of(n)),
+    Key::effective(
+        "znode.container.maxPerMinute",
+        "10000",
+        |c| c.containers.max_per_minute.to_string(),
+        "Most containers and TTL znodes deleted in a minute.",
+    )
+    .number(1, INT_MAX, |c, n| c.containers.max_per_minute = u32_of(n)),
+    Key::effective(
+        "znode.container.maxNeverUsedIntervalMs",
+        "300000",
+        |c| c.containers.max_never_used_interval_ms.to_string(),
+        "A container that never had a child is deleted after this time, ms. 0: never.",
+    )
+    .number(0, INT_MAX, |c, n| c.containers.max_never_used_interval_ms = u32_of(n)),
+];
+
+static ACCESS: [Key; 5] = [
+    Key::effective(
+        "DigestAuthenticationProvider.enabled",
+        "true",
+        |c| c.digest_auth_enabled.to_string(),
+        "Offer the `digest` scheme.",
+    )
+    .switch(|c, on| c.digest_auth_enabled = on),
+    Key::effective(
+        "DigestAuthenticationProvider.superDigest",
+        "",
+        |c| if c.super_digest.is_some() { "(not shown)".to_string() } else { String::new() },
+        "Who may do everything: `super:` and the base64 of the SHA-1 of `super:password`. Empty: \
+         nobody.",
+    )
+    .text("user:base64, or nothing", |c, text| {
+        c.super_digest = super_digest(text)?;
+        Ok(())
+    }),
+    Key::effective(
+        "DigestAuthenticationProvider.digestAlg",
+        "SHA1",
+        |_| "SHA1".to_string(),
+        "Hash of digest ids. With another one the stored ACLs would match nobody, so others are \
+         refused.",
+    )
+    .text("SHA1", |_, text| {
+        let is_sha1 = text.eq_ignore_ascii_case("SHA1") || text.eq_ignore_ascii_case("SHA-1");
+        if is_sha1 { Ok(()) } else { Err(format!("`{text}` is not supported: only SHA1 is")) }
+    }),
+    Key::effective(
+        "skipACL",
+        "no",
+        |c| yes_no(c.skip_acl),
+        "Check no ACL at all: everybody may do everything.",
+    )
+    .yes_no(|c, on| c.skip_acl = on),
+    Key::effective(
+        "enableEagerACLCheck",
+        "false",
+        |c| c.eager_acl_check.to_string(),
+        "Check a write's ACL before it is proposed, too, so that refused ones cost no log entry.",
+    )
+    .switch(|c, on| c.eager_acl_check = on),
+];
+
+static OPERATORS: [Key; 10] = [
+    Key::effective(
+        "4lw.commands.whitelist",
+        "default",
+        |c| c.four_letter_words.to_text(),
+        "Four-letter words that are answered: a comma list, `*` for all, or `default`: ruok, srvr, \
+         stat, mntr, conf, isro, envi, wchs and dirs from anywhere, all from this machine \
+         (ZooKeeper: srvr). srvr is always answered.",
+    )
+    .text("`default`, `*`, or a comma list of words", |c, text| {
+        c.four_letter_words = FourLetterWords::parse(text)?;
+        Ok(())
+    }),
+    Key::effective(
+        "admin.enableServer",
+        "true",
+        |c| c.admin.enabled.to_string(),
+        "Offer the HTTP port with /commands, /metrics, /livez and /readyz.",
+    )
+    .switch(|c, on| c.admin.enabled = on),
+    Key::effective(
+        "admin.serverAddress",
+        "0.0.0.0",
+        |c| c.admin.addr.host.clone(),
+        "Address or host name of the HTTP port.",
+    )
+    .text(HOST, |c, text| {
+        c.admin.addr.host = host_of(text)?;
+        Ok(())
+    })
+    .without_file("127.0.0.1"),
+    Key::effective(
+        "admin.serverPort",
+        "8080",
+        |c| c.admin.addr.port.to_string(),
+        "The HTTP port. 0 takes any free port. A port that is taken is a warning, not an error.",
+    )
+    .number(0, u16::MAX as i64, |c, n| c.admin.addr.port = u16_of(n)),
+    Key::effective(
+        "admin.commandURL",
+        "/commands",
+        |c| c.admin.command_url.clone(),
+        "Path under which the commands are.",
+    )
+    .text("a path that begins with / and does not end in one", |c, text| {
+        c.admin.command_url = command_url(text)?;
+        Ok(())
+    }),
+    Key::effective(
+        "metricsProvider.className",
+        "",
+        |c| if c.raw.prometheus { PROMETHEUS.to_string() } else { String::new() },
+        "Metrics are always on the HTTP port; the Prometheus provider's class adds \
+         metricsProvider.httpPort, 7000 unless given.",
+    )
+    .text("any text", |c, text| {
+        c.raw.prometheus = text.ends_with(PROMETHEUS);
+        Ok(())
+    }),
+    Key::effective(
+        "metricsProvider.httpHost",
+        "0.0.0.0",
+        |c| c.raw.metrics_host.clone(),
+        "Address or host name of the second port for metrics.",
+    )
+    .text(HOST, |c, text| {
+        c.raw.metrics_host = host_of(text)?;
+        Ok(())
+    })
+    .without_file("127.0.0.1"),
+    Key::effective(
+        "metricsProvider.httpPort",
+        "-1",
+        |c| c.metrics_addr.as_ref().map_or(-1, |addr| i32::from(addr.port)).to_string(),
+        "A second HTTP port that offers /metrics only. -1: none.",
+    )
+    .number(-1, u16::MAX as i64, |c, n| c.raw.metrics_port = n),
+    Key::effective(
+        "fsync.warningthresholdms",
+        "1000",
+        |c| c.fsync_warning_threshold_ms.to_string(),
+        "An fsync of the log that takes longer than this, ms, is logged and counted.",
+    )
+    .number(0, INT_MAX, |c, n| c.fsync_warning_threshold_ms = u32_of(n)),
+    Key::effective(
+        "lockkeeper.auditLog",
+        "",
+        |c| c.audit_log.as_deref().map_or(String::new(), path_text),
+        "File to which every applied transaction is written as a line of JSON. Empty: none.",
+    )
+    .text("a path, or nothing", |c, text| {
+        c.audit_log = optional_path(text)?;
+        Ok(())
+    }),
+];
+
+static ENSEMBLE: [Key; 4] = [
+    Key::effective(
+        "standaloneEnabled",
+        "true",
+        |c| c.standalone_enabled.to_string(),
+        "With false there must be server lines; one participant is served as a single server \
+         either way.",
+    )
+    .switch(|c, on| c.standalone_enabled = on),
+    Key::effective(
+        "reconfigEnabled",
+        "false",
+        |c| c.reconfig_enabled.to_string(),
+        "Which error the operation `reconfig` gets on a single server: disabled, or unimplemented.",
+    )
+    .switch(|c, on| c.reconfig_enabled = on),
+    Key::effective(
+        "readonlymode.enabled",
+        "false",
+        |c| c.read_only_mode_enabled.to_string(),
+        "Read-only service without a quorum. A single server is never without one: here it only \
+         adds `isro` to the words that are answered.",
+    )
+    .switch(|c, on| c.read_only_mode_enabled = on),
+    Key::effective(
+        "dynamicConfigFile",
+        "",
+        |c| c.dynamic_config_file.clone().unwrap_or_default(),
+        "File with the server lines, which must then not be in this one.",
+    )
+    .text("a path, or nothing", |c, text| {
+        optional_path(text)?;
+        c.dynamic_config_file = (!text.is_empty()).then(|| text.to_string());
+        Ok(())
+    }),
+];
+
+/// A configuration before any default: [`Config::without_file`] and the draft of a file fill it
+/// from the table, so nothing here is ever seen.
+pub(super) fn blank() -> Config {
+    let nowhere = HostPort { host: String::new(), port: 0 };
+    Config {
+        data_dir: PathBuf::new(),
+        data_log_dir: PathBuf::new(),
+        data_dir_autocreate: false,
+        client_addr: nowhere.clone(),
+        listen_backlog: 0,
+        client_tcp_keep_alive: false,
+        image_log_bytes: 0,
+        tick_time_ms: 0,
+        min_session_timeout_ms: 0,
+        max_session_timeout_ms: 0,
+        sessionless_timeout_ms: 0,
+        max_client_cnxns: 0,
+        max_cnxns: 0,
+        global_outstanding_limit: 0,
+        jute_max_buffer: 0,
+        extended_types_enabled: false,
+        enforce_quota: false,
+        containers: ContainerConfig {
+            check_interval_ms: 0,
+            max_per_minute: 0,
+            max_never_used_interval_ms: 0,
+        },
+        digest_auth_enabled: false,
+        super_digest: None,
+        skip_acl: false,
+        eager_acl_check: false,
+        four_letter_words: FourLetterWords::Default,
+        admin: AdminConfig { enabled: false, addr: nowhere, command_url: String::new() },
+        metrics_addr: None,
+        fsync_warning_threshold_ms: 0,
+        audit_log: None,
+        standalone_enabled: false,
+        reconfig_enabled: false,
+        read_only_mode_enabled: false,
+        dynamic_config_file: None,
+        server_id: None,
+        servers: Vec::new(),
+        ignored: Vec::new(),
+        warnings: Vec::new(),
+        raw: Raw::default(),
+    }
+}
+
+fn path(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() {
+        return Err("the path is empty".to_string());
+    }
+    if text.len() > PATH_BYTES_MAX {
+        return Err(format!("the path is longer than {PATH_BYTES_MAX} bytes"));
+    }
+    if text.chars().any(char::is_control) {
+        return Err("the path holds control characters".to_string());
+    }
+    Ok(PathBuf::from(text))
+}
+
+fn optional_path(text: &str) -> Result<Option<PathBuf>, String> {
+    if text.is_empty() { Ok(None) } else { path(text).map(Some) }
+}
+
+fn path_text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn super_digest(text: &str) -> Result<Option<String>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match text.split_once(':') {
+        Some((user, hash)) if !user.is_empty() && !hash.is_empty() && !hash.contains(':') => {
+            Ok(Some(text.to_string()))
+        }
+        // The value is as good as a password: it is not repeated.
+        Some(_) | None => Err("the value is not user:base64".to_string()),
+    }
+}
+
+fn command_url(text: &str) -> Result<String, String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
+    if text.len() > COMMAND_URL_BYTES_MAX {
+        return Err(format!("the path is longer than {COMMAND_URL_BYTES_MAX} bytes"));
+    }
+    if !text.starts_with('/') || text.ends_with('/') || !text.bytes().all(plain) {
+        return Err(format!("`{text}` is not a path like /commands"));
+    }
+    Ok(text.to_string())
+}
+
+fn yes_no(on: bool) -> String {
+    if on { "yes" } else { "no" }.to_string()
+}
+
+fn u32_of(n: i64) -> u32 {
+    u32::try_from(n).expect("the limits of the table are within 32 bits")
+}
+
+fn u16_of(n: i64) -> u16 {
+    u16::try_from(n).expect("the limits of the table are ports")
+}
+
+const HOST: &str = "a host name or address";
+const PROMETHEUS: &str = "PrometheusMetricsProvider";

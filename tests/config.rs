@@ -1,0 +1,596 @@
+//! What a zoo.cfg amounts to: defaults, limits, refusals, server lines, flags.
+
+use std::path::{Path, PathBuf};
+
+use lockkeeper::config::{
+    CONFIG_ERRORS_MAX, CONFIG_TEXT_BYTES_MAX, Config, Draft, Form, FourLetterWords, HostPort,
+    PATH_BYTES_MAX, Role, SECTIONS, VALUE_BYTES_MAX,
+};
+
+const LEAST: &str = "dataDir=/data\nclientPort=2181\n";
+
+/// A file of the least keys and these.
+fn with(lines: &str) -> Result<Config, Vec<String>> {
+    parse(&format!("{LEAST}{lines}"))
+}
+
+fn parse(text: &str) -> Result<Config, Vec<String>> {
+    Config::parse("zoo.cfg", text)
+        .map_err(|errors| errors.iter().map(ToString::to_string).collect())
+}
+
+fn good(lines: &str) -> Config {
+    with(lines).unwrap_or_else(|errors| panic!("{lines}: {errors:?}"))
+}
+
+/// The one error of a file whose third line is `line`.
+fn fault(line: &str) -> String {
+    match with(line) {
+        Ok(_) => panic!("{line} was accepted"),
+        Err(errors) => {
+            assert_eq!(errors.len(), 1, "{errors:?}");
+            errors[0].clone()
+        }
+    }
+}
+
+fn addr(host: &str, port: u16) -> HostPort {
+    HostPort::new(host, port).unwrap()
+}
+
+fn reasons(notes: &[(String, String)]) -> Vec<&str> {
+    notes.iter().map(|(key, _)| key.as_str()).collect()
+}
+
+// --- defaults
+
+#[test]
+fn without_a_file_it_is_a_loopback_server_with_short_ticks() {
+    let config = Config::default();
+    assert_eq!(config.data_dir, PathBuf::from("./lockkeeper-data"));
+    assert_eq!(config.data_log_dir, config.data_dir);
+    assert_eq!(config.client_addr, addr("127.0.0.1", 2181));
+    assert_eq!(config.tick_time_ms, 2000);
+    assert_eq!((config.min_session_timeout_ms, config.max_session_timeout_ms), (4000, 40_000));
+    assert_eq!(config.max_client_cnxns, 0);
+    assert!(config.admin.enabled);
+    assert_eq!(config.admin.addr, addr("127.0.0.1", 8080));
+    assert_eq!((config.ignored.len(), config.warnings.len()), (0, 0));
+}
+
+#[test]
+fn with_a_file_the_defaults_are_zookeepers() {
+    let config = good("");
+    assert_eq!(config.data_log_dir, PathBuf::from("/data"));
+    assert!(config.data_dir_autocreate);
+    assert_eq!(config.client_addr, addr("0.0.0.0", 2181));
+    assert_eq!(config.listen_backlog, 1024);
+    assert!(!config.client_tcp_keep_alive);
+    assert_eq!(config.image_log_bytes, 64 << 20);
+    assert_eq!(config.tick_time_ms, 3000);
+    assert_eq!((config.min_session_timeout_ms, config.max_session_timeout_ms), (6000, 60_000));
+    assert_eq!(config.sessionless_timeout_ms, 10_000);
+    assert_eq!((config.max_client_cnxns, config.max_cnxns), (60, 0));
+    assert_eq!(config.global_outstanding_limit, 1000);
+    assert_eq!(config.jute_max_buffer, 1_048_575);
+    assert!(!config.extended_types_enabled && !config.enforce_quota);
+    assert!(!config.skip_acl && !config.eager_acl_check);
+    assert!(config.digest_auth_enabled);
+    assert_eq!(config.super_digest, None);
+    assert_eq!(config.containers.check_interval_ms, 60_000);
+    assert_eq!(config.containers.max_per_minute, 10_000);
+    assert_eq!(config.containers.max_never_used_interval_ms, 300_000);
+    assert_eq!(config.four_letter_words, FourLetterWords::Default);
+    assert!(config.admin.enabled);
+    assert_eq!(config.admin.addr, addr("0.0.0.0", 8080));
+    assert_eq!(config.admin.command_url, "/commands");
+    assert_eq!((config.metrics_addr, config.audit_log), (None, None));
+    assert_eq!(config.fsync_warning_threshold_ms, 1000);
+    assert!(config.standalone_enabled && !config.reconfig_enabled);
+    assert!(!config.read_only_mode_enabled);
+    assert_eq!((config.server_id, config.servers.len()), (None, 0));
+}
+
+#[test]
+fn a_file_must_name_the_data_directory_and_the_client_port() {
+    assert_eq!(
+        parse("").unwrap_err(),
+        [
+            "zoo.cfg: dataDir: missing: the directory of the server's data",
+            "zoo.cfg: clientPort: missing: the TCP port for clients"
+        ]
+    );
+    assert_eq!(parse("dataDir=\nclientPort=x").unwrap_err().len(), 2, "named once each");
+}
+
+// --- values and their limits
+
+#[test]
+fn numbers_hold_at_their_limits_and_fail_beyond() {
+    for (key, least, greatest) in [
+        ("clientPort", "0", "65535"),
+        ("clientPortListenBacklog", "-1", "65535"),
+        ("tickTime", "1", "3600000"),
+        ("nio.sessionlessCnxnTimeout", "1", "2147483647"),
+        ("maxClientCnxns", "0", "2147483647"),
+        ("maxCnxns", "0", "2147483647"),
+        ("globalOutstandingLimit", "1", "1000000"),
+        ("jute.maxbuffer", "1024", "134217728"),
+        ("znode.container.checkIntervalMs", "1", "2147483647"),
+        ("znode.container.maxPerMinute", "1", "2147483647"),
+        ("znode.container.maxNeverUsedIntervalMs", "0", "2147483647"),
+        ("admin.serverPort", "0", "65535"),
+        ("metricsProvider.httpPort", "-1", "65535"),
+        ("fsync.warningthresholdms", "0", "2147483647"),
+        ("lockkeeper.imageLogBytes", "1048576", "1099511627776"),
+    ] {
+        good(&format!("{key}={least}"));
+        good(&format!("{key}={greatest}"));
+        let below = least.parse::<i64>().unwrap() - 1;
+        let above = greatest.parse::<i64>().unwrap() + 1;
+        let too_small = fault(&format!("{key}={below}"));
+        assert_eq!(
+            too_small,
+            format!("zoo.cfg:3: {key}: {below} is too small: the least value is {least}")
+        );
+        let too_large = fault(&format!("{key}={above}"));
+        assert_eq!(
+            too_large,
+            format!("zoo.cfg:3: {key}: {above} is too large: the greatest value is {greatest}")
+        );
+        assert!(fault(&format!("{key}=99999999999999999999999")).contains("too large"));
+        assert!(fault(&format!("{key}=ten")).ends_with("`ten` is not a whole number"));
+        assert!(fault(&format!("{key}=")).ends_with("`` is not a whole number"));
+    }
+}
+
+#[test]
+fn every_number_and_switch_of_the_table_refuses_nonsense() {
+    for key in SECTIONS.iter().flat_map(|section| section.keys) {
+        match key.form {
+            Form::Number { .. } | Form::Switch { .. } | Form::YesNo { .. } => {
+                let errors = with(&format!("{}=nonsense", key.name)).unwrap_err();
+                assert!(errors[0].contains(&format!("{}: `nonsense` is ", key.name)), "{errors:?}");
+            }
+            Form::Text { .. } => {}
+        }
+    }
+}
+
+#[test]
+fn switches_are_true_or_false_whatever_the_case() {
+    assert!(good("enforceQuota=TRUE").enforce_quota);
+    assert!(!good("admin.enableServer=False").admin.enabled);
+    assert_eq!(
+        fault("enforceQuota=yes"),
+        "zoo.cfg:3: enforceQuota: `yes` is neither true nor false"
+    );
+    assert_eq!(
+        fault("syncEnabled=maybe"),
+        "zoo.cfg:3: syncEnabled: `maybe` is neither true nor false",
+        "also where the key has no effect"
+    );
+    assert!(good("skipACL=yes").skip_acl);
+    assert_eq!(fault("skipACL=maybe"), "zoo.cfg:3: skipACL: `maybe` is neither yes nor no");
+}
+
+#[test]
+fn values_are_trimmed_and_have_a_longest_length() {
+    assert_eq!(good("tickTime =  500 \t").tick_time_ms, 500);
+    let long = "x".repeat(VALUE_BYTES_MAX + 1);
+    assert!(good(&format!("foo={}", &long[1..])).ignored.len() == 1);
+    assert!(fault(&format!("ssl.x={long}")).contains("longer than 65536 bytes"));
+    let path = "p".repeat(PATH_BYTES_MAX);
+    good(&format!("dataLogDir={path}"));
+    assert!(fault(&format!("dataLogDir={path}p")).contains("longer than 4095 bytes"));
+    assert!(fault("dataLogDir=a\\u0000b").contains("control characters"));
+}
+
+#[test]
+fn session_timeouts_follow_the_tick_unless_given() {
+    let limits = |lines: &str| {
+        let config = good(lines);
+        (config.min_session_timeout_ms, config.max_session_timeout_ms)
+    };
+    assert_eq!(limits("tickTime=100"), (200, 2000));
+    assert_eq!(limits("tickTime=100\nminSessionTimeout=-1\nmaxSessionTimeout=9000"), (200, 9000));
+    assert_eq!(limits("minSessionTimeout=7\nmaxSessionTimeout=7"), (7, 7));
+    assert_eq!(limits("tickTime=3600000"), (7_200_000, 72_000_000));
+    assert_eq!(limits("maxSessionTimeout=2147483647").1, 2_147_483_647);
+    assert!(fault("minSessionTimeout=0").contains("least value is 1, or -1"));
+    assert!(fault("maxSessionTimeout=-2").contains("too small"));
+}
+
+#[test]
+fn a_shortest_timeout_above_the_longest_is_an_error_at_its_line() {
+    assert_eq!(
+        fault("minSessionTimeout=60001"),
+        "zoo.cfg:3: minSessionTimeout: the shortest timeout, 60001 ms, is above the longest, \
+         60000 ms"
+    );
+    assert!(fault("maxSessionTimeout=5999").starts_with("zoo.cfg:3: maxSessionTimeout: "));
+    assert!(with("minSessionTimeout=20\nmaxSessionTimeout=10").is_err());
+}
+
+#[test]
+fn addresses_are_host_names_ipv4_or_ipv6() {
+    for (text, host) in [("zk.example", "zk.example"), ("::1", "::1"), ("[::1]", "::1")] {
+        assert_eq!(good(&format!("clientPortAddress={text}")).client_addr.host, host);
+    }
+    assert!(fault("clientPortAddress=a b").contains("not a host name or address"));
+    assert!(fault("admin.serverAddress=").contains("host is empty"));
+}
+
+#[test]
+fn the_metrics_port_opens_by_port_or_by_provider() {
+    let port = |lines: &str| good(lines).metrics_addr.map(|addr| addr.to_string());
+    assert_eq!(port(""), None);
+    assert_eq!(port("metricsProvider.httpPort=7001").as_deref(), Some("0.0.0.0:7001"));
+    let class = "metricsProvider.className=\
+                 org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\n";
+    assert_eq!(port(class).as_deref(), Some("0.0.0.0:7000"));
+    let all = format!("{class}metricsProvider.httpHost=::1\nmetricsProvider.httpPort=1");
+    assert_eq!(port(&all).as_deref(), Some("[::1]:1"));
+    assert_eq!(port(&format!("{class}metricsProvider.httpPort=-1")), None);
+    let other =
+        "metricsProvider.className=org.apache.zookeeper.metrics.impl.DefaultMetricsProvider";
+    assert_eq!(port(other), None);
+}
+
+#[test]
+fn the_whitelist_of_words_is_honoured_and_read_only_mode_adds_isro() {
+    let words = good("4lw.commands.whitelist=*").four_letter_words;
+    assert!(words.allows("wchp", false));
+    let words = good("4lw.commands.whitelist=mntr, ruok").four_letter_words;
+    assert!(words.allows("ruok", false) && words.allows("srvr", false));
+    assert!(!words.allows("isro", true));
+    let words = good("4lw.commands.whitelist=mntr\nreadonlymode.enabled=true").four_letter_words;
+    assert!(words.allows("isro", false));
+    assert!(fault("4lw.commands.whitelist=mntr,everything").contains("`everything`"));
+}
+
+#[test]
+fn the_super_digest_is_taken_but_never_shown() {
+    let config =
+        good("DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=");
+    assert_eq!(config.super_digest.as_deref(), Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU="));
+    assert!(!config.describe().contains("D/InIHSb7"));
+    let error = fault("DigestAuthenticationProvider.superDigest=secret");
+    assert!(!error.contains("secret"), "{error}");
+    assert_eq!(good("DigestAuthenticationProvider.superDigest=").super_digest, None);
+}
+
+#[test]
+fn only_sha1_hashes_digest_ids() {
+    good("DigestAuthenticationProvider.digestAlg=sha1");
+    assert!(fault("DigestAuthenticationProvider.digestAlg=SHA3-256").contains("only SHA1"));
+}
+
+#[test]
+fn the_command_url_is_a_plain_path() {
+    assert_eq!(good("admin.commandURL=/zk/commands").admin.command_url, "/zk/commands");
+    for bad in ["commands", "/", "", "/a/", "/a b", "/a?b"] {
+        assert!(with(&format!("admin.commandURL={bad}")).is_err(), "{bad}");
+    }
+    good(&format!("admin.commandURL=/{}", "a".repeat(254)));
+    assert!(with(&format!("admin.commandURL=/{}", "a".repeat(255))).is_err());
+}
+
+#[test]
+fn the_backlog_of_minus_one_or_zero_is_ours() {
+    assert_eq!(good("clientPortListenBacklog=-1").listen_backlog, 1024);
+    assert_eq!(good("clientPortListenBacklog=0").listen_backlog, 1024);
+    assert_eq!(good("clientPortListenBacklog=1").listen_backlog, 1);
+}
+
+// --- keys: names, duplicates, unknown ones
+
+#[test]
+fn the_last_of_equal_keys_wins_even_over_a_faulty_one() {
+    assert_eq!(good("tickTime=1\ntickTime=2").tick_time_ms, 2);
+    assert_eq!(good("tickTime=nonsense\ntickTime=2").tick_time_ms, 2);
+    assert_eq!(good("zookeeper.maxCnxns=1\nmaxCnxns=2").max_cnxns, 2);
+    assert_eq!(good("maxCnxns=1\nzookeeper.maxCnxns=2").max_cnxns, 2);
+    good("sslQuorum=true\nsslQuorum=false");
+}
+
+#[test]
+fn keys_may_carry_the_prefix_of_system_properties() {
+    let config = good("zookeeper.extendedTypesEnabled=true\nzookeeper.4lw.commands.whitelist=*");
+    assert!(config.extended_types_enabled);
+    assert_eq!(config.four_letter_words, FourLetterWords::All);
+}
+
+#[test]
+fn unknown_keys_are_listed_once_with_the_key_that_was_probably_meant() {
+    let config = good("foo=1\nfoo=2\nclientport=1\nmaxClientCnxn=5\nsnapCount=7");
+    let notes: Vec<String> = config.ignored.iter().map(|(k, why)| format!("{k}: {why}")).collect();
+    assert_eq!(
+        notes,
+        [
+            "foo: not a key of this server",
+            "clientport: not a key of this server; did you mean clientPort?",
+            "maxClientCnxn: not a key of this server; did you mean maxClientCnxns?",
+            "snapCount: images are written by lockkeeper.imageLogBytes",
+        ]
+    );
+}
+
+#[test]
+fn unknown_keys_of_our_own_are_errors() {
+    assert_eq!(
+        fault("lockkeeper.auditlogs=x"),
+        "zoo.cfg:3: lockkeeper.auditlogs: there is no such key; did you mean lockkeeper.auditLog?"
+    );
+    assert_eq!(fault("lockkeeper.x=y"), "zoo.cfg:3: lockkeeper.x: there is no such key");
+    fault(&format!("lockkeeper.{}=y", "x".repeat(10_000)));
+}
+
+#[test]
+fn every_error_is_reported_in_the_order_of_the_lines() {
+    let text =
+        "tickTime=0\ndataDir=/d\n\nclientPort=70000\nlockkeeper.a=\nserver.0=h:1:2\n\\u1=2\n";
+    let lines: Vec<String> = parse(text)
+        .unwrap_err()
+        .iter()
+        .map(|error| error.split(": ").take(2).collect::<Vec<_>>().join(": "))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "zoo.cfg:1: tickTime",
+            "zoo.cfg:4: clientPort",
+            "zoo.cfg:5: lockkeeper.a",
+            "zoo.cfg:6: server.0",
+            "zoo.cfg:7: a \\u escape needs four hexadecimal digits"
+        ]
+    );
+}
+
+#[test]
+fn errors_are_counted_beyond_a_bound() {
+    let many = |count: usize| {
+        (0..count).fold(String::new(), |text, n| text + &format!("lockkeeper.{n}=\n"))
+    };
+    assert_eq!(with(&many(CONFIG_ERRORS_MAX)).unwrap_err().len(), CONFIG_ERRORS_MAX);
+    let errors = with(&many(CONFIG_ERRORS_MAX + 5)).unwrap_err();
+    assert_eq!(errors.len(), CONFIG_ERRORS_MAX + 1);
+    assert_eq!(errors.last().unwrap(), "zoo.cfg: and 5 more errors");
+}
+
+#[test]
+fn a_file_has_a_longest_length() {
+    let padding = |bytes: usize| format!("{LEAST}#{}", "x".repeat(bytes - LEAST.len() - 1));
+    assert!(parse(&padding(CONFIG_TEXT_BYTES_MAX)).is_ok());
+    let errors = parse(&padding(CONFIG_TEXT_BYTES_MAX + 1)).unwrap_err();
+    assert!(errors[0].contains("longer than 1048576 bytes"), "{errors:?}");
+}
+
+// --- protection that is not there
+
+#[test]
+fn keys_that_ask_for_missing_protection_are_refused_by_name() {
+    for key in [
+        "sslQuorum",
+        "quorum.auth.enableSasl",
+        "quorum.auth.serverRequireSasl",
+        "quorum.auth.learnerRequireSasl",
+        "enforce.auth.enabled",
+        "sessionRequireClientSASLAuth",
+        "admin.forceHttps",
+        "admin.needClientAuth",
+    ] {
+        let error = fault(&format!("{key}=true"));
+        assert!(error.starts_with(&format!("zoo.cfg:3: {key}: refused: ")), "{error}");
+        assert!(with(&format!("zookeeper.{key}=True")).is_err());
+        good(&format!("{key}=false"));
+        assert!(fault(&format!("{key}=perhaps")).contains("neither true nor false"));
+    }
+}
+
+#[test]
+fn other_quorums_are_refused_by_name() {
+    for line in ["oraclePath=/o", "group.1=1:2", "weight.1=0", "weight.1=no"] {
+        let error = fault(line);
+        let key = line.split('=').next().unwrap();
+        assert!(error.starts_with(&format!("zoo.cfg:3: {key}: refused: ")), "{error}");
+    }
+    good("oraclePath=");
+}
+
+#[test]
+fn what_clients_suites_always_write_only_warns() {
+    let config = good(
+        "secureClientPort=2281\nssl.keyStore.location=/k\nssl.keyStore.password=hidden\n\
+         authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n\
+         ssl.quorum.keyStore.location=/q",
+    );
+    assert_eq!(
+        reasons(&config.warnings),
+        [
+            "secureClientPort",
+            "ssl.keyStore.location",
+            "ssl.keyStore.password",
+            "authProvider.1",
+            "ssl.quorum.keyStore.location"
+        ]
+    );
+    assert!(!config.describe().contains("hidden"), "values without effect are not shown");
+    assert_eq!(reasons(&good("secureClientPort=0\naudit.enable=false").warnings), [""; 0]);
+    assert!(fault("secureClientPort=https").contains("not a whole number"));
+}
+
+#[test]
+fn less_protection_than_we_give_is_not_given_and_warned_of() {
+    assert_eq!(reasons(&good("forceSync=no").warnings), ["forceSync"]);
+    assert_eq!(reasons(&good("forceSync=yes").warnings), [""; 0]);
+    assert_eq!(reasons(&good("skipACL=yes").warnings), ["skipACL"]);
+    assert!(fault("forceSync=sometimes").contains("neither yes nor no"));
+}
+
+#[test]
+fn keys_of_zookeepers_parser_are_checked_though_without_effect() {
+    for line in [
+        "initLimit=x",
+        "electionAlg=0",
+        "peerType=leader",
+        "autopurge.snapRetainCount=many",
+        "jvm.pause.monitor=1",
+        "localSessionsEnabled=on",
+        "syncLimit=2147483648",
+    ] {
+        fault(line);
+    }
+    let config =
+        good("electionAlg=3\npeerType=Observer\nsnapCount=whatever\nautopurge.purgeInterval=1d");
+    assert_eq!(config.ignored.len(), 4);
+}
+
+// --- server lines
+
+#[test]
+fn one_participant_is_a_single_server() {
+    let config = good("server.7=host:2888:3888");
+    assert_eq!(config.servers.len(), 1);
+    assert_eq!((config.servers[0].id, config.servers[0].role), (7, Role::Participant));
+    good("standaloneEnabled=false\nserver.1=[::1]:2888:3888:participant");
+}
+
+#[test]
+fn more_participants_are_refused_clearly() {
+    let three = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2:observer";
+    assert_eq!(
+        fault(three),
+        "zoo.cfg:3: server.1: an ensemble of 3 servers: not supported by this version yet"
+    );
+}
+
+#[test]
+fn observers_need_participants() {
+    assert!(fault("server.1=a:1:2:observer").contains("observers without a participant"));
+    let one = "server.1=a:1:2\nserver.2=b:1:2:observer";
+    assert!(fault(one).contains("observers need more than one participant"));
+    assert!(fault("standaloneEnabled=false").contains("there are none"));
+}
+
+#[test]
+fn a_faulty_server_line_names_its_part() {
+    assert!(fault("server.1=host:2888").starts_with("zoo.cfg:3: server.1: expected host:peerPort"));
+    assert!(fault("server.x=h:1:2").contains("the server id `x` is not a number from 1 to 254"));
+    assert!(fault("server.255=h:1:2").contains("1 to 254"));
+    let twice = "server.1=h:1:2\nserver.01=h:1:2";
+    assert_eq!(fault(twice), "zoo.cfg:4: server.01: there are two lines for server 1");
+}
+
+#[test]
+fn the_own_server_line_may_give_the_client_port() {
+    let text = "dataDir=/d\nserver.1=h:1:2;[::1]:2181\n";
+    assert_eq!(parse(text).unwrap().client_addr, addr("::1", 2181));
+    let config = good("server.1=h:1:2;10.0.0.1:2181");
+    assert_eq!(config.client_addr, addr("10.0.0.1", 2181), "the static address was the wildcard");
+    let error = with("server.1=h:1:2;2182").unwrap_err();
+    assert_eq!(
+        error,
+        ["zoo.cfg:2: clientPort: 0.0.0.0:2181 differs from 0.0.0.0:2182 of the own server line"]
+    );
+    assert!(with("clientPortAddress=10.0.0.1\nserver.1=h:1:2;10.0.0.2:2181").is_err());
+}
+
+#[test]
+fn myid_is_a_number_in_the_first_line() {
+    let myid = |text: &str| {
+        let mut draft = Draft::from_text("zoo.cfg", LEAST);
+        assert_eq!(draft.data_dir(), Some(Path::new("/data")));
+        draft.set_myid("/data/myid", text);
+        draft.resolve().map_err(|errors| errors[0].to_string())
+    };
+    assert_eq!(myid("3\n").unwrap().server_id, Some(3));
+    assert_eq!(myid(" 254 \r\nrest").unwrap().server_id, Some(254));
+    assert_eq!(
+        myid("three").unwrap_err(),
+        "/data/myid:1: the server id `three` is not a number from 1 to 254"
+    );
+    for bad in ["", "0", "255", "-1", "99999999999999999999"] {
+        assert!(myid(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn a_myid_that_is_not_the_only_servers_is_warned_of() {
+    let mut draft = Draft::from_text("zoo.cfg", &format!("{LEAST}server.1=h:1:2"));
+    draft.set_myid("myid", "2");
+    assert_eq!(reasons(&draft.resolve().unwrap().warnings), ["server.1"]);
+}
+
+#[test]
+fn server_lines_may_be_in_a_dynamic_file() {
+    let text = format!("{LEAST}dynamicConfigFile=zoo.cfg.dynamic.1\n");
+    let load = |dynamic: &str| {
+        let mut draft = Draft::from_text("zoo.cfg", &text);
+        assert_eq!(draft.dynamic_config_file(), Some("zoo.cfg.dynamic.1"));
+        draft.load_dynamic("zoo.cfg.dynamic.1", dynamic);
+        draft.resolve().map_err(|errors| errors[0].to_string())
+    };
+    let config = load("server.1=h:1:2:participant;2181\n").unwrap();
+    assert_eq!(config.servers[0].to_string(), "h:1:2:participant;0.0.0.0:2181");
+    assert_eq!(
+        load("server.1=h:1:2\nversion=1").unwrap_err(),
+        "zoo.cfg.dynamic.1:2: version: the version is the suffix of the file's name"
+    );
+    assert!(load("tickTime=1").unwrap_err().contains("only server lines"));
+    assert!(load("group.1=1").unwrap_err().contains("refused"));
+    assert!(load("server.1=a:1:2\nserver.2=b:1:2").unwrap_err().contains("ensemble of 2"));
+}
+
+#[test]
+fn server_lines_beside_a_dynamic_file_are_an_error_wherever_they_stand() {
+    for text in ["server.1=h:1:2\ndynamicConfigFile=d", "dynamicConfigFile=d\nserver.1=h:1:2"] {
+        let mut draft = Draft::from_text("zoo.cfg", &format!("{LEAST}{text}"));
+        draft.load_dynamic("d", "server.1=h:1:2");
+        let errors = draft.resolve().unwrap_err();
+        assert!(errors[0].reason.contains("must be in the dynamicConfigFile"), "{errors:?}");
+    }
+}
+
+#[test]
+fn a_dynamic_file_that_was_not_read_is_never_taken_for_a_single_server() {
+    assert!(fault("dynamicConfigFile=d").contains("the text of d was not given"));
+}
+
+// --- flags
+
+#[test]
+fn flags_win_over_the_file_and_name_themselves_in_errors() {
+    let mut draft = Draft::from_text("zoo.cfg", "clientPort=2181\ntickTime=100");
+    draft.set("dataDir", "/flag", "--data-dir");
+    draft.set("tickTime", "500", "--tick");
+    let config = draft.resolve().unwrap();
+    assert_eq!((config.tick_time_ms, config.max_session_timeout_ms), (500, 10_000));
+    assert_eq!(config.origin("tickTime").unwrap().to_string(), "--tick");
+    assert_eq!(config.origin("clientPort").unwrap().to_string(), "zoo.cfg:1");
+
+    let mut draft = Draft::without_file();
+    draft.set("tickTime", "soon", "--tick");
+    let errors = draft.resolve().unwrap_err();
+    assert_eq!(errors[0].to_string(), "--tick: tickTime: `soon` is not a whole number");
+}
+
+#[test]
+fn a_whole_configuration_can_be_changed_and_stays_consistent() {
+    let mut config = Config::default();
+    config.set("clientPort", "0", "test").unwrap();
+    config.set("tickTime", "100", "test").unwrap();
+    config.set("dataDir", "/elsewhere", "test").unwrap();
+    assert_eq!(config.client_addr, addr("127.0.0.1", 0));
+    assert_eq!((config.min_session_timeout_ms, config.max_session_timeout_ms), (200, 2000));
+    assert_eq!(config.data_log_dir, PathBuf::from("/elsewhere"));
+
+    let before = config.clone();
+    let errors = config.set("minSessionTimeout", "5000", "test").unwrap_err();
+    assert_eq!(errors[0].key, "minSessionTimeout");
+    assert_eq!(config, before, "a refused change changes nothing");
+    config.set("skipACL", "yes", "test").unwrap();
+    assert_eq!(reasons(&config.warnings), ["skipACL"]);
+    config.set("skipACL", "no", "test").unwrap();
+    assert_eq!(reasons(&config.warnings), [""; 0]);
+}

@@ -1,0 +1,193 @@
+//! Whole configuration files: those that clients' test suites write, conf/zoo.cfg and
+//! docs/CONFIGURATION.md (which must say what the code does).
+
+use std::path::{Path, PathBuf};
+
+use lockkeeper::config::{Config, Draft, Effect, SECTIONS};
+
+const LEAST: &str = "dataDir=/data\nclientPort=2181\n";
+
+fn parse(text: &str) -> Result<Config, Vec<String>> {
+    Config::parse("zoo.cfg", text)
+        .map_err(|errors| errors.iter().map(ToString::to_string).collect())
+}
+
+fn reasons(notes: &[(String, String)]) -> Vec<&str> {
+    notes.iter().map(|(key, _)| key.as_str()).collect()
+}
+
+// --- files that clients' test suites write
+
+#[test]
+fn the_file_of_kazoos_harness_is_a_server() {
+    let text = "\ntickTime=2000\ndataDir=/tmp/x/data\nclientPort=20000\nsecureClientPort=20004\n\
+        maxClientCnxns=0\nadmin.serverPort=20003\n\
+        serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
+        authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n\
+        ssl.keyStore.location=/tmp/x/keystore.jks\nssl.keyStore.password=apassword\n\
+        ssl.trustStore.location=/tmp/x/truststore.jks\nssl.trustStore.password=apassword\n\
+        reconfigEnabled=true\n4lw.commands.whitelist=*\n\
+        DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=\n\
+        extendedTypesEnabled=true\nemulate353TTLNodes=true\nenableEagerACLCheck=true\n\
+        localSessionsEnabled=true\nlocalSessionsUpgradingEnabled=true\n\
+        readonlymode.enabled=true\nznode.container.checkIntervalMs=500\n\
+        jute.maxbuffer=0x1fffff\ninitLimit=4\nsyncLimit=2\n\
+        server.1=localhost:20002:20001:participant\npeerType=participant\n";
+    let config = parse(text).unwrap();
+    assert_eq!(config.client_addr.port, 20_000);
+    assert_eq!((config.max_client_cnxns, config.admin.addr.port), (0, 20_003));
+    assert_eq!(config.jute_max_buffer, 0x1f_ffff);
+    assert_eq!(config.containers.check_interval_ms, 500);
+    assert!(config.extended_types_enabled && config.eager_acl_check && config.reconfig_enabled);
+    assert_eq!(config.warnings.len(), 6);
+}
+
+#[test]
+fn the_file_of_the_go_clients_harness_is_a_server() {
+    let text = "tickTime=500\ninitLimit=10\nsyncLimit=5\ndataDir=/tmp/gozk/srv1\nclientPort=33221\n\
+        4lw.commands.whitelist=*\nreconfigEnabled=true\nstandaloneEnabled=true\n\
+        admin.enableServer=false\nautopurge.snapRetainCount=1\nautopurge.purgeInterval=0\n\
+        server.1=127.0.0.1:33222:33223\n";
+    let config = parse(text).unwrap();
+    assert_eq!(config.max_session_timeout_ms, 10_000);
+    assert!(!config.admin.enabled && config.reconfig_enabled);
+}
+
+#[test]
+fn the_file_of_curators_test_server_is_a_server() {
+    let text = "#Sat Nov 21 02:37:21 UTC 2026\ninitLimit=10\nsyncLimit=5\nclientPort=43211\n\
+        dataDir=C\\:\\\\Temp\\\\curator\ntickTime=1000\nmaxClientCnxns=100\n\
+        extendedTypesEnabled=true\n";
+    let config = parse(text).unwrap();
+    assert_eq!(config.data_dir, PathBuf::from("C:\\Temp\\curator"));
+    assert_eq!(config.max_client_cnxns, 100);
+}
+
+#[test]
+fn an_old_production_file_is_a_server() {
+    let text = "# The number of milliseconds of each tick\ntickTime=2000\ninitLimit=10\nsyncLimit=5\n\
+        dataDir=/var/lib/zookeeper\ndataLogDir=/var/log/zk-txn\nclientPort=2181\n\
+        clientPortAddress=10.1.2.3\nmaxClientCnxns=200\nautopurge.snapRetainCount=3\n\
+        autopurge.purgeInterval=24\nsnapCount=50000\npreAllocSize=65536\nglobalOutstandingLimit=2000\n\
+        forceSync=no\nfsync.warningthresholdms=50\nleaderServes=yes\ncnxTimeout=5\n\
+        metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\n\
+        metricsProvider.exportJvmInfo=true\nminSessionTimeout=4000\nmaxSessionTimeout=120000\n\
+        electionAlg=3\nserver.1=zk1:2888:3888\n";
+    let config = parse(text).unwrap();
+    assert_eq!(config.data_log_dir, PathBuf::from("/var/log/zk-txn"));
+    assert_eq!(config.global_outstanding_limit, 2000);
+    assert_eq!(reasons(&config.warnings), ["forceSync"]);
+    assert!(reasons(&config.ignored).contains(&"metricsProvider.exportJvmInfo"));
+}
+
+// --- the documents
+
+/// Compares a generated file of the repository with what the table says now.
+fn assert_up_to_date(name: &str, now: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    if std::fs::read_to_string(&path).is_ok_and(|text| text == now) {
+        return;
+    }
+    let file = path.file_name().expect("the name is that of a file");
+    let fresh = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
+    std::fs::write(&fresh, now).unwrap();
+    panic!("{name} lags behind the table in src/config; run: cp {} {name}", fresh.display());
+}
+
+#[test]
+fn the_reference_page_is_generated_from_the_table() {
+    assert_up_to_date("docs/CONFIGURATION.md", &Config::markdown());
+}
+
+#[test]
+fn the_sample_file_is_generated_from_the_table() {
+    assert_up_to_date("conf/zoo.cfg", &Config::sample());
+}
+
+/// `key=value` and `#key=value` lines of the sample, and whether they are commented out.
+fn sample_settings() -> Vec<(String, String, bool)> {
+    let setting = |line: &str| {
+        let commented = line.starts_with('#');
+        let (key, value) = line.strip_prefix('#').unwrap_or(line).split_once('=')?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '.';
+        key.chars().all(plain).then(|| (key.to_string(), value.to_string(), commented))
+    };
+    include_str!("../conf/zoo.cfg").lines().filter_map(setting).collect()
+}
+
+#[test]
+fn the_sample_shows_every_effective_key_with_its_default_and_no_other() {
+    let shown: Vec<(String, String)> = sample_settings()
+        .into_iter()
+        .map(|(key, value, commented)| (key, if commented { value } else { String::new() }))
+        .collect();
+    let known: Vec<(String, String)> = SECTIONS
+        .iter()
+        .flat_map(|section| section.keys)
+        .map(|key| {
+            assert_eq!(key.effect, Effect::Effective);
+            let default = if key.sample.is_some() { "" } else { key.default };
+            (key.name.to_string(), default.to_string())
+        })
+        .collect();
+    assert_eq!(shown, known);
+}
+
+#[test]
+fn taking_the_comments_off_the_sample_changes_nothing() {
+    let sample = parse(include_str!("../conf/zoo.cfg")).unwrap();
+    let all: String =
+        sample_settings().iter().map(|(key, value, _)| format!("{key}={value}\n")).collect();
+    let uncommented = parse(&all).unwrap();
+    let values = |config: &Config| -> Vec<String> {
+        let text = config.describe();
+        text.lines().map(|line| line.split("  (").next().unwrap().to_string()).collect()
+    };
+    assert_eq!(values(&sample), values(&uncommented));
+}
+
+#[test]
+fn the_description_shows_values_and_where_they_come_from() {
+    let text = parse(&format!("{LEAST}server.1=h:1:2\nfoo=1\nskipACL=yes")).unwrap().describe();
+    for line in [
+        "dataDir = /data  (zoo.cfg:1)",
+        "tickTime = 3000",
+        "minSessionTimeout = 6000",
+        "lockkeeper.auditLog = -",
+        "server.1 = h:1:2:participant",
+        "warning: skipACL: no ACL is checked: everybody may do everything",
+        "no effect: foo: not a key of this server",
+    ] {
+        assert!(text.lines().any(|known| known == line), "{line:?} is not in\n{text}");
+    }
+}
+
+// --- hostile input
+
+#[test]
+fn no_text_makes_the_parser_panic() {
+    let sample = Config::sample() + "server.1=[::1]:1:2|h:3:4:observer;5;6\na=\\u00e9\\\n b\n";
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = |bound: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        usize::try_from(state >> 33).unwrap() % bound
+    };
+    let spice = b"=:#!\\u0-9.;|[]\r\n\t \x00xN*%\xc3\xa9";
+    for _ in 0..2000 {
+        let mut bytes = sample.clone().into_bytes();
+        let start = next(bytes.len());
+        bytes.drain(..start);
+        bytes.truncate(1 + next(600));
+        for _ in 0..1 + next(8) {
+            let at = next(bytes.len());
+            bytes[at] = spice[next(spice.len())];
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let mut draft = Draft::from_text("f", &text);
+        draft.load_dynamic("d", &text);
+        draft.set_myid("m", &text);
+        if let Ok(config) = draft.resolve() {
+            assert!(!config.describe().is_empty());
+        }
+    }
+}
