@@ -1,5 +1,5 @@
 //! Whole configuration files: those that clients' test suites write, conf/zoo.cfg and
-//! docs/CONFIGURATION.md (which must say what the code does).
+//! docs/CONFIGURATION.md (which must say what the code does), and `lockkeeper config check`.
 
 use std::path::{Path, PathBuf};
 
@@ -189,5 +189,67 @@ fn no_text_makes_the_parser_panic() {
         if let Ok(config) = draft.resolve() {
             assert!(!config.describe().is_empty());
         }
+    }
+}
+
+// --- the command
+
+#[cfg(feature = "server")]
+mod command {
+    use super::LEAST;
+    use lockkeeper::cli::config_check;
+    use std::fs;
+    use std::path::Path;
+
+    fn check(path: &Path) -> (i32, String, String) {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let code = config_check::check(path, &mut out, &mut err).unwrap();
+        (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+    }
+
+    #[test]
+    fn config_check_shows_the_values_of_a_good_file_and_exits_with_0() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("zoo.cfg");
+        let data = dir.path().display();
+        fs::write(dir.path().join("myid"), "5\n").unwrap();
+        fs::write(dir.path().join("dyn"), "server.5=h:1:2").unwrap();
+        let text = format!("dataDir={data}\nclientPort=2181\ndynamicConfigFile={data}/dyn\n");
+        fs::write(&path, text).unwrap();
+        let (code, out, err) = check(&path);
+        assert_eq!((code, err.as_str()), (0, ""));
+        for line in ["myid = 5", "server.5 = h:1:2:participant"] {
+            assert!(out.lines().any(|known| known == line), "{line} is not in\n{out}");
+        }
+    }
+
+    #[test]
+    fn config_check_names_every_fault_and_exits_with_2() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("zoo.cfg");
+        fs::write(&path, format!("{LEAST}tickTime=x\nsslQuorum=true\n")).unwrap();
+        let (code, out, err) = check(&path);
+        assert_eq!((code, out.as_str()), (2, ""));
+        let name = path.display();
+        assert!(err.starts_with(&format!("{name}:3: tickTime: ")), "{err}");
+        assert!(err.contains(&format!("{name}:4: sslQuorum: refused: ")), "{err}");
+    }
+
+    #[test]
+    fn config_check_names_files_that_cannot_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let (code, _, err) = check(&dir.path().join("absent.cfg"));
+        assert_eq!(code, 2);
+        assert!(err.contains("absent.cfg: cannot be read: "), "{err}");
+        assert_eq!(err.lines().count(), 1, "and nothing else: {err}");
+
+        let path = dir.path().join("zoo.cfg");
+        fs::write(&path, b"dataDir=/d\xff\n").unwrap();
+        assert!(check(&path).2.contains("it is not UTF-8 text"));
+
+        fs::write(&path, format!("{LEAST}dynamicConfigFile=/nonexistent/dyn\n")).unwrap();
+        let (code, _, err) = check(&path);
+        assert_eq!(code, 2);
+        assert!(err.contains("/nonexistent/dyn: cannot be read: "), "{err}");
     }
 }

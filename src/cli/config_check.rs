@@ -1,0 +1,43 @@
+//! `lockkeeper config check FILE`: what a configuration file amounts to, without starting anything.
+//!
+//! Owns the command's output and exit codes: 0 and the values in force on standard output, or 2 and
+//! every fault on standard error as `file:line: key: reason`.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use super::config_file;
+
+/// Exit code of a configuration that cannot be used, as ZooKeeper's for an invalid invocation.
+pub const EXIT_INVALID: i32 = 2;
+
+/// Runs the command and returns its exit code.
+#[must_use]
+pub fn run(path: &Path) -> i32 {
+    match check(path, &mut io::stdout().lock(), &mut io::stderr().lock()) {
+        Ok(code) => code,
+        // A reader that went away (`| head`) has seen what it wanted; there is nobody to tell.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+        Err(_) => 1,
+    }
+}
+
+/// Writes the values in force to `out`, or the faults to `err`; returns the exit code.
+///
+/// # Errors
+/// Those of writing.
+pub fn check(path: &Path, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<i32> {
+    match config_file::draft(path, None).resolve() {
+        Ok(config) => {
+            out.write_all(config.describe().as_bytes())?;
+            out.flush()?;
+            Ok(0)
+        }
+        Err(errors) => {
+            for error in &errors {
+                writeln!(err, "{error}")?;
+            }
+            Ok(EXIT_INVALID)
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! A configuration file and the files it names, from disk.
+//!
+//! Owns the reading that `config` must not do: the file itself, its `dynamicConfigFile` and
+//! `dataDir/myid`. Invariant: a file that is there but cannot be read is an error that names it; a
+//! missing `myid` is none, for a single server needs none. Reads a bounded length of each.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _};
+use std::path::Path;
+
+use crate::config::{CONFIG_TEXT_BYTES_MAX, ConfigError, Draft};
+
+/// Longest `myid` file that is read, bytes.
+pub const MYID_BYTES_MAX: usize = 4096;
+
+/// Reads a configuration file and those it names. Flags are to be [`set`](Draft::set) on the draft
+/// before it is resolved; only one that moves `dataDir` is given here, because `myid` is looked for
+/// there. Faults of the files wait in the draft.
+#[must_use]
+pub fn draft(path: &Path, data_dir: Option<&Path>) -> Draft {
+    let name = path.display().to_string();
+    let mut draft = match read(path, CONFIG_TEXT_BYTES_MAX) {
+        Ok(text) => Draft::from_text(&name, &text),
+        Err(error) => {
+            let mut draft = Draft::without_file();
+            draft.fail(unreadable(path, &error));
+            return draft;
+        }
+    };
+    if let Some(data_dir) = data_dir {
+        draft.set("dataDir", &data_dir.display().to_string(), "--data-dir");
+    }
+    if let Some(dynamic) = draft.dynamic_config_file().map(str::to_string) {
+        match read(Path::new(&dynamic), CONFIG_TEXT_BYTES_MAX) {
+            Ok(text) => draft.load_dynamic(&dynamic, &text),
+            Err(error) => draft.fail(unreadable(Path::new(&dynamic), &error)),
+        }
+    }
+    read_myid(&mut draft);
+    draft
+}
+
+fn read_myid(draft: &mut Draft) {
+    let Some(path) = draft.data_dir().map(|data_dir| data_dir.join("myid")) else { return };
+    match read(&path, MYID_BYTES_MAX) {
+        Ok(text) => draft.set_myid(&path.display().to_string(), &text),
+        // That the data directory is no directory is for the server's start to say.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+        Err(error) => draft.fail(unreadable(&path, &error)),
+    }
+}
+
+/// The text of a file; one that is longer than `bytes_max` or not UTF-8 is an error.
+fn read(path: &Path, bytes_max: usize) -> io::Result<String> {
+    let mut text = String::new();
+    let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX).saturating_add(1);
+    File::open(path)?.take(limit).read_to_string(&mut text)?;
+    if text.len() > bytes_max {
+        return Err(io::Error::other(format!("longer than {bytes_max} bytes")));
+    }
+    Ok(text)
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> ConfigError {
+    let reason = match error.kind() {
+        ErrorKind::InvalidData => "cannot be read: it is not UTF-8 text".to_string(),
+        _ => format!("cannot be read: {error}"),
+    };
+    let (file, key) = (path.display().to_string(), String::new());
+    ConfigError { file, line: 0, key, reason }
+}
