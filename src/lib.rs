@@ -5,3 +5,4 @@ pub mod cli;
 pub mod config;
 pub mod proto;
 pub mod replica;
+pub mod tree;

@@ -73,6 +73,16 @@ impl Text {
         self.0.is_empty()
     }
 
+    /// The first `length` bytes, sharing the same memory.
+    ///
+    /// # Panics
+    /// When `length` is not on a character boundary.
+    #[must_use]
+    pub fn slice_to(&self, length: usize) -> Self {
+        assert!(self.as_str().is_char_boundary(length), "a Text is never cut inside a character");
+        Self(self.0.slice(..length))
+    }
+
     fn from_wire(bytes: Bytes) -> Self {
         match std::str::from_utf8(&bytes) {
             Ok(_) => Self(bytes),

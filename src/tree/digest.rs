@@ -1,0 +1,108 @@
+//! Digests of the whole tree, kept up to date with every change.
+//!
+//! *Owns* what a znode contributes. The 128-bit digest is the sum of all contributions, so it does
+//! not depend on order. A znode contributes two hashes: of its content (path, data, ACL, owner)
+//! and of its path and numbers, so that a change below a parent with much data stays cheap.
+//! *Invariant*: equal on all servers with equal trees: no process-specific seed comes in here.
+//!
+//! ZooKeeper's own 64-bit digest (`DigestCalculator`, version 2) can be kept as well.
+
+use twox_hash::XxHash3_128;
+
+use crate::proto::{Acl, Writer};
+
+use super::acl::AclList;
+use super::path;
+use super::znode::{Content, Meta, Znode};
+
+// Different seeds keep the kinds of input apart.
+const SEED_ACL: u64 = 0x6c6f_636b_0000_0001;
+const SEED_BYTES: u64 = 0x6c6f_636b_0000_0002;
+const SEED_CONTENT: u64 = 0x6c6f_636b_0000_0003;
+const SEED_PATH: u64 = 0x6c6f_636b_0000_0004;
+const SEED_NUMBERS: u64 = 0x6c6f_636b_0000_0005;
+
+/// Of a list, in its order.
+pub(super) fn acl(entries: &[Acl]) -> u128 {
+    let mut bytes = Vec::new();
+    Acl::encode_list(entries, &mut bytes);
+    XxHash3_128::oneshot_with_seed(SEED_ACL, &bytes)
+}
+
+/// The first contribution.
+pub(super) fn content(content: &Content, owner: i64, acl: &AclList) -> u128 {
+    let bytes = XxHash3_128::oneshot_with_seed(SEED_BYTES, content.bytes());
+    let mut fields = Fields::<45>::new();
+    fields.put(&bytes.to_le_bytes());
+    fields.put(&acl.hash().to_le_bytes());
+    fields.put(&owner.to_le_bytes());
+    // Where the path ends, without which path and data could be confused.
+    let path_length = u32::try_from(content.path().len()).expect("a frame limits a path");
+    fields.put(&path_length.to_le_bytes());
+    fields.put(&[u8::from(content.data().is_some())]);
+    XxHash3_128::oneshot_with_seed(SEED_CONTENT, fields.filled())
+}
+
+/// Names a znode in [`numbers`].
+pub(super) fn path(path: &[u8]) -> u128 {
+    XxHash3_128::oneshot_with_seed(SEED_PATH, path)
+}
+
+/// The second contribution.
+pub(super) fn numbers(path: u128, meta: &Meta) -> u128 {
+    let mut fields = Fields::<68>::new();
+    fields.put(&path.to_le_bytes());
+    for long in [meta.czxid, meta.mzxid, meta.pzxid, meta.ctime, meta.mtime] {
+        fields.put(&long.to_le_bytes());
+    }
+    for int in [meta.version, meta.creates, meta.aversion] {
+        fields.put(&int.to_le_bytes());
+    }
+    XxHash3_128::oneshot_with_seed(SEED_NUMBERS, fields.filled())
+}
+
+/// What a znode contributes to ZooKeeper's digest. Nothing, below `/zookeeper`: ZooKeeper could
+/// not keep usage of quotas equal on all servers.
+pub(super) fn legacy(znode: &Znode) -> u64 {
+    let path = znode.path();
+    if path.starts_with(b"/zookeeper/") {
+        return 0;
+    }
+    let meta = &znode.meta;
+    let mut numbers = Vec::with_capacity(60);
+    for long in [meta.czxid, meta.mzxid, meta.pzxid, meta.ctime, meta.mtime] {
+        numbers.put_long(long);
+    }
+    for int in [meta.version, meta.creates, meta.aversion] {
+        numbers.put_int(int);
+    }
+    numbers.put_long(meta.owner);
+    let mut crc = crc32fast::Hasher::new();
+    // There, the path of the root is the empty one.
+    crc.update(if path == path::ROOT.as_bytes() { b"" } else { path });
+    crc.update(znode.data().unwrap_or_default());
+    crc.update(&numbers);
+    u64::from(crc.finalize())
+}
+
+/// Fixed-size fields one behind the other, without an allocation.
+struct Fields<const N: usize> {
+    bytes: [u8; N],
+    used: usize,
+}
+
+impl<const N: usize> Fields<N> {
+    fn new() -> Self {
+        Self { bytes: [0; N], used: 0 }
+    }
+
+    fn put(&mut self, field: &[u8]) {
+        self.bytes[self.used..self.used + field.len()].copy_from_slice(field);
+        self.used += field.len();
+    }
+
+    fn filled(&self) -> &[u8] {
+        assert_eq!(self.used, N, "the fields are as long as declared");
+        &self.bytes
+    }
+}

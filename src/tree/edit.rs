@@ -1,0 +1,172 @@
+//! The three edits that every write is made of, and how they are taken back.
+//!
+//! *Owns* link, unlink and amend. *Invariants*: each keeps the slab, the table of paths, the
+//! parent's children, owners, quotas, shared lists, both digests, the figures and the notes of what
+//! changed in step; edits noted in a [`Journal`] can be taken back in reverse order.
+//! *Never* decides whether something is allowed.
+
+use std::sync::Arc;
+
+use super::acl::AclList;
+use super::slab::ZnodeId;
+use super::znode::{Content, Meta, Znode};
+use super::{Tree, digest};
+
+/// What an amendment does to the data.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NewData<'a> {
+    Keep,
+    Replace(Option<&'a [u8]>),
+}
+
+/// One edit, as it is taken back.
+#[derive(Debug)]
+enum Undo {
+    Linked(ZnodeId),
+    Unlinked { id: ZnodeId, parent: ZnodeId, meta: Meta, content: Content, acl: Arc<AclList> },
+    Amended { id: ZnodeId, meta: Meta, content: Option<Content> },
+}
+
+/// The edits of one multi. Between multis it is empty and notes nothing.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    is_open: bool,
+    edits: Vec<Undo>,
+}
+
+impl Tree {
+    /// Adds a leaf below `parent` and takes over one use of its list.
+    pub(super) fn link(&mut self, parent: ZnodeId, meta: Meta, content: Content) -> ZnodeId {
+        let id = self.slab.insert(Znode::new(meta, content));
+        let znode = &self.slab[id];
+        self.table.insert(znode.path(), id);
+        if self.changes.appeared(znode.path()) {
+            self.slab.set_stored(id, true);
+        }
+        self.quotas.appeared(self.slab[id].path_str());
+        self.owned.insert(meta.owner(), id);
+        self.data_size += self.slab[id].content.bytes().len() as u64;
+        if id != ZnodeId::ROOT {
+            let position = self.slab[parent].push_child(id);
+            let znode = &mut self.slab[id];
+            (znode.parent, znode.position) = (parent, position);
+        }
+        self.slab.mark_changed(id);
+        self.add_to_digests(id, true);
+        if self.journal.is_open {
+            self.journal.edits.push(Undo::Linked(id));
+        }
+        id
+    }
+
+    /// Removes a leaf and releases its list.
+    pub(super) fn unlink(&mut self, id: ZnodeId) {
+        assert!(self.slab[id].children().is_empty(), "only leaves are removed");
+        assert!(id != ZnodeId::ROOT, "the root stays");
+        self.take_from_digests(id, true);
+        let Znode { parent, position, .. } = self.slab[id];
+        if let Some(moved) = self.slab[parent].remove_child(position) {
+            self.slab[moved].position = position;
+        }
+        let stored = self.slab.is_stored(id);
+        let znode = self.slab.remove(id);
+        self.table.remove(znode.path(), id);
+        self.changes.disappeared(znode.path(), stored);
+        self.quotas.disappeared(znode.path_str());
+        self.owned.remove(znode.meta.owner(), id);
+        self.data_size -= znode.content.bytes().len() as u64;
+        let Znode { meta, content, .. } = znode;
+        if self.journal.is_open {
+            let acl = Arc::clone(self.acls.list(meta.acl));
+            self.journal.edits.push(Undo::Unlinked { id, parent, meta, content, acl });
+        }
+        self.acls.release(meta.acl);
+    }
+
+    /// Changes numbers, and data if asked to. The owner never changes; when the list does, its
+    /// uses are the caller's business.
+    pub(super) fn amend(&mut self, id: ZnodeId, meta: Meta, data: NewData<'_>) {
+        let content = match data {
+            NewData::Keep => None,
+            NewData::Replace(data) => Some(Content::new(self.slab[id].path(), data)),
+        };
+        let (meta, content) = self.swap(id, meta, content);
+        if self.journal.is_open {
+            self.journal.edits.push(Undo::Amended { id, meta, content });
+        }
+    }
+
+    /// Puts new numbers and content in place and answers the old ones.
+    fn swap(
+        &mut self,
+        id: ZnodeId,
+        meta: Meta,
+        content: Option<Content>,
+    ) -> (Meta, Option<Content>) {
+        let deep = content.is_some() || meta.acl != self.slab[id].meta.acl;
+        self.take_from_digests(id, deep);
+        let znode = &mut self.slab[id];
+        let old_meta = std::mem::replace(&mut znode.meta, meta);
+        let old_content = content.map(|content| {
+            self.data_size += content.bytes().len() as u64;
+            std::mem::replace(&mut znode.content, content)
+        });
+        self.data_size -= old_content.as_ref().map_or(0, |old| old.bytes().len() as u64);
+        self.slab.mark_changed(id);
+        self.add_to_digests(id, deep);
+        (old_meta, old_content)
+    }
+
+    /// Starts to note edits.
+    pub(super) fn open_journal(&mut self) {
+        assert!(self.journal.edits.is_empty(), "a multi is inside no other");
+        self.journal.is_open = true;
+    }
+
+    /// Keeps what was done.
+    pub(super) fn keep_edits(&mut self) {
+        self.journal = Journal::default();
+    }
+
+    /// Takes everything back.
+    pub(super) fn take_back_edits(&mut self) {
+        let journal = std::mem::take(&mut self.journal);
+        for edit in journal.edits.into_iter().rev() {
+            match edit {
+                Undo::Linked(id) => self.unlink(id),
+                Undo::Unlinked { id, parent, mut meta, content, acl } => {
+                    meta.acl = self.acls.acquire(acl.entries(), meta.acl);
+                    let linked = self.link(parent, meta, content);
+                    assert_eq!(linked, id, "slots are taken in the reverse order of their release");
+                }
+                Undo::Amended { id, mut meta, content } => {
+                    meta.acl = self.slab[id].meta.acl;
+                    self.swap(id, meta, content);
+                }
+            }
+        }
+    }
+
+    fn add_to_digests(&mut self, id: ZnodeId, deep: bool) {
+        self.digest = self.digest.wrapping_add(self.contribution(id, deep));
+        self.legacy_digest =
+            self.legacy_digest.map(|sum| sum.wrapping_add(digest::legacy(&self.slab[id])));
+    }
+
+    fn take_from_digests(&mut self, id: ZnodeId, deep: bool) {
+        self.digest = self.digest.wrapping_sub(self.contribution(id, deep));
+        self.legacy_digest =
+            self.legacy_digest.map(|sum| sum.wrapping_sub(digest::legacy(&self.slab[id])));
+    }
+
+    /// What a znode adds to the digest; unless `deep`, only the part that its numbers decide.
+    fn contribution(&self, id: ZnodeId, deep: bool) -> u128 {
+        let znode = &self.slab[id];
+        let numbers = digest::numbers(digest::path(znode.path()), &znode.meta);
+        if !deep {
+            return numbers;
+        }
+        let acl = self.acls.list(znode.meta.acl);
+        numbers.wrapping_add(digest::content(&znode.content, znode.meta.owner, acl))
+    }
+}

@@ -1,0 +1,167 @@
+//! Ids of the `ip` scheme: an address, or a network as address and bits.
+//!
+//! *Owns* their syntax and the match. Reproduces `IPAuthenticationProvider`, whose parser takes
+//! neither IPv4-mapped tails nor zones, and a `::` only where it stands for two groups or more.
+
+/// An address or network, reduced to what a match compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct IpNetwork {
+    /// Bits of the family: 32 or 128.
+    width: u32,
+    bits: u32,
+    address: u128,
+}
+
+impl IpNetwork {
+    /// `None` when the text is no address.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (address, bits) = match text.split_once('/') {
+            None => (text, None),
+            Some((address, bits)) => (address, Some(bits)),
+        };
+        let (width, address) = if address.contains(':') {
+            (128, parse_v6(address)?)
+        } else {
+            (32, parse_v4(address)?)
+        };
+        let bits = match bits {
+            None => width,
+            Some(bits) => java_int(bits, 10).and_then(|bits| u32::try_from(bits).ok())?,
+        };
+        (bits <= width).then_some(Self { width, bits, address })
+    }
+
+    /// Whether the address that `id` spells is in this network.
+    pub(super) fn contains(self, id: &str) -> bool {
+        let Some(other) = Self::parse(id) else {
+            return false;
+        };
+        let ignored = self.width - self.bits;
+        // Shifting away all 128 bits is no shift to the processor.
+        self.width == other.width
+            && (self.bits == 0 || self.address >> ignored == other.address >> ignored)
+    }
+}
+
+fn parse_v4(text: &str) -> Option<u128> {
+    let mut parts = text.split('.');
+    let mut address = 0;
+    for _ in 0..4 {
+        let part = java_int(parts.next()?, 10)?;
+        address = address << 8 | u128::from(u8::try_from(part).ok()?);
+    }
+    parts.next().is_none().then_some(address)
+}
+
+fn parse_v6(text: &str) -> Option<u128> {
+    match text.split_once("::") {
+        None => {
+            let (groups, count) = parse_groups(text)?;
+            (count == V6_GROUPS).then_some(groups)
+        }
+        Some((front, back)) if !back.contains("::") => {
+            let (front, front_count) = parse_groups(front)?;
+            let (back, back_count) = parse_groups(back)?;
+            if front_count + back_count >= V6_GROUPS {
+                return None;
+            }
+            let front =
+                if front_count == 0 { 0 } else { front << (16 * (V6_GROUPS - front_count)) };
+            Some(front | back)
+        }
+        Some(_) => None,
+    }
+}
+
+const V6_GROUPS: usize = 8;
+
+/// Groups between colons, and how many they are.
+fn parse_groups(text: &str) -> Option<(u128, usize)> {
+    if text.is_empty() {
+        return Some((0, 0));
+    }
+    let mut groups = 0;
+    let mut count = 0;
+    for group in text.split(':') {
+        if group.len() > 4 || count == V6_GROUPS {
+            return None;
+        }
+        // Java would take "-1" for a group, and cut it to 16 bits; an address it is not.
+        groups = groups << 16 | u128::from(u16::try_from(java_int(group, 16)?).ok()?);
+        count += 1;
+    }
+    Some((groups, count))
+}
+
+/// `Integer.parseInt` for numbers that are not negative: leading zeros and a plus are fine.
+fn java_int(text: &str, radix: u32) -> Option<i32> {
+    i32::from_str_radix(text, radix).ok().filter(|number| *number >= 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(network: &str, id: &str) -> bool {
+        IpNetwork::parse(network).is_some_and(|network| network.contains(id))
+    }
+
+    #[test]
+    fn addresses_and_networks_that_zookeeper_takes() {
+        for text in [
+            "127.0.0.1",
+            "10.0.0.0/8",
+            "0.0.0.0/0",
+            "1.2.3.4/32",
+            "::",
+            "::1",
+            "fe80::/10",
+            "1::/128",
+            "1:2:3:4:5:6:7:8",
+            "::/0",
+        ] {
+            assert!(IpNetwork::parse(text).is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn text_that_is_no_address_is_refused() {
+        for text in [
+            "",
+            "1.2.3",
+            "1.2.3.4.5",
+            "1.2.3.256",
+            "1.2.3.4/33",
+            "1.2.3.4/-1",
+            "1.2.3.4/",
+            "a.b.c.d",
+            "::1/129",
+            "1::2::3",
+            ":::",
+            "1:2:3:4:5:6:7",
+            "1:2:3:4:5:6:7::8",
+            "12345::",
+            "g::",
+            "::ffff:1.2.3.4",
+            "localhost",
+            "1.2.3.4/8/8",
+        ] {
+            assert!(IpNetwork::parse(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_match_compares_the_masked_prefix_within_one_family() {
+        assert!(matches("10.0.0.0/8", "10.255.1.2"));
+        assert!(!matches("10.0.0.0/8", "11.0.0.1"));
+        assert!(matches("10.9.9.9/8", "10.0.0.1"), "bits behind the mask are ignored");
+        assert!(matches("0.0.0.0/0", "1.2.3.4"));
+        assert!(!matches("0.0.0.0/0", "::1"));
+        assert!(matches("::/0", "fe80::1"));
+        assert!(!matches("::/0", "1.2.3.4"));
+        assert!(matches("fe80::/10", "febf:0:0:0:0:0:0:1"));
+        assert!(!matches("fe80::/10", "fec0::1"));
+        assert!(matches("::1", "0:0:0:0:0:0:0:1"));
+        assert!(!matches("1.2.3.4", "1.2.3.5"));
+    }
+}

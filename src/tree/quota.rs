@@ -1,0 +1,246 @@
+//! Quotas: limits on the number of znodes and bytes below a path.
+//!
+//! *Owns* the text of limits and usage, which paths have a quota, and keeping usage right. For
+//! the path `/a/b` limits lie in `/zookeeper/quota/a/b/zookeeper_limits` and usage in
+//! `/zookeeper/quota/a/b/zookeeper_stats`; both are znodes that clients make.
+//! *Invariants*: usage changes in place (no version, no zxid, no event) on every server alike, and
+//! is persisted like any data. Only the deepest quota above a znode counts it.
+//! *Never* logs or enforces a soft limit. Text that cannot be parsed is no limit, and as usage it
+//! is left alone (ZooKeeper's server dies of it).
+//! Reproduces `StatsTrack`, `Quotas` and the quota parts of `DataTree`. Unlike there, an operation
+//! of a multi sees the ones before it, and loading does not recount: servers that start must not
+//! come to another usage than those that run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use super::Tree;
+use super::edit::NewData;
+use super::path;
+use super::slab::ZnodeId;
+
+const LIMITS: &str = "/zookeeper_limits";
+const USAGE: &str = "/zookeeper_stats";
+
+/// The text of limits and of usage: `count=1,bytes=2`, then `=` and further keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Figures(BTreeMap<String, i64>);
+
+impl Figures {
+    /// `None` when ZooKeeper's parser would fail.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?;
+        let mut figures = BTreeMap::new();
+        for pair in text.split([',', ';']).filter(|pair| !pair.is_empty()) {
+            let mut parts = pair.split('=');
+            let (key, number) = (parts.next()?, parts.next()?);
+            let number = if number.is_empty() { -1 } else { number.parse().ok()? };
+            figures.insert(key.to_owned(), number);
+        }
+        Some(Self(figures))
+    }
+
+    /// -1 stands for unset.
+    fn figure(&self, key: &str) -> i64 {
+        self.0.get(key).copied().unwrap_or(-1)
+    }
+
+    fn hard_limit(&self, key: &str) -> Option<i64> {
+        Some(self.figure(key)).filter(|limit| *limit > -1)
+    }
+
+    fn add(&mut self, count: i64, bytes: i64) {
+        self.0.insert("count".to_owned(), self.figure("count").wrapping_add(count));
+        self.0.insert("bytes".to_owned(), self.figure("bytes").wrapping_add(bytes));
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("count={},bytes={}", self.figure("count"), self.figure("bytes"));
+        let mut further =
+            self.0.iter().filter(|(key, _)| !matches!(key.as_str(), "count" | "bytes")).peekable();
+        if further.peek().is_some() {
+            // Makes ZooKeeper's oldest parsers stop here.
+            text.push('=');
+        }
+        for (key, number) in further {
+            write!(text, ";{key}={number}").expect("a String takes everything");
+        }
+        text
+    }
+}
+
+/// Paths that have limits. Kept by length: a lookup costs as many steps as there are different
+/// lengths, however deep the path.
+#[derive(Debug, Default)]
+pub(super) struct QuotaPaths(BTreeMap<usize, BTreeSet<Box<str>>>);
+
+impl QuotaPaths {
+    /// To be told of every znode that appears.
+    pub(super) fn appeared(&mut self, znode: &str) {
+        if let Some(path) = limited_by(znode) {
+            self.0.entry(path.len()).or_default().insert(path.into());
+        }
+    }
+
+    /// To be told of every znode that disappears.
+    pub(super) fn disappeared(&mut self, znode: &str) {
+        if let Some(path) = limited_by(znode) {
+            let Some(paths) = self.0.get_mut(&path.len()) else {
+                return;
+            };
+            paths.remove(path);
+            if paths.is_empty() {
+                self.0.remove(&path.len());
+            }
+        }
+    }
+
+    /// The longest path with a quota that is `path` or an ancestor of it.
+    fn deepest<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let ends_component =
+            |length: &usize| matches!(path.as_bytes().get(*length), None | Some(b'/'));
+        self.0
+            .range(..=path.len())
+            .rev()
+            .filter(|(length, _)| ends_component(length))
+            .find(|(length, paths)| paths.contains(&path[..**length]))
+            .map(|(length, _)| &path[..*length])
+    }
+}
+
+/// The path whose limits the znode `znode` holds, if it does. The root cannot have a quota.
+fn limited_by(znode: &str) -> Option<&str> {
+    below_quota(znode)?.strip_suffix(LIMITS).filter(|path| !path.is_empty())
+}
+
+/// The path whose usage the znode `znode` holds, if it does.
+fn used_by(znode: &str) -> Option<&str> {
+    below_quota(znode)?.strip_suffix(USAGE).filter(|path| !path.is_empty())
+}
+
+fn below_quota(znode: &str) -> Option<&str> {
+    znode.strip_prefix(path::QUOTA).filter(|rest| rest.starts_with('/'))
+}
+
+impl Tree {
+    /// Whether a hard limit forbids this many znodes and bytes more at `path`. Figures that do not
+    /// change are not checked.
+    pub(super) fn exceeds_quota(&self, path: &str, count: i64, bytes: i64) -> bool {
+        if !self.options.enforce_quota {
+            return false;
+        }
+        let Some(quota) = self.quotas.deepest(path) else {
+            return false;
+        };
+        let (Some((_, limits)), Some((_, usage))) =
+            (self.figures(quota, LIMITS), self.figures(quota, USAGE))
+        else {
+            return false;
+        };
+        let exceeds = |difference: i64, used: &str, limit: &str| {
+            let limit = limits.hard_limit(limit);
+            difference != 0
+                && limit.is_some_and(|limit| usage.figure(used).saturating_add(difference) > limit)
+        };
+        exceeds(count, "count", "countHardLimit") || exceeds(bytes, "bytes", "byteHardLimit")
+    }
+
+    /// Books a change at `path` with the quota that counts it.
+    pub(super) fn book_usage(&mut self, path: &str, count: i64, bytes: i64) {
+        if count == 0 && bytes == 0 {
+            return;
+        }
+        let Some(quota) = self.quotas.deepest(path) else {
+            return;
+        };
+        if let Some((id, mut usage)) = self.figures(quota, USAGE) {
+            usage.add(count, bytes);
+            self.rewrite(id, &usage);
+        }
+    }
+
+    /// Counts afresh when `path` is a znode for usage that was just created, whatever it holds.
+    pub(super) fn start_usage(&mut self, path: &str, id: ZnodeId) {
+        let Some(quota) = used_by(path) else {
+            return;
+        };
+        let (mut count, mut bytes) = (0, 0);
+        let mut unseen: Vec<ZnodeId> = self.find(quota).into_iter().collect();
+        while let Some(id) = unseen.pop() {
+            let znode = &self.slab[id];
+            count += 1;
+            bytes += length(znode.data());
+            unseen.extend(znode.children());
+        }
+        let mut usage = Figures::default();
+        usage.0.insert("count".to_owned(), count);
+        usage.0.insert("bytes".to_owned(), bytes);
+        self.rewrite(id, &usage);
+    }
+
+    fn figures(&self, quota: &str, which: &str) -> Option<(ZnodeId, Figures)> {
+        let id = self.find(&format!("{}{quota}{which}", path::QUOTA))?;
+        Some((id, Figures::parse(self.slab[id].data().unwrap_or_default())?))
+    }
+
+    fn rewrite(&mut self, id: ZnodeId, usage: &Figures) {
+        let text = usage.text();
+        let meta = self.slab[id].meta;
+        self.amend(id, meta, NewData::Replace(Some(text.as_bytes())));
+    }
+}
+
+/// Bytes of data as quotas count them.
+pub(super) fn length(data: Option<&[u8]>) -> i64 {
+    data.map_or(0, |data| i64::try_from(data.len()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(text: &str) -> Option<String> {
+        Figures::parse(text.as_bytes()).map(|figures| figures.text())
+    }
+
+    #[test]
+    fn figures_are_written_as_zookeeper_does() {
+        assert_eq!(rewritten("").unwrap(), "count=-1,bytes=-1");
+        assert_eq!(rewritten("bytes=5,count=2").unwrap(), "count=2,bytes=5");
+        assert_eq!(
+            rewritten("count=4,bytes=5=;countHardLimit=10;byteHardLimit=20").unwrap(),
+            "count=4,bytes=5=;byteHardLimit=20;countHardLimit=10"
+        );
+        assert_eq!(rewritten("count=,bytes=1").unwrap(), "count=-1,bytes=1");
+    }
+
+    #[test]
+    fn text_that_is_no_figures_parses_to_nothing() {
+        for text in ["count", "count=x", "count=1.5"] {
+            assert_eq!(rewritten(text), None, "{text}");
+        }
+        assert_eq!(Figures::parse(b"\xff"), None);
+    }
+
+    #[test]
+    fn the_deepest_quota_counts_and_only_whole_components_match() {
+        let mut quotas = QuotaPaths::default();
+        quotas.appeared("/zookeeper/quota/a/zookeeper_limits");
+        quotas.appeared("/zookeeper/quota/a/b/zookeeper_limits");
+        assert_eq!(quotas.deepest("/a"), Some("/a"));
+        assert_eq!(quotas.deepest("/a/x"), Some("/a"));
+        assert_eq!(quotas.deepest("/a/b/c"), Some("/a/b"));
+        assert_eq!(quotas.deepest("/ab"), None);
+        assert_eq!(quotas.deepest("/a/bc"), Some("/a"));
+        quotas.disappeared("/zookeeper/quota/a/b/zookeeper_limits");
+        assert_eq!(quotas.deepest("/a/b/c"), Some("/a"));
+    }
+
+    #[test]
+    fn the_root_has_no_quota() {
+        let mut quotas = QuotaPaths::default();
+        quotas.appeared("/zookeeper/quota/zookeeper_limits");
+        quotas.appeared("/zookeeper/quotas/a/zookeeper_limits");
+        assert_eq!(quotas.deepest("/a"), None);
+    }
+}

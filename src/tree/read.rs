@@ -1,0 +1,135 @@
+//! The reads.
+//!
+//! *Owns* what each read may see. *Invariant*: a path is looked up as it is; whatever is no path of
+//! a znode is simply not there, and the empty path is the root.
+//! Reproduces the read parts of `FinalRequestProcessor`.
+
+use crate::proto::acl::perms;
+use crate::proto::{Acl, ErrorCode, Stat, Text};
+
+use super::path;
+use super::slab::{Slab, ZnodeId};
+use super::{Identity, Tree};
+
+/// The children of a znode.
+#[derive(Clone, Copy, Debug)]
+pub struct Children<'a> {
+    /// Of the parent.
+    pub stat: Stat,
+    slab: &'a Slab,
+    ids: &'a [ZnodeId],
+}
+
+impl<'a> Children<'a> {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Their last components, in no particular order.
+    pub fn names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let slab = self.slab;
+        self.ids.iter().map(|id| path::name(slab[*id].path_str()))
+    }
+}
+
+impl Tree {
+    /// The stat of a znode.
+    ///
+    /// # Errors
+    /// BadArguments (NUL in the path), NoNode, NoAuth (READ).
+    pub fn exists(&self, ids: &[Identity], path: &str) -> Result<Stat, ErrorCode> {
+        if path.as_bytes().contains(&0) {
+            return Err(ErrorCode::BadArguments);
+        }
+        Ok(self.slab[self.readable(ids, path, perms::READ)?].stat())
+    }
+
+    /// Data and stat.
+    ///
+    /// # Errors
+    /// NoNode, NoAuth (READ).
+    pub fn get_data(
+        &self,
+        ids: &[Identity],
+        path: &str,
+    ) -> Result<(Option<&[u8]>, Stat), ErrorCode> {
+        let znode = &self.slab[self.readable(ids, path, perms::READ)?];
+        Ok((znode.data(), znode.stat()))
+    }
+
+    /// The access control list, and the stat. Password hashes are masked for those who may not
+    /// administer the znode.
+    ///
+    /// # Errors
+    /// NoNode, NoAuth (READ or ADMIN).
+    pub fn get_acl(&self, ids: &[Identity], path: &str) -> Result<(Vec<Acl>, Stat), ErrorCode> {
+        let id = self.readable(ids, path, perms::READ | perms::ADMIN)?;
+        let list = self.acls.list(self.slab[id].meta.acl);
+        let entries = match self.check_acl(id, ids, perms::ADMIN) {
+            Ok(()) => list.entries().to_vec(),
+            Err(_) => list.masked(),
+        };
+        Ok((entries, self.slab[id].stat()))
+    }
+
+    /// The children.
+    ///
+    /// # Errors
+    /// NoNode, NoAuth (READ).
+    pub fn children(&self, ids: &[Identity], path: &str) -> Result<Children<'_>, ErrorCode> {
+        let znode = &self.slab[self.readable(ids, path, perms::READ)?];
+        Ok(Children { stat: znode.stat(), slab: &self.slab, ids: znode.children() })
+    }
+
+    /// How many znodes there are below a path, at any depth.
+    ///
+    /// # Errors
+    /// NoNode, NoAuth (READ on the path alone).
+    pub fn all_children_number(&self, ids: &[Identity], path: &str) -> Result<i32, ErrorCode> {
+        let id = self.readable(ids, path, perms::READ)?;
+        let number = if id == ZnodeId::ROOT {
+            self.slab.len() - 1
+        } else {
+            let mut unseen = self.slab[id].children().to_vec();
+            let mut number = 0;
+            while let Some(id) = unseen.pop() {
+                number += 1;
+                unseen.extend(self.slab[id].children());
+            }
+            number
+        };
+        Ok(i32::try_from(number).unwrap_or(i32::MAX))
+    }
+
+    /// The ephemerals of a session whose paths start with `prefix`, in the order of their paths.
+    /// The prefix is a plain one of strings; null, blank and the root mean all.
+    #[must_use]
+    pub fn ephemerals(&self, session: i64, prefix: Option<&str>) -> Vec<Text> {
+        let prefix = prefix.filter(|prefix| !matches!(prefix.trim(), "" | path::ROOT));
+        let paths = self.owned.of_session(session).map(|id| self.slab[id].path_str());
+        let mut paths: Vec<&str> =
+            paths.filter(|path| prefix.is_none_or(|prefix| path.starts_with(prefix))).collect();
+        paths.sort_unstable();
+        paths.into_iter().map(Text::copy_from).collect()
+    }
+
+    /// The stat of a znode, whoever asks: for watches that are set again.
+    #[must_use]
+    pub fn stat_unchecked(&self, path: &str) -> Option<Stat> {
+        self.find(path).map(|id| self.slab[id].stat())
+    }
+
+    fn readable(&self, ids: &[Identity], path: &str, wanted: i32) -> Result<ZnodeId, ErrorCode> {
+        let id = self.find(path).ok_or(ErrorCode::NoNode)?;
+        self.check_acl(id, ids, wanted)?;
+        Ok(id)
+    }
+}

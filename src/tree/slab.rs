@@ -1,0 +1,203 @@
+//! Where the znodes lie: chunks of slots that never move.
+//!
+//! *Owns* the slots, their ids, and two bits of each: changed (since it was last drained) and stored
+//! (its record was drained or loaded at least once). *Invariants*: an id is stable from insert to remove; growing copies nothing, so there is
+//! no pause and no double memory at a power of two; a slot freed last is used first, so taking
+//! edits back in reverse order gives every znode its old id.
+//! *Never*: knows what a znode means.
+
+use std::ops::{Index, IndexMut};
+
+use super::znode::Znode;
+
+/// Number of a slot. Says nothing about the znode and differs between servers: nothing that is
+/// replicated or shown may depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ZnodeId(u32);
+
+impl ZnodeId {
+    pub(super) const MIN: Self = Self(0);
+    pub(super) const MAX: Self = Self(u32::MAX);
+    /// The root is inserted first and never removed.
+    pub(super) const ROOT: Self = Self(0);
+
+    fn split(self) -> (usize, usize) {
+        ((self.0 >> CHUNK_BITS) as usize, self.0 as usize % CHUNK_SLOTS)
+    }
+}
+
+/// How many znodes a tree may hold.
+pub const ZNODES_MAX: usize = u32::MAX as usize;
+
+const CHUNK_BITS: u32 = 12;
+const CHUNK_SLOTS: usize = 1 << CHUNK_BITS;
+const CHUNK_WORDS: usize = CHUNK_SLOTS / 64;
+
+#[derive(Debug)]
+enum Slot {
+    Used(Znode),
+    /// With the slot freed before it.
+    Free(Option<ZnodeId>),
+}
+
+#[derive(Debug)]
+struct Chunk {
+    slots: Vec<Slot>,
+    changed: [u64; CHUNK_WORDS],
+    changed_count: usize,
+    stored: [u64; CHUNK_WORDS],
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Slab {
+    chunks: Vec<Chunk>,
+    free: Option<ZnodeId>,
+    len: usize,
+    changed_count: usize,
+    /// The chunk that the next drain looks at first.
+    cursor: usize,
+}
+
+impl Slab {
+    /// Znodes in it.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn insert(&mut self, znode: Znode) -> ZnodeId {
+        self.len += 1;
+        if let Some(id) = self.free {
+            let slot = self.slot_mut(id);
+            let Slot::Free(next) = *slot else {
+                unreachable!("the list of free slots holds free slots");
+            };
+            *slot = Slot::Used(znode);
+            self.free = next;
+            return id;
+        }
+        if self.chunks.last().is_none_or(|chunk| chunk.slots.len() == CHUNK_SLOTS) {
+            self.chunks.push(Chunk {
+                slots: Vec::with_capacity(CHUNK_SLOTS),
+                changed: [0; CHUNK_WORDS],
+                changed_count: 0,
+                stored: [0; CHUNK_WORDS],
+            });
+        }
+        let last = self.chunks.len() - 1;
+        let slots = &mut self.chunks[last].slots;
+        let number = last * CHUNK_SLOTS + slots.len();
+        slots.push(Slot::Used(znode));
+        ZnodeId(u32::try_from(number).expect("ZNODES_MAX is checked before a znode is made"))
+    }
+
+    /// Takes a znode out; whether it changed or was stored is forgotten.
+    pub(super) fn remove(&mut self, id: ZnodeId) -> Znode {
+        self.unmark_changed(id);
+        self.set_stored(id, false);
+        let next = self.free;
+        let Slot::Used(znode) = std::mem::replace(self.slot_mut(id), Slot::Free(next)) else {
+            unreachable!("an id names a znode until it is removed");
+        };
+        self.free = Some(id);
+        self.len -= 1;
+        znode
+    }
+
+    /// Notes that a znode differs from what was last drained.
+    pub(super) fn mark_changed(&mut self, id: ZnodeId) {
+        let (chunk, slot) = id.split();
+        let chunk = &mut self.chunks[chunk];
+        let bit = 1 << (slot % 64);
+        if chunk.changed[slot / 64] & bit == 0 {
+            chunk.changed[slot / 64] |= bit;
+            chunk.changed_count += 1;
+            self.changed_count += 1;
+        }
+    }
+
+    /// Takes the note back, if there is one.
+    pub(super) fn unmark_changed(&mut self, id: ZnodeId) {
+        let (chunk, slot) = id.split();
+        let chunk = &mut self.chunks[chunk];
+        let bit = 1 << (slot % 64);
+        if chunk.changed[slot / 64] & bit != 0 {
+            chunk.changed[slot / 64] &= !bit;
+            chunk.changed_count -= 1;
+            self.changed_count -= 1;
+        }
+    }
+
+    pub(super) fn set_stored(&mut self, id: ZnodeId, stored: bool) {
+        let (chunk, slot) = id.split();
+        let word = &mut self.chunks[chunk].stored[slot / 64];
+        *word = *word & !(1 << (slot % 64)) | u64::from(stored) << (slot % 64);
+    }
+
+    pub(super) fn is_stored(&self, id: ZnodeId) -> bool {
+        let (chunk, slot) = id.split();
+        self.chunks[chunk].stored[slot / 64] & 1 << (slot % 64) != 0
+    }
+
+    /// Notes that all of them do.
+    pub(super) fn mark_all_changed(&mut self) {
+        for chunk in &mut self.chunks {
+            chunk.changed = [0; CHUNK_WORDS];
+            chunk.changed_count = 0;
+            for (slot, _) in
+                chunk.slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Used(_)))
+            {
+                chunk.changed[slot / 64] |= 1 << (slot % 64);
+                chunk.changed_count += 1;
+            }
+        }
+        self.changed_count = self.len;
+    }
+
+    /// How many changed.
+    pub(super) fn changed_count(&self) -> usize {
+        self.changed_count
+    }
+
+    /// One of those that changed, which then no longer counts as changed. Goes around.
+    pub(super) fn pop_changed(&mut self) -> Option<ZnodeId> {
+        if self.changed_count == 0 {
+            return None;
+        }
+        while self.chunks[self.cursor].changed_count == 0 {
+            self.cursor = (self.cursor + 1) % self.chunks.len();
+        }
+        let chunk = &self.chunks[self.cursor];
+        let word = chunk.changed.iter().position(|word| *word != 0).expect("the count says so");
+        let slot = word * 64 + chunk.changed[word].trailing_zeros() as usize;
+        let number = self.cursor * CHUNK_SLOTS + slot;
+        let id = ZnodeId(u32::try_from(number).expect("slots are numbered with 32 bits"));
+        self.unmark_changed(id);
+        Some(id)
+    }
+
+    fn slot_mut(&mut self, id: ZnodeId) -> &mut Slot {
+        let (chunk, slot) = id.split();
+        &mut self.chunks[chunk].slots[slot]
+    }
+}
+
+impl Index<ZnodeId> for Slab {
+    type Output = Znode;
+
+    fn index(&self, id: ZnodeId) -> &Znode {
+        let (chunk, slot) = id.split();
+        match &self.chunks[chunk].slots[slot] {
+            Slot::Used(znode) => znode,
+            Slot::Free(_) => unreachable!("an id names a znode until it is removed"),
+        }
+    }
+}
+
+impl IndexMut<ZnodeId> for Slab {
+    fn index_mut(&mut self, id: ZnodeId) -> &mut Znode {
+        match self.slot_mut(id) {
+            Slot::Used(znode) => znode,
+            Slot::Free(_) => unreachable!("an id names a znode until it is removed"),
+        }
+    }
+}

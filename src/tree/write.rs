@@ -1,0 +1,297 @@
+//! The writes: each decides, and only then edits.
+//!
+//! *Owns* the order of checks of create, delete, setData, setACL and check, and what each changes.
+//! *Invariants*: an error leaves the tree as it was; events are appended in ZooKeeper's order, the
+//! znode's own before that of its parent's children.
+//! Reproduces `PrepRequestProcessor.pRequest2Txn` together with `DataTree.processTxn`.
+
+use std::sync::Arc;
+
+use crate::proto::acl::perms;
+use crate::proto::request::Create;
+use crate::proto::{Acl, ErrorCode, EventType, Request, Stat, Text};
+
+use super::acl::{allows, fixup};
+use super::edit::NewData;
+use super::mode::CreateMode;
+use super::owner::Owner;
+use super::path::{self, ZnodePath};
+use super::quota::length;
+use super::slab::{ZNODES_MAX, ZnodeId};
+use super::znode::{Content, Meta};
+use super::{Context, Created, Event, Identity, Tree};
+
+impl Tree {
+    /// Creates a znode of any kind.
+    ///
+    /// # Errors
+    /// In the order they are looked for: Unimplemented (TTL without extended types), BadArguments
+    /// (mode, time to live, no slash), InvalidAcl, NoNode (parent), NoAuth (CREATE on the parent),
+    /// BadArguments (path), NodeExists, NoChildrenForEphemerals, QuotaExceeded.
+    pub fn create(
+        &mut self,
+        ctx: &Context<'_>,
+        request: &Create,
+        events: &mut Vec<Event>,
+    ) -> Result<Created, ErrorCode> {
+        let mode = CreateMode::of(request, ctx.session, self.options.extended_types)?;
+        let asked = request.path.as_str();
+        let parent_length = path::parent_length(asked).ok_or(ErrorCode::BadArguments)?;
+        let acl = fixup(request.acl.as_deref(), ctx.ids, &self.options)?;
+        let parent = self.find(&asked[..parent_length]).ok_or(ErrorCode::NoNode)?;
+        self.check_acl(parent, ctx.ids, perms::CREATE)?;
+        let mut parent_meta = self.slab[parent].meta;
+        let path = if mode.is_sequential {
+            Text::from(format!("{asked}{:010}", parent_meta.creates))
+        } else {
+            request.path.clone()
+        };
+        ZnodePath::parse(path.as_str()).map_err(|_| ErrorCode::BadArguments)?;
+        if self.find(path.as_str()).is_some() {
+            return Err(ErrorCode::NodeExists);
+        }
+        if matches!(parent_meta.owner(), Owner::Session(_)) {
+            return Err(ErrorCode::NoChildrenForEphemerals);
+        }
+        let data = request.data.as_deref();
+        if self.exceeds_quota(path.as_str(), 1, length(data)) {
+            return Err(ErrorCode::QuotaExceeded);
+        }
+        if self.slab.len() == ZNODES_MAX {
+            return Err(ErrorCode::SystemError);
+        }
+
+        parent_meta.creates = parent_meta.creates.wrapping_add(1);
+        parent_meta.pzxid = ctx.zxid;
+        self.amend(parent, parent_meta, NewData::Keep);
+        let acl = self.acls.acquire(&acl, parent_meta.acl);
+        let meta = Meta::new(ctx.zxid, ctx.time_ms, mode.owner, acl);
+        let id = self.link(parent, meta, Content::new(path.as_bytes(), data));
+        let stat = self.slab[id].stat();
+        self.start_usage(path.as_str(), id);
+        self.book_usage(path.as_str(), 1, length(data));
+        events.push(self.event(EventType::NodeCreated, id, path.clone()));
+        let parent_path = parent_of(&path, parent_length);
+        events.push(self.event(EventType::NodeChildrenChanged, parent, parent_path));
+        Ok(Created { path, stat })
+    }
+
+    /// Deletes a leaf. Anybody may delete an ephemeral, if its parent's ACL lets them.
+    ///
+    /// # Errors
+    /// BadArguments (special znode, no slash), NoNode (parent), NoAuth (DELETE on the parent),
+    /// NoNode, BadVersion, NotEmpty, in this order.
+    pub fn delete(
+        &mut self,
+        ctx: &Context<'_>,
+        path: &Text,
+        version: i32,
+        events: &mut Vec<Event>,
+    ) -> Result<(), ErrorCode> {
+        let (parent, _) = self.parent_to_delete_from(path.as_str())?;
+        self.check_acl(parent, ctx.ids, perms::DELETE)?;
+        let id = self.find(path.as_str()).ok_or(ErrorCode::NoNode)?;
+        next_version(self.slab[id].meta.version, version)?;
+        if !self.slab[id].children().is_empty() {
+            return Err(ErrorCode::NotEmpty);
+        }
+        self.remove(ctx.zxid, id, path.clone(), events);
+        Ok(())
+    }
+
+    /// Replaces the data. `None` is the null data.
+    ///
+    /// # Errors
+    /// BadArguments (path), NoNode, NoAuth (WRITE), BadArguments (the members of the ensemble are
+    /// not written this way, by nobody), QuotaExceeded, BadVersion, in this order.
+    pub fn set_data(
+        &mut self,
+        ctx: &Context<'_>,
+        path: &Text,
+        data: Option<&[u8]>,
+        version: i32,
+        events: &mut Vec<Event>,
+    ) -> Result<Stat, ErrorCode> {
+        let id = self.find_valid(path.as_str())?;
+        self.check_acl(id, ctx.ids, perms::WRITE)?;
+        if path.as_str() == path::CONFIG {
+            return Err(ErrorCode::BadArguments);
+        }
+        let grown = length(data) - length(self.slab[id].data());
+        if self.exceeds_quota(path.as_str(), 0, grown) {
+            return Err(ErrorCode::QuotaExceeded);
+        }
+        let mut meta = self.slab[id].meta;
+        meta.version = next_version(meta.version, version)?;
+        meta.mzxid = ctx.zxid;
+        meta.mtime = ctx.time_ms;
+        self.amend(id, meta, NewData::Replace(data));
+        let stat = self.slab[id].stat();
+        self.book_usage(path.as_str(), 0, grown);
+        events.push(self.event(EventType::NodeDataChanged, id, path.clone()));
+        Ok(stat)
+    }
+
+    /// Replaces the access control list; `version` is compared with the version of the list.
+    ///
+    /// # Errors
+    /// BadArguments (path), InvalidAcl, NoNode, NoAuth (ADMIN), BadVersion, in this order.
+    pub fn set_acl(
+        &mut self,
+        ctx: &Context<'_>,
+        path: &Text,
+        acl: Option<&[Acl]>,
+        version: i32,
+    ) -> Result<Stat, ErrorCode> {
+        ZnodePath::parse(path.as_str()).map_err(|_| ErrorCode::BadArguments)?;
+        let acl = fixup(acl, ctx.ids, &self.options)?;
+        let id = self.find(path.as_str()).ok_or(ErrorCode::NoNode)?;
+        self.check_acl(id, ctx.ids, perms::ADMIN)?;
+        let mut meta = self.slab[id].meta;
+        meta.aversion = next_version(meta.aversion, version)?;
+        let old = meta.acl;
+        meta.acl = self.acls.acquire(&acl, old);
+        self.amend(id, meta, NewData::Keep);
+        self.acls.release(old);
+        Ok(self.slab[id].stat())
+    }
+
+    /// The `check` of a multi: whether the data has this version.
+    pub(super) fn check(
+        &self,
+        ctx: &Context<'_>,
+        path: &Text,
+        version: i32,
+    ) -> Result<(), ErrorCode> {
+        let id = self.find_valid(path.as_str())?;
+        self.check_acl(id, ctx.ids, perms::READ)?;
+        next_version(self.slab[id].meta.version, version)?;
+        Ok(())
+    }
+
+    /// Removes every ephemeral of the session `ctx.session`, in the order of their paths, and
+    /// answers the paths.
+    pub fn close_session(&mut self, ctx: &Context<'_>, events: &mut Vec<Event>) -> Vec<Text> {
+        let mut ids: Vec<ZnodeId> = self.owned.of_session(ctx.session).collect();
+        ids.sort_unstable_by(|a, b| self.slab[*a].path().cmp(self.slab[*b].path()));
+        let mut paths = Vec::with_capacity(ids.len());
+        for id in ids {
+            let path = Text::copy_from(self.slab[id].path_str());
+            self.remove(ctx.zxid, id, path.clone(), events);
+            paths.push(path);
+        }
+        paths
+    }
+
+    /// Whether the ACL would refuse this request, as far as can be told without doing it. Only
+    /// creates, delete, setData and setACL are looked at. What is wrong in another way is not
+    /// refused here.
+    #[must_use]
+    pub fn acl_refuses(&self, ids: &[Identity], request: &Request) -> bool {
+        let parent = |path: &str| self.parent_to_delete_from(path).ok().map(|(id, _)| id);
+        let (id, wanted) = match request {
+            Request::Create(create) => (parent(create.path.as_str()), perms::CREATE),
+            Request::Delete { path, .. } => (parent(path.as_str()), perms::DELETE),
+            Request::SetData { path, .. } => (self.find(path.as_str()), perms::WRITE),
+            Request::SetAcl { path, .. } => (self.find(path.as_str()), perms::ADMIN),
+            Request::Exists { .. }
+            | Request::GetData { .. }
+            | Request::GetAcl { .. }
+            | Request::GetChildren { .. }
+            | Request::Sync { .. }
+            | Request::Ping
+            | Request::Multi(_)
+            | Request::MultiRead(_)
+            | Request::Reconfig { .. }
+            | Request::CheckWatches { .. }
+            | Request::RemoveWatches { .. }
+            | Request::Auth { .. }
+            | Request::SetWatches { .. }
+            | Request::Sasl { .. }
+            | Request::GetEphemerals { .. }
+            | Request::GetAllChildrenNumber { .. }
+            | Request::AddWatch { .. }
+            | Request::WhoAmI
+            | Request::CloseSession => return false,
+        };
+        id.is_some_and(|id| self.check_acl(id, ids, wanted).is_err())
+    }
+
+    /// Removes a leaf whose removal was decided.
+    pub(super) fn remove(&mut self, zxid: i64, id: ZnodeId, path: Text, events: &mut Vec<Event>) {
+        let parent = self.slab[id].parent;
+        let parent_length = path::parent_length(path.as_str()).expect("a znode's path has a slash");
+        let bytes = length(self.slab[id].data());
+        let deleted = self.event(EventType::NodeDeleted, id, path.clone());
+        let mut parent_meta = self.slab[parent].meta;
+        parent_meta.pzxid = zxid;
+        self.amend(parent, parent_meta, NewData::Keep);
+        self.unlink(id);
+        self.book_usage(path.as_str(), -1, -bytes);
+        events.push(deleted);
+        let parent_path = parent_of(&path, parent_length);
+        events.push(self.event(EventType::NodeChildrenChanged, parent, parent_path));
+    }
+
+    /// The parent of a path that delete takes: it has a slash and is none of the special ones.
+    pub(super) fn parent_to_delete_from(&self, path: &str) -> Result<(ZnodeId, usize), ErrorCode> {
+        if path::is_special(path) {
+            return Err(ErrorCode::BadArguments);
+        }
+        let length = path::parent_length(path).ok_or(ErrorCode::BadArguments)?;
+        Ok((self.find(&path[..length]).ok_or(ErrorCode::NoNode)?, length))
+    }
+
+    pub(super) fn check_acl(
+        &self,
+        id: ZnodeId,
+        ids: &[Identity],
+        wanted: i32,
+    ) -> Result<(), ErrorCode> {
+        if allows(self.acls.list(self.slab[id].meta.acl), ids, wanted, &self.options) {
+            Ok(())
+        } else {
+            Err(ErrorCode::NoAuth)
+        }
+    }
+
+    fn find_valid(&self, path: &str) -> Result<ZnodeId, ErrorCode> {
+        ZnodePath::parse(path).map_err(|_| ErrorCode::BadArguments)?;
+        self.find(path).ok_or(ErrorCode::NoNode)
+    }
+
+    fn event(&self, kind: EventType, id: ZnodeId, path: Text) -> Event {
+        Event { kind, path, acl: Arc::clone(self.acls.list(self.slab[id].meta.acl)) }
+    }
+}
+
+/// The version after `current`, if `expected` allows the change. -1 is skipped: as an expected
+/// version it means any.
+fn next_version(current: i32, expected: i32) -> Result<i32, ErrorCode> {
+    if expected != -1 && expected != current {
+        return Err(ErrorCode::BadVersion);
+    }
+    Ok(match current.wrapping_add(1) {
+        -1 => 0,
+        next => next,
+    })
+}
+
+/// The path of the parent, sharing the memory of the path.
+fn parent_of(path: &Text, length: usize) -> Text {
+    if length == 0 { Text::from_static(path::ROOT) } else { path.slice_to(length) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_skip_minus_one_when_they_wrap() {
+        assert_eq!(next_version(0, -1), Ok(1));
+        assert_eq!(next_version(i32::MAX, i32::MAX), Ok(i32::MIN));
+        assert_eq!(next_version(-2, -2), Ok(0));
+        assert_eq!(next_version(-1, -1), Ok(0));
+        assert_eq!(next_version(5, -2), Err(ErrorCode::BadVersion));
+    }
+}

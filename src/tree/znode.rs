@@ -1,0 +1,165 @@
+//! One znode, as it lies in memory.
+//!
+//! *Owns* the layout: 104 bytes, one allocation for path and data, one for the children if there
+//! ever were any. *Invariant*: `position` is where the parent's children hold this znode.
+//! Reproduces `DataNode` and `StatPersisted`.
+
+use crate::proto::Stat;
+
+use super::acls::AclId;
+use super::owner::Owner;
+use super::slab::ZnodeId;
+
+/// Everything about a znode but its path, its data and its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Meta {
+    pub(super) czxid: i64,
+    pub(super) mzxid: i64,
+    pub(super) pzxid: i64,
+    /// Milliseconds since the epoch, like `mtime`.
+    pub(super) ctime: i64,
+    pub(super) mtime: i64,
+    /// [`Owner`], encoded.
+    pub(super) owner: i64,
+    pub(super) version: i32,
+    /// Children ever created: ZooKeeper's persisted cversion, and the next sequence number.
+    pub(super) creates: i32,
+    pub(super) aversion: i32,
+    pub(super) acl: AclId,
+}
+
+impl Meta {
+    /// Of a znode created now.
+    pub(super) fn new(zxid: i64, time_ms: i64, owner: Owner, acl: AclId) -> Self {
+        Self {
+            czxid: zxid,
+            mzxid: zxid,
+            pzxid: zxid,
+            ctime: time_ms,
+            mtime: time_ms,
+            owner: owner.encoded(),
+            version: 0,
+            creates: 0,
+            aversion: 0,
+            acl,
+        }
+    }
+
+    pub(super) fn owner(&self) -> Owner {
+        Owner::from_encoded(self.owner)
+    }
+}
+
+/// The path and the data of a znode in one allocation.
+#[derive(Debug)]
+pub(super) struct Content {
+    bytes: Box<[u8]>,
+    path_length: u32,
+    has_data: bool,
+}
+
+impl Content {
+    /// Copies both. `None` is the null data, which is kept apart from the empty one.
+    pub(super) fn new(path: &[u8], data: Option<&[u8]>) -> Self {
+        let path_length = u32::try_from(path.len()).expect("a frame limits the length of a path");
+        let bytes = match data {
+            None => path.into(),
+            Some(data) => [path, data].concat().into_boxed_slice(),
+        };
+        Self { bytes, path_length, has_data: data.is_some() }
+    }
+
+    pub(super) fn path(&self) -> &[u8] {
+        &self.bytes[..self.path_length as usize]
+    }
+
+    pub(super) fn data(&self) -> Option<&[u8]> {
+        self.has_data.then(|| &self.bytes[self.path_length as usize..])
+    }
+
+    /// Path and data, one behind the other.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Znode {
+    pub(super) meta: Meta,
+    pub(super) content: Content,
+    /// Boxed: most znodes are leaves.
+    #[allow(clippy::box_collection)]
+    children: Option<Box<Vec<ZnodeId>>>,
+    /// Of the root: itself.
+    pub(super) parent: ZnodeId,
+    pub(super) position: u32,
+}
+
+impl Znode {
+    /// A leaf, not linked to its parent yet.
+    pub(super) fn new(meta: Meta, content: Content) -> Self {
+        Self { meta, content, children: None, parent: ZnodeId::ROOT, position: 0 }
+    }
+
+    pub(super) fn path(&self) -> &[u8] {
+        self.content.path()
+    }
+
+    pub(super) fn path_str(&self) -> &str {
+        std::str::from_utf8(self.path()).expect("a path is made from a string")
+    }
+
+    pub(super) fn data(&self) -> Option<&[u8]> {
+        self.content.data()
+    }
+
+    pub(super) fn data_length(&self) -> usize {
+        self.data().map_or(0, <[u8]>::len)
+    }
+
+    pub(super) fn children(&self) -> &[ZnodeId] {
+        self.children.as_deref().map_or(&[], Vec::as_slice)
+    }
+
+    /// Appends a child and answers its position.
+    pub(super) fn push_child(&mut self, child: ZnodeId) -> u32 {
+        let children = self.children.get_or_insert_default();
+        children.push(child);
+        u32::try_from(children.len() - 1).expect("ids are 32 bits wide, and children are ids")
+    }
+
+    /// Takes the child at `position` out and answers which one lies there now, if any.
+    pub(super) fn remove_child(&mut self, position: u32) -> Option<ZnodeId> {
+        let children = self.children.as_mut().expect("a child has a parent with children");
+        children.swap_remove(position as usize);
+        let moved = children.get(position as usize).copied();
+        if children.capacity() > CHILDREN_KEPT && children.len() <= children.capacity() / 4 {
+            children.shrink_to(children.len() * 2);
+        }
+        moved
+    }
+
+    /// What clients see.
+    pub(super) fn stat(&self) -> Stat {
+        let meta = &self.meta;
+        let num_children = i32::try_from(self.children().len()).unwrap_or(i32::MAX);
+        Stat {
+            czxid: meta.czxid,
+            mzxid: meta.mzxid,
+            ctime: meta.ctime,
+            mtime: meta.mtime,
+            version: meta.version,
+            // Creates plus deletes, which is twice the creates less those still there.
+            cversion: meta.creates.wrapping_mul(2).wrapping_sub(num_children),
+            aversion: meta.aversion,
+            ephemeral_owner: meta.owner().session(),
+            data_length: i32::try_from(self.data_length()).unwrap_or(i32::MAX),
+            num_children,
+            pzxid: meta.pzxid,
+        }
+    }
+}
+
+/// Room for this many children is never given back, so that a lock whose queue runs empty again
+/// and again does not allocate.
+const CHILDREN_KEPT: usize = 16;
