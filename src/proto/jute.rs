@@ -156,6 +156,11 @@ impl Reader {
         }
     }
 
+    /// One byte.
+    pub fn byte(&mut self, field: &'static str) -> Result<u8, Malformed> {
+        self.run(field, be_u8)
+    }
+
     /// A big-endian 32-bit integer.
     pub fn int(&mut self, field: &'static str) -> Result<i32, Malformed> {
         self.run(field, be_i32)
@@ -168,7 +173,7 @@ impl Reader {
 
     /// One byte; anything but 0 is true.
     pub fn boolean(&mut self, field: &'static str) -> Result<bool, Malformed> {
-        Ok(self.run(field, be_u8)? != 0)
+        Ok(self.byte(field)? != 0)
     }
 
     /// A length-prefixed buffer; `None` is the null buffer (length -1), which is not the empty one.

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 
 use super::inspect::Inspect;
+use crate::proto::OpCode;
 use crate::proto::connect::ConnectRequest;
 use crate::proto::request::{Request, Undecodable};
 
@@ -78,5 +79,11 @@ impl ClientRequest {
         let body = reader.rest();
         let decoded = Request::decode(header.op, body.clone());
         Some(Self { xid: header.xid, op: header.op, body, decoded })
+    }
+
+    /// Whether it is an auth packet.
+    #[must_use]
+    pub fn is_auth(&self) -> bool {
+        self.op == OpCode::Auth as i32 || self.op == OpCode::Sasl as i32
     }
 }

@@ -55,3 +55,14 @@ pub struct AuditLine {
     /// Digest of the state after it.
     pub digest: u128,
 }
+
+impl Ready {
+    /// Whether there is nothing to be done.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.append.is_none()
+            && self.client.is_empty()
+            && self.audit.is_empty()
+            && self.inspected.is_empty()
+    }
+}

@@ -1,0 +1,429 @@
+//! All connections of this server: requests in, replies and events out.
+//!
+//! *Owns* the connections, their watches, and the order between a change and its news. *Invariants*:
+//! a change's events are queued before any reply that could show it; one registration in the same
+//! call that reads, so that no change falls between. *Never* changes the machine.
+//!
+//! Reproduces `FinalRequestProcessor` (reads) and the notification half of `DataTree`.
+
+use std::collections::BTreeMap;
+
+use super::connection::{Answer, Connection, Pending, Phase};
+use super::input::{ClientRequest, ConnId};
+use super::inspect::{ConnectionReport, Latency, WatchReport};
+use super::machine::{Applied, Machine};
+use super::ready::Outgoing;
+use super::txn::TxnOp;
+use super::watch::Watches;
+use crate::proto::acl::perms;
+use crate::proto::connect::ConnectResponse;
+use crate::proto::request::{Request, Undecodable};
+use crate::proto::{ErrorCode, OpCode, Response, Text};
+use crate::tree::acl::{Identity, allows, digest_identities};
+
+/// What a request needs that only the replica can do.
+#[derive(Debug)]
+pub(super) enum Wanted {
+    /// A transaction, numbered on its connection.
+    Txn { sequence: u64, op: TxnOp },
+    /// A confirmed read index.
+    ReadIndex,
+}
+
+/// Rules of this server that requests meet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub(super) eager_acl_check: bool,
+    pub(super) reconfig_enabled: bool,
+}
+
+/// The connections.
+#[derive(Debug)]
+pub(super) struct Clients {
+    pub(super) connections: BTreeMap<ConnId, Connection>,
+    pub(super) watches: Watches,
+    pub(super) rules: Rules,
+    pub(super) now_us: u64,
+    pub(super) figures: Figures,
+    by_session: BTreeMap<i64, ConnId>,
+    with_output: Vec<ConnId>,
+    sync_waiting: Vec<ConnId>,
+    /// Context of the newest read index asked for, and of the newest confirmed and applied.
+    pub(super) sync_asked: u64,
+    sync_confirmed: u64,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Figures {
+    pub(super) outstanding: u64,
+    pub(super) read_latency: Latency,
+    pub(super) write_latency: Latency,
+    pub(super) auth_failed: u64,
+    pub(super) events_fired: [u64; 4],
+    pub(super) watch_bytes: u64,
+}
+
+impl Clients {
+    pub(super) fn new(rules: Rules, hash_seed: u64) -> Self {
+        Self {
+            connections: BTreeMap::new(),
+            watches: Watches::new(hash_seed),
+            rules,
+            now_us: 0,
+            figures: Figures::default(),
+            by_session: BTreeMap::new(),
+            with_output: Vec::new(),
+            sync_waiting: Vec::new(),
+            sync_asked: 0,
+            sync_confirmed: 0,
+        }
+    }
+
+    /// The connection that a session uses here.
+    pub(super) fn connection_of(&self, session: i64) -> Option<ConnId> {
+        self.by_session.get(&session).copied()
+    }
+
+    /// Gives a connection its session and says so to the client.
+    pub(super) fn attach(&mut self, conn: ConnId, session: i64, response: &ConnectResponse) {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        connection.phase = Phase::Open;
+        connection.session = Some(session);
+        connection.send_connect_response(response);
+        self.by_session.insert(session, conn);
+        self.touch(conn);
+    }
+
+    /// Sends a last answer to the handshake and closes.
+    pub(super) fn refuse(&mut self, conn: ConnId, response: Option<&ConnectResponse>) {
+        if let (Some(connection), Some(response)) = (self.connections.get_mut(&conn), response) {
+            connection.send_connect_response(response);
+        }
+        self.hang_up(conn);
+    }
+
+    /// Ends a connection from this side. What was queued for it before is still sent.
+    pub(super) fn hang_up(&mut self, conn: ConnId) {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        self.figures.outstanding -= connection.queue.len() as u64;
+        connection.hang_up();
+        self.detach(conn);
+        self.touch(conn);
+    }
+
+    /// The connection is gone.
+    pub(super) fn closed(&mut self, conn: ConnId) {
+        self.detach(conn);
+        if let Some(connection) = self.connections.remove(&conn) {
+            self.figures.outstanding -= connection.queue.len() as u64;
+        }
+    }
+
+    fn detach(&mut self, conn: ConnId) {
+        self.watches.close(conn);
+        if let Some(session) = self.connections.get(&conn).and_then(|known| known.session)
+            && self.by_session.get(&session) == Some(&conn)
+        {
+            self.by_session.remove(&session);
+        }
+    }
+
+    fn touch(&mut self, conn: ConnId) {
+        if let Some(connection) = self.connections.get_mut(&conn)
+            && connection.touch_output()
+        {
+            self.with_output.push(conn);
+        }
+    }
+
+    /// Everything to be sent, one element per connection.
+    pub(super) fn take_output(&mut self) -> Vec<Outgoing> {
+        let mut output = Vec::with_capacity(self.with_output.len());
+        for conn in std::mem::take(&mut self.with_output) {
+            let Some(connection) = self.connections.get_mut(&conn) else { continue };
+            let outgoing = connection.take_output();
+            if outgoing.close {
+                self.connections.remove(&conn);
+            }
+            output.push(outgoing);
+        }
+        output
+    }
+
+    /// Takes one request. Says what must happen before it can be answered, if anything.
+    pub(super) fn request(
+        &mut self,
+        machine: &Machine,
+        conn: ConnId,
+        request: ClientRequest,
+    ) -> Option<Wanted> {
+        let at_us = self.now_us;
+        let connection = self.connections.get_mut(&conn)?;
+        if connection.phase != Phase::Open || connection.deaf {
+            return None;
+        }
+        let xid = request.xid;
+        let op = OpCode::from_wire(request.op);
+        connection.note_request(xid, op);
+        let decoded = match request.decoded {
+            Ok(Request::Auth { scheme, auth }) => {
+                self.authenticate(machine, conn, xid, scheme.as_ref(), auth.as_deref());
+                return None;
+            }
+            Ok(Request::Sasl { .. }) => {
+                connection.send(xid, 0, &Err(ErrorCode::AuthFailed));
+                self.figures.auth_failed += 1;
+                self.hang_up(conn);
+                return None;
+            }
+            Err(Undecodable::Malformed(_)) if matches!(op, Some(OpCode::Auth | OpCode::Sasl)) => {
+                self.hang_up(conn);
+                return None;
+            }
+            decoded => decoded,
+        };
+        self.figures.outstanding += 1;
+        let answer = match decoded {
+            Err(Undecodable::UnknownOp) => {
+                connection.deaf = true;
+                Answer::UnknownOp
+            }
+            Err(Undecodable::Malformed(_)) => Answer::Failure(ErrorCode::Marshalling),
+            Ok(Request::Sync { path }) => {
+                self.sync_asked += 1;
+                let context = self.sync_asked;
+                connection.queue.push_back(Pending::Sync { context, xid, path, at_us });
+                self.sync_waiting.push(conn);
+                return Some(Wanted::ReadIndex);
+            }
+            Ok(Request::CloseSession) => {
+                connection.deaf = true;
+                let sequence = connection.take_sequence();
+                let op = OpCode::CloseSession;
+                connection.queue.push_back(Pending::Write { sequence, xid, op, at_us });
+                return Some(Wanted::Txn { sequence, op: TxnOp::CloseSession });
+            }
+            Ok(write) if is_write(&write) => {
+                let refused = self.rules.eager_acl_check
+                    && machine.tree().acl_refuses(&connection.ids, &write);
+                if refused {
+                    Answer::EagerFailure(ErrorCode::NoAuth)
+                } else {
+                    let sequence = connection.take_sequence();
+                    let op = write.op();
+                    connection.queue.push_back(Pending::Write { sequence, xid, op, at_us });
+                    let op = TxnOp::Client { op: request.op, body: request.body };
+                    return Some(Wanted::Txn { sequence, op });
+                }
+            }
+            Ok(read) => Answer::Read(read),
+        };
+        if connection.queue.is_empty() {
+            self.answer(machine, conn, xid, answer, at_us);
+        } else {
+            connection.queue.push_back(Pending::Answer { xid, answer, at_us });
+        }
+        None
+    }
+
+    /// Executed when it arrives, outside the order: clients match it by its xid.
+    fn authenticate(
+        &mut self,
+        machine: &Machine,
+        conn: ConnId,
+        xid: i32,
+        scheme: Option<&Text>,
+        auth: Option<&[u8]>,
+    ) {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        let options = machine.tree().options();
+        let proven = match (scheme.map(Text::as_str), auth) {
+            (Some("digest"), Some(auth)) => digest_identities(auth, options),
+            (Some("ip"), _) => connection.ids.iter().take(1).cloned().collect(),
+            _ => smallvec::SmallVec::new(),
+        };
+        if proven.is_empty() {
+            connection.send(xid, 0, &Err(ErrorCode::AuthFailed));
+            self.figures.auth_failed += 1;
+            self.hang_up(conn);
+            return;
+        }
+        for identity in proven {
+            if !connection.ids.contains(&identity) {
+                connection.ids.push(identity);
+            }
+        }
+        connection.send(xid, 0, &Ok(Response::Empty));
+        self.touch(conn);
+    }
+
+    /// Answers what is at the front of its connection's order.
+    fn answer(&mut self, machine: &Machine, conn: ConnId, xid: i32, answer: Answer, at_us: u64) {
+        let zxid = machine.last_zxid();
+        self.figures.outstanding -= 1;
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        match answer {
+            Answer::Read(request) => {
+                // The reply to a ping carries the ping's own xid whatever the request said.
+                let ping = matches!(request, Request::Ping);
+                let xid = if ping { crate::proto::request::XID_PING } else { xid };
+                self.read(machine, conn, xid, request);
+            }
+            Answer::Failure(code) => connection.send(xid, zxid, &Err(code)),
+            Answer::EagerFailure(code) => connection.send(xid, 0, &Err(code)),
+            Answer::UnknownOp => {
+                connection.send(xid, -1, &Err(ErrorCode::Unimplemented));
+                self.touch(conn);
+                self.hang_up(conn);
+                return;
+            }
+        }
+        let latency_us = self.now_us.saturating_sub(at_us);
+        self.figures.read_latency.record(latency_us);
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            connection.note_reply(zxid, latency_us, self.now_us);
+        }
+        self.touch(conn);
+    }
+
+    /// A transaction of one of these connections was applied: its events are out, now its reply,
+    /// and everything that waited behind it.
+    pub(super) fn applied(
+        &mut self,
+        machine: &Machine,
+        conn: ConnId,
+        sequence: u64,
+        applied: &Applied,
+    ) {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        let Some(Pending::Write { sequence: front, xid, op, at_us }) = connection.queue.front()
+        else {
+            return;
+        };
+        if *front != sequence {
+            return;
+        }
+        let (xid, op, at_us) = (*xid, *op, *at_us);
+        connection.queue.pop_front();
+        self.figures.outstanding -= 1;
+        connection.send(xid, machine.last_zxid(), &applied.result);
+        let latency_us = self.now_us.saturating_sub(at_us);
+        self.figures.write_latency.record(latency_us);
+        connection.note_reply(applied.zxid, latency_us, self.now_us);
+        self.touch(conn);
+        let ends =
+            op == OpCode::CloseSession || matches!(applied.result, Err(ErrorCode::SessionExpired));
+        if ends {
+            self.hang_up(conn);
+        } else {
+            self.drain(machine, conn);
+        }
+    }
+
+    /// Read indexes up to `context` are confirmed, and applied.
+    pub(super) fn sync_confirmed(&mut self, machine: &Machine, context: u64) {
+        self.sync_confirmed = self.sync_confirmed.max(context);
+        let mut waiting = std::mem::take(&mut self.sync_waiting);
+        waiting.dedup();
+        for conn in waiting {
+            self.drain(machine, conn);
+        }
+    }
+
+    /// Answers whatever is at the front and waits for nothing.
+    fn drain(&mut self, machine: &Machine, conn: ConnId) {
+        loop {
+            let Some(connection) = self.connections.get_mut(&conn) else { return };
+            match connection.queue.front() {
+                Some(Pending::Answer { .. }) => {}
+                Some(Pending::Sync { context, .. }) if *context <= self.sync_confirmed => {}
+                Some(Pending::Sync { .. }) => return self.sync_waiting.push(conn),
+                Some(Pending::Write { .. }) | None => return,
+            }
+            match connection.queue.pop_front() {
+                Some(Pending::Answer { xid, answer, at_us }) => {
+                    self.answer(machine, conn, xid, answer, at_us);
+                }
+                Some(Pending::Sync { xid, path, at_us, .. }) => {
+                    self.answer(machine, conn, xid, Answer::Read(Request::Sync { path }), at_us);
+                }
+                Some(Pending::Write { .. }) | None => return,
+            }
+        }
+    }
+
+    /// Tells whoever watches.
+    pub(super) fn notify(&mut self, machine: &Machine, applied: &Applied) {
+        for event in &applied.events {
+            for conn in self.watches.trigger(event.kind, &event.path) {
+                let Some(connection) = self.connections.get_mut(&conn) else { continue };
+                let options = machine.tree().options();
+                if !allows(&event.acl, &connection.ids, perms::READ, options) {
+                    continue;
+                }
+                let bytes = connection.send_event(event.kind, &event.path, applied.zxid);
+                self.note_event(event.kind, bytes);
+                self.touch(conn);
+            }
+        }
+    }
+
+    pub(super) fn note_event(&mut self, kind: crate::proto::EventType, bytes: u64) {
+        self.figures.events_fired[kind as usize - 1] += 1;
+        self.figures.watch_bytes += bytes;
+    }
+
+    /// Connections with a session.
+    pub(super) fn open_count(&self) -> u64 {
+        self.by_session.len() as u64
+    }
+
+    pub(super) fn reports(&self) -> Vec<ConnectionReport> {
+        self.connections.values().map(Connection::report).collect()
+    }
+
+    pub(super) fn watch_report(&self) -> WatchReport {
+        self.watches.report(|conn| self.connections.get(&conn).and_then(|known| known.session))
+    }
+
+    pub(super) fn reset_reports(&mut self) {
+        for connection in self.connections.values_mut() {
+            connection.reset_report();
+        }
+    }
+
+    /// The identities that a connection's transactions carry.
+    pub(super) fn identities(&self, conn: ConnId) -> &[Identity] {
+        self.connections.get(&conn).map_or(&[], |connection| &connection.ids)
+    }
+}
+
+/// Whether a request is decided in the log.
+fn is_write(request: &Request) -> bool {
+    match request {
+        Request::Create(_)
+        | Request::Delete { .. }
+        | Request::SetData { .. }
+        | Request::SetAcl { .. }
+        | Request::Multi(_) => true,
+        Request::Exists { .. }
+        | Request::GetData { .. }
+        | Request::GetAcl { .. }
+        | Request::GetChildren { .. }
+        | Request::Sync { .. }
+        | Request::Ping
+        | Request::MultiRead(_)
+        | Request::Reconfig { .. }
+        | Request::CheckWatches { .. }
+        | Request::RemoveWatches { .. }
+        | Request::Auth { .. }
+        | Request::SetWatches { .. }
+        | Request::Sasl { .. }
+        | Request::GetEphemerals { .. }
+        | Request::GetAllChildrenNumber { .. }
+        | Request::AddWatch { .. }
+        | Request::WhoAmI
+        | Request::CloseSession => false,
+    }
+}

@@ -1,0 +1,188 @@
+//! One client connection as the replica sees it: identities, order, output.
+//!
+//! *Owns* the queue that keeps a connection's replies in the order of its requests, and the bytes
+//! to be sent. *Invariants*: a reply is queued only when everything in front of it was answered;
+//! what waits behind a write of the same session is answered after it. Reproduces `ServerCnxn` and
+//! the per-session order of `CommitProcessor`.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use super::input::ConnId;
+use super::inspect::{ConnectionReport, Latency};
+use super::ready::Outgoing;
+use super::txn::Identities;
+use crate::proto::connect::ConnectResponse;
+use crate::proto::request::Request;
+use crate::proto::response::{ReplyHeader, encode_event, encode_reply};
+use crate::proto::{ErrorCode, EventType, OpCode, Response, Text, frame};
+use crate::tree::acl::Identity;
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// A session is being opened for it. `read_only` as in its request.
+    Opening { timeout_ms: i32, read_only: Option<bool> },
+    /// It has a session.
+    Open,
+    /// Nothing more is taken from it.
+    Closing,
+}
+
+/// Something that a connection waits for.
+#[derive(Debug)]
+pub(super) enum Pending {
+    /// A transaction: answered when it is applied.
+    Write { sequence: u64, xid: i32, op: OpCode, at_us: u64 },
+    /// A sync: answered when its read index is confirmed and applied.
+    Sync { context: u64, xid: i32, path: Option<Text>, at_us: u64 },
+    /// Anything that can be answered as soon as it is at the front.
+    Answer { xid: i32, answer: Answer, at_us: u64 },
+}
+
+/// What is answered without a transaction.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// A read, or a change of this connection's watches.
+    Read(Request),
+    /// An error that was clear at once.
+    Failure(ErrorCode),
+    /// An error that was clear at once, answered with zxid 0.
+    EagerFailure(ErrorCode),
+    /// An opcode that is none: -6, and the end.
+    UnknownOp,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) ids: Identities,
+    pub(super) phase: Phase,
+    pub(super) session: Option<i64>,
+    pub(super) queue: VecDeque<Pending>,
+    /// No request behind the last one queued will be looked at.
+    pub(super) deaf: bool,
+    next_sequence: u64,
+    out: Outgoing,
+    has_output: bool,
+    report: ConnectionReport,
+}
+
+impl Connection {
+    pub(super) fn new(conn: ConnId, ip: IpAddr, port: u16, wall_ms: i64) -> Self {
+        let remote = match ip {
+            IpAddr::V4(ip) => format!("{ip}:{port}"),
+            IpAddr::V6(ip) => format!("[{ip}]:{port}"),
+        };
+        Self {
+            ids: [Identity::ip(&ip.to_string())].into_iter().collect(),
+            phase: Phase::Closing,
+            session: None,
+            queue: VecDeque::new(),
+            deaf: false,
+            next_sequence: 0,
+            out: Outgoing { conn, ..Outgoing::default() },
+            has_output: false,
+            report: ConnectionReport {
+                conn,
+                remote,
+                last_op: "NA",
+                last_cxid: -1,
+                established_ms: wall_ms,
+                ..ConnectionReport::default()
+            },
+        }
+    }
+
+    /// A number for the next transaction.
+    pub(super) fn take_sequence(&mut self) -> u64 {
+        self.next_sequence += 1;
+        self.next_sequence
+    }
+
+    /// A request arrived.
+    pub(super) fn note_request(&mut self, xid: i32, op: Option<OpCode>) {
+        self.report.received += 1;
+        self.report.last_op = op.map_or("NA", OpCode::four_letters);
+        if xid >= 0 {
+            self.report.last_cxid = xid;
+        }
+    }
+
+    /// Appends the answer to the handshake.
+    pub(super) fn send_connect_response(&mut self, response: &ConnectResponse) {
+        frame::append(&mut self.out.frames, |out| response.encode(out));
+        self.report.timeout_ms = response.timeout_ms;
+        self.report.sent += 1;
+        self.report.received += 1;
+        self.report.last_op = "SESS";
+    }
+
+    /// Appends a reply whose body is a value.
+    pub(super) fn send(&mut self, xid: i32, zxid: i64, result: &Result<Response, ErrorCode>) {
+        frame::append(&mut self.out.frames, |out| encode_reply(xid, zxid, result, out));
+        self.out.replies += 1;
+    }
+
+    /// Appends a successful reply whose body `body` writes: for what would be copied otherwise.
+    pub(super) fn send_with(&mut self, xid: i32, zxid: i64, body: impl FnOnce(&mut Vec<u8>)) {
+        frame::append(&mut self.out.frames, |out| {
+            ReplyHeader { xid, zxid, err: 0 }.encode(out);
+            body(out);
+        });
+        self.out.replies += 1;
+    }
+
+    /// Appends an event; says how many bytes it took.
+    pub(super) fn send_event(&mut self, kind: EventType, path: &Text, zxid: i64) -> u64 {
+        let before = self.out.frames.len();
+        frame::append(&mut self.out.frames, |out| encode_event(kind, path.as_str(), zxid, out));
+        self.report.sent += 1;
+        (self.out.frames.len() - before) as u64
+    }
+
+    /// Books a reply that was sent.
+    pub(super) fn note_reply(&mut self, zxid: i64, latency_us: u64, now_us: u64) {
+        self.report.sent += 1;
+        self.report.last_zxid = zxid;
+        self.report.last_response_ms = now_us / 1000;
+        self.report.last_latency_ms = latency_us / 1000;
+        self.report.latency.record(latency_us);
+    }
+
+    /// Nothing more is taken or answered; what was queued for sending still goes.
+    pub(super) fn hang_up(&mut self) {
+        self.phase = Phase::Closing;
+        self.out.close = true;
+        self.queue.clear();
+    }
+
+    /// Marks that there is output; true if there was none before.
+    pub(super) fn touch_output(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_output, true)
+    }
+
+    /// Takes the output.
+    pub(super) fn take_output(&mut self) -> Outgoing {
+        self.has_output = false;
+        let conn = self.out.conn;
+        std::mem::replace(&mut self.out, Outgoing { conn, ..Outgoing::default() })
+    }
+
+    /// What `cons` shows.
+    pub(super) fn report(&self) -> ConnectionReport {
+        ConnectionReport {
+            queued: self.queue.len() as u64,
+            session: self.session,
+            ..self.report.clone()
+        }
+    }
+
+    pub(super) fn reset_report(&mut self) {
+        self.report.received = 0;
+        self.report.sent = 0;
+        self.report.latency = Latency::default();
+        self.report.last_op = "NA";
+        self.report.last_latency_ms = 0;
+    }
+}

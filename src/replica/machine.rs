@@ -1,0 +1,461 @@
+//! The machine: what all servers agree on. Znodes, sessions, and the last zxid.
+//!
+//! *Owns* the replicated state and the one function that changes it, [`Machine::apply`].
+//! *Invariants*: the same entries in the same order give the same state, the same results and the
+//! same digests on every server and at every replay; every transaction takes one zxid, also one
+//! that fails; zxids only rise. *Never* looks at a clock, at a connection, or at who is the leader.
+//!
+//! Reproduces `ZKDatabase` and the deciding half of `PrepRequestProcessor`: requests are decided
+//! here, when they are applied, not before they are proposed.
+
+use std::collections::VecDeque;
+
+use twox_hash::XxHash3_128;
+
+use super::durable::{Changes, Entry, EntryKind, Mark, Membership, Record, Restore};
+use super::ready::AuditLine;
+use super::session::{KEY_SESSION, Session, Sessions};
+use super::txn::{Batch, Txn, TxnOp};
+use crate::proto::request::{CreateKind, Request, Undecodable};
+use crate::proto::{ErrorCode, MultiOp, OpCode, Response, Text};
+use crate::tree::{Context, Event, Options, Tree};
+
+/// Key of the record that holds the last zxid and time.
+const KEY_CLOCK: &[u8] = b"c";
+/// How many of ZooKeeper's own digests the `hash` word remembers.
+const DIGESTS_KEPT_MAX: usize = 1024;
+/// It keeps one for zxids divisible by this.
+const DIGEST_ZXID_STEP: i64 = 128;
+
+/// The replicated state of one server.
+#[derive(Debug)]
+pub struct Machine {
+    tree: Tree,
+    sessions: Sessions,
+    last_zxid: i64,
+    last_time_ms: i64,
+    digests: VecDeque<(i64, u64)>,
+    records_loaded: u64,
+    full_pass: bool,
+    clock_dirty: bool,
+    txns_applied: u64,
+}
+
+/// What became of one transaction.
+#[derive(Debug)]
+pub(super) struct Applied {
+    pub(super) zxid: i64,
+    pub(super) op: OpCode,
+    pub(super) result: Result<Response, ErrorCode>,
+    /// In the order in which watchers are to see them.
+    pub(super) events: Vec<Event>,
+    pub(super) session_change: Option<SessionChange>,
+}
+
+/// What a transaction did to its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SessionChange {
+    Opened(i64, Session),
+    Closed(i64),
+}
+
+impl Machine {
+    /// The state of a server that was never written to.
+    #[must_use]
+    pub fn fresh(options: Options) -> Self {
+        Self::around(Tree::fresh(options))
+    }
+
+    fn around(tree: Tree) -> Self {
+        Self {
+            tree,
+            sessions: Sessions::default(),
+            last_zxid: 0,
+            last_time_ms: 0,
+            digests: VecDeque::new(),
+            records_loaded: 0,
+            full_pass: false,
+            clock_dirty: true,
+            txns_applied: 0,
+        }
+    }
+
+    /// The znodes, for reading.
+    #[must_use]
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    pub(super) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// zxid of the last transaction, 0 before the first.
+    #[must_use]
+    pub fn last_zxid(&self) -> i64 {
+        self.last_zxid
+    }
+
+    /// Number of open sessions.
+    #[must_use]
+    pub fn session_count(&self) -> u64 {
+        self.sessions.len() as u64
+    }
+
+    /// Transactions applied by this process.
+    #[must_use]
+    pub fn txns_applied(&self) -> u64 {
+        self.txns_applied
+    }
+
+    /// The digests that the `hash` word shows, oldest first.
+    pub(super) fn digests(&self) -> Vec<(i64, u64)> {
+        self.digests.iter().copied().collect()
+    }
+
+    /// Digest of everything that is replicated.
+    #[must_use]
+    pub fn digest(&self) -> u128 {
+        self.tree
+            .digest()
+            .wrapping_add(self.sessions.digest())
+            .wrapping_add(XxHash3_128::oneshot(&self.clock_record()))
+    }
+
+    fn clock_record(&self) -> [u8; 16] {
+        let mut record = [0; 16];
+        record[..8].copy_from_slice(&self.last_zxid.to_be_bytes());
+        record[8..].copy_from_slice(&self.last_time_ms.to_be_bytes());
+        record
+    }
+
+    /// The zxid of the next transaction in an entry of `term`.
+    fn next_zxid(&self, term: u64) -> i64 {
+        let first_of_term = i64::try_from(term << 32).expect("terms stay below 2^31") | 1;
+        first_of_term.max(self.last_zxid + 1)
+    }
+
+    /// Moves the clock that ctime and mtime come from. Called once per entry.
+    pub(super) fn begin_entry(&mut self, wall_ms: i64) {
+        self.last_time_ms = self.last_time_ms.max(wall_ms);
+    }
+
+    /// Decides one transaction and carries it out.
+    pub(super) fn apply(&mut self, term: u64, txn: &Txn) -> Applied {
+        let zxid = self.next_zxid(term);
+        self.last_zxid = zxid;
+        self.clock_dirty = true;
+        self.txns_applied += 1;
+        let mut applied = Applied {
+            zxid,
+            op: OpCode::CloseSession,
+            result: Ok(Response::Empty),
+            events: Vec::new(),
+            session_change: None,
+        };
+        let context =
+            Context { zxid, time_ms: self.last_time_ms, session: txn.session, ids: &txn.ids };
+        match &txn.op {
+            TxnOp::Client { op, body } => {
+                applied.op = OpCode::from_wire(*op).unwrap_or(OpCode::Check);
+                let request = Request::decode(*op, body.clone());
+                applied.result = if self.sessions.is_open(txn.session) {
+                    write(&mut self.tree, &context, request, &mut applied.events)
+                } else {
+                    Err(ErrorCode::SessionExpired)
+                };
+            }
+            TxnOp::OpenSession { timeout_ms, password } => {
+                applied.op = OpCode::CreateSession;
+                let session = Session { timeout_ms: *timeout_ms, password: *password };
+                let id = session_id(txn.session, zxid);
+                if self.sessions.open(id, session) {
+                    applied.session_change = Some(SessionChange::Opened(id, session));
+                } else {
+                    applied.result = Err(ErrorCode::SystemError);
+                }
+            }
+            TxnOp::CloseSession | TxnOp::ExpireSession => {
+                if self.sessions.close(txn.session) {
+                    self.tree.close_session(&context, &mut applied.events);
+                    applied.session_change = Some(SessionChange::Closed(txn.session));
+                } else {
+                    applied.result = Err(ErrorCode::SessionExpired);
+                }
+            }
+            TxnOp::Reap { path } => {
+                applied.op = OpCode::DeleteContainer;
+                let reaped = self.tree.delete_container(&context, path, &mut applied.events);
+                applied.result = reaped.map(|()| Response::Empty);
+            }
+        }
+        self.remember_digest(zxid);
+        applied
+    }
+
+    fn remember_digest(&mut self, zxid: i64) {
+        if zxid % DIGEST_ZXID_STEP != 0 {
+            return;
+        }
+        if let Some(digest) = self.tree.legacy_digest() {
+            if self.digests.len() == DIGESTS_KEPT_MAX {
+                self.digests.pop_front();
+            }
+            self.digests.push_back((zxid, digest));
+        }
+    }
+
+    /// What the audit log says of a transaction just applied.
+    pub(super) fn audit_line(&self, entry: (u64, u64), txn: &Txn, applied: &Applied) -> AuditLine {
+        AuditLine {
+            index: entry.0,
+            term: entry.1,
+            zxid: applied.zxid,
+            time_ms: self.last_time_ms,
+            session: match applied.session_change {
+                Some(SessionChange::Opened(id, _)) => id,
+                Some(SessionChange::Closed(_)) | None => txn.session,
+            },
+            cxid: txn.cxid,
+            op: audit_name(txn, applied.op),
+            path: audit_path(txn, applied),
+            result: match &applied.result {
+                Ok(Response::Multi(results)) => multi_outcome(results),
+                Ok(_) => "ok",
+                Err(code) => code.name(),
+            },
+            digest: self.digest(),
+        }
+    }
+
+    /// Znodes, sessions and other records that changed and were not drained.
+    #[must_use]
+    pub fn changes_waiting(&self) -> u64 {
+        (self.tree.changes_waiting() + self.sessions.changes_waiting()) as u64
+    }
+
+    /// While on, a znode that comes and goes leaves a record of its going: the disk may hold it.
+    pub(super) fn keep_all_tombstones(&mut self, on: bool) {
+        self.tree.keep_all_tombstones(on);
+    }
+
+    /// Every record is to be drained again, into an empty store.
+    pub(super) fn mark_all_changed(&mut self) {
+        self.tree.mark_all_changed();
+        self.sessions.mark_all_changed();
+        self.full_pass = true;
+        self.clock_dirty = true;
+    }
+
+    /// Hands out changed records. The last call, when nothing is left, carries the mark.
+    pub(super) fn drain_changes(
+        &mut self,
+        records_max: usize,
+        applied: (u64, u64),
+        membership: Membership,
+    ) -> Option<Changes> {
+        if self.changes_waiting() == 0 && !self.clock_dirty && !self.full_pass {
+            return None;
+        }
+        let mut changes =
+            Changes { begins_full_pass: std::mem::take(&mut self.full_pass), ..Changes::default() };
+        let records = &mut changes.records;
+        let mut push = |key: &[u8], value: Option<&[u8]>| {
+            records.push(Record { key: key.into(), value: value.map(Into::into) });
+        };
+        if self.tree.drain_changes(records_max, &mut push) {
+            return Some(changes);
+        }
+        self.sessions.drain(records_max, &mut push);
+        if self.sessions.changes_waiting() > 0 {
+            return Some(changes);
+        }
+        push(KEY_CLOCK, Some(&self.clock_record()));
+        self.clock_dirty = false;
+        changes.mark = Some(Mark {
+            index: applied.0,
+            term: applied.1,
+            zxid: self.last_zxid,
+            digest: self.digest(),
+            records: self.record_count(),
+            membership,
+        });
+        Some(changes)
+    }
+
+    fn record_count(&self) -> u64 {
+        self.tree.node_count() as u64 + self.sessions.len() as u64 + 1
+    }
+}
+
+/// Id of the session that a transaction opens: the server's byte, then the zxid. Unlike ZooKeeper's,
+/// which come from a clock, these can never be used twice.
+fn session_id(server: i64, zxid: i64) -> i64 {
+    const SERVER_SHIFT: u32 = 56;
+    (server >> SERVER_SHIFT) << SERVER_SHIFT | (zxid & ((1 << SERVER_SHIFT) - 1))
+}
+
+/// Decides a client's write.
+fn write(
+    tree: &mut Tree,
+    context: &Context<'_>,
+    request: Result<Request, Undecodable>,
+    events: &mut Vec<Event>,
+) -> Result<Response, ErrorCode> {
+    match request {
+        Err(_) => Err(ErrorCode::Marshalling),
+        Ok(Request::Create(create)) => {
+            let created = tree.create(context, &create, events)?;
+            Ok(match create.kind {
+                CreateKind::Create => Response::Path(created.path),
+                CreateKind::Create2 | CreateKind::Container | CreateKind::Ttl => {
+                    Response::PathStat(created.path, created.stat)
+                }
+            })
+        }
+        Ok(Request::Delete { path, version }) => {
+            tree.delete(context, &path, version, events).map(|()| Response::Empty)
+        }
+        Ok(Request::SetData { path, data, version }) => {
+            tree.set_data(context, &path, data.as_deref(), version, events).map(Response::Stat)
+        }
+        Ok(Request::SetAcl { path, acl, version }) => {
+            tree.set_acl(context, &path, acl.as_deref(), version).map(Response::Stat)
+        }
+        Ok(Request::Multi(ops)) => Ok(Response::Multi(match tree.multi(context, &ops, events) {
+            Ok(results) | Err(results) => results,
+        })),
+        // Reads are never proposed; in an entry, they are as malformed as noise.
+        Ok(_) => Err(ErrorCode::Marshalling),
+    }
+}
+
+fn audit_name(txn: &Txn, op: OpCode) -> &'static str {
+    match (&txn.op, op) {
+        (TxnOp::ExpireSession, _) => "expireSession",
+        (TxnOp::CloseSession, _) => "closeSession",
+        (TxnOp::OpenSession { .. }, _) => "createSession",
+        (TxnOp::Reap { .. }, _) => "deleteContainer",
+        (TxnOp::Client { .. }, OpCode::Create) => "create",
+        (TxnOp::Client { .. }, OpCode::Create2) => "create2",
+        (TxnOp::Client { .. }, OpCode::CreateContainer) => "createContainer",
+        (TxnOp::Client { .. }, OpCode::CreateTtl) => "createTTL",
+        (TxnOp::Client { .. }, OpCode::Delete) => "delete",
+        (TxnOp::Client { .. }, OpCode::SetData) => "setData",
+        (TxnOp::Client { .. }, OpCode::SetAcl) => "setACL",
+        (TxnOp::Client { .. }, OpCode::Multi) => "multi",
+        (TxnOp::Client { .. }, _) => "unknown",
+    }
+}
+
+fn audit_path(txn: &Txn, applied: &Applied) -> Option<String> {
+    if let Ok(Response::Path(path) | Response::PathStat(path, _)) = &applied.result {
+        return Some(path.as_str().to_owned());
+    }
+    let path = |path: &Text| Some(path.as_str().to_owned());
+    match &txn.op {
+        TxnOp::Reap { path: reaped } => path(reaped),
+        TxnOp::OpenSession { .. } | TxnOp::CloseSession | TxnOp::ExpireSession => None,
+        TxnOp::Client { op, body } => match Request::decode(*op, body.clone()).ok()? {
+            Request::Create(create) => path(&create.path),
+            Request::Delete { path: of, .. }
+            | Request::SetData { path: of, .. }
+            | Request::SetAcl { path: of, .. } => path(&of),
+            Request::Multi(ops) => Some(multi_paths(&ops)),
+            _ => None,
+        },
+    }
+}
+
+/// Paths of a multi, in order, separated by commas.
+fn multi_paths(ops: &[MultiOp]) -> String {
+    let paths: Vec<&str> = ops
+        .iter()
+        .map(|op| match op {
+            MultiOp::Create(create) => create.path.as_str(),
+            MultiOp::Delete { path, .. }
+            | MultiOp::SetData { path, .. }
+            | MultiOp::Check { path, .. } => path.as_str(),
+        })
+        .collect();
+    paths.join(",")
+}
+
+fn multi_outcome(results: &[crate::proto::MultiResult]) -> &'static str {
+    let mut codes = results.iter().filter_map(|result| match result {
+        crate::proto::MultiResult::Error(code) => *code,
+        _ => None,
+    });
+    codes.next().map_or("ok", ErrorCode::name)
+}
+
+impl Restore for Machine {
+    fn restart(&mut self) {
+        *self = Self::fresh(self.tree.options().clone());
+    }
+
+    fn record(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
+        if self.records_loaded == 0 {
+            self.tree = Tree::empty(self.tree.options().clone());
+        }
+        self.records_loaded += 1;
+        match key.first() {
+            Some(b'/') => self.tree.load_record(key, value).map_err(|bad| bad.to_string()),
+            Some(&KEY_SESSION) => self.sessions.load(key, value),
+            _ if key == KEY_CLOCK => {
+                let clock = <[u8; 16]>::try_from(value).map_err(|_| "a clock of a wrong length")?;
+                let (zxid, time) = clock.split_first_chunk::<8>().expect("8 of 16");
+                self.last_zxid = i64::from_be_bytes(*zxid);
+                self.last_time_ms = i64::from_be_bytes(time.try_into().expect("8 of 16"));
+                Ok(())
+            }
+            _ => Err(format!("a record with the unknown key {:?}", String::from_utf8_lossy(key))),
+        }
+    }
+
+    fn finish(&mut self, mark: &Mark) -> Result<(), String> {
+        self.tree.load_finished().map_err(|bad| bad.to_string())?;
+        self.clock_dirty = false;
+        if self.record_count() != mark.records {
+            let count = self.record_count();
+            return Err(format!("{count} records, but the mark says {}", mark.records));
+        }
+        if self.digest() != mark.digest {
+            let digest = self.digest();
+            return Err(format!("digest {digest:032x}, but the mark says {:032x}", mark.digest));
+        }
+        if self.last_zxid != mark.zxid {
+            return Err(format!("zxid {:#x}, but the mark says {:#x}", self.last_zxid, mark.zxid));
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &Entry) -> Result<(), String> {
+        apply_entry(self, entry, |_, _, _| {})
+    }
+}
+
+/// Applies every transaction of an entry; `each` sees them one by one.
+///
+/// # Errors
+/// When the entry cannot be understood. Nothing was applied then.
+pub(super) fn apply_entry(
+    machine: &mut Machine,
+    entry: &Entry,
+    mut each: impl FnMut(&mut Machine, Txn, Applied),
+) -> Result<(), String> {
+    let at = || format!("log entry {} of term {}", entry.index, entry.term);
+    if entry.kind == EntryKind::ConfChange {
+        return Err(format!("{}: a change of membership, unknown to this version", at()));
+    }
+    if entry.term >> 31 != 0 {
+        return Err(format!("{}: the term does not fit into a zxid", at()));
+    }
+    let batch = Batch::decode(&entry.data).map_err(|bad| format!("{}: {bad}", at()))?;
+    machine.begin_entry(batch.wall_ms);
+    for txn in batch.txns {
+        let applied = machine.apply(entry.term, &txn);
+        each(machine, txn, applied);
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! Sessions as all servers know them: who is open, with which password and timeout.
+//!
+//! *Owns* the replicated session table and its records. *Invariants*: a session id is in it from
+//! the transaction that opens it to the one that closes it; its digest follows every change.
+//! *Never* looks at a clock: when a session is overdue is the business of `expiry.rs`.
+//!
+//! Reproduces the replicated half of `SessionTrackerImpl`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use twox_hash::XxHash3_128;
+
+use crate::proto::connect::{PASSWORD_BYTES, Password};
+
+/// First byte of a session's record key.
+pub(super) const KEY_SESSION: u8 = b's';
+
+/// One open session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Session {
+    /// Timeout negotiated when it was opened.
+    pub(super) timeout_ms: i32,
+    /// Its password.
+    pub(super) password: Password,
+}
+
+/// The open sessions.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    open: BTreeMap<i64, Session>,
+    digest: u128,
+    dirty: BTreeSet<i64>,
+}
+
+impl Sessions {
+    pub(super) fn find(&self, id: i64) -> Option<&Session> {
+        self.open.get(&id)
+    }
+
+    pub(super) fn is_open(&self, id: i64) -> bool {
+        self.open.contains_key(&id)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (i64, &Session)> {
+        self.open.iter().map(|(id, session)| (*id, session))
+    }
+
+    /// Digest of the table, independent of the order of its making.
+    pub(super) fn digest(&self) -> u128 {
+        self.digest
+    }
+
+    /// Opens a session; false if that id is open already.
+    pub(super) fn open(&mut self, id: i64, session: Session) -> bool {
+        if self.is_open(id) {
+            return false;
+        }
+        self.digest = self.digest.wrapping_add(digest_of(id, &session));
+        self.open.insert(id, session);
+        self.dirty.insert(id);
+        true
+    }
+
+    /// Closes a session; false if it is not open.
+    pub(super) fn close(&mut self, id: i64) -> bool {
+        let Some(session) = self.open.remove(&id) else { return false };
+        self.digest = self.digest.wrapping_sub(digest_of(id, &session));
+        self.dirty.insert(id);
+        true
+    }
+
+    /// Takes back a record.
+    pub(super) fn load(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
+        let id = <[u8; 8]>::try_from(&key[1..]).map_err(|_| "a session key of a wrong length")?;
+        let value = <[u8; RECORD_BYTES]>::try_from(value)
+            .map_err(|_| "a session record of a wrong length".to_owned())?;
+        let (timeout, password) = value.split_first_chunk::<4>().expect("4 of 20");
+        let session = Session {
+            timeout_ms: i32::from_be_bytes(*timeout),
+            password: Password::try_from(password).expect("16 of 20"),
+        };
+        if !self.open(i64::from_be_bytes(id), session) {
+            return Err("a session that is there twice".into());
+        }
+        self.dirty.clear();
+        Ok(())
+    }
+
+    /// Every record is to be drained again.
+    pub(super) fn mark_all_changed(&mut self) {
+        self.dirty.extend(self.open.keys());
+    }
+
+    pub(super) fn changes_waiting(&self) -> usize {
+        self.dirty.len()
+    }
+
+    /// Hands out changed records, at most `records_max`.
+    pub(super) fn drain(&mut self, records_max: usize, out: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+        for _ in 0..records_max {
+            let Some(id) = self.dirty.pop_first() else { return };
+            let mut key = [KEY_SESSION; 9];
+            key[1..].copy_from_slice(&id.to_be_bytes());
+            match self.open.get(&id) {
+                Some(session) => out(&key, Some(&record_of(session))),
+                None => out(&key, None),
+            }
+        }
+    }
+}
+
+const RECORD_BYTES: usize = 4 + PASSWORD_BYTES;
+
+fn record_of(session: &Session) -> [u8; RECORD_BYTES] {
+    let mut record = [0; RECORD_BYTES];
+    record[..4].copy_from_slice(&session.timeout_ms.to_be_bytes());
+    record[4..].copy_from_slice(&session.password);
+    record
+}
+
+fn digest_of(id: i64, session: &Session) -> u128 {
+    let mut input = [0; 1 + 8 + RECORD_BYTES];
+    input[0] = KEY_SESSION;
+    input[1..9].copy_from_slice(&id.to_be_bytes());
+    input[9..].copy_from_slice(&record_of(session));
+    XxHash3_128::oneshot(&input)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_bring_back_table_and_digest() {
+        let mut sessions = Sessions::default();
+        for id in [-3, 1, 7] {
+            assert!(sessions.open(id, Session { timeout_ms: 4000, password: [id as u8; 16] }));
+        }
+        assert!(!sessions.open(7, Session { timeout_ms: 1, password: [0; 16] }));
+        assert!(sessions.close(1));
+        assert!(!sessions.close(1));
+        let mut records = Vec::new();
+        sessions.drain(100, &mut |key, value| {
+            records.push((key.to_vec(), value.map(<[u8]>::to_vec)));
+        });
+        let mut again = Sessions::default();
+        for (key, value) in records {
+            if let Some(value) = value {
+                again.load(&key, &value).unwrap();
+            }
+        }
+        assert_eq!((again.open, again.digest), (sessions.open, sessions.digest));
+        assert_eq!(again.dirty.len(), 0);
+    }
+
+    #[test]
+    fn a_table_that_is_emptied_has_the_digest_of_an_empty_one() {
+        let mut sessions = Sessions::default();
+        sessions.open(5, Session { timeout_ms: 1, password: [1; 16] });
+        sessions.close(5);
+        assert_eq!(sessions.digest(), 0);
+    }
+}

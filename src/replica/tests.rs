@@ -1,0 +1,251 @@
+//! The seam, driven by hand: one replica whose disk is instant, clients as frames.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use bytes::{Bytes, BytesMut};
+
+use super::*;
+use crate::proto::request::Request;
+use crate::proto::response::ReplyHeader;
+use crate::proto::{Acl, OpCode, Reader, frame};
+use crate::tree::Options;
+
+struct Rig {
+    replica: Replica,
+    now_us: u64,
+    /// Frames received and whether the connection was closed.
+    seen: BTreeMap<ConnId, (Vec<Bytes>, bool)>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let machine = Machine::fresh(Options::default());
+        let mut rig = Self {
+            replica: Replica::new(Setup::default(), machine, Restored::default()),
+            now_us: 0,
+            seen: BTreeMap::new(),
+        };
+        rig.advance_ms(1);
+        assert!(rig.replica.is_serving());
+        rig
+    }
+
+    fn advance_ms(&mut self, ms: u64) {
+        for _ in 0..ms.div_ceil(TICK_MS) {
+            self.now_us += TICK_MS.min(ms) * 1000;
+            let wall_ms = 1_000_000 + i64::try_from(self.now_us / 1000).unwrap();
+            self.replica.step(Input::Tick { now_us: self.now_us, wall_ms });
+            self.drive();
+        }
+    }
+
+    fn drive(&mut self) {
+        while let Some(ready) = self.replica.ready().unwrap() {
+            for outgoing in ready.client {
+                let (frames, closed) = self.seen.entry(outgoing.conn).or_default();
+                let mut bytes = BytesMut::from(&outgoing.frames[..]);
+                while let Some(payload) = frame::next(&mut bytes, usize::MAX).unwrap() {
+                    frames.push(payload);
+                }
+                assert!(bytes.is_empty());
+                *closed |= outgoing.close;
+            }
+            if let Some(append) = ready.append {
+                self.replica.persisted(append.number);
+            }
+        }
+    }
+
+    fn connect(&mut self, conn: ConnId, session_id: i64, password: &[u8]) -> ConnectResponse {
+        let request = ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: 0,
+            timeout_ms: 4000,
+            session_id,
+            password: Bytes::copy_from_slice(password),
+            read_only: Some(false),
+        };
+        let remote = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        self.replica.step(Input::Connected { conn, remote, remote_port: 1, request });
+        self.drive();
+        let payload = self.seen.get_mut(&conn).unwrap().0.remove(0);
+        ConnectResponse::decode(payload).unwrap()
+    }
+
+    fn send(&mut self, conn: ConnId, requests: &[(i32, Request)]) {
+        let requests = requests
+            .iter()
+            .map(|(xid, request)| {
+                let mut payload = Vec::new();
+                crate::proto::RequestHeader { xid: *xid, op: request.op() as i32 }
+                    .encode(&mut payload);
+                request.encode(&mut payload);
+                ClientRequest::decode(Bytes::from(payload)).unwrap()
+            })
+            .collect();
+        self.replica.step(Input::Requests { conn, requests });
+        self.drive();
+    }
+
+    /// (xid, err) of everything received since the last look.
+    fn replies(&mut self, conn: ConnId) -> Vec<(i32, i32)> {
+        let Some((frames, _)) = self.seen.get_mut(&conn) else { return Vec::new() };
+        std::mem::take(frames)
+            .into_iter()
+            .map(|payload| ReplyHeader::decode(&mut Reader::new(payload)).unwrap())
+            .map(|header| (header.xid, header.err))
+            .collect()
+    }
+
+    fn closed(&self, conn: ConnId) -> bool {
+        self.seen.get(&conn).is_some_and(|(_, closed)| *closed)
+    }
+}
+
+fn create(path: &str, flags: i32) -> Request {
+    Request::Create(crate::proto::request::Create {
+        kind: crate::proto::request::CreateKind::Create,
+        path: path.into(),
+        data: Some(Bytes::from_static(b"x")),
+        acl: Some(vec![Acl::open()]),
+        flags,
+        ttl_ms: 0,
+    })
+}
+
+fn get(path: &str, watch: bool) -> Request {
+    Request::GetData { path: path.into(), watch }
+}
+
+fn set(path: &str) -> Request {
+    Request::SetData { path: path.into(), data: None, version: -1 }
+}
+
+#[test]
+fn replies_come_in_the_order_of_requests() {
+    let mut rig = Rig::new();
+    rig.connect(1, 0, &[]);
+    let requests: Vec<(i32, Request)> = (0..100)
+        .map(|xid| {
+            let path = format!("/n{}", xid / 3);
+            (xid, if xid % 3 == 0 { create(&path, 0) } else { get(&path, false) })
+        })
+        .collect();
+    rig.send(1, &requests);
+    let expected: Vec<(i32, i32)> = (0..100).map(|xid| (xid, 0)).collect();
+    assert_eq!(rig.replies(1), expected);
+}
+
+#[test]
+fn an_event_comes_before_the_reply_that_shows_its_change() {
+    let mut rig = Rig::new();
+    rig.connect(1, 0, &[]);
+    rig.send(
+        1,
+        &[(1, create("/a", 0)), (2, get("/a", true)), (3, set("/a")), (4, get("/a", false))],
+    );
+    assert_eq!(rig.replies(1), [(1, 0), (2, 0), (-1, 0), (3, 0), (4, 0)]);
+}
+
+#[test]
+fn a_session_that_is_silent_is_closed_with_its_ephemerals_and_without_a_word() {
+    let mut rig = Rig::new();
+    let first = rig.connect(1, 0, &[]);
+    rig.connect(2, 0, &[]);
+    rig.send(1, &[(1, create("/e", 1))]);
+    rig.send(2, &[(1, Request::Exists { path: "/e".into(), watch: true })]);
+    rig.replies(1);
+    rig.replies(2);
+    for _ in 0..30 {
+        rig.advance_ms(200);
+        rig.send(2, &[(-2, Request::Ping)]);
+    }
+    assert!(rig.closed(1) && !rig.closed(2));
+    assert_eq!(rig.replies(1), []);
+    assert!(rig.replies(2).contains(&(-1, 0)), "the event of the deletion");
+    let gone = rig.connect(3, first.session_id, &first.password);
+    assert_eq!((gone.session_id, gone.timeout_ms), (0, 0));
+}
+
+#[test]
+fn a_session_moves_to_a_new_connection_and_the_old_one_ends() {
+    let mut rig = Rig::new();
+    let first = rig.connect(1, 0, &[]);
+    assert!(first.session_id > 0 && first.timeout_ms == 4000);
+    let again = rig.connect(2, first.session_id, &first.password);
+    assert_eq!(again.session_id, first.session_id);
+    assert!(rig.closed(1));
+    rig.send(2, &[(1, create("/e", 1))]);
+    assert_eq!(rig.replies(2), [(1, 0)]);
+}
+
+#[test]
+fn a_wrong_password_does_not_disturb_the_owner() {
+    let mut rig = Rig::new();
+    let first = rig.connect(1, 0, &[]);
+    let wrong = rig.connect(2, first.session_id, &[7; 16]);
+    assert_eq!(wrong.session_id, 0);
+    assert!(rig.closed(2) && !rig.closed(1));
+}
+
+#[test]
+fn close_session_is_answered_and_then_the_connection_ends() {
+    let mut rig = Rig::new();
+    rig.connect(1, 0, &[]);
+    rig.send(1, &[(1, create("/e", 1)), (2, Request::CloseSession), (3, get("/", false))]);
+    assert_eq!(rig.replies(1), [(1, 0), (2, 0)]);
+    assert!(rig.closed(1));
+    assert_eq!(rig.replica.status().ephemerals_count, 0);
+}
+
+#[test]
+fn an_unknown_opcode_is_answered_in_order_and_ends_the_connection() {
+    let mut rig = Rig::new();
+    rig.connect(1, 0, &[]);
+    let unknown = ClientRequest::decode(Bytes::from_static(b"\0\0\0\x09\0\0\x03\xe7")).unwrap();
+    let mut payload = Vec::new();
+    crate::proto::RequestHeader { xid: 8, op: OpCode::Create as i32 }.encode(&mut payload);
+    create("/a", 0).encode(&mut payload);
+    let first = ClientRequest::decode(Bytes::from(payload)).unwrap();
+    rig.replica.step(Input::Requests { conn: 1, requests: vec![first, unknown] });
+    rig.drive();
+    assert_eq!(rig.replies(1), [(8, 0), (9, -6)]);
+    assert!(rig.closed(1));
+}
+
+#[test]
+fn sync_waits_for_the_writes_in_front_of_it() {
+    let mut rig = Rig::new();
+    rig.connect(1, 0, &[]);
+    let sync = Request::Sync { path: Some("/".into()) };
+    rig.send(1, &[(1, create("/a", 0)), (2, sync.clone()), (3, get("/a", false)), (4, sync)]);
+    assert_eq!(rig.replies(1), [(1, 0), (2, 0), (3, 0), (4, 0)]);
+}
+
+#[test]
+fn the_state_drains_in_pieces_and_loads_back() {
+    let mut rig = Rig::new();
+    rig.replica.setup.durable = true;
+    rig.connect(1, 0, &[]);
+    let requests: Vec<(i32, Request)> =
+        (0..500).map(|xid| (xid, create(&format!("/n{xid}"), xid % 2))).collect();
+    rig.send(1, &requests);
+    let mut records = BTreeMap::new();
+    let mark = loop {
+        let changes = rig.replica.drain_changes(64).expect("until the mark");
+        for record in changes.records {
+            records.insert(record.key, record.value);
+        }
+        if let Some(mark) = changes.mark {
+            break mark;
+        }
+    };
+    assert_eq!(rig.replica.drain_changes(64), None);
+    let mut machine = Machine::fresh(Options::default());
+    for (key, value) in &records {
+        machine.record(key, value.as_deref().unwrap()).unwrap();
+    }
+    machine.finish(&mark).unwrap();
+    assert_eq!(machine.digest(), rig.replica.machine.digest());
+}

@@ -1,0 +1,326 @@
+//! What a log entry holds: a batch of requests, stamped by the leader.
+//!
+//! *Owns* the entry's encoding. *Invariants*: decoding is total (bytes that are no batch give an
+//! error, never a panic), and a batch decodes to what was encoded. Success or failure of a request
+//! is not in the entry: every replica decides it when it applies the entry.
+//!
+//! The format carries a version; a replica that meets one it does not know must stop, because
+//! skipping an entry would make it differ from the others.
+
+use std::fmt;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::input::ConnId;
+use crate::proto::connect::{PASSWORD_BYTES, Password};
+use crate::proto::{Malformed, Reader, Text, Writer};
+use crate::tree::acl::Identity;
+
+/// Version of the entry format.
+pub const TXN_FORMAT: u8 = 1;
+
+/// A batch is closed when it holds this many bytes; one transaction may exceed it.
+pub const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// Who an authenticated connection is.
+pub type Identities = SmallVec<[Identity; 2]>;
+
+/// Where a transaction came from, so that its outcome finds the way back. xids repeat; these do not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Raft id of the server that the client is connected to; 0 for the leader's own.
+    pub server: u64,
+    /// The connection on that server.
+    pub conn: ConnId,
+    /// Number of the request on that connection.
+    pub sequence: u64,
+}
+
+/// One stamped request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Txn {
+    /// Where the outcome goes.
+    pub origin: Origin,
+    /// The session that asks (or that is opened or closed).
+    pub session: i64,
+    /// The client's xid.
+    pub cxid: i32,
+    /// Who asks.
+    pub ids: Identities,
+    /// What is asked.
+    pub op: TxnOp,
+}
+
+/// What a transaction does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TxnOp {
+    /// A client's write, body as sent.
+    Client {
+        /// Opcode.
+        op: i32,
+        /// Body.
+        body: Bytes,
+    },
+    /// Opens `Txn::session`.
+    OpenSession {
+        /// Negotiated timeout.
+        timeout_ms: i32,
+        /// Its password.
+        password: Password,
+    },
+    /// Closes `Txn::session`: its client asked for it.
+    CloseSession,
+    /// Closes `Txn::session`: it was not heard from in time.
+    ExpireSession,
+    /// Removes a container or TTL znode, if it still may be removed.
+    Reap {
+        /// The znode.
+        path: Text,
+    },
+}
+
+const KIND_CLIENT: u8 = 1;
+const KIND_OPEN: u8 = 2;
+const KIND_CLOSE: u8 = 3;
+const KIND_EXPIRE: u8 = 4;
+const KIND_REAP: u8 = 5;
+
+/// Why an entry cannot be applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadEntry {
+    /// Written by a newer version.
+    Version(u8),
+    /// Not a batch.
+    Malformed(Malformed),
+}
+
+impl fmt::Display for BadEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version(version) => write!(
+                f,
+                "the entry has format {version}, this version knows up to {TXN_FORMAT}: \
+                 start the newer version that wrote it"
+            ),
+            Self::Malformed(malformed) => write!(f, "the entry is malformed ({malformed})"),
+        }
+    }
+}
+
+impl From<Malformed> for BadEntry {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+/// Collects transactions into the payload of one entry.
+#[derive(Debug, Default)]
+pub struct BatchBuilder {
+    bytes: Vec<u8>,
+    count: u32,
+    ids: Identities,
+}
+
+const HEADER_BYTES: usize = 1 + 8 + 4;
+/// In the place of a count of identities: the same as in the transaction before.
+const IDS_AS_BEFORE: i32 = -1;
+
+impl BatchBuilder {
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether it should be proposed before more is added.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() >= BATCH_BYTES_MAX
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, origin: Origin, session: i64, cxid: i32, ids: &[Identity], op: &TxnOp) {
+        if self.bytes.is_empty() {
+            self.bytes.resize(HEADER_BYTES, 0);
+        }
+        let out = &mut self.bytes;
+        out.push(match op {
+            TxnOp::Client { .. } => KIND_CLIENT,
+            TxnOp::OpenSession { .. } => KIND_OPEN,
+            TxnOp::CloseSession => KIND_CLOSE,
+            TxnOp::ExpireSession => KIND_EXPIRE,
+            TxnOp::Reap { .. } => KIND_REAP,
+        });
+        for part in [origin.server, origin.conn, origin.sequence] {
+            out.extend_from_slice(&part.to_be_bytes());
+        }
+        out.put_long(session);
+        out.put_int(cxid);
+        if self.count > 0 && self.ids[..] == *ids {
+            out.put_int(IDS_AS_BEFORE);
+        } else {
+            out.put_int(crate::proto::jute::wire_len(ids.len()));
+            for id in ids {
+                out.put_string(id.scheme.as_str());
+                out.put_string(id.id.as_str());
+            }
+            self.ids = ids.iter().cloned().collect();
+        }
+        match op {
+            TxnOp::Client { op, body } => {
+                out.put_int(*op);
+                out.put_buffer(Some(body));
+            }
+            TxnOp::OpenSession { timeout_ms, password } => {
+                out.put_int(*timeout_ms);
+                out.put_buffer(Some(password));
+            }
+            TxnOp::CloseSession | TxnOp::ExpireSession => {}
+            TxnOp::Reap { path } => out.put_string(path.as_str()),
+        }
+        self.count += 1;
+    }
+
+    /// Stamps what was collected with the leader's clock and starts anew.
+    #[must_use]
+    pub fn take(&mut self, wall_ms: i64) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes[0] = TXN_FORMAT;
+        bytes[1..9].copy_from_slice(&wall_ms.to_be_bytes());
+        bytes[9..13].copy_from_slice(&self.count.to_be_bytes());
+        self.count = 0;
+        bytes
+    }
+}
+
+/// A decoded batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// The leader's clock when it proposed it, milliseconds since the epoch.
+    pub wall_ms: i64,
+    /// In the order in which they take effect.
+    pub txns: Vec<Txn>,
+}
+
+impl Batch {
+    /// Decodes the payload of an entry; the empty payload is the empty batch.
+    ///
+    /// # Errors
+    /// When the payload is none, or from a newer version.
+    pub fn decode(data: &Bytes) -> Result<Self, BadEntry> {
+        let Some(&version) = data.first() else {
+            return Ok(Self { wall_ms: 0, txns: Vec::new() });
+        };
+        if version != TXN_FORMAT {
+            return Err(BadEntry::Version(version));
+        }
+        let mut reader = Reader::new(data.slice(1..));
+        let wall_ms = reader.long("wall_ms")?;
+        // Shorter than any transaction: kind, origin, session, cxid, identities.
+        let count = reader.count("count", 1 + 24 + 8 + 4 + 4)?;
+        let count = count.ok_or(Malformed::new("count", "is negative"))?;
+        let mut txns: Vec<Txn> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let txn = Txn::decode(&mut reader, txns.last())?;
+            txns.push(txn);
+        }
+        if reader.remaining() > 0 {
+            return Err(Malformed::new("batch", "has trailing bytes").into());
+        }
+        Ok(Self { wall_ms, txns })
+    }
+}
+
+impl Txn {
+    fn decode(reader: &mut Reader, before: Option<&Self>) -> Result<Self, Malformed> {
+        let kind = reader.byte("kind")?;
+        let origin = Origin {
+            server: reader.long("server")?.cast_unsigned(),
+            conn: reader.long("conn")?.cast_unsigned(),
+            sequence: reader.long("sequence")?.cast_unsigned(),
+        };
+        let session = reader.long("session")?;
+        let cxid = reader.int("cxid")?;
+        let ids = match (reader.count("ids", 8)?, before) {
+            (None, Some(before)) => before.ids.clone(),
+            (None, None) => return Err(Malformed::new("ids", "as before, but there is none")),
+            (Some(count), _) => (0..count)
+                .map(|_| {
+                    Ok(Identity { scheme: reader.string("scheme")?, id: reader.string("id")? })
+                })
+                .collect::<Result<_, Malformed>>()?,
+        };
+        let op = match kind {
+            KIND_CLIENT => TxnOp::Client {
+                op: reader.int("op")?,
+                body: reader.buffer("body")?.ok_or(Malformed::new("body", "is null"))?,
+            },
+            KIND_OPEN => {
+                let timeout_ms = reader.int("timeout")?;
+                let password = reader.buffer("password")?.unwrap_or_default();
+                let password = <[u8; PASSWORD_BYTES]>::try_from(&password[..])
+                    .map_err(|_| Malformed::new("password", "is not 16 bytes long"))?;
+                TxnOp::OpenSession { timeout_ms, password }
+            }
+            KIND_CLOSE => TxnOp::CloseSession,
+            KIND_EXPIRE => TxnOp::ExpireSession,
+            KIND_REAP => TxnOp::Reap { path: reader.string("path")? },
+            _ => return Err(Malformed::new("kind", "is unknown")),
+        };
+        Ok(Self { origin, session, cxid, ids, op })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> (Vec<Txn>, Vec<u8>) {
+        let ids: Identities =
+            [Identity { scheme: "ip".into(), id: "127.0.0.1".into() }].into_iter().collect();
+        let txn = |sequence, op| Txn {
+            origin: Origin { server: 1, conn: 7, sequence },
+            session: -5,
+            cxid: 3,
+            ids: ids.clone(),
+            op,
+        };
+        let txns = vec![
+            txn(1, TxnOp::Client { op: 2, body: Bytes::from_static(b"abc") }),
+            txn(2, TxnOp::OpenSession { timeout_ms: 4000, password: [9; 16] }),
+            txn(3, TxnOp::CloseSession),
+            txn(4, TxnOp::ExpireSession),
+            txn(5, TxnOp::Reap { path: "/c".into() }),
+        ];
+        let mut builder = BatchBuilder::default();
+        for txn in &txns {
+            builder.push(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
+        }
+        (txns, builder.take(1234))
+    }
+
+    #[test]
+    fn a_batch_decodes_to_what_was_encoded() {
+        let (txns, bytes) = sample();
+        assert_eq!(Batch::decode(&Bytes::from(bytes)), Ok(Batch { wall_ms: 1234, txns }));
+    }
+
+    #[test]
+    fn a_batch_cut_anywhere_or_extended_is_refused() {
+        let (_, bytes) = sample();
+        for length in 1..bytes.len() {
+            assert!(Batch::decode(&Bytes::copy_from_slice(&bytes[..length])).is_err(), "{length}");
+        }
+        let mut longer = bytes;
+        longer.push(0);
+        assert!(Batch::decode(&Bytes::from(longer)).is_err());
+    }
+
+    #[test]
+    fn a_future_format_is_refused_by_its_number() {
+        let (_, mut bytes) = sample();
+        bytes[0] = 9;
+        assert_eq!(Batch::decode(&Bytes::from(bytes)), Err(BadEntry::Version(9)));
+    }
+}
