@@ -156,10 +156,12 @@ impl Storage for Tail {
 
 /// An entry as `raft` has it.
 pub(super) fn to_raft(entry: Entry) -> RaftEntry {
-    let mut raft_entry = RaftEntry::default();
-    raft_entry.term = entry.term;
-    raft_entry.index = entry.index;
-    raft_entry.data = entry.data;
+    let mut raft_entry = RaftEntry {
+        term: entry.term,
+        index: entry.index,
+        data: entry.data,
+        ..RaftEntry::default()
+    };
     raft_entry.set_entry_type(match entry.kind {
         EntryKind::Normal => EntryType::EntryNormal,
         EntryKind::ConfChange => EntryType::EntryConfChangeV2,

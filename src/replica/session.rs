@@ -100,7 +100,7 @@ impl Sessions {
     }
 
     /// Hands out changed records, at most `records_max`.
-    pub(super) fn drain(&mut self, records_max: usize, out: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+    pub(super) fn drain(&mut self, records_max: usize, out: &mut Drain<'_>) {
         for _ in 0..records_max {
             let Some(id) = self.dirty.pop_first() else { return };
             let mut key = [KEY_SESSION; 9];
@@ -112,6 +112,9 @@ impl Sessions {
         }
     }
 }
+
+/// Takes key and value of a record, or the key of one that is gone.
+pub(super) type Drain<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
 
 const RECORD_BYTES: usize = 4 + PASSWORD_BYTES;
 
