@@ -1,4 +1,16 @@
 //! Lockkeeper: a ZooKeeper-compatible lock and coordination server.
+//!
+//! ```text
+//!   cli, main      the commands
+//!   server         sockets and tasks          admin   what operators see
+//!   storage        disk: log, images, sled
+//!   -------------- below: deterministic, no I/O, no clock (feature "server" off) --------------
+//!   replica        one server: consensus, sessions, watches, order
+//!   tree           the znodes                 config  zoo.cfg
+//!   proto          the wire
+//! ```
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // denied in the core's modules
 
 #[cfg(feature = "server")]
 pub mod cli;

@@ -23,6 +23,8 @@
 //! assert_eq!(errors[0].to_string(), "zoo.cfg:2: tickTime: `2s` is not a whole number");
 //! ```
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod accepted;
 mod address;
 mod describe;

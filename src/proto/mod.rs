@@ -12,6 +12,8 @@
 //! Reproduces `zookeeper.jute`, `BinaryInputArchive`, `BinaryOutputArchive`, `ZooDefs` and
 //! `KeeperException.Code`.
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
 pub mod acl;
 pub mod connect;
 pub mod error;

@@ -11,6 +11,8 @@
 //! a log entry holds), `clients.rs` and `connection.rs` (order of replies), `reads.rs`, `watch.rs`,
 //! `session.rs` and `expiry.rs`, `log.rs` (the log's tail in memory).
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod clients;
 mod connection;
 mod consensus;

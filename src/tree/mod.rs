@@ -32,6 +32,8 @@
 //! assert_eq!(created.stat.ephemeral_owner, 7);
 //! ```
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
 pub mod acl;
 pub mod path;
 

@@ -1,0 +1,220 @@
+//! The house rules that a compiler does not know, as tests.
+//!
+//! Import arrows between modules, sizes of files and lines, ASCII, markers of unfinished work, and
+//! that every dependency says what it is for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Lines of a source file, comments and inline tests included. A larger file has a second noun.
+const FILE_LINES_MAX: usize = 800;
+/// Columns of a line: rustfmt keeps code within 100, prose and literals get some slack.
+const LINE_COLUMNS_MAX: usize = 120;
+
+/// Who may import whom (docs/ARCHITECTURE.md). `main` is the crate's front door.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("proto", &[]),
+    ("config", &[]),
+    ("tree", &["proto"]),
+    ("replica", &["proto", "tree"]),
+    ("storage", &["replica"]),
+    ("admin", &["replica", "proto"]),
+    ("server", &["proto", "tree", "replica", "storage", "admin", "config"]),
+    ("cli", &["server", "config"]),
+    ("main", &["server", "config", "cli", "admin"]),
+    ("lib", &["server", "config", "cli", "admin", "storage", "replica", "tree", "proto"]),
+];
+
+/// Crates that belong to one place only.
+const CRATES: &[(&str, &[&str])] = &[
+    ("tokio", &["server", "admin", "cli", "main"]),
+    ("sled", &["storage"]),
+    ("raft", &["replica"]),
+    ("nom", &["proto"]),
+    ("hyper", &["admin"]),
+    ("clap", &["cli", "main"]),
+];
+
+/// Words that mark unfinished work. This file alone may name them.
+const UNFINISHED: [&str; 4] = ["todo!(", "unimplemented!(", "FIXME", "#[ignore"];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every Rust source below `folder`, relative to the root, sorted.
+fn sources(folder: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        for entry in entries {
+            let path = entry.expect("a folder entry").path();
+            if path.is_dir() {
+                if path.file_name().is_none_or(|name| name != "target") {
+                    folders.push(path);
+                }
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root()).expect("below the root").display().to_string();
+                found.push((name, fs::read_to_string(&path).expect("UTF-8")));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn all_sources() -> Vec<(String, String)> {
+    ["src", "tests", "examples", "benches", "fuzz"].into_iter().flat_map(sources).collect()
+}
+
+/// The module of `src/<module>/...` or `src/<module>.rs`.
+fn module_of(name: &str) -> &str {
+    let below = Path::new(name).strip_prefix("src").expect("a file of src");
+    let first = below.components().next().expect("a name").as_os_str();
+    first.to_str().expect("UTF-8").trim_end_matches(".rs")
+}
+
+fn code(line: &str) -> &str {
+    line.split("//").next().unwrap_or_default()
+}
+
+/// The crate's own modules named by `crate::x` in one line, `use crate::{a, b}` included.
+fn own_modules(line: &str) -> Vec<String> {
+    let mut named = Vec::new();
+    for (at, _) in line.match_indices("crate::") {
+        let rest = &line[at + "crate::".len()..];
+        if let Some(list) = rest.strip_prefix('{') {
+            named.extend(list.split(['}', ';']).next().unwrap_or_default().split(',').map(word));
+        } else {
+            named.push(word(rest));
+        }
+    }
+    named
+}
+
+fn word(text: &str) -> String {
+    text.trim().chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()
+}
+
+fn forbidden_arrows(name: &str, text: &str) -> Vec<String> {
+    let module = module_of(name);
+    let Some((_, may)) = ARROWS.iter().find(|(known, _)| *known == module) else {
+        return vec![format!("{name}: the module {module} is not in the table of arrows")];
+    };
+    let modules: Vec<&str> = ARROWS.iter().map(|(known, _)| *known).collect();
+    let mut wrong = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = code(line);
+        for named in own_modules(line) {
+            let known = modules.contains(&named.as_str()) && named != module;
+            if known && !may.contains(&named.as_str()) {
+                wrong.push(format!("{name}:{}: {module} may not import {named}", number + 1));
+            }
+        }
+        for (krate, places) in CRATES {
+            let used = line.contains(&format!("{krate}::")) && !places.contains(&module);
+            let whole = line.match_indices(&format!("{krate}::")).any(|(at, _)| {
+                !line[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':')
+            });
+            if used && whole {
+                wrong.push(format!("{name}:{}: {krate} does not belong into {module}", number + 1));
+            }
+        }
+    }
+    wrong
+}
+
+fn untidy_lines(name: &str, text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.lines().count() > FILE_LINES_MAX {
+        wrong.push(format!("{name}: more than {FILE_LINES_MAX} lines: find its second noun"));
+    }
+    for (number, line) in text.lines().enumerate() {
+        let at = number + 1;
+        if line.chars().count() > LINE_COLUMNS_MAX {
+            wrong.push(format!("{name}:{at}: longer than {LINE_COLUMNS_MAX} columns"));
+        }
+        if !line.is_ascii() {
+            wrong.push(format!("{name}:{at}: not ASCII"));
+        }
+        for marker in UNFINISHED {
+            if line.contains(marker) && name != "tests/tidy.rs" {
+                wrong.push(format!("{name}:{at}: {marker} marks unfinished work"));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn imports_follow_the_table_of_arrows() {
+    let wrong: Vec<String> =
+        sources("src").iter().flat_map(|(name, text)| forbidden_arrows(name, text)).collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_planted_import_is_caught() {
+    for (name, text) in [
+        ("src/proto/x.rs", "use crate::tree::Tree;"),
+        ("src/tree/x.rs", "use crate::{proto::Stat, replica::Input};"),
+        ("src/replica/x.rs", "    let x = tokio::spawn(y);"),
+        ("src/storage/x.rs", "use crate::server::Server;"),
+        ("src/admin/x.rs", "use crate::storage::Log;"),
+        ("src/novel/x.rs", "fn f() {}"),
+    ] {
+        assert_eq!(forbidden_arrows(name, text).len(), 1, "{name}: {text}");
+    }
+    assert_eq!(forbidden_arrows("src/tree/x.rs", "use crate::proto::Stat; // tokio::x"), [""; 0]);
+}
+
+#[test]
+fn files_are_short_ascii_and_finished() {
+    let wrong: Vec<String> =
+        all_sources().iter().flat_map(|(name, text)| untidy_lines(name, text)).collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_planted_long_line_marker_or_umlaut_is_caught() {
+    let long = "x".repeat(LINE_COLUMNS_MAX + 1);
+    for line in [long.as_str(), UNFINISHED[2], UNFINISHED[0], "\u{fc}"] {
+        assert_eq!(untidy_lines("x.rs", line).len(), 1, "{line}");
+    }
+    let tall = "\n".repeat(FILE_LINES_MAX + 1);
+    assert_eq!(untidy_lines("x.rs", &tall).len(), 1);
+}
+
+#[test]
+fn every_module_says_what_it_is() {
+    let silent: Vec<String> = all_sources()
+        .into_iter()
+        .filter(|(_, text)| !text.starts_with("//!") && !text.starts_with("#!["))
+        .map(|(name, _)| name)
+        .collect();
+    assert!(silent.is_empty(), "without a module comment: {silent:?}");
+}
+
+#[test]
+fn every_dependency_says_what_for() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
+    let mut in_dependencies = false;
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            in_dependencies = line.contains("dependencies");
+        } else if in_dependencies && line.contains('=') && !line.starts_with('#') {
+            assert!(line.contains("# "), "without a reason: {line}");
+        }
+    }
+}
+
+#[test]
+fn the_core_denies_clocks_and_unordered_maps() {
+    for module in ["proto", "tree", "replica", "config"] {
+        let path = root().join("src").join(module).join("mod.rs");
+        let text = fs::read_to_string(path).expect("the module's front page");
+        let deny = "#![deny(clippy::disallowed_methods, clippy::disallowed_types)]";
+        assert!(text.contains(deny), "{module} lacks {deny}");
+    }
+}
