@@ -2,8 +2,8 @@
 //!
 //! *Owns* the slots, their ids, and two bits of each: changed (since it was last drained) and stored
 //! (its record was drained or loaded at least once). *Invariants*: an id is stable from insert to
-//! remove; growing copies nothing, so there is no pause and no double memory at a power of two; a slot freed last is used first, so taking
-//! edits back in reverse order gives every znode its old id.
+//! remove; growing copies nothing, so there is no pause and no double memory at a power of two; a
+//! slot freed last is used first, so taking edits back in reverse order gives every znode its old id.
 //! *Never*: knows what a znode means.
 
 use std::ops::{Index, IndexMut};
