@@ -1,0 +1,269 @@
+"""What the suites share: paths, processes, one standalone server, results.
+
+Every process started here is ended by its own process group; nothing is ever looked up by name.
+"""
+
+import collections
+import os
+import pathlib
+import random
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent.parent
+ROOT = HERE.parent.parent
+
+# The super user's password is "test", as in every client's own harness.
+SUPER_DIGEST = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
+
+Result = collections.namedtuple("Result", "status name ms note")
+
+
+class SetupError(Exception):
+    """Something the suite needs is missing: a tool, a package, a build."""
+
+
+class Context:
+    """One run: which server, where the downloads are, where the results go."""
+
+    def __init__(self, kind, work, results, lockkeeper=None, zookeeper_lib=None):
+        self.kind = kind
+        self.work = pathlib.Path(work)
+        self.results = pathlib.Path(results)
+        self.lockkeeper = lockkeeper
+        self.zookeeper_lib = zookeeper_lib
+        self.jobs = int(os.environ.get("JOBS", "2"))
+        self.temporary = self.work / "tmp" / str(os.getpid())
+
+    def environment(self, **extra):
+        """The environment of a suite's processes: what bin/server-under-test reads, and a TMPDIR of their own."""
+        env = dict(os.environ)
+        self.temporary.mkdir(parents=True, exist_ok=True)
+        env.update(SUT_KIND=self.kind, SUT=str(HERE / "bin" / "server-under-test"), TMPDIR=str(self.temporary))
+        if self.lockkeeper:
+            env["LOCKKEEPER_BIN"] = str(self.lockkeeper)
+        if self.zookeeper_lib:
+            env["ZOOKEEPER_LIB"] = str(self.zookeeper_lib)
+        env.update({key: str(value) for key, value in extra.items()})
+        return env
+
+    def log(self, name):
+        """The path of a log file of this run."""
+        return self.results / name
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def need(command, package):
+    """Fails with the name of the missing tool."""
+    for folder in os.environ["PATH"].split(os.pathsep):
+        if os.access(os.path.join(folder, command), os.X_OK):
+            return
+    raise SetupError(f"{command} is not installed ({package})")
+
+
+def build(arguments, log, **options):
+    """Runs a download or build step; its output goes to `log`, whose end is shown if it fails."""
+    with open(log, "ab") as out:
+        code = subprocess.call([str(a) for a in arguments], stdout=out, stderr=subprocess.STDOUT,
+                               stdin=subprocess.DEVNULL, **options)
+    if code != 0:
+        tail = "\n".join(pathlib.Path(log).read_text(errors="replace").splitlines()[-25:])
+        raise SetupError(f"{' '.join(str(a) for a in arguments)}: exit {code}\n{tail}")
+
+
+def run_limited(arguments, seconds, **options):
+    """Runs a process group for at most `seconds`. Returns (exit code or None if it ran out of time, its output)."""
+    with tempfile.TemporaryFile() as out:
+        process = subprocess.Popen([str(a) for a in arguments], stdout=out, stderr=subprocess.STDOUT,
+                                   stdin=subprocess.DEVNULL, start_new_session=True, **options)
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = None
+        end_group(process)
+        out.seek(0)
+        return code, out.read().decode(errors="replace")
+
+
+def end_group(process):
+    """Ends whatever is left of a process group that `start_new_session=True` made."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def free_ports(count):
+    """The first port of `count` consecutive free ones, below the range from which outgoing connections are taken."""
+    for _ in range(200):
+        first = random.randrange(18000, 32000 - count)
+        if all(port_is_free(port) for port in range(first, first + count)):
+            return first
+    raise SetupError(f"no {count} consecutive free ports between 18000 and 32000")
+
+
+def port_is_free(port):
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def four_letter_word(port, word, seconds=3):
+    """The server's answer, or "" if it gives none."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), seconds) as connection:
+            connection.sendall(word.encode())
+            answer = b""
+            while chunk := connection.recv(65536):
+                answer += chunk
+            return answer.decode(errors="replace")
+    except OSError:
+        return ""
+
+
+class Server:
+    """One standalone server under test on a free port of the loopback address, with a data directory of its own.
+
+    >>> with Server(context) as server: server.address   # "127.0.0.1:23456"
+    """
+
+    def __init__(self, context, tick_time_ms=2000):
+        self.context = context
+        self.tick_time_ms = tick_time_ms
+        self.process = None
+
+    def __enter__(self):
+        self.port = free_ports(1)
+        self.address = f"127.0.0.1:{self.port}"
+        env = self.context.environment()
+        self.folder = tempfile.TemporaryDirectory(dir=env["TMPDIR"], prefix="server-")
+        folder = pathlib.Path(self.folder.name)
+        config = folder / "zoo.cfg"
+        config.write_text(
+            f"tickTime={self.tick_time_ms}\ndataDir={folder}/data\nclientPort={self.port}\n"
+            "clientPortAddress=127.0.0.1\nmaxClientCnxns=0\nadmin.enableServer=false\n"
+            "4lw.commands.whitelist=*\nextendedTypesEnabled=true\n"
+            f"DigestAuthenticationProvider.superDigest={SUPER_DIGEST}\n")
+        (folder / "data").mkdir()
+        self.log = folder / "server.log"
+        env["SUT_LOG"] = str(self.log)
+        self.process = subprocess.Popen([env["SUT"], str(config)], env=env, stdin=subprocess.DEVNULL,
+                                        start_new_session=True)
+        self.wait_until_serving()
+        return self
+
+    def wait_until_serving(self, seconds=60):
+        deadline = time.monotonic() + seconds
+        while "Mode:" not in four_letter_word(self.port, "srvr"):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                output = self.log.read_text(errors="replace") if self.log.exists() else ""
+                self.__exit__()
+                raise SetupError(f"the server under test does not serve:\n{output[-3000:]}")
+            time.sleep(0.05)
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                pass
+        end_group(self.process)
+        self.folder.cleanup()
+
+
+class Dialogue:
+    """A client that takes commands on its standard input: send a line, wait until its output shows a pattern."""
+
+    def __init__(self, arguments, env=None):
+        self.process = subprocess.Popen([str(a) for a in arguments], env=env, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+        self.changed = threading.Condition()
+        self.output = ""
+        self.ended = False
+        threading.Thread(target=self.collect, daemon=True).start()
+
+    def collect(self):
+        while chunk := os.read(self.process.stdout.fileno(), 65536):
+            with self.changed:
+                self.output += chunk.decode(errors="replace")
+                self.changed.notify_all()
+        with self.changed:
+            self.ended = True
+            self.changed.notify_all()
+
+    def send(self, line):
+        """Returns the position from which output belongs to this command."""
+        position = len(self.output)
+        try:
+            self.process.stdin.write(line.encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # the client has ended: the wait for its answer will say so
+        return position
+
+    def wait_for(self, pattern, since=0, seconds=10):
+        """The match, or None if the output after `since` does not show it in time."""
+        expression = re.compile(pattern, re.MULTILINE)
+        found = None
+
+        def shown():
+            nonlocal found
+            found = expression.search(self.output, since)
+            return found or self.ended
+
+        with self.changed:
+            self.changed.wait_for(shown, seconds)
+        return found
+
+    def close(self):
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            pass
+        end_group(self.process)
+
+
+class Cases:
+    """Collects the results of cases that run one after the other."""
+
+    def __init__(self, names):
+        self.names = set(names)
+        self.results = []
+
+    def check(self, name, test):
+        """Runs `test()`, if the case was asked for: "" or None is a pass, a text is what was wrong."""
+        if name in self.names:
+            self.follow(name, test)
+
+    def follow(self, name, test):
+        """Runs `test()` in any case, because later ones build on it."""
+        start = time.monotonic()
+        try:
+            wrong = test()
+        except (OSError, ValueError, AssertionError) as error:
+            wrong = f"{type(error).__name__}: {error}"
+        ms = int((time.monotonic() - start) * 1000)
+        if name in self.names:
+            self.results.append(Result("FAIL" if wrong else "PASS", name, ms, one_line(wrong or "")))
+
+
+def one_line(text, limit=160):
+    return " ".join(str(text).split()).encode("ascii", "replace").decode()[:limit]
