@@ -1,6 +1,6 @@
 """What the suites share: paths, processes, one standalone server, results.
 
-Every process started here is ended by its own process group; nothing is ever looked up by name.
+Every process started here leads a process group of its own and is ended by that group; nothing is looked up by name.
 """
 
 import collections
@@ -22,6 +22,9 @@ ROOT = HERE.parent.parent
 SUPER_DIGEST = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
 
 Result = collections.namedtuple("Result", "status name ms note")
+
+# The leaders of the process groups that run now, for a runner that is itself told to stop.
+live_groups = set()
 
 
 class SetupError(Exception):
@@ -61,6 +64,36 @@ def say(text):
     print(text, flush=True)
 
 
+def start_group(arguments, **options):
+    process = subprocess.Popen([str(a) for a in arguments], start_new_session=True, **options)
+    live_groups.add(process.pid)
+    return process
+
+
+def end_group(process):
+    """Ends whatever is left of a process group."""
+    kill_group(process.pid)
+    process.wait()
+    live_groups.discard(process.pid)
+
+
+def kill_group(leader):
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def end_all_on_signals():
+    """Lets SIGTERM and Ctrl-C end this program and all that it started."""
+    def end(number, _frame):
+        for leader in list(live_groups):
+            kill_group(leader)
+        os._exit(128 + number)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, end)
+
+
 def need(command, package):
     """Fails with the name of the missing tool."""
     for folder in os.environ["PATH"].split(os.pathsep):
@@ -82,24 +115,15 @@ def build(arguments, log, **options):
 def run_limited(arguments, seconds, **options):
     """Runs a process group for at most `seconds`. Returns (exit code or None if it ran out of time, its output)."""
     with tempfile.TemporaryFile() as out:
-        process = subprocess.Popen([str(a) for a in arguments], stdout=out, stderr=subprocess.STDOUT,
-                                   stdin=subprocess.DEVNULL, start_new_session=True, **options)
+        process = start_group(arguments, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, **options)
         try:
             code = process.wait(seconds)
         except subprocess.TimeoutExpired:
             code = None
-        end_group(process)
+        finally:
+            end_group(process)
         out.seek(0)
         return code, out.read().decode(errors="replace")
-
-
-def end_group(process):
-    """Ends whatever is left of a process group that `start_new_session=True` made."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    process.wait()
 
 
 def free_ports(count):
@@ -160,8 +184,7 @@ class Server:
         (folder / "data").mkdir()
         self.log = folder / "server.log"
         env["SUT_LOG"] = str(self.log)
-        self.process = subprocess.Popen([env["SUT"], str(config)], env=env, stdin=subprocess.DEVNULL,
-                                        start_new_session=True)
+        self.process = start_group([env["SUT"], config], env=env, stdin=subprocess.DEVNULL)
         self.wait_until_serving()
         return self
 
@@ -189,8 +212,8 @@ class Dialogue:
     """A client that takes commands on its standard input: send a line, wait until its output shows a pattern."""
 
     def __init__(self, arguments, env=None):
-        self.process = subprocess.Popen([str(a) for a in arguments], env=env, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+        self.process = start_group(arguments, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT)
         self.changed = threading.Condition()
         self.output = ""
         self.ended = False
