@@ -6,7 +6,7 @@ The Debian packages are unpacked into the cache directory; nothing is installed 
 import functools
 import subprocess
 
-from .common import HERE, Cases, Dialogue, Result, Server, SetupError, build, need, one_line, run_limited
+from .common import HERE, Cases, Dialogue, Result, Server, SetupError, build, need, one_line, run_limited, up_to_date
 
 NAME = "c"
 PACKAGES = ("zookeeper-bin", "libzookeeper-mt2", "libzookeeper-mt-dev")
@@ -64,7 +64,7 @@ def prepare(context):
         for package in sorted(target.glob("*.deb")):
             build(["dpkg", "-x", package, target / "root"], log)
     source, program = HERE / "c" / "session.c", target / "session"
-    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+    if not up_to_date(program, source):
         folders = [f"-I{target}/root/usr/include", f"-L{library(context)}"]
         build(["cc", "-Wall", "-DTHREADED", *folders, "-o", program, source, "-l:libzookeeper_mt.so.2"], log)
 

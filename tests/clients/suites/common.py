@@ -112,6 +112,11 @@ def build(arguments, log, **options):
         raise SetupError(f"{' '.join(str(a) for a in arguments)}: exit {code}\n{tail}")
 
 
+def up_to_date(product, *sources):
+    """Whether `product` exists and is newer than all of `sources`."""
+    return product.exists() and all(product.stat().st_mtime >= pathlib.Path(s).stat().st_mtime for s in sources)
+
+
 def run_limited(arguments, seconds, **options):
     """Runs a process group for at most `seconds`. Returns (exit code or None if it ran out of time, its output)."""
     with tempfile.TemporaryFile() as out:

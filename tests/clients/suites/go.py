@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import time
 
-from .common import HERE, Result, SetupError, build, need, one_line, run_limited
+from .common import HERE, Result, SetupError, build, need, one_line, run_limited, up_to_date
 
 NAME = "go"
 VERSION = "v1.0.4"
@@ -27,7 +27,7 @@ def folder(context):
 def prepare(context):
     need("go", "Go 1.19 or later")
     target = folder(context)
-    if (target / "zk.test").exists():
+    if up_to_date(target / "zk.test", __file__):
         return
     listing = subprocess.run(["go", "mod", "download", "-json", f"{MODULE}@{VERSION}"], capture_output=True, text=True)
     if listing.returncode != 0:

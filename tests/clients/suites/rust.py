@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import time
 
-from .common import HERE, Result, SetupError, build, need, one_line, run_limited
+from .common import HERE, Result, SetupError, build, need, one_line, run_limited, up_to_date
 
 NAME = "rust"
 VERSION = "0.11.2"
@@ -44,7 +44,7 @@ def source(context):
 def prepare(context):
     need("cargo", "the Rust toolchain that builds Lockkeeper")
     target = folder(context)
-    if (target / "tests-binary").exists():
+    if up_to_date(target / "tests-binary", __file__, HERE / "rust" / "testcontainers" / "src" / "lib.rs"):
         return
     crate = source(context)
     target.mkdir(exist_ok=True)
@@ -67,7 +67,8 @@ def prepare(context):
     build(["cargo", "test", "--no-run", "--test", "zookeeper", "--message-format=json"], messages, cwd=target, env=env)
     for line in messages.read_text(errors="replace").splitlines():
         if line.startswith("{") and (message := json.loads(line)).get("executable"):
-            shutil.copy(message["executable"], target / "tests-binary")
+            shutil.copyfile(message["executable"], target / "tests-binary")
+            (target / "tests-binary").chmod(0o755)
             return
     raise SetupError(f"cargo built no test binary, see {messages}")
 
