@@ -17,4 +17,6 @@ pub mod cli;
 pub mod config;
 pub mod proto;
 pub mod replica;
+#[cfg(feature = "server")]
+pub mod storage;
 pub mod tree;

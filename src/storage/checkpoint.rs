@@ -1,0 +1,414 @@
+//! Turns what the replica says has changed into checkpoints, images and cuts of the log.
+//!
+//! *Owns* the state store and the images while the server runs. *Invariants*: the store's records
+//! mean something only at a mark; an image is written only from a store whose contents were just
+//! found to be what was put there; the log may be cut only up to the older of two images that this
+//! process wrote or loaded, and therefore verified. *Never* stops the server because of the state
+//! store: a store at fault is set aside and filled again by a full pass, and after
+//! [`FAULTS_MAX`] faults in a row replaced by one in memory.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use super::image::{ImageError, Images};
+use super::state::{Contents, MemoryState, StateError, StateMark, StateStore, pair};
+use crate::replica::{Changes, Mark};
+
+/// An image is written after at least this much log, unless told otherwise.
+pub const IMAGE_EVERY_BYTES: u64 = 64 << 20;
+/// How many times in a row the state store may fail before one in memory replaces it.
+pub const FAULTS_MAX: u32 = 3;
+/// Records are collected up to this many bytes before they are written, so that a key that changes
+/// often is written once.
+const COLLECTED_BYTES_MAX: usize = 8 << 20;
+/// What a collected record costs besides its bytes.
+const COLLECTED_OVERHEAD: usize = 64;
+
+/// What a step of the checkpointer means for its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing.
+    Continue,
+    /// Two images cover the log up to this index: `Log::cut`.
+    CutLog(u64),
+    /// The store was lost: the replica must be given `Input::RecordsLost`, and changes are ignored
+    /// until a full pass begins.
+    RecordsLost,
+}
+
+/// The log does not contain what a checkpoint contains: the server must end.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: it contains the state at index {checkpoint}, but the log ends at {last}: the log \
+         lost its end. Restore the log directory from a copy; if what it lost may be lost, remove \
+         the state store, and the server starts from the log it has", store.display())]
+pub struct LogLostEnd {
+    /// The store.
+    pub store: PathBuf,
+    /// Index of its checkpoint.
+    pub checkpoint: u64,
+    /// Last index of the log.
+    pub last: u64,
+}
+
+/// Where the state of the running machine came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The log alone, from its first entry.
+    Log,
+    /// The image at this index, and the log.
+    Image(u64),
+    /// The state store's checkpoint at this index, and the log.
+    State(u64),
+}
+
+/// What a checkpointer begins with.
+#[derive(Debug)]
+pub struct Ingredients {
+    /// The state store, of which nothing is known yet.
+    pub state: Box<dyn StateStore>,
+    /// The images.
+    pub images: Images,
+    /// Where the state came from.
+    pub source: Source,
+    /// Last index of the log when it was opened.
+    pub log_last: u64,
+    /// Size of the image that was loaded, 0 without.
+    pub image_bytes: u64,
+    /// Counts the bytes of log that are written (see `Log::written`).
+    pub written: Arc<AtomicU64>,
+    /// That count at the newest image.
+    pub written_at_image: u64,
+    /// An image is written after this many bytes of log, or as many as the image has if that is
+    /// more.
+    pub image_every_bytes: u64,
+}
+
+/// How far a checkpoint has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// [`Checkpointer::begin`] has not looked at the store yet.
+    Unverified,
+    /// The store is exactly the state of its mark.
+    Closed,
+    /// Some records of the next one are written.
+    Open,
+    /// The store is empty and useless until a full pass begins.
+    Lost,
+}
+
+/// Writes checkpoints and images. One thread of low priority owns it.
+pub struct Checkpointer {
+    given: Ingredients,
+    phase: Phase,
+    /// What the store holds.
+    contents: Contents,
+    /// Records not written yet.
+    collected: BTreeMap<Box<[u8]>, Option<Box<[u8]>>>,
+    collected_bytes: usize,
+    /// Indexes of verified images, ascending, at most two.
+    verified: Vec<u64>,
+    /// Log that must have been written before an image is tried again after a failure.
+    retry_at: u64,
+    faults: u32,
+}
+
+impl fmt::Debug for Checkpointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checkpointer")
+            .field("phase", &self.phase)
+            .field("contents", &self.contents)
+            .field("verified", &self.verified)
+            .field("faults", &self.faults)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Checkpointer {
+    /// Does nothing yet: see [`Checkpointer::begin`].
+    #[must_use]
+    pub fn new(given: Ingredients) -> Self {
+        let verified = match given.source {
+            Source::Image(index) => vec![index],
+            Source::Log | Source::State(_) => Vec::new(),
+        };
+        Self {
+            given,
+            phase: Phase::Unverified,
+            contents: Contents::default(),
+            collected: BTreeMap::new(),
+            collected_bytes: 0,
+            verified,
+            retry_at: 0,
+            faults: 0,
+        }
+    }
+
+    /// Verifies what the store holds from before the start: it must be a closed checkpoint between
+    /// the image that was loaded and the end of the log, with all its records. Otherwise it is set
+    /// aside. Takes about a second per million records; [`Checkpointer::apply`] does it if this was
+    /// not called.
+    ///
+    /// # Errors
+    /// The store proves that the log lost its end.
+    pub fn begin(&mut self) -> Result<Outcome, LogLostEnd> {
+        if self.phase != Phase::Unverified {
+            return Ok(Outcome::Continue);
+        }
+        let mark = match self.given.state.mark() {
+            Ok(mark) => mark,
+            Err(error) => return Ok(self.fault(&error)),
+        };
+        match mark {
+            Some(StateMark::Closed { mark, contents }) => self.verify(&mark, contents),
+            Some(StateMark::Open) => {
+                tracing::info!(
+                    "the last checkpoint was not completed: the state store is refilled"
+                );
+                Ok(self.refill())
+            }
+            None => match self.given.source {
+                // Nothing was ever stored, and all there is will be drained.
+                Source::Log => {
+                    self.phase = Phase::Closed;
+                    Ok(Outcome::Continue)
+                }
+                Source::Image(_) | Source::State(_) => {
+                    tracing::info!("there is no state store: it is filled anew");
+                    Ok(self.refill())
+                }
+            },
+        }
+    }
+
+    fn verify(&mut self, mark: &Mark, expected: Contents) -> Result<Outcome, LogLostEnd> {
+        let last = self.given.log_last;
+        if mark.index > last {
+            let store = self.given.state.path().to_owned();
+            return Err(LogLostEnd { store, checkpoint: mark.index, last });
+        }
+        let begin = match self.given.source {
+            Source::Log => 0,
+            Source::Image(index) | Source::State(index) => index,
+        };
+        if mark.index < begin {
+            tracing::info!(
+                checkpoint = mark.index,
+                image = begin,
+                "the state store is older than the image: it is refilled"
+            );
+            return Ok(self.refill());
+        }
+        let mut actual = Contents::default();
+        let mut scratch = Vec::new();
+        let scanned = self.given.state.scan(&mut |key, value| {
+            actual.add(key, value, &mut scratch);
+            Ok(())
+        });
+        let checked = scanned.and_then(|()| self.compare(expected, actual));
+        if let Err(error) = checked {
+            return Ok(self.fault(&error));
+        }
+        self.contents = actual;
+        self.phase = Phase::Closed;
+        Ok(Outcome::Continue)
+    }
+
+    fn compare(&self, expected: Contents, actual: Contents) -> Result<(), StateError> {
+        if expected == actual {
+            return Ok(());
+        }
+        let what = format!(
+            "its contents are not what was put there: {} records with sum {:032x} expected, {} \
+             with {:032x} found",
+            expected.records, expected.sum, actual.records, actual.sum
+        );
+        Err(StateError { path: self.given.state.path().to_owned(), what })
+    }
+
+    /// Takes changes; with a mark, completes a checkpoint, and writes an image if one is due.
+    ///
+    /// # Errors
+    /// Only what [`Checkpointer::begin`] says.
+    pub fn apply(&mut self, changes: Changes) -> Result<Outcome, LogLostEnd> {
+        if self.phase == Phase::Unverified {
+            let outcome = self.begin()?;
+            if outcome != Outcome::Continue {
+                return Ok(outcome);
+            }
+        }
+        if changes.begins_full_pass {
+            if let Err(error) = self.start_full_pass() {
+                return Ok(self.fault(&error));
+            }
+        } else if self.phase == Phase::Lost {
+            return Ok(Outcome::Continue);
+        }
+        match self.store(changes) {
+            Ok(None) => Ok(Outcome::Continue),
+            Ok(Some(mark)) => Ok(self.write_image_if_due(&mark)),
+            Err(error) => Ok(self.fault(&error)),
+        }
+    }
+
+    fn start_full_pass(&mut self) -> Result<(), StateError> {
+        self.given.state.clear()?;
+        self.forget();
+        self.phase = Phase::Closed;
+        Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.collected.clear();
+        self.collected_bytes = 0;
+        self.contents = Contents::default();
+    }
+
+    /// Stores the records; returns the mark if they complete a checkpoint.
+    fn store(&mut self, changes: Changes) -> Result<Option<Mark>, StateError> {
+        for record in changes.records {
+            let (key, value) = pair(record);
+            self.collected_bytes +=
+                key.len() + value.as_ref().map_or(0, |v| v.len()) + COLLECTED_OVERHEAD;
+            self.collected.insert(key, value);
+            if self.collected_bytes >= COLLECTED_BYTES_MAX {
+                self.put_collected()?;
+            }
+        }
+        let Some(mark) = changes.mark else {
+            return Ok(None);
+        };
+        self.put_collected()?;
+        if self.contents.records != mark.records {
+            let what = format!(
+                "it has {} records at index {}, the state has {}",
+                self.contents.records, mark.index, mark.records
+            );
+            return Err(StateError { path: self.given.state.path().to_owned(), what });
+        }
+        let closed = StateMark::Closed { mark: mark.clone(), contents: self.contents };
+        self.given.state.set_mark(&closed)?;
+        self.phase = Phase::Closed;
+        self.faults = 0;
+        Ok(Some(mark))
+    }
+
+    fn put_collected(&mut self) -> Result<(), StateError> {
+        if self.collected.is_empty() {
+            return Ok(());
+        }
+        if self.phase != Phase::Open {
+            self.given.state.set_mark(&StateMark::Open)?;
+            self.phase = Phase::Open;
+        }
+        let records: Vec<_> = std::mem::take(&mut self.collected).into_iter().collect();
+        self.collected_bytes = 0;
+        self.given.state.put(&records, &mut self.contents)
+    }
+
+    fn write_image_if_due(&mut self, mark: &Mark) -> Outcome {
+        let written = self.given.written.load(Ordering::Relaxed);
+        let every = self.given.image_every_bytes.max(self.given.image_bytes);
+        let due = written.saturating_sub(self.given.written_at_image) >= every;
+        if !due || written < self.retry_at || self.verified.last() == Some(&mark.index) {
+            return Outcome::Continue;
+        }
+        self.write_image(mark)
+    }
+
+    /// Writes an image of the last completed checkpoint now, whether it is due or not.
+    fn write_image(&mut self, mark: &Mark) -> Outcome {
+        let begun = Instant::now();
+        let written = self.given.written.load(Ordering::Relaxed);
+        match self.copy_to_image(mark) {
+            Ok(bytes) => {
+                let millis = begun.elapsed().as_millis() as u64;
+                tracing::info!(index = mark.index, records = mark.records, bytes, millis, "image");
+                self.given.image_bytes = bytes;
+                self.given.written_at_image = written;
+                self.image_verified(mark.index)
+            }
+            Err(CopyError::State(error)) => self.fault(&error),
+            Err(CopyError::Image(error)) => {
+                // Later, when there may be room again; the log grows meanwhile.
+                self.retry_at = written + self.given.image_every_bytes / 8;
+                tracing::error!(%error, index = mark.index, "no image written; it is tried again");
+                Outcome::Continue
+            }
+        }
+    }
+
+    fn image_verified(&mut self, index: u64) -> Outcome {
+        self.verified.push(index);
+        if let [.., older, _] = self.verified[..] {
+            self.verified = vec![older, index];
+            if let Err(error) = self.given.images.retain(&self.verified) {
+                tracing::warn!(%error, "older images stay behind");
+            }
+            return Outcome::CutLog(older);
+        }
+        Outcome::Continue
+    }
+
+    fn copy_to_image(&mut self, mark: &Mark) -> Result<u64, CopyError> {
+        let mut writer = self.given.images.create(mark).map_err(CopyError::Image)?;
+        let mut actual = Contents::default();
+        let mut scratch = Vec::new();
+        let mut failed = None;
+        let scanned = self.given.state.scan(&mut |key, value| {
+            actual.add(key, value, &mut scratch);
+            writer.record(key, value).map_err(|error| {
+                let what = error.to_string();
+                failed = Some(error);
+                what
+            })
+        });
+        if let Some(error) = failed {
+            return Err(CopyError::Image(error));
+        }
+        scanned.map_err(CopyError::State)?;
+        self.compare(self.contents, actual).map_err(CopyError::State)?;
+        writer.finish().map_err(CopyError::Image)
+    }
+
+    /// The store cannot be continued, but nothing is wrong with it.
+    fn refill(&mut self) -> Outcome {
+        self.forget();
+        self.phase = Phase::Lost;
+        match self.given.state.clear() {
+            Ok(()) => Outcome::RecordsLost,
+            Err(error) => self.fault(&error),
+        }
+    }
+
+    /// The store is at fault: sets it aside.
+    fn fault(&mut self, error: &StateError) -> Outcome {
+        self.faults += 1;
+        self.forget();
+        self.phase = Phase::Lost;
+        if self.faults >= FAULTS_MAX {
+            tracing::error!(%error, "the state store keeps failing: memory is used instead");
+            self.given.state = Box::new(MemoryState::default());
+            return Outcome::RecordsLost;
+        }
+        match self.given.state.set_aside() {
+            Ok(aside) => {
+                tracing::error!(%error, aside = %aside.display(), "the state store is refilled");
+            }
+            Err(also) => {
+                tracing::error!(%error, %also, "the state store fails: memory is used instead");
+                self.given.state = Box::new(MemoryState::default());
+            }
+        }
+        Outcome::RecordsLost
+    }
+}
+
+#[derive(Debug)]
+enum CopyError {
+    State(StateError),
+    Image(ImageError),
+}

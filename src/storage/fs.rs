@@ -1,0 +1,327 @@
+//! What the disk code needs of a file system, and the real one.
+//!
+//! *Owns* the traits [`Fs`] and [`DiskFile`], which a simulated disk implements as well, and
+//! [`OsFs`]. *Invariants*: names become durable only by [`Fs::sync_dir`], contents only by
+//! [`DiskFile::sync`]; an open file stays valid when it is renamed. *Never* retries a failed sync,
+//! and never hides which file and which operation failed.
+
+use std::fmt;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::io::Errno;
+
+/// A file system operation that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: cannot {operation}: {source}", path.display())]
+pub struct FsError {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// What was tried: `open`, `write`, `sync`...
+    pub operation: &'static str,
+    /// What the operating system said.
+    pub source: io::Error,
+}
+
+impl FsError {
+    /// An error of `operation` on `path`.
+    pub fn new(path: &Path, operation: &'static str, source: io::Error) -> Self {
+        Self { path: path.to_owned(), operation, source }
+    }
+
+    /// Whether space or quota ran out: may pass by itself once somebody makes room.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+}
+
+/// Whether the blocks of a preallocated file exist already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reserved {
+    /// They do: writing into them cannot run out of space.
+    Yes,
+    /// The file system cannot reserve, or has no room for all: the file is sparse.
+    No,
+}
+
+/// Held as long as the lock is; dropping it releases.
+pub trait FileLock: Send + fmt::Debug {}
+
+/// A file system. Paths are absolute or relative to the process; every method takes whole paths.
+pub trait Fs: Send + Sync + fmt::Debug {
+    /// Opens an existing file for reading and writing.
+    ///
+    /// # Errors
+    /// It does not exist or cannot be opened.
+    fn open(&self, path: &Path) -> Result<Box<dyn DiskFile>, FsError>;
+
+    /// Creates an empty file. Its name is durable only after [`Fs::sync_dir`].
+    ///
+    /// # Errors
+    /// It exists already, or cannot be created.
+    fn create(&self, path: &Path) -> Result<Box<dyn DiskFile>, FsError>;
+
+    /// Gives a file another name, replacing what had it.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), FsError>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn remove(&self, path: &Path) -> Result<(), FsError>;
+
+    /// Names in a directory, sorted; empty if the directory does not exist.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn list(&self, dir: &Path) -> Result<Vec<String>, FsError>;
+
+    /// Creates a directory and its parents, if they do not exist.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn create_dir(&self, dir: &Path) -> Result<(), FsError>;
+
+    /// Makes the names in a directory durable.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn sync_dir(&self, dir: &Path) -> Result<(), FsError>;
+
+    /// Takes an exclusive lock on a file (created if missing) without waiting; `None` if another
+    /// holder has it. It ends with its holder, also when that is killed.
+    ///
+    /// # Errors
+    /// The file cannot be created or locked.
+    fn lock(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, FsError>;
+}
+
+/// An open file.
+pub trait DiskFile: Send + fmt::Debug {
+    /// Reads into `buffer` from `offset`; returns how many bytes, fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, FsError>;
+
+    /// Writes all of `bytes` at `offset`. Durable only after [`DiskFile::sync`].
+    ///
+    /// # Errors
+    /// As the operating system says; some of the bytes may have been written.
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<(), FsError>;
+
+    /// Size in bytes.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn len(&self) -> Result<u64, FsError>;
+
+    /// Whether it holds no byte.
+    ///
+    /// # Errors
+    /// As [`DiskFile::len`].
+    fn is_empty(&self) -> Result<bool, FsError> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Grows an empty file to `len` zero bytes, reserving their blocks where that is possible.
+    ///
+    /// # Errors
+    /// The size cannot be set. That blocks cannot be reserved is not an error.
+    fn preallocate(&mut self, len: u64) -> Result<Reserved, FsError>;
+
+    /// Makes contents and size durable.
+    ///
+    /// # Errors
+    /// As the operating system says. After one, nothing is known about what was written before: the
+    /// file must not be trusted again.
+    fn sync(&mut self) -> Result<(), FsError>;
+}
+
+/// The operating system's file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OsFs;
+
+#[derive(Debug)]
+struct OsFile {
+    file: std::fs::File,
+    path: PathBuf,
+}
+
+#[derive(Debug)]
+struct OsLock(#[expect(dead_code, reason = "held, not read")] std::fs::File);
+
+impl FileLock for OsLock {}
+
+impl Fs for OsFs {
+    fn open(&self, path: &Path) -> Result<Box<dyn DiskFile>, FsError> {
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(|e| FsError::new(path, "open", e))?;
+        Ok(Box::new(OsFile { file, path: path.to_owned() }))
+    }
+
+    fn create(&self, path: &Path) -> Result<Box<dyn DiskFile>, FsError> {
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .map_err(|e| FsError::new(path, "create", e))?;
+        Ok(Box::new(OsFile { file, path: path.to_owned() }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), FsError> {
+        std::fs::rename(from, to).map_err(|e| FsError::new(from, "rename", e))
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), FsError> {
+        std::fs::remove_file(path).map_err(|e| FsError::new(path, "remove", e))
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>, FsError> {
+        let entries = match std::fs::read_dir(dir) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(FsError::new(dir, "list", e)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|e| FsError::new(dir, "list", e))?;
+            // A name that is not UTF-8 is none of ours.
+            names.extend(entry.file_name().into_string());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn create_dir(&self, dir: &Path) -> Result<(), FsError> {
+        std::fs::create_dir_all(dir).map_err(|e| FsError::new(dir, "create directory", e))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<(), FsError> {
+        std::fs::File::open(dir)
+            .and_then(|d| d.sync_all())
+            .map_err(|e| FsError::new(dir, "sync directory", e))
+    }
+
+    fn lock(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, FsError> {
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(|e| FsError::new(path, "open", e))?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Box::new(OsLock(file)))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(e) => Err(FsError::new(path, "lock", e.into())),
+        }
+    }
+}
+
+impl DiskFile for OsFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, FsError> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.file.read_at(&mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(FsError::new(&self.path, "read", e)),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<(), FsError> {
+        self.file.write_all_at(bytes, offset).map_err(|e| FsError::new(&self.path, "write", e))
+    }
+
+    fn len(&self) -> Result<u64, FsError> {
+        let metadata =
+            self.file.metadata().map_err(|e| FsError::new(&self.path, "read the size of", e))?;
+        Ok(metadata.len())
+    }
+
+    fn preallocate(&mut self, len: u64) -> Result<Reserved, FsError> {
+        // With the size set once, an append changes no metadata that fdatasync would have to write.
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len) {
+            Ok(()) => return Ok(Reserved::Yes),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::NOSPC | Errno::DQUOT) => {}
+            Err(e) => return Err(FsError::new(&self.path, "reserve space for", e.into())),
+        }
+        self.file.set_len(len).map_err(|e| FsError::new(&self.path, "set the size of", e))?;
+        Ok(Reserved::No)
+    }
+
+    fn sync(&mut self) -> Result<(), FsError> {
+        self.file.sync_data().map_err(|e| FsError::new(&self.path, "sync", e))
+    }
+}
+
+/// The whole contents of a file of at most `max` bytes.
+///
+/// # Errors
+/// It cannot be read, or is longer.
+pub fn read_file(fs: &dyn Fs, path: &Path, max: u64) -> Result<Vec<u8>, FsError> {
+    let file = fs.open(path)?;
+    let len = file.len()?;
+    if len > max {
+        let e = io::Error::other(format!("{len} bytes, more than the {max} it may have"));
+        return Err(FsError::new(path, "read", e));
+    }
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+    let read = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preallocated_file_reads_as_zeros() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = OsFs.create(&dir.path().join("f")).unwrap();
+        file.preallocate(10_000).unwrap();
+        file.write_at(b"abc", 5_000).unwrap();
+        file.sync().unwrap();
+        let mut bytes = vec![1; 20_000];
+        assert_eq!(file.read_at(&mut bytes, 0).unwrap(), 10_000);
+        assert_eq!(&bytes[4_999..5_004], b"\0abc\0");
+        assert_eq!(file.len().unwrap(), 10_000);
+    }
+
+    #[test]
+    fn a_lock_is_exclusive_and_ends_with_its_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let held = OsFs.lock(&path).unwrap();
+        assert!(held.is_some());
+        assert!(OsFs.lock(&path).unwrap().is_none());
+        drop(held);
+        assert!(OsFs.lock(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn errors_name_the_file_and_the_operation() {
+        let e = OsFs.open(Path::new("/nonexistent/file")).unwrap_err();
+        assert!(e.to_string().starts_with("/nonexistent/file: cannot open: "), "{e}");
+    }
+
+    #[test]
+    fn a_missing_directory_lists_as_empty() {
+        assert_eq!(OsFs.list(Path::new("/nonexistent")).unwrap(), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,692 @@
+//! The replicated log and the hard state on disk.
+//!
+//! *Owns* the segments and everything that is written to them. *Invariants*: a record is written
+//! only after the one before was synced; what [`Log::append`] returned for is durable; the hard
+//! state in a record never claims more commits than the log holds at that point; after one failed
+//! write or sync the log is poisoned, since nobody knows what is on the disk then. *Never* retries
+//! a sync, changes a sealed segment, or returns an entry whose checksum it did not verify just now.
+//!
+//! One [`Log::append`] of many [`Append`]s costs one write and one sync. Segments have their final
+//! size from the start (64 MiB unless told), so that appending changes no metadata;
+//! [`Log::prepare`] makes the next one ahead of need.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::fs::{DiskFile, Fs, FsError};
+use super::record::{self, ENTRY_BYTES_MAX, Place, Record};
+use super::replay::{self, Replayed, Torn};
+use super::segment::{self, HEADER_BYTES, Position, SegmentHeader};
+use super::spans::{Span, Spans};
+use crate::replica::{Append, Entry, HardState, Mark};
+
+/// Size of a segment unless [`LogOptions::segment_bytes`] says otherwise.
+pub const SEGMENT_BYTES: u64 = 64 << 20;
+/// Smallest size of a segment that can be asked for.
+pub const SEGMENT_BYTES_MIN: u64 = 512;
+/// A batch is split into records of about this size, each with its own sync.
+const RECORD_BYTES: usize = 16 << 20;
+
+/// What is fixed for the life of a log.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// The ensemble it belongs to.
+    pub cluster_id: u128,
+    /// The server it belongs to.
+    pub node_id: u64,
+    /// Size of a new segment in bytes, at least [`SEGMENT_BYTES_MIN`].
+    pub segment_bytes: u64,
+    /// Whether there are other servers that a damaged one can fetch its state from.
+    pub ensemble: bool,
+}
+
+impl LogOptions {
+    /// What an operator can do about a damaged log.
+    pub(super) fn advice(&self) -> &'static str {
+        if self.ensemble {
+            "nothing was changed; restore the file, or have this server fetch everything from \
+             the others again: lockkeeper server --rejoin"
+        } else {
+            "nothing was changed; restore the file from a copy, or start on a new data directory \
+             from a backup"
+        }
+    }
+}
+
+/// Why a log cannot be opened, read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The file system failed. After this from [`Log::append`], the log is poisoned.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+    /// There is no log where one must be.
+    #[error("{}: there is no log in this directory", dir.display())]
+    Missing {
+        /// Where it should be.
+        dir: PathBuf,
+    },
+    /// It was written by a later version.
+    #[error("{}: log format version {version}, this program knows up to {}: use the version of \
+             lockkeeper that wrote it", path.display(), segment::VERSION)]
+    Future {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+    },
+    /// It belongs to another server.
+    #[error("{}: this log belongs to server {node_id} of cluster {cluster_id:032x}, not to server \
+             {expected_node_id} of cluster {expected_cluster_id:032x}: check dataDir and \
+             dataLogDir", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Its cluster.
+        cluster_id: u128,
+        /// Its server.
+        node_id: u64,
+        /// Our cluster.
+        expected_cluster_id: u128,
+        /// Our server.
+        expected_node_id: u64,
+    },
+    /// What was synced is not there any more.
+    #[error("{}: damaged at offset {offset}: {what}; {advice}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// What was expected, and what was found.
+        what: String,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// A batch that cannot follow what the log holds: a defect of the caller.
+    #[error(
+        "entry {index} cannot be appended to a log whose entries {first} to {last} may be \
+             overwritten"
+    )]
+    OutOfOrder {
+        /// The entry.
+        index: u64,
+        /// First entry behind the committed ones.
+        first: u64,
+        /// Last entry of the log.
+        last: u64,
+    },
+    /// An entry above [`ENTRY_BYTES_MAX`].
+    #[error("entry {index} has {bytes} bytes, more than the {ENTRY_BYTES_MAX} allowed")]
+    TooLarge {
+        /// The entry.
+        index: u64,
+        /// Its size.
+        bytes: usize,
+    },
+    /// Entries that the log does not hold, or not any more.
+    #[error("the log does not hold the entries {from} to {to}: it has {first} to {last}")]
+    NotHeld {
+        /// First entry asked for.
+        from: u64,
+        /// Last entry asked for.
+        to: u64,
+        /// First entry of the log.
+        first: u64,
+        /// Last entry of the log.
+        last: u64,
+    },
+    /// An earlier write or sync failed: what is on the disk is unknown until the server restarts.
+    #[error("the log is closed since an earlier error: {0}")]
+    Poisoned(String),
+}
+
+/// What [`Log::open`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogRecovery {
+    /// What the log begins after.
+    pub base: Position,
+    /// First entry, `base.index + 1` also if there is none.
+    pub first: u64,
+    /// The last entry; `base` if there is none.
+    pub last: Position,
+    /// The last hard state that was written.
+    pub hard_state: HardState,
+    /// What was dropped at the end, if a write was cut off there.
+    pub torn: Option<String>,
+}
+
+/// The log. One thread owns it.
+pub struct Log {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    options: LogOptions,
+    /// Oldest first; the last one is written to.
+    segments: Vec<SegmentHeader>,
+    active: Box<dyn DiskFile>,
+    spans: Spans,
+    base: Position,
+    last: Position,
+    hard_state: HardState,
+    /// Whether `hard_state` is newer than what is on disk.
+    held: bool,
+    sequence: u64,
+    crc: u32,
+    /// Where the next record goes.
+    end: u64,
+    torn: Option<Torn>,
+    prepared: Option<(PathBuf, Box<dyn DiskFile>)>,
+    /// Whether making a segment ahead failed: then it is made when it is needed.
+    prepare_failed: bool,
+    buffer: Vec<u8>,
+    written: Arc<AtomicU64>,
+    failed: Option<String>,
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log")
+            .field("dir", &self.dir)
+            .field("base", &self.base)
+            .field("last", &self.last)
+            .field("hard_state", &self.hard_state)
+            .field("failed", &self.failed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Log {
+    /// Whether there is a segment in `dir`.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn exists(fs: &dyn Fs, dir: &Path) -> Result<bool, FsError> {
+        Ok(fs.list(dir)?.iter().any(|n| segment::number_of(n).is_some()))
+    }
+
+    /// Creates an empty log in `dir`, which must exist; durable on return.
+    ///
+    /// # Errors
+    /// The file system failed.
+    pub fn create(fs: &dyn Fs, dir: &Path, options: &LogOptions) -> Result<(), LogError> {
+        let header = SegmentHeader {
+            cluster_id: options.cluster_id,
+            node_id: options.node_id,
+            number: 1,
+            size: segment_size(options, 0),
+            base: Position::default(),
+            reset: false,
+            sequence: 1,
+            hard_state: HardState::default(),
+            previous_crc: 0,
+        };
+        let (path, mut file) = segment::prepare(fs, dir, header.size)?;
+        segment::publish(fs, dir, &path, &mut *file, &header)?;
+        Ok(())
+    }
+
+    /// Reads and verifies all that is in `dir`, and changes nothing: call [`Log::begin`] before
+    /// relying on it or appending.
+    ///
+    /// # Errors
+    /// There is no log, it is of another server or a later version, or damaged: see `replay.rs`.
+    pub fn open(
+        fs: Arc<dyn Fs>,
+        dir: &Path,
+        options: LogOptions,
+    ) -> Result<(Self, LogRecovery), LogError> {
+        let (replayed, active) = replay::replay(&*fs, dir, &options)?;
+        let Replayed { segments, spans, base, last, hard_state, sequence, crc, end, torn } =
+            replayed;
+        let recovery = LogRecovery {
+            base,
+            first: base.index + 1,
+            last,
+            hard_state,
+            torn: torn.as_ref().map(|t| t.message.clone()),
+        };
+        let log = Self {
+            fs,
+            dir: dir.to_owned(),
+            options,
+            segments,
+            active,
+            spans,
+            base,
+            last,
+            hard_state,
+            held: false,
+            sequence,
+            crc,
+            end,
+            torn,
+            prepared: None,
+            prepare_failed: false,
+            buffer: Vec::new(),
+            written: Arc::default(),
+            failed: None,
+        };
+        log.written.store(log.bytes(), Ordering::Relaxed);
+        Ok((log, recovery))
+    }
+
+    /// Makes durable what was read (it may have been in the operating system's memory only), wipes
+    /// a torn end, so that its bytes can never be taken for anything, and removes leftovers.
+    ///
+    /// # Errors
+    /// The file system failed; the log is poisoned.
+    pub fn begin(&mut self) -> Result<(), LogError> {
+        self.guarded(|log| {
+            if let Some(torn) = log.torn.take() {
+                const ZEROS: &[u8] = &[0; 64 << 10];
+                let mut at = torn.offset;
+                while at < torn.end {
+                    let len = (torn.end - at).min(ZEROS.len() as u64);
+                    log.active.write_at(&ZEROS[..len as usize], at)?;
+                    at += len;
+                }
+            }
+            log.active.sync()?;
+            log.fs.sync_dir(&log.dir)?;
+            if log.fs.list(&log.dir)?.iter().any(|n| n == segment::PREPARED) {
+                log.fs.remove(&log.dir.join(segment::PREPARED))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Appends all entries and the last hard state of `appends`; durable on return. Entries that a
+    /// later one overwrites are left out. If none of them has to be durable and there are no
+    /// entries, the hard state is kept for the next record.
+    ///
+    /// # Errors
+    /// After any error the log is poisoned: the server must end.
+    pub fn append(&mut self, appends: &[Append]) -> Result<(), LogError> {
+        self.guarded(|log| {
+            let entries = merge(appends);
+            log.check(&entries)?;
+            let hard_state = appends.iter().rev().find_map(|a| a.hard_state);
+            if let Some(hard_state) = hard_state {
+                log.held |= hard_state != log.hard_state;
+                log.hard_state = hard_state;
+            }
+            if entries.is_empty() && !appends.iter().any(|a| a.must_sync) {
+                return Ok(());
+            }
+            for group in groups(&entries) {
+                log.write(group)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes a hard state that was kept back, if there is one. For a clean stop: the record also
+    /// proves that the one before was synced.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn close(&mut self) -> Result<(), LogError> {
+        self.guarded(|log| if log.held { log.write(&[]) } else { Ok(()) })
+    }
+
+    /// Makes the next segment if this one is half full. For when there is nothing to append: it
+    /// takes the time of a few syncs. Costs nothing if there is nothing to do; a failure is logged
+    /// and becomes an error only when the segment is needed.
+    pub fn prepare(&mut self) {
+        let half = self.segment().size / 2;
+        if self.prepared.is_some() || self.prepare_failed || self.failed.is_some() {
+            return;
+        }
+        if self.end < half {
+            return;
+        }
+        match segment::prepare(&*self.fs, &self.dir, segment_size(&self.options, 0)) {
+            Ok(prepared) => self.prepared = Some(prepared),
+            Err(error) => {
+                tracing::warn!(%error, "cannot make the next log segment ahead of need");
+                self.prepare_failed = true;
+            }
+        }
+    }
+
+    /// The entries `from..=to`, as many as fit into `bytes_max` bytes of data, but at least one.
+    ///
+    /// # Errors
+    /// The log does not hold them, or a checksum does not match any more.
+    pub fn read(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<Entry>, LogError> {
+        let mut entries = Vec::new();
+        let mut bytes = 0;
+        self.each(from, to, &mut |entry| {
+            bytes += entry.data.len();
+            if bytes > bytes_max && !entries.is_empty() {
+                return ControlFlow::Break(());
+            }
+            entries.push(entry);
+            ControlFlow::Continue(())
+        })?;
+        Ok(entries)
+    }
+
+    /// Gives the entries `from..=to` to `take` one after another, until it breaks. Memory is
+    /// bounded by one record or 64 KiB, whichever is larger.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    pub fn each(
+        &self,
+        from: u64,
+        to: u64,
+        take: &mut dyn FnMut(Entry) -> ControlFlow<()>,
+    ) -> Result<(), LogError> {
+        if from > to {
+            return Ok(());
+        }
+        if from <= self.base.index || to > self.last.index {
+            let (first, last) = (self.base.index + 1, self.last.index);
+            return Err(LogError::NotHeld { from, to, first, last });
+        }
+        let mut next = from;
+        for span in self.spans.from(from) {
+            let done = self.each_of(span, &mut |entry| {
+                if entry.index < next {
+                    return ControlFlow::Continue(());
+                }
+                next += 1;
+                take(entry)?;
+                if next > to { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            if done.is_break() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Term of an entry, also of the one that the log begins after.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    pub fn term(&self, index: u64) -> Result<u64, LogError> {
+        if index == self.base.index {
+            return Ok(self.base.term);
+        }
+        if index == self.last.index {
+            return Ok(self.last.term);
+        }
+        let entries = self.read(index, index, 0)?;
+        Ok(entries.first().expect("read gives at least one entry").term)
+    }
+
+    /// Removes the segments that hold nothing behind `index`. Their entries must be covered by
+    /// images. Returns how many were removed.
+    ///
+    /// # Errors
+    /// The file system failed; the log is poisoned.
+    pub fn cut(&mut self, index: u64) -> Result<usize, LogError> {
+        self.guarded(|log| {
+            let mut removed = 0;
+            while log.segments.len() > 1 && log.segments[1].base.index <= index {
+                log.remove_oldest()?;
+                removed += 1;
+            }
+            Ok(removed)
+        })
+    }
+
+    /// Empties the log: an image of `mark` was installed and is durable. The next entry is
+    /// `mark.index + 1`.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn reset(&mut self, mark: &Mark) -> Result<(), LogError> {
+        self.guarded(|log| {
+            log.hard_state.commit = log.hard_state.commit.max(mark.index);
+            log.hard_state.term = log.hard_state.term.max(mark.term);
+            let base = Position { index: mark.index, term: mark.term };
+            log.rotate(base, true, 0)?;
+            log.spans.truncate(0);
+            log.base = base;
+            log.last = base;
+            while log.segments.len() > 1 {
+                log.remove_oldest()?;
+            }
+            Ok(())
+        })
+    }
+
+    /// What the log begins after.
+    #[must_use]
+    pub fn base(&self) -> Position {
+        self.base
+    }
+
+    /// The last entry.
+    #[must_use]
+    pub fn last(&self) -> Position {
+        self.last
+    }
+
+    /// Bytes in use: all segments, the last one as far as it is written.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let sealed = &self.segments[..self.segments.len() - 1];
+        sealed.iter().map(|s| s.size).sum::<u64>() + self.end
+    }
+
+    /// Bytes of log that hold entries behind `index`.
+    #[must_use]
+    pub fn bytes_after(&self, index: u64) -> u64 {
+        self.spans.bytes_after(index)
+    }
+
+    /// A count of bytes that grows with every record, for whoever has to know how much was written
+    /// since some moment. It does not shrink when the log is cut.
+    #[must_use]
+    pub fn written(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.written)
+    }
+
+    /// Runs `f` unless the log is poisoned, and poisons it if that fails.
+    fn guarded<T>(
+        &mut self,
+        f: impl FnOnce(&mut Self) -> Result<T, LogError>,
+    ) -> Result<T, LogError> {
+        if let Some(first) = &self.failed {
+            return Err(LogError::Poisoned(first.clone()));
+        }
+        let result = f(self);
+        if let Err(error) = &result {
+            self.failed = Some(error.to_string());
+        }
+        result
+    }
+
+    fn segment(&self) -> &SegmentHeader {
+        self.segments.last().expect("a log has at least one segment")
+    }
+
+    fn check(&self, entries: &[&Entry]) -> Result<(), LogError> {
+        // What is committed is never overwritten.
+        let first = self.base.index.max(self.hard_state.commit) + 1;
+        let last = self.last.index;
+        let mut next = None;
+        for entry in entries {
+            let fits = match next {
+                None => (first..=last + 1).contains(&entry.index),
+                Some(next) => entry.index == next,
+            };
+            if !fits {
+                return Err(LogError::OutOfOrder { index: entry.index, first, last });
+            }
+            let bytes = entry.data.len();
+            if bytes > ENTRY_BYTES_MAX {
+                return Err(LogError::TooLarge { index: entry.index, bytes });
+            }
+            next = Some(entry.index + 1);
+        }
+        Ok(())
+    }
+
+    /// Writes one record and syncs it.
+    fn write(&mut self, entries: &[&Entry]) -> Result<(), LogError> {
+        let len = record::encoded_len(entries) as u64;
+        let before = match entries.first() {
+            None => self.last,
+            Some(first) if first.index == self.last.index + 1 => self.last,
+            Some(first) => {
+                let index = first.index - 1;
+                Position { index, term: self.term(index)? }
+            }
+        };
+        // A conflict that reaches back behind this segment needs a new one: the base of a segment
+        // is what its entries come after.
+        let segment = self.segment();
+        if self.end + len > segment.size || before.index < segment.base.index {
+            self.rotate(before, false, len)?;
+        }
+        let last = entries.last().map_or(self.last, |e| Position { index: e.index, term: e.term });
+        let hard_state =
+            HardState { commit: self.hard_state.commit.min(last.index), ..self.hard_state };
+        let sequence = self.sequence + 1;
+        let place = Place { tag: self.segment().tag(), chain: self.crc, sequence };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let crc = record::encode(&mut buffer, place, self.sequence, hard_state, entries);
+        let written = self.active.write_at(&buffer, self.end).and_then(|()| self.active.sync());
+        if buffer.capacity() <= RECORD_BYTES / 4 {
+            self.buffer = buffer;
+        }
+        written?;
+        if let Some(first) = entries.first() {
+            let number = self.segment().number;
+            self.spans.add(first.index, last.index, number, self.end, len);
+        }
+        self.last = last;
+        self.sequence = sequence;
+        self.crc = crc;
+        self.end += len;
+        self.held = hard_state != self.hard_state;
+        self.written.fetch_add(len, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Continues in a new segment that begins after `base` and has room for a record of `len`.
+    fn rotate(&mut self, base: Position, reset: bool, len: u64) -> Result<(), LogError> {
+        let size = segment_size(&self.options, len);
+        let prepared = self.prepared.take();
+        self.prepare_failed = false;
+        let (path, mut file) = match prepared {
+            Some(prepared) if size <= segment_size(&self.options, 0) => prepared,
+            Some(_) | None => segment::prepare(&*self.fs, &self.dir, size)?,
+        };
+        let header = SegmentHeader {
+            cluster_id: self.options.cluster_id,
+            node_id: self.options.node_id,
+            number: self.segment().number + 1,
+            size,
+            base,
+            reset,
+            sequence: self.sequence + 1,
+            hard_state: HardState {
+                commit: self.hard_state.commit.min(base.index),
+                ..self.hard_state
+            },
+            previous_crc: self.crc,
+        };
+        segment::publish(&*self.fs, &self.dir, &path, &mut *file, &header)?;
+        self.active = file;
+        self.crc = header.crc();
+        self.end = HEADER_BYTES;
+        self.segments.push(header);
+        Ok(())
+    }
+
+    fn remove_oldest(&mut self) -> Result<(), LogError> {
+        let number = self.segments[0].number;
+        self.fs.remove(&self.dir.join(segment::file_name(number)))?;
+        // One after another, so that a crash never leaves a hole.
+        self.fs.sync_dir(&self.dir)?;
+        self.segments.remove(0);
+        self.base = self.segments[0].base;
+        self.spans.forget_before(self.segments[0].number);
+        Ok(())
+    }
+
+    /// The entries of one span that were not overwritten.
+    fn each_of(
+        &self,
+        span: &Span,
+        take: &mut dyn FnMut(Entry) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, LogError> {
+        let at = self.segments.partition_point(|s| s.number < span.segment);
+        let header = &self.segments[at];
+        let path = self.dir.join(segment::file_name(header.number));
+        let mut buffer = vec![0; usize::try_from(span.bytes).unwrap_or(usize::MAX)];
+        if at + 1 == self.segments.len() {
+            self.active.read_at(&mut buffer, span.offset)?;
+        } else {
+            self.fs.open(&path)?.read_at(&mut buffer, span.offset)?;
+        }
+        let bytes = bytes::Bytes::from(buffer);
+        let tag = header.tag();
+        let mut offset = 0;
+        while offset < bytes.len() {
+            let rest = &bytes[offset..];
+            let damaged = |what: String| LogError::Damaged {
+                path: path.clone(),
+                offset: span.offset + offset as u64,
+                what,
+                advice: self.options.advice(),
+            };
+            let header = rest.first_chunk().ok_or_else(|| damaged("a record is cut off".into()))?;
+            let record = record::len_of(header, tag, rest.len() as u64)
+                .and_then(|len| Record::decode(bytes.slice(offset..offset + len)))
+                .map_err(|bad| damaged(bad.to_string()))?;
+            for entry in record.entries() {
+                if entry.index > span.last {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                if take(entry).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            offset += record.len;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Size of a new segment whose first record has `len` bytes.
+fn segment_size(options: &LogOptions, len: u64) -> u64 {
+    options.segment_bytes.max(SEGMENT_BYTES_MIN).max(HEADER_BYTES + len).next_multiple_of(8)
+}
+
+/// The entries of all batches in order, without those that a later one overwrites.
+fn merge(appends: &[Append]) -> Vec<&Entry> {
+    let mut entries: Vec<&Entry> =
+        Vec::with_capacity(appends.iter().map(|a| a.entries.len()).sum());
+    for append in appends {
+        if let (Some(first), Some(begin)) = (append.entries.first(), entries.first()) {
+            let keep = first.index.saturating_sub(begin.index);
+            entries.truncate(usize::try_from(keep).unwrap_or(usize::MAX));
+        }
+        entries.extend(&append.entries);
+    }
+    entries
+}
+
+/// Splits entries so that each part makes a record of about [`RECORD_BYTES`]; at least one part.
+fn groups<'a, 'b>(entries: &'a [&'b Entry]) -> Vec<&'a [&'b Entry]> {
+    let mut groups = Vec::with_capacity(1);
+    let (mut begin, mut bytes) = (0, 0);
+    for (i, entry) in entries.iter().enumerate() {
+        if bytes > 0 && bytes + entry.data.len() > RECORD_BYTES {
+            groups.push(&entries[begin..i]);
+            (begin, bytes) = (i, 0);
+        }
+        bytes += entry.data.len();
+    }
+    groups.push(&entries[begin..]);
+    groups
+}

@@ -1,0 +1,41 @@
+//! DISK: what a server must not forget, and how it gets it back.
+//!
+//! *Owns* the data directory. The log is the truth; everything else is there to make a start
+//! quicker and the log shorter:
+//!
+//! ```text
+//! dataDir/identity     whose data this is            identity.rs
+//! dataDir/lock         held by the running server
+//! dataDir/image/       whole states, verified        image.rs
+//! dataDir/state/       sled, disposable              state.rs, sled.rs
+//! dataLogDir/log/      every entry since the images  log.rs
+//! ```
+//!
+//! *Invariants*: a server never starts with less than it acknowledged: whatever is missing or
+//! damaged is either proved redundant or refused by name, and a directory that is refused is not
+//! changed. *Never* imports the wire protocol or the server, and knows only the value types of the
+//! replica. Takes the place of ZooKeeper's `FileTxnSnapLog`.
+
+pub mod checkpoint;
+pub mod fs;
+pub mod identity;
+pub mod image;
+pub mod log;
+mod mark;
+mod open;
+mod record;
+mod replay;
+mod segment;
+pub mod sled;
+mod spans;
+pub mod state;
+
+pub use checkpoint::{Checkpointer, Ingredients, LogLostEnd, Outcome, Source};
+pub use fs::{DiskFile, Fs, FsError, OsFs};
+pub use identity::{Identity, IdentityError};
+pub use image::{ImageError, Images};
+pub use log::{Log, LogError, LogOptions, LogRecovery};
+pub use open::{Lock, OpenError, Opened, Options, Place, Report, open};
+pub use segment::Position;
+pub use sled::SledState;
+pub use state::{MemoryState, StateStore};

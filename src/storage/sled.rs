@@ -1,0 +1,266 @@
+//! The state store on sled.
+//!
+//! *Owns* the directory `state/`. *Invariants*: batches stay below 1000 records (larger ones leak
+//! memory in sled 0.34); every call into sled runs under `catch_unwind`, since its corruption shows
+//! as panics. *Never* relies on sled's `flush`, which calls no fsync: what sled lost in a power cut
+//! is noticed by its mark and the sum over its contents, and sled is filled again.
+
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use super::state::{Contents, StateError, StateMark, StateStore};
+
+/// Most records in one batch.
+const BATCH_RECORDS_MAX: usize = 1000;
+/// A batch ends once it has this many bytes.
+const BATCH_BYTES: usize = 4 << 20;
+/// sled's cache. It uses several times as much.
+const CACHE_BYTES: u64 = 8 << 20;
+/// How many stores that were set aside are kept.
+const SET_ASIDE_MAX: usize = 2;
+/// Key of the mark. Keys of records have [`RECORD`] before them, so that they sort behind it.
+const MARK: &[u8] = b"m";
+const RECORD: u8 = b'r';
+
+/// sled in a directory, opened when it is first used.
+pub struct SledState {
+    dir: PathBuf,
+    db: Option<sled::Db>,
+}
+
+impl std::fmt::Debug for SledState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SledState")
+            .field("dir", &self.dir)
+            .field("open", &self.db.is_some())
+            .finish()
+    }
+}
+
+impl SledState {
+    /// The store in `dir`, which need not exist.
+    #[must_use]
+    pub fn new(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), db: None }
+    }
+
+    /// Runs `f` on the open database, opening it first if need be. After an error the database is
+    /// abandoned, not dropped: its destructor writes, and may panic or wait for ever.
+    fn with<T>(&mut self, f: impl FnOnce(&sled::Db) -> Result<T, String>) -> Result<T, StateError> {
+        let dir = self.dir.clone();
+        let held = self.db.take().map(ManuallyDrop::new);
+        let result = catch_unwind(AssertUnwindSafe(move || {
+            let db = match held {
+                Some(db) => db,
+                None => ManuallyDrop::new(open(&dir)?),
+            };
+            let value = f(&db)?;
+            Ok((db, value))
+        }));
+        match result {
+            Ok(Ok((db, value))) => {
+                self.db = Some(ManuallyDrop::into_inner(db));
+                Ok(value)
+            }
+            Ok(Err(what)) => Err(self.error(what)),
+            Err(panic) => {
+                let what = panic
+                    .downcast_ref::<String>()
+                    .map(String::as_str)
+                    .or_else(|| panic.downcast_ref::<&str>().copied())
+                    .unwrap_or("unknown reason");
+                Err(self.error(format!("sled panicked: {what}")))
+            }
+        }
+    }
+
+    fn error(&self, what: String) -> StateError {
+        StateError { path: self.dir.clone(), what }
+    }
+
+    fn io(&self, what: &str, error: &std::io::Error) -> StateError {
+        self.error(format!("cannot {what}: {error}"))
+    }
+
+    /// Closes the database without running into what may be wrong with it.
+    fn abandon(&mut self) {
+        if let Some(db) = self.db.take() {
+            std::mem::forget(db);
+        }
+    }
+
+    /// Where the next store that is set aside goes; the oldest ones are removed.
+    fn aside(&self) -> Result<PathBuf, StateError> {
+        let parent = self.dir.parent().unwrap_or(Path::new("."));
+        let name = self.dir.file_name().unwrap_or_default().to_string_lossy();
+        let prefix = format!("{name}.bad-");
+        let mut taken = Vec::new();
+        let entries =
+            std::fs::read_dir(parent).map_err(|e| self.io("list the directory of", &e))?;
+        for entry in entries {
+            let entry = entry.map_err(|e| self.io("list the directory of", &e))?;
+            let name = entry.file_name();
+            let number = name.to_str().and_then(|n| n.strip_prefix(&prefix)?.parse::<u64>().ok());
+            taken.extend(number);
+        }
+        taken.sort_unstable_by(|a, b| b.cmp(a));
+        for old in taken.iter().skip(SET_ASIDE_MAX - 1) {
+            let old = parent.join(format!("{prefix}{old}"));
+            std::fs::remove_dir_all(&old).map_err(|e| self.io("remove an older copy of", &e))?;
+        }
+        Ok(parent.join(format!("{prefix}{}", taken.first().unwrap_or(&0) + 1)))
+    }
+}
+
+impl StateStore for SledState {
+    fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    fn mark(&mut self) -> Result<Option<StateMark>, StateError> {
+        self.with(|db| match db.get(MARK).map_err(text)? {
+            Some(bytes) => match StateMark::decode(&bytes) {
+                Some(mark) => Ok(Some(mark)),
+                None => Err("its mark is damaged".to_owned()),
+            },
+            None if db.is_empty() => Ok(None),
+            None => Err("it has records but no mark".to_owned()),
+        })
+    }
+
+    fn set_mark(&mut self, mark: &StateMark) -> Result<(), StateError> {
+        self.with(|db| {
+            db.insert(MARK, mark.encode()).map_err(text)?;
+            if let StateMark::Closed { .. } = mark {
+                // Not durable, but out of the process: a kill does not lose the checkpoint.
+                db.flush().map_err(text)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn put(
+        &mut self,
+        records: &[(Box<[u8]>, Option<Box<[u8]>>)],
+        contents: &mut Contents,
+    ) -> Result<(), StateError> {
+        self.with(|db| {
+            let mut writer = Batches::new(db, contents);
+            for (key, value) in records {
+                writer.put(key, value.as_deref())?;
+            }
+            writer.apply()
+        })
+    }
+
+    fn scan(
+        &mut self,
+        take: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), String>,
+    ) -> Result<(), StateError> {
+        self.with(|db| {
+            for item in db.scan_prefix([RECORD]) {
+                let (key, value) = item.map_err(text)?;
+                take(&key[1..], &value)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn clear(&mut self) -> Result<(), StateError> {
+        self.abandon();
+        match std::fs::remove_dir_all(&self.dir) {
+            Ok(()) => Ok(()),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(self.io("remove", &e)),
+        }
+    }
+
+    fn set_aside(&mut self) -> Result<PathBuf, StateError> {
+        self.abandon();
+        let aside = self.aside()?;
+        match std::fs::rename(&self.dir, &aside) {
+            Ok(()) => Ok(aside),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(aside),
+            Err(e) => Err(self.io("rename", &e)),
+        }
+    }
+}
+
+/// Opens the database in `dir`.
+fn open(dir: &Path) -> Result<sled::Db, String> {
+    remove_unfinished_snapshots(dir).map_err(|e| format!("cannot prepare it: {e}"))?;
+    sled::Config::new()
+        .path(dir)
+        .cache_capacity(CACHE_BYTES)
+        .flush_every_ms(None)
+        .open()
+        .map_err(text)
+}
+
+/// Removes what sled was writing when it was killed: it would not open beside that.
+fn remove_unfinished_snapshots(dir: &Path) -> std::io::Result<()> {
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name.to_str().is_some_and(|n| n.starts_with("snap.") && n.ends_with(".generating")) {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes records in batches of bounded size.
+struct Batches<'a> {
+    db: &'a sled::Db,
+    contents: &'a mut Contents,
+    batch: sled::Batch,
+    records: usize,
+    bytes: usize,
+    scratch: Vec<u8>,
+}
+
+impl<'a> Batches<'a> {
+    fn new(db: &'a sled::Db, contents: &'a mut Contents) -> Self {
+        let batch = sled::Batch::default();
+        Self { db, contents, batch, records: 0, bytes: 0, scratch: Vec::new() }
+    }
+
+    fn put(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), String> {
+        let mut stored = Vec::with_capacity(key.len() + 1);
+        stored.push(RECORD);
+        stored.extend_from_slice(key);
+        // Reading before writing also lets sled free memory: it does a little at every call.
+        if let Some(old) = self.db.get(&stored).map_err(text)? {
+            self.contents.remove(key, &old, &mut self.scratch);
+        }
+        self.records += 1;
+        self.bytes += stored.len() + value.map_or(0, <[u8]>::len);
+        match value {
+            Some(value) => {
+                self.contents.add(key, value, &mut self.scratch);
+                self.batch.insert(stored, value);
+            }
+            None => self.batch.remove(stored),
+        }
+        if self.records >= BATCH_RECORDS_MAX || self.bytes >= BATCH_BYTES {
+            self.apply()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn apply(&mut self) -> Result<(), String> {
+        (self.records, self.bytes) = (0, 0);
+        self.db.apply_batch(std::mem::take(&mut self.batch)).map_err(text)
+    }
+}
+
+fn text(error: sled::Error) -> String {
+    error.to_string()
+}
