@@ -13,6 +13,8 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // denied in the core's modules
 
 #[cfg(feature = "server")]
+pub mod admin;
+#[cfg(feature = "server")]
 pub mod cli;
 pub mod config;
 pub mod proto;

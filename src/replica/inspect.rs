@@ -157,6 +157,7 @@ pub enum Report {
 #[allow(missing_docs)]
 pub struct ConnectionReport {
     pub conn: ConnId,
+    /// `ip:port`, an IPv6 address in brackets: as `SocketAddr` is displayed.
     pub remote: String,
     pub queued: u64,
     pub received: u64,

@@ -1,0 +1,48 @@
+//! Gives the crate the date it was built on, as the `srvr` word shows it.
+//!
+//! Honours `SOURCE_DATE_EPOCH` (seconds since 1970), so that a build can be reproduced.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=src");
+    println!("cargo:rerun-if-env-changed=SOURCE_DATE_EPOCH");
+    let seconds = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => text.trim().parse().expect("SOURCE_DATE_EPOCH is a number of seconds"),
+        Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+    };
+    println!("cargo:rustc-env=LOCKKEEPER_BUILT={}", minute(seconds));
+}
+
+/// `MM/DD/YYYY HH:MM UTC`.
+fn minute(seconds: u64) -> String {
+    let (year, month, day) = civil(seconds / 86_400);
+    let (hour, minute) = (seconds / 3_600 % 24, seconds / 60 % 60);
+    format!("{month:02}/{day:02}/{year:04} {hour:02}:{minute:02} UTC")
+}
+
+/// Year, month and day of the `days`-th day after 1970-01-01, in the Gregorian calendar.
+fn civil(mut days: u64) -> (u64, u64, u64) {
+    let mut year = 1970;
+    loop {
+        let length = if leap(year) { 366 } else { 365 };
+        if days < length {
+            break;
+        }
+        days -= length;
+        year += 1;
+    }
+    let february = if leap(year) { 29 } else { 28 };
+    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while days >= lengths[month] {
+        days -= lengths[month];
+        month += 1;
+    }
+    (year, month as u64 + 1, days + 1)
+}
+
+fn leap(year: u64) -> bool {
+    (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400)
+}

@@ -1,0 +1,112 @@
+//! The shell's figures: sockets, fsyncs, images.
+//!
+//! Owns the plain structs; whoever measures keeps atomics and hands out snapshots.
+
+use crate::replica::inspect::Latency;
+
+/// A snapshot of the shell's figures. Counts are since the start or the last `srst`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Wall clock at the snapshot, milliseconds since the epoch.
+    pub wall_ms: i64,
+    /// Milliseconds since the start.
+    pub uptime_ms: u64,
+
+    /// Frames received from clients, handshakes and four-letter words included.
+    pub packets_received: u64,
+    /// Frames sent to clients, events included.
+    pub packets_sent: u64,
+    /// Bytes received from clients.
+    pub bytes_received: u64,
+    /// Bytes sent to clients.
+    pub bytes_sent: u64,
+    /// Sizes of replies in bytes; `None` while there was none.
+    pub response_sizes: Option<ResponseSizes>,
+
+    /// Client connections open now.
+    pub connections_alive: u64,
+    /// Client connections accepted.
+    pub connections_accepted: u64,
+    /// Client connections that ended, for whatever reason.
+    pub connections_closed: u64,
+    /// Handshakes (connect requests) received.
+    pub connect_requests: u64,
+    /// Connections refused: too many from their address.
+    pub connections_rejected_per_ip: u64,
+    /// Connections refused: too many in all.
+    pub connections_rejected_total: u64,
+    /// Connections cut: the client did not read its replies.
+    pub connections_cut_slow: u64,
+    /// Connections cut: a frame was malformed.
+    pub connections_cut_malformed: u64,
+    /// Connections closed: no handshake in time.
+    pub connections_cut_sessionless: u64,
+    /// Connections accepted without a client certificate from another address than the server's.
+    pub connections_non_mtls_remote: u64,
+    /// Connections accepted without a client certificate from the server's own address.
+    pub connections_non_mtls_local: u64,
+    /// Requests refused for their size.
+    pub large_requests_refused: u64,
+
+    /// Fsyncs of the log.
+    pub fsync: Latency,
+    /// Fsyncs of the log that took longer than the warning threshold.
+    pub fsyncs_slow: u64,
+    /// Entries per append to the log.
+    pub log_batch: Tally,
+    /// Checkpoints of the tree's copy.
+    pub checkpoint: Latency,
+    /// Images written and verified.
+    pub image: Latency,
+    /// Images that could not be written or verified.
+    pub image_errors: u64,
+    /// Bytes of images and of the tree's copy on disk.
+    pub data_dir_bytes: u64,
+    /// Bytes of the log on disk.
+    pub log_dir_bytes: u64,
+    /// The newest verified image; `None` while there is none.
+    pub last_image: Option<LastImage>,
+}
+
+/// Number, sum and extremes of a quantity without a unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// How many were counted.
+    pub count: u64,
+    /// Their sum.
+    pub sum: u64,
+    /// The smallest, 0 while `count` is 0.
+    pub min: u64,
+    /// The largest.
+    pub max: u64,
+}
+
+impl Tally {
+    /// Counts one.
+    pub fn record(&mut self, value: u64) {
+        self.min = if self.count == 0 { value } else { self.min.min(value) };
+        self.max = self.max.max(value);
+        self.count += 1;
+        self.sum += value;
+    }
+}
+
+/// Sizes of replies in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct ResponseSizes {
+    pub last: u64,
+    pub min: u64,
+    pub max: u64,
+}
+
+/// A verified image file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastImage {
+    /// Log index that it contains.
+    pub index: u64,
+    /// Zxid that it contains.
+    pub zxid: i64,
+    /// When it was finished, milliseconds since the epoch.
+    pub wall_ms: i64,
+}

@@ -1,0 +1,37 @@
+//! What does not change while a server runs.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Fixed properties of a server, as `conf` and the HTTP port show them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// `myid`; 0 is what ZooKeeper shows for a standalone server.
+    pub server_id: u64,
+    /// Where clients connect, with the port that was really bound; `None` without a plain port.
+    pub client_address: Option<SocketAddr>,
+    /// Where clients connect with TLS; `None` without such a port.
+    pub secure_client_address: Option<SocketAddr>,
+    /// Absolute directory of images and the tree's copy; `None` in memory.
+    pub data_dir: Option<PathBuf>,
+    /// Absolute directory of the log; `None` in memory.
+    pub log_dir: Option<PathBuf>,
+    /// `tickTime`.
+    pub tick_time_ms: u32,
+    /// `maxClientCnxns`: connections from one address; 0 for no limit.
+    pub connections_per_ip_max: u32,
+    /// Shortest session timeout granted.
+    pub session_timeout_ms_min: i32,
+    /// Longest session timeout granted.
+    pub session_timeout_ms_max: i32,
+    /// `clientPortListenBacklog`; -1 for the default.
+    pub listen_backlog: i32,
+    /// Milliseconds from the start to serving, loading the tree included (`dbinittime`); `None`
+    /// where it was not measured.
+    pub recovery_ms: Option<u64>,
+    /// Text of the configuration file, empty without one. Shown to anyone who reaches the HTTP
+    /// port: whoever fills it leaves passwords out.
+    pub initial_configuration: String,
+    /// Settings in force, for `/commands/system_properties`: the same warning holds.
+    pub properties: Vec<(String, String)>,
+}

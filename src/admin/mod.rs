@@ -1,0 +1,65 @@
+//! WHAT OPERATORS SEE: the four-letter words, the metrics, and the HTTP port.
+//!
+//! *Owns* every text, name and JSON shape that people and dashboards read. *Is given* a [`Source`],
+//! which the server implements; it never reaches into the server, its storage or its configuration.
+//! *Invariants*: a figure is measured or it is absent, never a constant in place of one; the names
+//! of metrics exist once (`metrics.rs`) and serve `mntr`, `/commands/monitor` and `/metrics` alike;
+//! nothing that a peer sends makes it panic.
+//!
+//! Reproduces ZooKeeper's `server.command`, `server.admin` and the Prometheus metrics provider.
+
+mod commands;
+pub mod counters;
+mod date;
+mod dump;
+mod environment;
+pub mod facts;
+pub mod four_letter;
+pub mod http;
+mod idle;
+pub mod metrics;
+mod question;
+mod trace;
+mod version;
+mod words;
+
+#[cfg(test)]
+mod fake;
+
+use std::future::Future;
+use std::pin::Pin;
+
+pub use counters::{Counters, LastImage, ResponseSizes, Tally};
+pub use facts::Facts;
+pub use four_letter::{Word, answer, word};
+pub use http::{Options, Surface, serve};
+pub use version::full_version;
+
+use crate::replica::{Inspect, Report, Status};
+
+/// A pending answer to an [`Inspect`]; `None` means that the server is stopping.
+pub type Inspection<'a> = Pin<Box<dyn Future<Output = Option<Report>> + Send + 'a>>;
+
+/// The server, as this module sees it.
+pub trait Source: Send + Sync + 'static {
+    /// What does not change while the server runs.
+    fn facts(&self) -> &Facts;
+
+    /// The replica's figures, as of the driver's last batch.
+    fn status(&self) -> Status;
+
+    /// The shell's figures, now.
+    fn counters(&self) -> Counters;
+
+    /// Asks the replica. Costs as much as there is to show.
+    fn inspect(&self, what: Inspect) -> Inspection<'_>;
+
+    /// Sets the shell's counters and tallies to zero (`srst`); the replica is told by
+    /// [`Inspect::ResetServer`]. What is a state (connections alive, bytes on disk, the last image,
+    /// uptime) stays.
+    fn reset_counters(&self);
+
+    /// Whether the configuration lets a client send the four-letter word `word`.
+    /// `from_loopback`: the client is on this machine.
+    fn word_allowed(&self, word: &str, from_loopback: bool) -> bool;
+}
