@@ -427,3 +427,238 @@ fn zabstate(status: &Status, facts: &Facts) -> Value {
 
 /// Version of ZooKeeper's own tree digest that `hash` shows.
 const TREE_DIGEST_VERSION: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::{Fake, SESSION};
+    use super::*;
+
+    async fn ask(name: &str, fake: &Fake) -> Value {
+        let command = Command::find(name).unwrap_or_else(|| panic!("{name} is known"));
+        run(command, None, fake).await
+    }
+
+    fn keys(value: &Value) -> Vec<&str> {
+        value.as_object().unwrap().keys().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn names_are_unique_and_listed_in_order() {
+        let mut names: Vec<_> =
+            Command::ALL.iter().flat_map(|command| command.names()).copied().collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        assert!(Command::ALL.iter().map(|command| command.name()).is_sorted());
+    }
+
+    #[tokio::test]
+    async fn data_comes_before_command_and_error() {
+        let fake = Fake::standalone();
+        for (name, expected) in [
+            ("ruok", &[][..]),
+            ("crst", &[]),
+            ("srst", &[]),
+            ("orst", &[]),
+            (
+                "conf",
+                &[
+                    "client_port",
+                    "data_dir",
+                    "data_log_dir",
+                    "tick_time",
+                    "max_client_cnxns",
+                    "min_session_timeout",
+                    "max_session_timeout",
+                    "server_id",
+                    "client_port_listen_backlog",
+                ],
+            ),
+            ("cons", &["connections", "secure_connections"]),
+            ("dirs", &["datadir_size", "logdir_size"]),
+            ("dump", &["expiry_time_to_session_ids", "session_id_to_ephemeral_paths"]),
+            ("hash", &["digests"]),
+            ("icfg", &["initial_configuration"]),
+            ("isro", &["read_only"]),
+            ("lsnp", &["zxid", "timestamp"]),
+            ("obsr", &["synced_observers", "observers"]),
+            ("srvr", &["version", "read_only", "server_stats", "client_response", "node_count"]),
+            (
+                "stat",
+                &[
+                    "version",
+                    "read_only",
+                    "server_stats",
+                    "client_response",
+                    "node_count",
+                    "connections",
+                    "secure_connections",
+                ],
+            ),
+            ("sysp", &["clientPort"]),
+            ("voting_view", &["current_config"]),
+            ("wchc", &["session_id_to_watched_paths"]),
+            ("wchp", &["path_to_session_ids"]),
+            ("wchs", &["num_connections", "num_paths", "num_total_watches"]),
+            ("zabstate", &["voting", "zabstate"]),
+        ] {
+            let answer = ask(name, &fake).await;
+            let mut expected = expected.to_vec();
+            expected.extend(["command", "error"]);
+            assert_eq!(keys(&answer), expected, "{name}");
+            assert_eq!(answer["command"], Command::find(name).unwrap().name(), "{name}");
+            assert_eq!(answer["error"], Value::Null, "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn server_stats_have_zookeepers_keys() {
+        let answer = ask("server_stats", &Fake::standalone()).await;
+        assert_eq!(
+            answer["server_stats"],
+            json!({
+                "packets_sent": 87, "packets_received": 86, "fsync_threshold_exceed_count": 1,
+                "client_response_stats":
+                    { "last_buffer_size": 16, "min_buffer_size": 16, "max_buffer_size": 600 },
+                "data_dir_size": 1234, "log_dir_size": 67_108_880,
+                "last_processed_zxid": 0x1_0000_0046_i64, "server_state": "standalone",
+                "outstanding_requests": 2, "avg_latency": 1.6, "max_latency": 2, "min_latency": 1,
+                "num_alive_client_connections": 2, "uptime": 1_644_167, "auth_failed_count": 6,
+                "non_mtlsremote_conn_count": 1, "non_mtlslocal_conn_count": 8,
+                "provider_null": false,
+            })
+        );
+        assert_eq!(answer["client_response"], answer["server_stats"]["client_response_stats"]);
+        assert_eq!(answer["node_count"], 5);
+    }
+
+    #[tokio::test]
+    async fn connections_show_all_or_the_brief_figures() {
+        let fake = Fake::standalone();
+        let brief = json!({
+            "remote_socket_address": "127.0.0.1:41684", "interest_ops": 1,
+            "outstanding_requests": 0, "packets_received": 86, "packets_sent": 87,
+        });
+        assert_eq!(ask("stats", &fake).await["connections"][0], brief);
+        let full = ask("connections", &fake).await["connections"][0].clone();
+        assert_eq!(
+            keys(&full)[5..],
+            [
+                "session_id",
+                "last_operation",
+                "established",
+                "session_timeout",
+                "last_cxid",
+                "last_zxid",
+                "last_response_time",
+                "last_latency",
+                "min_latency",
+                "avg_latency",
+                "max_latency"
+            ]
+        );
+        assert_eq!(full["session_id"], SESSION);
+        assert_eq!(full["established"], 1_795_228_624_662_i64);
+        assert_eq!(full["max_latency"], 16);
+    }
+
+    #[tokio::test]
+    async fn sessions_are_keyed_by_decimal_ids() {
+        let fake = Fake::standalone();
+        let dump = ask("dump", &fake).await;
+        assert_eq!(
+            dump["expiry_time_to_session_ids"],
+            json!({
+                "1795228637000": [SESSION + 1],
+                "1795228641000": [SESSION, SESSION + 2],
+            })
+        );
+        assert_eq!(dump["session_id_to_ephemeral_paths"]["72057701231034369"], json!(["/pl1"]));
+        let watches = ask("watches", &fake).await;
+        assert_eq!(
+            watches["session_id_to_watched_paths"]["72057701231034368"],
+            json!(["/a", "/b"])
+        );
+        let by_path = ask("watches_by_path", &fake).await;
+        assert_eq!(by_path["path_to_session_ids"]["/b"], json!([SESSION]));
+    }
+
+    #[tokio::test]
+    async fn monitor_has_the_keys_of_mntr_and_numbers_for_numbers() {
+        let fake = Fake::standalone();
+        let answer = ask("mntr", &fake).await;
+        let text = super::super::metrics::mntr(&Reading::now(fake.status(), &fake));
+        let mut expected: Vec<_> = text
+            .lines()
+            .map(|line| line.trim_start_matches("zk_").split_once('\t').unwrap().0)
+            .collect();
+        expected.extend(["command", "error"]);
+        assert_eq!(keys(&answer), expected);
+        assert_eq!(answer["znode_count"], 5);
+        assert_eq!(answer["avg_fsynctime"], 1.5);
+        assert_eq!(answer["server_state"], "standalone");
+    }
+
+    #[tokio::test]
+    async fn a_server_without_an_image_shows_no_snapshot() {
+        let mut fake = Fake::standalone();
+        let answer = ask("last_snapshot", &fake).await;
+        assert_eq!(answer["zxid"], "100000040");
+        assert_eq!(answer["timestamp"], 1_795_228_630);
+        fake.counters.last_image = None;
+        let answer = ask("last_snapshot", &fake).await;
+        assert_eq!(answer["zxid"], "ffffffffffffffff");
+        assert_eq!(answer["timestamp"], -1);
+    }
+
+    #[tokio::test]
+    async fn a_standalone_server_has_no_leader() {
+        let mut fake = Fake::standalone();
+        assert_eq!(ask("leader", &fake).await["error"], "server is not initialized");
+        fake.status.mode = Mode::Leader;
+        assert_eq!(ask("leader", &fake).await["is_leader"], true);
+        let state = ask("zabstate", &fake).await;
+        assert_eq!(state["zab_epoch"], 1);
+        assert_eq!(state["zab_counter"], 0x46);
+        assert_eq!(state["last_zxid"], "0x100000046");
+    }
+
+    #[tokio::test]
+    async fn digests_carry_zookeepers_version_and_sign() {
+        let answer = ask("hash", &Fake::standalone()).await;
+        assert_eq!(
+            answer["digests"][1],
+            json!({ "zxid": 0x1_0000_0100_i64, "digest_version": 2, "digest": -1 })
+        );
+    }
+
+    #[tokio::test]
+    async fn commands_that_need_a_serving_server_say_so() {
+        let looking = Fake::looking();
+        let mut stopping = Fake::standalone();
+        stopping.stopping = true;
+        assert_eq!(
+            ask("srvr", &looking).await,
+            json!({ "command": "server_stats", "error": NOT_SERVING })
+        );
+        assert_eq!(ask("watches", &stopping).await["error"], NOT_SERVING);
+        for name in ["env", "sysp", "gtmk", "mntr", "zabstate"] {
+            assert_eq!(ask(name, &looking).await["error"], Value::Null, "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_trace_mask_must_be_a_number() {
+        let _turn = trace::TURN.lock().await;
+        let fake = Fake::standalone();
+        let missing = run(Command::SetTraceMask, None, &fake).await;
+        assert_eq!(missing["error"], "setTraceMask requires long traceMask argument");
+        let wrong = run(Command::SetTraceMask, Some("0x10"), &fake).await;
+        assert_eq!(wrong["error"], "setTraceMask requires long traceMask argument, got 0x10");
+        let set = run(Command::SetTraceMask, Some("100"), &fake).await;
+        assert_eq!(set, json!({ "tracemask": 100, "command": "set_trace_mask", "error": null }));
+        assert_eq!(ask("gtmk", &fake).await["tracemask"], 100);
+        trace::set_mask(306);
+    }
+}

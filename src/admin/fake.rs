@@ -1,1 +1,234 @@
+//! A server that shows fixed figures, for tests of what is made from them.
 
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{Counters, Facts, Inspection, LastImage, ResponseSizes, Source, Tally};
+use crate::replica::inspect::{
+    ConnectionReport, Inspect, Latency, Mode, Report, SessionReport, Status, WatchReport,
+};
+
+/// Everything can be changed before it is asked.
+pub(super) struct Fake {
+    pub facts: Facts,
+    pub status: Status,
+    pub counters: Counters,
+    pub connections: Vec<ConnectionReport>,
+    pub sessions: Vec<SessionReport>,
+    pub ephemerals: Vec<(i64, Vec<String>)>,
+    pub watches: WatchReport,
+    pub digests: Vec<(i64, u64)>,
+    /// Words that only this machine may send.
+    pub loopback_only: Vec<&'static str>,
+    /// Answers no question any more.
+    pub stopping: bool,
+    /// Can be changed while it is served: overrides `status.serving`.
+    pub paused: AtomicBool,
+    /// What was asked, and `counters` for a reset of those.
+    pub asked: Mutex<Vec<String>>,
+}
+
+/// A session id as ZooKeeper makes them.
+pub(super) const SESSION: i64 = 0x0100_0018_f535_0000;
+
+impl Fake {
+    /// A standalone server with two connections, three sessions and some watches.
+    pub(super) fn standalone() -> Fake {
+        Fake {
+            facts: facts(),
+            status: status(),
+            counters: counters(),
+            connections: connections(),
+            sessions: sessions(),
+            ephemerals: vec![
+                (SESSION, vec!["/lock/a".to_string(), "/lock/b".to_string()]),
+                (SESSION + 1, vec!["/pl1".to_string()]),
+            ],
+            watches: WatchReport {
+                connections: 2,
+                paths: 2,
+                total: 3,
+                by_session: vec![
+                    (SESSION, vec!["/a".to_string(), "/b".to_string()]),
+                    (SESSION + 1, vec!["/a".to_string()]),
+                ],
+            },
+            digests: vec![(0x80, 1_371_985_504), (0x1_0000_0100, u64::MAX)],
+            loopback_only: Vec::new(),
+            stopping: false,
+            paused: AtomicBool::new(false),
+            asked: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// A server without a leader.
+    pub(super) fn looking() -> Fake {
+        let mut fake = Fake::standalone();
+        fake.status.serving = false;
+        fake.status.mode = Mode::Looking;
+        fake
+    }
+}
+
+impl Source for Fake {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn status(&self) -> Status {
+        let mut status = self.status.clone();
+        status.serving &= !self.paused.load(Ordering::Relaxed);
+        status
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters.clone()
+    }
+
+    fn inspect(&self, what: Inspect) -> Inspection<'_> {
+        self.asked.lock().unwrap().push(format!("{what:?}"));
+        Box::pin(async move {
+            (!self.stopping).then(|| match what {
+                Inspect::Connections => Report::Connections(self.connections.clone()),
+                Inspect::Sessions => Report::Sessions(self.sessions.clone()),
+                Inspect::Ephemerals => Report::Ephemerals(self.ephemerals.clone()),
+                Inspect::Watches => Report::Watches(self.watches.clone()),
+                Inspect::Digests => Report::Digests(self.digests.clone()),
+                Inspect::ResetConnections | Inspect::ResetServer => Report::Reset,
+            })
+        })
+    }
+
+    fn reset_counters(&self) {
+        self.asked.lock().unwrap().push("counters".to_string());
+    }
+
+    fn word_allowed(&self, word: &str, from_loopback: bool) -> bool {
+        from_loopback || !self.loopback_only.contains(&word)
+    }
+}
+
+fn facts() -> Facts {
+    Facts {
+        server_id: 0,
+        client_address: Some(SocketAddr::from(([127, 0, 0, 1], 2181))),
+        secure_client_address: None,
+        data_dir: Some("/var/lib/lockkeeper/data".into()),
+        log_dir: Some("/var/lib/lockkeeper/log".into()),
+        tick_time_ms: 2000,
+        connections_per_ip_max: 60,
+        session_timeout_ms_min: 4000,
+        session_timeout_ms_max: 40_000,
+        listen_backlog: -1,
+        recovery_ms: Some(42),
+        initial_configuration: "tickTime=2000\n".to_string(),
+        properties: vec![("clientPort".to_string(), "2181".to_string())],
+    }
+}
+
+fn status() -> Status {
+    Status {
+        serving: true,
+        mode: Mode::Standalone,
+        zxid: 0x1_0000_0046,
+        term: 1,
+        applied: 71,
+        persisted: 72,
+        znode_count: 5,
+        ephemerals_count: 3,
+        approximate_data_size: 44,
+        watch_count: 3,
+        connections: 1,
+        sessions: 3,
+        outstanding: 2,
+        read_latency: Latency { count: 3, sum_us: 3_900, min_us: 1_200, max_us: 1_500 },
+        write_latency: Latency { count: 1, sum_us: 2_500, min_us: 2_500, max_us: 2_500 },
+        txns_applied: 70,
+        proposals: 71,
+        sessions_expired: 4,
+        connections_refused: 5,
+        auth_failed: 6,
+        events_fired: [1, 2, 3, 4],
+        watch_bytes: 100,
+        digest: 0,
+        changes_waiting: 8,
+    }
+}
+
+fn counters() -> Counters {
+    Counters {
+        wall_ms: 1_795_228_636_500,
+        uptime_ms: 1_644_167,
+        packets_received: 86,
+        packets_sent: 87,
+        bytes_received: 4_000,
+        bytes_sent: 5_000,
+        response_sizes: Some(ResponseSizes { last: 16, min: 16, max: 600 }),
+        connections_alive: 2,
+        connections_accepted: 9,
+        connections_closed: 7,
+        connect_requests: 6,
+        connections_rejected_per_ip: 3,
+        connections_rejected_total: 1,
+        connections_cut_slow: 1,
+        connections_cut_malformed: 2,
+        connections_cut_sessionless: 3,
+        connections_non_mtls_remote: 1,
+        connections_non_mtls_local: 8,
+        large_requests_refused: 1,
+        fsync: Latency { count: 4, sum_us: 6_000, min_us: 1_000, max_us: 2_000 },
+        fsyncs_slow: 1,
+        log_batch: Tally { count: 4, sum: 71, min: 1, max: 40 },
+        checkpoint: Latency::default(),
+        image: Latency { count: 1, sum_us: 30_000, min_us: 30_000, max_us: 30_000 },
+        image_errors: 0,
+        data_dir_bytes: 1_234,
+        log_dir_bytes: 67_108_880,
+        last_image: Some(LastImage { index: 64, zxid: 0x1_0000_0040, wall_ms: 1_795_228_630_000 }),
+    }
+}
+
+/// Out of order, as the replica's table may be.
+fn connections() -> Vec<ConnectionReport> {
+    vec![
+        ConnectionReport {
+            conn: 7,
+            remote: "127.0.0.1:34716".to_string(),
+            received: 1,
+            last_op: "NA",
+            last_cxid: -1,
+            ..ConnectionReport::default()
+        },
+        ConnectionReport {
+            conn: 3,
+            remote: "127.0.0.1:41684".to_string(),
+            queued: 0,
+            received: 86,
+            sent: 87,
+            session: Some(SESSION),
+            last_op: "EXIS",
+            established_ms: 1_795_228_624_662,
+            timeout_ms: 40_000,
+            last_cxid: 0x55,
+            last_zxid: 0x46,
+            last_response_ms: 1_644_167,
+            last_latency_ms: 0,
+            latency: Latency { count: 4, sum_us: 6_000, min_us: 100, max_us: 16_000 },
+        },
+    ]
+}
+
+fn sessions() -> Vec<SessionReport> {
+    let session = |id, expires_in_ms, connected| SessionReport {
+        id,
+        timeout_ms: 40_000,
+        expires_in_ms: Some(expires_in_ms),
+        connected,
+    };
+    vec![
+        session(SESSION + 2, 4_000, false),
+        session(SESSION, 4_500, true),
+        session(SESSION + 1, 500, false),
+    ]
+}

@@ -210,3 +210,304 @@ fn set_trace_mask(rest: &[u8]) -> String {
 
 /// IAC IP IAC DO.
 const TELNET_CLOSE: [u8; 4] = [0xff, 0xf4, 0xff, 0xfd];
+
+#[cfg(test)]
+mod tests {
+    use regex_lite::Regex;
+
+    use super::super::fake::{Fake, SESSION};
+    use super::*;
+    use crate::replica::inspect::{ConnectionReport, Mode};
+
+    async fn ask(word: &str, fake: &Fake) -> String {
+        let word = super::word(word.as_bytes().try_into().unwrap()).expect("known");
+        String::from_utf8(answer(word, &[], true, fake).await).unwrap()
+    }
+
+    fn version() -> String {
+        super::super::full_version()
+    }
+
+    #[test]
+    fn words_are_known_by_their_exact_four_bytes() {
+        for each in Word::ALL {
+            assert_eq!(word(each.bytes()), Some(each));
+        }
+        assert_eq!(word(*b"RUOK"), None);
+        assert_eq!(word([0, 0, 0, 44]), None);
+        assert_eq!(word([0xff, 0xf4, 0xff, 0xfd]), Some(Word::TelnetClose));
+    }
+
+    #[test]
+    fn the_list_of_words_has_each_once() {
+        let mut names: Vec<_> = Word::ALL.iter().map(|word| word.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Word::ALL.len());
+    }
+
+    #[tokio::test]
+    async fn short_words_have_no_newline() {
+        let fake = Fake::standalone();
+        assert_eq!(ask("ruok", &fake).await, "imok");
+        assert_eq!(ask("isro", &fake).await, "rw");
+        assert!(answer(Word::TelnetClose, &[], true, &fake).await.is_empty());
+        let mut read_only = Fake::standalone();
+        read_only.status.mode = Mode::ReadOnly;
+        assert_eq!(ask("isro", &read_only).await, "ro");
+        assert_eq!(ask("isro", &Fake::looking()).await, "null");
+    }
+
+    #[tokio::test]
+    async fn srvr_has_zookeepers_lines() {
+        assert_eq!(
+            ask("srvr", &Fake::standalone()).await,
+            format!(
+                "Zookeeper version: {}\n\
+                 Latency min/avg/max: 1/1.6/2\n\
+                 Received: 86\nSent: 87\nConnections: 2\nOutstanding: 2\n\
+                 Zxid: 0x100000046\nMode: standalone\nNode count: 5\n",
+                version()
+            )
+        );
+    }
+
+    #[tokio::test]
+    async fn a_read_only_server_says_so_after_its_version() {
+        let mut fake = Fake::standalone();
+        fake.status.mode = Mode::ReadOnly;
+        let text = ask("srvr", &fake).await;
+        assert_eq!(text.lines().nth(1), Some("READ-ONLY mode; serving only read-only clients"));
+        assert!(text.contains("\nMode: read-only\n"));
+    }
+
+    #[tokio::test]
+    async fn stat_lists_clients_in_order_before_the_figures() {
+        let text = ask("stat", &Fake::standalone()).await;
+        let head = format!(
+            "Zookeeper version: {}\nClients:\n \
+             /127.0.0.1:41684[1](queued=0,recved=86,sent=87)\n \
+             /127.0.0.1:34716[1](queued=0,recved=1,sent=0)\n\n\
+             Latency min/avg/max: 1/1.6/2\n",
+            version()
+        );
+        assert!(text.starts_with(&head), "{text}");
+        assert!(text.ends_with("Mode: standalone\nNode count: 5\n"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn cons_shows_what_only_a_session_has() {
+        assert_eq!(
+            ask("cons", &Fake::standalone()).await,
+            " /127.0.0.1:41684[1](queued=0,recved=86,sent=87,sid=0x1000018f5350000,lop=EXIS,\
+             est=1795228624662,to=40000,lcxid=0x55,lzxid=0x46,lresp=1644167,llat=0,minlat=0,\
+             avglat=1,maxlat=16)\n \
+             /127.0.0.1:34716[1](queued=0,recved=1,sent=0)\n\n"
+        );
+    }
+
+    #[tokio::test]
+    async fn cons_leaves_out_a_negative_cxid_and_shows_ids_as_java_does() {
+        let mut fake = Fake::standalone();
+        fake.connections = vec![ConnectionReport {
+            remote: "[::1]:1".to_string(),
+            session: Some(-2),
+            last_op: "SESS",
+            last_cxid: -2,
+            last_zxid: -1,
+            ..ConnectionReport::default()
+        }];
+        assert_eq!(
+            ask("cons", &fake).await,
+            " /[::1]:1[1](queued=0,recved=0,sent=0,sid=0xfffffffffffffffe,lop=SESS,est=0,to=0,\
+             lzxid=0xffffffffffffffff,lresp=0,llat=0,minlat=0,avglat=0,maxlat=0)\n\n"
+        );
+    }
+
+    #[tokio::test]
+    async fn conf_has_a_pair_on_every_line() {
+        let text = ask("conf", &Fake::standalone()).await;
+        assert_eq!(
+            text,
+            "clientPort=2181\nsecureClientPort=-1\ndataDir=/var/lib/lockkeeper/data\n\
+             dataDirSize=1234\ndataLogDir=/var/lib/lockkeeper/log\ndataLogSize=67108880\n\
+             tickTime=2000\nmaxClientCnxns=60\nminSessionTimeout=4000\nmaxSessionTimeout=40000\n\
+             clientPortListenBacklog=-1\nserverId=0\n"
+        );
+        // Solr's rule.
+        assert!(text.lines().all(|line| line.split('=').count() == 2));
+    }
+
+    #[tokio::test]
+    async fn dump_groups_sessions_by_the_second_in_which_they_expire() {
+        assert_eq!(
+            ask("dump", &Fake::standalone()).await,
+            "SessionTracker dump:\n\
+             Session Sets (2)/(3):\n\
+             1 expire at Sat Nov 21 02:37:17 UTC 2026:\n\
+             \t0x1000018f5350001\n\
+             2 expire at Sat Nov 21 02:37:21 UTC 2026:\n\
+             \t0x1000018f5350000\n\
+             \t0x1000018f5350002\n\
+             ephemeral nodes dump:\n\
+             Sessions with Ephemerals (2):\n\
+             0x1000018f5350000:\n\t/lock/a\n\t/lock/b\n\
+             0x1000018f5350001:\n\t/pl1\n\
+             Connections dump:\n\
+             Connections Sets (1)/(2):\n\
+             1 expire at Sat Nov 21 02:37:21 UTC 2026:\n\
+             \tip: /127.0.0.1:41684 sessionId: 0x1000018f5350000\n"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_follower_dumps_sessions_with_their_timeouts() {
+        let mut fake = Fake::standalone();
+        fake.status.mode = Mode::Follower;
+        for session in &mut fake.sessions {
+            session.expires_in_ms = None;
+        }
+        let text = ask("dump", &fake).await;
+        assert!(
+            text.starts_with(
+                "SessionTracker dump:\nGlobal Sessions(3):\n0x1000018f5350000\t40000ms\n"
+            ),
+            "{text}"
+        );
+        assert!(text.ends_with("Connections Sets (0)/(2):\n"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn an_absurd_expiry_is_shown_without_panic() {
+        let mut fake = Fake::standalone();
+        fake.sessions[0].expires_in_ms = Some(u64::MAX);
+        assert!(ask("dump", &fake).await.contains("1 expire at "));
+    }
+
+    #[tokio::test]
+    async fn watches_are_shown_in_sum_by_session_and_by_path() {
+        let fake = Fake::standalone();
+        assert_eq!(ask("wchs", &fake).await, "2 connections watching 2 paths\nTotal watches:3\n");
+        assert_eq!(
+            ask("wchc", &fake).await,
+            "0x1000018f5350000\n\t/a\n\t/b\n0x1000018f5350001\n\t/a\n\n"
+        );
+        assert_eq!(
+            ask("wchp", &fake).await,
+            "/a\n\t0x1000018f5350000\n\t0x1000018f5350001\n/b\n\t0x1000018f5350000\n\n"
+        );
+    }
+
+    #[tokio::test]
+    async fn dirs_and_hash_show_numbers_as_java_does() {
+        let fake = Fake::standalone();
+        assert_eq!(ask("dirs", &fake).await, "datadir_size: 1234\nlogdir_size: 67108880\n");
+        assert_eq!(ask("hash", &fake).await, "80: 1371985504\n100000100: -1\n");
+    }
+
+    #[tokio::test]
+    async fn resets_reach_the_shell_and_the_replica() {
+        let fake = Fake::standalone();
+        assert_eq!(ask("crst", &fake).await, "Connection stats reset.\n");
+        assert_eq!(ask("srst", &fake).await, "Server stats reset.\n");
+        assert_eq!(*fake.asked.lock().unwrap(), ["ResetConnections", "counters", "ResetServer"]);
+    }
+
+    #[tokio::test]
+    async fn a_set_trace_mask_is_read_back() {
+        let _turn = trace::TURN.lock().await;
+        let fake = Fake::standalone();
+        assert_eq!(ask("gtmk", &fake).await, "306");
+        let mask = [0, 0, 0, 0, 0, 0, 1, 0x33];
+        assert_eq!(answer(Word::Stmk, &mask, true, &fake).await, b"307");
+        assert_eq!(ask("gtmk", &fake).await, "307");
+        assert_eq!(answer(Word::Stmk, &[1, 2, 3], true, &fake).await, b"");
+        assert_eq!(ask("gtmk", &fake).await, "307");
+        trace::set_mask(306);
+    }
+
+    #[tokio::test]
+    async fn while_not_serving_only_five_words_are_answered() {
+        let fake = Fake::looking();
+        for each in Word::ALL {
+            let text = String::from_utf8(answer(each, &[], true, &fake).await).unwrap();
+            match each {
+                Word::Ruok | Word::Isro | Word::Envi | Word::Gtmk | Word::Stmk => {
+                    assert!(!text.contains(NOT_SERVING), "{}", each.name());
+                }
+                Word::Hash => assert_eq!(text, NOT_SERVING),
+                Word::TelnetClose => assert_eq!(text, ""),
+                Word::Conf
+                | Word::Cons
+                | Word::Crst
+                | Word::Dirs
+                | Word::Dump
+                | Word::Mntr
+                | Word::Srst
+                | Word::Srvr
+                | Word::Stat
+                | Word::Wchc
+                | Word::Wchp
+                | Word::Wchs => assert_eq!(text, format!("{NOT_SERVING}\n"), "{}", each.name()),
+            }
+        }
+        assert!(fake.asked.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_stopping_server_says_that_it_does_not_serve() {
+        let mut fake = Fake::standalone();
+        fake.stopping = true;
+        for word in ["stat", "cons", "dump", "wchs", "wchc", "wchp", "crst", "srst"] {
+            assert_eq!(ask(word, &fake).await, format!("{NOT_SERVING}\n"), "{word}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_word_outside_the_whitelist_is_refused_by_name_and_costs_nothing() {
+        let mut fake = Fake::standalone();
+        fake.loopback_only = vec!["dump"];
+        let refused = answer(Word::Dump, &[], false, &fake).await;
+        assert_eq!(refused, b"dump is not executed because it is not in the whitelist.\n");
+        assert!(fake.asked.lock().unwrap().is_empty());
+        assert!(ask("dump", &fake).await.starts_with("SessionTracker dump:"));
+    }
+
+    /// The expressions of go-zookeeper's `FLWSrvr` and `FLWCons`.
+    #[tokio::test]
+    async fn the_go_client_can_read_srvr_and_cons() {
+        let srvr = Regex::new(concat!(
+            r"(?m:\A^Zookeeper version: ([A-Za-z0-9\.\-]+), ",
+            r"built on (\d\d/\d\d/\d\d\d\d \d\d:\d\d [A-Za-z0-9:\+\-]+).*\n",
+            r"^Latency min/avg/max: (\d+)/([0-9.]+)/(\d+).*\n",
+            r"^Received: (\d+).*\n^Sent: (\d+).*\n^Connections: (\d+).*\n^Outstanding: (\d+).*\n",
+            r"^Zxid: (0x[A-Za-z0-9]+).*\n^Mode: (\w+).*\n^Node count: (\d+))"
+        ))
+        .unwrap();
+        for mode in [Mode::Standalone, Mode::Leader, Mode::Follower, Mode::Observer] {
+            let mut fake = Fake::standalone();
+            fake.status.mode = mode;
+            let text = ask("srvr", &fake).await;
+            let found = srvr.captures(&text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!(&found[11], mode.name());
+        }
+        let cons = Regex::new(concat!(
+            r"^ /((?:\d{1,3}\.){3}\d{1,3}):(\d+)\[\d+\]",
+            r"\(queued=(\d+),recved=(\d+),sent=(\d+),sid=(0x[A-Za-z0-9]+),lop=(\w+),est=(\d+),",
+            r"to=(\d+),lcxid=(0x[A-Za-z0-9]+),lzxid=(0x[A-Za-z0-9]+),lresp=(\d+),llat=(\d+),",
+            r"minlat=(\d+),avglat=(\d+),maxlat=(\d+)\)"
+        ))
+        .unwrap();
+        let text = ask("cons", &Fake::standalone()).await;
+        let found = cons.captures(text.lines().next().unwrap()).expect("matches");
+        assert_eq!(&found[6], format!("0x{SESSION:x}"));
+    }
+
+    #[tokio::test]
+    async fn kazoo_can_read_the_version_from_envi() {
+        let text = ask("envi", &Fake::looking()).await;
+        let version = text.lines().find_map(|line| line.strip_prefix("zookeeper.version="));
+        let digits = Regex::new(r"^([\d.]*)").unwrap();
+        assert_eq!(&digits.captures(version.unwrap()).unwrap()[1], "3.9.5");
+    }
+}

@@ -1,7 +1,7 @@
 //! Figures under ZooKeeper's names.
 //!
-//! *Owns* [`METRICS`], the one table that `mntr`, `/commands/monitor`, `/metrics` and
-//! `docs/METRICS.md` are made from. *Invariants*: a metric is measured or absent; ZooKeeper's names
+//! *Owns* what a metric is, and the texts made from the table of them in `metric_table.rs`: `mntr`,
+//! `/commands/monitor`, `/metrics` and `docs/METRICS.md`. *Invariants*: a metric is measured or absent; ZooKeeper's names
 //! mean what they mean there; a name that is not ZooKeeper's begins with `lockkeeper_`; times are
 //! milliseconds unless the name says otherwise. *Never* keeps a figure itself.
 //!
@@ -11,8 +11,9 @@
 use std::fmt;
 
 use super::environment::Descriptors;
+pub use super::metric_table::METRICS;
 use super::version::full_version;
-use super::words::{overall_latency, put, rounded};
+use super::words::{put, rounded};
 use super::{Counters, Source, Tally};
 use crate::replica::Status;
 use crate::replica::inspect::{Latency, Mode};
@@ -116,7 +117,7 @@ pub struct Metric {
     pub kind: Kind,
     /// One sentence without a full stop.
     pub help: &'static str,
-    read: fn(&Reading) -> Option<Value>,
+    pub(super) read: fn(&Reading) -> Option<Value>,
 }
 
 impl Metric {
@@ -132,214 +133,6 @@ impl fmt::Debug for Metric {
         formatter.write_str(self.name)
     }
 }
-
-const fn gauge(
-    name: &'static str,
-    help: &'static str,
-    read: fn(&Reading) -> Option<Value>,
-) -> Metric {
-    Metric { name, kind: Kind::Gauge, help, read }
-}
-
-const fn counter(
-    name: &'static str,
-    help: &'static str,
-    read: fn(&Reading) -> Option<Value>,
-) -> Metric {
-    Metric { name, kind: Kind::Counter, help, read }
-}
-
-const fn summary(
-    name: &'static str,
-    help: &'static str,
-    read: fn(&Reading) -> Option<Value>,
-) -> Metric {
-    Metric { name, kind: Kind::Summary, help, read }
-}
-
-/// A whole number that is always measured.
-fn whole(value: u64) -> Option<Value> {
-    Some(value.into())
-}
-
-/// Every metric, ZooKeeper's first.
-pub const METRICS: &[Metric] = &[
-    gauge("avg_latency", "Mean milliseconds from a request's arrival to its answer", |r| {
-        Some(Value::Real(rounded(overall_latency(&r.status).mean_ms())))
-    }),
-    gauge("min_latency", "Shortest milliseconds from a request's arrival to its answer", |r| {
-        whole(overall_latency(&r.status).min_us / 1000)
-    }),
-    gauge("max_latency", "Longest milliseconds from a request's arrival to its answer", |r| {
-        whole(overall_latency(&r.status).max_us / 1000)
-    }),
-    gauge("packets_received", "Frames received from clients", |r| {
-        whole(r.counters.packets_received)
-    }),
-    gauge("packets_sent", "Frames sent to clients, events included", |r| {
-        whole(r.counters.packets_sent)
-    }),
-    gauge("num_alive_connections", "Client connections open", |r| {
-        whole(r.counters.connections_alive)
-    }),
-    gauge("outstanding_requests", "Requests received and not answered yet", |r| {
-        whole(r.status.outstanding)
-    }),
-    gauge("uptime", "Milliseconds since the start", |r| whole(r.counters.uptime_ms)),
-    gauge("znode_count", "Znodes, counted as ZooKeeper does (the root twice)", |r| {
-        whole(r.status.znode_count)
-    }),
-    gauge("watch_count", "Watches registered on this server", |r| whole(r.status.watch_count)),
-    gauge("ephemerals_count", "Ephemeral znodes", |r| whole(r.status.ephemerals_count)),
-    gauge("approximate_data_size", "Bytes of all paths and data", |r| {
-        whole(r.status.approximate_data_size)
-    }),
-    gauge("global_sessions", "Open sessions of the whole ensemble", |r| whole(r.status.sessions)),
-    gauge("open_file_descriptor_count", "File descriptors open in this process", |r| {
-        r.descriptors.open.map(Value::from)
-    }),
-    gauge("max_file_descriptor_count", "File descriptors this process may open", |r| {
-        r.descriptors.max.map(Value::from)
-    }),
-    gauge("last_client_response_size", "Bytes of the last reply", |r| {
-        r.counters.response_sizes.map(|sizes| sizes.last.into())
-    }),
-    gauge("max_client_response_size", "Bytes of the largest reply", |r| {
-        r.counters.response_sizes.map(|sizes| sizes.max.into())
-    }),
-    gauge("min_client_response_size", "Bytes of the smallest reply", |r| {
-        r.counters.response_sizes.map(|sizes| sizes.min.into())
-    }),
-    gauge("auth_failed_count", "Auth packets that were refused", |r| whole(r.status.auth_failed)),
-    gauge(
-        "non_mtls_remote_conn_count",
-        "Connections accepted without a client certificate from other hosts",
-        |r| whole(r.counters.connections_non_mtls_remote),
-    ),
-    gauge(
-        "non_mtls_local_conn_count",
-        "Connections accepted without a client certificate from the server's own address",
-        |r| whole(r.counters.connections_non_mtls_local),
-    ),
-    counter("commit_count", "Transactions applied", |r| whole(r.status.txns_applied)),
-    counter("proposal_count", "Entries proposed by this server", |r| whole(r.status.proposals)),
-    counter("connection_request_count", "Handshakes received", |r| {
-        whole(r.counters.connect_requests)
-    }),
-    counter("connection_rejected", "Connections refused for their number", |r| {
-        whole(r.counters.connections_rejected_per_ip + r.counters.connections_rejected_total)
-    }),
-    counter("connection_drop_count", "Client connections that ended, for whatever reason", |r| {
-        whole(r.counters.connections_closed)
-    }),
-    counter("stale_sessions_expired", "Sessions expired by this server", |r| {
-        whole(r.status.sessions_expired)
-    }),
-    counter("sessionless_connections_expired", "Connections closed without a handshake", |r| {
-        whole(r.counters.connections_cut_sessionless)
-    }),
-    counter("bytes_received_count", "Bytes received from clients", |r| {
-        whole(r.counters.bytes_received)
-    }),
-    counter("response_bytes", "Bytes sent to clients, without those of events", |r| {
-        whole(r.counters.bytes_sent.saturating_sub(r.status.watch_bytes))
-    }),
-    counter("watch_bytes", "Bytes of events sent to clients", |r| whole(r.status.watch_bytes)),
-    counter("large_requests_rejected", "Requests refused for their size", |r| {
-        whole(r.counters.large_requests_refused)
-    }),
-    counter("snapshot_error_count", "Images that could not be written or verified", |r| {
-        whole(r.counters.image_errors)
-    }),
-    summary("fsynctime", "Milliseconds of each fsync of the log", |r| {
-        Some(r.counters.fsync.into())
-    }),
-    summary("snapshottime", "Milliseconds to write and verify each image", |r| {
-        Some(r.counters.image.into())
-    }),
-    summary("dbinittime", "Milliseconds from the start to serving", |r| {
-        let ms = r.recovery_ms?;
-        Some(Tally { count: 1, sum: ms, min: ms, max: ms }.into())
-    }),
-    summary("readlatency", "Milliseconds from a read's arrival to its answer", |r| {
-        Some(r.status.read_latency.into())
-    }),
-    summary("updatelatency", "Milliseconds from a write's arrival to its answer", |r| {
-        Some(r.status.write_latency.into())
-    }),
-    summary("sync_processor_batch_size", "Entries appended to the log with one fsync", |r| {
-        Some(r.counters.log_batch.into())
-    }),
-    gauge("lockkeeper_serving", "1 while requests are answered, else 0", |r| {
-        whole(u64::from(r.status.serving))
-    }),
-    gauge("lockkeeper_zxid", "Last applied zxid", |r| Some(Value::Whole(r.status.zxid))),
-    gauge("lockkeeper_raft_term", "Raft term", |r| whole(r.status.term)),
-    gauge("lockkeeper_applied_index", "Last log index applied", |r| whole(r.status.applied)),
-    gauge("lockkeeper_persisted_index", "Last log index on this server's disk", |r| {
-        whole(r.status.persisted)
-    }),
-    gauge("lockkeeper_changes_waiting", "Changed records not yet handed to the tree's copy", |r| {
-        whole(r.status.changes_waiting)
-    }),
-    gauge("lockkeeper_sessions_connected", "Connections with a session", |r| {
-        whole(r.status.connections)
-    }),
-    gauge("lockkeeper_log_bytes", "Bytes of the log on disk", |r| whole(r.counters.log_dir_bytes)),
-    gauge("lockkeeper_image_bytes", "Bytes of images and the tree's copy on disk", |r| {
-        whole(r.counters.data_dir_bytes)
-    }),
-    gauge("lockkeeper_last_image_index", "Log index of the newest verified image", |r| {
-        r.counters.last_image.map(|image| image.index.into())
-    }),
-    gauge("lockkeeper_last_image_zxid", "Zxid of the newest verified image", |r| {
-        r.counters.last_image.map(|image| Value::Whole(image.zxid))
-    }),
-    gauge(
-        "lockkeeper_last_image_timestamp_seconds",
-        "When the newest verified image was finished, seconds since the epoch",
-        |r| r.counters.last_image.map(|image| Value::Real(image.wall_ms as f64 / 1000.0)),
-    ),
-    counter("lockkeeper_connections_accepted", "Client connections accepted", |r| {
-        whole(r.counters.connections_accepted)
-    }),
-    counter("lockkeeper_connections_rejected", "Connections refused, by limit", |r| {
-        Some(Value::Set(vec![
-            ("per_ip", r.counters.connections_rejected_per_ip),
-            ("total", r.counters.connections_rejected_total),
-        ]))
-    }),
-    counter("lockkeeper_connections_cut", "Connections ended by the server, by reason", |r| {
-        Some(Value::Set(vec![
-            ("slow", r.counters.connections_cut_slow),
-            ("malformed", r.counters.connections_cut_malformed),
-            ("sessionless", r.counters.connections_cut_sessionless),
-        ]))
-    }),
-    counter("lockkeeper_handshakes_refused", "Handshakes refused by the replica", |r| {
-        whole(r.status.connections_refused)
-    }),
-    counter("lockkeeper_events_fired", "Watch events fired, by type", |r| {
-        let [created, deleted, changed, children] = r.status.events_fired;
-        Some(Value::Set(vec![
-            ("created", created),
-            ("deleted", deleted),
-            ("changed", changed),
-            ("children", children),
-        ]))
-    }),
-    counter("lockkeeper_bytes_sent", "Bytes sent to clients, events included", |r| {
-        whole(r.counters.bytes_sent)
-    }),
-    counter("lockkeeper_fsyncs_slow", "Fsyncs of the log above the warning threshold", |r| {
-        whole(r.counters.fsyncs_slow)
-    }),
-    summary(
-        "lockkeeper_checkpoint_time",
-        "Milliseconds of each checkpoint of the tree's copy",
-        |r| Some(r.counters.checkpoint.into()),
-    ),
-];
 
 /// A value as `mntr` and `/commands/monitor` show it.
 #[derive(Clone, Debug, PartialEq)]
@@ -472,8 +265,253 @@ In `/metrics` a summary is `<name>_count` and `<name>_sum`; in `mntr` it is `zk_
 `/metrics` and is `zk_<key>_<name>` in `mntr`. `mntr` also shows `zk_version`, `zk_server_state` and,
 in an ensemble, `zk_peer_state`.
 
-This page is generated from the table in `src/admin/metrics.rs`; a test keeps it current.
+This page is generated from the table in `src/admin/metric_table.rs`; a test keeps it current.
 
 | name | kind | meaning |
 |---|---|---|
 ";
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use regex_lite::Regex;
+
+    use super::super::fake::Fake;
+    use super::*;
+
+    fn reading(fake: &Fake) -> Reading {
+        let descriptors = Descriptors { open: Some(12), max: Some(1024) };
+        Reading { descriptors, ..Reading::now(fake.status(), fake) }
+    }
+
+    fn pairs(text: &str) -> BTreeMap<&str, &str> {
+        text.lines().map(|line| line.split_once('\t').expect("key, tab, value")).collect()
+    }
+
+    #[test]
+    fn names_are_zookeepers_or_begin_with_ours_and_exist_once() {
+        let known: BTreeSet<&str> = ZOOKEEPERS.split_whitespace().collect();
+        let mut seen = BTreeSet::new();
+        for metric in METRICS {
+            assert!(seen.insert(metric.name), "{} twice", metric.name);
+            assert!(
+                known.contains(metric.name) || metric.name.starts_with("lockkeeper_"),
+                "{} is not ZooKeeper's",
+                metric.name
+            );
+            assert!(!metric.help.ends_with('.') && !metric.help.contains(['\n', '\\', '|']));
+        }
+    }
+
+    #[test]
+    fn values_are_of_their_metrics_kind() {
+        let reading = reading(&Fake::standalone());
+        for metric in METRICS {
+            let value = metric.value(&reading).expect("the fake server measures everything");
+            let is_summary = matches!(value, Value::Summary { .. });
+            assert_eq!(is_summary, metric.kind == Kind::Summary, "{metric:?}");
+        }
+    }
+
+    #[test]
+    fn a_metric_that_is_not_measured_is_absent() {
+        let mut fake = Fake::standalone();
+        fake.facts.recovery_ms = None;
+        fake.counters.response_sizes = None;
+        fake.counters.last_image = None;
+        let mut reading = reading(&fake);
+        reading.descriptors = Descriptors::default();
+        for text in [mntr(&reading), prometheus(&reading)] {
+            for name in ["dbinittime", "client_response_size", "last_image", "file_descriptor"] {
+                assert!(!text.contains(name), "{name} in {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_value_is_a_constant() {
+        // Whatever is measured differs between a server at rest and one with figures.
+        let at_rest = Reading::default();
+        let busy = reading(&Fake::standalone());
+        let unchanged: Vec<_> = METRICS
+            .iter()
+            .filter(|metric| metric.value(&at_rest) == metric.value(&busy))
+            .map(|metric| metric.name)
+            .collect();
+        // These two are 0 in the fake server too.
+        assert_eq!(unchanged, ["snapshot_error_count", "lockkeeper_checkpoint_time"]);
+    }
+
+    #[test]
+    fn mntr_has_a_key_and_a_value_on_every_line() {
+        let text = mntr(&reading(&Fake::standalone()));
+        let line = Regex::new(r"^zk_[a-z0-9_]+\t[^\t]+$").unwrap();
+        for each in text.lines() {
+            assert!(line.is_match(each), "{each}");
+        }
+        assert_eq!(pairs(&text).len(), text.lines().count(), "a key twice");
+        assert!(text.ends_with('\n'));
+        assert!(text.starts_with(&format!(
+            "zk_version\t{}\nzk_server_state\tstandalone\nzk_avg_latency\t1.6\n",
+            full_version()
+        )));
+    }
+
+    #[test]
+    fn mntr_writes_whole_numbers_plain_and_means_with_a_point() {
+        let text = mntr(&reading(&Fake::standalone()));
+        let pairs = pairs(&text);
+        for (key, value) in [
+            ("zk_min_latency", "1"),
+            ("zk_max_latency", "2"),
+            ("zk_znode_count", "5"),
+            ("zk_uptime", "1644167"),
+            ("zk_global_sessions", "3"),
+            ("zk_connection_rejected", "4"),
+            ("zk_response_bytes", "4900"),
+            ("zk_open_file_descriptor_count", "12"),
+            ("zk_avg_fsynctime", "1.5"),
+            ("zk_min_fsynctime", "1"),
+            ("zk_max_fsynctime", "2"),
+            ("zk_cnt_fsynctime", "4"),
+            ("zk_sum_fsynctime", "6"),
+            ("zk_avg_sync_processor_batch_size", "17.75"),
+            ("zk_avg_lockkeeper_checkpoint_time", "0.0"),
+            ("zk_sum_dbinittime", "42"),
+            ("zk_children_lockkeeper_events_fired", "4"),
+        ] {
+            assert_eq!(pairs.get(key), Some(&value), "{key}");
+        }
+        assert!(!pairs.contains_key("zk_peer_state"));
+    }
+
+    #[test]
+    fn members_of_an_ensemble_show_their_peer_state() {
+        for (mode, state) in [
+            (Mode::Leader, "leading - broadcast"),
+            (Mode::Follower, "following - broadcast"),
+            (Mode::Observer, "observing - broadcast"),
+        ] {
+            let mut fake = Fake::standalone();
+            fake.status.mode = mode;
+            assert_eq!(pairs(&mntr(&reading(&fake)))["zk_peer_state"], state);
+        }
+    }
+
+    /// The grammar of the text format 0.0.4, as far as it is used: every sample follows its
+    /// family's HELP and TYPE, no family twice, no sample twice.
+    fn check_prometheus(text: &str) -> BTreeMap<String, f64> {
+        let sample =
+            Regex::new(r#"^([a-z_][a-z0-9_]*)(\{key="[a-z_]+"\})? (-?[0-9.]+(e[0-9]+)?)$"#)
+                .unwrap();
+        let (mut families, mut samples) = (BTreeSet::new(), BTreeMap::new());
+        let mut family = ("", "");
+        let mut help = "";
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# HELP ") {
+                help = rest.split_once(' ').expect("help has a text").0;
+            } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+                family = rest.split_once(' ').expect("type has a kind");
+                assert_eq!(family.0, help);
+                assert!(families.insert(family.0), "{} twice", family.0);
+                assert!(["gauge", "counter", "summary"].contains(&family.1));
+            } else {
+                let found = sample.captures(line).unwrap_or_else(|| panic!("{line}"));
+                let name = found.get(1).unwrap().as_str();
+                let suffix = name.strip_prefix(family.0).expect("samples follow their family");
+                let suffixes: &[&str] =
+                    if family.1 == "summary" { &["_count", "_sum"] } else { &[""] };
+                assert!(suffixes.contains(&suffix), "{line}");
+                let key = line.rsplit_once(' ').unwrap().0.to_string();
+                let value = found[3].parse().unwrap();
+                assert!(samples.insert(key, value).is_none(), "{line} twice");
+            }
+        }
+        samples
+    }
+
+    #[test]
+    fn prometheus_text_is_valid_and_agrees_with_mntr() {
+        let reading = reading(&Fake::standalone());
+        let samples = check_prometheus(&prometheus(&reading));
+        for (name, value) in [
+            ("znode_count", 5.0),
+            ("avg_latency", 1.6),
+            ("fsynctime_count", 4.0),
+            ("fsynctime_sum", 6.0),
+            ("readlatency_sum", 3.9),
+            ("lockkeeper_zxid", 4_294_967_366.0),
+            ("lockkeeper_connections_cut{key=\"malformed\"}", 2.0),
+            ("lockkeeper_last_image_timestamp_seconds", 1_795_228_630.0),
+        ] {
+            assert_eq!(samples.get(name), Some(&value), "{name}");
+        }
+        let text = mntr(&reading);
+        for (key, value) in pairs(&text) {
+            if let Some(sample) = samples.get(key.trim_start_matches("zk_")) {
+                assert_eq!(value.parse(), Ok(*sample), "{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn prometheus_text_is_valid_at_the_extremes() {
+        let mut fake = Fake::standalone();
+        fake.counters.packets_sent = u64::MAX;
+        fake.counters.fsync.sum_us = u64::MAX;
+        fake.status.zxid = -1;
+        let samples = check_prometheus(&prometheus(&reading(&fake)));
+        assert_eq!(samples["packets_sent"], i64::MAX as f64);
+        assert_eq!(samples["lockkeeper_zxid"], -1.0);
+    }
+
+    #[test]
+    fn the_documents_table_is_current() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/METRICS.md");
+        if std::env::var_os("LOCKKEEPER_WRITE_DOCS").is_some() {
+            std::fs::write(path, document()).unwrap();
+        }
+        let written = std::fs::read_to_string(path).unwrap();
+        assert_eq!(
+            written,
+            document(),
+            "docs/METRICS.md: run the tests once with LOCKKEEPER_WRITE_DOCS=1"
+        );
+    }
+
+    /// Names of ZooKeeper 3.9's metrics, without those of its sets' members.
+    const ZOOKEEPERS: &str = "\
+        avg_latency min_latency max_latency packets_received packets_sent num_alive_connections \
+        outstanding_requests uptime znode_count watch_count ephemerals_count approximate_data_size \
+        global_sessions local_sessions open_file_descriptor_count max_file_descriptor_count \
+        connection_drop_probability last_client_response_size max_client_response_size \
+        min_client_response_size outstanding_tls_handshake auth_failed_count \
+        non_mtls_remote_conn_count non_mtls_local_conn_count quorum_size learners synced_followers \
+        synced_non_voting_followers synced_observers pending_syncs leader_uptime last_proposal_size \
+        max_proposal_size min_proposal_size quota_count_limit_per_namespace \
+        quota_count_usage_per_namespace quota_bytes_limit_per_namespace \
+        quota_bytes_usage_per_namespace commit_count proposal_count diff_count snap_count \
+        looking_count connection_request_count connection_rejected connection_drop_count \
+        connection_revalidate_count \
+        revalidate_count stale_sessions_expired sessionless_connections_expired bytes_received_count \
+        response_bytes watch_bytes unrecoverable_error_count digest_mismatches_count stale_requests \
+        stale_requests_dropped stale_replies throttled_ops large_requests_rejected \
+        request_throttle_wait_count learner_proposal_received_count learner_commit_received_count \
+        response_packet_cache_hits response_packet_cache_misses \
+        response_packet_get_children_cache_hits response_packet_get_children_cache_misses \
+        ensemble_auth_success ensemble_auth_fail ensemble_auth_skip outstanding_changes_queued \
+        outstanding_changes_removed prep_processor_request_queued sync_processor_request_queued \
+        request_commit_queued tls_handshake_exceeded unsuccessful_handshake insecure_admin_count \
+        quota_exceeded_error_per_namespace snapshot_error_count restore_error_count fsynctime \
+        snapshottime dbinittime restore_time election_time unavailable_time leader_unavailable_time \
+        follower_sync_time observer_sync_time startup_snap_load_time startup_txns_loaded \
+        startup_txns_load_time node_created_watch_count node_deleted_watch_count \
+        node_changed_watch_count node_children_watch_count sync_processor_batch_size \
+        sync_processor_queue_size prep_processor_queue_size read_commit_proc_req_queued \
+        write_commit_proc_req_queued commit_commit_proc_req_queued inflight_snap_count \
+        inflight_diff_count connection_token_deficit readlatency updatelatency propagation_latency \
+        proposal_latency commit_propagation_latency quorum_ack_latency \
+        sync_processor_queue_flush_time_ms close_session_prep_time jvm_pause_time_ms \
+        request_throttle_queue_time_ms read_per_namespace write_per_namespace ack_latency";
+}

@@ -3,7 +3,7 @@
 //! *Owns* every text, name and JSON shape that people and dashboards read. *Is given* a [`Source`],
 //! which the server implements; it never reaches into the server, its storage or its configuration.
 //! *Invariants*: a figure is measured or it is absent, never a constant in place of one; the names
-//! of metrics exist once (`metrics.rs`) and serve `mntr`, `/commands/monitor` and `/metrics` alike;
+//! of metrics exist once (`metric_table.rs`) and serve `mntr`, `/commands/monitor` and `/metrics` alike;
 //! nothing that a peer sends makes it panic.
 //!
 //! Reproduces ZooKeeper's `server.command`, `server.admin` and the Prometheus metrics provider.
@@ -17,6 +17,7 @@ pub mod facts;
 pub mod four_letter;
 pub mod http;
 mod idle;
+mod metric_table;
 pub mod metrics;
 mod question;
 mod trace;

@@ -19,3 +19,7 @@ pub(super) fn mask() -> i64 {
 pub(super) fn set_mask(mask: i64) {
     MASK.store(mask, Ordering::Relaxed);
 }
+
+/// Held by the tests that change the process's mask.
+#[cfg(test)]
+pub(super) static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());

@@ -1,0 +1,217 @@
+//! The table of metrics.
+//!
+//! *Owns* every metric's name, kind, meaning and where its value comes from: once. *Invariants*:
+//! ZooKeeper's names mean what they mean there; a name that is not ZooKeeper's begins with
+//! `lockkeeper_`; a row whose figure is not measured yields nothing.
+
+use super::Tally;
+use super::metrics::{Kind, Metric, Reading, Value};
+use super::words::{overall_latency, rounded};
+
+const fn gauge(
+    name: &'static str,
+    help: &'static str,
+    read: fn(&Reading) -> Option<Value>,
+) -> Metric {
+    Metric { name, kind: Kind::Gauge, help, read }
+}
+
+const fn counter(
+    name: &'static str,
+    help: &'static str,
+    read: fn(&Reading) -> Option<Value>,
+) -> Metric {
+    Metric { name, kind: Kind::Counter, help, read }
+}
+
+const fn summary(
+    name: &'static str,
+    help: &'static str,
+    read: fn(&Reading) -> Option<Value>,
+) -> Metric {
+    Metric { name, kind: Kind::Summary, help, read }
+}
+
+/// A whole number that is always measured.
+fn whole(value: u64) -> Option<Value> {
+    Some(value.into())
+}
+
+/// Every metric, ZooKeeper's first.
+pub const METRICS: &[Metric] = &[
+    gauge("avg_latency", "Mean milliseconds from a request's arrival to its answer", |r| {
+        Some(Value::Real(rounded(overall_latency(&r.status).mean_ms())))
+    }),
+    gauge("min_latency", "Shortest milliseconds from a request's arrival to its answer", |r| {
+        whole(overall_latency(&r.status).min_us / 1000)
+    }),
+    gauge("max_latency", "Longest milliseconds from a request's arrival to its answer", |r| {
+        whole(overall_latency(&r.status).max_us / 1000)
+    }),
+    gauge("packets_received", "Frames received from clients", |r| {
+        whole(r.counters.packets_received)
+    }),
+    gauge("packets_sent", "Frames sent to clients, events included", |r| {
+        whole(r.counters.packets_sent)
+    }),
+    gauge("num_alive_connections", "Client connections open", |r| {
+        whole(r.counters.connections_alive)
+    }),
+    gauge("outstanding_requests", "Requests received and not answered yet", |r| {
+        whole(r.status.outstanding)
+    }),
+    gauge("uptime", "Milliseconds since the start", |r| whole(r.counters.uptime_ms)),
+    gauge("znode_count", "Znodes, counted as ZooKeeper does (the root twice)", |r| {
+        whole(r.status.znode_count)
+    }),
+    gauge("watch_count", "Watches registered on this server", |r| whole(r.status.watch_count)),
+    gauge("ephemerals_count", "Ephemeral znodes", |r| whole(r.status.ephemerals_count)),
+    gauge("approximate_data_size", "Bytes of all paths and data", |r| {
+        whole(r.status.approximate_data_size)
+    }),
+    gauge("global_sessions", "Open sessions of the whole ensemble", |r| whole(r.status.sessions)),
+    gauge("open_file_descriptor_count", "File descriptors open in this process", |r| {
+        r.descriptors.open.map(Value::from)
+    }),
+    gauge("max_file_descriptor_count", "File descriptors this process may open", |r| {
+        r.descriptors.max.map(Value::from)
+    }),
+    gauge("last_client_response_size", "Bytes of the last reply", |r| {
+        r.counters.response_sizes.map(|sizes| sizes.last.into())
+    }),
+    gauge("max_client_response_size", "Bytes of the largest reply", |r| {
+        r.counters.response_sizes.map(|sizes| sizes.max.into())
+    }),
+    gauge("min_client_response_size", "Bytes of the smallest reply", |r| {
+        r.counters.response_sizes.map(|sizes| sizes.min.into())
+    }),
+    gauge("auth_failed_count", "Auth packets that were refused", |r| whole(r.status.auth_failed)),
+    gauge(
+        "non_mtls_remote_conn_count",
+        "Connections accepted without a client certificate from other hosts",
+        |r| whole(r.counters.connections_non_mtls_remote),
+    ),
+    gauge(
+        "non_mtls_local_conn_count",
+        "Connections accepted without a client certificate from the server's own address",
+        |r| whole(r.counters.connections_non_mtls_local),
+    ),
+    counter("commit_count", "Transactions applied", |r| whole(r.status.txns_applied)),
+    counter("proposal_count", "Entries proposed by this server", |r| whole(r.status.proposals)),
+    counter("connection_request_count", "Handshakes received", |r| {
+        whole(r.counters.connect_requests)
+    }),
+    counter("connection_rejected", "Connections refused for their number", |r| {
+        whole(r.counters.connections_rejected_per_ip + r.counters.connections_rejected_total)
+    }),
+    counter("connection_drop_count", "Client connections that ended, for whatever reason", |r| {
+        whole(r.counters.connections_closed)
+    }),
+    counter("stale_sessions_expired", "Sessions expired by this server", |r| {
+        whole(r.status.sessions_expired)
+    }),
+    counter("sessionless_connections_expired", "Connections closed without a handshake", |r| {
+        whole(r.counters.connections_cut_sessionless)
+    }),
+    counter("bytes_received_count", "Bytes received from clients", |r| {
+        whole(r.counters.bytes_received)
+    }),
+    counter("response_bytes", "Bytes sent to clients, without those of events", |r| {
+        whole(r.counters.bytes_sent.saturating_sub(r.status.watch_bytes))
+    }),
+    counter("watch_bytes", "Bytes of events sent to clients", |r| whole(r.status.watch_bytes)),
+    counter("large_requests_rejected", "Requests refused for their size", |r| {
+        whole(r.counters.large_requests_refused)
+    }),
+    counter("snapshot_error_count", "Images that could not be written or verified", |r| {
+        whole(r.counters.image_errors)
+    }),
+    summary("fsynctime", "Milliseconds of each fsync of the log", |r| {
+        Some(r.counters.fsync.into())
+    }),
+    summary("snapshottime", "Milliseconds to write and verify each image", |r| {
+        Some(r.counters.image.into())
+    }),
+    summary("dbinittime", "Milliseconds from the start to serving", |r| {
+        let ms = r.recovery_ms?;
+        Some(Tally { count: 1, sum: ms, min: ms, max: ms }.into())
+    }),
+    summary("readlatency", "Milliseconds from a read's arrival to its answer", |r| {
+        Some(r.status.read_latency.into())
+    }),
+    summary("updatelatency", "Milliseconds from a write's arrival to its answer", |r| {
+        Some(r.status.write_latency.into())
+    }),
+    summary("sync_processor_batch_size", "Entries appended to the log with one fsync", |r| {
+        Some(r.counters.log_batch.into())
+    }),
+    gauge("lockkeeper_serving", "1 while requests are answered, else 0", |r| {
+        whole(u64::from(r.status.serving))
+    }),
+    gauge("lockkeeper_zxid", "Last applied zxid", |r| Some(Value::Whole(r.status.zxid))),
+    gauge("lockkeeper_raft_term", "Raft term", |r| whole(r.status.term)),
+    gauge("lockkeeper_applied_index", "Last log index applied", |r| whole(r.status.applied)),
+    gauge("lockkeeper_persisted_index", "Last log index on this server's disk", |r| {
+        whole(r.status.persisted)
+    }),
+    gauge("lockkeeper_changes_waiting", "Changed records not yet handed to the tree's copy", |r| {
+        whole(r.status.changes_waiting)
+    }),
+    gauge("lockkeeper_sessions_connected", "Connections with a session", |r| {
+        whole(r.status.connections)
+    }),
+    gauge("lockkeeper_log_bytes", "Bytes of the log on disk", |r| whole(r.counters.log_dir_bytes)),
+    gauge("lockkeeper_image_bytes", "Bytes of images and the tree's copy on disk", |r| {
+        whole(r.counters.data_dir_bytes)
+    }),
+    gauge("lockkeeper_last_image_index", "Log index of the newest verified image", |r| {
+        r.counters.last_image.map(|image| image.index.into())
+    }),
+    gauge("lockkeeper_last_image_zxid", "Zxid of the newest verified image", |r| {
+        r.counters.last_image.map(|image| Value::Whole(image.zxid))
+    }),
+    gauge(
+        "lockkeeper_last_image_timestamp_seconds",
+        "When the newest verified image was finished, seconds since the epoch",
+        |r| r.counters.last_image.map(|image| Value::Real(image.wall_ms as f64 / 1000.0)),
+    ),
+    counter("lockkeeper_connections_accepted", "Client connections accepted", |r| {
+        whole(r.counters.connections_accepted)
+    }),
+    counter("lockkeeper_connections_rejected", "Connections refused, by limit", |r| {
+        Some(Value::Set(vec![
+            ("per_ip", r.counters.connections_rejected_per_ip),
+            ("total", r.counters.connections_rejected_total),
+        ]))
+    }),
+    counter("lockkeeper_connections_cut", "Connections ended by the server, by reason", |r| {
+        Some(Value::Set(vec![
+            ("slow", r.counters.connections_cut_slow),
+            ("malformed", r.counters.connections_cut_malformed),
+            ("sessionless", r.counters.connections_cut_sessionless),
+        ]))
+    }),
+    counter("lockkeeper_handshakes_refused", "Handshakes refused by the replica", |r| {
+        whole(r.status.connections_refused)
+    }),
+    counter("lockkeeper_events_fired", "Watch events fired, by type", |r| {
+        let [created, deleted, changed, children] = r.status.events_fired;
+        Some(Value::Set(vec![
+            ("created", created),
+            ("deleted", deleted),
+            ("changed", changed),
+            ("children", children),
+        ]))
+    }),
+    counter("lockkeeper_bytes_sent", "Bytes sent to clients, events included", |r| {
+        whole(r.counters.bytes_sent)
+    }),
+    counter("lockkeeper_fsyncs_slow", "Fsyncs of the log above the warning threshold", |r| {
+        whole(r.counters.fsyncs_slow)
+    }),
+    summary(
+        "lockkeeper_checkpoint_time",
+        "Milliseconds of each checkpoint of the tree's copy",
+        |r| Some(r.counters.checkpoint.into()),
+    ),
+];
