@@ -2,6 +2,8 @@
 //!
 //! Honours `SOURCE_DATE_EPOCH` (seconds since 1970), so that a build can be reproduced.
 
+#![allow(clippy::disallowed_methods)] // a build script is not the core
+
 use std::time::{SystemTime, UNIX_EPOCH};
 
 fn main() {

@@ -1,6 +1,6 @@
 //! `/commands/<name>`: the questions of the HTTP port, answered in JSON.
 //!
-//! *Owns* the commands' names, aliases and keys. *Invariants*: data first, then `command` (the
+//! *Owns* the keys and texts of their answers. *Invariants*: data first, then `command` (the
 //! primary name) and `error` (null or a text); an unknown command and a server that does not serve
 //! are answered with status 200, as there. *Never* speaks HTTP.
 //!
@@ -8,6 +8,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::command::Command;
 use super::dump::Dump;
 use super::environment::environment;
 use super::four_letter::NOT_SERVING;
@@ -16,141 +17,7 @@ use super::version::full_version;
 use super::words::{mean_whole_ms, overall_latency, path, port, rounded, sessions_by_path};
 use super::{Counters, Facts, Source, question, trace};
 use crate::replica::Status;
-use crate::replica::inspect::{ConnectionReport, Mode};
-
-/// A command that exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Command {
-    Configuration,
-    ConnectionStatReset,
-    Connections,
-    Dirs,
-    Dump,
-    Environment,
-    GetTraceMask,
-    Hash,
-    InitialConfiguration,
-    IsReadOnly,
-    LastSnapshot,
-    Leader,
-    Monitor,
-    ObserverConnectionStatReset,
-    Observers,
-    Restore,
-    Ruok,
-    ServerStats,
-    SetTraceMask,
-    Snapshot,
-    StatReset,
-    Stats,
-    SystemProperties,
-    VotingView,
-    WatchSummary,
-    Watches,
-    WatchesByPath,
-    Zabstate,
-}
-
-impl Command {
-    /// Every command, in order of its primary name.
-    pub(super) const ALL: [Command; 28] = [
-        Command::Configuration,
-        Command::ConnectionStatReset,
-        Command::Connections,
-        Command::Dirs,
-        Command::Dump,
-        Command::Environment,
-        Command::GetTraceMask,
-        Command::Hash,
-        Command::InitialConfiguration,
-        Command::IsReadOnly,
-        Command::LastSnapshot,
-        Command::Leader,
-        Command::Monitor,
-        Command::ObserverConnectionStatReset,
-        Command::Observers,
-        Command::Restore,
-        Command::Ruok,
-        Command::ServerStats,
-        Command::SetTraceMask,
-        Command::Snapshot,
-        Command::StatReset,
-        Command::Stats,
-        Command::SystemProperties,
-        Command::VotingView,
-        Command::WatchSummary,
-        Command::Watches,
-        Command::WatchesByPath,
-        Command::Zabstate,
-    ];
-
-    /// The primary name, then the aliases.
-    pub(super) fn names(self) -> &'static [&'static str] {
-        match self {
-            Command::Configuration => &["configuration", "conf", "config"],
-            Command::ConnectionStatReset => &["connection_stat_reset", "crst"],
-            Command::Connections => &["connections", "cons"],
-            Command::Dirs => &["dirs"],
-            Command::Dump => &["dump"],
-            Command::Environment => &["environment", "env", "envi"],
-            Command::GetTraceMask => &["get_trace_mask", "gtmk"],
-            Command::Hash => &["hash"],
-            Command::InitialConfiguration => &["initial_configuration", "icfg"],
-            Command::IsReadOnly => &["is_read_only", "isro"],
-            Command::LastSnapshot => &["last_snapshot", "lsnp"],
-            Command::Leader => &["leader", "lead"],
-            Command::Monitor => &["monitor", "mntr"],
-            Command::ObserverConnectionStatReset => &["observer_connection_stat_reset", "orst"],
-            Command::Observers => &["observers", "obsr"],
-            Command::Restore => &["restore", "rest"],
-            Command::Ruok => &["ruok"],
-            Command::ServerStats => &["server_stats", "srvr"],
-            Command::SetTraceMask => &["set_trace_mask", "stmk"],
-            Command::Snapshot => &["snapshot", "snap"],
-            Command::StatReset => &["stat_reset", "srst"],
-            Command::Stats => &["stats", "stat"],
-            Command::SystemProperties => &["system_properties", "sysp"],
-            Command::VotingView => &["voting_view"],
-            Command::WatchSummary => &["watch_summary", "wchs"],
-            Command::Watches => &["watches", "wchc"],
-            Command::WatchesByPath => &["watches_by_path", "wchp"],
-            Command::Zabstate => &["zabstate"],
-        }
-    }
-
-    /// The name that the answer and the list show.
-    pub(super) fn name(self) -> &'static str {
-        self.names()[0]
-    }
-
-    /// The command with this name or alias.
-    pub(super) fn find(name: &str) -> Option<Command> {
-        Command::ALL.into_iter().find(|command| command.names().contains(&name))
-    }
-
-    /// Whether it is sent by POST; all others by GET.
-    pub(super) fn is_post(self) -> bool {
-        self == Command::Restore
-    }
-
-    /// Whether it exists only by name, as in a ZooKeeper whose operator has switched it off.
-    pub(super) fn is_disabled(self) -> bool {
-        matches!(self, Command::Snapshot | Command::Restore)
-    }
-
-    /// Whether it is refused while the server does not serve.
-    fn needs_serving(self) -> bool {
-        !matches!(
-            self,
-            Command::Environment
-                | Command::GetTraceMask
-                | Command::Monitor
-                | Command::SetTraceMask
-                | Command::SystemProperties
-                | Command::Zabstate
-        )
-    }
-}
+use crate::replica::inspect::{ConnectionReport, Mode, WatchReport};
 
 /// The answer to a command that does not exist.
 pub(super) fn unknown(name: &str) -> Value {
@@ -188,8 +55,9 @@ async fn data(
     status: &Status,
     source: &dyn Source,
 ) -> Option<Result<Value, String>> {
+    let facts = source.facts();
     Some(Ok(match command {
-        Command::Configuration => configuration(source.facts()),
+        Command::Configuration => configuration(facts),
         Command::ConnectionStatReset => {
             question::reset_connections(source).await?;
             Value::Null
@@ -198,28 +66,25 @@ async fn data(
             let list = question::connections(source).await?;
             json!({ "connections": connections(&list, full), "secure_connections": [] })
         }
-        Command::Dirs => {
-            let counters = source.counters();
-            json!({
-                "datadir_size": counters.data_dir_bytes,
-                "logdir_size": counters.log_dir_bytes,
-            })
-        }
+        Command::Dirs => dirs(&source.counters()),
         Command::Dump => Value::Object(Dump::collect(source).await?.json()),
-        Command::Environment => environment()
-            .into_iter()
-            .map(|(name, value)| (name.to_string(), json!(value)))
-            .collect(),
+        Command::Environment => {
+            environment().into_iter().map(|(name, value)| (name, json!(value))).collect()
+        }
         Command::GetTraceMask => json!({ "tracemask": trace::mask() }),
         Command::Hash => json!({ "digests": digests(&question::digests(source).await?) }),
         Command::InitialConfiguration => {
-            json!({ "initial_configuration": source.facts().initial_configuration })
+            json!({ "initial_configuration": facts.initial_configuration })
         }
         Command::IsReadOnly => json!({ "read_only": status.mode == Mode::ReadOnly }),
         Command::LastSnapshot => last_snapshot(&source.counters()),
         Command::Leader => return Some(leader(status)),
         Command::Monitor => monitor_values(&Reading::now(status.clone(), source)),
         Command::Observers => json!({ "synced_observers": 0, "observers": [] }),
+        // Of no effect without observers.
+        Command::ObserverConnectionStatReset => Value::Null,
+        Command::Restore | Command::Snapshot => return Some(Err(disabled(command))),
+        Command::Ruok => Value::Null,
         Command::ServerStats => server_stats(status, &source.counters()),
         Command::SetTraceMask => return Some(set_trace_mask(trace_mask)),
         Command::StatReset => {
@@ -227,48 +92,48 @@ async fn data(
             Value::Null
         }
         Command::Stats => {
-            let list = question::connections(source).await?;
             let mut stats = server_stats(status, &source.counters());
-            stats["connections"] = connections(&list, brief);
+            stats["connections"] = connections(&question::connections(source).await?, brief);
             stats["secure_connections"] = json!([]);
             stats
         }
-        Command::SystemProperties => source
-            .facts()
-            .properties
-            .iter()
-            .map(|(name, value)| (name.clone(), json!(value)))
-            .collect(),
+        Command::SystemProperties => {
+            facts.properties.iter().map(|(name, value)| (name.clone(), json!(value))).collect()
+        }
         Command::VotingView => json!({ "current_config": {} }),
-        Command::WatchSummary => {
-            let watches = question::watches(source).await?;
-            json!({
-                "num_connections": watches.connections,
-                "num_paths": watches.paths,
-                "num_total_watches": watches.total,
-            })
-        }
-        Command::Watches => {
-            let watches = question::watches(source).await?;
-            let by_session: Map<String, Value> = watches
-                .by_session
-                .into_iter()
-                .map(|(session, paths)| (session.to_string(), json!(paths)))
-                .collect();
-            json!({ "session_id_to_watched_paths": by_session })
-        }
+        Command::WatchSummary => watch_summary(&question::watches(source).await?),
+        Command::Watches => watches_by_session(&question::watches(source).await?),
         Command::WatchesByPath => {
-            let watches = question::watches(source).await?;
-            json!({ "path_to_session_ids": sessions_by_path(&watches) })
+            json!({ "path_to_session_ids": sessions_by_path(&question::watches(source).await?) })
         }
-        Command::Zabstate => zabstate(status, source.facts()),
-        // Of no effect without observers.
-        Command::ObserverConnectionStatReset | Command::Ruok => Value::Null,
-        Command::Restore | Command::Snapshot => {
-            let name = command.name();
-            return Some(Err(format!("{name} is disabled: this server cannot do it yet")));
-        }
+        Command::Zabstate => zabstate(status, facts),
     }))
+}
+
+/// The error of a command that exists only by name.
+fn disabled(command: Command) -> String {
+    format!("{} is disabled: this server cannot do it yet", command.name())
+}
+
+fn dirs(counters: &Counters) -> Value {
+    json!({ "datadir_size": counters.data_dir_bytes, "logdir_size": counters.log_dir_bytes })
+}
+
+fn watch_summary(watches: &WatchReport) -> Value {
+    json!({
+        "num_connections": watches.connections,
+        "num_paths": watches.paths,
+        "num_total_watches": watches.total,
+    })
+}
+
+fn watches_by_session(watches: &WatchReport) -> Value {
+    let by_session: Map<String, Value> = watches
+        .by_session
+        .iter()
+        .map(|(session, paths)| (session.to_string(), json!(paths)))
+        .collect();
+    json!({ "session_id_to_watched_paths": by_session })
 }
 
 fn configuration(facts: &Facts) -> Value {
@@ -440,17 +305,6 @@ mod tests {
 
     fn keys(value: &Value) -> Vec<&str> {
         value.as_object().unwrap().keys().map(String::as_str).collect()
-    }
-
-    #[test]
-    fn names_are_unique_and_listed_in_order() {
-        let mut names: Vec<_> =
-            Command::ALL.iter().flat_map(|command| command.names()).copied().collect();
-        let count = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), count);
-        assert!(Command::ALL.iter().map(|command| command.name()).is_sorted());
     }
 
     #[tokio::test]

@@ -50,7 +50,9 @@ impl Descriptors {
     #[must_use]
     pub fn now() -> Descriptors {
         // The listing itself holds one open.
-        let open = std::fs::read_dir("/proc/self/fd").map(|dir| dir.count() as u64 - 1).ok();
+        let open = std::fs::read_dir("/proc/self/fd")
+            .map(|dir| (dir.count() as u64).saturating_sub(1))
+            .ok();
         let max = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         Descriptors { open, max }
     }

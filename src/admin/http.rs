@@ -24,7 +24,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::Source;
-use super::commands::{self, Command};
+use super::command::Command;
+use super::commands;
 use super::idle::IdleStream;
 use super::metrics::{self, Reading};
 
@@ -275,4 +276,347 @@ fn page(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) 
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::atomic::Ordering;
+
+    use serde_json::{Value, json};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::oneshot;
+    use tokio::task::JoinHandle;
+
+    use super::super::fake::Fake;
+    use super::*;
+
+    struct Served {
+        address: SocketAddr,
+        fake: Arc<Fake>,
+        stop: Option<oneshot::Sender<()>>,
+        task: JoinHandle<()>,
+    }
+
+    impl Served {
+        async fn with(fake: Fake, options: Options) -> Served {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let fake = Arc::new(fake);
+            let (stop, stopped) = oneshot::channel();
+            let source: Arc<dyn Source> = fake.clone();
+            let task = tokio::spawn(serve(listener, source, options, async move {
+                stopped.await.ok();
+            }));
+            Served { address, fake, stop: Some(stop), task }
+        }
+
+        async fn new() -> Served {
+            Served::with(Fake::standalone(), Options::default()).await
+        }
+
+        async fn connect(&self) -> TcpStream {
+            TcpStream::connect(self.address).await.unwrap()
+        }
+
+        /// Sends bytes, closes the sending side, and returns all that comes back.
+        async fn raw(&self, bytes: &[u8]) -> String {
+            let mut stream = self.connect().await;
+            stream.write_all(bytes).await.unwrap();
+            stream.shutdown().await.unwrap();
+            all(&mut stream).await
+        }
+
+        async fn ask(&self, method: &str, target: &str) -> Reply {
+            let text =
+                self.raw(format!("{method} {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await;
+            Reply::parse(&text)
+        }
+
+        async fn get(&self, target: &str) -> Reply {
+            self.ask("GET", target).await
+        }
+    }
+
+    /// A reset counts as an end: it is how a server cuts who still sends.
+    async fn all(stream: &mut TcpStream) -> String {
+        let mut bytes = Vec::new();
+        let ended = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut bytes));
+        let _: std::io::Result<usize> = ended.await.expect("the server closes");
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[derive(Debug)]
+    struct Reply {
+        status: u16,
+        head: String,
+        body: String,
+    }
+
+    impl Reply {
+        fn parse(text: &str) -> Reply {
+            let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{text:?}"));
+            let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+            Reply { status, head: head.to_ascii_lowercase(), body: body.to_string() }
+        }
+
+        fn json(&self) -> Value {
+            assert!(self.head.contains("content-type: application/json"), "{}", self.head);
+            serde_json::from_str(&self.body).unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn the_list_of_commands_links_to_those_that_work() {
+        let served = Served::new().await;
+        let list = served.get("/commands").await;
+        assert_eq!(list.status, 200);
+        assert!(list.body.starts_with(
+            "<a href=\"/commands/configuration\">configuration</a>\n<br/>\n\
+             <a href=\"/commands/connection_stat_reset\">connection_stat_reset</a>\n<br/>\n"
+        ));
+        assert!(!list.body.contains("/snapshot\""));
+        assert_eq!(served.get("/commands/").await.body, list.body);
+        for link in list.body.lines().filter_map(|line| line.split('"').nth(1)) {
+            assert_eq!(served.get(link).await.status, 200, "{link}");
+        }
+    }
+
+    #[tokio::test]
+    async fn commands_answer_in_indented_json_by_every_name() {
+        let served = Served::new().await;
+        let answer = served.get("/commands/watch_summary").await;
+        assert_eq!(
+            answer.body,
+            "{\n  \"num_connections\": 2,\n  \"num_paths\": 2,\n  \"num_total_watches\": 3,\n  \
+             \"command\": \"watch_summary\",\n  \"error\": null\n}"
+        );
+        assert_eq!(served.get("/commands/wchs").await.body, answer.body);
+        assert_eq!(served.get("/commands/wchs?x=1&traceMask=%zz").await.body, answer.body);
+    }
+
+    #[tokio::test]
+    async fn an_unknown_command_is_answered_with_200_and_its_name() {
+        let served = Served::new().await;
+        for (target, name) in [
+            ("/commands/nosuch", "nosuch"),
+            ("/commands/RUOK", "RUOK"),
+            ("/commands/shed_connections", "shed_connections"),
+            ("/commands/a%22%3Cb%2f%zz%4", "a\"<b/%zz%4"),
+            ("/commands/%ff", "\u{fffd}"),
+        ] {
+            let answer = served.get(target).await;
+            assert_eq!(answer.status, 200);
+            let error = format!("Unknown command: {name}");
+            assert_eq!(answer.json(), json!({ "command": name, "error": error }), "{target}");
+        }
+    }
+
+    #[tokio::test]
+    async fn commands_that_do_not_exist_yet_are_disabled() {
+        let served = Served::new().await;
+        for (method, name) in [("GET", "snapshot"), ("GET", "snap"), ("POST", "restore")] {
+            let answer = served.ask(method, &format!("/commands/{name}")).await;
+            assert_eq!(answer.status, 503, "{name}");
+            let error = answer.json()["error"].as_str().unwrap().to_string();
+            assert!(error.ends_with("is disabled: this server cannot do it yet"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_reading_methods_are_allowed_but_for_restore() {
+        let served = Served::new().await;
+        for (method, target, allow) in [
+            ("POST", "/commands/ruok", "get, head"),
+            ("PUT", "/commands/ruok", "get, head, post"),
+            ("TRACE", "/commands/ruok", "get, head, post"),
+            ("GET", "/commands/restore", "post"),
+            ("POST", "/commands", "get, head"),
+            ("POST", "/metrics", "get, head"),
+            ("DELETE", "/livez", "get, head"),
+            ("BREW", "/readyz", "get, head"),
+        ] {
+            let answer = served.ask(method, target).await;
+            assert_eq!(answer.status, 405, "{method} {target}");
+            assert!(answer.head.contains(&format!("allow: {allow}\r\n")), "{}", answer.head);
+        }
+        assert!(served.fake.asked.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn head_has_the_length_and_no_body() {
+        let served = Served::new().await;
+        let got = served.get("/commands/conf").await;
+        let head = served.ask("HEAD", "/commands/conf").await;
+        assert_eq!(head.status, 200);
+        assert_eq!(head.body, "");
+        assert!(head.head.contains(&format!("content-length: {}", got.body.len())));
+    }
+
+    #[tokio::test]
+    async fn other_paths_are_not_found() {
+        let served = Served::new().await;
+        for target in ["/", "/commandsruok", "/metrics/", "/livez2", "*", "/..", "/favicon.ico"] {
+            assert_eq!(served.get(target).await.status, 404, "{target}");
+        }
+    }
+
+    #[tokio::test]
+    async fn metrics_are_in_the_text_format() {
+        let served = Served::new().await;
+        let answer = served.get("/metrics").await;
+        assert_eq!(answer.status, 200);
+        assert!(answer.head.contains("content-type: text/plain; version=0.0.4"));
+        assert!(answer.body.contains("\n# TYPE znode_count gauge\nznode_count 5\n"));
+    }
+
+    #[tokio::test]
+    async fn a_port_for_metrics_offers_nothing_else() {
+        let options = Options { surface: Surface::Metrics, ..Options::default() };
+        let served = Served::with(Fake::standalone(), options).await;
+        assert_eq!(served.get("/metrics").await.status, 200);
+        for target in ["/commands", "/commands/ruok", "/livez", "/readyz"] {
+            assert_eq!(served.get(target).await.status, 404, "{target}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_commands_can_be_elsewhere() {
+        let options = Options { commands_path: "/zk".to_string(), ..Options::default() };
+        let served = Served::with(Fake::standalone(), options).await;
+        assert!(served.get("/zk").await.body.starts_with("<a href=\"/zk/configuration\">"));
+        assert_eq!(served.get("/zk/ruok").await.status, 200);
+        assert_eq!(served.get("/commands/ruok").await.status, 404);
+    }
+
+    #[tokio::test]
+    async fn readiness_follows_serving_and_liveness_does_not() {
+        let served = Served::new().await;
+        assert_eq!(served.get("/readyz").await.status, 200);
+        served.fake.paused.store(true, Ordering::Relaxed);
+        let answer = served.get("/readyz").await;
+        assert_eq!(answer.status, 503);
+        assert!(answer.body.starts_with("not serving: "), "{}", answer.body);
+        assert_eq!(served.get("/livez").await.status, 200);
+        let command = served.get("/commands/srvr").await;
+        assert_eq!(command.status, 200);
+        assert_eq!(
+            command.json()["error"],
+            "This ZooKeeper instance is not currently serving requests"
+        );
+        served.fake.paused.store(false, Ordering::Relaxed);
+        assert_eq!(served.get("/readyz").await.status, 200);
+    }
+
+    #[tokio::test]
+    async fn a_connection_serves_one_request_after_another() {
+        let served = Served::new().await;
+        let requests = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n".repeat(3);
+        let text = served.raw(requests.as_bytes()).await;
+        assert_eq!(text.matches("HTTP/1.1 200 OK").count(), 3, "{text}");
+    }
+
+    #[tokio::test]
+    async fn malformed_requests_are_refused_or_cut() {
+        let served = Served::new().await;
+        let long_path = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(2 * HEAD_BYTES_MAX));
+        let long_header = format!("GET / HTTP/1.1\r\nA: {}\r\n\r\n", "a".repeat(HEAD_BYTES_MAX));
+        let headers = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(HEADERS_MAX + 1));
+        for (request, statuses) in [
+            (&b"\x00\x00\x00\x2c\x00\x00\x00\x00"[..], &[400][..]),
+            (b"ruok\r\n\r\n", &[400]),
+            (b"GET /metrics HTTP/9.9\r\n\r\n", &[400]),
+            (b"GET /metrics HTTP/1.1\r\nContent-Length: -1\r\n\r\n", &[400]),
+            (b"GET \xff\xfe HTTP/1.1\r\n\r\n", &[400]),
+            (b"GET /metrics HTTP/1.1\r\nA\x00: b\r\n\r\n", &[400]),
+            (long_path.as_bytes(), &[414, 431]),
+            (long_header.as_bytes(), &[431]),
+            (headers.as_bytes(), &[431]),
+        ] {
+            let mut stream = served.connect().await;
+            // The server may close before it has read everything.
+            let _: std::io::Result<()> = stream.write_all(request).await;
+            let text = all(&mut stream).await;
+            assert!(
+                (text.is_empty() && request.len() > HEAD_BYTES_MAX)
+                    || statuses.contains(&Reply::parse(&text).status),
+                "{text} for {}",
+                String::from_utf8_lossy(&request[..request.len().min(60)])
+            );
+        }
+        assert_eq!(served.get("/livez").await.status, 200);
+    }
+
+    #[tokio::test]
+    async fn as_many_headers_as_allowed_are_accepted() {
+        let served = Served::new().await;
+        let headers = "A: b\r\n".repeat(HEADERS_MAX);
+        let text = served.raw(format!("GET /livez HTTP/1.1\r\n{headers}\r\n").as_bytes()).await;
+        assert_eq!(Reply::parse(&text).status, 200);
+    }
+
+    #[tokio::test]
+    async fn the_body_of_a_request_is_not_waited_for() {
+        let served = Served::new().await;
+        let mut stream = served.connect().await;
+        let head = b"POST /commands/restore HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n";
+        stream.write_all(head).await.unwrap();
+        assert_eq!(Reply::parse(&all(&mut stream).await).status, 503);
+    }
+
+    #[tokio::test]
+    async fn a_silent_or_slow_client_is_cut() {
+        let options = Options { idle_timeout: Duration::from_millis(50), ..Options::default() };
+        let served = Served::with(Fake::standalone(), options).await;
+        for head in [&b""[..], b"GET /livez HT", b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"] {
+            let mut stream = served.connect().await;
+            stream.write_all(head).await.unwrap();
+            let text = all(&mut stream).await;
+            assert_eq!(text.contains("200 OK"), head.ends_with(b"\r\n\r\n"), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_connection_too_many_is_closed_and_room_is_made_again() {
+        let served = Served::new().await;
+        let mut held = Vec::new();
+        for _ in 0..CONNECTIONS_MAX {
+            held.push(served.connect().await);
+        }
+        assert_eq!(all(&mut served.connect().await).await, "");
+        let last = held.last_mut().unwrap();
+        last.write_all(b"GET /livez HTTP/1.0\r\n\r\n").await.unwrap();
+        assert_eq!(Reply::parse(&all(last).await).status, 200);
+        // Its place is free as soon as the server has seen its end.
+        let probe = b"GET /livez HTTP/1.0\r\n\r\n";
+        let served_again = async {
+            loop {
+                let mut stream = served.connect().await;
+                let sent = stream.write_all(probe).await;
+                if sent.is_ok() && !all(&mut stream).await.is_empty() {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), served_again).await.expect("room again");
+    }
+
+    #[tokio::test]
+    async fn stopping_ends_idle_connections_and_the_port() {
+        let mut served = Served::new().await;
+        let mut silent = served.connect().await;
+        let mut kept = served.connect().await;
+        kept.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let mut first = [0; 12];
+        kept.read_exact(&mut first).await.unwrap();
+        assert_eq!(&first, b"HTTP/1.1 200");
+        served.stop.take().unwrap().send(()).unwrap();
+        tokio::time::timeout(Duration::from_secs(10), &mut served.task)
+            .await
+            .expect("stops in time")
+            .unwrap();
+        assert_eq!(all(&mut silent).await, "");
+        all(&mut kept).await;
+        assert!(TcpStream::connect(served.address).await.is_err());
+    }
 }

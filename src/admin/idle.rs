@@ -85,3 +85,38 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for IdleStream<S> {
         self.stream.is_write_vectored()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_millis(20);
+
+    #[tokio::test]
+    async fn a_peer_that_sends_nothing_is_an_error() {
+        let (_peer, stream) = tokio::io::duplex(16);
+        let error = IdleStream::new(stream, LIMIT).read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_reads_nothing_is_an_error() {
+        let (_peer, stream) = tokio::io::duplex(16);
+        let error = IdleStream::new(stream, LIMIT).write_all(&[0; 17]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn progress_restarts_the_clock() {
+        let (mut peer, stream) = tokio::io::duplex(16);
+        let mut stream = IdleStream::new(stream, LIMIT);
+        for byte in 0..3 {
+            peer.write_u8(byte).await.unwrap();
+            assert_eq!(stream.read_u8().await.unwrap(), byte);
+            let error = stream.read_u8().await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        }
+    }
+}

@@ -1,9 +1,8 @@
 //! Figures under ZooKeeper's names.
 //!
 //! *Owns* what a metric is, and the texts made from the table of them in `metric_table.rs`: `mntr`,
-//! `/commands/monitor`, `/metrics` and `docs/METRICS.md`. *Invariants*: a metric is measured or absent; ZooKeeper's names
-//! mean what they mean there; a name that is not ZooKeeper's begins with `lockkeeper_`; times are
-//! milliseconds unless the name says otherwise. *Never* keeps a figure itself.
+//! `/commands/monitor`, `/metrics` and `docs/METRICS.md`. *Invariants*: a metric is measured or
+//! absent; times are milliseconds unless the name says otherwise. *Never* keeps a figure itself.
 //!
 //! Reproduces ZooKeeper's `ServerMetrics` and its metrics providers (names of 3.9: counters have no
 //! `_total`).

@@ -8,6 +8,7 @@
 //!
 //! Reproduces ZooKeeper's `server.command`, `server.admin` and the Prometheus metrics provider.
 
+mod command;
 mod commands;
 pub mod counters;
 mod date;

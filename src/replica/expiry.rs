@@ -176,7 +176,7 @@ mod tests {
         expiry.tick(0);
         expiry.track(1, 4000);
         expiry.tick(60_000_000);
-        assert_eq!(expiry.overdue(), []);
+        assert!(expiry.overdue().is_empty());
         assert!(expiry.remaining_ms(1).unwrap() >= 3500);
     }
 
