@@ -15,9 +15,6 @@ use super::znode::Content;
 use super::{Tree, record};
 use crate::proto::Acl;
 
-/// Takes path and record of a znode, or the path of one that is gone.
-pub type Drain<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
-
 /// Paths whose records have to go.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
@@ -38,6 +35,9 @@ impl Changes {
         }
     }
 }
+
+/// Takes one change: a path, and its record or `None` for a tombstone.
+pub type TakeChange<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
 
 /// A record that cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl Tree {
 
     /// Hands out up to `records_max` changes: a path with its current record, or with `None` when
     /// the record has to go. Answers whether more is waiting.
-    pub fn drain_changes(&mut self, records_max: usize, out: &mut Drain<'_>) -> bool {
+    pub fn drain_changes(&mut self, records_max: usize, out: &mut TakeChange<'_>) -> bool {
         let mut record = Vec::new();
         for _ in 0..records_max {
             if let Some(path) = self.changes.tombstones.pop_first() {

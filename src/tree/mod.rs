@@ -51,6 +51,8 @@ mod reaper;
 mod record;
 mod slab;
 mod table;
+#[cfg(test)]
+mod tests;
 mod write;
 mod znode;
 
@@ -60,7 +62,7 @@ use crate::proto::acl::perms;
 use crate::proto::{Acl, EventType, Stat, Text};
 
 pub use acl::{AclList, Identity};
-pub use changes::BadRecord;
+pub use changes::{BadRecord, TakeChange};
 pub use owner::{Owner, TTL_MS_MAX};
 pub use path::ZnodePath;
 pub use read::Children;

@@ -1,0 +1,162 @@
+//! The rules of the tree, each proved by a test named after it. [`model`] compares a long random
+//! history with a naive tree.
+
+mod access;
+mod create;
+mod model;
+mod modify;
+mod multi;
+mod persistence;
+mod quota;
+mod reading;
+mod reaping;
+mod shape;
+
+use bytes::Bytes;
+
+use crate::proto::request::{Create, CreateKind};
+use crate::proto::{Acl, ErrorCode, MultiOp, MultiResult, Stat, Text};
+
+use super::slab::ZnodeId;
+use super::{Context, Created, Event, Identity, Options, Tree, digest};
+
+/// A tree, and somebody who talks to it. Each write has the next zxid, at 1000 ms times the zxid.
+struct Fixture {
+    tree: Tree,
+    zxid: i64,
+    session: i64,
+    ids: Vec<Identity>,
+    events: Vec<Event>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self::with(Options { extended_types: true, legacy_digest: true, ..Options::default() })
+    }
+
+    fn with(options: Options) -> Self {
+        let tree = Tree::fresh(options);
+        Self { tree, zxid: 0, session: 7, ids: Vec::new(), events: Vec::new() }
+    }
+
+    /// Does a write under the next zxid.
+    fn write<T>(&mut self, write: impl FnOnce(&mut Tree, &Context<'_>, &mut Vec<Event>) -> T) -> T {
+        self.zxid += 1;
+        let (zxid, session) = (self.zxid, self.session);
+        let ctx = Context { zxid, time_ms: 1000 * zxid, session, ids: &self.ids };
+        write(&mut self.tree, &ctx, &mut self.events)
+    }
+
+    fn request(&mut self, request: &Create) -> Result<Created, ErrorCode> {
+        self.write(|tree, ctx, events| tree.create(ctx, request, events))
+    }
+
+    /// Creates with opcode 15, the open ACL and empty data; answers the path.
+    fn create(&mut self, path: &str, flags: i32) -> Result<String, ErrorCode> {
+        let created = self.request(&create(path, flags))?;
+        Ok(created.path.as_str().to_owned())
+    }
+
+    /// Creates persistent znodes that are only there to be used.
+    fn given(&mut self, paths: &[&str]) {
+        for path in paths {
+            self.create(path, 0).unwrap();
+        }
+        self.events.clear();
+    }
+
+    fn delete(&mut self, path: &str, version: i32) -> Result<(), ErrorCode> {
+        self.write(|tree, ctx, events| tree.delete(ctx, &Text::from(path), version, events))
+    }
+
+    fn set(&mut self, path: &str, data: &str, version: i32) -> Result<Stat, ErrorCode> {
+        self.write(|tree, ctx, events| {
+            tree.set_data(ctx, &Text::from(path), Some(data.as_bytes()), version, events)
+        })
+    }
+
+    fn set_acl(&mut self, path: &str, acl: &[Acl], version: i32) -> Result<Stat, ErrorCode> {
+        self.write(|tree, ctx, _| tree.set_acl(ctx, &Text::from(path), Some(acl), version))
+    }
+
+    fn multi(&mut self, ops: &[MultiOp]) -> Result<Vec<MultiResult>, Vec<MultiResult>> {
+        self.write(|tree, ctx, events| tree.multi(ctx, ops, events))
+    }
+
+    fn stat(&self, path: &str) -> Stat {
+        self.tree.stat_unchecked(path).unwrap()
+    }
+
+    fn data(&self, path: &str) -> Option<Vec<u8>> {
+        let (data, _) = self.tree.get_data(&self.ids, path).unwrap();
+        data.map(<[u8]>::to_vec)
+    }
+
+    fn names(&self, path: &str) -> Vec<String> {
+        let children = self.tree.children(&self.ids, path).unwrap();
+        let mut names: Vec<String> = children.names().map(str::to_owned).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The events since it was last asked.
+    fn heard(&mut self) -> Vec<String> {
+        self.events.drain(..).map(|event| format!("{:?} {}", event.kind, event.path)).collect()
+    }
+}
+
+fn create(path: &str, flags: i32) -> Create {
+    Create {
+        kind: CreateKind::Create2,
+        path: Text::from(path),
+        data: Some(Bytes::new()),
+        acl: Some(vec![Acl::open()]),
+        flags,
+        ttl_ms: 0,
+    }
+}
+
+fn acl(perms: i32, scheme: &str, id: &str) -> Acl {
+    Acl { perms, scheme: Text::from(scheme), id: Text::from(id) }
+}
+
+/// Both digests, computed from nothing but the znodes.
+fn digests_from_scratch(tree: &Tree) -> (u128, u64) {
+    let (mut sum, mut legacy) = (0_u128, 0_u64);
+    let mut unseen = vec![ZnodeId::ROOT];
+    while let Some(id) = unseen.pop() {
+        let znode = &tree.slab[id];
+        let acl = tree.acls.list(znode.meta.acl);
+        sum = sum
+            .wrapping_add(digest::content(&znode.content, znode.meta.owner, acl))
+            .wrapping_add(digest::numbers(digest::path(znode.path()), &znode.meta));
+        legacy = legacy.wrapping_add(digest::legacy(znode));
+        unseen.extend(znode.children());
+    }
+    (sum, legacy)
+}
+
+/// Whether all that is kept in step is in step.
+fn assert_consistent(tree: &Tree) {
+    let (sum, legacy) = digests_from_scratch(tree);
+    assert_eq!(tree.digest(), sum);
+    if tree.options.legacy_digest {
+        assert_eq!(tree.legacy_digest(), Some(legacy));
+    }
+    let mut size = 0;
+    let mut count = 0;
+    let mut unseen = vec![ZnodeId::ROOT];
+    while let Some(id) = unseen.pop() {
+        let znode = &tree.slab[id];
+        assert_eq!(tree.find(znode.path_str()), Some(id));
+        for (position, child) in znode.children().iter().enumerate() {
+            assert_eq!(tree.slab[*child].position as usize, position);
+            assert_eq!(tree.slab[*child].parent, id);
+        }
+        size += znode.content.bytes().len() as u64;
+        count += 1;
+        unseen.extend(znode.children());
+    }
+    assert_eq!(tree.data_size(), size);
+    assert_eq!(tree.node_count(), count);
+}
