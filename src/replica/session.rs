@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use twox_hash::XxHash3_128;
 
 use crate::proto::connect::{PASSWORD_BYTES, Password};
+use crate::tree::TakeChange;
 
 /// First byte of a session's record key.
 pub(super) const KEY_SESSION: u8 = b's';
@@ -100,7 +101,7 @@ impl Sessions {
     }
 
     /// Hands out changed records, at most `records_max`.
-    pub(super) fn drain(&mut self, records_max: usize, out: &mut Drain<'_>) {
+    pub(super) fn drain(&mut self, records_max: usize, out: &mut TakeChange<'_>) {
         for _ in 0..records_max {
             let Some(id) = self.dirty.pop_first() else { return };
             let mut key = [KEY_SESSION; 9];
@@ -112,9 +113,6 @@ impl Sessions {
         }
     }
 }
-
-/// Takes key and value of a record, or the key of one that is gone.
-pub(super) type Drain<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
 
 const RECORD_BYTES: usize = 4 + PASSWORD_BYTES;
 
