@@ -64,6 +64,15 @@ pub(super) struct Figures {
     pub(super) watch_bytes: u64,
 }
 
+impl Figures {
+    /// Starts again, but for what is a state, and for failed authentications: ZooKeeper keeps
+    /// those over `srst` too.
+    pub(super) fn reset(&mut self) {
+        let Figures { outstanding, auth_failed, .. } = *self;
+        *self = Figures { outstanding, auth_failed, ..Figures::default() };
+    }
+}
+
 impl Clients {
     pub(super) fn new(rules: Rules, hash_seed: u64) -> Self {
         Self {

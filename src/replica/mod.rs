@@ -555,8 +555,8 @@ impl Replica {
                 Report::Reset
             }
             Inspect::ResetServer => {
-                self.clients.figures.read_latency = Default::default();
-                self.clients.figures.write_latency = Default::default();
+                self.figures = Figures::default();
+                self.clients.figures.reset();
                 Report::Reset
             }
         }
