@@ -1,6 +1,6 @@
 //! The machine: what all servers agree on. Znodes, sessions, and the last zxid.
 //!
-//! *Owns* the replicated state and the one function that changes it, [`Machine::apply`].
+//! *Owns* the replicated state and the one function that changes it, `Machine::apply`.
 //! *Invariants*: the same entries in the same order give the same state, the same results and the
 //! same digests on every server and at every replay; every transaction takes one zxid, also one
 //! that fails; zxids only rise. *Never* looks at a clock, at a connection, or at who is the leader.
