@@ -9,6 +9,26 @@
 //!   tree           the znodes                 config  zoo.cfg
 //!   proto          the wire
 //! ```
+//!
+//! A server of one's own, inside a program or a test:
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let server = lockkeeper::Server::builder()
+//!     .data_dir(std::env::temp_dir().join(format!("lockkeeper-doc-{}", std::process::id())))
+//!     .address("127.0.0.1", 0)
+//!     .start()
+//!     .await?;
+//! println!("clients connect to {}", server.connect_string());
+//! assert!(server.status().serving);
+//! let directory = server.data_dir().expect("it is not in memory").to_path_buf();
+//! server.stop().await?; // everything that was acknowledged is on the disk
+//! # std::fs::remove_dir_all(directory)?;
+//! # Ok(())
+//! # })
+//! # }
+//! ```
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // denied in the core's modules
 
@@ -20,5 +40,10 @@ pub mod config;
 pub mod proto;
 pub mod replica;
 #[cfg(feature = "server")]
+pub mod server;
+#[cfg(feature = "server")]
 pub mod storage;
 pub mod tree;
+
+#[cfg(feature = "server")]
+pub use server::{Builder, Server, ServerError, StartError};

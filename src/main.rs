@@ -1,3 +1,7 @@
-//! The command line.
+//! The `lockkeeper` binary: see [`lockkeeper::cli`].
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lockkeeper::cli::run()
+}

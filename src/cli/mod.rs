@@ -4,3 +4,53 @@
 
 pub mod config_check;
 pub mod config_file;
+mod log_output;
+mod open_files;
+mod server;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub use log_output::LogFormat;
+pub use server::ServerFlags;
+
+/// A ZooKeeper-compatible lock and coordination server.
+#[derive(Debug, Parser)]
+#[command(name = "lockkeeper", version, about, arg_required_else_help = true)]
+pub struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a server: by itself on 127.0.0.1:2181 with ./lockkeeper-data, or as a zoo.cfg says
+    Server(ServerFlags),
+    /// Look at configuration files
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Say what a zoo.cfg amounts to, or everything that is wrong with it
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+}
+
+/// Runs the binary.
+#[must_use]
+pub fn run() -> ExitCode {
+    match CommandLine::parse().command {
+        Command::Server(flags) => server::run(&flags),
+        Command::Config(ConfigCommand::Check { file }) => exit_code(config_check::run(&file)),
+    }
+}
+
+fn exit_code(code: i32) -> ExitCode {
+    u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
+}

@@ -36,6 +36,17 @@ pub fn append(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
+/// The lengths of the payloads in `frames`, which holds whole frames one after the other.
+pub fn lengths(frames: &[u8]) -> impl Iterator<Item = usize> {
+    let mut rest = frames;
+    std::iter::from_fn(move || {
+        let (prefix, behind) = rest.split_first_chunk::<4>()?;
+        let length = usize::try_from(i32::from_be_bytes(*prefix)).ok()?;
+        rest = behind.get(length..)?;
+        Some(length)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +67,14 @@ mod tests {
     fn an_unfinished_frame_waits_for_the_rest() {
         assert_eq!(take(b"\0\0", 3), Ok(None));
         assert_eq!(take(b"\0\0\0\x03ab", 3), Ok(None));
+    }
+
+    #[test]
+    fn lengths_are_those_of_whole_frames() {
+        let frames = b"\0\0\0\x03abc\0\0\0\0\0\0\0\x01z";
+        assert_eq!(lengths(frames).collect::<Vec<_>>(), [3, 0, 1]);
+        assert_eq!(lengths(b"\0\0\0\x03ab").count(), 0);
+        assert_eq!(lengths(b"\xff\xff\xff\xffab").count(), 0);
     }
 
     #[test]

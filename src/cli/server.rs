@@ -1,0 +1,240 @@
+//! `lockkeeper server [zoo.cfg]`: runs one server until it is told to stop.
+//!
+//! Owns the command's flags, its first screen and its exit codes: 0 after a clean stop, 1 if the
+//! server does not start or cannot go on, 2 if the configuration is wrong (then nothing was bound
+//! or created).
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::config_check::EXIT_INVALID;
+use super::{LogFormat, config_file, log_output, open_files};
+use crate::config::{Config, ConfigError, Draft, HostPort};
+use crate::server::{Server, ServerError, StartError};
+
+/// Flags of `lockkeeper server`. Each overrides the configuration file.
+#[derive(Debug, Args)]
+pub struct ServerFlags {
+    /// ZooKeeper configuration file; without one: 127.0.0.1:2181 and ./lockkeeper-data
+    config: Option<PathBuf>,
+    /// Directory of all data (dataDir)
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Where clients connect (clientPortAddress and clientPort); port 0 takes any free one
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "port")]
+    client_addr: Option<String>,
+    /// Where clients connect, the port alone (clientPort)
+    #[arg(long, value_name = "PORT")]
+    port: Option<String>,
+    /// Where the HTTP port is, or `off` (admin.serverAddress and admin.serverPort)
+    #[arg(long, value_name = "HOST:PORT|off")]
+    admin_addr: Option<String>,
+    /// Write one line of JSON per transaction to this file (lockkeeper.auditLog)
+    #[arg(long, value_name = "FILE")]
+    audit_log: Option<PathBuf>,
+    /// Keep everything in memory: nothing survives the end of the server
+    #[arg(long, conflicts_with = "data_dir")]
+    in_memory: bool,
+    /// Set any key of the configuration file
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// How log lines look; RUST_LOG says which there are
+    #[arg(long = "log", value_name = "FORMAT", default_value = "pretty")]
+    log: LogFormat,
+}
+
+/// Runs the command.
+pub(super) fn run(flags: &ServerFlags) -> ExitCode {
+    log_output::start(flags.log);
+    let config = match flags.draft().resolve() {
+        Ok(config) => config,
+        Err(errors) => return invalid(&errors),
+    };
+    list_keys(&config);
+    open_files::raise();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&format!("no threads for sockets: {error}")),
+    };
+    runtime.block_on(serve(config, flags))
+}
+
+async fn serve(config: Config, flags: &ServerFlags) -> ExitCode {
+    // Before anything else, so that a signal during a long recovery ends it at once.
+    let (mut terminate, mut interrupt) = match signals() {
+        Ok(signals) => signals,
+        Err(error) => return failed(&format!("cannot wait for signals: {error}")),
+    };
+    let data_dir = (!flags.in_memory).then(|| config.data_dir.clone());
+    let builder = Server::builder().config(config);
+    let builder = if flags.in_memory { builder.in_memory() } else { builder };
+    let started = tokio::select! {
+        started = builder.start() => started,
+        // Nothing was acknowledged yet: there is nothing to lose by ending in the middle.
+        _ = terminate.recv() => return ExitCode::SUCCESS,
+        _ = interrupt.recv() => return ExitCode::SUCCESS,
+    };
+    let server = match started {
+        Ok(server) => server,
+        Err(StartError::Config(errors)) => return invalid(&errors),
+        Err(error) => return failed(&error.to_string()),
+    };
+    // Whoever closed standard output does not want to see it.
+    let _ = io::stdout().write_all(first_screen(&server, data_dir.as_deref()).as_bytes());
+    let _ = io::stdout().flush();
+    tokio::select! {
+        ended = server.wait() => return ended_by_itself(ended),
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping");
+    tokio::select! {
+        stopped = server.stop() => match stopped {
+            Ok(()) => {
+                tracing::info!("stopped");
+                ExitCode::SUCCESS
+            }
+            Err(error) => failed(&error.to_string()),
+        },
+        _ = terminate.recv() => std::process::exit(EXIT_IMPATIENT),
+        _ = interrupt.recv() => std::process::exit(EXIT_IMPATIENT),
+    }
+}
+
+fn signals() -> io::Result<(Signal, Signal)> {
+    Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+}
+
+impl ServerFlags {
+    fn draft(&self) -> Draft {
+        let mut draft = match &self.config {
+            Some(file) => config_file::draft(file, self.data_dir.as_deref()),
+            None => {
+                let mut draft = Draft::without_file();
+                if let Some(data_dir) = &self.data_dir {
+                    draft.set("dataDir", &data_dir.display().to_string(), "--data-dir");
+                }
+                draft
+            }
+        };
+        if let Some(address) =
+            self.address(&mut draft, self.client_addr.as_deref(), "--client-addr")
+        {
+            draft.set("clientPortAddress", &address.host, "--client-addr");
+            draft.set("clientPort", &address.port.to_string(), "--client-addr");
+        }
+        if let Some(port) = &self.port {
+            draft.set("clientPort", port, "--port");
+        }
+        match self.admin_addr.as_deref() {
+            Some("off") => draft.set("admin.enableServer", "false", "--admin-addr"),
+            text => {
+                if let Some(address) = self.address(&mut draft, text, "--admin-addr") {
+                    draft.set("admin.enableServer", "true", "--admin-addr");
+                    draft.set("admin.serverAddress", &address.host, "--admin-addr");
+                    draft.set("admin.serverPort", &address.port.to_string(), "--admin-addr");
+                }
+            }
+        }
+        if let Some(file) = &self.audit_log {
+            draft.set("lockkeeper.auditLog", &file.display().to_string(), "--audit-log");
+        }
+        for setting in &self.set {
+            match setting.split_once('=') {
+                Some((key, value)) => draft.set(key.trim(), value.trim(), "--set"),
+                None => draft.fail(fault("--set", format!("`{setting}` is not KEY=VALUE"))),
+            }
+        }
+        draft
+    }
+
+    fn address(&self, draft: &mut Draft, text: Option<&str>, flag: &str) -> Option<HostPort> {
+        match text?.parse() {
+            Ok(address) => Some(address),
+            Err(reason) => {
+                draft.fail(fault(flag, reason));
+                None
+            }
+        }
+    }
+}
+
+fn fault(flag: &str, reason: String) -> ConfigError {
+    ConfigError { file: flag.to_string(), line: 0, key: String::new(), reason }
+}
+
+/// Lists, once, what of the configuration has no effect.
+fn list_keys(config: &Config) {
+    for (key, why) in &config.warnings {
+        tracing::warn!("{key}: {why}");
+    }
+    if !config.ignored.is_empty() {
+        let keys: Vec<&str> = config.ignored.iter().map(|(key, _)| key.as_str()).collect();
+        tracing::info!("keys without effect here: {}", keys.join(", "));
+    }
+}
+
+/// Six lines: what runs, what it holds, where it is, and what to try next.
+fn first_screen(server: &Server, data_dir: Option<&Path>) -> String {
+    let found = server.recovered();
+    let counts = format!(
+        "{} znodes, {} sessions, zxid {:#x}, in {} ms",
+        found.znodes, found.sessions, found.zxid, found.took_ms
+    );
+    let data = match data_dir {
+        None => "in memory: nothing is kept".to_string(),
+        Some(path) if found.is_new => format!("{} (new)", path.display()),
+        Some(path) => format!("{} (recovered: {counts})", path.display()),
+    };
+    let admin = match server.admin_addr() {
+        Some(address) => format!("http://{}/commands", address),
+        None => "off".to_string(),
+    };
+    let connect = server.connect_string();
+    let (host, port) = connect.rsplit_once(':').unwrap_or((&connect, ""));
+    let mut screen = String::new();
+    let written = write!(
+        screen,
+        "Lockkeeper {} serves ZooKeeper clients\n\
+         data     {data}\n\
+         connect  {connect}\n\
+         admin    {admin}\n\
+         try      echo srvr | nc {host} {port}\n\
+         stop     Ctrl-C; sessions and data are kept\n",
+        env!("CARGO_PKG_VERSION"),
+    );
+    written.expect("writing to a String does not fail");
+    screen
+}
+
+fn ended_by_itself(ended: Result<(), ServerError>) -> ExitCode {
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error.to_string()),
+    }
+}
+
+fn invalid(errors: &[ConfigError]) -> ExitCode {
+    for error in errors {
+        say(&error.to_string());
+    }
+    super::exit_code(EXIT_INVALID)
+}
+
+fn failed(reason: &str) -> ExitCode {
+    say(&format!("lockkeeper: {reason}"));
+    ExitCode::FAILURE
+}
+
+fn say(line: &str) {
+    // With standard error closed there is nobody left to tell; the exit code remains.
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// After a second signal: not even a clean stop was waited for.
+const EXIT_IMPATIENT: i32 = 130;

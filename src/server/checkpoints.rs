@@ -1,0 +1,169 @@
+//! The low-priority thread that writes the tree's copy and images, behind everything else.
+//!
+//! *Owns* the checkpointer. *Invariants*: the driver never waits for it: it asks for room before it
+//! hands anything over. A copy at fault never ends the server: it is asked for again from the start
+//! (`Input::RecordsLost`). *Never* writes to the log: it only says up to where that may be cut.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use tokio::sync::mpsc;
+
+use super::clock;
+use super::driver::Message;
+use super::error::{ServerError, panic_message};
+use super::figures::Figures;
+use super::limits::CHANGES_QUEUE_MAX;
+use super::log_writer::LogCutter;
+use crate::replica::{Changes, Input};
+use crate::storage::{Checkpointer, LogLostEnd, Outcome};
+
+/// The driver's end of the state thread. Dropping it waits until the thread has ended.
+#[derive(Debug)]
+pub struct Checkpoints {
+    changes: Option<Sender<Changes>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Checkpoints {
+    /// Starts the thread. `messages` is the driver's queue, to ask for all records again.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start(
+        checkpointer: Checkpointer,
+        data_dir: PathBuf,
+        cutter: LogCutter,
+        messages: mpsc::Sender<Message>,
+        figures: Arc<Figures>,
+    ) -> std::io::Result<Self> {
+        let (sender, changes) = bounded(CHANGES_QUEUE_MAX);
+        let mut writer =
+            Writer { checkpointer, data_dir, cutter, messages, figures, measured: None };
+        let thread = std::thread::Builder::new().name(THREAD.to_string()).spawn(move || {
+            lower_priority();
+            let run = catch_unwind(AssertUnwindSafe(|| writer.run(&changes)));
+            let failure = match run {
+                Ok(Ok(())) => return,
+                Ok(Err(lost_end)) => ServerError::Log(lost_end.to_string()),
+                Err(payload) => {
+                    ServerError::Panic { thread: THREAD, message: panic_message(&*payload) }
+                }
+            };
+            // Fails if the server is ending anyway.
+            let _ = writer.messages.blocking_send(Message::Failed(failure));
+        })?;
+        Ok(Self { changes: Some(sender), thread: Some(thread) })
+    }
+
+    /// Whether [`Checkpoints::hand_over`] may be called.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.changes.as_ref().is_some_and(|changes| !changes.is_full())
+    }
+
+    /// Queues changed records. Only when there is room: the driver is the only one who does.
+    pub fn hand_over(&self, changes: Changes) {
+        let sender = self.changes.as_ref().expect("taken only when dropped");
+        if sender.try_send(changes).is_err() {
+            // The thread ends with the server only: its panics are caught.
+            tracing::error!("changed records were lost: the state thread has ended");
+        }
+    }
+}
+
+impl Drop for Checkpoints {
+    fn drop(&mut self) {
+        self.changes = None;
+        if let Some(thread) = self.thread.take() {
+            // Its panics were caught.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Writer {
+    checkpointer: Checkpointer,
+    data_dir: PathBuf,
+    cutter: LogCutter,
+    messages: mpsc::Sender<Message>,
+    figures: Arc<Figures>,
+    measured: Option<Instant>,
+}
+
+impl Writer {
+    fn run(&mut self, changes: &Receiver<Changes>) -> Result<(), LogLostEnd> {
+        let found = self.checkpointer.begin()?;
+        self.act_on(found);
+        self.measure_directory();
+        for changes in changes {
+            let is_complete = changes.mark.is_some();
+            let start = Instant::now();
+            let outcome = self.checkpointer.apply(changes)?;
+            if is_complete {
+                self.figures.disk().checkpoint.record(clock::micros_since(start));
+                self.measure_directory();
+            }
+            self.act_on(outcome);
+        }
+        Ok(())
+    }
+
+    fn act_on(&self, outcome: Outcome) {
+        match outcome {
+            Outcome::Continue => {}
+            Outcome::CutLog(index) => self.cutter.cut(index),
+            Outcome::RecordsLost => {
+                // Fails if the server is ending: the next one will find out for itself.
+                let _ = self.messages.blocking_send(Message::Input(Input::RecordsLost));
+            }
+        }
+    }
+
+    /// Publishes how much is on the disk, now and then.
+    fn measure_directory(&mut self) {
+        if self.measured.is_some_and(|last| last.elapsed() < MEASURE_INTERVAL) {
+            return;
+        }
+        self.measured = Some(Instant::now());
+        let bytes = ["image", "state"].map(|part| bytes_in(&self.data_dir.join(part)));
+        self.figures.disk().data_dir_bytes = bytes.iter().sum();
+    }
+}
+
+/// Bytes of the files in `directory` and in the directories right below it. What cannot be read
+/// counts as nothing: files come and go while this looks.
+fn bytes_in(directory: &Path) -> u64 {
+    let mut bytes = 0;
+    let mut directories = vec![(directory.to_path_buf(), DEPTH_MAX)];
+    while let Some((directory, depth)) = directories.pop() {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            match entry.metadata() {
+                Ok(metadata) if metadata.is_dir() && depth > 1 => {
+                    directories.push((entry.path(), depth - 1));
+                }
+                Ok(metadata) => bytes += metadata.len(),
+                Err(_) => {}
+            }
+        }
+    }
+    bytes
+}
+
+/// Directories below each other that are looked into: sled has one level.
+const DEPTH_MAX: u32 = 2;
+const MEASURE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Others go first: commits never wait for this thread, and it should not take their core either.
+fn lower_priority() {
+    if let Err(error) = rustix::process::nice(NICENESS) {
+        tracing::debug!(%error, "the state thread keeps its normal priority");
+    }
+}
+
+const NICENESS: i32 = 5;
+const THREAD: &str = "lk-state";

@@ -1,0 +1,360 @@
+//! One client connection: bytes to requests, answers to bytes.
+//!
+//! *Owns* the socket from its acceptance to its close. *Invariants*: the first four bytes are a
+//! four-letter word or the length of a ConnectRequest; behind that one nothing is read until the
+//! session is answered; requests reach the driver in the order in which they arrived, many in one
+//! message, and whatever is queued leaves in one write; the driver learns of every end of a
+//! connection that it was told of, once. *Never* answers a request itself, and never looks into
+//! one beyond decoding it. Reproduces `NIOServerCnxn`.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::driver::Message;
+use super::first_frame::{self, First};
+use super::limits::{
+    FAREWELL_MAX, LINGER_BYTES_MAX, LINGER_MAX, READ_BYTES_MAX, REQUEST_BYTES_PER_MESSAGE_MAX,
+    REQUESTS_PER_MESSAGE_MAX, WRITE_SLICES_MAX,
+};
+use super::outbox::{End, Outbox};
+use super::shared::Shared;
+use super::throttle::InFlight;
+use crate::proto::frame;
+use crate::replica::{ClientRequest, ConnId, Input};
+
+/// Smallest buffer to read into: what an idle connection holds.
+const READ_BYTES_MIN: usize = 2 << 10;
+
+/// Serves one accepted connection until it ends.
+pub async fn serve(mut stream: TcpStream, remote: SocketAddr, conn: ConnId, shared: Arc<Shared>) {
+    let mut buffer = BytesMut::new();
+    let first = first_frame::read(&mut stream, &mut buffer, remote.ip(), &shared);
+    let request = match timeout(shared.limits.sessionless_timeout, first).await {
+        Ok(First::Session(request)) => request,
+        Ok(First::Word(answer)) => return say_and_close(stream, &answer, &shared).await,
+        Ok(First::Nothing) => return,
+        Err(_) => {
+            shared.figures.cut_sessionless();
+            return;
+        }
+    };
+    let outbox = Arc::new(Outbox::new(&shared.limits));
+    let input = Input::Connected { conn, remote: remote.ip(), remote_port: remote.port(), request };
+    let open = Message::Open { conn, outbox: Arc::clone(&outbox), input };
+    if shared.driver.send(open).await.is_err() {
+        return;
+    }
+    let registered = Registered { conn, driver: shared.driver.clone() };
+    let in_flight = InFlight::new(Arc::clone(&shared.throttle));
+    let connection = Connection {
+        conn,
+        stream,
+        shared: &shared,
+        outbox: &outbox,
+        in_flight,
+        buffer,
+        read_bytes: READ_BYTES_MIN,
+        has_unread_frames: true,
+        is_malformed: false,
+        unwritten: VecDeque::new(),
+        unwritten_bytes: 0,
+        head_written: 0,
+        is_attached: false,
+        end: None,
+    };
+    let ended = connection.run().await;
+    drop(registered);
+    if let Some(stream) = ended {
+        linger(stream).await;
+    }
+}
+
+async fn say_and_close(mut stream: TcpStream, answer: &[u8], shared: &Shared) {
+    if let Ok(Ok(())) = timeout(FAREWELL_MAX, stream.write_all(answer)).await {
+        shared.figures.sent(answer.len());
+        linger(stream).await;
+    }
+}
+
+/// A connection that the driver knows. Dropping it tells the driver of its end, also when the task
+/// is cancelled or panics.
+struct Registered {
+    conn: ConnId,
+    driver: mpsc::Sender<Message>,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let closed = Message::Input(Input::Closed { conn: self.conn });
+        // A full queue is the rare case; a closed one means that nobody is left to be told.
+        if let Err(mpsc::error::TrySendError::Full(closed)) = self.driver.try_send(closed)
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let driver = self.driver.clone();
+            runtime.spawn(async move { driver.send(closed).await.ok() });
+        }
+    }
+}
+
+struct Connection<'a> {
+    conn: ConnId,
+    stream: TcpStream,
+    shared: &'a Shared,
+    outbox: &'a Outbox,
+    in_flight: InFlight,
+    /// Bytes read and not decoded yet.
+    buffer: BytesMut,
+    /// How much to make room for before the next read.
+    read_bytes: usize,
+    /// Whether `buffer` may hold a whole frame.
+    has_unread_frames: bool,
+    /// Whether a frame came that no client may send.
+    is_malformed: bool,
+    /// What was taken from the outbox and is not written yet.
+    unwritten: VecDeque<Vec<u8>>,
+    unwritten_bytes: usize,
+    /// Bytes of the first of them that are written.
+    head_written: usize,
+    /// Whether the session was answered.
+    is_attached: bool,
+    end: Option<End>,
+}
+
+/// What to do next.
+enum Next {
+    /// Decode: whole frames may be there and may be handed on.
+    Decode,
+    /// Every byte has left: close.
+    Farewell,
+    /// The connection is of no use any more: drop it.
+    Drop,
+}
+
+impl Connection<'_> {
+    /// Runs until the end. Gives the stream back if its peer deserves to see the last bytes.
+    async fn run(mut self) -> Option<TcpStream> {
+        loop {
+            match poll_fn(|context| self.poll_next(context)).await {
+                Next::Decode => {
+                    if !self.decode().await {
+                        return None;
+                    }
+                }
+                Next::Farewell => return Some(self.stream),
+                Next::Drop => return None,
+            }
+            if self.end == Some(End::AfterBytes) {
+                return match timeout(FAREWELL_MAX, poll_fn(|cx| self.poll_write(cx))).await {
+                    Ok(Ok(())) => Some(self.stream),
+                    Ok(Err(_)) | Err(_) => None,
+                };
+            }
+        }
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Next> {
+        loop {
+            match self.poll_take_and_write(context) {
+                Poll::Ready(Ok(())) | Poll::Pending => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(Next::Drop),
+            }
+            match self.end {
+                Some(End::AfterBytes) if self.unwritten.is_empty() => {
+                    return Poll::Ready(Next::Farewell);
+                }
+                // Goes on under a time limit, and without reading.
+                Some(End::AfterBytes) => return Poll::Ready(Next::Decode),
+                Some(End::TooSlow) => return Poll::Ready(Next::Drop),
+                None => {}
+            }
+            if !self.may_read() {
+                return Poll::Pending;
+            }
+            if self.has_unread_frames {
+                return Poll::Ready(Next::Decode);
+            }
+            match ready!(self.poll_read(context)) {
+                Ok(0) | Err(_) => return Poll::Ready(Next::Drop),
+                Ok(_) => self.has_unread_frames = true,
+            }
+        }
+    }
+
+    /// Takes what is queued and writes it, until there is nothing or the socket is full.
+    fn poll_take_and_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.poll_take(context));
+            ready!(self.poll_write(context))?;
+        }
+    }
+
+    fn poll_take(&mut self, context: &Context<'_>) -> Poll<()> {
+        if self.end.is_some() {
+            return Poll::Pending;
+        }
+        let taken = ready!(self.outbox.poll_take(context));
+        self.is_attached = true;
+        self.in_flight.answered(taken.replies);
+        for chunk in taken.chunks {
+            self.shared.figures.frames_sent(&chunk);
+            self.unwritten_bytes += chunk.len();
+            self.unwritten.push_back(chunk);
+        }
+        self.end = taken.end;
+        Poll::Ready(())
+    }
+
+    /// Writes what was taken. Ready when everything has left.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(head) = self.unwritten.front() {
+            let head = &head[self.head_written..];
+            let stream = Pin::new(&mut self.stream);
+            let written = if self.unwritten.len() == 1 {
+                ready!(stream.poll_write(context, head))?
+            } else {
+                let mut slices = [IoSlice::new(&[]); WRITE_SLICES_MAX];
+                slices[0] = IoSlice::new(head);
+                let rest = self.unwritten.iter().skip(1);
+                for (slice, chunk) in slices[1..].iter_mut().zip(rest) {
+                    *slice = IoSlice::new(chunk);
+                }
+                ready!(stream.poll_write_vectored(context, &slices))?
+            };
+            self.wrote(written);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn wrote(&mut self, written: usize) {
+        self.outbox.written(written);
+        self.shared.figures.sent(written);
+        self.unwritten_bytes -= written;
+        self.head_written += written;
+        while let Some(head) = self.unwritten.front()
+            && self.head_written >= head.len()
+        {
+            self.head_written -= head.len();
+            self.unwritten.pop_front();
+        }
+    }
+
+    fn may_read(&self) -> bool {
+        self.is_attached
+            && self.unwritten_bytes <= self.shared.limits.outgoing_bytes_soft_max
+            && self.in_flight.may_read()
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        // A declared length claims one read's worth of memory, however long it is: the rest is only
+        // made room for as the bytes arrive.
+        let wanted = rest_of_frame(&self.buffer).clamp(self.read_bytes, READ_BYTES_MAX);
+        if self.buffer.capacity() - self.buffer.len() < wanted / 2 {
+            self.buffer.reserve(wanted);
+        }
+        let room = self.buffer.capacity() - self.buffer.len();
+        let read = ready!(pin!(self.stream.read_buf(&mut self.buffer)).poll(context))?;
+        self.shared.figures.received(read);
+        if read == room {
+            self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
+        } else if read < self.read_bytes / 4 {
+            self.read_bytes = (self.read_bytes / 2).max(READ_BYTES_MIN);
+        }
+        Poll::Ready(Ok(read))
+    }
+
+    /// Hands the whole frames in the buffer to the driver, as many as limits allow. False: the
+    /// connection ends, because of what it sent or because nobody takes it.
+    async fn decode(&mut self) -> bool {
+        while self.has_unread_frames && self.end.is_none() && self.may_read() {
+            let message = self.next_message();
+            if message.is_empty() {
+                return !self.is_malformed;
+            }
+            let sizes: Vec<u32> =
+                message.iter().map(|request| size_of_body(&request.body)).collect();
+            self.in_flight.add(&sizes);
+            self.shared.figures.packets_received(message.len());
+            let input = Input::Requests { conn: self.conn, requests: message };
+            if self.shared.driver.send(Message::Input(input)).await.is_err() {
+                return false;
+            }
+            if self.is_malformed {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The next requests, at most one message full. A faulty frame ends the connection, after the
+    /// requests in front of it were handed on.
+    fn next_message(&mut self) -> Vec<ClientRequest> {
+        let mut requests = Vec::new();
+        let mut bytes = 0;
+        while requests.len() < REQUESTS_PER_MESSAGE_MAX && bytes < REQUEST_BYTES_PER_MESSAGE_MAX {
+            let payload = match frame::next(&mut self.buffer, self.shared.limits.frame_bytes_max) {
+                Ok(Some(payload)) => payload,
+                Ok(None) => {
+                    self.has_unread_frames = false;
+                    break;
+                }
+                Err(frame::BadLength(length)) => {
+                    self.shared.figures.cut_malformed(length > 0);
+                    self.is_malformed = true;
+                    break;
+                }
+            };
+            bytes += payload.len();
+            match ClientRequest::decode(payload) {
+                Some(request) => requests.push(request),
+                None => {
+                    self.shared.figures.cut_malformed(false);
+                    self.is_malformed = true;
+                    break;
+                }
+            }
+        }
+        requests
+    }
+}
+
+fn size_of_body(body: &Bytes) -> u32 {
+    u32::try_from(body.len()).unwrap_or(u32::MAX)
+}
+
+/// Bytes missing to the end of the frame that `buffer` begins with, 0 if that is not known.
+fn rest_of_frame(buffer: &BytesMut) -> usize {
+    let Some(prefix) = buffer.first_chunk::<4>() else { return 0 };
+    usize::try_from(i32::from_be_bytes(*prefix))
+        .map_or(0, |length| (4 + length).saturating_sub(buffer.len()))
+}
+
+/// Closes so that the peer sees the last bytes: unread ones would turn the close into a reset,
+/// which may overtake them.
+async fn linger(mut stream: TcpStream) {
+    if stream.shutdown().await.is_err() {
+        return;
+    }
+    let drain = async {
+        let mut ignored = [0; 4096];
+        let mut total = 0;
+        while total < LINGER_BYTES_MAX {
+            match stream.read(&mut ignored).await {
+                Ok(0) | Err(_) => return,
+                Ok(bytes) => total += bytes,
+            }
+        }
+    };
+    // Running out of time or of patience is fine: the close that follows is all there is to do.
+    let _ = timeout(LINGER_MAX, drain).await;
+}

@@ -1,0 +1,274 @@
+//! The thread that owns the replica: drains a batch of messages, then does what the replica wants.
+//!
+//! *Owns* the loop, the clocks given to the replica and the way of every answer to its connection.
+//! *Invariants*: every batch begins with a tick; appends go to the log thread before anything else;
+//! audit lines are in their file, and the figures are published, before an answer is handed out.
+//! *Never* waits for anything but messages: a full state queue leaves changes in the replica, a slow
+//! client is cut off, the log's queue has no bound of its own (it cannot hold more than the requests
+//! in flight, which are bounded).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::audit::Audit;
+use super::checkpoints::Checkpoints;
+use super::clock;
+use super::error::ServerError;
+use super::figures::Figures;
+use super::limits::{CHANGES_RECORDS_MAX, CHANGES_WAIT, DRIVER_BATCH_MAX};
+use super::log_writer::LogWriter;
+use super::outbox::Outbox;
+use super::shared::{Published, Stop};
+use crate::replica::{ConnId, Input, Inspect, Outgoing, Ready, Replica, Report, Status, TICK_MS};
+use crate::storage::Lock;
+
+/// What the driver is sent.
+#[derive(Debug)]
+pub enum Message {
+    /// A connection begins: where its answers go, and its first frame.
+    Open {
+        /// Its number.
+        conn: ConnId,
+        /// Where its answers go.
+        outbox: Arc<Outbox>,
+        /// Its first frame.
+        input: Input,
+    },
+    /// For the replica.
+    Input(Input),
+    /// An operator's question.
+    Inspect {
+        /// The question.
+        what: Inspect,
+        /// Where the answer goes.
+        answer: oneshot::Sender<Report>,
+    },
+    /// A thread has found that the server cannot go on.
+    Failed(ServerError),
+    /// Nothing but a reason to look: time has passed, something is durable, or the end is asked for.
+    Wake,
+}
+
+/// The loop's state.
+#[derive(Debug)]
+pub struct Driver {
+    /// The replica.
+    pub replica: Replica,
+    /// Where messages come from.
+    pub messages: mpsc::Receiver<Message>,
+    /// The disk's threads; `None` in memory.
+    pub disk: Option<Disk>,
+    /// The audit log, if there is one.
+    pub audit: Option<Audit>,
+    /// Where the figures go.
+    pub published: Arc<Published>,
+    /// Counts batches, so that nobody sends ticks to a driver that is at work.
+    pub beat: Arc<AtomicU64>,
+    /// Asks for the end.
+    pub stop: Arc<Stop>,
+    /// The connections' queues.
+    pub connections: Connections,
+}
+
+/// The disk's threads. Fields are dropped in order: what is in the log is made durable first, and
+/// the directory is free when nobody writes to it any more.
+#[derive(Debug)]
+pub struct Disk {
+    /// The log.
+    pub log: LogWriter,
+    /// The tree's copy.
+    pub checkpoints: Checkpoints,
+    /// Keeps other servers out.
+    #[expect(dead_code, reason = "held, not read")]
+    pub lock: Lock,
+}
+
+impl Driver {
+    /// Runs until the end is asked for.
+    ///
+    /// # Errors
+    /// Why the server cannot go on.
+    pub fn run(mut self, mut on_serving: impl FnMut(&Status)) -> Result<(), ServerError> {
+        let start = Instant::now();
+        let mut batch = Vec::with_capacity(DRIVER_BATCH_MAX);
+        let mut inspections = Inspections::default();
+        let mut changes_handed_over = start;
+        let mut is_serving = false;
+        while self.messages.blocking_recv_many(&mut batch, DRIVER_BATCH_MAX) > 0 {
+            self.beat.fetch_add(1, Ordering::Relaxed);
+            if self.stop.is_asked() {
+                break;
+            }
+            let now_us = clock::micros_since(start);
+            self.replica.step(Input::Tick { now_us, wall_ms: clock::wall_ms() });
+            for message in batch.drain(..) {
+                match message {
+                    Message::Open { conn, outbox, input } => {
+                        self.connections.open(conn, outbox);
+                        self.replica.step(input);
+                    }
+                    Message::Input(input) => {
+                        if let Input::Closed { conn } = input {
+                            self.connections.close(conn);
+                        }
+                        self.replica.step(input);
+                    }
+                    Message::Inspect { what, answer } => {
+                        let token = inspections.add(answer);
+                        self.replica.step(Input::Inspect { token, what });
+                    }
+                    Message::Failed(error) => return Err(error),
+                    Message::Wake => {}
+                }
+            }
+            if let Some(disk) = &mut self.disk
+                && let Some(number) = disk.log.persisted()?
+            {
+                self.replica.persisted(number);
+            }
+            while let Some(ready) = self.replica.ready().map_err(defect)? {
+                self.act(ready, now_us, &mut inspections)?;
+            }
+            let status = self.replica.status();
+            if status.serving && !is_serving {
+                is_serving = true;
+                on_serving(&status);
+            }
+            self.hand_over_changes(status.changes_waiting, &mut changes_handed_over);
+            self.published.publish(status);
+        }
+        Ok(())
+    }
+
+    fn act(
+        &mut self,
+        ready: Ready,
+        now_us: u64,
+        inspections: &mut Inspections,
+    ) -> Result<(), ServerError> {
+        if let Some(append) = ready.append {
+            match &mut self.disk {
+                Some(disk) => disk.log.append(append)?,
+                None => self.replica.persisted(append.number),
+            }
+        }
+        if let Some(audit) = &mut self.audit
+            && !ready.audit.is_empty()
+        {
+            audit.write(&ready.audit).map_err(|error| ServerError::Audit {
+                path: audit.path().to_path_buf(),
+                reason: error.to_string(),
+            })?;
+        }
+        if !ready.client.is_empty() || !ready.inspected.is_empty() {
+            self.published.publish(self.replica.status());
+        }
+        for outgoing in ready.client {
+            self.connections.push(outgoing, now_us);
+        }
+        for (token, report) in ready.inspected {
+            inspections.answer(token, report);
+        }
+        Ok(())
+    }
+
+    /// Gives changed records to the state thread when it has room for them, and there are many or
+    /// they have waited.
+    fn hand_over_changes(&mut self, waiting: u64, last: &mut Instant) {
+        let Some(Disk { checkpoints, .. }) = &self.disk else { return };
+        let has_waited = last.elapsed() >= CHANGES_WAIT;
+        if !(has_waited || waiting >= CHANGES_RECORDS_MAX as u64) || !checkpoints.has_room() {
+            return;
+        }
+        *last = Instant::now();
+        if let Some(changes) = self.replica.drain_changes(CHANGES_RECORDS_MAX) {
+            checkpoints.hand_over(changes);
+        }
+    }
+}
+
+fn defect(message: String) -> ServerError {
+    ServerError::Panic { thread: "lk-driver", message }
+}
+
+/// The connections' queues, by number.
+#[derive(Debug, Default)]
+pub struct Connections {
+    outboxes: HashMap<ConnId, Arc<Outbox>>,
+    figures: Arc<Figures>,
+}
+
+impl Connections {
+    /// None yet.
+    #[must_use]
+    pub fn new(figures: Arc<Figures>) -> Self {
+        Self { outboxes: HashMap::new(), figures }
+    }
+
+    fn open(&mut self, conn: ConnId, outbox: Arc<Outbox>) {
+        self.outboxes.insert(conn, outbox);
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        self.outboxes.remove(&conn);
+    }
+
+    fn push(&mut self, outgoing: Outgoing, now_us: u64) {
+        let conn = outgoing.conn;
+        // Absent: it was closed in this very batch.
+        let Some(outbox) = self.outboxes.get(&conn) else { return };
+        let is_last = outgoing.close;
+        let is_taken = outbox.push(outgoing, now_us);
+        if !is_taken {
+            self.figures.cut_slow();
+            tracing::warn!(conn, "connection cut off: the client does not take what it is sent");
+        }
+        if is_last || !is_taken {
+            self.outboxes.remove(&conn);
+        }
+    }
+}
+
+/// Who waits for which answer.
+#[derive(Debug, Default)]
+struct Inspections {
+    next: u64,
+    waiting: HashMap<u64, oneshot::Sender<Report>>,
+}
+
+impl Inspections {
+    fn add(&mut self, answer: oneshot::Sender<Report>) -> u64 {
+        self.next += 1;
+        self.waiting.insert(self.next, answer);
+        self.next
+    }
+
+    fn answer(&mut self, token: u64, report: Report) {
+        if let Some(answer) = self.waiting.remove(&token) {
+            // Whoever asked may have given up.
+            let _ = answer.send(report);
+        }
+    }
+}
+
+/// Wakes the driver when it has nothing else to do, so that time passes for the replica: two looks
+/// within [`TICK_MS`], and a message only if the driver was idle since the last one.
+pub async fn keep_ticking(messages: mpsc::Sender<Message>, beat: Arc<AtomicU64>) {
+    let mut looks = interval(Duration::from_millis(TICK_MS / 2));
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last = beat.load(Ordering::Relaxed);
+    loop {
+        looks.tick().await;
+        let now = beat.load(Ordering::Relaxed);
+        // A full queue is reason enough for the driver to look.
+        if now == last && messages.try_send(Message::Wake).is_err() && messages.is_closed() {
+            return;
+        }
+        last = now;
+    }
+}

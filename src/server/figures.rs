@@ -1,0 +1,296 @@
+//! The shell's own figures: sockets and fsyncs, as `srvr`, `mntr` and `/metrics` show them.
+//!
+//! *Owns* [`Figures`]: atomics that tasks and threads add to. *Invariant*: adding never waits; what
+//! the log and state threads measure is behind a lock that only they and an operator's question
+//! take. *Never* decides anything by a figure.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::clock;
+use crate::admin::{Counters, LastImage, ResponseSizes, Tally};
+use crate::proto::frame;
+use crate::replica::inspect::Latency;
+
+/// Counts since the start, or since the last reset.
+#[derive(Debug)]
+pub struct Figures {
+    started: Instant,
+    packets_received: AtomicU64,
+    packets_sent: AtomicU64,
+    bytes_received: AtomicU64,
+    bytes_sent: AtomicU64,
+    response_last: AtomicU64,
+    response_min: AtomicU64,
+    response_max: AtomicU64,
+    connections_alive: AtomicU64,
+    connections_accepted: AtomicU64,
+    connections_closed: AtomicU64,
+    connect_requests: AtomicU64,
+    rejected_per_ip: AtomicU64,
+    rejected_total: AtomicU64,
+    cut_slow: AtomicU64,
+    cut_malformed: AtomicU64,
+    cut_sessionless: AtomicU64,
+    non_mtls_remote: AtomicU64,
+    non_mtls_local: AtomicU64,
+    large_requests_refused: AtomicU64,
+    disk: Mutex<DiskFigures>,
+}
+
+/// What the log and state threads measure.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DiskFigures {
+    /// Fsyncs of the log.
+    pub fsync: Latency,
+    /// Those above the warning threshold.
+    pub fsyncs_slow: u64,
+    /// Entries per append.
+    pub log_batch: Tally,
+    /// Checkpoints of the tree's copy.
+    pub checkpoint: Latency,
+    /// Images written and verified.
+    pub image: Latency,
+    /// Images that could not be written or verified.
+    pub image_errors: u64,
+    /// Bytes of images and of the tree's copy.
+    pub data_dir_bytes: u64,
+    /// Bytes of the log.
+    pub log_dir_bytes: u64,
+    /// The newest verified image.
+    pub last_image: Option<LastImage>,
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        let zero = AtomicU64::default;
+        Self {
+            started: Instant::now(),
+            packets_received: zero(),
+            packets_sent: zero(),
+            bytes_received: zero(),
+            bytes_sent: zero(),
+            response_last: zero(),
+            response_min: AtomicU64::new(u64::MAX),
+            response_max: zero(),
+            connections_alive: zero(),
+            connections_accepted: zero(),
+            connections_closed: zero(),
+            connect_requests: zero(),
+            rejected_per_ip: zero(),
+            rejected_total: zero(),
+            cut_slow: zero(),
+            cut_malformed: zero(),
+            cut_sessionless: zero(),
+            non_mtls_remote: zero(),
+            non_mtls_local: zero(),
+            large_requests_refused: zero(),
+            disk: Mutex::default(),
+        }
+    }
+}
+
+impl Figures {
+    /// Bytes came from a client.
+    pub fn received(&self, bytes: usize) {
+        add(&self.bytes_received, bytes as u64);
+    }
+
+    /// Frames (or a four-letter word) came from a client.
+    pub fn packets_received(&self, packets: usize) {
+        add(&self.packets_received, packets as u64);
+    }
+
+    /// A handshake came from a client.
+    pub fn connect_request(&self) {
+        add(&self.packets_received, 1);
+        add(&self.connect_requests, 1);
+    }
+
+    /// Bytes have left to a client.
+    pub fn sent(&self, bytes: usize) {
+        add(&self.bytes_sent, bytes as u64);
+    }
+
+    /// Whole frames are on their way to a client.
+    pub fn frames_sent(&self, frames: &[u8]) {
+        let (mut packets, mut least, mut most, mut last) = (0, u64::MAX, 0, 0);
+        for length in frame::lengths(frames) {
+            last = length as u64;
+            least = least.min(last);
+            most = most.max(last);
+            packets += 1;
+        }
+        if packets == 0 {
+            return;
+        }
+        add(&self.packets_sent, packets);
+        self.response_last.store(last, Ordering::Relaxed);
+        // Looked at before they are written: extremes are rare, and a written cache line is not free.
+        if least < self.response_min.load(Ordering::Relaxed) {
+            self.response_min.fetch_min(least, Ordering::Relaxed);
+        }
+        if most > self.response_max.load(Ordering::Relaxed) {
+            self.response_max.fetch_max(most, Ordering::Relaxed);
+        }
+    }
+
+    /// A connection from `remote` to `local` was accepted.
+    pub fn accepted(&self, remote: IpAddr, local: Option<IpAddr>) {
+        add(&self.connections_accepted, 1);
+        add(&self.connections_alive, 1);
+        let is_local = local == Some(remote) || remote.is_loopback();
+        add(if is_local { &self.non_mtls_local } else { &self.non_mtls_remote }, 1);
+    }
+
+    /// Connections that are open.
+    #[must_use]
+    pub fn alive(&self) -> u64 {
+        self.connections_alive.load(Ordering::Relaxed)
+    }
+
+    /// An accepted connection has ended.
+    pub fn closed(&self) {
+        add(&self.connections_closed, 1);
+        self.connections_alive.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A connection was refused: its address has too many.
+    pub fn rejected_per_ip(&self) {
+        add(&self.rejected_per_ip, 1);
+    }
+
+    /// A connection was refused: there are too many.
+    pub fn rejected_total(&self) {
+        add(&self.rejected_total, 1);
+    }
+
+    /// A client that did not take its answers was cut off.
+    pub fn cut_slow(&self) {
+        add(&self.cut_slow, 1);
+    }
+
+    /// A connection was closed for a malformed frame; `is_too_large` if by its length.
+    pub fn cut_malformed(&self, is_too_large: bool) {
+        add(&self.cut_malformed, 1);
+        if is_too_large {
+            add(&self.large_requests_refused, 1);
+        }
+    }
+
+    /// A connection was closed because it did not ask for a session in time.
+    pub fn cut_sessionless(&self) {
+        add(&self.cut_sessionless, 1);
+    }
+
+    /// What the disk's threads measure.
+    pub fn disk(&self) -> MutexGuard<'_, DiskFigures> {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Time since the start.
+    #[must_use]
+    pub fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// All of them, now.
+    #[must_use]
+    pub fn snapshot(&self) -> Counters {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let disk = *self.disk();
+        let min = read(&self.response_min);
+        let sizes =
+            ResponseSizes { last: read(&self.response_last), min, max: read(&self.response_max) };
+        Counters {
+            wall_ms: clock::wall_ms(),
+            uptime_ms: u64::try_from(self.uptime().as_millis()).unwrap_or(u64::MAX),
+            packets_received: read(&self.packets_received),
+            packets_sent: read(&self.packets_sent),
+            bytes_received: read(&self.bytes_received),
+            bytes_sent: read(&self.bytes_sent),
+            response_sizes: (min != u64::MAX).then_some(sizes),
+            connections_alive: read(&self.connections_alive),
+            connections_accepted: read(&self.connections_accepted),
+            connections_closed: read(&self.connections_closed),
+            connect_requests: read(&self.connect_requests),
+            connections_rejected_per_ip: read(&self.rejected_per_ip),
+            connections_rejected_total: read(&self.rejected_total),
+            connections_cut_slow: read(&self.cut_slow),
+            connections_cut_malformed: read(&self.cut_malformed),
+            connections_cut_sessionless: read(&self.cut_sessionless),
+            connections_non_mtls_remote: read(&self.non_mtls_remote),
+            connections_non_mtls_local: read(&self.non_mtls_local),
+            large_requests_refused: read(&self.large_requests_refused),
+            fsync: disk.fsync,
+            fsyncs_slow: disk.fsyncs_slow,
+            log_batch: disk.log_batch,
+            checkpoint: disk.checkpoint,
+            image: disk.image,
+            image_errors: disk.image_errors,
+            data_dir_bytes: disk.data_dir_bytes,
+            log_dir_bytes: disk.log_dir_bytes,
+            last_image: disk.last_image,
+        }
+    }
+
+    /// Sets every count to zero; what is a state stays.
+    pub fn reset(&self) {
+        for counter in [
+            &self.packets_received,
+            &self.packets_sent,
+            &self.bytes_received,
+            &self.bytes_sent,
+            &self.response_last,
+            &self.response_max,
+            &self.connections_accepted,
+            &self.connections_closed,
+            &self.connect_requests,
+            &self.rejected_per_ip,
+            &self.rejected_total,
+            &self.cut_slow,
+            &self.cut_malformed,
+            &self.cut_sessionless,
+            &self.non_mtls_remote,
+            &self.non_mtls_local,
+            &self.large_requests_refused,
+        ] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        self.response_min.store(u64::MAX, Ordering::Relaxed);
+        let mut disk = self.disk();
+        *disk = DiskFigures {
+            data_dir_bytes: disk.data_dir_bytes,
+            log_dir_bytes: disk.log_dir_bytes,
+            last_image: disk.last_image,
+            ..DiskFigures::default()
+        };
+    }
+}
+
+fn add(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_counted_and_measured_as_they_leave() {
+        let figures = Figures::default();
+        assert_eq!(figures.snapshot().response_sizes, None);
+        let mut frames = Vec::new();
+        for length in [16, 100, 20] {
+            frame::append(&mut frames, |out| out.resize(out.len() + length, 0));
+        }
+        figures.frames_sent(&frames);
+        let counters = figures.snapshot();
+        let sizes = ResponseSizes { last: 20, min: 16, max: 100 };
+        assert_eq!((counters.packets_sent, counters.response_sizes), (3, Some(sizes)));
+        figures.reset();
+        assert_eq!((figures.snapshot().packets_sent, figures.snapshot().response_sizes), (0, None));
+    }
+}

@@ -1,0 +1,112 @@
+//! Every bound of the network side, in one place.
+//!
+//! *Owns* the named constants and [`Limits`], the part of them that a configuration may move.
+//! docs/LIMITS.md says what happens at each. *Never* enforces anything: whoever owns the queue does.
+
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::proto::frame::FRAME_BYTES_MAX_DEFAULT;
+
+/// Messages that may wait for the driver; connections then wait before they read on.
+pub const DRIVER_QUEUE_MAX: usize = 4096;
+
+/// Messages that the driver takes at once, between two ticks.
+pub const DRIVER_BATCH_MAX: usize = 1024;
+
+/// Requests that a connection hands to the driver in one message.
+pub const REQUESTS_PER_MESSAGE_MAX: usize = 256;
+
+/// Payload bytes after which a message is handed over even if more requests have arrived.
+pub const REQUEST_BYTES_PER_MESSAGE_MAX: usize = 1 << 20;
+
+/// Unanswered requests of one connection beyond which nothing more is read from it. A message
+/// that was begun is finished, so up to [`REQUESTS_PER_MESSAGE_MAX`] more may be in flight.
+pub const CONNECTION_REQUESTS_MAX: u32 = 1000;
+
+/// Payload bytes of unanswered requests, of all connections, beyond which those that have some in
+/// flight are not read from.
+pub const OUTSTANDING_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes read from a socket at once.
+pub const READ_BYTES_MAX: usize = 64 << 10;
+
+/// Buffers given to one vectored write.
+pub const WRITE_SLICES_MAX: usize = 64;
+
+/// Outgoing bytes queued for a connection beyond which nothing more is read from it.
+pub const OUTGOING_BYTES_SOFT_MAX: usize = 1 << 20;
+
+/// Outgoing bytes queued for a connection beyond which it is cut off, if the oldest of them have
+/// been waiting for [`OUTGOING_STALL_MAX`].
+pub const OUTGOING_BYTES_MAX: usize = 64 << 20;
+
+/// How long a client may leave queued bytes untouched before [`OUTGOING_BYTES_MAX`] counts.
+pub const OUTGOING_STALL_MAX: Duration = Duration::from_secs(2);
+
+/// How long the last bytes before a close may take to leave.
+pub const FAREWELL_MAX: Duration = Duration::from_secs(2);
+
+/// How long, and how many bytes, a closed connection is still read from (and ignored), so that
+/// the peer sees the last answer and not a reset.
+pub const LINGER_MAX: Duration = Duration::from_millis(250);
+/// See [`LINGER_MAX`].
+pub const LINGER_BYTES_MAX: usize = 1 << 20;
+
+/// How long the answer to a four-letter word may take.
+pub const INSPECT_MAX: Duration = Duration::from_secs(5);
+
+/// Batches of changed records that may wait for the state thread; more stay in the replica.
+pub const CHANGES_QUEUE_MAX: usize = 2;
+
+/// Records of one such batch.
+pub const CHANGES_RECORDS_MAX: usize = 4096;
+
+/// How long changed records may wait for more of them.
+pub const CHANGES_WAIT: Duration = Duration::from_secs(1);
+
+/// How long `stop` waits for the connections to end by themselves.
+pub const STOP_CONNECTIONS_MAX: Duration = Duration::from_millis(500);
+
+/// Open files below which a server warns that it will run out of them.
+pub const OPEN_FILES_MIN: u64 = 4096;
+
+/// The bounds that a server was configured with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// `jute.maxbuffer`: longest frame accepted, bytes.
+    pub frame_bytes_max: usize,
+    /// `maxClientCnxns`: connections from one address; 0 is no limit.
+    pub connections_per_ip_max: u32,
+    /// `maxCnxns`: connections in all; 0 is no limit.
+    pub connections_max: u32,
+    /// `nio.sessionlessCnxnTimeout`: how long a connection may take to ask for a session.
+    pub sessionless_timeout: Duration,
+    /// `globalOutstandingLimit`: unanswered requests beyond which connections that have some in
+    /// flight are not read from.
+    pub outstanding_max: u64,
+    /// [`OUTGOING_BYTES_SOFT_MAX`], unless a test moves it.
+    pub outgoing_bytes_soft_max: usize,
+    /// [`OUTGOING_BYTES_MAX`], unless a test moves it.
+    pub outgoing_bytes_max: usize,
+    /// [`OUTGOING_STALL_MAX`], unless a test moves it.
+    pub outgoing_stall_max: Duration,
+}
+
+impl Limits {
+    /// What `config` asks for.
+    #[must_use]
+    pub fn of(config: &Config) -> Self {
+        Self {
+            frame_bytes_max: usize::try_from(config.jute_max_buffer)
+                .unwrap_or(FRAME_BYTES_MAX_DEFAULT),
+            connections_per_ip_max: config.max_client_cnxns,
+            connections_max: config.max_cnxns,
+            sessionless_timeout: Duration::from_millis(config.sessionless_timeout_ms.into()),
+            outstanding_max: config.global_outstanding_limit.into(),
+            outgoing_bytes_soft_max: OUTGOING_BYTES_SOFT_MAX,
+            outgoing_bytes_max: OUTGOING_BYTES_MAX,
+            outgoing_stall_max: OUTGOING_STALL_MAX,
+        }
+    }
+}

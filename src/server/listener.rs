@@ -1,0 +1,203 @@
+//! The client port: who may connect, and one task for each who does.
+//!
+//! *Owns* the listening socket, the number of every connection and the count of connections per
+//! address. *Invariants*: the port is bound before the data is touched and listens only when the
+//! server serves; a connection above a limit is accepted and closed at once, so that the client
+//! learns of it; running out of files slows accepting down and nothing else. Reproduces
+//! `NIOServerCnxnFactory`.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::connection;
+use super::figures::Figures;
+use super::limits::Limits;
+use super::shared::{Shared, Stop};
+use crate::replica::ConnId;
+
+/// A bound client port that does not listen yet.
+#[derive(Debug)]
+pub struct Port {
+    socket: Socket,
+    /// Where it is bound.
+    pub address: SocketAddr,
+}
+
+impl Port {
+    /// Binds the first of `addresses` that can be bound. Nobody can connect yet.
+    ///
+    /// # Errors
+    /// What the system says to the last of them.
+    pub fn bind(addresses: impl IntoIterator<Item = SocketAddr>) -> io::Result<Self> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for address in addresses {
+            match Self::bind_one(address) {
+                Ok(port) => return Ok(port),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn bind_one(address: SocketAddr) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        // Connections of an earlier server that linger in TIME_WAIT do not keep the port.
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        let bound = socket.local_addr()?.as_socket();
+        let address = bound.ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Self { socket, address })
+    }
+
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// What the system says: another process may have taken the port since.
+    pub fn listen(self, backlog: u32) -> io::Result<TcpListener> {
+        self.socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+        self.socket.set_nonblocking(true)?;
+        TcpListener::from_std(self.socket.into())
+    }
+}
+
+/// Accepts until the end is asked for, then ends every connection.
+pub async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Arc<Stop>, keep_alive: bool) {
+    let admissions = Arc::new(Admissions::new(&shared.limits, Arc::clone(&shared.figures)));
+    let mut connections = JoinSet::new();
+    let mut next_conn: ConnId = 0;
+    let mut complaint = Complaint::default();
+    let mut asked = std::pin::pin!(stop.asked());
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = &mut asked => break,
+            Some(ended) = connections.join_next() => {
+                report_panic(ended);
+                continue;
+            }
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, remote) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                complaint.about(&error);
+                sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
+        let Some(admitted) = Admissions::admit(&admissions, remote.ip()) else { continue };
+        let local = stream.local_addr().ok().map(|local| local.ip());
+        shared.figures.accepted(remote.ip(), local);
+        prepare(&stream, keep_alive);
+        next_conn += 1;
+        let shared = Arc::clone(&shared);
+        connections.spawn(async move {
+            connection::serve(stream, remote, next_conn, shared).await;
+            drop(admitted);
+        });
+    }
+    drop(listener);
+    connections.shutdown().await;
+}
+
+fn prepare(stream: &TcpStream, keep_alive: bool) {
+    // Neither is worth refusing a client for: the connection works without, only worse.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "TCP_NODELAY");
+    }
+    if keep_alive && let Err(error) = SockRef::from(stream).set_keepalive(true) {
+        tracing::debug!(%error, "SO_KEEPALIVE");
+    }
+}
+
+fn report_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!(%error, "defect: a connection's task has panicked");
+    }
+}
+
+/// How many connections there are, and from where.
+#[derive(Debug)]
+struct Admissions {
+    per_ip: Mutex<HashMap<IpAddr, u32>>,
+    per_ip_max: u32,
+    total_max: u32,
+    figures: Arc<Figures>,
+}
+
+/// A connection that counts; dropping it ends that.
+#[derive(Debug)]
+struct Admitted {
+    admissions: Arc<Admissions>,
+    ip: IpAddr,
+}
+
+impl Admissions {
+    fn new(limits: &Limits, figures: Arc<Figures>) -> Self {
+        Self {
+            per_ip: Mutex::default(),
+            per_ip_max: limits.connections_per_ip_max,
+            total_max: limits.connections_max,
+            figures,
+        }
+    }
+
+    fn admit(this: &Arc<Self>, ip: IpAddr) -> Option<Admitted> {
+        let mut per_ip = this.per_ip.lock().unwrap_or_else(PoisonError::into_inner);
+        if this.total_max != 0 && this.figures.alive() >= u64::from(this.total_max) {
+            this.figures.rejected_total();
+            tracing::debug!(%ip, max = this.total_max, "connection refused: too many in all");
+            return None;
+        }
+        let count = per_ip.get(&ip).copied().unwrap_or(0);
+        if this.per_ip_max != 0 && count >= this.per_ip_max {
+            this.figures.rejected_per_ip();
+            tracing::debug!(%ip, max = this.per_ip_max, "connection refused: too many from there");
+            return None;
+        }
+        per_ip.insert(ip, count + 1);
+        Some(Admitted { admissions: Arc::clone(this), ip })
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.admissions.figures.closed();
+        let mut per_ip = self.admissions.per_ip.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut count) = per_ip.entry(self.ip) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+}
+
+/// Speaks at most once per [`COMPLAINT_INTERVAL`].
+#[derive(Debug, Default)]
+struct Complaint(Option<Instant>);
+
+impl Complaint {
+    fn about(&mut self, error: &io::Error) {
+        if self.0.is_none_or(|last| last.elapsed() >= COMPLAINT_INTERVAL) {
+            self.0 = Some(Instant::now());
+            tracing::warn!(%error, "cannot accept connections");
+        }
+    }
+}
+
+/// How long to wait when the system refuses another connection (usually: no file left).
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+/// See [`Complaint`].
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,0 +1,157 @@
+//! SOCKETS AND TASKS: one running server, in this process.
+//!
+//! *Owns* [`Server`], the handle by which a program (the binary, a test, an application that wants a
+//! lock server of its own) starts and stops one. *Invariants*: nothing is bound or created before
+//! the configuration is known to be right; the client address is taken before the data is touched;
+//! nobody is answered before the server serves; when `stop` has returned, every thread has ended and
+//! the data directory is free. Where things are: `driver.rs` (the loop around the replica),
+//! `log_writer.rs` and `checkpoints.rs` (the disk's threads), `listener.rs`, `first_frame.rs` and
+//! `connection.rs` (clients), `outbox.rs` and `throttle.rs` (what is queued and in flight).
+
+mod audit;
+mod builder;
+mod checkpoints;
+mod clock;
+mod connection;
+mod disk;
+mod driver;
+mod error;
+mod figures;
+mod first_frame;
+pub mod limits;
+mod listener;
+mod log_writer;
+mod outbox;
+mod shared;
+mod start;
+mod throttle;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::admin::{Counters, Source as _};
+use crate::replica::Status;
+
+pub use builder::Builder;
+pub use error::{ServerError, StartError};
+pub use start::Recovered;
+
+use shared::Shared;
+use start::Running;
+
+/// A running server. Dropping it asks it to end, without waiting for that; [`Server::stop`] waits.
+///
+/// It runs in the tokio runtime in which it was started, and in three threads of its own.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    running: Running,
+    ended: Ended,
+    listener: JoinHandle<()>,
+    others: Vec<JoinHandle<()>>,
+    address: SocketAddr,
+    admin_address: Option<SocketAddr>,
+    recovered: Recovered,
+}
+
+/// Tells how the driver has ended, once it has.
+type Ended = watch::Receiver<Option<Result<(), ServerError>>>;
+
+impl Server {
+    /// A server with what an embedding program most often wants: in memory, on a free port of the
+    /// loopback interface, without an HTTP port.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Where clients connect, with the port that was really bound.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What to give to a client on this machine: `host:port`.
+    #[must_use]
+    pub fn connect_string(&self) -> String {
+        reachable(self.address).to_string()
+    }
+
+    /// Where the HTTP port is; `None` if there is none, or if it could not be bound.
+    #[must_use]
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.admin_address
+    }
+
+    /// Where the data is; `None` in memory.
+    #[must_use]
+    pub fn data_dir(&self) -> Option<&Path> {
+        self.shared.facts.data_dir.as_deref()
+    }
+
+    /// What was found on the disk at the start.
+    #[must_use]
+    pub fn recovered(&self) -> &Recovered {
+        &self.recovered
+    }
+
+    /// The replica's figures, as of the driver's last batch.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.shared.status()
+    }
+
+    /// The sockets' and the disk's figures, now.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.shared.counters()
+    }
+
+    /// Waits until the server ends by itself, or because [`Server::stop`] was called on another
+    /// task's behalf.
+    ///
+    /// # Errors
+    /// Why it could not go on.
+    pub async fn wait(&self) -> Result<(), ServerError> {
+        ended(self.ended.clone()).await
+    }
+
+    /// Ends the server: closes its connections (sessions are kept for their timeouts), makes what
+    /// is in the log durable, joins the threads and frees the data directory.
+    ///
+    /// # Errors
+    /// Why it had ended before, if it had ended by itself.
+    pub async fn stop(self) -> Result<(), ServerError> {
+        self.running.ask_to_end();
+        for task in self.others.into_iter().chain([self.listener]) {
+            // A task fails by a defect only, and then there is nothing of it left to wait for.
+            let _ = task.await;
+        }
+        ended(self.ended).await
+    }
+}
+
+async fn ended(mut ended: Ended) -> Result<(), ServerError> {
+    match ended.wait_for(Option::is_some).await {
+        Ok(result) => result.clone().expect("waited for"),
+        Err(_) => Err(ServerError::Panic {
+            thread: "lk-driver",
+            message: "ended without a word".to_string(),
+        }),
+    }
+}
+
+/// An address to connect to, for one that is listened on.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
+}

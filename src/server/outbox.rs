@@ -1,0 +1,231 @@
+//! What waits to be written to one connection.
+//!
+//! *Owns* [`Outbox`], the ordered queue between the driver, which pushes, and the connection's
+//! task, which takes everything at once and writes it. *Invariants*: bytes leave in the order in
+//! which they were pushed; nothing is taken behind a close; the lock is held for a move of
+//! pointers or the copy of a small answer, never across a wait. *Never* blocks the driver: a
+//! queue that grows beyond its bound is cut off instead.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use super::limits::Limits;
+use crate::replica::Outgoing;
+
+/// Answers up to this size are appended to the one before them, to be written as one buffer.
+const COALESCE_BYTES_MAX: usize = 16 << 10;
+
+/// The queue of one connection.
+#[derive(Debug)]
+pub struct Outbox {
+    queue: Mutex<Queue>,
+    /// Bytes that the task has written since the connection began.
+    written: AtomicU64,
+    bytes_max: u64,
+    stall_max_us: u64,
+}
+
+/// Why a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// After the bytes that are queued.
+    AfterBytes,
+    /// At once: the client did not take what was queued.
+    TooSlow,
+}
+
+/// What the connection's task takes.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// To be written, in this order.
+    pub chunks: Vec<Vec<u8>>,
+    /// Requests that they answer.
+    pub replies: u32,
+    /// Whether the connection ends behind them.
+    pub end: Option<End>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    chunks: Vec<Vec<u8>>,
+    replies: u32,
+    end: Option<End>,
+    /// Bytes pushed since the connection began.
+    pushed: u64,
+    /// The first so many of them were all pushed before `mark_us`, in the driver's microseconds;
+    /// moved on when they are written. Tells how long the oldest bytes have been waiting.
+    mark: u64,
+    mark_us: u64,
+    waker: Option<Waker>,
+}
+
+impl Outbox {
+    /// An empty queue.
+    #[must_use]
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            queue: Mutex::default(),
+            written: AtomicU64::new(0),
+            bytes_max: u64::try_from(limits.outgoing_bytes_max).unwrap_or(u64::MAX),
+            stall_max_us: u64::try_from(limits.outgoing_stall_max.as_micros()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Appends what a `Ready` holds for this connection. False if the client is cut off because
+    /// it does not take what it is sent.
+    pub fn push(&self, outgoing: Outgoing, now_us: u64) -> bool {
+        let mut queue = self.lock();
+        if queue.end.is_some() {
+            return true;
+        }
+        let written = self.written.load(Ordering::Relaxed);
+        if written >= queue.mark {
+            queue.mark_us = now_us;
+            queue.mark = queue.pushed + outgoing.frames.len() as u64;
+        }
+        let is_stalled = now_us.saturating_sub(queue.mark_us) >= self.stall_max_us;
+        let is_cut_off = is_stalled && queue.pushed - written > self.bytes_max;
+        if is_cut_off {
+            queue.end = Some(End::TooSlow);
+        } else {
+            queue.append(outgoing);
+        }
+        let waker = queue.waker.take();
+        drop(queue);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        !is_cut_off
+    }
+
+    /// Takes everything that is queued, or remembers whom to wake.
+    pub fn poll_take(&self, context: &Context<'_>) -> Poll<Taken> {
+        let mut queue = self.lock();
+        if queue.chunks.is_empty() && queue.end.is_none() {
+            match &mut queue.waker {
+                Some(waker) => waker.clone_from(context.waker()),
+                None => queue.waker = Some(context.waker().clone()),
+            }
+            return Poll::Pending;
+        }
+        Poll::Ready(Taken {
+            chunks: std::mem::take(&mut queue.chunks),
+            replies: std::mem::take(&mut queue.replies),
+            end: queue.end,
+        })
+    }
+
+    /// Remembers that `bytes` of what was taken have left.
+    pub fn written(&self, bytes: usize) {
+        self.written.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // No code that holds the lock can panic half-way through a change.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn append(&mut self, outgoing: Outgoing) {
+        self.pushed += outgoing.frames.len() as u64;
+        self.replies += outgoing.replies;
+        match self.chunks.last_mut() {
+            Some(last) if last.len() + outgoing.frames.len() <= COALESCE_BYTES_MAX => {
+                last.extend_from_slice(&outgoing.frames);
+            }
+            Some(_) | None => self.chunks.push(outgoing.frames),
+        }
+        if outgoing.close {
+            self.end = Some(End::AfterBytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::Config;
+
+    fn outbox(bytes_max: usize, stall_ms: u64) -> Outbox {
+        let mut limits = Limits::of(&Config::without_file());
+        limits.outgoing_bytes_max = bytes_max;
+        limits.outgoing_stall_max = Duration::from_millis(stall_ms);
+        Outbox::new(&limits)
+    }
+
+    fn outgoing(bytes: usize) -> Outgoing {
+        Outgoing { conn: 1, frames: vec![7; bytes], replies: 1, close: false }
+    }
+
+    fn take(outbox: &Outbox) -> Option<Taken> {
+        match outbox.poll_take(&Context::from_waker(Waker::noop())) {
+            Poll::Ready(taken) => Some(taken),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn small_answers_leave_as_one_buffer_and_large_ones_are_not_copied() {
+        let outbox = outbox(1 << 20, 0);
+        for bytes in [10, 20, COALESCE_BYTES_MAX] {
+            assert!(outbox.push(outgoing(bytes), 0));
+        }
+        let taken = take(&outbox).unwrap();
+        let lengths: Vec<usize> = taken.chunks.iter().map(Vec::len).collect();
+        assert_eq!((lengths, taken.replies), (vec![30, COALESCE_BYTES_MAX], 3));
+        assert!(take(&outbox).is_none());
+    }
+
+    #[test]
+    fn nothing_is_taken_behind_a_close() {
+        let outbox = outbox(1 << 20, 0);
+        assert!(outbox.push(Outgoing { close: true, ..outgoing(1) }, 0));
+        assert!(outbox.push(outgoing(1), 0));
+        let taken = take(&outbox).unwrap();
+        assert_eq!((taken.chunks.len(), taken.end), (1, Some(End::AfterBytes)));
+    }
+
+    #[test]
+    fn a_client_that_takes_nothing_is_cut_off_above_the_limit_and_not_at_it() {
+        let outbox = outbox(100, 0);
+        assert!(outbox.push(outgoing(100), 0));
+        assert!(outbox.push(outgoing(1), 1), "100 bytes wait: that is the limit");
+        assert!(!outbox.push(outgoing(1), 2), "101 bytes wait");
+        assert_eq!(take(&outbox).unwrap().end, Some(End::TooSlow));
+    }
+
+    #[test]
+    fn one_answer_may_be_larger_than_the_limit() {
+        let outbox = outbox(100, 0);
+        assert!(outbox.push(outgoing(1000), 0));
+        assert_eq!(take(&outbox).unwrap().chunks[0].len(), 1000);
+    }
+
+    #[test]
+    fn a_client_that_keeps_taking_is_not_cut_off_whatever_is_queued() {
+        let outbox = outbox(100, 10);
+        for now_ms in 0..1000 {
+            assert!(outbox.push(outgoing(1000), now_ms * 1000), "after {now_ms} ms");
+            take(&outbox);
+            if now_ms >= 5 {
+                outbox.written(1000);
+            }
+        }
+    }
+
+    #[test]
+    fn a_client_that_takes_a_trickle_is_cut_off_when_the_oldest_bytes_are_old() {
+        let outbox = outbox(100, 10);
+        let mut now_ms = 0;
+        while outbox.push(outgoing(1000), now_ms * 1000) {
+            outbox.written(1);
+            now_ms += 1;
+            assert!(now_ms < 100, "never cut off");
+        }
+        assert_eq!(now_ms, 10);
+    }
+}

@@ -1,0 +1,120 @@
+//! What the tasks of one server share: where the driver is, what the limits are, what is counted.
+//!
+//! *Owns* [`Shared`], which is also what operators look at (`admin::Source`). *Invariant*: nothing in
+//! it is locked for longer than a copy.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use super::driver::Message;
+use super::figures::Figures;
+use super::limits::{INSPECT_MAX, Limits};
+use super::throttle::Throttle;
+use crate::admin::{Counters, Facts, Inspection, Source};
+use crate::config::FourLetterWords;
+use crate::replica::{Inspect, Status};
+
+/// Shared by everything that belongs to one server.
+#[derive(Debug)]
+pub struct Shared {
+    /// The way to the driver.
+    pub driver: mpsc::Sender<Message>,
+    /// The bounds of this server.
+    pub limits: Limits,
+    /// What is in flight.
+    pub throttle: Arc<Throttle>,
+    /// What is counted.
+    pub figures: Arc<Figures>,
+    /// What the driver has published last.
+    pub published: Arc<Published>,
+    /// What does not change.
+    pub facts: Facts,
+    /// Who may ask which word.
+    pub words: FourLetterWords,
+}
+
+impl Source for Shared {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn status(&self) -> Status {
+        self.published.status()
+    }
+
+    fn counters(&self) -> Counters {
+        self.figures.snapshot()
+    }
+
+    fn inspect(&self, what: Inspect) -> Inspection<'_> {
+        Box::pin(async move {
+            let ask = async {
+                let (answer, answered) = oneshot::channel();
+                self.driver.send(Message::Inspect { what, answer }).await.ok()?;
+                answered.await.ok()
+            };
+            timeout(INSPECT_MAX, ask).await.unwrap_or(None)
+        })
+    }
+
+    fn reset_counters(&self) {
+        self.figures.reset();
+    }
+
+    fn word_allowed(&self, word: &str, from_loopback: bool) -> bool {
+        self.words.allows(word, from_loopback)
+    }
+}
+
+/// The replica's figures, as of the driver's last batch.
+#[derive(Debug, Default)]
+pub struct Published(Mutex<Status>);
+
+impl Published {
+    /// A copy.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces it.
+    pub fn publish(&self, status: Status) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+}
+
+/// Tells threads and tasks alike that the server is to end.
+#[derive(Debug)]
+pub struct Stop {
+    flag: AtomicBool,
+    tasks: watch::Sender<bool>,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self { flag: AtomicBool::new(false), tasks: watch::Sender::new(false) }
+    }
+}
+
+impl Stop {
+    /// Asks for the end. The driver looks when it is woken.
+    pub fn ask(&self) {
+        self.flag.store(true, Ordering::Release);
+        self.tasks.send_replace(true);
+    }
+
+    /// Whether the end was asked for.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.flag.load(Ordering::Acquire)
+    }
+
+    /// Waits until it is.
+    pub async fn asked(&self) {
+        // Cannot fail: the sender lives as long as `self`.
+        let _ = self.tasks.subscribe().wait_for(|asked| *asked).await;
+    }
+}

@@ -1,0 +1,342 @@
+//! From a configuration to a server that serves.
+//!
+//! *Owns* the order of a start: configuration, client address, audit log, data directory, replica,
+//! and only then anyone who could ask something. *Invariant*: a start that fails, or that nobody
+//! waits for any more, leaves nothing running.
+
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use tokio::net::{TcpListener, lookup_host};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use super::audit::Audit;
+use super::builder::Builder;
+use super::checkpoints::Checkpoints;
+use super::disk::{self, Found};
+use super::driver::{Connections, Disk, Driver, Message, keep_ticking};
+use super::error::{ServerError, StartError, panic_message};
+use super::figures::Figures;
+use super::limits::DRIVER_QUEUE_MAX;
+use super::listener::{self, Port};
+use super::log_writer::LogWriter;
+use super::shared::{Published, Shared, Stop};
+use super::throttle::Throttle;
+use super::{Ended, Server};
+use crate::admin::{self, Facts, Options, Surface};
+use crate::config::{AdminConfig, Config, HostPort};
+use crate::replica::{Machine, Replica, Restored, Setup, Status};
+use crate::tree;
+
+/// What was found on the disk at the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Whether there was nothing: the data directory is new, or there is none.
+    pub is_new: bool,
+    /// Znodes, as ZooKeeper counts them.
+    pub znodes: u64,
+    /// Sessions that are waited for.
+    pub sessions: u64,
+    /// The last zxid.
+    pub zxid: i64,
+    /// Milliseconds from the start to serving.
+    pub took_ms: u64,
+}
+
+/// Starts what `builder` describes.
+pub(super) async fn start(builder: Builder) -> Result<Server, StartError> {
+    let limits = builder.limits();
+    let Builder { config, is_in_memory, .. } = builder;
+    let port = bind(&config.client_addr).await?;
+    let audit = match &config.audit_log {
+        Some(path) => Some(open_audit(path)?),
+        None => None,
+    };
+    let (messages, queue) = mpsc::channel(DRIVER_QUEUE_MAX);
+    let running = Running { stop: Arc::default(), messages: messages.clone() };
+    let parts = Parts {
+        config: config.clone(),
+        is_in_memory,
+        messages: messages.clone(),
+        figures: Arc::default(),
+        published: Arc::default(),
+        beat: Arc::default(),
+        stop: Arc::clone(&running.stop),
+    };
+    let (figures, published) = (Arc::clone(&parts.figures), Arc::clone(&parts.published));
+    let mut others = vec![tokio::spawn(until_stopped(
+        Arc::clone(&running.stop),
+        keep_ticking(messages.clone(), Arc::clone(&parts.beat)),
+    ))];
+    // The first look need not wait for time to pass.
+    let _ = messages.try_send(Message::Wake);
+    let (recovered, ended) = serve_replica(parts, queue, audit).await?;
+    let shared = Arc::new(Shared {
+        driver: messages,
+        limits,
+        throttle: Arc::new(Throttle::new(limits.outstanding_max)),
+        figures,
+        published,
+        facts: facts(&config, is_in_memory, port.address, &recovered),
+        words: config.four_letter_words.clone(),
+    });
+    let address = port.address;
+    let clients = port
+        .listen(config.listen_backlog)
+        .map_err(|error| StartError::Address { address: config.client_addr.to_string(), error })?;
+    let stop = Arc::clone(&running.stop);
+    let keep_alive = config.client_tcp_keep_alive;
+    let listener = tokio::spawn(listener::accept(clients, Arc::clone(&shared), stop, keep_alive));
+    let admin_address = serve_http(&config, &shared, &running.stop, &mut others).await;
+    Ok(Server { shared, running, ended, listener, others, address, admin_address, recovered })
+}
+
+/// Asks the server to end when it is dropped: by whoever holds the server, or by a start that fails
+/// or is given up.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) stop: Arc<Stop>,
+    messages: mpsc::Sender<Message>,
+}
+
+impl Running {
+    pub(super) fn ask_to_end(&self) {
+        self.stop.ask();
+        // A full queue wakes the driver as well.
+        let _ = self.messages.try_send(Message::Wake);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.ask_to_end();
+    }
+}
+
+async fn until_stopped(stop: Arc<Stop>, task: impl Future<Output = ()>) {
+    tokio::select! {
+        () = stop.asked() => {}
+        () = task => {}
+    }
+}
+
+async fn bind(address: &HostPort) -> Result<Port, StartError> {
+    let failed = |error| StartError::Address { address: address.to_string(), error };
+    let addresses = lookup_host((address.host.as_str(), address.port)).await.map_err(failed)?;
+    Port::bind(addresses).map_err(failed)
+}
+
+fn open_audit(path: &Path) -> Result<Audit, StartError> {
+    Audit::open(path).map_err(|error| StartError::Audit { path: path.to_path_buf(), error })
+}
+
+/// What the driver's thread is made from.
+struct Parts {
+    config: Config,
+    is_in_memory: bool,
+    messages: mpsc::Sender<Message>,
+    figures: Arc<Figures>,
+    published: Arc<Published>,
+    beat: Arc<AtomicU64>,
+    stop: Arc<Stop>,
+}
+
+/// Starts the driver's thread, which recovers the data first, and waits until it serves.
+async fn serve_replica(
+    parts: Parts,
+    queue: mpsc::Receiver<Message>,
+    audit: Option<Audit>,
+) -> Result<(Recovered, Ended), StartError> {
+    let (started, starting) = oneshot::channel();
+    let (end, ended) = watch::channel(None);
+    let stop = Arc::clone(&parts.stop);
+    let thread = std::thread::Builder::new().name(THREAD.to_string());
+    let spawned = thread.spawn(move || {
+        let run = catch_unwind(AssertUnwindSafe(|| run(parts, queue, audit, started)));
+        let result = run.unwrap_or_else(|payload| {
+            Err(ServerError::Panic { thread: THREAD, message: panic_message(&*payload) })
+        });
+        stop.ask();
+        end.send_replace(Some(result));
+    });
+    spawned.map_err(|error| StartError::System { what: THREAD, error: error.to_string() })?;
+    match starting.await {
+        Ok(recovered) => Ok((recovered?, ended)),
+        Err(_) => match super::ended(ended).await {
+            Err(error) => Err(error.into()),
+            Ok(()) => unreachable!("the thread ends without serving only when it fails"),
+        },
+    }
+}
+
+/// The driver's thread: everything is dropped, and with it every other thread joined, on return.
+fn run(
+    parts: Parts,
+    queue: mpsc::Receiver<Message>,
+    audit: Option<Audit>,
+    started: oneshot::Sender<Result<Recovered, StartError>>,
+) -> Result<(), ServerError> {
+    let start = Instant::now();
+    let published = Arc::clone(&parts.published);
+    let (driver, is_new) = match driver(parts, queue, audit) {
+        Ok(driver) => driver,
+        Err(error) => {
+            // Nobody waits for a start that was given up.
+            let _ = started.send(Err(error));
+            return Ok(());
+        }
+    };
+    let mut started = Some(started);
+    driver.run(|status: &Status| {
+        published.publish(status.clone());
+        let recovered = Recovered {
+            is_new,
+            znodes: status.znode_count,
+            sessions: status.sessions,
+            zxid: status.zxid,
+            took_ms: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+        };
+        if let Some(started) = started.take() {
+            let _ = started.send(Ok(recovered));
+        }
+    })
+}
+
+/// Recovers the data and makes the driver. Also says whether there was nothing to recover.
+fn driver(
+    parts: Parts,
+    queue: mpsc::Receiver<Message>,
+    audit: Option<Audit>,
+) -> Result<(Driver, bool), StartError> {
+    let system = |what: &'static str| {
+        move |error: std::io::Error| StartError::System { what, error: error.to_string() }
+    };
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed)
+        .map_err(|error| StartError::System { what: "random seed", error: error.to_string() })?;
+    let Parts { config, is_in_memory, messages, figures, published, beat, stop } = parts;
+    let options = tree_options(&config, seed);
+    let setup = setup(&config, seed, audit.is_some(), !is_in_memory);
+    let driver = |replica, disk| Driver {
+        replica,
+        messages: queue,
+        disk,
+        audit,
+        published,
+        beat,
+        stop,
+        connections: Connections::new(Arc::clone(&figures)),
+    };
+    if is_in_memory {
+        let replica = Replica::new(setup, Machine::fresh(options), Restored::default());
+        return Ok((driver(replica, None), true));
+    }
+    let Found { machine, restored, log, checkpointer, report, lock } =
+        disk::open(&config, setup.server_id, options)?;
+    disk::tell(&report);
+    let slow = Duration::from_millis(config.fsync_warning_threshold_ms.into());
+    let log = LogWriter::start(log, messages.clone(), Arc::clone(&figures), slow)
+        .map_err(system("log thread"))?;
+    let data_dir = config.data_dir.clone();
+    let checkpoints =
+        Checkpoints::start(checkpointer, data_dir, log.cutter(), messages, Arc::clone(&figures))
+            .map_err(system("state thread"))?;
+    let disk = Disk { log, checkpoints, lock };
+    Ok((driver(Replica::new(setup, machine, restored), Some(disk)), report.new))
+}
+
+fn setup(config: &Config, seed: [u8; 32], audit: bool, durable: bool) -> Setup {
+    let ms = |ms: u32| i32::try_from(ms).unwrap_or(i32::MAX);
+    Setup {
+        raft_id: RAFT_ID,
+        server_id: config.server_id.unwrap_or(SERVER_ID_STANDALONE),
+        seed,
+        session_timeout_ms_min: ms(config.min_session_timeout_ms),
+        session_timeout_ms_max: ms(config.max_session_timeout_ms),
+        container_check_interval_ms: config.containers.check_interval_ms.into(),
+        container_max_per_minute: config.containers.max_per_minute,
+        container_never_used_ms: config.containers.max_never_used_interval_ms.into(),
+        eager_acl_check: config.eager_acl_check,
+        reconfig_enabled: config.reconfig_enabled,
+        audit,
+        durable,
+    }
+}
+
+fn tree_options(config: &Config, seed: [u8; 32]) -> tree::Options {
+    let hash_seed = seed.first_chunk::<8>().expect("a seed is 32 bytes long");
+    tree::Options {
+        extended_types: config.extended_types_enabled,
+        enforce_quota: config.enforce_quota,
+        skip_acl: config.skip_acl,
+        digest_auth: config.digest_auth_enabled,
+        super_digest: config.super_digest.clone(),
+        legacy_digest: true,
+        hash_seed: u64::from_le_bytes(*hash_seed),
+    }
+}
+
+fn facts(config: &Config, is_in_memory: bool, address: SocketAddr, recovered: &Recovered) -> Facts {
+    let directory = |path: &Path| {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        (!is_in_memory).then_some(absolute)
+    };
+    let ms = |ms: u32| i32::try_from(ms).unwrap_or(i32::MAX);
+    Facts {
+        server_id: config.server_id.unwrap_or(0).into(),
+        client_address: Some(address),
+        secure_client_address: None,
+        data_dir: directory(&config.data_dir),
+        log_dir: directory(&config.data_log_dir),
+        tick_time_ms: config.tick_time_ms,
+        connections_per_ip_max: config.max_client_cnxns,
+        session_timeout_ms_min: ms(config.min_session_timeout_ms),
+        session_timeout_ms_max: ms(config.max_session_timeout_ms),
+        listen_backlog: ms(config.listen_backlog),
+        recovery_ms: Some(recovered.took_ms),
+        initial_configuration: String::new(),
+        properties: Vec::new(),
+    }
+}
+
+/// Offers the HTTP port, and the one for metrics alone. One that cannot be bound is warned of.
+async fn serve_http(
+    config: &Config,
+    shared: &Arc<Shared>,
+    stop: &Arc<Stop>,
+    tasks: &mut Vec<JoinHandle<()>>,
+) -> Option<SocketAddr> {
+    let AdminConfig { enabled, addr, command_url } = &config.admin;
+    let all = Options { commands_path: command_url.clone(), ..Options::default() };
+    let metrics = Options { surface: Surface::Metrics, ..Options::default() };
+    let ports = [(enabled.then_some(addr), all), (config.metrics_addr.as_ref(), metrics)];
+    let mut bound = None;
+    for (address, options) in ports {
+        let Some(address) = address else { continue };
+        let is_admin = options.surface == Surface::All;
+        match TcpListener::bind((address.host.as_str(), address.port)).await {
+            Ok(listener) => {
+                if is_admin {
+                    bound = listener.local_addr().ok();
+                }
+                let (source, stop) = (Arc::clone(shared), Arc::clone(stop));
+                let serve =
+                    async move { admin::serve(listener, source, options, stop.asked()).await };
+                tasks.push(tokio::spawn(serve));
+            }
+            Err(error) => tracing::warn!(%address, %error, "no HTTP port: it cannot be bound"),
+        }
+    }
+    bound
+}
+
+/// The standalone server's Raft id.
+const RAFT_ID: u64 = 1;
+/// What ZooKeeper puts into the session ids of a standalone server.
+const SERVER_ID_STANDALONE: u8 = 1;
+const THREAD: &str = "lk-driver";
