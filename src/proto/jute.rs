@@ -79,7 +79,8 @@ impl Text {
     /// When `length` is not on a character boundary.
     #[must_use]
     pub fn slice_to(&self, length: usize) -> Self {
-        assert!(self.as_str().is_char_boundary(length), "a Text is never cut inside a character");
+        let is_inside = self.0.get(length).is_some_and(|byte| byte & 0xc0 == 0x80);
+        assert!(!is_inside, "a Text is never cut inside a character");
         Self(self.0.slice(..length))
     }
 
@@ -311,6 +312,15 @@ mod tests {
     fn any_byte_but_zero_is_true() {
         assert_eq!(reader(b"\x07").boolean("watch"), Ok(true));
         assert_eq!(reader(b"\0").boolean("watch"), Ok(false));
+    }
+
+    #[test]
+    fn a_slice_of_a_text_ends_between_characters() {
+        let text = Text::from("/a\u{e9}");
+        assert_eq!(text.slice_to(2).as_str(), "/a");
+        assert_eq!(text.slice_to(4), text);
+        assert!(std::panic::catch_unwind(|| text.slice_to(3)).is_err());
+        assert!(std::panic::catch_unwind(|| text.slice_to(5)).is_err());
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl Tree {
         self.changes.tombstones.len() + self.slab.changed_count()
     }
 
-    /// Has every znode drained again. Touches a bit of each, not the znodes.
+    /// Has every znode drained again. Copies a bit of each and touches none.
     pub fn mark_all_changed(&mut self) {
         self.slab.mark_all_changed();
     }

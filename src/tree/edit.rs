@@ -43,7 +43,7 @@ impl Tree {
         if self.changes.appeared(znode.path()) {
             self.slab.set_stored(id, true);
         }
-        self.quotas.appeared(self.slab[id].path_str());
+        self.quotas.appeared(&self.slab[id]);
         self.owned.insert(meta.owner(), id);
         self.data_size += self.slab[id].content.bytes().len() as u64;
         if id != ZnodeId::ROOT {
@@ -52,7 +52,7 @@ impl Tree {
             (znode.parent, znode.position) = (parent, position);
         }
         self.slab.mark_changed(id);
-        self.add_to_digests(id, true);
+        self.add_to_digests(id, digest::path(self.slab[id].path()), true);
         if self.journal.is_open {
             self.journal.edits.push(Undo::Linked(id));
         }
@@ -63,7 +63,7 @@ impl Tree {
     pub(super) fn unlink(&mut self, id: ZnodeId) {
         assert!(self.slab[id].children().is_empty(), "only leaves are removed");
         assert!(id != ZnodeId::ROOT, "the root stays");
-        self.take_from_digests(id, true);
+        self.take_from_digests(id, digest::path(self.slab[id].path()), true);
         let Znode { parent, position, .. } = self.slab[id];
         if let Some(moved) = self.slab[parent].remove_child(position) {
             self.slab[moved].position = position;
@@ -72,7 +72,7 @@ impl Tree {
         let znode = self.slab.remove(id);
         self.table.remove(znode.path(), id);
         self.changes.disappeared(znode.path(), stored);
-        self.quotas.disappeared(znode.path_str());
+        self.quotas.disappeared(&znode);
         self.owned.remove(znode.meta.owner(), id);
         self.data_size -= znode.content.bytes().len() as u64;
         let Znode { meta, content, .. } = znode;
@@ -103,8 +103,9 @@ impl Tree {
         meta: Meta,
         content: Option<Content>,
     ) -> (Meta, Option<Content>) {
-        let deep = content.is_some() || meta.acl != self.slab[id].meta.acl;
-        self.take_from_digests(id, deep);
+        let is_deep = content.is_some() || meta.acl != self.slab[id].meta.acl;
+        let name = digest::path(self.slab[id].path());
+        self.take_from_digests(id, name, is_deep);
         let znode = &mut self.slab[id];
         let old_meta = std::mem::replace(&mut znode.meta, meta);
         let old_content = content.map(|content| {
@@ -113,7 +114,7 @@ impl Tree {
         });
         self.data_size -= old_content.as_ref().map_or(0, |old| old.bytes().len() as u64);
         self.slab.mark_changed(id);
-        self.add_to_digests(id, deep);
+        self.add_to_digests(id, name, is_deep);
         (old_meta, old_content)
     }
 
@@ -147,23 +148,23 @@ impl Tree {
         }
     }
 
-    fn add_to_digests(&mut self, id: ZnodeId, deep: bool) {
-        self.digest = self.digest.wrapping_add(self.contribution(id, deep));
+    fn add_to_digests(&mut self, id: ZnodeId, name: u128, is_deep: bool) {
+        self.digest = self.digest.wrapping_add(self.contribution(id, name, is_deep));
         self.legacy_digest =
             self.legacy_digest.map(|sum| sum.wrapping_add(digest::legacy(&self.slab[id])));
     }
 
-    fn take_from_digests(&mut self, id: ZnodeId, deep: bool) {
-        self.digest = self.digest.wrapping_sub(self.contribution(id, deep));
+    fn take_from_digests(&mut self, id: ZnodeId, name: u128, is_deep: bool) {
+        self.digest = self.digest.wrapping_sub(self.contribution(id, name, is_deep));
         self.legacy_digest =
             self.legacy_digest.map(|sum| sum.wrapping_sub(digest::legacy(&self.slab[id])));
     }
 
-    /// What a znode adds to the digest; unless `deep`, only the part that its numbers decide.
-    fn contribution(&self, id: ZnodeId, deep: bool) -> u128 {
+    /// What a znode adds to the digest; unless deep, only the part that its numbers decide.
+    fn contribution(&self, id: ZnodeId, name: u128, is_deep: bool) -> u128 {
         let znode = &self.slab[id];
-        let numbers = digest::numbers(digest::path(znode.path()), &znode.meta);
-        if !deep {
+        let numbers = digest::numbers(name, &znode.meta);
+        if !is_deep {
             return numbers;
         }
         let acl = self.acls.list(znode.meta.acl);

@@ -36,16 +36,16 @@ impl<'a> ZnodePath<'a> {
     /// # Errors
     /// [`InvalidPath`], with the rule that was broken.
     pub fn parse(path: &'a str) -> Result<Self, InvalidPath> {
-        let Some(components) = path.strip_prefix('/') else {
+        let Some(components) = path.as_bytes().strip_prefix(b"/") else {
             return Err(InvalidPath("does not start with /"));
         };
         if components.is_empty() {
             return Ok(Self(path));
         }
-        for component in components.split('/') {
+        for component in components.split(|byte| *byte == b'/') {
             match component {
-                "" => return Err(InvalidPath("has an empty component or ends with /")),
-                "." | ".." => return Err(InvalidPath("has a component . or ..")),
+                b"" => return Err(InvalidPath("has an empty component or ends with /")),
+                b"." | b".." => return Err(InvalidPath("has a component . or ..")),
                 _ => {}
             }
         }

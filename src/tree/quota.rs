@@ -18,6 +18,10 @@ use super::Tree;
 use super::edit::NewData;
 use super::path;
 use super::slab::ZnodeId;
+use super::znode::Znode;
+
+/// Longer text is no figures: it would be parsed again at every write below the quota.
+pub const FIGURES_BYTES_MAX: usize = 1024;
 
 const LIMITS: &str = "/zookeeper_limits";
 const USAGE: &str = "/zookeeper_stats";
@@ -29,6 +33,9 @@ struct Figures(BTreeMap<String, i64>);
 impl Figures {
     /// `None` when ZooKeeper's parser would fail.
     fn parse(text: &[u8]) -> Option<Self> {
+        if text.len() > FIGURES_BYTES_MAX {
+            return None;
+        }
         let text = std::str::from_utf8(text).ok()?;
         let mut figures = BTreeMap::new();
         for pair in text.split([',', ';']).filter(|pair| !pair.is_empty()) {
@@ -76,14 +83,14 @@ pub(super) struct QuotaPaths(BTreeMap<usize, BTreeSet<Box<str>>>);
 
 impl QuotaPaths {
     /// To be told of every znode that appears.
-    pub(super) fn appeared(&mut self, znode: &str) {
+    pub(super) fn appeared(&mut self, znode: &Znode) {
         if let Some(path) = limited_by(znode) {
             self.0.entry(path.len()).or_default().insert(path.into());
         }
     }
 
     /// To be told of every znode that disappears.
-    pub(super) fn disappeared(&mut self, znode: &str) {
+    pub(super) fn disappeared(&mut self, znode: &Znode) {
         if let Some(path) = limited_by(znode) {
             let Some(paths) = self.0.get_mut(&path.len()) else {
                 return;
@@ -108,9 +115,12 @@ impl QuotaPaths {
     }
 }
 
-/// The path whose limits the znode `znode` holds, if it does. The root cannot have a quota.
-fn limited_by(znode: &str) -> Option<&str> {
-    below_quota(znode)?.strip_suffix(LIMITS).filter(|path| !path.is_empty())
+/// The path whose limits a znode holds, if it does. The root cannot have a quota.
+fn limited_by(znode: &Znode) -> Option<&str> {
+    if !znode.path().ends_with(LIMITS.as_bytes()) {
+        return None;
+    }
+    below_quota(znode.path_str())?.strip_suffix(LIMITS).filter(|path| !path.is_empty())
 }
 
 /// The path whose usage the znode `znode` holds, if it does.
@@ -197,7 +207,15 @@ pub(super) fn length(data: Option<&[u8]>) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::acls::AclId;
+    use super::super::owner::Owner;
+    use super::super::znode::{Content, Meta};
     use super::*;
+
+    fn znode(path: &str) -> Znode {
+        let meta = Meta::new(0, 0, Owner::Nobody, AclId::OPEN);
+        Znode::new(meta, Content::new(path.as_bytes(), None))
+    }
 
     fn rewritten(text: &str) -> Option<String> {
         Figures::parse(text.as_bytes()).map(|figures| figures.text())
@@ -223,24 +241,32 @@ mod tests {
     }
 
     #[test]
+    fn figures_are_limited_in_length() {
+        let padded = |length: usize| format!("count={}1", "0".repeat(length - "count=1".len()));
+        assert_eq!(rewritten(&padded(FIGURES_BYTES_MAX)).unwrap(), "count=1,bytes=-1");
+        assert_eq!(rewritten(&padded(FIGURES_BYTES_MAX + 1)), None);
+        assert_eq!(rewritten(&padded(1 << 20)), None);
+    }
+
+    #[test]
     fn the_deepest_quota_counts_and_only_whole_components_match() {
         let mut quotas = QuotaPaths::default();
-        quotas.appeared("/zookeeper/quota/a/zookeeper_limits");
-        quotas.appeared("/zookeeper/quota/a/b/zookeeper_limits");
+        quotas.appeared(&znode("/zookeeper/quota/a/zookeeper_limits"));
+        quotas.appeared(&znode("/zookeeper/quota/a/b/zookeeper_limits"));
         assert_eq!(quotas.deepest("/a"), Some("/a"));
         assert_eq!(quotas.deepest("/a/x"), Some("/a"));
         assert_eq!(quotas.deepest("/a/b/c"), Some("/a/b"));
         assert_eq!(quotas.deepest("/ab"), None);
         assert_eq!(quotas.deepest("/a/bc"), Some("/a"));
-        quotas.disappeared("/zookeeper/quota/a/b/zookeeper_limits");
+        quotas.disappeared(&znode("/zookeeper/quota/a/b/zookeeper_limits"));
         assert_eq!(quotas.deepest("/a/b/c"), Some("/a"));
     }
 
     #[test]
     fn the_root_has_no_quota() {
         let mut quotas = QuotaPaths::default();
-        quotas.appeared("/zookeeper/quota/zookeeper_limits");
-        quotas.appeared("/zookeeper/quotas/a/zookeeper_limits");
+        quotas.appeared(&znode("/zookeeper/quota/zookeeper_limits"));
+        quotas.appeared(&znode("/zookeeper/quotas/a/zookeeper_limits"));
         assert_eq!(quotas.deepest("/a"), None);
     }
 }

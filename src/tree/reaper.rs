@@ -59,7 +59,7 @@ impl Tree {
         if !is_due {
             return Err(ErrorCode::BadVersion);
         }
-        self.remove(ctx.zxid, id, path.clone(), events);
+        self.remove(ctx.zxid, id, path, events);
         Ok(())
     }
 }

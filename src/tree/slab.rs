@@ -46,6 +46,9 @@ struct Chunk {
     changed: [u64; CHUNK_WORDS],
     changed_count: usize,
     stored: [u64; CHUNK_WORDS],
+    /// Which slots hold a znode, for [`Slab::mark_all_changed`] alone.
+    used: [u64; CHUNK_WORDS],
+    used_count: usize,
 }
 
 #[derive(Debug, Default)]
@@ -65,22 +68,30 @@ impl Slab {
     }
 
     pub(super) fn insert(&mut self, znode: Znode) -> ZnodeId {
-        self.len += 1;
-        if let Some(id) = self.free {
+        let id = if let Some(id) = self.free {
             let slot = self.slot_mut(id);
             let Slot::Free(next) = *slot else {
                 unreachable!("the list of free slots holds free slots");
             };
             *slot = Slot::Used(znode);
             self.free = next;
-            return id;
-        }
+            id
+        } else {
+            self.append(znode)
+        };
+        self.set_used(id, true);
+        id
+    }
+
+    fn append(&mut self, znode: Znode) -> ZnodeId {
         if self.chunks.last().is_none_or(|chunk| chunk.slots.len() == CHUNK_SLOTS) {
             self.chunks.push(Chunk {
                 slots: Vec::with_capacity(CHUNK_SLOTS),
                 changed: [0; CHUNK_WORDS],
                 changed_count: 0,
                 stored: [0; CHUNK_WORDS],
+                used: [0; CHUNK_WORDS],
+                used_count: 0,
             });
         }
         let last = self.chunks.len() - 1;
@@ -88,6 +99,19 @@ impl Slab {
         let number = last * CHUNK_SLOTS + slots.len();
         slots.push(Slot::Used(znode));
         ZnodeId(u32::try_from(number).expect("ZNODES_MAX is checked before a znode is made"))
+    }
+
+    fn set_used(&mut self, id: ZnodeId, is_used: bool) {
+        let (chunk, slot) = id.split();
+        let chunk = &mut self.chunks[chunk];
+        chunk.used[slot / 64] ^= 1 << (slot % 64);
+        if is_used {
+            chunk.used_count += 1;
+            self.len += 1;
+        } else {
+            chunk.used_count -= 1;
+            self.len -= 1;
+        }
     }
 
     /// Takes a znode out; whether it changed or was stored is forgotten.
@@ -99,7 +123,7 @@ impl Slab {
             unreachable!("an id names a znode until it is removed");
         };
         self.free = Some(id);
-        self.len -= 1;
+        self.set_used(id, false);
         znode
     }
 
@@ -141,14 +165,8 @@ impl Slab {
     /// Notes that all of them do.
     pub(super) fn mark_all_changed(&mut self) {
         for chunk in &mut self.chunks {
-            chunk.changed = [0; CHUNK_WORDS];
-            chunk.changed_count = 0;
-            for (slot, _) in
-                chunk.slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Used(_)))
-            {
-                chunk.changed[slot / 64] |= 1 << (slot % 64);
-                chunk.changed_count += 1;
-            }
+            chunk.changed = chunk.used;
+            chunk.changed_count = chunk.used_count;
         }
         self.changed_count = self.len;
     }

@@ -46,15 +46,16 @@ impl Tree {
         } else {
             request.path.clone()
         };
-        ZnodePath::parse(path.as_str()).map_err(|_| ErrorCode::BadArguments)?;
-        if self.find(path.as_str()).is_some() {
+        let name = path.as_str();
+        ZnodePath::parse(name).map_err(|_| ErrorCode::BadArguments)?;
+        if self.find(name).is_some() {
             return Err(ErrorCode::NodeExists);
         }
         if matches!(parent_meta.owner(), Owner::Session(_)) {
             return Err(ErrorCode::NoChildrenForEphemerals);
         }
         let data = request.data.as_deref();
-        if self.exceeds_quota(path.as_str(), 1, length(data)) {
+        if self.exceeds_quota(name, 1, length(data)) {
             return Err(ErrorCode::QuotaExceeded);
         }
         if self.slab.len() == ZNODES_MAX {
@@ -66,10 +67,10 @@ impl Tree {
         self.amend(parent, parent_meta, NewData::Keep);
         let acl = self.acls.acquire(&acl, parent_meta.acl);
         let meta = Meta::new(ctx.zxid, ctx.time_ms, mode.owner, acl);
-        let id = self.link(parent, meta, Content::new(path.as_bytes(), data));
+        let id = self.link(parent, meta, Content::new(name.as_bytes(), data));
         let stat = self.slab[id].stat();
-        self.start_usage(path.as_str(), id);
-        self.book_usage(path.as_str(), 1, length(data));
+        self.start_usage(name, id);
+        self.book_usage(name, 1, length(data));
         events.push(self.event(EventType::NodeCreated, id, path.clone()));
         let parent_path = parent_of(&path, parent_length);
         events.push(self.event(EventType::NodeChildrenChanged, parent, parent_path));
@@ -88,14 +89,15 @@ impl Tree {
         version: i32,
         events: &mut Vec<Event>,
     ) -> Result<(), ErrorCode> {
-        let (parent, _) = self.parent_to_delete_from(path.as_str())?;
+        let name = path.as_str();
+        let parent = self.parent_to_delete_from(name)?;
         self.check_acl(parent, ctx.ids, perms::DELETE)?;
-        let id = self.find(path.as_str()).ok_or(ErrorCode::NoNode)?;
+        let id = self.find(name).ok_or(ErrorCode::NoNode)?;
         next_version(self.slab[id].meta.version, version)?;
         if !self.slab[id].children().is_empty() {
             return Err(ErrorCode::NotEmpty);
         }
-        self.remove(ctx.zxid, id, path.clone(), events);
+        self.remove(ctx.zxid, id, path, events);
         Ok(())
     }
 
@@ -112,13 +114,14 @@ impl Tree {
         version: i32,
         events: &mut Vec<Event>,
     ) -> Result<Stat, ErrorCode> {
-        let id = self.find_valid(path.as_str())?;
+        let name = path.as_str();
+        let id = self.find_valid(name)?;
         self.check_acl(id, ctx.ids, perms::WRITE)?;
-        if path.as_str() == path::CONFIG {
+        if name == path::CONFIG {
             return Err(ErrorCode::BadArguments);
         }
         let grown = length(data) - length(self.slab[id].data());
-        if self.exceeds_quota(path.as_str(), 0, grown) {
+        if self.exceeds_quota(name, 0, grown) {
             return Err(ErrorCode::QuotaExceeded);
         }
         let mut meta = self.slab[id].meta;
@@ -127,7 +130,7 @@ impl Tree {
         meta.mtime = ctx.time_ms;
         self.amend(id, meta, NewData::Replace(data));
         let stat = self.slab[id].stat();
-        self.book_usage(path.as_str(), 0, grown);
+        self.book_usage(name, 0, grown);
         events.push(self.event(EventType::NodeDataChanged, id, path.clone()));
         Ok(stat)
     }
@@ -177,7 +180,7 @@ impl Tree {
         let mut paths = Vec::with_capacity(ids.len());
         for id in ids {
             let path = Text::copy_from(self.slab[id].path_str());
-            self.remove(ctx.zxid, id, path.clone(), events);
+            self.remove(ctx.zxid, id, &path, events);
             paths.push(path);
         }
         paths
@@ -188,7 +191,7 @@ impl Tree {
     /// refused here.
     #[must_use]
     pub fn acl_refuses(&self, ids: &[Identity], request: &Request) -> bool {
-        let parent = |path: &str| self.parent_to_delete_from(path).ok().map(|(id, _)| id);
+        let parent = |path: &str| self.parent_to_delete_from(path).ok();
         let (id, wanted) = match request {
             Request::Create(create) => (parent(create.path.as_str()), perms::CREATE),
             Request::Delete { path, .. } => (parent(path.as_str()), perms::DELETE),
@@ -218,28 +221,28 @@ impl Tree {
     }
 
     /// Removes a leaf whose removal was decided.
-    pub(super) fn remove(&mut self, zxid: i64, id: ZnodeId, path: Text, events: &mut Vec<Event>) {
+    pub(super) fn remove(&mut self, zxid: i64, id: ZnodeId, path: &Text, events: &mut Vec<Event>) {
+        let name = path.as_str();
+        let parent_length = path::parent_length(name).expect("a znode's path has a slash");
         let parent = self.slab[id].parent;
-        let parent_length = path::parent_length(path.as_str()).expect("a znode's path has a slash");
         let bytes = length(self.slab[id].data());
-        let deleted = self.event(EventType::NodeDeleted, id, path.clone());
+        events.push(self.event(EventType::NodeDeleted, id, path.clone()));
         let mut parent_meta = self.slab[parent].meta;
         parent_meta.pzxid = zxid;
         self.amend(parent, parent_meta, NewData::Keep);
         self.unlink(id);
-        self.book_usage(path.as_str(), -1, -bytes);
-        events.push(deleted);
-        let parent_path = parent_of(&path, parent_length);
+        self.book_usage(name, -1, -bytes);
+        let parent_path = parent_of(path, parent_length);
         events.push(self.event(EventType::NodeChildrenChanged, parent, parent_path));
     }
 
     /// The parent of a path that delete takes: it has a slash and is none of the special ones.
-    pub(super) fn parent_to_delete_from(&self, path: &str) -> Result<(ZnodeId, usize), ErrorCode> {
+    pub(super) fn parent_to_delete_from(&self, path: &str) -> Result<ZnodeId, ErrorCode> {
         if path::is_special(path) {
             return Err(ErrorCode::BadArguments);
         }
         let length = path::parent_length(path).ok_or(ErrorCode::BadArguments)?;
-        Ok((self.find(&path[..length]).ok_or(ErrorCode::NoNode)?, length))
+        self.find(&path[..length]).ok_or(ErrorCode::NoNode)
     }
 
     pub(super) fn check_acl(
