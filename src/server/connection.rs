@@ -194,8 +194,14 @@ impl Connection<'_> {
     /// Takes what is queued and writes it, until there is nothing or the socket is full.
     fn poll_take_and_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            ready!(self.poll_take(context));
-            ready!(self.poll_write(context))?;
+            let written = self.poll_write(context)?;
+            // Also while the socket is full: the queue must be able to wake this task, or a client
+            // that takes nothing would never be cut off.
+            let taken = self.poll_take(context);
+            if taken.is_pending() {
+                ready!(written);
+                return Poll::Pending;
+            }
         }
     }
 
