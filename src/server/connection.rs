@@ -135,7 +135,7 @@ struct Connection<'a> {
 enum Next {
     /// Decode: whole frames may be there and may be handed on.
     Decode,
-    /// Every byte has left: close.
+    /// Nothing comes behind what is queued: write it, and close.
     Farewell,
     /// The connection is of no use any more: drop it.
     Drop,
@@ -151,16 +151,15 @@ impl Connection<'_> {
                         return None;
                     }
                 }
-                Next::Farewell => return Some(self.stream),
+                Next::Farewell => return self.farewell().await,
                 Next::Drop => return None,
             }
-            if self.end == Some(End::AfterBytes) {
-                return match timeout(FAREWELL_MAX, poll_fn(|cx| self.poll_write(cx))).await {
-                    Ok(Ok(())) => Some(self.stream),
-                    Ok(Err(_)) | Err(_) => None,
-                };
-            }
         }
+    }
+
+    async fn farewell(mut self) -> Option<TcpStream> {
+        let written = timeout(FAREWELL_MAX, poll_fn(|context| self.poll_write(context))).await;
+        matches!(written, Ok(Ok(()))).then_some(self.stream)
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Next> {
@@ -170,11 +169,7 @@ impl Connection<'_> {
                 Poll::Ready(Err(_)) => return Poll::Ready(Next::Drop),
             }
             match self.end {
-                Some(End::AfterBytes) if self.unwritten.is_empty() => {
-                    return Poll::Ready(Next::Farewell);
-                }
-                // Goes on under a time limit, and without reading.
-                Some(End::AfterBytes) => return Poll::Ready(Next::Decode),
+                Some(End::AfterBytes) => return Poll::Ready(Next::Farewell),
                 Some(End::TooSlow) => return Poll::Ready(Next::Drop),
                 None => {}
             }
@@ -191,18 +186,11 @@ impl Connection<'_> {
         }
     }
 
-    /// Takes what is queued and writes it, until there is nothing or the socket is full.
+    /// Takes everything that is queued (only then is the task woken for more) and writes what it
+    /// can. Ready when everything has left.
     fn poll_take_and_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        loop {
-            let written = self.poll_write(context)?;
-            // Also while the socket is full: the queue must be able to wake this task, or a client
-            // that takes nothing would never be cut off.
-            let taken = self.poll_take(context);
-            if taken.is_pending() {
-                ready!(written);
-                return Poll::Pending;
-            }
-        }
+        while self.poll_take(context).is_ready() {}
+        self.poll_write(context)
     }
 
     fn poll_take(&mut self, context: &Context<'_>) -> Poll<()> {

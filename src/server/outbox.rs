@@ -132,6 +132,7 @@ impl Queue {
         self.pushed += outgoing.frames.len() as u64;
         self.replies += outgoing.replies;
         match self.chunks.last_mut() {
+            _ if outgoing.frames.is_empty() => {}
             Some(last) if last.len() + outgoing.frames.len() <= COALESCE_BYTES_MAX => {
                 last.extend_from_slice(&outgoing.frames);
             }

@@ -1,0 +1,273 @@
+//! A small client for tests that need a server and little of the protocol: frames over a socket,
+//! encoded with the crate's own codec. (Tests of the protocol itself speak in bytes: tests/wire.)
+
+#![allow(dead_code)] // every test binary uses its own part of this
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use lockkeeper::proto::request::{AddWatchMode, Create, CreateKind};
+use lockkeeper::proto::response::ReplyHeader;
+use lockkeeper::proto::{
+    Acl, ConnectRequest, ConnectResponse, EventType, Reader, Request, RequestHeader, Response,
+    Text, frame,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Longest time that anything in a test may take before the test fails.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A connection to a server.
+pub struct Client {
+    stream: TcpStream,
+    buffer: BytesMut,
+    xid: i32,
+    events: VecDeque<Event>,
+    /// What the server answered to the connect request.
+    pub session: ConnectResponse,
+}
+
+/// A watch has fired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// `EventType` as a number.
+    pub kind: i32,
+    pub path: String,
+    pub zxid: i64,
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub xid: i32,
+    pub zxid: i64,
+    pub err: i32,
+    pub body: Bytes,
+}
+
+impl Client {
+    /// A new session of 20 s.
+    pub async fn connect(address: SocketAddr) -> Self {
+        Self::open(address, &fresh(20_000)).await.expect("a session")
+    }
+
+    /// The session that `request` asks for; `None` if the server closes instead of answering.
+    pub async fn open(address: SocketAddr, request: &ConnectRequest) -> Option<Self> {
+        let stream = TcpStream::connect(address).await.expect("the server listens");
+        Self::open_on(stream, request).await
+    }
+
+    /// As [`Client::open`], on a connection that is there already.
+    pub async fn open_on(stream: TcpStream, request: &ConnectRequest) -> Option<Self> {
+        stream.set_nodelay(true).expect("TCP_NODELAY");
+        let session =
+            ConnectResponse { timeout_ms: 0, session_id: 0, password: [0; 16], read_only: None };
+        let (buffer, events) = (BytesMut::new(), VecDeque::new());
+        let mut client = Self { stream, buffer, xid: 0, events, session };
+        let mut out = Vec::new();
+        frame::append(&mut out, |out| request.encode(out));
+        client.send_bytes(&out).await;
+        let answer = client.frame().await?;
+        client.session = ConnectResponse::decode(answer).expect("a connect response");
+        Some(client)
+    }
+
+    /// What to ask for to take this session over.
+    pub fn again(&self) -> ConnectRequest {
+        ConnectRequest {
+            session_id: self.session.session_id,
+            password: Bytes::copy_from_slice(&self.session.password),
+            ..fresh(self.session.timeout_ms)
+        }
+    }
+
+    /// Sends bytes as they are. That the server has closed meanwhile is for the next read to find.
+    pub async fn send_bytes(&mut self, bytes: &[u8]) {
+        let sent = timeout(PATIENCE, self.stream.write_all(bytes)).await;
+        let _ = sent.expect("the server reads what it is sent");
+    }
+
+    /// Sends a request and returns its xid.
+    pub async fn send(&mut self, request: &Request) -> i32 {
+        self.xid += 1;
+        let bytes = request_frame(self.xid, request);
+        self.send_bytes(&bytes).await;
+        self.xid
+    }
+
+    /// The next reply; events in front of it are kept. `None`: the server has closed.
+    pub async fn receive(&mut self) -> Option<Reply> {
+        loop {
+            match self.packet().await? {
+                Packet::Reply(reply) => return Some(reply),
+                Packet::Event(event) => self.events.push_back(event),
+            }
+        }
+    }
+
+    /// Sends a request and waits for its reply.
+    pub async fn call(&mut self, request: &Request) -> Result<Response, i32> {
+        let xid = self.send(request).await;
+        let reply = self.receive().await.expect("a reply");
+        assert_eq!(reply.xid, xid, "replies come in the order of the requests");
+        match reply.err {
+            0 => Ok(Response::decode(request.op(), &mut Reader::new(reply.body)).expect("decodes")),
+            err => Err(err),
+        }
+    }
+
+    /// The next event.
+    pub async fn event(&mut self) -> Event {
+        if let Some(event) = self.events.pop_front() {
+            return event;
+        }
+        match self.packet().await.expect("an event, not a close") {
+            Packet::Event(event) => event,
+            Packet::Reply(reply) => panic!("an event was expected, not {reply:?}"),
+        }
+    }
+
+    /// Waits until the server has closed the connection; what arrives before that is thrown away.
+    pub async fn closed(&mut self) {
+        while self.frame().await.is_some() {}
+    }
+
+    pub async fn create(&mut self, path: &str, data: &[u8], flags: i32) -> Result<String, i32> {
+        let create = Create {
+            kind: CreateKind::Create,
+            path: text(path),
+            data: Some(Bytes::copy_from_slice(data)),
+            acl: Some(vec![Acl::open()]),
+            flags,
+            ttl_ms: 0,
+        };
+        match self.call(&Request::Create(create)).await? {
+            Response::Path(path) => Ok(path.as_str().to_string()),
+            other => panic!("create was answered with {other:?}"),
+        }
+    }
+
+    pub async fn exists(&mut self, path: &str) -> bool {
+        match self.call(&Request::Exists { path: text(path), watch: false }).await {
+            Ok(_) => true,
+            Err(-101) => false,
+            Err(err) => panic!("exists {path}: {err}"),
+        }
+    }
+
+    pub async fn data(&mut self, path: &str) -> Result<Vec<u8>, i32> {
+        match self.call(&get(path)).await? {
+            Response::Data(data, _) => Ok(data.unwrap_or_default().to_vec()),
+            other => panic!("getData was answered with {other:?}"),
+        }
+    }
+
+    pub async fn set(&mut self, path: &str, data: &[u8]) -> Result<(), i32> {
+        self.call(&set(path, data)).await.map(|_| ())
+    }
+
+    /// Watches a path with everything below it.
+    pub async fn watch_all(&mut self, path: &str) {
+        let mode = AddWatchMode::PersistentRecursive;
+        self.call(&Request::AddWatch { path: text(path), mode }).await.expect("addWatch");
+    }
+
+    pub async fn ping(&mut self) {
+        self.send_bytes(&request_frame(-2, &Request::Ping)).await;
+        assert_eq!(self.receive().await.expect("a ping's reply").xid, -2);
+    }
+
+    async fn packet(&mut self) -> Option<Packet> {
+        let mut reader = Reader::new(self.frame().await?);
+        let header = ReplyHeader::decode(&mut reader).expect("a reply header");
+        if header.xid != -1 {
+            let ReplyHeader { xid, zxid, err } = header;
+            return Some(Packet::Reply(Reply { xid, zxid, err, body: reader.rest() }));
+        }
+        let kind = reader.int("type").expect("an event's type");
+        reader.int("state").expect("an event's state");
+        let path = reader.string("path").expect("an event's path").as_str().to_string();
+        Some(Packet::Event(Event { kind, path, zxid: header.zxid }))
+    }
+
+    /// The payload of the next frame; `None` at the end of the stream.
+    async fn frame(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(payload) = frame::next(&mut self.buffer, usize::MAX).expect("a length") {
+                return Some(payload);
+            }
+            let read = self.stream.read_buf(&mut self.buffer);
+            match timeout(PATIENCE, read).await.expect("the server answers in time") {
+                Ok(0) | Err(_) => return None,
+                Ok(_) => {}
+            }
+        }
+    }
+}
+
+enum Packet {
+    Reply(Reply),
+    Event(Event),
+}
+
+/// Asks for a new session.
+pub fn fresh(timeout_ms: i32) -> ConnectRequest {
+    ConnectRequest {
+        protocol_version: 0,
+        last_zxid_seen: 0,
+        timeout_ms,
+        session_id: 0,
+        password: Bytes::new(),
+        read_only: Some(false),
+    }
+}
+
+pub fn request_frame(xid: i32, request: &Request) -> Vec<u8> {
+    let mut out = Vec::new();
+    frame::append(&mut out, |out| {
+        RequestHeader { xid, op: request.op() as i32 }.encode(out);
+        request.encode(out);
+    });
+    out
+}
+
+pub fn text(text: &str) -> Text {
+    Text::copy_from(text)
+}
+
+pub fn get(path: &str) -> Request {
+    Request::GetData { path: text(path), watch: false }
+}
+
+pub fn set(path: &str, data: &[u8]) -> Request {
+    let data = Some(Bytes::copy_from_slice(data));
+    Request::SetData { path: text(path), data, version: -1 }
+}
+
+/// What the server says to a four-letter word (or to anything else), up to the close.
+pub async fn say(address: SocketAddr, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).await.expect("the server listens");
+    stream.write_all(bytes).await.expect("the server reads");
+    let mut answer = Vec::new();
+    let read = stream.read_to_end(&mut answer);
+    // A reset after the answer is a close as well.
+    let _ = timeout(PATIENCE, read).await.expect("the server closes");
+    String::from_utf8(answer).expect("UTF-8")
+}
+
+/// Waits until `condition` holds.
+pub async fn wait_until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let patience = async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, patience).await.unwrap_or_else(|_| panic!("waited too long: {what}"));
+}
+
+pub const EPHEMERAL: i32 = 1;
+pub const NODE_DATA_CHANGED: i32 = EventType::NodeDataChanged as i32;

@@ -1,0 +1,197 @@
+//! `lockkeeper server` and `lockkeeper config check` as an operator sees them: first screen, exit
+//! codes, signals.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read as _};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Client, EPHEMERAL, PATIENCE};
+use rustix::process::{Pid, Signal, kill_process};
+
+fn lockkeeper(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
+    command.args(arguments).current_dir(directory).env_remove("RUST_LOG");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn output(directory: &Path, arguments: &[&str]) -> Output {
+    lockkeeper(directory, arguments).output().expect("the binary runs")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("UTF-8")
+}
+
+/// A server in a process of its own.
+struct Running {
+    child: Child,
+    screen: Vec<String>,
+    address: SocketAddr,
+}
+
+impl Running {
+    fn start(directory: &Path, arguments: &[&str]) -> Self {
+        let mut child =
+            lockkeeper(directory, &[&["server"], arguments].concat()).spawn().expect("it starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let screen: Vec<String> =
+            lines.by_ref().take(6).map(|line| line.expect("a line of text")).collect();
+        let mut said = String::new();
+        if screen.len() < 6 {
+            child.stderr.take().expect("piped").read_to_string(&mut said).expect("UTF-8");
+        }
+        assert_eq!(screen.len(), 6, "the first screen: {screen:?} {said}");
+        let address = screen[2].strip_prefix("connect  ").expect("the third line");
+        Self { child, address: address.parse().expect("an address"), screen }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).expect("it runs");
+    }
+
+    /// The exit code, and how long it took to come to it.
+    fn exit(&mut self) -> (Option<i32>, Duration) {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            if let Some(status) = self.child.try_wait().expect("our child") {
+                return (status.code(), start.elapsed());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        panic!("it does not end");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended, as it should.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const ANYWHERE: [&str; 4] = ["--port", "0", "--admin-addr", "127.0.0.1:0"];
+
+#[tokio::test]
+async fn a_server_runs_shows_six_lines_and_stops_cleanly_with_its_sessions() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Running::start(directory.path(), &ANYWHERE);
+    assert!(server.screen[0].contains(env!("CARGO_PKG_VERSION")), "{:?}", server.screen);
+    assert_eq!(server.screen[1], "data     ./lockkeeper-data (new)");
+    assert!(server.screen[3].starts_with("admin    http://127.0.0.1:"), "{:?}", server.screen);
+    let mut client = Client::connect(server.address).await;
+    client.create("/e", b"", EPHEMERAL).await.unwrap();
+    server.signal(Signal::TERM);
+    let (code, took) = server.exit();
+    assert_eq!(code, Some(0));
+    assert!(took < Duration::from_secs(1), "{took:?}");
+
+    let mut server = Running::start(directory.path(), &ANYWHERE);
+    let found = &server.screen[1];
+    assert!(found.contains("6 znodes, 1 sessions, zxid 0x100000002"), "{found}");
+    let mut again = Client::open(server.address, &client.again()).await.expect("an answer");
+    assert!(again.exists("/e").await);
+    server.signal(Signal::INT);
+    assert_eq!(server.exit().0, Some(0));
+}
+
+#[tokio::test]
+async fn a_server_runs_from_a_zoo_cfg_and_flags_override_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = "tickTime=2000\ndataDir=from-file\nclientPort=1\nclientPortAddress=127.0.0.1\n\
+                  admin.enableServer=false\ninitLimit=10\n4lw.commands.whitelist=ruok\n";
+    std::fs::write(directory.path().join("zoo.cfg"), config).unwrap();
+    let flags = ["zoo.cfg", "--data-dir", "from-flag", "--port", "0", "--set", "tickTime=50"];
+    let mut server = Running::start(directory.path(), &flags);
+    assert_eq!(server.screen[3], "admin    off");
+    let client = Client::open(server.address, &common::fresh(1)).await.expect("an answer");
+    assert_eq!(client.session.timeout_ms, 100, "two ticks of 50 ms");
+    let refused = common::say(server.address, b"mntr").await;
+    assert!(refused.contains("not in the whitelist"), "{refused}");
+    assert!(directory.path().join("from-flag").exists());
+    assert!(!directory.path().join("from-file").exists());
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit().0, Some(0));
+    let mut said = String::new();
+    server.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("keys without effect here: initLimit"), "{said}");
+}
+
+#[tokio::test]
+async fn a_wrong_configuration_is_named_by_line_before_anything_is_created() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = "dataDir=data\ntickTime=fast\nsslQuorum=true\nclientPort=0\n";
+    std::fs::write(directory.path().join("zoo.cfg"), config).unwrap();
+    let started = output(directory.path(), &["server", "zoo.cfg"]);
+    let said = stderr(&started);
+    assert_eq!(started.status.code(), Some(2), "{said}");
+    assert!(said.contains("zoo.cfg:2: tickTime: "), "{said}");
+    assert!(said.contains("zoo.cfg:3: sslQuorum: "), "{said}");
+    assert!(!directory.path().join("data").exists());
+    assert!(!directory.path().join("lockkeeper-data").exists());
+
+    let checked = output(directory.path(), &["config", "check", "zoo.cfg"]);
+    assert_eq!((checked.status.code(), stderr(&checked)), (Some(2), said));
+}
+
+#[tokio::test]
+async fn a_wrong_flag_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    for (flags, named) in [
+        (&["--client-addr", "nonsense"][..], "--client-addr: "),
+        (&["--port", "99999"], "--port: clientPort: "),
+        (&["--set", "nonsense"], "--set: "),
+        (&["missing.cfg"], "missing.cfg: "),
+    ] {
+        let started = output(directory.path(), &[&["server"], flags].concat());
+        let said = stderr(&started);
+        assert_eq!(started.status.code(), Some(2), "{flags:?}: {said}");
+        assert!(said.contains(named), "{flags:?}: {said}");
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing was created");
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_start_says_why_in_one_line_and_exits_with_1() {
+    let directory = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let started = output(directory.path(), &["server", "--port", &port, "--admin-addr", "off"]);
+    assert_eq!(started.status.code(), Some(1));
+    let said = stderr(&started);
+    assert!(said.contains(&format!("127.0.0.1:{port}")) && said.lines().count() == 1, "{said}");
+
+    std::fs::create_dir_all(directory.path().join("zk/version-2")).unwrap();
+    let flags = ["server", "--data-dir", "zk", "--port", "0", "--admin-addr", "off"];
+    let started = output(directory.path(), &flags);
+    assert_eq!(started.status.code(), Some(1));
+    let said = stderr(&started);
+    assert!(said.contains("zk") && said.contains("ZooKeeper"), "{said}");
+    assert_eq!(std::fs::read_dir(directory.path().join("zk")).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn an_ensemble_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = "dataDir=data\nclientPort=2181\ninitLimit=10\nsyncLimit=5\n\
+                  server.1=a:2888:3888\nserver.2=b:2888:3888\nserver.3=c:2888:3888\n";
+    std::fs::write(directory.path().join("zoo.cfg"), config).unwrap();
+    std::fs::create_dir(directory.path().join("data")).unwrap();
+    std::fs::write(directory.path().join("data/myid"), "1\n").unwrap();
+    let started = output(directory.path(), &["server", "zoo.cfg"]);
+    assert_eq!(started.status.code(), Some(2), "{}", stderr(&started));
+    assert!(stderr(&started).contains("server."), "{}", stderr(&started));
+}
+
+#[test]
+fn the_version_is_the_packages() {
+    let said = output(Path::new("."), &["--version"]);
+    let expected = format!("lockkeeper {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(String::from_utf8(said.stdout).unwrap(), expected);
+}

@@ -1,0 +1,168 @@
+//! What a server does at its limits: at the limit, one above it, and far above it.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Client, fresh, get, request_frame, say, set, wait_until};
+use lockkeeper::Server;
+use tokio::net::{TcpSocket, TcpStream};
+
+#[tokio::test]
+async fn the_longest_frame_is_served_and_one_byte_more_closes() {
+    let server = Server::builder().frame_bytes_max(2000).start().await.unwrap();
+    let mut client = Client::connect(server.local_addr()).await;
+    client.create("/a", b"", 0).await.unwrap();
+    let around = request_frame(1, &set("/a", b"")).len() - 4;
+    client.set("/a", &vec![7; 2000 - around]).await.unwrap();
+    client.send(&set("/a", &vec![7; 2000 - around + 1])).await;
+    client.closed().await;
+
+    for absurd in [[0x7f, 0xff, 0xff, 0xff], [0xff; 4], *b"GET "] {
+        let mut client = Client::connect(server.local_addr()).await;
+        client.send_bytes(&absurd).await;
+        client.closed().await;
+        assert_eq!(say(server.local_addr(), &absurd).await, "", "as a first frame");
+    }
+    assert_eq!(server.counters().connections_cut_malformed, 7);
+    let mut client = Client::connect(server.local_addr()).await;
+    assert_eq!(client.data("/a").await.unwrap().len(), 2000 - around, "the server still serves");
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn requests_in_front_of_a_malformed_frame_are_executed() {
+    let server = Server::builder().start().await.unwrap();
+    let mut client = Client::connect(server.local_addr()).await;
+    client.create("/a", b"", 0).await.unwrap();
+    let mut bytes = request_frame(9, &set("/a", b"in front"));
+    bytes.extend_from_slice(&[0xff; 4]);
+    client.send_bytes(&bytes).await;
+    client.closed().await;
+    let mut other = Client::connect(server.local_addr()).await;
+    wait_until("the write in front", async || other.data("/a").await.unwrap() == b"in front").await;
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn one_address_may_have_so_many_connections_and_no_more() {
+    let server = Server::builder().connections_max(2, 0).start().await.unwrap();
+    let first = Client::connect(server.local_addr()).await;
+    let mut second = Client::connect(server.local_addr()).await;
+    for _ in 0..3 {
+        assert!(Client::open(server.local_addr(), &fresh(4000)).await.is_none(), "one too many");
+    }
+    assert_eq!(server.counters().connections_rejected_per_ip, 3);
+    assert!(second.exists("/").await, "those who are in stay in");
+    drop(first);
+    wait_until("room for another", async || {
+        Client::open(server.local_addr(), &fresh(4000)).await.is_some()
+    })
+    .await;
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_may_have_so_many_connections_and_no_more() {
+    let server = Server::builder().connections_max(0, 1).start().await.unwrap();
+    let mut first = Client::connect(server.local_addr()).await;
+    assert!(Client::open(server.local_addr(), &fresh(4000)).await.is_none(), "one too many");
+    let counters = server.counters();
+    assert_eq!((counters.connections_rejected_total, counters.connections_alive), (1, 1));
+    assert!(first.exists("/").await);
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_that_asks_for_no_session_is_closed() {
+    let server = Server::builder().set("nio.sessionlessCnxnTimeout", "100").start().await.unwrap();
+    for beginning in [&b""[..], b"r", b"\0\0\0\x2d\0\0\0\0"] {
+        assert_eq!(say(server.local_addr(), beginning).await, "");
+    }
+    assert_eq!(server.counters().connections_cut_sessionless, 3);
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn above_the_global_limit_every_request_is_still_answered_in_order() {
+    let server = Server::builder().set("globalOutstandingLimit", "1").start().await.unwrap();
+    let address = server.local_addr();
+    let clients = (0..4).map(|number| {
+        tokio::spawn(async move {
+            let mut client = Client::connect(address).await;
+            let path = format!("/{number}");
+            client.create(&path, b"", 0).await.unwrap();
+            let mut bytes = Vec::new();
+            for xid in 1..=2000 {
+                bytes.extend(request_frame(xid, &set(&path, &xid.to_be_bytes())));
+            }
+            client.send_bytes(&bytes).await;
+            for xid in 1..=2000 {
+                assert_eq!(client.receive().await.expect("a reply").xid, xid);
+            }
+        })
+    });
+    for client in clients.collect::<Vec<_>>() {
+        client.await.unwrap();
+    }
+    server.stop().await.unwrap();
+}
+
+/// A client that has a small receive buffer, so that little is in flight when it does not read.
+async fn reluctant_client(server: &Server) -> Client {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let stream: TcpStream = socket.connect(server.local_addr()).await.unwrap();
+    Client::open_on(stream, &fresh(20_000)).await.expect("a session")
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_its_answers_is_not_read_from() {
+    const REQUESTS: u64 = 5000;
+    let limit = Duration::from_secs(60);
+    let server =
+        Server::builder().outgoing_bytes_max(64 << 10, 1 << 30, limit).start().await.unwrap();
+    let mut client = Client::connect(server.local_addr()).await;
+    client.create("/a", &[7; 10_000], 0).await.unwrap();
+    let before = server.counters().packets_received;
+    let mut bytes = Vec::new();
+    for xid in 1..=REQUESTS {
+        bytes.extend(request_frame(i32::try_from(xid).unwrap(), &get("/a")));
+    }
+    client.send_bytes(&bytes).await;
+    let mut other = Client::connect(server.local_addr()).await;
+    for _ in 0..100 {
+        other.ping().await;
+    }
+    let read = server.counters().packets_received - before;
+    assert!(read < REQUESTS, "all of {read} requests were read, and 50 MB of answers are queued");
+    for xid in 1..=REQUESTS {
+        let reply = client.receive().await.expect("a reply");
+        assert_eq!((reply.xid, reply.err), (i32::try_from(xid).unwrap(), 0));
+    }
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_take_its_events_is_cut_off_and_keeps_its_session() {
+    let stall = Duration::from_millis(50);
+    let server =
+        Server::builder().outgoing_bytes_max(64 << 10, 256 << 10, stall).start().await.unwrap();
+    let mut slow = reluctant_client(&server).await;
+    let mut busy = Client::connect(server.local_addr()).await;
+    let path = format!("/{}", "long".repeat(1000));
+    busy.create(&path, b"", 0).await.unwrap();
+    slow.watch_all("/").await;
+    // The system's own buffers take some megabytes before anything is queued.
+    let mut events = 0;
+    while server.counters().connections_cut_slow == 0 {
+        busy.set(&path, b"").await.unwrap();
+        events += 1;
+        assert!(events < 100_000, "{} MB of events, and not cut off", events * 4000 / 1_000_000);
+    }
+    slow.closed().await;
+    let again = Client::open(server.local_addr(), &slow.again()).await.expect("an answer");
+    assert_eq!(again.session.session_id, slow.session.session_id);
+    assert!(busy.exists("/").await, "nobody else has noticed");
+    server.stop().await.unwrap();
+}
