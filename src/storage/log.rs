@@ -426,12 +426,12 @@ impl Log {
     /// The file system failed; the log is poisoned.
     pub fn cut(&mut self, index: u64) -> Result<usize, LogError> {
         self.guarded(|log| {
-            let mut removed = 0;
-            while log.segments.len() > 1 && log.segments[1].base.index <= index {
+            // Entries that count and lie before a segment are not behind its base.
+            let keep = log.segments.iter().rposition(|s| s.base.index <= index).unwrap_or(0);
+            for _ in 0..keep {
                 log.remove_oldest()?;
-                removed += 1;
             }
-            Ok(removed)
+            Ok(keep)
         })
     }
 

@@ -17,18 +17,28 @@
 //! replica. Takes the place of ZooKeeper's `FileTxnSnapLog`.
 
 pub mod checkpoint;
+#[cfg(test)]
+mod checkpoint_tests;
 pub mod fs;
 pub mod identity;
 pub mod image;
+#[cfg(test)]
+mod image_tests;
 pub mod log;
+#[cfg(test)]
+mod log_tests;
 mod mark;
 mod open;
+#[cfg(test)]
+mod open_tests;
 mod record;
 mod replay;
 mod segment;
 pub mod sled;
 mod spans;
 pub mod state;
+#[cfg(test)]
+mod testing;
 
 pub use checkpoint::{Checkpointer, Ingredients, LogLostEnd, Outcome, Source};
 pub use fs::{DiskFile, Fs, FsError, OsFs};

@@ -1,0 +1,336 @@
+//! What the checkpointer promises, one test each; the state store is a model that breaks on demand.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::checkpoint::{Checkpointer, FAULTS_MAX, Ingredients, Outcome, Source};
+use super::fs::Fs;
+use super::image::Images;
+use super::state::{StateMark, StateStore};
+use super::testing::{Fault, Machine, TestFs, TestState, entry};
+use crate::replica::{Changes, Restore};
+
+const EVERY: u64 = 1000;
+
+struct Bench {
+    fs: TestFs,
+    state: TestState,
+    images: Images,
+    written: Arc<AtomicU64>,
+    machine: Machine,
+    source: Source,
+    log_last: u64,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let fs = TestFs::default();
+        fs.create_dir(Path::new("/image")).unwrap();
+        Self {
+            images: Images::new(Arc::new(fs.clone()), Path::new("/image"), 1),
+            fs,
+            state: TestState::default(),
+            written: Arc::default(),
+            machine: Machine::default(),
+            source: Source::Log,
+            log_last: 1_000_000,
+        }
+    }
+
+    fn checkpointer(&self) -> Checkpointer {
+        Checkpointer::new(Ingredients {
+            state: Box::new(self.state.clone()),
+            images: self.images.clone(),
+            source: self.source,
+            log_last: self.log_last,
+            image_bytes: 0,
+            written: Arc::clone(&self.written),
+            written_at_image: 0,
+            image_every_bytes: EVERY,
+        })
+    }
+
+    /// Applies entries and gives what changed, with a mark.
+    fn changes(&mut self, count: u64) -> Changes {
+        for _ in 0..count {
+            let index = self.machine.applied + 1;
+            let data = format!("/k{}={index}", index % 50);
+            self.machine.entry(&entry(index, 1, data)).unwrap();
+        }
+        let records = self.machine.drain();
+        Changes { begins_full_pass: false, records, mark: Some(self.machine.mark()) }
+    }
+
+    fn full_pass(&mut self) -> Changes {
+        let records = self.machine.all();
+        Changes { begins_full_pass: true, records, mark: Some(self.machine.mark()) }
+    }
+
+    fn stored(&self) -> Machine {
+        let mut machine = Machine::default();
+        let mut state = self.state.clone();
+        let Some(StateMark::Closed { mark, .. }) = state.mark().unwrap() else {
+            panic!("no closed checkpoint");
+        };
+        state.scan(&mut |key, value| machine.record(key, value)).unwrap();
+        machine.finish(&mark).unwrap();
+        machine
+    }
+
+    fn assert_stored(&self) {
+        assert_eq!(self.stored().records, self.machine.records);
+    }
+
+    fn log_grows(&self) {
+        self.written.fetch_add(EVERY, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_mark_completes_a_checkpoint() {
+    let mut bench = Bench::new();
+    let mut checkpointer = bench.checkpointer();
+    assert_eq!(checkpointer.begin().unwrap(), Outcome::Continue);
+    for count in [10, 70, 3] {
+        let changes = bench.changes(count);
+        assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::Continue);
+        bench.assert_stored();
+    }
+    assert!(bench.images.list().unwrap().is_empty(), "there is little log yet");
+}
+
+#[test]
+fn removed_records_are_removed() {
+    let mut bench = Bench::new();
+    let mut checkpointer = bench.checkpointer();
+    let changes = bench.changes(20);
+    checkpointer.apply(changes).unwrap();
+    for (i, key) in ["/k3", "/k4"].into_iter().enumerate() {
+        bench.machine.entry(&entry(21 + i as u64, 1, key)).unwrap();
+    }
+    let changes = bench.changes(1);
+    assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::Continue);
+    bench.assert_stored();
+    assert_eq!(bench.stored().records.len(), 19);
+}
+
+#[test]
+fn changes_without_a_mark_are_collected_so_that_a_busy_key_is_written_once() {
+    let mut bench = Bench::new();
+    let mut checkpointer = bench.checkpointer();
+    for _ in 0..5 {
+        let changes = Changes { mark: None, ..bench.changes(60) };
+        checkpointer.apply(changes).unwrap();
+        assert_eq!(bench.state.clone().mark().unwrap(), None, "nothing is written before the mark");
+    }
+    let changes = bench.changes(1);
+    checkpointer.apply(changes).unwrap();
+    bench.assert_stored();
+}
+
+#[test]
+fn many_bytes_without_a_mark_are_written_under_an_open_mark() {
+    let mut bench = Bench::new();
+    let mut checkpointer = bench.checkpointer();
+    let big = format!("/big={}", "x".repeat(9 << 20));
+    bench.machine.entry(&entry(1, 1, big)).unwrap();
+    let changes = Changes { mark: None, ..bench.changes(1) };
+    checkpointer.apply(changes).unwrap();
+    assert_eq!(bench.state.clone().mark().unwrap(), Some(StateMark::Open));
+    // A restart now finds an incomplete checkpoint.
+    let mut again = bench.checkpointer();
+    assert_eq!(again.begin().unwrap(), Outcome::RecordsLost);
+    assert_eq!(bench.state.clone().mark().unwrap(), None);
+}
+
+#[test]
+fn the_log_is_cut_to_the_older_of_two_verified_images() {
+    let mut bench = Bench::new();
+    let mut checkpointer = bench.checkpointer();
+    let mut outcomes = Vec::new();
+    for _ in 0..4 {
+        bench.log_grows();
+        let changes = bench.changes(10);
+        outcomes.push(checkpointer.apply(changes).unwrap());
+    }
+    use Outcome::{Continue, CutLog};
+    assert_eq!(outcomes, [Continue, CutLog(10), CutLog(20), CutLog(30)]);
+    assert_eq!(bench.images.list().unwrap(), [40, 30]);
+}
+
+#[test]
+fn an_image_that_was_loaded_counts_as_verified() {
+    let mut bench = Bench::new();
+    let mut checkpointer = bench.checkpointer();
+    bench.log_grows();
+    let changes = bench.changes(10);
+    checkpointer.apply(changes).unwrap();
+    bench.source = Source::Image(10);
+    let mut again = bench.checkpointer();
+    assert_eq!(again.begin().unwrap(), Outcome::Continue);
+    bench.log_grows();
+    let changes = bench.changes(5);
+    assert_eq!(again.apply(changes).unwrap(), Outcome::CutLog(10));
+}
+
+#[test]
+fn images_are_spaced_by_their_own_size() {
+    let mut bench = Bench::new();
+    let mut checkpointer = bench.checkpointer();
+    let big = format!("/big={}", "x".repeat(5000));
+    bench.machine.entry(&entry(1, 1, big)).unwrap();
+    for expected in [1, 1, 1, 1, 1, 1, 2] {
+        bench.log_grows();
+        let changes = bench.changes(1);
+        checkpointer.apply(changes).unwrap();
+        assert_eq!(bench.images.list().unwrap().len(), expected);
+    }
+}
+
+#[test]
+fn an_image_that_cannot_be_written_is_tried_again_and_nothing_is_cut() {
+    let mut bench = Bench::new();
+    let mut checkpointer = bench.checkpointer();
+    bench.log_grows();
+    bench.fs.fail_at(3, Fault::Error(ErrorKind::StorageFull));
+    let changes = bench.changes(10);
+    assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::Continue);
+    assert!(bench.fs.files().is_empty(), "the unfinished file is removed");
+    bench.assert_stored();
+    let changes = bench.changes(1);
+    checkpointer.apply(changes).unwrap();
+    assert!(bench.images.list().unwrap().is_empty(), "not at once");
+    bench.log_grows();
+    let changes = bench.changes(1);
+    checkpointer.apply(changes).unwrap();
+    assert_eq!(bench.images.list().unwrap(), [12]);
+}
+
+#[test]
+fn a_store_at_fault_is_set_aside_and_filled_by_a_full_pass() {
+    for works_for in 0..8 {
+        let mut bench = Bench::new();
+        let mut checkpointer = bench.checkpointer();
+        let changes = bench.changes(10);
+        checkpointer.apply(changes).unwrap();
+        bench.log_grows();
+        *bench.state.works_for.lock().unwrap() = Some(works_for);
+        let changes = bench.changes(10);
+        let outcome = checkpointer.apply(changes).unwrap();
+        *bench.state.works_for.lock().unwrap() = None;
+        if works_for >= 4 {
+            assert_eq!(outcome, Outcome::Continue);
+            assert_eq!(bench.images.list().unwrap(), [20]);
+            continue;
+        }
+        assert_eq!(outcome, Outcome::RecordsLost, "{works_for}");
+        assert!(bench.images.list().unwrap().is_empty());
+        // What was drained before the replica knew is ignored.
+        let changes = bench.changes(10);
+        assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::Continue);
+        assert!(bench.images.list().unwrap().is_empty());
+        let changes = bench.full_pass();
+        assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::Continue);
+        assert_eq!(bench.images.list().unwrap(), [30], "images go on");
+    }
+}
+
+#[test]
+fn a_store_that_keeps_failing_is_replaced_by_memory_and_images_go_on() {
+    let mut bench = Bench::new();
+    let mut checkpointer = bench.checkpointer();
+    *bench.state.works_for.lock().unwrap() = Some(0);
+    let changes = bench.changes(10);
+    let mut outcome = checkpointer.apply(changes).unwrap();
+    let mut passes = 0;
+    while outcome == Outcome::RecordsLost {
+        passes += 1;
+        assert!(passes <= FAULTS_MAX);
+        bench.log_grows();
+        let changes = bench.full_pass();
+        outcome = checkpointer.apply(changes).unwrap();
+    }
+    assert_eq!(bench.images.list().unwrap(), [10]);
+}
+
+#[test]
+fn a_store_with_other_contents_than_were_put_there_is_never_made_an_image() {
+    let mut bench = Bench::new();
+    let mut checkpointer = bench.checkpointer();
+    let changes = bench.changes(10);
+    checkpointer.apply(changes).unwrap();
+    // The store forgets one change: as many records, but not the right ones.
+    let mut state = bench.state.clone();
+    let mut contents = super::state::Contents::default();
+    let stale = (b"/k7".to_vec().into(), Some(b"old".to_vec().into()));
+    state.put(&[stale], &mut contents).unwrap();
+    bench.log_grows();
+    let changes = bench.changes(1);
+    assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::RecordsLost);
+    assert!(bench.images.list().unwrap().is_empty());
+}
+
+#[test]
+fn a_store_with_another_number_of_records_than_the_state_is_lost() {
+    let mut bench = Bench::new();
+    let mut checkpointer = bench.checkpointer();
+    let mut changes = bench.changes(10);
+    changes.records.pop();
+    assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::RecordsLost);
+}
+
+#[test]
+fn after_a_restart_the_store_is_verified_and_continued() {
+    let mut bench = Bench::new();
+    let changes = bench.changes(10);
+    bench.checkpointer().apply(changes).unwrap();
+    // The server died later than the checkpoint: what changed since the log's begin comes again.
+    bench.machine.restart();
+    let mut checkpointer = bench.checkpointer();
+    let changes = bench.changes(15);
+    assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::Continue);
+    bench.assert_stored();
+}
+
+#[test]
+fn a_store_that_changed_while_nobody_looked_is_lost() {
+    let mut bench = Bench::new();
+    let changes = bench.changes(10);
+    bench.checkpointer().apply(changes).unwrap();
+    let mut contents = super::state::Contents::default();
+    let gone = (b"/k7".to_vec().into(), None);
+    bench.state.clone().put(&[gone], &mut contents).unwrap();
+    assert_eq!(bench.checkpointer().begin().unwrap(), Outcome::RecordsLost);
+}
+
+#[test]
+fn a_store_older_than_the_image_or_missing_is_filled_anew() {
+    let mut bench = Bench::new();
+    bench.source = Source::Image(5);
+    assert_eq!(bench.checkpointer().begin().unwrap(), Outcome::RecordsLost);
+    bench.source = Source::Log;
+    let changes = bench.changes(10);
+    bench.checkpointer().apply(changes).unwrap();
+    bench.source = Source::Image(11);
+    assert_eq!(bench.checkpointer().begin().unwrap(), Outcome::RecordsLost);
+    bench.assert_empty();
+}
+
+#[test]
+fn a_checkpoint_beyond_the_end_of_the_log_ends_the_server() {
+    let mut bench = Bench::new();
+    let changes = bench.changes(10);
+    bench.checkpointer().apply(changes).unwrap();
+    bench.log_last = 9;
+    let error = bench.checkpointer().begin().unwrap_err().to_string();
+    assert!(error.contains("state at index 10, but the log ends at 9"), "{error}");
+    bench.assert_stored();
+}
+
+impl Bench {
+    fn assert_empty(&self) {
+        assert_eq!(self.state.clone().mark().unwrap(), None);
+    }
+}

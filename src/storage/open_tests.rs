@@ -1,0 +1,395 @@
+//! What opening a data directory promises, one test each.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::checkpoint::Outcome;
+use super::fs::Fs;
+use super::identity::Identity;
+use super::open::{OpenError, Opened, Options, Place, open};
+use super::state::StateStore;
+use super::testing::{Fault, Machine, TestFs, TestState, UNSYNCED, append, entry};
+use crate::replica::{Changes, Entry, Restore};
+
+fn options() -> Options {
+    Options { segment_bytes: 2048, image_every_bytes: 3000, ..Options::standalone(0x5eed) }
+}
+
+fn place(fs: &TestFs, state: &TestState) -> Place {
+    Place {
+        fs: Arc::new(fs.clone()),
+        state: Box::new(state.clone()),
+        data: PathBuf::from("/data"),
+        log: PathBuf::from("/data"),
+    }
+}
+
+fn try_open(fs: &TestFs, state: &TestState) -> Result<(Opened, Machine), OpenError> {
+    let mut machine = Machine::default();
+    let opened = open(place(fs, state), &options(), &mut machine)?;
+    Ok((opened, machine))
+}
+
+/// A server: what it has acknowledged, and what it keeps.
+struct Server {
+    opened: Opened,
+    machine: Machine,
+    /// Value by index of everything that became durable.
+    acknowledged: Vec<Entry>,
+}
+
+impl Server {
+    fn start(fs: &TestFs, state: &TestState, acknowledged: Vec<Entry>) -> Result<Self, OpenError> {
+        let (opened, mut machine) = try_open(fs, state)?;
+        // A single server commits its tail.
+        for entry in &opened.tail {
+            machine.entry(entry).unwrap();
+        }
+        Ok(Self { opened, machine, acknowledged })
+    }
+
+    /// Appends and applies a batch; sometimes drains a checkpoint.
+    fn step(&mut self, i: u64) -> Result<(), String> {
+        let first = self.machine.applied + 1;
+        let entries: Vec<Entry> =
+            (first..first + 4).map(|n| entry(n, 1, format!("/k{}={n} {i}", n % 37))).collect();
+        self.opened.log.append(&[append(entries.clone())]).map_err(|e| e.to_string())?;
+        for entry in &entries {
+            self.machine.entry(entry).unwrap();
+        }
+        self.acknowledged.extend(entries);
+        if i % 3 == 2 {
+            let records = self.machine.drain();
+            self.checkpoint(Changes {
+                begins_full_pass: false,
+                records,
+                mark: Some(self.machine.mark()),
+            })?;
+        }
+        self.opened.log.prepare();
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, changes: Changes) -> Result<(), String> {
+        match self.opened.checkpointer.apply(changes).map_err(|e| e.to_string())? {
+            Outcome::Continue => Ok(()),
+            Outcome::CutLog(index) => {
+                self.opened.log.cut(index).map(|_| ()).map_err(|e| e.to_string())
+            }
+            Outcome::RecordsLost => {
+                let records = self.machine.all();
+                let mark = Some(self.machine.mark());
+                self.checkpoint(Changes { begins_full_pass: true, records, mark })
+            }
+        }
+    }
+}
+
+/// What the machine is after these entries.
+fn replayed(entries: &[Entry]) -> Machine {
+    let mut machine = Machine::default();
+    for entry in entries {
+        machine.entry(entry).unwrap();
+    }
+    machine
+}
+
+/// A data directory with two images and a log that was cut.
+fn used() -> (TestFs, TestState, Vec<Entry>) {
+    let (fs, state) = (TestFs::default(), TestState::default());
+    let mut server = Server::start(&fs, &state, Vec::new()).unwrap();
+    for i in 0..62 {
+        server.step(i).unwrap();
+    }
+    assert!(server.opened.log.base().index > 0);
+    assert_eq!(images(&fs).len(), 2);
+    (fs, state, server.acknowledged)
+}
+
+fn images(fs: &TestFs) -> Vec<PathBuf> {
+    fs.files().into_keys().filter(|p| p.extension().is_some_and(|e| e == "image")).collect()
+}
+
+fn logs(fs: &TestFs) -> Vec<PathBuf> {
+    fs.files().into_keys().filter(|p| p.extension().is_some_and(|e| e == "log")).collect()
+}
+
+/// Opens, expects a refusal that changed nothing, and returns its text.
+fn refused(fs: &TestFs, state: &TestState) -> String {
+    let before = fs.files();
+    let error = try_open(fs, state).unwrap_err();
+    let mut after = fs.files();
+    after.retain(|path, _| before.contains_key(path) || !path.ends_with("lock"));
+    assert_eq!(before, after, "a refused directory is not changed");
+    error.to_string()
+}
+
+#[test]
+fn a_new_directory_is_made_and_found_again() {
+    let (fs, state) = (TestFs::default(), TestState::default());
+    let (opened, machine) = try_open(&fs, &state).unwrap();
+    assert!(opened.report.new);
+    assert_eq!((opened.applied, opened.applied_term, opened.tail.len()), (0, 0, 0));
+    assert_eq!((opened.membership, machine), (None, Machine::default()));
+    drop(opened.lock);
+    let (opened, _) = try_open(&fs, &state).unwrap();
+    assert!(!opened.report.new);
+    assert_eq!(opened.identity, Identity { cluster_id: 0x5eed, node_id: 1, ready: true });
+}
+
+#[test]
+fn the_newest_image_and_the_entries_behind_it_give_the_state_back() {
+    let (fs, state, acknowledged) = used();
+    let (opened, mut machine) = try_open(&fs, &state).unwrap();
+    assert!(opened.report.records > 0 && opened.report.entries > 0);
+    assert_eq!(opened.hard_state.commit, opened.applied);
+    assert_eq!(opened.membership.unwrap().voters, [1]);
+    // The last batch was not committed as far as the disk knows.
+    assert_eq!(opened.tail, acknowledged[acknowledged.len() - 4..]);
+    for entry in &opened.tail {
+        machine.entry(entry).unwrap();
+    }
+    assert_eq!(machine.records, replayed(&acknowledged).records);
+}
+
+#[test]
+fn a_second_server_on_the_same_directory_is_refused() {
+    let (fs, state) = (TestFs::default(), TestState::default());
+    let (opened, _) = try_open(&fs, &state).unwrap();
+    let text = refused(&fs, &state);
+    assert_eq!(text, "/data: another lockkeeper server is using this directory");
+    drop(opened);
+    try_open(&fs, &state).unwrap();
+}
+
+#[test]
+fn zookeepers_data_is_refused_and_nothing_is_put_beside_it() {
+    let (fs, state) = (TestFs::default(), TestState::default());
+    fs.create_dir(Path::new("/data/version-2")).unwrap();
+    fs.plant(Path::new("/data/version-2/log.1"), b"zookeeper".to_vec());
+    fs.plant(Path::new("/data/myid"), b"1".to_vec());
+    let text = refused(&fs, &state);
+    assert!(text.contains("start on a new, empty dataDir"), "{text}");
+    assert_eq!(fs.files().len(), 2);
+
+    let mut place = place(&TestFs::default(), &state);
+    place.fs = Arc::new(fs);
+    (place.data, place.log) = ("/fresh".into(), "/data".into());
+    let error = open(place, &options(), &mut Machine::default()).unwrap_err().to_string();
+    assert!(error.contains("start on a new, empty dataLogDir"), "{error}");
+}
+
+#[test]
+fn data_without_an_identity_is_refused() {
+    let (fs, state, _) = used();
+    fs.remove(Path::new("/data/identity")).unwrap();
+    let text = refused(&fs, &state);
+    assert!(text.contains("no file 'identity'"), "{text}");
+}
+
+#[test]
+fn an_identity_without_a_log_is_refused() {
+    let (fs, state, _) = used();
+    for path in logs(&fs) {
+        fs.remove(&path).unwrap();
+    }
+    assert_eq!(refused(&fs, &state), "/data/log: there is no log in this directory");
+}
+
+#[test]
+fn a_directory_of_another_server_is_refused() {
+    let (fs, state, _) = used();
+    let options = Options { node_id: 2, ..options() };
+    let error = open(place(&fs, &state), &options, &mut Machine::default()).unwrap_err();
+    assert!(error.to_string().contains("belongs to server 1, but this is server 2"), "{error}");
+}
+
+#[test]
+fn a_damaged_identity_is_refused() {
+    let (fs, state, _) = used();
+    let path = Path::new("/data/identity");
+    let mut bytes = fs.contents(path);
+    bytes[60] ^= 1;
+    fs.plant(path, bytes);
+    let text = refused(&fs, &state);
+    assert!(text.contains("/data/identity: damaged: checksum mismatch"), "{text}");
+}
+
+fn damage(fs: &TestFs, path: &Path) {
+    let mut bytes = fs.contents(path);
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs.plant(path, bytes);
+}
+
+#[test]
+fn a_damaged_image_is_set_aside_and_the_one_before_is_used() {
+    let (fs, state, acknowledged) = used();
+    let newest = images(&fs).pop().unwrap();
+    damage(&fs, &newest);
+    let server = Server::start(&fs, &state, Vec::new()).unwrap();
+    assert_eq!(server.machine.records, replayed(&acknowledged).records);
+    let bad = PathBuf::from(format!("{}.bad", newest.display()));
+    assert_eq!(server.opened.report.set_aside, [bad.clone()]);
+    assert!(fs.files().contains_key(&bad) && !fs.files().contains_key(&newest));
+    drop(server);
+    // It goes on from there, and the next images are good.
+    let mut server = Server::start(&fs, &state, acknowledged).unwrap();
+    for i in 0..60 {
+        server.step(i).unwrap();
+    }
+    assert_eq!(images(&fs).len(), 2);
+}
+
+#[test]
+fn without_images_the_closed_checkpoint_of_the_state_store_is_used() {
+    let (fs, state, acknowledged) = used();
+    for path in images(&fs) {
+        damage(&fs, &path);
+    }
+    let server = Server::start(&fs, &state, Vec::new()).unwrap();
+    assert_eq!(server.opened.report.begun_from, "test");
+    assert_eq!(server.machine.records, replayed(&acknowledged).records);
+}
+
+#[test]
+fn without_any_image_or_checkpoint_a_cut_log_is_refused_by_names() {
+    let (fs, state, _) = used();
+    for path in images(&fs) {
+        damage(&fs, &path);
+    }
+    state.clone().clear().unwrap();
+    let text = refused(&fs, &state);
+    for path in images(&fs) {
+        assert!(text.contains(&path.display().to_string()), "{text}");
+    }
+    assert!(text.contains("test: it is empty"), "{text}");
+}
+
+#[test]
+fn a_log_from_the_first_entry_needs_no_image() {
+    let (fs, state) = (TestFs::default(), TestState::default());
+    let mut server = Server::start(&fs, &state, Vec::new()).unwrap();
+    for i in 0..22 {
+        server.step(i).unwrap();
+    }
+    assert_eq!((server.opened.log.base().index, images(&fs).len()), (0, 1));
+    let acknowledged = server.acknowledged;
+    drop(server.opened);
+    damage(&fs, &images(&fs)[0]);
+    state.clone().clear().unwrap();
+    let server = Server::start(&fs, &state, Vec::new()).unwrap();
+    assert_eq!(server.opened.report.begun_from, "the log alone");
+    assert_eq!(server.machine.records, replayed(&acknowledged).records);
+}
+
+#[test]
+fn an_image_beyond_the_end_of_the_log_is_refused() {
+    let (fs, state, _) = used();
+    // The log directory comes from an older copy.
+    let (old, _, _) = {
+        let (fs, state) = (TestFs::default(), TestState::default());
+        let mut server = Server::start(&fs, &state, Vec::new()).unwrap();
+        server.step(0).unwrap();
+        (fs, state, server.acknowledged)
+    };
+    for path in logs(&fs) {
+        fs.remove(&path).unwrap();
+    }
+    for path in logs(&old) {
+        fs.plant(&path, old.contents(&path));
+    }
+    let text = refused(&fs, &state);
+    assert!(text.contains("but the log in /data/log ends at 4: the log lost its end"), "{text}");
+}
+
+#[test]
+fn a_damaged_log_is_refused() {
+    let (fs, state, _) = used();
+    let path = logs(&fs).remove(0);
+    let mut bytes = fs.contents(&path);
+    bytes[300] ^= 1;
+    fs.plant(&path, bytes);
+    let text = refused(&fs, &state);
+    assert!(text.contains(&format!("{}: damaged at offset", path.display())), "{text}");
+}
+
+#[test]
+fn an_entry_that_cannot_be_applied_is_refused_by_index() {
+    let (fs, state) = (TestFs::default(), TestState::default());
+    let (mut opened, _) = try_open(&fs, &state).unwrap();
+    opened.log.append(&[append(vec![entry(1, 1, "/a=poison")])]).unwrap();
+    opened.log.append(&[append(vec![entry(2, 1, "/a=b")])]).unwrap();
+    drop(opened);
+    let text = refused(&fs, &state);
+    assert_eq!(text, "entry 1 of the log in /data/log cannot be applied: poison");
+}
+
+#[test]
+fn whatever_fails_nothing_acknowledged_is_lost() {
+    let mut n = 1;
+    let mut starts = 0;
+    loop {
+        let (fs, state) = (TestFs::default(), TestState::default());
+        fs.fail_at(n, Fault::Crash);
+        let (acknowledged, finished) = live(&fs, &state);
+        for unsynced in UNSYNCED {
+            let fs = fs.twin();
+            fs.crash(unsynced);
+            // The server makes progress afterwards, and what it acknowledges then is kept as well.
+            let mut server = match Server::start(&fs, &state_copy(&state), acknowledged.clone()) {
+                Ok(server) => server,
+                Err(error) => panic!("change {n}, {unsynced:?}: {error}"),
+            };
+            starts += 1;
+            assert_kept(&server, n);
+            server.step(2).unwrap();
+            assert_kept(&server, n);
+        }
+        if finished {
+            break;
+        }
+        n += 1 + n / 40;
+    }
+    assert!(starts > 300, "{starts} starts after {n} changes");
+}
+
+fn live(fs: &TestFs, state: &TestState) -> (Vec<Entry>, bool) {
+    let Ok(mut server) = Server::start(fs, state, Vec::new()) else {
+        return (Vec::new(), false);
+    };
+    for i in 0..45 {
+        if server.step(i).is_err() {
+            return (server.acknowledged, false);
+        }
+    }
+    (server.acknowledged, true)
+}
+
+/// The machine holds every acknowledged entry, perhaps one batch more.
+fn assert_kept(server: &Server, n: u64) {
+    let acknowledged = server.acknowledged.len() as u64;
+    assert!(server.machine.applied >= acknowledged, "change {n}");
+    assert!(server.machine.applied <= acknowledged + 4, "change {n}");
+    if server.machine.applied == acknowledged {
+        assert_eq!(server.machine.records, replayed(&server.acknowledged).records, "change {n}");
+    }
+}
+
+fn state_copy(state: &TestState) -> TestState {
+    let copy = TestState::default();
+    let mut kept = copy.clone();
+    let mut source = state.clone();
+    let mut records = Vec::new();
+    source
+        .scan(&mut |key, value| {
+            records.push((key.into(), Some(value.into())));
+            Ok(())
+        })
+        .unwrap();
+    kept.put(&records, &mut super::state::Contents::default()).unwrap();
+    if let Some(mark) = source.mark().unwrap() {
+        kept.set_mark(&mark).unwrap();
+    }
+    copy
+}

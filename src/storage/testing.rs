@@ -1,0 +1,492 @@
+//! A disk in memory that fails on demand and forgets what was not synced, and a small machine to
+//! store: for the tests of this module.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+
+use super::fs::{DiskFile, FileLock, Fs, FsError, Reserved};
+use super::state::{Contents, MemoryState, StateError, StateMark, StateStore};
+use crate::replica::{Append, Entry, EntryKind, HardState, Mark, Membership, Record, Restore};
+
+const SECTOR: usize = 512;
+
+/// What happens to a change of the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The power goes: this and everything after it fails, a write may have happened in part.
+    Crash,
+    /// Only this one fails.
+    Error(io::ErrorKind),
+}
+
+/// What becomes of changes that were not synced when the power goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unsynced {
+    Lost,
+    Kept,
+    /// Any sector and any name, each by itself.
+    Torn(u64),
+}
+
+pub(super) const UNSYNCED: [Unsynced; 5] =
+    [Unsynced::Lost, Unsynced::Kept, Unsynced::Torn(1), Unsynced::Torn(2), Unsynced::Torn(3)];
+
+#[derive(Debug, Default)]
+struct Inode {
+    durable: Vec<u8>,
+    current: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+struct Disk {
+    inodes: Vec<Inode>,
+    names: BTreeMap<PathBuf, usize>,
+    durable_names: BTreeMap<PathBuf, usize>,
+    dirs: BTreeSet<PathBuf>,
+    locked: BTreeSet<PathBuf>,
+    changes: u64,
+    syncs: u64,
+    fault: Option<(u64, Fault)>,
+    crashed: bool,
+}
+
+/// The disk.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TestFs(Arc<Mutex<Disk>>);
+
+impl TestFs {
+    /// The `n`th change from now on, from 1, meets `fault`.
+    pub(super) fn fail_at(&self, n: u64, fault: Fault) {
+        let mut disk = self.0.lock().unwrap();
+        disk.fault = Some((disk.changes + n, fault));
+    }
+
+    /// The power goes and comes back.
+    pub(super) fn crash(&self, unsynced: Unsynced) {
+        let mut disk = self.0.lock().unwrap();
+        let Disk { inodes, names, durable_names, .. } = &mut *disk;
+        let mut rng = match unsynced {
+            Unsynced::Lost | Unsynced::Kept => None,
+            Unsynced::Torn(seed) => Some(ChaCha8Rng::seed_from_u64(seed)),
+        };
+        let mut keep = || match &mut rng {
+            None => unsynced == Unsynced::Kept,
+            Some(rng) => rng.next_u32() % 2 == 0,
+        };
+        let touched: BTreeSet<PathBuf> =
+            names.keys().chain(durable_names.keys()).cloned().collect();
+        for path in touched {
+            let (now, then) = (names.get(&path).copied(), durable_names.get(&path).copied());
+            let kept = if now != then && keep() { now } else { then };
+            match kept {
+                Some(inode) => names.insert(path, inode),
+                None => names.remove(&path),
+            };
+        }
+        *durable_names = names.clone();
+        for inode in inodes {
+            if inode.current.len() != inode.durable.len() && keep() {
+                inode.durable.resize(inode.current.len(), 0);
+            }
+            for (i, sector) in inode.durable.chunks_mut(SECTOR).enumerate() {
+                let from = inode.current.get(i * SECTOR..).unwrap_or_default();
+                let len = sector.len().min(from.len());
+                if sector[..len] != from[..len] && keep() {
+                    sector[..len].copy_from_slice(&from[..len]);
+                }
+            }
+            inode.current = inode.durable.clone();
+        }
+        disk.locked.clear();
+        disk.fault = None;
+        disk.crashed = false;
+    }
+
+    /// How often something was synced.
+    pub(super) fn syncs(&self) -> u64 {
+        self.0.lock().unwrap().syncs
+    }
+
+    /// How many changes were tried.
+    pub(super) fn changes(&self) -> u64 {
+        self.0.lock().unwrap().changes
+    }
+
+    pub(super) fn contents(&self, path: &Path) -> Vec<u8> {
+        let disk = self.0.lock().unwrap();
+        disk.inodes[disk.names[path]].current.clone()
+    }
+
+    /// Puts other contents there, durably, behind everyone's back.
+    pub(super) fn plant(&self, path: &Path, contents: Vec<u8>) {
+        let mut disk = self.0.lock().unwrap();
+        let inode = Inode { durable: contents.clone(), current: contents };
+        match disk.names.get(path).copied() {
+            Some(at) => disk.inodes[at] = inode,
+            None => {
+                disk.inodes.push(inode);
+                let at = disk.inodes.len() - 1;
+                disk.names.insert(path.to_owned(), at);
+                disk.durable_names.insert(path.to_owned(), at);
+            }
+        }
+    }
+
+    /// Every file and its contents.
+    pub(super) fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let disk = self.0.lock().unwrap();
+        disk.names.iter().map(|(p, i)| (p.clone(), disk.inodes[*i].current.clone())).collect()
+    }
+
+    /// A disk with the same files, all durable.
+    pub(super) fn copy(&self) -> Self {
+        let copy = Self::default();
+        for (path, contents) in self.files() {
+            copy.plant(&path, contents);
+        }
+        copy.0.lock().unwrap().dirs = self.0.lock().unwrap().dirs.clone();
+        copy
+    }
+
+    /// A disk in exactly the same state, durable or not.
+    pub(super) fn twin(&self) -> Self {
+        let disk = self.0.lock().unwrap();
+        let inodes = disk.inodes.iter();
+        let inodes = inodes
+            .map(|i| Inode { durable: i.durable.clone(), current: i.current.clone() })
+            .collect();
+        Self(Arc::new(Mutex::new(Disk {
+            inodes,
+            names: disk.names.clone(),
+            durable_names: disk.durable_names.clone(),
+            dirs: disk.dirs.clone(),
+            ..Disk::default()
+        })))
+    }
+
+    /// Counts a change; says whether it fails, and if so whether a write happens in part.
+    fn change(&self, path: &Path, operation: &'static str) -> Result<(), FsError> {
+        let mut disk = self.0.lock().unwrap();
+        disk.changes += 1;
+        if disk.crashed {
+            return Err(FsError::new(path, operation, io::Error::other("crashed")));
+        }
+        match disk.fault {
+            Some((at, fault)) if at == disk.changes => {
+                let kind = match fault {
+                    Fault::Crash => io::ErrorKind::Other,
+                    Fault::Error(kind) => kind,
+                };
+                disk.crashed = fault == Fault::Crash;
+                Err(FsError::new(path, operation, kind.into()))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn find(&self, path: &Path, operation: &'static str) -> Result<usize, FsError> {
+        let found = self.0.lock().unwrap().names.get(path).copied();
+        found.ok_or_else(|| FsError::new(path, operation, io::ErrorKind::NotFound.into()))
+    }
+
+    fn file(&self, path: &Path, inode: usize) -> Box<dyn DiskFile> {
+        Box::new(TestFile { fs: self.clone(), path: path.to_owned(), inode })
+    }
+}
+
+impl Fs for TestFs {
+    fn open(&self, path: &Path) -> Result<Box<dyn DiskFile>, FsError> {
+        let inode = self.find(path, "open")?;
+        Ok(self.file(path, inode))
+    }
+
+    fn create(&self, path: &Path) -> Result<Box<dyn DiskFile>, FsError> {
+        self.change(path, "create")?;
+        let mut disk = self.0.lock().unwrap();
+        if disk.names.contains_key(path) {
+            return Err(FsError::new(path, "create", io::ErrorKind::AlreadyExists.into()));
+        }
+        disk.inodes.push(Inode::default());
+        let inode = disk.inodes.len() - 1;
+        disk.names.insert(path.to_owned(), inode);
+        drop(disk);
+        Ok(self.file(path, inode))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), FsError> {
+        self.change(from, "rename")?;
+        let inode = self.find(from, "rename")?;
+        let mut disk = self.0.lock().unwrap();
+        disk.names.remove(from);
+        disk.names.insert(to.to_owned(), inode);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), FsError> {
+        self.change(path, "remove")?;
+        self.find(path, "remove")?;
+        self.0.lock().unwrap().names.remove(path);
+        Ok(())
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>, FsError> {
+        let disk = self.0.lock().unwrap();
+        let below = disk.names.keys().chain(&disk.dirs).filter(|p| p.parent() == Some(dir));
+        let names: BTreeSet<String> =
+            below.map(|p| p.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+        Ok(names.into_iter().collect())
+    }
+
+    fn create_dir(&self, dir: &Path) -> Result<(), FsError> {
+        let mut disk = self.0.lock().unwrap();
+        disk.dirs.extend(dir.ancestors().map(Path::to_owned));
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<(), FsError> {
+        self.change(dir, "sync directory")?;
+        let mut disk = self.0.lock().unwrap();
+        disk.syncs += 1;
+        let Disk { names, durable_names, .. } = &mut *disk;
+        durable_names.retain(|p, _| p.parent() != Some(dir));
+        let below = names.iter().filter(|(p, _)| p.parent() == Some(dir));
+        durable_names.extend(below.map(|(p, i)| (p.clone(), *i)));
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, FsError> {
+        let mut disk = self.0.lock().unwrap();
+        if !disk.locked.insert(path.to_owned()) {
+            return Ok(None);
+        }
+        if !disk.names.contains_key(path) {
+            disk.inodes.push(Inode::default());
+            let inode = disk.inodes.len() - 1;
+            disk.names.insert(path.to_owned(), inode);
+        }
+        drop(disk);
+        Ok(Some(Box::new(TestLock { fs: self.clone(), path: path.to_owned() })))
+    }
+}
+
+#[derive(Debug)]
+struct TestLock {
+    fs: TestFs,
+    path: PathBuf,
+}
+
+impl FileLock for TestLock {}
+
+impl Drop for TestLock {
+    fn drop(&mut self) {
+        self.fs.0.lock().unwrap().locked.remove(&self.path);
+    }
+}
+
+#[derive(Debug)]
+struct TestFile {
+    fs: TestFs,
+    path: PathBuf,
+    inode: usize,
+}
+
+impl DiskFile for TestFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, FsError> {
+        let disk = self.fs.0.lock().unwrap();
+        let bytes = disk.inodes[self.inode].current.get(offset as usize..).unwrap_or_default();
+        let len = bytes.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&bytes[..len]);
+        Ok(len)
+    }
+
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<(), FsError> {
+        let failed = self.fs.change(&self.path, "write");
+        let mut disk = self.fs.0.lock().unwrap();
+        let current = &mut disk.inodes[self.inode].current;
+        // A write that fails has happened in part.
+        let bytes = if failed.is_err() { &bytes[..bytes.len() / 2] } else { bytes };
+        let (begin, end) = (offset as usize, offset as usize + bytes.len());
+        if current.len() < end {
+            current.resize(end, 0);
+        }
+        current[begin..end].copy_from_slice(bytes);
+        failed
+    }
+
+    fn len(&self) -> Result<u64, FsError> {
+        Ok(self.fs.0.lock().unwrap().inodes[self.inode].current.len() as u64)
+    }
+
+    fn preallocate(&mut self, len: u64) -> Result<Reserved, FsError> {
+        self.fs.change(&self.path, "reserve space for")?;
+        self.fs.0.lock().unwrap().inodes[self.inode].current.resize(len as usize, 0);
+        Ok(Reserved::Yes)
+    }
+
+    fn sync(&mut self) -> Result<(), FsError> {
+        self.fs.change(&self.path, "sync")?;
+        let mut disk = self.fs.0.lock().unwrap();
+        disk.syncs += 1;
+        let inode = &mut disk.inodes[self.inode];
+        inode.durable = inode.current.clone();
+        Ok(())
+    }
+}
+
+/// A state store that outlives the process, and fails on demand.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TestState {
+    pub(super) kept: Arc<Mutex<MemoryState>>,
+    /// Calls that still succeed, once set.
+    pub(super) works_for: Arc<Mutex<Option<u32>>>,
+}
+
+impl TestState {
+    fn work(&self) -> Result<(), StateError> {
+        if let Some(left) = &mut *self.works_for.lock().unwrap() {
+            if *left == 0 {
+                return Err(StateError { path: "test".into(), what: "broken".into() });
+            }
+            *left -= 1;
+        }
+        Ok(())
+    }
+}
+
+impl StateStore for TestState {
+    fn path(&self) -> &Path {
+        Path::new("test")
+    }
+    fn mark(&mut self) -> Result<Option<StateMark>, StateError> {
+        self.work()?;
+        self.kept.lock().unwrap().mark()
+    }
+    fn set_mark(&mut self, mark: &StateMark) -> Result<(), StateError> {
+        self.work()?;
+        self.kept.lock().unwrap().set_mark(mark)
+    }
+    fn put(
+        &mut self,
+        records: &[(Box<[u8]>, Option<Box<[u8]>>)],
+        contents: &mut Contents,
+    ) -> Result<(), StateError> {
+        self.work()?;
+        self.kept.lock().unwrap().put(records, contents)
+    }
+    fn scan(
+        &mut self,
+        take: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), String>,
+    ) -> Result<(), StateError> {
+        self.work()?;
+        self.kept.lock().unwrap().scan(take)
+    }
+    fn clear(&mut self) -> Result<(), StateError> {
+        self.work()?;
+        self.kept.lock().unwrap().clear()
+    }
+    fn set_aside(&mut self) -> Result<PathBuf, StateError> {
+        self.work()?;
+        self.kept.lock().unwrap().set_aside()
+    }
+}
+
+/// Records by key, changed by entries `key=value` and `key` (removes).
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Machine {
+    pub(super) records: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(super) applied: u64,
+    pub(super) term: u64,
+    pub(super) dirty: BTreeSet<Vec<u8>>,
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} records at {}", self.records.len(), self.applied)
+    }
+}
+
+impl Machine {
+    pub(super) fn mark(&self) -> Mark {
+        let mut contents = Contents::default();
+        let mut scratch = Vec::new();
+        for (key, value) in &self.records {
+            contents.add(key, value, &mut scratch);
+        }
+        Mark {
+            index: self.applied,
+            term: self.term,
+            zxid: self.applied as i64,
+            digest: contents.sum ^ 1,
+            records: contents.records,
+            membership: Membership { voters: vec![1], learners: Vec::new() },
+        }
+    }
+
+    /// All records that changed since the last call.
+    pub(super) fn drain(&mut self) -> Vec<Record> {
+        let dirty = std::mem::take(&mut self.dirty);
+        dirty.into_iter().map(|key| self.record_of(key)).collect()
+    }
+
+    pub(super) fn all(&mut self) -> Vec<Record> {
+        self.dirty.clear();
+        self.records.keys().cloned().map(|key| self.record_of(key)).collect()
+    }
+
+    fn record_of(&self, key: Vec<u8>) -> Record {
+        let value = self.records.get(&key).map(|v| v.clone().into());
+        Record { key: key.into(), value }
+    }
+}
+
+impl Restore for Machine {
+    fn restart(&mut self) {
+        *self = Self::default();
+    }
+
+    fn record(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
+        self.records.insert(key.to_vec(), value.to_vec());
+        Ok(())
+    }
+
+    fn finish(&mut self, mark: &Mark) -> Result<(), String> {
+        (self.applied, self.term) = (mark.index, mark.term);
+        if self.mark() == *mark { Ok(()) } else { Err("the digest disagrees".to_owned()) }
+    }
+
+    fn entry(&mut self, entry: &Entry) -> Result<(), String> {
+        assert_eq!(entry.index, self.applied + 1, "entries come in order");
+        (self.applied, self.term) = (entry.index, entry.term);
+        let text = std::str::from_utf8(&entry.data).map_err(|e| e.to_string())?;
+        let (key, value) = match text.split_once('=') {
+            Some((key, value)) => (key, Some(value)),
+            None => (text, None),
+        };
+        match value {
+            Some("poison") => return Err("poison".to_owned()),
+            Some(value) => self.records.insert(key.into(), value.into()),
+            None => self.records.remove(key.as_bytes()),
+        };
+        self.dirty.insert(key.into());
+        Ok(())
+    }
+}
+
+pub(super) fn entry(index: u64, term: u64, data: impl Into<String>) -> Entry {
+    Entry { term, index, kind: EntryKind::Normal, data: Bytes::from(data.into()) }
+}
+
+/// A batch of entries that commits what came before them.
+pub(super) fn append(entries: Vec<Entry>) -> Append {
+    let commit = entries.first().map_or(0, |e| e.index - 1);
+    let term = entries.last().map_or(0, |e| e.term);
+    let hard_state = Some(HardState { term, vote: 1, commit });
+    Append { number: 0, entries, hard_state, must_sync: true }
+}
