@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::image::{ImageError, Images};
-use super::state::{Contents, MemoryState, StateError, StateMark, StateStore, pair};
-use crate::replica::{Changes, Mark};
+use super::state::{Contents, MemoryState, StateError, StateMark, StateStore};
+use crate::replica::{Changes, Mark, Record};
 
 /// An image is written after at least this much log, unless told otherwise.
 pub const IMAGE_EVERY_BYTES: u64 = 64 << 20;
@@ -269,8 +269,7 @@ impl Checkpointer {
 
     /// Stores the records; returns the mark if they complete a checkpoint.
     fn store(&mut self, changes: Changes) -> Result<Option<Mark>, StateError> {
-        for record in changes.records {
-            let (key, value) = pair(record);
+        for Record { key, value } in changes.records {
             self.collected_bytes +=
                 key.len() + value.as_ref().map_or(0, |v| v.len()) + COLLECTED_OVERHEAD;
             self.collected.insert(key, value);
@@ -304,7 +303,9 @@ impl Checkpointer {
             self.given.state.set_mark(&StateMark::Open)?;
             self.phase = Phase::Open;
         }
-        let records: Vec<_> = std::mem::take(&mut self.collected).into_iter().collect();
+        let collected = std::mem::take(&mut self.collected);
+        let records: Vec<Record> =
+            collected.into_iter().map(|(key, value)| Record { key, value }).collect();
         self.collected_bytes = 0;
         self.given.state.put(&records, &mut self.contents)
     }

@@ -10,7 +10,7 @@ use super::fs::Fs;
 use super::image::Images;
 use super::state::{StateMark, StateStore};
 use super::testing::{Fault, Machine, TestFs, TestState, entry};
-use crate::replica::{Changes, Restore};
+use crate::replica::{Changes, Record, Restore};
 
 const EVERY: u64 = 1000;
 
@@ -264,7 +264,7 @@ fn a_store_with_other_contents_than_were_put_there_is_never_made_an_image() {
     // The store forgets one change: as many records, but not the right ones.
     let mut state = bench.state.clone();
     let mut contents = super::state::Contents::default();
-    let stale = (b"/k7".to_vec().into(), Some(b"old".to_vec().into()));
+    let stale = Record { key: (*b"/k7").into(), value: Some((*b"old").into()) };
     state.put(&[stale], &mut contents).unwrap();
     bench.log_grows();
     let changes = bench.changes(1);
@@ -300,7 +300,7 @@ fn a_store_that_changed_while_nobody_looked_is_lost() {
     let changes = bench.changes(10);
     bench.checkpointer().apply(changes).unwrap();
     let mut contents = super::state::Contents::default();
-    let gone = (b"/k7".to_vec().into(), None);
+    let gone = Record { key: (*b"/k7").into(), value: None };
     bench.state.clone().put(&[gone], &mut contents).unwrap();
     assert_eq!(bench.checkpointer().begin().unwrap(), Outcome::RecordsLost);
 }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use super::fs::{DiskFile, Fs, FsError};
 use super::mark::{self, take};
+use super::state::Take;
 use crate::replica::Mark;
 
 /// Version of the image's format.
@@ -133,7 +134,7 @@ impl Images {
         ImageWriter::create(self, mark)
     }
 
-    /// Removes all images but those at `indexes`, and files that never became one.
+    /// Removes all images but those at `indexes`.
     ///
     /// # Errors
     /// The file system failed.
@@ -141,10 +142,18 @@ impl Images {
         for index in self.list()?.into_iter().filter(|i| !indexes.contains(i)) {
             self.fs.remove(&self.path(index))?;
         }
+        self.fs.sync_dir(&self.dir)
+    }
+
+    /// Removes files that never became an image.
+    ///
+    /// # Errors
+    /// The file system failed.
+    pub fn remove_unfinished(&self) -> Result<(), FsError> {
         for name in self.fs.list(&self.dir)?.iter().filter(|n| n.ends_with(TEMPORARY)) {
             self.fs.remove(&self.dir.join(name))?;
         }
-        self.fs.sync_dir(&self.dir)
+        Ok(())
     }
 
     /// Gives a damaged image another name, so that it is kept but not tried again. Returns that.
@@ -334,9 +343,6 @@ pub struct ImageReader {
     crc: u32,
     mark: Mark,
 }
-
-/// Receives a record: its key and its value.
-pub type Take<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<(), String>;
 
 impl ImageReader {
     fn open(fs: &dyn Fs, path: &Path, cluster_id: u128) -> Result<Self, ImageError> {

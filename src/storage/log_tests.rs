@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::fs::Fs;
-use super::log::{Log, LogError, LogOptions, LogRecovery};
+use super::log::{Log, LogOptions, LogRecovery};
+use super::log_error::LogError;
 use super::testing::{Fault, TestFs, UNSYNCED, Unsynced, append, entry};
 use crate::replica::{Append, Entry, HardState, Mark};
 

@@ -25,6 +25,7 @@ pub mod image;
 #[cfg(test)]
 mod image_tests;
 pub mod log;
+mod log_error;
 #[cfg(test)]
 mod log_tests;
 mod mark;
@@ -41,11 +42,13 @@ pub mod state;
 mod testing;
 
 pub use checkpoint::{Checkpointer, Ingredients, LogLostEnd, Outcome, Source};
-pub use fs::{DiskFile, Fs, FsError, OsFs};
+pub use fs::{DiskFile, FileLock, Fs, FsError, OsFs, Reserved};
 pub use identity::{Identity, IdentityError};
-pub use image::{ImageError, Images};
-pub use log::{Log, LogError, LogOptions, LogRecovery};
+pub use image::{ImageError, ImageReader, ImageWriter, Images};
+pub use log::{Log, LogOptions, LogRecovery};
+pub use log_error::LogError;
 pub use open::{Lock, OpenError, Opened, Options, Place, Report, open};
+pub use record::ENTRY_BYTES_MAX;
 pub use segment::Position;
 pub use sled::SledState;
-pub use state::{MemoryState, StateStore};
+pub use state::{Contents, MemoryState, StateError, StateMark, StateStore, Take};

@@ -16,7 +16,8 @@ use super::checkpoint::{Checkpointer, IMAGE_EVERY_BYTES, Ingredients, Source};
 use super::fs::{FileLock, Fs, FsError, OsFs};
 use super::identity::{Identity, IdentityError};
 use super::image::{ImageError, Images};
-use super::log::{Log, LogError, LogOptions, LogRecovery, SEGMENT_BYTES};
+use super::log::{Log, LogOptions, LogRecovery, SEGMENT_BYTES};
+use super::log_error::LogError;
 use super::sled::SledState;
 use super::state::{Contents, StateMark, StateStore};
 use crate::replica::{Entry, HardState, Mark, Membership, Restore};
@@ -45,6 +46,9 @@ impl Place {
     /// On the operating system's file system, with sled as the state store.
     #[must_use]
     pub fn on_disk(data: &Path, log: &Path) -> Self {
+        // One directory under two names is locked once.
+        let real = |dir: &Path| dir.canonicalize().or_else(|_| std::path::absolute(dir)).ok();
+        let log = if real(log) == real(data) { data } else { log };
         Self {
             fs: Arc::new(OsFs),
             state: Box::new(SledState::new(&data.join(STATE))),
@@ -555,6 +559,7 @@ impl Recovery<'_> {
         }
         let fs = &*self.place.fs;
         fs.create_dir(&self.place.data.join(IMAGES))?;
+        self.images.remove_unfinished()?;
         self.log.begin()?;
         let mut set_aside = Vec::new();
         for (index, _) in &self.tried {

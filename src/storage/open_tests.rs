@@ -9,7 +9,7 @@ use super::identity::Identity;
 use super::open::{OpenError, Opened, Options, Place, open};
 use super::state::StateStore;
 use super::testing::{Fault, Machine, TestFs, TestState, UNSYNCED, append, entry};
-use crate::replica::{Changes, Entry, Restore};
+use crate::replica::{Changes, Entry, Record, Restore};
 
 fn options() -> Options {
     Options { segment_bytes: 2048, image_every_bytes: 3000, ..Options::standalone(0x5eed) }
@@ -193,7 +193,11 @@ fn an_identity_without_a_log_is_refused() {
     for path in logs(&fs) {
         fs.remove(&path).unwrap();
     }
-    assert_eq!(refused(&fs, &state), "/data/log: there is no log in this directory");
+    let text = refused(&fs, &state);
+    assert!(
+        text.starts_with("/data/log: there is no log in this directory, but there was"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -230,7 +234,7 @@ fn a_damaged_image_is_set_aside_and_the_one_before_is_used() {
     let server = Server::start(&fs, &state, Vec::new()).unwrap();
     assert_eq!(server.machine.records, replayed(&acknowledged).records);
     let bad = PathBuf::from(format!("{}.bad", newest.display()));
-    assert_eq!(server.opened.report.set_aside, [bad.clone()]);
+    assert_eq!(server.opened.report.set_aside, std::slice::from_ref(&bad));
     assert!(fs.files().contains_key(&bad) && !fs.files().contains_key(&newest));
     drop(server);
     // It goes on from there, and the next images are good.
@@ -326,6 +330,37 @@ fn an_entry_that_cannot_be_applied_is_refused_by_index() {
 }
 
 #[test]
+fn on_a_real_disk_with_sled_a_killed_server_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut acknowledged: Vec<Entry> = Vec::new();
+    for round in 0..4 {
+        // Two names for one directory.
+        let place = Place::on_disk(dir.path(), &dir.path().join("."));
+        let mut machine = Machine::default();
+        let opened = open(place, &options(), &mut machine).unwrap();
+        for entry in &opened.tail {
+            machine.entry(entry).unwrap();
+        }
+        assert_eq!(machine.records, replayed(&acknowledged).records, "round {round}");
+        let mut server = Server { opened, machine, acknowledged };
+        for i in 0..50 {
+            server.step(i).unwrap();
+        }
+        acknowledged = server.acknowledged;
+    }
+    let names = super::fs::OsFs.list(dir.path()).unwrap();
+    assert_eq!(names, ["identity", "image", "lock", "log", "state"], "sled was never at fault");
+}
+
+#[test]
+fn the_parts_can_move_to_their_threads() {
+    fn can_move<T: Send>() {}
+    can_move::<super::Log>();
+    can_move::<super::Checkpointer>();
+    can_move::<Opened>();
+}
+
+#[test]
 fn whatever_fails_nothing_acknowledged_is_lost() {
     let mut n = 1;
     let mut starts = 0;
@@ -383,7 +418,7 @@ fn state_copy(state: &TestState) -> TestState {
     let mut records = Vec::new();
     source
         .scan(&mut |key, value| {
-            records.push((key.into(), Some(value.into())));
+            records.push(Record { key: key.into(), value: Some(value.into()) });
             Ok(())
         })
         .unwrap();

@@ -135,7 +135,7 @@ pub(super) fn len_of(header: &[u8; HEADER_BYTES], tag: u32, room: u64) -> Result
         return Err(BadRecord::Tag { expected: tag, found });
     }
     let length = (HEADER_BYTES + payload) as u64;
-    if payload < FIXED_BYTES || payload % 8 != 0 || length > room {
+    if payload < FIXED_BYTES || !payload.is_multiple_of(8) || length > room {
         return Err(BadRecord::Length { length, room });
     }
     Ok(HEADER_BYTES + payload)

@@ -17,7 +17,8 @@
 use std::path::{Path, PathBuf};
 
 use super::fs::{DiskFile, Fs};
-use super::log::{LogError, LogOptions};
+use super::log::LogOptions;
+use super::log_error::LogError;
 use super::record::{BadRecord, Record};
 use super::segment::{self, BadHeader, HEADER_BYTES, Position, Records, SegmentHeader};
 use super::spans::Spans;

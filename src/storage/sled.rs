@@ -9,7 +9,8 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use super::state::{Contents, StateError, StateMark, StateStore};
+use super::state::{Contents, StateError, StateMark, StateStore, Take};
+use crate::replica::Record;
 
 /// Most records in one batch.
 const BATCH_RECORDS_MAX: usize = 1000;
@@ -140,31 +141,28 @@ impl StateStore for SledState {
         })
     }
 
-    fn put(
-        &mut self,
-        records: &[(Box<[u8]>, Option<Box<[u8]>>)],
-        contents: &mut Contents,
-    ) -> Result<(), StateError> {
+    fn put(&mut self, records: &[Record], contents: &mut Contents) -> Result<(), StateError> {
         self.with(|db| {
             let mut writer = Batches::new(db, contents);
-            for (key, value) in records {
+            for Record { key, value } in records {
                 writer.put(key, value.as_deref())?;
             }
             writer.apply()
         })
     }
 
-    fn scan(
-        &mut self,
-        take: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), String>,
-    ) -> Result<(), StateError> {
+    fn scan(&mut self, take: Take<'_>) -> Result<(), StateError> {
+        // An objection of `take` says nothing against the database.
+        let path = self.dir.clone();
         self.with(|db| {
             for item in db.scan_prefix([RECORD]) {
                 let (key, value) = item.map_err(text)?;
-                take(&key[1..], &value)?;
+                if let Err(what) = take(&key[1..], &value) {
+                    return Ok(Err(StateError { path, what }));
+                }
             }
-            Ok(())
-        })
+            Ok(Ok(()))
+        })?
     }
 
     fn clear(&mut self) -> Result<(), StateError> {
@@ -263,4 +261,148 @@ impl<'a> Batches<'a> {
 
 fn text(error: sled::Error) -> String {
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replica::Mark;
+
+    fn record(key: &str, value: &str) -> Record {
+        Record { key: key.as_bytes().into(), value: Some(value.as_bytes().into()) }
+    }
+
+    fn scanned(state: &mut SledState) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut records = Vec::new();
+        state
+            .scan(&mut |key, value| {
+                records.push((key.to_vec(), value.to_vec()));
+                Ok(())
+            })
+            .unwrap();
+        records
+    }
+
+    /// A store of some thousand records in a closed checkpoint.
+    fn filled(dir: &Path) -> (SledState, Contents) {
+        let mut state = SledState::new(dir);
+        let mut contents = Contents::default();
+        let records: Vec<Record> =
+            (0..5000).map(|i| record(&format!("/k{i:05}"), &"v".repeat(i % 200))).collect();
+        state.set_mark(&StateMark::Open).unwrap();
+        state.put(&records, &mut contents).unwrap();
+        state.set_mark(&StateMark::Closed { mark: Mark::default(), contents }).unwrap();
+        (state, contents)
+    }
+
+    #[test]
+    fn records_come_back_in_order_of_their_keys_and_the_mark_is_none_of_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut state = SledState::new(&dir.path().join("state"));
+        assert_eq!(state.mark().unwrap(), None);
+        let mut contents = Contents::default();
+        state.put(&[record("/b", "2"), record("/a", "1"), record("", "0")], &mut contents).unwrap();
+        state
+            .put(&[record("/a", "3"), Record { value: None, ..record("/b", "") }], &mut contents)
+            .unwrap();
+        state.set_mark(&StateMark::Open).unwrap();
+        let expected: Vec<(Vec<u8>, Vec<u8>)> =
+            vec![(b"".to_vec(), b"0".to_vec()), (b"/a".to_vec(), b"3".to_vec())];
+        assert_eq!(scanned(&mut state), expected);
+        let mut actual = Contents::default();
+        for (key, value) in &expected {
+            actual.add(key, value, &mut Vec::new());
+        }
+        assert_eq!(contents, actual);
+    }
+
+    #[test]
+    fn a_closed_checkpoint_is_there_after_reopening() {
+        let dir = tempfile::tempdir().unwrap();
+        let (state, contents) = filled(dir.path());
+        drop(state);
+        let mut state = SledState::new(dir.path());
+        let closed = StateMark::Closed { mark: Mark::default(), contents };
+        assert_eq!(state.mark().unwrap(), Some(closed));
+        assert_eq!(scanned(&mut state).len(), 5000);
+    }
+
+    #[test]
+    fn an_unfinished_snapshot_of_sled_does_not_keep_it_from_opening() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(filled(dir.path()));
+        let left = dir.path().join("snap.0000000000000ABC.generating");
+        std::fs::write(&left, b"half").unwrap();
+        SledState::new(dir.path()).mark().unwrap().unwrap();
+        assert!(!left.exists());
+    }
+
+    #[test]
+    fn damage_is_an_error_or_seen_in_the_contents_but_never_a_panic() {
+        let dir = tempfile::tempdir().unwrap();
+        let good = dir.path().join("good");
+        let (state, expected) = filled(&good);
+        drop(state);
+        let whole = std::fs::read(good.join("db")).unwrap();
+        let used = whole.iter().rposition(|b| *b != 0).unwrap();
+        for (n, at) in (0..used).step_by(used / 12).enumerate() {
+            let bad = dir.path().join(format!("bad{n}"));
+            std::fs::create_dir(&bad).unwrap();
+            std::fs::copy(good.join("conf"), bad.join("conf")).unwrap();
+            let mut bytes = whole.clone();
+            let end = bytes.len().min(at + 512);
+            bytes[at..end].fill(if n % 2 == 0 { 0 } else { 0xa5 });
+            std::fs::write(bad.join("db"), bytes).unwrap();
+            let mut state = SledState::new(&bad);
+            let mut actual = Contents::default();
+            let mut scratch = Vec::new();
+            let found = state.mark().and_then(|mark| {
+                state.scan(&mut |key, value| {
+                    actual.add(key, value, &mut scratch);
+                    Ok(())
+                })?;
+                Ok(mark)
+            });
+            // An older state is an honest answer: its mark says so.
+            if let Ok(Some(StateMark::Closed { contents, .. })) = found {
+                assert_eq!((contents, actual), (expected, expected), "offset {at}");
+            }
+            state.abandon();
+        }
+    }
+
+    #[test]
+    fn what_is_set_aside_is_kept_and_the_oldest_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut state = SledState::new(&dir.path().join("state"));
+        for _ in 0..4 {
+            state.set_mark(&StateMark::Open).unwrap();
+            state.set_aside().unwrap();
+            assert_eq!(state.mark().unwrap(), None, "it begins anew");
+        }
+        let mut names: Vec<String> = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["state", "state.bad-3", "state.bad-4"]);
+    }
+
+    #[test]
+    fn a_cleared_store_is_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut state, _) = filled(&dir.path().join("state"));
+        state.clear().unwrap();
+        assert_eq!(state.mark().unwrap(), None);
+        assert!(scanned(&mut state).is_empty());
+    }
+
+    #[test]
+    fn an_objection_while_scanning_is_given_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut state, _) = filled(dir.path());
+        let error = state.scan(&mut |_, _| Err("no".to_owned())).unwrap_err();
+        assert_eq!(error.what, "no");
+        assert_eq!(scanned(&mut state).len(), 5000, "the store is as good as before");
+    }
 }

@@ -110,6 +110,9 @@ impl StateMark {
     }
 }
 
+/// Receives a record: its key and its value. Says why it cannot.
+pub type Take<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<(), String>;
+
 /// Where the copy of the state is kept. Every error means that the store is unusable until
 /// [`StateStore::set_aside`] or [`StateStore::clear`].
 pub trait StateStore: Send + fmt::Debug {
@@ -132,20 +135,13 @@ pub trait StateStore: Send + fmt::Debug {
     ///
     /// # Errors
     /// It cannot be written; some records may have been.
-    fn put(
-        &mut self,
-        records: &[(Box<[u8]>, Option<Box<[u8]>>)],
-        contents: &mut Contents,
-    ) -> Result<(), StateError>;
+    fn put(&mut self, records: &[Record], contents: &mut Contents) -> Result<(), StateError>;
 
     /// Gives all records to `take` in ascending order of keys. If `take` objects, so does this.
     ///
     /// # Errors
     /// It cannot be read, or `take` objects.
-    fn scan(
-        &mut self,
-        take: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), String>,
-    ) -> Result<(), StateError>;
+    fn scan(&mut self, take: Take<'_>) -> Result<(), StateError>;
 
     /// Begins anew with nothing stored.
     ///
@@ -182,13 +178,9 @@ impl StateStore for MemoryState {
         Ok(())
     }
 
-    fn put(
-        &mut self,
-        records: &[(Box<[u8]>, Option<Box<[u8]>>)],
-        contents: &mut Contents,
-    ) -> Result<(), StateError> {
+    fn put(&mut self, records: &[Record], contents: &mut Contents) -> Result<(), StateError> {
         let mut scratch = Vec::new();
-        for (key, value) in records {
+        for Record { key, value } in records {
             let old = match value {
                 Some(value) => {
                     contents.add(key, value, &mut scratch);
@@ -203,10 +195,7 @@ impl StateStore for MemoryState {
         Ok(())
     }
 
-    fn scan(
-        &mut self,
-        take: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), String>,
-    ) -> Result<(), StateError> {
+    fn scan(&mut self, take: Take<'_>) -> Result<(), StateError> {
         for (key, value) in &self.records {
             take(key, value).map_err(|what| StateError { path: "(memory)".into(), what })?;
         }
@@ -222,9 +211,4 @@ impl StateStore for MemoryState {
         *self = Self::default();
         Ok("(memory)".into())
     }
-}
-
-/// A [`Record`] as a store takes it.
-pub(super) fn pair(record: Record) -> (Box<[u8]>, Option<Box<[u8]>>) {
-    (record.key, record.value)
 }

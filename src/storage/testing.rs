@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
 use super::fs::{DiskFile, FileLock, Fs, FsError, Reserved};
-use super::state::{Contents, MemoryState, StateError, StateMark, StateStore};
+use super::state::{Contents, MemoryState, StateError, StateMark, StateStore, Take};
 use crate::replica::{Append, Entry, EntryKind, HardState, Mark, Membership, Record, Restore};
 
 const SECTOR: usize = 512;
@@ -372,18 +372,11 @@ impl StateStore for TestState {
         self.work()?;
         self.kept.lock().unwrap().set_mark(mark)
     }
-    fn put(
-        &mut self,
-        records: &[(Box<[u8]>, Option<Box<[u8]>>)],
-        contents: &mut Contents,
-    ) -> Result<(), StateError> {
+    fn put(&mut self, records: &[Record], contents: &mut Contents) -> Result<(), StateError> {
         self.work()?;
         self.kept.lock().unwrap().put(records, contents)
     }
-    fn scan(
-        &mut self,
-        take: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), String>,
-    ) -> Result<(), StateError> {
+    fn scan(&mut self, take: Take<'_>) -> Result<(), StateError> {
         self.work()?;
         self.kept.lock().unwrap().scan(take)
     }
