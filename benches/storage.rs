@@ -1,6 +1,8 @@
 //! Figures of the disk code, on the directory named by LOCKKEEPER_BENCH_DIR (default: the target
 //! directory): `cargo bench --bench storage`.
 
+#![allow(clippy::disallowed_methods)] // a benchmark measures time
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -554,9 +554,6 @@ impl Recovery<'_> {
 
     /// The first changes: all that was read has proved good.
     fn tidy(&mut self) -> Result<Vec<PathBuf>, OpenError> {
-        if let Some(torn) = &self.found.torn {
-            tracing::warn!(%torn, "dropped the end of the log: a write was cut off");
-        }
         let fs = &*self.place.fs;
         fs.create_dir(&self.place.data.join(IMAGES))?;
         self.images.remove_unfinished()?;
