@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use lockkeeper::replica::{Append, Changes, Entry, EntryKind, HardState, Mark, Record};
 use lockkeeper::storage::{
-    Checkpointer, Images, Ingredients, Log, LogOptions, OsFs, SledState, Source,
+    Checkpointer, Fs, Images, Ingredients, Log, LogOptions, OsFs, SledState, Source,
 };
 
 fn main() {
@@ -22,6 +22,7 @@ fn main() {
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).expect("the directory for the benchmark can be made");
     for batch in [1, 64] {
+        bare(&dir, batch);
         append(&dir, batch);
     }
     reopen(&dir);
@@ -51,6 +52,35 @@ fn batch(first: u64, count: u64) -> Append {
     Append { number: first, entries, hard_state, must_sync: true }
 }
 
+/// What the disk itself can do: writes of that size into a file of its final size, each synced.
+fn bare(dir: &Path, count: u64) {
+    let mut file = OsFs.create(&dir.join(format!("bare-{count}"))).expect("create");
+    file.preallocate(64 << 20).expect("preallocate");
+    file.sync().expect("sync");
+    let bytes = vec![7; 80 + 213 * count as usize];
+    let begun = Instant::now();
+    let mut times = Vec::new();
+    let mut offset = 0;
+    while begun.elapsed() < Duration::from_secs(3) && offset < 60 << 20 {
+        let at = Instant::now();
+        file.write_at(&bytes, offset).expect("write");
+        file.sync().expect("sync");
+        times.push(at.elapsed());
+        offset += bytes.len() as u64;
+    }
+    report("bare writes", count, times.len() as u64 * count, begun.elapsed(), times);
+}
+
+fn report(what: &str, count: u64, entries: u64, elapsed: Duration, mut times: Vec<Duration>) {
+    times.sort_unstable();
+    println!(
+        "{what}, {count} entries per sync: {:.0} entries/s, p50 {:?}, p99 {:?}",
+        entries as f64 / elapsed.as_secs_f64(),
+        times[times.len() / 2],
+        times[times.len() * 99 / 100]
+    );
+}
+
 /// Durable entries of 200 bytes per second, one sync per `count` of them.
 fn append(dir: &Path, count: u64) {
     let dir = dir.join(format!("append-{count}"));
@@ -65,14 +95,7 @@ fn append(dir: &Path, count: u64) {
         log.prepare();
         index += count;
     }
-    let seconds = begun.elapsed().as_secs_f64();
-    times.sort_unstable();
-    println!(
-        "append, {count} entries per sync: {:.0} entries/s, p50 {:?}, p99 {:?}",
-        (index - 1) as f64 / seconds,
-        times[times.len() / 2],
-        times[times.len() * 99 / 100]
-    );
+    report("append", count, index - 1, begun.elapsed(), times);
 }
 
 fn reopen(dir: &Path) {

@@ -1,5 +1,6 @@
 //! What opening a data directory promises, one test each.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -362,43 +363,47 @@ fn the_parts_can_move_to_their_threads() {
 
 #[test]
 fn whatever_fails_nothing_acknowledged_is_lost() {
-    let mut n = 1;
-    let mut starts = 0;
-    loop {
-        let (fs, state) = (TestFs::default(), TestState::default());
-        fs.fail_at(n, Fault::Crash);
-        let (acknowledged, finished) = live(&fs, &state);
-        for unsynced in UNSYNCED {
-            let fs = fs.twin();
-            fs.crash(unsynced);
-            // The server makes progress afterwards, and what it acknowledges then is kept as well.
-            let mut server = match Server::start(&fs, &state_copy(&state), acknowledged.clone()) {
-                Ok(server) => server,
-                Err(error) => panic!("change {n}, {unsynced:?}: {error}"),
-            };
-            starts += 1;
-            assert_kept(&server, n);
-            server.step(2).unwrap();
-            assert_kept(&server, n);
+    for fault in [Fault::Crash, Fault::Error(ErrorKind::StorageFull)] {
+        let mut n = 1;
+        while !survives(n, fault) {
+            n += 1 + n / 40;
         }
-        if finished {
-            break;
-        }
-        n += 1 + n / 40;
+        assert!(n > 120, "{n} changes were tried");
     }
-    assert!(starts > 300, "{starts} starts after {n} changes");
 }
 
-fn live(fs: &TestFs, state: &TestState) -> (Vec<Entry>, bool) {
+/// Lets the `n`th change of the disk fail, and starts again after the power went as well. Whether
+/// there were fewer changes.
+fn survives(n: u64, fault: Fault) -> bool {
+    let (fs, state) = (TestFs::default(), TestState::default());
+    fs.fail_at(n, fault);
+    let acknowledged = live(&fs, &state);
+    for unsynced in UNSYNCED {
+        let fs = fs.twin();
+        fs.crash(unsynced);
+        let mut server = match Server::start(&fs, &state_copy(&state), acknowledged.clone()) {
+            Ok(server) => server,
+            Err(error) => panic!("change {n}, {unsynced:?}: {error}"),
+        };
+        assert_kept(&server, n);
+        // The server makes progress, and what it acknowledges then is kept as well.
+        server.step(2).unwrap();
+        assert_kept(&server, n);
+    }
+    fs.changes() < n
+}
+
+/// Runs a server until it fails or has done enough; returns what it acknowledged.
+fn live(fs: &TestFs, state: &TestState) -> Vec<Entry> {
     let Ok(mut server) = Server::start(fs, state, Vec::new()) else {
-        return (Vec::new(), false);
+        return Vec::new();
     };
     for i in 0..45 {
         if server.step(i).is_err() {
-            return (server.acknowledged, false);
+            break;
         }
     }
-    (server.acknowledged, true)
+    server.acknowledged
 }
 
 /// The machine holds every acknowledged entry, perhaps one batch more.
