@@ -12,10 +12,8 @@ pub enum From {
 
 /// One recorded connection.
 pub struct Conversation {
-    /// The file's name.
-    pub name: String,
-    /// Each frame's sender and payload, without the length prefix, and its line in the file.
-    pub frames: Vec<(From, Vec<u8>, usize)>,
+    /// Each frame's sender and payload, without the length prefix, and its `file:line`.
+    pub frames: Vec<(From, Vec<u8>, String)>,
 }
 
 /// All recorded connections, in the order of their names.
@@ -42,9 +40,9 @@ fn read(path: &Path) -> Conversation {
             _ => panic!("{name}:{}: neither comment nor frame: {line:?}", index + 1),
         };
         let payload = unhex(hex).unwrap_or_else(|| panic!("{name}:{}: hex", index + 1));
-        frames.push((from, payload, index + 1));
+        frames.push((from, payload, format!("{name}:{}", index + 1)));
     }
-    Conversation { name, frames }
+    Conversation { frames }
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {

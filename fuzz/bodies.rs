@@ -1,0 +1,136 @@
+//! What is fuzzed: every decoder that sees bytes from outside, as plain functions.
+//!
+//! One place for the libFuzzer targets of this folder and for `tests/fuzz_short.rs`, which runs the
+//! same functions for a moment with every test. A function panics when a rule is broken; bytes that
+//! are refused are as good as bytes that are taken.
+
+use bytes::{Bytes, BytesMut};
+use lockkeeper::config::{CONFIG_ERRORS_MAX, Config, Draft};
+use lockkeeper::proto::frame;
+use lockkeeper::proto::{
+    ConnectRequest, ConnectResponse, OpCode, Reader, Request, RequestHeader, Response,
+};
+use lockkeeper::replica::txn::{Batch, BatchBuilder};
+use lockkeeper::replica::{Entry, EntryKind, Machine, Restore};
+use lockkeeper::tree::Options;
+
+/// The first frame of a client, and that of a server.
+pub fn connect(data: &[u8]) {
+    if let Ok(request) = ConnectRequest::decode(Bytes::copy_from_slice(data)) {
+        let mut out = Vec::new();
+        request.encode(&mut out);
+        assert_eq!(ConnectRequest::decode(Bytes::from(out)), Ok(request));
+    }
+    if let Ok(answer) = ConnectResponse::decode(Bytes::copy_from_slice(data)) {
+        let mut out = Vec::new();
+        answer.encode(&mut out);
+        assert_eq!(ConnectResponse::decode(Bytes::from(out)), Ok(answer));
+    }
+}
+
+/// A request: header and body.
+pub fn request(data: &[u8]) {
+    let mut reader = Reader::new(Bytes::copy_from_slice(data));
+    let Ok(header) = RequestHeader::decode(&mut reader) else { return };
+    let Ok(request) = Request::decode(header.op, reader.rest()) else { return };
+    assert_eq!(request.op() as i32, header.op);
+    let mut out = Vec::new();
+    request.encode(&mut out);
+    assert_eq!(Request::decode(header.op, Bytes::from(out)), Ok(request));
+}
+
+/// The body of a reply; the first byte chooses the opcode that it answers.
+pub fn reply(data: &[u8]) {
+    let Some((choice, body)) = data.split_first() else { return };
+    let op = OpCode::ALL[usize::from(*choice) % OpCode::ALL.len()];
+    // The token of a sasl reply is read and dropped: there is nothing to encode again.
+    if op == OpCode::Sasl {
+        return;
+    }
+    let Ok(response) = Response::decode(op, &mut Reader::new(Bytes::copy_from_slice(body))) else {
+        return;
+    };
+    let mut out = Vec::new();
+    response.encode(&mut out);
+    assert_eq!(Response::decode(op, &mut Reader::new(Bytes::from(out))), Ok(response));
+}
+
+/// The frames of a stream. The first byte says in how large pieces it arrives: however it is cut,
+/// the frames are the same.
+pub fn frames(data: &[u8]) {
+    let Some((piece, stream)) = data.split_first() else { return };
+    let limit = 1000;
+    let at_once = split(std::iter::once(stream), limit);
+    let in_pieces = split(stream.chunks(usize::from(*piece).max(1)), limit);
+    assert_eq!(at_once, in_pieces);
+    assert!(at_once.0.iter().all(|payload| payload.len() <= limit));
+}
+
+/// The frames of what arrives, and the length that ended it, if one did.
+fn split<'a>(
+    pieces: impl Iterator<Item = &'a [u8]>,
+    limit: usize,
+) -> (Vec<Bytes>, Option<frame::BadLength>) {
+    let (mut buffer, mut payloads) = (BytesMut::new(), Vec::new());
+    for piece in pieces {
+        buffer.extend_from_slice(piece);
+        loop {
+            match frame::next(&mut buffer, limit) {
+                Ok(Some(payload)) => payloads.push(payload),
+                Ok(None) => break,
+                Err(bad) => return (payloads, Some(bad)),
+            }
+        }
+    }
+    (payloads, None)
+}
+
+/// A configuration file, a dynamic one, and a myid.
+pub fn config(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    match Config::parse("zoo.cfg", &text) {
+        Ok(config) => assert!(!config.describe().is_empty()),
+        Err(errors) => {
+            assert!(!errors.is_empty() && errors.len() <= CONFIG_ERRORS_MAX + 1);
+            assert!(errors.iter().all(|error| !error.to_string().is_empty()));
+        }
+    }
+    let mut draft = Draft::from_text("zoo.cfg", "dataDir=/data\nclientPort=2181\n");
+    draft.load_dynamic("zoo.cfg.dynamic", &text);
+    draft.set_myid("myid", text.lines().next().unwrap_or_default());
+    if let Ok(config) = draft.resolve() {
+        assert!(!config.describe().is_empty());
+    }
+}
+
+/// The payload of a log entry, and a machine that applies it.
+pub fn entry(data: &[u8]) {
+    let payload = Bytes::copy_from_slice(data);
+    if let Ok(batch) = Batch::decode(&payload)
+        && !batch.txns.is_empty()
+    {
+        let mut builder = BatchBuilder::default();
+        for txn in &batch.txns {
+            builder.push(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
+        }
+        let encoded = Bytes::from(builder.take(batch.wall_ms));
+        assert_eq!(Batch::decode(&encoded), Ok(batch));
+    }
+    let entry = Entry { term: 1, index: 1, kind: EntryKind::Normal, data: payload };
+    let (mut one, mut other) = (machine(1), machine(2));
+    assert_eq!(one.entry(&entry), other.entry(&entry));
+    assert_eq!(one.digest(), other.digest());
+}
+
+/// A record of a state on disk: the first byte is the length of its key.
+pub fn record(data: &[u8]) {
+    let Some((length, rest)) = data.split_first() else { return };
+    let (key, value) = rest.split_at(usize::from(*length).min(rest.len()));
+    let mut machine = machine(1);
+    let _refused_or_not: Result<(), String> = machine.record(key, value);
+}
+
+/// The hash seed may differ between servers without any effect.
+pub fn machine(hash_seed: u64) -> Machine {
+    Machine::fresh(Options { extended_types: true, hash_seed, ..Options::default() })
+}

@@ -1,0 +1,210 @@
+//! A moment of fuzzing with every test run: the same bodies as the libFuzzer targets in `fuzz/`, fed
+//! with recorded frames, mutations of them, and noise. Seeded: a failure names its input.
+
+#[path = "../fuzz/bodies.rs"]
+mod bodies;
+#[path = "golden/frames.rs"]
+mod frames;
+#[path = "../fuzz/history.rs"]
+mod history;
+
+use frames::{Conversation, From, Outstanding, conversations};
+
+/// xorshift64*: small and reproducible.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        let limit = u64::try_from(limit.max(1)).expect("64 bits");
+        usize::try_from(self.next() % limit).expect("below a usize")
+    }
+
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.next().to_be_bytes()[0]).collect()
+    }
+
+    /// Turns bits, cuts, repeats, and plants numbers that are at some edge.
+    fn mutate(&mut self, seed: &[u8]) -> Vec<u8> {
+        let mut bytes = seed.to_vec();
+        for _ in 0..=self.below(4) {
+            let at = self.below(bytes.len());
+            match self.below(6) {
+                0 | 1 if !bytes.is_empty() => bytes[at] ^= 1 << self.below(8),
+                2 => bytes.truncate(at),
+                3 => {
+                    let extra_count = self.below(9);
+                    let extra = self.bytes(extra_count);
+                    bytes.splice(at..at, extra).for_each(drop);
+                }
+                4 if bytes.len() >= at + 4 => {
+                    let edges = [-1, i32::MIN, i32::MAX, 0, 1, -2, 0x00ff_ffff];
+                    let edge = edges[self.below(edges.len())];
+                    bytes[at..at + 4].copy_from_slice(&edge.to_be_bytes());
+                }
+                _ => {
+                    let end = at + self.below(bytes.len() - at);
+                    bytes.extend_from_within(at..end);
+                }
+            }
+        }
+        bytes
+    }
+}
+
+/// Runs `body`; when it panics, says with what.
+fn try_with(body: fn(&[u8]), input: &[u8]) {
+    let outcome = std::panic::catch_unwind(|| body(input));
+    assert!(outcome.is_ok(), "the input was {input:02x?}");
+}
+
+/// Every seed, `rounds` mutations of seeds, and as much noise.
+fn run(body: fn(&[u8]), seeds: &[Vec<u8>], rounds: usize) {
+    let mut noise = Noise(0x10CC_4EE9_E5F0_2201);
+    for seed in seeds {
+        try_with(body, seed);
+    }
+    for _ in 0..rounds {
+        if !seeds.is_empty() {
+            let seed = &seeds[noise.below(seeds.len())];
+            try_with(body, &noise.mutate(seed));
+        }
+        let count = noise.below(200);
+        try_with(body, &noise.bytes(count));
+    }
+}
+
+/// Payloads that one side sent, handshakes apart.
+fn payloads(from: From) -> Vec<Vec<u8>> {
+    let all = conversations();
+    let of_one = |conversation: &Conversation| {
+        let frames = conversation.frames.iter().filter(|(sender, _, _)| *sender == from);
+        frames.skip(1).map(|(_, payload, _)| payload.clone()).collect::<Vec<_>>()
+    };
+    all.iter().flat_map(of_one).collect()
+}
+
+/// Bodies of successful replies, with the opcode's number in [`bodies::reply`] in front.
+fn reply_seeds() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for conversation in conversations() {
+        let mut outstanding = Outstanding::default();
+        let int = |bytes: &[u8], at: usize| {
+            Some(i32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+        };
+        for (from, payload, _) in conversation.frames.iter().skip(2) {
+            let Some(xid) = int(payload, 0) else { continue };
+            match from {
+                From::Client => outstanding.sent(xid, int(payload, 4).unwrap_or(0)),
+                From::Server => {
+                    let Some(opcode) = outstanding.answered(xid) else { continue };
+                    let all = lockkeeper::proto::OpCode::ALL;
+                    let Some(number) = all.iter().position(|op| *op as i32 == opcode) else {
+                        continue;
+                    };
+                    let number = u8::try_from(number).expect("few opcodes");
+                    seeds.push([&[number], &payload[16..]].concat());
+                }
+            }
+        }
+    }
+    seeds
+}
+
+#[test]
+fn connect_requests() {
+    let seeds: Vec<Vec<u8>> = conversations()
+        .into_iter()
+        .flat_map(|conversation| conversation.frames.into_iter().take(2))
+        .map(|(_, payload, _)| payload)
+        .collect();
+    run(bodies::connect, &seeds, 5000);
+}
+
+#[test]
+fn requests() {
+    run(bodies::request, &payloads(From::Client), 20_000);
+}
+
+#[test]
+fn replies() {
+    run(bodies::reply, &reply_seeds(), 20_000);
+}
+
+#[test]
+fn streams_of_frames() {
+    let requests = payloads(From::Client);
+    let seeds: Vec<Vec<u8>> = requests
+        .chunks(5)
+        .enumerate()
+        .map(|(number, chunk)| {
+            let mut stream = vec![u8::try_from(number % 256).expect("below 256")];
+            for payload in chunk {
+                lockkeeper::proto::frame::append(&mut stream, |out| out.extend(payload));
+            }
+            stream
+        })
+        .collect();
+    run(bodies::frames, &seeds, 5000);
+}
+
+#[test]
+fn configuration_files() {
+    let sample = lockkeeper::config::Config::sample();
+    let mut seeds: Vec<Vec<u8>> = sample.lines().map(|line| line.as_bytes().to_vec()).collect();
+    seeds.push(sample.into_bytes());
+    seeds.push(b"server.1=a:1:2:participant;[::1]:3\nserver.2=[fe80::1]:1:2;4".to_vec());
+    run(bodies::config, &seeds, 2000);
+}
+
+#[test]
+fn log_entries() {
+    use lockkeeper::replica::txn::{BatchBuilder, Origin, TxnOp};
+
+    let seeds: Vec<Vec<u8>> = payloads(From::Client)
+        .iter()
+        .filter(|payload| payload.len() >= 8)
+        .map(|payload| {
+            let mut batch = BatchBuilder::default();
+            let origin = Origin { server: 1, conn: 2, sequence: 3 };
+            let open = TxnOp::OpenSession { timeout_ms: 4000, password: [7; 16] };
+            batch.push(origin, 5, 0, &[], &open);
+            let op = i32::from_be_bytes(payload[4..8].try_into().expect("4 bytes"));
+            let body = bytes::Bytes::copy_from_slice(&payload[8..]);
+            batch.push(origin, 5, 1, &[], &TxnOp::Client { op, body });
+            batch.push(origin, 5, 0, &[], &TxnOp::Reap { path: "/a".into() });
+            batch.push(origin, 5, 2, &[], &TxnOp::CloseSession);
+            batch.take(1000)
+        })
+        .collect();
+    run(bodies::entry, &seeds, 3000);
+}
+
+#[test]
+fn records_of_a_state() {
+    let mut seeds = vec![[&[2][..], b"/a", &[0; 100]].concat()];
+    seeds.push([&[9][..], b"s\0\0\0\0\0\0\0\x05", &[0; 20]].concat());
+    seeds.push([&[1][..], b"c", &[0; 16]].concat());
+    run(bodies::record, &seeds, 10_000);
+}
+
+#[test]
+fn histories() {
+    let mut noise = Noise(0x10CC_4EE9_E5F0_2202);
+    for _ in 0..30 {
+        let input = noise.bytes(4000);
+        try_with(history::history, &input);
+    }
+    // One client alone, and long quiet times.
+    for _ in 0..20 {
+        let mut input = noise.bytes(4000);
+        input.iter_mut().step_by(3).for_each(|byte| *byte = 0);
+        try_with(history::history, &input);
+    }
+}
