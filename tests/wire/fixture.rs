@@ -1,6 +1,6 @@
 //! Where a test gets its server from.
 //!
-//! By itself a test runs against an embedded Lockkeeper of its own. Two environment variables turn
+//! By itself every test runs against an embedded Lockkeeper of its own, in memory. Two environment variables turn
 //! the same tests into a control of themselves against another server, such as Apache ZooKeeper:
 //!
 //! - `LOCKKEEPER_WIRE_TARGET=host:port`: tests that need nothing special share that running server
@@ -15,6 +15,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lockkeeper::Server;
+use tokio::runtime::Runtime;
 
 use crate::raw::{Client, ConnectRequest, Wire, wait_for};
 
@@ -45,7 +48,15 @@ pub struct TestServer {
 
 enum Running {
     Target,
-    Process { child: Child, _directory: tempfile::TempDir },
+    Process {
+        child: Child,
+        _directory: tempfile::TempDir,
+    },
+    /// A server in this process, in a runtime of its own.
+    Embedded {
+        server: Option<Server>,
+        runtime: Runtime,
+    },
 }
 
 impl Drop for Running {
@@ -56,6 +67,11 @@ impl Drop for Running {
                 // It may have ended by itself; then there is nothing to end.
                 let _ = child.kill();
                 let _ = child.wait();
+            }
+            Self::Embedded { server, runtime } => {
+                let server = server.take().expect("dropped once");
+                let ended = runtime.block_on(server.stop());
+                assert!(ended.is_ok() || std::thread::panicking(), "the server: {ended:?}");
             }
         }
     }
@@ -86,7 +102,22 @@ pub fn server_with(lines: &[&str]) -> Option<TestServer> {
         println!("skipped: needs a server of its own, with {lines:?}");
         return None;
     }
-    panic!("set LOCKKEEPER_WIRE_TARGET or LOCKKEEPER_WIRE_COMMAND");
+    Some(start_embedded(lines))
+}
+
+fn start_embedded(lines: &[&str]) -> TestServer {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let mut builder = Server::builder().in_memory();
+    for line in CONFIG.iter().chain(lines) {
+        let (key, value) = line.split_once('=').expect("key=value");
+        builder = builder.set(key, value);
+    }
+    let server = runtime.block_on(builder.start()).expect("the server starts");
+    own(server.local_addr(), Running::Embedded { server: Some(server), runtime })
 }
 
 /// Whether the tests run against another server than Lockkeeper, where this test cannot hold.
