@@ -13,6 +13,7 @@ mod handshake;
 mod hostile;
 mod multi;
 mod operators;
+mod options;
 mod ordering;
 mod raw;
 mod sessions;
@@ -180,13 +181,14 @@ const NOT_COPIED: [(&str, &[&str]); 9] = [
 ];
 
 /// The sources of all tests here.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
     include_str!("acl.rs"),
     include_str!("framing.rs"),
     include_str!("handshake.rs"),
     include_str!("hostile.rs"),
     include_str!("multi.rs"),
     include_str!("operators.rs"),
+    include_str!("options.rs"),
     include_str!("ordering.rs"),
     include_str!("sessions.rs"),
     include_str!("set_watches.rs"),

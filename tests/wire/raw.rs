@@ -20,7 +20,7 @@ pub struct Wire {
 
 impl Wire {
     pub fn open(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("the server listens");
+        let stream = TcpStream::connect(address).expect("the server listens");
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
