@@ -1,0 +1,242 @@
+//! The command line of the benchmark.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use serde_json::{Value, json};
+
+use crate::fill::{self, Filled};
+use crate::load::{self, Length, Plan};
+use crate::null;
+use crate::peers::Kind;
+use crate::report::Cell;
+use crate::run::{self, Mode};
+
+/// The nine modes that are compared unless others are asked for.
+const MODES: [&str; 9] = [
+    "get:1x1",
+    "get:32x1",
+    "get:16x16",
+    "set:1x1",
+    "set:32x1",
+    "set:16x16",
+    "create:1x1",
+    "create:32x1",
+    "create:16x16",
+];
+
+/// Measures ZooKeeper-compatible servers: `run` compares, `fill` restarts with a full tree, `load`
+/// loads a server that is already there, `null` is the limit they are compared with.
+#[derive(Parser)]
+#[command(name = "vs_zookeeper")]
+struct Cli {
+    /// Given by `cargo bench`; without a meaning here.
+    #[arg(long, hide = true, global = true)]
+    bench: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Compare servers: all up at once, measured in turns.
+    Run(RunArgs),
+    /// Fill a tree, kill the server, and time its return.
+    Fill(FillArgs),
+    /// Put load on one running server.
+    Load(LoadArgs),
+    /// Serve from memory with a log and nothing else: what the machine allows.
+    Null(NullArgs),
+}
+
+#[derive(Args)]
+struct PeerArgs {
+    /// A lockkeeper binary.
+    #[arg(long, value_name = "FILE")]
+    lockkeeper: Option<PathBuf>,
+    /// A directory with Apache ZooKeeper's jars (see fetch_zookeeper).
+    #[arg(long, value_name = "DIR")]
+    zookeeper: Option<PathBuf>,
+    /// Heap of ZooKeeper, as -Xms and -Xmx take it.
+    #[arg(long, default_value = "2g")]
+    heap: String,
+    /// Where the servers keep their data; must not be a RAM disk.
+    #[arg(long, value_name = "DIR", default_value = env!("CARGO_TARGET_TMPDIR"))]
+    data: PathBuf,
+    /// The servers take this port and the ones after it, on 127.0.0.1.
+    #[arg(long, default_value_t = 39_700)]
+    base_port: u16,
+    /// Also write every figure to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct RunArgs {
+    #[command(flatten)]
+    peers: PeerArgs,
+    /// Also measure the null server without its log.
+    #[arg(long)]
+    no_log_too: bool,
+    /// Modes such as get:16x16 (connections x requests in flight), set, create, mixed.
+    #[arg(long, value_delimiter = ',', default_values = MODES)]
+    modes: Vec<Mode>,
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Length of one measurement.
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    window: Duration,
+    /// Unmeasured load directly before each measurement.
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
+    warm_up: Duration,
+    /// Unmeasured load on ZooKeeper before the first round.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    first_warm_up: Duration,
+    /// Also write the table to this file.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct FillArgs {
+    #[command(flatten)]
+    peers: PeerArgs,
+    /// How many znodes of 100 bytes.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(8..))]
+    nodes: u64,
+    /// How often the server is killed and started again.
+    #[arg(long, default_value_t = 3)]
+    restarts: usize,
+}
+
+#[derive(Args)]
+struct LoadArgs {
+    /// The server.
+    addr: SocketAddr,
+    /// A mode such as set:16x16.
+    mode: Mode,
+    /// Process ids of the server, for its CPU time and memory.
+    #[arg(long, value_delimiter = ',')]
+    pids: Vec<u32>,
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    window: Duration,
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    warm_up: Duration,
+    /// Node below /bench for the created ones; must be new for each run of create.
+    #[arg(long, default_value_t = format!("load-{}", std::process::id()))]
+    room: String,
+}
+
+#[derive(Args)]
+struct NullArgs {
+    #[arg(long)]
+    port: u16,
+    /// The log file; an old one is overwritten.
+    #[arg(long, value_name = "FILE", required_unless_present = "no_log")]
+    log: Option<PathBuf>,
+    /// Write nothing to disk.
+    #[arg(long, conflicts_with = "log")]
+    no_log: bool,
+}
+
+pub fn main() -> Result<(), String> {
+    match Cli::parse().command {
+        Some(Command::Run(args)) => compare(args),
+        Some(Command::Fill(args)) => fill(&args),
+        Some(Command::Load(args)) => load(args),
+        Some(Command::Null(args)) => null::serve(args.port, args.log.as_deref()),
+        None => {
+            println!("nothing was measured; see benches/vs_zookeeper/README.md for what to say");
+            Ok(())
+        }
+    }
+}
+
+fn compare(args: RunArgs) -> Result<(), String> {
+    let mut kinds = kinds(&args.peers);
+    kinds.push(Kind::Null { log: true });
+    if args.no_log_too {
+        kinds.push(Kind::Null { log: false });
+    }
+    let settings = run::Settings {
+        kinds,
+        modes: args.modes,
+        rounds: args.rounds as usize,
+        warm_up: args.warm_up,
+        window: args.window,
+        first_warm_up: args.first_warm_up,
+        base_port: args.peers.base_port,
+        data: args.peers.data,
+    };
+    let report = run::run(&settings, |line| eprintln!("{line}"))?;
+    let table = report.to_markdown();
+    println!("{table}");
+    if let Some(path) = &args.markdown {
+        write(path, &table)?;
+    }
+    write_json(args.peers.json.as_deref(), &report.to_json())
+}
+
+fn fill(args: &FillArgs) -> Result<(), String> {
+    let kinds = kinds(&args.peers);
+    if kinds.is_empty() {
+        return Err("fill needs --lockkeeper or --zookeeper".into());
+    }
+    let mut all = Vec::new();
+    for (kind, port) in kinds.into_iter().zip(args.peers.base_port..) {
+        let settings = fill::Settings {
+            kind,
+            nodes: args.nodes,
+            restarts: args.restarts,
+            port,
+            data: args.peers.data.clone(),
+        };
+        all.push(fill::run(&settings, |line| eprintln!("{line}"))?);
+    }
+    println!("{}", Filled::table_head());
+    for filled in &all {
+        println!("{}", filled.to_row());
+    }
+    let figures: Vec<Value> = all.iter().map(Filled::to_json).collect();
+    write_json(args.peers.json.as_deref(), &json!(figures))
+}
+
+fn load(args: LoadArgs) -> Result<(), String> {
+    let outcome = load::run(&Plan {
+        addr: args.addr,
+        pids: args.pids,
+        connections: args.mode.connections,
+        depth: args.mode.depth,
+        work: args.mode.work,
+        length: Length::Timed { warm_up: args.warm_up, window: args.window },
+        room: args.room,
+    })?;
+    println!("{:#}", Cell::from(&outcome).to_json());
+    Ok(())
+}
+
+fn kinds(args: &PeerArgs) -> Vec<Kind> {
+    let zookeeper =
+        args.zookeeper.clone().map(|jars| Kind::ZooKeeper { jars, heap: args.heap.clone() });
+    let lockkeeper = args.lockkeeper.clone().map(|binary| Kind::Lockkeeper { binary });
+    zookeeper.into_iter().chain(lockkeeper).collect()
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("{text} is not a number of seconds"))?;
+    if !(0.0..=86_400.0).contains(&seconds) {
+        return Err(format!("{text} seconds: between 0 and a day, please"));
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn write_json(path: Option<&Path>, value: &Value) -> Result<(), String> {
+    path.map_or(Ok(()), |path| write(path, &format!("{value:#}\n")))
+}

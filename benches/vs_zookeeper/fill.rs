@@ -1,0 +1,160 @@
+//! A million znodes: how fast they go in, what they take, and how soon they are served again after
+//! a kill.
+//!
+//! The server is killed with SIGKILL directly after the last create was acknowledged, so the first
+//! restart is the hard one; later ones follow a rest. At the end every node is read back: each was
+//! acknowledged, so a missing one is a lost write and fails the run.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::load::{self, Length, Plan};
+use crate::peers::{Kind, Peer};
+use crate::proc;
+use crate::report::Cell;
+use crate::work::Work;
+
+/// Connections that fill, each with so many creates in flight.
+const CONNECTIONS: usize = 8;
+const DEPTH: usize = 64;
+/// How long after the first read the memory is looked at again.
+const SETTLE: Duration = Duration::from_secs(5);
+/// The node below which everything is created.
+const ROOM: &str = "fill";
+
+pub struct Settings {
+    pub kind: Kind,
+    pub nodes: u64,
+    pub restarts: usize,
+    pub port: u16,
+    pub data: PathBuf,
+}
+
+pub struct Filled {
+    name: &'static str,
+    description: String,
+    nodes: u64,
+    create: Cell,
+    rss_filled_mib: f64,
+    restarts: Vec<Restart>,
+    disk_mib: f64,
+}
+
+struct Restart {
+    ms: f64,
+    rss_first_read_mib: f64,
+    rss_settled_mib: f64,
+}
+
+pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Filled, String> {
+    let mut peer = Peer::new(settings.kind.clone(), settings.port, &settings.data)?;
+    peer.start("/")?;
+    let each: Vec<u64> =
+        (0..CONNECTIONS as u64).map(|at| (settings.nodes + at) / CONNECTIONS as u64).collect();
+    let outcome = load::run(&plan(&peer, Work::Create, &each)).map_err(|e| peer.failure(&e))?;
+    let mut filled = Filled {
+        name: peer.kind.name(),
+        description: peer.kind.describe(),
+        nodes: outcome.answered.iter().sum(),
+        create: Cell::from(&outcome),
+        rss_filled_mib: proc::rss_mib_of(&peer.pids())?,
+        restarts: Vec::new(),
+        disk_mib: 0.0,
+    };
+    note(&format!(
+        "{}: {} nodes at {:.0}/s, server CPU {:.2} us/op, RSS {:.0} MiB",
+        filled.name,
+        filled.nodes,
+        filled.create.per_second,
+        filled.create.server_us,
+        filled.rss_filled_mib
+    ));
+    let witness = format!("{}/d0000000", load::below_path(ROOM, CONNECTIONS - 1));
+    for _ in 0..settings.restarts {
+        peer.kill();
+        let took = peer.start(&witness)?;
+        let rss_first_read_mib = proc::rss_mib_of(&peer.pids())?;
+        std::thread::sleep(SETTLE);
+        let restart = Restart {
+            ms: took.as_secs_f64() * 1e3,
+            rss_first_read_mib,
+            rss_settled_mib: proc::rss_mib_of(&peer.pids())?,
+        };
+        note(&format!(
+            "{}: first read {:.0} ms after exec, RSS {:.0} MiB, {} s later {:.0} MiB",
+            filled.name,
+            restart.ms,
+            restart.rss_first_read_mib,
+            SETTLE.as_secs(),
+            restart.rss_settled_mib
+        ));
+        filled.restarts.push(restart);
+    }
+    filled.disk_mib = peer.disk_mib();
+    if settings.restarts > 0 {
+        load::run(&plan(&peer, Work::ReadBack, &each)).map_err(|e| peer.failure(&e))?;
+        note(&format!("{}: all {} nodes read back", filled.name, filled.nodes));
+    }
+    Ok(filled)
+}
+
+fn plan(peer: &Peer, work: Work, each: &[u64]) -> Plan {
+    Plan {
+        addr: peer.addr,
+        pids: peer.pids(),
+        connections: CONNECTIONS,
+        depth: DEPTH,
+        work,
+        length: Length::Counted(each.to_vec()),
+        room: ROOM.to_owned(),
+    }
+}
+
+impl Filled {
+    pub fn to_json(&self) -> Value {
+        let restarts: Vec<Value> = self
+            .restarts
+            .iter()
+            .map(|r| {
+                json!({
+                    "ms": r.ms, "rss_first_read_mib": r.rss_first_read_mib,
+                    "rss_settled_mib": r.rss_settled_mib,
+                })
+            })
+            .collect();
+        json!({
+            "server": self.name, "description": self.description, "nodes": self.nodes,
+            "create": self.create.to_json(), "rss_filled_mib": self.rss_filled_mib,
+            "restarts": restarts, "disk_mib": self.disk_mib,
+        })
+    }
+
+    /// Head and rule of the table that [`Filled::to_row`] fills.
+    pub fn table_head() -> &'static str {
+        "| server | znodes | creates/s | server CPU us/op | RSS filled MiB | exec to first read ms \
+         | RSS at first read MiB | RSS 5 s later MiB | disk MiB |\n\
+         |---|---|---|---|---|---|---|---|---|"
+    }
+
+    pub fn to_row(&self) -> String {
+        let list = |field: fn(&Restart) -> f64| {
+            let values: Vec<String> =
+                self.restarts.iter().map(|r| format!("{:.0}", field(r))).collect();
+            values.join(", ")
+        };
+        format!(
+            "| {} | {} | {:.0} | {:.2} | {:.0} | {} | {} | {} | {:.0} |",
+            self.description,
+            self.nodes,
+            self.create.per_second,
+            self.create.server_us,
+            self.rss_filled_mib,
+            list(|r| r.ms),
+            list(|r| r.rss_first_read_mib),
+            list(|r| r.rss_settled_mib),
+            self.disk_mib
+        )
+    }
+}

@@ -1,0 +1,175 @@
+//! The comparison: all peers up at once, mode by mode, round by round, directly one after another.
+//!
+//! Neighbours in time share whatever else the machine is doing, so the ratios within a round mean
+//! more than any absolute figure; the order of the peers rotates from round to round. Before each
+//! measurement all peers must have come to rest, and after each create the nodes are deleted again.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use crate::load::{self, Length, Outcome, Plan};
+use crate::peers::{Kind, Peer};
+use crate::report::{Cell, Report};
+use crate::session::{self, Session};
+use crate::work::Work;
+use crate::{disk, proc, wire};
+
+/// Longest wait for the peers to come to rest.
+const REST_MAX: Duration = Duration::from_secs(5);
+/// How long all peers must have been at rest.
+const REST_STEP: Duration = Duration::from_millis(100);
+/// CPU seconds per second below which a peer is at rest.
+const REST_CPU: f64 = 0.15;
+
+/// One shape of load: a workload, connections, requests in flight on each.
+#[derive(Clone, Copy, Debug)]
+pub struct Mode {
+    pub work: Work,
+    pub connections: usize,
+    pub depth: usize,
+}
+
+impl Mode {
+    pub fn name(self) -> String {
+        format!("{} {}x{}", self.work.name(), self.connections, self.depth)
+    }
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    /// `get:16x16` is sixteen connections with sixteen reads in flight on each.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text}: a mode is written like get:16x16");
+        let (work, shape) = text.split_once(':').ok_or_else(wrong)?;
+        let (connections, depth) = shape.split_once('x').ok_or_else(wrong)?;
+        let connections = connections.parse().map_err(|_| wrong())?;
+        let depth = depth.parse().map_err(|_| wrong())?;
+        if !(1..=load::CONNECTIONS_MAX).contains(&connections)
+            || !(1..=load::DEPTH_MAX).contains(&depth)
+        {
+            return Err(wrong());
+        }
+        Ok(Mode { work: work.parse()?, connections, depth })
+    }
+}
+
+/// What to compare and for how long.
+pub struct Settings {
+    pub kinds: Vec<Kind>,
+    pub modes: Vec<Mode>,
+    pub rounds: usize,
+    pub warm_up: Duration,
+    pub window: Duration,
+    /// Unmeasured load on each ZooKeeper before the first round, for its compiler; others get a
+    /// fifth of it.
+    pub first_warm_up: Duration,
+    pub base_port: u16,
+    pub data: PathBuf,
+}
+
+/// Runs the comparison; `note` is told what is going on.
+pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Report, String> {
+    let mut peers = Vec::new();
+    for (kind, port) in settings.kinds.iter().zip(settings.base_port..) {
+        let mut peer = Peer::new(kind.clone(), port, &settings.data)?;
+        let took = peer.start("/")?;
+        note(&format!("{}: serves after {} ms", kind.describe(), took.as_millis()));
+        peers.push(peer);
+    }
+    for peer in &peers {
+        first_warm_up(settings, peer)?;
+    }
+    let mut report = Report::new(settings);
+    for round in 0..settings.rounds {
+        for &mode in &settings.modes {
+            let syncs = disk::syncs_per_second(&settings.data)?;
+            report.syncs.push(syncs);
+            for turn in 0..peers.len() {
+                let at = (round + turn) % peers.len();
+                let rested = rest(&peers);
+                let cell = measure(settings, &peers[at], mode, round)?;
+                note(&format!(
+                    "round {} {}: {:<12} {:>9.0}/s, server CPU {:>6.2} us/op, others {:.2} CPU{}",
+                    round + 1,
+                    mode.name(),
+                    peers[at].kind.name(),
+                    cell.per_second,
+                    cell.server_us,
+                    cell.other_cpu,
+                    if rested { "" } else { " (another peer was still busy)" },
+                ));
+                report.add(mode, at, cell);
+            }
+        }
+    }
+    Ok(report)
+}
+
+fn first_warm_up(settings: &Settings, peer: &Peer) -> Result<(), String> {
+    let whole = match peer.kind {
+        Kind::ZooKeeper { .. } => settings.first_warm_up,
+        Kind::Lockkeeper { .. } | Kind::Null { .. } => settings.first_warm_up / 5,
+    };
+    for work in [Work::Get, Work::Set, Work::Create] {
+        let mode = Mode { work, connections: 16, depth: 16 };
+        let length = Length::Timed { warm_up: Duration::ZERO, window: whole / 3 };
+        load_and_clean(peer, mode, "warm-up", length)?;
+    }
+    Ok(())
+}
+
+fn measure(settings: &Settings, peer: &Peer, mode: Mode, round: usize) -> Result<Cell, String> {
+    let length = Length::Timed { warm_up: settings.warm_up, window: settings.window };
+    let room = format!("r{round}-{}x{}", mode.connections, mode.depth);
+    Ok(Cell::from(&load_and_clean(peer, mode, &room, length)?))
+}
+
+/// Runs a load and takes away the nodes it created, so that every round finds the same tree.
+fn load_and_clean(peer: &Peer, mode: Mode, room: &str, length: Length) -> Result<Outcome, String> {
+    let mut plan = Plan {
+        addr: peer.addr,
+        pids: peer.pids(),
+        connections: mode.connections,
+        depth: mode.depth,
+        work: mode.work,
+        length,
+        room: room.to_owned(),
+    };
+    let outcome = load::run(&plan).map_err(|e| peer.failure(&e))?;
+    if mode.work == Work::Create {
+        plan.work = Work::Delete;
+        // Deep, because nobody measures it.
+        plan.depth = 256 / mode.connections.clamp(1, 256);
+        plan.length = Length::Counted(outcome.answered.clone());
+        load::run(&plan).map_err(|e| peer.failure(&e))?;
+    }
+    let mut session = Session::open(peer.addr, session::PATIENCE)?;
+    for connection in 0..mode.connections {
+        session.call(wire::delete(&load::below_path(room, connection)))?;
+    }
+    session.call(wire::delete(&format!("/bench/{room}")))?;
+    session.close()?;
+    Ok(outcome)
+}
+
+/// Waits until no peer has anything left to do; false if one would not come to rest.
+fn rest(peers: &[Peer]) -> bool {
+    let pids: Vec<u32> = peers.iter().flat_map(Peer::pids).collect();
+    let began = Instant::now();
+    let mut before = proc::cpu_seconds_of(&pids);
+    while began.elapsed() < REST_MAX {
+        std::thread::sleep(REST_STEP);
+        let after = proc::cpu_seconds_of(&pids);
+        match (&before, &after) {
+            (Ok(before), Ok(after)) if after - before < REST_CPU * REST_STEP.as_secs_f64() => {
+                return true;
+            }
+            // A peer that died is reported by the measurement that needs it.
+            (Err(_), _) | (_, Err(_)) => return true,
+            (Ok(_), Ok(_)) => before = after,
+        }
+    }
+    false
+}
