@@ -119,7 +119,7 @@ impl Peer {
         }
     }
 
-    /// Ends the process as a power button would, SIGKILL, and waits until it is gone.
+    /// Ends the process with SIGKILL, as a crash would, and waits until it is gone.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.process.take() {
             // Fails only if the process has ended by itself, and then wait() still reaps it.
@@ -141,6 +141,9 @@ impl Peer {
         let output = fs::read_to_string(self.dir.join("output")).unwrap_or_default();
         let lines: Vec<&str> = output.lines().collect();
         let tail = lines[lines.len().saturating_sub(OUTPUT_LINES)..].join("\n  ");
+        if lines.is_empty() {
+            return format!("{} {what}", self.kind.name());
+        }
         format!("{} {what}; its output ends in\n  {tail}", self.kind.name())
     }
 
