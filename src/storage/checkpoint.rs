@@ -5,7 +5,7 @@
 //! found to be what was put there; the log may be cut only up to the older of two images that this
 //! process wrote or loaded, and therefore verified. *Never* stops the server because of the state
 //! store: a store at fault is set aside and filled again by a full pass, and after
-//! [`FAULTS_MAX`] faults in a row replaced by one in memory.
+//! [`FAULTS_MAX`] faults without an image in between replaced by one in memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,8 @@ use crate::replica::{Changes, Mark, Record};
 
 /// An image is written after at least this much log, unless told otherwise.
 pub const IMAGE_EVERY_BYTES: u64 = 64 << 20;
-/// How many times in a row the state store may fail before one in memory replaces it.
+/// How many times the state store may fail, with no image written in between, before one in memory
+/// replaces it.
 pub const FAULTS_MAX: u32 = 3;
 /// Records are collected up to this many bytes before they are written, so that a key that changes
 /// often is written once.
@@ -291,7 +292,6 @@ impl Checkpointer {
         let closed = StateMark::Closed { mark: mark.clone(), contents: self.contents };
         self.given.state.set_mark(&closed)?;
         self.phase = Phase::Closed;
-        self.faults = 0;
         Ok(Some(mark))
     }
 
@@ -330,6 +330,7 @@ impl Checkpointer {
                 tracing::info!(index = mark.index, records = mark.records, bytes, millis, "image");
                 self.given.image_bytes = bytes;
                 self.given.written_at_image = written;
+                self.faults = 0;
                 self.image_verified(mark.index)
             }
             Err(CopyError::State(error)) => self.fault(&error),

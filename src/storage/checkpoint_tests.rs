@@ -256,6 +256,23 @@ fn a_store_that_keeps_failing_is_replaced_by_memory_and_images_go_on() {
 }
 
 #[test]
+fn a_store_that_takes_everything_and_gives_nothing_back_is_replaced_as_well() {
+    let mut bench = Bench::new();
+    bench.state.cannot_be_scanned = true;
+    let mut checkpointer = bench.checkpointer();
+    bench.log_grows();
+    let changes = bench.changes(10);
+    let mut outcome = checkpointer.apply(changes).unwrap();
+    for _ in 0..FAULTS_MAX {
+        assert_eq!(outcome, Outcome::RecordsLost);
+        let changes = bench.full_pass();
+        outcome = checkpointer.apply(changes).unwrap();
+    }
+    assert_eq!(outcome, Outcome::Continue);
+    assert_eq!(bench.images.list().unwrap(), [10]);
+}
+
+#[test]
 fn a_store_with_other_contents_than_were_put_there_is_never_made_an_image() {
     let mut bench = Bench::new();
     let mut checkpointer = bench.checkpointer();

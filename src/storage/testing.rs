@@ -346,6 +346,7 @@ pub(super) struct TestState {
     pub(super) kept: Arc<Mutex<MemoryState>>,
     /// Calls that still succeed, once set.
     pub(super) works_for: Arc<Mutex<Option<u32>>>,
+    pub(super) cannot_be_scanned: bool,
 }
 
 impl TestState {
@@ -378,6 +379,9 @@ impl StateStore for TestState {
     }
     fn scan(&mut self, take: Take<'_>) -> Result<(), StateError> {
         self.work()?;
+        if self.cannot_be_scanned {
+            return Err(StateError { path: "test".into(), what: "unreadable".into() });
+        }
         self.kept.lock().unwrap().scan(take)
     }
     fn clear(&mut self) -> Result<(), StateError> {
