@@ -10,14 +10,16 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::net::{Shutdown, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -49,19 +51,21 @@ pub async fn serve(mut stream: TcpStream, remote: SocketAddr, conn: ConnId, shar
             return;
         }
     };
-    let outbox = Arc::new(Outbox::new(&shared.limits));
+    let (reader, writer) = stream.into_split();
+    let line = Arc::new(Line { outbox: Outbox::new(&shared.limits), writer });
+    let hang_up = HangUp(Arc::clone(&line));
     let input = Input::Connected { conn, remote: remote.ip(), remote_port: remote.port(), request };
-    let open = Message::Open { conn, outbox: Arc::clone(&outbox), input };
+    let open = Message::Open { conn, line: Arc::clone(&line), input };
     if shared.driver.send(open).await.is_err() {
         return;
     }
     let registered = Registered { conn, driver: shared.driver.clone() };
     let in_flight = InFlight::new(Arc::clone(&shared.throttle));
-    let connection = Connection {
+    let mut connection = Connection {
         conn,
-        stream,
+        reader,
+        line: &line,
         shared: &shared,
-        outbox: &outbox,
         in_flight,
         buffer,
         read_bytes: READ_BYTES_MIN,
@@ -73,17 +77,37 @@ pub async fn serve(mut stream: TcpStream, remote: SocketAddr, conn: ConnId, shar
         is_attached: false,
         end: None,
     };
-    let ended = connection.run().await;
+    let is_peer_reading = connection.run().await;
     drop(registered);
-    if let Some(stream) = ended {
-        linger(stream).await;
+    if is_peer_reading {
+        linger(&mut connection.reader).await;
+    }
+    drop(hang_up);
+}
+
+/// The way to a client: shared by its task and the driver.
+#[derive(Debug)]
+pub struct Line {
+    /// What waits to be written.
+    pub outbox: Outbox,
+    /// Whoever the outbox says may write.
+    pub writer: OwnedWriteHalf,
+}
+
+/// Closes the socket, whoever still holds the line.
+struct HangUp(Arc<Line>);
+
+impl Drop for HangUp {
+    fn drop(&mut self) {
+        // Fails if the peer was faster.
+        let _ = SockRef::from(self.0.writer.as_ref()).shutdown(Shutdown::Both);
     }
 }
 
 async fn say_and_close(mut stream: TcpStream, answer: &[u8], shared: &Shared) {
     if let Ok(Ok(())) = timeout(FAREWELL_MAX, stream.write_all(answer)).await {
         shared.figures.sent(answer.len());
-        linger(stream).await;
+        linger(&mut stream.into_split().0).await;
     }
 }
 
@@ -109,9 +133,9 @@ impl Drop for Registered {
 
 struct Connection<'a> {
     conn: ConnId,
-    stream: TcpStream,
+    reader: OwnedReadHalf,
+    line: &'a Line,
     shared: &'a Shared,
-    outbox: &'a Outbox,
     in_flight: InFlight,
     /// Bytes read and not decoded yet.
     buffer: BytesMut,
@@ -142,38 +166,39 @@ enum Next {
 }
 
 impl Connection<'_> {
-    /// Runs until the end. Gives the stream back if its peer deserves to see the last bytes.
-    async fn run(mut self) -> Option<TcpStream> {
+    /// Runs until the end. True if the peer deserves to see the last bytes.
+    async fn run(&mut self) -> bool {
         loop {
             match poll_fn(|context| self.poll_next(context)).await {
                 Next::Decode => {
                     if !self.decode().await {
-                        return None;
+                        return false;
                     }
                 }
-                Next::Farewell => return self.farewell().await,
-                Next::Drop => return None,
+                Next::Farewell => {
+                    let last = timeout(FAREWELL_MAX, poll_fn(|context| self.poll_write(context)));
+                    return matches!(last.await, Ok(Ok(())));
+                }
+                Next::Drop => return false,
             }
         }
     }
 
-    async fn farewell(mut self) -> Option<TcpStream> {
-        let written = timeout(FAREWELL_MAX, poll_fn(|context| self.poll_write(context))).await;
-        matches!(written, Ok(Ok(()))).then_some(self.stream)
-    }
-
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Next> {
         loop {
-            match self.poll_take_and_write(context) {
-                Poll::Ready(Ok(())) | Poll::Pending => {}
-                Poll::Ready(Err(_)) => return Poll::Ready(Next::Drop),
+            let may_read = self.poll_take(context);
+            if let Poll::Ready(Err(_)) = self.poll_write(context) {
+                return Poll::Ready(Next::Drop);
             }
             match self.end {
                 Some(End::AfterBytes) => return Poll::Ready(Next::Farewell),
                 Some(End::TooSlow) => return Poll::Ready(Next::Drop),
                 None => {}
             }
-            if !self.may_read() {
+            if !may_read {
+                if self.may_read() {
+                    continue;
+                }
                 return Poll::Pending;
             }
             if self.has_unread_frames {
@@ -186,36 +211,40 @@ impl Connection<'_> {
         }
     }
 
-    /// Takes everything that is queued (only then is the task woken for more) and writes what it
-    /// can. Ready when everything has left.
-    fn poll_take_and_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.poll_take(context).is_ready() {}
-        self.poll_write(context)
-    }
-
-    fn poll_take(&mut self, context: &Context<'_>) -> Poll<()> {
-        if self.end.is_some() {
-            return Poll::Pending;
+    /// Takes everything that is queued: only then is the task woken for more. Says whether it may
+    /// read now; if it may not, every answer wakes it.
+    fn poll_take(&mut self, context: &Context<'_>) -> bool {
+        loop {
+            let may_read = self.may_read();
+            if self.end.is_some() {
+                return false;
+            }
+            let Poll::Ready(taken) = self.line.outbox.poll_take(context, may_read) else {
+                return may_read;
+            };
+            self.is_attached = true;
+            self.in_flight.answered(taken.replies);
+            for chunk in taken.chunks {
+                self.shared.figures.frames_sent(&chunk);
+                self.unwritten_bytes += chunk.len();
+                self.unwritten.push_back(chunk);
+            }
+            if taken.head_written > 0 {
+                // The driver has begun to write only because nothing else was left unwritten.
+                self.head_written = taken.head_written;
+                self.unwritten_bytes -= taken.head_written;
+            }
+            self.end = taken.end;
         }
-        let taken = ready!(self.outbox.poll_take(context));
-        self.is_attached = true;
-        self.in_flight.answered(taken.replies);
-        for chunk in taken.chunks {
-            self.shared.figures.frames_sent(&chunk);
-            self.unwritten_bytes += chunk.len();
-            self.unwritten.push_back(chunk);
-        }
-        self.end = taken.end;
-        Poll::Ready(())
     }
 
     /// Writes what was taken. Ready when everything has left.
     fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(head) = self.unwritten.front() {
             let head = &head[self.head_written..];
-            let stream = Pin::new(&mut self.stream);
+            let stream: &TcpStream = self.line.writer.as_ref();
             let written = if self.unwritten.len() == 1 {
-                ready!(stream.poll_write(context, head))?
+                stream.try_write(head)
             } else {
                 let mut slices = [IoSlice::new(&[]); WRITE_SLICES_MAX];
                 slices[0] = IoSlice::new(head);
@@ -223,15 +252,21 @@ impl Connection<'_> {
                 for (slice, chunk) in slices[1..].iter_mut().zip(rest) {
                     *slice = IoSlice::new(chunk);
                 }
-                ready!(stream.poll_write_vectored(context, &slices))?
+                stream.try_write_vectored(&slices)
             };
-            self.wrote(written);
+            match written {
+                Ok(written) => self.wrote(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(stream.poll_write_ready(context))?;
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
         }
         Poll::Ready(Ok(()))
     }
 
     fn wrote(&mut self, written: usize) {
-        self.outbox.written(written);
+        self.line.outbox.written(written);
         self.shared.figures.sent(written);
         self.unwritten_bytes -= written;
         self.head_written += written;
@@ -257,7 +292,7 @@ impl Connection<'_> {
             self.buffer.reserve(wanted);
         }
         let room = self.buffer.capacity() - self.buffer.len();
-        let read = ready!(pin!(self.stream.read_buf(&mut self.buffer)).poll(context))?;
+        let read = ready!(pin!(self.reader.read_buf(&mut self.buffer)).poll(context))?;
         self.shared.figures.received(read);
         if read == room {
             self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
@@ -335,15 +370,15 @@ fn rest_of_frame(buffer: &BytesMut) -> usize {
 
 /// Closes so that the peer sees the last bytes: unread ones would turn the close into a reset,
 /// which may overtake them.
-async fn linger(mut stream: TcpStream) {
-    if stream.shutdown().await.is_err() {
+async fn linger(reader: &mut OwnedReadHalf) {
+    if SockRef::from(reader.as_ref()).shutdown(Shutdown::Write).is_err() {
         return;
     }
     let drain = async {
         let mut ignored = [0; 4096];
         let mut total = 0;
         while total < LINGER_BYTES_MAX {
-            match stream.read(&mut ignored).await {
+            match reader.read(&mut ignored).await {
                 Ok(0) | Err(_) => return,
                 Ok(bytes) => total += bytes,
             }

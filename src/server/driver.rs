@@ -18,11 +18,14 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::audit::Audit;
 use super::checkpoints::Checkpoints;
 use super::clock;
+use super::connection::Line;
 use super::error::ServerError;
 use super::figures::Figures;
-use super::limits::{CHANGES_RECORDS_MAX, CHANGES_WAIT, DRIVER_BATCH_MAX};
+use super::limits::{
+    CHANGES_RECORDS_MAX, CHANGES_WAIT, DIRECT_ANSWERS_MAX, DIRECT_BYTES_MAX, DRIVER_BATCH_MAX,
+};
 use super::log_writer::LogWriter;
-use super::outbox::Outbox;
+use super::outbox::Pushed;
 use super::shared::{Published, Stop};
 use crate::replica::{ConnId, Input, Inspect, Outgoing, Ready, Replica, Report, Status, TICK_MS};
 use crate::storage::Lock;
@@ -35,7 +38,7 @@ pub enum Message {
         /// Its number.
         conn: ConnId,
         /// Where its answers go.
-        outbox: Arc<Outbox>,
+        line: Arc<Line>,
         /// Its first frame.
         input: Input,
     },
@@ -108,8 +111,8 @@ impl Driver {
             self.replica.step(Input::Tick { now_us, wall_ms: clock::wall_ms() });
             for message in batch.drain(..) {
                 match message {
-                    Message::Open { conn, outbox, input } => {
-                        self.connections.open(conn, outbox);
+                    Message::Open { conn, line, input } => {
+                        self.connections.open(conn, line);
                         self.replica.step(input);
                     }
                     Message::Input(input) => {
@@ -168,8 +171,9 @@ impl Driver {
         if !ready.client.is_empty() || !ready.inspected.is_empty() {
             self.published.publish(self.replica.status());
         }
+        let is_few = ready.client.len() <= DIRECT_ANSWERS_MAX;
         for outgoing in ready.client {
-            self.connections.push(outgoing, now_us);
+            self.connections.push(outgoing, now_us, is_few);
         }
         for (token, report) in ready.inspected {
             inspections.answer(token, report);
@@ -196,10 +200,10 @@ fn defect(message: String) -> ServerError {
     ServerError::Panic { thread: "lk-driver", message }
 }
 
-/// The connections' queues, by number.
-#[derive(Debug, Default)]
+/// The way to every connection, by number.
+#[derive(Debug)]
 pub struct Connections {
-    outboxes: HashMap<ConnId, Arc<Outbox>>,
+    lines: HashMap<ConnId, Arc<Line>>,
     figures: Arc<Figures>,
 }
 
@@ -207,29 +211,44 @@ impl Connections {
     /// None yet.
     #[must_use]
     pub fn new(figures: Arc<Figures>) -> Self {
-        Self { outboxes: HashMap::new(), figures }
+        Self { lines: HashMap::new(), figures }
     }
 
-    fn open(&mut self, conn: ConnId, outbox: Arc<Outbox>) {
-        self.outboxes.insert(conn, outbox);
+    fn open(&mut self, conn: ConnId, line: Arc<Line>) {
+        self.lines.insert(conn, line);
     }
 
     fn close(&mut self, conn: ConnId) {
-        self.outboxes.remove(&conn);
+        self.lines.remove(&conn);
     }
 
-    fn push(&mut self, outgoing: Outgoing, now_us: u64) {
+    /// `is_direct`: the driver has the time to write by itself.
+    fn push(&mut self, outgoing: Outgoing, now_us: u64, is_direct: bool) {
         let conn = outgoing.conn;
         // Absent: it was closed in this very batch.
-        let Some(outbox) = self.outboxes.get(&conn) else { return };
+        let Some(line) = self.lines.get(&conn) else { return };
         let is_last = outgoing.close;
-        let is_taken = outbox.push(outgoing, now_us);
-        if !is_taken {
-            self.figures.cut_slow();
-            tracing::warn!(conn, "connection cut off: the client does not take what it is sent");
-        }
-        if is_last || !is_taken {
-            self.outboxes.remove(&conn);
+        let write = |bytes: &[u8]| {
+            if !is_direct || bytes.len() > DIRECT_BYTES_MAX {
+                return 0;
+            }
+            // A socket that is full or broken is the task's to deal with.
+            let written = line.writer.try_write(bytes).unwrap_or(0);
+            self.figures.sent(written);
+            if written == bytes.len() {
+                self.figures.frames_sent(bytes);
+            }
+            written
+        };
+        match line.outbox.push(outgoing, now_us, write) {
+            Pushed::Written => {}
+            Pushed::Queued if !is_last => {}
+            Pushed::Queued => self.close(conn),
+            Pushed::CutOff => {
+                self.figures.cut_slow();
+                tracing::warn!(conn, "cut off: the client does not take what it is sent");
+                self.close(conn);
+            }
         }
     }
 }

@@ -1,10 +1,12 @@
 //! What waits to be written to one connection.
 //!
 //! *Owns* [`Outbox`], the ordered queue between the driver, which pushes, and the connection's
-//! task, which takes everything at once and writes it. *Invariants*: bytes leave in the order in
-//! which they were pushed; nothing is taken behind a close; the lock is held for a move of
-//! pointers or the copy of a small answer, never across a wait. *Never* blocks the driver: a
-//! queue that grows beyond its bound is cut off instead.
+//! task, which takes everything at once and writes it. When nothing is queued or half written and
+//! the task only waits for the client, the driver may write by itself: that saves waking a task,
+//! which costs more than the write. *Invariants*: bytes leave in the order in which they were
+//! pushed; nothing is taken behind a close; a task that waits for answers is woken by them; the lock
+//! is held for a move of pointers, the copy of a small answer or one write that cannot wait, never
+//! across a wait. *Never* blocks the driver: a queue that grows beyond its bound is cut off instead.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -40,15 +42,32 @@ pub enum End {
 pub struct Taken {
     /// To be written, in this order.
     pub chunks: Vec<Vec<u8>>,
-    /// Requests that they answer.
+    /// Bytes of the first of them that the driver has written.
+    pub head_written: usize,
+    /// Requests that are answered, by them or by what the driver has written.
     pub replies: u32,
     /// Whether the connection ends behind them.
     pub end: Option<End>,
 }
 
+/// What became of an [`Outgoing`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pushed {
+    /// It is written, the task was not needed.
+    Written,
+    /// The task writes it.
+    Queued,
+    /// The client does not take what it is sent: it is cut off.
+    CutOff,
+}
+
 #[derive(Debug, Default)]
 struct Queue {
     chunks: Vec<Vec<u8>>,
+    /// Bytes of the first of them that the driver has written.
+    head_written: usize,
+    /// Whether the task needs no waking for answers that are written already.
+    is_driver_free_to_write: bool,
     replies: u32,
     end: Option<End>,
     /// Bytes pushed since the connection began.
@@ -72,14 +91,30 @@ impl Outbox {
         }
     }
 
-    /// Appends what a `Ready` holds for this connection. False if the client is cut off because
-    /// it does not take what it is sent.
-    pub fn push(&self, outgoing: Outgoing, now_us: u64) -> bool {
+    /// Takes what a `Ready` holds for this connection. `write` writes what it can of some bytes to
+    /// the socket without waiting and says how much that was; it is called at most once.
+    pub fn push(
+        &self,
+        outgoing: Outgoing,
+        now_us: u64,
+        write: impl FnOnce(&[u8]) -> usize,
+    ) -> Pushed {
         let mut queue = self.lock();
         if queue.end.is_some() {
-            return true;
+            return Pushed::Queued;
         }
-        let written = self.written.load(Ordering::Relaxed);
+        let written = self.written.load(Ordering::Acquire);
+        if queue.is_driver_free_to_write && queue.pushed == written && !outgoing.close {
+            let length = outgoing.frames.len();
+            let now = write(&outgoing.frames);
+            self.written.fetch_add(now as u64, Ordering::Relaxed);
+            if now == length {
+                queue.pushed += length as u64;
+                queue.replies += outgoing.replies;
+                return Pushed::Written;
+            }
+            queue.head_written = now;
+        }
         if written >= queue.mark {
             queue.mark_us = now_us;
             queue.mark = queue.pushed + outgoing.frames.len() as u64;
@@ -96,13 +131,15 @@ impl Outbox {
         if let Some(waker) = waker {
             waker.wake();
         }
-        !is_cut_off
+        if is_cut_off { Pushed::CutOff } else { Pushed::Queued }
     }
 
-    /// Takes everything that is queued, or remembers whom to wake.
-    pub fn poll_take(&self, context: &Context<'_>) -> Poll<Taken> {
+    /// Takes everything that is queued, or remembers whom to wake. `is_reading`: the task waits for
+    /// the client, not for answers.
+    pub fn poll_take(&self, context: &Context<'_>, is_reading: bool) -> Poll<Taken> {
         let mut queue = self.lock();
-        if queue.chunks.is_empty() && queue.end.is_none() {
+        if queue.chunks.is_empty() && queue.replies == 0 && queue.end.is_none() {
+            queue.is_driver_free_to_write = is_reading;
             match &mut queue.waker {
                 Some(waker) => waker.clone_from(context.waker()),
                 None => queue.waker = Some(context.waker().clone()),
@@ -111,6 +148,7 @@ impl Outbox {
         }
         Poll::Ready(Taken {
             chunks: std::mem::take(&mut queue.chunks),
+            head_written: std::mem::take(&mut queue.head_written),
             replies: std::mem::take(&mut queue.replies),
             end: queue.end,
         })
@@ -118,7 +156,8 @@ impl Outbox {
 
     /// Remembers that `bytes` of what was taken have left.
     pub fn written(&self, bytes: usize) {
-        self.written.fetch_add(bytes as u64, Ordering::Relaxed);
+        // What the task has written comes before what the driver writes once it sees this.
+        self.written.fetch_add(bytes as u64, Ordering::Release);
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -162,8 +201,12 @@ mod tests {
         Outgoing { conn: 1, frames: vec![7; bytes], replies: 1, close: false }
     }
 
+    fn push(outbox: &Outbox, outgoing: Outgoing, now_us: u64) -> bool {
+        outbox.push(outgoing, now_us, |_| 0) != Pushed::CutOff
+    }
+
     fn take(outbox: &Outbox) -> Option<Taken> {
-        match outbox.poll_take(&Context::from_waker(Waker::noop())) {
+        match outbox.poll_take(&Context::from_waker(Waker::noop()), true) {
             Poll::Ready(taken) => Some(taken),
             Poll::Pending => None,
         }
@@ -173,7 +216,7 @@ mod tests {
     fn small_answers_leave_as_one_buffer_and_large_ones_are_not_copied() {
         let outbox = outbox(1 << 20, 0);
         for bytes in [10, 20, COALESCE_BYTES_MAX] {
-            assert!(outbox.push(outgoing(bytes), 0));
+            assert!(push(&outbox, outgoing(bytes), 0));
         }
         let taken = take(&outbox).unwrap();
         let lengths: Vec<usize> = taken.chunks.iter().map(Vec::len).collect();
@@ -182,10 +225,42 @@ mod tests {
     }
 
     #[test]
+    fn the_driver_writes_only_while_the_task_waits_for_the_client_and_nothing_is_queued() {
+        let outbox = outbox(1 << 20, 0);
+        let now = |bytes: &[u8]| bytes.len();
+        assert_eq!(outbox.push(outgoing(10), 0, now), Pushed::Queued, "the task has not begun");
+        assert_eq!(outbox.push(outgoing(10), 0, now), Pushed::Queued, "10 bytes are queued");
+        assert_eq!(take(&outbox).unwrap().replies, 2);
+        assert!(take(&outbox).is_none());
+        assert_eq!(outbox.push(outgoing(10), 0, now), Pushed::Queued, "20 bytes are half written");
+        take(&outbox);
+        outbox.written(30);
+        assert!(take(&outbox).is_none());
+        assert_eq!(outbox.push(outgoing(10), 0, now), Pushed::Written);
+        let taken = take(&outbox).expect("the task learns that a request is answered");
+        assert_eq!((taken.chunks.len(), taken.replies), (0, 1));
+        assert!(outbox.poll_take(&Context::from_waker(Waker::noop()), false).is_pending());
+        assert_eq!(outbox.push(outgoing(10), 0, now), Pushed::Queued, "the task wants to know");
+    }
+
+    #[test]
+    fn what_the_driver_could_not_write_is_left_to_the_task() {
+        let outbox = outbox(1 << 20, 0);
+        assert!(take(&outbox).is_none());
+        assert_eq!(outbox.push(outgoing(10), 0, |_| 4), Pushed::Queued);
+        assert_eq!(outbox.push(outgoing(5), 0, |bytes| bytes.len()), Pushed::Queued);
+        let taken = take(&outbox).unwrap();
+        assert_eq!((taken.chunks[0].len(), taken.head_written, taken.replies), (15, 4, 2));
+        outbox.written(11);
+        assert!(take(&outbox).is_none());
+        assert_eq!(outbox.push(outgoing(5), 0, |bytes| bytes.len()), Pushed::Written);
+    }
+
+    #[test]
     fn nothing_is_taken_behind_a_close() {
         let outbox = outbox(1 << 20, 0);
-        assert!(outbox.push(Outgoing { close: true, ..outgoing(1) }, 0));
-        assert!(outbox.push(outgoing(1), 0));
+        assert!(push(&outbox, Outgoing { close: true, ..outgoing(1) }, 0));
+        assert!(push(&outbox, outgoing(1), 0));
         let taken = take(&outbox).unwrap();
         assert_eq!((taken.chunks.len(), taken.end), (1, Some(End::AfterBytes)));
     }
@@ -193,16 +268,16 @@ mod tests {
     #[test]
     fn a_client_that_takes_nothing_is_cut_off_above_the_limit_and_not_at_it() {
         let outbox = outbox(100, 0);
-        assert!(outbox.push(outgoing(100), 0));
-        assert!(outbox.push(outgoing(1), 1), "100 bytes wait: that is the limit");
-        assert!(!outbox.push(outgoing(1), 2), "101 bytes wait");
+        assert!(push(&outbox, outgoing(100), 0));
+        assert!(push(&outbox, outgoing(1), 1), "100 bytes wait: that is the limit");
+        assert!(!push(&outbox, outgoing(1), 2), "101 bytes wait");
         assert_eq!(take(&outbox).unwrap().end, Some(End::TooSlow));
     }
 
     #[test]
     fn one_answer_may_be_larger_than_the_limit() {
         let outbox = outbox(100, 0);
-        assert!(outbox.push(outgoing(1000), 0));
+        assert!(push(&outbox, outgoing(1000), 0));
         assert_eq!(take(&outbox).unwrap().chunks[0].len(), 1000);
     }
 
@@ -210,7 +285,7 @@ mod tests {
     fn a_client_that_keeps_taking_is_not_cut_off_whatever_is_queued() {
         let outbox = outbox(100, 10);
         for now_ms in 0..1000 {
-            assert!(outbox.push(outgoing(1000), now_ms * 1000), "after {now_ms} ms");
+            assert!(push(&outbox, outgoing(1000), now_ms * 1000), "after {now_ms} ms");
             take(&outbox);
             if now_ms >= 5 {
                 outbox.written(1000);
@@ -222,7 +297,7 @@ mod tests {
     fn a_client_that_takes_a_trickle_is_cut_off_when_the_oldest_bytes_are_old() {
         let outbox = outbox(100, 10);
         let mut now_ms = 0;
-        while outbox.push(outgoing(1000), now_ms * 1000) {
+        while push(&outbox, outgoing(1000), now_ms * 1000) {
             outbox.written(1);
             now_ms += 1;
             assert!(now_ms < 100, "never cut off");
