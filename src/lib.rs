@@ -30,8 +30,6 @@
 //! # }
 //! ```
 
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // denied in the core's modules
-
 #[cfg(feature = "server")]
 pub mod admin;
 #[cfg(feature = "server")]
