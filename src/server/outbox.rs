@@ -5,8 +5,8 @@
 //! the task only waits for the client, the driver may write by itself: that saves waking a task,
 //! which costs more than the write. *Invariants*: bytes leave in the order in which they were
 //! pushed; nothing is taken behind a close; a task that waits for answers is woken by them; the lock
-//! is held for a move of pointers, the copy of a small answer or one write that cannot wait, never
-//! across a wait. *Never* blocks the driver: a queue that grows beyond its bound is cut off instead.
+//! is held for a move of pointers or the copy of a small answer, never across a write. *Never* blocks
+//! the driver: a queue that grows beyond its bound is cut off instead.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -105,15 +105,21 @@ impl Outbox {
         }
         let written = self.written.load(Ordering::Acquire);
         if queue.is_driver_free_to_write && queue.pushed == written && !outgoing.close {
-            let length = outgoing.frames.len();
-            let now = write(&outgoing.frames);
-            self.written.fetch_add(now as u64, Ordering::Relaxed);
-            if now == length {
-                queue.pushed += length as u64;
+            // Not under the lock: the task looks in just now, having sent the request. It finds
+            // nothing to write before the lock is taken again, and so cannot come in between.
+            drop(queue);
+            let head_written = write(&outgoing.frames);
+            self.written.fetch_add(head_written as u64, Ordering::Relaxed);
+            queue = self.lock();
+            if head_written == outgoing.frames.len() {
+                queue.pushed += head_written as u64;
                 queue.replies += outgoing.replies;
+                if !queue.is_driver_free_to_write {
+                    wake(queue);
+                }
                 return Pushed::Written;
             }
-            queue.head_written = now;
+            queue.head_written = head_written;
         }
         if written >= queue.mark {
             queue.mark_us = now_us;
@@ -126,11 +132,7 @@ impl Outbox {
         } else {
             queue.append(outgoing);
         }
-        let waker = queue.waker.take();
-        drop(queue);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        wake(queue);
         if is_cut_off { Pushed::CutOff } else { Pushed::Queued }
     }
 
@@ -163,6 +165,14 @@ impl Outbox {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         // No code that holds the lock can panic half-way through a change.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wake(mut queue: MutexGuard<'_, Queue>) {
+    let waker = queue.waker.take();
+    drop(queue);
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }
 
@@ -241,6 +251,19 @@ mod tests {
         assert_eq!((taken.chunks.len(), taken.replies), (0, 1));
         assert!(outbox.poll_take(&Context::from_waker(Waker::noop()), false).is_pending());
         assert_eq!(outbox.push(outgoing(10), 0, now), Pushed::Queued, "the task wants to know");
+    }
+
+    #[test]
+    fn a_task_that_begins_to_wait_for_answers_while_the_driver_writes_is_woken() {
+        let outbox = outbox(1 << 20, 0);
+        assert!(take(&outbox).is_none());
+        let write = |bytes: &[u8]| {
+            let waiting = outbox.poll_take(&Context::from_waker(Waker::noop()), false);
+            assert!(waiting.is_pending());
+            bytes.len()
+        };
+        assert_eq!(outbox.push(outgoing(10), 0, write), Pushed::Written);
+        assert!(outbox.lock().waker.is_none(), "it was called");
     }
 
     #[test]
