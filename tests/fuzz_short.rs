@@ -7,55 +7,36 @@ mod bodies;
 mod frames;
 #[path = "../fuzz/history.rs"]
 mod history;
+#[path = "wire/noise.rs"]
+mod noise;
 
 use frames::{Conversation, From, Outstanding, conversations};
+use noise::Noise;
 
-/// xorshift64*: small and reproducible.
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        let limit = u64::try_from(limit.max(1)).expect("64 bits");
-        usize::try_from(self.next() % limit).expect("below a usize")
-    }
-
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.next().to_be_bytes()[0]).collect()
-    }
-
-    /// Turns bits, cuts, repeats, and plants numbers that are at some edge.
-    fn mutate(&mut self, seed: &[u8]) -> Vec<u8> {
-        let mut bytes = seed.to_vec();
-        for _ in 0..=self.below(4) {
-            let at = self.below(bytes.len());
-            match self.below(6) {
-                0 | 1 if !bytes.is_empty() => bytes[at] ^= 1 << self.below(8),
-                2 => bytes.truncate(at),
-                3 => {
-                    let extra_count = self.below(9);
-                    let extra = self.bytes(extra_count);
-                    bytes.splice(at..at, extra).for_each(drop);
-                }
-                4 if bytes.len() >= at + 4 => {
-                    let edges = [-1, i32::MIN, i32::MAX, 0, 1, -2, 0x00ff_ffff];
-                    let edge = edges[self.below(edges.len())];
-                    bytes[at..at + 4].copy_from_slice(&edge.to_be_bytes());
-                }
-                _ => {
-                    let end = at + self.below(bytes.len() - at);
-                    bytes.extend_from_within(at..end);
-                }
+/// Turns bits, cuts, repeats, and plants numbers that are at some edge.
+fn mutate(noise: &mut Noise, seed: &[u8]) -> Vec<u8> {
+    let mut bytes = seed.to_vec();
+    for _ in 0..=noise.below(4) {
+        let at = noise.below(bytes.len());
+        match noise.below(6) {
+            0 | 1 if !bytes.is_empty() => bytes[at] ^= 1 << noise.below(8),
+            2 => bytes.truncate(at),
+            3 => {
+                let extra_count = noise.below(9);
+                let extra = noise.bytes(extra_count);
+                bytes.splice(at..at, extra).for_each(drop);
+            }
+            4 if bytes.len() >= at + 4 => {
+                let edge = noise.of(&[-1, i32::MIN, i32::MAX, 0, 1, -2, 0x00ff_ffff]);
+                bytes[at..at + 4].copy_from_slice(&edge.to_be_bytes());
+            }
+            _ => {
+                let end = at + noise.below(bytes.len() - at);
+                bytes.extend_from_within(at..end);
             }
         }
-        bytes
     }
+    bytes
 }
 
 /// Runs `body`; when it panics, says with what.
@@ -73,7 +54,7 @@ fn run(body: fn(&[u8]), seeds: &[Vec<u8>], rounds: usize) {
     for _ in 0..rounds {
         if !seeds.is_empty() {
             let seed = &seeds[noise.below(seeds.len())];
-            try_with(body, &noise.mutate(seed));
+            try_with(body, &mutate(&mut noise, seed));
         }
         let count = noise.below(200);
         try_with(body, &noise.bytes(count));

@@ -105,7 +105,7 @@ pub fn server_with(lines: &[&str]) -> Option<TestServer> {
     Some(start_embedded(lines))
 }
 
-fn start_embedded(lines: &[&str]) -> TestServer {
+pub fn start_embedded(lines: &[&str]) -> TestServer {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()

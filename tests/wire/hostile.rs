@@ -5,27 +5,8 @@ use std::time::Duration;
 
 use crate::bytes::{Body, Fields, Multi, err, mode, op, open_acl};
 use crate::fixture::{TestServer, server};
+use crate::noise::Noise;
 use crate::raw::{Client, ConnectRequest, frame, request};
-
-/// A small generator of reproducible noise (xorshift64*).
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(limit).unwrap()).unwrap()
-    }
-
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.next().to_be_bytes()[0]).collect()
-    }
-}
 
 /// What the server sent must be whole frames.
 fn assert_whole_frames(mut bytes: &[u8]) -> usize {
@@ -120,8 +101,7 @@ fn noise_behind_a_handshake_harms_nobody() {
             // A valid opcode (but those that ZooKeeper does not survive) with a body of noise.
             _ => {
                 let opcode = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 14, 15, 17, 18, 22, 101, 105, 106];
-                let opcode = opcode[noise.below(opcode.len())];
-                frame(&request(1, opcode, &Body::new().raw(&garbage)))
+                frame(&request(1, noise.of(&opcode), &Body::new().raw(&garbage)))
             }
         };
         let mut client = server.connect();

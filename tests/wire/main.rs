@@ -3,7 +3,11 @@
 //!
 //! The tables below say which test holds which of the reference's sixty edge cases, which row of
 //! its list of malformed input, and which upstream defect is deliberately not copied. See
-//! `fixture.rs` for how to run the same tests against Apache ZooKeeper.
+//! `fixture.rs` for how to run the same tests against Apache ZooKeeper, and `twins.rs` for what is
+//! asked of both at once.
+
+// What clippy.toml forbids to the core: a client has a clock, and polls.
+#![allow(clippy::disallowed_methods)]
 
 mod acl;
 mod bytes;
@@ -12,6 +16,7 @@ mod framing;
 mod handshake;
 mod hostile;
 mod multi;
+mod noise;
 mod operators;
 mod options;
 mod ordering;
@@ -19,6 +24,7 @@ mod raw;
 mod sessions;
 mod set_watches;
 mod tree_rules;
+mod twins;
 mod watches;
 
 /// Edge case, and the tests that hold it. No test: it needs an ensemble, see [`ENSEMBLE`].
@@ -165,12 +171,13 @@ const MALFORMED: [(&str, &[&str]); 14] = [
 ];
 
 /// Upstream defects that are not copied. Those without a test need an ensemble, or are harmless.
-const NOT_COPIED: [(&str, &[&str]); 9] = [
+const NOT_COPIED: [(&str, &[&str]); 10] = [
     ("createTTL poison transaction", &["create_ttl_without_a_ttl_mode_harms_nobody"]),
     ("deleteContainer without ACLs", &["operations_of_the_server_itself_are_not_for_clients"]),
     ("createSession from a client", &["operations_of_the_server_itself_are_not_for_clients"]),
     ("wrong password disconnects the owner", &["a_wrong_password_does_not_disturb_the_owner"]),
     ("ReplyHeader instead of ConnectResponse in read-only mode (ensemble)", &[]),
+    ("a quota's null stats end the server", &["quota_znodes_that_make_no_sense_harm_nobody"]),
     ("multi overshoots quotas", &["a_multi_cannot_overshoot_a_quota"]),
     (
         "addWatch without ACL check (delivery is filtered)",
@@ -181,7 +188,7 @@ const NOT_COPIED: [(&str, &[&str]); 9] = [
 ];
 
 /// The sources of all tests here.
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 13] = [
     include_str!("acl.rs"),
     include_str!("framing.rs"),
     include_str!("handshake.rs"),
@@ -193,6 +200,7 @@ const SOURCES: [&str; 12] = [
     include_str!("sessions.rs"),
     include_str!("set_watches.rs"),
     include_str!("tree_rules.rs"),
+    include_str!("twins.rs"),
     include_str!("watches.rs"),
 ];
 

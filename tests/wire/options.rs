@@ -137,6 +137,29 @@ fn a_quota_counts_silently_and_refuses_only_when_it_is_enforced() {
 }
 
 #[test]
+fn quota_znodes_that_make_no_sense_harm_nobody() {
+    if differs_from_zookeeper("a null stats znode ends it with the next change below the path") {
+        return;
+    }
+    for text in [None, Some(&b""[..]), Some(b"some"), Some(b"count=x,bytes="), Some(b"\xff=,;=")] {
+        let Some(server) = server_with(&["enforceQuota=true"]) else { return };
+        let mut client = server.connect();
+        client.create("/q");
+        client.create("/zookeeper/quota/q");
+        for name in ["zookeeper_limits", "zookeeper_stats"] {
+            let path = format!("/zookeeper/quota/q/{name}");
+            client.create_with(&path, text, &open_acl(), 0).unwrap();
+        }
+        client.create("/q/a");
+        client.set_data("/q/a", b"x", -1).unwrap();
+        client.delete("/q/a", -1).unwrap();
+        let stats = client.data("/zookeeper/quota/q/zookeeper_stats", false).unwrap();
+        assert_eq!(stats.1.version, 0);
+        server.assert_serves();
+    }
+}
+
+#[test]
 fn a_session_id_begins_with_the_servers_id() {
     let Some(server) = server_with(&[]) else { return };
     assert_eq!(server.connect().session.session_id >> 56, 1);
