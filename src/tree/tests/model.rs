@@ -260,10 +260,11 @@ impl Model {
 
     fn set(&mut self, path: &str, data: Option<&[u8]>, version: i32) -> Result<Stat, ErrorCode> {
         self.writable(path, 2)?;
-        if path == "/zookeeper/config" {
+        let node = self.nodes.get_mut(path).unwrap();
+        let is_change = data.unwrap_or_default() != node.data.as_deref().unwrap_or_default();
+        if path == "/zookeeper/config" && is_change {
             return Err(ErrorCode::BadArguments);
         }
-        let node = self.nodes.get_mut(path).unwrap();
         if version != -1 && version != node.stat.version {
             return Err(ErrorCode::BadVersion);
         }

@@ -77,6 +77,15 @@ fn the_members_of_the_ensemble_are_not_written_as_data() {
 }
 
 #[test]
+fn the_members_of_the_ensemble_may_be_written_back_unchanged() {
+    let mut f = Fixture::new();
+    assert_eq!(f.set("/zookeeper/config", "", 0), Err(ErrorCode::NoAuth));
+    f.ids.push(Identity { scheme: Text::from("super"), id: Text::default() });
+    assert_eq!(f.set("/zookeeper/config", "", 0).unwrap().version, 1);
+    assert_eq!(f.heard(), ["NodeDataChanged /zookeeper/config"]);
+}
+
+#[test]
 fn null_data_can_be_set() {
     let mut f = Fixture::new();
     f.given(&["/a"]);
