@@ -189,9 +189,18 @@ class Server:
         (folder / "data").mkdir()
         self.log = folder / "server.log"
         env["SUT_LOG"] = str(self.log)
-        self.process = start_group([env["SUT"], config], env=env, stdin=subprocess.DEVNULL)
-        self.wait_until_serving()
+        self.env, self.config = env, config
+        self.start()
         return self
+
+    def start(self):
+        self.process = start_group([self.env["SUT"], self.config], env=self.env, stdin=subprocess.DEVNULL)
+        self.wait_until_serving()
+
+    def crash_and_restart(self):
+        """Kills the server where it stands and starts it again on its data directory."""
+        end_group(self.process)
+        self.start()
 
     def wait_until_serving(self, seconds=60):
         deadline = time.monotonic() + seconds

@@ -3,6 +3,7 @@
 from .common import HERE, build, need
 
 VERSION = "3.9.5"
+CURATOR = "5.9.0"
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.0:copy-dependencies"
 
 
