@@ -250,6 +250,7 @@ mod command {
         fs::write(&path, format!("{LEAST}dynamicConfigFile=/nonexistent/dyn\n")).unwrap();
         let (code, _, err) = check(&path);
         assert_eq!(code, 2);
-        assert!(err.contains("/nonexistent/dyn: cannot be read: "), "{err}");
+        assert!(err.contains("/nonexistent/dyn: dynamicConfigFile: cannot be read: "), "{err}");
+        assert_eq!(err.lines().count(), 1, "and nothing else: {err}");
     }
 }

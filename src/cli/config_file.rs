@@ -33,7 +33,10 @@ pub fn draft(path: &Path, data_dir: Option<&Path>) -> Draft {
     if let Some(dynamic) = draft.dynamic_config_file().map(str::to_string) {
         match read(Path::new(&dynamic), CONFIG_TEXT_BYTES_MAX) {
             Ok(text) => draft.load_dynamic(&dynamic, &text),
-            Err(error) => draft.fail(unreadable(Path::new(&dynamic), &error)),
+            Err(error) => draft.fail(ConfigError {
+                key: "dynamicConfigFile".to_string(),
+                ..unreadable(Path::new(&dynamic), &error)
+            }),
         }
     }
     read_myid(&mut draft);

@@ -191,10 +191,7 @@ fn first_screen(server: &Server, data_dir: Option<&Path>) -> String {
         Some(path) if found.is_new => format!("{} (new)", path.display()),
         Some(path) => format!("{} (recovered: {counts})", path.display()),
     };
-    let admin = match server.admin_addr() {
-        Some(address) => format!("http://{}/commands", address),
-        None => "off".to_string(),
-    };
+    let admin = server.admin_url().unwrap_or_else(|| "off".to_string());
     let connect = server.connect_string();
     let (host, port) = connect.rsplit_once(':').unwrap_or((&connect, ""));
     let mut screen = String::new();

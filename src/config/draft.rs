@@ -259,6 +259,10 @@ impl Draft {
         if self.config.data_dir.as_os_str().is_empty() && !self.has_error("dataDir") {
             self.fail(whole.error("dataDir", "missing: the directory of the server's data"));
         }
+        // Whoever could not read that file has said so, and nobody knows what it would have given.
+        if self.has_error("dynamicConfigFile") {
+            return;
+        }
         if let Some(name) = self.config.dynamic_config_file.clone().filter(|_| !self.has_dynamic) {
             let reason = format!("the text of {name} was not given");
             self.fail(self.origin_of("dynamicConfigFile").error("dynamicConfigFile", reason));

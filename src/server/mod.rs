@@ -55,6 +55,7 @@ pub struct Server {
     others: Vec<JoinHandle<()>>,
     address: SocketAddr,
     admin_address: Option<SocketAddr>,
+    commands_path: String,
     recovered: Recovered,
 }
 
@@ -85,6 +86,13 @@ impl Server {
     #[must_use]
     pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.admin_address
+    }
+
+    /// What to give to a browser on this machine; `None` if there is no HTTP port.
+    #[must_use]
+    pub fn admin_url(&self) -> Option<String> {
+        let address = reachable(self.admin_address?);
+        Some(format!("http://{address}{}", self.commands_path))
     }
 
     /// Where the data is; `None` in memory.
