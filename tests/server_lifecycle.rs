@@ -97,6 +97,46 @@ async fn the_http_port_is_served_and_goes_with_the_server() {
 }
 
 #[tokio::test]
+async fn operators_see_the_settings_in_force_but_not_the_super_users_digest() {
+    let digest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
+    let server = Server::builder()
+        .admin_address("127.0.0.1", 0)
+        .tick_time(Duration::from_millis(123))
+        .set("DigestAuthenticationProvider.superDigest", digest)
+        .start()
+        .await
+        .unwrap();
+    let address = server.admin_addr().expect("any free port");
+    for command in ["system_properties", "initial_configuration"] {
+        let request = format!("GET /commands/{command} HTTP/1.1\r\nHost: x\r\n\r\n");
+        let request = request.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
+        let answer = say(address, request.as_bytes()).await;
+        assert!(answer.contains("tickTime") && answer.contains("123"), "{answer}");
+        assert!(!answer.contains(digest), "{answer}");
+    }
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn images_are_written_counted_and_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let builder = Server::builder().data_dir(directory.path());
+    let server = builder.set("lockkeeper.imageLogBytes", "1048576").start().await.unwrap();
+    let mut client = Client::connect(server.local_addr()).await;
+    client.create("/a", b"", 0).await.unwrap();
+    let data = vec![7; 100_000];
+    wait_until("an image", async || {
+        client.set("/a", &data).await.unwrap();
+        server.counters().last_image.is_some()
+    })
+    .await;
+    let counters = server.counters();
+    assert!(counters.image.count >= 1 && counters.data_dir_bytes > 0);
+    assert!(counters.last_image.expect("waited for").zxid <= server.status().zxid);
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn dropping_a_server_ends_it() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::builder().data_dir(directory.path()).start().await.unwrap();

@@ -43,6 +43,22 @@ impl Config {
         text
     }
 
+    /// Every key that takes effect, with its value in force.
+    #[must_use]
+    pub fn values(&self) -> Vec<(String, String)> {
+        effective_keys().map(|key| (key.name.to_string(), (key.show)(self))).collect()
+    }
+
+    /// What a file, flags or a program gave, one `key=value` a line; defaults are left out.
+    #[must_use]
+    pub fn given(&self) -> String {
+        let mut text = String::new();
+        for key in effective_keys().filter(|key| self.origin(key.name).is_some()) {
+            text.push_str(&format!("{}={}\n", key.name, (key.show)(self)));
+        }
+        text
+    }
+
     /// The text of docs/CONFIGURATION.md.
     #[must_use]
     pub fn markdown() -> String {

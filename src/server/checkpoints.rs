@@ -19,8 +19,9 @@ use super::error::{ServerError, panic_message};
 use super::figures::Figures;
 use super::limits::CHANGES_QUEUE_MAX;
 use super::log_writer::LogCutter;
+use crate::admin::LastImage;
 use crate::replica::{Changes, Input};
-use crate::storage::{Checkpointer, LogLostEnd, Outcome};
+use crate::storage::{Checkpointer, ImageTally, LogLostEnd, Outcome};
 
 /// The driver's end of the state thread. Dropping it waits until the thread has ended.
 #[derive(Debug)]
@@ -102,15 +103,32 @@ impl Writer {
         self.measure_directory();
         for changes in changes {
             let is_complete = changes.mark.is_some();
+            let images = self.checkpointer.images();
             let start = Instant::now();
             let outcome = self.checkpointer.apply(changes)?;
+            let took_us = clock::micros_since(start);
             if is_complete {
-                self.figures.disk().checkpoint.record(clock::micros_since(start));
+                self.record(images, took_us);
                 self.measure_directory();
             }
             self.act_on(outcome);
         }
         Ok(())
+    }
+
+    /// Counts what completing a checkpoint was: one, or an image besides, which takes most of the
+    /// time then.
+    fn record(&self, before: ImageTally, took_us: u64) {
+        let now = self.checkpointer.images();
+        let mut disk = self.figures.disk();
+        disk.image_errors += now.failed - before.failed;
+        if now.written == before.written {
+            disk.checkpoint.record(took_us);
+            return;
+        }
+        disk.image.record(took_us);
+        disk.last_image =
+            now.last.map(|(index, zxid)| LastImage { index, zxid, wall_ms: clock::wall_ms() });
     }
 
     fn act_on(&self, outcome: Outcome) {

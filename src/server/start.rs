@@ -310,8 +310,8 @@ fn facts(config: &Config, is_in_memory: bool, address: SocketAddr, recovered: &R
         session_timeout_ms_max: ms(config.max_session_timeout_ms),
         listen_backlog: ms(config.listen_backlog),
         recovery_ms: Some(recovered.took_ms),
-        initial_configuration: String::new(),
-        properties: Vec::new(),
+        initial_configuration: config.given(),
+        properties: config.values(),
     }
 }
 

@@ -55,6 +55,17 @@ pub struct LogLostEnd {
     pub last: u64,
 }
 
+/// What became of the images that were due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImageTally {
+    /// How many were written and verified.
+    pub written: u64,
+    /// How many could not be.
+    pub failed: u64,
+    /// Index and zxid of the last one written.
+    pub last: Option<(u64, i64)>,
+}
+
 /// Where the state of the running machine came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -115,6 +126,7 @@ pub struct Checkpointer {
     /// Log that must have been written before an image is tried again after a failure.
     retry_at: u64,
     faults: u32,
+    tally: ImageTally,
 }
 
 impl fmt::Debug for Checkpointer {
@@ -145,7 +157,14 @@ impl Checkpointer {
             verified,
             retry_at: 0,
             faults: 0,
+            tally: ImageTally::default(),
         }
+    }
+
+    /// What became of the images that were due since the start.
+    #[must_use]
+    pub fn images(&self) -> ImageTally {
+        self.tally
     }
 
     /// Verifies what the store holds from before the start: it must be a closed checkpoint between
@@ -330,12 +349,15 @@ impl Checkpointer {
                 tracing::info!(index = mark.index, records = mark.records, bytes, millis, "image");
                 self.given.image_bytes = bytes;
                 self.given.written_at_image = written;
+                self.tally.written += 1;
+                self.tally.last = Some((mark.index, mark.zxid));
                 self.faults = 0;
                 self.image_verified(mark.index)
             }
             Err(CopyError::State(error)) => self.fault(&error),
             Err(CopyError::Image(error)) => {
                 // Later, when there may be room again; the log grows meanwhile.
+                self.tally.failed += 1;
                 self.retry_at = written + self.given.image_every_bytes / 8;
                 tracing::error!(%error, index = mark.index, "no image written; it is tried again");
                 Outcome::Continue

@@ -41,7 +41,7 @@ pub mod state;
 #[cfg(test)]
 mod testing;
 
-pub use checkpoint::{Checkpointer, Ingredients, LogLostEnd, Outcome, Source};
+pub use checkpoint::{Checkpointer, ImageTally, Ingredients, LogLostEnd, Outcome, Source};
 pub use fs::{DiskFile, FileLock, Fs, FsError, OsFs, Reserved};
 pub use identity::{Identity, IdentityError};
 pub use image::{ImageError, ImageReader, ImageWriter, Images};
