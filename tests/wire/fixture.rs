@@ -54,7 +54,7 @@ enum Running {
     },
     /// A server in this process, in a runtime of its own.
     Embedded {
-        server: Option<Server>,
+        server: Option<Box<Server>>,
         runtime: Runtime,
     },
 }
@@ -117,7 +117,8 @@ pub fn start_embedded(lines: &[&str]) -> TestServer {
         builder = builder.set(key, value);
     }
     let server = runtime.block_on(builder.start()).expect("the server starts");
-    own(server.local_addr(), Running::Embedded { server: Some(server), runtime })
+    let address = server.local_addr();
+    own(address, Running::Embedded { server: Some(Box::new(server)), runtime })
 }
 
 /// Whether the tests run against another server than Lockkeeper, where this test cannot hold.

@@ -6,9 +6,6 @@
 //! `fixture.rs` for how to run the same tests against Apache ZooKeeper, and `twins.rs` for what is
 //! asked of both at once.
 
-// What clippy.toml forbids to the core: a client has a clock, and polls.
-#![allow(clippy::disallowed_methods)]
-
 mod acl;
 mod bytes;
 mod fixture;
