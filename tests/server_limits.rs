@@ -144,6 +144,32 @@ async fn a_client_that_does_not_read_its_answers_is_not_read_from() {
 }
 
 #[tokio::test]
+async fn a_burst_of_requests_for_long_answers_is_not_answered_all_at_once() {
+    const REQUESTS: i32 = 60;
+    let server = Server::builder().start().await.unwrap();
+    let mut other = Client::connect(server.local_addr()).await;
+    other.create("/a", &[7; 1_000_000], 0).await.unwrap();
+    let mut client = reluctant_client(&server).await;
+    let before = server.counters();
+    let bytes: Vec<u8> = (1..=REQUESTS).flat_map(|xid| request_frame(xid, &get("/a"))).collect();
+    client.send_bytes(&bytes).await;
+    wait_until("all of them arrive", async || {
+        server.counters().bytes_received - before.bytes_received >= bytes.len() as u64
+    })
+    .await;
+    for _ in 0..100 {
+        other.ping().await;
+    }
+    let read = server.counters().packets_received - before.packets_received - 100;
+    assert!(read <= 8, "{read} MB of answers wait for a client that reads none");
+    for xid in 1..=REQUESTS {
+        let reply = client.receive().await.expect("a reply");
+        assert_eq!((reply.xid, reply.err), (xid, 0));
+    }
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_client_that_does_not_take_its_events_is_cut_off_and_keeps_its_session() {
     let stall = Duration::from_millis(50);
     let server =

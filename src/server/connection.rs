@@ -223,7 +223,8 @@ impl Connection<'_> {
                 return may_read;
             };
             self.is_attached = true;
-            self.in_flight.answered(taken.replies);
+            let answer_bytes = taken.chunks.iter().map(Vec::len).sum();
+            self.in_flight.answered(taken.replies, answer_bytes);
             for chunk in taken.chunks {
                 self.shared.figures.frames_sent(&chunk);
                 self.unwritten_bytes += chunk.len();
@@ -279,9 +280,16 @@ impl Connection<'_> {
     }
 
     fn may_read(&self) -> bool {
-        self.is_attached
-            && self.unwritten_bytes <= self.shared.limits.outgoing_bytes_soft_max
-            && self.in_flight.may_read()
+        self.room() > 0
+    }
+
+    /// How many requests may be handed on now.
+    fn room(&self) -> usize {
+        let bytes_max = self.shared.limits.outgoing_bytes_soft_max;
+        match bytes_max.checked_sub(self.unwritten_bytes) {
+            Some(left) if self.is_attached => self.in_flight.room(left),
+            Some(_) | None => 0,
+        }
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -330,7 +338,8 @@ impl Connection<'_> {
     fn next_message(&mut self) -> Vec<ClientRequest> {
         let mut requests = Vec::new();
         let mut bytes = 0;
-        while requests.len() < REQUESTS_PER_MESSAGE_MAX && bytes < REQUEST_BYTES_PER_MESSAGE_MAX {
+        let requests_max = self.room().min(REQUESTS_PER_MESSAGE_MAX);
+        while requests.len() < requests_max && bytes < REQUEST_BYTES_PER_MESSAGE_MAX {
             let payload = match frame::next(&mut self.buffer, self.shared.limits.frame_bytes_max) {
                 Ok(Some(payload)) => payload,
                 Ok(None) => {

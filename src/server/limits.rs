@@ -31,6 +31,11 @@ pub const REQUEST_BYTES_PER_MESSAGE_MAX: usize = 1 << 20;
 /// that was begun is finished, so up to [`REQUESTS_PER_MESSAGE_MAX`] more may be in flight.
 pub const CONNECTION_REQUESTS_MAX: u32 = 1000;
 
+/// How long the first answers of a connection are taken to be, bytes; later ones are expected to be
+/// as long as those before them. No more requests are in flight than have answers that fill
+/// [`OUTGOING_BYTES_SOFT_MAX`]: a request of 30 bytes may ask for a megabyte.
+pub const ANSWER_BYTES_UNKNOWN: usize = 256 << 10;
+
 /// Payload bytes of unanswered requests, of all connections, beyond which those that have some in
 /// flight are not read from.
 pub const OUTSTANDING_BYTES_MAX: u64 = 256 << 20;

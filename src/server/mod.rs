@@ -55,7 +55,6 @@ pub struct Server {
     others: Vec<JoinHandle<()>>,
     address: SocketAddr,
     admin_address: Option<SocketAddr>,
-    commands_path: String,
     recovered: Recovered,
 }
 
@@ -92,7 +91,7 @@ impl Server {
     #[must_use]
     pub fn admin_url(&self) -> Option<String> {
         let address = reachable(self.admin_address?);
-        Some(format!("http://{address}{}", self.commands_path))
+        Some(format!("http://{address}{}", self.shared.commands_path))
     }
 
     /// Where the data is; `None` in memory.

@@ -34,6 +34,8 @@ pub struct Shared {
     pub facts: Facts,
     /// Who may ask which word.
     pub words: FourLetterWords,
+    /// Where on the HTTP port the commands are.
+    pub commands_path: String,
 }
 
 impl Source for Shared {

@@ -84,6 +84,7 @@ pub(super) async fn start(builder: Builder) -> Result<Server, StartError> {
         published,
         facts: facts(&config, is_in_memory, port.address, &recovered),
         words: config.four_letter_words.clone(),
+        commands_path: config.admin.command_url.clone(),
     });
     let address = port.address;
     let clients = port
@@ -93,18 +94,7 @@ pub(super) async fn start(builder: Builder) -> Result<Server, StartError> {
     let keep_alive = config.client_tcp_keep_alive;
     let listener = tokio::spawn(listener::accept(clients, Arc::clone(&shared), stop, keep_alive));
     let admin_address = serve_http(&config, &shared, &running.stop, &mut others).await;
-    let commands_path = config.admin.command_url;
-    Ok(Server {
-        shared,
-        running,
-        ended,
-        listener,
-        others,
-        address,
-        admin_address,
-        commands_path,
-        recovered,
-    })
+    Ok(Server { shared, running, ended, listener, others, address, admin_address, recovered })
 }
 
 /// Asks the server to end when it is dropped: by whoever holds the server, or by a start that fails
