@@ -22,7 +22,8 @@ use super::connection::Line;
 use super::error::ServerError;
 use super::figures::Figures;
 use super::limits::{
-    CHANGES_RECORDS_MAX, CHANGES_WAIT, DIRECT_ANSWERS_MAX, DIRECT_BYTES_MAX, DRIVER_BATCH_MAX,
+    CHANGES_RECORDS_MAX, CHANGES_WAIT, CHANGES_WAITING_MAX, DIRECT_ANSWERS_MAX, DIRECT_BYTES_MAX,
+    DRIVER_BATCH_MAX,
 };
 use super::log_writer::LogWriter;
 use super::outbox::Pushed;
@@ -100,7 +101,7 @@ impl Driver {
         let start = Instant::now();
         let mut batch = Vec::with_capacity(DRIVER_BATCH_MAX);
         let mut inspections = Inspections::default();
-        let mut changes_handed_over = start;
+        let mut pace = Pace { completed: start, is_open: false };
         let mut is_serving = false;
         while self.messages.blocking_recv_many(&mut batch, DRIVER_BATCH_MAX) > 0 {
             self.beat.fetch_add(1, Ordering::Relaxed);
@@ -142,7 +143,7 @@ impl Driver {
                 is_serving = true;
                 on_serving(&status);
             }
-            self.hand_over_changes(status.changes_waiting, &mut changes_handed_over);
+            self.hand_over_changes(status.changes_waiting, &mut pace);
             self.published.publish(status);
         }
         Ok(())
@@ -181,19 +182,33 @@ impl Driver {
         Ok(())
     }
 
-    /// Gives changed records to the state thread when it has room for them, and there are many or
-    /// they have waited.
-    fn hand_over_changes(&mut self, waiting: u64, last: &mut Instant) {
+    /// Gives changed records to the state thread when it has room for them: once there are many or
+    /// they have waited, and from then on until a checkpoint is complete.
+    fn hand_over_changes(&mut self, waiting: u64, pace: &mut Pace) {
         let Some(Disk { checkpoints, .. }) = &self.disk else { return };
-        let has_waited = last.elapsed() >= CHANGES_WAIT;
-        if !(has_waited || waiting >= CHANGES_RECORDS_MAX as u64) || !checkpoints.has_room() {
+        let is_due = waiting >= CHANGES_WAITING_MAX || pace.completed.elapsed() >= CHANGES_WAIT;
+        if !(is_due || pace.is_open) || !checkpoints.has_room() {
             return;
         }
-        *last = Instant::now();
-        if let Some(changes) = self.replica.drain_changes(CHANGES_RECORDS_MAX) {
-            checkpoints.hand_over(changes);
+        match self.replica.drain_changes(CHANGES_RECORDS_MAX) {
+            Some(changes) => {
+                pace.is_open = changes.mark.is_none();
+                checkpoints.hand_over(changes);
+            }
+            None => pace.is_open = false,
+        }
+        if !pace.is_open {
+            pace.completed = Instant::now();
         }
     }
+}
+
+/// When changed records are handed over.
+struct Pace {
+    /// When the last checkpoint was complete.
+    completed: Instant,
+    /// Whether one has been begun and lacks its mark.
+    is_open: bool,
 }
 
 fn defect(message: String) -> ServerError {
