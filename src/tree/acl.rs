@@ -20,7 +20,7 @@ use crate::proto::{Acl, ErrorCode, Text};
 
 use super::Options;
 use super::digest;
-use super::ip::IpNetwork;
+use super::ip::{IpNetwork, Networks};
 
 /// Most entries that a list may have once `auth` is expanded.
 pub const ACL_ENTRIES_MAX: usize = 65_536;
@@ -72,6 +72,11 @@ pub fn digest_identities(auth: &[u8], options: &Options) -> SmallVec<[Identity; 
 pub struct AclList {
     entries: Box<[Acl]>,
     world_perms: i32,
+    /// The bits of every `digest` id, sorted, for a check that does not walk through the entries: a
+    /// list may have thousands of them, and one request may check it thousands of times.
+    digests: Box<[(Text, i32)]>,
+    /// The same for `ip`.
+    networks: Networks,
     hash: u128,
 }
 
@@ -79,8 +84,14 @@ impl AclList {
     pub(super) fn new(entries: Vec<Acl>) -> Self {
         let world_perms =
             entries.iter().filter(|acl| is_world(acl)).fold(0, |perms, acl| perms | acl.perms);
+        let of = |scheme: &'static [u8]| {
+            entries.iter().filter(move |acl| acl.scheme.as_bytes() == scheme)
+        };
+        let mut digests: Box<[_]> = of(b"digest").map(|acl| (acl.id.clone(), acl.perms)).collect();
+        digests.sort_unstable();
+        let networks = Networks::new(of(b"ip").map(|acl| (acl.id.as_str(), acl.perms)));
         let hash = digest::acl(&entries);
-        Self { entries: entries.into_boxed_slice(), world_perms, hash }
+        Self { entries: entries.into_boxed_slice(), world_perms, digests, networks, hash }
     }
 
     /// What clients see, to those who may administer the znode.
@@ -104,6 +115,14 @@ impl AclList {
         is_open(&self.entries)
     }
 
+    fn digest_perms(&self, id: &Text) -> i32 {
+        let first = self.digests.partition_point(|(other, _)| other < id);
+        self.digests[first..]
+            .iter()
+            .take_while(|(other, _)| other == id)
+            .fold(0, |perms, (_, more)| perms | more)
+    }
+
     /// What clients see who may not administer the znode: password hashes are hidden.
     pub(super) fn masked(&self) -> Vec<Acl> {
         let mask = |acl: &Acl| match acl.id.as_str().split_once(':') {
@@ -125,21 +144,14 @@ pub fn allows(list: &AclList, ids: &[Identity], wanted: i32, options: &Options) 
     if ids.iter().any(|identity| identity.scheme.as_bytes() == b"super") {
         return true;
     }
-    list.entries
-        .iter()
-        .filter(|acl| acl.perms & wanted != 0)
-        .any(|acl| is_one_of(acl, ids, options))
-}
-
-fn is_one_of(acl: &Acl, ids: &[Identity], options: &Options) -> bool {
-    let mut same_scheme = ids.iter().filter(|identity| identity.scheme == acl.scheme);
-    match acl.scheme.as_bytes() {
-        b"ip" => IpNetwork::parse(acl.id.as_str()).is_some_and(|network| {
-            same_scheme.any(|identity| network.contains(identity.id.as_str()))
-        }),
-        b"digest" => options.digest_auth && same_scheme.any(|identity| identity.id == acl.id),
-        _ => false,
-    }
+    ids.iter().any(|identity| {
+        let perms = match identity.scheme.as_bytes() {
+            b"ip" => list.networks.perms_of(identity.id.as_str()),
+            b"digest" if options.digest_auth => list.digest_perms(&identity.id),
+            _ => 0,
+        };
+        perms & wanted != 0
+    })
 }
 
 /// Checks a list that a client wants to set, drops duplicates and expands `auth`.

@@ -3,6 +3,56 @@
 //! *Owns* their syntax and the match. Reproduces `IPAuthenticationProvider`, whose parser takes
 //! neither IPv4-mapped tails nor zones, and a `::` only where it stands for two groups or more.
 
+/// The permission bits that networks have, for finding those of an address at once.
+#[derive(Debug)]
+pub(super) struct Networks {
+    /// By family, bits of the network, and its prefix; sorted, each once.
+    perms: Box<[(Key, i32)]>,
+}
+
+type Key = (u32, u32, u128);
+
+impl Networks {
+    /// Networks and the bits that each has. Text that is none has no address in it.
+    pub(super) fn new<'a>(given: impl Iterator<Item = (&'a str, i32)>) -> Self {
+        let mut perms: Vec<(Key, i32)> = given
+            .filter_map(|(text, perms)| Some((IpNetwork::parse(text)?.key(), perms)))
+            .collect();
+        perms.sort_unstable();
+        perms.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            kept.1 |= if same { next.1 } else { 0 };
+            same
+        });
+        Self { perms: perms.into_boxed_slice() }
+    }
+
+    /// The bits of all networks that the address in `id` is in. Costs one search for every length
+    /// of a prefix that there is, not one step for every network.
+    pub(super) fn perms_of(&self, id: &str) -> i32 {
+        if self.perms.is_empty() {
+            return 0;
+        }
+        let Some(address) = IpNetwork::parse(id) else { return 0 };
+        let mut found = 0;
+        let mut at = self.lower_bound((address.width, 0, 0));
+        while let Some(&((width, bits, _), _)) = self.perms.get(at)
+            && width == address.width
+        {
+            let key = IpNetwork { bits, ..address }.key();
+            if let Ok(position) = self.perms.binary_search_by(|(other, _)| other.cmp(&key)) {
+                found |= self.perms[position].1;
+            }
+            at = self.lower_bound((width, bits + 1, 0));
+        }
+        found
+    }
+
+    fn lower_bound(&self, key: Key) -> usize {
+        self.perms.partition_point(|(other, _)| *other < key)
+    }
+}
+
 /// An address or network, reduced to what a match compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IpNetwork {
@@ -31,15 +81,11 @@ impl IpNetwork {
         (bits <= width).then_some(Self { width, bits, address })
     }
 
-    /// Whether the address that `id` spells is in this network.
-    pub(super) fn contains(self, id: &str) -> bool {
-        let Some(other) = Self::parse(id) else {
-            return false;
-        };
-        let ignored = self.width - self.bits;
+    /// What two networks are equal by: bits of the address behind the mask do not count.
+    fn key(self) -> Key {
         // Shifting away all 128 bits is no shift to the processor.
-        self.width == other.width
-            && (self.bits == 0 || self.address >> ignored == other.address >> ignored)
+        let prefix = if self.bits == 0 { 0 } else { self.address >> (self.width - self.bits) };
+        (self.width, self.bits, prefix)
     }
 }
 
@@ -103,7 +149,7 @@ mod tests {
     use super::*;
 
     fn matches(network: &str, id: &str) -> bool {
-        IpNetwork::parse(network).is_some_and(|network| network.contains(id))
+        Networks::new([(network, 1)].into_iter()).perms_of(id) == 1
     }
 
     #[test]
@@ -163,5 +209,28 @@ mod tests {
         assert!(!matches("fe80::/10", "fec0::1"));
         assert!(matches("::1", "0:0:0:0:0:0:0:1"));
         assert!(!matches("1.2.3.4", "1.2.3.5"));
+    }
+
+    #[test]
+    fn an_address_has_the_bits_of_every_network_that_it_is_in_and_of_no_other() {
+        let networks = Networks::new(
+            [
+                ("10.1.2.3", 1),
+                ("10.1.9.9/16", 2),
+                ("10.1.0.0/16", 4),
+                ("10.0.0.0/8", 8),
+                ("10.2.0.0/16", 16),
+                ("0.0.0.0/0", 32),
+                ("::/0", 64),
+                ("no address", 128),
+            ]
+            .into_iter(),
+        );
+        for (address, perms) in
+            [("10.1.2.3", 47), ("10.1.2.4", 46), ("10.2.2.3", 56), ("9.9.9.9", 32), ("::1", 64)]
+        {
+            assert_eq!(networks.perms_of(address), perms, "{address}");
+        }
+        assert_eq!(networks.perms_of("no address"), 0);
     }
 }

@@ -119,6 +119,29 @@ fn a_list_is_limited_once_it_is_expanded() {
 }
 
 #[test]
+fn a_request_may_check_the_longest_list_as_often_as_it_holds_operations() {
+    let mut f = Fixture::new();
+    f.given(&["/a"]);
+    let address =
+        |number: usize| format!("10.{}.{}.{}", number >> 16, number >> 8 & 255, number & 255);
+    let networks = (0..ACL_ENTRIES_MAX / 2).map(|number| acl(1, "ip", &address(number)));
+    let users =
+        (0..ACL_ENTRIES_MAX / 2 - 1).map(|number| acl(1, "digest", &format!("u{number}:h")));
+    let list: Vec<Acl> = networks.chain(users).chain([acl(2, "digest", "u7:h")]).collect();
+    f.set_acl("/a", &list, -1).unwrap();
+    let id = |scheme: &str, id: &str| Identity { scheme: scheme.into(), id: id.into() };
+    let (stranger, known) = ([id("ip", "11.0.0.1"), id("digest", "u7:g")], [id("digest", "u7:h")]);
+    // Walking through the list would take minutes.
+    for _ in 0..50_000 {
+        assert_eq!(f.tree.exists(&stranger, "/a"), Err(ErrorCode::NoAuth));
+        assert!(f.tree.exists(&known, "/a").is_ok());
+    }
+
+    f.ids = known.to_vec();
+    f.set("/a", "x", -1).expect("both entries of one id count");
+}
+
+#[test]
 fn create_and_delete_permission_are_those_of_the_parent() {
     let mut f = Fixture::new();
     f.given(&["/p", "/p/c"]);
