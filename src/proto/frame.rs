@@ -36,6 +36,25 @@ pub fn append(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
+/// Appends one frame like [`append`], unless its payload is longer than `bytes_max` (below 2 GiB):
+/// then the answer is false, and what was appended is of no use.
+#[must_use]
+pub fn append_within(
+    out: &mut Vec<u8>,
+    bytes_max: usize,
+    write: impl FnOnce(&mut Vec<u8>),
+) -> bool {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    write(out);
+    let length = out.len() - start - 4;
+    if length > bytes_max {
+        return false;
+    }
+    out[start..start + 4].copy_from_slice(&super::jute::wire_len(length).to_be_bytes());
+    true
+}
+
 /// The lengths of the payloads in `frames`, which holds whole frames one after the other.
 pub fn lengths(frames: &[u8]) -> impl Iterator<Item = usize> {
     let mut rest = frames;
@@ -67,6 +86,14 @@ mod tests {
     fn an_unfinished_frame_waits_for_the_rest() {
         assert_eq!(take(b"\0\0", 3), Ok(None));
         assert_eq!(take(b"\0\0\0\x03ab", 3), Ok(None));
+    }
+
+    #[test]
+    fn a_payload_above_its_bound_is_told_and_one_at_it_is_not() {
+        let mut out = Vec::new();
+        assert!(append_within(&mut out, 3, |out| out.extend_from_slice(b"abc")));
+        assert_eq!(out, b"\0\0\0\x03abc");
+        assert!(!append_within(&mut out, 3, |out| out.extend_from_slice(b"abcd")));
     }
 
     #[test]

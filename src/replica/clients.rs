@@ -252,16 +252,11 @@ impl Clients {
             (Some("ip"), _) => connection.ids.iter().take(1).cloned().collect(),
             _ => smallvec::SmallVec::new(),
         };
-        if proven.is_empty() {
+        if proven.is_empty() || !connection.prove(proven) {
             connection.send(xid, 0, &Err(ErrorCode::AuthFailed));
             self.figures.auth_failed += 1;
             self.hang_up(conn);
             return;
-        }
-        for identity in proven {
-            if !connection.ids.contains(&identity) {
-                connection.ids.push(identity);
-            }
         }
         connection.send(xid, 0, &Ok(Response::Empty));
         self.touch(conn);

@@ -18,6 +18,14 @@ use crate::proto::response::{ReplyHeader, encode_event, encode_reply};
 use crate::proto::{ErrorCode, EventType, OpCode, Response, Text, frame};
 use crate::tree::acl::Identity;
 
+/// Identities that one connection may prove, and their bytes: every transaction carries them into
+/// the log.
+pub(super) const IDENTITIES_MAX: usize = 64;
+/// See [`IDENTITIES_MAX`].
+pub(super) const IDENTITIES_BYTES_MAX: usize = 16 << 10;
+/// Bytes of one reply. What is longer is answered with an error.
+pub(super) const REPLY_BYTES_MAX: usize = 1 << 30;
+
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -118,18 +126,45 @@ impl Connection {
         self.report.last_op = "SESS";
     }
 
+    /// Adds identities that were proved; those that it has already change nothing. False: there
+    /// would be too many of them, and none was added.
+    pub(super) fn prove(&mut self, proven: Identities) -> bool {
+        let mut ids = self.ids.clone();
+        for identity in proven {
+            if !ids.contains(&identity) {
+                ids.push(identity);
+            }
+        }
+        let bytes: usize =
+            ids.iter().map(|id| id.scheme.as_bytes().len() + id.id.as_bytes().len()).sum();
+        if ids.len() > IDENTITIES_MAX || bytes > IDENTITIES_BYTES_MAX {
+            return false;
+        }
+        self.ids = ids;
+        true
+    }
+
     /// Appends a reply whose body is a value.
     pub(super) fn send(&mut self, xid: i32, zxid: i64, result: &Result<Response, ErrorCode>) {
-        frame::append(&mut self.out.frames, |out| encode_reply(xid, zxid, result, out));
-        self.out.replies += 1;
+        self.append_reply(xid, zxid, |out| encode_reply(xid, zxid, result, out));
     }
 
     /// Appends a successful reply whose body `body` writes: for what would be copied otherwise.
     pub(super) fn send_with(&mut self, xid: i32, zxid: i64, body: impl FnOnce(&mut Vec<u8>)) {
-        frame::append(&mut self.out.frames, |out| {
+        self.append_reply(xid, zxid, |out| {
             ReplyHeader { xid, zxid, err: 0 }.encode(out);
             body(out);
         });
+    }
+
+    fn append_reply(&mut self, xid: i32, zxid: i64, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.out.frames.len();
+        let fits = frame::append_within(&mut self.out.frames, REPLY_BYTES_MAX, write);
+        if !fits {
+            self.out.frames.truncate(start);
+            let too_long = Err(ErrorCode::Marshalling);
+            frame::append(&mut self.out.frames, |out| encode_reply(xid, zxid, &too_long, out));
+        }
         self.out.replies += 1;
     }
 

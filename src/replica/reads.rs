@@ -13,6 +13,11 @@ use crate::proto::request::{AddWatchMode, Request, SetWatches};
 use crate::proto::{ErrorCode, EventType, MultiResult, ReadOp, Response, Text, Writer};
 use crate::tree::acl::Identity;
 
+/// Data and names that one multiRead may ask for, in bytes.
+pub(super) const MULTI_READ_BYTES_MAX: usize = 64 << 20;
+/// What a child's name costs besides its bytes.
+const NAME_OVERHEAD: usize = 32;
+
 type Outcome = Result<Response, ErrorCode>;
 
 impl Clients {
@@ -40,7 +45,7 @@ impl Clients {
                 let prefix = prefix.as_ref().map(Text::as_str);
                 Ok(Response::Names(machine.tree().ephemerals(session.unwrap_or(0), prefix)))
             }
-            Request::MultiRead(ops) => Ok(self.multi_read(machine, conn, &ops)),
+            Request::MultiRead(ops) => self.multi_read(machine, conn, &ops),
             Request::Sync { path } => Ok(Response::Echo(path)),
             Request::Ping => Ok(Response::Empty),
             Request::WhoAmI => Ok(who_am_i(self.identities(conn))),
@@ -139,26 +144,34 @@ impl Clients {
         found.map(Response::Stat)
     }
 
-    fn multi_read(&self, machine: &Machine, conn: ConnId, ops: &[ReadOp]) -> Response {
+    fn multi_read(&self, machine: &Machine, conn: ConnId, ops: &[ReadOp]) -> Outcome {
         let ids = self.identities(conn);
         let tree = machine.tree();
-        let results = ops.iter().map(|op| {
+        let mut results = Vec::with_capacity(ops.len());
+        let mut bytes = 0;
+        for op in ops {
             let read = match op {
                 ReadOp::GetData { path } => {
-                    tree.get_data(ids, path.as_str()).map(|(data, stat)| MultiResult::GetData {
-                        data: data.map(bytes::Bytes::copy_from_slice),
-                        stat,
+                    tree.get_data(ids, path.as_str()).map(|(data, stat)| {
+                        bytes += data.map_or(0, <[u8]>::len);
+                        let data = data.map(bytes::Bytes::copy_from_slice);
+                        MultiResult::GetData { data, stat }
                     })
                 }
-                ReadOp::GetChildren { path } => {
-                    tree.children(ids, path.as_str()).map(|children| MultiResult::GetChildren {
-                        names: children.names().map(Text::copy_from).collect(),
-                    })
-                }
+                ReadOp::GetChildren { path } => tree.children(ids, path.as_str()).map(|children| {
+                    let names: Vec<Text> = children.names().map(Text::copy_from).collect();
+                    let length = |name: &Text| NAME_OVERHEAD + name.as_bytes().len();
+                    bytes += names.iter().map(length).sum::<usize>();
+                    MultiResult::GetChildren { names }
+                }),
             };
-            read.unwrap_or_else(|code| MultiResult::Error(Some(code)))
-        });
-        Response::Multi(results.collect())
+            results.push(read.unwrap_or_else(|code| MultiResult::Error(Some(code))));
+            // One short path may stand for a megabyte, and a frame holds many of them.
+            if bytes > MULTI_READ_BYTES_MAX {
+                return Err(ErrorCode::Marshalling);
+            }
+        }
+        Ok(Response::Multi(results))
     }
 
     /// Fires at once what the client missed, registers the rest. See `DataTree.setWatches`.
