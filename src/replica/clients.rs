@@ -46,6 +46,8 @@ pub(super) struct Clients {
     pub(super) now_us: u64,
     pub(super) figures: Figures,
     by_session: BTreeMap<i64, ConnId>,
+    /// By session, the last transaction that a connection which ended left in the log.
+    pub(super) left_in_log: BTreeMap<i64, (ConnId, u64)>,
     with_output: Vec<ConnId>,
     sync_waiting: Vec<ConnId>,
     /// Context of the newest read index asked for, and of the newest confirmed and applied.
@@ -82,6 +84,7 @@ impl Clients {
             now_us: 0,
             figures: Figures::default(),
             by_session: BTreeMap::new(),
+            left_in_log: BTreeMap::new(),
             with_output: Vec::new(),
             sync_waiting: Vec::new(),
             sync_asked: 0,
@@ -100,6 +103,10 @@ impl Clients {
         connection.phase = Phase::Open;
         connection.session = Some(session);
         connection.send_connect_response(response);
+        if self.left_in_log.contains_key(&session) {
+            connection.queue.push_back(Pending::Predecessor);
+            self.figures.outstanding += 1;
+        }
         self.by_session.insert(session, conn);
         self.touch(conn);
     }
@@ -116,6 +123,9 @@ impl Clients {
     pub(super) fn hang_up(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
         self.figures.outstanding -= connection.queue.len() as u64;
+        if let Some((session, sequence)) = connection.last_write() {
+            self.left_in_log.insert(session, (conn, sequence));
+        }
         connection.hang_up();
         self.detach(conn);
         self.touch(conn);
@@ -126,6 +136,9 @@ impl Clients {
         self.detach(conn);
         if let Some(connection) = self.connections.remove(&conn) {
             self.figures.outstanding -= connection.queue.len() as u64;
+            if let Some((session, sequence)) = connection.last_write() {
+                self.left_in_log.insert(session, (conn, sequence));
+            }
         }
     }
 
@@ -325,6 +338,22 @@ impl Clients {
         }
     }
 
+    /// A transaction of `session` was applied, whether anyone waits for its reply or not. If it is
+    /// the last that an ended connection left behind, the connection after it may be answered.
+    pub(super) fn settled(&mut self, machine: &Machine, session: i64, of: (ConnId, u64)) {
+        if self.left_in_log.is_empty() || self.left_in_log.get(&session) != Some(&of) {
+            return;
+        }
+        self.left_in_log.remove(&session);
+        let Some(conn) = self.connection_of(session) else { return };
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        if let Some(Pending::Predecessor) = connection.queue.front() {
+            connection.queue.pop_front();
+            self.figures.outstanding -= 1;
+            self.drain(machine, conn);
+        }
+    }
+
     /// Read indexes up to `context` are confirmed, and applied.
     pub(super) fn sync_confirmed(&mut self, machine: &Machine, context: u64) {
         self.sync_confirmed = self.sync_confirmed.max(context);
@@ -343,7 +372,7 @@ impl Clients {
                 Some(Pending::Answer { .. }) => {}
                 Some(Pending::Sync { context, .. }) if *context <= self.sync_confirmed => {}
                 Some(Pending::Sync { .. }) => return self.sync_waiting.push(conn),
-                Some(Pending::Write { .. }) | None => return,
+                Some(Pending::Write { .. } | Pending::Predecessor) | None => return,
             }
             match connection.queue.pop_front() {
                 Some(Pending::Answer { xid, answer, at_us }) => {
@@ -352,7 +381,7 @@ impl Clients {
                 Some(Pending::Sync { xid, path, at_us, .. }) => {
                     self.answer(machine, conn, xid, Answer::Read(Request::Sync { path }), at_us);
                 }
-                Some(Pending::Write { .. }) | None => return,
+                Some(Pending::Write { .. } | Pending::Predecessor) | None => return,
             }
         }
     }

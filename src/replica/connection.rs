@@ -44,6 +44,10 @@ pub(super) enum Pending {
     Write { sequence: u64, xid: i32, op: OpCode, at_us: u64 },
     /// A sync: answered when its read index is confirmed and applied.
     Sync { context: u64, xid: i32, path: Option<Text>, at_us: u64 },
+    /// What an earlier connection of the same session has in the log: nothing is answered here
+    /// before that is applied, or a client that looks for the outcome of a request whose reply it
+    /// lost could find none and do it twice.
+    Predecessor,
     /// Anything that can be answered as soon as it is at the front.
     Answer { xid: i32, answer: Answer, at_us: u64 },
 }
@@ -183,6 +187,15 @@ impl Connection {
         self.report.last_response_ms = now_us / 1000;
         self.report.last_latency_ms = latency_us / 1000;
         self.report.latency.record(latency_us);
+    }
+
+    /// The newest transaction of its session that is not applied yet.
+    pub(super) fn last_write(&self) -> Option<(i64, u64)> {
+        let sequence = self.queue.iter().rev().find_map(|pending| match pending {
+            Pending::Write { sequence, .. } => Some(*sequence),
+            Pending::Sync { .. } | Pending::Predecessor | Pending::Answer { .. } => None,
+        });
+        self.session.zip(sequence)
     }
 
     /// Nothing more is taken or answered; what was queued for sending still goes.

@@ -492,6 +492,10 @@ impl Replica {
             }
             clients.notify(machine, &applied);
             settle(setup.raft_id, machine, clients, expiry, &txn, &applied);
+            let Origin { server, conn, sequence } = txn.origin;
+            if server == setup.raft_id {
+                clients.settled(machine, txn.session, (conn, sequence));
+            }
         })?;
         self.applied = (entry.index, entry.term);
         if entry.index == self.log_end_at_start {

@@ -16,6 +16,8 @@ struct Rig {
     now_us: u64,
     /// Frames received and whether the connection was closed.
     seen: BTreeMap<ConnId, (Vec<Bytes>, bool)>,
+    /// Numbers of appends that the disk has not finished, while it is slow.
+    unfinished: Option<Vec<u64>>,
 }
 
 impl Rig {
@@ -25,6 +27,7 @@ impl Rig {
             replica: Replica::new(Setup::default(), machine, Restored::default()),
             now_us: 0,
             seen: BTreeMap::new(),
+            unfinished: None,
         };
         rig.advance_ms(1);
         assert!(rig.replica.is_serving());
@@ -52,9 +55,19 @@ impl Rig {
                 *closed |= outgoing.close;
             }
             if let Some(append) = ready.append {
-                self.replica.persisted(append.number);
+                match &mut self.unfinished {
+                    Some(unfinished) => unfinished.push(append.number),
+                    None => self.replica.persisted(append.number),
+                }
             }
         }
+    }
+
+    fn finish_appends(&mut self) {
+        for number in self.unfinished.take().expect("the disk is slow") {
+            self.replica.persisted(number);
+        }
+        self.drive();
     }
 
     fn connect(&mut self, conn: ConnId, session_id: i64, password: &[u8]) -> ConnectResponse {
@@ -178,6 +191,58 @@ fn a_session_moves_to_a_new_connection_and_the_old_one_ends() {
     assert!(rig.closed(1));
     rig.send(2, &[(1, create("/e", 1))]);
     assert_eq!(rig.replies(2), [(1, 0)]);
+}
+
+#[test]
+fn a_moved_session_is_answered_behind_what_its_old_connection_left_in_the_log() {
+    for is_closed_first in [false, true] {
+        let mut rig = Rig::new();
+        let first = rig.connect(1, 0, &[]);
+        rig.unfinished = Some(Vec::new());
+        rig.send(1, &[(1, create("/a", 1))]);
+        if is_closed_first {
+            rig.replica.step(Input::Closed { conn: 1 });
+        }
+        rig.connect(2, first.session_id, &first.password);
+        rig.send(2, &[(1, get("/a", false)), (2, set("/a")), (3, get("/", false))]);
+        assert_eq!(rig.replies(2), [], "the create may still fail or succeed");
+        rig.finish_appends();
+        assert_eq!(rig.replies(2), [(1, 0), (2, 0), (3, 0)]);
+        assert_eq!(rig.replies(1), [], "nobody is there to be answered");
+        assert_eq!(rig.replica.status().outstanding, 0);
+    }
+}
+
+#[test]
+fn a_session_that_moves_twice_waits_for_all_that_was_left_behind() {
+    let mut rig = Rig::new();
+    let first = rig.connect(1, 0, &[]);
+    rig.unfinished = Some(Vec::new());
+    rig.send(1, &[(1, create("/a", 1))]);
+    rig.connect(2, first.session_id, &first.password);
+    rig.send(2, &[(1, get("/a", false))]);
+    rig.connect(3, first.session_id, &first.password);
+    rig.send(3, &[(1, get("/a", false))]);
+    assert_eq!((rig.replies(2), rig.replies(3)), (vec![], vec![]));
+    rig.finish_appends();
+    assert_eq!((rig.replies(2), rig.replies(3)), (vec![], vec![(1, 0)]));
+    assert_eq!(rig.replica.status().outstanding, 0);
+    assert!(rig.replica.clients.left_in_log.is_empty());
+}
+
+#[test]
+fn a_session_closed_by_a_connection_that_is_gone_ends_the_one_after_it() {
+    let mut rig = Rig::new();
+    let first = rig.connect(1, 0, &[]);
+    rig.unfinished = Some(Vec::new());
+    rig.send(1, &[(1, create("/e", 1)), (2, Request::CloseSession)]);
+    rig.replica.step(Input::Closed { conn: 1 });
+    let refused = rig.connect(2, first.session_id, &first.password);
+    assert_eq!(refused.session_id, 0, "it is as good as closed");
+    rig.finish_appends();
+    assert_eq!(rig.replica.status().ephemerals_count, 0);
+    assert_eq!(rig.replica.status().outstanding, 0);
+    assert!(rig.replica.clients.left_in_log.is_empty());
 }
 
 #[test]
