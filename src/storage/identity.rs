@@ -11,7 +11,8 @@ use super::fs::{Fs, FsError, read_file};
 
 /// Version of the layout of a data directory.
 pub const FORMAT: u32 = 1;
-const FILE: &str = "identity";
+/// Its name.
+pub(super) const FILE: &str = "identity";
 const TEMPORARY: &str = "identity.tmp";
 const FIRST_LINE: &str = "lockkeeper data directory";
 /// Most bytes of the file.

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 use super::checkpoint::{Checkpointer, IMAGE_EVERY_BYTES, Ingredients, Source};
 use super::fs::{FileLock, Fs, FsError, OsFs};
-use super::identity::{Identity, IdentityError};
+use super::identity::{self, Identity, IdentityError};
 use super::image::{ImageError, Images};
 use super::log::{Log, LogOptions, LogRecovery, SEGMENT_BYTES};
 use super::log_error::LogError;
@@ -247,8 +247,7 @@ pub fn open(
     restore: &mut dyn Restore,
 ) -> Result<Opened, OpenError> {
     let fs = &*place.fs;
-    refuse_zookeeper(fs, &place.data, "dataDir")?;
-    refuse_zookeeper(fs, &place.log, "dataLogDir")?;
+    refuse_zookeeper(fs, &place)?;
     let lock = lock(fs, &place)?;
     let identity = identify(fs, &place, options)?;
     let log_options = LogOptions {
@@ -312,11 +311,15 @@ pub fn open(
     })
 }
 
-fn refuse_zookeeper(fs: &dyn Fs, dir: &Path, key: &'static str) -> Result<(), OpenError> {
-    let names = fs.list(dir)?;
-    let ours = |n: &String| [LOCK, "identity", IMAGES, STATE, LOG].contains(&n.as_str());
-    if names.iter().any(|n| n == ZOOKEEPER) && !names.iter().any(ours) {
-        return Err(OpenError::ZooKeeper { dir: dir.to_owned(), key });
+/// Names like `log` and `lock` prove nothing: only an identity says that the data is ours.
+fn refuse_zookeeper(fs: &dyn Fs, place: &Place) -> Result<(), OpenError> {
+    if fs.list(&place.data)?.iter().any(|name| name == identity::FILE) {
+        return Ok(());
+    }
+    for (dir, key) in [(&place.data, "dataDir"), (&place.log, "dataLogDir")] {
+        if fs.list(dir)?.iter().any(|name| name == ZOOKEEPER) {
+            return Err(OpenError::ZooKeeper { dir: dir.clone(), key });
+        }
     }
     Ok(())
 }

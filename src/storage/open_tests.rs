@@ -181,6 +181,20 @@ fn zookeepers_data_is_refused_and_nothing_is_put_beside_it() {
 }
 
 #[test]
+fn zookeepers_data_is_refused_whatever_lies_beside_it() {
+    let (fs, state) = (TestFs::default(), TestState::default());
+    // Both are common in a dataDir of ZooKeeper's: where its own output goes, and a lock of scripts.
+    for dir in ["/data/version-2", "/data/log"] {
+        fs.create_dir(Path::new(dir)).unwrap();
+    }
+    fs.plant(Path::new("/data/version-2/log.1"), b"zookeeper".to_vec());
+    fs.plant(Path::new("/data/lock"), Vec::new());
+    let text = refused(&fs, &state);
+    assert!(text.contains("start on a new, empty dataDir"), "{text}");
+    assert_eq!(fs.files().len(), 2);
+}
+
+#[test]
 fn data_without_an_identity_is_refused() {
     let (fs, state, _) = used();
     fs.remove(Path::new("/data/identity")).unwrap();
