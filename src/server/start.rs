@@ -277,7 +277,8 @@ fn tree_options(config: &Config, seed: [u8; 32]) -> tree::Options {
         skip_acl: config.skip_acl,
         digest_auth: config.digest_auth_enabled,
         super_digest: config.super_digest.clone(),
-        legacy_digest: true,
+        // Only the `hash` word shows it.
+        legacy_digest: config.four_letter_words.allows("hash", true),
         hash_seed: u64::from_le_bytes(*hash_seed),
     }
 }

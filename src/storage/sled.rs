@@ -8,6 +8,7 @@
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::state::{Contents, StateError, StateMark, StateStore, Take};
 use crate::replica::Record;
@@ -20,6 +21,9 @@ const BATCH_BYTES: usize = 4 << 20;
 const CACHE_BYTES: u64 = 8 << 20;
 /// How many stores that were set aside are kept.
 const SET_ASIDE_MAX: usize = 2;
+/// How long, and in which steps, a store that was just closed is waited for.
+const UNLOCK_MAX: Duration = Duration::from_secs(5);
+const UNLOCK_PAUSE: Duration = Duration::from_millis(10);
 /// Key of the mark. Keys of records have [`RECORD`] before them, so that they sort behind it.
 const MARK: &[u8] = b"m";
 const RECORD: u8 = b'r';
@@ -185,15 +189,26 @@ impl StateStore for SledState {
     }
 }
 
-/// Opens the database in `dir`.
+/// Opens the database in `dir`. One that this process has just dropped keeps its lock until sled's
+/// own threads have let go of it; the lock of the data directory says that nobody else can hold it.
 fn open(dir: &Path) -> Result<sled::Db, String> {
     remove_unfinished_snapshots(dir).map_err(|e| format!("cannot prepare it: {e}"))?;
-    sled::Config::new()
-        .path(dir)
-        .cache_capacity(CACHE_BYTES)
-        .flush_every_ms(None)
-        .open()
-        .map_err(text)
+    let give_up = Instant::now() + UNLOCK_MAX;
+    loop {
+        let opened =
+            sled::Config::new().path(dir).cache_capacity(CACHE_BYTES).flush_every_ms(None).open();
+        match opened {
+            Err(sled::Error::Io(error)) if is_lock(&error) && Instant::now() < give_up => {
+                std::thread::sleep(UNLOCK_PAUSE);
+            }
+            opened => return opened.map_err(text),
+        }
+    }
+}
+
+/// sled makes an error of its own of a lock that is held, which only its text tells apart.
+fn is_lock(error: &std::io::Error) -> bool {
+    error.to_string().contains("could not acquire lock")
 }
 
 /// Removes what sled was writing when it was killed: it would not open beside that.
@@ -343,6 +358,8 @@ mod tests {
         let good = dir.path().join("good");
         let (state, expected) = filled(&good);
         drop(state);
+        // Opens only once sled's threads have let go, and so have written everything.
+        SledState::new(&good).mark().unwrap().unwrap();
         let whole = std::fs::read(good.join("db")).unwrap();
         let used = whole.iter().rposition(|b| *b != 0).unwrap();
         for (n, at) in (0..used).step_by(used / 12).enumerate() {
