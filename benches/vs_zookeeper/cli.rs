@@ -67,7 +67,7 @@ struct PeerArgs {
     #[arg(long, value_name = "DIR", default_value = env!("CARGO_TARGET_TMPDIR"))]
     data: PathBuf,
     /// The servers take this port and the ones after it, on 127.0.0.1.
-    #[arg(long, default_value_t = 39_700)]
+    #[arg(long, default_value_t = 19_700)]
     base_port: u16,
     /// Also write every figure to this file.
     #[arg(long, value_name = "FILE")]
