@@ -15,6 +15,10 @@ use super::znode::Content;
 use super::{Tree, record};
 use crate::proto::Acl;
 
+/// Bytes of records that one drain hands out, and one record more: a thousand small ones and a
+/// thousand of a megabyte are not the same to whoever copies and holds them.
+pub const DRAIN_BYTES_MAX: usize = 8 << 20;
+
 /// Paths whose records have to go.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
@@ -111,17 +115,22 @@ impl Tree {
         Ok(())
     }
 
-    /// Hands out up to `records_max` changes: a path with its current record, or with `None` when
+    /// Hands out up to `records_max` changes, and [`DRAIN_BYTES_MAX`] bytes: a path with its current record, or with `None` when
     /// the record has to go. Answers whether more is waiting.
     pub fn drain_changes(&mut self, records_max: usize, out: &mut TakeChange<'_>) -> bool {
         let mut record = Vec::new();
+        let mut bytes = 0;
         for _ in 0..records_max {
+            if bytes >= DRAIN_BYTES_MAX {
+                break;
+            }
             if let Some(path) = self.changes.tombstones.pop_first() {
                 out(&path, None);
             } else if let Some(id) = self.slab.pop_changed() {
                 let znode = &self.slab[id];
                 record.clear();
                 record::encode(znode, self.acls.list(znode.meta.acl), &mut record);
+                bytes += znode.path().len() + record.len();
                 out(znode.path(), Some(&record));
                 self.slab.set_stored(id, true);
             } else {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-use super::super::{BadRecord, record};
+use super::super::{BadRecord, DRAIN_BYTES_MAX, record};
 use super::*;
 
 type Disk = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -49,6 +49,31 @@ fn a_fresh_tree_waits_to_be_stored() {
     let all = ["/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"];
     assert_eq!(drain(&mut f.tree, &mut disk), all);
     assert!(drain(&mut f.tree, &mut disk).is_empty());
+}
+
+#[test]
+fn a_drain_is_bounded_in_bytes_as_well_as_in_records() {
+    let mut f = Fixture::new();
+    let bytes = DRAIN_BYTES_MAX / 4;
+    let data = "x".repeat(bytes);
+    for number in 0..9 {
+        let path = format!("/{number}");
+        f.given(&[&path]);
+        f.set(&path, &data, -1).unwrap();
+    }
+    let mut handed_out = Vec::new();
+    loop {
+        let mut drained = 0;
+        let more = f.tree.drain_changes(usize::MAX, &mut |_, record| {
+            drained += record.map_or(0, <[u8]>::len);
+        });
+        handed_out.push(drained);
+        if !more {
+            break;
+        }
+    }
+    assert!(handed_out.iter().all(|drained| *drained < DRAIN_BYTES_MAX + 2 * bytes));
+    assert!(handed_out.iter().sum::<usize>() > 9 * bytes && handed_out.len() == 3);
 }
 
 #[test]
