@@ -431,6 +431,8 @@ impl Restore for Machine {
     }
 
     fn entry(&mut self, entry: &Entry) -> Result<(), String> {
+        // The disk may hold a later state than the one that this began with.
+        self.keep_all_tombstones(true);
         apply_entry(self, entry, |_, _, _| {})
     }
 }

@@ -180,7 +180,8 @@ impl Replica {
         let log_end_at_start = restored.tail.last().map_or(restored.applied, |last| last.index);
         let applied = (restored.applied, restored.applied_term);
         let tail = Tail::new(restored.hard_state, &membership, applied, restored.tail);
-        machine.keep_all_tombstones(restored.applied < log_end_at_start);
+        // Until everything was drained once, the disk may hold znodes that this process never stored.
+        machine.keep_all_tombstones(setup.durable && log_end_at_start > 0);
         let mut consensus = Consensus::new(setup.raft_id, random.next_u64(), applied.0, tail);
         if alone {
             consensus.campaign();
@@ -288,7 +289,12 @@ impl Replica {
         if !self.setup.durable || self.applied.0 < self.log_end_at_start {
             return None;
         }
-        self.machine.drain_changes(records_max, self.applied, self.consensus.membership())
+        let membership = self.consensus.membership();
+        let changes = self.machine.drain_changes(records_max, self.applied, membership);
+        if changes.as_ref().is_some_and(|changes| changes.mark.is_some()) {
+            self.machine.keep_all_tombstones(false);
+        }
+        changes
     }
 
     /// Figures, cheap to take.
@@ -498,9 +504,6 @@ impl Replica {
             }
         })?;
         self.applied = (entry.index, entry.term);
-        if entry.index == self.log_end_at_start {
-            self.machine.keep_all_tombstones(false);
-        }
         Ok(())
     }
 

@@ -16,6 +16,8 @@ struct Rig {
     now_us: u64,
     /// Frames received and whether the connection was closed.
     seen: BTreeMap<ConnId, (Vec<Bytes>, bool)>,
+    /// Every entry that was appended.
+    log: Vec<Entry>,
     /// Numbers of appends that the disk has not finished, while it is slow.
     unfinished: Option<Vec<u64>>,
 }
@@ -27,6 +29,7 @@ impl Rig {
             replica: Replica::new(Setup::default(), machine, Restored::default()),
             now_us: 0,
             seen: BTreeMap::new(),
+            log: Vec::new(),
             unfinished: None,
         };
         rig.advance_ms(1);
@@ -55,6 +58,7 @@ impl Rig {
                 *closed |= outgoing.close;
             }
             if let Some(append) = ready.append {
+                self.log.extend(append.entries);
                 match &mut self.unfinished {
                     Some(unfinished) => unfinished.push(append.number),
                     None => self.replica.persisted(append.number),
@@ -323,6 +327,55 @@ fn sync_waits_for_the_writes_in_front_of_it() {
     let sync = Request::Sync { path: Some("/".into()) };
     rig.send(1, &[(1, create("/a", 0)), (2, sync.clone()), (3, get("/a", false)), (4, sync)]);
     assert_eq!(rig.replies(1), [(1, 0), (2, 0), (3, 0), (4, 0)]);
+}
+
+/// Drains up to the mark into what an earlier process left on the disk.
+fn checkpoint(replica: &mut Replica, disk: &mut BTreeMap<Box<[u8]>, Box<[u8]>>) -> Mark {
+    loop {
+        let changes = replica.drain_changes(64).expect("until the mark");
+        for Record { key, value } in changes.records {
+            match value {
+                Some(value) => disk.insert(key, value),
+                None => disk.remove(&key),
+            };
+        }
+        if let Some(mark) = changes.mark {
+            return mark;
+        }
+    }
+}
+
+#[test]
+fn what_a_replayed_log_deletes_is_deleted_on_the_disk() {
+    let mut rig = Rig::new();
+    rig.replica.setup.durable = true;
+    rig.connect(1, 0, &[]);
+    rig.send(1, &[(1, create("/replayed", 0)), (2, create("/later", 0)), (3, create("/kept", 0))]);
+    let mut disk = BTreeMap::new();
+    checkpoint(&mut rig.replica, &mut disk);
+    rig.send(1, &[(4, Request::Delete { path: "/replayed".into(), version: -1 })]);
+
+    let mut machine = Machine::fresh(Options::default());
+    for entry in &rig.log {
+        machine.entry(entry).unwrap();
+    }
+    let last = rig.log.last().unwrap();
+    let restored = Restored {
+        applied: last.index,
+        applied_term: last.term,
+        hard_state: HardState { term: last.term, vote: 1, commit: last.index },
+        ..Restored::default()
+    };
+    let setup = Setup { durable: true, ..Setup::default() };
+    let mut rig = Rig { replica: Replica::new(setup, machine, restored), ..Rig::new() };
+    rig.advance_ms(1);
+    rig.connect(2, 0, &[]);
+    rig.send(2, &[(1, Request::Delete { path: "/later".into(), version: -1 })]);
+    assert_eq!(rig.replies(2), [(1, 0)]);
+    let mark = checkpoint(&mut rig.replica, &mut disk);
+    let paths: Vec<_> = disk.keys().filter(|key| key[0] == b'/').map(|key| &key[..]).collect();
+    assert_eq!(paths.len(), 5, "the root, three special ones and /kept");
+    assert_eq!(disk.len() as u64, mark.records);
 }
 
 #[test]
