@@ -88,6 +88,8 @@ pub struct Log {
     held: bool,
     sequence: u64,
     crc: u32,
+    /// Where the last record began when the log was opened.
+    last_record: u64,
     /// Where the next record goes.
     end: u64,
     torn: Option<Torn>,
@@ -152,8 +154,8 @@ impl Log {
         options: LogOptions,
     ) -> Result<(Self, LogRecovery), LogError> {
         let (replayed, active) = replay::replay(&*fs, dir, &options)?;
-        let Replayed { segments, spans, base, last, hard_state, sequence, crc, end, torn } =
-            replayed;
+        let Replayed { segments, spans, base, last, hard_state, sequence, crc, .. } = replayed;
+        let Replayed { last_record, end, torn, .. } = replayed;
         let recovery = LogRecovery {
             base,
             first: base.index + 1,
@@ -174,6 +176,7 @@ impl Log {
             held: false,
             sequence,
             crc,
+            last_record,
             end,
             torn,
             prepared: None,
@@ -189,10 +192,18 @@ impl Log {
     /// Makes durable what was read (it may have been in the operating system's memory only), wipes
     /// a torn end, so that its bytes can never be taken for anything, and removes leftovers.
     ///
+    /// The last record is written once more before that: if its sync failed and ended the server
+    /// before, the pages that never reached the disk look clean by now, and a sync alone would
+    /// pass over them.
+    ///
     /// # Errors
     /// The file system failed; the log is poisoned.
     pub fn begin(&mut self) -> Result<(), LogError> {
         self.guarded(|log| {
+            let bytes = usize::try_from(log.end - log.last_record).unwrap_or(usize::MAX);
+            let mut record = vec![0; bytes];
+            log.active.read_at(&mut record, log.last_record)?;
+            log.active.write_at(&record, log.last_record)?;
             if let Some(torn) = log.torn.take() {
                 const ZEROS: &[u8] = &[0; 64 << 10];
                 let mut at = torn.offset;

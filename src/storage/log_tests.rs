@@ -394,6 +394,23 @@ fn clients_cannot_forge_records_in_their_data() {
 }
 
 #[test]
+fn a_record_whose_sync_failed_is_durable_before_the_next_server_relies_on_it() {
+    let fs = created();
+    let mut log = open(&fs);
+    log.append(&[batch(1, 1, 1)]).unwrap();
+    fs.fail_at(2, Fault::Error(ErrorKind::Other));
+    log.append(&[batch(2, 1, 1)]).unwrap_err();
+    drop(log);
+    // The process is started again, and finds the record in the page cache.
+    let log = open(&fs);
+    assert_eq!(log.last().index, 2);
+    drop(log);
+    fs.crash(Unsynced::Lost);
+    let log = open(&fs);
+    assert_eq!(log.last().index, 2);
+}
+
+#[test]
 fn an_error_poisons_the_log_and_is_never_retried() {
     for kind in [ErrorKind::Other, ErrorKind::StorageFull] {
         for change in 1..=2 {

@@ -48,6 +48,8 @@ pub(super) struct Replayed {
     pub(super) sequence: u64,
     /// Its crc.
     pub(super) crc: u32,
+    /// Where the last record in the last segment begins, or would begin.
+    pub(super) last_record: u64,
     /// Behind the last record in the last segment.
     pub(super) end: u64,
     pub(super) torn: Option<Torn>,
@@ -150,6 +152,7 @@ impl<'a> Opened<'a> {
                 hard_state: header.hard_state,
                 sequence: header.sequence - 1,
                 crc: header.crc(),
+                last_record: HEADER_BYTES,
                 end: HEADER_BYTES,
                 torn: None,
                 segments: vec![header],
@@ -190,6 +193,7 @@ impl<'a> Opened<'a> {
         state.last = base;
         state.hard_state = header.hard_state;
         state.crc = header.crc();
+        state.last_record = HEADER_BYTES;
         state.end = HEADER_BYTES;
         state.segments.push(header);
         Ok(state)
@@ -248,6 +252,7 @@ impl<'a> Opened<'a> {
             state.spans.add(first, last, self.header.number, offset, record.len as u64);
             state.last = Position { index: last, term: record.last_term };
         }
+        state.last_record = offset;
         state.hard_state = record.hard_state;
         state.sequence = record.sequence;
         state.crc = record.crc;

@@ -42,6 +42,9 @@ pub(super) const UNSYNCED: [Unsynced; 5] =
 struct Inode {
     durable: Vec<u8>,
     current: Vec<u8>,
+    /// What was written and not synced: a sync that fails forgets it, and the next one succeeds
+    /// without it, as on Linux.
+    dirty: Vec<std::ops::Range<usize>>,
 }
 
 #[derive(Debug, Default)]
@@ -103,6 +106,7 @@ impl TestFs {
                 }
             }
             inode.current = inode.durable.clone();
+            inode.dirty.clear();
         }
         disk.locked.clear();
         disk.fault = None;
@@ -127,7 +131,7 @@ impl TestFs {
     /// Puts other contents there, durably, behind everyone's back.
     pub(super) fn plant(&self, path: &Path, contents: Vec<u8>) {
         let mut disk = self.0.lock().unwrap();
-        let inode = Inode { durable: contents.clone(), current: contents };
+        let inode = Inode { durable: contents.clone(), current: contents, dirty: Vec::new() };
         match disk.names.get(path).copied() {
             Some(at) => disk.inodes[at] = inode,
             None => {
@@ -160,7 +164,11 @@ impl TestFs {
         let disk = self.0.lock().unwrap();
         let inodes = disk.inodes.iter();
         let inodes = inodes
-            .map(|i| Inode { durable: i.durable.clone(), current: i.current.clone() })
+            .map(|i| Inode {
+                durable: i.durable.clone(),
+                current: i.current.clone(),
+                dirty: i.dirty.clone(),
+            })
             .collect();
         Self(Arc::new(Mutex::new(Disk {
             inodes,
@@ -309,7 +317,7 @@ impl DiskFile for TestFile {
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<(), FsError> {
         let failed = self.fs.change(&self.path, "write");
         let mut disk = self.fs.0.lock().unwrap();
-        let current = &mut disk.inodes[self.inode].current;
+        let Inode { current, dirty, .. } = &mut disk.inodes[self.inode];
         // A write that fails has happened in part.
         let bytes = if failed.is_err() { &bytes[..bytes.len() / 2] } else { bytes };
         let (begin, end) = (offset as usize, offset as usize + bytes.len());
@@ -317,6 +325,7 @@ impl DiskFile for TestFile {
             current.resize(end, 0);
         }
         current[begin..end].copy_from_slice(bytes);
+        dirty.push(begin..end);
         failed
     }
 
@@ -331,11 +340,16 @@ impl DiskFile for TestFile {
     }
 
     fn sync(&mut self) -> Result<(), FsError> {
-        self.fs.change(&self.path, "sync")?;
+        let failed = self.fs.change(&self.path, "sync");
         let mut disk = self.fs.0.lock().unwrap();
+        let Inode { current, durable, dirty } = &mut disk.inodes[self.inode];
+        let dirty = std::mem::take(dirty);
+        failed?;
+        durable.resize(current.len(), 0);
+        for range in dirty {
+            durable[range.clone()].copy_from_slice(&current[range]);
+        }
         disk.syncs += 1;
-        let inode = &mut disk.inodes[self.inode];
-        inode.durable = inode.current.clone();
         Ok(())
     }
 }
