@@ -234,6 +234,10 @@ impl Checkpointer {
         }
         self.contents = actual;
         self.phase = Phase::Closed;
+        if matches!(self.given.source, Source::State(_)) {
+            // It is the only copy there is, and the next checkpoint would begin by opening it.
+            return Ok(self.write_image(mark));
+        }
         Ok(Outcome::Continue)
     }
 

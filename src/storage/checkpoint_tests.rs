@@ -351,3 +351,16 @@ impl Bench {
         assert_eq!(self.state.clone().mark().unwrap(), None);
     }
 }
+
+#[test]
+fn a_start_from_the_store_alone_writes_an_image_before_it_touches_the_store() {
+    let mut bench = Bench::new();
+    let changes = bench.changes(30);
+    let mut checkpointer = bench.checkpointer();
+    checkpointer.apply(changes).unwrap();
+    drop(checkpointer);
+    assert!(bench.images.list().unwrap().is_empty());
+    bench.source = Source::State(30);
+    assert_eq!(bench.checkpointer().begin().unwrap(), Outcome::Continue);
+    assert_eq!(bench.images.list().unwrap(), [30]);
+}
