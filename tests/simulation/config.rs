@@ -1,0 +1,169 @@
+//! What a seed is: which faults are on, how often, and what the clients do.
+//!
+//! *Owns* the swarm: every seed draws its own world, so that rare combinations are somebody's
+//! everyday life.
+
+use super::rng::Rng;
+
+/// Kinds of operations, in the order of [`Config::op_weights`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Create,
+    CreateEphemeral,
+    CreateSequential,
+    CreateContainer,
+    CreateTtl,
+    Delete,
+    Set,
+    SetAcl,
+    Multi,
+    Get,
+    Exists,
+    Children,
+    GetAcl,
+    OtherRead,
+    MultiRead,
+    Sync,
+    Ping,
+    AddWatch,
+    RemoveWatch,
+    CheckWatch,
+    Auth,
+    Odd,
+}
+
+pub const KINDS: [Kind; 22] = [
+    Kind::Create,
+    Kind::CreateEphemeral,
+    Kind::CreateSequential,
+    Kind::CreateContainer,
+    Kind::CreateTtl,
+    Kind::Delete,
+    Kind::Set,
+    Kind::SetAcl,
+    Kind::Multi,
+    Kind::Get,
+    Kind::Exists,
+    Kind::Children,
+    Kind::GetAcl,
+    Kind::OtherRead,
+    Kind::MultiRead,
+    Kind::Sync,
+    Kind::Ping,
+    Kind::AddWatch,
+    Kind::RemoveWatch,
+    Kind::CheckWatch,
+    Kind::Auth,
+    Kind::Odd,
+];
+
+/// A seed's world. Times in microseconds unless their names say otherwise; rates in 1000.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub seed: u64,
+    pub clients: usize,
+    pub lock_clients: usize,
+    pub locks: u64,
+    pub operations: u64,
+    pub op_weights: Vec<u32>,
+    pub pipeline_max: u64,
+    pub think_us_max: u64,
+    pub latency_us_max: u64,
+    pub splits_bytes: bool,
+    pub data_bytes_max: u64,
+    pub timeouts_ms: (i32, i32),
+    pub batch_max: usize,
+    pub log_us: (u64, u64),
+    pub told_late_us_max: u64,
+    pub state_us_max: u64,
+    pub drain_records_max: usize,
+    pub changes_queue_max: usize,
+    pub segment_bytes: u64,
+    pub image_every_bytes: u64,
+    pub crash_every_us: Option<u64>,
+    pub power_cuts: u64,
+    pub crashes_at_operations: u64,
+    pub crashes_while_opening: u64,
+    pub clean_stops: u64,
+    pub down_us_max: u64,
+    pub sync_errors: bool,
+    pub full_disks: bool,
+    pub image_flips: u64,
+    pub log_flips: u64,
+    pub sled_error_one_in: u64,
+    pub drops: u64,
+    pub silences: u64,
+    pub closes: u64,
+    pub malformed: u64,
+    pub wall_jumps: bool,
+    pub extended_types: bool,
+    pub container_interval_ms: u64,
+    pub container_never_used_ms: i64,
+}
+
+impl Config {
+    /// The world of a seed.
+    pub fn draw(seed: u64) -> Self {
+        let mut rng = Rng::new(seed, 0);
+        let rng = &mut rng;
+        let timeout_min = rng.range(200, 600) as i32;
+        let crashes = rng.chance(800);
+        let log_fast = rng.chance(500);
+        Self {
+            seed,
+            clients: rng.range(2, 7) as usize,
+            lock_clients: rng.range(0, 4) as usize,
+            locks: rng.range(1, 2),
+            operations: rng.range(2000, 2400),
+            op_weights: op_weights(rng),
+            pipeline_max: *rng.pick(&[1, 4, 16, 40]),
+            think_us_max: *rng.pick(&[500, 5_000, 40_000]),
+            latency_us_max: *rng.pick(&[50, 500, 5_000]),
+            splits_bytes: rng.chance(500),
+            data_bytes_max: *rng.pick(&[8, 64, 600, 3000]),
+            timeouts_ms: (timeout_min, timeout_min + rng.range(100, 2500) as i32),
+            batch_max: *rng.pick(&[1, 8, 64]),
+            log_us: if log_fast { (20, 300) } else { (500, 60_000) },
+            told_late_us_max: *rng.pick(&[1, 100, 5_000]),
+            state_us_max: *rng.pick(&[200, 5_000, 50_000]),
+            drain_records_max: *rng.pick(&[1, 5, 40, 1000]),
+            changes_queue_max: *rng.pick(&[1, 4]),
+            segment_bytes: *rng.pick(&[512, 2048, 8192, 65_536]),
+            image_every_bytes: *rng.pick(&[300, 1500, 6000, 40_000]),
+            crash_every_us: crashes.then(|| *rng.pick(&[150_000, 600_000, 2_000_000])),
+            power_cuts: *rng.pick(&[0, 500, 1000]),
+            crashes_at_operations: *rng.pick(&[0, 500, 900]),
+            crashes_while_opening: *rng.pick(&[0, 200, 500]),
+            clean_stops: *rng.pick(&[0, 100, 400]),
+            down_us_max: *rng.pick(&[1_000, 200_000, 3_000_000]),
+            sync_errors: rng.chance(250),
+            full_disks: rng.chance(250),
+            image_flips: if rng.chance(400) { 500 } else { 0 },
+            log_flips: if rng.chance(250) { 300 } else { 0 },
+            sled_error_one_in: if rng.chance(250) { *rng.pick(&[20, 200]) } else { 0 },
+            drops: *rng.pick(&[0, 5, 30]),
+            silences: *rng.pick(&[0, 2, 8]),
+            closes: *rng.pick(&[0, 2, 10]),
+            malformed: *rng.pick(&[0, 5, 20]),
+            wall_jumps: rng.chance(300),
+            extended_types: rng.chance(850),
+            container_interval_ms: *rng.pick(&[100, 700]),
+            container_never_used_ms: *rng.pick(&[0, 400, 300_000]),
+        }
+    }
+
+    /// Longest time that anything of the server's own may take, besides timeouts.
+    pub fn grace_us(&self) -> u64 {
+        500_000 + 20 * (self.log_us.1 + self.told_late_us_max + self.state_us_max)
+    }
+}
+
+fn op_weights(rng: &mut Rng) -> Vec<u32> {
+    // Some kinds rare or absent, some frequent.
+    let weights: Vec<u32> = KINDS.iter().map(|_| *rng.pick(&[0, 1, 1, 2, 4, 8])).collect();
+    let mut weights = weights;
+    // Without these, nothing much happens.
+    weights[0] = weights[0].max(3);
+    weights[5] = weights[5].max(1);
+    weights
+}

@@ -1,0 +1,107 @@
+//! Simulated lives of a server. See `simulation.rs`.
+
+#[path = "simulation.rs"]
+mod simulation;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use simulation::coverage::Coverage;
+use simulation::run::{Failure, run};
+
+/// How many seeds every test run plays.
+const SEEDS: u64 = 200;
+
+/// What these seeds must have seen, or they prove less than they say.
+const SEEN_AT_LEAST: [(&str, u64); 38] = [
+    ("operations", 400_000),
+    ("events", 100_000),
+    ("txns", 100_000),
+    ("multis", 10_000),
+    ("multis_failed", 5000),
+    ("replayed", 800),
+    ("kills", 200),
+    ("power_cuts", 250),
+    ("crashes_at_an_operation", 120),
+    ("crashes_while_opening", 60),
+    ("torn_tails", 15),
+    ("writes_torn", 40),
+    ("writes_dropped", 40),
+    ("names_dropped", 100),
+    ("sync_errors", 25),
+    ("full_stops", 40),
+    ("flips_of_images", 100),
+    ("flips_of_images_survived", 60),
+    ("flips_of_logs", 25),
+    ("refused_to_open", 30),
+    ("images_loaded", 400),
+    ("images_set_aside", 60),
+    ("started_from_state", 15),
+    ("log_cuts", 1500),
+    ("sled_refilled", 180),
+    ("sled_broken", 40),
+    ("sled_emptied", 25),
+    ("sled_older", 40),
+    ("sled_altered", 20),
+    ("sled_errors", 60),
+    ("batches_of_many", 10_000),
+    ("sessions_expired", 400),
+    ("sessions_moved", 300),
+    ("sessions_refused", 200),
+    ("reaped", 2500),
+    ("setwatches", 2500),
+    ("malformed", 250),
+    ("locks_granted", 7000),
+];
+
+/// Plays the seeds on all cores; the first failure of the lowest seed.
+fn play(seeds: u64) -> Result<Coverage, Box<Failure>> {
+    let next = AtomicU64::new(1);
+    let results = Mutex::new((Coverage::default(), None::<Box<Failure>>));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed > seeds {
+                        return;
+                    }
+                    let outcome = run(seed, false);
+                    let mut results = results.lock().expect("nothing panics while it holds it");
+                    match outcome {
+                        Ok(success) => results.0.add(&success.coverage),
+                        Err(failure) => {
+                            if results.1.as_ref().is_none_or(|known| failure.seed < known.seed) {
+                                results.1 = Some(failure);
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let (coverage, failure) = results.into_inner().expect("all threads are done");
+    failure.map_or(Ok(coverage), Err)
+}
+
+#[test]
+fn two_hundred_seeds_break_no_rule() {
+    match play(SEEDS) {
+        Ok(coverage) => {
+            println!("{coverage}");
+            let missing = coverage.missing(&SEEN_AT_LEAST);
+            assert!(missing.is_empty(), "seen too rarely: {missing:#?}");
+        }
+        Err(failure) => panic!("\n{failure}"),
+    }
+}
+
+#[test]
+fn a_seed_twice_leaves_one_trace() {
+    for seed in 1..=5 {
+        let [first, second] =
+            [(); 2].map(|()| run(seed, false).unwrap_or_else(|f| panic!("\n{f}")));
+        assert_eq!(first, second, "seed {seed}");
+    }
+}

@@ -1,0 +1,203 @@
+//! One run of one seed: wild life, then healing, then the reckoning.
+//!
+//! *Owns* the phases. *Invariant*: once the faults are over, everything must come right: all clients
+//! are served, waiters get their locks, sessions of the dead end, and nothing of them stays.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::client::Mood;
+use super::config::Config;
+use super::conn::Violation;
+use super::coverage::Coverage;
+use super::world::World;
+
+/// A run that went well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Success {
+    pub hash: u64,
+    pub coverage: Coverage,
+}
+
+/// A run that did not.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub seed: u64,
+    pub violation: Violation,
+    pub step: u64,
+    pub config: String,
+    pub tail: String,
+}
+
+/// Most steps of a phase; no seed comes near.
+const STEPS_MAX: u64 = 2_000_000;
+
+/// Runs a seed.
+///
+/// # Errors
+/// The rule that was broken, and how it came to that.
+pub fn run(seed: u64, prints: bool) -> Result<Success, Box<Failure>> {
+    let mut world = World::new(Config::draw(seed));
+    world.trace.is_printed = prints;
+    world.begin();
+    let mut steps = 0;
+    let outcome = catch_unwind(AssertUnwindSafe(|| phases(&mut world, &mut steps)));
+    let outcome = outcome.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("panic: {}", text.unwrap_or("of unknown kind")))
+    });
+    match outcome {
+        Ok(()) => Ok(Success { hash: world.trace.hash(), coverage: world.total_coverage() }),
+        Err(violation) => Err(Box::new(Failure {
+            seed,
+            violation,
+            step: steps,
+            config: format!("{:?}", world.config),
+            tail: world.trace.tail(),
+        })),
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{}", self.tail)?;
+        writeln!(f, "{}", self.config)?;
+        writeln!(f, "seed {} failed at step {}: {}", self.seed, self.step, self.violation)?;
+        write!(f, "replay: cargo run --release --example simulate -- --seed {} --trace", self.seed)
+    }
+}
+
+fn phases(world: &mut World, steps: &mut u64) -> Result<(), Violation> {
+    let operations = world.config.operations;
+    until(world, steps, "the operations are done", |world| world.operations() >= operations)?;
+    world.heal();
+    let quiet_us = world.config.grace_us() + world.config.timeouts_ms.1 as u64 * 1000;
+    let working_us = world.now_us + quiet_us;
+    until(world, steps, "time passes", |world| world.now_us >= working_us)?;
+    for client in &mut world.clients {
+        client.be(Mood::Tame);
+    }
+    let served_us = world.now_us + quiet_us;
+    until(world, steps, "clients work", |world| world.now_us >= served_us)?;
+    world.everybody_is_served()?;
+    world.send_clients_away();
+    let ended_us = world.now_us + 2 * quiet_us + world.config.container_interval_ms * 3000;
+    until(world, steps, "sessions end", |world| world.now_us >= ended_us)?;
+    world.nothing_stays()?;
+    world.survives_a_last_restart()
+}
+
+fn until(
+    world: &mut World,
+    steps: &mut u64,
+    what: &str,
+    done: impl Fn(&World) -> bool,
+) -> Result<(), Violation> {
+    for _ in 0..STEPS_MAX {
+        if done(world) {
+            return Ok(());
+        }
+        *steps += 1;
+        world.step()?;
+    }
+    Err(format!("still waiting until {what}"))
+}
+
+impl World {
+    fn operations(&self) -> u64 {
+        self.clients.iter().map(|client| client.operations).sum()
+    }
+
+    /// No more faults from here on.
+    fn heal(&mut self) {
+        self.faults_are_on = false;
+        self.trace.note(self.now_us, format_args!("heal"));
+        self.fs.disk().disarm();
+        self.state.sled().fail_one_in(0);
+        self.coverage.operations = self.operations();
+        // Everybody goes on, at leisure.
+        self.config.think_us_max = self.config.think_us_max.max(40_000);
+        self.config.pipeline_max = self.config.pipeline_max.min(2);
+        for client in &mut self.clients {
+            client.be(Mood::Tame);
+        }
+    }
+
+    fn everybody_is_served(&self) -> Result<(), Violation> {
+        for (number, client) in self.clients.iter().enumerate() {
+            if client.answers == 0 {
+                return Err(format!("client {number} is not served after all faults: {client:?}"));
+            }
+            if let Some(lock) = client.lock.as_ref().filter(|lock| lock.grants == 0) {
+                return Err(format!("client {number} never gets its lock: {lock:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every other client closes its session; the rest is never heard of again.
+    fn send_clients_away(&mut self) {
+        self.trace.note(self.now_us, format_args!("clients leave and die"));
+        for (number, client) in self.clients.iter_mut().enumerate() {
+            client.be(if number % 2 == 0 { Mood::Leave } else { Mood::Dead });
+        }
+    }
+
+    fn nothing_stays(&mut self) -> Result<(), Violation> {
+        let server = self.server.as_ref().ok_or("no server runs at the end")?;
+        let left: Vec<i64> = self.checker.open_sessions().collect();
+        if !left.is_empty() || server.replica.machine().session_count() != 0 {
+            return Err(format!("sessions that never end: {left:x?}"));
+        }
+        let tree = server.replica.machine().tree();
+        if tree.ephemeral_count() != 0 {
+            return Err(format!("{} ephemerals of nobody", tree.ephemeral_count()));
+        }
+        for (path, znode) in &self.checker.model.znodes {
+            let is_due = match znode.owner {
+                super::model::Owner::Container => znode.creates > 0,
+                super::model::Owner::Ttl(_) => !self.config.wall_jumps,
+                super::model::Owner::Nobody | super::model::Owner::Session(_) => false,
+            };
+            if is_due && znode.children.is_empty() {
+                return Err(format!("{path} should have been removed long ago: {znode:?}"));
+            }
+        }
+        self.checker.compare(tree)
+    }
+
+    /// Stops the server cleanly and opens its data once more.
+    fn survives_a_last_restart(&mut self) -> Result<(), Violation> {
+        let server = self.server.take().ok_or("no server runs at the end")?;
+        let (zxid, digest) =
+            (server.replica.machine().last_zxid(), server.replica.machine().digest());
+        server.stop().map_err(|stop| format!("{stop:?}"))?;
+        self.cut_links();
+        self.checker.crashed();
+        self.restart()?;
+        let server = self.server.as_ref().ok_or("it did not open at the end")?;
+        let machine = server.replica.machine();
+        if machine.last_zxid() > zxid || (machine.last_zxid() == zxid && machine.digest() != digest)
+        {
+            return Err(format!("zxid {:#x} after a clean stop at {zxid:#x}", machine.last_zxid()));
+        }
+        Ok(())
+    }
+
+    fn total_coverage(&self) -> Coverage {
+        let mut coverage = self.coverage.clone();
+        coverage.add(&self.checker.coverage);
+        let disk = self.fs.disk().figures;
+        coverage.writes_dropped = disk.writes_dropped;
+        coverage.writes_torn = disk.writes_torn;
+        coverage.names_dropped = disk.names_dropped;
+        let sled = self.state.sled().figures;
+        coverage.sled_broken = sled.broken;
+        coverage.sled_emptied = sled.emptied;
+        coverage.sled_older = sled.older;
+        coverage.sled_altered = sled.altered;
+        coverage.sled_errors = sled.errors;
+        coverage.checkpoints = sled.checkpoints;
+        coverage
+    }
+}

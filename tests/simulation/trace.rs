@@ -1,0 +1,58 @@
+//! What happened, in order: its hash for comparing two runs, its last lines for people.
+
+use std::collections::VecDeque;
+use std::fmt::{self, Write};
+
+/// How many of the last lines are kept.
+const KEPT: usize = 200;
+
+/// The trace of one run.
+#[derive(Debug, Default)]
+pub struct Trace {
+    hash: u64,
+    lines: u64,
+    last: VecDeque<String>,
+    /// Whether every line is printed at once.
+    pub is_printed: bool,
+}
+
+impl Trace {
+    /// Adds a line; `now_us` is the simulated time.
+    pub fn note(&mut self, now_us: u64, line: fmt::Arguments<'_>) {
+        let mut text = match self.last.len() {
+            KEPT => self.last.pop_front().expect("it is full"),
+            _ => String::new(),
+        };
+        text.clear();
+        write!(text, "{:>5} {:>10} {line}", self.lines, now_us).expect("a String takes everything");
+        if self.is_printed {
+            println!("{text}");
+        }
+        self.bytes(text.as_bytes());
+        self.lines += 1;
+        self.last.push_back(text);
+    }
+
+    /// Adds bytes to the hash alone.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        self.hash = self.hash.rotate_left(5) ^ bytes.len() as u64;
+    }
+
+    /// Two runs of one seed have the same.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Number of lines so far.
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// The last lines.
+    pub fn tail(&self) -> String {
+        self.last.iter().fold(String::new(), |all, line| all + line + "\n")
+    }
+}
