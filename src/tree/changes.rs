@@ -115,7 +115,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Hands out up to `records_max` changes, and [`DRAIN_BYTES_MAX`] bytes: a path with its current record, or with `None` when
+    /// Hands out up to `records_max` changes, and [`DRAIN_BYTES_MAX`] bytes: a path with its
+    /// current record, or with `None` when
     /// the record has to go. Answers whether more is waiting.
     pub fn drain_changes(&mut self, records_max: usize, out: &mut TakeChange<'_>) -> bool {
         let mut record = Vec::new();
