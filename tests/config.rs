@@ -123,6 +123,7 @@ fn numbers_hold_at_their_limits_and_fail_beyond() {
         ("metricsProvider.httpPort", "-1", "65535"),
         ("fsync.warningthresholdms", "0", "2147483647"),
         ("lockkeeper.imageLogBytes", "1048576", "1099511627776"),
+        ("lockkeeper.checkpointMillis", "1", "3600000"),
     ] {
         good(&format!("{key}={least}"));
         good(&format!("{key}={greatest}"));

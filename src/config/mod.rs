@@ -45,9 +45,9 @@ pub use error::{ConfigError, Origin};
 pub use key::{Effect, Form, Key, VALUE_BYTES_MAX};
 pub use servers::{PeerAddress, Role, SERVER_ADDRESSES_MAX, SERVER_ID_MAX, ServerSpec};
 pub use table::{
-    COMMAND_URL_BYTES_MAX, IMAGE_LOG_BYTES_MAX, IMAGE_LOG_BYTES_MIN, JUTE_MAX_BUFFER_MAX,
-    JUTE_MAX_BUFFER_MIN, LISTEN_BACKLOG_DEFAULT, LISTEN_BACKLOG_MAX, OUTSTANDING_LIMIT_MAX,
-    PATH_BYTES_MAX, SECTIONS, Section, TICK_TIME_MS_MAX,
+    CHECKPOINT_MS_MAX, COMMAND_URL_BYTES_MAX, IMAGE_LOG_BYTES_MAX, IMAGE_LOG_BYTES_MIN,
+    JUTE_MAX_BUFFER_MAX, JUTE_MAX_BUFFER_MIN, LISTEN_BACKLOG_DEFAULT, LISTEN_BACKLOG_MAX,
+    OUTSTANDING_LIMIT_MAX, PATH_BYTES_MAX, SECTIONS, Section, TICK_TIME_MS_MAX,
 };
 pub use words::{CHEAP as FOUR_LETTER_WORDS_CHEAP, FourLetterWords};
 
@@ -71,6 +71,8 @@ pub struct Config {
     pub client_tcp_keep_alive: bool,
     /// `lockkeeper.imageLogBytes`: bytes of log after which an image is written.
     pub image_log_bytes: u64,
+    /// `lockkeeper.checkpointMillis`: how long changes wait before they are copied to the disk, ms.
+    pub checkpoint_ms: u32,
     /// `tickTime`, ms. At least 1.
     pub tick_time_ms: u32,
     /// `minSessionTimeout`, ms; two ticks unless given. Never above the longest one.

@@ -28,6 +28,8 @@ pub const LISTEN_BACKLOG_DEFAULT: u32 = 1024;
 pub const IMAGE_LOG_BYTES_MAX: i64 = 1 << 40;
 /// Least log bytes between two images.
 pub const IMAGE_LOG_BYTES_MIN: i64 = 1 << 20;
+/// Longest time between two checkpoints, ms.
+pub const CHECKPOINT_MS_MAX: i64 = 3_600_000;
 /// Longest `admin.commandURL`, bytes.
 pub const COMMAND_URL_BYTES_MAX: usize = 255;
 /// Longest path of a file or directory, bytes (what Linux takes).
@@ -55,7 +57,7 @@ pub static SECTIONS: [Section; 7] = [
     Section { title: "The ensemble", keys: &ENSEMBLE },
 ];
 
-static PLACE: [Key; 8] = [
+static PLACE: [Key; 9] = [
     Key::effective(
         "dataDir",
         "",
@@ -134,6 +136,15 @@ static PLACE: [Key; 8] = [
     .number(IMAGE_LOG_BYTES_MIN, IMAGE_LOG_BYTES_MAX, |c, n| {
         c.image_log_bytes = u64::try_from(n).expect("the limits of the table are positive");
     }),
+    Key::effective(
+        "lockkeeper.checkpointMillis",
+        "10000",
+        |c| c.checkpoint_ms.to_string(),
+        "How long changes wait for more before they are copied from memory to the disk beside the \
+         log, ms. Less of it makes restarts and images current and costs more processor time: what \
+         is created and deleted while it waits is never copied.",
+    )
+    .number(1, CHECKPOINT_MS_MAX, |c, n| c.checkpoint_ms = u32_of(n)),
 ];
 
 static SESSIONS: [Key; 4] = [
@@ -433,6 +444,7 @@ pub(super) fn blank() -> Config {
         listen_backlog: 0,
         client_tcp_keep_alive: false,
         image_log_bytes: 0,
+        checkpoint_ms: 0,
         tick_time_ms: 0,
         min_session_timeout_ms: 0,
         max_session_timeout_ms: 0,

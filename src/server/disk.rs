@@ -8,6 +8,7 @@ use std::path::Path;
 use super::StartError;
 use crate::config::Config;
 use crate::replica::{Machine, Restored};
+use crate::storage::log::SEGMENT_BYTES;
 use crate::storage::{self, Checkpointer, Lock, Log, Options, Place, Report};
 use crate::tree;
 
@@ -48,6 +49,8 @@ pub(super) fn open(
     let options_of_storage = Options {
         node_id: server_id.into(),
         image_every_bytes: config.image_log_bytes,
+        // Whole segments are cut: no more than one of them stays behind an image.
+        segment_bytes: SEGMENT_BYTES.min(config.image_log_bytes),
         ..Options::standalone(u128::from_le_bytes(cluster_id))
     };
     let mut machine = Machine::fresh(options);

@@ -22,7 +22,7 @@ use super::connection::Line;
 use super::error::ServerError;
 use super::figures::Figures;
 use super::limits::{
-    CHANGES_RECORDS_MAX, CHANGES_WAIT, CHANGES_WAITING_MAX, DIRECT_ANSWERS_MAX, DIRECT_BYTES_MAX,
+    CHANGES_RECORDS_MAX, CHANGES_WAITING_MAX, DIRECT_ANSWERS_MAX, DIRECT_BYTES_MAX,
     DRIVER_BATCH_MAX,
 };
 use super::log_writer::LogWriter;
@@ -87,6 +87,8 @@ pub struct Disk {
     pub log: LogWriter,
     /// The tree's copy.
     pub checkpoints: Checkpoints,
+    /// How long changed records wait for more of them.
+    pub changes_wait: Duration,
     /// Keeps other servers out.
     #[expect(dead_code, reason = "held, not read")]
     pub lock: Lock,
@@ -185,8 +187,10 @@ impl Driver {
     /// Gives changed records to the state thread when it has room for them: once there are many or
     /// they have waited, and from then on until a checkpoint is complete.
     fn hand_over_changes(&mut self, waiting: u64, pace: &mut Pace) {
-        let Some(Disk { checkpoints, .. }) = &self.disk else { return };
-        let is_due = waiting >= CHANGES_WAITING_MAX || pace.completed.elapsed() >= CHANGES_WAIT;
+        let Some(disk) = &self.disk else { return };
+        let checkpoints = &disk.checkpoints;
+        let is_due =
+            waiting >= CHANGES_WAITING_MAX || pace.completed.elapsed() >= disk.changes_wait;
         if !(is_due || pace.is_open) || !checkpoints.has_room() {
             return;
         }

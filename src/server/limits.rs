@@ -74,13 +74,11 @@ pub const CHANGES_QUEUE_MAX: usize = 2;
 /// Records of one such batch.
 pub const CHANGES_RECORDS_MAX: usize = 4096;
 
-/// So many changed records begin a checkpoint at once.
-pub const CHANGES_WAITING_MAX: u64 = 64 << 10;
-
-/// How long fewer of them wait for more. What is created and deleted in that time never reaches the
-/// state store, and what changes often reaches it once: only the net change is paid for. Nothing
+/// So many changed records begin a checkpoint at once. Fewer of them wait for more, as long as
+/// `lockkeeper.checkpointMillis` says: what is created and deleted in that time never reaches the
+/// state store, and what changes often reaches it once. Only the net change is paid for, and nothing
 /// waits for a checkpoint but the next image, and so the next cut of the log.
-pub const CHANGES_WAIT: Duration = Duration::from_secs(10);
+pub const CHANGES_WAITING_MAX: u64 = 64 << 10;
 
 /// How long `stop` waits for the connections to end by themselves.
 pub const STOP_CONNECTIONS_MAX: Duration = Duration::from_millis(500);

@@ -202,6 +202,7 @@ fn run(
             zxid: status.zxid,
             took_ms: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
         };
+        tracing::debug!(zxid = recovered.zxid, digest = %format_args!("{:032x}", status.digest), "serves");
         if let Some(started) = started.take() {
             let _ = started.send(Ok(recovered));
         }
@@ -247,7 +248,8 @@ fn driver(
     let checkpoints =
         Checkpoints::start(checkpointer, data_dir, log.cutter(), messages, Arc::clone(&figures))
             .map_err(system("state thread"))?;
-    let disk = Disk { log, checkpoints, lock };
+    let changes_wait = Duration::from_millis(config.checkpoint_ms.into());
+    let disk = Disk { log, checkpoints, changes_wait, lock };
     Ok((driver(Replica::new(setup, machine, restored), Some(disk)), report.new))
 }
 
