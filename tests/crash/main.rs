@@ -1,0 +1,181 @@
+//! A server that is killed at any moment, or whose machine loses power, has lost nothing that it
+//! acknowledged.
+//!
+//! Real processes on a real file system. About a minute by default;
+//! `LOCKKEEPER_KILLS=200 LOCKKEEPER_POWER_CUTS=30` for the long run. Kills at exact system calls
+//! need `strace`; power cuts need root, loop devices and ext4. Where that is missing, the tests that
+//! need it say so by name and do nothing.
+
+mod autopsy;
+mod history;
+mod link;
+mod model;
+mod process;
+mod random;
+mod strace;
+mod writer;
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::time::{Duration, Instant};
+
+use history::{History, count};
+use process::{PATIENCE, Process};
+use random::Random;
+
+/// Kills in `cargo test`.
+const KILLS: u64 = 24;
+
+fn history(name: &str, directory: &tempfile::TempDir) -> History {
+    History::new(name, &directory.path().join("data"), directory.path())
+}
+
+fn kill_after_a_while(process: &mut Process, random: &mut Random) {
+    std::thread::sleep(Duration::from_millis(20 + random.below(600)));
+    process.kill();
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_a_server_is_killed_at_any_time() {
+    let name = "kills at any time";
+    let begun = Instant::now();
+    let directory = tempfile::tempdir().unwrap();
+    let mut history = history(name, &directory);
+    let mut process = history.begin();
+    for _ in 0..count("LOCKKEEPER_KILLS", KILLS, 1, 3) {
+        history.load(&mut process, kill_after_a_while);
+        history.died("at any time");
+        process = history.recover();
+    }
+    history.report(name, begun);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_a_server_is_killed_at_a_system_call() {
+    let name = "kills at a system call";
+    if let Err(why) = strace::available() {
+        eprintln!("skipped: {name}: {why}");
+        return;
+    }
+    let begun = Instant::now();
+    let directory = tempfile::tempdir().unwrap();
+    let mut history = history(name, &directory);
+    let mut process = history.begin();
+    for turn in 0..count("LOCKKEEPER_KILLS", KILLS, 5, 12) {
+        let (call, max) = strace::CALLS[turn as usize % strace::CALLS.len()];
+        let is_hit = history.load(&mut process, |process, random| {
+            let n = random.spread(max);
+            let tracer = strace::Tracer::attach(process.id(), true, call, "signal=KILL", n);
+            let _tracer = tracer.expect("as before");
+            let is_hit = process.end_within(Duration::from_secs(2)).is_some();
+            process.kill();
+            is_hit
+        });
+        let how = if is_hit { format!("at {call}") } else { format!("waiting for {call}") };
+        history.died(&how);
+        process = history.recover();
+    }
+    history.report(name, begun);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_a_server_is_killed_while_it_recovers() {
+    let name = "kills during recovery";
+    let begun = Instant::now();
+    let directory = tempfile::tempdir().unwrap();
+    let mut history = history(name, &directory);
+    let can_trace = strace::available();
+    if let Err(why) = &can_trace {
+        eprintln!("skipped: {name} at a system call: {why}");
+    }
+    let mut process = history.begin();
+    let turns = count("LOCKKEEPER_KILLS", KILLS, 3, 12);
+    for turn in 0..turns {
+        // What it recovers from must be worth it.
+        if turn % 3 == 0 {
+            history.load(&mut process, kill_after_a_while);
+            history.died("before recovery");
+        } else {
+            process.kill();
+            history.died("idle");
+        }
+        let is_traced = can_trace.is_ok() && turn % 3 != 2;
+        if is_traced {
+            let (call, max) = *history.random.pick(&strace::CALLS_AT_START);
+            let n = history.random.spread(max);
+            let mut victim = history.start_in_vain(&strace::wrapper(call, "signal=KILL", n));
+            let phase = if victim.address.is_none() { "recovering" } else { "serving" };
+            victim.kill();
+            history.died(&format!("{phase}, at {call}"));
+        } else {
+            let wait = Duration::from_micros(500 + history.random.below(30_000));
+            history.kill_after_start(wait);
+            history.died("recovering, at any time");
+        }
+        process = history.recover();
+    }
+    history.report(name, begun);
+}
+
+/// What a server says last.
+fn last_words(said: &str) -> Vec<&str> {
+    said.lines().filter(|line| line.starts_with("lockkeeper: ")).collect()
+}
+
+#[test]
+fn an_error_of_the_logs_disk_ends_the_server_and_loses_nothing() {
+    let name = "errors of the log's disk";
+    if let Err(why) = strace::available() {
+        eprintln!("skipped: {name}: {why}");
+        return;
+    }
+    let begun = Instant::now();
+    let directory = tempfile::tempdir().unwrap();
+    let mut history = history(name, &directory);
+    let mut process = history.begin();
+    for (call, error) in
+        [("fdatasync", "EIO"), ("fdatasync", "ENOSPC"), ("pwrite64", "EIO"), ("pwrite64", "ENOSPC")]
+    {
+        let status = history.load(&mut process, |process, random| {
+            let thread = process.thread("lk-log").expect("it has a log");
+            let n = random.spread(100);
+            let tracer = strace::Tracer::attach(thread, false, call, &format!("error={error}"), n);
+            let _tracer = tracer.expect("as before");
+            process.end_within(PATIENCE).expect("it ends by itself")
+        });
+        let said = history.said();
+        assert_eq!((status.code(), status.signal()), (Some(1), None), "{call} {error}: {said}");
+        let words = last_words(&said);
+        assert_eq!(words.len(), 1, "{call} {error}: {said}");
+        assert!(words[0].contains("the log cannot be written"), "{call} {error}: {said}");
+        history.died(&format!("{error} of {call}"));
+        process = history.recover();
+    }
+    history.report(name, begun);
+}
+
+#[test]
+fn an_error_of_the_images_disk_does_not_end_the_server() {
+    let name = "errors of the images' disk";
+    if let Err(why) = strace::available() {
+        eprintln!("skipped: {name}: {why}");
+        return;
+    }
+    let begun = Instant::now();
+    let directory = tempfile::tempdir().unwrap();
+    let mut history = history(name, &directory);
+    let mut process = history.begin();
+    for (call, error) in [("pwrite64", "EIO"), ("fdatasync", "EIO"), ("pwrite64", "ENOSPC")] {
+        history.load(&mut process, |process, random| {
+            let thread = process.thread("lk-state").expect("it has a copy of the tree");
+            let n = random.spread(8);
+            let tracer = strace::Tracer::attach(thread, false, call, &format!("error={error}"), n);
+            let _tracer = tracer.expect("as before");
+            let ended = process.end_within(Duration::from_millis(700));
+            process.kill();
+            assert!(ended.is_none(), "{call} {error}: it ended: {ended:?}");
+        });
+        history.died(&format!("after {error} of {call}"));
+        process = history.recover();
+    }
+    history.report(name, begun);
+}
