@@ -76,6 +76,11 @@ impl History {
         process
     }
 
+    /// Which server runs, or ran last.
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
     /// What the server that runs, or ran last, said on its standard error.
     pub fn said(&self) -> String {
         self.layout.said(self.generation)
@@ -87,14 +92,23 @@ impl History {
         process: &mut Process,
         bring_about: impl FnOnce(&mut Process, &mut Random) -> T,
     ) -> T {
+        self.load_with_promises(process, |process, random, _| bring_about(process, random))
+    }
+
+    /// As [`History::load`], for an end that is not that of the server alone.
+    pub fn load_with_promises<T>(
+        &mut self,
+        process: &mut Process,
+        bring_about: impl FnOnce(&mut Process, &mut Random, &Promises) -> T,
+    ) -> T {
         let address = process.serving(&self.layout, self.generation);
         let Self { writers, promises, random, .. } = self;
+        let promises = &*promises;
         std::thread::scope(|scope| {
             for writer in writers {
-                let promises = &*promises;
                 scope.spawn(move || writer.run(address, promises));
             }
-            bring_about(process, random)
+            bring_about(process, random, promises)
         })
     }
 

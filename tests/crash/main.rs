@@ -7,6 +7,7 @@
 //! need it say so by name and do nothing.
 
 mod autopsy;
+mod disk;
 mod history;
 mod link;
 mod model;
@@ -16,14 +17,19 @@ mod strace;
 mod writer;
 
 use std::os::unix::process::ExitStatusExt as _;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use disk::Disk;
 use history::{History, count};
 use process::{PATIENCE, Process};
 use random::Random;
+use rustix::process::Signal;
 
 /// Kills in `cargo test`.
 const KILLS: u64 = 24;
+/// Power cuts in `cargo test`.
+const POWER_CUTS: u64 = 3;
 
 fn history(name: &str, directory: &tempfile::TempDir) -> History {
     History::new(name, &directory.path().join("data"), directory.path())
@@ -88,6 +94,12 @@ fn nothing_acknowledged_is_lost_when_a_server_is_killed_while_it_recovers() {
         eprintln!("skipped: {name} at a system call: {why}");
     }
     let mut process = history.begin();
+    history.load(&mut process, |process, _| {
+        std::thread::sleep(Duration::from_millis(1200));
+        process.kill();
+    });
+    history.died("before recovery");
+    process = history.recover();
     let turns = count("LOCKKEEPER_KILLS", KILLS, 3, 12);
     for turn in 0..turns {
         // What it recovers from must be worth it.
@@ -165,17 +177,80 @@ fn an_error_of_the_images_disk_does_not_end_the_server() {
     let mut history = history(name, &directory);
     let mut process = history.begin();
     for (call, error) in [("pwrite64", "EIO"), ("fdatasync", "EIO"), ("pwrite64", "ENOSPC")] {
+        let said = history.layout.said_path(history.generation());
         history.load(&mut process, |process, random| {
             let thread = process.thread("lk-state").expect("it has a copy of the tree");
-            let n = random.spread(8);
+            let n = random.spread(3);
             let tracer = strace::Tracer::attach(thread, false, call, &format!("error={error}"), n);
             let _tracer = tracer.expect("as before");
-            let ended = process.end_within(Duration::from_millis(700));
+            let deadline = Instant::now() + PATIENCE;
+            while !is_complaining(&std::fs::read_to_string(&said).unwrap()) {
+                assert!(Instant::now() < deadline, "{call} {error}: it did not notice");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let ended = process.end_within(Duration::from_millis(200 + random.below(500)));
             process.kill();
             assert!(ended.is_none(), "{call} {error}: it ended: {ended:?}");
         });
         history.died(&format!("after {error} of {call}"));
         process = history.recover();
     }
+    history.report(name, begun);
+}
+
+fn is_complaining(said: &str) -> bool {
+    said.contains("no image written") || said.contains("the state store is refilled")
+}
+
+/// Where disks are made: in memory, if that is possible, as a test's disk need not outlive it.
+fn directory_for_disks() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_power_is_cut() {
+    let name = "power cuts";
+    let begun = Instant::now();
+    let directory = directory_for_disks();
+    let mut disk = match Disk::new(directory.path()) {
+        Ok(disk) => disk,
+        Err(why) => {
+            eprintln!("skipped: {name}: {why}");
+            return;
+        }
+    };
+    let mut history = History::new(name, &disk.path().join("data"), directory.path());
+    let mut process = history.begin();
+    for turn in 0..count("LOCKKEEPER_POWER_CUTS", POWER_CUTS, 1, 1) {
+        let wait = Duration::from_millis(100 + history.random.below(1000));
+        if turn % 2 == 0 {
+            let ended = history.load_with_promises(&mut process, |process, _, promises| {
+                std::thread::sleep(wait);
+                // The system survives this power cut and goes on to answer: while it loses its disk
+                // it has been seen to call an fdatasync a success that was none.
+                promises.are_over.store(true, Ordering::SeqCst);
+                disk.cut_power();
+                process.end_within(PATIENCE)
+            });
+            history.promises.are_over.store(false, Ordering::SeqCst);
+            let code = ended.expect("a server without a disk ends").code();
+            assert_eq!(code, Some(1), "{}", history.said());
+            assert_eq!(last_words(&history.said()).len(), 1, "{}", history.said());
+            disk.restart();
+        } else {
+            let copy = history.load(&mut process, |process, _| {
+                std::thread::sleep(wait);
+                process.signal(Signal::STOP);
+                process.wait_until_stopped();
+                let copy = disk.copy();
+                process.kill();
+                copy
+            });
+            disk.replace(copy);
+        }
+        history.died(if turn % 2 == 0 { "the disk went" } else { "what the disk had then" });
+        process = history.recover();
+    }
+    process.kill();
     history.report(name, begun);
 }

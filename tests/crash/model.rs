@@ -54,6 +54,10 @@ impl Sent {
         matches!(self.write, Write::Create { flags, .. } if flags & SEQUENTIAL != 0)
     }
 
+    pub fn is_ephemeral(&self) -> bool {
+        matches!(self.write, Write::Create { flags, .. } if flags & EPHEMERAL != 0)
+    }
+
     /// The value that this request writes.
     pub fn value(&self) -> Vec<u8> {
         let bytes = match self.write {

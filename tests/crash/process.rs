@@ -33,7 +33,8 @@ impl Layout {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    fn said_path(&self, generation: u32) -> PathBuf {
+    /// Where it says that.
+    pub fn said_path(&self, generation: u32) -> PathBuf {
         self.outside.join(format!("said-{generation}"))
     }
 }

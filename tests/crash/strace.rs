@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 /// The calls by which a server changes what is on its disk, and about how many of each kind one
 /// thread does while it is under load here.
-pub const CALLS: [(&str, u64); 9] = [
+pub const CALLS: [(&str, u64); 8] = [
     ("fdatasync", 800),
     ("pwrite64", 1000),
     ("write", 800),
@@ -13,8 +13,7 @@ pub const CALLS: [(&str, u64); 9] = [
     ("fsync", 24),
     ("unlink", 8),
     ("fallocate", 8),
-    ("ftruncate", 8),
-    ("sync_file_range", 60),
+    ("sync_file_range", 30),
 ];
 
 /// Calls of a server that starts.

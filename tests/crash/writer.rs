@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use lockkeeper::proto::request::{Create, CreateKind};
@@ -25,6 +25,9 @@ pub struct Promises {
     pub zxid: AtomicI64,
     /// How many writes were acknowledged.
     pub acknowledged: AtomicU64,
+    /// No answer is a promise from now on: the disk may have failed in such a way that the system
+    /// tells the server of success.
+    pub are_over: AtomicBool,
     /// Every sequential name ever seen.
     names: Mutex<HashSet<String>>,
     /// Every zxid of an acknowledged write.
@@ -98,8 +101,10 @@ impl Writer {
         let link = Link::open(address, self.session.as_ref(), before)?;
         let mut link = link.expect("a session that was not closed is alive");
         self.session = Some(link.session.clone());
+        // Requests that were answered when answers were no promises any more.
+        let mut unsure = 0;
         loop {
-            let depth = 1 + self.random.below(IN_FLIGHT_MAX) as usize;
+            let depth = unsure + 1 + self.random.below(IN_FLIGHT_MAX) as usize;
             while self.in_flight.len() < depth && !self.is_closing() {
                 let write = self.choose();
                 self.number += 1;
@@ -112,6 +117,10 @@ impl Writer {
             }
             link.flush()?;
             let (header, reader) = link.take()?;
+            if unsure > 0 || promises.are_over.load(Ordering::SeqCst) {
+                unsure += 1;
+                continue;
+            }
             let sent = self.in_flight.pop_front().expect("one was in flight");
             self.acknowledged(&sent, header, reader, before, promises);
             if matches!(sent.write, Write::CloseSession) {
@@ -262,16 +271,16 @@ impl Writer {
             if difference.is_none() && (!is_last || is_alive) {
                 break;
             }
-            let name = if sent.is_sequential_create() {
-                let value = sent.value();
-                match found.iter().find(|(_, (there, _))| *there == value) {
-                    Some((path, _)) => Some(path.clone()),
+            let name = path_of(&sent, found);
+            if sent.is_sequential_create() && name.is_none() {
+                if is_alive || !sent.is_ephemeral() {
                     // It did not take effect, nor did anything behind it.
-                    None => break,
+                    break;
                 }
-            } else {
-                None
-            };
+                // It came, and went with its session.
+                took_effect += 1;
+                continue;
+            }
             nodes.apply(&sent, id, name.as_deref(), None);
             took_effect += 1;
             difference = nodes.difference(found);
@@ -285,10 +294,8 @@ impl Writer {
             );
         }
         for sent in self.in_flight.drain(..).take(took_effect) {
-            let value = sent.value();
-            if sent.is_sequential_create() {
-                let (path, _) = found.iter().find(|(_, (there, _))| *there == value).expect("seen");
-                promises.name(path);
+            if let Some(path) = path_of(&sent, found) {
+                promises.name(&path);
             }
         }
         if !is_alive {
@@ -298,6 +305,12 @@ impl Writer {
         self.planned = self.acked.clone();
         Ok(took_effect)
     }
+}
+
+/// Where the znode is that a sequential create has made.
+fn path_of(sent: &Sent, found: &BTreeMap<String, Found>) -> Option<String> {
+    let value = sent.is_sequential_create().then(|| sent.value())?;
+    found.iter().find(|(_, (there, _))| *there == value).map(|(path, _)| path.clone())
 }
 
 /// The request as it is sent.
