@@ -215,6 +215,11 @@ impl Client {
             },
             read_only: self.rng.chance(700).then_some(false),
         };
+        let mut request = request;
+        if self.mood == Mood::Wild && self.session.is_some() && self.rng.chance(config.closes) {
+            // Somebody else, who knows the session but not its password.
+            request.password = Bytes::from_static(&[7; 16]);
+        }
         frame::append(out, |out| request.encode(out));
         self.buffer.clear();
         self.is_attached = false;

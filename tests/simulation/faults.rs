@@ -33,8 +33,8 @@ impl World {
         if self.server.is_none() {
             return Ok(());
         }
-        if self.config.sync_errors && self.rng.chance(150) {
-            let syncs = self.rng.range(1, 10);
+        if self.config.sync_errors && self.rng.chance(300) {
+            let syncs = self.rng.range(1, 4);
             self.fs.disk().sync_error_in(syncs);
             return Ok(());
         }
@@ -78,10 +78,11 @@ impl World {
                 crash
             }
             None if faults > self.coverage.sync_errors + self.coverage.full_stops => {
-                // An honest end. It is started again, or somebody pulls the plug first.
+                // An honest end. It is started again, or somebody pulls the plug first. What a
+                // failed sync lost shows only if the page cache hides it in between.
                 self.coverage.full_stops += figures.full - self.coverage.full_stops;
                 self.coverage.sync_errors += figures.sync_errors - self.coverage.sync_errors;
-                let crash = self.draw_crash();
+                let crash = if self.rng.chance(700) { Crash::Kill } else { self.draw_crash() };
                 self.fs.disk().crash(crash);
                 crash
             }
