@@ -241,7 +241,7 @@ impl Clients {
             }
             Ok(read) => Answer::Read(read),
         };
-        if connection.queue.is_empty() {
+        if connection.queue.is_empty() && !connection.is_full() {
             self.answer(machine, conn, xid, answer, at_us);
         } else {
             connection.queue.push_back(Pending::Answer { xid, answer, at_us });
@@ -305,35 +305,56 @@ impl Clients {
     }
 
     /// A transaction of one of these connections was applied: its events are out, now its reply,
-    /// and everything that waited behind it.
+    /// and everything that waited behind it. False if its reply has to wait.
     pub(super) fn applied(
         &mut self,
         machine: &Machine,
         conn: ConnId,
         sequence: u64,
         applied: &Applied,
-    ) {
-        let Some(connection) = self.connections.get_mut(&conn) else { return };
-        let Some(Pending::Write { sequence: front, xid, op, at_us }) = connection.queue.front()
-        else {
-            return;
-        };
-        if *front != sequence {
-            return;
+    ) -> bool {
+        let Some(connection) = self.connections.get_mut(&conn) else { return true };
+        match connection.queue.front() {
+            Some(Pending::Write { sequence: front, xid, op, at_us }) if *front == sequence => {
+                let (xid, op, at_us) = (*xid, *op, *at_us);
+                connection.queue.pop_front();
+                if self.answer_write(machine, conn, (xid, op, at_us), &applied.result) {
+                    self.drain(machine, conn);
+                }
+                true
+            }
+            Some(_) => !connection.keep_result(sequence, &applied.result),
+            None => true,
         }
-        let (xid, op, at_us) = (*xid, *op, *at_us);
-        connection.queue.pop_front();
+    }
+
+    /// Replies to a transaction. False if the connection ends by it.
+    fn answer_write(
+        &mut self,
+        machine: &Machine,
+        conn: ConnId,
+        (xid, op, at_us): (i32, OpCode, u64),
+        result: &Result<Response, ErrorCode>,
+    ) -> bool {
         self.figures.outstanding -= 1;
-        connection.send(xid, machine.last_zxid(), &applied.result);
+        let Some(connection) = self.connections.get_mut(&conn) else { return false };
+        let zxid = machine.last_zxid();
+        connection.send(xid, zxid, result);
         let latency_us = self.now_us.saturating_sub(at_us);
         self.figures.write_latency.record(latency_us);
-        connection.note_reply(applied.zxid, latency_us, self.now_us);
+        connection.note_reply(zxid, latency_us, self.now_us);
         self.touch(conn);
-        let ends =
-            op == OpCode::CloseSession || matches!(applied.result, Err(ErrorCode::SessionExpired));
+        let ends = op == OpCode::CloseSession || matches!(result, Err(ErrorCode::SessionExpired));
         if ends {
             self.hang_up(conn);
-        } else {
+        }
+        !ends
+    }
+
+    /// A connection has written what it was given: it may be given more.
+    pub(super) fn room(&mut self, machine: &Machine, conn: ConnId) {
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            connection.has_room();
             self.drain(machine, conn);
         }
     }
@@ -368,8 +389,11 @@ impl Clients {
     fn drain(&mut self, machine: &Machine, conn: ConnId) {
         loop {
             let Some(connection) = self.connections.get_mut(&conn) else { return };
+            if connection.is_full() {
+                return;
+            }
             match connection.queue.front() {
-                Some(Pending::Answer { .. }) => {}
+                Some(Pending::Answer { .. } | Pending::Applied { .. }) => {}
                 Some(Pending::Sync { context, .. }) if *context <= self.sync_confirmed => {}
                 Some(Pending::Sync { .. }) => return self.sync_waiting.push(conn),
                 Some(Pending::Write { .. } | Pending::Predecessor) | None => return,
@@ -380,6 +404,11 @@ impl Clients {
                 }
                 Some(Pending::Sync { xid, path, at_us, .. }) => {
                     self.answer(machine, conn, xid, Answer::Read(Request::Sync { path }), at_us);
+                }
+                Some(Pending::Applied { xid, op, at_us, result }) => {
+                    if !self.answer_write(machine, conn, (xid, op, at_us), &result) {
+                        return;
+                    }
                 }
                 Some(Pending::Write { .. } | Pending::Predecessor) | None => return,
             }

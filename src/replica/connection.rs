@@ -26,6 +26,10 @@ pub(super) const IDENTITIES_BYTES_MAX: usize = 16 << 10;
 /// Bytes of one reply. What is longer is answered with an error.
 pub(super) const REPLY_BYTES_MAX: usize = 1 << 30;
 
+/// Bytes of answers and events that a connection may be given at once; beyond, answers wait until
+/// these are written.
+pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
+
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -48,6 +52,8 @@ pub(super) enum Pending {
     /// before that is applied, or a client that looks for the outcome of a request whose reply it
     /// lost could find none and do it twice.
     Predecessor,
+    /// A transaction that was applied while answers in front of it were held back.
+    Applied { xid: i32, op: OpCode, at_us: u64, result: Result<Response, ErrorCode> },
     /// Anything that can be answered as soon as it is at the front.
     Answer { xid: i32, answer: Answer, at_us: u64 },
 }
@@ -77,6 +83,8 @@ pub(super) struct Connection {
     next_sequence: u64,
     out: Outgoing,
     has_output: bool,
+    /// Answers wait until what was taken for sending is written.
+    held_back: bool,
     report: ConnectionReport,
 }
 
@@ -95,6 +103,7 @@ impl Connection {
             next_sequence: 0,
             out: Outgoing { conn, ..Outgoing::default() },
             has_output: false,
+            held_back: false,
             report: ConnectionReport {
                 conn,
                 remote,
@@ -193,7 +202,10 @@ impl Connection {
     pub(super) fn last_write(&self) -> Option<(i64, u64)> {
         let sequence = self.queue.iter().rev().find_map(|pending| match pending {
             Pending::Write { sequence, .. } => Some(*sequence),
-            Pending::Sync { .. } | Pending::Predecessor | Pending::Answer { .. } => None,
+            Pending::Applied { .. }
+            | Pending::Sync { .. }
+            | Pending::Predecessor
+            | Pending::Answer { .. } => None,
         });
         self.session.zip(sequence)
     }
@@ -210,9 +222,41 @@ impl Connection {
         !std::mem::replace(&mut self.has_output, true)
     }
 
+    /// Whether answers have to wait. One short request may ask for a megabyte, and a client that
+    /// takes nothing may send many of them.
+    pub(super) fn is_full(&self) -> bool {
+        self.held_back || self.out.frames.len() >= OUTPUT_BYTES_MAX
+    }
+
+    /// What was taken for sending is written.
+    pub(super) fn has_room(&mut self) {
+        self.held_back = false;
+    }
+
+    /// The transaction with this number was applied, but it is not its turn to be answered. False:
+    /// it is not waited for.
+    pub(super) fn keep_result(
+        &mut self,
+        sequence: u64,
+        kept: &Result<Response, ErrorCode>,
+    ) -> bool {
+        for pending in &mut self.queue {
+            if let Pending::Write { sequence: waiting, xid, op, at_us } = pending
+                && *waiting == sequence
+            {
+                let (xid, op, at_us, result) = (*xid, *op, *at_us, kept.clone());
+                *pending = Pending::Applied { xid, op, at_us, result };
+                return true;
+            }
+        }
+        false
+    }
+
     /// Takes the output.
     pub(super) fn take_output(&mut self) -> Outgoing {
         self.has_output = false;
+        self.held_back = self.is_full();
+        self.out.more = self.held_back;
         let conn = self.out.conn;
         std::mem::replace(&mut self.out, Outgoing { conn, ..Outgoing::default() })
     }

@@ -38,6 +38,11 @@ pub enum Input {
         /// The connection.
         conn: ConnId,
     },
+    /// Everything of the last `Outgoing` that had `more` is written.
+    Room {
+        /// The connection.
+        conn: ConnId,
+    },
     /// Time has passed. Given before every batch of other inputs, and at least every
     /// [`super::TICK_MS`] milliseconds.
     Tick {

@@ -225,6 +225,7 @@ impl Replica {
             }
             Input::Requests { conn, requests } => self.requests(conn, requests),
             Input::Closed { conn } => self.clients.closed(conn),
+            Input::Room { conn } => self.clients.room(&self.machine, conn),
             Input::Tick { now_us, wall_ms } => self.tick(now_us, wall_ms),
             Input::Inspect { token, what } => {
                 let report = self.inspect(what);
@@ -601,12 +602,14 @@ fn settle(
         }
         Some(SessionChange::Closed(id)) => {
             expiry.forget(id);
-            if here {
-                clients.applied(machine, txn.origin.conn, txn.origin.sequence, applied);
-            }
-            // Expired, or closed by an older connection: no message, just the end.
-            if let Some(conn) = clients.connection_of(id) {
-                clients.hang_up(conn);
+            let (conn, sequence) = (txn.origin.conn, txn.origin.sequence);
+            let is_answered = !here || clients.applied(machine, conn, sequence, applied);
+            // Expired, or closed by an older connection: no message, just the end. One that closed
+            // the session itself and has answers to come ends behind them.
+            if let Some(current) = clients.connection_of(id)
+                && (is_answered || current != conn)
+            {
+                clients.hang_up(current);
             }
             return;
         }

@@ -29,6 +29,8 @@ pub struct Outgoing {
     pub replies: u32,
     /// Whether the connection ends after these bytes.
     pub close: bool,
+    /// Whether answers are held back until all of these bytes are written: then, `Input::Room`.
+    pub more: bool,
 }
 
 /// What the audit log says of one applied transaction.

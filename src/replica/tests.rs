@@ -14,6 +14,8 @@ use crate::tree::Options;
 struct Rig {
     replica: Replica,
     now_us: u64,
+    /// Connections whose output said that there is more.
+    more: Vec<ConnId>,
     /// Frames received and whether the connection was closed.
     seen: BTreeMap<ConnId, (Vec<Bytes>, bool)>,
     /// Every entry that was appended.
@@ -28,6 +30,7 @@ impl Rig {
         let mut rig = Self {
             replica: Replica::new(Setup::default(), machine, Restored::default()),
             now_us: 0,
+            more: Vec::new(),
             seen: BTreeMap::new(),
             log: Vec::new(),
             unfinished: None,
@@ -56,6 +59,9 @@ impl Rig {
                 }
                 assert!(bytes.is_empty());
                 *closed |= outgoing.close;
+                if outgoing.more {
+                    self.more.push(outgoing.conn);
+                }
             }
             if let Some(append) = ready.append {
                 self.log.extend(append.entries);
@@ -113,6 +119,17 @@ impl Rig {
             .map(|payload| ReplyHeader::decode(&mut Reader::new(payload)).unwrap())
             .map(|header| (header.xid, header.err))
             .collect()
+    }
+
+    /// The same, with room for all that is held back.
+    fn all_replies(&mut self, conn: ConnId) -> Vec<(i32, i32)> {
+        let mut replies = self.replies(conn);
+        while let Some(conn) = self.more.pop() {
+            self.replica.step(Input::Room { conn });
+            self.drive();
+            replies.extend(self.replies(conn));
+        }
+        replies
     }
 
     fn closed(&self, conn: ConnId) -> bool {
@@ -282,7 +299,7 @@ fn a_multi_read_of_more_than_its_limit_is_refused_and_one_below_is_not() {
     let fits = reads::MULTI_READ_BYTES_MAX / bytes;
     rig.send(1, &[(1, big), (2, reads(fits)), (3, reads(fits + 1)), (4, reads(4000))]);
     let refused = ErrorCode::Marshalling as i32;
-    assert_eq!(rig.replies(1), [(1, 0), (2, 0), (3, refused), (4, refused)]);
+    assert_eq!(rig.all_replies(1), [(1, 0), (2, 0), (3, refused), (4, refused)]);
     assert!(!rig.closed(1));
 }
 
@@ -421,4 +438,22 @@ fn a_reset_starts_the_figures_again_and_keeps_the_state() {
     assert_eq!((after.write_latency.count, after.read_latency.count), (0, 0));
     assert_eq!((after.zxid, after.znode_count), (before.zxid, before.znode_count));
     assert_eq!((after.sessions, after.txns_applied), (before.sessions, before.txns_applied));
+}
+
+#[test]
+fn answers_beyond_their_bound_wait_for_room_and_keep_their_order() {
+    let mut rig = Rig::new();
+    rig.connect(1, 0, &[]);
+    let data = Some(Bytes::from(vec![7; 400 << 10]));
+    let big = Request::SetData { path: "/big".into(), data, version: -1 };
+    rig.send(1, &[(1, create("/big", 0)), (2, big)]);
+    rig.replies(1);
+    let mut requests: Vec<(i32, Request)> = (10..20).map(|xid| (xid, get("/big", false))).collect();
+    requests.extend([(20, create("/a", 0)), (21, get("/a", false)), (22, Request::CloseSession)]);
+    rig.send(1, &requests);
+    assert_eq!(rig.replies(1), [(10, 0), (11, 0), (12, 0)], "a megabyte and no more");
+    assert!(!rig.closed(1), "answers are owed");
+    assert_eq!(rig.all_replies(1), (13..=22).map(|xid| (xid, 0)).collect::<Vec<_>>());
+    assert!(rig.closed(1));
+    assert_eq!(rig.replica.status().outstanding, 0);
 }

@@ -75,6 +75,7 @@ pub async fn serve(mut stream: TcpStream, remote: SocketAddr, conn: ConnId, shar
         unwritten_bytes: 0,
         head_written: 0,
         is_attached: false,
+        wants_room: false,
         end: None,
     };
     let is_peer_reading = connection.run().await;
@@ -152,6 +153,8 @@ struct Connection<'a> {
     head_written: usize,
     /// Whether the session was answered.
     is_attached: bool,
+    /// Whether the replica waits to hear that everything is written.
+    wants_room: bool,
     end: Option<End>,
 }
 
@@ -159,6 +162,8 @@ struct Connection<'a> {
 enum Next {
     /// Decode: whole frames may be there and may be handed on.
     Decode,
+    /// Everything is written, and the replica waits to hear of it.
+    Room,
     /// Nothing comes behind what is queued: write it, and close.
     Farewell,
     /// The connection is of no use any more: drop it.
@@ -172,6 +177,13 @@ impl Connection<'_> {
             match poll_fn(|context| self.poll_next(context)).await {
                 Next::Decode => {
                     if !self.decode().await {
+                        return false;
+                    }
+                }
+                Next::Room => {
+                    self.wants_room = false;
+                    let room = Message::Input(Input::Room { conn: self.conn });
+                    if self.shared.driver.send(room).await.is_err() {
                         return false;
                     }
                 }
@@ -194,6 +206,9 @@ impl Connection<'_> {
                 Some(End::AfterBytes) => return Poll::Ready(Next::Farewell),
                 Some(End::TooSlow) => return Poll::Ready(Next::Drop),
                 None => {}
+            }
+            if self.wants_room && self.unwritten.is_empty() {
+                return Poll::Ready(Next::Room);
             }
             if !may_read {
                 if self.may_read() {
@@ -225,6 +240,7 @@ impl Connection<'_> {
             self.is_attached = true;
             let answer_bytes = taken.chunks.iter().map(Vec::len).sum();
             self.in_flight.answered(taken.replies, answer_bytes);
+            self.wants_room |= taken.more;
             for chunk in taken.chunks {
                 self.shared.figures.frames_sent(&chunk);
                 self.unwritten_bytes += chunk.len();

@@ -46,6 +46,8 @@ pub struct Taken {
     pub head_written: usize,
     /// Requests that are answered, by them or by what the driver has written.
     pub replies: u32,
+    /// Whether the replica waits to hear that all of it is written.
+    pub more: bool,
     /// Whether the connection ends behind them.
     pub end: Option<End>,
 }
@@ -69,6 +71,7 @@ struct Queue {
     /// Whether the task needs no waking for answers that are written already.
     is_driver_free_to_write: bool,
     replies: u32,
+    more: bool,
     end: Option<End>,
     /// Bytes pushed since the connection began.
     pushed: u64,
@@ -104,7 +107,8 @@ impl Outbox {
             return Pushed::Queued;
         }
         let written = self.written.load(Ordering::Acquire);
-        if queue.is_driver_free_to_write && queue.pushed == written && !outgoing.close {
+        let is_plain = !outgoing.close && !outgoing.more;
+        if queue.is_driver_free_to_write && queue.pushed == written && is_plain {
             // Not under the lock: the task looks in just now, having sent the request. It finds
             // nothing to write before the lock is taken again, and so cannot come in between.
             drop(queue);
@@ -152,6 +156,7 @@ impl Outbox {
             chunks: std::mem::take(&mut queue.chunks),
             head_written: std::mem::take(&mut queue.head_written),
             replies: std::mem::take(&mut queue.replies),
+            more: std::mem::take(&mut queue.more),
             end: queue.end,
         })
     }
@@ -180,6 +185,7 @@ impl Queue {
     fn append(&mut self, outgoing: Outgoing) {
         self.pushed += outgoing.frames.len() as u64;
         self.replies += outgoing.replies;
+        self.more |= outgoing.more;
         match self.chunks.last_mut() {
             _ if outgoing.frames.is_empty() => {}
             Some(last) if last.len() + outgoing.frames.len() <= COALESCE_BYTES_MAX => {
@@ -208,7 +214,7 @@ mod tests {
     }
 
     fn outgoing(bytes: usize) -> Outgoing {
-        Outgoing { conn: 1, frames: vec![7; bytes], replies: 1, close: false }
+        Outgoing { frames: vec![7; bytes], replies: 1, ..Outgoing::default() }
     }
 
     fn push(outbox: &Outbox, outgoing: Outgoing, now_us: u64) -> bool {

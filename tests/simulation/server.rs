@@ -357,6 +357,6 @@ fn tell(checker: &mut Checker, input: &Input, now_us: u64) {
         }
         Input::Requests { conn, requests } => checker.requests(*conn, requests, now_us),
         Input::Closed { conn } => checker.closed(*conn),
-        Input::Tick { .. } | Input::Inspect { .. } | Input::RecordsLost => {}
+        Input::Room { .. } | Input::Tick { .. } | Input::Inspect { .. } | Input::RecordsLost => {}
     }
 }
