@@ -115,9 +115,11 @@ fn nothing_acknowledged_is_lost_when_a_server_is_killed_while_it_recovers() {
             let (call, max) = *history.random.pick(&strace::CALLS_AT_START);
             let n = history.random.spread(max);
             let mut victim = history.start_in_vain(&strace::wrapper(call, "signal=KILL", n));
-            let phase = if victim.address.is_none() { "recovering" } else { "serving" };
+            let is_hit = victim.address.is_none();
             victim.kill();
-            history.died(&format!("{phase}, at {call}"));
+            let how =
+                if is_hit { format!("recovering, at {call}") } else { "just recovered".into() };
+            history.died(&how);
         } else {
             let wait = Duration::from_micros(500 + history.random.below(30_000));
             history.kill_after_start(wait);

@@ -18,15 +18,15 @@ pub const CALLS: [(&str, u64); 8] = [
 
 /// Calls of a server that starts.
 pub const CALLS_AT_START: [(&str, u64); 9] = [
-    ("openat", 120),
-    ("pread64", 60),
-    ("pwrite64", 12),
-    ("fdatasync", 6),
-    ("fsync", 6),
-    ("rename", 3),
-    ("write", 12),
-    ("unlink", 3),
-    ("flock", 2),
+    ("openat", 60),
+    ("pread64", 30),
+    ("pwrite64", 4),
+    ("fdatasync", 3),
+    ("fsync", 3),
+    ("rename", 2),
+    ("write", 4),
+    ("unlink", 2),
+    ("flock", 1),
 ];
 
 /// Whether processes can be traced here; otherwise why not.
