@@ -165,9 +165,9 @@ impl History {
             let writer = writer_of(&value).expect("every value tells its writer");
             found[writer].insert(path, (value, stat));
         }
-        for index in 0..WRITERS {
+        for (index, found) in found.iter_mut().enumerate() {
             for (path, value, stat) in link.children(&format!("/w{index}")).expect("it runs") {
-                found[index].insert(path, (value, stat));
+                found.insert(path, (value, stat));
             }
         }
         for (writer, found) in self.writers.iter_mut().zip(&found) {
