@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::acl::AclList;
+use super::quota::Recounts;
 use super::slab::ZnodeId;
 use super::znode::{Content, Meta, Znode};
 use super::{Tree, digest};
@@ -32,6 +33,17 @@ enum Undo {
 pub(super) struct Journal {
     is_open: bool,
     edits: Vec<Undo>,
+    /// What the multi may still count for quotas.
+    pub(super) recounts: Recounts,
+}
+
+impl Journal {
+    /// Notes that znodes were counted for a quota, if inside a multi.
+    pub(super) fn book_recount(&mut self, znodes: usize) {
+        if self.is_open {
+            self.recounts.book(znodes);
+        }
+    }
 }
 
 impl Tree {

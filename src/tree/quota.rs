@@ -5,6 +5,7 @@
 //! `/zookeeper/quota/a/b/zookeeper_stats`; both are znodes that clients make.
 //! *Invariants*: usage changes in place (no version, no zxid, no event) on every server alike, and
 //! is persisted like any data. Only the deepest quota above a znode counts it.
+//! A multi cannot count without end: see [`RECOUNTED_ZNODES_MAX`].
 //! *Never* logs or enforces a soft limit. Text that cannot be parsed is no limit, and as usage it
 //! is left alone (ZooKeeper's server dies of it).
 //! Reproduces `StatsTrack`, `Quotas` and the quota parts of `DataTree`. Unlike there, an operation
@@ -19,9 +20,14 @@ use super::edit::NewData;
 use super::path;
 use super::slab::ZnodeId;
 use super::znode::Znode;
+use crate::proto::ErrorCode;
 
 /// Longer text is no figures: it would be parsed again at every write below the quota.
 pub const FIGURES_BYTES_MAX: usize = 1024;
+
+/// Znodes that one multi counts afresh after its first count, which takes as long as it takes: each
+/// usage znode it creates would walk the same tree again.
+pub const RECOUNTED_ZNODES_MAX: usize = 10_000;
 
 const LIMITS: &str = "/zookeeper_limits";
 const USAGE: &str = "/zookeeper_stats";
@@ -74,6 +80,29 @@ impl Figures {
         }
         text
     }
+}
+
+/// How much of [`RECOUNTED_ZNODES_MAX`] a multi has left. Outside of a multi, and before the first
+/// count inside, nothing is set.
+#[derive(Debug, Default)]
+pub(super) struct Recounts(Option<usize>);
+
+impl Recounts {
+    fn left(&self) -> usize {
+        self.0.unwrap_or(usize::MAX)
+    }
+
+    /// Books a count of this many znodes inside a multi.
+    pub(super) fn book(&mut self, znodes: usize) {
+        self.0 = Some(self.0.map_or(RECOUNTED_ZNODES_MAX, |left| left.saturating_sub(znodes)));
+    }
+}
+
+/// What a usage znode that is created holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counted {
+    count: i64,
+    bytes: i64,
 }
 
 /// Paths that have limits. Kept by length: a lookup costs as many steps as there are different
@@ -169,19 +198,50 @@ impl Tree {
         }
     }
 
-    /// Counts afresh when `path` is a znode for usage that was just created, whatever it holds.
-    pub(super) fn start_usage(&mut self, path: &str, id: ZnodeId) {
+    /// Counts afresh when `path` is a znode for usage that is about to be created with `data`,
+    /// whatever that holds. Inside a multi it sees what was done before it.
+    ///
+    /// # Errors
+    /// QuotaExceeded beyond [`RECOUNTED_ZNODES_MAX`].
+    pub(super) fn count_usage(
+        &mut self,
+        path: &str,
+        data: Option<&[u8]>,
+    ) -> Result<Option<Counted>, ErrorCode> {
         let Some(quota) = used_by(path) else {
-            return;
+            return Ok(None);
         };
-        let (mut count, mut bytes) = (0, 0);
-        let mut unseen: Vec<ZnodeId> = self.find(quota).into_iter().collect();
+        let Some(top) = self.find(quota) else {
+            return Ok(Some(Counted { count: 0, bytes: 0 }));
+        };
+        let most = self.journal.recounts.left();
+        let (mut seen, mut bytes) = (0, 0);
+        let mut unseen = vec![top];
         while let Some(id) = unseen.pop() {
             let znode = &self.slab[id];
-            count += 1;
+            seen += 1;
             bytes += length(znode.data());
+            // Before they are copied: there may be millions.
+            if seen + unseen.len() + znode.children().len() > most {
+                return Err(ErrorCode::QuotaExceeded);
+            }
             unseen.extend(znode.children());
         }
+        self.journal.book_recount(seen);
+        let mut count = i64::try_from(seen).expect("ids are 32 bits wide");
+        if path.strip_prefix(quota).is_some_and(|rest| rest.starts_with('/')) {
+            // The new znode is below what it counts.
+            count += 1;
+            bytes += length(data);
+        }
+        Ok(Some(Counted { count, bytes }))
+    }
+
+    /// Puts what was counted into the usage znode that was created since.
+    pub(super) fn start_usage(&mut self, id: ZnodeId, counted: Option<Counted>) {
+        let Some(Counted { count, bytes }) = counted else {
+            return;
+        };
         let mut usage = Figures::default();
         usage.0.insert("count".to_owned(), count);
         usage.0.insert("bytes".to_owned(), bytes);

@@ -27,7 +27,8 @@ impl Tree {
     /// # Errors
     /// In the order they are looked for: Unimplemented (TTL without extended types), BadArguments
     /// (mode, time to live, no slash), InvalidAcl, NoNode (parent), NoAuth (CREATE on the parent),
-    /// BadArguments (path), NodeExists, NoChildrenForEphemerals, QuotaExceeded.
+    /// BadArguments (path), NodeExists, NoChildrenForEphemerals, QuotaExceeded
+    /// (also if a multi counts usage again and again).
     pub fn create(
         &mut self,
         ctx: &Context<'_>,
@@ -61,6 +62,7 @@ impl Tree {
         if self.slab.len() == ZNODES_MAX {
             return Err(ErrorCode::SystemError);
         }
+        let usage = self.count_usage(name, data)?;
 
         parent_meta.creates = parent_meta.creates.wrapping_add(1);
         parent_meta.pzxid = ctx.zxid;
@@ -69,7 +71,7 @@ impl Tree {
         let meta = Meta::new(ctx.zxid, ctx.time_ms, mode.owner, acl);
         let id = self.link(parent, meta, Content::new(name.as_bytes(), data));
         let stat = self.slab[id].stat();
-        self.start_usage(name, id);
+        self.start_usage(id, usage);
         self.book_usage(name, 1, length(data));
         events.push(self.event(EventType::NodeCreated, id, path.clone()));
         let parent_path = parent_of(&path, parent_length);

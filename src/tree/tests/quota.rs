@@ -3,6 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
+use super::super::quota::RECOUNTED_ZNODES_MAX;
 use super::*;
 
 const USAGE: &str = "/zookeeper/quota/a/zookeeper_stats";
@@ -126,6 +127,73 @@ fn deleting_the_limits_ends_the_quota() {
     f.delete("/zookeeper/quota/a/zookeeper_limits", -1).unwrap();
     f.create("/a/1", 0).unwrap();
     assert_eq!(usage(&f), "count=1,bytes=0", "nobody counts any more");
+}
+
+/// Creates `/a` with this many children at once, and a quota without usage.
+fn given_a_wide_tree(children: usize) -> Fixture {
+    let mut f = Fixture::new();
+    f.given(&["/a", "/zookeeper/quota/a", "/zookeeper/quota/a/zookeeper_limits"]);
+    for number in 0..children {
+        f.create(&format!("/a/{number}"), 0).unwrap();
+    }
+    f
+}
+
+fn count_again(times: usize) -> Vec<MultiOp> {
+    let again = [
+        MultiOp::Delete { path: Text::from_static(USAGE), version: -1 },
+        MultiOp::Create(create(USAGE, 0)),
+    ];
+    std::iter::repeat_n(again, times).flatten().collect()
+}
+
+#[test]
+fn a_multi_counts_a_large_tree_once() {
+    let mut f = given_a_wide_tree(RECOUNTED_ZNODES_MAX);
+    f.create(USAGE, 0).unwrap();
+    f.multi(&count_again(1)).unwrap();
+    let before = f.tree.digest();
+    let results = f.multi(&count_again(2)).unwrap_err();
+    assert_eq!(results[2], MultiResult::Error(None));
+    assert_eq!(results[3], MultiResult::Error(Some(ErrorCode::QuotaExceeded)));
+    assert_eq!(f.tree.digest(), before);
+    assert_eq!(usage(&f), format!("count={},bytes=0", RECOUNTED_ZNODES_MAX + 1));
+    assert_consistent(&f.tree);
+}
+
+#[test]
+fn a_multi_counts_small_trees_until_their_sum_is_large() {
+    const TREE: usize = 100;
+    let mut f = given_a_wide_tree(TREE - 1);
+    f.create(USAGE, 0).unwrap();
+    let first_and_allowance = 1 + RECOUNTED_ZNODES_MAX / TREE;
+    f.multi(&count_again(first_and_allowance)).unwrap();
+    f.multi(&count_again(first_and_allowance)).unwrap();
+    f.multi(&count_again(first_and_allowance + 1)).unwrap_err();
+}
+
+#[test]
+fn a_failed_multi_leaves_the_next_its_count() {
+    let mut f = given_a_wide_tree(RECOUNTED_ZNODES_MAX);
+    f.create(USAGE, 0).unwrap();
+    f.multi(&count_again(2)).unwrap_err();
+    f.multi(&count_again(1)).unwrap();
+    for op in count_again(2) {
+        f.multi(&[op]).unwrap();
+    }
+    for _ in 0..2 {
+        f.delete(USAGE, -1).unwrap();
+        f.create(USAGE, 0).unwrap();
+    }
+}
+
+#[test]
+fn a_usage_znode_below_what_it_counts_is_counted() {
+    let mut f = Fixture::new();
+    f.given(&["/zookeeper/quota/zookeeper"]);
+    let stats = "/zookeeper/quota/zookeeper/zookeeper_stats";
+    f.create(stats, 0).unwrap();
+    assert_eq!(f.data(stats).unwrap(), b"count=5,bytes=0");
 }
 
 #[test]
