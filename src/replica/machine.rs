@@ -234,9 +234,11 @@ impl Machine {
         (self.tree.changes_waiting() + self.sessions.changes_waiting()) as u64
     }
 
-    /// While on, a znode that comes and goes leaves a record of its going: the disk may hold it.
+    /// While on, a znode or session that comes and goes leaves a record of its going: the disk may
+    /// hold it.
     pub(super) fn keep_all_tombstones(&mut self, on: bool) {
         self.tree.keep_all_tombstones(on);
+        self.sessions.keep_all_tombstones(on);
     }
 
     /// Every record is to be drained again, into an empty store.

@@ -1,7 +1,8 @@
 //! Sessions as all servers know them: who is open, with which password and timeout.
 //!
 //! *Owns* the replicated session table and its records. *Invariants*: a session id is in it from
-//! the transaction that opens it to the one that closes it; its digest follows every change.
+//! the transaction that opens it to the one that closes it; its digest follows every change; a
+//! session that came and went between two drains leaves nothing.
 //! *Never* looks at a clock: when a session is overdue is the business of `expiry.rs`.
 //!
 //! Reproduces the replicated half of `SessionTrackerImpl`.
@@ -31,6 +32,9 @@ pub(super) struct Sessions {
     open: BTreeMap<i64, Session>,
     digest: u128,
     dirty: BTreeSet<i64>,
+    /// Sessions of which the disk may hold a record.
+    stored: BTreeSet<i64>,
+    keep_all_tombstones: bool,
 }
 
 impl Sessions {
@@ -70,7 +74,14 @@ impl Sessions {
     pub(super) fn close(&mut self, id: i64) -> bool {
         let Some(session) = self.open.remove(&id) else { return false };
         self.digest = self.digest.wrapping_sub(digest_of(id, &session));
-        self.dirty.insert(id);
+        if self.keep_all_tombstones {
+            self.stored.insert(id);
+        }
+        if self.stored.contains(&id) {
+            self.dirty.insert(id);
+        } else {
+            self.dirty.remove(&id);
+        }
         true
     }
 
@@ -84,9 +95,11 @@ impl Sessions {
             timeout_ms: i32::from_be_bytes(*timeout),
             password: Password::try_from(password).expect("16 of 20"),
         };
-        if !self.open(i64::from_be_bytes(id), session) {
+        let id = i64::from_be_bytes(id);
+        if !self.open(id, session) {
             return Err("a session that is there twice".into());
         }
+        self.stored.insert(id);
         self.dirty.clear();
         Ok(())
     }
@@ -94,6 +107,12 @@ impl Sessions {
     /// Every record is to be drained again.
     pub(super) fn mark_all_changed(&mut self) {
         self.dirty.extend(self.open.keys());
+    }
+
+    /// While on, every closed session leaves a tombstone: during replay nobody knows which the disk
+    /// already had.
+    pub(super) fn keep_all_tombstones(&mut self, on: bool) {
+        self.keep_all_tombstones = on;
     }
 
     pub(super) fn changes_waiting(&self) -> usize {
@@ -107,8 +126,14 @@ impl Sessions {
             let mut key = [KEY_SESSION; 9];
             key[1..].copy_from_slice(&id.to_be_bytes());
             match self.open.get(&id) {
-                Some(session) => out(&key, Some(&record_of(session))),
-                None => out(&key, None),
+                Some(session) => {
+                    self.stored.insert(id);
+                    out(&key, Some(&record_of(session)));
+                }
+                None => {
+                    self.stored.remove(&id);
+                    out(&key, None);
+                }
             }
         }
     }
@@ -156,6 +181,63 @@ mod tests {
         }
         assert_eq!((again.open, again.digest), (sessions.open, sessions.digest));
         assert_eq!(again.dirty.len(), 0);
+    }
+
+    const SESSION: Session = Session { timeout_ms: 1, password: [1; 16] };
+
+    /// Drains everything: ids, and whether each has a record.
+    fn drained(sessions: &mut Sessions) -> Vec<(i64, bool)> {
+        let mut ids = Vec::new();
+        sessions.drain(100, &mut |key, value| {
+            let id = <[u8; 8]>::try_from(&key[1..]).unwrap();
+            ids.push((i64::from_be_bytes(id), value.is_some()));
+        });
+        ids
+    }
+
+    #[test]
+    fn a_session_that_came_and_went_between_two_drains_leaves_nothing() {
+        let mut sessions = Sessions::default();
+        for id in 0..1000 {
+            sessions.open(id, SESSION);
+            sessions.close(id);
+        }
+        assert_eq!(sessions.changes_waiting(), 0);
+        assert_eq!((sessions.dirty.len(), sessions.stored.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_stored_session_leaves_one_tombstone() {
+        let mut sessions = Sessions::default();
+        sessions.open(1, SESSION);
+        assert_eq!(drained(&mut sessions), [(1, true)]);
+        sessions.close(1);
+        sessions.open(1, SESSION);
+        sessions.close(1);
+        assert_eq!(drained(&mut sessions), [(1, false)]);
+        assert_eq!(sessions.stored.len(), 0);
+        sessions.open(1, SESSION);
+        sessions.close(1);
+        assert_eq!(drained(&mut sessions), []);
+    }
+
+    #[test]
+    fn a_loaded_session_leaves_a_tombstone() {
+        let mut sessions = Sessions::default();
+        let mut key = [KEY_SESSION; 9];
+        key[1..].copy_from_slice(&5i64.to_be_bytes());
+        sessions.load(&key, &record_of(&SESSION)).unwrap();
+        sessions.close(5);
+        assert_eq!(drained(&mut sessions), [(5, false)]);
+    }
+
+    #[test]
+    fn during_replay_every_closed_session_leaves_a_tombstone() {
+        let mut sessions = Sessions::default();
+        sessions.keep_all_tombstones(true);
+        sessions.open(1, SESSION);
+        sessions.close(1);
+        assert_eq!(drained(&mut sessions), [(1, false)]);
     }
 
     #[test]
