@@ -64,6 +64,9 @@ pub struct Counters {
     pub data_dir_bytes: u64,
     /// Bytes of the log on disk.
     pub log_dir_bytes: u64,
+    /// Bytes of log written since the newest image (without one: all there is), as of
+    /// the last records that were handed to the tree's copy.
+    pub log_since_image_bytes: u64,
     /// The newest verified image; `None` while there is none.
     pub last_image: Option<LastImage>,
 }

@@ -185,6 +185,7 @@ fn counters() -> Counters {
         image_errors: 0,
         data_dir_bytes: 1_234,
         log_dir_bytes: 67_108_880,
+        log_since_image_bytes: 4_321,
         last_image: Some(LastImage { index: 64, zxid: 0x1_0000_0040, wall_ms: 1_795_228_630_000 }),
     }
 }

@@ -161,6 +161,12 @@ pub const METRICS: &[Metric] = &[
         whole(r.status.connections)
     }),
     gauge("lockkeeper_log_bytes", "Bytes of the log on disk", |r| whole(r.counters.log_dir_bytes)),
+    gauge(
+        "lockkeeper_log_since_image_bytes",
+        "Bytes of log written since the newest image: while it grows without end, no checkpoint \
+         completes",
+        |r| whole(r.counters.log_since_image_bytes),
+    ),
     gauge("lockkeeper_image_bytes", "Bytes of images and the tree's copy on disk", |r| {
         whole(r.counters.data_dir_bytes)
     }),

@@ -43,8 +43,15 @@ impl Checkpoints {
         figures: Arc<Figures>,
     ) -> std::io::Result<Self> {
         let (sender, changes) = bounded(CHANGES_QUEUE_MAX);
-        let mut writer =
-            Writer { checkpointer, data_dir, cutter, messages, figures, measured: None };
+        let mut writer = Writer {
+            checkpointer,
+            data_dir,
+            cutter,
+            messages,
+            figures,
+            measured: None,
+            warned: None,
+        };
         let thread = std::thread::Builder::new().name(THREAD.to_string()).spawn(move || {
             lower_priority();
             let run = catch_unwind(AssertUnwindSafe(|| writer.run(&changes)));
@@ -94,6 +101,8 @@ struct Writer {
     messages: mpsc::Sender<Message>,
     figures: Arc<Figures>,
     measured: Option<Instant>,
+    /// When it was last said that an image is overdue.
+    warned: Option<Instant>,
 }
 
 impl Writer {
@@ -111,6 +120,8 @@ impl Writer {
                 self.record(images, took_us);
                 self.measure_directory();
             }
+            self.figures.disk().log_since_image_bytes = self.checkpointer.log_since_image();
+            self.warn_if_overdue();
             self.act_on(outcome);
         }
         Ok(())
@@ -129,6 +140,22 @@ impl Writer {
         disk.image.record(took_us);
         disk.last_image =
             now.last.map(|(index, zxid)| LastImage { index, zxid, wall_ms: clock::wall_ms() });
+    }
+
+    /// Says, now and then, that this thread falls behind: nothing else would until the disk is full.
+    fn warn_if_overdue(&mut self) {
+        if !self.checkpointer.is_image_overdue()
+            || self.warned.is_some_and(|last| last.elapsed() < WARN_INTERVAL)
+        {
+            return;
+        }
+        self.warned = Some(Instant::now());
+        let bytes = self.checkpointer.log_since_image();
+        tracing::warn!(
+            bytes,
+            "so much log was written since the newest image, and none is written: checkpoints do \
+             not complete, or images fail; the log is not cut, and the next start takes longer"
+        );
     }
 
     fn act_on(&self, outcome: Outcome) {
@@ -174,6 +201,7 @@ fn bytes_in(directory: &Path) -> u64 {
 
 /// Directories below each other that are looked into: sled has one level.
 const DEPTH_MAX: u32 = 2;
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
 const MEASURE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Others go first: commits never wait for this thread, and it should not take their core either.

@@ -59,6 +59,8 @@ pub struct DiskFigures {
     pub data_dir_bytes: u64,
     /// Bytes of the log.
     pub log_dir_bytes: u64,
+    /// Bytes of log written since the newest image.
+    pub log_since_image_bytes: u64,
     /// The newest verified image.
     pub last_image: Option<LastImage>,
 }
@@ -232,6 +234,7 @@ impl Figures {
             image_errors: disk.image_errors,
             data_dir_bytes: disk.data_dir_bytes,
             log_dir_bytes: disk.log_dir_bytes,
+            log_since_image_bytes: disk.log_since_image_bytes,
             last_image: disk.last_image,
         }
     }
@@ -264,6 +267,7 @@ impl Figures {
         *disk = DiskFigures {
             data_dir_bytes: disk.data_dir_bytes,
             log_dir_bytes: disk.log_dir_bytes,
+            log_since_image_bytes: disk.log_since_image_bytes,
             last_image: disk.last_image,
             ..DiskFigures::default()
         };

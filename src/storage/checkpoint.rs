@@ -20,6 +20,9 @@ use crate::replica::{Changes, Mark, Record};
 
 /// An image is written after at least this much log, unless told otherwise.
 pub const IMAGE_EVERY_BYTES: u64 = 64 << 20;
+/// An image is overdue after this many times the log that makes it due: checkpoints do not complete,
+/// or images cannot be written, and the log is not cut.
+pub const IMAGE_OVERDUE_TIMES: u64 = 8;
 /// How many times the state store may fail, with no image written in between, before one in memory
 /// replaces it.
 pub const FAULTS_MAX: u32 = 3;
@@ -165,6 +168,24 @@ impl Checkpointer {
     #[must_use]
     pub fn images(&self) -> ImageTally {
         self.tally
+    }
+
+    /// Bytes of log written since the newest image.
+    #[must_use]
+    pub fn log_since_image(&self) -> u64 {
+        let written = self.given.written.load(Ordering::Relaxed);
+        written.saturating_sub(self.given.written_at_image)
+    }
+
+    /// Whether there should have been an image long ago: see [`IMAGE_OVERDUE_TIMES`].
+    #[must_use]
+    pub fn is_image_overdue(&self) -> bool {
+        self.log_since_image() > self.image_every().saturating_mul(IMAGE_OVERDUE_TIMES)
+    }
+
+    /// Bytes of log after which an image is due.
+    fn image_every(&self) -> u64 {
+        self.given.image_every_bytes.max(self.given.image_bytes)
     }
 
     /// Verifies what the store holds from before the start: it must be a closed checkpoint between
@@ -335,8 +356,7 @@ impl Checkpointer {
 
     fn write_image_if_due(&mut self, mark: &Mark) -> Outcome {
         let written = self.given.written.load(Ordering::Relaxed);
-        let every = self.given.image_every_bytes.max(self.given.image_bytes);
-        let due = written.saturating_sub(self.given.written_at_image) >= every;
+        let due = self.log_since_image() >= self.image_every();
         if !due || written < self.retry_at || self.verified.last() == Some(&mark.index) {
             return Outcome::Continue;
         }

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::checkpoint::{Checkpointer, FAULTS_MAX, Ingredients, Outcome, Source};
+use super::checkpoint::{
+    Checkpointer, FAULTS_MAX, IMAGE_OVERDUE_TIMES, Ingredients, Outcome, Source,
+};
 use super::fs::Fs;
 use super::image::Images;
 use super::state::{StateMark, StateStore};
@@ -99,6 +101,25 @@ fn a_mark_completes_a_checkpoint() {
         bench.assert_stored();
     }
     assert!(bench.images.list().unwrap().is_empty(), "there is little log yet");
+}
+
+#[test]
+fn an_image_is_overdue_while_no_checkpoint_completes_and_the_log_grows() {
+    let mut bench = Bench::new();
+    let mut checkpointer = bench.checkpointer();
+    for _ in 0..IMAGE_OVERDUE_TIMES {
+        bench.log_grows();
+        let changes = Changes { mark: None, ..bench.changes(1) };
+        checkpointer.apply(changes).unwrap();
+        assert!(!checkpointer.is_image_overdue());
+    }
+    bench.log_grows();
+    assert!(checkpointer.is_image_overdue());
+    assert_eq!(checkpointer.log_since_image(), EVERY * (IMAGE_OVERDUE_TIMES + 1));
+    let changes = bench.changes(1);
+    checkpointer.apply(changes).unwrap();
+    assert!(!checkpointer.is_image_overdue());
+    assert_eq!(checkpointer.log_since_image(), 0);
 }
 
 #[test]
