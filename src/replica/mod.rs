@@ -22,6 +22,7 @@ pub mod input;
 pub mod inspect;
 mod log;
 pub mod machine;
+mod observe;
 mod reads;
 pub mod ready;
 mod session;
@@ -47,7 +48,6 @@ use clients::{Clients, Rules, Wanted};
 use connection::{Connection, Phase};
 use consensus::Consensus;
 use expiry::Expiry;
-use inspect::{Mode, SessionReport};
 use log::{Tail, from_raft};
 use machine::{Applied, SessionChange, apply_entry};
 use txn::{BatchBuilder, Origin, Txn, TxnOp};
@@ -298,40 +298,6 @@ impl Replica {
         changes
     }
 
-    /// Figures, cheap to take.
-    #[must_use]
-    pub fn status(&self) -> Status {
-        let tree = self.machine.tree();
-        let figures = &self.clients.figures;
-        Status {
-            serving: self.is_serving(),
-            mode: if self.is_serving() { Mode::Standalone } else { Mode::Looking },
-            zxid: self.machine.last_zxid(),
-            term: self.consensus.term(),
-            applied: self.applied.0,
-            persisted: self.consensus.persisted_index(),
-            // ZooKeeper's count has the root twice.
-            znode_count: tree.node_count() as u64 + 1,
-            ephemerals_count: tree.ephemeral_count() as u64,
-            approximate_data_size: tree.data_size(),
-            watch_count: self.clients.watches.total(),
-            connections: self.clients.open_count(),
-            sessions: self.machine.session_count(),
-            outstanding: figures.outstanding,
-            read_latency: figures.read_latency,
-            write_latency: figures.write_latency,
-            txns_applied: self.machine.txns_applied(),
-            proposals: self.figures.proposals,
-            sessions_expired: self.figures.sessions_expired,
-            connections_refused: self.figures.connections_refused,
-            auth_failed: figures.auth_failed,
-            events_fired: figures.events_fired,
-            watch_bytes: figures.watch_bytes,
-            digest: self.machine.digest(),
-            changes_waiting: self.machine.changes_waiting(),
-        }
-    }
-
     /// The state, for checkers.
     #[must_use]
     pub fn machine(&self) -> &Machine {
@@ -536,37 +502,6 @@ impl Replica {
             }
             self.read_confirmed.pop_front();
             self.clients.sync_confirmed(&self.machine, context);
-        }
-    }
-
-    fn inspect(&mut self, what: Inspect) -> Report {
-        match what {
-            Inspect::Connections => Report::Connections(self.clients.reports()),
-            Inspect::Sessions => {
-                let sessions = self.machine.sessions().iter().map(|(id, session)| SessionReport {
-                    id,
-                    timeout_ms: session.timeout_ms,
-                    expires_in_ms: self.expiry.remaining_ms(id),
-                    connected: self.clients.connection_of(id).is_some(),
-                });
-                Report::Sessions(sessions.collect())
-            }
-            Inspect::Ephemerals => {
-                let all = self.machine.tree().sessions_with_ephemerals();
-                let text = |paths: Vec<Text>| paths.iter().map(Text::to_string).collect();
-                Report::Ephemerals(all.map(|(session, paths)| (session, text(paths))).collect())
-            }
-            Inspect::Watches => Report::Watches(self.clients.watch_report()),
-            Inspect::Digests => Report::Digests(self.machine.digests()),
-            Inspect::ResetConnections => {
-                self.clients.reset_reports();
-                Report::Reset
-            }
-            Inspect::ResetServer => {
-                self.figures = Figures::default();
-                self.clients.figures.reset();
-                Report::Reset
-            }
         }
     }
 }
