@@ -558,8 +558,11 @@ impl Recovery<'_> {
     /// The first changes: all that was read has proved good.
     fn tidy(&mut self) -> Result<Vec<PathBuf>, OpenError> {
         let fs = &*self.place.fs;
-        fs.create_dir(&self.place.data.join(IMAGES))?;
+        let images = self.place.data.join(IMAGES);
+        fs.create_dir(&images)?;
         self.images.remove_unfinished()?;
+        // The log may be cut because of an image that was loaded: its name must be durable, too.
+        fs.sync_dir(&images)?;
         self.log.begin()?;
         let mut set_aside = Vec::new();
         for (index, _) in &self.tried {

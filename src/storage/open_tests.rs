@@ -9,7 +9,7 @@ use super::fs::Fs;
 use super::identity::Identity;
 use super::open::{OpenError, Opened, Options, Place, open};
 use super::state::StateStore;
-use super::testing::{Fault, Machine, TestFs, TestState, UNSYNCED, append, entry};
+use super::testing::{Fault, Machine, TestFs, TestState, UNSYNCED, Unsynced, append, entry};
 use crate::replica::{Changes, Entry, Record, Restore};
 
 fn options() -> Options {
@@ -123,6 +123,22 @@ fn refused(fs: &TestFs, state: &TestState) -> String {
     after.retain(|path, _| before.contains_key(path) || !path.ends_with("lock"));
     assert_eq!(before, after, "a refused directory is not changed");
     error.to_string()
+}
+
+#[test]
+fn the_name_of_an_image_that_was_loaded_is_durable() {
+    let (fs, state, _) = used();
+    let newest = images(&fs).pop().unwrap();
+    let elsewhere = newest.with_extension("elsewhere");
+    fs.rename(&newest, &elsewhere).unwrap();
+    fs.sync_dir(newest.parent().unwrap()).unwrap();
+    // Its writer was killed before, or found that, the directory could not be synced.
+    fs.rename(&elsewhere, &newest).unwrap();
+    let (opened, _) = try_open(&fs, &state).unwrap();
+    assert_eq!(opened.report.begun_from, newest.display().to_string());
+    drop(opened);
+    fs.crash(Unsynced::Lost);
+    assert!(images(&fs).contains(&newest));
 }
 
 #[test]
