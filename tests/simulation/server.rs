@@ -314,6 +314,11 @@ impl Server {
         }
         if let Some(index) = self.cut.take() {
             self.log.cut(index).map_err(died)?;
+            let base = self.log.base().index;
+            if base > index {
+                let what = format!("cut for an image at {index}, the log begins after {base}");
+                return Err(Stop::Violation(what));
+            }
         }
         self.log.prepare();
         Ok((number, queue.len()))
