@@ -49,7 +49,7 @@ fn batch(first: u64, count: u64) -> Append {
         .map(|index| Entry { term: 1, index, kind: EntryKind::Normal, data: data.clone() })
         .collect();
     let hard_state = Some(HardState { term: 1, vote: 1, commit: first - 1 });
-    Append { number: first, entries, hard_state, must_sync: true }
+    Append { number: first, install: None, entries, hard_state, must_sync: true }
 }
 
 /// What the disk itself can do: writes of that size into a file of its final size, each synced.

@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("proto", &[]),
     ("config", &[]),
     ("tree", &["proto"]),
-    ("replica", &["proto", "tree"]),
+    ("replica", &["proto", "tree", "config"]),
     ("storage", &["replica"]),
     ("admin", &["replica", "proto"]),
     ("server", &["proto", "tree", "replica", "storage", "admin", "config"]),

@@ -137,6 +137,7 @@ impl Consensus {
         }
         let append = (!entries.is_empty() || hard_state.is_some()).then(|| Append {
             number: ready.number(),
+            install: None,
             entries: entries.iter().map(from_raft).collect(),
             hard_state: hard_state.map(|hs| HardState {
                 term: hs.term,

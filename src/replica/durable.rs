@@ -52,6 +52,9 @@ pub struct Membership {
 pub struct Append {
     /// To be given to [`super::Replica::persisted`] once the batch is durable.
     pub number: u64,
+    /// Before anything else of this batch: the received image of this mark becomes the newest, and the
+    /// log begins anew behind it.
+    pub install: Option<Mark>,
     /// Entries in index order. The first may overwrite an uncommitted suffix of the log.
     pub entries: Vec<Entry>,
     /// The new hard state, if it changed.

@@ -3,8 +3,13 @@
 use std::net::IpAddr;
 
 use bytes::Bytes;
+use raft::eraftpb::Message;
 
+use super::durable::{Entry, Mark};
 use super::inspect::Inspect;
+use super::machine::Machine;
+use super::peer::PeerMessage;
+use super::ready::Fetch;
 use crate::proto::OpCode;
 use crate::proto::connect::ConnectRequest;
 use crate::proto::request::{Request, Undecodable};
@@ -60,6 +65,58 @@ pub enum Input {
     },
     /// The disk's copy of the state cannot be continued: every record must be drained again.
     RecordsLost,
+    /// A message of another server.
+    Peer {
+        /// Its raft id.
+        from: u64,
+        /// The message.
+        message: PeerMessage,
+    },
+    /// A link to or from a server was made.
+    PeerUp {
+        /// Its raft id.
+        peer: u64,
+    },
+    /// A link to or from a server is broken: what was sent last may be lost.
+    PeerDown {
+        /// Its raft id.
+        peer: u64,
+    },
+    /// Entries that `Ready::fetch` asked for; none if the log does not hold them any more.
+    Fetched {
+        /// The question.
+        fetch: Fetch,
+        /// Consecutive, from `fetch.from` on.
+        entries: Vec<Entry>,
+    },
+    /// The log on the disk was cut.
+    LogCut {
+        /// Index and term of the entry that it begins after.
+        before: (u64, u64),
+    },
+    /// There is a new image that can be sent to others.
+    ImageWritten {
+        /// What it holds.
+        mark: Mark,
+    },
+    /// An image that `Ready::images` asked to be sent has been installed by its receiver, or not.
+    ImageSent {
+        /// The receiver's raft id.
+        to: u64,
+        /// Whether it was.
+        ok: bool,
+    },
+    /// An image was received, verified and is durable under its temporary name.
+    ImageReceived {
+        /// The message that announced it.
+        message: Box<Message>,
+        /// What it holds.
+        mark: Mark,
+        /// That state.
+        machine: Box<Machine>,
+    },
+    /// Leadership is to be handed over, if this server has it: it is about to stop.
+    Resign,
 }
 
 /// A request as a connection decoded it.

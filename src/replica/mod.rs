@@ -23,6 +23,7 @@ pub mod inspect;
 mod log;
 pub mod machine;
 mod observe;
+pub mod peer;
 mod reads;
 pub mod ready;
 mod session;
@@ -42,7 +43,8 @@ pub use durable::{
 pub use input::{ClientRequest, ConnId, Input};
 pub use inspect::{Inspect, Report, Status};
 pub use machine::Machine;
-pub use ready::{AuditLine, Outgoing, Ready};
+pub use peer::{Member, PeerMessage};
+pub use ready::{AuditLine, Fetch, Outgoing, Ready, SendImage};
 
 use clients::{Clients, Rules, Wanted};
 use connection::{Connection, Phase};
@@ -52,6 +54,7 @@ use log::{Tail, from_raft};
 use machine::{Applied, SessionChange, apply_entry};
 use txn::{BatchBuilder, Origin, Txn, TxnOp};
 
+use crate::config::ServerSpec;
 use crate::proto::Text;
 use crate::proto::connect::{ConnectRequest, ConnectResponse, PASSWORD_BYTES};
 
@@ -88,6 +91,14 @@ pub struct Setup {
     pub audit: bool,
     /// Whether there is a disk: if not, nothing is ever drained.
     pub durable: bool,
+    /// The servers of the ensemble as the configuration names them; `None` on its own.
+    pub ensemble: Option<Vec<ServerSpec>>,
+    /// How much longer than its timeout a silent session lives, in milliseconds.
+    pub expiry_grace_ms: u64,
+    /// Whether every read is confirmed by a quorum first.
+    pub linearizable_reads: bool,
+    /// Whether clients that ask for it are served while there is no leader.
+    pub read_only_mode: bool,
 }
 
 impl Default for Setup {
@@ -107,6 +118,10 @@ impl Default for Setup {
             reconfig_enabled: false,
             audit: false,
             durable: false,
+            ensemble: None,
+            expiry_grace_ms: 0,
+            linearizable_reads: false,
+            read_only_mode: false,
         }
     }
 }
@@ -116,8 +131,13 @@ impl Default for Setup {
 pub struct Restored {
     /// The last hard state that is durable.
     pub hard_state: HardState,
-    /// Who takes part, as of `applied`.
+    /// Who took part at the image that was loaded, or at the beginning. Changes in the entries
+    /// behind it are in the machine.
     pub membership: Membership,
+    /// The image that was loaded, if it can be sent to others.
+    pub image: Option<Mark>,
+    /// Index and term of the entry that the log on the disk begins after.
+    pub log_before: (u64, u64),
     /// Index of the last entry that the machine contains.
     pub applied: u64,
     /// Its term.
@@ -232,6 +252,15 @@ impl Replica {
                 self.inspected.push((token, report));
             }
             Input::RecordsLost => self.machine.mark_all_changed(),
+            Input::Peer { .. }
+            | Input::PeerUp { .. }
+            | Input::PeerDown { .. }
+            | Input::Fetched { .. }
+            | Input::LogCut { .. }
+            | Input::ImageWritten { .. }
+            | Input::ImageSent { .. }
+            | Input::ImageReceived { .. }
+            | Input::Resign => {}
         }
     }
 
@@ -250,6 +279,7 @@ impl Replica {
                 client: self.clients.take_output(),
                 audit: std::mem::take(&mut self.audit),
                 inspected: std::mem::take(&mut self.inspected),
+                ..Ready::default()
             };
             if !ready.is_empty() {
                 return Ok(Some(ready));

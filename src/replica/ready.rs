@@ -1,8 +1,11 @@
 //! What a replica wants done.
 
+use raft::eraftpb::Message;
+
 use super::durable::Append;
 use super::input::ConnId;
 use super::inspect::Report;
+use super::peer::{Member, PeerMessage};
 
 /// Everything that is to be done after a batch of inputs. Order within it: audit lines first, then
 /// `client`; `append` may go at once, in parallel with both.
@@ -16,6 +19,39 @@ pub struct Ready {
     pub audit: Vec<AuditLine>,
     /// Answers to `Input::Inspect`.
     pub inspected: Vec<(u64, Report)>,
+    /// Messages to other servers, by raft id. All may go at once: what must wait for the disk is
+    /// held back by the replica.
+    pub send: Vec<(u64, PeerMessage)>,
+    /// Entries that are wanted from the log on the disk: `Input::Fetched`.
+    pub fetch: Vec<Fetch>,
+    /// Images to be sent: `Input::ImageSent`.
+    pub images: Vec<SendImage>,
+    /// Who belongs to the ensemble, when that changed.
+    pub members: Option<Vec<Member>>,
+}
+
+/// Entries that a server which is behind needs, and that are not in memory any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// First index.
+    pub from: u64,
+    /// Last index.
+    pub to: u64,
+    /// Bytes of data at most, but at least one entry.
+    pub bytes_max: usize,
+    /// For the replica.
+    pub token: u64,
+}
+
+/// An image that another server needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SendImage {
+    /// Raft id of the receiver.
+    pub to: u64,
+    /// The image's index.
+    pub index: u64,
+    /// Announces it; comes back at the receiver's with `Input::ImageReceived`.
+    pub message: Box<Message>,
 }
 
 /// What one connection is sent by one `Ready`.
@@ -66,5 +102,9 @@ impl Ready {
             && self.client.is_empty()
             && self.audit.is_empty()
             && self.inspected.is_empty()
+            && self.send.is_empty()
+            && self.fetch.is_empty()
+            && self.images.is_empty()
+            && self.members.is_none()
     }
 }

@@ -62,6 +62,7 @@ pub(super) fn open(
         applied: opened.applied,
         applied_term: opened.applied_term,
         tail: opened.tail,
+        ..Restored::default()
     };
     Ok(Found {
         machine,

@@ -268,6 +268,7 @@ fn setup(config: &Config, seed: [u8; 32], audit: bool, durable: bool) -> Setup {
         reconfig_enabled: config.reconfig_enabled,
         audit,
         durable,
+        ..Setup::default()
     }
 }
 

@@ -93,6 +93,7 @@ fn a_commit_alone_waits_for_the_next_record_or_for_the_close() {
     let before = fs.changes();
     let commit = Append {
         number: 2,
+        install: None,
         entries: Vec::new(),
         hard_state: Some(HardState { term: 1, vote: 1, commit: 2 }),
         must_sync: false,
@@ -108,7 +109,13 @@ fn a_commit_alone_waits_for_the_next_record_or_for_the_close() {
 fn a_vote_is_durable_without_entries() {
     let fs = created();
     let vote = HardState { term: 9, vote: 3, commit: 0 };
-    let append = Append { number: 1, entries: Vec::new(), hard_state: Some(vote), must_sync: true };
+    let append = Append {
+        number: 1,
+        install: None,
+        entries: Vec::new(),
+        hard_state: Some(vote),
+        must_sync: true,
+    };
     open(&fs).append(&[append]).unwrap();
     fs.crash(Unsynced::Lost);
     assert_eq!(try_open(&fs).unwrap().1.hard_state, vote);
@@ -473,7 +480,7 @@ fn run(log: &mut Log, model: &mut Model) -> Result<(), LogError> {
             .collect();
         Model::overwrite(&mut model.asked, &entries);
         let hard_state = Some(HardState { term: i, vote: 1, commit });
-        log.append(&[Append { number: i, entries, hard_state, must_sync: true }])?;
+        log.append(&[Append { number: i, install: None, entries, hard_state, must_sync: true }])?;
         model.acknowledged = model.asked.clone();
         if i % 5 == 4 {
             commit = last.saturating_sub(2);

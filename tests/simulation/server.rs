@@ -126,6 +126,7 @@ impl Server {
             applied: opened.applied,
             applied_term: opened.applied_term,
             tail: opened.tail,
+            ..Restored::default()
         };
         let setup = Setup {
             seed,
@@ -362,6 +363,18 @@ fn tell(checker: &mut Checker, input: &Input, now_us: u64) {
         }
         Input::Requests { conn, requests } => checker.requests(*conn, requests, now_us),
         Input::Closed { conn } => checker.closed(*conn),
-        Input::Room { .. } | Input::Tick { .. } | Input::Inspect { .. } | Input::RecordsLost => {}
+        Input::Room { .. }
+        | Input::Tick { .. }
+        | Input::Inspect { .. }
+        | Input::RecordsLost
+        | Input::Peer { .. }
+        | Input::PeerUp { .. }
+        | Input::PeerDown { .. }
+        | Input::Fetched { .. }
+        | Input::LogCut { .. }
+        | Input::ImageWritten { .. }
+        | Input::ImageSent { .. }
+        | Input::ImageReceived { .. }
+        | Input::Resign => {}
     }
 }
