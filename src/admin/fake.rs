@@ -19,6 +19,7 @@ pub(super) struct Fake {
     pub ephemerals: Vec<(i64, Vec<String>)>,
     pub watches: WatchReport,
     pub digests: Vec<(i64, u64)>,
+    pub membership: String,
     /// Words that only this machine may send.
     pub loopback_only: Vec<&'static str>,
     /// Answers no question any more.
@@ -55,6 +56,7 @@ impl Fake {
                 ],
             },
             digests: vec![(0x80, 1_371_985_504), (0x1_0000_0100, u64::MAX)],
+            membership: String::new(),
             loopback_only: Vec::new(),
             stopping: false,
             paused: AtomicBool::new(false),
@@ -95,6 +97,7 @@ impl Source for Fake {
                 Inspect::Ephemerals => Report::Ephemerals(self.ephemerals.clone()),
                 Inspect::Watches => Report::Watches(self.watches.clone()),
                 Inspect::Digests => Report::Digests(self.digests.clone()),
+                Inspect::Membership => Report::Membership(self.membership.clone()),
                 Inspect::ResetConnections | Inspect::ResetServer => Report::Reset,
             })
         })
@@ -153,6 +156,7 @@ fn status() -> Status {
         watch_bytes: 100,
         digest: 0,
         changes_waiting: 8,
+        ..Status::default()
     }
 }
 

@@ -114,6 +114,45 @@ pub struct Status {
     pub digest: u128,
     /// Records that changed and were not handed to the disk yet.
     pub changes_waiting: u64,
+    /// Server id of the leader that this server knows; `None` without one and standalone.
+    pub leader: Option<u8>,
+    /// Elections that this server stood in or voted in since the start.
+    pub election_count: u64,
+    /// Times since the start that this server learned of another leader than before.
+    pub leader_changes: u64,
+    /// How long this server has been the leader, ms; `None` while it is not.
+    pub leading_ms: Option<u64>,
+    /// Requests handed on to the leader since the start.
+    pub forwarded: u64,
+    /// Sessions of read-only mode, which no other server knows.
+    pub local_sessions: u64,
+    /// Sizes of proposed entries; `None` before the first.
+    pub proposal_sizes: Option<ProposalSizes>,
+    /// The other servers, in order of their ids. Empty standalone; only the leader knows of each
+    /// whether it is synced.
+    pub peers: Vec<PeerStatus>,
+}
+
+/// Another server of the ensemble, as this one sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerStatus {
+    /// Its server id (`myid`).
+    pub server: u8,
+    /// It has a vote: a participant that has caught up.
+    pub votes: bool,
+    /// There is a link to it.
+    pub is_connected: bool,
+    /// It follows this leader's log closely. False on a server that does not lead.
+    pub is_synced: bool,
+}
+
+/// Sizes of proposed entries, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct ProposalSizes {
+    pub last: u64,
+    pub min: u64,
+    pub max: u64,
 }
 
 /// A question.
@@ -129,6 +168,8 @@ pub enum Inspect {
     Watches,
     /// `hash`.
     Digests,
+    /// `voting_view` and `conf`: who is in the ensemble.
+    Membership,
     /// `crst`.
     ResetConnections,
     /// `srst`.
@@ -148,6 +189,8 @@ pub enum Report {
     Watches(WatchReport),
     /// (zxid, ZooKeeper's tree digest), oldest first.
     Digests(Vec<(i64, u64)>),
+    /// The text of `/zookeeper/config`: a `server.N` line for each member, then the version.
+    Membership(String),
     /// Done.
     Reset,
 }

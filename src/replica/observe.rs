@@ -6,6 +6,7 @@
 use super::inspect::{Inspect, Mode, Report, SessionReport, Status};
 use super::{Figures, Replica};
 use crate::proto::Text;
+use crate::tree::path;
 
 impl Replica {
     /// Figures, cheap to take.
@@ -39,6 +40,14 @@ impl Replica {
             watch_bytes: figures.watch_bytes,
             digest: self.machine.digest(),
             changes_waiting: self.machine.changes_waiting(),
+            leader: None,
+            election_count: 0,
+            leader_changes: 0,
+            leading_ms: None,
+            forwarded: 0,
+            local_sessions: 0,
+            proposal_sizes: None,
+            peers: Vec::new(),
         }
     }
 
@@ -61,6 +70,10 @@ impl Replica {
             }
             Inspect::Watches => Report::Watches(self.clients.watch_report()),
             Inspect::Digests => Report::Digests(self.machine.digests()),
+            Inspect::Membership => {
+                let text = self.machine.tree().data_unchecked(path::CONFIG).unwrap_or_default();
+                Report::Membership(String::from_utf8_lossy(text).into_owned())
+            }
             Inspect::ResetConnections => {
                 self.clients.reset_reports();
                 Report::Reset
