@@ -35,6 +35,8 @@ pub(super) enum Wanted {
 pub(super) struct Rules {
     pub(super) eager_acl_check: bool,
     pub(super) reconfig_enabled: bool,
+    pub(super) is_ensemble: bool,
+    pub(super) linearizable_reads: bool,
 }
 
 /// The connections.
@@ -46,8 +48,6 @@ pub(super) struct Clients {
     pub(super) now_us: u64,
     pub(super) figures: Figures,
     by_session: BTreeMap<i64, ConnId>,
-    /// By session, the last transaction that a connection which ended left in the log.
-    pub(super) left_in_log: BTreeMap<i64, (ConnId, u64)>,
     with_output: Vec<ConnId>,
     sync_waiting: Vec<ConnId>,
     /// Context of the newest read index asked for, and of the newest confirmed and applied.
@@ -84,7 +84,6 @@ impl Clients {
             now_us: 0,
             figures: Figures::default(),
             by_session: BTreeMap::new(),
-            left_in_log: BTreeMap::new(),
             with_output: Vec::new(),
             sync_waiting: Vec::new(),
             sync_asked: 0,
@@ -103,12 +102,19 @@ impl Clients {
         connection.phase = Phase::Open;
         connection.session = Some(session);
         connection.send_connect_response(response);
-        if self.left_in_log.contains_key(&session) {
-            connection.queue.push_back(Pending::Predecessor);
-            self.figures.outstanding += 1;
-        }
         self.by_session.insert(session, conn);
         self.touch(conn);
+    }
+
+    /// Ends all connections, or all that may only read.
+    pub(super) fn hang_up_all(&mut self, only_read_only: bool) {
+        let ends = |(conn, known): (&ConnId, &Connection)| {
+            (!only_read_only || known.is_read_only).then_some(*conn)
+        };
+        let conns: Vec<ConnId> = self.connections.iter().filter_map(ends).collect();
+        for conn in conns {
+            self.hang_up(conn);
+        }
     }
 
     /// Sends a last answer to the handshake and closes.
@@ -123,9 +129,6 @@ impl Clients {
     pub(super) fn hang_up(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
         self.figures.outstanding -= connection.queue.len() as u64;
-        if let Some((session, sequence)) = connection.last_write() {
-            self.left_in_log.insert(session, (conn, sequence));
-        }
         connection.hang_up();
         self.detach(conn);
         self.touch(conn);
@@ -136,9 +139,6 @@ impl Clients {
         self.detach(conn);
         if let Some(connection) = self.connections.remove(&conn) {
             self.figures.outstanding -= connection.queue.len() as u64;
-            if let Some((session, sequence)) = connection.last_write() {
-                self.left_in_log.insert(session, (conn, sequence));
-            }
         }
     }
 
@@ -212,10 +212,20 @@ impl Clients {
                 Answer::UnknownOp
             }
             Err(Undecodable::Malformed(_)) => Answer::Failure(ErrorCode::Marshalling),
-            Ok(Request::Sync { path }) => {
+            Ok(request) if connection.is_read_only && !may_be_read_only(&request) => {
+                Answer::Failure(ErrorCode::NotReadOnly)
+            }
+            Ok(Request::CloseSession) if connection.is_read_only => {
+                connection.send(xid, machine.last_zxid(), &Ok(Response::Empty));
+                self.figures.outstanding -= 1;
+                self.touch(conn);
+                self.hang_up(conn);
+                return None;
+            }
+            Ok(request) if self.rules.must_confirm(&request) => {
                 self.sync_asked += 1;
-                let context = self.sync_asked;
-                connection.queue.push_back(Pending::Sync { context, xid, path, at_us });
+                let (context, answer) = (self.sync_asked, Answer::Read(request));
+                connection.queue.push_back(Pending::Confirmed { context, xid, answer, at_us });
                 self.sync_waiting.push(conn);
                 return Some(Wanted::ReadIndex);
             }
@@ -226,7 +236,7 @@ impl Clients {
                 connection.queue.push_back(Pending::Write { sequence, xid, op, at_us });
                 return Some(Wanted::Txn { sequence, op: TxnOp::CloseSession });
             }
-            Ok(write) if is_write(&write) => {
+            Ok(write) if is_write(&write) || self.rules.is_reconfig(&write) => {
                 let refused = self.rules.eager_acl_check
                     && machine.tree().acl_refuses(&connection.ids, &write);
                 if refused {
@@ -314,6 +324,11 @@ impl Clients {
         applied: &Applied,
     ) -> bool {
         let Some(connection) = self.connections.get_mut(&conn) else { return true };
+        if applied.result.as_ref().err() == Some(&ErrorCode::SessionMoved) {
+            // No reply: its client has another connection by now.
+            self.hang_up(conn);
+            return true;
+        }
         match connection.queue.front() {
             Some(Pending::Write { sequence: front, xid, op, at_us }) if *front == sequence => {
                 let (xid, op, at_us) = (*xid, *op, *at_us);
@@ -359,22 +374,6 @@ impl Clients {
         }
     }
 
-    /// A transaction of `session` was applied, whether anyone waits for its reply or not. If it is
-    /// the last that an ended connection left behind, the connection after it may be answered.
-    pub(super) fn settled(&mut self, machine: &Machine, session: i64, of: (ConnId, u64)) {
-        if self.left_in_log.is_empty() || self.left_in_log.get(&session) != Some(&of) {
-            return;
-        }
-        self.left_in_log.remove(&session);
-        let Some(conn) = self.connection_of(session) else { return };
-        let Some(connection) = self.connections.get_mut(&conn) else { return };
-        if let Some(Pending::Predecessor) = connection.queue.front() {
-            connection.queue.pop_front();
-            self.figures.outstanding -= 1;
-            self.drain(machine, conn);
-        }
-    }
-
     /// Read indexes up to `context` are confirmed, and applied.
     pub(super) fn sync_confirmed(&mut self, machine: &Machine, context: u64) {
         self.sync_confirmed = self.sync_confirmed.max(context);
@@ -394,23 +393,21 @@ impl Clients {
             }
             match connection.queue.front() {
                 Some(Pending::Answer { .. } | Pending::Applied { .. }) => {}
-                Some(Pending::Sync { context, .. }) if *context <= self.sync_confirmed => {}
-                Some(Pending::Sync { .. }) => return self.sync_waiting.push(conn),
-                Some(Pending::Write { .. } | Pending::Predecessor) | None => return,
+                Some(Pending::Confirmed { context, .. }) if *context <= self.sync_confirmed => {}
+                Some(Pending::Confirmed { .. }) => return self.sync_waiting.push(conn),
+                Some(Pending::Write { .. }) | None => return,
             }
             match connection.queue.pop_front() {
-                Some(Pending::Answer { xid, answer, at_us }) => {
-                    self.answer(machine, conn, xid, answer, at_us);
-                }
-                Some(Pending::Sync { xid, path, at_us, .. }) => {
-                    self.answer(machine, conn, xid, Answer::Read(Request::Sync { path }), at_us);
-                }
+                Some(
+                    Pending::Answer { xid, answer, at_us }
+                    | Pending::Confirmed { xid, answer, at_us, .. },
+                ) => self.answer(machine, conn, xid, answer, at_us),
                 Some(Pending::Applied { xid, op, at_us, result }) => {
                     if !self.answer_write(machine, conn, (xid, op, at_us), &result) {
                         return;
                     }
                 }
-                Some(Pending::Write { .. } | Pending::Predecessor) | None => return,
+                Some(Pending::Write { .. }) | None => return,
             }
         }
     }
@@ -459,6 +456,49 @@ impl Clients {
     pub(super) fn identities(&self, conn: ConnId) -> &[Identity] {
         self.connections.get(&conn).map_or(&[], |connection| &connection.ids)
     }
+}
+
+impl Rules {
+    /// Whether a request is answered only when a quorum has confirmed that it shows all that was
+    /// acknowledged before.
+    fn must_confirm(self, request: &Request) -> bool {
+        match request {
+            Request::Sync { .. } => true,
+            Request::Exists { .. }
+            | Request::GetData { .. }
+            | Request::GetAcl { .. }
+            | Request::GetChildren { .. }
+            | Request::GetEphemerals { .. }
+            | Request::GetAllChildrenNumber { .. }
+            | Request::MultiRead(_) => self.linearizable_reads,
+            Request::Create(_)
+            | Request::Delete { .. }
+            | Request::SetData { .. }
+            | Request::SetAcl { .. }
+            | Request::Multi(_)
+            | Request::Ping
+            | Request::Reconfig { .. }
+            | Request::CheckWatches { .. }
+            | Request::RemoveWatches { .. }
+            | Request::Auth { .. }
+            | Request::SetWatches { .. }
+            | Request::Sasl { .. }
+            | Request::AddWatch { .. }
+            | Request::WhoAmI
+            | Request::CloseSession => false,
+        }
+    }
+
+    /// Whether it is a change of members that the log decides.
+    fn is_reconfig(self, request: &Request) -> bool {
+        let is_offered = self.is_ensemble && self.reconfig_enabled;
+        is_offered && matches!(request, Request::Reconfig { .. })
+    }
+}
+
+/// Whether a connection that may only read may ask for it.
+fn may_be_read_only(request: &Request) -> bool {
+    !is_write(request) && !matches!(request, Request::Sync { .. } | Request::Reconfig { .. })
 }
 
 /// Whether a request is decided in the log.

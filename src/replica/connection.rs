@@ -46,12 +46,9 @@ pub(super) enum Phase {
 pub(super) enum Pending {
     /// A transaction: answered when it is applied.
     Write { sequence: u64, xid: i32, op: OpCode, at_us: u64 },
-    /// A sync: answered when its read index is confirmed and applied.
-    Sync { context: u64, xid: i32, path: Option<Text>, at_us: u64 },
-    /// What an earlier connection of the same session has in the log: nothing is answered here
-    /// before that is applied, or a client that looks for the outcome of a request whose reply it
-    /// lost could find none and do it twice.
-    Predecessor,
+    /// A sync, or a read that must not be older than itself: answered when its read index is
+    /// confirmed and applied.
+    Confirmed { context: u64, xid: i32, answer: Answer, at_us: u64 },
     /// A transaction that was applied while answers in front of it were held back.
     Applied { xid: i32, op: OpCode, at_us: u64, result: Result<Response, ErrorCode> },
     /// Anything that can be answered as soon as it is at the front.
@@ -80,6 +77,8 @@ pub(super) struct Connection {
     pub(super) queue: VecDeque<Pending>,
     /// No request behind the last one queued will be looked at.
     pub(super) deaf: bool,
+    /// Its session is known here only, and may only read.
+    pub(super) is_read_only: bool,
     next_sequence: u64,
     out: Outgoing,
     has_output: bool,
@@ -100,6 +99,7 @@ impl Connection {
             session: None,
             queue: VecDeque::new(),
             deaf: false,
+            is_read_only: false,
             next_sequence: 0,
             out: Outgoing { conn, ..Outgoing::default() },
             has_output: false,
@@ -196,18 +196,6 @@ impl Connection {
         self.report.last_response_ms = now_us / 1000;
         self.report.last_latency_ms = latency_us / 1000;
         self.report.latency.record(latency_us);
-    }
-
-    /// The newest transaction of its session that is not applied yet.
-    pub(super) fn last_write(&self) -> Option<(i64, u64)> {
-        let sequence = self.queue.iter().rev().find_map(|pending| match pending {
-            Pending::Write { sequence, .. } => Some(*sequence),
-            Pending::Applied { .. }
-            | Pending::Sync { .. }
-            | Pending::Predecessor
-            | Pending::Answer { .. } => None,
-        });
-        self.session.zip(sequence)
     }
 
     /// Nothing more is taken or answered; what was queued for sending still goes.

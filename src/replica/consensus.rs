@@ -1,15 +1,23 @@
 //! Raft, made deterministic: the only file that calls into `raft`'s node.
 //!
-//! *Owns* the `RawNode`. *Invariant*: the same seed and the same calls give the same run. `raft`
-//! draws election timeouts from the process's generator, so after every call that may have drawn
-//! one it is replaced by a function of seed, id and term.
+//! *Owns* the `RawNode`. *Invariants*: the same seed and the same calls give the same run: `raft` draws
+//! election timeouts from the process's generator, so after every call that may have drawn one it is
+//! replaced by a function of seed, id and term. A message that promises something (a vote, an
+//! acknowledgement) is held back until what it promises is durable; heartbeats never are.
 
-use raft::eraftpb::Entry as RaftEntry;
-use raft::{Config, RawNode, ReadState, StateRole};
+use std::collections::VecDeque;
+
+use raft::eraftpb::{
+    ConfChangeSingle, ConfChangeType, ConfChangeV2, ConfState, Entry as RaftEntry, Message,
+    MessageType,
+};
+use raft::{Config, ProgressState, RawNode, ReadState, SnapshotStatus, StateRole};
 use twox_hash::XxHash3_64;
 
-use super::durable::{Append, HardState, Membership};
+use super::conf_change;
+use super::durable::{Append, Entry, HardState, Mark, Membership};
 use super::log::{Tail, from_raft};
+use super::ready::{Fetch, SendImage};
 
 /// Ticks between heartbeats (50 ms).
 const HEARTBEAT_TICKS: usize = 1;
@@ -17,14 +25,16 @@ const HEARTBEAT_TICKS: usize = 1;
 const ELECTION_TICKS_MIN: usize = 6;
 /// Election timeouts are below this many ticks (500 ms).
 const ELECTION_TICKS_MAX: usize = 10;
-/// Payload bytes in one append message.
-const MESSAGE_BYTES_MAX: u64 = 1 << 20;
+/// Payload bytes in one append message; one entry may exceed it.
+const MESSAGE_BYTES_MAX: u64 = 256 << 10;
 /// Append messages in flight to one follower.
 const MESSAGES_INFLIGHT_MAX: usize = 256;
 /// Payload bytes proposed and not committed yet; above, proposals wait.
 const UNCOMMITTED_BYTES_MAX: u64 = 64 << 20;
 /// Payload bytes applied in one go.
 const COMMITTED_BYTES_MAX: u64 = 4 << 20;
+/// A learner that lacks at most this many entries may vote.
+const CAUGHT_UP_ENTRIES_MAX: u64 = 64;
 
 /// The consensus of one replica.
 pub(super) struct Consensus {
@@ -33,16 +43,53 @@ pub(super) struct Consensus {
     timeout_set: usize,
     /// Payload bytes proposed here and not committed yet.
     uncommitted_bytes: u64,
+    /// Number of the last append that something waits for, and of the last that is durable.
+    to_sync: u64,
+    synced: u64,
+    /// Messages that wait for an append, by its number.
+    held: VecDeque<(u64, Message)>,
+    /// Messages whose wait is over.
+    released: Vec<Message>,
+    elections: u64,
 }
 
 /// What a call to [`Consensus::ready`] found.
+#[derive(Default)]
 pub(super) struct Progress {
     /// To be made durable.
     pub(super) append: Option<Append>,
+    /// Index and term of an image that was accepted: the state is now that.
+    pub(super) installed: Option<(u64, u64)>,
     /// To be applied, in this order.
     pub(super) committed: Vec<RaftEntry>,
     /// Reads whose index is confirmed.
     pub(super) reads: Vec<ReadState>,
+    /// To be sent, now.
+    pub(super) send: Vec<Message>,
+    /// Images to be sent.
+    pub(super) images: Vec<SendImage>,
+    /// Entries wanted from the disk.
+    pub(super) fetch: Vec<Fetch>,
+}
+
+/// How far another server is, as the leader knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PeerProgress {
+    pub(super) id: u64,
+    pub(super) votes: bool,
+    /// It was heard from within an election timeout.
+    pub(super) is_active: bool,
+    /// It has, or is about to have, all that is committed.
+    pub(super) is_caught_up: bool,
+    pub(super) matched: u64,
+}
+
+/// One step of a change of membership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Vote(u64),
+    Learn(u64),
+    Remove(u64),
 }
 
 impl std::fmt::Debug for Consensus {
@@ -52,8 +99,18 @@ impl std::fmt::Debug for Consensus {
 }
 
 impl Consensus {
-    /// A node that continues from `tail`, whose state machine contains `applied`.
-    pub(super) fn new(id: u64, seed: u64, applied: u64, tail: Tail) -> Self {
+    /// A node that continues from `tail`, whose state machine contains `applied`, and whose
+    /// membership changed since the beginning of the tail as `changes` say.
+    ///
+    /// # Errors
+    /// A change cannot be understood.
+    pub(super) fn new(
+        id: u64,
+        seed: u64,
+        applied: u64,
+        tail: Tail,
+        changes: &[bytes::Bytes],
+    ) -> Result<Self, String> {
         let config = Config {
             id,
             election_tick: ELECTION_TICKS_MIN,
@@ -70,10 +127,23 @@ impl Consensus {
             ..Config::default()
         };
         let logger = slog::Logger::root(slog::Discard, slog::o!());
-        let node = RawNode::new(&config, tail, &logger).expect("the configuration is constant");
-        let mut consensus = Self { node, seed, timeout_set: 0, uncommitted_bytes: 0 };
+        let node = RawNode::new(&config, tail, &logger).map_err(|error| error.to_string())?;
+        let mut consensus = Self {
+            node,
+            seed,
+            timeout_set: 0,
+            uncommitted_bytes: 0,
+            to_sync: 0,
+            synced: 0,
+            held: VecDeque::new(),
+            released: Vec::new(),
+            elections: 0,
+        };
+        for change in changes {
+            consensus.apply_change(change)?;
+        }
         consensus.fix_timeout();
-        consensus
+        Ok(consensus)
     }
 
     fn fix_timeout(&mut self) {
@@ -93,20 +163,40 @@ impl Consensus {
 
     /// One tick of [`super::TICK_MS`].
     pub(super) fn tick(&mut self) {
+        let before = self.node.raft.state;
         self.node.tick();
+        self.count_election(before);
         self.fix_timeout();
     }
 
     /// Stands for election now.
     pub(super) fn campaign(&mut self) {
+        let before = self.node.raft.state;
         // An error means that this node may not campaign (it is no voter): ticks will tell.
         let _not_a_voter = self.node.campaign();
+        self.count_election(before);
         self.fix_timeout();
     }
 
-    /// Proposes an entry. `Err` gives it back: too much is uncommitted, or this is no leader.
+    fn count_election(&mut self, before: StateRole) {
+        let stands = self.node.raft.state != before && self.node.raft.state != StateRole::Follower;
+        self.elections += u64::from(stands);
+    }
+
+    /// Takes a message of another server. One that makes no sense is dropped: false.
+    pub(super) fn step(&mut self, message: Message) -> bool {
+        let term = self.term();
+        let taken = message.to == self.node.raft.id && self.node.step(message).is_ok();
+        self.elections += u64::from(self.term() > term);
+        self.fix_timeout();
+        taken
+    }
+
+    /// Proposes an entry. `Err` gives it back: too much is uncommitted, or this is no leader, or
+    /// leadership is being handed over.
     pub(super) fn propose(&mut self, data: Vec<u8>) -> Result<(), Vec<u8>> {
-        if !self.is_leader() || self.uncommitted_bytes >= UNCOMMITTED_BYTES_MAX {
+        let is_ready = self.is_leader() && self.node.raft.lead_transferee.is_none();
+        if !is_ready || self.uncommitted_bytes >= UNCOMMITTED_BYTES_MAX {
             return Err(data);
         }
         self.uncommitted_bytes += data.len() as u64;
@@ -117,25 +207,35 @@ impl Consensus {
     }
 
     /// Asks for a read index; the answer comes with `context`, or never.
-    pub(super) fn read_index(&mut self, context: u64) {
-        self.node.read_index(context.to_le_bytes().to_vec());
+    pub(super) fn read_index(&mut self, context: Vec<u8>) {
+        self.node.read_index(context);
         self.fix_timeout();
     }
 
     /// What is to be done, if anything.
     pub(super) fn ready(&mut self) -> Option<Progress> {
+        let mut progress =
+            Progress { send: std::mem::take(&mut self.released), ..Progress::default() };
         if !self.node.has_ready() {
-            return None;
+            progress.fetch = self.node.mut_store().take_wanted();
+            let is_idle = progress.send.is_empty() && progress.fetch.is_empty();
+            return (!is_idle).then_some(progress);
         }
         let mut ready = self.node.ready();
         let entries = ready.take_entries();
         let hard_state = ready.hs().cloned();
         let tail = self.node.mut_store();
+        if ready.snapshot().get_metadata().index > 0 {
+            let metadata = ready.snapshot().get_metadata().clone();
+            tail.install(metadata.index, metadata.term, metadata.get_conf_state().clone());
+            progress.installed = Some((metadata.index, metadata.term));
+        }
         tail.append(&entries);
         if let Some(hard_state) = &hard_state {
             tail.set_hard_state(hard_state);
         }
-        let append = (!entries.is_empty() || hard_state.is_some()).then(|| Append {
+        let writes = !entries.is_empty() || hard_state.is_some() || progress.installed.is_some();
+        progress.append = writes.then(|| Append {
             number: ready.number(),
             install: None,
             entries: entries.iter().map(from_raft).collect(),
@@ -146,17 +246,38 @@ impl Consensus {
             }),
             must_sync: ready.must_sync(),
         });
-        let committed = ready.take_committed_entries();
-        let bytes: u64 = committed.iter().map(|entry| entry.data.len() as u64).sum();
+        if writes && ready.must_sync() {
+            self.to_sync = ready.number();
+        }
+        progress.committed = ready.take_committed_entries();
+        let bytes: u64 = progress.committed.iter().map(|entry| entry.data.len() as u64).sum();
         self.uncommitted_bytes = self.uncommitted_bytes.saturating_sub(bytes);
-        let reads = ready.take_read_states();
+        progress.reads = ready.take_read_states();
+        progress.send.extend(ready.take_messages());
+        for message in ready.take_persisted_messages() {
+            if self.synced >= self.to_sync || promises_nothing(message.get_msg_type()) {
+                progress.send.push(message);
+            } else {
+                self.held.push_back((self.to_sync, message));
+            }
+        }
         self.node.advance_append_async(ready);
-        Some(Progress { append, committed, reads })
+        progress.fetch = self.node.mut_store().take_wanted();
+        let is_image = |message: &Message| message.get_msg_type() == MessageType::MsgSnapshot;
+        let (images, send): (Vec<_>, Vec<_>) = progress.send.into_iter().partition(is_image);
+        progress.send = send;
+        progress.images = images.into_iter().map(image_of).collect();
+        Some(progress)
     }
 
     /// Everything up to the append with this number is durable.
     pub(super) fn persisted(&mut self, number: u64) {
+        self.synced = self.synced.max(number);
         self.node.on_persist_ready(number);
+        while self.held.front().is_some_and(|(of, _)| *of <= number) {
+            let (_, message) = self.held.pop_front().expect("it was just seen");
+            self.released.push(message);
+        }
         self.fix_timeout();
     }
 
@@ -167,12 +288,164 @@ impl Consensus {
         self.fix_timeout();
     }
 
+    /// Carries out a committed change of membership.
+    ///
+    /// # Errors
+    /// It cannot be understood, or makes no sense.
+    pub(super) fn apply_change(&mut self, data: &[u8]) -> Result<(), String> {
+        let change = conf_change::decode(data)?;
+        let membership = self
+            .node
+            .apply_conf_change(&change)
+            .map_err(|error| format!("a change of membership cannot be applied: {error}"))?;
+        self.node.mut_store().set_membership(membership);
+        self.fix_timeout();
+        Ok(())
+    }
+
+    /// Proposes a change of membership. False: not now, one is under way.
+    pub(super) fn propose_change(&mut self, steps: &[Step]) -> bool {
+        let raft = &self.node.raft;
+        let is_busy = raft.has_pending_conf() || self.is_joint() || raft.lead_transferee.is_some();
+        if !self.is_leader() || is_busy {
+            return false;
+        }
+        let mut change = ConfChangeV2::default();
+        for step in steps {
+            let mut one = ConfChangeSingle::default();
+            let (kind, id) = match step {
+                Step::Vote(id) => (ConfChangeType::AddNode, *id),
+                Step::Learn(id) => (ConfChangeType::AddLearnerNode, *id),
+                Step::Remove(id) => (ConfChangeType::RemoveNode, *id),
+            };
+            one.set_change_type(kind);
+            one.node_id = id;
+            change.mut_changes().push(one);
+        }
+        let proposed = self.node.propose_conf_change(Vec::new(), change).is_ok();
+        self.fix_timeout();
+        proposed
+    }
+
+    /// Whether a change of membership is under way.
+    pub(super) fn is_changing(&self) -> bool {
+        self.node.raft.has_pending_conf() || self.is_joint()
+    }
+
+    fn is_joint(&self) -> bool {
+        !self.node.store().membership().get_voters_outgoing().is_empty()
+    }
+
+    /// Entries that were wanted came from the disk.
+    pub(super) fn fetched(&mut self, fetch: &Fetch, entries: Vec<Entry>) {
+        if let Some(context) = self.node.mut_store().fetched(fetch, entries) {
+            self.node.on_entries_fetched(context);
+        }
+    }
+
+    /// The log on the disk begins later.
+    pub(super) fn disk_cut(&mut self, before: (u64, u64)) {
+        self.node.mut_store().disk_cut(before);
+    }
+
+    /// Whether the image at this index was accepted just now.
+    pub(super) fn awaits_image(&self, index: u64) -> bool {
+        self.node.snap().is_some_and(|snapshot| snapshot.get_metadata().index == index)
+    }
+
+    /// There is an image that can be sent.
+    pub(super) fn image_written(&mut self, mark: Mark) {
+        self.node.mut_store().set_image(mark);
+    }
+
+    /// An image has arrived, or has not.
+    pub(super) fn image_sent(&mut self, to: u64, ok: bool) {
+        let status = if ok { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
+        self.node.report_snapshot(to, status);
+    }
+
+    /// Messages to this server may have been lost.
+    pub(super) fn unreachable(&mut self, peer: u64) {
+        self.node.report_unreachable(peer);
+    }
+
+    /// Forgets the leader: it seems to be gone, and others may be voted for at once.
+    pub(super) fn end_lease(&mut self) {
+        if self.node.raft.state == StateRole::Follower {
+            self.node.raft.leader_id = 0;
+        }
+    }
+
+    /// Whether a log that ends with this entry lacks nothing that this one has.
+    pub(super) fn is_up_to_date(&self, index: u64, term: u64) -> bool {
+        self.node.raft.raft_log.is_up_to_date(index, term)
+    }
+
+    /// Hands leadership over to the server that has most of the log. False: there is none.
+    pub(super) fn resign(&mut self) -> bool {
+        if !self.is_leader() {
+            return false;
+        }
+        let own = self.id();
+        let others = self.peers();
+        let best = others
+            .iter()
+            .filter(|peer| peer.votes && peer.is_active && peer.id != own)
+            .max_by_key(|peer| (peer.matched, u64::MAX - peer.id));
+        let Some(best) = best else { return false };
+        self.node.transfer_leader(best.id);
+        self.fix_timeout();
+        true
+    }
+
+    /// All servers of the group, this one included, as the leader knows them.
+    pub(super) fn peers(&self) -> Vec<PeerProgress> {
+        let raft = &self.node.raft;
+        let committed = raft.raft_log.committed;
+        let voters = raft.prs().conf().voters().ids();
+        let mut peers: Vec<PeerProgress> = raft
+            .prs()
+            .iter()
+            .map(|(id, progress)| PeerProgress {
+                id: *id,
+                votes: voters.contains(*id),
+                is_active: *id == raft.id || progress.recent_active,
+                is_caught_up: *id == raft.id
+                    || (progress.state == ProgressState::Replicate
+                        && progress.matched + CAUGHT_UP_ENTRIES_MAX >= committed),
+                matched: progress.matched,
+            })
+            .collect();
+        // They are in a table that is ordered by a hash.
+        peers.sort_unstable_by_key(|peer| peer.id);
+        peers
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.node.raft.id
+    }
+
     pub(super) fn is_leader(&self) -> bool {
         self.node.raft.state == StateRole::Leader
     }
 
+    /// Raft id of the leader that this server follows or is; `None` without one.
+    pub(super) fn leader(&self) -> Option<u64> {
+        Some(self.node.raft.leader_id).filter(|id| *id != 0)
+    }
+
+    /// Whether this server may vote and be elected.
+    pub(super) fn votes(&self) -> bool {
+        self.node.raft.promotable()
+    }
+
     pub(super) fn term(&self) -> u64 {
         self.node.raft.term
+    }
+
+    /// Elections that this server stood in or learned of.
+    pub(super) fn elections(&self) -> u64 {
+        self.elections
     }
 
     /// Last index that is durable here.
@@ -180,7 +453,38 @@ impl Consensus {
         self.node.raft.raft_log.persisted
     }
 
-    pub(super) fn membership(&self) -> Membership {
-        self.node.store().membership()
+    /// Who takes part; `None` while that is changing.
+    pub(super) fn settled_membership(&self) -> Option<Membership> {
+        (!self.is_joint()).then(|| membership_of(self.node.store().membership()))
     }
+
+    /// Raft ids that vote and that learn, by their newest configuration.
+    pub(super) fn membership(&self) -> Membership {
+        membership_of(self.node.store().membership())
+    }
+}
+
+fn membership_of(state: &ConfState) -> Membership {
+    let sorted = |ids: &[u64]| {
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        ids
+    };
+    Membership { voters: sorted(state.get_voters()), learners: sorted(state.get_learners()) }
+}
+
+/// Whether a message may leave before what was decided with it is durable.
+fn promises_nothing(kind: MessageType) -> bool {
+    matches!(
+        kind,
+        MessageType::MsgHeartbeatResponse
+            | MessageType::MsgReadIndex
+            | MessageType::MsgRequestPreVote
+            | MessageType::MsgRequestPreVoteResponse
+    )
+}
+
+fn image_of(message: Message) -> SendImage {
+    let index = message.get_snapshot().get_metadata().index;
+    SendImage { to: message.to, index, message: Box::new(message) }
 }

@@ -47,7 +47,12 @@ impl Expiry {
 
     /// Begins to watch a session, with its full timeout from now on.
     pub(super) fn track(&mut self, session: i64, timeout_ms: i32) {
-        let timeout_us = u64::try_from(timeout_ms).unwrap_or(0) * 1000;
+        self.track_with_grace(session, timeout_ms, 0);
+    }
+
+    /// As [`Expiry::track`], for `grace_ms` longer than the client was told.
+    pub(super) fn track_with_grace(&mut self, session: i64, timeout_ms: i32, grace_ms: u64) {
+        let timeout_us = (u64::try_from(timeout_ms).unwrap_or(0) + grace_ms) * 1000;
         let at_us = self.now_us + timeout_us;
         let mut bucket = bucket_of(at_us);
         match self.sessions.get(&session) {
@@ -74,9 +79,9 @@ impl Expiry {
         }
     }
 
-    /// Whether such a proposal is on its way.
-    pub(super) fn is_closing(&self, session: i64) -> bool {
-        self.sessions.get(&session).is_some_and(|deadline| deadline.closing)
+    /// How many are watched.
+    pub(super) fn len(&self) -> usize {
+        self.sessions.len()
     }
 
     /// Forgets a session.
@@ -187,7 +192,6 @@ mod tests {
         expiry.track(1, 100);
         assert_eq!(run(&mut expiry, 0, 200).len(), 1);
         expiry.touch(1);
-        assert!(expiry.is_closing(1));
         assert_eq!(run(&mut expiry, 210, 2000), []);
     }
 }

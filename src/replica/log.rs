@@ -2,42 +2,68 @@
 //!
 //! *Owns* the newest entries, the hard state and the membership as `raft` knows them.
 //! *Invariants*: entries are contiguous; an entry that is not applied or not durable is never
-//! trimmed. *Never* touches a disk: older entries are on it, and are not needed to serve.
+//! trimmed; the term of every entry that is on the disk is known. *Never* touches a disk: older entries
+//! are on it, and are asked for when a server that is behind needs them.
 
-use std::collections::VecDeque;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
 
 use raft::eraftpb::{
     ConfState, Entry as RaftEntry, EntryType, HardState as RaftHardState, Snapshot,
 };
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 
-use super::durable::{Entry, EntryKind, HardState, Membership};
+use super::durable::{Entry, EntryKind, HardState, Mark, Membership};
+use super::ready::Fetch;
 
 /// Applied entries kept for followers that are a little behind.
 const ENTRIES_KEPT_MAX: usize = 1024;
 /// Payload bytes of applied entries kept.
 const BYTES_KEPT_MAX: usize = 8 << 20;
 
+/// Fetches from the disk that may be under way at once.
+const FETCHES_MAX: usize = 64;
+
 /// The tail. Implements `raft::Storage`.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
+    /// Index and term of the entry in front of the first one that the disk still gives back.
+    disk_before: (u64, u64),
     /// Index and term of the entry in front of `entries`.
     before: (u64, u64),
+    /// First index and term of each term behind `disk_before`.
+    runs: VecDeque<(u64, u64)>,
     entries: VecDeque<RaftEntry>,
     bytes: usize,
     hard_state: RaftHardState,
     membership: ConfState,
+    /// The newest image that others can be sent.
+    image: Option<Mark>,
+    /// `raft` asks through a shared reference.
+    fetches: RefCell<Fetches>,
+}
+
+/// Entries that are wanted from the disk, and those that came.
+#[derive(Debug, Default)]
+struct Fetches {
+    next: u64,
+    wanted: Vec<Fetch>,
+    waiting: BTreeMap<u64, GetEntriesContext>,
+    fetched: BTreeMap<u64, Vec<RaftEntry>>,
 }
 
 impl Tail {
-    /// A tail that begins behind an entry already applied.
+    /// A tail that begins behind an entry already applied. `disk_before`: what the log on the disk
+    /// begins after, and `runs` the terms between the two.
     pub(super) fn new(
         hard_state: HardState,
         membership: &Membership,
         applied: (u64, u64),
+        disk_before: (u64, u64),
+        runs: Vec<(u64, u64)>,
         entries: Vec<Entry>,
     ) -> Self {
-        let mut tail = Self { before: applied, ..Self::default() };
+        let mut tail = Self { before: applied, disk_before, runs: runs.into(), ..Self::default() };
         tail.hard_state.set_term(hard_state.term);
         tail.hard_state.set_vote(hard_state.vote);
         tail.hard_state.set_commit(hard_state.commit.max(applied.0));
@@ -56,21 +82,78 @@ impl Tail {
         for dropped in self.entries.drain(keep..) {
             self.bytes -= dropped.data.len();
         }
+        while self.runs.back().is_some_and(|(from, _)| *from >= first.index) {
+            self.runs.pop_back();
+        }
         for entry in entries {
             self.bytes += entry.data.len();
+            if self.runs.back().is_none_or(|(_, term)| *term != entry.term) {
+                self.runs.push_back((entry.index, entry.term));
+            }
             self.entries.push_back(entry.clone());
         }
+    }
+
+    /// Begins anew behind an image that was installed.
+    pub(super) fn install(&mut self, index: u64, term: u64, membership: ConfState) {
+        *self = Self {
+            disk_before: (index, term),
+            before: (index, term),
+            hard_state: self.hard_state.clone(),
+            membership,
+            ..Self::default()
+        };
+        self.hard_state.commit = self.hard_state.commit.max(index);
     }
 
     pub(super) fn set_hard_state(&mut self, hard_state: &RaftHardState) {
         self.hard_state = hard_state.clone();
     }
 
-    pub(super) fn membership(&self) -> Membership {
-        Membership {
-            voters: self.membership.get_voters().to_vec(),
-            learners: self.membership.get_learners().to_vec(),
+    pub(super) fn set_membership(&mut self, membership: ConfState) {
+        self.membership = membership;
+    }
+
+    pub(super) fn set_image(&mut self, mark: Mark) {
+        self.image = Some(mark);
+    }
+
+    pub(super) fn membership(&self) -> &ConfState {
+        &self.membership
+    }
+
+    /// The log on the disk begins later.
+    pub(super) fn disk_cut(&mut self, before: (u64, u64)) {
+        if before.0 <= self.disk_before.0 {
+            return;
         }
+        self.disk_before = before;
+        while self.runs.get(1).is_some_and(|(from, _)| *from <= before.0 + 1) {
+            self.runs.pop_front();
+        }
+    }
+
+    /// What `raft` wants to read from the disk since the last call.
+    pub(super) fn take_wanted(&mut self) -> Vec<Fetch> {
+        std::mem::take(&mut self.fetches.get_mut().wanted)
+    }
+
+    /// Entries came from the disk: gives back for whom.
+    pub(super) fn fetched(
+        &mut self,
+        fetch: &Fetch,
+        entries: Vec<Entry>,
+    ) -> Option<GetEntriesContext> {
+        let fetches = self.fetches.get_mut();
+        let context = fetches.waiting.remove(&fetch.token)?;
+        if entries.first().is_none_or(|first| first.index != fetch.from) {
+            return None;
+        }
+        if fetches.fetched.len() >= FETCHES_MAX {
+            fetches.fetched.pop_first();
+        }
+        fetches.fetched.insert(fetch.from, entries.into_iter().map(to_raft).collect());
+        Some(context)
     }
 
     /// Forgets old entries, none of them after `applied`.
@@ -94,6 +177,35 @@ impl Tail {
     fn position(&self, index: u64) -> usize {
         usize::try_from(index - self.before.0 - 1).expect("fits in memory")
     }
+
+    /// Entries that are on the disk only.
+    fn from_disk(
+        &self,
+        low: u64,
+        high: u64,
+        bytes_max: u64,
+        context: GetEntriesContext,
+    ) -> raft::Result<Vec<RaftEntry>> {
+        let fetches = &mut *self.fetches.borrow_mut();
+        if let Some(mut entries) = fetches.fetched.remove(&low) {
+            entries.retain(|entry| entry.index < high);
+            return Ok(entries);
+        }
+        if !context.can_async() {
+            return Err(raft::Error::Store(StorageError::Compacted));
+        }
+        if fetches.waiting.len() < FETCHES_MAX {
+            fetches.next += 1;
+            fetches.wanted.push(Fetch {
+                from: low,
+                to: (high - 1).min(self.before.0),
+                bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
+                token: fetches.next,
+            });
+            fetches.waiting.insert(fetches.next, context);
+        }
+        Err(raft::Error::Store(StorageError::LogTemporarilyUnavailable))
+    }
 }
 
 impl Storage for Tail {
@@ -106,15 +218,18 @@ impl Storage for Tail {
         low: u64,
         high: u64,
         max_size: impl Into<Option<u64>>,
-        _context: GetEntriesContext,
+        context: GetEntriesContext,
     ) -> raft::Result<Vec<RaftEntry>> {
-        if low <= self.before.0 {
+        if low <= self.disk_before.0 {
             return Err(raft::Error::Store(StorageError::Compacted));
         }
         if high > self.last() + 1 {
             return Err(raft::Error::Store(StorageError::Unavailable));
         }
         let bytes_max = max_size.into().unwrap_or(u64::MAX);
+        if low <= self.before.0 {
+            return self.from_disk(low, high, bytes_max, context);
+        }
         let mut bytes = 0;
         let mut taken = Vec::new();
         for entry in self.entries.range(self.position(low)..self.position(high)) {
@@ -131,26 +246,47 @@ impl Storage for Tail {
         if index == self.before.0 {
             return Ok(self.before.1);
         }
-        if index < self.before.0 {
+        if index == self.disk_before.0 {
+            return Ok(self.disk_before.1);
+        }
+        if index < self.disk_before.0 {
             return Err(raft::Error::Store(StorageError::Compacted));
         }
-        match self.entries.get(self.position(index)) {
-            Some(entry) => Ok(entry.term),
-            None => Err(raft::Error::Store(StorageError::Unavailable)),
+        if index > self.last() {
+            return Err(raft::Error::Store(StorageError::Unavailable));
+        }
+        let run = self.runs.partition_point(|(from, _)| *from <= index);
+        match run.checked_sub(1).and_then(|run| self.runs.get(run)) {
+            Some((_, term)) => Ok(*term),
+            None => Err(raft::Error::Store(StorageError::Compacted)),
         }
     }
 
     fn first_index(&self) -> raft::Result<u64> {
-        Ok(self.before.0 + 1)
+        Ok(self.disk_before.0 + 1)
     }
 
     fn last_index(&self) -> raft::Result<u64> {
         Ok(self.last())
     }
 
-    fn snapshot(&self, _request_index: u64, _to: u64) -> raft::Result<Snapshot> {
-        // Images travel on a connection of their own, never inside a raft message.
-        Err(raft::Error::Store(StorageError::SnapshotTemporarilyUnavailable))
+    /// Only announces the image: its records travel on a connection of their own.
+    fn snapshot(&self, request_index: u64, _to: u64) -> raft::Result<Snapshot> {
+        let unavailable = raft::Error::Store(StorageError::SnapshotTemporarilyUnavailable);
+        let Some(image) = self
+            .image
+            .as_ref()
+            .filter(|image| image.index >= request_index && image.index >= self.disk_before.0)
+        else {
+            return Err(unavailable);
+        };
+        let mut snapshot = Snapshot::default();
+        let metadata = snapshot.mut_metadata();
+        metadata.index = image.index;
+        metadata.term = image.term;
+        metadata.mut_conf_state().set_voters(image.membership.voters.clone());
+        metadata.mut_conf_state().set_learners(image.membership.learners.clone());
+        Ok(snapshot)
     }
 }
 
@@ -215,10 +351,27 @@ mod tests {
     fn trimming_never_takes_an_entry_that_is_not_applied() {
         let mut tail = tail(1..3000);
         tail.trim(1000);
-        assert_eq!(tail.first_index().unwrap(), 1000);
+        assert_eq!(tail.before, (999, 1));
         tail.trim(2999);
-        assert_eq!(tail.first_index().unwrap(), 3000 - ENTRIES_KEPT_MAX as u64);
-        assert_eq!(tail.term(tail.first_index().unwrap() - 1).unwrap(), 1);
-        assert!(tail.term(5).is_err());
+        assert_eq!(tail.before, (2999 - ENTRIES_KEPT_MAX as u64, 1));
+    }
+
+    #[test]
+    fn old_entries_are_asked_for_from_the_disk_until_it_is_cut() {
+        let mut tail = tail(1..3000);
+        tail.append(&entries(3000..3010, 2));
+        tail.trim(3009);
+        let can_wait = || GetEntriesContext::empty(true);
+        let later = Err(raft::Error::Store(StorageError::LogTemporarilyUnavailable));
+        assert_eq!(tail.entries(5, 20, 100, can_wait()), later);
+        let wanted = tail.take_wanted();
+        assert_eq!(wanted, [Fetch { from: 5, to: 19, bytes_max: 100, token: 1 }]);
+        let entry = |index| Entry { term: 1, index, kind: EntryKind::Normal, data: Bytes::new() };
+        assert!(tail.fetched(&wanted[0], vec![entry(5), entry(6)]).is_some());
+        assert_eq!(tail.entries(5, 20, 100, can_wait()).unwrap().len(), 2);
+        assert_eq!((tail.term(5).unwrap(), tail.term(3000).unwrap()), (1, 2));
+        tail.disk_cut((1000, 1));
+        assert!(tail.term(999).is_err() && tail.entries(999, 1000, 9, can_wait()).is_err());
+        assert_eq!((tail.term(1000).unwrap(), tail.first_index().unwrap()), (1, 1001));
     }
 }

@@ -10,14 +10,17 @@
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use twox_hash::XxHash3_128;
 
 use super::durable::{Changes, Entry, EntryKind, Mark, Membership, Record, Restore};
+use super::members::{self, Asked};
 use super::ready::AuditLine;
 use super::session::{KEY_SESSION, Session, Sessions};
 use super::txn::{Batch, Txn, TxnOp};
+use crate::proto::connect::Password;
 use crate::proto::request::{CreateKind, Request, Undecodable};
-use crate::proto::{ErrorCode, MultiOp, OpCode, Response, Text};
+use crate::proto::{ErrorCode, MultiOp, OpCode, Response, Stat, Text};
 use crate::tree::{Context, Event, Options, Tree};
 
 /// Key of the record that holds the last zxid and time.
@@ -39,6 +42,16 @@ pub struct Machine {
     full_pass: bool,
     clock_dirty: bool,
     txns_applied: u64,
+    replayed: Replayed,
+}
+
+/// What a replay has seen of the log besides transactions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Replayed {
+    /// Index and term of the first entry of each term.
+    pub(super) runs: Vec<(u64, u64)>,
+    /// Changes of membership, as they are in their entries.
+    pub(super) conf_changes: Vec<Bytes>,
 }
 
 /// What became of one transaction.
@@ -56,6 +69,7 @@ pub(super) struct Applied {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SessionChange {
     Opened(i64, Session),
+    Attached(i64, Session),
     Closed(i64),
 }
 
@@ -77,6 +91,7 @@ impl Machine {
             full_pass: false,
             clock_dirty: true,
             txns_applied: 0,
+            replayed: Replayed::default(),
         }
     }
 
@@ -159,21 +174,33 @@ impl Machine {
             TxnOp::Client { op, body } => {
                 applied.op = OpCode::from_wire(*op).unwrap_or(OpCode::Check);
                 let request = Request::decode(*op, body.clone());
-                applied.result = if self.sessions.is_open(txn.session) {
-                    write(&mut self.tree, &context, request, &mut applied.events)
-                } else {
-                    Err(ErrorCode::SessionExpired)
+                applied.result = match self.check_owner(txn) {
+                    Ok(()) => write(&mut self.tree, &context, request, &mut applied.events),
+                    Err(code) => Err(code),
                 };
             }
             TxnOp::OpenSession { timeout_ms, password } => {
                 applied.op = OpCode::CreateSession;
-                let session = Session { timeout_ms: *timeout_ms, password: *password };
+                let session = session_of(txn, *timeout_ms, *password);
                 let id = session_id(txn.session, zxid);
                 if self.sessions.open(id, session) {
                     applied.session_change = Some(SessionChange::Opened(id, session));
                 } else {
                     applied.result = Err(ErrorCode::SystemError);
                 }
+            }
+            TxnOp::AttachSession { timeout_ms, password } => {
+                applied.op = OpCode::CreateSession;
+                match self.sessions.attach(txn.session, session_of(txn, *timeout_ms, *password)) {
+                    Some(session) => {
+                        applied.session_change =
+                            Some(SessionChange::Attached(txn.session, session));
+                    }
+                    None => applied.result = Err(ErrorCode::SessionExpired),
+                }
+            }
+            TxnOp::CloseSession if self.check_owner(txn) == Err(ErrorCode::SessionMoved) => {
+                applied.result = Err(ErrorCode::SessionMoved);
             }
             TxnOp::CloseSession | TxnOp::ExpireSession => {
                 if self.sessions.close(txn.session) {
@@ -188,9 +215,43 @@ impl Machine {
                 let reaped = self.tree.delete_container(&context, path, &mut applied.events);
                 applied.result = reaped.map(|()| Response::Empty);
             }
+            TxnOp::Found { members } => {
+                applied.op = OpCode::Reconfig;
+                let found = self.found(&context, members, &mut applied.events);
+                applied.result = found.map(Response::Stat);
+            }
+            TxnOp::Refuse { op, code } => {
+                applied.op = OpCode::from_wire(*op).unwrap_or(OpCode::Check);
+                applied.result = Err(ErrorCode::from_wire(*code).unwrap_or(ErrorCode::SystemError));
+            }
         }
         self.remember_digest(zxid);
         applied
+    }
+
+    /// Whether a transaction comes from the connection that has the session.
+    fn check_owner(&self, txn: &Txn) -> Result<(), ErrorCode> {
+        match self.sessions.find(txn.session) {
+            None => Err(ErrorCode::SessionExpired),
+            Some(session) if session.owner != (txn.origin.server, txn.origin.conn) => {
+                Err(ErrorCode::SessionMoved)
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Names the first members, unless there are some.
+    fn found(
+        &mut self,
+        context: &Context<'_>,
+        lines: &Text,
+        events: &mut Vec<Event>,
+    ) -> Result<Stat, ErrorCode> {
+        if !self.tree.config_text().is_empty() {
+            return Err(ErrorCode::NodeExists);
+        }
+        let text = members::text(&members::parse(lines.as_str()), context.zxid);
+        self.tree.set_config(context, None, &text, events)
     }
 
     fn remember_digest(&mut self, zxid: i64) {
@@ -214,7 +275,7 @@ impl Machine {
             time_ms: self.last_time_ms,
             session: match applied.session_change {
                 Some(SessionChange::Opened(id, _)) => id,
-                Some(SessionChange::Closed(_)) | None => txn.session,
+                Some(SessionChange::Attached(..) | SessionChange::Closed(_)) | None => txn.session,
             },
             cxid: txn.cxid,
             op: audit_name(txn, applied.op),
@@ -226,6 +287,11 @@ impl Machine {
             },
             digest: self.digest(),
         }
+    }
+
+    /// Takes what a replay has seen.
+    pub(super) fn take_replayed(&mut self) -> Replayed {
+        std::mem::take(&mut self.replayed)
     }
 
     /// Znodes, sessions and other records that changed and were not drained.
@@ -324,6 +390,11 @@ fn write(
         Ok(Request::SetAcl { path, acl, version }) => {
             tree.set_acl(context, &path, acl.as_deref(), version).map(Response::Stat)
         }
+        Ok(Request::Reconfig { joining, leaving, members, version }) => {
+            let (joining, leaving) = (joining.as_ref(), leaving.as_ref());
+            let asked = Asked { joining, leaving, members: members.as_ref() };
+            reconfig(tree, context, asked, version, events)
+        }
         Ok(Request::Multi(ops)) => Ok(Response::Multi(match tree.multi(context, &ops, events) {
             Ok(results) | Err(results) => results,
         })),
@@ -332,12 +403,45 @@ fn write(
     }
 }
 
+/// Changes the members of the ensemble. Whoever may not is told nothing else.
+fn reconfig(
+    tree: &mut Tree,
+    context: &Context<'_>,
+    asked: Asked<'_>,
+    version: i64,
+    events: &mut Vec<Event>,
+) -> Result<Response, ErrorCode> {
+    if tree.config_refuses(context.ids) {
+        return Err(ErrorCode::NoAuth);
+    }
+    let text = tree.config_text();
+    if text.is_empty() {
+        // A server on its own has no members.
+        return Err(ErrorCode::Unimplemented);
+    }
+    if version != -1 && version != members::version(text) {
+        return Err(ErrorCode::BadVersion);
+    }
+    let changed = members::change(&members::parse(text), asked)?;
+    let text = members::text(&changed, context.zxid);
+    let stat = tree.set_config(context, Some(context.ids), &text, events)?;
+    Ok(Response::Data(Some(Bytes::from(text)), stat))
+}
+
+fn session_of(txn: &Txn, timeout_ms: i32, password: Password) -> Session {
+    Session { timeout_ms, password, owner: (txn.origin.server, txn.origin.conn) }
+}
+
 fn audit_name(txn: &Txn, op: OpCode) -> &'static str {
     match (&txn.op, op) {
         (TxnOp::ExpireSession, _) => "expireSession",
         (TxnOp::CloseSession, _) => "closeSession",
         (TxnOp::OpenSession { .. }, _) => "createSession",
+        (TxnOp::AttachSession { .. }, _) => "attachSession",
         (TxnOp::Reap { .. }, _) => "deleteContainer",
+        (TxnOp::Found { .. }, _) => "found",
+        (TxnOp::Refuse { .. }, _) => "refuse",
+        (TxnOp::Client { .. }, OpCode::Reconfig) => "reconfig",
         (TxnOp::Client { .. }, OpCode::Create) => "create",
         (TxnOp::Client { .. }, OpCode::Create2) => "create2",
         (TxnOp::Client { .. }, OpCode::CreateContainer) => "createContainer",
@@ -357,7 +461,12 @@ fn audit_path(txn: &Txn, applied: &Applied) -> Option<String> {
     let path = |path: &Text| Some(path.as_str().to_owned());
     match &txn.op {
         TxnOp::Reap { path: reaped } => path(reaped),
-        TxnOp::OpenSession { .. } | TxnOp::CloseSession | TxnOp::ExpireSession => None,
+        TxnOp::OpenSession { .. }
+        | TxnOp::AttachSession { .. }
+        | TxnOp::CloseSession
+        | TxnOp::ExpireSession
+        | TxnOp::Found { .. }
+        | TxnOp::Refuse { .. } => None,
         TxnOp::Client { op, body } => match Request::decode(*op, body.clone()).ok()? {
             Request::Create(create) => path(&create.path),
             Request::Delete { path: of, .. }
@@ -435,31 +544,30 @@ impl Restore for Machine {
     fn entry(&mut self, entry: &Entry) -> Result<(), String> {
         // The disk may hold a later state than the one that this began with.
         self.keep_all_tombstones(true);
-        apply_entry(self, entry, |_, _, _| {})
+        if self.replayed.runs.last().is_none_or(|(_, term)| *term != entry.term) {
+            self.replayed.runs.push((entry.index, entry.term));
+        }
+        if entry.kind == EntryKind::ConfChange {
+            self.replayed.conf_changes.push(entry.data.clone());
+            return Ok(());
+        }
+        for txn in open_entry(self, entry)? {
+            self.apply(entry.term, &txn);
+        }
+        Ok(())
     }
 }
 
-/// Applies every transaction of an entry; `each` sees them one by one.
+/// Moves the clock to that of a normal entry, and gives its transactions: to be applied in order.
 ///
 /// # Errors
-/// When the entry cannot be understood. Nothing was applied then.
-pub(super) fn apply_entry(
-    machine: &mut Machine,
-    entry: &Entry,
-    mut each: impl FnMut(&mut Machine, Txn, Applied),
-) -> Result<(), String> {
+/// When the entry cannot be understood. Nothing was changed then.
+pub(super) fn open_entry(machine: &mut Machine, entry: &Entry) -> Result<Vec<Txn>, String> {
     let at = || format!("log entry {} of term {}", entry.index, entry.term);
-    if entry.kind == EntryKind::ConfChange {
-        return Err(format!("{}: a change of membership, unknown to this version", at()));
-    }
     if entry.term >> 31 != 0 {
         return Err(format!("{}: the term does not fit into a zxid", at()));
     }
     let batch = Batch::decode(&entry.data).map_err(|bad| format!("{}: {bad}", at()))?;
     machine.begin_entry(batch.wall_ms);
-    for txn in batch.txns {
-        let applied = machine.apply(entry.term, &txn);
-        each(machine, txn, applied);
-    }
-    Ok(())
+    Ok(batch.txns)
 }

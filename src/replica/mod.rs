@@ -7,23 +7,32 @@
 //! committed. *Never*: tokio, sled, sockets, files, clocks, threads, or an order that depends on a
 //! hash.
 //!
-//! Where things are: `consensus.rs` (Raft), `machine.rs` (what all servers agree on), `txn.rs` (what
-//! a log entry holds), `clients.rs` and `connection.rs` (order of replies), `reads.rs`, `watch.rs`,
-//! `session.rs` and `expiry.rs`, `log.rs` (the log's tail in memory).
+//! Where things are: `consensus.rs` (Raft), `log.rs` (the log's tail in memory), `machine.rs` (what all
+//! servers agree on), `txn.rs` (what a log entry holds), `handover.rs` (the way of a transaction to the
+//! leader), `leadership.rs` (when clients are served), `peers.rs` and `peer.rs` (other servers),
+//! `membership.rs` and `members.rs` (who they are), `clients.rs` and `connection.rs` (order of replies),
+//! `handshake.rs`, `session.rs` and `expiry.rs` (sessions), `reads.rs`, `watch.rs`.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod clients;
+mod conf_change;
 mod connection;
 mod consensus;
 pub mod durable;
 mod expiry;
+mod handover;
+mod handshake;
 pub mod input;
 pub mod inspect;
+pub mod leadership;
 mod log;
 pub mod machine;
+mod members;
+mod membership;
 mod observe;
 pub mod peer;
+mod peers;
 mod reads;
 pub mod ready;
 mod session;
@@ -32,8 +41,9 @@ mod tests;
 pub mod txn;
 mod watch;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use raft::eraftpb::Message;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
@@ -47,16 +57,18 @@ pub use peer::{Member, PeerMessage};
 pub use ready::{AuditLine, Fetch, Outgoing, Ready, SendImage};
 
 use clients::{Clients, Rules, Wanted};
-use connection::{Connection, Phase};
+use connection::Connection;
 use consensus::Consensus;
 use expiry::Expiry;
+use handover::Handover;
+use inspect::{PeerStatus, ProposalSizes};
+use leadership::Standing;
 use log::{Tail, from_raft};
-use machine::{Applied, SessionChange, apply_entry};
-use txn::{BatchBuilder, Origin, Txn, TxnOp};
+use machine::{Applied, SessionChange, open_entry};
+use txn::{Origin, Txn, TxnOp};
 
-use crate::config::ServerSpec;
-use crate::proto::Text;
-use crate::proto::connect::{ConnectRequest, ConnectResponse, PASSWORD_BYTES};
+use crate::config::{Role, ServerSpec};
+use crate::proto::{OpCode, Text};
 
 /// Longest time in milliseconds that may pass between two ticks.
 pub const TICK_MS: u64 = 50;
@@ -153,11 +165,15 @@ pub struct Replica {
     consensus: Consensus,
     machine: Machine,
     clients: Clients,
+    /// Deadlines of all sessions, while this server leads.
     expiry: Expiry,
+    /// Those of sessions that only this server knows.
+    local_expiry: Expiry,
     random: ChaCha20Rng,
-    batch: BatchBuilder,
-    /// Payloads that the consensus would not take yet.
-    unproposed: VecDeque<Vec<u8>>,
+    /// This process, in the origins of its clients' transactions.
+    origin: u64,
+    handover: Handover,
+    standing: Standing,
     /// Index and term of the last entry applied.
     applied: (u64, u64),
     /// Last entry that was in the log at the start: before it is applied, the disk may hold a
@@ -171,53 +187,100 @@ pub struct Replica {
     reap_at_us: u64,
     /// Context of the newest read index asked for from the consensus.
     read_asked: u64,
+    /// Context of the newest one that was confirmed.
+    read_answered: u64,
     /// Confirmed read indexes that are not applied yet.
     read_confirmed: VecDeque<(u64, u64)>,
+    /// Sessions heard from that the leader was not told of.
+    touched: BTreeSet<i64>,
+    /// Raft ids of the servers that there is a link with, by server.
+    connected: BTreeMap<u8, u64>,
+    /// A received state that waits for the consensus to accept it.
+    incoming: Option<(Mark, Box<Machine>)>,
+    members_changed: bool,
+    announced: Vec<Member>,
+    /// As of the last tick.
+    peer_status: Vec<PeerStatus>,
+    own_role: Role,
+    led_since_us: u64,
     inspected: Vec<(u64, Report)>,
     audit: Vec<AuditLine>,
-    /// Waits for the next `Ready`.
+    /// Wait for the next `Ready`.
     append: Option<Append>,
+    send: Vec<(u64, PeerMessage)>,
+    fetch: Vec<Fetch>,
+    images: Vec<SendImage>,
     figures: Figures,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     proposals: u64,
+    proposal_sizes: Option<ProposalSizes>,
     sessions_expired: u64,
     connections_refused: u64,
+    /// Batches that were given to another server.
+    forwards: u64,
+    /// Connections closed because a request was lost on the way to the leader.
+    forwards_lost: u64,
+    /// Messages of other servers that made no sense.
+    peer_messages_dropped: u64,
 }
 
 impl Replica {
     /// Continues from what the disk gave back. A lone voter stands for election at once.
-    #[must_use]
-    pub fn new(setup: Setup, mut machine: Machine, restored: Restored) -> Self {
+    ///
+    /// # Errors
+    /// What the disk gave back does not fit together.
+    pub fn new(setup: Setup, mut machine: Machine, restored: Restored) -> Result<Self, String> {
         let mut random = ChaCha20Rng::from_seed(setup.seed);
         let mut membership = restored.membership;
-        if membership.voters.is_empty() {
+        if membership == Membership::default() && setup.ensemble.is_none() {
             membership.voters = vec![setup.raft_id];
         }
-        let alone = membership.voters == [setup.raft_id];
         let log_end_at_start = restored.tail.last().map_or(restored.applied, |last| last.index);
         let applied = (restored.applied, restored.applied_term);
-        let tail = Tail::new(restored.hard_state, &membership, applied, restored.tail);
+        let replayed = machine.take_replayed();
+        // The terms of what lies before the image are not known: nothing of it is sent.
+        let disk_before = match &restored.image {
+            Some(image) => (image.index, image.term),
+            None if replayed.runs.is_empty() => applied,
+            None => restored.log_before,
+        };
+        let mut tail = Tail::new(
+            restored.hard_state,
+            &membership,
+            applied,
+            disk_before,
+            replayed.runs,
+            restored.tail,
+        );
+        if let Some(image) = restored.image {
+            tail.set_image(image);
+        }
         // Until everything was drained once, the disk may hold znodes that this process never stored.
         machine.keep_all_tombstones(setup.durable && log_end_at_start > 0);
-        let mut consensus = Consensus::new(setup.raft_id, random.next_u64(), applied.0, tail);
-        if alone {
+        let (id, seed) = (setup.raft_id, random.next_u64());
+        let mut consensus = Consensus::new(id, seed, applied.0, tail, &replayed.conf_changes)?;
+        if consensus.membership().voters == [id] {
             consensus.campaign();
         }
         let rules = Rules {
             eager_acl_check: setup.eager_acl_check,
             reconfig_enabled: setup.reconfig_enabled,
+            is_ensemble: setup.ensemble.is_some(),
+            linearizable_reads: setup.linearizable_reads,
         };
-        Self {
+        Ok(Self {
             clients: Clients::new(rules, random.next_u64()),
             consensus,
             machine,
             expiry: Expiry::default(),
+            local_expiry: Expiry::default(),
+            origin: random.next_u64() << 8 | u64::from(setup.server_id),
             random,
-            batch: BatchBuilder::default(),
-            unproposed: VecDeque::new(),
+            handover: Handover::default(),
+            standing: Standing::default(),
             applied,
             log_end_at_start,
             leading: None,
@@ -226,16 +289,29 @@ impl Replica {
             ticked_us: None,
             reap_at_us: 0,
             read_asked: 0,
+            read_answered: 0,
             read_confirmed: VecDeque::new(),
+            touched: BTreeSet::new(),
+            connected: BTreeMap::new(),
+            incoming: None,
+            members_changed: true,
+            announced: Vec::new(),
+            peer_status: Vec::new(),
+            own_role: Role::Participant,
+            led_since_us: 0,
             inspected: Vec::new(),
             audit: Vec::new(),
-            figures: Figures::default(),
             append: None,
+            send: Vec::new(),
+            fetch: Vec::new(),
+            images: Vec::new(),
+            figures: Figures::default(),
             setup,
-        }
+        })
     }
 
-    /// Takes one input. Bad requests become replies; nothing here fails.
+    /// Takes one input. Bad requests become replies, bad messages of other servers are dropped;
+    /// nothing here fails.
     pub fn step(&mut self, input: Input) {
         match input {
             Input::Connected { conn, remote, remote_port, request } => {
@@ -252,15 +328,19 @@ impl Replica {
                 self.inspected.push((token, report));
             }
             Input::RecordsLost => self.machine.mark_all_changed(),
-            Input::Peer { .. }
-            | Input::PeerUp { .. }
-            | Input::PeerDown { .. }
-            | Input::Fetched { .. }
-            | Input::LogCut { .. }
-            | Input::ImageWritten { .. }
-            | Input::ImageSent { .. }
-            | Input::ImageReceived { .. }
-            | Input::Resign => {}
+            Input::Peer { from, message } => self.peer(from, message),
+            Input::PeerUp { peer } => {
+                self.connected.insert(peer::server_of(peer), peer);
+            }
+            Input::PeerDown { peer } => self.peer_down(peer),
+            Input::Fetched { fetch, entries } => self.consensus.fetched(&fetch, entries),
+            Input::LogCut { before } => self.consensus.disk_cut(before),
+            Input::ImageWritten { mark } => self.consensus.image_written(mark),
+            Input::ImageSent { to, ok } => self.consensus.image_sent(to, ok),
+            Input::ImageReceived { message, mark, machine } => {
+                self.image_received(*message, mark, machine);
+            }
+            Input::Resign => self.resign(),
         }
     }
 
@@ -273,13 +353,17 @@ impl Replica {
         loop {
             self.propose();
             let progressed = self.progress()?;
+            self.follow_leadership();
             self.release_reads();
             let ready = Ready {
                 append: self.append.take(),
                 client: self.clients.take_output(),
                 audit: std::mem::take(&mut self.audit),
                 inspected: std::mem::take(&mut self.inspected),
-                ..Ready::default()
+                send: std::mem::take(&mut self.send),
+                fetch: std::mem::take(&mut self.fetch),
+                images: std::mem::take(&mut self.images),
+                members: self.changed_members(),
             };
             if !ready.is_empty() {
                 return Ok(Some(ready));
@@ -294,10 +378,15 @@ impl Replica {
     fn progress(&mut self) -> Result<bool, String> {
         let Some(progress) = self.consensus.ready() else { return Ok(false) };
         self.append = progress.append;
+        if let Some(at) = progress.installed {
+            self.install(at)?;
+        }
+        let raft = |message: Message| (message.to, PeerMessage::Raft(Box::new(message)));
+        self.send.extend(progress.send.into_iter().map(raft));
+        self.images.extend(progress.images);
+        self.fetch.extend(progress.fetch);
         for read in progress.reads {
-            if let Ok(context) = <[u8; 8]>::try_from(&read.request_ctx[..]) {
-                self.read_confirmed.push_back((u64::from_le_bytes(context), read.index));
-            }
+            self.read_index_confirmed(&read);
         }
         for entry in &progress.committed {
             self.apply(&from_raft(entry))?;
@@ -305,7 +394,6 @@ impl Replica {
         if let Some(last) = progress.committed.last() {
             self.consensus.applied(last.index);
         }
-        self.follow_leadership();
         Ok(true)
     }
 
@@ -320,7 +408,8 @@ impl Replica {
         if !self.setup.durable || self.applied.0 < self.log_end_at_start {
             return None;
         }
-        let membership = self.consensus.membership();
+        // A mark names who takes part; while that changes, there is none.
+        let membership = self.consensus.settled_membership()?;
         let changes = self.machine.drain_changes(records_max, self.applied, membership);
         if changes.as_ref().is_some_and(|changes| changes.mark.is_some()) {
             self.machine.keep_all_tombstones(false);
@@ -334,34 +423,55 @@ impl Replica {
         &self.machine
     }
 
-    /// Whether requests are answered: this replica leads and has applied all that was before.
-    #[must_use]
-    pub fn is_serving(&self) -> bool {
-        self.leading.is_some()
-    }
-
     fn tick(&mut self, now_us: u64, wall_ms: i64) {
         self.now_us = now_us;
         self.wall_ms = wall_ms;
         self.clients.now_us = now_us;
         self.expiry.tick(now_us);
+        self.local_expiry.tick(now_us);
         let ticked_us = self.ticked_us.get_or_insert(now_us);
         let due = now_us.saturating_sub(*ticked_us) / (TICK_MS * 1000);
         *ticked_us += due * TICK_MS * 1000;
         for _ in 0..due.min(TICKS_AT_ONCE_MAX) {
             self.consensus.tick();
         }
-        if due > 0 && self.is_serving() {
+        self.follow_hint();
+        if due == 0 {
+            return;
+        }
+        // What was asked for may have been lost on the way.
+        self.read_asked = self.read_asked.min(self.read_answered);
+        self.send_touches();
+        self.observe_peers();
+        self.close_overdue_local();
+        self.follow_resignation();
+        if self.leading.is_some() {
             self.expire();
             self.reap();
+            self.reconcile();
         }
+    }
+
+    /// Begins to watch a session, for its timeout and the grace that is configured.
+    fn track(&mut self, session: i64, timeout_ms: i32) {
+        self.expiry.track_with_grace(session, timeout_ms, self.setup.expiry_grace_ms);
     }
 
     /// Proposes to close what was not heard from in time.
     fn expire(&mut self) {
         for session in self.expiry.overdue() {
             self.figures.sessions_expired += 1;
-            self.push_own(session, &TxnOp::ExpireSession);
+            self.handover.push_chore(session, &TxnOp::ExpireSession);
+        }
+    }
+
+    /// Ends silent connections that only read.
+    fn close_overdue_local(&mut self) {
+        for session in self.local_expiry.overdue() {
+            self.local_expiry.forget(session);
+            if let Some(conn) = self.clients.connection_of(session) {
+                self.clients.hang_up(conn);
+            }
         }
     }
 
@@ -377,53 +487,8 @@ impl Replica {
         let never_used_ms = self.setup.container_never_used_ms;
         let paths = self.machine.tree().reapable(self.wall_ms, never_used_ms, at_once_max);
         for path in paths {
-            self.push_own(0, &TxnOp::Reap { path: Text::copy_from(path.as_str()) });
+            self.handover.push_chore(0, &TxnOp::Reap { path: Text::copy_from(path.as_str()) });
         }
-    }
-
-    fn connect(&mut self, conn: ConnId, request: &ConnectRequest) {
-        if !self.is_serving() || request.last_zxid_seen > self.machine.last_zxid() {
-            self.figures.connections_refused += 1;
-            return self.clients.refuse(conn, None);
-        }
-        let (min, max) = (self.setup.session_timeout_ms_min, self.setup.session_timeout_ms_max);
-        let timeout_ms = request.timeout_ms.clamp(min, max);
-        if request.session_id == 0 {
-            let mut password = [0; PASSWORD_BYTES];
-            self.random.fill_bytes(&mut password);
-            if let Some(connection) = self.clients.connections.get_mut(&conn) {
-                connection.phase = Phase::Opening { timeout_ms, read_only: request.read_only };
-            }
-            let origin = Origin { server: self.setup.raft_id, conn, sequence: 0 };
-            let server = i64::from(self.setup.server_id) << 56;
-            let op = TxnOp::OpenSession { timeout_ms, password };
-            return self.push(origin, server, 0, conn, &op);
-        }
-        let known = self.machine.sessions().find(request.session_id);
-        let password = match known {
-            Some(session) if session.password[..] == request.password[..] => session.password,
-            Some(_) | None => return self.refuse_session(conn, request),
-        };
-        if self.expiry.is_closing(request.session_id) {
-            return self.refuse_session(conn, request);
-        }
-        if let Some(old) = self.clients.connection_of(request.session_id) {
-            self.clients.hang_up(old);
-        }
-        self.expiry.track(request.session_id, timeout_ms);
-        let response = ConnectResponse {
-            timeout_ms,
-            session_id: request.session_id,
-            password,
-            read_only: request.read_only.map(|_| false),
-        };
-        self.clients.attach(conn, request.session_id, &response);
-    }
-
-    fn refuse_session(&mut self, conn: ConnId, request: &ConnectRequest) {
-        self.figures.connections_refused += 1;
-        let gone = ConnectResponse::session_gone(request.read_only.is_some());
-        self.clients.refuse(conn, Some(&gone));
     }
 
     fn requests(&mut self, conn: ConnId, requests: Vec<ClientRequest>) {
@@ -434,7 +499,7 @@ impl Replica {
             let wanted = self.clients.request(&self.machine, conn, request);
             if !auth {
                 // Auth packets do not keep a session alive, as in ZooKeeper.
-                self.expiry.touch(session);
+                self.touch(session);
             }
             match wanted {
                 None | Some(Wanted::ReadIndex) => {}
@@ -442,145 +507,83 @@ impl Replica {
                     if op == TxnOp::CloseSession {
                         self.expiry.set_closing(session);
                     }
-                    let origin = Origin { server: self.setup.raft_id, conn, sequence };
+                    let origin = Origin { server: self.origin, conn, sequence };
                     self.push(origin, session, xid, conn, &op);
                 }
             }
         }
     }
 
-    /// Adds a client's transaction to the batch.
+    /// Adds a client's transaction to those that wait for the leader.
     fn push(&mut self, origin: Origin, session: i64, cxid: i32, conn: ConnId, op: &TxnOp) {
-        self.batch.push(origin, session, cxid, self.clients.identities(conn), op);
-        self.close_full_batch();
-    }
-
-    /// Adds a transaction of the server's own to the batch.
-    fn push_own(&mut self, session: i64, op: &TxnOp) {
-        self.batch.push(Origin::default(), session, 0, &[], op);
-        self.close_full_batch();
-    }
-
-    fn close_full_batch(&mut self) {
-        if self.batch.is_full() {
-            self.unproposed.push_back(self.batch.take(self.wall_ms));
-        }
-    }
-
-    /// Proposes what was collected, and asks for a read index if a sync waits for one.
-    fn propose(&mut self) {
-        if !self.batch.is_empty() {
-            self.unproposed.push_back(self.batch.take(self.wall_ms));
-        }
-        while let Some(payload) = self.unproposed.pop_front() {
-            match self.consensus.propose(payload) {
-                Ok(()) => self.figures.proposals += 1,
-                Err(payload) => {
-                    self.unproposed.push_front(payload);
-                    break;
-                }
-            }
-        }
-        if self.clients.sync_asked > self.read_asked && self.is_serving() {
-            self.read_asked = self.clients.sync_asked;
-            self.consensus.read_index(self.read_asked);
-        }
+        let ids = self.clients.identities(conn);
+        self.handover.push(origin, session, cxid, ids, op, self.wall_ms);
     }
 
     fn apply(&mut self, entry: &Entry) -> Result<(), String> {
-        let Self { machine, clients, expiry, audit, setup, .. } = self;
-        apply_entry(machine, entry, |machine, txn, applied| {
-            if setup.audit {
-                audit.push(machine.audit_line((entry.index, entry.term), &txn, &applied));
+        if entry.term > self.applied.1 {
+            let lost = self.handover.lost_before(entry.term);
+            self.close_lost(&lost);
+        }
+        match entry.kind {
+            EntryKind::ConfChange => {
+                self.consensus.apply_change(&entry.data)?;
+                self.members_changed = true;
             }
-            clients.notify(machine, &applied);
-            settle(setup.raft_id, machine, clients, expiry, &txn, &applied);
-            let Origin { server, conn, sequence } = txn.origin;
-            if server == setup.raft_id {
-                clients.settled(machine, txn.session, (conn, sequence));
-            }
-        })?;
+            EntryKind::Normal => self.apply_batch(entry)?,
+        }
         self.applied = (entry.index, entry.term);
         Ok(())
     }
 
-    /// Begins or ends to serve, as leadership comes and goes. A leader serves once it has applied
-    /// an entry of its own term: then it knows everything that was ever acknowledged.
-    fn follow_leadership(&mut self) {
-        let term = self.consensus.term();
-        let leads = self.consensus.is_leader() && self.applied.1 == term;
-        match (leads, self.leading) {
-            (true, Some(known)) if known == term => {}
-            (false, None) => {}
-            (true, _) => {
-                self.leading = Some(term);
-                self.reap_at_us = self.now_us + self.setup.container_check_interval_ms * 1000;
-                self.expiry.clear();
-                for (id, session) in self.machine.sessions().iter() {
-                    self.expiry.track(id, session.timeout_ms);
+    fn apply_batch(&mut self, entry: &Entry) -> Result<(), String> {
+        let batch = open_entry(&mut self.machine, entry)?;
+        for txn in &batch {
+            let applied = self.machine.apply(entry.term, txn);
+            if self.setup.audit {
+                self.audit.push(self.machine.audit_line((entry.index, entry.term), txn, &applied));
+            }
+            self.clients.notify(&self.machine, &applied);
+            self.settle(txn, &applied);
+        }
+        Ok(())
+    }
+
+    /// What an applied transaction means for the connections here and for the session's deadline.
+    fn settle(&mut self, txn: &Txn, applied: &Applied) {
+        let Origin { server, conn, sequence } = txn.origin;
+        let is_here = server == self.origin;
+        if is_here {
+            self.handover.applied(conn, sequence);
+        }
+        self.members_changed |= applied.op == OpCode::Reconfig;
+        match applied.session_change {
+            Some(SessionChange::Opened(id, session) | SessionChange::Attached(id, session)) => {
+                return self.attached(id, session);
+            }
+            Some(SessionChange::Closed(id)) => {
+                self.expiry.forget(id);
+                let (clients, machine) = (&mut self.clients, &self.machine);
+                let is_answered = !is_here || clients.applied(machine, conn, sequence, applied);
+                // Expired, or closed by another connection: no message, just the end. One that
+                // closed the session itself and has answers to come ends behind them.
+                if let Some(current) = clients.connection_of(id)
+                    && (is_answered || current != conn)
+                {
+                    clients.hang_up(current);
                 }
-            }
-            (false, Some(_)) => self.leading = None,
-        }
-    }
-
-    /// Answers syncs whose read index is confirmed and applied.
-    fn release_reads(&mut self) {
-        while let Some((context, index)) = self.read_confirmed.front().copied() {
-            if index > self.applied.0 {
                 return;
             }
-            self.read_confirmed.pop_front();
-            self.clients.sync_confirmed(&self.machine, context);
+            None => {}
         }
-    }
-}
-
-/// What an applied transaction means for the connections here and for the session's deadline.
-fn settle(
-    raft_id: u64,
-    machine: &Machine,
-    clients: &mut Clients,
-    expiry: &mut Expiry,
-    txn: &Txn,
-    applied: &Applied,
-) {
-    let here = txn.origin.server == raft_id;
-    match applied.session_change {
-        Some(SessionChange::Opened(id, session)) => {
-            expiry.track(id, session.timeout_ms);
-            if !here {
-                return;
+        match txn.op {
+            TxnOp::OpenSession { .. } | TxnOp::AttachSession { .. } => {
+                self.not_attached(txn.origin);
             }
-            let conn = txn.origin.conn;
-            let phase = clients.connections.get(&conn).map(|known| known.phase);
-            if let Some(Phase::Opening { timeout_ms, read_only }) = phase {
-                let response = ConnectResponse {
-                    timeout_ms,
-                    session_id: id,
-                    password: session.password,
-                    read_only: read_only.map(|_| false),
-                };
-                clients.attach(conn, id, &response);
+            _ if is_here => {
+                self.clients.applied(&self.machine, conn, sequence, applied);
             }
-            return;
+            _ => {}
         }
-        Some(SessionChange::Closed(id)) => {
-            expiry.forget(id);
-            let (conn, sequence) = (txn.origin.conn, txn.origin.sequence);
-            let is_answered = !here || clients.applied(machine, conn, sequence, applied);
-            // Expired, or closed by an older connection: no message, just the end. One that closed
-            // the session itself and has answers to come ends behind them.
-            if let Some(current) = clients.connection_of(id)
-                && (is_answered || current != conn)
-            {
-                clients.hang_up(current);
-            }
-            return;
-        }
-        None => {}
-    }
-    if here {
-        clients.applied(machine, txn.origin.conn, txn.origin.sequence, applied);
     }
 }

@@ -3,8 +3,10 @@
 //! *Owns* nothing: reads the figures and the tables that the other files keep. *Never* changes
 //! anything but what an operator asked to be reset.
 
-use super::inspect::{Inspect, Mode, Report, SessionReport, Status};
+use super::inspect::{Inspect, Mode, PeerStatus, Report, SessionReport, Status};
+use super::peer::server_of;
 use super::{Figures, Replica};
+use crate::config::Role;
 use crate::proto::Text;
 use crate::tree::path;
 
@@ -16,7 +18,7 @@ impl Replica {
         let figures = &self.clients.figures;
         Status {
             serving: self.is_serving(),
-            mode: if self.is_serving() { Mode::Standalone } else { Mode::Looking },
+            mode: self.mode(),
             zxid: self.machine.last_zxid(),
             term: self.consensus.term(),
             applied: self.applied.0,
@@ -40,15 +42,55 @@ impl Replica {
             watch_bytes: figures.watch_bytes,
             digest: self.machine.digest(),
             changes_waiting: self.machine.changes_waiting(),
-            leader: None,
-            election_count: 0,
-            leader_changes: 0,
-            leading_ms: None,
-            forwarded: 0,
-            local_sessions: 0,
-            proposal_sizes: None,
-            peers: Vec::new(),
+            leader: self.known_leader(),
+            election_count: self.consensus.elections(),
+            leader_changes: self.leader_changes(),
+            leading_ms: self.leading.map(|_| (self.now_us - self.led_since_us) / 1000),
+            forwarded: self.figures.forwards,
+            local_sessions: self.local_expiry.len() as u64,
+            proposal_sizes: self.figures.proposal_sizes,
+            peers: self.peer_status.clone(),
         }
+    }
+
+    fn mode(&self) -> Mode {
+        match (&self.setup.ensemble, self.is_serving()) {
+            (_, false) if self.is_read_only() => Mode::ReadOnly,
+            (_, false) => Mode::Looking,
+            (None, true) => Mode::Standalone,
+            (Some(_), true) if self.leading.is_some() => Mode::Leader,
+            (Some(_), true) => match self.own_role() {
+                Role::Participant => Mode::Follower,
+                Role::Observer => Mode::Observer,
+            },
+        }
+    }
+
+    fn known_leader(&self) -> Option<u8> {
+        let leader = self.consensus.leader().map(server_of);
+        leader.filter(|_| self.setup.ensemble.is_some())
+    }
+
+    /// Looks at the other servers anew.
+    pub(super) fn observe_peers(&mut self) {
+        if self.setup.ensemble.is_none() {
+            return;
+        }
+        let own = server_of(self.consensus.id());
+        let leads = self.leading.is_some();
+        let progress = self.consensus.peers();
+        let status = |server: u8| {
+            let known = progress.iter().filter(|peer| server_of(peer.id) == server);
+            let known = known.max_by_key(|peer| peer.votes);
+            PeerStatus {
+                server,
+                votes: known.is_some_and(|peer| peer.votes),
+                is_connected: self.connected.contains_key(&server),
+                is_synced: leads && known.is_some_and(|peer| peer.is_active && peer.is_caught_up),
+            }
+        };
+        let others = self.announced.iter().map(|member| member.spec.id).filter(|id| *id != own);
+        self.peer_status = others.map(status).collect();
     }
 
     pub(super) fn inspect(&mut self, what: Inspect) -> Report {

@@ -216,8 +216,8 @@ impl Clients {
         }
     }
 
-    /// Membership does not change yet: the errors of a standalone ZooKeeper, but the ACL is checked
-    /// before anything is told.
+    /// On a server of its own, or where it is not enabled: ZooKeeper's errors, but the ACL is checked
+    /// before anything else is told.
     fn reconfig(&self, machine: &Machine, conn: ConnId) -> ErrorCode {
         // The permission that reconfig needs is the one to write this znode.
         let path = Text::from_static("/zookeeper/config");

@@ -9,8 +9,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use twox_hash::XxHash3_128;
 
+use super::input::ConnId;
+use crate::proto::Reader;
 use crate::proto::connect::{PASSWORD_BYTES, Password};
 use crate::tree::TakeChange;
 
@@ -24,6 +27,8 @@ pub(super) struct Session {
     pub(super) timeout_ms: i32,
     /// Its password.
     pub(super) password: Password,
+    /// The only connection whose writes count: process and number (see `txn::Origin`).
+    pub(super) owner: (u64, ConnId),
 }
 
 /// The open sessions.
@@ -70,6 +75,16 @@ impl Sessions {
         true
     }
 
+    /// Gives a session another owner; `None` if it is not open or the password is another one.
+    pub(super) fn attach(&mut self, id: i64, asked: Session) -> Option<Session> {
+        let known = self.open.get_mut(&id).filter(|known| known.password == asked.password)?;
+        self.digest = self.digest.wrapping_sub(digest_of(id, known));
+        *known = asked;
+        self.digest = self.digest.wrapping_add(digest_of(id, known));
+        self.dirty.insert(id);
+        Some(asked)
+    }
+
     /// Closes a session; false if it is not open.
     pub(super) fn close(&mut self, id: i64) -> bool {
         let Some(session) = self.open.remove(&id) else { return false };
@@ -90,10 +105,15 @@ impl Sessions {
         let id = <[u8; 8]>::try_from(&key[1..]).map_err(|_| "a session key of a wrong length")?;
         let value = <[u8; RECORD_BYTES]>::try_from(value)
             .map_err(|_| "a session record of a wrong length".to_owned())?;
-        let (timeout, password) = value.split_first_chunk::<4>().expect("4 of 20");
+        let mut value = Reader::new(Bytes::copy_from_slice(&value));
+        let wrong = |_| "a session record of a wrong length".to_owned();
         let session = Session {
-            timeout_ms: i32::from_be_bytes(*timeout),
-            password: Password::try_from(password).expect("16 of 20"),
+            timeout_ms: value.int("timeout").map_err(wrong)?,
+            owner: (
+                value.long("server").map_err(wrong)?.cast_unsigned(),
+                value.long("connection").map_err(wrong)?.cast_unsigned(),
+            ),
+            password: Password::try_from(&value.rest()[..]).expect("16 of 36"),
         };
         let id = i64::from_be_bytes(id);
         if !self.open(id, session) {
@@ -139,12 +159,14 @@ impl Sessions {
     }
 }
 
-const RECORD_BYTES: usize = 4 + PASSWORD_BYTES;
+const RECORD_BYTES: usize = 4 + 8 + 8 + PASSWORD_BYTES;
 
 fn record_of(session: &Session) -> [u8; RECORD_BYTES] {
     let mut record = [0; RECORD_BYTES];
     record[..4].copy_from_slice(&session.timeout_ms.to_be_bytes());
-    record[4..].copy_from_slice(&session.password);
+    record[4..12].copy_from_slice(&session.owner.0.to_be_bytes());
+    record[12..20].copy_from_slice(&session.owner.1.to_be_bytes());
+    record[20..].copy_from_slice(&session.password);
     record
 }
 
@@ -164,9 +186,14 @@ mod tests {
     fn records_bring_back_table_and_digest() {
         let mut sessions = Sessions::default();
         for id in [-3, 1, 7] {
-            assert!(sessions.open(id, Session { timeout_ms: 4000, password: [id as u8; 16] }));
+            assert!(
+                sessions.open(
+                    id,
+                    Session { timeout_ms: 4000, password: [id as u8; 16], owner: (1, 2) }
+                )
+            );
         }
-        assert!(!sessions.open(7, Session { timeout_ms: 1, password: [0; 16] }));
+        assert!(!sessions.open(7, Session { timeout_ms: 1, password: [0; 16], owner: (1, 2) }));
         assert!(sessions.close(1));
         assert!(!sessions.close(1));
         let mut records = Vec::new();
@@ -183,7 +210,7 @@ mod tests {
         assert_eq!(again.dirty.len(), 0);
     }
 
-    const SESSION: Session = Session { timeout_ms: 1, password: [1; 16] };
+    const SESSION: Session = Session { timeout_ms: 1, password: [1; 16], owner: (1, 2) };
 
     /// Drains everything: ids, and whether each has a record.
     fn drained(sessions: &mut Sessions) -> Vec<(i64, bool)> {
@@ -243,7 +270,7 @@ mod tests {
     #[test]
     fn a_table_that_is_emptied_has_the_digest_of_an_empty_one() {
         let mut sessions = Sessions::default();
-        sessions.open(5, Session { timeout_ms: 1, password: [1; 16] });
+        sessions.open(5, Session { timeout_ms: 1, password: [1; 16], owner: (1, 2) });
         sessions.close(5);
         assert_eq!(sessions.digest(), 0);
     }

@@ -29,9 +29,11 @@ pub type Identities = SmallVec<[Identity; 2]>;
 /// Where a transaction came from, so that its outcome finds the way back. xids repeat; these do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// Raft id of the server that the client is connected to; 0 for the leader's own.
+    /// The process that the client is connected to: a random number, and the server's id in the
+    /// lowest byte. 0 for the leader's own. An entry from an earlier life of a server is not taken for
+    /// one of this life.
     pub server: u64,
-    /// The connection on that server.
+    /// The connection of that process.
     pub conn: ConnId,
     /// Number of the request on that connection.
     pub sequence: u64,
@@ -69,6 +71,13 @@ pub enum TxnOp {
         /// Its password.
         password: Password,
     },
+    /// Gives `Txn::session` another connection, on this or another server.
+    AttachSession {
+        /// Timeout negotiated on that connection.
+        timeout_ms: i32,
+        /// What the client takes for its password.
+        password: Password,
+    },
     /// Closes `Txn::session`: its client asked for it.
     CloseSession,
     /// Closes `Txn::session`: it was not heard from in time.
@@ -78,6 +87,19 @@ pub enum TxnOp {
         /// The znode.
         path: Text,
     },
+    /// Names the members of an ensemble that has none yet: the servers that its first leader was
+    /// configured with.
+    Found {
+        /// Their lines.
+        members: Text,
+    },
+    /// A client's request that the leader refuses.
+    Refuse {
+        /// Opcode.
+        op: i32,
+        /// Why.
+        code: i32,
+    },
 }
 
 const KIND_CLIENT: u8 = 1;
@@ -85,6 +107,9 @@ const KIND_OPEN: u8 = 2;
 const KIND_CLOSE: u8 = 3;
 const KIND_EXPIRE: u8 = 4;
 const KIND_REAP: u8 = 5;
+const KIND_ATTACH: u8 = 6;
+const KIND_FOUND: u8 = 7;
+const KIND_REFUSE: u8 = 8;
 
 /// Why an entry cannot be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,9 +173,12 @@ impl BatchBuilder {
         out.push(match op {
             TxnOp::Client { .. } => KIND_CLIENT,
             TxnOp::OpenSession { .. } => KIND_OPEN,
+            TxnOp::AttachSession { .. } => KIND_ATTACH,
             TxnOp::CloseSession => KIND_CLOSE,
             TxnOp::ExpireSession => KIND_EXPIRE,
             TxnOp::Reap { .. } => KIND_REAP,
+            TxnOp::Found { .. } => KIND_FOUND,
+            TxnOp::Refuse { .. } => KIND_REFUSE,
         });
         for part in [origin.server, origin.conn, origin.sequence] {
             out.extend_from_slice(&part.to_be_bytes());
@@ -172,12 +200,18 @@ impl BatchBuilder {
                 out.put_int(*op);
                 out.put_buffer(Some(body));
             }
-            TxnOp::OpenSession { timeout_ms, password } => {
+            TxnOp::OpenSession { timeout_ms, password }
+            | TxnOp::AttachSession { timeout_ms, password } => {
                 out.put_int(*timeout_ms);
                 out.put_buffer(Some(password));
             }
             TxnOp::CloseSession | TxnOp::ExpireSession => {}
             TxnOp::Reap { path } => out.put_string(path.as_str()),
+            TxnOp::Found { members } => out.put_string(members.as_str()),
+            TxnOp::Refuse { op, code } => {
+                out.put_int(*op);
+                out.put_int(*code);
+            }
         }
         self.count += 1;
     }
@@ -192,6 +226,11 @@ impl BatchBuilder {
         self.count = 0;
         bytes
     }
+}
+
+/// Gives a batch the clock of the leader that proposes it.
+pub fn restamp(batch: &mut [u8], wall_ms: i64) {
+    batch[1..9].copy_from_slice(&wall_ms.to_be_bytes());
 }
 
 /// A decoded batch.
@@ -256,16 +295,21 @@ impl Txn {
                 op: reader.int("op")?,
                 body: reader.buffer("body")?.ok_or(Malformed::new("body", "is null"))?,
             },
-            KIND_OPEN => {
+            KIND_OPEN | KIND_ATTACH => {
                 let timeout_ms = reader.int("timeout")?;
                 let password = reader.buffer("password")?.unwrap_or_default();
                 let password = <[u8; PASSWORD_BYTES]>::try_from(&password[..])
                     .map_err(|_| Malformed::new("password", "is not 16 bytes long"))?;
-                TxnOp::OpenSession { timeout_ms, password }
+                match kind {
+                    KIND_OPEN => TxnOp::OpenSession { timeout_ms, password },
+                    _ => TxnOp::AttachSession { timeout_ms, password },
+                }
             }
             KIND_CLOSE => TxnOp::CloseSession,
             KIND_EXPIRE => TxnOp::ExpireSession,
             KIND_REAP => TxnOp::Reap { path: reader.string("path")? },
+            KIND_FOUND => TxnOp::Found { members: reader.string("members")? },
+            KIND_REFUSE => TxnOp::Refuse { op: reader.int("op")?, code: reader.int("code")? },
             _ => return Err(Malformed::new("kind", "is unknown")),
         };
         Ok(Self { origin, session, cxid, ids, op })
@@ -292,6 +336,9 @@ mod tests {
             txn(3, TxnOp::CloseSession),
             txn(4, TxnOp::ExpireSession),
             txn(5, TxnOp::Reap { path: "/c".into() }),
+            txn(6, TxnOp::AttachSession { timeout_ms: 4000, password: [9; 16] }),
+            txn(7, TxnOp::Found { members: "server.1=h:1:2:participant".into() }),
+            txn(8, TxnOp::Refuse { op: 16, code: -13 }),
         ];
         let mut builder = BatchBuilder::default();
         for txn in &txns {

@@ -235,7 +235,7 @@ fn driver(
         connections: Connections::new(Arc::clone(&figures)),
     };
     if is_in_memory {
-        let replica = Replica::new(setup, Machine::fresh(options), Restored::default());
+        let replica = replica(setup, Machine::fresh(options), Restored::default())?;
         return Ok((driver(replica, None), true));
     }
     let Found { machine, restored, log, checkpointer, report, lock } =
@@ -250,7 +250,11 @@ fn driver(
             .map_err(system("state thread"))?;
     let changes_wait = Duration::from_millis(config.checkpoint_ms.into());
     let disk = Disk { log, checkpoints, changes_wait, lock };
-    Ok((driver(Replica::new(setup, machine, restored), Some(disk)), report.new))
+    Ok((driver(replica(setup, machine, restored)?, Some(disk)), report.new))
+}
+
+fn replica(setup: Setup, machine: Machine, restored: Restored) -> Result<Replica, StartError> {
+    Replica::new(setup, machine, restored).map_err(StartError::Data)
 }
 
 fn setup(config: &Config, seed: [u8; 32], audit: bool, durable: bool) -> Setup {

@@ -140,6 +140,47 @@ impl Tree {
         Ok(stat)
     }
 
+    /// Replaces the text that names the members of the ensemble. Its version is -1, as ZooKeeper's.
+    ///
+    /// # Errors
+    /// NoAuth (WRITE), unless `ids` is `None`: the server's own doing.
+    pub fn set_config(
+        &mut self,
+        ctx: &Context<'_>,
+        ids: Option<&[Identity]>,
+        text: &str,
+        events: &mut Vec<Event>,
+    ) -> Result<Stat, ErrorCode> {
+        let id = self.find(path::CONFIG).ok_or(ErrorCode::NoNode)?;
+        if let Some(ids) = ids {
+            self.check_acl(id, ids, perms::WRITE)?;
+        }
+        let grown = length(Some(text.as_bytes())) - length(self.slab[id].data());
+        let mut meta = self.slab[id].meta;
+        meta.version = -1;
+        meta.mzxid = ctx.zxid;
+        meta.mtime = ctx.time_ms;
+        self.amend(id, meta, NewData::Replace(Some(text.as_bytes())));
+        let stat = self.slab[id].stat();
+        self.book_usage(path::CONFIG, 0, grown);
+        let path = Text::from_static(path::CONFIG);
+        events.push(self.event(EventType::NodeDataChanged, id, path));
+        Ok(stat)
+    }
+
+    /// Whether these may not change the members of the ensemble.
+    #[must_use]
+    pub fn config_refuses(&self, ids: &[Identity]) -> bool {
+        self.find(path::CONFIG).is_none_or(|id| self.check_acl(id, ids, perms::WRITE).is_err())
+    }
+
+    /// The text that names the members of the ensemble; empty without one.
+    #[must_use]
+    pub fn config_text(&self) -> &str {
+        let data = self.find(path::CONFIG).and_then(|id| self.slab[id].data());
+        data.and_then(|data| std::str::from_utf8(data).ok()).unwrap_or_default()
+    }
+
     /// Replaces the access control list; `version` is compared with the version of the list.
     ///
     /// # Errors

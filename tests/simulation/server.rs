@@ -140,7 +140,7 @@ impl Server {
             ..Setup::default()
         };
         let server = Self {
-            replica: Replica::new(setup, machine, restored),
+            replica: Replica::new(setup, machine, restored).expect("it fits together"),
             log: opened.log,
             checkpointer: opened.checkpointer,
             _lock: opened.lock,

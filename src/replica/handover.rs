@@ -1,0 +1,261 @@
+//! Transactions on their way to the leader.
+//!
+//! *Owns* what this server's clients asked for and no leader was given yet, what was given and is not
+//! applied yet, and what other servers gave this one. *Invariants*: a connection's transactions are
+//! given in order, and none is given in a later term before it is known what became of those of earlier
+//! terms: so a connection never loses one in the middle. What is lost is found out exactly: once an
+//! entry of a later term is applied, nothing that was given before can be applied any more.
+//! *Never* gives anything twice.
+//!
+//! Takes the place of ZooKeeper's `FollowerRequestProcessor` and `CommitProcessor`.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::input::ConnId;
+use super::txn::{Batch, BatchBuilder, Origin, TxnOp, restamp};
+use crate::proto::OpCode;
+use crate::tree::acl::Identity;
+
+/// A batch, and whose transactions are in it.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    /// As `txn::Batch` reads it.
+    pub(super) payload: Vec<u8>,
+    /// Connection and number of each of this server's transactions in it.
+    origins: Vec<(ConnId, u64)>,
+    /// Whether one of them asks for other members, and must be looked at first.
+    pub(super) asks_reconfig: bool,
+}
+
+/// A transaction that was given to a leader.
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    term: u64,
+    conn: ConnId,
+    sequence: u64,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Handover {
+    batch: BatchBuilder,
+    origins: Vec<(ConnId, u64)>,
+    asks_reconfig: bool,
+    waiting: VecDeque<Parcel>,
+    /// The leader's own: void once it leads no longer.
+    chores: BatchBuilder,
+    /// What other servers gave this one while it leads.
+    foreign: VecDeque<Parcel>,
+    in_flight: VecDeque<InFlight>,
+    /// The link to the leader broke while something was on it.
+    is_link_lost: bool,
+}
+
+impl Handover {
+    /// Adds a client's transaction.
+    pub(super) fn push(
+        &mut self,
+        origin: Origin,
+        session: i64,
+        cxid: i32,
+        ids: &[Identity],
+        op: &TxnOp,
+        wall_ms: i64,
+    ) {
+        self.batch.push(origin, session, cxid, ids, op);
+        self.origins.push((origin.conn, origin.sequence));
+        self.asks_reconfig |= is_reconfig(op);
+        if self.batch.is_full() {
+            self.close_batch(wall_ms);
+        }
+    }
+
+    /// Adds a transaction of the leader's own.
+    pub(super) fn push_chore(&mut self, session: i64, op: &TxnOp) {
+        self.chores.push(Origin::default(), session, 0, &[], op);
+    }
+
+    /// Takes what another server gives. False: it is no batch.
+    pub(super) fn take_foreign(&mut self, batch: &Bytes) -> bool {
+        let Ok(decoded) = Batch::decode(batch) else { return false };
+        if decoded.txns.is_empty() {
+            return false;
+        }
+        let asks_reconfig = decoded.txns.iter().any(|txn| is_reconfig(&txn.op));
+        let payload = batch.to_vec();
+        self.foreign.push_back(Parcel { payload, origins: Vec::new(), asks_reconfig });
+        true
+    }
+
+    fn close_batch(&mut self, wall_ms: i64) {
+        if !self.batch.is_empty() {
+            self.waiting.push_back(Parcel {
+                payload: self.batch.take(wall_ms),
+                origins: std::mem::take(&mut self.origins),
+                asks_reconfig: std::mem::take(&mut self.asks_reconfig),
+            });
+        }
+    }
+
+    /// The next parcel for the log, if this server leads in `term`.
+    pub(super) fn next_to_propose(&mut self, term: u64, wall_ms: i64) -> Option<Parcel> {
+        if !self.chores.is_empty() {
+            let payload = self.chores.take(wall_ms);
+            return Some(Parcel { payload, origins: Vec::new(), asks_reconfig: false });
+        }
+        let next = self.foreign.pop_front();
+        let mut parcel = next.or_else(|| self.next_own(term, wall_ms))?;
+        restamp(&mut parcel.payload, wall_ms);
+        Some(parcel)
+    }
+
+    /// The next parcel of this server's own clients, for the leader of `term`.
+    pub(super) fn next_own(&mut self, term: u64, wall_ms: i64) -> Option<Parcel> {
+        let is_clear = self.in_flight.front().is_none_or(|oldest| oldest.term == term);
+        if self.is_link_lost || !is_clear {
+            return None;
+        }
+        self.close_batch(wall_ms);
+        self.waiting.pop_front()
+    }
+
+    /// The consensus would not take it yet.
+    pub(super) fn give_back(&mut self, parcel: Parcel) {
+        // Also what is the leader's own or another server's: they are proposed before the waiting.
+        let queue = if parcel.origins.is_empty() { &mut self.foreign } else { &mut self.waiting };
+        queue.push_front(parcel);
+    }
+
+    /// A parcel was given to the leader of `term`.
+    pub(super) fn given(&mut self, term: u64, origins: &[(ConnId, u64)]) {
+        let in_flight = |&(conn, sequence): &(ConnId, u64)| InFlight { term, conn, sequence };
+        self.in_flight.extend(origins.iter().map(in_flight));
+    }
+
+    /// A transaction of this server's clients was applied.
+    pub(super) fn applied(&mut self, conn: ConnId, sequence: u64) {
+        let is_it = |known: &InFlight| (known.conn, known.sequence) == (conn, sequence);
+        if self.in_flight.front().is_some_and(is_it) {
+            self.in_flight.pop_front();
+        } else if let Some(at) = self.in_flight.iter().position(is_it) {
+            self.in_flight.remove(at);
+        }
+    }
+
+    /// An entry of `term` is about to be applied: what was given in earlier terms is lost. Says of
+    /// which connections.
+    pub(super) fn lost_before(&mut self, term: u64) -> Vec<ConnId> {
+        self.is_link_lost = false;
+        let mut lost = Vec::new();
+        while let Some(oldest) = self.in_flight.front().filter(|oldest| oldest.term < term) {
+            lost.push(oldest.conn);
+            self.in_flight.pop_front();
+        }
+        lost
+    }
+
+    /// The link to the leader broke: nothing more is given until it is known what that means.
+    pub(super) fn link_lost(&mut self) {
+        self.is_link_lost = !self.in_flight.is_empty();
+    }
+
+    /// The leader of `term` was heard from: if the link to it had broken, what was on it is lost.
+    /// Says of which connections.
+    pub(super) fn heard_from_leader(&mut self, term: u64) -> Vec<ConnId> {
+        if !std::mem::take(&mut self.is_link_lost) {
+            return Vec::new();
+        }
+        if self.in_flight.front().is_none_or(|oldest| oldest.term != term) {
+            return Vec::new();
+        }
+        self.in_flight.drain(..).map(|lost| lost.conn).collect()
+    }
+
+    /// This server leads no longer.
+    pub(super) fn deposed(&mut self) {
+        self.foreign.clear();
+        self.chores = BatchBuilder::default();
+    }
+
+    /// All connections are closed.
+    pub(super) fn clear(&mut self) {
+        *self = Self { chores: std::mem::take(&mut self.chores), ..Self::default() };
+    }
+}
+
+impl Parcel {
+    /// Whose transactions are in it.
+    pub(super) fn origins(&self) -> &[(ConnId, u64)] {
+        &self.origins
+    }
+}
+
+fn is_reconfig(op: &TxnOp) -> bool {
+    matches!(op, TxnOp::Client { op, .. } if *op == OpCode::Reconfig as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(handover: &mut Handover, conn: ConnId, sequence: u64) {
+        let origin = Origin { server: 1, conn, sequence };
+        handover.push(origin, 5, 0, &[], &TxnOp::CloseSession, 0);
+    }
+
+    fn give(handover: &mut Handover, term: u64) -> usize {
+        let mut given = 0;
+        while let Some(parcel) = handover.next_own(term, 0) {
+            given += parcel.origins().len();
+            handover.given(term, parcel.origins());
+        }
+        given
+    }
+
+    #[test]
+    fn nothing_is_given_in_a_later_term_before_the_earlier_ones_are_settled() {
+        let mut handover = Handover::default();
+        push(&mut handover, 7, 1);
+        assert_eq!(give(&mut handover, 1), 1);
+        push(&mut handover, 7, 2);
+        assert_eq!(give(&mut handover, 2), 0);
+        assert_eq!(handover.lost_before(2), [7]);
+        assert_eq!(give(&mut handover, 2), 1);
+    }
+
+    #[test]
+    fn what_was_applied_is_not_lost() {
+        let mut handover = Handover::default();
+        push(&mut handover, 7, 1);
+        push(&mut handover, 8, 1);
+        give(&mut handover, 1);
+        handover.applied(7, 1);
+        assert_eq!(handover.lost_before(2), [8]);
+    }
+
+    #[test]
+    fn after_a_broken_link_the_same_leader_means_loss_and_another_one_does_not() {
+        let mut handover = Handover::default();
+        push(&mut handover, 7, 1);
+        give(&mut handover, 1);
+        handover.link_lost();
+        push(&mut handover, 8, 1);
+        assert_eq!(give(&mut handover, 1), 0, "nothing while it is not known");
+        assert_eq!(handover.heard_from_leader(1), [7]);
+        assert_eq!(give(&mut handover, 1), 1);
+        handover.link_lost();
+        assert_eq!(handover.heard_from_leader(2), Vec::<ConnId>::new());
+        handover.applied(8, 1);
+        assert_eq!(handover.lost_before(2), Vec::<ConnId>::new());
+    }
+
+    #[test]
+    fn noise_of_another_server_is_not_taken() {
+        let mut handover = Handover::default();
+        assert!(!handover.take_foreign(&Bytes::from_static(b"\x01noise")));
+        assert!(!handover.take_foreign(&Bytes::new()));
+        assert!(handover.next_to_propose(1, 0).is_none());
+    }
+}

@@ -1,0 +1,247 @@
+//! Who leads, and what that means for the clients here.
+//!
+//! *Owns* when clients are served, held or sent away, and the hints that make an election fast.
+//! *Invariants*: a server begins to serve only when it has applied what was committed when it found the
+//! leader; one that has had no leader for [`LEADERLESS_MS_MAX`] serves nobody (or, if it is told to,
+//! those who only read); a leader that is deposed answers no sync, because no quorum confirms it.
+//! *Never* believes a clock about who leads.
+//!
+//! Takes the place of `QuorumPeer`'s states and of `FastLeaderElection`.
+
+use super::input::ConnId;
+use super::peer::server_of;
+use super::txn::TxnOp;
+use super::{Replica, members};
+use crate::config::Role;
+use crate::proto::Text;
+
+/// How long a server without a leader keeps its clients, in milliseconds: reads go on, writes wait.
+pub const LEADERLESS_MS_MAX: u64 = 1000;
+/// A server that lost its link to the leader stands for election this much later than the one before
+/// it in the order of ids, in microseconds: two at once would split the votes.
+const RANK_US: u64 = 50_000;
+/// How long such a loss is a reason to stand, in microseconds.
+const HINT_US: u64 = 1_000_000;
+
+/// What this server knows of leadership beyond what Raft does.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    /// Clients are served.
+    serving: bool,
+    /// Since when there is no leader.
+    leaderless_since_us: Option<u64>,
+    /// The read index that must be applied before clients are served.
+    barrier: Option<u64>,
+    hint: Option<Hint>,
+    /// Leadership is to be given away.
+    resigns: bool,
+    /// Changes of the leader that were seen.
+    leader_changes: u64,
+    last_leader: Option<u64>,
+}
+
+/// The link to the leader broke.
+#[derive(Clone, Copy, Debug)]
+struct Hint {
+    until_us: u64,
+    campaign_at_us: u64,
+}
+
+impl Replica {
+    /// Whether requests are answered.
+    #[must_use]
+    pub fn is_serving(&self) -> bool {
+        self.standing.serving
+    }
+
+    /// Whether those who only read are served, for lack of a leader.
+    pub(super) fn is_read_only(&self) -> bool {
+        let since = self.standing.leaderless_since_us;
+        self.setup.read_only_mode
+            && !self.standing.serving
+            && since.is_some_and(|since| self.now_us >= since + LEADERLESS_MS_MAX * 1000)
+    }
+
+    /// How many leaders were seen to follow each other.
+    pub(super) fn leader_changes(&self) -> u64 {
+        self.standing.leader_changes
+    }
+
+    /// Begins or ends to serve, as leadership comes and goes. A leader serves once it has applied
+    /// an entry of its own term: then it knows everything that was ever acknowledged.
+    pub(super) fn follow_leadership(&mut self) {
+        let (term, leader) = (self.consensus.term(), self.consensus.leader());
+        if leader.is_some() && leader != self.standing.last_leader {
+            self.standing.leader_changes += 1;
+            self.standing.last_leader = leader;
+        }
+        let is_leader = self.consensus.is_leader();
+        let leads = is_leader && self.applied.1 == term;
+        if self.leading.is_some() && !is_leader {
+            self.handover.deposed();
+        }
+        match (leads, self.leading) {
+            (true, Some(known)) if known == term => {}
+            (true, _) => self.begin_to_lead(term),
+            (false, Some(_)) => {
+                self.leading = None;
+                self.expiry.clear();
+            }
+            (false, None) => {}
+        }
+        if leader.is_none() {
+            let since = *self.standing.leaderless_since_us.get_or_insert(self.now_us);
+            self.standing.barrier = None;
+            if self.standing.serving && self.now_us >= since + LEADERLESS_MS_MAX * 1000 {
+                self.stop_serving();
+            }
+            return;
+        }
+        self.standing.leaderless_since_us = None;
+        self.standing.hint = None;
+        if leads {
+            self.serve();
+        } else if !is_leader && !self.standing.serving {
+            let clients = &mut self.clients;
+            self.standing.barrier.get_or_insert_with(|| {
+                clients.sync_asked += 1;
+                clients.sync_asked
+            });
+        }
+    }
+
+    fn begin_to_lead(&mut self, term: u64) {
+        self.leading = Some(term);
+        self.led_since_us = self.now_us;
+        self.reap_at_us = self.now_us + self.setup.container_check_interval_ms * 1000;
+        self.expiry.clear();
+        let sessions: Vec<(i64, i32)> =
+            self.machine.sessions().iter().map(|(id, known)| (id, known.timeout_ms)).collect();
+        for (id, timeout_ms) in sessions {
+            self.track(id, timeout_ms);
+        }
+        if let Some(servers) = &self.setup.ensemble
+            && self.machine.tree().config_text().is_empty()
+        {
+            let members = Text::from(members::lines(servers));
+            self.handover.push_chore(0, &TxnOp::Found { members });
+        }
+    }
+
+    fn serve(&mut self) {
+        if !self.standing.serving {
+            // Whoever could only read finds a better server, or comes back to this one.
+            self.clients.hang_up_all(true);
+            self.local_expiry.clear();
+            self.standing.serving = true;
+        }
+        self.standing.barrier = None;
+    }
+
+    /// Sends all clients away: they find another server, or come back.
+    pub(super) fn stop_serving(&mut self) {
+        self.standing.serving = false;
+        self.standing.barrier = None;
+        self.clients.hang_up_all(false);
+        self.handover.clear();
+    }
+
+    /// Read indexes up to `context` are confirmed and applied.
+    pub(super) fn reads_confirmed(&mut self, context: u64) {
+        if self.standing.barrier.is_some_and(|barrier| barrier <= context)
+            && self.consensus.leader().is_some()
+        {
+            self.serve();
+        }
+        self.clients.sync_confirmed(&self.machine, context);
+    }
+
+    /// The link to or from another server broke.
+    pub(super) fn peer_down(&mut self, peer: u64) {
+        self.consensus.unreachable(peer);
+        if self.connected.get(&server_of(peer)) == Some(&peer) {
+            self.connected.remove(&server_of(peer));
+        }
+        if self.leading.is_some() {
+            self.spare_sessions_of(server_of(peer));
+        }
+        if self.consensus.leader() != Some(peer) {
+            return;
+        }
+        self.handover.link_lost();
+        if !self.consensus.votes() {
+            return;
+        }
+        let voters = self.consensus.membership().voters;
+        let own = self.consensus.id();
+        let rank = voters.iter().filter(|id| **id != peer && **id < own).count() as u64;
+        self.consensus.end_lease();
+        let campaign_at_us = self.now_us + rank * RANK_US;
+        self.standing.hint = Some(Hint { until_us: self.now_us + HINT_US, campaign_at_us });
+        self.follow_hint();
+    }
+
+    /// Stands for election if the link to the leader broke and it is this server's turn.
+    pub(super) fn follow_hint(&mut self) {
+        let Some(hint) = self.standing.hint else { return };
+        if self.consensus.leader().is_some() || self.now_us > hint.until_us {
+            self.standing.hint = None;
+        } else if self.now_us >= hint.campaign_at_us {
+            self.consensus.campaign();
+            let voters = self.consensus.membership().voters.len() as u64;
+            let campaign_at_us = self.now_us + voters * RANK_US;
+            self.standing.hint = Some(Hint { campaign_at_us, ..hint });
+        }
+    }
+
+    /// Another server stands for election, with a log that ends with this entry. If this one has
+    /// more, it is the better candidate, at once.
+    pub(super) fn rival(&mut self, index: u64, term: u64) {
+        if !self.consensus.is_up_to_date(index, term)
+            && let Some(hint) = &mut self.standing.hint
+        {
+            hint.campaign_at_us = self.now_us;
+        }
+    }
+
+    /// A server that dies may take news of its sessions with it: they get their full timeout again.
+    fn spare_sessions_of(&mut self, server: u8) {
+        let of_server: Vec<i64> = self
+            .machine
+            .sessions()
+            .iter()
+            .filter(|(_, session)| server_of(session.owner.0) == server)
+            .map(|(id, _)| id)
+            .collect();
+        for session in of_server {
+            self.expiry.touch(session);
+        }
+    }
+
+    /// Leadership is to be handed over.
+    pub(super) fn resign(&mut self) {
+        self.standing.resigns = true;
+        self.follow_resignation();
+    }
+
+    /// Tries again until another server leads.
+    pub(super) fn follow_resignation(&mut self) {
+        if self.standing.resigns && self.consensus.is_leader() {
+            // None that could take over: then this server leads to its end.
+            let _is_given = self.consensus.resign();
+        }
+    }
+
+    /// Closes connections whose requests are lost.
+    pub(super) fn close_lost(&mut self, lost: &[ConnId]) {
+        self.figures.forwards_lost += lost.len() as u64;
+        for conn in lost {
+            self.clients.hang_up(*conn);
+        }
+    }
+
+    /// What this server is meant to be, by the text of the ensemble.
+    pub(super) fn own_role(&self) -> Role {
+        self.own_role
+    }
+}

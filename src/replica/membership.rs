@@ -1,0 +1,194 @@
+//! Who belongs to the ensemble, and how Raft comes to agree with that.
+//!
+//! *Owns* the way from the text of the members (replicated, see `members.rs`) to Raft's voters and
+//! learners. *Invariants*: one change at a time, proposed by the leader; a server votes only when it has
+//! caught up; a server that lost its data never votes under the identity that it lost: its new one
+//! learns first, and then takes the place of the old one in one step. *Never* changes the text.
+
+use super::Replica;
+use super::consensus::{PeerProgress, Step};
+use super::members::{self, Asked, Members};
+use super::peer::{Member, raft_id, server_of};
+use super::txn::{Batch, BatchBuilder, TxnOp};
+use crate::config::Role;
+use crate::proto::request::Request;
+use crate::proto::{ErrorCode, OpCode};
+
+/// Fewest voters that reconfig may lead to: ZooKeeper's, unless a lone server is an ensemble.
+const VOTERS_MIN: usize = 2;
+
+impl Replica {
+    /// The servers of the ensemble, as the log has them; before that, as the configuration has them.
+    pub(super) fn members(&self) -> Members {
+        let text = self.machine.tree().config_text();
+        if !text.is_empty() {
+            return members::parse(text);
+        }
+        let configured = self.setup.ensemble.iter().flatten();
+        configured.map(|spec| (spec.id, spec.clone())).collect()
+    }
+
+    /// The members with their raft ids, if they are others than at the last call.
+    pub(super) fn changed_members(&mut self) -> Option<Vec<Member>> {
+        if self.setup.ensemble.is_none() || !std::mem::take(&mut self.members_changed) {
+            return None;
+        }
+        let membership = self.consensus.membership();
+        let with_id = |spec: crate::config::ServerSpec| {
+            let of_server = |id: &&u64| server_of(**id) == spec.id;
+            let voter = membership.voters.iter().find(of_server).copied();
+            let learner = membership.learners.iter().find(of_server).copied();
+            Member { raft_id: voter.or(learner), votes: voter.is_some(), spec }
+        };
+        let own = self.setup.server_id;
+        let members: Vec<Member> = self.members().into_values().map(with_id).collect();
+        let own = members.iter().find(|member| member.spec.id == own);
+        self.own_role = own.map_or(Role::Participant, |member| member.spec.role);
+        (self.announced != members).then(|| {
+            self.announced.clone_from(&members);
+            members
+        })
+    }
+
+    /// Proposes the next step of Raft's membership towards that of the text, if there is one.
+    pub(super) fn reconcile(&mut self) {
+        if self.leading.is_none() || self.setup.ensemble.is_none() || self.consensus.is_changing() {
+            return;
+        }
+        let steps = self.next_steps();
+        if !steps.is_empty() {
+            self.consensus.propose_change(&steps);
+        }
+    }
+
+    fn next_steps(&mut self) -> Vec<Step> {
+        let members = self.members();
+        let peers = self.consensus.peers();
+        let own = self.consensus.id();
+        for spec in members.values() {
+            let there: Vec<PeerProgress> =
+                peers.iter().filter(|peer| server_of(peer.id) == spec.id).copied().collect();
+            let known = if spec.id == server_of(own) {
+                Some(own)
+            } else {
+                self.connected.get(&spec.id).copied()
+            };
+            let Some(first) = there.first() else {
+                return vec![Step::Learn(known.unwrap_or(raft_id(0, spec.id)))];
+            };
+            // Of two identities of a server, the one that is connected is to stay.
+            let is_known = |peer: &&PeerProgress| Some(peer.id) == known;
+            let Some(stays) = there.iter().find(is_known).or(known.is_none().then_some(first))
+            else {
+                return vec![Step::Learn(known.unwrap_or(first.id))];
+            };
+            let mut steps: Vec<Step> = there
+                .iter()
+                .filter(|peer| peer.id != stays.id)
+                .map(|peer| Step::Remove(peer.id))
+                .collect();
+            match (spec.role, stays.votes) {
+                (Role::Participant, false) if stays.is_active && stays.is_caught_up => {
+                    steps.push(Step::Vote(stays.id));
+                }
+                // It learns first: the old identity keeps its place as long.
+                (Role::Participant, false) => continue,
+                (Role::Observer, true) if stays.id == own => {
+                    self.resign();
+                    return Vec::new();
+                }
+                (Role::Observer, true) => steps.push(Step::Learn(stays.id)),
+                (Role::Participant, true) | (Role::Observer, false) => {}
+            }
+            if known.is_some() && !steps.is_empty() {
+                return steps;
+            }
+        }
+        let stranger = peers.iter().find(|peer| !members.contains_key(&server_of(peer.id)));
+        match stranger {
+            Some(stranger) if stranger.id == own => {
+                self.resign();
+                Vec::new()
+            }
+            Some(stranger) => vec![Step::Remove(stranger.id)],
+            None => Vec::new(),
+        }
+    }
+
+    /// Looks at a batch that asks for other members before it is proposed: what cannot be done now
+    /// is refused. The rest is decided when it is applied.
+    pub(super) fn screen(&self, payload: Vec<u8>) -> Vec<u8> {
+        let Ok(batch) = Batch::decode(&payload.clone().into()) else { return payload };
+        let mut screened = BatchBuilder::default();
+        for txn in &batch.txns {
+            let refusal = match &txn.op {
+                TxnOp::Client { op, body } if *op == OpCode::Reconfig as i32 => {
+                    match Request::decode(*op, body.clone()) {
+                        Ok(Request::Reconfig { joining, leaving, members, version }) => {
+                            let (joining, leaving) = (joining.as_ref(), leaving.as_ref());
+                            let asked = Asked { joining, leaving, members: members.as_ref() };
+                            self.refusal(&txn.ids, asked, version)
+                        }
+                        _ => None,
+                    }
+                }
+                _ => None,
+            };
+            let refused = refusal
+                .map(|code| TxnOp::Refuse { op: OpCode::Reconfig as i32, code: code as i32 });
+            let op = refused.as_ref().unwrap_or(&txn.op);
+            screened.push(txn.origin, txn.session, txn.cxid, &txn.ids, op);
+        }
+        screened.take(batch.wall_ms)
+    }
+
+    /// Why members cannot be changed like that now. `None` also where the log decides.
+    fn refusal(
+        &self,
+        ids: &[crate::tree::acl::Identity],
+        asked: Asked<'_>,
+        version: i64,
+    ) -> Option<ErrorCode> {
+        let tree = self.machine.tree();
+        if tree.config_refuses(ids) {
+            return None;
+        }
+        let text = tree.config_text();
+        let current = members::parse(text);
+        if !self.is_reconciled(&current) {
+            return Some(ErrorCode::ReconfigInProgress);
+        }
+        if version != -1 && version != members::version(text) {
+            return None;
+        }
+        let changed = members::change(&current, asked).ok()?;
+        let voters = members::participants(&changed);
+        if voters < VOTERS_MIN && members::participants(&current) >= VOTERS_MIN || voters == 0 {
+            return Some(ErrorCode::BadArguments);
+        }
+        let peers = self.consensus.peers();
+        let is_synced = |id: u8| {
+            peers.iter().any(|peer| server_of(peer.id) == id && peer.is_active && peer.is_caught_up)
+        };
+        let synced = changed
+            .values()
+            .filter(|spec| spec.role == Role::Participant && is_synced(spec.id))
+            .count();
+        (synced <= voters / 2).then_some(ErrorCode::NewConfigNoQuorum)
+    }
+
+    /// Whether Raft's membership is that of the text, but for servers that nobody has seen yet.
+    fn is_reconciled(&self, members: &Members) -> bool {
+        if self.consensus.is_changing() {
+            return false;
+        }
+        let peers = self.consensus.peers();
+        let all_there = members.values().all(|spec| {
+            let is_it = |peer: &&PeerProgress| server_of(peer.id) == spec.id;
+            peers.iter().find(is_it).is_some_and(|peer| {
+                peer.votes == (spec.role == Role::Participant) || !peer.is_active
+            })
+        });
+        all_there && peers.iter().all(|peer| members.contains_key(&server_of(peer.id)))
+    }
+}

@@ -1,0 +1,211 @@
+//! What comes from other servers, and what goes to them.
+//!
+//! *Owns* proposals and their forwarding, read indexes, touches, and received images. *Invariants*: what
+//! another server forwards is proposed only in the term in which it took this server for the leader;
+//! a read index is asked for again until it is confirmed; a received state replaces this one only when
+//! the consensus has accepted it, and after all clients were sent away.
+//!
+//! Takes the place of `Learner`, `LearnerHandler` and their request processors.
+
+use raft::ReadState;
+use raft::eraftpb::{Message, MessageType};
+
+use super::Replica;
+use super::durable::Mark;
+use super::inspect::ProposalSizes;
+use super::machine::Machine;
+use super::peer::PeerMessage;
+
+/// Sessions in one message.
+const TOUCHES_MAX: usize = 64 << 10;
+
+impl Replica {
+    /// A message of another server.
+    pub(super) fn peer(&mut self, from: u64, message: PeerMessage) {
+        let makes_sense = match message {
+            PeerMessage::Raft(message) => message.from == from && self.raft_message(*message),
+            PeerMessage::Forward { term, batch } => {
+                // Whoever takes this server for the leader of another term learns better, and then
+                // knows that this was lost.
+                !self.consensus.is_leader()
+                    || term != self.consensus.term()
+                    || self.handover.take_foreign(&batch)
+            }
+            PeerMessage::Touch { sessions } => {
+                for session in sessions {
+                    self.expiry.touch(session);
+                }
+                true
+            }
+        };
+        if !makes_sense {
+            self.figures.peer_messages_dropped += 1;
+        }
+    }
+
+    fn raft_message(&mut self, message: Message) -> bool {
+        let (from, kind) = (message.from, message.get_msg_type());
+        if kind == MessageType::MsgSnapshot {
+            // It comes with its image only.
+            return false;
+        }
+        if kind == MessageType::MsgRequestPreVote {
+            self.rival(message.index, message.log_term);
+        }
+        let makes_sense = self.consensus.step(message);
+        if self.consensus.leader() == Some(from) {
+            let lost = self.handover.heard_from_leader(self.consensus.term());
+            self.close_lost(&lost);
+        }
+        makes_sense
+    }
+
+    /// A session's client was heard from.
+    pub(super) fn touch(&mut self, session: i64) {
+        self.local_expiry.touch(session);
+        if self.leading.is_some() {
+            self.expiry.touch(session);
+        } else if self.setup.ensemble.is_some() {
+            self.touched.insert(session);
+        }
+    }
+
+    /// Tells the leader who was heard from.
+    pub(super) fn send_touches(&mut self) {
+        if self.touched.is_empty() {
+            return;
+        }
+        if self.consensus.is_leader() {
+            for session in std::mem::take(&mut self.touched) {
+                self.expiry.touch(session);
+            }
+            return;
+        }
+        // A leader that is found later gives every session its full timeout.
+        let mut touched = std::mem::take(&mut self.touched).into_iter().peekable();
+        let Some(leader) = self.consensus.leader() else { return };
+        while touched.peek().is_some() {
+            let sessions = touched.by_ref().take(TOUCHES_MAX).collect();
+            self.send.push((leader, PeerMessage::Touch { sessions }));
+        }
+    }
+
+    /// Gives what was collected to the leader, or to the log if that is this server; and asks for a
+    /// read index if something waits for one.
+    pub(super) fn propose(&mut self) {
+        let term = self.consensus.term();
+        if self.consensus.is_leader() {
+            while let Some(mut parcel) = self.handover.next_to_propose(term, self.wall_ms) {
+                if parcel.asks_reconfig {
+                    parcel.payload = self.screen(std::mem::take(&mut parcel.payload));
+                }
+                let size = parcel.payload.len() as u64;
+                match self.consensus.propose(std::mem::take(&mut parcel.payload)) {
+                    Ok(()) => {
+                        self.figures.proposals += 1;
+                        let sizes = self.figures.proposal_sizes.get_or_insert(ProposalSizes {
+                            last: size,
+                            min: size,
+                            max: size,
+                        });
+                        sizes.last = size;
+                        sizes.min = sizes.min.min(size);
+                        sizes.max = sizes.max.max(size);
+                        self.handover.given(term, parcel.origins());
+                    }
+                    Err(payload) => {
+                        parcel.payload = payload;
+                        self.handover.give_back(parcel);
+                        break;
+                    }
+                }
+            }
+        } else if let Some(leader) = self.consensus.leader() {
+            while let Some(mut parcel) = self.handover.next_own(term, self.wall_ms) {
+                self.figures.forwards += 1;
+                self.handover.given(term, parcel.origins());
+                let batch = std::mem::take(&mut parcel.payload).into();
+                self.send.push((leader, PeerMessage::Forward { term, batch }));
+            }
+        }
+        if self.clients.sync_asked > self.read_asked && self.consensus.leader().is_some() {
+            self.read_asked = self.clients.sync_asked;
+            let mut context = self.origin.to_le_bytes().to_vec();
+            context.extend_from_slice(&self.read_asked.to_le_bytes());
+            self.consensus.read_index(context);
+        }
+    }
+
+    /// A quorum has confirmed who leads, and up to where that one had committed.
+    pub(super) fn read_index_confirmed(&mut self, read: &ReadState) {
+        let Some((origin, context)) = read.request_ctx.split_first_chunk::<8>() else { return };
+        let Ok(context) = <[u8; 8]>::try_from(context) else { return };
+        if u64::from_le_bytes(*origin) == self.origin {
+            let context = u64::from_le_bytes(context);
+            self.read_answered = self.read_answered.max(context);
+            self.read_confirmed.push_back((context, read.index));
+        }
+    }
+
+    /// Answers what waits for a read index that is confirmed and applied.
+    pub(super) fn release_reads(&mut self) {
+        while let Some((context, index)) = self.read_confirmed.front().copied() {
+            if index > self.applied.0 {
+                return;
+            }
+            self.read_confirmed.pop_front();
+            self.reads_confirmed(context);
+        }
+    }
+
+    /// An image was received. The consensus decides whether it is wanted still.
+    pub(super) fn image_received(
+        &mut self,
+        mut message: Message,
+        mark: Mark,
+        machine: Box<Machine>,
+    ) {
+        let own = self.consensus.id();
+        let metadata = message.mut_snapshot().mut_metadata();
+        if (metadata.index, metadata.term) != (mark.index, mark.term) {
+            self.figures.peer_messages_dropped += 1;
+            return;
+        }
+        // The image may be older than the entry that let this server in, which comes behind it.
+        let state = metadata.mut_conf_state();
+        if !state.voters.contains(&own) && !state.learners.contains(&own) {
+            state.mut_learners().push(own);
+        }
+        if self.consensus.step(message) && self.consensus.awaits_image(mark.index) {
+            self.incoming = Some((mark, machine));
+        }
+    }
+
+    /// The consensus has accepted the image at this index and term.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn install(&mut self, at: (u64, u64)) -> Result<(), String> {
+        let is_it = |(mark, _): &(Mark, Box<Machine>)| (mark.index, mark.term) == at;
+        let Some((mark, machine)) = self.incoming.take().filter(is_it) else {
+            return Err(format!(
+                "an image at entry {} of term {} was accepted, but none came",
+                at.0, at.1
+            ));
+        };
+        self.stop_serving();
+        self.expiry.clear();
+        self.machine = *machine;
+        self.machine.take_replayed();
+        self.machine.mark_all_changed();
+        self.machine.keep_all_tombstones(true);
+        self.applied = at;
+        self.log_end_at_start = 0;
+        self.read_confirmed.clear();
+        self.members_changed = true;
+        if let Some(append) = &mut self.append {
+            append.install = Some(mark);
+        }
+        Ok(())
+    }
+}
