@@ -11,7 +11,7 @@ use lockkeeper::proto::{
     ConnectRequest, ConnectResponse, OpCode, Reader, Request, RequestHeader, Response,
 };
 use lockkeeper::replica::txn::{Batch, BatchBuilder};
-use lockkeeper::replica::{Entry, EntryKind, Machine, Restore};
+use lockkeeper::replica::{Entry, EntryKind, Machine, PeerMessage, Restore};
 use lockkeeper::tree::Options;
 
 /// The first frame of a client, and that of a server.
@@ -53,6 +53,15 @@ pub fn reply(data: &[u8]) {
     let mut out = Vec::new();
     response.encode(&mut out);
     assert_eq!(Response::decode(op, &mut Reader::new(Bytes::from(out))), Ok(response));
+}
+
+/// A message of another server: what decodes encodes to the same bytes.
+pub fn peer(data: &[u8]) {
+    if let Ok(message) = PeerMessage::decode(Bytes::copy_from_slice(data)) {
+        let mut out = Vec::new();
+        message.encode(&mut out);
+        assert_eq!(out, data);
+    }
 }
 
 /// The frames of a stream. The first byte says in how large pieces it arrives: however it is cut,

@@ -168,6 +168,45 @@ fn log_entries() {
 }
 
 #[test]
+fn messages_between_servers() {
+    use lockkeeper::replica::PeerMessage;
+    use raft::eraftpb::{Entry, Message, MessageType};
+
+    let mut messages = vec![
+        PeerMessage::Forward { term: 3, batch: bytes::Bytes::from_static(b"a batch") },
+        PeerMessage::Touch { sessions: vec![1, -1, i64::MAX] },
+    ];
+    for kind in [
+        MessageType::MsgAppend,
+        MessageType::MsgAppendResponse,
+        MessageType::MsgRequestPreVote,
+        MessageType::MsgSnapshot,
+        MessageType::MsgHeartbeat,
+        MessageType::MsgReadIndex,
+    ] {
+        let mut message = Message { from: 2, to: 1, term: 4, index: 7, ..Message::default() };
+        message.set_msg_type(kind);
+        if kind == MessageType::MsgAppend {
+            let entry = |index| Entry { index, term: 4, data: "data".into(), ..Entry::default() };
+            message.set_entries(vec![entry(8), entry(9)].into());
+        }
+        if kind == MessageType::MsgSnapshot {
+            let metadata = message.mut_snapshot().mut_metadata();
+            metadata.index = 7;
+            metadata.mut_conf_state().voters = vec![1, 2, 3];
+        }
+        messages.push(PeerMessage::Raft(Box::new(message)));
+    }
+    let encode = |message: &PeerMessage| {
+        let mut out = Vec::new();
+        message.encode(&mut out);
+        assert!(PeerMessage::decode(out.clone().into()).is_ok());
+        out
+    };
+    run(bodies::peer, &messages.iter().map(encode).collect::<Vec<_>>(), 20_000);
+}
+
+#[test]
 fn records_of_a_state() {
     let mut seeds = vec![[&[2][..], b"/a", &[0; 100]].concat()];
     seeds.push([&[9][..], b"s\0\0\0\0\0\0\0\x05", &[0; 20]].concat());

@@ -179,7 +179,7 @@ impl Tail {
     }
 
     /// Entries that are on the disk only.
-    fn from_disk(
+    fn ask_disk(
         &self,
         low: u64,
         high: u64,
@@ -228,7 +228,7 @@ impl Storage for Tail {
         }
         let bytes_max = max_size.into().unwrap_or(u64::MAX);
         if low <= self.before.0 {
-            return self.from_disk(low, high, bytes_max, context);
+            return self.ask_disk(low, high, bytes_max, context);
         }
         let mut bytes = 0;
         let mut taken = Vec::new();

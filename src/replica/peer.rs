@@ -6,6 +6,7 @@
 use bytes::Bytes;
 use raft::eraftpb::Message;
 
+pub use super::peer_codec::{MESSAGE_BYTES_MAX, PEER_FORMAT};
 use crate::config::ServerSpec;
 
 /// A server as Raft knows it: its incarnation, and its id in the lowest byte. A server that lost its

@@ -1,0 +1,574 @@
+//! Messages between servers <-> bytes.
+//!
+//! *Owns* the encoding of [`PeerMessage`]. *Invariants*: decoding is total (no panic, no recursion, no
+//! allocation from a count that the bytes do not back) and canonical (whatever decodes encodes to the
+//! same bytes); the data of entries shares the memory of what was received. What is accepted is what
+//! Raft may take from another server: types that are local to one server are malformed here, entries
+//! are contiguous and their terms do not fall. *Never* lets protobuf's parser see bytes from a socket.
+//!
+//! ```text
+//! message  version u8 | kind u8 | body
+//! raft     type u8 | fields u16 (which of the numbers are not 0) | those numbers, 8 bytes each
+//!          | reject u8 | context | entries: count, each kind u8, term, index, data, context
+//!          | image: only with the type that announces one: index, term, membership
+//! forward  term | batch
+//! touch    session ids, 8 bytes each
+//! ```
+
+use bytes::Bytes;
+use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, Snapshot};
+
+use super::peer::PeerMessage;
+use crate::proto::jute::wire_len;
+use crate::proto::{Malformed, Reader, Writer};
+
+/// Version of the format of messages.
+pub const PEER_FORMAT: u8 = 1;
+/// Longest encoded message: one entry as long as entries may be, and a full batch beside it.
+pub const MESSAGE_BYTES_MAX: usize = 384 << 20;
+/// Most entries in one message.
+pub const MESSAGE_ENTRIES_MAX: usize = 1 << 20;
+/// Most session ids in one message.
+pub const TOUCHED_SESSIONS_MAX: usize = 1 << 22;
+/// Most servers in one part of an announced membership.
+pub const MEMBERS_MAX: usize = 1024;
+/// Highest term, index or id: sums of two of them do not overflow.
+pub const NUMBER_MAX: u64 = 1 << 62;
+/// Longest context of a message or an entry, bytes.
+pub const CONTEXT_BYTES_MAX: usize = 64 << 10;
+
+const KIND_RAFT: u8 = 1;
+const KIND_FORWARD: u8 = 2;
+const KIND_TOUCH: u8 = 3;
+
+/// Shortest entry: kind, term, index and two lengths.
+const ENTRY_BYTES_MIN: usize = 1 + 8 + 8 + 4 + 4;
+
+impl PeerMessage {
+    /// Appends the message to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(PEER_FORMAT);
+        match self {
+            Self::Raft(message) => {
+                out.push(KIND_RAFT);
+                encode_raft(message, out);
+            }
+            Self::Forward { term, batch } => {
+                out.push(KIND_FORWARD);
+                put_number(*term, out);
+                out.put_buffer(Some(batch));
+            }
+            Self::Touch { sessions } => {
+                out.push(KIND_TOUCH);
+                for session in sessions {
+                    out.put_long(*session);
+                }
+            }
+        }
+    }
+
+    /// Reads what [`PeerMessage::encode`] wrote; `payload` is all of it.
+    ///
+    /// # Errors
+    /// It is not a message, or not one that a server may send to another.
+    pub fn decode(payload: Bytes) -> Result<Self, Malformed> {
+        if payload.len() > MESSAGE_BYTES_MAX {
+            return Err(Malformed::new("message", "is too long"));
+        }
+        let mut reader = Reader::new(payload);
+        if reader.byte("version")? != PEER_FORMAT {
+            return Err(Malformed::new("version", "is not known"));
+        }
+        let message = match reader.byte("kind")? {
+            KIND_RAFT => Self::Raft(Box::new(decode_raft(&mut reader)?)),
+            KIND_FORWARD => {
+                Self::Forward { term: number(&mut reader, "term")?, batch: bytes(&mut reader)? }
+            }
+            KIND_TOUCH => return touch(&mut reader),
+            _ => return Err(Malformed::new("kind", "is not known")),
+        };
+        if reader.remaining() > 0 {
+            return Err(Malformed::new("message", "has trailing bytes"));
+        }
+        Ok(message)
+    }
+
+    /// About how many bytes [`PeerMessage::encode`] appends.
+    #[must_use]
+    pub fn encoded_bytes(&self) -> usize {
+        match self {
+            Self::Raft(message) => {
+                let entry = |e: &Entry| ENTRY_BYTES_MIN + e.data.len() + e.context.len();
+                let entries = message.entries.iter().map(entry).sum::<usize>();
+                128 + message.context.len() + entries
+            }
+            Self::Forward { batch, .. } => 16 + batch.len(),
+            Self::Touch { sessions } => 2 + 8 * sessions.len(),
+        }
+    }
+}
+
+fn touch(reader: &mut Reader) -> Result<PeerMessage, Malformed> {
+    let count = reader.remaining() / 8;
+    if count * 8 != reader.remaining() {
+        return Err(Malformed::new("sessions", "end within a session"));
+    }
+    if count > TOUCHED_SESSIONS_MAX {
+        return Err(Malformed::new("sessions", "are too many"));
+    }
+    let sessions = (0..count).map(|_| reader.long("session")).collect::<Result<_, _>>()?;
+    Ok(PeerMessage::Touch { sessions })
+}
+
+/// The numbers of a message, in the order in which they are written.
+fn numbers(message: &mut Message) -> [(&'static str, &mut u64); 9] {
+    [
+        ("to", &mut message.to),
+        ("from", &mut message.from),
+        ("term", &mut message.term),
+        ("log_term", &mut message.log_term),
+        ("index", &mut message.index),
+        ("commit", &mut message.commit),
+        ("commit_term", &mut message.commit_term),
+        ("request_snapshot", &mut message.request_snapshot),
+        ("reject_hint", &mut message.reject_hint),
+    ]
+}
+
+fn encode_raft(message: &Message, out: &mut Vec<u8>) {
+    let parts = [
+        message.to,
+        message.from,
+        message.term,
+        message.log_term,
+        message.index,
+        message.commit,
+        message.commit_term,
+        message.request_snapshot,
+        message.reject_hint,
+    ];
+    out.push(wire_type(message.get_msg_type()));
+    let present = (0..parts.len()).filter(|at| parts[*at] != 0);
+    let fields = present.clone().fold(0_u16, |fields, at| fields | 1 << at);
+    out.extend_from_slice(&fields.to_be_bytes());
+    for at in present {
+        put_number(parts[at], out);
+    }
+    out.put_bool(message.reject);
+    out.put_buffer(Some(&message.context));
+    out.put_int(wire_len(message.entries.len()));
+    for entry in &message.entries {
+        out.push(match entry.get_entry_type() {
+            EntryType::EntryNormal => 0,
+            EntryType::EntryConfChange => 1,
+            EntryType::EntryConfChangeV2 => 2,
+        });
+        put_number(entry.term, out);
+        put_number(entry.index, out);
+        out.put_buffer(Some(&entry.data));
+        out.put_buffer(Some(&entry.context));
+    }
+    if message.get_msg_type() == MessageType::MsgSnapshot {
+        let metadata = message.get_snapshot().get_metadata();
+        put_number(metadata.index, out);
+        put_number(metadata.term, out);
+        let state = metadata.get_conf_state();
+        out.put_bool(state.auto_leave);
+        for part in [&state.voters, &state.learners, &state.voters_outgoing, &state.learners_next] {
+            out.put_int(wire_len(part.len()));
+            for id in part {
+                put_number(*id, out);
+            }
+        }
+    }
+}
+
+fn decode_raft(reader: &mut Reader) -> Result<Message, Malformed> {
+    let mut message = Message::default();
+    message.set_msg_type(type_of(reader.byte("type")?)?);
+    let fields = u16::from(reader.byte("fields")?) << 8 | u16::from(reader.byte("fields")?);
+    let mut parts = numbers(&mut message);
+    if fields >> parts.len() != 0 {
+        return Err(Malformed::new("fields", "are not known"));
+    }
+    for (at, (name, part)) in parts.iter_mut().enumerate() {
+        if fields & 1 << at != 0 {
+            **part = number(reader, name)?;
+            if **part == 0 {
+                return Err(Malformed::new(name, "is 0, which is not written"));
+            }
+        }
+    }
+    message.reject = flag(reader, "reject")?;
+    message.context = context(reader)?;
+    let count = count(reader, "entries", ENTRY_BYTES_MIN, MESSAGE_ENTRIES_MAX)?;
+    let mut entries = Vec::with_capacity(count);
+    for _ in 0..count {
+        entries.push(entry(reader)?);
+    }
+    message.set_entries(entries.into());
+    if message.get_msg_type() == MessageType::MsgSnapshot {
+        message.set_snapshot(announcement(reader)?);
+    }
+    check(&message)?;
+    Ok(message)
+}
+
+/// What Raft takes for granted, and would answer with a panic.
+fn check(message: &Message) -> Result<(), Malformed> {
+    let kind = message.get_msg_type();
+    // A message without a term counts as one of this very server.
+    if message.term == 0 && kind != MessageType::MsgReadIndex {
+        return Err(Malformed::new("term", "is missing"));
+    }
+    if message.from == 0 {
+        return Err(Malformed::new("from", "is missing"));
+    }
+    match kind {
+        MessageType::MsgAppend => {
+            let mut before = (message.index, message.log_term);
+            for entry in &message.entries {
+                if entry.index != before.0 + 1 {
+                    return Err(Malformed::new("entries", "are not contiguous"));
+                }
+                if entry.term < before.1 || entry.term > message.term {
+                    return Err(Malformed::new("entries", "have a term out of order"));
+                }
+                before = (entry.index, entry.term);
+            }
+            Ok(())
+        }
+        MessageType::MsgReadIndex | MessageType::MsgReadIndexResp => Ok(()),
+        _ if message.entries.is_empty() => Ok(()),
+        _ => Err(Malformed::new("entries", "do not belong here")),
+    }
+}
+
+fn entry(reader: &mut Reader) -> Result<Entry, Malformed> {
+    let kind = match reader.byte("entry kind")? {
+        0 => EntryType::EntryNormal,
+        1 => EntryType::EntryConfChange,
+        2 => EntryType::EntryConfChangeV2,
+        _ => return Err(Malformed::new("entry kind", "is not known")),
+    };
+    let mut entry = Entry {
+        term: number(reader, "entry term")?,
+        index: number(reader, "entry index")?,
+        data: bytes(reader)?,
+        context: context(reader)?,
+        ..Entry::default()
+    };
+    entry.set_entry_type(kind);
+    Ok(entry)
+}
+
+fn announcement(reader: &mut Reader) -> Result<Snapshot, Malformed> {
+    let mut snapshot = Snapshot::default();
+    let metadata = snapshot.mut_metadata();
+    metadata.index = number(reader, "image index")?;
+    metadata.term = number(reader, "image term")?;
+    let mut state = ConfState { auto_leave: flag(reader, "auto_leave")?, ..ConfState::default() };
+    state.voters = ids(reader)?;
+    state.learners = ids(reader)?;
+    state.voters_outgoing = ids(reader)?;
+    state.learners_next = ids(reader)?;
+    metadata.set_conf_state(state);
+    Ok(snapshot)
+}
+
+fn ids(reader: &mut Reader) -> Result<Vec<u64>, Malformed> {
+    let count = count(reader, "members", 8, MEMBERS_MAX)?;
+    (0..count).map(|_| number(reader, "member")).collect()
+}
+
+/// A count of elements that the bytes behind it can hold, and at most `max`.
+fn count(
+    reader: &mut Reader,
+    field: &'static str,
+    element_bytes_min: usize,
+    max: usize,
+) -> Result<usize, Malformed> {
+    match usize::try_from(reader.int(field)?) {
+        Ok(count) if count <= max.min(reader.remaining() / element_bytes_min) => Ok(count),
+        Ok(_) | Err(_) => Err(Malformed::new(field, "are more than there can be")),
+    }
+}
+
+fn bytes(reader: &mut Reader) -> Result<Bytes, Malformed> {
+    reader.buffer("data")?.ok_or(Malformed::new("data", "is null"))
+}
+
+fn context(reader: &mut Reader) -> Result<Bytes, Malformed> {
+    let context = bytes(reader)?;
+    if context.len() > CONTEXT_BYTES_MAX {
+        return Err(Malformed::new("context", "is too long"));
+    }
+    Ok(context)
+}
+
+/// 0 or 1 and nothing else: what decodes must encode to the same bytes.
+fn flag(reader: &mut Reader, field: &'static str) -> Result<bool, Malformed> {
+    match reader.byte(field)? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Malformed::new(field, "is neither 0 nor 1")),
+    }
+}
+
+fn number(reader: &mut Reader, field: &'static str) -> Result<u64, Malformed> {
+    match u64::try_from(reader.long(field)?) {
+        Ok(number) if number <= NUMBER_MAX => Ok(number),
+        Ok(_) | Err(_) => Err(Malformed::new(field, "is out of range")),
+    }
+}
+
+fn put_number(number: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(&number.to_be_bytes());
+}
+
+/// Types that travel, and their numbers.
+const TYPES: [(MessageType, u8); 13] = [
+    (MessageType::MsgAppend, 3),
+    (MessageType::MsgAppendResponse, 4),
+    (MessageType::MsgRequestVote, 5),
+    (MessageType::MsgRequestVoteResponse, 6),
+    (MessageType::MsgSnapshot, 7),
+    (MessageType::MsgHeartbeat, 8),
+    (MessageType::MsgHeartbeatResponse, 9),
+    (MessageType::MsgTransferLeader, 13),
+    (MessageType::MsgTimeoutNow, 14),
+    (MessageType::MsgReadIndex, 15),
+    (MessageType::MsgReadIndexResp, 16),
+    (MessageType::MsgRequestPreVote, 17),
+    (MessageType::MsgRequestPreVoteResponse, 18),
+];
+
+/// A number that nobody understands, for a type that does not travel: the receiver refuses it.
+const TYPE_LOCAL: u8 = 0;
+
+fn wire_type(kind: MessageType) -> u8 {
+    TYPES.iter().find(|(known, _)| *known == kind).map_or(TYPE_LOCAL, |(_, number)| *number)
+}
+
+fn type_of(number: u8) -> Result<MessageType, Malformed> {
+    let known = TYPES.iter().find(|(_, known)| *known == number);
+    known.map(|(kind, _)| *kind).ok_or(Malformed::new("type", "is not one between servers"))
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_chacha::ChaCha20Rng;
+    use rand_core::{RngCore, SeedableRng};
+
+    use super::*;
+
+    struct Dice(ChaCha20Rng);
+
+    impl Dice {
+        fn below(&mut self, limit: u64) -> u64 {
+            self.0.next_u64() % limit
+        }
+
+        /// Often 0, sometimes at the edge.
+        fn number(&mut self) -> u64 {
+            match self.below(4) {
+                0 => 0,
+                1 => NUMBER_MAX,
+                2 => self.below(1000),
+                _ => self.below(NUMBER_MAX),
+            }
+        }
+
+        fn bytes(&mut self) -> Bytes {
+            let count = self.below(40);
+            (0..count).map(|_| self.below(256) as u8).collect::<Vec<_>>().into()
+        }
+
+        fn ids(&mut self) -> Vec<u64> {
+            (0..self.below(5)).map(|_| self.number()).collect()
+        }
+
+        fn raft(&mut self) -> Message {
+            let mut message = Message::default();
+            let (kind, _) = TYPES[self.below(TYPES.len() as u64) as usize];
+            message.set_msg_type(kind);
+            for (_, part) in numbers(&mut message) {
+                *part = self.number();
+            }
+            message.term = 1 + self.below(1 << 40);
+            message.from = 1 + self.below(1 << 40);
+            message.reject = self.below(2) == 1;
+            message.context = self.bytes();
+            let has_entries = [MessageType::MsgAppend, MessageType::MsgReadIndex].contains(&kind);
+            if has_entries {
+                message.index = self.below(1 << 40);
+                message.log_term = self.below(message.term + 1);
+                let mut entries = Vec::new();
+                for at in 1..=self.below(6) {
+                    let index = message.index + at;
+                    let kinds = [EntryType::EntryNormal, EntryType::EntryConfChangeV2];
+                    entries.push(Entry {
+                        entry_type: kinds[self.below(2) as usize],
+                        term: message.log_term,
+                        index,
+                        data: self.bytes(),
+                        context: self.bytes(),
+                        ..Entry::default()
+                    });
+                }
+                message.set_entries(entries.into());
+            }
+            if kind == MessageType::MsgSnapshot {
+                let metadata = message.mut_snapshot().mut_metadata();
+                metadata.index = self.number();
+                metadata.term = self.number();
+                let auto_leave = self.below(2) == 1;
+                let mut state = ConfState { auto_leave, ..ConfState::default() };
+                state.voters = self.ids();
+                state.learners = self.ids();
+                state.voters_outgoing = self.ids();
+                state.learners_next = self.ids();
+                metadata.set_conf_state(state);
+            }
+            message
+        }
+
+        fn message(&mut self) -> PeerMessage {
+            match self.below(6) {
+                0 => PeerMessage::Forward { term: self.number(), batch: self.bytes() },
+                1 => {
+                    let sessions = (0..self.below(9)).map(|_| self.0.next_u64() as i64).collect();
+                    PeerMessage::Touch { sessions }
+                }
+                _ => PeerMessage::Raft(Box::new(self.raft())),
+            }
+        }
+    }
+
+    fn dice(seed: u64) -> Dice {
+        Dice(ChaCha20Rng::seed_from_u64(seed))
+    }
+
+    fn encoded(message: &PeerMessage) -> Vec<u8> {
+        let mut out = Vec::new();
+        message.encode(&mut out);
+        out
+    }
+
+    fn decoded(bytes: &[u8]) -> Result<PeerMessage, Malformed> {
+        PeerMessage::decode(Bytes::copy_from_slice(bytes))
+    }
+
+    #[test]
+    fn what_was_encoded_decodes_to_the_same_message() {
+        let mut dice = dice(1);
+        for _ in 0..5000 {
+            let message = dice.message();
+            assert_eq!(decoded(&encoded(&message)), Ok(message));
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_cut_short_is_malformed() {
+        let mut dice = dice(2);
+        for _ in 0..300 {
+            let message = dice.message();
+            let bytes = encoded(&message);
+            for at in 0..bytes.len() {
+                let cut = decoded(&bytes[..at]);
+                let is_whole = matches!(message, PeerMessage::Touch { .. });
+                assert!(cut.is_err() || is_whole, "{message:?} cut at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_changed_byte_gives_an_error_or_what_encodes_to_it() {
+        let mut dice = dice(3);
+        for _ in 0..300 {
+            let bytes = encoded(&dice.message());
+            for at in 0..bytes.len() {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1 << dice.below(8);
+                if let Ok(message) = decoded(&changed) {
+                    assert_eq!(encoded(&message), changed);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn data_of_entries_shares_the_memory_of_what_was_received() {
+        let mut message = dice(4).raft();
+        message.set_msg_type(MessageType::MsgAppend);
+        message.term = 5;
+        message.log_term = 5;
+        message.index = 6;
+        let data = Bytes::from_static(b"a payload");
+        let entry = Entry { term: 5, index: 7, data, ..Entry::default() };
+        message.set_entries(vec![entry].into());
+        let received = Bytes::from(encoded(&PeerMessage::Raft(Box::new(message))));
+        let range = received.as_ptr_range();
+        let Ok(PeerMessage::Raft(message)) = PeerMessage::decode(received.clone()) else {
+            panic!("it decodes")
+        };
+        assert!(range.contains(&message.entries[0].data.as_ptr()));
+    }
+
+    fn append(entries: &[(u64, u64)]) -> Message {
+        let mut message =
+            Message { from: 2, to: 1, term: 5, log_term: 3, index: 6, ..Message::default() };
+        message.set_msg_type(MessageType::MsgAppend);
+        let entry = |&(index, term): &(u64, u64)| Entry { index, term, ..Entry::default() };
+        message.set_entries(entries.iter().map(entry).collect::<Vec<_>>().into());
+        message
+    }
+
+    #[test]
+    fn what_raft_would_panic_at_is_malformed() {
+        let try_raft = |message: Message| decoded(&encoded(&PeerMessage::Raft(Box::new(message))));
+        assert!(try_raft(append(&[(7, 3), (8, 5)])).is_ok());
+        for (entries, why) in [
+            (&[(8, 3)][..], "a gap"),
+            (&[(6, 3)], "what is there already"),
+            (&[(7, 3), (7, 3)], "one index twice"),
+            (&[(7, 2)], "a term that falls"),
+            (&[(7, 6)], "a term of the future"),
+        ] {
+            assert!(try_raft(append(entries)).is_err(), "{why}");
+        }
+        let changes: [fn(&mut Message); 7] = [
+            |message| message.term = 0,
+            |message| message.from = 0,
+            |message| message.index = NUMBER_MAX + 1,
+            |message| message.commit = u64::MAX,
+            |message| message.set_msg_type(MessageType::MsgHup),
+            |message| message.set_msg_type(MessageType::MsgSnapStatus),
+            |message| message.set_msg_type(MessageType::MsgHeartbeat),
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            let mut message = append(&[(7, 3)]);
+            change(&mut message);
+            assert!(try_raft(message).is_err(), "change {number}");
+        }
+    }
+
+    #[test]
+    fn counts_are_not_believed() {
+        let bytes = encoded(&PeerMessage::Raft(Box::new(append(&[]))));
+        let count_at = bytes.len() - 4;
+        for count in [1, 2, i32::MAX, -1, -2] {
+            let mut wrong = bytes.clone();
+            wrong[count_at..].copy_from_slice(&count.to_be_bytes());
+            let refused = decoded(&wrong);
+            assert!(refused.is_err(), "{count}: {refused:?}");
+        }
+    }
+
+    #[test]
+    fn a_later_version_is_refused() {
+        let mut bytes = encoded(&PeerMessage::Touch { sessions: vec![1] });
+        bytes[0] = PEER_FORMAT + 1;
+        assert_eq!(decoded(&bytes), Err(Malformed::new("version", "is not known")));
+    }
+}
