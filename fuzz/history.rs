@@ -76,7 +76,8 @@ fn play(data: &[u8], hash_seed: u64) -> World {
         ..Setup::default()
     };
     let mut world = World {
-        replica: Replica::new(setup, machine(hash_seed), Restored::default()),
+        replica: Replica::new(setup, machine(hash_seed), Restored::default())
+            .expect("nothing fits together with nothing"),
         now_us: 0,
         next_conn: 0,
         clients: vec![(0, None); usize::from(CONNECTIONS)],

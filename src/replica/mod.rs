@@ -21,6 +21,7 @@ mod connection;
 mod consensus;
 pub mod durable;
 mod expiry;
+pub mod founding;
 mod handover;
 mod handshake;
 pub mod input;
