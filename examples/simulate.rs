@@ -9,10 +9,10 @@ use std::time::Instant;
 use simulation::coverage::Coverage;
 use simulation::run::run;
 
-const USAGE: &str = "usage: simulate --seed N [--trace] | --seeds A..B";
+const USAGE: &str = "usage: simulate [--servers 1|3|5] (--seed N [--trace] | --seeds A..B)";
 
 fn main() -> ExitCode {
-    let Some((seeds, prints)) = parse(std::env::args().skip(1)) else {
+    let Some(Asked { seeds, servers, prints }) = parse(std::env::args().skip(1)) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     let mut failed = 0;
     let count = seeds.end.saturating_sub(seeds.start);
     for seed in seeds {
-        match run(seed, prints) {
+        match run(seed, servers, prints) {
             Ok(success) => {
                 if count == 1 {
                     println!("seed {seed}: trace {:016x}", success.hash);
@@ -44,9 +44,15 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Which seeds, and whether every step is printed.
-fn parse(mut words: impl Iterator<Item = String>) -> Option<(std::ops::Range<u64>, bool)> {
-    let (mut seeds, mut prints) = (None, false);
+/// What is to be played.
+struct Asked {
+    seeds: std::ops::Range<u64>,
+    servers: usize,
+    prints: bool,
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
+    let (mut seeds, mut servers, mut prints) = (None, 1, false);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--seed" => {
@@ -58,9 +64,12 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<(std::ops::Range<u64
                 let (first, end) = range.split_once("..")?;
                 seeds = Some(first.parse().ok()?..end.parse().ok()?);
             }
+            "--servers" => {
+                servers = words.next()?.parse().ok().filter(|n| [1, 3, 5].contains(n))?
+            }
             "--trace" => prints = true,
             _ => return None,
         }
     }
-    Some((seeds?, prints))
+    Some(Asked { seeds: seeds?, servers, prints })
 }

@@ -15,6 +15,7 @@ use lockkeeper::proto::{Reader, Request, Response, Text, frame};
 use lockkeeper::replica::ConnId;
 
 use super::config::{Config, KINDS};
+use super::conn::Violation;
 use super::lock::{Grant, Lock};
 use super::model::NO_NODE;
 use super::ops::Draw;
@@ -68,6 +69,9 @@ pub enum Mood {
 pub struct Client {
     pub ip: Ipv4Addr,
     rng: Rng,
+    /// The server that it is, or will next be, connected to.
+    pub server: usize,
+    servers: usize,
     pub conn: Option<ConnId>,
     /// The handshake was answered.
     is_attached: bool,
@@ -96,6 +100,8 @@ impl Client {
             .then(|| Lock::new(format!("/lock{}", rng.below(config.locks))));
         Self {
             ip: Ipv4Addr::new(10, 0, 0, 1 + number as u8),
+            server: number % config.servers,
+            servers: config.servers,
             rng,
             conn: None,
             is_attached: false,
@@ -291,6 +297,9 @@ impl Client {
     /// The connection is gone.
     pub fn disconnected(&mut self) {
         self.conn = None;
+        if self.servers > 1 && self.rng.chance(700) {
+            self.server = self.rng.index(self.servers);
+        }
         self.is_attached = false;
         self.outstanding.clear();
         if let Some(lock) = &mut self.lock {
@@ -299,17 +308,20 @@ impl Client {
     }
 
     /// Bytes of the server arrive.
-    pub fn receive(&mut self, bytes: &[u8], now_us: u64) -> Vec<Grant> {
+    ///
+    /// # Errors
+    /// They take back what this client has seen before.
+    pub fn receive(&mut self, bytes: &[u8], now_us: u64) -> Result<Vec<Grant>, Violation> {
         self.buffer.extend_from_slice(bytes);
         let mut grants = Vec::new();
         while let Ok(Some(payload)) = frame::next(&mut self.buffer, usize::MAX) {
             if self.is_attached {
-                grants.extend(self.frame(payload, now_us));
+                grants.extend(self.frame(payload, now_us)?);
             } else {
                 self.connected(payload);
             }
         }
-        grants
+        Ok(grants)
     }
 
     fn connected(&mut self, payload: Bytes) {
@@ -336,19 +348,25 @@ impl Client {
         }
     }
 
-    fn frame(&mut self, payload: Bytes, now_us: u64) -> Option<Grant> {
+    fn frame(&mut self, payload: Bytes, now_us: u64) -> Result<Option<Grant>, Violation> {
         let mut reader = Reader::new(payload);
         let header = ReplyHeader::decode(&mut reader).expect("the checker decoded it");
+        if header.zxid > 0 && header.zxid < self.last_zxid {
+            let last = self.last_zxid;
+            return Err(format!("a client has seen {last:#x}, and is sent {header:?}"));
+        }
         self.last_zxid = self.last_zxid.max(header.zxid);
         if header.xid == -1 {
             let kind = reader.int("type").expect("the checker decoded it");
             reader.int("state").expect("the checker decoded it");
             let path = reader.string("path").expect("the checker decoded it");
             self.event(kind, path.as_str());
-            return None;
+            return Ok(None);
         }
         // Malformed requests are not remembered: their replies find nothing.
-        let at = self.outstanding.iter().position(|(xid, _)| *xid == header.xid)?;
+        let Some(at) = self.outstanding.iter().position(|(xid, _)| *xid == header.xid) else {
+            return Ok(None);
+        };
         let (_, request) = self.outstanding.remove(at).expect("it was just found");
         self.answers += 1;
         let outcome = match header.err {
@@ -361,8 +379,8 @@ impl Client {
             self.session_ended();
         }
         let until_us = now_us + self.rng.below(30_000);
-        let lock = self.lock.as_mut().filter(|_| is_lock)?;
-        lock.answer(outcome, header.zxid, until_us)
+        let lock = self.lock.as_mut().filter(|_| is_lock);
+        Ok(lock.and_then(|lock| lock.answer(outcome, header.zxid, until_us)))
     }
 
     fn remember(&mut self, request: &Request, outcome: &Result<Response, i32>) {

@@ -61,6 +61,7 @@ pub const KINDS: [Kind; 22] = [
 #[derive(Clone, Debug)]
 pub struct Config {
     pub seed: u64,
+    pub servers: usize,
     pub clients: usize,
     pub lock_clients: usize,
     pub locks: u64,
@@ -102,8 +103,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// The world of a seed.
-    pub fn draw(seed: u64) -> Self {
+    /// The world of a seed, with so many servers.
+    pub fn draw(seed: u64, servers: usize) -> Self {
         let mut rng = Rng::new(seed, 0);
         let rng = &mut rng;
         let timeout_min = rng.range(200, 600) as i32;
@@ -111,6 +112,7 @@ impl Config {
         let log_fast = rng.chance(500);
         Self {
             seed,
+            servers,
             clients: rng.range(2, 7) as usize,
             lock_clients: rng.range(0, 4) as usize,
             locks: rng.range(1, 2),

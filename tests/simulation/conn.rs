@@ -34,6 +34,8 @@ pub struct Pending {
     pub is_write: bool,
     /// Who asked, if it is answered at once; else it is whoever the connection is by then.
     ids: Option<Vec<Id>>,
+    /// The reply must show everything up to this zxid: it had been told of when this was asked.
+    floor: i64,
     /// What the transaction came to, once it was applied: zxid and outcome.
     pub applied: Option<(i64, Result<Response, i32>)>,
 }
@@ -77,7 +79,6 @@ pub struct Conn {
     /// Nothing more is looked at.
     pub deaf: bool,
     pub writes: u64,
-    pub writes_applied: u64,
     pub last_zxid: i64,
 }
 
@@ -163,7 +164,6 @@ impl Conn {
             must_close: None,
             deaf: false,
             writes: 0,
-            writes_applied: 0,
             last_zxid: 0,
         }
     }
@@ -184,8 +184,9 @@ impl Conn {
     }
 
     /// The server was given a request. True: it must become a transaction.
-    /// `waits` says whether earlier writes of its session are on their way.
-    pub fn request(&mut self, request: &ClientRequest, mut waits: bool) -> bool {
+    /// `waits` says whether earlier writes of its session are on their way, `told` what anybody has
+    /// been told of.
+    pub fn request(&mut self, request: &ClientRequest, mut waits: bool, told: i64) -> bool {
         if self.deaf || self.must_close.is_some() || self.session().is_none() {
             return false;
         }
@@ -225,6 +226,7 @@ impl Conn {
             request: request.decoded.clone(),
             is_write,
             ids: (!waits).then(|| self.ids.clone()),
+            floor: if matches!(request.decoded, Ok(Request::Sync { .. })) { told } else { 0 },
             applied: None,
         });
         is_write
@@ -238,6 +240,24 @@ impl Conn {
         if model::allowed(&event.acl, &self.ids, model::READ).is_ok() {
             self.expected.push_back((zxid, event.kind, event.path.clone()));
         }
+    }
+
+    /// One of its writes was applied.
+    pub fn applied(
+        &mut self,
+        xid: i32,
+        zxid: i64,
+        outcome: Result<Response, i32>,
+    ) -> Result<(), Violation> {
+        let Some(pending) = self.pending.iter_mut().find(|p| p.is_write && p.applied.is_none())
+        else {
+            return Ok(());
+        };
+        if pending.xid != xid {
+            return Err(format!("{xid} is applied before {pending:?}, which came first"));
+        }
+        pending.applied = Some((zxid, outcome));
+        Ok(())
     }
 
     /// Explains the first frame of the inbox, if it belongs to the model's zxid.
@@ -325,6 +345,10 @@ impl Conn {
         let expected_zxid = if is_unknown { -1 } else { zxid };
         if header.zxid != expected_zxid {
             return Err(format!("{header:?} while the zxid is {zxid:#x}, to {pending:?}"));
+        }
+        if zxid < pending.floor {
+            let floor = pending.floor;
+            return Err(format!("{header:?} is older than {floor:#x}, to {pending:?}"));
         }
         if let Some(event) = self.expected.front() {
             return Err(format!("reply {header:?} before the event {event:?}"));

@@ -67,7 +67,7 @@ fn play(seeds: u64) -> Result<Coverage, Box<Failure>> {
                     if seed > seeds {
                         return;
                     }
-                    let outcome = run(seed, false);
+                    let outcome = run(seed, 1, false);
                     let mut results = results.lock().expect("nothing panics while it holds it");
                     match outcome {
                         Ok(success) => results.0.add(&success.coverage),
@@ -101,7 +101,7 @@ fn two_hundred_seeds_break_no_rule() {
 fn a_seed_twice_leaves_one_trace() {
     for seed in 1..=5 {
         let [first, second] =
-            [(); 2].map(|()| run(seed, false).unwrap_or_else(|f| panic!("\n{f}")));
+            [(); 2].map(|()| run(seed, 1, false).unwrap_or_else(|f| panic!("\n{f}")));
         assert_eq!(first, second, "seed {seed}");
     }
 }

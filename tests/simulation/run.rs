@@ -22,6 +22,7 @@ pub struct Success {
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub seed: u64,
+    pub servers: usize,
     pub violation: Violation,
     pub step: u64,
     pub config: String,
@@ -35,8 +36,8 @@ const STEPS_MAX: u64 = 2_000_000;
 ///
 /// # Errors
 /// The rule that was broken, and how it came to that.
-pub fn run(seed: u64, prints: bool) -> Result<Success, Box<Failure>> {
-    let mut world = World::new(Config::draw(seed));
+pub fn run(seed: u64, servers: usize, prints: bool) -> Result<Success, Box<Failure>> {
+    let mut world = World::new(Config::draw(seed, servers));
     world.trace.is_printed = prints;
     world.begin();
     let mut steps = 0;
@@ -50,6 +51,7 @@ pub fn run(seed: u64, prints: bool) -> Result<Success, Box<Failure>> {
         Ok(()) => Ok(Success { hash: world.trace.hash(), coverage: world.total_coverage() }),
         Err(violation) => Err(Box::new(Failure {
             seed,
+            servers,
             violation,
             step: steps,
             config: format!("{:?}", world.config),
@@ -63,7 +65,11 @@ impl std::fmt::Display for Failure {
         writeln!(f, "{}", self.tail)?;
         writeln!(f, "{}", self.config)?;
         writeln!(f, "seed {} failed at step {}: {}", self.seed, self.step, self.violation)?;
-        write!(f, "replay: cargo run --release --example simulate -- --seed {} --trace", self.seed)
+        let Self { seed, servers, .. } = self;
+        write!(
+            f,
+            "replay: cargo run --release --example simulate -- --servers {servers} --seed {seed} --trace"
+        )
     }
 }
 
@@ -112,8 +118,10 @@ impl World {
     fn heal(&mut self) {
         self.faults_are_on = false;
         self.trace.note(self.now_us, format_args!("heal"));
-        self.fs.disk().disarm();
-        self.state.sled().fail_one_in(0);
+        for host in &self.hosts {
+            host.fs.disk().disarm();
+            host.state.sled().fail_one_in(0);
+        }
         self.coverage.operations = self.operations();
         // Everybody goes on, at leisure.
         self.config.think_us_max = self.config.think_us_max.max(40_000);
@@ -144,16 +152,30 @@ impl World {
     }
 
     fn nothing_stays(&mut self) -> Result<(), Violation> {
-        let server = self.server.as_ref().ok_or("no server runs at the end")?;
         let left: Vec<i64> = self.checker.open_sessions().collect();
-        if !left.is_empty() || server.replica.machine().session_count() != 0 {
+        if !left.is_empty() {
             return Err(format!("sessions that never end: {left:x?}"));
         }
-        let tree = server.replica.machine().tree();
-        if tree.ephemeral_count() != 0 {
-            return Err(format!("{} ephemerals of nobody", tree.ephemeral_count()));
+        for (index, host) in self.hosts.iter().enumerate() {
+            let name = index + 1;
+            let Some(server) = &host.server else {
+                return Err(format!("server {name} does not run at the end"));
+            };
+            let machine = server.replica.machine();
+            if machine.last_zxid() != self.checker.zxid() {
+                let (zxid, last) = (machine.last_zxid(), self.checker.zxid());
+                return Err(format!(
+                    "server {name} is at zxid {zxid:#x} at the end, not {last:#x}"
+                ));
+            }
+            let (sessions, ephemerals) =
+                (machine.session_count(), machine.tree().ephemeral_count());
+            if sessions != 0 || ephemerals != 0 {
+                return Err(format!("server {name}: {sessions} sessions, {ephemerals} ephemerals"));
+            }
+            self.checker.compare(index, machine.tree())?;
         }
-        for (path, znode) in &self.checker.model.znodes {
+        for (path, znode) in &self.checker.view(0).model.znodes {
             let is_due = match znode.owner {
                 super::model::Owner::Container => znode.creates > 0,
                 super::model::Owner::Ttl(_) => !self.config.wall_jumps,
@@ -163,23 +185,25 @@ impl World {
                 return Err(format!("{path} should have been removed long ago: {znode:?}"));
             }
         }
-        self.checker.compare(tree)
+        Ok(())
     }
 
-    /// Stops the server cleanly and opens its data once more.
+    /// Stops every server cleanly and opens its data once more.
     fn survives_a_last_restart(&mut self) -> Result<(), Violation> {
-        let server = self.server.take().ok_or("no server runs at the end")?;
-        let (zxid, digest) =
-            (server.replica.machine().last_zxid(), server.replica.machine().digest());
-        server.stop().map_err(|stop| format!("{stop:?}"))?;
-        self.cut_links();
-        self.checker.crashed();
-        self.restart()?;
-        let server = self.server.as_ref().ok_or("it did not open at the end")?;
-        let machine = server.replica.machine();
-        if machine.last_zxid() > zxid || (machine.last_zxid() == zxid && machine.digest() != digest)
-        {
-            return Err(format!("zxid {:#x} after a clean stop at {zxid:#x}", machine.last_zxid()));
+        for host in 0..self.hosts.len() {
+            let server = self.hosts[host].server.take().ok_or("no server runs at the end")?;
+            let (zxid, digest) =
+                (server.replica.machine().last_zxid(), server.replica.machine().digest());
+            server.stop().map_err(|stop| format!("{stop:?}"))?;
+            self.cut_links(host);
+            self.checker.crashed(host);
+            self.restart(host)?;
+            let server = &self.hosts[host].server.as_ref().ok_or("it did not open at the end")?;
+            let machine = server.replica.machine();
+            let again = machine.last_zxid();
+            if again > zxid || (again == zxid && machine.digest() != digest) {
+                return Err(format!("zxid {again:#x} after a clean stop at {zxid:#x}"));
+            }
         }
         Ok(())
     }
@@ -187,17 +211,19 @@ impl World {
     fn total_coverage(&self) -> Coverage {
         let mut coverage = self.coverage.clone();
         coverage.add(&self.checker.coverage);
-        let disk = self.fs.disk().figures;
-        coverage.writes_dropped = disk.writes_dropped;
-        coverage.writes_torn = disk.writes_torn;
-        coverage.names_dropped = disk.names_dropped;
-        let sled = self.state.sled().figures;
-        coverage.sled_broken = sled.broken;
-        coverage.sled_emptied = sled.emptied;
-        coverage.sled_older = sled.older;
-        coverage.sled_altered = sled.altered;
-        coverage.sled_errors = sled.errors;
-        coverage.checkpoints = sled.checkpoints;
+        for host in &self.hosts {
+            let disk = host.fs.disk().figures;
+            coverage.writes_dropped += disk.writes_dropped;
+            coverage.writes_torn += disk.writes_torn;
+            coverage.names_dropped += disk.names_dropped;
+            let sled = host.state.sled().figures;
+            coverage.sled_broken += sled.broken;
+            coverage.sled_emptied += sled.emptied;
+            coverage.sled_older += sled.older;
+            coverage.sled_altered += sled.altered;
+            coverage.sled_errors += sled.errors;
+            coverage.checkpoints += sled.checkpoints;
+        }
         coverage
     }
 }

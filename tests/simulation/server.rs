@@ -23,7 +23,7 @@ use super::checker::Checker;
 use super::config::Config;
 use super::conn::Violation;
 use super::disk::SimFs;
-use super::sled::SimState;
+use super::host::Host;
 use super::trace::Trace;
 
 /// Directory of the data.
@@ -58,6 +58,28 @@ struct Wire {
     is_attached: bool,
 }
 
+/// A turn of a driver.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn<'a> {
+    /// Which server's.
+    pub index: usize,
+    /// Its monotonic clock.
+    pub now_us: u64,
+    /// Its wall clock.
+    pub wall_ms: i64,
+    /// The time that only the world knows.
+    pub world_us: u64,
+    pub config: &'a Config,
+}
+
+/// What a turn leaves to be done.
+#[derive(Debug, Default)]
+pub struct Todo {
+    pub client: Vec<Outgoing>,
+    /// The log has work.
+    pub log: bool,
+}
+
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
@@ -76,11 +98,11 @@ pub struct Server {
     wires: BTreeMap<ConnId, Wire>,
 }
 
-fn storage_options(config: &Config) -> storage::Options {
+fn storage_options(id: u8, config: &Config) -> storage::Options {
     storage::Options {
         new_cluster_id: CLUSTER,
-        node_id: 1,
-        ensemble: false,
+        node_id: id.into(),
+        ensemble: config.servers > 1,
         segment_bytes: config.segment_bytes,
         image_every_bytes: config.image_every_bytes,
     }
@@ -101,12 +123,8 @@ pub fn durable_last_index(fs: &SimFs, config: &Config) -> Result<u64, String> {
 
 impl Server {
     /// Recovers what the disk has, and begins to run. `seed` is the server's own.
-    pub fn open(
-        fs: &SimFs,
-        state: &SimState,
-        config: &Config,
-        seed: [u8; 32],
-    ) -> Result<(Self, Report), OpenError> {
+    pub fn open(host: &Host, config: &Config, seed: [u8; 32]) -> Result<(Self, Report), OpenError> {
+        let Host { id, fs, state, .. } = host;
         let options = tree::Options {
             extended_types: config.extended_types,
             hash_seed: u64::from_le_bytes(*seed.first_chunk().expect("32 bytes")),
@@ -119,7 +137,7 @@ impl Server {
             data: DATA.into(),
             log: DATA.into(),
         };
-        let opened = storage::open(place, &storage_options(config), &mut machine)?;
+        let opened = storage::open(place, &storage_options(*id, config), &mut machine)?;
         let restored = Restored {
             hard_state: opened.hard_state,
             membership: opened.membership.unwrap_or_default(),
@@ -129,6 +147,8 @@ impl Server {
             ..Restored::default()
         };
         let setup = Setup {
+            raft_id: (*id).into(),
+            server_id: *id,
             seed,
             session_timeout_ms_min: config.timeouts_ms.0,
             session_timeout_ms_max: config.timeouts_ms.1,
@@ -212,63 +232,63 @@ impl Server {
         false
     }
 
-    /// One turn of the driver. What is to be sent is appended to `out`; true if the log has work.
+    /// One turn of the driver.
     pub fn drive(
         &mut self,
-        (now_us, wall_ms): (u64, i64),
-        config: &Config,
+        turn: &Turn<'_>,
         checker: &mut Checker,
         trace: &mut Trace,
         fs: &SimFs,
-        out: &mut Vec<Outgoing>,
-    ) -> Result<bool, Stop> {
+    ) -> Result<Todo, Stop> {
+        let Turn { index, now_us, wall_ms, world_us, config } = *turn;
         self.replica.step(Input::Tick { now_us, wall_ms });
         for _ in 0..config.batch_max {
             let Some(input) = self.inputs.pop_front() else { break };
             if let Input::Requests { conn, requests } = &input {
                 for ClientRequest { xid, op, decoded, .. } in requests {
                     let decoded = decoded.as_ref().ok();
-                    trace.note(now_us, format_args!("  in conn {conn} {xid} {op} {decoded:?}"));
+                    trace.note(world_us, format_args!("  in conn {conn} {xid} {op} {decoded:?}"));
                 }
             }
-            tell(checker, &input, now_us);
+            tell(checker, index, &input, now_us);
             self.replica.step(input);
         }
         if let Some(number) = self.told.take() {
             self.replica.persisted(number);
         }
-        let first_out = out.len();
+        let mut todo = Todo::default();
         while let Some(ready) = self.replica.ready().map_err(Stop::Violation)? {
             if let Some(append) = ready.append {
-                checker.appended(&append, now_us);
+                checker.appended(index, &append, now_us);
                 self.log_queue.push(append);
             }
             for line in &ready.audit {
                 let AuditLine { zxid, session, cxid, op, path, result, .. } = line;
                 let path = path.as_deref().unwrap_or("-");
                 trace.note(
-                    now_us,
+                    world_us,
                     format_args!("  txn {zxid:#x} {session:#x} {cxid} {op} {path} {result}"),
                 );
             }
             if let Some(line) = ready.audit.last() {
                 self.is_durable(line.index, fs)?;
             }
-            checker.ready(&ready.audit, &ready.client, now_us)?;
-            out.extend(ready.client);
+            checker.ready(index, &ready.audit, &ready.client, now_us)?;
+            todo.client.extend(ready.client);
         }
         if self.replica.is_serving() {
-            checker.serves(now_us, self.replica.machine().last_zxid())?;
+            checker.leads(index, now_us)?;
         }
-        checker.settled(now_us)?;
-        for outgoing in &out[first_out..] {
+        checker.settled(index, now_us)?;
+        for outgoing in &todo.client {
             self.answered(outgoing.conn, outgoing.close);
         }
         if self.changes.len() < self.changes_queue_max {
             let changes = self.replica.drain_changes(config.drain_records_max);
             self.changes.extend(changes);
         }
-        Ok(!self.log_queue.is_empty() || self.cut.is_some())
+        todo.log = !self.log_queue.is_empty() || self.cut.is_some();
+        Ok(todo)
     }
 
     /// Whatever is applied, and therefore shown, is on the disk at this instant.
@@ -356,13 +376,13 @@ impl Server {
 }
 
 /// The checker learns what the replica is about to be given.
-fn tell(checker: &mut Checker, input: &Input, now_us: u64) {
+fn tell(checker: &mut Checker, server: usize, input: &Input, now_us: u64) {
     match input {
         Input::Connected { conn, remote, request, .. } => {
-            checker.connected(*conn, remote.to_string(), request.clone());
+            checker.connected(server, *conn, remote.to_string(), request.clone());
         }
-        Input::Requests { conn, requests } => checker.requests(*conn, requests, now_us),
-        Input::Closed { conn } => checker.closed(*conn),
+        Input::Requests { conn, requests } => checker.requests(server, *conn, requests, now_us),
+        Input::Closed { conn } => checker.closed(server, *conn),
         Input::Room { .. }
         | Input::Tick { .. }
         | Input::Inspect { .. }

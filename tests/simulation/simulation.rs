@@ -6,10 +6,11 @@
 //! | `config.rs` | what a seed is: the swarm |
 //! | `rng.rs`, `trace.rs`, `coverage.rs` | chance, what happened, what was seen |
 //! | `disk.rs`, `sled.rs` | the fakes below the server: a disk that forgets, a sled that fails |
-//! | `server.rs` | the shell's part around the replica, in steps |
+//! | `host.rs`, `server.rs` | a machine, and the shell's part around the replica, in steps |
 //! | `client.rs`, `ops.rs`, `lock.rs` | the fakes above: clients that send real frames |
 //! | `world.rs`, `faults.rs`, `run.rs` | time and network, fate, the phases of a run |
-//! | `model.rs`, `conn.rs`, `checker.rs` | what is right, written without looking at `src/tree` |
+//! | `model.rs`, `history.rs`, `sessions.rs` | what is right, written without looking at `src/tree` |
+//! | `checker.rs`, `judge.rs`, `view.rs`, `conn.rs` | whether everything that servers say is that |
 //!
 //! Used by the test `simulation` and by the example `simulate`, each of which leaves some unused.
 #![allow(dead_code, reason = "two programs share these modules, and neither uses all of them")]
@@ -21,12 +22,17 @@ pub mod conn;
 pub mod coverage;
 pub mod disk;
 mod faults;
+pub mod history;
+pub mod host;
+mod judge;
 pub mod lock;
 pub mod model;
 pub mod ops;
 pub mod rng;
 pub mod run;
 pub mod server;
+pub mod sessions;
 pub mod sled;
 pub mod trace;
+pub mod view;
 pub mod world;

@@ -1,0 +1,116 @@
+//! The one order in which everything happened, and the state at any place of it.
+//!
+//! *Owns* every transaction that any server ever applied, by place: the first server to apply one
+//! adds it, all others must apply the same. *Invariant*: the model at a place is what the
+//! transactions before it make of an empty one, so that a server far behind is judged by the state
+//! that it is in.
+
+use lockkeeper::proto::{Request, Response};
+use lockkeeper::replica::{AuditLine, ConnId};
+
+use super::model::{Code, Event, Id, Model, Txn};
+
+/// A copy of the model is kept at every so many transactions.
+const COPY_EVERY: usize = 128;
+
+/// What a transaction does to the znodes.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    Nothing,
+    /// The session's ephemerals go.
+    CloseSession,
+    Reap(String),
+    Write {
+        ids: Vec<Id>,
+        request: Request,
+    },
+    /// It takes a zxid and fails whatever the znodes are.
+    Fail(Code),
+}
+
+/// One transaction.
+#[derive(Clone, Debug)]
+pub struct Line {
+    pub audit: AuditLine,
+    pub effect: Effect,
+    /// The connection that asked for it.
+    pub conn: Option<ConnId>,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub struct History {
+    pub lines: Vec<Line>,
+    copies: Vec<Model>,
+}
+
+impl Effect {
+    /// Carries it out. What a client is told, and the events.
+    pub fn apply(
+        &self,
+        line: &AuditLine,
+        model: &mut Model,
+        events: &mut Vec<Event>,
+    ) -> Result<Response, Code> {
+        match self {
+            Self::Nothing => Ok(Response::Empty),
+            Self::CloseSession => {
+                model.close_session(line.zxid, line.session, events);
+                Ok(Response::Empty)
+            }
+            Self::Reap(path) => {
+                model.reap(line.zxid, line.time_ms, path, events).map(|()| Response::Empty)
+            }
+            Self::Write { ids, request } => {
+                let (zxid, time_ms, session) = (line.zxid, line.time_ms, line.session);
+                model.write(&Txn { zxid, time_ms, session, ids }, request, events)
+            }
+            Self::Fail(code) => Err(*code),
+        }
+    }
+}
+
+impl History {
+    pub fn new(model: Model) -> Self {
+        Self { lines: Vec::new(), copies: vec![model] }
+    }
+
+    /// Number of transactions.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// zxid of the last transaction before a place.
+    pub fn zxid_at(&self, place: usize) -> i64 {
+        place.checked_sub(1).map_or(0, |last| self.lines[last].audit.zxid)
+    }
+
+    /// zxid of the last transaction ever applied.
+    pub fn zxid(&self) -> i64 {
+        self.zxid_at(self.len())
+    }
+
+    /// The place behind the last transaction up to `zxid`.
+    pub fn place_of(&self, zxid: i64) -> usize {
+        self.lines.partition_point(|line| line.audit.zxid <= zxid)
+    }
+
+    /// Adds a transaction; `model` is what it has led to.
+    pub fn push(&mut self, line: Line, model: &Model) {
+        self.lines.push(line);
+        if self.lines.len().is_multiple_of(COPY_EVERY) {
+            self.copies.push(model.clone());
+        }
+    }
+
+    /// The state at a place.
+    pub fn model_at(&self, place: usize) -> Model {
+        let copy = (place / COPY_EVERY).min(self.copies.len() - 1);
+        let mut model = self.copies[copy].clone();
+        for line in &self.lines[copy * COPY_EVERY..place] {
+            // Success or failure was judged when it came first.
+            let _outcome = line.effect.apply(&line.audit, &mut model, &mut Vec::new());
+        }
+        model
+    }
+}

@@ -1,0 +1,85 @@
+//! What one server has shown so far, as the checker sees it.
+//!
+//! *Owns* the server's place in the history, the state there, and its connections. *Invariant*: a
+//! server goes through the history in order; what it says is judged by the state at its own place.
+
+use std::collections::BTreeMap;
+
+use lockkeeper::proto::{Request, Response};
+use lockkeeper::replica::ConnId;
+
+use super::conn::{Conn, Violation};
+use super::history::{History, Line};
+use super::model::{Code, Event, Model};
+
+/// One server.
+#[derive(Debug)]
+pub struct View {
+    /// How many transactions it has applied.
+    pub place: usize,
+    /// The state there.
+    pub model: Model,
+    pub conns: BTreeMap<ConnId, Conn>,
+    /// Since when it serves, by its own clock.
+    pub serving_since: Option<u64>,
+    /// How far it ever was.
+    pub farthest: usize,
+}
+
+impl View {
+    pub fn new(model: Model) -> Self {
+        Self { place: 0, model, conns: BTreeMap::new(), serving_since: None, farthest: 0 }
+    }
+
+    /// The server died: its connections and watches are gone.
+    pub fn crashed(&mut self) {
+        self.conns.clear();
+        self.serving_since = None;
+    }
+
+    /// The server has the state of a place, however it came by it.
+    pub fn jump(&mut self, history: &History, place: usize) {
+        self.model = history.model_at(place);
+        self.place = place;
+        self.farthest = self.farthest.max(place);
+    }
+
+    /// The server has applied the next transaction: what that means for its connections.
+    pub fn advance(
+        &mut self,
+        line: &Line,
+        outcome: Result<Response, Code>,
+        events: &[Event],
+    ) -> Result<(), Violation> {
+        self.place += 1;
+        self.farthest = self.farthest.max(self.place);
+        for conn in self.conns.values_mut() {
+            for event in events {
+                conn.witness(line.audit.zxid, event);
+            }
+        }
+        if let Some(conn) = line.conn.and_then(|conn| self.conns.get_mut(&conn)) {
+            conn.applied(line.audit.cxid, line.audit.zxid, outcome)?;
+        }
+        if let "expireSession" | "closeSession" = line.audit.op
+            && line.audit.result == "ok"
+        {
+            self.end_session(line.audit.session);
+        }
+        Ok(())
+    }
+
+    /// A session is closed: its connection ends, but for the answer to its own wish.
+    fn end_session(&mut self, session: i64) {
+        for conn in self.conns.values_mut() {
+            if conn.session() != Some(session) || conn.must_close.is_some() {
+                continue;
+            }
+            let closing = conn.pending.pop_front().filter(|pending| {
+                pending.applied.is_some() && matches!(pending.request, Ok(Request::CloseSession))
+            });
+            conn.end("its session is closed");
+            conn.pending.extend(closing);
+        }
+    }
+}
