@@ -48,6 +48,9 @@ pub struct Identified {
     /// Server id and nonce of each server that was heard when the ensemble was founded. Empty if this
     /// server joined later, or was a standalone one.
     pub founders: Vec<(u8, u64)>,
+    /// Who took part when the ensemble was founded: equal on all its servers, also those that came
+    /// later, because the log's changes of membership begin with it.
+    pub initial: Membership,
 }
 
 /// What was decided. It must be durable before the server says so or takes part.
@@ -55,8 +58,6 @@ pub struct Identified {
 pub struct Decision {
     /// Who the server is.
     pub identity: Identified,
-    /// Who takes part at the beginning of its log; nobody for one that joins.
-    pub membership: Membership,
 }
 
 /// Random numbers, from the operating system.
@@ -136,14 +137,15 @@ impl Founding {
         }
         let Some((_, identity)) = followed else { return Ok(None) };
         if identity.founders.contains(&own) {
-            return Ok(Some(self.founder(identity.ensemble, identity.founders.clone())));
+            let raft_id = raft_id(0, self.own);
+            return Ok(Some(Decision { identity: Identified { raft_id, ..identity.clone() } }));
         }
         let identity = Identified {
-            ensemble: identity.ensemble,
             raft_id: raft_id(self.chance.incarnation, self.own),
             founders: Vec::new(),
+            ..identity.clone()
         };
-        Ok(Some(Decision { identity, membership: Membership::default() }))
+        Ok(Some(Decision { identity }))
     }
 
     /// Nobody has data: found, if it is this server's turn.
@@ -183,10 +185,11 @@ impl Founding {
             let of_role = self.roles.iter().filter(move |(_, role)| **role == wanted);
             of_role.map(|(id, _)| raft_id(0, *id)).collect()
         };
-        let membership =
+        let initial =
             Membership { voters: of_role(Role::Participant), learners: of_role(Role::Observer) };
-        let identity = Identified { ensemble, raft_id: raft_id(0, self.own), founders };
-        Decision { identity, membership }
+        Decision {
+            identity: Identified { ensemble, raft_id: raft_id(0, self.own), founders, initial },
+        }
     }
 
     /// Servers without data, itself included, in order of their ids.
@@ -337,8 +340,8 @@ mod tests {
         assert_eq!(world.ensembles().len(), 1);
         for id in 1..=4 {
             let decision = world.decision(id).unwrap();
-            assert_eq!(decision.membership.voters, [1, 2, 3]);
-            assert_eq!(decision.membership.learners, [4]);
+            assert_eq!(decision.identity.initial.voters, [1, 2, 3]);
+            assert_eq!(decision.identity.initial.learners, [4]);
             assert_eq!(decision.identity.founders.len(), 4);
         }
     }
@@ -359,7 +362,8 @@ mod tests {
         let late = world.decision(1).unwrap();
         assert_eq!(late.identity.raft_id & 0xff, 1);
         assert!(late.identity.raft_id > 0xff, "another incarnation");
-        assert_eq!(late.membership, Membership::default(), "it takes no part by itself");
+        assert_eq!(late.identity.initial.voters, [1, 2, 3], "as the others began");
+        assert!(!late.identity.initial.voters.contains(&late.identity.raft_id));
         assert_eq!(world.ensembles().len(), 1);
     }
 
@@ -469,7 +473,8 @@ mod tests {
         let mut founding = Founding::new(3, &servers(3, 0), chance);
         for (server, ensemble) in [(1, 10), (2, 11)] {
             let founders = vec![(server, 5)];
-            let identity = Identified { ensemble, raft_id: u64::from(server), founders };
+            let initial = Membership::default();
+            let identity = Identified { ensemble, raft_id: u64::from(server), founders, initial };
             founding.heard(server, Introduction::Founded(identity), 0);
         }
         let conflict = founding.decide(1).unwrap_err();
@@ -481,7 +486,8 @@ mod tests {
     fn strangers_are_not_heard() {
         let chance = Chance { nonce: 1, ensemble: 2, incarnation: 3 };
         let mut founding = Founding::new(1, &servers(3, 0), chance);
-        let identity = Identified { ensemble: 9, raft_id: 8, founders: Vec::new() };
+        let (founders, initial) = (Vec::new(), Membership::default());
+        let identity = Identified { ensemble: 9, raft_id: 8, founders, initial };
         founding.heard(8, Introduction::Founded(identity.clone()), 0);
         founding.heard(1, Introduction::Founded(identity), 0);
         assert_eq!(founding.decide(1), Ok(None));

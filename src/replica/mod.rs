@@ -20,6 +20,8 @@ mod conf_change;
 mod connection;
 mod consensus;
 pub mod durable;
+#[cfg(test)]
+mod ensemble_tests;
 mod expiry;
 pub mod founding;
 mod handover;

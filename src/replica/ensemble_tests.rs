@@ -1,0 +1,437 @@
+//! Several replicas, driven by hand: disks and links are instant until a test says otherwise.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+
+use bytes::{Bytes, BytesMut};
+
+use super::*;
+use crate::proto::connect::{ConnectRequest, ConnectResponse};
+use crate::proto::request::{Create, CreateKind, Request};
+use crate::proto::response::ReplyHeader;
+use crate::proto::{Acl, ErrorCode, Reader, frame};
+use crate::tree::Options;
+
+struct Cluster {
+    replicas: BTreeMap<u8, Replica>,
+    /// Raft id of each server.
+    ids: BTreeMap<u8, u64>,
+    /// Pairs that cannot hear each other, in this direction.
+    cut: BTreeSet<(u8, u8)>,
+    now_us: u64,
+    /// Frames received and whether the connection was closed, by server and connection.
+    seen: BTreeMap<(u8, ConnId), (Vec<Bytes>, bool)>,
+    /// What each server's log holds.
+    logs: BTreeMap<u8, BTreeMap<u64, Entry>>,
+    setup: Setup,
+}
+
+fn servers(count: u8) -> Vec<ServerSpec> {
+    let spec = |id| ServerSpec::parse(id, &format!("127.0.0.1:{id}:10{id};20{id}")).unwrap();
+    (1..=count).map(spec).collect()
+}
+
+impl Cluster {
+    fn new(count: u8) -> Self {
+        Self::with(count, Setup::default())
+    }
+
+    fn with(count: u8, setup: Setup) -> Self {
+        let setup = Setup { ensemble: Some(servers(count)), reconfig_enabled: true, ..setup };
+        let mut cluster = Self {
+            replicas: BTreeMap::new(),
+            ids: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            now_us: 0,
+            seen: BTreeMap::new(),
+            logs: BTreeMap::new(),
+            setup,
+        };
+        let voters: Vec<u64> = (1..=u64::from(count)).collect();
+        let membership = Membership { voters, learners: Vec::new() };
+        for id in 1..=count {
+            cluster.start(id, u64::from(id), membership.clone());
+        }
+        cluster.until("a leader", |cluster| cluster.leader().is_some());
+        cluster.until("all serve", |cluster| cluster.replicas.values().all(Replica::is_serving));
+        cluster
+    }
+
+    fn start(&mut self, server: u8, raft_id: u64, membership: Membership) {
+        let setup = Setup { raft_id, server_id: server, seed: [server; 32], ..self.setup.clone() };
+        let restored = Restored { membership, ..Restored::default() };
+        let replica = Replica::new(setup, Machine::fresh(Options::default()), restored).unwrap();
+        self.replicas.insert(server, replica);
+        self.ids.insert(server, raft_id);
+        self.logs.insert(server, BTreeMap::new());
+        let ids = self.ids.clone();
+        for (other, replica) in &mut self.replicas {
+            if *other != server {
+                replica.step(Input::PeerUp { peer: raft_id });
+            } else {
+                for (_, peer) in ids.iter().filter(|(id, _)| **id != server) {
+                    replica.step(Input::PeerUp { peer: *peer });
+                }
+            }
+        }
+    }
+
+    /// Ends a server; the others notice at once.
+    fn kill(&mut self, server: u8) {
+        self.replicas.remove(&server);
+        let peer = self.ids.remove(&server).unwrap();
+        for replica in self.replicas.values_mut() {
+            replica.step(Input::PeerDown { peer });
+        }
+        self.drive();
+    }
+
+    fn leader(&self) -> Option<u8> {
+        let leads = |(id, replica): (&u8, &Replica)| replica.leading.map(|term| (term, *id));
+        self.replicas.iter().filter_map(leads).max().map(|(_, id)| id)
+    }
+
+    fn follower(&self) -> u8 {
+        let leader = self.leader();
+        *self.replicas.keys().find(|id| Some(**id) != leader).unwrap()
+    }
+
+    fn until(&mut self, what: &str, condition: impl Fn(&Self) -> bool) {
+        for _ in 0..600 {
+            if condition(self) {
+                return;
+            }
+            self.advance_ms(TICK_MS);
+        }
+        panic!("{what}: not within 30 s");
+    }
+
+    fn advance_ms(&mut self, ms: u64) {
+        for _ in 0..ms.div_ceil(TICK_MS) {
+            self.now_us += TICK_MS * 1000;
+            let wall_ms = 1_000_000 + i64::try_from(self.now_us / 1000).unwrap();
+            for replica in self.replicas.values_mut() {
+                replica.step(Input::Tick { now_us: self.now_us, wall_ms });
+            }
+            self.drive();
+        }
+    }
+
+    fn drive(&mut self) {
+        loop {
+            let mut messages = Vec::new();
+            for (server, replica) in &mut self.replicas {
+                let log = self.logs.get_mut(server).unwrap();
+                while let Some(ready) = replica.ready().unwrap() {
+                    for outgoing in ready.client {
+                        let seen = self.seen.entry((*server, outgoing.conn)).or_default();
+                        let mut bytes = BytesMut::from(&outgoing.frames[..]);
+                        while let Some(payload) = frame::next(&mut bytes, usize::MAX).unwrap() {
+                            seen.0.push(payload);
+                        }
+                        seen.1 |= outgoing.close;
+                    }
+                    if let Some(append) = ready.append {
+                        if append.install.is_some() {
+                            log.clear();
+                        }
+                        for entry in append.entries {
+                            log.split_off(&entry.index);
+                            log.insert(entry.index, entry);
+                        }
+                        replica.persisted(append.number);
+                    }
+                    for fetch in ready.fetch {
+                        let range = fetch.from..=fetch.to;
+                        let entries = log.range(range).map(|(_, entry)| entry.clone()).collect();
+                        replica.step(Input::Fetched { fetch, entries });
+                    }
+                    let from = replica.setup.raft_id;
+                    messages
+                        .extend(ready.send.into_iter().map(|(to, message)| (from, to, message)));
+                }
+            }
+            if messages.is_empty() {
+                return;
+            }
+            for (from, to, message) in messages {
+                let (source, target) = (peer::server_of(from), peer::server_of(to));
+                if self.cut.contains(&(source, target)) || self.ids.get(&target) != Some(&to) {
+                    continue;
+                }
+                let mut bytes = Vec::new();
+                message.encode(&mut bytes);
+                let message = PeerMessage::decode(bytes.into()).unwrap();
+                if let Some(replica) = self.replicas.get_mut(&target) {
+                    replica.step(Input::Peer { from, message });
+                }
+            }
+        }
+    }
+
+    /// Cuts a server off from all others, both ways, without anybody being told.
+    fn isolate(&mut self, server: u8) {
+        for other in self.replicas.keys().filter(|id| **id != server) {
+            self.cut.insert((server, *other));
+            self.cut.insert((*other, server));
+        }
+    }
+
+    fn ask(&mut self, server: u8, conn: ConnId, session: Option<&ConnectResponse>) {
+        let request = ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: 0,
+            timeout_ms: 4000,
+            session_id: session.map_or(0, |session| session.session_id),
+            password: Bytes::copy_from_slice(session.map_or(&[][..], |known| &known.password)),
+            read_only: Some(true),
+        };
+        let remote = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let input = Input::Connected { conn, remote, remote_port: 1, request };
+        self.replicas.get_mut(&server).unwrap().step(input);
+        self.drive();
+    }
+
+    fn response(&mut self, server: u8, conn: ConnId) -> Option<ConnectResponse> {
+        let frames = &mut self.seen.get_mut(&(server, conn))?.0;
+        (!frames.is_empty()).then(|| ConnectResponse::decode(frames.remove(0)).unwrap())
+    }
+
+    fn connect(
+        &mut self,
+        server: u8,
+        conn: ConnId,
+        session: Option<&ConnectResponse>,
+    ) -> ConnectResponse {
+        self.ask(server, conn, session);
+        self.response(server, conn).expect("an answer")
+    }
+
+    fn send(&mut self, server: u8, conn: ConnId, requests: &[(i32, Request)]) {
+        let requests = requests.iter().map(|(xid, request)| {
+            let mut payload = Vec::new();
+            crate::proto::RequestHeader { xid: *xid, op: request.op() as i32 }.encode(&mut payload);
+            request.encode(&mut payload);
+            ClientRequest::decode(Bytes::from(payload)).unwrap()
+        });
+        let requests = requests.collect();
+        self.replicas.get_mut(&server).unwrap().step(Input::Requests { conn, requests });
+        self.drive();
+    }
+
+    /// (xid, err) of everything received since the last look.
+    fn replies(&mut self, server: u8, conn: ConnId) -> Vec<(i32, i32)> {
+        let Some((frames, _)) = self.seen.get_mut(&(server, conn)) else { return Vec::new() };
+        let header = |payload| ReplyHeader::decode(&mut Reader::new(payload)).unwrap();
+        let headers = std::mem::take(frames).into_iter().map(header);
+        headers.map(|header| (header.xid, header.err)).collect()
+    }
+
+    fn closed(&self, server: u8, conn: ConnId) -> bool {
+        self.seen.get(&(server, conn)).is_some_and(|(_, closed)| *closed)
+    }
+
+    fn assert_equal(&mut self) {
+        self.until("all apply the same", |cluster| {
+            let zxids: BTreeSet<i64> =
+                cluster.replicas.values().map(|replica| replica.machine.last_zxid()).collect();
+            zxids.len() == 1
+        });
+        let digests: BTreeSet<u128> =
+            self.replicas.values().map(|replica| replica.machine.digest()).collect();
+        assert_eq!(digests.len(), 1);
+    }
+}
+
+fn create(path: &str, flags: i32) -> Request {
+    Request::Create(Create {
+        path: path.into(),
+        data: Some(Bytes::new()),
+        acl: Some(vec![Acl::open()]),
+        flags,
+        ttl_ms: 0,
+        kind: CreateKind::Create,
+    })
+}
+
+fn get(path: &str) -> Request {
+    Request::GetData { path: path.into(), watch: false }
+}
+
+fn sync() -> Request {
+    Request::Sync { path: Some("/".into()) }
+}
+
+#[test]
+fn every_server_takes_writes_and_all_agree() {
+    let mut cluster = Cluster::new(3);
+    for server in 1..=3 {
+        cluster.connect(server, 1, None);
+        cluster.send(server, 1, &[(1, create(&format!("/of{server}"), 1)), (2, get("/"))]);
+        assert_eq!(cluster.replies(server, 1), [(1, 0), (2, 0)]);
+    }
+    for server in 1..=3 {
+        cluster.send(server, 1, &[(3, sync()), (4, get("/of1")), (5, get("/of3"))]);
+        assert_eq!(cluster.replies(server, 1), [(3, 0), (4, 0), (5, 0)]);
+    }
+    cluster.assert_equal();
+    assert_eq!(cluster.replicas[&1].status().ephemerals_count, 3);
+}
+
+#[test]
+fn the_members_are_written_by_the_first_leader() {
+    let cluster = Cluster::new(3);
+    let text = cluster.replicas[&2].machine.tree().config_text().to_owned();
+    assert!(text.starts_with("server.1=127.0.0.1:1:101:participant;0.0.0.0:201\n"), "{text}");
+    assert!(text.ends_with("\nversion=100000001"), "{text}");
+    let mode = |id| cluster.replicas[&id].status().mode;
+    let leaders = (1..=3).filter(|id| mode(*id) == inspect::Mode::Leader).count();
+    let followers = (1..=3).filter(|id| mode(*id) == inspect::Mode::Follower).count();
+    assert_eq!((leaders, followers), (1, 2));
+}
+
+#[test]
+fn a_killed_leader_is_replaced_at_once_and_its_sessions_move() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.leader().unwrap();
+    let session = cluster.connect(leader, 1, None);
+    cluster.send(leader, 1, &[(1, create("/e", 1))]);
+    cluster.kill(leader);
+    cluster.advance_ms(TICK_MS);
+    let next = cluster.leader().expect("a new leader without waiting for an election timeout");
+    for server in cluster.replicas.keys().copied().collect::<Vec<_>>() {
+        let again = cluster.connect(server, 9, Some(&session));
+        assert_eq!(again.session_id, session.session_id);
+        cluster.send(server, 9, &[(2, get("/e")), (3, create(&format!("/n{server}"), 0))]);
+        assert_eq!(cluster.replies(server, 9), [(2, 0), (3, 0)], "{next}");
+    }
+    cluster.assert_equal();
+}
+
+#[test]
+fn a_write_through_the_connection_that_a_session_left_has_no_effect_and_no_reply() {
+    let mut cluster = Cluster::new(3);
+    let session = cluster.connect(1, 1, None);
+    cluster.connect(2, 1, Some(&session));
+    assert!(cluster.closed(1, 1));
+    cluster.send(1, 1, &[(1, create("/late", 0))]);
+    assert_eq!(cluster.replies(1, 1), []);
+    cluster.send(2, 1, &[(1, get("/late"))]);
+    assert_eq!(cluster.replies(2, 1), [(1, ErrorCode::NoNode as i32)]);
+}
+
+#[test]
+fn a_follower_keeps_its_clients_sessions_alive_and_silence_ends_them() {
+    let mut cluster = Cluster::new(3);
+    let follower = cluster.follower();
+    cluster.connect(follower, 1, None);
+    cluster.connect(follower, 2, None);
+    for _ in 0..30 {
+        cluster.advance_ms(200);
+        cluster.send(follower, 1, &[(-2, Request::Ping)]);
+    }
+    assert!(!cluster.closed(follower, 1) && cluster.closed(follower, 2));
+}
+
+#[test]
+fn a_deposed_leader_answers_no_sync_and_sends_its_clients_away() {
+    let mut cluster = Cluster::new(3);
+    let old = cluster.leader().unwrap();
+    cluster.connect(old, 1, None);
+    cluster.isolate(old);
+    cluster.send(old, 1, &[(1, get("/")), (2, sync()), (3, create("/minority", 0))]);
+    assert_eq!(cluster.replies(old, 1), [(1, 0)]);
+    cluster.until("the others elect", |cluster| cluster.leader() != Some(old));
+    assert!(cluster.replies(old, 1).is_empty());
+    cluster.until("its clients are sent away", |cluster| cluster.closed(old, 1));
+    let other = cluster.leader().unwrap();
+    cluster.connect(other, 1, None);
+    cluster.send(other, 1, &[(1, create("/majority", 0))]);
+    assert_eq!(cluster.replies(other, 1), [(1, 0)]);
+    cluster.cut.clear();
+    cluster.until("it serves again", |cluster| cluster.replicas[&old].is_serving());
+    cluster.assert_equal();
+    assert!(cluster.replicas[&old].machine.tree().stat_unchecked("/minority").is_none());
+}
+
+#[test]
+fn leadership_is_handed_over_without_losing_a_connection() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.leader().unwrap();
+    let follower = cluster.follower();
+    for server in [leader, follower] {
+        cluster.connect(server, 1, None);
+    }
+    cluster.replicas.get_mut(&leader).unwrap().step(Input::Resign);
+    for server in [leader, follower] {
+        cluster.send(server, 1, &[(1, create(&format!("/during{server}"), 0))]);
+    }
+    cluster.advance_ms(TICK_MS);
+    assert_ne!(cluster.leader(), Some(leader));
+    for server in [leader, follower] {
+        assert!(!cluster.closed(server, 1));
+        assert_eq!(cluster.replies(server, 1), [(1, 0)]);
+    }
+}
+
+#[test]
+fn a_server_without_data_learns_under_a_new_identity_before_it_votes() {
+    let mut cluster = Cluster::new(3);
+    let lost = cluster.follower();
+    cluster.kill(lost);
+    let leader = cluster.leader().unwrap();
+    cluster.connect(leader, 1, None);
+    for number in 0..50 {
+        cluster.send(leader, 1, &[(number, create(&format!("/n{number}"), 0))]);
+    }
+    let new_id = peer::raft_id(7, lost);
+    let initial = Membership { voters: vec![1, 2, 3], learners: Vec::new() };
+    cluster.start(lost, new_id, initial);
+    assert!(!cluster.replicas[&lost].consensus.votes());
+    cluster.until("it votes", |cluster| cluster.replicas[&lost].consensus.votes());
+    let membership = cluster.replicas[&leader].consensus.membership();
+    assert_eq!(membership.voters.len(), 3);
+    assert!(membership.voters.contains(&new_id) && !membership.voters.contains(&lost.into()));
+    cluster.assert_equal();
+}
+
+fn reconfig(joining: Option<&str>, leaving: Option<&str>) -> Request {
+    Request::Reconfig {
+        joining: joining.map(Into::into),
+        leaving: leaving.map(Into::into),
+        members: None,
+        version: -1,
+    }
+}
+
+#[test]
+fn members_change_and_raft_follows() {
+    let options = Setup::default();
+    let mut cluster = Cluster::with(3, options);
+    for replica in cluster.replicas.values_mut() {
+        assert!(replica.machine.tree().config_refuses(&[]));
+    }
+    cluster.connect(1, 1, None);
+    cluster.send(1, 1, &[(1, reconfig(None, Some("3")))]);
+    assert_eq!(cluster.replies(1, 1), [(1, ErrorCode::NoAuth as i32)]);
+}
+
+#[test]
+fn a_minority_offers_reading_only_when_it_is_told_to() {
+    let mut cluster = Cluster::with(3, Setup { read_only_mode: true, ..Setup::default() });
+    let alone = cluster.follower();
+    let session = cluster.connect(alone, 1, None);
+    cluster.isolate(alone);
+    cluster.until("its clients are sent away", |cluster| cluster.closed(alone, 1));
+    cluster.advance_ms(1100);
+    cluster.ask(alone, 2, Some(&session));
+    assert!(cluster.closed(alone, 2) && cluster.response(alone, 2).is_none());
+    let local = cluster.connect(alone, 3, None);
+    assert_eq!(local.read_only, Some(true));
+    cluster.send(alone, 3, &[(1, get("/")), (2, create("/x", 0)), (3, sync())]);
+    let refused = ErrorCode::NotReadOnly as i32;
+    assert_eq!(cluster.replies(alone, 3), [(1, 0), (2, refused), (3, refused)]);
+    cluster.cut.clear();
+    cluster.until("it serves", |cluster| cluster.replicas[&alone].is_serving());
+    assert!(cluster.closed(alone, 3));
+}
