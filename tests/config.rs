@@ -87,7 +87,8 @@ fn with_a_file_the_defaults_are_zookeepers() {
     assert_eq!((config.metrics_addr, config.audit_log), (None, None));
     assert_eq!(config.fsync_warning_threshold_ms, 1000);
     assert!(config.standalone_enabled && !config.reconfig_enabled);
-    assert!(!config.read_only_mode_enabled);
+    assert!(!config.read_only_mode_enabled && !config.linearizable_reads);
+    assert_eq!(config.session_expiry_grace_ms, 0);
     assert_eq!((config.server_id, config.servers.len()), (None, 0));
 }
 
@@ -124,6 +125,7 @@ fn numbers_hold_at_their_limits_and_fail_beyond() {
         ("fsync.warningthresholdms", "0", "2147483647"),
         ("lockkeeper.imageLogBytes", "1048576", "1099511627776"),
         ("lockkeeper.checkpointMillis", "1", "3600000"),
+        ("lockkeeper.sessionExpiryGraceMillis", "0", "3600000"),
     ] {
         good(&format!("{key}={least}"));
         good(&format!("{key}={greatest}"));
@@ -404,7 +406,7 @@ fn what_clients_suites_always_write_only_warns() {
     let config = good(
         "secureClientPort=2281\nssl.keyStore.location=/k\nssl.keyStore.password=hidden\n\
          authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n\
-         ssl.quorum.keyStore.location=/q",
+         ssl.quorum.keyStore.location=/q\nlocalSessionsEnabled=true",
     );
     assert_eq!(
         reasons(&config.warnings),
@@ -413,7 +415,8 @@ fn what_clients_suites_always_write_only_warns() {
             "ssl.keyStore.location",
             "ssl.keyStore.password",
             "authProvider.1",
-            "ssl.quorum.keyStore.location"
+            "ssl.quorum.keyStore.location",
+            "localSessionsEnabled"
         ]
     );
     assert!(!config.describe().contains("hidden"), "values without effect are not shown");
@@ -438,6 +441,7 @@ fn keys_of_zookeepers_parser_are_checked_though_without_effect() {
         "autopurge.snapRetainCount=many",
         "jvm.pause.monitor=1",
         "localSessionsEnabled=on",
+        "localSessionsUpgradingEnabled=on",
         "syncLimit=2147483648",
     ] {
         fault(line);
@@ -449,21 +453,122 @@ fn keys_of_zookeepers_parser_are_checked_though_without_effect() {
 
 // --- server lines
 
+/// A file of the least keys and these, on the server `myid`.
+fn on(myid: &str, lines: &str) -> Result<Config, Vec<String>> {
+    let mut draft = Draft::from_text("zoo.cfg", &format!("{LEAST}{lines}"));
+    draft.set_myid("/data/myid", myid);
+    draft.resolve().map_err(|errors| errors.iter().map(ToString::to_string).collect())
+}
+
+const THREE: &str = "server.1=a:2888:3888\nserver.2=b:2888:3888\nserver.3=c:2888:3888";
+
 #[test]
 fn one_participant_is_a_single_server() {
     let config = good("server.7=host:2888:3888");
     assert_eq!(config.servers.len(), 1);
     assert_eq!((config.servers[0].id, config.servers[0].role), (7, Role::Participant));
-    good("standaloneEnabled=false\nserver.1=[::1]:2888:3888:participant");
+    assert!(!config.is_ensemble() && !Config::default().is_ensemble());
 }
 
 #[test]
-fn more_participants_are_refused_clearly() {
-    let three = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2:observer";
+fn several_participants_are_an_ensemble() {
+    let config = on("2", THREE).unwrap();
+    assert!(config.is_ensemble());
+    assert_eq!((config.servers.len(), config.server_id), (3, Some(2)));
+    assert_eq!(config.own_server().unwrap().addresses[0].host, "b");
+    assert_eq!((config.warnings.len(), config.ignored.len()), (0, 0));
+    let with_observers = format!("{THREE}\nserver.4=d:2888:3888:observer");
+    assert_eq!(on("4", &with_observers).unwrap().own_server().unwrap().role, Role::Observer);
+}
+
+#[test]
+fn one_participant_is_an_ensemble_where_standalone_is_off() {
+    let alone = "standaloneEnabled=false\nserver.1=[::1]:2888:3888:participant";
+    let config = on("1", alone).unwrap();
+    assert!(config.is_ensemble());
+    assert_eq!(reasons(&config.warnings), ["server.N"], "it may not fail");
+    assert!(on("2", &format!("{alone}\nserver.2=h:1:2:observer")).unwrap().is_ensemble());
+}
+
+#[test]
+fn a_server_of_an_ensemble_needs_its_number() {
     assert_eq!(
-        fault(three),
-        "zoo.cfg:3: server.1: an ensemble of 3 servers: not supported by this version yet"
+        with(THREE).unwrap_err(),
+        ["/data/myid: missing: write the number of this server (1, 2, 3: the N of its own line \
+          server.N) into this file, or give it once with --myid N"]
     );
+    let faulty = on("one", THREE).unwrap_err();
+    assert_eq!(faulty.len(), 1, "and nothing else: {faulty:?}");
+    let mut draft = Draft::from_text("zoo.cfg", &format!("{LEAST}{THREE}"));
+    draft.set_server_id("3", "--myid");
+    assert_eq!(draft.resolve().unwrap().server_id, Some(3));
+}
+
+#[test]
+fn a_number_given_by_flag_must_agree_with_the_file() {
+    let both = |flag: &str| {
+        let mut draft = Draft::from_text("zoo.cfg", &format!("{LEAST}{THREE}"));
+        draft.set_myid("/data/myid", "3\n");
+        draft.set_server_id(flag, "--myid");
+        draft.resolve().map_err(|errors| errors[0].to_string())
+    };
+    assert_eq!(both("3").unwrap().server_id, Some(3));
+    assert_eq!(both("2").unwrap_err(), "--myid: `2` is not the number in /data/myid, 3");
+}
+
+#[test]
+fn a_server_of_an_ensemble_needs_a_line_of_its_own() {
+    let errors = on("4", THREE).unwrap_err();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(errors[0].starts_with("/data/myid:1: 4 has no server line (there are 1, 2, 3): "));
+    assert!(errors[0].contains("lockkeeper member add 'server.4=...'"), "{errors:?}");
+}
+
+#[test]
+fn two_servers_cannot_be_on_one_address() {
+    let fault = |lines: &str| on("1", lines).unwrap_err();
+    assert_eq!(
+        fault("server.1=a:1:2\nserver.2=A:1:3\nserver.3=c:1:2"),
+        ["zoo.cfg:4: server.2: a:1 is the address of server 1, too"]
+    );
+    assert_eq!(fault("server.1=a:1:2|x:5:6\nserver.2=b:1:2|x:5:7\nserver.3=c:1:2").len(), 1);
+    let clients = "server.1=a:1:2;10.0.0.1:5\nserver.2=b:1:2;10.0.0.1:5\nserver.3=c:1:2";
+    let clients = Draft::from_text("zoo.cfg", &format!("dataDir=/d\n{clients}"));
+    let mut clients = clients;
+    clients.set_myid("myid", "1");
+    assert!(clients.resolve().unwrap_err()[0].reason.contains("10.0.0.1:5"));
+    on("1", "server.1=a:1:2;2181\nserver.2=b:1:2;2181\nserver.3=c:1:2;2181").unwrap();
+    on("1", "server.1=h:1:2\nserver.2=h:3:4\nserver.3=h:5:6").unwrap();
+}
+
+#[test]
+fn weak_ensembles_are_warned_of_as_zookeeper_does() {
+    let warning = |lines: &str| {
+        let config = on("1", lines).unwrap();
+        config.warnings.iter().map(|(key, why)| format!("{key}: {why}")).collect::<Vec<_>>()
+    };
+    let two = "server.1=a:1:2\nserver.2=b:1:2";
+    assert!(warning(two)[0].starts_with("server.N: two participants: neither may fail"));
+    let four = format!("{two}\nserver.3=c:1:2\nserver.4=d:1:2");
+    assert!(warning(&four)[0].contains("no more of them may fail than of 3"));
+    let observer = format!("{two}\nserver.3=c:1:2\nserver.4=d:1:2:observer");
+    assert_eq!(warning(&observer), [""; 0]);
+    let wildcard = "server.1=0.0.0.0:1:2\nserver.2=b:1:2\nserver.3=c:1:2";
+    assert!(warning(wildcard)[0].starts_with("server.1: 0.0.0.0 is no address under which"));
+}
+
+#[test]
+fn a_peer_type_that_differs_from_the_own_line_is_warned_of() {
+    let lines = format!("{THREE}\nserver.4=d:2888:3888:observer");
+    for (myid, peer_type, warned) in [
+        ("1", "participant", 0),
+        ("4", "observer", 0),
+        ("1", "observer", 1),
+        ("4", "PARTICIPANT", 1),
+    ] {
+        let config = on(myid, &format!("{lines}\npeerType={peer_type}")).unwrap();
+        assert_eq!(config.warnings.len(), warned, "{myid} {peer_type}: {:?}", config.warnings);
+    }
 }
 
 #[test]
@@ -472,6 +577,16 @@ fn observers_need_participants() {
     let one = "server.1=a:1:2\nserver.2=b:1:2:observer";
     assert!(fault(one).contains("observers need more than one participant"));
     assert!(fault("standaloneEnabled=false").contains("there are none"));
+}
+
+#[test]
+fn reads_are_zookeepers_or_linearizable() {
+    assert!(good("lockkeeper.reads=linearizable").linearizable_reads);
+    assert!(!good("lockkeeper.reads=zookeeper").linearizable_reads);
+    assert_eq!(
+        fault("lockkeeper.reads=fast"),
+        "zoo.cfg:3: lockkeeper.reads: `fast` is neither zookeeper nor linearizable"
+    );
 }
 
 #[test]
@@ -540,7 +655,7 @@ fn server_lines_may_be_in_a_dynamic_file() {
     );
     assert!(load("tickTime=1").unwrap_err().contains("only server lines"));
     assert!(load("group.1=1").unwrap_err().contains("refused"));
-    assert!(load("server.1=a:1:2\nserver.2=b:1:2").unwrap_err().contains("ensemble of 2"));
+    assert!(load("server.1=a:1:2\nserver.2=b:1:2").unwrap_err().contains("/data/myid: missing"));
 }
 
 #[test]

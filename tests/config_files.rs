@@ -39,7 +39,7 @@ fn the_file_of_kazoos_harness_is_a_server() {
     assert_eq!(config.jute_max_buffer, 0x1f_ffff);
     assert_eq!(config.containers.check_interval_ms, 500);
     assert!(config.extended_types_enabled && config.eager_acl_check && config.reconfig_enabled);
-    assert_eq!(config.warnings.len(), 6);
+    assert_eq!(config.warnings.len(), 7);
 }
 
 #[test]
@@ -162,6 +162,27 @@ fn the_description_shows_values_and_where_they_come_from() {
     }
 }
 
+// --- the three servers of conf/ensemble
+
+#[test]
+fn the_sample_ensemble_is_three_servers_on_loopback() {
+    let mut lines = Vec::new();
+    for id in 1..=3_u8 {
+        let path = format!("conf/ensemble/zoo{id}.cfg");
+        let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(&path));
+        let mut draft = Draft::from_text(&path, &text.unwrap());
+        draft.set_server_id(&id.to_string(), "--myid");
+        let config = draft.resolve().unwrap();
+        assert!(config.is_ensemble() && config.own_server().unwrap().id == id);
+        assert_eq!(config.data_dir, PathBuf::from(format!("./lockkeeper-data/{id}")));
+        assert!(config.client_addr.is_loopback() && config.admin.addr.is_loopback());
+        assert_eq!(config.client_addr.port, 2180 + u16::from(id));
+        assert_eq!(reasons(&config.warnings), [""; 0]);
+        lines.push(config.servers);
+    }
+    assert!(lines.iter().all(|servers| *servers == lines[0]), "the same lines everywhere");
+}
+
 // --- hostile input
 
 #[test]
@@ -203,7 +224,7 @@ mod command {
 
     fn check(path: &Path) -> (i32, String, String) {
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let code = config_check::check(path, &mut out, &mut err).unwrap();
+        let code = config_check::check(path, None, &mut out, &mut err).unwrap();
         (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
     }
 

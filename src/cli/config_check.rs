@@ -13,8 +13,8 @@ pub const EXIT_INVALID: i32 = 2;
 
 /// Runs the command and returns its exit code.
 #[must_use]
-pub fn run(path: &Path) -> i32 {
-    match check(path, &mut io::stdout().lock(), &mut io::stderr().lock()) {
+pub fn run(path: &Path, myid: Option<&str>) -> i32 {
+    match check(path, myid, &mut io::stdout().lock(), &mut io::stderr().lock()) {
         Ok(code) => code,
         // A reader that went away (`| head`) has seen what it wanted; there is nobody to tell.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
@@ -22,12 +22,18 @@ pub fn run(path: &Path) -> i32 {
     }
 }
 
-/// Writes the values in force to `out`, or the faults to `err`; returns the exit code.
+/// Writes the values in force on the server `myid` (of the file `myid`, unless given) to `out`, or the
+/// faults to `err`; returns the exit code.
 ///
 /// # Errors
 /// Those of writing.
-pub fn check(path: &Path, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<i32> {
-    match config_file::draft(path, None).resolve() {
+pub fn check(
+    path: &Path,
+    myid: Option<&str>,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> io::Result<i32> {
+    match config_file::draft(path, None, myid).resolve() {
         Ok(config) => {
             out.write_all(config.describe().as_bytes())?;
             out.flush()?;

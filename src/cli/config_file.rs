@@ -15,9 +15,9 @@ pub const MYID_BYTES_MAX: usize = 4096;
 
 /// Reads a configuration file and those it names. Flags are to be [`set`](Draft::set) on the draft
 /// before it is resolved; only one that moves `dataDir` is given here, because `myid` is looked for
-/// there. Faults of the files wait in the draft.
+/// there, and one that says what `myid` would. Faults of the files wait in the draft.
 #[must_use]
-pub fn draft(path: &Path, data_dir: Option<&Path>) -> Draft {
+pub fn draft(path: &Path, data_dir: Option<&Path>, myid: Option<&str>) -> Draft {
     let name = path.display().to_string();
     let mut draft = match read(path, CONFIG_TEXT_BYTES_MAX) {
         Ok(text) => Draft::from_text(&name, &text),
@@ -27,6 +27,7 @@ pub fn draft(path: &Path, data_dir: Option<&Path>) -> Draft {
             return draft;
         }
     };
+    draft.set_path(path);
     if let Some(data_dir) = data_dir {
         draft.set("dataDir", &data_dir.display().to_string(), "--data-dir");
     }
@@ -40,6 +41,9 @@ pub fn draft(path: &Path, data_dir: Option<&Path>) -> Draft {
         }
     }
     read_myid(&mut draft);
+    if let Some(myid) = myid {
+        draft.set_server_id(myid, "--myid");
+    }
     draft
 }
 

@@ -39,6 +39,9 @@ enum ConfigCommand {
     Check {
         /// The file
         file: PathBuf,
+        /// Check it as the server with this number, whatever the file myid says on this machine
+        #[arg(long, value_name = "N")]
+        myid: Option<String>,
     },
 }
 
@@ -47,7 +50,9 @@ enum ConfigCommand {
 pub fn run() -> ExitCode {
     match CommandLine::parse().command {
         Command::Server(flags) => server::run(&flags),
-        Command::Config(ConfigCommand::Check { file }) => exit_code(config_check::run(&file)),
+        Command::Config(ConfigCommand::Check { file, myid }) => {
+            exit_code(config_check::run(&file, myid.as_deref()))
+        }
     }
 }
 

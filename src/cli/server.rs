@@ -5,6 +5,7 @@
 //! or created).
 
 use std::fmt::Write as _;
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,6 +28,10 @@ pub struct ServerFlags {
     /// Directory of all data (dataDir)
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// Which server of the ensemble this is: the N of its server.N line. Written to the file myid
+    /// in the data directory if there is none yet
+    #[arg(long, value_name = "N")]
+    myid: Option<String>,
     /// Where clients connect (clientPortAddress and clientPort); port 0 takes any free one
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "port")]
     client_addr: Option<String>,
@@ -58,6 +63,9 @@ pub(super) fn run(flags: &ServerFlags) -> ExitCode {
         Err(errors) => return invalid(&errors),
     };
     list_keys(&config);
+    if let Err(error) = flags.keep_myid(&config) {
+        return failed(&error);
+    }
     open_files::raise();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -116,9 +124,12 @@ fn signals() -> io::Result<(Signal, Signal)> {
 impl ServerFlags {
     fn draft(&self) -> Draft {
         let mut draft = match &self.config {
-            Some(file) => config_file::draft(file, self.data_dir.as_deref()),
+            Some(file) => config_file::draft(file, self.data_dir.as_deref(), self.myid.as_deref()),
             None => {
                 let mut draft = Draft::without_file();
+                if let Some(myid) = &self.myid {
+                    draft.set_server_id(myid, "--myid");
+                }
                 if let Some(data_dir) = &self.data_dir {
                     draft.set("dataDir", &data_dir.display().to_string(), "--data-dir");
                 }
@@ -154,6 +165,22 @@ impl ServerFlags {
             }
         }
         draft
+    }
+
+    /// A number that was given once is there at the next start, too.
+    fn keep_myid(&self, config: &Config) -> Result<(), String> {
+        let (Some(id), true, false) = (config.server_id, self.myid.is_some(), self.in_memory)
+        else {
+            return Ok(());
+        };
+        let path = config.data_dir.join("myid");
+        let written = match path.exists() {
+            true => return Ok(()),
+            false if config.data_dir_autocreate => fs::create_dir_all(&config.data_dir),
+            false => Ok(()),
+        };
+        let written = written.and_then(|()| fs::write(&path, format!("{id}\n")));
+        written.map_err(|error| format!("{}: cannot be written: {error}", path.display()))
     }
 
     fn address(&self, draft: &mut Draft, text: Option<&str>, flag: &str) -> Option<HostPort> {

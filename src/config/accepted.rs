@@ -5,14 +5,15 @@
 //! still checked for its form, as ZooKeeper does. Families (`ssl.*`) catch what has no entry of its
 //! own.
 
+use super::Config;
 use super::key::{Effect, Form, Key};
 use super::servers::Role;
 
 /// Every key that is known and does nothing here.
-pub static ACCEPTED: [Key; 79] = [
+pub static ACCEPTED: [Key; 78] = [
     // --- keys that ZooKeeper's parser checks
-    whole("initLimit", ENSEMBLE),
-    whole("syncLimit", ENSEMBLE),
+    limit("initLimit", |config, ticks| config.raw.init_limit = Some(ticks)),
+    limit("syncLimit", |config, ticks| config.raw.sync_limit = Some(ticks)),
     whole("connectToLearnerMasterLimit", ENSEMBLE),
     whole("observerMasterPort", ENSEMBLE),
     whole("quorum.cnxn.threads.size", ENSEMBLE),
@@ -32,12 +33,17 @@ pub static ACCEPTED: [Key; 79] = [
         Effect::Ignored,
         Form::Text {
             limits: "participant or observer",
-            set: |_, text| Role::parse(text).map(|_| ()),
+            set: |config, text| {
+                config.raw.peer_type = Some(Role::parse(text)?);
+                Ok(())
+            },
         },
-        "the role is what the server lines say; a single server is a participant",
+        "the role is what the server lines say; one that differs is warned of",
     ),
-    switch("localSessionsEnabled", "local sessions are not offered: every session is global"),
-    switch("localSessionsUpgradingEnabled", "local sessions are not offered"),
+    switch(
+        "localSessionsUpgradingEnabled",
+        "only read-only mode has local sessions, and those are never upgraded",
+    ),
     whole("autopurge.snapRetainCount", PURGE),
     any("autopurge.purgeInterval", PURGE),
     switch("jvm.pause.monitor", JVM),
@@ -116,13 +122,18 @@ pub static ACCEPTED: [Key; 79] = [
 ];
 
 /// Keys that ask for something that is not there, and are written too often to be refused.
-pub static WARNED: [Key; 7] = [
+pub static WARNED: [Key; 8] = [
     warned(
         "secureClientPort",
         Form::Number { min: 0, max: u16::MAX as i64, set: |_, _| {} },
         "there is no TLS yet: this port is not opened",
     ),
     warned("secureClientPortAddress", ANY, "there is no TLS yet: nothing listens there"),
+    warned(
+        "localSessionsEnabled",
+        SWITCH,
+        "local sessions are not offered, except in read-only mode: every session is global",
+    ),
     warned("ssl.*", ANY, "there is no TLS yet: connections are not encrypted"),
     warned(
         "authProvider.*",
@@ -157,6 +168,11 @@ const fn any(name: &'static str, why: &'static str) -> Key {
 const fn whole(name: &'static str, why: &'static str) -> Key {
     let form = Form::Number { min: i32::MIN as i64, max: i32::MAX as i64, set: |_, _| {} };
     Key::without_effect(name, Effect::Ignored, form, why)
+}
+
+const fn limit(name: &'static str, set: fn(&mut Config, i64)) -> Key {
+    let form = Form::Number { min: i32::MIN as i64, max: i32::MAX as i64, set };
+    Key::without_effect(name, Effect::Ignored, form, ENSEMBLE)
 }
 
 const fn switch(name: &'static str, why: &'static str) -> Key {

@@ -171,9 +171,19 @@ const SERVER_LINES: &str = "
 ### Server lines
 
 `server.N=host:peerPort:electionPort[:participant|:observer][;[clientHost:]clientPort]`, N from 1 to
-254, several addresses of one server separated by `|`, IPv6 in brackets. One participant alone is
-served as a single server, as ZooKeeper does. More than one is refused: this version has no ensembles
-yet. The file `myid` in dataDir holds the N of this server; a single server needs none.
+254, several addresses of one server separated by `|`, IPv6 in brackets. The first port carries
+everything between the servers; the second, ZooKeeper's election port, is read, shown and never bound.
+Hosts are written as the *other* servers reach them; a name that does not resolve yet is tried again.
+
+Two participants and more are an ensemble (so is one, with `standaloneEnabled=false`); an even number
+of participants, or fewer than three, is warned of. One participant alone is a single server, and one
+with observers is refused, both as ZooKeeper does. In an ensemble the file `myid` in dataDir must hold
+the N of this server, and this server must have a line; `lockkeeper server --myid N` writes the file
+where it is missing. A single server needs none.
+
+The lines found an ensemble that has no data yet, and tell a new server where the members are. After
+that the membership is part of the replicated data (`/zookeeper/config`): lines that differ from it
+are warned of, with the `lockkeeper member` command that would make them true.
 ";
 
 const SAMPLE_HEAD: &str = "\
@@ -185,8 +195,8 @@ const SAMPLE_HEAD: &str = "\
 ";
 
 const SAMPLE_SERVERS: &str = "
-# The servers of the ensemble, one line each. One participant is a single server; this version has
-# no ensembles yet.
+# The servers of the ensemble, one line each. One participant is a single server; conf/ensemble has
+# the files of three. The file myid in dataDir holds the N of this server.
 # Value: host:peerPort:electionPort[:participant|:observer][;[clientHost:]clientPort].
 # server.1=127.0.0.1:2888:3888:participant;2181
 ";

@@ -11,10 +11,11 @@ use std::path::Path;
 use super::Config;
 use super::accepted::{ACCEPTED, REFUSED, WARNED};
 use super::address::HostPort;
+use super::ensemble::{self, Blame, Fault};
 use super::error::{ConfigError, Origin};
 use super::key::{Effect, Key};
 use super::properties::{self, Property};
-use super::servers::{Role, SERVER_ID_MAX, ServerSpec, server_id};
+use super::servers::{SERVER_ID_MAX, ServerSpec, server_id};
 use super::table::{INT_MAX, SECTIONS, blank};
 
 /// Longest text of a configuration file, bytes.
@@ -36,6 +37,8 @@ pub struct Draft {
     errors_beyond: usize,
     has_dynamic: bool,
     server_lines: BTreeMap<u8, Origin>,
+    /// Where this server's id came from.
+    myid: Option<Origin>,
 }
 
 impl Draft {
@@ -79,7 +82,15 @@ impl Draft {
             }
         }
         let (errors, server_lines) = (Vec::new(), BTreeMap::new());
-        Draft { config, file, errors, errors_beyond: 0, has_dynamic: false, server_lines }
+        Draft {
+            config,
+            file,
+            errors,
+            errors_beyond: 0,
+            has_dynamic: false,
+            server_lines,
+            myid: None,
+        }
     }
 
     /// Sets one key, as a line of the file would; it wins over the file. `origin` names the flag in
@@ -121,13 +132,36 @@ impl Draft {
 
     /// Takes the text of the file `myid`: the first line is this server's id.
     pub fn set_myid(&mut self, file_name: &str, text: &str) {
-        match server_id(text.lines().next().unwrap_or_default().trim()) {
-            Ok(id) => self.config.server_id = Some(id),
-            Err(reason) => {
-                let origin = Origin { file: file_name.to_string(), line: 1 };
+        self.give_server_id(text, Origin { file: file_name.to_string(), line: 1 });
+    }
+
+    /// Takes this server's id from a flag, which must agree with the file `myid` if there is one.
+    /// `origin` names the flag in errors.
+    pub fn set_server_id(&mut self, text: &str, origin: &str) {
+        let origin = Origin { file: origin.to_string(), line: 0 };
+        match (self.config.server_id, &self.myid) {
+            (Some(known), Some(file)) if server_id(text.trim()) != Ok(known) => {
+                let reason = format!("`{text}` is not the number in {}, {known}", file.file);
                 self.fail(origin.error("", reason));
             }
+            (_, _) => self.give_server_id(text, origin),
         }
+    }
+
+    fn give_server_id(&mut self, text: &str, origin: Origin) {
+        match server_id(text.lines().next().unwrap_or_default().trim()) {
+            Ok(id) => {
+                self.config.server_id = Some(id);
+                self.myid = Some(origin);
+            }
+            Err(reason) => self.fail(origin.error("", reason)),
+        }
+    }
+
+    /// Says that the configuration was read from this file, which may be rewritten when the
+    /// membership changes (see [`Config::path`]).
+    pub fn set_path(&mut self, path: &Path) {
+        self.config.path = Some(path.to_path_buf());
     }
 
     /// Adds an error that the caller met, such as a file that cannot be read.
@@ -267,7 +301,7 @@ impl Draft {
             let reason = format!("the text of {name} was not given");
             self.fail(self.origin_of("dynamicConfigFile").error("dynamicConfigFile", reason));
         }
-        let own_client = self.own_line().and_then(|spec| spec.client.clone());
+        let own_client = self.config.own_server().and_then(|spec| spec.client.clone());
         match (self.config.origin("clientPort").cloned(), own_client) {
             (None, Some(client)) => self.config.client_addr = client,
             (None, None) => {
@@ -297,37 +331,51 @@ impl Draft {
         }
     }
 
-    /// The line of this server: that of `myid`, or the only one.
-    fn own_line(&self) -> Option<&ServerSpec> {
-        match (self.config.server_id, self.config.servers.as_slice()) {
-            (Some(id), servers) => servers.iter().find(|spec| spec.id == id),
-            (None, [only]) => Some(only),
-            (None, _) => None,
+    fn resolve_servers(&mut self) {
+        debug_assert!(self.config.servers.len() <= usize::from(SERVER_ID_MAX));
+        for Fault { blame, reason } in ensemble::faults(&self.config) {
+            let error = match blame {
+                Blame::Line(id) => {
+                    let origin = self.server_lines.get(&id).cloned();
+                    let origin = origin.unwrap_or(Origin { file: String::new(), line: 0 });
+                    origin.error(&format!("server.{id}"), reason)
+                }
+                Blame::StandaloneEnabled => {
+                    self.origin_of("standaloneEnabled").error("standaloneEnabled", reason)
+                }
+                Blame::Myid => self.myid_origin(1).error("", reason),
+            };
+            self.fail(error);
+        }
+        if self.config.is_ensemble() {
+            self.require_myid();
         }
     }
 
-    fn resolve_servers(&mut self) {
-        let servers = &self.config.servers;
-        let total = servers.len();
-        let voters = servers.iter().filter(|spec| spec.role == Role::Participant).count();
-        debug_assert!(total <= usize::from(SERVER_ID_MAX));
-        let line = servers.first().map(|spec| (format!("server.{}", spec.id), spec.id));
-        let fault = match (voters, total) {
-            (0, 0) if self.config.standalone_enabled => return,
-            (0, 0) => {
-                let reason = "false needs server lines, and there are none";
-                self.fail(self.origin_of("standaloneEnabled").error("standaloneEnabled", reason));
-                return;
+    /// A server of an ensemble must know which one it is.
+    fn require_myid(&mut self) {
+        let origin = self.myid_origin(0);
+        // Whoever could not read the file has said so.
+        let is_known = self.errors.iter().any(|error| error.file == origin.file);
+        if self.config.server_id.is_none() && !is_known && self.data_dir().is_some() {
+            let reason = format!(
+                "missing: write the number of this server ({}: the N of its own line server.N) \
+                 into this file, or give it once with --myid N",
+                ensemble::ids(&self.config.servers)
+            );
+            self.fail(origin.error("", reason));
+        }
+    }
+
+    /// Where the number of this server came from, or should have.
+    fn myid_origin(&self, line: u32) -> Origin {
+        match &self.myid {
+            Some(origin) => origin.clone(),
+            None => {
+                let file = self.config.data_dir.join("myid").display().to_string();
+                Origin { file, line }
             }
-            (0, _) => "observers without a participant".to_string(),
-            (1, 1) => return,
-            (1, _) => "observers need more than one participant".to_string(),
-            (_, _) => format!("an ensemble of {total} servers: not supported by this version yet"),
-        };
-        let (name, id) = line.expect("there is at least one server line");
-        let origin = self.server_lines.get(&id).cloned();
-        let origin = origin.unwrap_or(Origin { file: String::new(), line: 0 });
-        self.fail(origin.error(&name, fault));
+        }
     }
 
     fn resolve_session_timeouts(&mut self) {
@@ -373,8 +421,8 @@ impl Draft {
     fn warn_of_weakness(&mut self) {
         let config = &mut self.config;
         // A configuration that is changed later is judged again.
-        config.warnings.retain(|(key, _)| key != "forceSync" && key != "skipACL");
-        config.ignored.retain(|(key, _)| key != "standaloneEnabled");
+        config.warnings.retain(|(key, _)| !JUDGED.contains(&key.as_str()));
+        config.warnings.retain(|(key, _)| !key.starts_with("server."));
         if config.raw.force_sync_off {
             let reason = "ignored: every write is on disk before it is acknowledged";
             note(&mut config.warnings, "forceSync", reason);
@@ -382,16 +430,8 @@ impl Draft {
         if config.skip_acl {
             note(&mut config.warnings, "skipACL", "no ACL is checked: everybody may do everything");
         }
-        if !config.standalone_enabled {
-            let reason = "the only participant is served as a single server";
-            note(&mut config.ignored, "standaloneEnabled", reason);
-        }
-        if let (Some(id), [only]) = (config.server_id, config.servers.as_slice())
-            && only.id != id
-        {
-            let reason = format!("myid is {id}: this is not the line of this server");
-            let name = format!("server.{}", only.id);
-            note(&mut config.warnings, &name, &reason);
+        for (key, reason) in ensemble::warnings(config) {
+            note(&mut config.warnings, &key, &reason);
         }
     }
 
@@ -421,7 +461,7 @@ fn lookup(name: &str) -> Option<&'static Key> {
 }
 
 /// The name without the prefix of system properties, which both ways of writing may have.
-fn plain_name(written: &str) -> &str {
+pub(super) fn plain_name(written: &str) -> &str {
     written.strip_prefix("zookeeper.").unwrap_or(written)
 }
 
@@ -461,6 +501,8 @@ fn distance(left: &str, right: &str) -> usize {
     row[right.len()]
 }
 
+/// Keys whose warnings depend on others.
+const JUDGED: [&str; 3] = ["forceSync", "skipACL", "peerType"];
 const OWN_PREFIX: &str = "lockkeeper.";
 /// Longer names than this are not compared with the table.
 const NEAREST_BYTES_MAX: usize = 64;

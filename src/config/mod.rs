@@ -29,8 +29,10 @@ mod accepted;
 mod address;
 mod describe;
 mod draft;
+mod ensemble;
 mod error;
 mod key;
+mod membership;
 mod properties;
 mod servers;
 mod table;
@@ -39,15 +41,17 @@ mod words;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-pub use address::{HOST_BYTES_MAX, HostPort};
+pub use address::{HOST_BYTES_MAX, HostPort, bracketed};
 pub use draft::{CONFIG_ERRORS_MAX, CONFIG_TEXT_BYTES_MAX, Draft};
 pub use error::{ConfigError, Origin};
 pub use key::{Effect, Form, Key, VALUE_BYTES_MAX};
+pub use membership::{Membership, dynamic_text, static_text};
 pub use servers::{PeerAddress, Role, SERVER_ADDRESSES_MAX, SERVER_ID_MAX, ServerSpec};
 pub use table::{
     CHECKPOINT_MS_MAX, COMMAND_URL_BYTES_MAX, IMAGE_LOG_BYTES_MAX, IMAGE_LOG_BYTES_MIN,
     JUTE_MAX_BUFFER_MAX, JUTE_MAX_BUFFER_MIN, LISTEN_BACKLOG_DEFAULT, LISTEN_BACKLOG_MAX,
-    OUTSTANDING_LIMIT_MAX, PATH_BYTES_MAX, SECTIONS, Section, TICK_TIME_MS_MAX,
+    OUTSTANDING_LIMIT_MAX, PATH_BYTES_MAX, SECTIONS, SESSION_EXPIRY_GRACE_MS_MAX, Section,
+    TICK_TIME_MS_MAX,
 };
 pub use words::{CHEAP as FOUR_LETTER_WORDS_CHEAP, FourLetterWords};
 
@@ -119,16 +123,24 @@ pub struct Config {
     pub reconfig_enabled: bool,
     /// `readonlymode.enabled`.
     pub read_only_mode_enabled: bool,
+    /// `lockkeeper.reads` is `linearizable`: reads see everything acknowledged before them.
+    pub linearizable_reads: bool,
+    /// `lockkeeper.sessionExpiryGraceMillis`: added to every session's timeout before it expires.
+    pub session_expiry_grace_ms: u32,
     /// `dynamicConfigFile`, as written; its text must have been given to the draft.
     pub dynamic_config_file: Option<String>,
     /// The number in the file `myid`, if the caller found one.
     pub server_id: Option<u8>,
-    /// The `server.N` lines in order of their ids; in this version at most one participant.
+    /// The `server.N` lines in order of their ids. Of an ensemble: what it was founded with; see
+    /// [`Config::is_ensemble`].
     pub servers: Vec<ServerSpec>,
     /// Keys that were accepted without effect, and why: to be listed once in the log.
     pub ignored: Vec<(String, String)>,
     /// Keys that ask for something that is not there or that weaken protection: to be warned of.
     pub warnings: Vec<(String, String)>,
+    /// The file that this was read from, if it may be rewritten when the membership changes; set
+    /// by [`Draft::set_path`].
+    pub path: Option<PathBuf>,
     raw: Raw,
 }
 
@@ -164,6 +176,9 @@ struct Raw {
     metrics_port: i64,
     prometheus: bool,
     force_sync_off: bool,
+    peer_type: Option<Role>,
+    init_limit: Option<i64>,
+    sync_limit: Option<i64>,
     given: BTreeMap<&'static str, Origin>,
 }
 
@@ -193,6 +208,18 @@ impl Config {
         draft.set(key, value, origin);
         *self = draft.resolve()?;
         Ok(())
+    }
+
+    /// `initLimit` as it was written, ticks: shown to operators, without effect.
+    #[must_use]
+    pub fn init_limit(&self) -> Option<i64> {
+        self.raw.init_limit
+    }
+
+    /// `syncLimit` as it was written, ticks: shown to operators, without effect.
+    #[must_use]
+    pub fn sync_limit(&self) -> Option<i64> {
+        self.raw.sync_limit
     }
 
     /// Where a key's value came from; none if it is the default.

@@ -54,6 +54,27 @@ pub fn parse(text: &str) -> (Vec<Property>, Vec<PropertyError>) {
     (properties, errors)
 }
 
+/// The text without the properties whose keys `unwanted` names; comments, blank lines and everything
+/// else stay as they are, faulty lines included.
+#[must_use]
+pub fn without(text: &str, unwanted: impl Fn(&str) -> bool) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut lines = NaturalLines { rest: text, line: 0 };
+    loop {
+        let start = lines.rest;
+        let Some((line, raw)) = lines.next() else { return kept };
+        let first = raw.trim_start_matches('\u{feff}').trim_start_matches(BLANKS);
+        let is_property = !first.is_empty() && !first.starts_with(['#', '!']);
+        let drop = is_property && {
+            let logical = with_continuations(first, &mut lines);
+            property(line, &logical).is_ok_and(|property| unwanted(&property.key))
+        };
+        if !drop {
+            kept.push_str(&start[..start.len() - lines.rest.len()]);
+        }
+    }
+}
+
 /// Joins a line with those that it continues in.
 fn with_continuations(first: &str, lines: &mut NaturalLines<'_>) -> String {
     let mut logical = first.to_string();

@@ -30,6 +30,8 @@ pub const IMAGE_LOG_BYTES_MAX: i64 = 1 << 40;
 pub const IMAGE_LOG_BYTES_MIN: i64 = 1 << 20;
 /// Longest time between two checkpoints, ms.
 pub const CHECKPOINT_MS_MAX: i64 = 3_600_000;
+/// Longest time that may be added to session timeouts, ms.
+pub const SESSION_EXPIRY_GRACE_MS_MAX: i64 = 3_600_000;
 /// Longest `admin.commandURL`, bytes.
 pub const COMMAND_URL_BYTES_MAX: usize = 255;
 /// Longest path of a file or directory, bytes (what Linux takes).
@@ -395,35 +397,65 @@ static OPERATORS: [Key; 10] = [
     }),
 ];
 
-static ENSEMBLE: [Key; 4] = [
+static ENSEMBLE: [Key; 6] = [
     Key::effective(
         "standaloneEnabled",
         "true",
         |c| c.standalone_enabled.to_string(),
-        "With false there must be server lines; one participant is served as a single server \
-         either way.",
+        "With true one participant is a single server. With false it is an ensemble of one, which \
+         others can join, and there must be server lines.",
     )
     .switch(|c, on| c.standalone_enabled = on),
     Key::effective(
         "reconfigEnabled",
         "false",
         |c| c.reconfig_enabled.to_string(),
-        "Which error the operation `reconfig` gets on a single server: disabled, or unimplemented.",
+        "Allow the operation `reconfig` and `lockkeeper member`, and write the server lines to \
+         dynamicConfigFile when they change. A single server answers `unimplemented`.",
     )
     .switch(|c, on| c.reconfig_enabled = on),
     Key::effective(
         "readonlymode.enabled",
         "false",
         |c| c.read_only_mode_enabled.to_string(),
-        "Read-only service without a quorum. A single server is never without one: here it only \
-         adds `isro` to the words that are answered.",
+        "A server of an ensemble that has no leader serves reads to clients that ask for read-only \
+         mode, with sessions that only it knows. Adds `isro` to the words that are answered.",
     )
     .switch(|c, on| c.read_only_mode_enabled = on),
+    Key::effective(
+        "lockkeeper.reads",
+        "zookeeper",
+        |c| if c.linearizable_reads { LINEARIZABLE } else { AS_ZOOKEEPER }.to_string(),
+        "What reads of this server's clients see. `zookeeper`: its own tree, never behind the \
+         session's own writes and never backwards, but perhaps behind other servers. \
+         `linearizable`: everything that was acknowledged to anybody before the read began; each \
+         batch of reads then costs a round trip to the leader and from it to a majority, and \
+         without a leader there are no reads.",
+    )
+    .text("zookeeper or linearizable", |c, text| {
+        c.linearizable_reads = match text {
+            AS_ZOOKEEPER => false,
+            LINEARIZABLE => true,
+            _ => return Err(format!("`{text}` is neither {AS_ZOOKEEPER} nor {LINEARIZABLE}")),
+        };
+        Ok(())
+    }),
+    Key::effective(
+        "lockkeeper.sessionExpiryGraceMillis",
+        "0",
+        |c| c.session_expiry_grace_ms.to_string(),
+        "How much longer than its timeout a session lives that is not heard from, ms. A client that \
+         measures its own timeout has then given up its locks before somebody else gets them. The \
+         leader's value counts. Closing a session is not delayed.",
+    )
+    .number(0, SESSION_EXPIRY_GRACE_MS_MAX, |c, n| c.session_expiry_grace_ms = u32_of(n)),
     Key::effective(
         "dynamicConfigFile",
         "",
         |c| c.dynamic_config_file.clone().unwrap_or_default(),
-        "File with the server lines, which must then not be in this one.",
+        "File with the server lines, which must then not be in this one. With reconfigEnabled a \
+         server writes one beside its configuration file whenever the membership changes, and \
+         names it here.",
     )
     .text("a path, or nothing", |c, text| {
         optional_path(text)?;
@@ -472,11 +504,14 @@ pub(super) fn blank() -> Config {
         standalone_enabled: false,
         reconfig_enabled: false,
         read_only_mode_enabled: false,
+        linearizable_reads: false,
+        session_expiry_grace_ms: 0,
         dynamic_config_file: None,
         server_id: None,
         servers: Vec::new(),
         ignored: Vec::new(),
         warnings: Vec::new(),
+        path: None,
         raw: Raw::default(),
     }
 }
@@ -538,5 +573,7 @@ fn u16_of(n: i64) -> u16 {
     u16::try_from(n).expect("the limits of the table are ports")
 }
 
+const AS_ZOOKEEPER: &str = "zookeeper";
+const LINEARIZABLE: &str = "linearizable";
 const HOST: &str = "a host name or address";
 const PROMETHEUS: &str = "PrometheusMetricsProvider";
