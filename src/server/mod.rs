@@ -15,6 +15,7 @@ mod clock;
 mod connection;
 mod disk;
 mod driver;
+mod dynamic_file;
 mod error;
 mod figures;
 mod first_frame;
@@ -37,6 +38,7 @@ use crate::admin::{Counters, Source as _};
 use crate::replica::Status;
 
 pub use builder::Builder;
+pub use dynamic_file::write_dynamic;
 pub use error::{ServerError, StartError};
 pub use start::Recovered;
 
