@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tree", &["proto"]),
     ("replica", &["proto", "tree", "config"]),
     ("storage", &["replica"]),
-    ("admin", &["replica", "proto"]),
+    ("admin", &["replica", "proto", "config"]),
     ("server", &["proto", "tree", "replica", "storage", "admin", "config"]),
     ("cli", &["server", "config"]),
     ("main", &["server", "config", "cli", "admin"]),

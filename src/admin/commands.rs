@@ -14,10 +14,12 @@ use super::environment::environment;
 use super::four_letter::NOT_SERVING;
 use super::metrics::{Cell, Reading, monitor};
 use super::version::full_version;
-use super::words::{mean_whole_ms, overall_latency, path, port, rounded, sessions_by_path};
-use super::{Counters, Facts, Source, question, trace};
+use super::words::{
+    is_running, mean_whole_ms, overall_latency, path, port, rounded, sessions_by_path,
+};
+use super::{Counters, Facts, Source, ensemble, question, trace};
 use crate::replica::Status;
-use crate::replica::inspect::{ConnectionReport, Mode, WatchReport};
+use crate::replica::inspect::{ConnectionReport, Mode, ProposalSizes, WatchReport};
 
 /// The answer to a command that does not exist.
 pub(super) fn unknown(name: &str) -> Value {
@@ -27,7 +29,7 @@ pub(super) fn unknown(name: &str) -> Value {
 /// Runs a command. `trace_mask` is the argument of `set_trace_mask`, as it was sent.
 pub(super) async fn run(command: Command, trace_mask: Option<&str>, source: &dyn Source) -> Value {
     let status = source.status();
-    if command.needs_serving() && !status.serving {
+    if command.needs_serving() && !is_running(&status) {
         return finish(Map::new(), command.name(), Some(NOT_SERVING.to_string()));
     }
     let (data, error) = match data(command, trace_mask, &status, source).await {
@@ -78,9 +80,11 @@ async fn data(
         }
         Command::IsReadOnly => json!({ "read_only": status.mode == Mode::ReadOnly }),
         Command::LastSnapshot => last_snapshot(&source.counters()),
-        Command::Leader => return Some(leader(status)),
+        Command::Leader => {
+            return Some(ensemble::leader(status, &question::membership(source).await?));
+        }
         Command::Monitor => monitor_values(&Reading::now(status.clone(), source)),
-        Command::Observers => json!({ "synced_observers": 0, "observers": [] }),
+        Command::Observers => ensemble::observers(status),
         // Of no effect without observers.
         Command::ObserverConnectionStatReset => Value::Null,
         Command::Restore | Command::Snapshot => return Some(Err(disabled(command))),
@@ -100,13 +104,15 @@ async fn data(
         Command::SystemProperties => {
             facts.properties.iter().map(|(name, value)| (name.clone(), json!(value))).collect()
         }
-        Command::VotingView => json!({ "current_config": {} }),
+        Command::VotingView => ensemble::voting_view(&question::membership(source).await?),
         Command::WatchSummary => watch_summary(&question::watches(source).await?),
         Command::Watches => watches_by_session(&question::watches(source).await?),
         Command::WatchesByPath => {
             json!({ "path_to_session_ids": sessions_by_path(&question::watches(source).await?) })
         }
-        Command::Zabstate => zabstate(status, facts),
+        Command::Zabstate => {
+            ensemble::zabstate(status, facts, &question::membership(source).await?)
+        }
     }))
 }
 
@@ -199,16 +205,6 @@ fn last_snapshot(counters: &Counters) -> Value {
     json!({ "zxid": format!("{zxid:x}"), "timestamp": timestamp })
 }
 
-fn leader(status: &Status) -> Result<Value, String> {
-    match status.mode {
-        Mode::Leader => Ok(json!({ "is_leader": true })),
-        Mode::Follower | Mode::Observer => Ok(json!({ "is_leader": false })),
-        Mode::Standalone | Mode::Looking | Mode::ReadOnly => {
-            Err("server is not initialized".to_string())
-        }
-    }
-}
-
 fn monitor_values(reading: &Reading) -> Value {
     monitor(reading)
         .into_iter()
@@ -234,7 +230,7 @@ fn server_stats(status: &Status, counters: &Counters) -> Value {
         "min_buffer_size": size(|sizes| sizes.min),
         "max_buffer_size": size(|sizes| sizes.max),
     });
-    json!({
+    let mut shown = json!({
         "version": full_version(),
         "read_only": status.mode == Mode::ReadOnly,
         "server_stats": {
@@ -258,8 +254,19 @@ fn server_stats(status: &Status, counters: &Counters) -> Value {
             "provider_null": false,
         },
         "client_response": sizes,
-        "node_count": status.znode_count,
-    })
+    });
+    if status.mode == Mode::Leader {
+        let size = |of: fn(&ProposalSizes) -> u64| {
+            status.proposal_sizes.as_ref().map_or(json!(-1), |sizes| json!(of(sizes)))
+        };
+        shown["proposal_stats"] = json!({
+            "last_buffer_size": size(|sizes| sizes.last),
+            "min_buffer_size": size(|sizes| sizes.min),
+            "max_buffer_size": size(|sizes| sizes.max),
+        });
+    }
+    shown["node_count"] = json!(status.znode_count);
+    shown
 }
 
 fn set_trace_mask(text: Option<&str>) -> Result<Value, String> {
@@ -271,23 +278,6 @@ fn set_trace_mask(text: Option<&str>) -> Result<Value, String> {
     };
     trace::set_mask(mask);
     Ok(json!({ "tracemask": mask }))
-}
-
-fn zabstate(status: &Status, facts: &Facts) -> Value {
-    let voting = match status.mode {
-        Mode::Standalone | Mode::ReadOnly => return json!({ "voting": false, "zabstate": "" }),
-        Mode::Leader | Mode::Follower => true,
-        Mode::Looking | Mode::Observer => false,
-    };
-    json!({
-        "myid": facts.server_id,
-        "is_leader": status.mode == Mode::Leader,
-        "voting": voting,
-        "last_zxid": format!("0x{:x}", status.zxid),
-        "zab_epoch": status.zxid >> 32,
-        "zab_counter": status.zxid & 0xffff_ffff,
-        "zabstate": if status.mode == Mode::Looking { "election" } else { "broadcast" },
-    })
 }
 
 /// Version of ZooKeeper's own tree digest that `hash` shows.
@@ -468,14 +458,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_standalone_server_has_no_leader() {
-        let mut fake = Fake::standalone();
+        let fake = Fake::standalone();
         assert_eq!(ask("leader", &fake).await["error"], "server is not initialized");
-        fake.status.mode = Mode::Leader;
+    }
+
+    #[tokio::test]
+    async fn a_leader_shows_itself_and_its_proposals() {
+        let fake = Fake::leader();
         assert_eq!(ask("leader", &fake).await["is_leader"], true);
-        let state = ask("zabstate", &fake).await;
-        assert_eq!(state["zab_epoch"], 1);
-        assert_eq!(state["zab_counter"], 0x46);
-        assert_eq!(state["last_zxid"], "0x100000046");
+        assert_eq!(ask("zabstate", &fake).await["voting"], true);
+        assert_eq!(ask("observers", &fake).await["synced_observers"], 1);
+        let answer = ask("server_stats", &fake).await;
+        assert_eq!(keys(&answer)[3..6], ["client_response", "proposal_stats", "node_count"]);
+        assert_eq!(answer["proposal_stats"]["max_buffer_size"], 1024);
     }
 
     #[tokio::test]

@@ -26,6 +26,10 @@ pub struct Facts {
     pub session_timeout_ms_max: i32,
     /// `clientPortListenBacklog`; -1 for the default.
     pub listen_backlog: i32,
+    /// `initLimit` as configured, ticks; shown in an ensemble.
+    pub init_limit: Option<i64>,
+    /// `syncLimit` as configured, ticks; shown in an ensemble.
+    pub sync_limit: Option<i64>,
     /// Milliseconds from the start to serving, loading the tree included (`dbinittime`); `None`
     /// where it was not measured.
     pub recovery_ms: Option<u64>,

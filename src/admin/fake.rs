@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Counters, Facts, Inspection, LastImage, ResponseSizes, Source, Tally};
 use crate::replica::inspect::{
-    ConnectionReport, Inspect, Latency, Mode, Report, SessionReport, Status, WatchReport,
+    ConnectionReport, Inspect, Latency, Mode, PeerStatus, ProposalSizes, Report, SessionReport,
+    Status, WatchReport,
 };
 
 /// Everything can be changed before it is asked.
@@ -32,6 +33,14 @@ pub(super) struct Fake {
 
 /// A session id as ZooKeeper makes them.
 pub(super) const SESSION: i64 = 0x0100_0018_f535_0000;
+
+/// Three participants and an observer.
+pub(super) const MEMBERSHIP: &str = "\
+server.1=zk1:2888:3888:participant;0.0.0.0:2181
+server.2=[::2]:2888:3888:participant;0.0.0.0:2181
+server.3=zk3:2888:3888:participant
+server.4=zk4:2888:3888:observer
+version=100000000";
 
 impl Fake {
     /// A standalone server with two connections, three sessions and some watches.
@@ -62,6 +71,41 @@ impl Fake {
             paused: AtomicBool::new(false),
             asked: Mutex::new(Vec::new()),
         }
+    }
+
+    /// Server 1 of three participants and an observer, leading.
+    pub(super) fn leader() -> Fake {
+        let mut fake = Fake::standalone();
+        fake.facts.server_id = 1;
+        fake.facts.init_limit = Some(10);
+        fake.facts.sync_limit = Some(5);
+        fake.membership = MEMBERSHIP.to_string();
+        let peer = |server, votes, is_connected, is_synced| PeerStatus {
+            server,
+            votes,
+            is_observer: server == 4,
+            is_connected,
+            is_synced,
+        };
+        fake.status = Status {
+            mode: Mode::Leader,
+            leader: Some(1),
+            election_count: 3,
+            leader_changes: 2,
+            leading_ms: Some(9_000),
+            forwarded: 12,
+            local_sessions: 1,
+            pending_syncs: 6,
+            proposal_sizes: Some(ProposalSizes { last: 48, min: 32, max: 1024 }),
+            // Server 3 has come back empty, and does not vote yet.
+            peers: vec![
+                peer(2, true, true, true),
+                peer(3, false, true, true),
+                peer(4, false, true, true),
+            ],
+            ..fake.status
+        };
+        fake
     }
 
     /// A server without a leader.
@@ -124,6 +168,8 @@ fn facts() -> Facts {
         session_timeout_ms_min: 4000,
         session_timeout_ms_max: 40_000,
         listen_backlog: -1,
+        init_limit: None,
+        sync_limit: None,
         recovery_ms: Some(42),
         initial_configuration: "tickTime=2000\n".to_string(),
         properties: vec![("clientPort".to_string(), "2181".to_string())],

@@ -8,7 +8,8 @@
 //! Reproduces ZooKeeper's `FourLetterCommands` and `CommandExecutor`.
 
 use super::environment;
-use super::{Source, dump, metrics, question, trace, words};
+use super::{Source, dump, ensemble, metrics, question, trace, words};
+use crate::replica::inspect::Mode;
 
 /// Bytes that `stmk` takes after the word: the mask, big-endian.
 pub const TRACE_MASK_BYTES: usize = 8;
@@ -145,7 +146,7 @@ pub async fn answer(
 /// The text; `None` where the word needs a server that serves and this one does not.
 async fn text(word: Word, rest: &[u8], source: &dyn Source) -> Option<String> {
     let status = source.status();
-    let serving = status.serving.then_some(&status);
+    let serving = words::is_running(&status).then_some(&status);
     Some(match word {
         Word::TelnetClose => String::new(),
         Word::Ruok => "imok".to_string(),
@@ -153,7 +154,15 @@ async fn text(word: Word, rest: &[u8], source: &dyn Source) -> Option<String> {
         Word::Envi => environment::text(),
         Word::Gtmk => trace::mask().to_string(),
         Word::Stmk => set_trace_mask(rest),
-        Word::Conf => serving.map(|_| words::conf(source.facts(), &source.counters()))?,
+        Word::Conf => {
+            let mode = serving?.mode;
+            let mut text = words::conf(source.facts(), &source.counters());
+            if mode != Mode::Standalone {
+                let membership = question::membership(source).await?;
+                text.push_str(&ensemble::conf(source.facts(), &membership));
+            }
+            text
+        }
         Word::Dirs => serving.map(|_| words::dirs(&source.counters()))?,
         Word::Srvr => words::srvr(serving?, &source.counters()),
         Word::Mntr => metrics::mntr(&metrics::Reading::now(serving?.clone(), source)),
@@ -217,7 +226,7 @@ mod tests {
 
     use super::super::fake::{Fake, SESSION};
     use super::*;
-    use crate::replica::inspect::{ConnectionReport, Mode};
+    use crate::replica::inspect::ConnectionReport;
 
     async fn ask(word: &str, fake: &Fake) -> String {
         let word = super::word(word.as_bytes().try_into().unwrap()).expect("known");
@@ -273,9 +282,34 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_leader_shows_the_sizes_of_its_proposals() {
+        let mut fake = Fake::leader();
+        let text = ask("srvr", &fake).await;
+        assert!(
+            text.ends_with(
+                "Mode: leader\nNode count: 5\nProposal sizes last/min/max: 48/32/1024\n"
+            )
+        );
+        fake.status.proposal_sizes = None;
+        assert!(ask("stat", &fake).await.ends_with("Proposal sizes last/min/max: -1/-1/-1\n"));
+        fake.status.mode = Mode::Follower;
+        assert!(ask("srvr", &fake).await.ends_with("Mode: follower\nNode count: 5\n"));
+    }
+
+    #[tokio::test]
+    async fn conf_of_a_member_ends_in_the_membership() {
+        let fake = Fake::leader();
+        let text = ask("conf", &fake).await;
+        let (own, ensemble) = text.split_once("initLimit=").unwrap();
+        assert!(own.ends_with("serverId=1\n"), "{text}");
+        assert!(ensemble.ends_with(&format!("membership: \n{}", fake.membership)), "{text}");
+    }
+
+    #[tokio::test]
     async fn a_read_only_server_says_so_after_its_version() {
         let mut fake = Fake::standalone();
         fake.status.mode = Mode::ReadOnly;
+        fake.status.serving = false;
         let text = ask("srvr", &fake).await;
         assert_eq!(text.lines().nth(1), Some("READ-ONLY mode; serving only read-only clients"));
         assert!(text.contains("\nMode: read-only\n"));

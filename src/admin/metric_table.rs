@@ -5,8 +5,11 @@
 //! `lockkeeper_`; a row whose figure is not measured yields nothing.
 
 use super::Tally;
+use super::ensemble::takes_part;
 use super::metrics::{Kind, Metric, Reading, Value};
 use super::words::{overall_latency, rounded};
+use crate::replica::Status;
+use crate::replica::inspect::{Mode, PeerStatus, ProposalSizes};
 
 const fn gauge(
     name: &'static str,
@@ -30,6 +33,28 @@ const fn summary(
     read: fn(&Reading) -> Option<Value>,
 ) -> Metric {
     Metric { name, kind: Kind::Summary, help, read }
+}
+
+/// A number that only a leader has.
+fn led(reading: &Reading, value: fn(&Status) -> u64) -> Option<Value> {
+    (reading.status.mode == Mode::Leader).then(|| value(&reading.status).into())
+}
+
+/// The number of other servers that are so, on a leader.
+fn peers(reading: &Reading, are: fn(&PeerStatus) -> bool) -> Option<Value> {
+    let count = reading.status.peers.iter().filter(|peer| are(peer)).count();
+    (reading.status.mode == Mode::Leader).then(|| (count as u64).into())
+}
+
+/// A number that a server without an ensemble does not have.
+fn of_member(reading: &Reading, value: fn(&Status) -> u64) -> Option<Value> {
+    (reading.status.mode != Mode::Standalone).then(|| value(&reading.status).into())
+}
+
+/// The size of a proposal, once a leader has made one.
+fn proposal_size(reading: &Reading, which: fn(&ProposalSizes) -> u64) -> Option<Value> {
+    let sizes = reading.status.proposal_sizes.as_ref();
+    sizes.filter(|_| reading.status.mode == Mode::Leader).map(|sizes| which(sizes).into())
 }
 
 /// A whole number that is always measured.
@@ -70,6 +95,9 @@ pub const METRICS: &[Metric] = &[
         whole(r.status.approximate_data_size)
     }),
     gauge("global_sessions", "Open sessions of the whole ensemble", |r| whole(r.status.sessions)),
+    gauge("local_sessions", "Sessions of read-only mode, which only this server knows", |r| {
+        of_member(r, |status| status.local_sessions)
+    }),
     gauge("open_file_descriptor_count", "File descriptors open in this process", |r| {
         r.descriptors.open.map(Value::from)
     }),
@@ -96,6 +124,44 @@ pub const METRICS: &[Metric] = &[
         "Connections accepted without a client certificate from the server's own address",
         |r| whole(r.counters.connections_non_mtls_local),
     ),
+    gauge("quorum_size", "Participants of the ensemble", |r| {
+        takes_part(r.status.mode).then(|| {
+            let own = u64::from(r.status.mode != Mode::Observer);
+            let others = r.status.peers.iter().filter(|peer| !peer.is_observer).count();
+            (own + others as u64).into()
+        })
+    }),
+    gauge("learners", "Other servers that are connected (leader only)", |r| {
+        peers(r, |peer| peer.is_connected)
+    }),
+    gauge("synced_followers", "Other participants that keep up (leader only)", |r| {
+        peers(r, |peer| peer.votes && peer.is_synced)
+    }),
+    gauge(
+        "synced_non_voting_followers",
+        "Participants that keep up and have no vote yet (leader only)",
+        |r| peers(r, |peer| !peer.votes && !peer.is_observer && peer.is_synced),
+    ),
+    gauge("synced_observers", "Observers that keep up (leader only)", |r| {
+        peers(r, |peer| peer.is_observer && peer.is_synced)
+    }),
+    gauge(
+        "pending_syncs",
+        "Requests `sync` and linearizable reads that wait for a majority (leader only)",
+        |r| led(r, |status| status.pending_syncs),
+    ),
+    gauge("leader_uptime", "Milliseconds since this server became the leader (leader only)", |r| {
+        r.status.leading_ms.map(Value::from)
+    }),
+    gauge("last_proposal_size", "Bytes of the last proposed entry (leader only)", |r| {
+        proposal_size(r, |sizes| sizes.last)
+    }),
+    gauge("max_proposal_size", "Bytes of the largest proposed entry (leader only)", |r| {
+        proposal_size(r, |sizes| sizes.max)
+    }),
+    gauge("min_proposal_size", "Bytes of the smallest proposed entry (leader only)", |r| {
+        proposal_size(r, |sizes| sizes.min)
+    }),
     counter("commit_count", "Transactions applied", |r| whole(r.status.txns_applied)),
     counter("proposal_count", "Entries proposed by this server", |r| whole(r.status.proposals)),
     counter("connection_request_count", "Handshakes received", |r| {
@@ -150,6 +216,21 @@ pub const METRICS: &[Metric] = &[
     }),
     gauge("lockkeeper_zxid", "Last applied zxid", |r| Some(Value::Whole(r.status.zxid))),
     gauge("lockkeeper_raft_term", "Raft term", |r| whole(r.status.term)),
+    gauge("lockkeeper_leader", "Server id of the leader; absent while there is none", |r| {
+        r.status.leader.map(|leader| u64::from(leader).into())
+    }),
+    gauge("lockkeeper_peers_connected", "Other servers to which there is a link", |r| {
+        of_member(r, |status| status.peers.iter().filter(|peer| peer.is_connected).count() as u64)
+    }),
+    counter("lockkeeper_elections", "Elections that this server stood in or voted in", |r| {
+        of_member(r, |status| status.election_count)
+    }),
+    counter("lockkeeper_leader_changes", "Times this server learned of another leader", |r| {
+        of_member(r, |status| status.leader_changes)
+    }),
+    counter("lockkeeper_requests_forwarded", "Requests handed on to the leader", |r| {
+        of_member(r, |status| status.forwarded)
+    }),
     gauge("lockkeeper_applied_index", "Last log index applied", |r| whole(r.status.applied)),
     gauge("lockkeeper_persisted_index", "Last log index on this server's disk", |r| {
         whole(r.status.persisted)

@@ -305,9 +305,9 @@ mod tests {
 
     #[test]
     fn values_are_of_their_metrics_kind() {
-        let reading = reading(&Fake::standalone());
+        let reading = reading(&Fake::leader());
         for metric in METRICS {
-            let value = metric.value(&reading).expect("the fake server measures everything");
+            let value = metric.value(&reading).expect("the fake leader measures everything");
             let is_summary = matches!(value, Value::Summary { .. });
             assert_eq!(is_summary, metric.kind == Kind::Summary, "{metric:?}");
         }
@@ -332,7 +332,7 @@ mod tests {
     fn no_value_is_a_constant() {
         // Whatever is measured differs between a server at rest and one with figures.
         let at_rest = Reading::default();
-        let busy = reading(&Fake::standalone());
+        let busy = reading(&Fake::leader());
         let unchanged: Vec<_> = METRICS
             .iter()
             .filter(|metric| metric.value(&at_rest) == metric.value(&busy))
@@ -383,6 +383,38 @@ mod tests {
             assert_eq!(pairs.get(key), Some(&value), "{key}");
         }
         assert!(!pairs.contains_key("zk_peer_state"));
+    }
+
+    #[test]
+    fn what_only_a_leader_knows_is_shown_by_leaders_only() {
+        let mut fake = Fake::leader();
+        let text = mntr(&reading(&fake));
+        for (key, value) in [
+            ("zk_server_state", "leader"),
+            ("zk_learners", "3"),
+            ("zk_synced_followers", "1"),
+            ("zk_synced_non_voting_followers", "1"),
+            ("zk_synced_observers", "1"),
+            ("zk_pending_syncs", "6"),
+            ("zk_leader_uptime", "9000"),
+            ("zk_last_proposal_size", "48"),
+            ("zk_quorum_size", "3"),
+            ("zk_lockkeeper_elections", "3"),
+            ("zk_lockkeeper_requests_forwarded", "12"),
+        ] {
+            assert_eq!(pairs(&text).get(key), Some(&value), "{key}");
+        }
+        fake.status.mode = Mode::Follower;
+        fake.status.leading_ms = None;
+        let text = mntr(&reading(&fake));
+        for key in ["learners", "synced_", "pending_syncs", "leader_uptime", "proposal_size"] {
+            assert!(!text.contains(&format!("zk_{key}")), "{key} in {text}");
+        }
+        assert_eq!(pairs(&text)["zk_lockkeeper_leader"], "1");
+        let standalone = mntr(&reading(&Fake::standalone()));
+        for key in ["leader", "quorum_size", "local_sessions", "peers", "elections", "forwarded"] {
+            assert!(!standalone.contains(key), "{key} in {standalone}");
+        }
     }
 
     #[test]

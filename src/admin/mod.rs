@@ -13,6 +13,7 @@ mod commands;
 pub mod counters;
 mod date;
 mod dump;
+mod ensemble;
 mod environment;
 pub mod facts;
 pub mod four_letter;

@@ -54,6 +54,15 @@ pub(super) async fn digests(source: &dyn Source) -> Option<Vec<(i64, u64)>> {
     Some(list)
 }
 
+/// The committed membership, as `/zookeeper/config` has it.
+pub(super) async fn membership(source: &dyn Source) -> Option<String> {
+    let report = source.inspect(Inspect::Membership).await?;
+    let Report::Membership(text) = report else {
+        return unfit(Inspect::Membership);
+    };
+    Some(text)
+}
+
 /// Resets the statistics of all connections.
 pub(super) async fn reset_connections(source: &dyn Source) -> Option<()> {
     source.inspect(Inspect::ResetConnections).await.map(|_| ())

@@ -15,15 +15,17 @@ use super::{Counters, Facts};
 use crate::replica::Status;
 use crate::replica::inspect::{ConnectionReport, Latency, Mode, WatchReport};
 
+/// Whether anybody is served: everybody, or in read-only mode those who ask for it.
+pub(super) fn is_running(status: &Status) -> bool {
+    status.serving || status.mode == Mode::ReadOnly
+}
+
 /// `isro`.
 pub(super) fn isro(status: &Status) -> &'static str {
-    match (status.serving, status.mode) {
-        (false, _) => "null",
-        (true, Mode::ReadOnly) => "ro",
-        (
-            true,
-            Mode::Looking | Mode::Standalone | Mode::Leader | Mode::Follower | Mode::Observer,
-        ) => "rw",
+    match (status.mode, status.serving) {
+        (Mode::ReadOnly, _) => "ro",
+        (_, true) => "rw",
+        (_, false) => "null",
     }
 }
 
@@ -58,7 +60,7 @@ fn version_lines(status: &Status) -> String {
 
 fn server_lines(status: &Status, counters: &Counters) -> String {
     let latency = overall_latency(status);
-    format!(
+    let mut out = format!(
         "Latency min/avg/max: {}/{:?}/{}\n\
          Received: {}\n\
          Sent: {}\n\
@@ -77,7 +79,15 @@ fn server_lines(status: &Status, counters: &Counters) -> String {
         status.zxid,
         status.mode.name(),
         status.znode_count,
-    )
+    );
+    if status.mode == Mode::Leader {
+        // ZooKeeper's "none yet" is -1.
+        let sizes = status.proposal_sizes;
+        let [last, min, max] = sizes
+            .map_or([-1; 3], |sizes| [sizes.last, sizes.min, sizes.max].map(|size| size as i64));
+        put(&mut out, format_args!("Proposal sizes last/min/max: {last}/{min}/{max}\n"));
+    }
+    out
 }
 
 /// Latency of reads and writes together.

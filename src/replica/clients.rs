@@ -374,6 +374,12 @@ impl Clients {
         }
     }
 
+    /// Requests whose read index is not confirmed and applied yet, about: a connection that asked
+    /// more than once may be counted for each.
+    pub(super) fn syncs_waiting(&self) -> u64 {
+        self.sync_waiting.len() as u64
+    }
+
     /// Read indexes up to `context` are confirmed, and applied.
     pub(super) fn sync_confirmed(&mut self, machine: &Machine, context: u64) {
         self.sync_confirmed = self.sync_confirmed.max(context);

@@ -126,6 +126,8 @@ pub struct Status {
     pub forwarded: u64,
     /// Sessions of read-only mode, which no other server knows.
     pub local_sessions: u64,
+    /// Requests `sync`, and linearizable reads, that wait until a majority has confirmed who leads.
+    pub pending_syncs: u64,
     /// Sizes of proposed entries; `None` before the first.
     pub proposal_sizes: Option<ProposalSizes>,
     /// The other servers, in order of their ids. Empty standalone; only the leader knows of each
@@ -140,6 +142,8 @@ pub struct PeerStatus {
     pub server: u8,
     /// It has a vote: a participant that has caught up.
     pub votes: bool,
+    /// It is an observer: it never gets a vote.
+    pub is_observer: bool,
     /// There is a link to it.
     pub is_connected: bool,
     /// It follows this leader's log closely. False on a server that does not lead.

@@ -6,7 +6,7 @@
 use super::inspect::{Inspect, Mode, PeerStatus, Report, SessionReport, Status};
 use super::peer::server_of;
 use super::{Figures, Replica};
-use crate::config::Role;
+use crate::config::{Role, ServerSpec};
 use crate::proto::Text;
 use crate::tree::path;
 
@@ -48,6 +48,7 @@ impl Replica {
             leading_ms: self.leading.map(|_| (self.now_us - self.led_since_us) / 1000),
             forwarded: self.figures.forwards,
             local_sessions: self.local_expiry.len() as u64,
+            pending_syncs: self.clients.syncs_waiting(),
             proposal_sizes: self.figures.proposal_sizes,
             peers: self.peer_status.clone(),
         }
@@ -79,17 +80,19 @@ impl Replica {
         let own = server_of(self.consensus.id());
         let leads = self.leading.is_some();
         let progress = self.consensus.peers();
-        let status = |server: u8| {
+        let status = |spec: &ServerSpec| {
+            let server = spec.id;
             let known = progress.iter().filter(|peer| server_of(peer.id) == server);
             let known = known.max_by_key(|peer| peer.votes);
             PeerStatus {
                 server,
                 votes: known.is_some_and(|peer| peer.votes),
+                is_observer: spec.role == Role::Observer,
                 is_connected: self.connected.contains_key(&server),
                 is_synced: leads && known.is_some_and(|peer| peer.is_active && peer.is_caught_up),
             }
         };
-        let others = self.announced.iter().map(|member| member.spec.id).filter(|id| *id != own);
+        let others = self.announced.iter().map(|member| &member.spec).filter(|spec| spec.id != own);
         self.peer_status = others.map(status).collect();
     }
 

@@ -298,6 +298,8 @@ fn facts(config: &Config, is_in_memory: bool, address: SocketAddr, recovered: &R
     let ms = |ms: u32| i32::try_from(ms).unwrap_or(i32::MAX);
     Facts {
         server_id: config.server_id.unwrap_or(0).into(),
+        init_limit: config.init_limit(),
+        sync_limit: config.sync_limit(),
         client_address: Some(address),
         secure_client_address: None,
         data_dir: directory(&config.data_dir),

@@ -1,0 +1,221 @@
+//! What operators see of an ensemble: who leads, who votes, who is synced.
+//!
+//! *Owns* the texts and JSON shapes that exist in an ensemble only: the membership behind `conf`,
+//! and the commands `leader`, `observers`, `voting_view` and `zabstate`. Values in, texts out.
+//! *Invariant*: the membership shown is the committed one, as `/zookeeper/config` holds it; a text
+//! that cannot be read shows nothing rather than something made up.
+//!
+//! Reproduces `QuorumZooKeeperServer.dumpConf` and the commands of `server.admin.Commands`.
+
+use serde_json::{Map, Value, json};
+
+use super::Facts;
+use super::words::put;
+use crate::config::{HostPort, Membership, PeerAddress, Role, ServerSpec, bracketed};
+use crate::replica::Status;
+use crate::replica::inspect::Mode;
+
+/// Whether this server is one of an ensemble that it takes part in.
+pub(super) fn takes_part(mode: Mode) -> bool {
+    match mode {
+        Mode::Leader | Mode::Follower | Mode::Observer => true,
+        Mode::Standalone | Mode::Looking | Mode::ReadOnly => false,
+    }
+}
+
+/// The lines of `conf` behind those of every server. The last one has no newline, as there.
+pub(super) fn conf(facts: &Facts, membership: &str) -> String {
+    let mut out = String::new();
+    for (name, limit) in [("initLimit", facts.init_limit), ("syncLimit", facts.sync_limit)] {
+        if let Some(limit) = limit {
+            put(&mut out, format_args!("{name}={limit}\n"));
+        }
+    }
+    out.push_str("electionAlg=3\n");
+    if let Some(own) = own(facts, &members(membership)) {
+        let ports = |port: fn(&PeerAddress) -> u16| {
+            let ports: Vec<_> = own.addresses.iter().map(|a| port(a).to_string()).collect();
+            ports.join("|")
+        };
+        put(&mut out, format_args!("electionPort={}\n", ports(|a| a.election_port)));
+        put(&mut out, format_args!("quorumPort={}\n", ports(|a| a.peer_port)));
+        put(&mut out, format_args!("peerType={}\n", u8::from(own.role == Role::Observer)));
+    }
+    put(&mut out, format_args!("membership: \n{membership}"));
+    out
+}
+
+/// `leader`.
+pub(super) fn leader(status: &Status, membership: &str) -> Result<Value, String> {
+    if !takes_part(status.mode) {
+        return Err("server is not initialized".to_string());
+    }
+    let members = members(membership);
+    let leader = members.iter().find(|member| Some(member.id) == status.leader);
+    let hosts = |member: &ServerSpec| {
+        let hosts: Vec<&str> = member.addresses.iter().map(|a| a.host.as_str()).collect();
+        hosts.join("|")
+    };
+    Ok(json!({
+        "is_leader": status.mode == Mode::Leader,
+        // ZooKeeper's "none" is -1.
+        "leader_id": status.leader.map_or(-1, i64::from),
+        "leader_ip": leader.map_or(String::new(), hosts),
+    }))
+}
+
+/// `observers`: those that follow this server, so none but on the leader.
+pub(super) fn observers(status: &Status) -> Value {
+    let leads = status.mode == Mode::Leader;
+    let list: Vec<Value> = status
+        .peers
+        .iter()
+        .filter(|peer| leads && peer.is_observer && peer.is_connected)
+        .map(|peer| json!({ "sid": peer.server, "is_synced": peer.is_synced }))
+        .collect();
+    let synced = status.peers.iter().filter(|peer| leads && peer.is_observer && peer.is_synced);
+    json!({ "synced_observers": synced.count(), "observers": list })
+}
+
+/// `voting_view`: the participants by id.
+pub(super) fn voting_view(membership: &str) -> Value {
+    let mut view = Map::new();
+    for member in members(membership).iter().filter(|member| member.role == Role::Participant) {
+        let shown = json!({
+            "server_addresses": addresses(member, |a| a.peer_port),
+            "election_addresses": addresses(member, |a| a.election_port),
+            "client_address": client_address(member),
+            "learner_type": member.role.as_str(),
+        });
+        view.insert(member.id.to_string(), shown);
+    }
+    json!({ "current_config": view })
+}
+
+/// `zabstate`. The epoch and counter are the halves of the zxid.
+pub(super) fn zabstate(status: &Status, facts: &Facts, membership: &str) -> Value {
+    if matches!(status.mode, Mode::Standalone | Mode::ReadOnly) {
+        return json!({ "voting": false, "zabstate": "" });
+    }
+    let members = members(membership);
+    let own = own(facts, &members);
+    let first = |port: fn(&PeerAddress) -> u16| {
+        own.map_or(String::new(), |own| addresses(own, port).join("|"))
+    };
+    let voting = own.is_some_and(|own| own.role == Role::Participant);
+    json!({
+        "myid": facts.server_id,
+        "is_leader": status.mode == Mode::Leader,
+        "quorum_address": first(|a| a.peer_port),
+        "election_address": first(|a| a.election_port),
+        "client_address": own.map_or(String::new(), client_address),
+        "voting": voting,
+        "last_zxid": format!("0x{:x}", status.zxid),
+        "zab_epoch": status.zxid >> 32,
+        "zab_counter": status.zxid & 0xffff_ffff,
+        "zabstate": if status.mode == Mode::Looking { "election" } else { "broadcast" },
+    })
+}
+
+fn members(membership: &str) -> Vec<ServerSpec> {
+    Membership::parse(membership).unwrap_or_default().servers
+}
+
+fn own<'a>(facts: &Facts, members: &'a [ServerSpec]) -> Option<&'a ServerSpec> {
+    members.iter().find(|member| u64::from(member.id) == facts.server_id)
+}
+
+fn addresses(member: &ServerSpec, port: fn(&PeerAddress) -> u16) -> Vec<String> {
+    let shown = |address: &PeerAddress| format!("{}:{}", bracketed(&address.host), port(address));
+    member.addresses.iter().map(shown).collect()
+}
+
+fn client_address(member: &ServerSpec) -> String {
+    member.client.as_ref().map_or(String::new(), HostPort::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::{Fake, MEMBERSHIP};
+    use super::*;
+
+    #[test]
+    fn conf_ends_in_the_membership() {
+        let fake = Fake::leader();
+        assert_eq!(
+            conf(&fake.facts, MEMBERSHIP),
+            format!(
+                "initLimit=10\nsyncLimit=5\nelectionAlg=3\nelectionPort=3888\nquorumPort=2888\n\
+                 peerType=0\nmembership: \n{MEMBERSHIP}"
+            )
+        );
+    }
+
+    #[test]
+    fn the_leader_is_shown_by_every_member_that_follows_it() {
+        let mut fake = Fake::leader();
+        let shown = leader(&fake.status, MEMBERSHIP).unwrap();
+        assert_eq!(shown, json!({ "is_leader": true, "leader_id": 1, "leader_ip": "zk1" }));
+        fake.status.mode = Mode::Follower;
+        fake.status.leader = Some(2);
+        let shown = leader(&fake.status, MEMBERSHIP).unwrap();
+        assert_eq!(shown, json!({ "is_leader": false, "leader_id": 2, "leader_ip": "::2" }));
+        fake.status.leader = None;
+        assert_eq!(leader(&fake.status, MEMBERSHIP).unwrap()["leader_id"], -1);
+        for mode in [Mode::Standalone, Mode::Looking, Mode::ReadOnly] {
+            fake.status.mode = mode;
+            assert_eq!(leader(&fake.status, "").unwrap_err(), "server is not initialized");
+        }
+    }
+
+    #[test]
+    fn only_a_leader_has_observers() {
+        let mut fake = Fake::leader();
+        assert_eq!(
+            observers(&fake.status),
+            json!({ "synced_observers": 1, "observers": [{ "sid": 4, "is_synced": true }] })
+        );
+        fake.status.mode = Mode::Follower;
+        assert_eq!(observers(&fake.status), json!({ "synced_observers": 0, "observers": [] }));
+    }
+
+    #[test]
+    fn the_voting_view_is_of_participants() {
+        let view = voting_view(MEMBERSHIP);
+        let ids: Vec<_> = view["current_config"].as_object().unwrap().keys().collect();
+        assert_eq!(ids, ["1", "2", "3"]);
+        assert_eq!(
+            view["current_config"]["2"],
+            json!({
+                "server_addresses": ["[::2]:2888"], "election_addresses": ["[::2]:3888"],
+                "client_address": "0.0.0.0:2181", "learner_type": "participant",
+            })
+        );
+        assert_eq!(voting_view(""), json!({ "current_config": {} }), "a single server has none");
+        assert_eq!(voting_view("no membership"), json!({ "current_config": {} }));
+    }
+
+    #[test]
+    fn zabstate_shows_where_this_server_is_and_whether_it_votes() {
+        let mut fake = Fake::leader();
+        let shown = zabstate(&fake.status, &fake.facts, MEMBERSHIP);
+        for (key, value) in [
+            ("myid", json!(1)),
+            ("is_leader", json!(true)),
+            ("quorum_address", json!("zk1:2888")),
+            ("election_address", json!("zk1:3888")),
+            ("client_address", json!("0.0.0.0:2181")),
+            ("voting", json!(true)),
+            ("last_zxid", json!("0x100000046")),
+            ("zab_epoch", json!(1)),
+            ("zab_counter", json!(0x46)),
+            ("zabstate", json!("broadcast")),
+        ] {
+            assert_eq!(shown[key], value, "{key}");
+        }
+        fake.facts.server_id = 4;
+        fake.status.mode = Mode::Looking;
+        let shown = zabstate(&fake.status, &fake.facts, MEMBERSHIP);
+        assert_eq!((&shown["voting"], &shown["zabstate"]), (&json!(false), &json!("election")));
+    }
+}
