@@ -165,6 +165,8 @@ fn checkpointer(dir: &Path, source: Source) -> Checkpointer {
         state: Box::new(SledState::new(&dir.join("state"))),
         images: Images::new(Arc::new(OsFs), &images_dir, 1),
         source,
+        image: None,
+        ensemble: false,
         log_last: u64::MAX,
         image_bytes: 0,
         written: Arc::default(),

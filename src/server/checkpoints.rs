@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use tokio::sync::mpsc;
 
 use super::clock;
@@ -18,15 +18,25 @@ use super::driver::Message;
 use super::error::{ServerError, panic_message};
 use super::figures::Figures;
 use super::limits::CHANGES_QUEUE_MAX;
-use super::log_writer::LogCutter;
+use super::log_writer::{Installing, LogCutter};
 use crate::admin::LastImage;
 use crate::replica::{Changes, Input};
 use crate::storage::{Checkpointer, ImageTally, LogLostEnd, Outcome};
 
+/// What the thread is given, in this order.
+#[derive(Debug)]
+enum Task {
+    /// Changed records.
+    Changes(Changes),
+    /// An image that the log thread is to install before anything else is done.
+    Installed(Installing),
+}
+
 /// The driver's end of the state thread. Dropping it waits until the thread has ended.
 #[derive(Debug)]
 pub struct Checkpoints {
-    changes: Option<Sender<Changes>>,
+    /// Changes are handed over while there are few; installed images are rare.
+    tasks: Option<Sender<Task>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -42,19 +52,20 @@ impl Checkpoints {
         messages: mpsc::Sender<Message>,
         figures: Arc<Figures>,
     ) -> std::io::Result<Self> {
-        let (sender, changes) = bounded(CHANGES_QUEUE_MAX);
+        let (sender, tasks) = unbounded();
         let mut writer = Writer {
             checkpointer,
             data_dir,
             cutter,
             messages,
             figures,
+            told: None,
             measured: None,
             warned: None,
         };
         let thread = std::thread::Builder::new().name(THREAD.to_string()).spawn(move || {
             lower_priority();
-            let run = catch_unwind(AssertUnwindSafe(|| writer.run(&changes)));
+            let run = catch_unwind(AssertUnwindSafe(|| writer.run(&tasks)));
             let failure = match run {
                 Ok(Ok(())) => return,
                 Ok(Err(lost_end)) => ServerError::Log(lost_end.to_string()),
@@ -65,19 +76,29 @@ impl Checkpoints {
             // Fails if the server is ending anyway.
             let _ = writer.messages.blocking_send(Message::Failed(failure));
         })?;
-        Ok(Self { changes: Some(sender), thread: Some(thread) })
+        Ok(Self { tasks: Some(sender), thread: Some(thread) })
     }
 
     /// Whether [`Checkpoints::hand_over`] may be called.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.changes.as_ref().is_some_and(|changes| !changes.is_full())
+        self.tasks.as_ref().is_some_and(|tasks| tasks.len() < CHANGES_QUEUE_MAX)
     }
 
     /// Queues changed records. Only when there is room: the driver is the only one who does.
     pub fn hand_over(&self, changes: Changes) {
-        let sender = self.changes.as_ref().expect("taken only when dropped");
-        if sender.try_send(changes).is_err() {
+        self.give(Task::Changes(changes));
+    }
+
+    /// An image of another server was given to the log thread: what is handed over from now on is
+    /// of that state. The state thread waits until it is installed before it goes on.
+    pub fn installed(&self, installing: Installing) {
+        self.give(Task::Installed(installing));
+    }
+
+    fn give(&self, task: Task) {
+        let sender = self.tasks.as_ref().expect("taken only when dropped");
+        if sender.send(task).is_err() {
             // The thread ends with the server only: its panics are caught.
             tracing::error!("changed records were lost: the state thread has ended");
         }
@@ -86,7 +107,7 @@ impl Checkpoints {
 
 impl Drop for Checkpoints {
     fn drop(&mut self) {
-        self.changes = None;
+        self.tasks = None;
         if let Some(thread) = self.thread.take() {
             // Its panics were caught.
             let _ = thread.join();
@@ -100,31 +121,60 @@ struct Writer {
     cutter: LogCutter,
     messages: mpsc::Sender<Message>,
     figures: Arc<Figures>,
+    /// Index of the newest image that the replica was told of.
+    told: Option<u64>,
     measured: Option<Instant>,
     /// When it was last said that an image is overdue.
     warned: Option<Instant>,
 }
 
 impl Writer {
-    fn run(&mut self, changes: &Receiver<Changes>) -> Result<(), LogLostEnd> {
+    fn run(&mut self, tasks: &Receiver<Task>) -> Result<(), LogLostEnd> {
+        self.tell_of_image();
         let found = self.checkpointer.begin()?;
         self.act_on(found);
         self.measure_directory();
-        for changes in changes {
-            let is_complete = changes.mark.is_some();
-            let images = self.checkpointer.images();
-            let start = Instant::now();
-            let outcome = self.checkpointer.apply(changes)?;
-            let took_us = clock::micros_since(start);
-            if is_complete {
-                self.record(images, took_us);
-                self.measure_directory();
+        for task in tasks {
+            match task {
+                Task::Changes(changes) => self.apply(changes)?,
+                // Before that, the images that it replaces are all that a start could begin from.
+                Task::Installed(installing) if installing.wait() => {
+                    self.checkpointer.installed(&installing.mark);
+                    self.tell_of_image();
+                }
+                // The log failed, and with it the server.
+                Task::Installed(_) => return Ok(()),
             }
             self.figures.disk().log_since_image_bytes = self.checkpointer.log_since_image();
             self.warn_if_overdue();
-            self.act_on(outcome);
         }
         Ok(())
+    }
+
+    fn apply(&mut self, changes: Changes) -> Result<(), LogLostEnd> {
+        let is_complete = changes.mark.is_some();
+        let images = self.checkpointer.images();
+        let start = Instant::now();
+        let outcome = self.checkpointer.apply(changes)?;
+        let took_us = clock::micros_since(start);
+        if is_complete {
+            self.record(images, took_us);
+            self.measure_directory();
+        }
+        self.act_on(outcome);
+        Ok(())
+    }
+
+    /// Says which image can be sent to other servers now.
+    fn tell_of_image(&mut self) {
+        let Some(mark) = self.checkpointer.newest() else { return };
+        if self.told == Some(mark.index) {
+            return;
+        }
+        self.told = Some(mark.index);
+        // Fails if the server is ending.
+        let _ =
+            self.messages.blocking_send(Message::Input(Input::ImageWritten { mark: mark.clone() }));
     }
 
     /// Counts what completing a checkpoint was: one, or an image besides, which takes most of the
@@ -158,7 +208,9 @@ impl Writer {
         );
     }
 
-    fn act_on(&self, outcome: Outcome) {
+    fn act_on(&mut self, outcome: Outcome) {
+        // Before the log is cut: whoever needs what is gone then is sent this image.
+        self.tell_of_image();
         match outcome {
             Outcome::Continue => {}
             Outcome::CutLog(index) => self.cutter.cut(index),

@@ -9,17 +9,21 @@ use super::StartError;
 use crate::config::Config;
 use crate::replica::{Machine, Restored};
 use crate::storage::log::SEGMENT_BYTES;
-use crate::storage::{self, Checkpointer, Lock, Log, Options, Place, Report};
+use crate::storage::{self, Checkpointer, Identity, Images, Lock, Log, Options, Place, Report};
 use crate::tree;
 
 /// What was found in the data directory.
 pub(super) struct Found {
+    /// Whose it is: with the raft id.
+    pub identity: Identity,
     /// Everything up to `restored.applied`.
     pub machine: Machine,
     /// For the replica.
     pub restored: Restored,
     /// For the log thread.
     pub log: Log,
+    /// For the log thread, and for whoever sends and receives them.
+    pub images: Images,
     /// For the state thread.
     pub checkpointer: Checkpointer,
     /// For people.
@@ -28,13 +32,25 @@ pub(super) struct Found {
     pub lock: Lock,
 }
 
-/// Opens or makes the data directory.
+/// What a new data directory of a server on its own becomes.
+///
+/// # Errors
+/// The system gives no random numbers.
+pub(super) fn standalone(server_id: u8) -> Result<Identity, StartError> {
+    let mut cluster_id = [0; 16];
+    getrandom::fill(&mut cluster_id)
+        .map_err(|error| StartError::System { what: "random id", error: error.to_string() })?;
+    Ok(Identity::standalone(u128::from_le_bytes(cluster_id), server_id))
+}
+
+/// Opens the data directory, or makes it to be `new`. `ensemble`: there are other servers.
 ///
 /// # Errors
 /// It is refused: nothing in it was changed.
 pub(super) fn open(
     config: &Config,
-    server_id: u8,
+    new: Identity,
+    ensemble: bool,
     options: tree::Options,
 ) -> Result<Found, StartError> {
     if !config.data_dir_autocreate {
@@ -42,36 +58,39 @@ pub(super) fn open(
             must_exist(directory)?;
         }
     }
-    let mut cluster_id = [0; 16];
-    getrandom::fill(&mut cluster_id)
-        .map_err(|error| StartError::System { what: "random id", error: error.to_string() })?;
-    let place = Place::on_disk(&config.data_dir, &config.data_log_dir);
     let options_of_storage = Options {
-        node_id: server_id.into(),
+        new,
+        ensemble,
         image_every_bytes: config.image_log_bytes,
         // Whole segments are cut: no more than one of them stays behind an image.
         segment_bytes: SEGMENT_BYTES.min(config.image_log_bytes),
-        ..Options::standalone(u128::from_le_bytes(cluster_id))
     };
     let mut machine = Machine::fresh(options);
-    let opened = storage::open(place, &options_of_storage, &mut machine)
+    let opened = storage::open(place(config), &options_of_storage, &mut machine)
         .map_err(|error| StartError::Data(error.to_string()))?;
     let restored = Restored {
         hard_state: opened.hard_state,
-        membership: opened.membership.unwrap_or_default(),
+        membership: opened.membership,
+        image: opened.image,
+        log_before: opened.log_before,
         applied: opened.applied,
         applied_term: opened.applied_term,
         tail: opened.tail,
-        ..Restored::default()
     };
     Ok(Found {
+        identity: opened.identity,
         machine,
         restored,
         log: opened.log,
+        images: opened.images,
         checkpointer: opened.checkpointer,
         report: opened.report,
         lock: opened.lock,
     })
+}
+
+fn place(config: &Config) -> Place {
+    Place::on_disk(&config.data_dir, &config.data_log_dir)
 }
 
 fn must_exist(directory: &Path) -> Result<(), StartError> {

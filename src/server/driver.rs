@@ -159,8 +159,17 @@ impl Driver {
     ) -> Result<(), ServerError> {
         if let Some(append) = ready.append {
             match &mut self.disk {
-                Some(disk) => disk.log.append(append)?,
+                Some(disk) => {
+                    if let Some(installing) = disk.log.append(append)? {
+                        disk.checkpoints.installed(installing);
+                    }
+                }
                 None => self.replica.persisted(append.number),
+            }
+        }
+        if let Some(disk) = &mut self.disk {
+            for fetch in ready.fetch {
+                disk.log.read(fetch)?;
             }
         }
         if let Some(audit) = &mut self.audit

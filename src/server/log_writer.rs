@@ -1,34 +1,55 @@
 //! The thread that makes entries durable: one append and one fsync for all that is waiting.
 //!
-//! *Owns* the open log. *Invariants*: what is waiting is appended as one batch, in order; the driver
-//! learns of durability by a number and a wake, neither of which can wait. *Never* tries an fsync
-//! again: the first error ends the server.
+//! *Owns* the open log. *Invariants*: what is waiting is appended as one batch, in order, images that
+//! are to be installed included; the driver learns of durability by a number and a wake, neither of
+//! which can wait. *Never* tries an fsync again: the first error ends the server. *Never* waits for
+//! the driver: an answer that its queue has no room for is kept.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 
 use super::clock;
 use super::driver::Message;
 use super::error::{ServerError, panic_message};
 use super::figures::Figures;
-use crate::replica::Append;
-use crate::storage::{Log, LogError};
+use crate::replica::{Append, Entry, Fetch, Input, Mark};
+use crate::storage::{self, Images, InstallError, Log, LogError};
 
 /// What the thread is asked for.
 #[derive(Debug)]
 enum Order {
-    /// To be made durable.
-    Append(Append),
+    /// To be made durable; then whoever waits for an image that it installs is told.
+    Append(Append, Option<Sender<()>>),
+    /// Entries to be read.
+    Read(Fetch),
     /// Entries up to this index are covered by images.
     Cut(u64),
     /// Nothing comes behind this.
     End,
+}
+
+/// An image that is about to be installed by the log thread: for `Checkpoints::installed`.
+#[derive(Debug)]
+#[must_use = "the state thread has to know of it"]
+pub struct Installing {
+    /// Which one.
+    pub mark: Mark,
+    done: Receiver<()>,
+}
+
+impl Installing {
+    /// Waits until it is installed. False: the server ends before.
+    pub fn wait(&self) -> bool {
+        self.done.recv().is_ok()
+    }
 }
 
 /// The driver's end of the log thread. Dropping it waits until everything is durable.
@@ -62,20 +83,29 @@ struct Progress {
 }
 
 impl LogWriter {
-    /// Starts the thread. `messages` is the driver's queue, to wake it; an fsync longer than `slow`
-    /// is warned of.
+    /// Starts the thread. `images` are those that it installs; `messages` is the driver's queue; an
+    /// fsync longer than `slow` is warned of.
     ///
     /// # Errors
     /// The system gives no thread.
     pub fn start(
         log: Log,
+        images: Images,
         messages: mpsc::Sender<Message>,
         figures: Arc<Figures>,
         slow: Duration,
     ) -> std::io::Result<Self> {
         let (sender, orders) = unbounded();
         let progress = Arc::new(Progress::default());
-        let mut writer = Writer { log, progress: Arc::clone(&progress), messages, figures, slow };
+        let mut writer = Writer {
+            log,
+            images,
+            progress: Arc::clone(&progress),
+            messages,
+            answers: VecDeque::new(),
+            figures,
+            slow,
+        };
         let thread = std::thread::Builder::new().name(THREAD.to_string()).spawn(move || {
             let run = catch_unwind(AssertUnwindSafe(|| writer.run(&orders)));
             let failure = match run {
@@ -98,13 +128,30 @@ impl LogWriter {
         LogCutter(self.orders.clone())
     }
 
-    /// Queues a batch. Never waits.
+    /// Queues a batch. Never waits. If it installs an image, the state thread must be told.
     ///
     /// # Errors
     /// The thread has ended.
-    pub fn append(&mut self, append: Append) -> Result<(), ServerError> {
+    pub fn append(&mut self, append: Append) -> Result<Option<Installing>, ServerError> {
+        let Some(mark) = append.install.clone() else {
+            return self.order(Order::Append(append, None)).map(|()| None);
+        };
+        let (sender, done) = bounded(1);
+        self.order(Order::Append(append, Some(sender)))?;
+        Ok(Some(Installing { mark, done }))
+    }
+
+    /// Asks for entries: `Input::Fetched` answers. Never waits.
+    ///
+    /// # Errors
+    /// The thread has ended.
+    pub fn read(&mut self, fetch: Fetch) -> Result<(), ServerError> {
+        self.order(Order::Read(fetch))
+    }
+
+    fn order(&self, order: Order) -> Result<(), ServerError> {
         let unknown = || ServerError::Log("its thread has ended".to_string());
-        let sent = self.orders.send(Order::Append(append));
+        let sent = self.orders.send(order);
         sent.map_err(|_| self.progress.failure.get().cloned().unwrap_or_else(unknown))
     }
 
@@ -137,42 +184,113 @@ impl Drop for LogWriter {
 /// The thread's side.
 struct Writer {
     log: Log,
+    images: Images,
     progress: Arc<Progress>,
     messages: mpsc::Sender<Message>,
+    /// What the driver's queue had no room for yet. Bounded by the questions, of which the replica
+    /// has one at a time for each server that is behind.
+    answers: VecDeque<Input>,
     figures: Arc<Figures>,
     slow: Duration,
 }
 
+/// The orders of one turn.
+#[derive(Default)]
+struct Turn {
+    appends: Vec<Append>,
+    installing: Vec<Sender<()>>,
+    reads: Vec<Fetch>,
+    cut: Option<u64>,
+    is_ending: bool,
+}
+
+impl Turn {
+    fn add(&mut self, order: Order) {
+        match order {
+            Order::Append(append, installing) => {
+                self.appends.push(append);
+                self.installing.extend(installing);
+            }
+            Order::Read(fetch) => self.reads.push(fetch),
+            Order::Cut(index) => self.cut = Some(self.cut.map_or(index, |cut| cut.max(index))),
+            Order::End => self.is_ending = true,
+        }
+    }
+}
+
 impl Writer {
-    fn run(&mut self, orders: &Receiver<Order>) -> Result<(), LogError> {
-        let mut batch = Vec::new();
+    fn run(&mut self, orders: &Receiver<Order>) -> Result<(), InstallError> {
         let mut is_ending = false;
         while !is_ending {
             // The other ends are only dropped behind an end.
-            let Ok(first) = orders.recv() else { break };
-            let mut cut = None;
-            for order in std::iter::once(first).chain(orders.try_iter()) {
-                match order {
-                    Order::Append(append) => batch.push(append),
-                    Order::Cut(index) => cut = Some(index),
-                    Order::End => is_ending = true,
-                }
-            }
-            if let Some(last) = batch.last().map(|append: &Append| append.number) {
-                self.append(&batch)?;
-                self.progress.persisted.store(last, Ordering::Release);
-                self.wake_driver();
-                batch.clear();
-            }
-            if let Some(index) = cut {
-                self.log.cut(index)?;
-            }
+            let Some(first) = self.next(orders) else { break };
+            let mut turn = Turn::default();
+            first.into_iter().chain(orders.try_iter()).for_each(|order| turn.add(order));
+            is_ending = turn.is_ending;
+            self.act(turn)?;
             self.figures.disk().log_dir_bytes = self.log.bytes();
+            self.give_answers();
             if orders.is_empty() {
                 self.log.prepare();
             }
         }
-        self.log.close()
+        Ok(self.log.close()?)
+    }
+
+    /// The next order; nothing if an answer has waited long enough for another look at the queue.
+    fn next(&self, orders: &Receiver<Order>) -> Option<Option<Order>> {
+        if self.answers.is_empty() {
+            return orders.recv().ok().map(Some);
+        }
+        match orders.recv_timeout(ANSWER_RETRY) {
+            Ok(order) => Some(Some(order)),
+            Err(error) => error.is_timeout().then_some(None),
+        }
+    }
+
+    /// Appends first, because somebody waits for them; what is read and cut comes to the same.
+    fn act(&mut self, turn: Turn) -> Result<(), InstallError> {
+        let base = self.log.base();
+        if let Some(last) = turn.appends.last().map(|append| append.number) {
+            self.append(&turn.appends)?;
+            for installing in turn.installing {
+                // The state thread may have ended with the server.
+                let _ = installing.send(());
+            }
+            self.progress.persisted.store(last, Ordering::Release);
+            self.wake_driver();
+        }
+        for fetch in turn.reads {
+            let entries = self.read(&fetch);
+            self.answers.push_back(Input::Fetched { fetch, entries });
+        }
+        if let Some(index) = turn.cut {
+            self.log.cut(index)?;
+        }
+        let now = self.log.base();
+        if now != base {
+            self.answers.push_back(Input::LogCut { before: (now.index, now.term) });
+        }
+        Ok(())
+    }
+
+    /// The entries asked for, none if the log does not hold them. The end of the range may have been
+    /// overwritten meanwhile by a shorter log.
+    fn read(&self, fetch: &Fetch) -> Vec<Entry> {
+        let to = fetch.to.min(self.log.last().index);
+        if fetch.from > to {
+            return Vec::new();
+        }
+        match self.log.read(fetch.from, to, fetch.bytes_max) {
+            Ok(entries) => entries,
+            Err(LogError::NotHeld { .. }) => Vec::new(),
+            Err(error) => {
+                // The server that is behind is sent an image instead. Here, the next start will
+                // have to decide whether these entries are needed.
+                tracing::error!(%error, "entries that another server needs cannot be read");
+                Vec::new()
+            }
+        }
     }
 
     /// The number is stored before this is called: if the queue is full, the driver has still to
@@ -181,12 +299,29 @@ impl Writer {
         let _ = self.messages.try_send(Message::Wake);
     }
 
-    fn append(&mut self, batch: &[Append]) -> Result<(), LogError> {
+    fn give_answers(&mut self) {
+        while let Some(answer) = self.answers.pop_front() {
+            match self.messages.try_send(Message::Input(answer)) {
+                Ok(()) => {}
+                Err(TrySendError::Full(Message::Input(answer))) => {
+                    self.answers.push_front(answer);
+                    return;
+                }
+                // The server is ending. (Nothing but an answer was sent, so nothing else comes
+                // back.)
+                Err(TrySendError::Full(_) | TrySendError::Closed(_)) => self.answers.clear(),
+            }
+        }
+    }
+
+    fn append(&mut self, batch: &[Append]) -> Result<(), InstallError> {
         let start = Instant::now();
-        self.log.append(batch)?;
+        storage::append(&mut self.log, &self.images, batch)?;
         let took_us = clock::micros_since(start);
         let entries: usize = batch.iter().map(|append| append.entries.len()).sum();
-        let is_synced = entries > 0 || batch.iter().any(|append| append.must_sync);
+        // To install an image takes other things than an fsync.
+        let is_synced = (entries > 0 || batch.iter().any(|append| append.must_sync))
+            && batch.iter().all(|append| append.install.is_none());
         let is_slow = is_synced && u128::from(took_us) > self.slow.as_micros();
         let mut disk = self.figures.disk();
         disk.log_batch.record(entries as u64);
@@ -202,4 +337,165 @@ impl Writer {
     }
 }
 
+/// Time between two tries to give an answer to a driver whose queue is full.
+const ANSWER_RETRY: Duration = Duration::from_millis(1);
 const THREAD: &str = "lk-log";
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::replica::{EntryKind, HardState};
+    use crate::storage::{LogOptions, OsFs};
+
+    /// After this long a thread that says nothing will say nothing.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn open(dir: &Path) -> (Log, Images) {
+        let options = LogOptions { cluster_id: 1, node_id: 1, segment_bytes: 512, ensemble: true };
+        if !Log::exists(&OsFs, dir).unwrap() {
+            Log::create(&OsFs, dir, &options).unwrap();
+        }
+        let (mut log, _) = Log::open(Arc::new(OsFs), dir, options).unwrap();
+        log.begin().unwrap();
+        (log, Images::new(Arc::new(OsFs), dir, 1))
+    }
+
+    /// A writer on `dir`, and a driver's queue with room for `room` messages.
+    fn start(dir: &Path, room: usize) -> (LogWriter, mpsc::Receiver<Message>) {
+        let (sender, messages) = mpsc::channel(room);
+        let (log, images) = open(dir);
+        let slow = Duration::from_secs(60);
+        (LogWriter::start(log, images, sender, Arc::default(), slow).unwrap(), messages)
+    }
+
+    fn batch(number: u64, first: u64, count: u64) -> Append {
+        let data = bytes::Bytes::from(vec![7; 50]);
+        let entries = (first..first + count)
+            .map(|index| Entry { term: 1, index, kind: EntryKind::Normal, data: data.clone() })
+            .collect();
+        let hard_state = Some(HardState { term: 1, vote: 1, commit: first - 1 });
+        Append { number, install: None, entries, hard_state, must_sync: true }
+    }
+
+    fn fetch(from: u64, to: u64, bytes_max: usize) -> Fetch {
+        Fetch { from, to, bytes_max, token: from }
+    }
+
+    fn durable(writer: &mut LogWriter, number: u64) {
+        let start = Instant::now();
+        while writer.persisted().unwrap() != Some(number) {
+            assert!(start.elapsed() < PATIENCE, "{number} is durable");
+            std::thread::yield_now();
+        }
+    }
+
+    /// The next answer: what only wakes the driver is passed over.
+    fn answer(messages: &mut mpsc::Receiver<Message>) -> Input {
+        let start = Instant::now();
+        loop {
+            match messages.try_recv() {
+                Ok(Message::Input(input)) => return input,
+                Ok(Message::Wake) => {}
+                Ok(other) => panic!("{other:?}"),
+                Err(_) => assert!(start.elapsed() < PATIENCE, "the thread answers"),
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn fetched(messages: &mut mpsc::Receiver<Message>) -> (u64, Vec<u64>) {
+        match answer(messages) {
+            Input::Fetched { fetch, entries } => {
+                (fetch.token, entries.iter().map(|entry| entry.index).collect())
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn entries_that_the_log_holds_can_be_fetched_and_others_come_back_as_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut writer, mut messages) = start(dir.path(), 64);
+        for i in 0..10 {
+            assert!(writer.append(batch(i + 1, i * 4 + 1, 4)).unwrap().is_none());
+            // One by one, so that the log has several segments.
+            durable(&mut writer, i + 1);
+        }
+        writer.read(fetch(3, 6, usize::MAX)).unwrap();
+        writer.read(fetch(5, 40, 120)).unwrap();
+        writer.read(fetch(38, 99, usize::MAX)).unwrap();
+        writer.read(fetch(41, 99, usize::MAX)).unwrap();
+        writer.cutter().cut(20);
+        assert_eq!(fetched(&mut messages), (3, vec![3, 4, 5, 6]));
+        assert_eq!(fetched(&mut messages), (5, vec![5, 6]));
+        assert_eq!(fetched(&mut messages), (38, vec![38, 39, 40]));
+        assert_eq!(fetched(&mut messages), (41, vec![]));
+        let Input::LogCut { before: (index, 1) } = answer(&mut messages) else {
+            panic!("the driver is told where the log begins now")
+        };
+        assert!((1..=20).contains(&index), "{index}");
+        writer.read(fetch(index, index + 1, usize::MAX)).unwrap();
+        writer.read(fetch(index + 1, index + 1, usize::MAX)).unwrap();
+        assert_eq!(fetched(&mut messages), (index, vec![]));
+        assert_eq!(fetched(&mut messages), (index + 1, vec![index + 1]));
+    }
+
+    #[test]
+    fn a_full_queue_keeps_neither_batches_nor_answers_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut writer, mut messages) = start(dir.path(), 1);
+        for i in 0..20 {
+            assert!(writer.append(batch(i + 1, i + 1, 1)).unwrap().is_none());
+            writer.read(fetch(i + 1, i + 1, usize::MAX)).unwrap();
+        }
+        // Nobody takes a message, and yet everything becomes durable.
+        durable(&mut writer, 20);
+        for i in 1..=20 {
+            assert_eq!(fetched(&mut messages), (i, vec![i]));
+        }
+    }
+
+    #[test]
+    fn an_image_is_installed_in_its_turn_and_then_whoever_waits_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut writer, mut messages) = start(dir.path(), 64);
+        let mark = Mark { index: 500, term: 3, ..Mark::default() };
+        open_images(dir.path()).receive(&mark).unwrap().finish().unwrap();
+        assert!(writer.append(batch(1, 1, 4)).unwrap().is_none());
+        let install = Append { install: Some(mark.clone()), ..batch(2, 501, 2) };
+        let installing = writer.append(install).unwrap().expect("it installs something");
+        assert!(writer.append(batch(3, 503, 2)).unwrap().is_none());
+        assert!(installing.wait());
+        assert_eq!(open_images(dir.path()).list().unwrap(), [500]);
+        let Input::LogCut { before: (500, 3) } = answer(&mut messages) else {
+            panic!("the driver is told where the log begins now")
+        };
+        drop(writer);
+        let (log, _) = open(dir.path());
+        assert_eq!((log.base().index, log.last().index), (500, 504));
+    }
+
+    #[test]
+    fn an_image_that_cannot_be_installed_ends_the_server_and_nobody_waits_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut writer, _messages) = start(dir.path(), 64);
+        let mark = Mark { index: 500, term: 3, ..Mark::default() };
+        let install = Append { install: Some(mark), ..batch(1, 501, 2) };
+        let installing = writer.append(install).unwrap().expect("it installs something");
+        assert!(!installing.wait());
+        let error = loop {
+            match writer.persisted() {
+                Ok(number) => assert_eq!(number, None),
+                Err(error) => break error.to_string(),
+            }
+            std::thread::yield_now();
+        };
+        assert!(error.contains("cannot install the image"), "{error}");
+    }
+
+    fn open_images(dir: &Path) -> Images {
+        Images::new(Arc::new(OsFs), dir, 1)
+    }
+}

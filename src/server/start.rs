@@ -223,7 +223,7 @@ fn driver(
         .map_err(|error| StartError::System { what: "random seed", error: error.to_string() })?;
     let Parts { config, is_in_memory, messages, figures, published, beat, stop } = parts;
     let options = tree_options(&config, seed);
-    let setup = setup(&config, seed, audit.is_some(), !is_in_memory);
+    let mut setup = setup(&config, seed, audit.is_some(), !is_in_memory);
     let driver = |replica, disk| Driver {
         replica,
         messages: queue,
@@ -238,11 +238,13 @@ fn driver(
         let replica = replica(setup, Machine::fresh(options), Restored::default())?;
         return Ok((driver(replica, None), true));
     }
-    let Found { machine, restored, log, checkpointer, report, lock } =
-        disk::open(&config, setup.server_id, options)?;
+    let new = disk::standalone(setup.server_id)?;
+    let found = disk::open(&config, new, false, options)?;
+    let Found { identity, machine, restored, log, images, checkpointer, report, lock } = found;
+    setup.raft_id = identity.raft_id;
     disk::tell(&report);
     let slow = Duration::from_millis(config.fsync_warning_threshold_ms.into());
-    let log = LogWriter::start(log, messages.clone(), Arc::clone(&figures), slow)
+    let log = LogWriter::start(log, images, messages.clone(), Arc::clone(&figures), slow)
         .map_err(system("log thread"))?;
     let data_dir = config.data_dir.clone();
     let checkpoints =
@@ -260,7 +262,7 @@ fn replica(setup: Setup, machine: Machine, restored: Restored) -> Result<Replica
 fn setup(config: &Config, seed: [u8; 32], audit: bool, durable: bool) -> Setup {
     let ms = |ms: u32| i32::try_from(ms).unwrap_or(i32::MAX);
     Setup {
-        raft_id: RAFT_ID,
+        raft_id: RAFT_ID_IN_MEMORY,
         server_id: config.server_id.unwrap_or(SERVER_ID_STANDALONE),
         seed,
         session_timeout_ms_min: ms(config.min_session_timeout_ms),
@@ -346,8 +348,8 @@ async fn serve_http(
     bound
 }
 
-/// The standalone server's Raft id.
-const RAFT_ID: u64 = 1;
+/// The Raft id of a server that has no data directory to say another.
+const RAFT_ID_IN_MEMORY: u64 = 1;
 /// What ZooKeeper puts into the session ids of a standalone server.
 const SERVER_ID_STANDALONE: u8 = 1;
 const THREAD: &str = "lk-driver";

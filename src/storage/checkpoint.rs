@@ -32,6 +32,11 @@ const COLLECTED_BYTES_MAX: usize = 8 << 20;
 /// What a collected record costs besides its bytes.
 const COLLECTED_OVERHEAD: usize = 64;
 
+/// What to do about a log that lost its end where there are other servers. What it lost was
+/// acknowledged to them, and perhaps a vote with it: this server must not go on without.
+pub(super) const LOG_LOST_END_ENSEMBLE: &str = "Restore the log directory from a copy, or have \
+    this server fetch everything from the others again: lockkeeper server --rejoin";
+
 /// What a step of the checkpointer means for its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -47,8 +52,7 @@ pub enum Outcome {
 /// The log does not contain what a checkpoint contains: the server must end.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: it contains the state at index {checkpoint}, but the log ends at {last}: the log \
-         lost its end. Restore the log directory from a copy; if what it lost may be lost, remove \
-         the state store, and the server starts from the log it has", store.display())]
+         lost its end. {advice}", store.display())]
 pub struct LogLostEnd {
     /// The store.
     pub store: PathBuf,
@@ -56,6 +60,8 @@ pub struct LogLostEnd {
     pub checkpoint: u64,
     /// Last index of the log.
     pub last: u64,
+    /// What to do.
+    pub advice: &'static str,
 }
 
 /// What became of the images that were due.
@@ -89,6 +95,10 @@ pub struct Ingredients {
     pub images: Images,
     /// Where the state came from.
     pub source: Source,
+    /// The mark of the image that was loaded, if it was one.
+    pub image: Option<Mark>,
+    /// Whether there are other servers: decides what a refusal advises.
+    pub ensemble: bool,
     /// Last index of the log when it was opened.
     pub log_last: u64,
     /// Size of the image that was loaded, 0 without.
@@ -126,6 +136,8 @@ pub struct Checkpointer {
     collected_bytes: usize,
     /// Indexes of verified images, ascending, at most two.
     verified: Vec<u64>,
+    /// The mark of the last of them.
+    newest: Option<Mark>,
     /// Log that must have been written before an image is tried again after a failure.
     retry_at: u64,
     faults: u32,
@@ -152,6 +164,7 @@ impl Checkpointer {
             Source::Log | Source::State(_) => Vec::new(),
         };
         Self {
+            newest: given.image.clone(),
             given,
             phase: Phase::Unverified,
             contents: Contents::default(),
@@ -168,6 +181,12 @@ impl Checkpointer {
     #[must_use]
     pub fn images(&self) -> ImageTally {
         self.tally
+    }
+
+    /// The newest image that is known to be good.
+    #[must_use]
+    pub fn newest(&self) -> Option<&Mark> {
+        self.newest.as_ref()
     }
 
     /// Bytes of log written since the newest image.
@@ -229,7 +248,13 @@ impl Checkpointer {
         let last = self.given.log_last;
         if mark.index > last {
             let store = self.given.state.path().to_owned();
-            return Err(LogLostEnd { store, checkpoint: mark.index, last });
+            let advice = if self.given.ensemble {
+                LOG_LOST_END_ENSEMBLE
+            } else {
+                "Restore the log directory from a copy; if what it lost may be lost, remove the \
+                 state store, and the server starts from the log it has"
+            };
+            return Err(LogLostEnd { store, checkpoint: mark.index, last, advice });
         }
         let begin = match self.given.source {
             Source::Log => 0,
@@ -297,6 +322,30 @@ impl Checkpointer {
             Ok(Some(mark)) => Ok(self.write_image_if_due(&mark)),
             Err(error) => Ok(self.fault(&error)),
         }
+    }
+
+    /// An image of another server was installed (`install.rs`): the log begins behind it, and older
+    /// images are of no use. The store holds a state that this server has left; the replica begins
+    /// a full pass by itself, and what it said of the old state before that is ignored.
+    ///
+    /// Must be called only after that is durable: until then the older images are all there is.
+    pub fn installed(&mut self, mark: &Mark) {
+        self.verified = vec![mark.index];
+        self.newest = Some(mark.clone());
+        if let Err(error) = self.given.images.retain(&self.verified) {
+            tracing::warn!(%error, "older images stay behind");
+        }
+        self.given.image_bytes = match self.given.images.open(mark.index) {
+            Ok(reader) => reader.len(),
+            Err(error) => {
+                tracing::error!(%error, "the image that was just installed cannot be opened");
+                0
+            }
+        };
+        self.given.written_at_image = self.given.written.load(Ordering::Relaxed);
+        self.retry_at = 0;
+        // That all records are wanted is known to the replica already.
+        let _known = self.refill();
     }
 
     fn start_full_pass(&mut self) -> Result<(), StateError> {
@@ -376,7 +425,7 @@ impl Checkpointer {
                 self.tally.written += 1;
                 self.tally.last = Some((mark.index, mark.zxid));
                 self.faults = 0;
-                self.image_verified(mark.index)
+                self.image_verified(mark)
             }
             Err(CopyError::State(error)) => self.fault(&error),
             Err(CopyError::Image(error)) => {
@@ -389,8 +438,10 @@ impl Checkpointer {
         }
     }
 
-    fn image_verified(&mut self, index: u64) -> Outcome {
+    fn image_verified(&mut self, mark: &Mark) -> Outcome {
+        let index = mark.index;
         self.verified.push(index);
+        self.newest = Some(mark.clone());
         if let [.., older, _] = self.verified[..] {
             self.verified = vec![older, index];
             if let Err(error) = self.given.images.retain(&self.verified) {

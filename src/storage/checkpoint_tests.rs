@@ -12,7 +12,7 @@ use super::fs::Fs;
 use super::image::Images;
 use super::state::{StateMark, StateStore};
 use super::testing::{Fault, Machine, TestFs, TestState, entry};
-use crate::replica::{Changes, Record, Restore};
+use crate::replica::{Changes, Mark, Record, Restore};
 
 const EVERY: u64 = 1000;
 
@@ -24,6 +24,7 @@ struct Bench {
     machine: Machine,
     source: Source,
     log_last: u64,
+    ensemble: bool,
 }
 
 impl Bench {
@@ -38,6 +39,7 @@ impl Bench {
             machine: Machine::default(),
             source: Source::Log,
             log_last: 1_000_000,
+            ensemble: false,
         }
     }
 
@@ -46,6 +48,8 @@ impl Bench {
             state: Box::new(self.state.clone()),
             images: self.images.clone(),
             source: self.source,
+            image: None,
+            ensemble: self.ensemble,
             log_last: self.log_last,
             image_bytes: 0,
             written: Arc::clone(&self.written),
@@ -384,4 +388,87 @@ fn a_start_from_the_store_alone_writes_an_image_before_it_touches_the_store() {
     bench.source = Source::State(30);
     assert_eq!(bench.checkpointer().begin().unwrap(), Outcome::Continue);
     assert_eq!(bench.images.list().unwrap(), [30]);
+}
+
+/// An image of a later state, as if another server had sent it and the log thread installed it.
+fn install(bench: &mut Bench) -> Mark {
+    bench.machine.restart();
+    (bench.machine.applied, bench.machine.term) = (500, 3);
+    bench.machine.records.insert(b"/far".to_vec(), b"away".to_vec());
+    let mark = bench.machine.mark();
+    let mut writer = bench.images.create(&mark).unwrap();
+    writer.record(b"/far", b"away").unwrap();
+    writer.finish().unwrap();
+    mark
+}
+
+#[test]
+fn an_installed_image_replaces_all_older_ones_and_the_next_cuts_the_log_to_it() {
+    let mut bench = Bench::new();
+    let mut checkpointer = bench.checkpointer();
+    for _ in 0..3 {
+        bench.log_grows();
+        let changes = bench.changes(10);
+        checkpointer.apply(changes).unwrap();
+    }
+    assert_eq!(checkpointer.newest().unwrap().index, 30);
+    let mark = install(&mut bench);
+    checkpointer.installed(&mark);
+    assert_eq!(bench.images.list().unwrap(), [500]);
+    assert_eq!(checkpointer.newest(), Some(&mark));
+    assert_eq!(checkpointer.log_since_image(), 0);
+    bench.log_grows();
+    let changes = bench.full_pass();
+    assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::Continue, "it is that image");
+    bench.assert_stored();
+    bench.log_grows();
+    let changes = bench.changes(10);
+    assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::CutLog(500));
+    assert_eq!(bench.images.list().unwrap(), [510, 500]);
+}
+
+#[test]
+fn what_was_said_of_the_state_before_an_installed_image_is_ignored() {
+    let mut bench = Bench::new();
+    let mut checkpointer = bench.checkpointer();
+    let begun = Changes { mark: None, ..bench.changes(10) };
+    checkpointer.apply(begun).unwrap();
+    let late = bench.changes(10);
+    let mark = install(&mut bench);
+    checkpointer.installed(&mark);
+    bench.log_grows();
+    assert_eq!(checkpointer.apply(late).unwrap(), Outcome::Continue);
+    bench.assert_empty();
+    let changes = bench.full_pass();
+    checkpointer.apply(changes).unwrap();
+    bench.assert_stored();
+    assert_eq!(bench.stored().records.len(), 1, "nothing of the state before is among them");
+}
+
+#[test]
+fn a_store_that_fails_when_an_image_is_installed_is_filled_all_the_same() {
+    let mut bench = Bench::new();
+    let mut checkpointer = bench.checkpointer();
+    let changes = bench.changes(10);
+    checkpointer.apply(changes).unwrap();
+    let mark = install(&mut bench);
+    *bench.state.works_for.lock().unwrap() = Some(0);
+    checkpointer.installed(&mark);
+    bench.log_grows();
+    let changes = bench.full_pass();
+    assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::Continue);
+    bench.log_grows();
+    let changes = bench.changes(1);
+    assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::CutLog(500));
+}
+
+#[test]
+fn on_an_ensemble_a_log_that_lost_its_end_is_to_be_fetched_again() {
+    let mut bench = Bench::new();
+    let changes = bench.changes(10);
+    bench.checkpointer().apply(changes).unwrap();
+    bench.log_last = 9;
+    bench.ensemble = true;
+    let error = bench.checkpointer().begin().unwrap_err().to_string();
+    assert!(error.contains("lockkeeper server --rejoin"), "{error}");
 }

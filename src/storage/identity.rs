@@ -2,29 +2,48 @@
 //!
 //! *Owns* the file `identity`: a few lines of text and their checksum. *Invariants*: it is replaced
 //! as a whole; it says `ready` only once there is a log, so that a log that is missing later is
-//! never taken for one that was not made yet. *Never* guesses: a directory that has data but no
-//! identity is refused.
+//! never taken for one that was not made yet; all that the founding of an ensemble decided is in
+//! it, so that a server whose data is gone never votes again under the raft id that it had.
+//! *Never* guesses: a directory that has data but no identity is refused.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use super::fs::{Fs, FsError, read_file};
+use super::mark::MEMBERS_MAX;
+use crate::replica::Membership;
+use crate::replica::peer::server_of;
 
-/// Version of the layout of a data directory.
-pub const FORMAT: u32 = 1;
+/// Version of the layout of a data directory. The first one knew standalone servers only.
+pub const FORMAT: u32 = 2;
+const FORMAT_STANDALONE: u32 = 1;
+/// Raft id of every server that format 1 describes, whatever its own id.
+const RAFT_ID_STANDALONE: u64 = 1;
+/// Most founders an ensemble can have: one for each server id.
+const FOUNDERS_MAX: usize = 255;
 /// Its name.
 pub(super) const FILE: &str = "identity";
 const TEMPORARY: &str = "identity.tmp";
 const FIRST_LINE: &str = "lockkeeper data directory";
-/// Most bytes of the file.
-const BYTES_MAX: u64 = 4096;
+/// What stands for an empty list.
+const NONE: &str = "none";
+/// Most bytes of the file: more than the longest lists need.
+const BYTES_MAX: u64 = 64 << 10;
 
 /// Whose data it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The ensemble, a random number chosen when it was made.
+    /// The ensemble, a random number chosen when it was founded.
     pub cluster_id: u128,
-    /// The server.
-    pub node_id: u64,
+    /// The server: myid.
+    pub server_id: u8,
+    /// The server as Raft knows it, see [`server_of`].
+    pub raft_id: u64,
+    /// Who took part before the first entry, by raft id. Nobody, for a server that joined.
+    pub membership: Membership,
+    /// Who founded the ensemble: server ids, and the number that each had drawn for it.
+    pub founders: Vec<(u8, u64)>,
     /// Whether the log was made.
     pub ready: bool,
 }
@@ -55,6 +74,20 @@ pub enum IdentityError {
 }
 
 impl Identity {
+    /// A new server on its own.
+    #[must_use]
+    pub fn standalone(cluster_id: u128, server_id: u8) -> Self {
+        let raft_id = server_id.into();
+        Self {
+            cluster_id,
+            server_id,
+            raft_id,
+            membership: Membership { voters: vec![raft_id], learners: Vec::new() },
+            founders: Vec::new(),
+            ready: false,
+        }
+    }
+
     /// Reads the identity of `dir`; `None` if there is none.
     ///
     /// # Errors
@@ -88,16 +121,39 @@ impl Identity {
         fs.sync_dir(dir)
     }
 
-    fn text(&self) -> String {
-        let body = format!(
-            "{FIRST_LINE}\nformat {FORMAT}\ncluster {:032x}\nnode {}\nstate {}\n",
-            self.cluster_id,
-            self.node_id,
-            if self.ready { "ready" } else { "new" }
-        );
-        let crc = crc32c::crc32c(body.as_bytes());
-        format!("{body}crc32c {crc:08x}\n")
+    /// The owner that the log's segments name: the raft id, so that the log of an earlier
+    /// incarnation is not taken for this one's. Format 1 wrote the server's id there.
+    pub(super) fn log_owner(&self) -> u64 {
+        if server_of(self.raft_id) == self.server_id { self.raft_id } else { self.server_id.into() }
     }
+
+    fn text(&self) -> String {
+        let founders: Vec<String> =
+            self.founders.iter().map(|(id, nonce)| format!("{id}:{nonce:016x}")).collect();
+        sealed(&format!(
+            "{FIRST_LINE}\nformat {FORMAT}\nensemble {:032x}\nserver {}\nraft {}\nvoters {}\n\
+             learners {}\nfounders {}\nstate {}\n",
+            self.cluster_id,
+            self.server_id,
+            self.raft_id,
+            list(&self.membership.voters),
+            list(&self.membership.learners),
+            list(&founders),
+            if self.ready { "ready" } else { "new" }
+        ))
+    }
+}
+
+/// The text with its checksum: the last line in every format.
+fn sealed(body: &str) -> String {
+    format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes()))
+}
+
+fn list<T: Display>(items: &[T]) -> String {
+    if items.is_empty() {
+        return NONE.to_owned();
+    }
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(" ")
 }
 
 enum Unusable {
@@ -105,74 +161,202 @@ enum Unusable {
     Damaged(String),
 }
 
+fn damaged(what: impl Into<String>) -> Unusable {
+    Unusable::Damaged(what.into())
+}
+
 fn parse(bytes: &[u8]) -> Result<Identity, Unusable> {
-    let damaged = |what: &str| Unusable::Damaged(what.to_owned());
     let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is not text"))?;
-    let mut lines = text.lines();
-    if lines.next() != Some(FIRST_LINE) {
+    if text.lines().next() != Some(FIRST_LINE) {
         return Err(damaged("it does not begin like an identity"));
     }
-    let mut value = |name: &str| {
-        lines
-            .next()
-            .and_then(|l| l.strip_prefix(name)?.strip_prefix(' '))
-            .ok_or_else(|| Unusable::Damaged(format!("no line '{name}'")))
+    // The checksum first: a format that is damaged must not be taken for a later one.
+    let body = match text.rfind("crc32c ") {
+        Some(at) if sealed(&text[..at]) == text => &text[..at],
+        Some(_) => return Err(damaged("checksum mismatch")),
+        None => return Err(damaged("no line 'crc32c'")),
     };
-    let format = value("format")?.parse().map_err(|_| damaged("its format is not a number"))?;
-    if format > FORMAT {
-        return Err(Unusable::Future(format));
+    let mut lines = Lines(body.lines());
+    lines.0.next();
+    let identity = match lines.number("format")? {
+        FORMAT_STANDALONE => standalone(&mut lines)?,
+        FORMAT => of_an_ensemble(&mut lines)?,
+        0 => return Err(damaged("its format is 0")),
+        later => return Err(Unusable::Future(later)),
+    };
+    match lines.0.next() {
+        None => Ok(identity),
+        Some(line) => Err(damaged(format!("a line too many: '{line}'"))),
     }
-    let cluster_id =
-        u128::from_str_radix(value("cluster")?, 16).map_err(|_| damaged("no cluster id"))?;
-    let node_id = value("node")?.parse().map_err(|_| damaged("its node is not a number"))?;
-    let ready = match value("state")? {
-        "ready" => true,
-        "new" => false,
-        other => return Err(Unusable::Damaged(format!("unknown state '{other}'"))),
-    };
-    let identity = Identity { cluster_id, node_id, ready };
-    // The only text that is right is the one that would be written: it holds the checksum.
-    if identity.text() == text { Ok(identity) } else { Err(damaged("checksum mismatch")) }
+}
+
+fn standalone(lines: &mut Lines<'_>) -> Result<Identity, Unusable> {
+    let cluster_id = lines.hex("cluster")?;
+    let node: u64 = lines.number("node")?;
+    let server_id = u8::try_from(node).map_err(|_| damaged(format!("no server has id {node}")))?;
+    let ready = lines.ready()?;
+    let membership = Membership { voters: vec![RAFT_ID_STANDALONE], learners: Vec::new() };
+    let (raft_id, founders) = (RAFT_ID_STANDALONE, Vec::new());
+    Ok(Identity { cluster_id, server_id, raft_id, membership, founders, ready })
+}
+
+fn of_an_ensemble(lines: &mut Lines<'_>) -> Result<Identity, Unusable> {
+    let cluster_id = lines.hex("ensemble")?;
+    let server_id = lines.number("server")?;
+    let raft_id = lines.number("raft")?;
+    let number = |word: &str| word.parse().ok();
+    let voters = lines.list("voters", MEMBERS_MAX, number)?;
+    let learners = lines.list("learners", MEMBERS_MAX, number)?;
+    let founders = lines.list("founders", FOUNDERS_MAX, |word| {
+        let (id, nonce) = word.split_once(':')?;
+        Some((id.parse().ok()?, u64::from_str_radix(nonce, 16).ok()?))
+    })?;
+    let ready = lines.ready()?;
+    let membership = Membership { voters, learners };
+    Ok(Identity { cluster_id, server_id, raft_id, membership, founders, ready })
+}
+
+/// Lines of a name and a value.
+struct Lines<'a>(std::str::Lines<'a>);
+
+impl<'a> Lines<'a> {
+    fn value(&mut self, name: &str) -> Result<&'a str, Unusable> {
+        self.0
+            .next()
+            .and_then(|line| line.strip_prefix(name)?.strip_prefix(' '))
+            .ok_or_else(|| damaged(format!("no line '{name}'")))
+    }
+
+    fn number<T: FromStr>(&mut self, name: &str) -> Result<T, Unusable> {
+        let value = self.value(name)?;
+        value.parse().map_err(|_| damaged(format!("its {name} is not a number: '{value}'")))
+    }
+
+    fn hex(&mut self, name: &str) -> Result<u128, Unusable> {
+        let value = self.value(name)?;
+        u128::from_str_radix(value, 16).map_err(|_| damaged(format!("no {name} id: '{value}'")))
+    }
+
+    fn list<T>(
+        &mut self,
+        name: &str,
+        max: usize,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Vec<T>, Unusable> {
+        let value = self.value(name)?;
+        if value == NONE {
+            return Ok(Vec::new());
+        }
+        let words = value.split(' ');
+        if words.clone().count() > max {
+            return Err(damaged(format!("more than {max} {name}")));
+        }
+        let items: Option<Vec<T>> = words.map(parse).collect();
+        items.ok_or_else(|| damaged(format!("unusable {name}: '{value}'")))
+    }
+
+    fn ready(&mut self) -> Result<bool, Unusable> {
+        match self.value("state")? {
+            "ready" => Ok(true),
+            "new" => Ok(false),
+            other => Err(damaged(format!("unknown state '{other}'"))),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replica::peer::raft_id;
     use crate::storage::OsFs;
 
-    const IDENTITY: Identity = Identity { cluster_id: 0xabc, node_id: 3, ready: true };
+    fn founder() -> Identity {
+        Identity {
+            cluster_id: 0xabc,
+            server_id: 3,
+            raft_id: 3,
+            membership: Membership { voters: vec![1, 2, 3], learners: vec![4] },
+            founders: vec![(1, 0x77), (3, u64::MAX)],
+            ready: true,
+        }
+    }
+
+    fn joiner() -> Identity {
+        Identity {
+            raft_id: raft_id(0xdead_beef, 3),
+            membership: Membership::default(),
+            founders: Vec::new(),
+            ..founder()
+        }
+    }
 
     #[test]
     fn an_identity_survives_storing() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(Identity::load(&OsFs, dir.path()).unwrap(), None);
-        for ready in [false, true] {
-            let identity = Identity { ready, ..IDENTITY };
-            identity.store(&OsFs, dir.path()).unwrap();
-            assert_eq!(Identity::load(&OsFs, dir.path()).unwrap(), Some(identity));
+        for identity in [founder(), joiner(), Identity::standalone(u128::MAX, 254)] {
+            for ready in [false, true] {
+                let identity = Identity { ready, ..identity.clone() };
+                identity.store(&OsFs, dir.path()).unwrap();
+                assert_eq!(Identity::load(&OsFs, dir.path()).unwrap(), Some(identity));
+            }
         }
     }
 
     #[test]
+    fn the_largest_ensemble_fits() {
+        let dir = tempfile::tempdir().unwrap();
+        let members: Vec<u64> = (0..MEMBERS_MAX as u64).map(|i| u64::MAX - i).collect();
+        let identity = Identity {
+            membership: Membership { voters: members.clone(), learners: members },
+            founders: (1..=255).map(|id| (id, u64::MAX)).collect(),
+            ..founder()
+        };
+        identity.store(&OsFs, dir.path()).unwrap();
+        assert_eq!(Identity::load(&OsFs, dir.path()).unwrap(), Some(identity.clone()));
+        let mut too_many = identity;
+        too_many.membership.voters.push(1);
+        assert!(parse(too_many.text().as_bytes()).is_err());
+    }
+
+    #[test]
     fn every_changed_or_missing_byte_is_noticed() {
-        let text = IDENTITY.text();
-        for at in 0..text.len() {
-            assert!(parse(&text.as_bytes()[..at]).is_err(), "cut at {at}");
-            for bit in 0..8 {
-                let mut bytes = text.clone().into_bytes();
-                bytes[at] ^= 1 << bit;
-                assert!(parse(&bytes).is_err(), "byte {at} bit {bit}");
+        for text in [founder().text(), joiner().text()] {
+            for at in 0..text.len() {
+                let cut = parse(&text.as_bytes()[..at]);
+                assert!(matches!(cut, Err(Unusable::Damaged(_))), "cut at {at}");
+                for bit in 0..8 {
+                    let mut bytes = text.clone().into_bytes();
+                    bytes[at] ^= 1 << bit;
+                    let changed = parse(&bytes);
+                    assert!(matches!(changed, Err(Unusable::Damaged(_))), "byte {at} bit {bit}");
+                }
             }
+        }
+    }
+
+    #[test]
+    fn format_1_is_read_as_a_server_on_its_own() {
+        for (node, log_owner) in [(1, 1), (7, 7)] {
+            let text = sealed(&format!(
+                "{FIRST_LINE}\nformat 1\ncluster {:032x}\nnode {node}\nstate ready\n",
+                0xabc
+            ));
+            let identity = parse(text.as_bytes()).unwrap_or_else(|_| panic!("node {node}"));
+            let expected =
+                Identity { ready: true, server_id: node, ..Identity::standalone(0xabc, 1) };
+            assert_eq!(identity, expected);
+            assert_eq!(identity.log_owner(), log_owner);
         }
     }
 
     #[test]
     fn a_later_format_is_refused_by_name() {
         let dir = tempfile::tempdir().unwrap();
-        let text = format!("{FIRST_LINE}\nformat 2\nsomething new\n");
+        let text = sealed(&format!("{FIRST_LINE}\nformat 3\nsomething new\n"));
         std::fs::write(dir.path().join(FILE), text).unwrap();
         let error = Identity::load(&OsFs, dir.path()).unwrap_err();
-        assert!(matches!(error, IdentityError::Future { format: 2, .. }), "{error}");
-        assert!(error.to_string().contains("data format 2, this program knows up to 1"));
+        assert!(matches!(error, IdentityError::Future { format: 3, .. }), "{error}");
+        assert!(error.to_string().contains("data format 3, this program knows up to 2"));
     }
 }

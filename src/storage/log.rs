@@ -36,7 +36,7 @@ const RECORD_BYTES: usize = 16 << 20;
 pub struct LogOptions {
     /// The ensemble it belongs to.
     pub cluster_id: u128,
-    /// The server it belongs to.
+    /// The server it belongs to, by its raft id.
     pub node_id: u64,
     /// Size of a new segment in bytes, at least [`SEGMENT_BYTES_MIN`].
     pub segment_bytes: u64,
@@ -215,6 +215,11 @@ impl Log {
             }
             log.active.sync()?;
             log.fs.sync_dir(&log.dir)?;
+            // The server died while it emptied the log.
+            let keep = log.segments.iter().rposition(|s| s.reset).unwrap_or(0);
+            for _ in 0..keep {
+                log.remove_oldest()?;
+            }
             if log.fs.list(&log.dir)?.iter().any(|n| n == segment::PREPARED) {
                 log.fs.remove(&log.dir.join(segment::PREPARED))?;
             }
@@ -230,6 +235,8 @@ impl Log {
     /// After any error the log is poisoned: the server must end.
     pub fn append(&mut self, appends: &[Append]) -> Result<(), LogError> {
         self.guarded(|log| {
+            let late = appends.iter().skip(1).any(|a| a.install.is_some());
+            assert!(!late, "install.rs splits batches where an image is installed");
             let entries = merge(appends);
             log.check(&entries)?;
             let hard_state = appends.iter().rev().find_map(|a| a.hard_state);
@@ -360,17 +367,25 @@ impl Log {
         })
     }
 
-    /// Empties the log: an image of `mark` was installed and is durable. The next entry is
+    /// Empties the log: an image of `mark` is there and durable. The next entry is
     /// `mark.index + 1`.
     ///
     /// # Errors
-    /// As [`Log::append`].
+    /// The image holds less than what is known to be committed, or as [`Log::append`].
     pub fn reset(&mut self, mark: &Mark) -> Result<(), LogError> {
         self.guarded(|log| {
-            log.hard_state.commit = log.hard_state.commit.max(mark.index);
-            log.hard_state.term = log.hard_state.term.max(mark.term);
+            if mark.index < log.hard_state.commit {
+                let (index, commit) = (mark.index, log.hard_state.commit);
+                return Err(LogError::WouldForget { index, commit });
+            }
+            log.hard_state.commit = mark.index;
+            if mark.term > log.hard_state.term {
+                // Nobody was voted for in a term that this server did not know of.
+                (log.hard_state.term, log.hard_state.vote) = (mark.term, 0);
+            }
             let base = Position { index: mark.index, term: mark.term };
             log.rotate(base, true, 0)?;
+            log.held = false;
             log.spans.truncate(0);
             log.base = base;
             log.last = base;

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use super::fs::FsError;
 use super::record::ENTRY_BYTES_MAX;
 use super::segment;
+use crate::replica::peer::server_of;
 
 /// Why a log cannot be opened, read or written.
 #[derive(Debug, thiserror::Error)]
@@ -17,10 +18,12 @@ pub enum LogError {
     Fs(#[from] FsError),
     /// There is no log where one must be.
     #[error("{}: there is no log in this directory, but there was one: check dataDir and \
-             dataLogDir, or restore it from a copy", dir.display())]
+             dataLogDir; {advice}", dir.display())]
     Missing {
         /// Where it should be.
         dir: PathBuf,
+        /// What to do.
+        advice: &'static str,
     },
     /// It was written by a later version.
     #[error("{}: log format version {version}, this program knows up to {}: use the version of \
@@ -32,19 +35,20 @@ pub enum LogError {
         version: u32,
     },
     /// It belongs to another server.
-    #[error("{}: this log belongs to server {node_id} of cluster {cluster_id:032x}, not to server \
-             {expected_node_id} of cluster {expected_cluster_id:032x}: check dataDir and \
-             dataLogDir", path.display())]
+    #[error("{}: this log belongs to server {} (raft id {node_id}) of cluster {cluster_id:032x}, \
+             not to server {} (raft id {expected_node_id}) of cluster {expected_cluster_id:032x}: \
+             check dataDir and dataLogDir",
+            path.display(), server_of(*node_id), server_of(*expected_node_id))]
     Foreign {
         /// The file.
         path: PathBuf,
         /// Its cluster.
         cluster_id: u128,
-        /// Its server.
+        /// Its server's raft id.
         node_id: u64,
         /// Our cluster.
         expected_cluster_id: u128,
-        /// Our server.
+        /// Our server's raft id.
         expected_node_id: u64,
     },
     /// What was synced is not there any more.
@@ -79,6 +83,15 @@ pub enum LogError {
         index: u64,
         /// Its size.
         bytes: usize,
+    },
+    /// An image that would replace committed entries that it does not contain: a defect of the
+    /// caller.
+    #[error("the image at index {index} cannot replace a log that is committed up to {commit}")]
+    WouldForget {
+        /// The image's index.
+        index: u64,
+        /// Highest index known to be committed.
+        commit: u64,
     },
     /// Entries that the log does not hold, or not any more.
     #[error("the log does not hold the entries {from} to {to}: it has {first} to {last}")]

@@ -243,6 +243,52 @@ fn a_reset_log_begins_behind_the_image() {
 }
 
 #[test]
+fn a_reset_keeps_a_higher_term_and_the_vote_in_it() {
+    for (term, vote) in [(9, 3), (7, 3), (6, 0)] {
+        let (fs, _) = filled();
+        let mut log = open(&fs);
+        let hard_state = Some(HardState { term, vote: 3, commit: 65 });
+        let entries = Vec::new();
+        log.append(&[Append { number: 1, install: None, entries, hard_state, must_sync: true }])
+            .unwrap();
+        log.reset(&Mark { index: 100, term: 7, ..Mark::default() }).unwrap();
+        let found = try_open(&fs).unwrap().1;
+        let expected = HardState { term: term.max(7), vote, commit: 100 };
+        assert_eq!(found.hard_state, expected);
+    }
+}
+
+#[test]
+fn a_log_is_never_emptied_for_less_than_what_is_committed() {
+    let (fs, entries) = filled();
+    let mut log = open(&fs);
+    let error = log.reset(&Mark { index: 64, term: 7, ..Mark::default() }).unwrap_err();
+    assert!(matches!(error, LogError::WouldForget { index: 64, commit: 65 }), "{error}");
+    assert_eq!(all(&open(&fs)), entries);
+}
+
+#[test]
+fn a_reset_that_was_interrupted_is_completed_by_the_next_server() {
+    for n in 1.. {
+        let (fs, _) = filled();
+        let mut log = open(&fs);
+        fs.fail_at(n, Fault::Crash);
+        let is_done = log.reset(&Mark { index: 100, term: 7, ..Mark::default() }).is_ok();
+        fs.crash(Unsynced::Kept);
+        let log = open(&fs);
+        match log.base().index {
+            0 => assert_eq!(log.last().index, 70),
+            base => assert_eq!((base, log.last().index, segments(&fs).len()), (100, 100, 1)),
+        }
+        if is_done {
+            assert_eq!(log.base().index, 100);
+            assert!(n > 5);
+            return;
+        }
+    }
+}
+
+#[test]
 fn a_segment_made_ahead_is_used_or_removed() {
     let fs = created();
     let mut log = open(&fs);
@@ -444,10 +490,12 @@ fn other_servers_logs_and_later_formats_are_refused_by_name() {
     let (fs, _) = filled();
     let foreign = LogOptions { node_id: 2, ..options() };
     let error = Log::open(Arc::new(fs.clone()), Path::new(DIR), foreign).unwrap_err();
-    assert!(error.to_string().contains("belongs to server 1 of cluster"), "{error}");
+    assert!(error.to_string().contains("belongs to server 1 (raft id 1) of cluster"), "{error}");
     let path = segments(&fs).remove(0);
     let mut bytes = fs.contents(&path);
     bytes[8] = 2;
+    let crc = crc32c::crc32c(&bytes[..124]);
+    bytes[124..128].copy_from_slice(&crc.to_le_bytes());
     fs.plant(&path, bytes);
     let error = try_open(&fs).unwrap_err();
     assert!(error.to_string().contains("format version 2, this program knows up to 1"), "{error}");

@@ -6,7 +6,7 @@
 //! ```text
 //! dataDir/identity     whose data this is            identity.rs
 //! dataDir/lock         held by the running server
-//! dataDir/image/       whole states, verified        image.rs
+//! dataDir/image/       whole states, verified        image.rs, install.rs
 //! dataDir/state/       sled, disposable              state.rs, sled.rs
 //! dataLogDir/log/      every entry since the images  log.rs
 //! ```
@@ -22,17 +22,24 @@ mod checkpoint_tests;
 pub mod fs;
 pub mod identity;
 pub mod image;
+pub mod image_reader;
 #[cfg(test)]
 mod image_tests;
+pub mod image_writer;
+mod install;
+#[cfg(test)]
+mod install_tests;
 pub mod log;
 mod log_error;
 #[cfg(test)]
 mod log_tests;
 mod mark;
 mod open;
+mod open_error;
 #[cfg(test)]
 mod open_tests;
 mod record;
+mod recovery;
 mod replay;
 mod segment;
 pub mod sled;
@@ -44,10 +51,14 @@ mod testing;
 pub use checkpoint::{Checkpointer, ImageTally, Ingredients, LogLostEnd, Outcome, Source};
 pub use fs::{DiskFile, FileLock, Fs, FsError, OsFs, Reserved};
 pub use identity::{Identity, IdentityError};
-pub use image::{ImageError, ImageReader, ImageWriter, Images};
+pub use image::{ImageError, Images};
+pub use image_reader::{ImageReader, Records};
+pub use image_writer::ImageWriter;
+pub use install::{InstallError, append};
 pub use log::{Log, LogOptions, LogRecovery};
 pub use log_error::LogError;
-pub use open::{Lock, OpenError, Opened, Options, Place, Report, open};
+pub use open::{Lock, Opened, Options, Place, Report, open, peek};
+pub use open_error::OpenError;
 pub use record::ENTRY_BYTES_MAX;
 pub use segment::Position;
 pub use sled::SledState;

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use super::checkpoint::Outcome;
 use super::fs::Fs;
 use super::identity::Identity;
-use super::open::{OpenError, Opened, Options, Place, open};
+use super::open::{Opened, Options, Place, open, peek};
+use super::open_error::OpenError;
 use super::state::StateStore;
 use super::testing::{Fault, Machine, TestFs, TestState, UNSYNCED, Unsynced, append, entry};
-use crate::replica::{Changes, Entry, Record, Restore};
+use crate::replica::peer::raft_id;
+use crate::replica::{Changes, Entry, Membership, Restore};
 
 fn options() -> Options {
     Options { segment_bytes: 2048, image_every_bytes: 3000, ..Options::standalone(0x5eed) }
@@ -147,11 +149,12 @@ fn a_new_directory_is_made_and_found_again() {
     let (opened, machine) = try_open(&fs, &state).unwrap();
     assert!(opened.report.new);
     assert_eq!((opened.applied, opened.applied_term, opened.tail.len()), (0, 0, 0));
-    assert_eq!((opened.membership, machine), (None, Machine::default()));
+    assert_eq!((opened.membership.voters, machine), (vec![1], Machine::default()));
+    assert_eq!((opened.image, opened.log_before), (None, (0, 0)));
     drop(opened.lock);
     let (opened, _) = try_open(&fs, &state).unwrap();
     assert!(!opened.report.new);
-    assert_eq!(opened.identity, Identity { cluster_id: 0x5eed, node_id: 1, ready: true });
+    assert_eq!(opened.identity, Identity { ready: true, ..Identity::standalone(0x5eed, 1) });
 }
 
 #[test]
@@ -160,7 +163,7 @@ fn the_newest_image_and_the_entries_behind_it_give_the_state_back() {
     let (opened, mut machine) = try_open(&fs, &state).unwrap();
     assert!(opened.report.records > 0 && opened.report.entries > 0);
     assert_eq!(opened.hard_state.commit, opened.applied);
-    assert_eq!(opened.membership.unwrap().voters, [1]);
+    assert_eq!(opened.membership.voters, [1]);
     // The last batch was not committed as far as the disk knows.
     assert_eq!(opened.tail, acknowledged[acknowledged.len() - 4..]);
     for entry in &opened.tail {
@@ -234,9 +237,108 @@ fn an_identity_without_a_log_is_refused() {
 #[test]
 fn a_directory_of_another_server_is_refused() {
     let (fs, state, _) = used();
-    let options = Options { node_id: 2, ..options() };
+    let options = Options { new: Identity::standalone(0x5eed, 2), ..options() };
     let error = open(place(&fs, &state), &options, &mut Machine::default()).unwrap_err();
     assert!(error.to_string().contains("belongs to server 1, but this is server 2"), "{error}");
+}
+
+#[test]
+fn a_new_directory_keeps_what_the_founding_decided() {
+    let (fs, state) = (TestFs::default(), TestState::default());
+    let new = Identity {
+        cluster_id: 0xfeed,
+        server_id: 2,
+        raft_id: raft_id(0xdead_beef, 2),
+        membership: Membership { voters: vec![1, 2], learners: vec![9] },
+        founders: vec![(1, 11), (2, 22)],
+        ready: false,
+    };
+    assert_eq!(peek(&place(&fs, &state)).unwrap(), None);
+    let options = Options { new: new.clone(), ensemble: true, ..options() };
+    let opened = open(place(&fs, &state), &options, &mut Machine::default()).unwrap();
+    assert_eq!(opened.membership, new.membership);
+    drop(opened);
+    // What another start would have it be does not matter any more.
+    let again = Identity { raft_id: 2, founders: Vec::new(), ..new.clone() };
+    let options = Options { new: again, ..options };
+    let opened = open(place(&fs, &state), &options, &mut Machine::default()).unwrap();
+    let expected = Identity { ready: true, ..new };
+    assert_eq!(opened.identity, expected);
+    assert_eq!(peek(&place(&fs, &state)).unwrap(), Some(expected));
+}
+
+#[test]
+fn the_log_of_another_incarnation_is_refused() {
+    let (fs, state) = (TestFs::default(), TestState::default());
+    let of = |incarnation| {
+        let new = Identity { raft_id: raft_id(incarnation, 1), ..options().new };
+        Options { new, ..options() }
+    };
+    drop(open(place(&fs, &state), &of(7), &mut Machine::default()).unwrap());
+    let mut other = place(&fs, &state);
+    other.data = "/other".into();
+    let error = open(other, &of(8), &mut Machine::default()).unwrap_err().to_string();
+    assert!(error.contains("no file 'identity'"), "{error}");
+    // Somebody mixes the directories of two lives.
+    let identity = Identity { raft_id: raft_id(8, 1), ready: true, ..options().new };
+    identity.store(&fs, Path::new("/data")).unwrap();
+    let text = refused(&fs, &state);
+    assert!(text.contains("this log belongs to server 1 (raft id 1793)"), "{text}");
+}
+
+#[test]
+fn a_look_changes_nothing_and_refuses_what_a_start_would_refuse() {
+    let (fs, state, _) = used();
+    let before = fs.changes();
+    let identity = peek(&place(&fs, &state)).unwrap().unwrap();
+    assert_eq!((identity.raft_id, identity.ready), (1, true));
+    assert_eq!(fs.changes(), before);
+    fs.remove(Path::new("/data/identity")).unwrap();
+    let error = peek(&place(&fs, &state)).unwrap_err().to_string();
+    assert!(error.contains("no file 'identity'"), "{error}");
+    let fs = TestFs::default();
+    fs.plant(Path::new("/data/version-2"), Vec::new());
+    let error = peek(&place(&fs, &state)).unwrap_err();
+    assert!(matches!(error, OpenError::ZooKeeper { .. }), "{error}");
+}
+
+#[test]
+fn on_an_ensemble_what_cannot_be_recovered_is_to_be_fetched_again() {
+    let options = Options { ensemble: true, ..options() };
+    let refusal = |fs: &TestFs, state: &TestState| {
+        open(place(fs, state), &options, &mut Machine::default()).unwrap_err().to_string()
+    };
+    let mut texts = Vec::new();
+    let (fs, state, _) = used();
+    for path in images(&fs) {
+        damage(&fs, &path);
+    }
+    state.clone().clear().unwrap();
+    texts.push(refusal(&fs, &state));
+    let (fs, state, _) = used();
+    let mut bytes = fs.contents(&logs(&fs)[0]);
+    bytes[300] ^= 1;
+    fs.plant(&logs(&fs)[0], bytes);
+    texts.push(refusal(&fs, &state));
+    for path in logs(&fs) {
+        fs.remove(&path).unwrap();
+    }
+    texts.push(refusal(&fs, &state));
+    for text in texts {
+        assert!(text.contains("lockkeeper server --rejoin"), "{text}");
+    }
+}
+
+#[test]
+fn a_damaged_version_of_an_image_does_not_keep_the_one_before_from_being_used() {
+    let (fs, state, acknowledged) = used();
+    let newest = images(&fs).pop().unwrap();
+    let mut bytes = fs.contents(&newest);
+    bytes[8] ^= 4;
+    fs.plant(&newest, bytes);
+    let server = Server::start(&fs, &state, Vec::new()).unwrap();
+    assert_eq!(server.machine.records, replayed(&acknowledged).records);
+    assert_eq!(server.opened.report.set_aside.len(), 1);
 }
 
 #[test]
@@ -411,7 +513,7 @@ fn survives(n: u64, fault: Fault) -> bool {
     for unsynced in UNSYNCED {
         let fs = fs.twin();
         fs.crash(unsynced);
-        let mut server = match Server::start(&fs, &state_copy(&state), acknowledged.clone()) {
+        let mut server = match Server::start(&fs, &state.twin(), acknowledged.clone()) {
             Ok(server) => server,
             Err(error) => panic!("change {n}, {unsynced:?}: {error}"),
         };
@@ -444,22 +546,4 @@ fn assert_kept(server: &Server, n: u64) {
     if server.machine.applied == acknowledged {
         assert_eq!(server.machine.records, replayed(&server.acknowledged).records, "change {n}");
     }
-}
-
-fn state_copy(state: &TestState) -> TestState {
-    let copy = TestState::default();
-    let mut kept = copy.clone();
-    let mut source = state.clone();
-    let mut records = Vec::new();
-    source
-        .scan(&mut |key, value| {
-            records.push(Record { key: key.into(), value: Some(value.into()) });
-            Ok(())
-        })
-        .unwrap();
-    kept.put(&records, &mut super::state::Contents::default()).unwrap();
-    if let Some(mark) = source.mark().unwrap() {
-        kept.set_mark(&mark).unwrap();
-    }
-    copy
 }

@@ -64,7 +64,7 @@ pub(super) fn replay(
     let names = fs.list(dir)?;
     let numbers: Vec<u64> = names.iter().filter_map(|n| segment::number_of(n)).collect();
     let Some(newest) = numbers.last() else {
-        return Err(LogError::Missing { dir: dir.to_owned() });
+        return Err(LogError::Missing { dir: dir.to_owned(), advice: options.advice() });
     };
     let mut replayed: Option<(Replayed, Box<dyn DiskFile>)> = None;
     for number in &numbers {

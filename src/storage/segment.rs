@@ -110,13 +110,15 @@ impl SegmentHeader {
             return Err(BadHeader::Magic);
         }
         let version = u32::from_le_bytes(field(&mut reader));
-        if version != VERSION {
-            return Err(BadHeader::Version(version));
-        }
         let (head, tail) = bytes.split_last_chunk::<4>().expect("longer than 4 bytes");
         let (expected, actual) = (u32::from_le_bytes(*tail), crc32c::crc32c(head));
+        // Before the version: one that is damaged must not be taken for a later one. The header has
+        // this size, and its checksum this place, in every version.
         if expected != actual {
             return Err(BadHeader::Crc { expected, actual });
+        }
+        if version != VERSION {
+            return Err(BadHeader::Version(version));
         }
         let reset = u32::from_le_bytes(field(&mut reader)) & FLAG_RESET != 0;
         let cluster_id = u128::from_le_bytes(field(&mut reader));
@@ -338,6 +340,9 @@ mod tests {
     fn a_header_of_a_later_version_is_told_apart_from_a_damaged_one() {
         let mut bytes = header().encode();
         bytes[8] = 2;
+        assert!(matches!(SegmentHeader::decode(&bytes), Err(BadHeader::Crc { .. })));
+        let (head, tail) = bytes.split_last_chunk_mut::<4>().unwrap();
+        *tail = crc32c::crc32c(head).to_le_bytes();
         assert_eq!(SegmentHeader::decode(&bytes), Err(BadHeader::Version(2)));
     }
 

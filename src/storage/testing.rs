@@ -47,17 +47,52 @@ struct Inode {
     dirty: Vec<std::ops::Range<usize>>,
 }
 
+/// A change of names: one that is taken away, one that is there. A file that gets another name
+/// never has none, whenever the power goes.
+#[derive(Clone, Debug)]
+struct NameChange {
+    gone: Option<PathBuf>,
+    there: Option<(PathBuf, usize)>,
+}
+
+impl NameChange {
+    fn apply(&self, names: &mut BTreeMap<PathBuf, usize>) {
+        if let Some(path) = &self.gone {
+            names.remove(path);
+        }
+        if let Some((path, inode)) = &self.there {
+            names.insert(path.clone(), *inode);
+        }
+    }
+
+    fn is_in(&self, dir: &Path) -> bool {
+        let path = self.there.as_ref().map(|(path, _)| path).or(self.gone.as_ref());
+        path.and_then(|path| path.parent()) == Some(dir)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Disk {
     inodes: Vec<Inode>,
     names: BTreeMap<PathBuf, usize>,
     durable_names: BTreeMap<PathBuf, usize>,
+    /// What leads from the durable names to the current ones.
+    name_changes: Vec<NameChange>,
     dirs: BTreeSet<PathBuf>,
     locked: BTreeSet<PathBuf>,
     changes: u64,
     syncs: u64,
     fault: Option<(u64, Fault)>,
     crashed: bool,
+}
+
+impl Disk {
+    fn change_name(&mut self, gone: Option<&Path>, there: Option<(&Path, usize)>) {
+        let there = there.map(|(path, inode)| (path.to_owned(), inode));
+        let change = NameChange { gone: gone.map(Path::to_owned), there };
+        change.apply(&mut self.names);
+        self.name_changes.push(change);
+    }
 }
 
 /// The disk.
@@ -74,7 +109,7 @@ impl TestFs {
     /// The power goes and comes back.
     pub(super) fn crash(&self, unsynced: Unsynced) {
         let mut disk = self.0.lock().unwrap();
-        let Disk { inodes, names, durable_names, .. } = &mut *disk;
+        let Disk { inodes, names, durable_names, name_changes, .. } = &mut *disk;
         let mut rng = match unsynced {
             Unsynced::Lost | Unsynced::Kept => None,
             Unsynced::Torn(seed) => Some(ChaCha8Rng::seed_from_u64(seed)),
@@ -83,17 +118,12 @@ impl TestFs {
             None => unsynced == Unsynced::Kept,
             Some(rng) => rng.next_u32() % 2 == 0,
         };
-        let touched: BTreeSet<PathBuf> =
-            names.keys().chain(durable_names.keys()).cloned().collect();
-        for path in touched {
-            let (now, then) = (names.get(&path).copied(), durable_names.get(&path).copied());
-            let kept = if now != then && keep() { now } else { then };
-            match kept {
-                Some(inode) => names.insert(path, inode),
-                None => names.remove(&path),
-            };
+        for change in name_changes.drain(..) {
+            if keep() {
+                change.apply(durable_names);
+            }
         }
-        *durable_names = names.clone();
+        names.clone_from(durable_names);
         for inode in inodes {
             if inode.current.len() != inode.durable.len() && keep() {
                 inode.durable.resize(inode.current.len(), 0);
@@ -174,6 +204,7 @@ impl TestFs {
             inodes,
             names: disk.names.clone(),
             durable_names: disk.durable_names.clone(),
+            name_changes: disk.name_changes.clone(),
             dirs: disk.dirs.clone(),
             ..Disk::default()
         })))
@@ -223,7 +254,7 @@ impl Fs for TestFs {
         }
         disk.inodes.push(Inode::default());
         let inode = disk.inodes.len() - 1;
-        disk.names.insert(path.to_owned(), inode);
+        disk.change_name(None, Some((path, inode)));
         drop(disk);
         Ok(self.file(path, inode))
     }
@@ -231,16 +262,14 @@ impl Fs for TestFs {
     fn rename(&self, from: &Path, to: &Path) -> Result<(), FsError> {
         self.change(from, "rename")?;
         let inode = self.find(from, "rename")?;
-        let mut disk = self.0.lock().unwrap();
-        disk.names.remove(from);
-        disk.names.insert(to.to_owned(), inode);
+        self.0.lock().unwrap().change_name(Some(from), Some((to, inode)));
         Ok(())
     }
 
     fn remove(&self, path: &Path) -> Result<(), FsError> {
         self.change(path, "remove")?;
         self.find(path, "remove")?;
-        self.0.lock().unwrap().names.remove(path);
+        self.0.lock().unwrap().change_name(Some(path), None);
         Ok(())
     }
 
@@ -262,7 +291,8 @@ impl Fs for TestFs {
         self.change(dir, "sync directory")?;
         let mut disk = self.0.lock().unwrap();
         disk.syncs += 1;
-        let Disk { names, durable_names, .. } = &mut *disk;
+        let Disk { names, durable_names, name_changes, .. } = &mut *disk;
+        name_changes.retain(|change| !change.is_in(dir));
         durable_names.retain(|p, _| p.parent() != Some(dir));
         let below = names.iter().filter(|(p, _)| p.parent() == Some(dir));
         durable_names.extend(below.map(|(p, i)| (p.clone(), *i)));
@@ -277,7 +307,7 @@ impl Fs for TestFs {
         if !disk.names.contains_key(path) {
             disk.inodes.push(Inode::default());
             let inode = disk.inodes.len() - 1;
-            disk.names.insert(path.to_owned(), inode);
+            disk.change_name(None, Some((path, inode)));
         }
         drop(disk);
         Ok(Some(Box::new(TestLock { fs: self.clone(), path: path.to_owned() })))
@@ -364,6 +394,24 @@ pub(super) struct TestState {
 }
 
 impl TestState {
+    /// Another one with the same contents, which works.
+    pub(super) fn twin(&self) -> Self {
+        let mut kept = MemoryState::default();
+        let mut source = self.kept.lock().unwrap();
+        let mut records = Vec::new();
+        source
+            .scan(&mut |key, value| {
+                records.push(Record { key: key.into(), value: Some(value.into()) });
+                Ok(())
+            })
+            .unwrap();
+        kept.put(&records, &mut Contents::default()).unwrap();
+        if let Some(mark) = source.mark().unwrap() {
+            kept.set_mark(&mark).unwrap();
+        }
+        Self { kept: Arc::new(Mutex::new(kept)), ..Self::default() }
+    }
+
     fn work(&self) -> Result<(), StateError> {
         if let Some(left) = &mut *self.works_for.lock().unwrap() {
             if *left == 0 {

@@ -100,8 +100,7 @@ pub struct Server {
 
 fn storage_options(id: u8, config: &Config) -> storage::Options {
     storage::Options {
-        new_cluster_id: CLUSTER,
-        node_id: id.into(),
+        new: storage::Identity::standalone(CLUSTER, id),
         ensemble: config.servers > 1,
         segment_bytes: config.segment_bytes,
         image_every_bytes: config.image_every_bytes,
@@ -140,7 +139,9 @@ impl Server {
         let opened = storage::open(place, &storage_options(*id, config), &mut machine)?;
         let restored = Restored {
             hard_state: opened.hard_state,
-            membership: opened.membership.unwrap_or_default(),
+            membership: opened.membership,
+            image: opened.image,
+            log_before: opened.log_before,
             applied: opened.applied,
             applied_term: opened.applied_term,
             tail: opened.tail,
