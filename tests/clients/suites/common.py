@@ -1,4 +1,4 @@
-"""What the suites share: paths, processes, one standalone server, results.
+"""What the suites share: paths, processes, the servers under test, results.
 
 Every process started here leads a process group of its own and is ended by that group; nothing is looked up by name.
 """
@@ -32,10 +32,11 @@ class SetupError(Exception):
 
 
 class Context:
-    """One run: which server, where the downloads are, where the results go."""
+    """One run: which server and how many, where the downloads are, where the results go."""
 
-    def __init__(self, kind, work, results, lockkeeper=None, zookeeper_lib=None):
+    def __init__(self, kind, work, results, servers=1, lockkeeper=None, zookeeper_lib=None):
         self.kind = kind
+        self.servers = servers
         self.work = pathlib.Path(work)
         self.results = pathlib.Path(results)
         self.lockkeeper = lockkeeper
@@ -164,7 +165,8 @@ def four_letter_word(port, word, seconds=3):
 
 
 class Server:
-    """One standalone server under test on a free port of the loopback address, with a data directory of its own.
+    """The servers under test on free ports of the loopback address: one, or with `--ensemble` three, each started from
+    a zoo.cfg and a data directory of its own.
 
     >>> with Server(context) as server: server.address   # "127.0.0.1:23456"
     """
@@ -172,53 +174,72 @@ class Server:
     def __init__(self, context, tick_time_ms=2000):
         self.context = context
         self.tick_time_ms = tick_time_ms
-        self.process = None
+        self.processes = {}
 
     def __enter__(self):
-        self.port = free_ports(1)
-        self.address = f"127.0.0.1:{self.port}"
-        env = self.context.environment()
-        self.folder = tempfile.TemporaryDirectory(dir=env["TMPDIR"], prefix="server-")
-        folder = pathlib.Path(self.folder.name)
-        config = folder / "zoo.cfg"
-        config.write_text(
-            f"tickTime={self.tick_time_ms}\ndataDir={folder}/data\nclientPort={self.port}\n"
+        self.ids = list(range(1, self.context.servers + 1))
+        first = free_ports(3 * len(self.ids))
+        self.ports = {i: first + i - 1 for i in self.ids}
+        self.address = ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+        self.env = self.context.environment()
+        self.folder = tempfile.TemporaryDirectory(dir=self.env["TMPDIR"], prefix="server-")
+        for i in self.ids:
+            self.configure(i, first)
+            self.start(i)
+        self.wait_until_serving()
+        return self
+
+    def configure(self, i, first):
+        folder = self.home(i)
+        (folder / "data").mkdir(parents=True)
+        lines = (
+            f"tickTime={self.tick_time_ms}\ndataDir={folder}/data\nclientPort={self.ports[i]}\n"
             "clientPortAddress=127.0.0.1\nmaxClientCnxns=0\nadmin.enableServer=false\n"
             "4lw.commands.whitelist=*\nextendedTypesEnabled=true\n"
             f"DigestAuthenticationProvider.superDigest={SUPER_DIGEST}\n")
-        (folder / "data").mkdir()
-        self.log = folder / "server.log"
-        env["SUT_LOG"] = str(self.log)
-        self.env, self.config = env, config
-        self.start()
-        return self
+        if len(self.ids) > 1:
+            lines += "initLimit=10\nsyncLimit=5\n"
+            for j in self.ids:
+                peer = first + len(self.ids) + 2 * (j - 1)
+                lines += f"server.{j}=127.0.0.1:{peer}:{peer + 1}\n"
+            (folder / "data" / "myid").write_text(f"{i}\n")
+        (folder / "zoo.cfg").write_text(lines)
 
-    def start(self):
-        self.process = start_group([self.env["SUT"], self.config], env=self.env, stdin=subprocess.DEVNULL)
-        self.wait_until_serving()
+    def home(self, i):
+        return pathlib.Path(self.folder.name) / str(i)
+
+    def start(self, i):
+        env = dict(self.env, SUT_LOG=str(self.home(i) / "server.log"))
+        self.processes[i] = start_group([env["SUT"], self.home(i) / "zoo.cfg"], env=env, stdin=subprocess.DEVNULL)
 
     def crash_and_restart(self):
-        """Kills the server where it stands and starts it again on its data directory."""
-        end_group(self.process)
-        self.start()
+        """Kills a server where it stands, the leader if there are three, and starts it again on its data directory."""
+        struck = next((i for i in self.ids if "Mode: leader" in four_letter_word(self.ports[i], "srvr")), self.ids[0])
+        end_group(self.processes[struck])
+        self.start(struck)
+        self.wait_until_serving()
 
     def wait_until_serving(self, seconds=60):
         deadline = time.monotonic() + seconds
-        while "Mode:" not in four_letter_word(self.port, "srvr"):
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                output = self.log.read_text(errors="replace") if self.log.exists() else ""
-                self.__exit__()
-                raise SetupError(f"the server under test does not serve:\n{output[-3000:]}")
-            time.sleep(0.05)
+        for i in self.ids:
+            while "Mode:" not in four_letter_word(self.ports[i], "srvr"):
+                if self.processes[i].poll() is not None or time.monotonic() > deadline:
+                    log = self.home(i) / "server.log"
+                    output = log.read_text(errors="replace") if log.exists() else ""
+                    self.__exit__()
+                    raise SetupError(f"the server under test does not serve:\n{output[-3000:]}")
+                time.sleep(0.05)
 
     def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.terminate()
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes.values():
             try:
-                self.process.wait(10)
+                process.wait(10)
             except subprocess.TimeoutExpired:
                 pass
-        end_group(self.process)
+            end_group(process)
         self.folder.cleanup()
 
 

@@ -1,7 +1,7 @@
 """go-zookeeper/zk: its own tests, from the Go module proxy, each test in a process of its own.
 
 Its harness runs $ZOOKEEPER_BIN_PATH/zkServer.sh start-foreground zoo.cfg, which is shims/zkServer.sh. Two changes to
-the copy of the module: clusters get one server (the standalone setup), and, for real ZooKeeper only, the client's
+the copy of the module: without --ensemble clusters get one server (the standalone setup), and, for real ZooKeeper only, the client's
 parser of `srvr` learns the date form of ZooKeeper 3.7 and later, without which its harness never sees a server.
 """
 
@@ -21,7 +21,7 @@ PER_TEST_SECONDS = 150
 
 
 def folder(context):
-    return context.work / f"go-zk-{VERSION}-{context.kind}"
+    return context.work / f"go-zk-{VERSION}-{context.kind}{'' if context.servers == 1 else '-ensemble'}"
 
 
 def prepare(context):
@@ -36,7 +36,8 @@ def prepare(context):
     shutil.copytree(json.loads(listing.stdout)["Dir"], target)
     for path in [target, *target.rglob("*")]:
         path.chmod(path.stat().st_mode | 0o200)
-    one_server(target / "server_help_test.go")
+    if context.servers == 1:
+        one_server(target / "server_help_test.go")
     if context.kind == "zookeeper":
         newer_build_date(target / "flw.go")
     env = context.environment(GOFLAGS="-mod=mod", GOTOOLCHAIN="local")

@@ -1,4 +1,4 @@
-"""kazoo (Python): its own test suite, out of its source distribution, with ZOOKEEPER_CLUSTER_SIZE=1.
+"""kazoo (Python): its own test suite, out of its source distribution, with ZOOKEEPER_CLUSTER_SIZE=1, or 3.
 
 Its harness starts `java ... QuorumPeerMain zoo.cfg`; shims/java turns that into the server under test.
 """
@@ -47,8 +47,8 @@ def prepare(context):
 
 def environment(context):
     env = context.environment(
-        ZOOKEEPER_CLUSTER_SIZE=1, ZOOKEEPER_VERSION="3.9.5", ZOOKEEPER_PATH=folder(context), ZOOKEEPER_CLASSPATH="shim",
-        ZOOKEEPER_PORT_OFFSET=free_ports(10), PYTHONPATH=folder(context), SUT_LOG=context.log("kazoo.server.log"))
+        ZOOKEEPER_CLUSTER_SIZE=context.servers, ZOOKEEPER_VERSION="3.9.5", ZOOKEEPER_PATH=folder(context), ZOOKEEPER_CLASSPATH="shim",
+        ZOOKEEPER_PORT_OFFSET=free_ports(10 * context.servers), PYTHONPATH=folder(context), SUT_LOG=context.log("kazoo.server.log"))
     env.pop("CI", None)  # with it set, kazoo also checks which version its own CI has installed
     env["PATH"] = f"{HERE / 'shims'}:{env['PATH']}"
     return env

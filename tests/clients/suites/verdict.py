@@ -10,6 +10,8 @@ import fnmatch
 from .common import HERE, Result, say
 
 BASELINES = HERE / "baselines"
+# What three servers scored.
+ENSEMBLE_BASELINES = BASELINES / "ensemble"
 EXCEPTIONS = HERE / "exceptions.tsv"
 QUICK = HERE / "quick.tsv"
 
@@ -22,9 +24,13 @@ def rows(path):
     return [line.split("\t") for line in lines if line.strip() and not line.startswith("#")]
 
 
-def baseline(suite):
-    """Test name -> status on real ZooKeeper."""
-    return {row[1]: row[0] for row in rows(BASELINES / f"{suite}.tsv")}
+def baseline_path(suite, servers):
+    return (BASELINES if servers == 1 else ENSEMBLE_BASELINES) / f"{suite}.tsv"
+
+
+def baseline(suite, servers):
+    """Test name -> status on as many servers of real ZooKeeper."""
+    return {row[1]: row[0] for row in rows(baseline_path(suite, servers))}
 
 
 def exceptions(suite):
@@ -56,9 +62,11 @@ def write(path, results, header):
             out.write("\t".join([r.status, r.name, str(r.ms), r.note]).rstrip("\t") + "\n")
 
 
-def write_baseline(suite, results, header):
+def write_baseline(suite, servers, results, header):
     kept = [Result(r.status, r.name, r.ms, "" if r.status == "PASS" else r.note) for r in results]
-    write(BASELINES / f"{suite}.tsv", kept, header)
+    path = baseline_path(suite, servers)
+    path.parent.mkdir(exist_ok=True)
+    write(path, kept, header)
 
 
 class Verdict:

@@ -58,7 +58,7 @@ SCRIPT = [
     ("setquota and listquota", [("setquota -n 5 /cli/s-0000000001", None),
                                 ("listquota /cli/s-0000000001", r"Output quota for /cli/s-0000000001 count=5,bytes=-1")]),
     ("delquota", [("delquota -n /cli/s-0000000001", None), ("listquota /cli/s-0000000001", r"count=-1,bytes=-1")]),
-    ("config", [("config", r"^\n")]),
+    ("config", [("config", r"^(\n|server\.1=)")]),
     ("version", [("version", r"ZooKeeper CLI version: ")]),
     ("delete", [("delete /cli/s-0000000000", None), ("stat /cli/s-0000000000", r"Node does not exist")]),
     ("delete with a version", [("delete -v 7 /cli/s-0000000001", r"version No is not valid")]),
