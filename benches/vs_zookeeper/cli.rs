@@ -28,6 +28,18 @@ const MODES: [&str; 9] = [
     "create:16x16",
 ];
 
+/// The modes that ensembles are compared by.
+const ENSEMBLE_MODES: [&str; 8] = [
+    "set:32x1",
+    "set:16x16",
+    "create:32x1",
+    "create:16x16",
+    "mixed:32x1",
+    "mixed:16x16",
+    "lock:32x1",
+    "contended:64x1",
+];
+
 /// Measures ZooKeeper-compatible servers: `run` compares, `fill` restarts with a full tree, `load`
 /// loads a server that is already there, `null` is the limit they are compared with.
 #[derive(Parser)]
@@ -78,11 +90,16 @@ struct PeerArgs {
 struct RunArgs {
     #[command(flatten)]
     peers: PeerArgs,
+    /// Servers of each kind: 3 or 5 are an ensemble, which the null server cannot be.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=9))]
+    servers: u16,
     /// Also measure the null server without its log.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "servers")]
     no_log_too: bool,
-    /// Modes such as get:16x16 (connections x requests in flight), set, create, mixed.
-    #[arg(long, value_delimiter = ',', default_values = MODES)]
+    /// Modes such as get:16x16 (connections x requests in flight), set, create, mixed, lock:32x1,
+    /// contended:64x1. Default: nine shapes of get, set and create; with more than one server
+    /// shapes of set, create, mixed, lock and contended.
+    #[arg(long, value_delimiter = ',')]
     modes: Vec<Mode>,
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
@@ -114,8 +131,9 @@ struct FillArgs {
 
 #[derive(Args)]
 struct LoadArgs {
-    /// The server.
-    addr: SocketAddr,
+    /// The server, or several with commas between them.
+    #[arg(value_delimiter = ',', required = true)]
+    addrs: Vec<SocketAddr>,
     /// A mode such as set:16x16.
     mode: Mode,
     /// Process ids of the server, for its CPU time and memory.
@@ -157,13 +175,24 @@ pub fn main() -> Result<(), String> {
 
 fn compare(args: RunArgs) -> Result<(), String> {
     let mut kinds = kinds(&args.peers);
-    kinds.push(Kind::Null { log: true });
+    if args.servers == 1 {
+        kinds.push(Kind::Null { log: true });
+    }
+    if kinds.is_empty() {
+        return Err("an ensemble needs --lockkeeper or --zookeeper".into());
+    }
     if args.no_log_too {
         kinds.push(Kind::Null { log: false });
     }
+    let usual: &[&str] = if args.servers == 1 { &MODES } else { &ENSEMBLE_MODES };
+    let modes = match args.modes {
+        chosen if chosen.is_empty() => usual.iter().map(|m| m.parse()).collect::<Result<_, _>>()?,
+        chosen => chosen,
+    };
     let settings = run::Settings {
         kinds,
-        modes: args.modes,
+        servers: args.servers,
+        modes,
         rounds: args.rounds as usize,
         warm_up: args.warm_up,
         window: args.window,
@@ -206,7 +235,7 @@ fn fill(args: &FillArgs) -> Result<(), String> {
 
 fn load(args: LoadArgs) -> Result<(), String> {
     let outcome = load::run(&Plan {
-        addr: args.addr,
+        addrs: args.addrs,
         pids: args.pids,
         connections: args.mode.connections,
         depth: args.mode.depth,

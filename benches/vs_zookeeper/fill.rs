@@ -49,7 +49,7 @@ struct Restart {
 }
 
 pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Filled, String> {
-    let mut peer = Peer::new(settings.kind.clone(), settings.port, &settings.data)?;
+    let mut peer = Peer::new(settings.kind.clone(), 1, settings.port, &settings.data)?;
     peer.start("/")?;
     let each: Vec<u64> =
         (0..CONNECTIONS as u64).map(|at| (settings.nodes + at) / CONNECTIONS as u64).collect();
@@ -102,7 +102,7 @@ pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Filled, String> {
 
 fn plan(peer: &Peer, work: Work, each: &[u64]) -> Plan {
     Plan {
-        addr: peer.addr,
+        addrs: peer.addrs(),
         pids: peer.pids(),
         connections: CONNECTIONS,
         depth: DEPTH,

@@ -12,13 +12,65 @@ use hdrhistogram::Histogram;
 use mio::net::TcpStream;
 
 use crate::frames::{Frames, Source};
+use crate::lock::{Lock, Progress};
 use crate::session::{self, Session};
 use crate::wire;
 use crate::work::Script;
 
+/// What decides about the requests of a connection.
+pub enum Task {
+    /// Known beforehand, any number in flight.
+    Script(Script),
+    /// One at a time.
+    Lock(Lock),
+}
+
+impl Task {
+    fn next(&mut self, now: Instant, xid: i32, out: &mut Vec<u8>) -> bool {
+        match self {
+            Task::Script(script) => script.next(xid, out),
+            Task::Lock(lock) => lock.next(now, xid, out),
+        }
+    }
+
+    /// Judges the answer to request number `index`, which was sent at `sent`. Returns when the
+    /// operation that it completes began, if it completes one.
+    fn check(
+        &mut self,
+        index: u64,
+        reply: &wire::Reply<'_>,
+        sent: Instant,
+    ) -> Result<Option<Instant>, String> {
+        match self {
+            Task::Script(script) if reply.err == 0 => {
+                script.check(index, reply.body).map(|()| Some(sent))
+            }
+            Task::Script(_) => Err(format!("error {}", reply.err)),
+            Task::Lock(lock) => match lock.check(reply.err, reply.body)? {
+                Progress::Step => Ok(None),
+                Progress::Cycle(began) => Ok(Some(began)),
+            },
+        }
+    }
+
+    fn event(&mut self) -> Result<(), String> {
+        match self {
+            Task::Script(_) => Err("a watch event that nobody waits for".into()),
+            Task::Lock(lock) => lock.event(),
+        }
+    }
+
+    fn issued(&self) -> u64 {
+        match self {
+            Task::Script(script) => script.issued(),
+            Task::Lock(lock) => lock.issued(),
+        }
+    }
+}
+
 pub struct Link {
     pub stream: TcpStream,
-    script: Script,
+    task: Task,
     depth: usize,
     frames: Frames,
     unsent: Vec<u8>,
@@ -33,13 +85,13 @@ pub struct Link {
 }
 
 impl Link {
-    /// Opens a session at `addr` that will keep `depth` requests of `script` in flight.
-    pub fn open(addr: SocketAddr, script: Script, depth: usize) -> Result<Self, String> {
+    /// Opens a session at `addr` that will keep `depth` requests of `task` in flight.
+    pub fn open(addr: SocketAddr, task: Task, depth: usize) -> Result<Self, String> {
         let (stream, last_xid) = Session::open(addr, session::PATIENCE)?.into_parts();
         stream.set_nonblocking(true).map_err(|e| format!("{addr}: {e}"))?;
         Ok(Link {
             stream: TcpStream::from_std(stream),
-            script,
+            task,
             depth,
             frames: Frames::default(),
             unsent: Vec::new(),
@@ -53,10 +105,10 @@ impl Link {
         })
     }
 
-    /// Hands out requests until `depth` are in flight or the script has no more.
+    /// Hands out requests until `depth` are in flight or the task has none now.
     pub fn top_up(&mut self, now: Instant) {
         while self.in_flight.len() < self.depth {
-            if !self.script.next(self.next_xid, &mut self.unsent) {
+            if !self.task.next(now, self.next_xid, &mut self.unsent) {
                 return;
             }
             self.next_xid += 1;
@@ -91,8 +143,8 @@ impl Link {
         Ok(())
     }
 
-    /// Reads and checks the replies that have come; returns how many. Their latencies go to
-    /// `latencies` if there is one.
+    /// Reads and checks the replies that have come; returns how many operations they complete.
+    /// Their latencies go to `latencies` if there is one.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -101,25 +153,37 @@ impl Link {
         let source = self.frames.fill(&mut self.stream).map_err(|e| format!("receive: {e}"))?;
         let mut count = 0;
         while let Some(frame) = self.frames.next().map_err(|e| format!("receive: {e}"))? {
+            let reply = wire::reply(frame).ok_or("reply too short")?;
+            if reply.xid == wire::EVENT_XID {
+                // While the sessions are closed the nodes go, and with them what was waited for.
+                if !self.closing {
+                    self.task.event()?;
+                }
+                continue;
+            }
             let Some(sent) = self.in_flight.pop_front() else {
                 return Err("a reply that nothing was asked for".into());
             };
             let due = self.next_xid - 1 - self.in_flight.len() as i32;
-            let reply = wire::reply(frame).ok_or("reply too short")?;
-            if reply.xid != due || reply.err != 0 || reply.zxid < self.last_zxid {
+            if reply.xid != due || reply.zxid < self.last_zxid {
                 return Err(format!(
-                    "reply xid {} error {} zxid {:#x}, where xid {due}, no error, zxid {:#x} or \
-                     above were due",
+                    "reply xid {} error {} zxid {:#x}, where xid {due} and zxid {:#x} or above \
+                     were due",
                     reply.xid, reply.err, reply.zxid, self.last_zxid
                 ));
             }
             self.last_zxid = reply.zxid;
-            if !self.closing {
-                self.script.check(self.answered, reply.body)?;
-                self.answered += 1;
+            if self.closing {
+                match reply.err {
+                    0 => continue,
+                    err => return Err(format!("close: error {err}")),
+                }
             }
+            let completed = self.task.check(self.answered, &reply, sent)?;
+            self.answered += 1;
+            let Some(began) = completed else { continue };
             if let Some(latencies) = latencies.as_deref_mut() {
-                let nanos = u64::try_from(now.duration_since(sent).as_nanos()).unwrap_or(u64::MAX);
+                let nanos = u64::try_from(now.duration_since(began).as_nanos()).unwrap_or(u64::MAX);
                 latencies.saturating_record(nanos.max(1));
             }
             count += 1;
@@ -135,13 +199,13 @@ impl Link {
         self.in_flight.is_empty()
     }
 
-    /// Requests of the script that have been answered.
+    /// Requests of the task that have been answered.
     pub fn answered(&self) -> u64 {
         self.answered
     }
 
-    /// Requests of the script that have been handed out.
+    /// Requests of the task that have been handed out.
     pub fn issued(&self) -> u64 {
-        self.script.issued()
+        self.task.issued()
     }
 }

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::link::Link;
+use crate::link::{Link, Task};
+use crate::lock::{Grants, Lock};
 use crate::proc;
 use crate::session::{self, Session};
 use crate::work::{self, Script, Work};
@@ -26,8 +27,9 @@ pub const DEPTH_MAX: usize = 100_000;
 
 /// What to ask of which server.
 pub struct Plan {
-    pub addr: SocketAddr,
-    /// The server's processes, for CPU time and memory; may be empty.
+    /// The servers; connections go to them in turn.
+    pub addrs: Vec<SocketAddr>,
+    /// The servers' processes, for CPU time and memory; may be empty.
     pub pids: Vec<u32>,
     pub connections: usize,
     pub depth: usize,
@@ -83,11 +85,11 @@ impl Outcome {
 
 /// Runs a plan on a server, having prepared the nodes it needs.
 pub fn run(plan: &Plan) -> Result<Outcome, String> {
-    let fault = |e: String| format!("{} at {}: {e}", plan.work.name(), plan.addr);
-    let scripts = prepare(plan).map_err(fault)?;
+    let fault = |e: String| format!("{} at {}: {e}", plan.work.name(), plan.addrs[0]);
+    let tasks = prepare(plan).map_err(fault)?;
     let mut links = Vec::with_capacity(plan.connections);
-    for script in scripts {
-        links.push(Link::open(plan.addr, script, plan.depth).map_err(fault)?);
+    for (task, &addr) in tasks.into_iter().zip(plan.addrs.iter().cycle()) {
+        links.push(Link::open(addr, task, plan.depth).map_err(fault)?);
     }
     Loop::new(links, plan).and_then(Loop::run).map_err(fault)
 }
@@ -102,26 +104,38 @@ pub fn below_path(room: &str, connection: usize) -> String {
     format!("/bench/{room}/c{connection:05}")
 }
 
-/// Makes sure that the nodes of the plan are there and writes a script for each connection.
-fn prepare(plan: &Plan) -> Result<Vec<Script>, String> {
-    let mut session = Session::open(plan.addr, session::PATIENCE)?;
+/// Makes sure that the nodes of the plan are there and finds a task for each connection.
+///
+/// Sessions that are opened afterwards, at any server of an ensemble, see these nodes: to open a
+/// session is a transaction behind those that made them.
+fn prepare(plan: &Plan) -> Result<Vec<Task>, String> {
+    let mut session = Session::open(plan.addrs[0], session::PATIENCE)?;
     session.ensure("/bench", b"")?;
     session.ensure(&format!("/bench/{}", plan.room), b"")?;
-    let mut scripts = Vec::with_capacity(plan.connections);
+    let mut tasks = Vec::with_capacity(plan.connections);
+    let shared = Grants::new((-1).into());
     for connection in 0..plan.connections {
         let (own, below) = (own_path(connection), below_path(&plan.room, connection));
-        session.ensure(&own, &work::data(&own))?;
         session.ensure(&below, b"")?;
+        if plan.work == Work::Contended {
+            tasks.push(Task::Lock(Lock::new(&below_path(&plan.room, 0), Grants::clone(&shared))));
+            continue;
+        }
+        if plan.work == Work::Lock {
+            tasks.push(Task::Lock(Lock::new(&below, Grants::new((-1).into()))));
+            continue;
+        }
+        session.ensure(&own, &work::data(&own))?;
         let (_, version) = session.read(&own)?;
-        scripts.push(match &plan.length {
+        tasks.push(Task::Script(match &plan.length {
             Length::Timed { .. } => Script::endless(plan.work, &own, version, &below),
             Length::Counted(counts) => {
                 Script::limited(plan.work, &own, version, &below, counts[connection])
             }
-        });
+        }));
     }
     session.close()?;
-    Ok(scripts)
+    Ok(tasks)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -6,6 +6,7 @@ mod fill;
 mod frames;
 mod link;
 mod load;
+mod lock;
 mod null;
 mod null_tree;
 mod peers;

@@ -109,9 +109,9 @@ impl Report {
         write!(out, "\n| mode | server | ops/s | p50 ms | p99 ms | p99.9 ms | max ms ")?;
         write!(out, "| server CPU us/op | client CPU us/op | RSS MiB | other CPU s/s |")?;
         for &reference in &against {
-            write!(out, " / {} |", self.peers[reference].0)?;
+            write!(out, " / {0} | CPU / {0} |", self.peers[reference].0)?;
         }
-        writeln!(out, "\n|{}", "---|".repeat(11 + against.len()))?;
+        writeln!(out, "\n|{}", "---|".repeat(11 + 2 * against.len()))?;
         for (mode, peers) in &self.cells {
             for (at, cells) in peers.iter().enumerate() {
                 let all = |field: fn(&Cell) -> f64| cells.iter().map(field).collect::<Vec<_>>();
@@ -126,7 +126,8 @@ impl Report {
                 write!(out, "| {:.0} ", median(&all(|c| c.rss_mib)))?;
                 write!(out, "| {:.2} |", median(&all(|c| c.other_cpu)))?;
                 for &reference in &against {
-                    write!(out, " {:.2} |", ratio(cells, &peers[reference]))?;
+                    let of = |field| ratio(cells, &peers[reference], field);
+                    write!(out, " {:.2} | {:.2} |", of(|c| c.per_second), of(|c| c.server_us))?;
                 }
                 writeln!(out)?;
             }
@@ -146,7 +147,14 @@ impl Report {
                         let ratios: serde_json::Map<String, Value> = self
                             .references()
                             .into_iter()
-                            .map(|to| (self.peers[to].0.into(), ratio(cells, &peers[to]).into()))
+                            .map(|to| {
+                                let of = |field| ratio(cells, &peers[to], field);
+                                let both = json!({
+                                    "per_second": of(|c| c.per_second),
+                                    "server_cpu_us": of(|c| c.server_us),
+                                });
+                                (self.peers[to].0.into(), both)
+                            })
                             .collect();
                         let rounds: Vec<Value> = cells.iter().map(Cell::to_json).collect();
                         let name = self.peers[at].0.to_owned();
@@ -175,10 +183,9 @@ impl Report {
     }
 }
 
-/// Median over the rounds of one peer's rate divided by another's.
-fn ratio(these: &[Cell], those: &[Cell]) -> f64 {
-    let ratios: Vec<f64> =
-        these.iter().zip(those).map(|(a, b)| a.per_second / b.per_second).collect();
+/// Median over the rounds of one peer's figure divided by another's.
+fn ratio(these: &[Cell], those: &[Cell], figure: fn(&Cell) -> f64) -> f64 {
+    let ratios: Vec<f64> = these.iter().zip(those).map(|(a, b)| figure(a) / figure(b)).collect();
     median(&ratios)
 }
 

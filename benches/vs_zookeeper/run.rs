@@ -13,7 +13,7 @@ use crate::peers::{Kind, Peer};
 use crate::report::{Cell, Report};
 use crate::session::{self, Session};
 use crate::work::Work;
-use crate::{disk, proc, wire};
+use crate::{disk, peers, proc, wire};
 
 /// Longest wait for the peers to come to rest.
 const REST_MAX: Duration = Duration::from_secs(5);
@@ -51,13 +51,19 @@ impl FromStr for Mode {
         {
             return Err(wrong());
         }
-        Ok(Mode { work: work.parse()?, connections, depth })
+        let work = work.parse()?;
+        if matches!(work, Work::Lock | Work::Contended) && depth != 1 {
+            return Err(format!("{text}: a connection takes one lock at a time"));
+        }
+        Ok(Mode { work, connections, depth })
     }
 }
 
 /// What to compare and for how long.
 pub struct Settings {
     pub kinds: Vec<Kind>,
+    /// Servers of each kind, an ensemble if more than one.
+    pub servers: u16,
     pub modes: Vec<Mode>,
     pub rounds: usize,
     pub warm_up: Duration,
@@ -72,9 +78,11 @@ pub struct Settings {
 /// Runs the comparison; `note` is told what is going on.
 pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Report, String> {
     let mut peers = Vec::new();
-    for (kind, port) in settings.kinds.iter().zip(settings.base_port..) {
-        let mut peer = Peer::new(kind.clone(), port, &settings.data)?;
+    for (kind, number) in settings.kinds.iter().zip(0_u16..) {
+        let port = settings.base_port + number * peers::PORTS_PER_SERVER * settings.servers;
+        let mut peer = Peer::new(kind.clone(), settings.servers, port, &settings.data)?;
         let took = peer.start("/")?;
+        note(&format!("{}: server processes {:?}", kind.name(), peer.pids()));
         note(&format!("{}: serves after {} ms", kind.describe(), took.as_millis()));
         peers.push(peer);
     }
@@ -112,9 +120,13 @@ fn first_warm_up(settings: &Settings, peer: &Peer) -> Result<(), String> {
         Kind::ZooKeeper { .. } => settings.first_warm_up,
         Kind::Lockkeeper { .. } | Kind::Null { .. } => settings.first_warm_up / 5,
     };
-    for work in [Work::Get, Work::Set, Work::Create] {
-        let mode = Mode { work, connections: 16, depth: 16 };
-        let length = Length::Timed { warm_up: Duration::ZERO, window: whole / 3 };
+    let locks = settings.modes.iter().any(|m| matches!(m.work, Work::Lock | Work::Contended));
+    let mut modes = vec![(Work::Get, 16), (Work::Set, 16), (Work::Create, 16)];
+    modes.extend([(Work::Lock, 1), (Work::Contended, 1)].into_iter().filter(|_| locks));
+    let window = whole / modes.len() as u32;
+    for (work, depth) in modes {
+        let mode = Mode { work, connections: 16, depth };
+        let length = Length::Timed { warm_up: Duration::ZERO, window };
         load_and_clean(peer, mode, "warm-up", length)?;
     }
     Ok(())
@@ -129,7 +141,7 @@ fn measure(settings: &Settings, peer: &Peer, mode: Mode, round: usize) -> Result
 /// Runs a load and takes away the nodes it created, so that every round finds the same tree.
 fn load_and_clean(peer: &Peer, mode: Mode, room: &str, length: Length) -> Result<Outcome, String> {
     let mut plan = Plan {
-        addr: peer.addr,
+        addrs: peer.addrs(),
         pids: peer.pids(),
         connections: mode.connections,
         depth: mode.depth,
@@ -145,7 +157,7 @@ fn load_and_clean(peer: &Peer, mode: Mode, room: &str, length: Length) -> Result
         plan.length = Length::Counted(outcome.answered.clone());
         load::run(&plan).map_err(|e| peer.failure(&e))?;
     }
-    let mut session = Session::open(peer.addr, session::PATIENCE)?;
+    let mut session = Session::open(peer.addrs()[0], session::PATIENCE)?;
     for connection in 0..mode.connections {
         session.call(wire::delete(&load::below_path(room, connection)))?;
     }

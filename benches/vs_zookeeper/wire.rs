@@ -9,6 +9,7 @@ pub const DELETE: i32 = 2;
 pub const EXISTS: i32 = 3;
 pub const GET: i32 = 4;
 pub const SET: i32 = 5;
+pub const CHILDREN: i32 = 8;
 pub const PING: i32 = 11;
 pub const CLOSE: i32 = -11;
 
@@ -17,6 +18,9 @@ pub const NODE_EXISTS: i32 = -110;
 pub const NOT_EMPTY: i32 = -111;
 pub const BAD_VERSION: i32 = -103;
 pub const UNIMPLEMENTED: i32 = -6;
+
+/// The xid of a watch event.
+pub const EVENT_XID: i32 = -1;
 
 /// Where a request's xid is, counted from the start of the frame (length prefix included).
 pub const XID_AT: usize = 4;
@@ -91,15 +95,34 @@ pub fn set(path: &str, data: &[u8]) -> Vec<u8> {
     })
 }
 
+/// Reads the data and asks to be told of the next change.
+pub fn get_and_watch(path: &str) -> Vec<u8> {
+    request(GET, path, |f| f.push(1))
+}
+
+/// Lists the children.
+pub fn children(path: &str) -> Vec<u8> {
+    request(CHILDREN, path, |f| f.push(0))
+}
+
 /// Creates a persistent node that anyone may use.
 pub fn create(path: &str, data: &[u8]) -> Vec<u8> {
+    create_as(path, data, 0)
+}
+
+/// Creates an empty node with a sequence number behind its name, which goes with the session.
+pub fn create_ephemeral_sequential(path: &str) -> Vec<u8> {
+    create_as(path, b"", 3)
+}
+
+fn create_as(path: &str, data: &[u8], flags: i32) -> Vec<u8> {
     request(CREATE, path, |f| {
         buffer(f, data);
         int(f, 1);
         int(f, 0x1f);
         buffer(f, b"world");
         buffer(f, b"anyone");
-        int(f, 0);
+        int(f, flags);
     })
 }
 

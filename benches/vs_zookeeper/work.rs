@@ -21,6 +21,9 @@ const CHILD_DIGITS: usize = 8;
 /// Numbered paths per script at most: what the digits of a directory can name.
 const INDEX_MAX: u64 = 9_999_999 * (CHILDREN + 1);
 
+/// Why no script is made for some workloads.
+const NO_SCRIPT: &str = "a lock cycle depends on what is answered: lock.rs";
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
     /// Reads the connection's own node.
@@ -31,6 +34,10 @@ pub enum Work {
     Mixed,
     /// Creates numbered paths, in order.
     Create,
+    /// Takes and releases a lock of the connection's own.
+    Lock,
+    /// Takes and releases the one lock for which all connections contend.
+    Contended,
     /// Deletes the numbered paths below `limit`, the last one first.
     Delete,
     /// Reads the numbered paths below `limit`, in order.
@@ -44,6 +51,8 @@ impl Work {
             Work::Set => "set",
             Work::Mixed => "mixed",
             Work::Create => "create",
+            Work::Lock => "lock",
+            Work::Contended => "contended",
             Work::Delete => "delete",
             Work::ReadBack => "read-back",
         }
@@ -59,7 +68,11 @@ impl FromStr for Work {
             "set" => Ok(Work::Set),
             "mixed" => Ok(Work::Mixed),
             "create" => Ok(Work::Create),
-            _ => Err(format!("{text}: no such workload; there are get, set, mixed and create")),
+            "lock" => Ok(Work::Lock),
+            "contended" => Ok(Work::Contended),
+            _ => Err(format!(
+                "{text}: no such workload; there are get, set, mixed, create, lock and contended"
+            )),
         }
     }
 }
@@ -117,6 +130,7 @@ impl Script {
             Work::Mixed => &mut self.own.set,
             Work::Create | Work::ReadBack => self.numbered.request(index),
             Work::Delete => self.numbered.request(self.limit - 1 - index),
+            Work::Lock | Work::Contended => unreachable!("{NO_SCRIPT}"),
         };
         wire::patch_xid(request, xid);
         out.extend_from_slice(request);
@@ -139,6 +153,7 @@ impl Script {
             Work::Delete if body.is_empty() => Ok(()),
             Work::Delete => Err("delete answered with a body".into()),
             Work::ReadBack => check_data(body, &self.data),
+            Work::Lock | Work::Contended => unreachable!("{NO_SCRIPT}"),
         }
     }
 
@@ -208,6 +223,7 @@ impl Numbered {
             Work::Create => wire::create(path, data),
             Work::Delete => wire::delete(path),
             Work::Get | Work::Set | Work::Mixed | Work::ReadBack => wire::get(path),
+            Work::Lock | Work::Contended => unreachable!("{NO_SCRIPT}"),
         };
         Numbered {
             directory_at: directory.len() - DIRECTORY_DIGITS,

@@ -9,11 +9,12 @@ import time
 
 from network import CLIENT_NET, PEER_NET, Network
 from suites.common import SUPER_DIGEST, end_group, start_group
-from wire import four_letter_word
+from wire import Client, Expired, Lost, Refused, Session, four_letter_word
 
 CLIENT_PORT, PEER_PORT, ELECTION_PORT = 2181, 2888, 3888
 # What a production server of this size gets; the flags of bin/server-under-test suit many short-lived ones.
 JAVA = ["java", "-XX:+UseG1GC", "-Xms512m", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
+        "-Dorg.slf4j.simpleLogger.log.org.apache.zookeeper.server.NIOServerCnxn=warn",
         "-Dzookeeper.admin.enableServer=false"]
 SECONDS_MAX = 90
 
@@ -66,7 +67,9 @@ class Ensemble:
         config = str(self.home(i) / "zoo.cfg")
         if self.context.kind == "lockkeeper":
             return [str(self.context.lockkeeper), "server", *more, config]
-        return [*JAVA, "-cp", f"{self.context.zookeeper_lib}/*",
+        # This one is no key of zoo.cfg to ZooKeeper.
+        read_only = self.keys.get("readonlymode.enabled", "false")
+        return [*JAVA, f"-Dreadonlymode.enabled={read_only}", "-cp", f"{self.context.zookeeper_lib}/*",
                 "org.apache.zookeeper.server.quorum.QuorumPeerMain", config]
 
     def start(self, i, *more):
@@ -157,9 +160,23 @@ class Ensemble:
 
     def wait_until_synced(self, i, seconds=SECONDS_MAX):
         """Server i follows (or leads) and has everything that the leader had when this was called."""
-        leader = self.wait_for_leader()
-        newest = self.zxid(leader)
+        newest = self.wait_for("a leader that takes a write", self.newest_zxid)
         self.wait_for(f"server {i} to have zxid {newest:x}", lambda: self.mode(i) and self.zxid(i) >= newest, seconds)
+
+    def newest_zxid(self):
+        """That of a transaction made for the purpose: a leader of ZooKeeper without one tells of a zxid of its own."""
+        leader = self.leader()
+        if not leader:
+            return None
+        try:
+            session = Session()
+            client = Client(*self.address(leader), session, 2.0)
+            client.set("/", b"")
+            newest = session.zxid
+            client.end_session()
+            return newest
+        except (Lost, Expired, Refused):
+            return None
 
     def wait_until_all_synced(self):
         """Every server follows the one leader, which counts all of them as synced."""

@@ -74,6 +74,8 @@ class Client:
         self.send(struct.pack(">iqiq", 0, session.zxid, session.timeout_ms, session.id) + blob(session.password)
                   + (b"\1" if read_only else b"\0"))
         answer = self.frame()
+        if len(answer) < 20:
+            raise Lost("something else than a connect reply")
         _, timeout_ms, session_id = struct.unpack_from(">iiq", answer)
         if timeout_ms <= 0:
             raise Expired()
