@@ -174,21 +174,22 @@ pub fn main() -> Result<(), String> {
 }
 
 fn compare(args: RunArgs) -> Result<(), String> {
-    let mut kinds = kinds(&args.peers);
-    if args.servers == 1 {
-        kinds.push(Kind::Null { log: true });
-    }
-    if kinds.is_empty() {
-        return Err("an ensemble needs --lockkeeper or --zookeeper".into());
-    }
-    if args.no_log_too {
-        kinds.push(Kind::Null { log: false });
-    }
     let usual: &[&str] = if args.servers == 1 { &MODES } else { &ENSEMBLE_MODES };
-    let modes = match args.modes {
+    let modes: Vec<Mode> = match args.modes {
         chosen if chosen.is_empty() => usual.iter().map(|m| m.parse()).collect::<Result<_, _>>()?,
         chosen => chosen,
     };
+    let mut kinds = kinds(&args.peers);
+    // The null server has no sessions, so no locks and no ensemble.
+    if args.servers == 1 && !modes.iter().any(|mode| mode.locks()) {
+        kinds.push(Kind::Null { log: true });
+        if args.no_log_too {
+            kinds.push(Kind::Null { log: false });
+        }
+    }
+    if kinds.is_empty() {
+        return Err("ensembles and locks need --lockkeeper or --zookeeper".into());
+    }
     let settings = run::Settings {
         kinds,
         servers: args.servers,

@@ -31,6 +31,11 @@ pub struct Mode {
 }
 
 impl Mode {
+    /// Whether it needs sessions and watches.
+    pub fn locks(self) -> bool {
+        matches!(self.work, Work::Lock | Work::Contended)
+    }
+
     pub fn name(self) -> String {
         format!("{} {}x{}", self.work.name(), self.connections, self.depth)
     }
@@ -52,10 +57,11 @@ impl FromStr for Mode {
             return Err(wrong());
         }
         let work = work.parse()?;
-        if matches!(work, Work::Lock | Work::Contended) && depth != 1 {
+        let mode = Mode { work, connections, depth };
+        if mode.locks() && depth != 1 {
             return Err(format!("{text}: a connection takes one lock at a time"));
         }
-        Ok(Mode { work, connections, depth })
+        Ok(mode)
     }
 }
 
@@ -120,7 +126,7 @@ fn first_warm_up(settings: &Settings, peer: &Peer) -> Result<(), String> {
         Kind::ZooKeeper { .. } => settings.first_warm_up,
         Kind::Lockkeeper { .. } | Kind::Null { .. } => settings.first_warm_up / 5,
     };
-    let locks = settings.modes.iter().any(|m| matches!(m.work, Work::Lock | Work::Contended));
+    let locks = settings.modes.iter().any(|mode| mode.locks());
     let mut modes = vec![(Work::Get, 16), (Work::Set, 16), (Work::Create, 16)];
     modes.extend([(Work::Lock, 1), (Work::Contended, 1)].into_iter().filter(|_| locks));
     let window = whole / modes.len() as u32;
