@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::BytesMut;
 use lockkeeper::proto::connect::ConnectResponse;
 use lockkeeper::proto::{ConnectRequest, Request, frame};
-use lockkeeper::replica::{Append, AuditLine, ClientRequest, ConnId, Outgoing};
+use lockkeeper::replica::{Append, AuditLine, ClientRequest, ConnId, Mark, Outgoing};
 use lockkeeper::tree::{Identity, Tree};
 
+use super::agreement::Agreement;
 use super::conn::{Conn, Frame, Phase, Took, Violation};
 use super::coverage::Coverage;
 use super::history::History;
@@ -27,15 +28,24 @@ use super::view::View;
 #[derive(Debug)]
 pub struct Checker {
     pub history: History,
+    pub agreement: Agreement,
     pub(super) sessions: BTreeMap<i64, Session>,
     pub(super) views: Vec<View>,
-    /// By index and term: who handed the entry to a log first, when by that server's clock, and the
-    /// zxid there. That is the leader of the term.
-    pub(super) proposed: BTreeMap<(u64, u64), (usize, u64, i64)>,
+    /// What connections asked for when they began, and that server.
+    pub(super) handshakes: BTreeMap<ConnId, (usize, ConnectRequest)>,
+    /// By connection and number there.
+    pub(super) writes: BTreeMap<(ConnId, u64), Write>,
+    /// How many transactions of each connection were applied.
+    pub(super) applied: BTreeMap<ConnId, u64>,
     /// How many inputs servers were given.
-    inputs: u64,
+    pub(super) inputs: u64,
+    /// What was given to a lone server before this many inputs was lost in a crash, if it was not
+    /// applied.
+    pub(super) lost: u64,
     /// The highest zxid of a write that anybody was told of.
     told: i64,
+    /// No connection may be ended without a reason from now on.
+    pub is_strict: bool,
     pub(super) rules: Rules,
     pub coverage: Coverage,
 }
@@ -58,10 +68,15 @@ impl Checker {
         Self {
             views: (0..rules.servers).map(|_| View::new(model.clone())).collect(),
             history: History::new(model),
+            agreement: Agreement::new(rules.servers),
             sessions: BTreeMap::new(),
-            proposed: BTreeMap::new(),
+            handshakes: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            applied: BTreeMap::new(),
             inputs: 0,
+            lost: 0,
             told: 0,
+            is_strict: rules.servers == 1,
             rules,
             coverage: Coverage::default(),
         }
@@ -96,38 +111,83 @@ impl Checker {
         digest: u128,
         tree: &Tree,
     ) -> Result<(), Violation> {
-        let place = self.history.place_of(zxid);
-        match place.checked_sub(1).map(|last| &self.history.lines[last].audit) {
-            None if zxid == 0 => {}
-            Some(line) if line.zxid == zxid && line.digest == digest => {}
-            known => {
-                return Err(format!(
-                    "recovered zxid {zxid:#x} with digest {digest:032x}, but known is {known:?}"
-                ));
-            }
-        }
+        let place = self.place_of(zxid, digest)?;
         self.views[server].jump(&self.history, place);
         self.compare(server, tree)
     }
 
-    /// A server serves from now on, alone or as the leader.
-    pub fn leads(&mut self, server: usize, now_us: u64) -> Result<(), Violation> {
+    /// A server has installed the state of another one.
+    fn installed(&mut self, server: usize, mark: &Mark) -> Result<(), Violation> {
+        let place = self.place_of(mark.zxid, mark.digest)?;
+        if place < self.views[server].place {
+            return Err(format!("{mark:?} takes server {} back", server + 1));
+        }
+        self.views[server].jump(&self.history, place);
+        self.coverage.installs += 1;
+        Ok(())
+    }
+
+    fn place_of(&self, zxid: i64, digest: u128) -> Result<usize, Violation> {
+        let place = self.history.place_of(zxid);
+        match place.checked_sub(1).map(|last| &self.history.lines[last].audit) {
+            None if zxid == 0 => Ok(place),
+            Some(line) if line.zxid == zxid && line.digest == digest => Ok(place),
+            known => Err(format!(
+                "recovered zxid {zxid:#x} with digest {digest:032x}, but known is {known:?}"
+            )),
+        }
+    }
+
+    /// A server leads in a term, and serves.
+    pub fn leads(&mut self, server: usize, term: u64, now_us: u64) -> Result<(), Violation> {
         let view = &mut self.views[server];
-        if view.serving_since.is_some() {
+        if view.leads_in == Some(term) {
             return Ok(());
         }
-        if let Some(missing) = self.history.lines.get(view.place..).filter(|m| !m.is_empty()) {
+        let missing = self.history.lines.get(view.place).map(|line| &line.audit);
+        if let Some(missing) = missing.filter(|missing| missing.term <= term) {
             let zxid = self.history.zxid_at(view.place);
-            return Err(format!("it leads at zxid {zxid:#x}, but has not applied {missing:?}"));
+            return Err(format!(
+                "it leads in term {term} at zxid {zxid:#x}, but has not applied {missing:?}"
+            ));
         }
+        view.leads_in = Some(term);
         view.serving_since = Some(now_us);
-        for session in self.sessions.values_mut().filter(|session| session.is_open()) {
-            session.timeout_us = session.opened_timeout_us;
-            session.refused_us = None;
-            session.hear(server, now_us);
-            session.lose(|_| true);
+        let place = view.place;
+        for session in self.sessions.values_mut().filter(|session| session.is_open_at(place)) {
+            session.hear(server, place, now_us);
+        }
+        if self.rules.servers == 1 {
+            self.lost = self.inputs;
         }
         Ok(())
+    }
+
+    /// A server leads no longer.
+    pub fn follows(&mut self, server: usize) {
+        self.views[server].leads_in = None;
+        self.views[server].serving_since = None;
+    }
+
+    /// A server, if it leads, was told by another one who was heard from there.
+    pub fn touched(&mut self, server: usize, sessions: &[i64], now_us: u64) {
+        let place = self.views[server].place;
+        for id in sessions {
+            if let Some(session) = self.sessions.get_mut(id) {
+                session.hear(server, place, now_us);
+            }
+        }
+    }
+
+    /// A server, if it leads, has lost its link to another one: the sessions there are spared.
+    pub fn unlinked(&mut self, server: usize, other: usize, now_us: u64) {
+        let place = self.views[server].place;
+        for session in self.sessions.values_mut() {
+            let owner = session.owner_at(place).and_then(|grant| self.handshakes.get(&grant.conn));
+            if owner.is_some_and(|(host, _)| *host == other) {
+                session.hear(server, place, now_us);
+            }
+        }
     }
 
     /// A server was told of a connection.
@@ -139,15 +199,13 @@ impl Checker {
         request: ConnectRequest,
     ) {
         self.inputs += 1;
-        self.views[server].conns.insert(conn, Conn::new(remote, request, self.inputs));
+        self.handshakes.insert(conn, (server, request.clone()));
+        self.views[server].conns.insert(conn, Conn::new(remote, request));
     }
 
     /// A server was told that a connection is gone.
     pub fn closed(&mut self, server: usize, conn: ConnId) {
         self.views[server].conns.remove(&conn);
-        for session in self.sessions.values_mut().filter(|session| session.conn == Some(conn)) {
-            session.conn = None;
-        }
     }
 
     /// A server was given requests.
@@ -159,41 +217,42 @@ impl Checker {
         now_us: u64,
     ) {
         self.inputs += 1;
-        let Some(known) = self.views[server].conns.get_mut(&conn) else { return };
+        let View { place, conns, .. } = &mut self.views[server];
+        let Some(known) = conns.get_mut(&conn) else { return };
         let Some(id) = known.session() else { return };
         let session = self.sessions.get_mut(&id).expect("a connection's session is known");
         for request in requests {
             if !request.is_auth() && known.must_close.is_none() {
-                session.hear(server, now_us);
+                session.hear(server, *place, now_us);
             }
             let sets_watches = matches!(request.decoded, Ok(Request::SetWatches { .. }));
             self.coverage.setwatches += u64::from(sets_watches);
-            if !known.request(request, session.owes_before(conn), self.told) {
+            if !known.request(request, self.told) {
                 continue;
             }
-            let decoded = request.decoded.clone().expect("a write was decoded");
             let write = Write {
-                conn,
-                order: known.writes,
+                session: id,
+                xid: request.xid,
                 given: self.inputs,
                 floor: self.told,
-                request: decoded,
+                request: request.decoded.clone().expect("a write was decoded"),
                 ids: known.ids.clone(),
-                is_applied: false,
-                is_lost: false,
             };
-            session.writes.insert(request.xid, write);
-            session.under_way.insert((conn, request.xid));
+            self.writes.insert((conn, known.writes), write);
         }
     }
 
     /// A replica wants this to be durable.
-    pub fn appended(&mut self, server: usize, append: &Append, now_us: u64) {
-        let zxid = self.history.zxid_at(self.views[server].place);
-        for entry in &append.entries {
-            let proposal = (server, now_us, zxid);
-            self.proposed.entry((entry.index, entry.term)).or_insert(proposal);
+    pub fn appended(
+        &mut self,
+        server: usize,
+        append: &Append,
+        now_us: u64,
+    ) -> Result<(), Violation> {
+        if let Some(mark) = &append.install {
+            self.installed(server, mark)?;
         }
+        self.agreement.appended(server, append, now_us, self.views[server].place)
     }
 
     /// What a replica wants done. Everything in it must be true.
@@ -218,10 +277,10 @@ impl Checker {
             conn.closes |= outgoing.close;
             touched.insert(outgoing.conn);
         }
-        self.explain(server, &touched, now_us)?;
+        self.explain(server, &touched)?;
         for line in audit {
             self.apply(server, line, now_us)?;
-            self.explain(server, &touched, now_us)?;
+            self.explain(server, &touched)?;
         }
         for id in touched {
             self.finish(server, id)?;
@@ -230,19 +289,14 @@ impl Checker {
     }
 
     /// Explains every frame that belongs to the server's zxid.
-    fn explain(
-        &mut self,
-        server: usize,
-        touched: &BTreeSet<ConnId>,
-        now_us: u64,
-    ) -> Result<(), Violation> {
+    fn explain(&mut self, server: usize, touched: &BTreeSet<ConnId>) -> Result<(), Violation> {
         let mut progress = true;
         while std::mem::take(&mut progress) {
             for id in touched {
                 progress |= self.explain_connection(server, *id)?;
             }
             for id in touched {
-                progress |= self.take_connect_response(server, *id, now_us)?;
+                progress |= self.take_connect_response(server, *id)?;
             }
         }
         Ok(())
@@ -253,7 +307,7 @@ impl Checker {
         let zxid = self.history.zxid_at(*place);
         let Some(conn) = conns.get_mut(&id) else { return Ok(false) };
         let mut progress = false;
-        while let Some(session) = conn.session() {
+        while conn.session().is_some() {
             let took = conn.take(model, zxid);
             match took.map_err(|what| format!("connection {id}: {what}"))? {
                 Took::Later => break,
@@ -262,40 +316,37 @@ impl Checker {
                     self.coverage.replies += 1;
                     self.told = self.told.max(zxid);
                 }
-                Took::Read => {
-                    self.coverage.replies += 1;
-                    let session = self.sessions.get(&session);
-                    if session.is_some_and(|session| session.owes_before(id)) {
-                        return Err(format!(
-                            "connection {id}: a read passed an earlier write of its session"
-                        ));
-                    }
-                }
+                Took::Read => self.coverage.replies += 1,
             }
             progress = true;
         }
         Ok(progress)
     }
 
-    /// A connection must end exactly when it must.
+    /// A connection must end when it must, and not without a reason.
     fn finish(&mut self, server: usize, id: ConnId) -> Result<(), Violation> {
         let view = &self.views[server];
         let Some(conn) = view.conns.get(&id) else { return Ok(()) };
         if let Some(frame) = conn.inbox.front() {
             return Err(format!("connection {id}: a frame from the future: {frame:?}"));
         }
-        let refused = match &conn.phase {
-            Phase::Connecting(_) => conn.closes,
+        let zxid = self.history.zxid_at(view.place);
+        let is_reason = match &conn.phase {
+            // The client has seen more than this server has, or nobody leads.
+            Phase::Connecting(request) => {
+                request.last_zxid_seen > zxid
+                    || self.rules.servers == 1 && view.serving_since.is_none()
+            }
             Phase::Open(_) => false,
         };
-        if refused && conn.must_close.is_none() && view.serving_since.is_some() {
-            return Err(format!("connection {id}: {:?} was sent away", conn.phase));
-        }
         match (conn.closes, conn.must_close) {
-            (true, None) if !refused => Err(format!("connection {id} was ended for no reason")),
+            (true, None) if self.is_strict && !is_reason => {
+                Err(format!("connection {id} was ended for no reason: {:?}", conn.phase))
+            }
             (false, Some(why)) => Err(format!("connection {id} goes on after: {why}")),
-            (true, _) => {
+            (true, why) => {
                 self.coverage.hang_ups += 1;
+                self.coverage.sent_away += u64::from(why.is_none());
                 self.closed(server, id);
                 Ok(())
             }
@@ -304,12 +355,7 @@ impl Checker {
     }
 
     /// The first frame of a connection.
-    fn take_connect_response(
-        &mut self,
-        server: usize,
-        id: ConnId,
-        now_us: u64,
-    ) -> Result<bool, Violation> {
+    fn take_connect_response(&mut self, server: usize, id: ConnId) -> Result<bool, Violation> {
         let View { place, conns, .. } = &mut self.views[server];
         let zxid = self.history.zxid_at(*place);
         let Some(conn) = conns.get_mut(&id) else { return Ok(false) };
@@ -319,89 +365,47 @@ impl Checker {
         let response = ConnectResponse::decode(frame.payload.clone())
             .map_err(|e| format!("connection {id}: a connect response: {e}"))?;
         if response.session_id == 0 {
+            // Without a transaction only who does not know the password of an open session.
+            let session = self.sessions.get(&request.session_id);
+            let is_stranger = session.is_some_and(|session| {
+                session.is_open_at(*place) && session.password[..] != request.password[..]
+            });
+            if !is_stranger && !conn.is_refused {
+                return Ok(false);
+            }
             conn.inbox.pop_front();
             conn.end("the session is gone");
-            return self.refused(server, id, &request, now_us).map(|()| true);
+            self.coverage.sessions_refused += 1;
+            return Ok(true);
         }
-        let Some(session) = self.sessions.get_mut(&response.session_id) else { return Ok(false) };
-        if session.opened >= *place {
-            return Ok(false);
-        }
+        let Some(grant) = conn.granted.take() else { return Ok(false) };
         conn.inbox.pop_front();
-        let (min, max) = self.rules.timeouts_ms;
-        let asked = request.timeout_ms.clamp(min, max);
-        let is_new = request.session_id == 0;
-        let is_right = session.is_open_at(*place)
-            && response.timeout_ms == asked
+        let is_right = response.session_id == grant.session
+            && response.timeout_ms == grant.timeout_ms
+            && response.password == grant.password
             && response.read_only == request.read_only.map(|_| false)
-            && is_new != session.is_attached
-            && (is_new || response.session_id == request.session_id)
-            && (is_new || session.password == response.password)
-            && (is_new || request.password[..] == response.password[..])
             && request.last_zxid_seen <= zxid;
         if !is_right {
             return Err(format!("connection {id}: {request:?} answered by {response:?}"));
         }
         conn.phase = Phase::Open(response.session_id);
-        session.password = response.password;
-        session.timeout_us = asked as u64 * 1000;
-        if !std::mem::replace(&mut session.is_attached, true) {
-            session.opened_timeout_us = session.timeout_us;
-        }
-        session.hear(server, now_us);
-        let old = session.conn.replace(id);
-        // What came over the old connection behind this one was not looked at.
-        let since = conn.since;
-        session.lose(|write| write.given > since);
-        if let Some(old) = old.and_then(|old| conns.get_mut(&old)) {
-            old.end("its session moved");
-            self.coverage.sessions_moved += 1;
-        }
         Ok(true)
-    }
-
-    /// A client was told that its session is gone.
-    fn refused(
-        &mut self,
-        server: usize,
-        id: ConnId,
-        request: &ConnectRequest,
-        now_us: u64,
-    ) -> Result<(), Violation> {
-        self.coverage.sessions_refused += 1;
-        let place = self.views[server].place;
-        let known = self.sessions.get_mut(&request.session_id);
-        let known = known.filter(|session| session.password[..] == request.password[..]);
-        let is_alive = known.as_ref().is_some_and(|session| {
-            session.is_open_at(place) && !session.may_be_closing(server, now_us)
-        });
-        if let Some(session) = known {
-            session.refused_us.get_or_insert(now_us);
-        }
-        if is_alive || request.session_id == 0 {
-            return Err(format!("connection {id}: {request:?} was refused"));
-        }
-        Ok(())
     }
 
     /// After a batch: nothing may be owed.
     pub fn settled(&mut self, server: usize, now_us: u64) -> Result<(), Violation> {
         let view = &self.views[server];
         for (id, conn) in &view.conns {
-            let session = conn.session().and_then(|session| self.sessions.get(&session));
-            let waits = session.is_some_and(|session| session.owes_before(*id));
-            conn.settled(waits).map_err(|what| format!("connection {id}: {what}"))?;
+            conn.settled().map_err(|what| format!("connection {id}: {what}"))?;
         }
-        let Some(since) = view.serving_since else { return Ok(()) };
+        // A leader alone is never kept from closing it.
+        let since = view.serving_since.filter(|_| self.rules.servers == 1);
+        let Some(since) = since else { return Ok(()) };
         for (id, session) in self.sessions.iter().filter(|(_, session)| session.is_open()) {
-            let heard = session.last_heard(server, u64::MAX);
-            let last = heard.map_or(0, |(heard, _)| heard).max(since);
-            // Of a session that nobody was told of, the timeout is not known either.
-            let most_us = self.rules.timeouts_ms.1 as u64 * 1000;
-            let timeout_us = if session.is_attached { session.timeout_us } else { most_us };
-            let late = now_us.saturating_sub(last + timeout_us);
-            let refused = session.refused_us.map_or(0, |refused| now_us - refused);
-            if late.max(refused) > self.rules.grace_us {
+            let (heard_us, timeout_us) =
+                session.last_heard(server, u64::MAX).expect("its opening was heard");
+            let late = now_us.saturating_sub(heard_us.max(since) + timeout_us);
+            if late > self.rules.grace_us {
                 return Err(format!("session {id:#x} should have ended {late} us ago"));
             }
         }

@@ -15,6 +15,7 @@ use lockkeeper::proto::{MultiResult, OpCode, Reader, Request, Response, Text};
 use lockkeeper::replica::ClientRequest;
 
 use super::model::{self, Event, Id, Model};
+use super::sessions::Grant;
 
 /// What a rule's violation is.
 pub type Violation = String;
@@ -60,8 +61,10 @@ pub struct Watches {
 #[derive(Debug)]
 pub struct Conn {
     pub phase: Phase,
-    /// When the server was told of it, counted in inputs.
-    pub since: u64,
+    /// It has this session, and is to be told.
+    pub granted: Option<Grant>,
+    /// It cannot have the session that it asked for, and is to be told.
+    pub is_refused: bool,
     pub ids: Vec<Id>,
     pub pending: VecDeque<Pending>,
     /// Outcomes of auth packets, which are answered out of order.
@@ -149,10 +152,11 @@ pub enum Took {
 }
 
 impl Conn {
-    pub fn new(remote: String, request: ConnectRequest, since: u64) -> Self {
+    pub fn new(remote: String, request: ConnectRequest) -> Self {
         Self {
             phase: Phase::Connecting(request),
-            since,
+            granted: None,
+            is_refused: false,
             ids: vec![("ip".to_owned(), remote)],
             pending: VecDeque::new(),
             auths: VecDeque::new(),
@@ -184,9 +188,8 @@ impl Conn {
     }
 
     /// The server was given a request. True: it must become a transaction.
-    /// `waits` says whether earlier writes of its session are on their way, `told` what anybody has
-    /// been told of.
-    pub fn request(&mut self, request: &ClientRequest, mut waits: bool, told: i64) -> bool {
+    /// `told`: what anybody has been told of.
+    pub fn request(&mut self, request: &ClientRequest, told: i64) -> bool {
         if self.deaf || self.must_close.is_some() || self.session().is_none() {
             return false;
         }
@@ -219,7 +222,7 @@ impl Conn {
         self.deaf =
             matches!(request.decoded, Ok(Request::CloseSession) | Err(Undecodable::UnknownOp));
         self.writes += u64::from(is_write);
-        waits |= self.pending.iter().any(|p| p.is_sync() || p.is_write && p.applied.is_none());
+        let waits = self.pending.iter().any(|p| p.is_sync() || p.is_write && p.applied.is_none());
         self.pending.push_back(Pending {
             xid: request.xid,
             op: request.op,
@@ -249,6 +252,17 @@ impl Conn {
         zxid: i64,
         outcome: Result<Response, i32>,
     ) -> Result<(), Violation> {
+        if let Phase::Connecting(_) = self.phase {
+            self.is_refused = true;
+            return Ok(());
+        }
+        if outcome == Err(model::SESSION_MOVED) {
+            // There is no reply: its client has another connection.
+            if self.must_close.is_none() {
+                self.end("its session moved");
+            }
+            return Ok(());
+        }
         let Some(pending) = self.pending.iter_mut().find(|p| p.is_write && p.applied.is_none())
         else {
             return Ok(());
@@ -469,12 +483,15 @@ impl Conn {
     }
 
     /// After a batch: what must be true of a connection that goes on.
-    pub fn settled(&self, waits: bool) -> Result<(), Violation> {
+    pub fn settled(&self) -> Result<(), Violation> {
         if let Some(event) = self.expected.front() {
             return Err(format!("the event {event:?} was not sent"));
         }
         if let Some(why) = self.must_close {
             return Err(format!("it goes on after: {why}"));
+        }
+        if self.granted.is_some() || self.is_refused {
+            return Err(format!("{:?} was decided, but not answered", self.phase));
         }
         if let Some(event) = self.made_up.first() {
             return Err(format!("event {event:?} with zxid -1, but no reply to a setWatches"));
@@ -486,7 +503,7 @@ impl Conn {
             Some(pending) if pending.applied.is_some() => {
                 Err(format!("{pending:?} was applied, but not answered"))
             }
-            Some(pending) if !pending.is_write && !pending.is_sync() && !waits => {
+            Some(pending) if !pending.is_write && !pending.is_sync() => {
                 Err(format!("{pending:?} waits for nothing, but was not answered"))
             }
             Some(_) | None => Ok(()),

@@ -125,7 +125,7 @@ impl World {
     /// An operator stops the server.
     fn stop_cleanly(&mut self, host: usize) -> Result<(), Violation> {
         let Some(server) = self.hosts[host].server.take() else { return Ok(()) };
-        if let Err(stop) = server.stop() {
+        if let Err(stop) = server.stop(host, &mut self.checker) {
             return self.stopped(host, stop);
         }
         self.trace.note(self.now_us, format_args!("{} stopped cleanly", host + 1));
@@ -183,6 +183,8 @@ impl World {
         );
         let machine = server.replica.machine();
         self.checker.recovered(host, machine.last_zxid(), machine.digest(), machine.tree())?;
+        let entries = server.log_entries()?;
+        self.checker.agreement.recovered(host, entries)?;
         let coverage = &mut self.coverage;
         coverage.torn_tails += u64::from(report.torn.is_some());
         coverage.images_set_aside += report.set_aside.len() as u64;

@@ -9,6 +9,7 @@ use lockkeeper::proto::{Request, Response};
 use lockkeeper::replica::{AuditLine, ConnId};
 
 use super::model::{Code, Event, Id, Model, Txn};
+use super::sessions::Grant;
 
 /// A copy of the model is kept at every so many transactions.
 const COPY_EVERY: usize = 128;
@@ -24,6 +25,8 @@ pub enum Effect {
         ids: Vec<Id>,
         request: Request,
     },
+    /// The first members of the ensemble are named.
+    Found(String),
     /// It takes a zxid and fails whatever the znodes are.
     Fail(Code),
 }
@@ -35,6 +38,8 @@ pub struct Line {
     pub effect: Effect,
     /// The connection that asked for it.
     pub conn: Option<ConnId>,
+    /// That connection has the session from here on.
+    pub grant: Option<Grant>,
 }
 
 /// All of them.
@@ -65,6 +70,9 @@ impl Effect {
                 let (zxid, time_ms, session) = (line.zxid, line.time_ms, line.session);
                 model.write(&Txn { zxid, time_ms, session, ids }, request, events)
             }
+            Self::Found(lines) => {
+                model.found(line.zxid, line.time_ms, lines, events).map(|()| Response::Empty)
+            }
             Self::Fail(code) => Err(*code),
         }
     }
@@ -78,6 +86,13 @@ impl History {
     /// Number of transactions.
     pub fn len(&self) -> usize {
         self.lines.len()
+    }
+
+    /// How many of the last transactions share an entry.
+    pub fn in_last_entry(&self) -> usize {
+        let Some(last) = self.lines.last() else { return 0 };
+        let index = last.audit.index;
+        self.lines.iter().rev().take_while(|line| line.audit.index == index).count()
     }
 
     /// zxid of the last transaction before a place.

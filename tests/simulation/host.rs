@@ -244,7 +244,7 @@ impl World {
         let machine = &mut self.hosts[host];
         machine.log_is_busy = false;
         let Some(server) = &mut machine.server else { return Ok(()) };
-        let (number, batches) = match server.log_step() {
+        let (number, batches) = match server.log_step(host, &mut self.checker) {
             Err(stop) => return self.stopped(host, stop),
             Ok(done) => done,
         };

@@ -3,13 +3,15 @@
 //! *Owns* the rules that concern the order of everything: who may do what when, and what comes of it.
 
 use lockkeeper::proto::{ErrorCode, MultiOp, MultiResult, Request, Response};
-use lockkeeper::replica::{AuditLine, ConnId};
+use lockkeeper::replica::AuditLine;
+use lockkeeper::replica::txn::{Origin, Txn, TxnOp};
 
+use super::agreement::Proposal;
 use super::checker::Checker;
 use super::conn::Violation;
 use super::history::{Effect, Line};
-use super::model::{self, Code, Owner};
-use super::sessions::Session;
+use super::model::{self, Code, Model, Owner};
+use super::sessions::{Grant, Session};
 
 impl Checker {
     /// A server has applied a transaction.
@@ -28,9 +30,7 @@ impl Checker {
                 known
             }
             Some(known) => return Err(format!("applied {audit:?}, but it was {:?}", known.audit)),
-            None => self
-                .judge(server, audit, now_us)
-                .map_err(|what| format!("transaction {audit:?}: {what}"))?,
+            None => self.judge(audit).map_err(|what| format!("transaction {audit:?}: {what}"))?,
         };
         let mut events = Vec::new();
         let view = &mut self.views[server];
@@ -39,7 +39,7 @@ impl Checker {
             self.history.push(line.clone(), &view.model);
             let path = match &line.effect {
                 Effect::Reap(path) => Some(path.clone()),
-                _ => self.request_of(audit).and_then(|request| shown_path(request, &outcome)),
+                _ => self.request_of(&line).and_then(|request| shown_path(request, &outcome)),
             };
             agree(audit, path, audited(&outcome))?;
             self.coverage.txns += 1;
@@ -47,11 +47,16 @@ impl Checker {
             let reaped = audit.op == "deleteContainer" && outcome.is_ok();
             self.coverage.reaped += u64::from(reaped);
         }
+        if let Some(grant) = &line.grant
+            && let Some(session) = self.sessions.get_mut(&grant.session)
+        {
+            session.hear(server, self.views[server].place + 1, now_us);
+        }
         self.views[server].advance(&line, outcome, &events)
     }
 
     /// Is it in order, and may it be? What it does, if so.
-    fn judge(&mut self, server: usize, line: &AuditLine, now_us: u64) -> Result<Line, Violation> {
+    fn judge(&mut self, line: &AuditLine) -> Result<Line, Violation> {
         if line.zxid <= self.zxid() || (line.zxid >> 32) as u64 != line.term {
             return Err(format!("its zxid comes after {:#x}", self.zxid()));
         }
@@ -61,51 +66,120 @@ impl Checker {
         {
             return Err(format!("it comes after {last:?}"));
         }
-        let mut conn = None;
-        let effect = match line.op {
-            "createSession" => self.open_session(server, line, now_us)?,
-            "expireSession" => {
-                self.expires_in_time(line)?;
-                self.close_session(line)?
-            }
-            "deleteContainer" => self.reap(server, line)?,
-            _ => {
-                let (by, effect) = self.client_write(line)?;
-                conn = Some(by);
-                effect
-            }
-        };
-        Ok(Line { audit: line.clone(), effect, conn })
+        let before = self.history.lines.iter().rev();
+        let number = before.take_while(|other| other.audit.index == line.index).count();
+        let proposal = self.agreement.proposal(line.index, line.term);
+        let proposal = proposal.ok_or("nobody has proposed it")?.clone();
+        if number == 0 {
+            self.agreement.applied(line.index, line.term)?;
+        }
+        let txn = proposal.txns.get(number).ok_or("its entry has fewer transactions")?;
+        let is_whole = self.history.lines.last().is_none_or(|last| {
+            let entry = (last.audit.index, last.audit.term);
+            let of_last = self.agreement.proposal(entry.0, entry.1);
+            number > 0 || of_last.is_none_or(|of| of.txns.len() == self.history.in_last_entry())
+        });
+        if !is_whole {
+            return Err("the entry before has more transactions".to_owned());
+        }
+        self.effect_of(line, txn, &proposal)
     }
 
-    fn open_session(
+    fn effect_of(
         &mut self,
-        server: usize,
         line: &AuditLine,
-        now_us: u64,
-    ) -> Result<Effect, Violation> {
-        let by = (line.session >> 56) as usize;
-        if self.sessions.contains_key(&line.session) || !(1..=self.rules.servers).contains(&by) {
-            return Err("that id was used before, or is of no server".to_owned());
+        txn: &Txn,
+        proposal: &Proposal,
+    ) -> Result<Line, Violation> {
+        let conn = (txn.origin.server != 0).then_some(txn.origin.conn);
+        let mut grant = None;
+        let (op, effect) = match &txn.op {
+            TxnOp::OpenSession { timeout_ms, password } => {
+                let asked = Grant {
+                    session: line.session,
+                    conn: txn.origin.conn,
+                    timeout_ms: *timeout_ms,
+                    password: *password,
+                };
+                self.open_session(asked)?;
+                grant = Some(asked);
+                ("createSession", Effect::Nothing)
+            }
+            TxnOp::AttachSession { timeout_ms, password } => {
+                let asked = Grant {
+                    session: txn.session,
+                    conn: txn.origin.conn,
+                    timeout_ms: *timeout_ms,
+                    password: *password,
+                };
+                let effect = self.attach_session(asked)?;
+                grant = matches!(effect, Effect::Nothing).then_some(asked);
+                ("attachSession", effect)
+            }
+            TxnOp::ExpireSession => {
+                self.expires_in_time(txn.session, proposal)?;
+                ("expireSession", self.close_session(txn.session)?)
+            }
+            TxnOp::Reap { path } => ("deleteContainer", self.reap(line, path.as_str(), proposal)?),
+            TxnOp::Found { members } => ("found", Effect::Found(members.to_string())),
+            TxnOp::Client { .. } | TxnOp::CloseSession | TxnOp::Refuse { .. } => {
+                (line.op, self.client_write(line, txn)?)
+            }
+        };
+        if line.op != op {
+            return Err(format!("it is {txn:?}"));
         }
-        let timeout_us = self.rules.timeouts_ms.0 as u64 * 1000;
-        let mut session = Session::new(self.history.len(), timeout_us);
-        session.hear(server, now_us);
-        self.sessions.insert(line.session, session);
+        Ok(Line { audit: line.clone(), effect, conn, grant })
+    }
+
+    /// The connection must have asked for it, once.
+    fn handshake(&mut self, asked: &Grant, session: i64) -> Result<(), Violation> {
+        let (_, request) = self.handshakes.get(&asked.conn).ok_or("nobody asked for it")?;
+        let (min, max) = self.rules.timeouts_ms;
+        if request.session_id != session || request.timeout_ms.clamp(min, max) != asked.timeout_ms {
+            return Err(format!("asked for by {request:?}"));
+        }
+        if self.applied.insert(asked.conn, 0).is_some() {
+            return Err("applied twice".to_owned());
+        }
+        Ok(())
+    }
+
+    fn open_session(&mut self, asked: Grant) -> Result<(), Violation> {
+        self.handshake(&asked, 0)?;
+        let by = (asked.session >> 56) as usize;
+        let (host, _) = &self.handshakes[&asked.conn];
+        if self.sessions.contains_key(&asked.session) || by != host + 1 {
+            return Err("that id was used before, or is of another server".to_owned());
+        }
+        self.sessions.insert(asked.session, Session::new(self.history.len(), asked));
+        Ok(())
+    }
+
+    fn attach_session(&mut self, asked: Grant) -> Result<Effect, Violation> {
+        self.handshake(&asked, asked.session)?;
+        let (_, request) = &self.handshakes[&asked.conn];
+        if request.password[..] != asked.password[..] {
+            return Err("nobody said that password".to_owned());
+        }
+        let place = self.history.len();
+        let known = self.sessions.get_mut(&asked.session);
+        let known = known.filter(|known| known.is_open() && known.password == asked.password);
+        let Some(session) = known else { return Ok(Effect::Fail(model::SESSION_EXPIRED)) };
+        session.grant(place, asked);
+        self.coverage.sessions_moved += 1;
         Ok(Effect::Nothing)
     }
 
     /// Neither in front of its timeout after the last sign of life, nor before the leader gave it
     /// its full timeout again.
-    fn expires_in_time(&self, line: &AuditLine) -> Result<(), Violation> {
-        let Some(session) = self.sessions.get(&line.session) else {
-            return Err("a session that never was".to_owned());
+    fn expires_in_time(&self, session: i64, proposal: &Proposal) -> Result<(), Violation> {
+        let session = self.sessions.get(&session).ok_or("a session that never was")?;
+        let Some((last_us, timeout_us)) = session.last_heard(proposal.server, proposal.at_us)
+        else {
+            return Ok(());
         };
-        let proposed = self.proposed.get(&(line.index, line.term));
-        let Some((leader, proposed_us, _)) = proposed.copied() else { return Ok(()) };
-        let heard = session.last_heard(leader, proposed_us);
-        let Some((last_us, timeout_us)) = heard else { return Ok(()) };
-        let silent_us = proposed_us - last_us;
+        let silent_us = proposal.at_us - last_us;
         if silent_us < timeout_us {
             return Err(format!(
                 "expired after {silent_us} us of silence, timeout {timeout_us} us"
@@ -114,9 +188,9 @@ impl Checker {
         Ok(())
     }
 
-    fn close_session(&mut self, line: &AuditLine) -> Result<Effect, Violation> {
+    fn close_session(&mut self, session: i64) -> Result<Effect, Violation> {
         let place = self.history.len();
-        let session = self.sessions.get_mut(&line.session).ok_or("a session that never was")?;
+        let session = self.sessions.get_mut(&session).ok_or("a session that never was")?;
         if !session.is_open() {
             return Ok(Effect::Fail(model::SESSION_EXPIRED));
         }
@@ -124,62 +198,74 @@ impl Checker {
         Ok(Effect::CloseSession)
     }
 
-    fn reap(&mut self, server: usize, line: &AuditLine) -> Result<Effect, Violation> {
-        let path = line.path.clone().ok_or("no path")?;
-        if let Some(znode) = self.views[server].model.find(&path) {
+    fn reap(
+        &mut self,
+        line: &AuditLine,
+        path: &str,
+        proposal: &Proposal,
+    ) -> Result<Effect, Violation> {
+        // What was done to it since the reaper looked does not stop it, as in ZooKeeper.
+        let looked = self.history.zxid_at(proposal.place);
+        if let Some(znode) = self.newest().find(path) {
             let age_ms = line.time_ms - znode.mtime;
             let is_early = znode.owner == Owner::Container
                 && znode.creates == 0
                 && age_ms <= self.rules.container_never_used_ms;
-            // What was done to it since the reaper looked does not stop it, as in ZooKeeper.
-            let proposed = self.proposed.get(&(line.index, line.term));
-            let looked = proposed.map_or(0, |(_, _, zxid)| *zxid);
             if is_early && znode.mzxid <= looked {
                 return Err(format!("a container that was never used, {age_ms} ms old"));
             }
         }
-        Ok(Effect::Reap(path))
+        Ok(Effect::Reap(path.to_owned()))
     }
 
-    fn client_write(&mut self, line: &AuditLine) -> Result<(ConnId, Effect), Violation> {
-        let session = self.sessions.get_mut(&line.session).ok_or("a session that never was")?;
-        let is_open = session.is_open();
-        let write = session.writes.get_mut(&line.cxid).ok_or("nobody asked for it")?;
-        if std::mem::replace(&mut write.is_applied, true) {
-            return Err("applied twice".to_owned());
+    fn client_write(&mut self, line: &AuditLine, txn: &Txn) -> Result<Effect, Violation> {
+        let Origin { conn, sequence, .. } = txn.origin;
+        let write = self.writes.get(&(conn, sequence)).ok_or("nobody asked for it")?;
+        let applied = self.applied.entry(conn).or_insert(0);
+        if sequence != *applied + 1 {
+            return Err(format!("number {sequence} of connection {conn} after {applied}"));
         }
-        if write.is_lost {
+        *applied = sequence;
+        if write.given <= self.lost {
             return Err("a crash took it, and still it comes".to_owned());
         }
         if line.zxid <= write.floor {
             let floor = write.floor;
             return Err(format!("{floor:#x} was over when it was asked for"));
         }
-        let place = (write.conn, write.order);
-        let last = session.last_applied;
-        let is_next = match write.conn == last.0 {
-            true => write.order == last.1 + 1,
-            false => write.conn > last.0 && write.order == 1,
-        };
-        if !is_next {
-            return Err(format!("out of order: (connection, number) {place:?} after {last:?}"));
+        if (write.session, write.xid) != (line.session, line.cxid) {
+            return Err(format!("it is {write:?}"));
         }
-        session.last_applied = place;
-        session.under_way.remove(&(write.conn, line.cxid));
-        let effect = if write.request == Request::CloseSession {
-            self.close_session(line)?
-        } else if is_open {
-            Effect::Write { ids: write.ids.clone(), request: write.request.clone() }
-        } else {
-            Effect::Fail(model::SESSION_EXPIRED)
-        };
-        Ok((place.0, effect))
+        if let TxnOp::Refuse { code, .. } = txn.op {
+            return Ok(Effect::Fail(code));
+        }
+        let write = write.clone();
+        let session = self.sessions.get(&write.session).ok_or("a session that never was")?;
+        let owner = session.owner_at(self.history.len()).map(|grant| grant.conn);
+        if !session.is_open() {
+            return Ok(Effect::Fail(model::SESSION_EXPIRED));
+        }
+        if owner != Some(conn) {
+            self.coverage.writes_moved += 1;
+            return Ok(Effect::Fail(model::SESSION_MOVED));
+        }
+        if write.request == Request::CloseSession {
+            return self.close_session(write.session);
+        }
+        Ok(Effect::Write { ids: write.ids, request: write.request })
+    }
+
+    /// The state behind everything that was ever applied.
+    fn newest(&self) -> &Model {
+        let newest = self.views.iter().max_by_key(|view| view.place).expect("there are servers");
+        &newest.model
     }
 
     /// The request that a line carries out.
-    fn request_of(&self, line: &AuditLine) -> Option<&Request> {
-        let session = self.sessions.get(&line.session)?;
-        session.writes.get(&line.cxid).map(|write| &write.request)
+    fn request_of(&self, line: &Line) -> Option<&Request> {
+        let conn = line.conn?;
+        let number = self.applied.get(&conn)?;
+        self.writes.get(&(conn, *number)).map(|write| &write.request)
     }
 }
 

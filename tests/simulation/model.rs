@@ -29,10 +29,14 @@ pub const NO_CHILDREN_FOR_EPHEMERALS: Code = -108;
 pub const NODE_EXISTS: Code = -110;
 pub const NOT_EMPTY: Code = -111;
 pub const SESSION_EXPIRED: Code = -112;
+pub const SESSION_MOVED: Code = -118;
 pub const INVALID_ACL: Code = -114;
 pub const UNIMPLEMENTED: Code = -6;
 pub const MARSHALLING: Code = -5;
 pub const RUNTIME_INCONSISTENCY: Code = -2;
+
+/// Who belongs to the ensemble.
+const CONFIG: &str = "/zookeeper/config";
 
 pub const CREATED: i32 = 1;
 pub const DELETED: i32 = 2;
@@ -324,6 +328,27 @@ impl Model {
         znode.aversion = next;
         znode.acl = acl;
         Ok(znode.stat())
+    }
+
+    /// The first leader of an ensemble names its members.
+    pub fn found(
+        &mut self,
+        zxid: i64,
+        time_ms: i64,
+        lines: &str,
+        events: &mut Vec<Event>,
+    ) -> Outcome<()> {
+        let config = self.find_mut(CONFIG);
+        if config.data.as_ref().is_some_and(|text| !text.is_empty()) {
+            return Err(NODE_EXISTS);
+        }
+        config.data = Some(format!("{lines}version={zxid:x}").into_bytes());
+        config.version = -1;
+        config.mzxid = zxid;
+        config.mtime = time_ms;
+        let acl = config.acl.clone();
+        events.push(Event { kind: DATA_CHANGED, path: CONFIG.to_owned(), acl });
+        Ok(())
     }
 
     fn find_valid(&self, path: &str) -> Outcome<&Znode> {

@@ -194,7 +194,7 @@ impl World {
             let server = self.hosts[host].server.take().ok_or("no server runs at the end")?;
             let (zxid, digest) =
                 (server.replica.machine().last_zxid(), server.replica.machine().digest());
-            server.stop().map_err(|stop| format!("{stop:?}"))?;
+            server.stop(host, &mut self.checker).map_err(|stop| format!("{stop:?}"))?;
             self.cut_links(host);
             self.checker.crashed(host);
             self.restart(host)?;

@@ -260,7 +260,7 @@ impl Server {
         let mut todo = Todo::default();
         while let Some(ready) = self.replica.ready().map_err(Stop::Violation)? {
             if let Some(append) = ready.append {
-                checker.appended(index, &append, now_us);
+                checker.appended(index, &append, now_us)?;
                 self.log_queue.push(append);
             }
             for line in &ready.audit {
@@ -277,8 +277,12 @@ impl Server {
             checker.ready(index, &ready.audit, &ready.client, now_us)?;
             todo.client.extend(ready.client);
         }
-        if self.replica.is_serving() {
-            checker.leads(index, now_us)?;
+        let status = self.replica.status();
+        if status.leading_ms.is_some() {
+            checker.agreement.leads(index, status.term)?;
+            checker.leads(index, status.term, now_us)?;
+        } else {
+            checker.follows(index);
         }
         checker.settled(index, now_us)?;
         for outgoing in &todo.client {
@@ -320,6 +324,16 @@ impl Server {
         }
     }
 
+    /// Index and term of everything in the log.
+    pub fn log_entries(&self) -> Result<BTreeMap<u64, u64>, Violation> {
+        let (first, last) = (self.log.base().index + 1, self.log.last().index);
+        if first > last {
+            return Ok(BTreeMap::new());
+        }
+        let entries = self.log.read(first, last, usize::MAX).map_err(|error| error.to_string())?;
+        Ok(entries.into_iter().map(|entry| (entry.index, entry.term)).collect())
+    }
+
     /// Whether inputs wait for a turn.
     pub fn has_inputs(&self) -> bool {
         !self.inputs.is_empty()
@@ -327,18 +341,23 @@ impl Server {
 
     /// The log thread: everything that waits becomes durable. The number to tell the driver, and
     /// how many batches it was.
-    pub fn log_step(&mut self) -> Result<(Option<u64>, usize), Stop> {
+    pub fn log_step(
+        &mut self,
+        index: usize,
+        checker: &mut Checker,
+    ) -> Result<(Option<u64>, usize), Stop> {
         let queue = std::mem::take(&mut self.log_queue);
         let died = |error: storage::LogError| Stop::Died(error.to_string());
         let number = queue.last().map(|append| append.number);
         if number.is_some() {
             self.log.append(&queue).map_err(died)?;
+            checker.agreement.synced(index, &queue);
         }
-        if let Some(index) = self.cut.take() {
-            self.log.cut(index).map_err(died)?;
+        if let Some(covered) = self.cut.take() {
+            self.log.cut(covered).map_err(died)?;
             let base = self.log.base().index;
-            if base > index {
-                let what = format!("cut for an image at {index}, the log begins after {base}");
+            if base > covered {
+                let what = format!("cut for an image at {covered}, the log begins after {base}");
                 return Err(Stop::Violation(what));
             }
         }
@@ -370,8 +389,8 @@ impl Server {
     }
 
     /// A clean stop: what waits becomes durable.
-    pub fn stop(mut self) -> Result<(), Stop> {
-        self.log_step()?;
+    pub fn stop(mut self, index: usize, checker: &mut Checker) -> Result<(), Stop> {
+        self.log_step(index, checker)?;
         self.log.close().map_err(|error| Stop::Died(error.to_string()))
     }
 }

@@ -10,11 +10,12 @@
 //! | `client.rs`, `ops.rs`, `lock.rs` | the fakes above: clients that send real frames |
 //! | `world.rs`, `faults.rs`, `run.rs` | time and network, fate, the phases of a run |
 //! | `model.rs`, `history.rs`, `sessions.rs` | what is right, written without looking at `src/tree` |
-//! | `checker.rs`, `judge.rs`, `view.rs`, `conn.rs` | whether everything that servers say is that |
+//! | `checker.rs`, `judge.rs`, `agreement.rs`, `view.rs`, `conn.rs` | whether everything that servers say is that |
 //!
 //! Used by the test `simulation` and by the example `simulate`, each of which leaves some unused.
 #![allow(dead_code, reason = "two programs share these modules, and neither uses all of them")]
 
+pub mod agreement;
 pub mod checker;
 pub mod client;
 pub mod config;

@@ -11,6 +11,7 @@ use lockkeeper::replica::ConnId;
 use super::conn::{Conn, Violation};
 use super::history::{History, Line};
 use super::model::{Code, Event, Model};
+use super::sessions::Grant;
 
 /// One server.
 #[derive(Debug)]
@@ -20,7 +21,9 @@ pub struct View {
     /// The state there.
     pub model: Model,
     pub conns: BTreeMap<ConnId, Conn>,
-    /// Since when it serves, by its own clock.
+    /// The term that it leads in.
+    pub leads_in: Option<u64>,
+    /// Since when, by its own clock.
     pub serving_since: Option<u64>,
     /// How far it ever was.
     pub farthest: usize,
@@ -28,12 +31,20 @@ pub struct View {
 
 impl View {
     pub fn new(model: Model) -> Self {
-        Self { place: 0, model, conns: BTreeMap::new(), serving_since: None, farthest: 0 }
+        Self {
+            place: 0,
+            model,
+            conns: BTreeMap::new(),
+            leads_in: None,
+            serving_since: None,
+            farthest: 0,
+        }
     }
 
     /// The server died: its connections and watches are gone.
     pub fn crashed(&mut self) {
         self.conns.clear();
+        self.leads_in = None;
         self.serving_since = None;
     }
 
@@ -58,7 +69,9 @@ impl View {
                 conn.witness(line.audit.zxid, event);
             }
         }
-        if let Some(conn) = line.conn.and_then(|conn| self.conns.get_mut(&conn)) {
+        if let Some(grant) = &line.grant {
+            self.grant(grant);
+        } else if let Some(conn) = line.conn.and_then(|conn| self.conns.get_mut(&conn)) {
             conn.applied(line.audit.cxid, line.audit.zxid, outcome)?;
         }
         if let "expireSession" | "closeSession" = line.audit.op
@@ -67,6 +80,17 @@ impl View {
             self.end_session(line.audit.session);
         }
         Ok(())
+    }
+
+    /// A session is given to a connection: any other that has it ends.
+    fn grant(&mut self, grant: &Grant) {
+        for (id, conn) in &mut self.conns {
+            if *id == grant.conn {
+                conn.granted = Some(*grant);
+            } else if conn.session() == Some(grant.session) && conn.must_close.is_none() {
+                conn.end("its session moved");
+            }
+        }
     }
 
     /// A session is closed: its connection ends, but for the answer to its own wish.
