@@ -13,6 +13,7 @@ use std::str::FromStr;
 use super::fs::{Fs, FsError, read_file};
 use super::mark::MEMBERS_MAX;
 use crate::replica::Membership;
+use crate::replica::founding::Identified;
 use crate::replica::peer::server_of;
 
 /// Version of the layout of a data directory. The first one knew standalone servers only.
@@ -40,9 +41,10 @@ pub struct Identity {
     pub server_id: u8,
     /// The server as Raft knows it, see [`server_of`].
     pub raft_id: u64,
-    /// Who took part before the first entry, by raft id. Nobody, for a server that joined.
+    /// Who took part before the first entry, by raft id.
     pub membership: Membership,
-    /// Who founded the ensemble: server ids, and the number that each had drawn for it.
+    /// Who founded the ensemble: server ids, and the number that each had drawn for it. Nobody, on
+    /// a server that joined later or is on its own.
     pub founders: Vec<(u8, u64)>,
     /// Whether the log was made.
     pub ready: bool,
@@ -74,6 +76,25 @@ pub enum IdentityError {
 }
 
 impl Identity {
+    /// A new server whose place in an ensemble was decided.
+    #[must_use]
+    pub fn new(server_id: u8, decided: Identified) -> Self {
+        let Identified { ensemble, raft_id, founders, initial } = decided;
+        let (cluster_id, membership) = (ensemble, initial);
+        Self { cluster_id, server_id, raft_id, membership, founders, ready: false }
+    }
+
+    /// What the server says of itself to others.
+    #[must_use]
+    pub fn identified(&self) -> Identified {
+        Identified {
+            ensemble: self.cluster_id,
+            raft_id: self.raft_id,
+            founders: self.founders.clone(),
+            initial: self.membership.clone(),
+        }
+    }
+
     /// A new server on its own.
     #[must_use]
     pub fn standalone(cluster_id: u128, server_id: u8) -> Self {
@@ -300,6 +321,14 @@ mod tests {
                 identity.store(&OsFs, dir.path()).unwrap();
                 assert_eq!(Identity::load(&OsFs, dir.path()).unwrap(), Some(identity));
             }
+        }
+    }
+
+    #[test]
+    fn what_a_server_says_of_itself_is_what_was_decided() {
+        for identity in [founder(), joiner()] {
+            let new = Identity::new(3, identity.identified());
+            assert_eq!(new, Identity { ready: false, ..identity });
         }
     }
 

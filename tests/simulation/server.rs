@@ -145,7 +145,6 @@ impl Server {
             applied: opened.applied,
             applied_term: opened.applied_term,
             tail: opened.tail,
-            ..Restored::default()
         };
         let setup = Setup {
             raft_id: (*id).into(),
