@@ -115,7 +115,10 @@ impl Tail {
     }
 
     pub(super) fn set_image(&mut self, mark: Mark) {
-        self.image = Some(mark);
+        // One of before an image was installed may be told of after it.
+        if self.image.as_ref().is_none_or(|image| image.index < mark.index) {
+            self.image = Some(mark);
+        }
     }
 
     pub(super) fn membership(&self) -> &ConfState {

@@ -265,3 +265,103 @@ fn lower_priority() {
 
 const NICENESS: i32 = 5;
 const THREAD: &str = "lk-state";
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::super::log_writer::LogWriter;
+    use super::*;
+    use crate::replica::{Append, Mark, Record};
+    use crate::storage::{
+        Images, Ingredients, Log, LogOptions, MemoryState, OsFs, Source, StateStore,
+    };
+
+    /// A state of one record.
+    fn mark(index: u64) -> Mark {
+        Mark { index, term: 1, records: 1, ..Mark::default() }
+    }
+
+    fn full_pass(index: u64) -> Changes {
+        let record = Record { key: (*b"/key").into(), value: Some((*b"value").into()) };
+        Changes { begins_full_pass: true, records: vec![record], mark: Some(mark(index)) }
+    }
+
+    fn install(index: u64) -> Append {
+        Append {
+            number: 1,
+            install: Some(mark(index)),
+            entries: Vec::new(),
+            hard_state: None,
+            must_sync: true,
+        }
+    }
+
+    /// Both threads on `dir`; an image is written of every checkpoint.
+    fn start(dir: &Path) -> (LogWriter, Checkpoints, mpsc::Receiver<Message>, Images) {
+        let (sender, messages) = mpsc::channel(64);
+        let options = LogOptions { cluster_id: 1, node_id: 1, segment_bytes: 512, ensemble: true };
+        Log::create(&OsFs, dir, &options).unwrap();
+        let (mut log, _) = Log::open(Arc::new(OsFs), dir, options).unwrap();
+        log.begin().unwrap();
+        let images = Images::new(Arc::new(OsFs), dir, 1);
+        let checkpointer = Checkpointer::new(Ingredients {
+            state: Box::new(MemoryState::default()) as Box<dyn StateStore>,
+            images: images.clone(),
+            source: Source::Log,
+            image: None,
+            ensemble: true,
+            log_last: 0,
+            image_bytes: 0,
+            written: Arc::new(AtomicU64::new(1 << 30)),
+            written_at_image: 0,
+            image_every_bytes: 1,
+        });
+        let slow = Duration::from_secs(60);
+        let log = LogWriter::start(log, images.clone(), sender.clone(), Arc::default(), slow);
+        let log = log.unwrap();
+        let checkpoints =
+            Checkpoints::start(checkpointer, dir.into(), log.cutter(), sender, Arc::default());
+        (log, checkpoints.unwrap(), messages, images)
+    }
+
+    /// Indexes of the images that the driver was told of.
+    fn told(mut messages: mpsc::Receiver<Message>) -> Vec<u64> {
+        let mut told = Vec::new();
+        while let Some(message) = messages.blocking_recv() {
+            if let Message::Input(Input::ImageWritten { mark }) = message {
+                told.push(mark.index);
+            }
+        }
+        told
+    }
+
+    #[test]
+    fn the_driver_is_told_of_every_image_and_an_installed_one_replaces_the_older() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut log, checkpoints, messages, images) = start(dir.path());
+        checkpoints.hand_over(full_pass(30));
+        let mut received = images.receive(&mark(500)).unwrap();
+        received.record(b"/key", b"value").unwrap();
+        received.finish().unwrap();
+        checkpoints.installed(log.append(install(500)).unwrap().unwrap());
+        drop(checkpoints);
+        drop(log);
+        assert_eq!(images.list().unwrap(), [500]);
+        assert_eq!(told(messages), [30, 500]);
+    }
+
+    #[test]
+    fn images_stay_when_the_one_that_replaces_them_cannot_be_installed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut log, checkpoints, messages, images) = start(dir.path());
+        checkpoints.hand_over(full_pass(30));
+        // It was never received.
+        checkpoints.installed(log.append(install(500)).unwrap().unwrap());
+        checkpoints.hand_over(full_pass(501));
+        drop(checkpoints);
+        drop(log);
+        assert_eq!(images.list().unwrap(), [30]);
+        assert_eq!(told(messages), [30]);
+    }
+}
