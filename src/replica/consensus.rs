@@ -41,8 +41,9 @@ pub(super) struct Consensus {
     node: RawNode<Tail>,
     seed: u64,
     timeout_set: usize,
-    /// Payload bytes proposed here and not committed yet.
+    /// Payload bytes proposed here in `proposed_term` and not committed yet.
     uncommitted_bytes: u64,
+    proposed_term: u64,
     /// Number of the last append that something waits for, and of the last that is durable.
     to_sync: u64,
     synced: u64,
@@ -133,6 +134,7 @@ impl Consensus {
             seed,
             timeout_set: 0,
             uncommitted_bytes: 0,
+            proposed_term: 0,
             to_sync: 0,
             synced: 0,
             held: VecDeque::new(),
@@ -186,7 +188,12 @@ impl Consensus {
     /// Takes a message of another server. One that makes no sense is dropped: false.
     pub(super) fn step(&mut self, message: Message) -> bool {
         let term = self.term();
-        let taken = message.to == self.node.raft.id && self.node.step(message).is_ok();
+        // Raft would believe it, and end the process over it later.
+        let is_beyond = message.get_msg_type() == MessageType::MsgAppendResponse
+            && !message.reject
+            && message.index > self.node.raft.raft_log.last_index();
+        let is_mine = message.to == self.node.raft.id;
+        let taken = is_mine && !is_beyond && self.node.step(message).is_ok();
         self.elections += u64::from(self.term() > term);
         self.fix_timeout();
         taken
@@ -195,6 +202,11 @@ impl Consensus {
     /// Proposes an entry. `Err` gives it back: too much is uncommitted, or this is no leader, or
     /// leadership is being handed over.
     pub(super) fn propose(&mut self, data: Vec<u8>) -> Result<(), Vec<u8>> {
+        if self.proposed_term != self.term() {
+            // What it proposed in an earlier term is committed by others, or lost.
+            self.proposed_term = self.term();
+            self.uncommitted_bytes = 0;
+        }
         let is_ready = self.is_leader() && self.node.raft.lead_transferee.is_none();
         if !is_ready || self.uncommitted_bytes >= UNCOMMITTED_BYTES_MAX {
             return Err(data);

@@ -435,3 +435,19 @@ fn a_minority_offers_reading_only_when_it_is_told_to() {
     cluster.until("it serves", |cluster| cluster.replicas[&alone].is_serving());
     assert!(cluster.closed(alone, 3));
 }
+
+#[test]
+fn an_acknowledgement_of_what_was_never_sent_is_dropped() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.leader().unwrap();
+    let from = u64::from(cluster.follower());
+    let replica = cluster.replicas.get_mut(&leader).unwrap();
+    let mut message = Message { from, to: leader.into(), index: 1 << 40, ..Message::default() };
+    message.term = replica.status().term;
+    message.set_msg_type(raft::eraftpb::MessageType::MsgAppendResponse);
+    replica.step(Input::Peer { from, message: PeerMessage::Raft(Box::new(message)) });
+    assert_eq!(replica.figures.peer_messages_dropped, 1);
+    cluster.connect(leader, 1, None);
+    cluster.send(leader, 1, &[(1, create("/a", 0))]);
+    assert_eq!(cluster.replies(leader, 1), [(1, 0)]);
+}
