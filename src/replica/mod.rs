@@ -35,7 +35,7 @@ mod members;
 mod membership;
 mod observe;
 pub mod peer;
-mod peer_codec;
+pub mod peer_codec;
 mod peers;
 mod reads;
 pub mod ready;

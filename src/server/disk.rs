@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::StartError;
 use crate::config::Config;
+use crate::replica::founding::Identified;
 use crate::replica::{Machine, Restored};
 use crate::storage::log::SEGMENT_BYTES;
 use crate::storage::{self, Checkpointer, Identity, Images, Lock, Log, Options, Place, Report};
@@ -41,6 +42,15 @@ pub(super) fn standalone(server_id: u8) -> Result<Identity, StartError> {
     getrandom::fill(&mut cluster_id)
         .map_err(|error| StartError::System { what: "random id", error: error.to_string() })?;
     Ok(Identity::standalone(u128::from_le_bytes(cluster_id), server_id))
+}
+
+/// Whose data there is; `None` without any. Changes nothing.
+///
+/// # Errors
+/// It is refused.
+pub(super) fn peek(config: &Config) -> Result<Option<Identified>, StartError> {
+    let identity = storage::peek(&place(config)).map_err(|e| StartError::Data(e.to_string()))?;
+    Ok(identity.as_ref().map(Identity::identified))
 }
 
 /// Opens the data directory, or makes it to be `new`. `ensemble`: there are other servers.

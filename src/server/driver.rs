@@ -27,6 +27,7 @@ use super::limits::{
 };
 use super::log_writer::LogWriter;
 use super::outbox::Pushed;
+use super::peer_links::{LinkEvent, Links};
 use super::shared::{Published, Stop};
 use crate::replica::{ConnId, Input, Inspect, Outgoing, Ready, Replica, Report, Status, TICK_MS};
 use crate::storage::Lock;
@@ -45,6 +46,8 @@ pub enum Message {
     },
     /// For the replica.
     Input(Input),
+    /// Something happened on a link with another server.
+    Link(LinkEvent),
     /// An operator's question.
     Inspect {
         /// The question.
@@ -77,6 +80,8 @@ pub struct Driver {
     pub stop: Arc<Stop>,
     /// The connections' queues.
     pub connections: Connections,
+    /// Links with other servers; `None` without an ensemble.
+    pub links: Option<Links>,
 }
 
 /// The disk's threads. Fields are dropped in order: what is in the log is made durable first, and
@@ -124,6 +129,11 @@ impl Driver {
                         }
                         self.replica.step(input);
                     }
+                    Message::Link(event) => {
+                        if let Some(links) = &mut self.links {
+                            links.take(event, &mut self.replica);
+                        }
+                    }
                     Message::Inspect { what, answer } => {
                         let token = inspections.add(answer);
                         self.replica.step(Input::Inspect { token, what });
@@ -167,10 +177,20 @@ impl Driver {
                 None => self.replica.persisted(append.number),
             }
         }
-        if let Some(disk) = &mut self.disk {
-            for fetch in ready.fetch {
-                disk.log.read(fetch)?;
+        for fetch in ready.fetch {
+            match &mut self.disk {
+                Some(disk) => disk.log.read(fetch)?,
+                None => self.replica.step(Input::Fetched { fetch, entries: Vec::new() }),
             }
+        }
+        if let Some(links) = &mut self.links {
+            links.send(ready.send, &mut self.replica);
+            if let Some(members) = ready.members {
+                links.follow(members);
+            }
+        }
+        for image in ready.images {
+            self.replica.step(Input::ImageSent { to: image.to, ok: false });
         }
         if let Some(audit) = &mut self.audit
             && !ready.audit.is_empty()

@@ -17,6 +17,14 @@ pub enum StartError {
         /// What the system says.
         error: io::Error,
     },
+    /// The port for other servers cannot be had.
+    #[error("cannot listen for other servers on {address}: {error}")]
+    PeerAddress {
+        /// As the own server line says.
+        address: String,
+        /// What the system says.
+        error: io::Error,
+    },
     /// The audit log cannot be opened.
     #[error("cannot open the audit log {}: {error}", .path.display())]
     Audit {
@@ -55,6 +63,9 @@ pub enum ServerError {
         /// What the system says.
         reason: String,
     },
+    /// A server of an ensemble that had no data found out what it is to become, and cannot.
+    #[error("{0}")]
+    Founding(String),
     /// A broken invariant: a defect of this program.
     #[error("defect in {thread}: {message}")]
     Panic {

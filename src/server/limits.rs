@@ -86,6 +86,37 @@ pub const STOP_CONNECTIONS_MAX: Duration = Duration::from_millis(500);
 /// Open files below which a server warns that it will run out of them.
 pub const OPEN_FILES_MIN: u64 = 4096;
 
+/// Bytes of one batch of messages to another server up to which the driver writes it by itself.
+pub const PEER_DIRECT_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes that may wait to be sent to another server; with more of them the link is cut. The log's
+/// own flow control stays far below.
+pub const PEER_QUEUE_BYTES_MAX: usize = 256 << 20;
+
+/// Connections of other servers, or of those who say so, at once; more of them wait to be accepted.
+pub const PEER_CONNECTIONS_MAX: usize = 1024;
+
+/// Bytes read from another server at once.
+pub const PEER_READ_BYTES_MAX: usize = 256 << 10;
+
+/// How long a connection to another server may take to be made.
+pub const PEER_CONNECT_MAX: Duration = Duration::from_secs(2);
+
+/// How long another server may leave bytes unacknowledged before the link is broken.
+pub const PEER_SILENCE_MAX: Duration = Duration::from_secs(3);
+
+/// How long to wait before a server that could not be reached is tried again, at first.
+pub const PEER_RETRY_MIN: Duration = Duration::from_millis(20);
+
+/// The same, in the end.
+pub const PEER_RETRY_MAX: Duration = Duration::from_secs(1);
+
+/// Time between two introductions of a server that has no data yet.
+pub const INTRODUCTION_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long `stop` waits for another server to take over the leadership.
+pub const RESIGN_MAX: Duration = Duration::from_millis(500);
+
 /// The bounds that a server was configured with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

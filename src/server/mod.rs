@@ -6,7 +6,8 @@
 //! nobody is answered before the server serves; when `stop` has returned, every thread has ended and
 //! the data directory is free. Where things are: `driver.rs` (the loop around the replica),
 //! `log_writer.rs` and `checkpoints.rs` (the disk's threads), `listener.rs`, `first_frame.rs` and
-//! `connection.rs` (clients), `outbox.rs` and `throttle.rs` (what is queued and in flight).
+//! `connection.rs` (clients), `founding.rs`, `peers.rs` and `peer_*.rs` (other servers), `outbox.rs`
+//! and `throttle.rs` (what is queued and in flight).
 
 mod audit;
 mod builder;
@@ -19,10 +20,18 @@ mod dynamic_file;
 mod error;
 mod figures;
 mod first_frame;
+mod founding;
 pub mod limits;
 mod listener;
 mod log_writer;
 mod outbox;
+mod peer_accept;
+mod peer_connect;
+mod peer_frame;
+mod peer_hello;
+mod peer_links;
+mod peer_wire;
+mod peers;
 mod shared;
 mod start;
 mod throttle;
@@ -31,17 +40,24 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use std::time::Duration;
+
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 
 use crate::admin::{Counters, Source as _};
-use crate::replica::Status;
+use crate::replica::inspect::Mode;
+use crate::replica::{Input, Status};
 
 pub use builder::Builder;
 pub use dynamic_file::write_dynamic;
 pub use error::{ServerError, StartError};
 pub use start::Recovered;
 
+use driver::Message;
+use limits::RESIGN_MAX;
+use peers::Peers;
 use shared::Shared;
 use start::Running;
 
@@ -58,6 +74,7 @@ pub struct Server {
     address: SocketAddr,
     admin_address: Option<SocketAddr>,
     recovered: Recovered,
+    peers: Option<Arc<Peers>>,
 }
 
 /// Tells how the driver has ended, once it has.
@@ -120,6 +137,14 @@ impl Server {
         self.shared.counters()
     }
 
+    /// Has no links with these servers of its ensemble from now on: as if the network between them
+    /// were cut, in both directions. An empty list heals it. For tests.
+    pub fn cut_off_from(&self, servers: &[u8]) {
+        if let Some(peers) = &self.peers {
+            peers.bar(servers.iter().copied().collect());
+        }
+    }
+
     /// Waits until the server ends by itself, or because [`Server::stop`] was called on another
     /// task's behalf.
     ///
@@ -129,18 +154,45 @@ impl Server {
         ended(self.ended.clone()).await
     }
 
-    /// Ends the server: closes its connections (sessions are kept for their timeouts), makes what
-    /// is in the log durable, joins the threads and frees the data directory.
+    /// Ends the server: the leader of an ensemble hands over first, for at most half a second; then
+    /// it closes its connections (sessions are kept for their timeouts), makes what is in the log
+    /// durable, joins the threads and frees the data directory.
     ///
     /// # Errors
     /// Why it had ended before, if it had ended by itself.
     pub async fn stop(self) -> Result<(), ServerError> {
+        self.resign().await;
+        self.end().await
+    }
+
+    /// As [`Server::stop`], without a word to the other servers.
+    async fn end(self) -> Result<(), ServerError> {
         self.running.ask_to_end();
         for task in self.others.into_iter().chain([self.listener]) {
             // A task fails by a defect only, and then there is nothing of it left to wait for.
             let _ = task.await;
         }
         ended(self.ended).await
+    }
+}
+
+impl Server {
+    /// Lets another server lead, and answers what was in flight until then.
+    async fn resign(&self) {
+        let is_leader = || self.status().mode == Mode::Leader;
+        if self.peers.is_none() || !is_leader() {
+            return;
+        }
+        let resign = async {
+            if self.shared.driver.send(Message::Input(Input::Resign)).await.is_err() {
+                return;
+            }
+            while is_leader() {
+                sleep(RESIGN_LOOK).await;
+            }
+        };
+        // Without another server that could lead there is nothing to wait for.
+        let _ = timeout(RESIGN_MAX, resign).await;
     }
 }
 
@@ -153,6 +205,9 @@ async fn ended(mut ended: Ended) -> Result<(), ServerError> {
         }),
     }
 }
+
+/// Time between two looks whether another server leads.
+const RESIGN_LOOK: Duration = Duration::from_millis(5);
 
 /// An address to connect to, for one that is listened on.
 fn reachable(mut address: SocketAddr) -> SocketAddr {

@@ -22,15 +22,20 @@ use super::disk::{self, Found};
 use super::driver::{Connections, Disk, Driver, Message, keep_ticking};
 use super::error::{ServerError, StartError, panic_message};
 use super::figures::Figures;
+use super::founding::Founder;
 use super::limits::DRIVER_QUEUE_MAX;
 use super::listener::{self, Port};
 use super::log_writer::LogWriter;
+use super::peer_links::Links;
+use super::peers::{self, Peers};
 use super::shared::{Published, Shared, Stop};
 use super::throttle::Throttle;
-use super::{Ended, Server};
+use super::{Ended, Server, peer_accept};
 use crate::admin::{self, Facts, Options, Surface};
-use crate::config::{AdminConfig, Config, HostPort};
+use crate::config::{AdminConfig, Config, HostPort, ServerSpec};
+use crate::replica::founding::{Identified, Introduction};
 use crate::replica::{Machine, Replica, Restored, Setup, Status};
+use crate::storage::Identity;
 use crate::tree;
 
 /// What was found on the disk at the start.
@@ -59,6 +64,17 @@ pub(super) async fn start(builder: Builder) -> Result<Server, StartError> {
     };
     let (messages, queue) = mpsc::channel(DRIVER_QUEUE_MAX);
     let running = Running { stop: Arc::default(), messages: messages.clone() };
+    let mut others = Vec::new();
+    let member = match config.own_server().filter(|_| config.is_ensemble()) {
+        Some(own) => {
+            let member = Member::of(&config, own, is_in_memory, &messages)?;
+            let ports = peer_accept::listen(own).await?;
+            member.begin(ports, &running.stop, &mut others);
+            Some(member)
+        }
+        None => None,
+    };
+    let peers = member.as_ref().map(|member| Arc::clone(&member.peers));
     let parts = Parts {
         config: config.clone(),
         is_in_memory,
@@ -67,34 +83,76 @@ pub(super) async fn start(builder: Builder) -> Result<Server, StartError> {
         published: Arc::default(),
         beat: Arc::default(),
         stop: Arc::clone(&running.stop),
+        member,
     };
     let (figures, published) = (Arc::clone(&parts.figures), Arc::clone(&parts.published));
-    let mut others = vec![tokio::spawn(until_stopped(
-        Arc::clone(&running.stop),
-        keep_ticking(messages.clone(), Arc::clone(&parts.beat)),
-    ))];
+    let tick = keep_ticking(messages.clone(), Arc::clone(&parts.beat));
+    others.push(tokio::spawn(until_stopped(Arc::clone(&running.stop), tick)));
     // The first look need not wait for time to pass.
     let _ = messages.try_send(Message::Wake);
-    let (recovered, ended) = serve_replica(parts, queue, audit).await?;
-    let shared = Arc::new(Shared {
-        driver: messages,
-        limits,
-        throttle: Arc::new(Throttle::new(limits.outstanding_max)),
-        figures,
-        published,
-        facts: facts(&config, is_in_memory, port.address, &recovered),
-        words: config.four_letter_words.clone(),
-        commands_path: config.admin.command_url.clone(),
-    });
     let address = port.address;
-    let clients = port
-        .listen(config.listen_backlog)
-        .map_err(|error| StartError::Address { address: config.client_addr.to_string(), error })?;
+    let shared = |recovered: Option<&Recovered>| {
+        Arc::new(Shared {
+            driver: messages,
+            limits,
+            throttle: Arc::new(Throttle::new(limits.outstanding_max)),
+            figures,
+            published,
+            facts: facts(&config, is_in_memory, address, recovered),
+            words: config.four_letter_words.clone(),
+            commands_path: config.admin.command_url.clone(),
+        })
+    };
     let stop = Arc::clone(&running.stop);
-    let keep_alive = config.client_tcp_keep_alive;
-    let listener = tokio::spawn(listener::accept(clients, Arc::clone(&shared), stop, keep_alive));
-    let admin_address = serve_http(&config, &shared, &running.stop, &mut others).await;
-    Ok(Server { shared, running, ended, listener, others, address, admin_address, recovered })
+    let (offered, recovered, ended) = if peers.is_some() {
+        // Whoever connects to a server of an ensemble that does not serve yet tries another one.
+        let offered = Offered::new(&config, port, shared(None), stop, &mut others).await?;
+        let (recovered, ended) = serve_replica(parts, queue, audit).await?;
+        (offered, recovered, ended)
+    } else {
+        let (recovered, ended) = serve_replica(parts, queue, audit).await?;
+        let shared = shared(Some(&recovered));
+        (Offered::new(&config, port, shared, stop, &mut others).await?, recovered, ended)
+    };
+    let Offered { shared, listener, admin_address } = offered;
+    let server = Server {
+        shared,
+        running,
+        ended,
+        listener,
+        others,
+        address,
+        admin_address,
+        recovered,
+        peers,
+    };
+    Ok(server)
+}
+
+/// What clients and operators find.
+struct Offered {
+    shared: Arc<Shared>,
+    listener: JoinHandle<()>,
+    admin_address: Option<SocketAddr>,
+}
+
+impl Offered {
+    async fn new(
+        config: &Config,
+        port: Port,
+        shared: Arc<Shared>,
+        stop: Arc<Stop>,
+        others: &mut Vec<JoinHandle<()>>,
+    ) -> Result<Self, StartError> {
+        let address = || config.client_addr.to_string();
+        let clients = port
+            .listen(config.listen_backlog)
+            .map_err(|error| StartError::Address { address: address(), error })?;
+        let keep_alive = config.client_tcp_keep_alive;
+        let admin_address = serve_http(config, &shared, &stop, others).await;
+        let accept = listener::accept(clients, Arc::clone(&shared), stop, keep_alive);
+        Ok(Self { shared, listener: tokio::spawn(accept), admin_address })
+    }
 }
 
 /// Asks the server to end when it is dropped: by whoever holds the server, or by a start that fails
@@ -136,6 +194,54 @@ fn open_audit(path: &Path) -> Result<Audit, StartError> {
     Audit::open(path).map_err(|error| StartError::Audit { path: path.to_path_buf(), error })
 }
 
+/// What a server of an ensemble has besides.
+struct Member {
+    peers: Arc<Peers>,
+    state: State,
+}
+
+/// Whether it knows what it is.
+enum State {
+    Founding(Founder),
+    Founded(Identified),
+}
+
+impl Member {
+    /// Looks whether there is data. Nobody is told anything yet.
+    fn of(
+        config: &Config,
+        own: &ServerSpec,
+        is_in_memory: bool,
+        messages: &mpsc::Sender<Message>,
+    ) -> Result<Self, StartError> {
+        let known = if is_in_memory { None } else { disk::peek(config)? };
+        let (state, introduction) = match known {
+            Some(identity) => {
+                let introduction = Introduction::Founded(identity.clone());
+                (State::Founded(identity), introduction)
+            }
+            None => {
+                let founder = Founder::new(own.id, &config.servers)?;
+                let introduction = founder.introduction();
+                (State::Founding(founder), introduction)
+            }
+        };
+        let servers = config.servers.clone();
+        let peers = Arc::new(Peers::new(own.id, servers, introduction, messages.clone()));
+        Ok(Self { peers, state })
+    }
+
+    /// Connects to the other servers, and lets them connect.
+    fn begin(&self, ports: Vec<TcpListener>, stop: &Arc<Stop>, tasks: &mut Vec<JoinHandle<()>>) {
+        let connect = peers::connect(Arc::clone(&self.peers));
+        tasks.push(tokio::spawn(until_stopped(Arc::clone(stop), connect)));
+        for port in ports {
+            let accept = peer_accept::accept(port, Arc::clone(&self.peers));
+            tasks.push(tokio::spawn(until_stopped(Arc::clone(stop), accept)));
+        }
+    }
+}
+
 /// What the driver's thread is made from.
 struct Parts {
     config: Config,
@@ -145,9 +251,11 @@ struct Parts {
     published: Arc<Published>,
     beat: Arc<AtomicU64>,
     stop: Arc<Stop>,
+    member: Option<Member>,
 }
 
-/// Starts the driver's thread, which recovers the data first, and waits until it serves.
+/// Starts the driver's thread, which recovers the data first, and waits until it serves; a server of
+/// an ensemble: until it could, for all that depends on itself.
 async fn serve_replica(
     parts: Parts,
     queue: mpsc::Receiver<Message>,
@@ -177,35 +285,47 @@ async fn serve_replica(
 
 /// The driver's thread: everything is dropped, and with it every other thread joined, on return.
 fn run(
-    parts: Parts,
-    queue: mpsc::Receiver<Message>,
+    mut parts: Parts,
+    mut queue: mpsc::Receiver<Message>,
     audit: Option<Audit>,
     started: oneshot::Sender<Result<Recovered, StartError>>,
 ) -> Result<(), ServerError> {
     let start = Instant::now();
     let published = Arc::clone(&parts.published);
+    let mut started = Some(started);
+    // Nobody waits for a start that was given up.
+    let mut tell = move |result| started.take().is_some_and(|started| started.send(result).is_ok());
+    let is_member = parts.member.is_some();
+    if let Some(Member { peers, state: State::Founding(founder) }) = parts.member {
+        // The others may be started only after this one.
+        tell(Ok(Recovered { is_new: true, ..Recovered::default() }));
+        let Some(decision) = founder.decide(&peers, &mut queue, &parts.beat, &parts.stop)? else {
+            return Ok(());
+        };
+        parts.member = Some(Member { peers, state: State::Founded(decision.identity) });
+    }
     let (driver, is_new) = match driver(parts, queue, audit) {
         Ok(driver) => driver,
         Err(error) => {
-            // Nobody waits for a start that was given up.
-            let _ = started.send(Err(error));
-            return Ok(());
+            let words = error.to_string();
+            return if tell(Err(error)) { Ok(()) } else { Err(ServerError::Founding(words)) };
         }
     };
-    let mut started = Some(started);
+    let recovered = |status: &Status| Recovered {
+        is_new,
+        znodes: status.znode_count,
+        sessions: status.sessions,
+        zxid: status.zxid,
+        took_ms: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+    };
+    if is_member {
+        tell(Ok(recovered(&driver.replica.status())));
+    }
     driver.run(|status: &Status| {
         published.publish(status.clone());
-        let recovered = Recovered {
-            is_new,
-            znodes: status.znode_count,
-            sessions: status.sessions,
-            zxid: status.zxid,
-            took_ms: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
-        };
+        let recovered = recovered(status);
         tracing::debug!(zxid = recovered.zxid, digest = %format_args!("{:032x}", status.digest), "serves");
-        if let Some(started) = started.take() {
-            let _ = started.send(Ok(recovered));
-        }
+        tell(Ok(recovered));
     })
 }
 
@@ -221,10 +341,16 @@ fn driver(
     let mut seed = [0; 32];
     getrandom::fill(&mut seed)
         .map_err(|error| StartError::System { what: "random seed", error: error.to_string() })?;
-    let Parts { config, is_in_memory, messages, figures, published, beat, stop } = parts;
+    let Parts { config, is_in_memory, messages, figures, published, beat, stop, member } = parts;
     let options = tree_options(&config, seed);
     let mut setup = setup(&config, seed, audit.is_some(), !is_in_memory);
-    let driver = |replica, disk| Driver {
+    let (links, identity) = match member {
+        Some(Member { peers, state: State::Founded(identity) }) => {
+            (Some(Links::new(peers)), Some(identity))
+        }
+        Some(Member { state: State::Founding(_), .. }) | None => (None, None),
+    };
+    let driver = |replica, disk, links| Driver {
         replica,
         messages: queue,
         disk,
@@ -233,15 +359,30 @@ fn driver(
         beat,
         stop,
         connections: Connections::new(Arc::clone(&figures)),
+        links,
     };
     if is_in_memory {
-        let replica = replica(setup, Machine::fresh(options), Restored::default())?;
-        return Ok((driver(replica, None), true));
+        let membership = identity.as_ref().map(|identity| identity.initial.clone());
+        if let (Some(links), Some(identity)) = (&links, identity) {
+            setup.raft_id = identity.raft_id;
+            links.introduce(identity);
+        }
+        let membership = membership.unwrap_or_default();
+        let restored = Restored { membership, ..Restored::default() };
+        let replica = replica(setup, Machine::fresh(options), restored)?;
+        return Ok((driver(replica, None, links), true));
     }
-    let new = disk::standalone(setup.server_id)?;
-    let found = disk::open(&config, new, false, options)?;
+    let new = match identity {
+        Some(decided) => Identity::new(setup.server_id, decided),
+        None => disk::standalone(setup.server_id)?,
+    };
+    let found = disk::open(&config, new, links.is_some(), options)?;
     let Found { identity, machine, restored, log, images, checkpointer, report, lock } = found;
     setup.raft_id = identity.raft_id;
+    if let Some(links) = &links {
+        // It is durable now.
+        links.introduce(identity.identified());
+    }
     disk::tell(&report);
     let slow = Duration::from_millis(config.fsync_warning_threshold_ms.into());
     let log = LogWriter::start(log, images, messages.clone(), Arc::clone(&figures), slow)
@@ -252,7 +393,7 @@ fn driver(
             .map_err(system("state thread"))?;
     let changes_wait = Duration::from_millis(config.checkpoint_ms.into());
     let disk = Disk { log, checkpoints, changes_wait, lock };
-    Ok((driver(replica(setup, machine, restored)?, Some(disk)), report.new))
+    Ok((driver(replica(setup, machine, restored)?, Some(disk), links), report.new))
 }
 
 fn replica(setup: Setup, machine: Machine, restored: Restored) -> Result<Replica, StartError> {
@@ -274,7 +415,10 @@ fn setup(config: &Config, seed: [u8; 32], audit: bool, durable: bool) -> Setup {
         reconfig_enabled: config.reconfig_enabled,
         audit,
         durable,
-        ..Setup::default()
+        ensemble: config.is_ensemble().then(|| config.servers.clone()),
+        expiry_grace_ms: config.session_expiry_grace_ms.into(),
+        linearizable_reads: config.linearizable_reads,
+        read_only_mode: config.read_only_mode_enabled,
     }
 }
 
@@ -292,7 +436,12 @@ fn tree_options(config: &Config, seed: [u8; 32]) -> tree::Options {
     }
 }
 
-fn facts(config: &Config, is_in_memory: bool, address: SocketAddr, recovered: &Recovered) -> Facts {
+fn facts(
+    config: &Config,
+    is_in_memory: bool,
+    address: SocketAddr,
+    recovered: Option<&Recovered>,
+) -> Facts {
     let directory = |path: &Path| {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         (!is_in_memory).then_some(absolute)
@@ -311,7 +460,7 @@ fn facts(config: &Config, is_in_memory: bool, address: SocketAddr, recovered: &R
         session_timeout_ms_min: ms(config.min_session_timeout_ms),
         session_timeout_ms_max: ms(config.max_session_timeout_ms),
         listen_backlog: ms(config.listen_backlog),
-        recovery_ms: Some(recovered.took_ms),
+        recovery_ms: recovered.map(|recovered| recovered.took_ms),
         initial_configuration: config.given(),
         properties: config.values(),
     }

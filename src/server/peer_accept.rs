@@ -1,0 +1,218 @@
+//! Those who connect to this server: other servers, or whoever finds the port.
+//!
+//! *Owns* the port for other servers, and the incoming end of every link. *Invariants*: nothing of a
+//! connection but its hello is read before that was accepted; what is received reaches the driver in
+//! the order in which it came; a frame that is damaged or malformed ends the link.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream, lookup_host};
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::driver::Message;
+use super::error::StartError;
+use super::limits::{PEER_CONNECTIONS_MAX, PEER_READ_BYTES_MAX};
+use super::listener::Port;
+use super::peer_connect::{introduced, prepare};
+use super::peer_frame;
+use super::peer_hello::{Answer, Hello, Kind, judge, negotiate};
+use super::peer_links::LinkEvent;
+use super::peers::{Known, Peers};
+use crate::config::{PeerAddress, ServerSpec};
+use crate::replica::PeerMessage;
+use crate::replica::founding::Introduction;
+use crate::replica::peer_codec::MESSAGE_BYTES_MAX;
+
+/// Listens at the addresses of the own server line. A host that is none of this machine's (the
+/// address of a proxy or of a container's host) is taken for all of them.
+///
+/// # Errors
+/// A port cannot be had.
+pub async fn listen(own: &ServerSpec) -> Result<Vec<TcpListener>, StartError> {
+    let mut listeners = Vec::new();
+    for address in &own.addresses {
+        match bind(address).await {
+            Ok(listener) => listeners.push(listener),
+            Err(error) => {
+                let address = format!("{}:{}", address.host, address.peer_port);
+                return Err(StartError::PeerAddress { address, error });
+            }
+        }
+    }
+    Ok(listeners)
+}
+
+async fn bind(PeerAddress { host, peer_port, .. }: &PeerAddress) -> io::Result<TcpListener> {
+    let bound = match lookup_host((host.as_str(), *peer_port)).await {
+        Ok(addresses) => Port::bind(addresses),
+        Err(error) => Err(error),
+    };
+    let port = match bound {
+        Ok(port) => port,
+        // Another server has it: another address would not help.
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+        Err(error) => {
+            tracing::warn!(host, port = peer_port, %error,
+                "listens for other servers on all addresses instead of its own");
+            Port::bind([SocketAddr::from(([0, 0, 0, 0], *peer_port))])?
+        }
+    };
+    port.listen(BACKLOG)
+}
+
+/// Accepts until it is dropped.
+pub async fn accept(listener: TcpListener, peers: Arc<Peers>) {
+    let room = Arc::new(Semaphore::new(PEER_CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok(admitted) = Arc::clone(&room).acquire_owned().await else { return };
+        let accepted = tokio::select! {
+            Some(ended) = connections.join_next() => {
+                if ended.is_err_and(|error: tokio::task::JoinError| error.is_panic()) {
+                    tracing::error!("defect: the task of a link has panicked");
+                }
+                continue;
+            }
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, remote)) => {
+                let peers = Arc::clone(&peers);
+                connections.spawn(async move {
+                    serve(&peers, stream, remote).await;
+                    drop(admitted);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept connections of other servers");
+                sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+}
+
+async fn serve(peers: &Peers, mut stream: TcpStream, remote: SocketAddr) {
+    prepare(&stream);
+    let hello = match Hello::hear(&mut stream).await {
+        Ok(hello) => hello,
+        Err(error) => {
+            tracing::debug!(%remote, %error, "a connection that is no server's");
+            return;
+        }
+    };
+    let server = hello.server;
+    if peers.is_barred(server) {
+        return;
+    }
+    let introduction = peers.introduction();
+    let verdict = negotiate(server, hello.versions).and_then(|version| {
+        let own = (peers.own, &introduction);
+        judge(own, (server, &hello.introduction), hello.kind).map(|()| version)
+    });
+    if let (Err(words), Introduction::Founded(_), Introduction::Founded(_)) =
+        (&verdict, &introduction, &hello.introduction)
+    {
+        let words = format!("refused a link from server {server} ({remote}): {words}");
+        peers.complain(server, "refused", words);
+    }
+    let is_accepted = verdict.is_ok();
+    let answer = Answer { verdict, server: peers.own, introduction };
+    if answer.give(&mut stream).await.is_err() {
+        return;
+    }
+    if server != peers.own && matches!(answer.introduction, Introduction::Founding { .. }) {
+        introduced(peers, server, hello.introduction.clone()).await;
+    }
+    match (hello.kind, hello.introduction) {
+        (Kind::Messages, Introduction::Founded(identity)) if is_accepted => {
+            peers.nudge(server);
+            tokio::select! {
+                () = receive(peers, server, identity.raft_id, stream) => {}
+                () = peers.barred(server) => {}
+            }
+        }
+        (_, _) => {}
+    }
+}
+
+async fn receive(peers: &Peers, server: u8, peer: u64, mut stream: TcpStream) {
+    let cut = Arc::new(Notify::new());
+    let event = |link| LinkEvent::Incoming { link, peer, cut: Arc::clone(&cut) };
+    let Some(known) = Known::tell(peers, peer, event).await else { return };
+    let ended = tokio::select! {
+        ended = messages(peers, &known, &mut stream) => ended,
+        () = cut.notified() => Ok(()),
+    };
+    if let Err(words) = ended {
+        peers.complain(server, "frame", format!("link from server {server} cut: {words}"));
+    }
+}
+
+/// Reads messages until the end of the link.
+///
+/// # Errors
+/// What came is not what a server sends.
+async fn messages(peers: &Peers, known: &Known, stream: &mut TcpStream) -> Result<(), String> {
+    let mut buffer = BytesMut::new();
+    let mut read_bytes = READ_BYTES_MIN;
+    loop {
+        // A declared length claims one read's worth of memory: the rest is made room for as the
+        // bytes arrive.
+        let wanted = peer_frame::missing(&buffer).clamp(read_bytes, PEER_READ_BYTES_MAX);
+        if buffer.capacity() - buffer.len() < wanted / 2 {
+            buffer.reserve(wanted);
+        }
+        let room = buffer.capacity() - buffer.len();
+        match stream.read_buf(&mut buffer).await {
+            Ok(0) => return Ok(()),
+            Ok(bytes) => {
+                peers.received(bytes);
+                if bytes == room {
+                    read_bytes = (read_bytes * 2).min(PEER_READ_BYTES_MAX);
+                } else if bytes < read_bytes / 4 {
+                    read_bytes = (read_bytes / 2).max(READ_BYTES_MIN);
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a link broke");
+                return Ok(());
+            }
+        }
+        let mut messages = Vec::new();
+        let refused = loop {
+            match peer_frame::next(&mut buffer, MESSAGE_BYTES_MAX) {
+                Ok(None) => break None,
+                Ok(Some(payload)) => match PeerMessage::decode(payload) {
+                    Ok(message) => messages.push(message),
+                    Err(error) => break Some(format!("a message is malformed: {error}")),
+                },
+                Err(bad) => break Some(bad.to_string()),
+            }
+        };
+        // What came whole counts, whatever came behind it.
+        if !messages.is_empty() {
+            let event = LinkEvent::Received { link: known.link, peer: known.peer, messages };
+            if peers.driver.send(Message::Link(event)).await.is_err() {
+                return Ok(());
+            }
+        }
+        if let Some(words) = refused {
+            peers.frame_refused();
+            return Err(words);
+        }
+    }
+}
+
+/// What an idle link holds.
+const READ_BYTES_MIN: usize = 4 << 10;
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 128;
+/// How long to wait when the system refuses another connection (usually: no file left).
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);

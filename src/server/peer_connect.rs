@@ -1,0 +1,220 @@
+//! The way to one other server: connects, introduces itself, and sends.
+//!
+//! *Owns* the outgoing connection to one member. *Invariants*: a name is resolved at every attempt and
+//! one that cannot be is as good as a server that is off; nothing is sent before the hello was
+//! accepted; the pause between attempts grows from `PEER_RETRY_MIN` to `PEER_RETRY_MAX`, and ends at
+//! once when the other server calls.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::AsyncReadExt;
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{sleep, timeout};
+
+use super::limits::{
+    INTRODUCTION_INTERVAL, PEER_CONNECT_MAX, PEER_RETRY_MAX, PEER_RETRY_MIN, PEER_SILENCE_MAX,
+};
+use super::peer_hello::{Hello, Kind, judge, negotiate};
+use super::peer_links::LinkEvent;
+use super::peer_wire::Wire;
+use super::peers::{Known, Peers};
+use crate::config::PeerAddress;
+use crate::replica::founding::Identified;
+use crate::replica::founding::Introduction;
+
+/// Connects to a server whenever there is no connection.
+pub async fn keep_connected(peers: Arc<Peers>, server: u8, addresses: Vec<PeerAddress>) {
+    let mut pause = PEER_RETRY_MIN;
+    loop {
+        if peers.is_barred(server) {
+            peers.nudged(server).await;
+            continue;
+        }
+        let attempt = tokio::select! {
+            attempt = attempt(&peers, server, &addresses) => attempt,
+            () = peers.barred(server) => continue,
+        };
+        pause = match attempt {
+            Attempt::Introduced => INTRODUCTION_INTERVAL,
+            Attempt::Served => PEER_RETRY_MIN,
+            Attempt::Failed => (pause * 2).min(PEER_RETRY_MAX),
+        };
+        let mut introductions = peers.introductions();
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = peers.nudged(server) => {}
+            // Only what this server decides changes what another answers.
+            changed = introductions.wait_for(|known| matches!(known, Introduction::Founded(_))),
+                if matches!(attempt, Attempt::Introduced) => drop(changed),
+        }
+    }
+}
+
+/// How an attempt went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempt {
+    /// Both know now who the other is.
+    Introduced,
+    /// There was a link, and it has ended.
+    Served,
+    /// There was none, for a reason that was told.
+    Failed,
+}
+
+async fn attempt(peers: &Peers, server: u8, addresses: &[PeerAddress]) -> Attempt {
+    let introduction = peers.introduction();
+    let kind = match introduction {
+        Introduction::Founding { .. } => Kind::Introduction,
+        Introduction::Founded(_) => Kind::Messages,
+    };
+    let Some((stream, other)) = greet(peers, server, addresses, kind, introduction).await else {
+        return Attempt::Failed;
+    };
+    match (kind, other) {
+        (Kind::Messages, Introduction::Founded(identity)) => {
+            serve(peers, server, identity, stream).await;
+            Attempt::Served
+        }
+        (_, _) => Attempt::Introduced,
+    }
+}
+
+/// Connects to a server and says hello: what it says of itself, if it accepts.
+pub async fn greet(
+    peers: &Peers,
+    server: u8,
+    addresses: &[PeerAddress],
+    kind: Kind,
+    introduction: Introduction,
+) -> Option<(TcpStream, Introduction)> {
+    let name = name_of(server, addresses);
+    let mut stream = match connect(addresses).await {
+        Ok(stream) => stream,
+        Err(error) => {
+            peers.complain(server, "connect", format!("no connection to {name}: {error}"));
+            return None;
+        }
+    };
+    let hello = Hello::new(peers.own, kind, introduction);
+    let answer = match hello.say(&mut stream).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            peers.complain(server, "hello", format!("no answer from {name}: {error}"));
+            return None;
+        }
+    };
+    if answer.server != server {
+        let words = format!("{name} is server {}: a server line is wrong", answer.server);
+        peers.complain(server, "identity", words);
+        return None;
+    }
+    if let Introduction::Founding { .. } = hello.introduction {
+        let introduction = answer.introduction.clone();
+        introduced(peers, server, introduction).await;
+    }
+    let verdict = answer.verdict.and_then(|version| negotiate(server, (version, version)));
+    let own = (peers.own, &hello.introduction);
+    if let Err(words) = verdict.and_then(|_| judge(own, (server, &answer.introduction), kind)) {
+        let is_waiting = matches!(answer.introduction, Introduction::Founding { .. });
+        // A server without data is one that will have some in a moment.
+        if !is_waiting {
+            peers.complain(server, "refusal", format!("no link to {name}: {words}"));
+        }
+        return None;
+    }
+    Some((stream, answer.introduction))
+}
+
+/// Tells the driver what another server says of itself.
+pub async fn introduced(peers: &Peers, server: u8, introduction: Introduction) {
+    let event = LinkEvent::Introduced { server, introduction };
+    // Fails when the server ends.
+    let _ = peers.driver.send(super::driver::Message::Link(event)).await;
+}
+
+async fn serve(peers: &Peers, server: u8, identity: Identified, stream: TcpStream) {
+    let address = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+    let (mut reader, writer) = stream.into_split();
+    let wire = Arc::new(Wire::new(writer));
+    let peer = identity.raft_id;
+    let event = |link| LinkEvent::Outgoing { link, peer, wire: Arc::clone(&wire) };
+    let Some(known) = Known::tell(peers, peer, event).await else { return };
+    peers.content(server);
+    tracing::info!(server, %address, "link made");
+    let ended = tokio::select! {
+        ended = wire.run() => ended,
+        ended = closed(&mut reader) => ended,
+    };
+    wire.close();
+    drop(known);
+    let reason = ended.map_or_else(|error| error.to_string(), |()| "closed".to_string());
+    tracing::info!(server, %address, reason, "link ended");
+}
+
+/// Waits for the end: nothing comes on a connection that is there to send.
+async fn closed(reader: &mut OwnedReadHalf) -> io::Result<()> {
+    match reader.read(&mut [0]).await? {
+        0 => Ok(()),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "it sent something unexpected")),
+    }
+}
+
+/// Connects to the first address that takes the connection.
+async fn connect(addresses: &[PeerAddress]) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for PeerAddress { host, peer_port, .. } in addresses {
+        let resolved =
+            match timeout(PEER_CONNECT_MAX, lookup_host((host.as_str(), *peer_port))).await {
+                Ok(Ok(resolved)) => resolved,
+                Ok(Err(error)) => {
+                    last = error;
+                    continue;
+                }
+                Err(elapsed) => {
+                    last = elapsed.into();
+                    continue;
+                }
+            };
+        for address in resolved {
+            match timeout(PEER_CONNECT_MAX, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => {
+                    prepare(&stream);
+                    return Ok(stream);
+                }
+                Ok(Err(error)) => last = error,
+                Err(elapsed) => last = elapsed.into(),
+            }
+        }
+    }
+    Err(last)
+}
+
+/// Makes a connection fast, and a dead one noticed. It works without, only worse.
+pub fn prepare(stream: &TcpStream) {
+    let socket = SockRef::from(stream);
+    let second = Duration::from_secs(1);
+    let keepalive =
+        TcpKeepalive::new().with_time(second).with_interval(second).with_retries(KEEPALIVE_RETRIES);
+    let results = [
+        stream.set_nodelay(true),
+        socket.set_tcp_keepalive(&keepalive),
+        socket.set_tcp_user_timeout(Some(PEER_SILENCE_MAX)),
+    ];
+    for error in results.into_iter().filter_map(Result::err) {
+        tracing::debug!(%error, "an option of a connection between servers");
+    }
+}
+
+/// `server 2 (host:2888)`, with all its addresses.
+pub fn name_of(server: u8, addresses: &[PeerAddress]) -> String {
+    let all: Vec<String> =
+        addresses.iter().map(|a| format!("{}:{}", a.host, a.peer_port)).collect();
+    format!("server {server} ({})", all.join(", "))
+}
+
+/// Unanswered probes, one second apart, after which a silent connection is dead.
+const KEEPALIVE_RETRIES: u32 = 2;

@@ -1,0 +1,410 @@
+//! What two servers say to each other first.
+//!
+//! *Owns* the hello, the answer to it, and the judgement on both. *Invariants*: nothing else is read
+//! from a connection before its hello was accepted; every refusal comes with words for people, which
+//! name both sides; what cannot be decoded is refused without an answer. *Never* trusts a name: a
+//! server is who its directory says it is.
+//!
+//! Takes the place of the handshakes of `QuorumCnxManager` and of `LearnerHandler`.
+//!
+//! ```text
+//! hello    "LKPEER01" | frame: versions u16 to u16 | server u8 | kind u8 | state | software: string
+//! answer   "LKPEER01" | frame: version u16, 0 if refused | server u8 | state | words: string
+//! state    0 | nonce u64 | lowest u8                                     without data
+//!          1 | ensemble u128 | raft id u64 | count u32, each id u8, nonce u64    the founders
+//!            | count u32, raft ids u64 | the same    voters and learners at the founding
+//! ```
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::peer_frame;
+use crate::proto::{Malformed, Reader, Writer};
+use crate::replica::Membership;
+use crate::replica::founding::{Identified, Introduction};
+use crate::replica::peer::server_of;
+
+/// Lowest and highest version of the protocol between servers that this program speaks.
+pub const VERSIONS: (u16, u16) = (1, 1);
+/// How long a hello or its answer may take.
+pub const HELLO_MAX: Duration = Duration::from_secs(2);
+
+const MAGIC: &[u8; 8] = b"LKPEER01";
+/// Longest hello or answer: 254 founders and some words fit in a quarter of it.
+const HELLO_BYTES_MAX: usize = 16 << 10;
+/// Most founders: one for each server id.
+const FOUNDERS_MAX: usize = 255;
+/// Longest text that is shown of what another server says, bytes.
+const WORDS_BYTES_MAX: usize = 1000;
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing behind the hello: two servers introduce themselves.
+    Introduction = 0,
+    /// Messages from the one that connected.
+    Messages = 1,
+    /// One image from the one that connected.
+    Image = 2,
+}
+
+/// What the server that connects says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Lowest and highest version that it speaks.
+    pub versions: (u16, u16),
+    /// Its server id.
+    pub server: u8,
+    /// What it wants.
+    pub kind: Kind,
+    /// Who it is.
+    pub introduction: Introduction,
+    /// Version of its software, for people.
+    pub software: String,
+}
+
+/// What the other one answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The version to be spoken, or why there is none.
+    pub verdict: Result<u16, String>,
+    /// Its server id.
+    pub server: u8,
+    /// Who it is.
+    pub introduction: Introduction,
+}
+
+/// Whether a connection of `kind` between this server and another one makes sense.
+///
+/// # Errors
+/// Why not, in words.
+pub fn judge(
+    (own, introduction): (u8, &Introduction),
+    (other, of_other): (u8, &Introduction),
+    kind: Kind,
+) -> Result<(), String> {
+    if other == own {
+        return Err(format!(
+            "both servers have the id {own}: one has the wrong number in its file myid"
+        ));
+    }
+    if let Introduction::Founded(identity) = of_other
+        && server_of(identity.raft_id) != other
+    {
+        return Err(format!(
+            "server {other} has the data of server {}: its file myid or its data directory is wrong",
+            server_of(identity.raft_id)
+        ));
+    }
+    match (introduction, of_other) {
+        (Introduction::Founded(known), Introduction::Founded(identity))
+            if known.ensemble != identity.ensemble =>
+        {
+            Err(format!(
+                "server {other} belongs to ensemble {:032x}, server {own} to {:032x}: one of them \
+                 has the wrong data directory",
+                identity.ensemble, known.ensemble
+            ))
+        }
+        (Introduction::Founded(_), Introduction::Founded(_)) => Ok(()),
+        (_, _) if kind == Kind::Introduction => Ok(()),
+        (Introduction::Founding { .. }, _) => Err(format!("server {own} {UNDECIDED}")),
+        (_, Introduction::Founding { .. }) => Err(format!("server {other} {UNDECIDED}")),
+    }
+}
+
+/// The highest version that both speak.
+///
+/// # Errors
+/// There is none, in words.
+pub fn negotiate(other: u8, (lowest, highest): (u16, u16)) -> Result<u16, String> {
+    let version = highest.min(VERSIONS.1);
+    if version >= lowest.max(VERSIONS.0) {
+        return Ok(version);
+    }
+    Err(format!(
+        "server {other} speaks versions {lowest} to {highest} of the protocol between servers, this \
+         one {} to {}: upgrade by one release at a time",
+        VERSIONS.0, VERSIONS.1
+    ))
+}
+
+impl Hello {
+    /// What this server says.
+    #[must_use]
+    pub fn new(server: u8, kind: Kind, introduction: Introduction) -> Self {
+        let software = env!("CARGO_PKG_VERSION").to_string();
+        Self { versions: VERSIONS, server, kind, introduction, software }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.versions.0.to_be_bytes());
+        out.extend_from_slice(&self.versions.1.to_be_bytes());
+        out.push(self.server);
+        out.push(self.kind as u8);
+        encode_introduction(&self.introduction, out);
+        out.put_string(&self.software);
+    }
+
+    fn decode(payload: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(payload);
+        let versions = (short(&mut reader)?, short(&mut reader)?);
+        let server = reader.byte("server")?;
+        let kind = match reader.byte("kind")? {
+            0 => Kind::Introduction,
+            1 => Kind::Messages,
+            2 => Kind::Image,
+            _ => return Err(Malformed::new("kind", "is not known")),
+        };
+        let introduction = introduction(&mut reader)?;
+        // What a later version may say behind it is passed over.
+        Ok(Self { versions, server, kind, introduction, software: words(&mut reader)? })
+    }
+
+    /// Sends it, and waits for the answer.
+    ///
+    /// # Errors
+    /// The connection broke, or the other side is no server of this kind.
+    pub async fn say(&self, stream: &mut TcpStream) -> io::Result<Answer> {
+        send(stream, |out| self.encode(out)).await?;
+        Answer::decode(receive(stream).await?).map_err(malformed)
+    }
+
+    /// Waits for one.
+    ///
+    /// # Errors
+    /// The connection broke, or whoever connected is no server of this kind.
+    pub async fn hear(stream: &mut TcpStream) -> io::Result<Self> {
+        Self::decode(receive(stream).await?).map_err(malformed)
+    }
+}
+
+impl Answer {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (version, words) = match &self.verdict {
+            Ok(version) => (*version, ""),
+            Err(words) => (REFUSED, words.as_str()),
+        };
+        out.extend_from_slice(&version.to_be_bytes());
+        out.push(self.server);
+        encode_introduction(&self.introduction, out);
+        out.put_string(words);
+    }
+
+    fn decode(payload: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(payload);
+        let version = short(&mut reader)?;
+        let server = reader.byte("server")?;
+        let introduction = introduction(&mut reader)?;
+        let words = words(&mut reader)?;
+        let verdict = if version == REFUSED { Err(words) } else { Ok(version) };
+        Ok(Self { verdict, server, introduction })
+    }
+
+    /// Sends it.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn give(&self, stream: &mut TcpStream) -> io::Result<()> {
+        send(stream, |out| self.encode(out)).await
+    }
+}
+
+async fn send(stream: &mut TcpStream, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+    let mut bytes = MAGIC.to_vec();
+    peer_frame::append(&mut bytes, encode);
+    timeout(HELLO_MAX, stream.write_all(&bytes)).await?
+}
+
+/// Reads a magic number and a frame, and nothing behind it.
+async fn receive(stream: &mut TcpStream) -> io::Result<Bytes> {
+    let receive = async {
+        let mut header = [0; MAGIC.len() + peer_frame::HEADER_BYTES];
+        stream.read_exact(&mut header).await?;
+        let (magic, frame) = header.split_at(MAGIC.len());
+        if magic != MAGIC {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no lockkeeper server"));
+        }
+        let mut buffer = BytesMut::from(frame);
+        let missing = peer_frame::missing(&buffer);
+        // Before anything is allocated for it.
+        let invalid = |bad: peer_frame::BadFrame| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("its hello: {bad}"))
+        };
+        if missing > HELLO_BYTES_MAX {
+            return Err(invalid(peer_frame::BadFrame::TooLong(missing)));
+        }
+        buffer.resize(peer_frame::HEADER_BYTES + missing, 0);
+        stream.read_exact(&mut buffer[peer_frame::HEADER_BYTES..]).await?;
+        let payload = peer_frame::next(&mut buffer, HELLO_BYTES_MAX).map_err(invalid)?;
+        Ok(payload.expect("all of it was read"))
+    };
+    timeout(HELLO_MAX, receive).await?
+}
+
+fn malformed(error: Malformed) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("its hello is malformed: {error}"))
+}
+
+fn encode_introduction(introduction: &Introduction, out: &mut Vec<u8>) {
+    match introduction {
+        Introduction::Founding { nonce, lowest } => {
+            out.push(0);
+            out.extend_from_slice(&nonce.to_be_bytes());
+            out.push(*lowest);
+        }
+        Introduction::Founded(Identified { ensemble, raft_id, founders, initial }) => {
+            out.push(1);
+            out.extend_from_slice(&ensemble.to_be_bytes());
+            out.extend_from_slice(&raft_id.to_be_bytes());
+            out.put_int(i32::try_from(founders.len()).expect("at most one for each server id"));
+            for (id, nonce) in founders {
+                out.push(*id);
+                out.extend_from_slice(&nonce.to_be_bytes());
+            }
+            encode_ids(&initial.voters, out);
+            encode_ids(&initial.learners, out);
+        }
+    }
+}
+
+fn introduction(reader: &mut Reader) -> Result<Introduction, Malformed> {
+    match reader.byte("state")? {
+        0 => {
+            let nonce = reader.long("nonce")?.cast_unsigned();
+            Ok(Introduction::Founding { nonce, lowest: reader.byte("lowest")? })
+        }
+        1 => {
+            let high = reader.long("ensemble")?.cast_unsigned();
+            let low = reader.long("ensemble")?.cast_unsigned();
+            let raft_id = reader.long("raft id")?.cast_unsigned();
+            let count = reader.count("founders", 9)?.unwrap_or(0);
+            if count > FOUNDERS_MAX {
+                return Err(Malformed::new("founders", "are more than there can be"));
+            }
+            let mut founders = Vec::with_capacity(count);
+            for _ in 0..count {
+                let id = reader.byte("founder")?;
+                founders.push((id, reader.long("nonce")?.cast_unsigned()));
+            }
+            let ensemble = u128::from(high) << 64 | u128::from(low);
+            let initial = Membership { voters: ids(reader)?, learners: ids(reader)? };
+            Ok(Introduction::Founded(Identified { ensemble, raft_id, founders, initial }))
+        }
+        _ => Err(Malformed::new("state", "is not known")),
+    }
+}
+
+fn encode_ids(ids: &[u64], out: &mut Vec<u8>) {
+    out.put_int(i32::try_from(ids.len()).expect("at most one for each server id"));
+    for id in ids {
+        out.extend_from_slice(&id.to_be_bytes());
+    }
+}
+
+fn ids(reader: &mut Reader) -> Result<Vec<u64>, Malformed> {
+    let count = reader.count("members", 8)?.unwrap_or(0);
+    if count > FOUNDERS_MAX {
+        return Err(Malformed::new("members", "are more than there can be"));
+    }
+    (0..count).map(|_| Ok(reader.long("member")?.cast_unsigned())).collect()
+}
+
+fn short(reader: &mut Reader) -> Result<u16, Malformed> {
+    Ok(u16::from(reader.byte("version")?) << 8 | u16::from(reader.byte("version")?))
+}
+
+/// A text to be shown: without what a terminal might take for a command.
+fn words(reader: &mut Reader) -> Result<String, Malformed> {
+    let text = reader.string("words")?;
+    let mut shown = String::new();
+    for character in text.as_str().chars() {
+        if shown.len() + character.len_utf8() > WORDS_BYTES_MAX {
+            break;
+        }
+        shown.push(if character.is_control() { ' ' } else { character });
+    }
+    Ok(shown)
+}
+
+const REFUSED: u16 = 0;
+const UNDECIDED: &str = "has no data yet and does not know which ensemble it belongs to";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn founded(ensemble: u128, raft_id: u64) -> Introduction {
+        let founders = vec![(1, 77), (2, u64::MAX)];
+        let initial = Membership { voters: vec![1, 2, 3], learners: vec![4] };
+        Introduction::Founded(Identified { ensemble, raft_id, founders, initial })
+    }
+
+    fn founding() -> Introduction {
+        Introduction::Founding { nonce: u64::MAX - 1, lowest: 3 }
+    }
+
+    #[test]
+    fn hellos_and_answers_come_back_as_they_were_and_cut_ones_are_malformed() {
+        for introduction in [founded(u128::MAX - 5, 0x00ff_ffff_ff02), founding()] {
+            let hello = Hello::new(2, Kind::Image, introduction.clone());
+            let mut bytes = Vec::new();
+            hello.encode(&mut bytes);
+            for at in 0..bytes.len() {
+                assert!(Hello::decode(Bytes::copy_from_slice(&bytes[..at])).is_err(), "{at}");
+            }
+            assert_eq!(Hello::decode(bytes.into()), Ok(hello));
+            for verdict in [Ok(1), Err("no".to_string())] {
+                let introduction = introduction.clone();
+                let answer = Answer { verdict, server: 9, introduction };
+                let mut bytes = Vec::new();
+                answer.encode(&mut bytes);
+                assert_eq!(Answer::decode(bytes.into()), Ok(answer));
+            }
+        }
+    }
+
+    #[test]
+    fn words_of_others_cannot_command_a_terminal() {
+        let verdict = Err(format!("\u{1b}[2J{}", "x".repeat(2 * WORDS_BYTES_MAX)));
+        let mut bytes = Vec::new();
+        Answer { verdict, server: 9, introduction: founding() }.encode(&mut bytes);
+        let shown = Answer::decode(bytes.into()).unwrap().verdict.unwrap_err();
+        assert!(shown.starts_with(" [2Jxx") && shown.len() == WORDS_BYTES_MAX);
+    }
+
+    #[test]
+    fn each_refusal_names_what_is_wrong() {
+        let own = founded(7, 1);
+        let ask = |other, introduction: &Introduction, kind| {
+            judge((1, &own), (other, introduction), kind)
+        };
+        assert_eq!(ask(2, &founded(7, 0x302), Kind::Messages), Ok(()));
+        assert_eq!(ask(2, &founding(), Kind::Introduction), Ok(()));
+        let refused = ask(2, &founding(), Kind::Messages).unwrap_err();
+        assert!(refused.starts_with("server 2 has no data yet"), "{refused}");
+        let refused = ask(1, &founded(7, 1), Kind::Messages).unwrap_err();
+        assert!(refused.contains("both servers have the id 1"), "{refused}");
+        let refused = ask(2, &founded(7, 3), Kind::Messages).unwrap_err();
+        assert!(refused.contains("server 2 has the data of server 3"), "{refused}");
+        let refused = ask(2, &founded(8, 2), Kind::Introduction).unwrap_err();
+        let expected = format!("server 2 belongs to ensemble {:032x}, server 1 to {:032x}", 8, 7);
+        assert!(refused.starts_with(&expected), "{refused}");
+        let own = founding();
+        let refused = judge((1, &own), (2, &founded(8, 2)), Kind::Messages).unwrap_err();
+        assert!(refused.starts_with("server 1 has no data yet"), "{refused}");
+    }
+
+    #[test]
+    fn the_highest_common_version_is_spoken() {
+        assert_eq!(negotiate(2, (1, 7)), Ok(1));
+        assert!(negotiate(2, (0, 0)).is_err());
+        let refused = negotiate(2, (2, 3)).unwrap_err();
+        assert!(refused.contains("speaks versions 2 to 3"), "{refused}");
+    }
+}

@@ -1,0 +1,234 @@
+//! The other servers of an ensemble: who they are, and who connects to whom.
+//!
+//! *Owns* [`Peers`], which the tasks of all links share. *Invariants*: there is one task for each
+//! other member, which connects to it, again and again; a link has a number that no link before it
+//! had; a complaint is made once, until its cause changes or is gone. *Never* ends because of what
+//! another server does, or does not.
+//!
+//! Takes the place of `QuorumCnxManager`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinHandle;
+
+use super::driver::Message;
+use super::peer_connect;
+use super::peer_links::LinkEvent;
+use crate::config::{PeerAddress, ServerSpec};
+use crate::replica::founding::Introduction;
+
+/// Shared by the tasks that serve links.
+#[derive(Debug)]
+pub struct Peers {
+    /// This server's id.
+    pub own: u8,
+    /// The way to the driver.
+    pub driver: mpsc::Sender<Message>,
+    /// Who this server is, at the moment.
+    introduction: watch::Sender<Introduction>,
+    /// Whom to connect to.
+    members: watch::Sender<Vec<ServerSpec>>,
+    /// Servers that there is to be no link with.
+    barred: watch::Sender<BTreeSet<u8>>,
+    links: AtomicU64,
+    /// By server id: a reason to try again at once.
+    nudges: Vec<Notify>,
+    /// What was said last of a server, by cause.
+    complaints: Mutex<BTreeMap<(u8, &'static str), String>>,
+    figures: Figures,
+}
+
+#[derive(Debug, Default)]
+struct Figures {
+    bytes_sent: AtomicU64,
+    bytes_received: AtomicU64,
+    frames_refused: AtomicU64,
+}
+
+impl Peers {
+    /// Those that the configuration names.
+    #[must_use]
+    pub fn new(
+        own: u8,
+        servers: Vec<ServerSpec>,
+        introduction: Introduction,
+        driver: mpsc::Sender<Message>,
+    ) -> Self {
+        Self {
+            own,
+            driver,
+            introduction: watch::Sender::new(introduction),
+            members: watch::Sender::new(servers),
+            barred: watch::Sender::default(),
+            links: AtomicU64::new(0),
+            nudges: (0..=u8::MAX).map(|_| Notify::new()).collect(),
+            complaints: Mutex::default(),
+            figures: Figures::default(),
+        }
+    }
+
+    /// Who this server is.
+    #[must_use]
+    pub fn introduction(&self) -> Introduction {
+        self.introduction.borrow().clone()
+    }
+
+    /// Says something else of this server from now on. What it decided must be durable before.
+    pub fn introduce(&self, introduction: Introduction) {
+        self.introduction.send_if_modified(|known| {
+            let is_new = *known != introduction;
+            *known = introduction;
+            is_new
+        });
+    }
+
+    /// Told when this server has something else to say of itself.
+    pub fn introductions(&self) -> watch::Receiver<Introduction> {
+        self.introduction.subscribe()
+    }
+
+    /// Connects to these servers from now on.
+    pub fn follow(&self, members: Vec<ServerSpec>) {
+        self.members.send_if_modified(|known| {
+            let is_new = *known != members;
+            *known = members;
+            is_new
+        });
+    }
+
+    /// A number for a new link.
+    pub fn next_link(&self) -> u64 {
+        self.links.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Waits for a reason to connect to a server at once.
+    pub async fn nudged(&self, server: u8) {
+        self.nudges[usize::from(server)].notified().await;
+    }
+
+    /// A server is there: connect to it now.
+    pub fn nudge(&self, server: u8) {
+        self.nudges[usize::from(server)].notify_one();
+    }
+
+    /// Has no links with these servers from now on.
+    pub fn bar(&self, servers: BTreeSet<u8>) {
+        self.barred.send_replace(servers);
+        for nudge in &self.nudges {
+            nudge.notify_one();
+        }
+    }
+
+    /// Whether there is to be no link with a server.
+    pub fn is_barred(&self, server: u8) -> bool {
+        self.barred.borrow().contains(&server)
+    }
+
+    /// Waits until there is to be no link with a server.
+    pub async fn barred(&self, server: u8) {
+        // Cannot fail: the sender lives as long as `self`.
+        let _ = self.barred.subscribe().wait_for(|barred| barred.contains(&server)).await;
+    }
+
+    /// Says something about a server in the log, unless that was the last thing said.
+    pub fn complain(&self, server: u8, cause: &'static str, words: String) {
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = complaints.get(&(server, cause));
+        if known != Some(&words) {
+            tracing::warn!("{words}");
+            complaints.insert((server, cause), words);
+        }
+    }
+
+    /// There is a link: whatever is wrong later is worth saying again.
+    pub fn content(&self, server: u8) {
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        complaints.retain(|(known, _), _| *known != server);
+    }
+
+    /// Bytes have left to other servers.
+    pub fn sent(&self, bytes: usize) {
+        self.figures.bytes_sent.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes came from other servers.
+    pub fn received(&self, bytes: usize) {
+        self.figures.bytes_received.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// A frame of another server was damaged or malformed.
+    pub fn frame_refused(&self) {
+        self.figures.frames_refused.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Keeps connecting to all other members, as they come and go.
+pub async fn connect(peers: Arc<Peers>) {
+    let mut members = peers.members.subscribe();
+    let mut tasks: BTreeMap<u8, (Vec<PeerAddress>, Ends)> = BTreeMap::new();
+    loop {
+        let wanted = members.borrow_and_update().clone();
+        tasks.retain(|id, (addresses, _)| {
+            wanted.iter().any(|spec| spec.id == *id && spec.addresses == *addresses)
+        });
+        for spec in wanted {
+            if spec.id == peers.own || tasks.contains_key(&spec.id) {
+                continue;
+            }
+            let task =
+                peer_connect::keep_connected(Arc::clone(&peers), spec.id, spec.addresses.clone());
+            tasks.insert(spec.id, (spec.addresses, Ends(tokio::spawn(task))));
+        }
+        if members.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A task that ends when this is dropped.
+struct Ends(JoinHandle<()>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A link that the driver knows. Dropping it tells the driver of its end, also when the task is
+/// cancelled or panics.
+pub struct Known {
+    /// Its number.
+    pub link: u64,
+    /// The other server's raft id.
+    pub peer: u64,
+    driver: mpsc::Sender<Message>,
+}
+
+impl Known {
+    /// Tells the driver of a new link: `event` makes that from its number. `None`: it has ended.
+    pub async fn tell(
+        peers: &Peers,
+        peer: u64,
+        event: impl FnOnce(u64) -> LinkEvent,
+    ) -> Option<Self> {
+        let link = peers.next_link();
+        peers.driver.send(Message::Link(event(link))).await.ok()?;
+        Some(Self { link, peer, driver: peers.driver.clone() })
+    }
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        let down = Message::Link(LinkEvent::Down { link: self.link, peer: self.peer });
+        // A full queue is the rare case; a closed one means that nobody is left to be told.
+        if let Err(mpsc::error::TrySendError::Full(down)) = self.driver.try_send(down)
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let driver = self.driver.clone();
+            runtime.spawn(async move { driver.send(down).await.ok() });
+        }
+    }
+}
