@@ -9,6 +9,7 @@
 //! dataDir/image/       whole states, verified        image.rs, install.rs
 //! dataDir/state/       sled, disposable              state.rs, sled.rs
 //! dataLogDir/log/      every entry since the images  log.rs
+//! .../set-aside-N/     what --rejoin put away        set_aside.rs
 //! ```
 //!
 //! *Invariants*: a server never starts with less than it acknowledged: whatever is missing or
@@ -42,6 +43,7 @@ mod record;
 mod recovery;
 mod replay;
 mod segment;
+mod set_aside;
 pub mod sled;
 mod spans;
 pub mod state;
@@ -61,5 +63,6 @@ pub use open::{Lock, Opened, Options, Place, Report, open, peek};
 pub use open_error::OpenError;
 pub use record::ENTRY_BYTES_MAX;
 pub use segment::Position;
+pub use set_aside::set_aside;
 pub use sled::SledState;
 pub use state::{Contents, MemoryState, StateError, StateMark, StateStore, Take};

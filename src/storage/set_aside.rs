@@ -1,0 +1,218 @@
+//! Empties a data directory without losing what is in it.
+//!
+//! *Owns* the directories `set-aside-1`, `set-aside-2`..., beside the data that was moved into them.
+//! A server of an ensemble whose data is damaged begins anew like this: it comes back empty, as a
+//! server that Raft does not know yet, and is sent everything by the others. *Invariant*: the
+//! identity goes last, so that a directory that was emptied in part is refused, and never taken for
+//! one that holds less. *Never* removes anything, and never touches what is not lockkeeper's:
+//! `myid` stays.
+
+use std::path::{Path, PathBuf};
+
+use super::fs::{Fs, FsError};
+use super::identity::{self, Identity, IdentityError};
+use super::open::{IMAGES, LOG, Place, STATE, lock, refuse_other_server, refuse_zookeeper};
+use super::open_error::OpenError;
+
+const NAME: &str = "set-aside-";
+
+/// Moves all data of server `server_id` into a new directory beside it (one more below the
+/// directory of the log, if that is another one) and returns where it is now: nothing, if there was
+/// none. What was set aside is never looked at again and can be removed.
+///
+/// A crash on the way leaves a directory that [`super::open`] refuses; to call this again completes
+/// it.
+///
+/// # Errors
+/// A server runs on the directory, it is of another server or a later version, or it cannot be
+/// changed.
+pub fn set_aside(place: &Place, server_id: u8) -> Result<Vec<PathBuf>, OpenError> {
+    let fs = &*place.fs;
+    refuse_zookeeper(fs, place)?;
+    let _lock = lock(fs, place)?;
+    match Identity::load(fs, &place.data) {
+        Ok(Some(identity)) => refuse_other_server(place, &identity, server_id)?,
+        // A damaged one is a reason to begin anew.
+        Ok(None) | Err(IdentityError::Damaged { .. }) => {}
+        Err(error @ (IdentityError::Fs(_) | IdentityError::Future { .. })) => {
+            return Err(error.into());
+        }
+    }
+    let number = next_number(fs, place)?;
+    let mut made = Vec::new();
+    if place.log != place.data {
+        made.extend(move_all(fs, &place.log, number, |name| name == LOG)?);
+    }
+    let is_data = |name: &str| {
+        // The state store's own set aside copies, too.
+        [LOG, IMAGES, STATE].contains(&name) || name.strip_prefix(STATE).is_some_and(is_copy)
+    };
+    made.extend(move_all(fs, &place.data, number, is_data)?);
+    made.extend(move_all(fs, &place.data, number, |name| name == identity::FILE)?);
+    made.dedup();
+    Ok(made)
+}
+
+fn is_copy(suffix: &str) -> bool {
+    suffix.starts_with(".bad-")
+}
+
+/// The first number that is free in all directories.
+fn next_number(fs: &dyn Fs, place: &Place) -> Result<u64, FsError> {
+    let mut number = 1;
+    for dir in [&place.data, &place.log] {
+        for name in fs.list(dir)? {
+            if let Some(taken) = name.strip_prefix(NAME).and_then(|n| n.parse::<u64>().ok()) {
+                number = number.max(taken.saturating_add(1));
+            }
+        }
+    }
+    Ok(number)
+}
+
+/// Moves what is `chosen` in `dir`; durable on return. Returns where to, if there was anything.
+fn move_all(
+    fs: &dyn Fs,
+    dir: &Path,
+    number: u64,
+    chosen: impl Fn(&str) -> bool,
+) -> Result<Option<PathBuf>, FsError> {
+    let names: Vec<String> = fs.list(dir)?.into_iter().filter(|name| chosen(name)).collect();
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let aside = dir.join(format!("{NAME}{number}"));
+    fs.create_dir(&aside)?;
+    fs.sync_dir(dir)?;
+    for name in names {
+        fs.rename(&dir.join(&name), &aside.join(&name))?;
+    }
+    fs.sync_dir(&aside)?;
+    fs.sync_dir(dir)?;
+    Ok(Some(aside))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::testing::{Machine, append, entry};
+    use crate::storage::{Opened, Options, OsFs, open, peek};
+
+    struct Dirs(tempfile::TempDir);
+
+    impl Dirs {
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
+        }
+
+        fn place(&self) -> Place {
+            Place::on_disk(&self.path("data"), &self.path("logs"))
+        }
+
+        fn open(&self) -> Result<Opened, OpenError> {
+            let options = Options { ensemble: true, ..Options::standalone(7) };
+            open(self.place(), &options, &mut Machine::default())
+        }
+
+        /// With something in it.
+        fn filled() -> Self {
+            let dirs = Self::new();
+            let mut opened = dirs.open().unwrap();
+            opened.log.append(&[append(vec![entry(1, 1, "/a=1")])]).unwrap();
+            drop(opened);
+            std::fs::write(dirs.path("data/myid"), "1\n").unwrap();
+            std::fs::create_dir(dirs.path("data/state")).unwrap();
+            std::fs::create_dir(dirs.path("data/state.bad-1")).unwrap();
+            dirs
+        }
+
+        fn names(&self, dir: &str) -> Vec<String> {
+            OsFs.list(&self.path(dir)).unwrap()
+        }
+    }
+
+    #[test]
+    fn everything_but_myid_is_moved_and_the_server_starts_empty() {
+        let dirs = Dirs::filled();
+        let aside = set_aside(&dirs.place(), 1).unwrap();
+        assert_eq!(aside, [dirs.path("logs/set-aside-1"), dirs.path("data/set-aside-1")]);
+        assert_eq!(dirs.names("data"), ["lock", "myid", "set-aside-1"]);
+        assert_eq!(dirs.names("logs"), ["lock", "set-aside-1"]);
+        let moved = ["identity", "image", "state", "state.bad-1"];
+        assert_eq!(dirs.names("data/set-aside-1"), moved);
+        assert_eq!(dirs.names("logs/set-aside-1"), ["log"]);
+        assert_eq!(peek(&dirs.place()).unwrap(), None);
+        let opened = dirs.open().unwrap();
+        assert!(opened.report.new);
+        assert!(opened.tail.is_empty());
+    }
+
+    #[test]
+    fn nothing_is_set_aside_twice_into_the_same_place() {
+        let dirs = Dirs::filled();
+        set_aside(&dirs.place(), 1).unwrap();
+        assert_eq!(set_aside(&dirs.place(), 1).unwrap(), Vec::<PathBuf>::new());
+        drop(dirs.open().unwrap());
+        let aside = set_aside(&dirs.place(), 1).unwrap();
+        assert_eq!(aside, [dirs.path("logs/set-aside-2"), dirs.path("data/set-aside-2")]);
+        assert_eq!(dirs.names("logs/set-aside-1"), ["log"]);
+    }
+
+    #[test]
+    fn one_directory_for_all_is_set_aside_as_one() {
+        let dirs = Dirs::new();
+        let data = dirs.path("data");
+        let place = || Place::on_disk(&data, &data);
+        drop(open(place(), &Options::standalone(7), &mut Machine::default()).unwrap());
+        assert_eq!(set_aside(&place(), 1).unwrap(), [data.join("set-aside-1")]);
+        assert_eq!(dirs.names("data/set-aside-1"), ["identity", "image", "log"]);
+    }
+
+    #[test]
+    fn a_running_server_keeps_its_data() {
+        let dirs = Dirs::filled();
+        let opened = dirs.open().unwrap();
+        let error = set_aside(&dirs.place(), 1).unwrap_err();
+        assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+        drop(opened);
+        assert_eq!(dirs.open().unwrap().tail.len(), 1);
+    }
+
+    #[test]
+    fn the_data_of_another_server_stays_where_it_is() {
+        let dirs = Dirs::filled();
+        let error = set_aside(&dirs.place(), 2).unwrap_err();
+        assert!(error.to_string().contains("belongs to server 1, but this is server 2"), "{error}");
+        assert_eq!(dirs.open().unwrap().tail.len(), 1);
+    }
+
+    #[test]
+    fn a_damaged_identity_can_be_set_aside() {
+        let dirs = Dirs::filled();
+        std::fs::write(dirs.path("data/identity"), "damaged").unwrap();
+        assert!(dirs.open().is_err());
+        set_aside(&dirs.place(), 1).unwrap();
+        assert!(dirs.open().unwrap().report.new);
+    }
+
+    #[test]
+    fn a_directory_that_was_set_aside_in_part_is_refused_until_the_rest_is() {
+        // As a crash may leave it: without the log, then without the images and the store as well.
+        for gone in [&["logs/log"][..], &["logs/log", "data/image", "data/state"]] {
+            let dirs = Dirs::filled();
+            for name in gone {
+                std::fs::rename(dirs.path(name), dirs.path("elsewhere")).unwrap();
+                std::fs::remove_dir_all(dirs.path("elsewhere")).unwrap();
+            }
+            let error = dirs.open().unwrap_err().to_string();
+            assert!(error.contains("there is no log"), "{error}");
+            assert!(error.contains("lockkeeper server --rejoin"), "{error}");
+            set_aside(&dirs.place(), 1).unwrap();
+            assert!(dirs.open().unwrap().report.new);
+        }
+    }
+}
