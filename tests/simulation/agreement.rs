@@ -3,12 +3,13 @@
 //! *Owns* who led in which term, every entry that anybody ever appended, and what the disk of each
 //! server holds. *Invariants* checked here: one leader in a term; entries with the same index and
 //! term are the same everywhere; what is applied anywhere is on the disks of a majority at that
-//! instant; a server that comes back has what it had synced, as far as that was committed.
+//! instant; nobody votes twice in a term, or acknowledges what is not synced; a server that comes back has what it had synced, as far as that was committed.
 
 use std::collections::BTreeMap;
 
 use lockkeeper::replica::txn::{Batch, Txn};
 use lockkeeper::replica::{Append, Entry, EntryKind};
+use raft::eraftpb::{Message, MessageType};
 
 use super::conn::Violation;
 
@@ -28,6 +29,8 @@ pub struct Proposal {
 #[derive(Debug)]
 pub struct Agreement {
     leaders: BTreeMap<u64, usize>,
+    /// By server and term.
+    votes: BTreeMap<(usize, u64), u64>,
     /// By index and term.
     proposals: BTreeMap<(u64, u64), Proposal>,
     /// By server: index and term of the entries that are synced.
@@ -40,6 +43,7 @@ impl Agreement {
     pub fn new(servers: usize) -> Self {
         Self {
             leaders: BTreeMap::new(),
+            votes: BTreeMap::new(),
             proposals: BTreeMap::new(),
             synced: vec![BTreeMap::new(); servers],
             committed: BTreeMap::new(),
@@ -47,20 +51,57 @@ impl Agreement {
     }
 
     /// A server acts as the leader of a term.
-    pub fn leads(&mut self, server: usize, term: u64) -> Result<bool, Violation> {
-        match self.leaders.insert(term, server) {
-            None => Ok(true),
-            Some(known) if known == server => Ok(false),
-            Some(known) => {
-                let (known, server) = (known + 1, server + 1);
-                Err(format!("servers {known} and {server} both lead in term {term}"))
-            }
+    pub fn leads(&mut self, server: usize, term: u64) -> Result<(), Violation> {
+        let known = *self.leaders.entry(term).or_insert(server);
+        if known != server {
+            let (known, server) = (known + 1, server + 1);
+            return Err(format!("servers {known} and {server} both lead in term {term}"));
         }
+        Ok(())
+    }
+
+    /// Who leads, as far as anybody can know.
+    pub fn newest_leader(&self) -> Option<usize> {
+        self.leaders.last_key_value().map(|(_, server)| *server)
     }
 
     /// Terms in which somebody led.
     pub fn elections(&self) -> u64 {
         self.leaders.len() as u64
+    }
+
+    /// A server says something to another one.
+    pub fn sent(&mut self, server: usize, message: &Message) -> Result<(), Violation> {
+        let term = message.term;
+        match message.get_msg_type() {
+            MessageType::MsgAppend
+            | MessageType::MsgHeartbeat
+            | MessageType::MsgSnapshot
+            | MessageType::MsgTimeoutNow => self.leads(server, term),
+            MessageType::MsgRequestVote => self.votes(server, term, message.from),
+            MessageType::MsgRequestVoteResponse if !message.reject => {
+                self.votes(server, term, message.to)
+            }
+            MessageType::MsgAppendResponse if !message.reject => {
+                let log = &self.synced[server];
+                let first = log.first_key_value().map_or(1, |(first, _)| *first);
+                if message.index >= first && !log.contains_key(&message.index) {
+                    let index = message.index;
+                    return Err(format!("entry {index} is acknowledged, but it is not synced"));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn votes(&mut self, server: usize, term: u64, candidate: u64) -> Result<(), Violation> {
+        let known = *self.votes.entry((server, term)).or_insert(candidate);
+        if known != candidate {
+            let name = server + 1;
+            return Err(format!("server {name} votes for {known} and {candidate} in term {term}"));
+        }
+        Ok(())
     }
 
     /// A replica wants this to be durable.

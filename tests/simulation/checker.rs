@@ -152,6 +152,7 @@ impl Checker {
             ));
         }
         view.leads_in = Some(term);
+        self.agreement.leads(server, term)?;
         view.serving_since = Some(now_us);
         let place = view.place;
         for session in self.sessions.values_mut().filter(|session| session.is_open_at(place)) {

@@ -86,6 +86,7 @@ pub struct Client {
     pub lock: Option<Lock>,
     silent_until_us: u64,
     sent_us: u64,
+    heard_us: u64,
     pub mood: Mood,
     /// Answers since the mood last changed.
     pub answers: u64,
@@ -116,6 +117,7 @@ impl Client {
             lock,
             silent_until_us: 0,
             sent_us: 0,
+            heard_us: 0,
             mood: Mood::Wild,
             answers: 0,
             operations: 0,
@@ -143,6 +145,10 @@ impl Client {
             self.handshake(now_us, config, &mut act.bytes);
             return act;
         }
+        if self.servers > 1 && self.has_no_answer(now_us, config) {
+            act.drop = true;
+            return act;
+        }
         if !self.is_attached {
             return act;
         }
@@ -161,6 +167,16 @@ impl Client {
             act.again_in_us += 1000;
         }
         act
+    }
+
+    /// Whether a server that was asked something is silent for too long: there are others.
+    fn has_no_answer(&self, now_us: u64, config: &Config) -> bool {
+        let timeout_us = match &self.session {
+            Some(session) => session.timeout_us,
+            None => config.timeouts_ms.0 as u64 * 1000,
+        };
+        let waits = !self.is_attached || !self.outstanding.is_empty();
+        waits && now_us.saturating_sub(self.heard_us) > timeout_us * 2 / 3
     }
 
     /// Sends requests, or a ping.
@@ -230,6 +246,7 @@ impl Client {
         self.buffer.clear();
         self.is_attached = false;
         self.sent_us = now_us;
+        self.heard_us = now_us;
         for auth in self.auths.clone() {
             let scheme = Some(Text::from_static("digest"));
             self.ask(Request::Auth { scheme, auth: Some(auth) }, now_us, out);
@@ -271,6 +288,9 @@ impl Client {
             request.encode(out);
         });
         self.sent_us = now_us;
+        if self.outstanding.is_empty() {
+            self.heard_us = now_us;
+        }
         self.operations += 1;
         self.outstanding.push_back((xid, request));
     }
@@ -313,6 +333,7 @@ impl Client {
     /// They take back what this client has seen before.
     pub fn receive(&mut self, bytes: &[u8], now_us: u64) -> Result<Vec<Grant>, Violation> {
         self.buffer.extend_from_slice(bytes);
+        self.heard_us = now_us;
         let mut grants = Vec::new();
         while let Ok(Some(payload)) = frame::next(&mut self.buffer, usize::MAX) {
             if self.is_attached {

@@ -100,6 +100,13 @@ pub struct Config {
     pub extended_types: bool,
     pub container_interval_ms: u64,
     pub container_never_used_ms: i64,
+    pub linearizable_reads: bool,
+    pub peer_latency_us_max: u64,
+    pub trouble_every_us: Option<u64>,
+    /// Cuts, partitions, pauses, slow links, nothing.
+    pub trouble_weights: [u32; 5],
+    /// How fast each server's monotonic clock runs, in 1000.
+    pub clock_rates: Vec<u64>,
 }
 
 impl Config {
@@ -110,7 +117,7 @@ impl Config {
         let timeout_min = rng.range(200, 600) as i32;
         let crashes = rng.chance(800);
         let log_fast = rng.chance(500);
-        Self {
+        let mut config = Self {
             seed,
             servers,
             clients: rng.range(2, 7) as usize,
@@ -151,12 +158,45 @@ impl Config {
             extended_types: rng.chance(850),
             container_interval_ms: *rng.pick(&[100, 700]),
             container_never_used_ms: *rng.pick(&[0, 400, 300_000]),
+            linearizable_reads: false,
+            peer_latency_us_max: 1,
+            trouble_every_us: None,
+            trouble_weights: [0; 5],
+            clock_rates: vec![1000; servers],
+        };
+        if servers > 1 {
+            config.draw_ensemble(rng);
         }
+        config
+    }
+
+    /// What only several servers can suffer from.
+    fn draw_ensemble(&mut self, rng: &mut Rng) {
+        self.linearizable_reads = rng.chance(200);
+        self.peer_latency_us_max = *rng.pick(&[100, 1000, 10_000, 40_000]);
+        self.trouble_every_us =
+            rng.chance(850).then(|| *rng.pick(&[200_000, 600_000, 2_000_000]));
+        self.trouble_weights =
+            [(); 5].map(|()| *rng.pick(&[0, 1, 3]));
+        self.trouble_weights[4] = 1;
+        if rng.chance(300) {
+            self.clock_rates.fill_with(|| rng.range(950, 1050));
+        }
+        // Each server has these of its own.
+        let servers = self.servers as u64;
+        self.crash_every_us = self.crash_every_us.map(|us| us * servers);
+        self.timeouts_ms.0 += 400;
+        self.timeouts_ms.1 += 2000;
     }
 
     /// Longest time that anything of the server's own may take, besides timeouts.
     pub fn grace_us(&self) -> u64 {
-        500_000 + 20 * (self.log_us.1 + self.told_late_us_max + self.state_us_max)
+        let alone_us = 500_000 + 20 * (self.log_us.1 + self.told_late_us_max + self.state_us_max);
+        if self.servers == 1 {
+            return alone_us;
+        }
+        // Half-open links are found out, a leader is elected, and whoever is behind catches up.
+        alone_us + 10_000_000 + 100 * self.peer_latency_us_max
     }
 }
 

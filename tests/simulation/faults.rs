@@ -65,6 +65,42 @@ impl World {
         }
     }
 
+    /// A time for something to go wrong between servers, or with time.
+    pub(super) fn trouble(&mut self) {
+        if !self.faults_are_on {
+            return;
+        }
+        let every_us = self.config.trouble_every_us.unwrap_or(1_000_000);
+        let rng = &mut self.hosts[0].rng;
+        let (next_us, lasts_us) = (1 + rng.below(2 * every_us), rng.below(2 * every_us));
+        let kind = rng.weighted(&self.config.trouble_weights);
+        let victim = match rng.chance(500) {
+            true => self.checker.agreement.newest_leader().unwrap_or(0),
+            false => rng.index(self.config.servers),
+        };
+        self.at(next_us, Event::Trouble);
+        self.troubles += 1;
+        match kind {
+            0 => self.cut_some_link(),
+            1 if !self.is_partitioned() => {
+                let ways = self.draw_partition();
+                self.trace.note(self.now_us, format_args!("partition {ways:?}"));
+                self.coverage.partitions += 1;
+                self.block(&ways);
+                self.at(lasts_us, Event::Relief(self.troubles));
+            }
+            2 => self.pause(victim, lasts_us.min(3_000_000)),
+            3 => self.slow_down(true),
+            _ => self.slow_down(false),
+        }
+    }
+
+    /// A partition is over.
+    pub(super) fn relief(&mut self, _number: u64) {
+        self.trace.note(self.now_us, format_args!("partition over"));
+        self.unblock();
+    }
+
     /// The server came to an end by itself.
     pub(super) fn stopped(&mut self, host: usize, stop: Stop) -> Result<(), Violation> {
         let reason = match stop {
@@ -115,7 +151,7 @@ impl World {
             Crash::Kill => self.coverage.kills += 1,
             Crash::PowerCut => self.coverage.power_cuts += 1,
         }
-        self.cut_links(host);
+        self.cut_links(host, crash);
         self.checker.crashed(host);
         self.hosts[host].state.sled().crashed(crash);
         let in_us = 1 + self.hosts[host].rng.below(self.config.down_us_max);
@@ -130,7 +166,7 @@ impl World {
         }
         self.trace.note(self.now_us, format_args!("{} stopped cleanly", host + 1));
         self.coverage.clean_stops += 1;
-        self.cut_links(host);
+        self.cut_links(host, Crash::Kill);
         self.checker.crashed(host);
         let in_us = 1 + self.hosts[host].rng.below(self.config.down_us_max);
         self.at(in_us, Event::Restart(host));

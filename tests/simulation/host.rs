@@ -4,7 +4,7 @@
 //! event of a process that is gone does nothing; a process that stands still gets all of its events
 //! when it goes on, in order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use super::conn::Violation;
 use super::disk::SimFs;
 use super::faults::Flip;
 use super::rng::Rng;
-use super::server::{Server, Stop, Turn};
+use super::server::{Arrival, LinkId, Server, Stop, Turn};
 use super::sled::SimState;
 use super::world::{Event, World};
 
@@ -44,8 +44,9 @@ pub struct Host {
     pub(super) wall_offset_ms: i64,
     /// How fast the monotonic clock runs, in 1000.
     pub(super) clock_rate: u64,
-    /// It stands still until then.
+    /// It stands still until then, and this happens when it goes on.
     pub(super) paused_until_us: u64,
+    backlog: VecDeque<(u64, HostEvent)>,
     /// Bits that were turned over on the stopped server's disk.
     pub(super) flips: Vec<Flip>,
     /// Images as they were before that, until two good ones are there again.
@@ -65,6 +66,11 @@ pub(super) enum HostEvent {
     Accept(ConnId, Ipv4Addr),
     Bytes(ConnId, Vec<u8>),
     Closed(ConnId),
+    /// Tries to connect to another server.
+    Dial(usize),
+    /// A link was made or broke.
+    Link(Arrival),
+    FromPeer(LinkId, Vec<u8>),
 }
 
 impl Host {
@@ -83,8 +89,9 @@ impl Host {
             turns: 0,
             log_is_busy: false,
             wall_offset_ms: 0,
-            clock_rate: 1000,
+            clock_rate: config.clock_rates[index],
             paused_until_us: 0,
+            backlog: VecDeque::new(),
             flips: Vec::new(),
             copies: BTreeMap::new(),
             known_faults: (0, 0),
@@ -94,6 +101,12 @@ impl Host {
     /// Its monotonic clock.
     pub fn local_us(&self, now_us: u64) -> u64 {
         now_us * self.clock_rate / 1000
+    }
+
+    /// It stands still no longer. What has waited.
+    pub(super) fn go_on(&mut self) -> VecDeque<(u64, HostEvent)> {
+        self.paused_until_us = 0;
+        std::mem::take(&mut self.backlog)
     }
 
     fn wall_ms(&self, now_us: u64) -> i64 {
@@ -119,9 +132,8 @@ impl World {
         if of != machine.incarnation {
             return Ok(());
         }
-        if self.now_us < machine.paused_until_us {
-            let in_us = machine.paused_until_us - self.now_us;
-            self.at(in_us, Event::Host { host, of, what });
+        if machine.paused_until_us > 0 {
+            self.hosts[host].backlog.push_back((of, what));
             return Ok(());
         }
         match what {
@@ -129,6 +141,16 @@ impl World {
             HostEvent::LogDone => return self.log_done(host),
             HostEvent::State => return self.state(host),
             HostEvent::Bytes(conn, bytes) => self.arrive_at_server(host, conn, &bytes),
+            HostEvent::Dial(other) => {
+                self.dial(host, other);
+                return Ok(());
+            }
+            HostEvent::Link(arrival) => {
+                if let Some(server) = &mut self.hosts[host].server {
+                    server.arrive(arrival);
+                }
+            }
+            HostEvent::FromPeer(link, bytes) => self.arrive_from_peer(link, bytes)?,
             HostEvent::Told(number) => {
                 if let Some(server) = &mut self.hosts[host].server {
                     server.tell(number);
@@ -150,15 +172,40 @@ impl World {
         Ok(())
     }
 
+    /// A machine stands still.
+    pub(super) fn pause(&mut self, host: usize, us: u64) {
+        let machine = &mut self.hosts[host];
+        if machine.paused_until_us > 0 || machine.server.is_none() {
+            return;
+        }
+        machine.paused_until_us = self.now_us + us;
+        self.coverage.pauses += 1;
+        self.trace.note(self.now_us, format_args!("{} stands still for {us}", host + 1));
+        self.at(us, Event::Resume(host));
+    }
+
+    /// It goes on: what has waited happens, in order.
+    pub(super) fn resume(&mut self, host: usize) -> Result<(), Violation> {
+        let machine = &mut self.hosts[host];
+        if machine.paused_until_us == 0 || machine.paused_until_us > self.now_us {
+            return Ok(());
+        }
+        self.trace.note(self.now_us, format_args!("{} goes on", host + 1));
+        for (of, what) in machine.go_on() {
+            self.on_host(host, of, what)?;
+        }
+        Ok(())
+    }
+
     /// A server runs.
     pub(super) fn started(&mut self, host: usize, server: Server) {
         let machine = &mut self.hosts[host];
         machine.server = Some(server);
         machine.turn = None;
         machine.log_is_busy = false;
-        machine.paused_until_us = 0;
         self.drive_soon(host);
         self.at_host(host, 1, HostEvent::State);
+        self.dial_all(host);
     }
 
     pub(super) fn drive_soon(&mut self, host: usize) {
@@ -201,6 +248,12 @@ impl World {
             Ok(todo) => {
                 for outgoing in todo.client {
                     self.deliver(&outgoing);
+                }
+                for (link, bytes) in todo.peers {
+                    self.send_to_peer(link, bytes);
+                }
+                for image in todo.images {
+                    self.send_image(host, image);
                 }
                 todo.log
             }
@@ -281,7 +334,7 @@ impl World {
     }
 
     /// The disk went off in the middle of what was just done, and only the disk knows yet.
-    fn died_at_an_operation(&mut self, host: usize) -> Result<(), Violation> {
+    pub(super) fn died_at_an_operation(&mut self, host: usize) -> Result<(), Violation> {
         if self.hosts[host].fs.disk().down().is_some() {
             return self.stopped(host, Stop::Died("the machine went off".to_owned()));
         }

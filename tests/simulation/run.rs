@@ -76,10 +76,11 @@ impl std::fmt::Display for Failure {
 fn phases(world: &mut World, steps: &mut u64) -> Result<(), Violation> {
     let operations = world.config.operations;
     until(world, steps, "the operations are done", |world| world.operations() >= operations)?;
-    world.heal();
+    world.heal()?;
     let quiet_us = world.config.grace_us() + world.config.timeouts_ms.1 as u64 * 1000;
     let working_us = world.now_us + quiet_us;
     until(world, steps, "time passes", |world| world.now_us >= working_us)?;
+    world.checker.is_strict = true;
     for client in &mut world.clients {
         client.be(Mood::Tame);
     }
@@ -115,12 +116,20 @@ impl World {
     }
 
     /// No more faults from here on.
-    fn heal(&mut self) {
+    fn heal(&mut self) -> Result<(), Violation> {
         self.faults_are_on = false;
         self.trace.note(self.now_us, format_args!("heal"));
         for host in &self.hosts {
             host.fs.disk().disarm();
             host.state.sled().fail_one_in(0);
+        }
+        self.unblock();
+        self.slow_down(false);
+        for host in 0..self.hosts.len() {
+            if self.hosts[host].paused_until_us > 0 {
+                self.hosts[host].paused_until_us = self.now_us;
+                self.resume(host)?;
+            }
         }
         self.coverage.operations = self.operations();
         // Everybody goes on, at leisure.
@@ -129,6 +138,7 @@ impl World {
         for client in &mut self.clients {
             client.be(Mood::Tame);
         }
+        Ok(())
     }
 
     fn everybody_is_served(&self) -> Result<(), Violation> {
@@ -195,7 +205,7 @@ impl World {
             let (zxid, digest) =
                 (server.replica.machine().last_zxid(), server.replica.machine().digest());
             server.stop(host, &mut self.checker).map_err(|stop| format!("{stop:?}"))?;
-            self.cut_links(host);
+            self.cut_links(host, super::disk::Crash::Kill);
             self.checker.crashed(host);
             self.restart(host)?;
             let server = &self.hosts[host].server.as_ref().ok_or("it did not open at the end")?;
@@ -211,6 +221,7 @@ impl World {
     fn total_coverage(&self) -> Coverage {
         let mut coverage = self.coverage.clone();
         coverage.add(&self.checker.coverage);
+        coverage.elections += self.checker.agreement.elections();
         for host in &self.hosts {
             let disk = host.fs.disk().figures;
             coverage.writes_dropped += disk.writes_dropped;

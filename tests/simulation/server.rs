@@ -1,9 +1,10 @@
 //! One server: the replica and the disk code as they are, and the part of the shell around them.
 //!
-//! *Owns* what the driver, the log thread, the state thread and a connection's reader do in the real
-//! server, in steps that the world calls when it likes. *Invariants*: as there: every batch begins
-//! with a tick; appends are made durable in order, many at once; behind a ConnectRequest nothing is
-//! read until the session is answered.
+//! *Owns* what the driver, the log thread, the state thread, the links to other servers and a
+//! connection's reader do in the real server, in steps that the world calls when it likes.
+//! *Invariants*: as there: every batch begins with a tick; appends are made durable in order, many at
+//! once; behind a ConnectRequest nothing is read until the session is answered; a link takes messages
+//! only while the driver knows of it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,12 +12,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use lockkeeper::config::ServerSpec;
 use lockkeeper::proto::{ConnectRequest, frame};
+use lockkeeper::replica::peer::server_of;
 use lockkeeper::replica::{
-    Append, AuditLine, Changes, ClientRequest, ConnId, Input, Machine, Outgoing, Replica, Restored,
-    Setup,
+    Append, AuditLine, Changes, ClientRequest, ConnId, Fetch, Input, Machine, Mark, Membership,
+    Outgoing, PeerMessage, Ready, Replica, Restored, SendImage, Setup,
 };
-use lockkeeper::storage::{self, Checkpointer, Lock, Log, LogOptions, OpenError, Outcome, Report};
+use lockkeeper::storage::{
+    self, Checkpointer, Images, Lock, Log, LogOptions, OpenError, Outcome, Report,
+};
 use lockkeeper::tree;
 
 use super::checker::Checker;
@@ -76,8 +81,39 @@ pub struct Turn<'a> {
 #[derive(Debug, Default)]
 pub struct Todo {
     pub client: Vec<Outgoing>,
+    /// For other servers, on these links.
+    pub peers: Vec<(LinkId, Vec<u8>)>,
+    /// Images to be sent.
+    pub images: Vec<SendImage>,
     /// The log has work.
     pub log: bool,
+}
+
+/// One connection between two servers, as long as it lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LinkId {
+    /// Who connected, and sends.
+    pub from: usize,
+    pub to: usize,
+    pub number: u64,
+}
+
+/// What waits for the driver.
+#[derive(Debug)]
+pub enum Arrival {
+    Input(Input),
+    /// A link was made, or broke.
+    Up(LinkId),
+    Down(LinkId),
+    Peer(LinkId, PeerMessage),
+}
+
+/// What waits for the state thread.
+#[derive(Debug)]
+enum Task {
+    Changes(Changes),
+    /// An image that the append of this number installs.
+    Installed(Mark, u64),
 }
 
 /// A running server.
@@ -85,22 +121,46 @@ pub struct Todo {
 pub struct Server {
     pub replica: Replica,
     pub log: Log,
+    pub images: Images,
     checkpointer: Checkpointer,
     _lock: Lock,
-    inputs: VecDeque<Input>,
+    arrivals: VecDeque<Arrival>,
+    /// Links that the driver knows of: to others and from others.
+    outgoing: BTreeMap<usize, LinkId>,
+    incoming: BTreeMap<usize, LinkId>,
     log_queue: Vec<Append>,
+    fetches: Vec<Fetch>,
     told: Option<u64>,
+    /// Number of the last append that is durable.
+    durable: u64,
     cut: Option<u64>,
-    changes: VecDeque<Changes>,
+    tasks: VecDeque<Task>,
     changes_queue_max: usize,
     /// The state thread has looked at what it has.
     has_begun: bool,
+    /// Index of the newest image that the replica was told of.
+    told_of_image: Option<u64>,
     wires: BTreeMap<ConnId, Wire>,
+}
+
+/// The lines of the servers in everybody's configuration.
+fn ensemble(servers: usize) -> Vec<ServerSpec> {
+    let spec = |id: u8| ServerSpec::parse(id, &format!("10.1.0.{id}:1:2:participant;2181"));
+    (1..=servers as u8).map(|id| spec(id).expect("it is well-formed")).collect()
+}
+
+/// What a server that is started the first time is.
+fn new_identity(id: u8, servers: usize) -> storage::Identity {
+    let voters = (1..=servers as u64).collect();
+    storage::Identity {
+        membership: Membership { voters, learners: Vec::new() },
+        ..storage::Identity::standalone(CLUSTER, id)
+    }
 }
 
 fn storage_options(id: u8, config: &Config) -> storage::Options {
     storage::Options {
-        new: storage::Identity::standalone(CLUSTER, id),
+        new: new_identity(id, config.servers),
         ensemble: config.servers > 1,
         segment_bytes: config.segment_bytes,
         image_every_bytes: config.image_every_bytes,
@@ -157,20 +217,28 @@ impl Server {
             container_never_used_ms: config.container_never_used_ms,
             audit: true,
             durable: true,
+            ensemble: (config.servers > 1).then(|| ensemble(config.servers)),
+            linearizable_reads: config.linearizable_reads,
             ..Setup::default()
         };
         let server = Self {
             replica: Replica::new(setup, machine, restored).expect("it fits together"),
             log: opened.log,
+            images: opened.images,
             checkpointer: opened.checkpointer,
             _lock: opened.lock,
-            inputs: VecDeque::new(),
+            arrivals: VecDeque::new(),
+            outgoing: BTreeMap::new(),
+            incoming: BTreeMap::new(),
             log_queue: Vec::new(),
+            fetches: Vec::new(),
             told: None,
+            durable: 0,
             cut: None,
-            changes: VecDeque::new(),
+            tasks: VecDeque::new(),
             changes_queue_max: config.changes_queue_max,
             has_begun: false,
+            told_of_image: None,
             wires: BTreeMap::new(),
         };
         Ok((server, opened.report))
@@ -204,7 +272,7 @@ impl Server {
             let Ok(request) = ConnectRequest::decode(payload) else { return self.disconnect(conn) };
             wire.is_connecting = true;
             let remote = IpAddr::V4(wire.remote);
-            self.inputs.push_back(Input::Connected { conn, remote, remote_port: 1, request });
+            self.input(Input::Connected { conn, remote, remote_port: 1, request });
             return true;
         }
         let mut requests = Vec::new();
@@ -219,7 +287,7 @@ impl Server {
             }
         };
         if !requests.is_empty() {
-            self.inputs.push_back(Input::Requests { conn, requests });
+            self.input(Input::Requests { conn, requests });
         }
         goes_on || self.disconnect(conn)
     }
@@ -227,9 +295,18 @@ impl Server {
     /// A connection is gone. Always false, for [`Server::decode`].
     pub fn disconnect(&mut self, conn: ConnId) -> bool {
         if self.wires.remove(&conn).is_some_and(|wire| wire.is_connecting) {
-            self.inputs.push_back(Input::Closed { conn });
+            self.input(Input::Closed { conn });
         }
         false
+    }
+
+    /// Something for the driver's next turn.
+    pub fn arrive(&mut self, arrival: Arrival) {
+        self.arrivals.push_back(arrival);
+    }
+
+    fn input(&mut self, input: Input) {
+        self.arrive(Arrival::Input(input));
     }
 
     /// One turn of the driver.
@@ -240,45 +317,21 @@ impl Server {
         trace: &mut Trace,
         fs: &SimFs,
     ) -> Result<Todo, Stop> {
-        let Turn { index, now_us, wall_ms, world_us, config } = *turn;
+        let Turn { index, now_us, wall_ms, config, .. } = *turn;
         self.replica.step(Input::Tick { now_us, wall_ms });
         for _ in 0..config.batch_max {
-            let Some(input) = self.inputs.pop_front() else { break };
-            if let Input::Requests { conn, requests } = &input {
-                for ClientRequest { xid, op, decoded, .. } in requests {
-                    let decoded = decoded.as_ref().ok();
-                    trace.note(world_us, format_args!("  in conn {conn} {xid} {op} {decoded:?}"));
-                }
-            }
-            tell(checker, index, &input, now_us);
-            self.replica.step(input);
+            let Some(arrival) = self.arrivals.pop_front() else { break };
+            self.take(turn, arrival, checker, trace)?;
         }
         if let Some(number) = self.told.take() {
             self.replica.persisted(number);
         }
         let mut todo = Todo::default();
         while let Some(ready) = self.replica.ready().map_err(Stop::Violation)? {
-            if let Some(append) = ready.append {
-                checker.appended(index, &append, now_us)?;
-                self.log_queue.push(append);
-            }
-            for line in &ready.audit {
-                let AuditLine { zxid, session, cxid, op, path, result, .. } = line;
-                let path = path.as_deref().unwrap_or("-");
-                trace.note(
-                    world_us,
-                    format_args!("  txn {zxid:#x} {session:#x} {cxid} {op} {path} {result}"),
-                );
-            }
-            if let Some(line) = ready.audit.last() {
-                self.is_durable(line.index, fs)?;
-            }
-            checker.ready(index, &ready.audit, &ready.client, now_us)?;
-            todo.client.extend(ready.client);
+            self.act(turn, ready, &mut todo, checker, trace, fs)?;
         }
         let status = self.replica.status();
         if status.leading_ms.is_some() {
-            checker.agreement.leads(index, status.term)?;
             checker.leads(index, status.term, now_us)?;
         } else {
             checker.follows(index);
@@ -287,12 +340,120 @@ impl Server {
         for outgoing in &todo.client {
             self.answered(outgoing.conn, outgoing.close);
         }
-        if self.changes.len() < self.changes_queue_max {
+        if self.tasks.len() < self.changes_queue_max {
             let changes = self.replica.drain_changes(config.drain_records_max);
-            self.changes.extend(changes);
+            self.tasks.extend(changes.map(Task::Changes));
         }
-        todo.log = !self.log_queue.is_empty() || self.cut.is_some();
+        todo.log =
+            !self.log_queue.is_empty() || self.cut.is_some() || !self.fetches.is_empty();
         Ok(todo)
+    }
+
+    fn take(
+        &mut self,
+        turn: &Turn<'_>,
+        arrival: Arrival,
+        checker: &mut Checker,
+        trace: &mut Trace,
+    ) -> Result<(), Stop> {
+        let Turn { index, now_us, world_us, .. } = *turn;
+        let raft_id = |host: usize| host as u64 + 1;
+        match arrival {
+            Arrival::Input(input) => {
+                if let Input::Requests { conn, requests } = &input {
+                    for ClientRequest { xid, op, decoded, .. } in requests {
+                        let decoded = decoded.as_ref().ok();
+                        trace
+                            .note(world_us, format_args!("  in conn {conn} {xid} {op} {decoded:?}"));
+                    }
+                }
+                tell(checker, index, &input, now_us);
+                self.replica.step(input);
+            }
+            Arrival::Up(link) => {
+                let is_own = link.from == index;
+                let other = if is_own { link.to } else { link.from };
+                let links = if is_own { &mut self.outgoing } else { &mut self.incoming };
+                links.insert(other, link);
+                trace.note(world_us, format_args!("  {} up: {link:?}", index + 1));
+                self.replica.step(Input::PeerUp { peer: raft_id(other) });
+            }
+            Arrival::Down(link) => {
+                let is_own = link.from == index;
+                let other = if is_own { link.to } else { link.from };
+                let links = if is_own { &mut self.outgoing } else { &mut self.incoming };
+                if links.get(&other) != Some(&link) {
+                    return Ok(());
+                }
+                links.remove(&other);
+                trace.note(world_us, format_args!("  {} down: {link:?}", index + 1));
+                checker.unlinked(index, other, now_us);
+                self.replica.step(Input::PeerDown { peer: raft_id(other) });
+            }
+            Arrival::Peer(link, message) => {
+                if self.incoming.get(&link.from) != Some(&link) {
+                    return Ok(());
+                }
+                let name = index + 1;
+                trace.note(world_us, format_args!("  {name} from {} {}", link.from + 1, Shown(&message)));
+                if let PeerMessage::Touch { sessions } = &message {
+                    checker.touched(index, sessions, now_us);
+                }
+                self.replica.step(Input::Peer { from: raft_id(link.from), message });
+            }
+        }
+        Ok(())
+    }
+
+    fn act(
+        &mut self,
+        turn: &Turn<'_>,
+        ready: Ready,
+        todo: &mut Todo,
+        checker: &mut Checker,
+        trace: &mut Trace,
+        fs: &SimFs,
+    ) -> Result<(), Stop> {
+        let Turn { index, now_us, world_us, config, .. } = *turn;
+        if let Some(append) = ready.append {
+            checker.appended(index, &append, now_us)?;
+            if let Some(mark) = &append.install {
+                trace.note(world_us, format_args!("  {} installs {mark:?}", index + 1));
+                self.tasks.push_back(Task::Installed(mark.clone(), append.number));
+            }
+            self.log_queue.push(append);
+        }
+        for line in &ready.audit {
+            let AuditLine { zxid, session, cxid, op, path, result, .. } = line;
+            let path = path.as_deref().unwrap_or("-");
+            let name = index + 1;
+            trace.note(
+                world_us,
+                format_args!("  txn {name} {zxid:#x} {session:#x} {cxid} {op} {path} {result}"),
+            );
+        }
+        if let Some(line) = ready.audit.last()
+            && config.servers == 1
+        {
+            self.is_durable(line.index, fs)?;
+        }
+        for (to, message) in ready.send {
+            let to = usize::from(server_of(to)) - 1;
+            if let PeerMessage::Raft(message) = &message {
+                checker.agreement.sent(index, message)?;
+            }
+            trace.note(world_us, format_args!("  {} to {} {}", index + 1, to + 1, Shown(&message)));
+            if let Some(link) = self.outgoing.get(&to) {
+                let mut bytes = Vec::new();
+                message.encode(&mut bytes);
+                todo.peers.push((*link, bytes));
+            }
+        }
+        self.fetches.extend(ready.fetch);
+        todo.images.extend(ready.images);
+        checker.ready(index, &ready.audit, &ready.client, now_us)?;
+        todo.client.extend(ready.client);
+        Ok(())
     }
 
     /// Whatever is applied, and therefore shown, is on the disk at this instant.
@@ -335,7 +496,7 @@ impl Server {
 
     /// Whether inputs wait for a turn.
     pub fn has_inputs(&self) -> bool {
-        !self.inputs.is_empty()
+        !self.arrivals.is_empty()
     }
 
     /// The log thread: everything that waits becomes durable. The number to tell the driver, and
@@ -346,19 +507,35 @@ impl Server {
         checker: &mut Checker,
     ) -> Result<(Option<u64>, usize), Stop> {
         let queue = std::mem::take(&mut self.log_queue);
-        let died = |error: storage::LogError| Stop::Died(error.to_string());
         let number = queue.last().map(|append| append.number);
-        if number.is_some() {
-            self.log.append(&queue).map_err(died)?;
+        let base = self.log.base();
+        if let Some(number) = number {
+            storage::append(&mut self.log, &self.images, &queue)
+                .map_err(|error| Stop::Died(error.to_string()))?;
             checker.agreement.synced(index, &queue);
+            self.durable = number;
+        }
+        for fetch in std::mem::take(&mut self.fetches) {
+            let to = fetch.to.min(self.log.last().index);
+            let entries = match fetch.from <= to {
+                // What the log does not hold any more is an answer, too.
+                true => self.log.read(fetch.from, to, fetch.bytes_max).unwrap_or_default(),
+                false => Vec::new(),
+            };
+            self.input(Input::Fetched { fetch, entries });
         }
         if let Some(covered) = self.cut.take() {
-            self.log.cut(covered).map_err(died)?;
+            self.log.cut(covered).map_err(|error| Stop::Died(error.to_string()))?;
             let base = self.log.base().index;
-            if base > covered {
+            // An image may have been installed meanwhile.
+            if base > covered && number.is_none() {
                 let what = format!("cut for an image at {covered}, the log begins after {base}");
                 return Err(Stop::Violation(what));
             }
+        }
+        let now = self.log.base();
+        if now != base {
+            self.input(Input::LogCut { before: (now.index, now.term) });
         }
         self.log.prepare();
         Ok((number, queue.len()))
@@ -372,19 +549,41 @@ impl Server {
     /// The state thread takes one step. What it asks for.
     pub fn state_step(&mut self) -> Result<Option<Outcome>, Stop> {
         let outcome = if !std::mem::replace(&mut self.has_begun, true) {
+            self.tell_of_image();
             self.checkpointer.begin()
-        } else if let Some(changes) = self.changes.pop_front() {
-            self.checkpointer.apply(changes)
         } else {
-            return Ok(None);
+            match self.tasks.front() {
+                None => return Ok(None),
+                // It waits for the log thread.
+                Some(Task::Installed(_, number)) if *number > self.durable => return Ok(None),
+                Some(Task::Installed(..) | Task::Changes(_)) => {}
+            }
+            match self.tasks.pop_front() {
+                Some(Task::Changes(changes)) => self.checkpointer.apply(changes),
+                Some(Task::Installed(mark, _)) => {
+                    self.checkpointer.installed(&mark);
+                    Ok(Outcome::Continue)
+                }
+                None => return Ok(None),
+            }
         };
         let outcome = outcome.map_err(|error| Stop::Violation(error.to_string()))?;
+        // Before the log is cut: whoever needs what is gone then is sent this image.
+        self.tell_of_image();
         match outcome {
             Outcome::Continue => {}
             Outcome::CutLog(index) => self.cut = Some(index),
-            Outcome::RecordsLost => self.inputs.push_back(Input::RecordsLost),
+            Outcome::RecordsLost => self.input(Input::RecordsLost),
         }
         Ok(Some(outcome))
+    }
+
+    fn tell_of_image(&mut self) {
+        let Some(mark) = self.checkpointer.newest().cloned() else { return };
+        if self.told_of_image != Some(mark.index) {
+            self.told_of_image = Some(mark.index);
+            self.input(Input::ImageWritten { mark });
+        }
     }
 
     /// A clean stop: what waits becomes durable.
@@ -415,5 +614,30 @@ fn tell(checker: &mut Checker, server: usize, input: &Input, now_us: u64) {
         | Input::ImageSent { .. }
         | Input::ImageReceived { .. }
         | Input::Resign => {}
+    }
+}
+
+/// A message, for the trace.
+struct Shown<'a>(&'a PeerMessage);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            PeerMessage::Raft(m) => write!(
+                f,
+                "{:?} term {} index {} log_term {} commit {} entries {} reject {}",
+                m.get_msg_type(),
+                m.term,
+                m.index,
+                m.log_term,
+                m.commit,
+                m.entries.len(),
+                m.reject
+            ),
+            PeerMessage::Forward { term, batch } => {
+                write!(f, "Forward term {term}, {} bytes", batch.len())
+            }
+            PeerMessage::Touch { sessions } => write!(f, "Touch {sessions:x?}"),
+        }
     }
 }

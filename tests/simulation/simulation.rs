@@ -8,7 +8,8 @@
 //! | `disk.rs`, `sled.rs` | the fakes below the server: a disk that forgets, a sled that fails |
 //! | `host.rs`, `server.rs` | a machine, and the shell's part around the replica, in steps |
 //! | `client.rs`, `ops.rs`, `lock.rs` | the fakes above: clients that send real frames |
-//! | `world.rs`, `faults.rs`, `run.rs` | time and network, fate, the phases of a run |
+//! | `network.rs`, `transfer.rs` | links between servers, images on their way |
+//! | `world.rs`, `faults.rs`, `run.rs` | time and the clients' network, fate, the phases of a run |
 //! | `model.rs`, `history.rs`, `sessions.rs` | what is right, written without looking at `src/tree` |
 //! | `checker.rs`, `judge.rs`, `agreement.rs`, `view.rs`, `conn.rs` | whether everything that servers say is that |
 //!
@@ -28,6 +29,7 @@ pub mod host;
 mod judge;
 pub mod lock;
 pub mod model;
+pub mod network;
 pub mod ops;
 pub mod rng;
 pub mod run;
@@ -35,5 +37,6 @@ pub mod server;
 pub mod sessions;
 pub mod sled;
 pub mod trace;
+pub mod transfer;
 pub mod view;
 pub mod world;

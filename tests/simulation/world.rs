@@ -13,9 +13,13 @@ use super::client::{Act, Client};
 use super::config::Config;
 use super::conn::Violation;
 use super::coverage::Coverage;
+use super::disk::Crash;
 use super::host::{Host, HostEvent};
+use super::network::Network;
 use super::rng::Rng;
+use super::server::LinkId;
 use super::trace::Trace;
+use super::transfer::Transfer;
 
 /// What happens at some time.
 #[derive(Debug)]
@@ -31,6 +35,15 @@ pub(super) enum Event {
     Client(usize),
     Fault(usize),
     Restart(usize),
+    /// Something happens to the network between servers, or to a machine's time.
+    Trouble,
+    /// It is over.
+    Relief(u64),
+    Patience(LinkId),
+    /// A machine goes on.
+    Resume(usize),
+    /// An image has arrived, or has not.
+    Image(usize),
 }
 
 /// One connection in the network.
@@ -47,7 +60,9 @@ struct Link {
 #[derive(Debug)]
 pub struct World {
     pub(super) config: Config,
-    network: Rng,
+    pub(super) network: Network,
+    /// Chance, for what happens between clients and servers.
+    wire: Rng,
     pub(super) now_us: u64,
     queue: BTreeMap<(u64, u64), Event>,
     next_event: u64,
@@ -59,6 +74,10 @@ pub struct World {
     pub(super) trace: Trace,
     pub(super) coverage: Coverage,
     pub(super) faults_are_on: bool,
+    /// Images on their way, by number.
+    pub(super) transfers: Vec<Transfer>,
+    /// How often there was trouble.
+    pub(super) troubles: u64,
     /// Fencing tokens by lock, in order of the reads that showed them.
     grants: BTreeMap<String, BTreeMap<i64, i64>>,
 }
@@ -82,7 +101,8 @@ impl World {
         let hosts: Vec<Host> =
             (0..config.servers).map(|index| Host::new(seed, index, &config)).collect();
         Self {
-            network: Rng::new(seed, 4),
+            network: Network::new(Rng::new(seed, 5), config.servers),
+            wire: Rng::new(seed, 4),
             now_us: 1_000_000,
             queue: BTreeMap::new(),
             next_event: 0,
@@ -94,6 +114,8 @@ impl World {
             trace: Trace::default(),
             coverage: Coverage::default(),
             faults_are_on: true,
+            transfers: Vec::new(),
+            troubles: 0,
             grants: BTreeMap::new(),
             config,
         }
@@ -106,6 +128,9 @@ impl World {
             if let Some(every_us) = self.config.crash_every_us {
                 self.at(every_us + host as u64, Event::Fault(host));
             }
+        }
+        if let Some(every_us) = self.config.trouble_every_us {
+            self.at(every_us, Event::Trouble);
         }
         for client in 0..self.clients.len() {
             self.at(1000 + client as u64, Event::Client(client));
@@ -145,14 +170,30 @@ impl World {
             }
             Event::Fault(host) => self.fault(host),
             Event::Restart(host) => self.restart(host),
+            Event::Trouble => {
+                self.trouble();
+                Ok(())
+            }
+            Event::Relief(number) => {
+                self.relief(number);
+                Ok(())
+            }
+            Event::Patience(link) => {
+                self.patience_is_over(link);
+                Ok(())
+            }
+            Event::Resume(host) => self.resume(host),
+            Event::Image(transfer) => self.image_arrives(transfer),
         }
     }
 
     /// A server is gone, and every connection with it.
-    pub(super) fn cut_links(&mut self, host: usize) {
+    pub(super) fn cut_links(&mut self, host: usize, crash: Crash) {
         let machine = &mut self.hosts[host];
         machine.server = None;
         machine.incarnation += 1;
+        machine.go_on();
+        self.unlink(host, crash);
         let of_host = self.links.iter().filter(|(_, link)| link.host == host);
         let conns: Vec<ConnId> = of_host.map(|(conn, _)| *conn).collect();
         for conn in conns {
@@ -236,7 +277,7 @@ impl World {
         if drop {
             self.trace.note(self.now_us, format_args!("client {number} drops conn {conn}"));
             self.clients[number].disconnected();
-            let in_us = self.network.below(self.config.latency_us_max);
+            let in_us = self.wire.below(self.config.latency_us_max);
             let Some(link) = self.links.get(&conn) else { return };
             let (host, last_us) = (link.host, link.to_server_us);
             let in_us = in_us.max(last_us.saturating_sub(self.now_us));
@@ -247,7 +288,7 @@ impl World {
     fn send_to_server(&mut self, conn: ConnId, bytes: Vec<u8>) {
         for piece in self.pieces(bytes) {
             let Some(link) = self.links.get_mut(&conn) else { return };
-            let late_us = self.network.below(self.config.latency_us_max);
+            let late_us = self.wire.below(self.config.latency_us_max);
             link.to_server_us = link.to_server_us.max(self.now_us + late_us);
             let (host, in_us) = (link.host, link.to_server_us - self.now_us);
             self.at_host(host, in_us, HostEvent::Bytes(conn, piece));
@@ -264,7 +305,7 @@ impl World {
         self.trace.bytes(frames);
         for piece in self.pieces(frames.clone()) {
             let Some(link) = self.links.get_mut(conn) else { break };
-            let late_us = self.network.below(self.config.latency_us_max);
+            let late_us = self.wire.below(self.config.latency_us_max);
             link.to_client_us = link.to_client_us.max(self.now_us + late_us);
             let in_us = link.to_client_us - self.now_us;
             self.at(in_us, Event::ToClient(*conn, piece));
@@ -277,7 +318,7 @@ impl World {
     pub(super) fn close_towards_client(&mut self, conn: ConnId) {
         let Some(link) = self.links.get(&conn) else { return };
         let in_us = link.to_client_us.saturating_sub(self.now_us)
-            + self.network.below(self.config.latency_us_max);
+            + self.wire.below(self.config.latency_us_max);
         self.at(in_us, Event::ClosedAtClient(conn));
     }
 
@@ -285,10 +326,10 @@ impl World {
         if bytes.is_empty() {
             return Vec::new();
         }
-        if !self.config.splits_bytes || !self.network.chance(300) {
+        if !self.config.splits_bytes || !self.wire.chance(300) {
             return vec![bytes];
         }
-        let at = self.network.index(bytes.len());
+        let at = self.wire.index(bytes.len());
         let (head, tail) = bytes.split_at(at);
         [head, tail].iter().filter(|part| !part.is_empty()).map(|part| part.to_vec()).collect()
     }
