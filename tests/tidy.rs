@@ -20,7 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("storage", &["replica"]),
     ("admin", &["replica", "proto", "config"]),
     ("server", &["proto", "tree", "replica", "storage", "admin", "config"]),
-    ("cli", &["server", "config"]),
+    ("cli", &["server", "config", "proto"]),
     ("main", &["server", "config", "cli", "admin"]),
     ("lib", &["server", "config", "cli", "admin", "storage", "replica", "tree", "proto"]),
 ];

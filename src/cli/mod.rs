@@ -2,18 +2,22 @@
 //!
 //! Owns what a user types and reads on a terminal. Uses the library's public parts only.
 
+mod client;
 pub mod config_check;
 pub mod config_file;
 mod log_output;
+mod member;
 mod open_files;
 mod server;
 
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 pub use log_output::LogFormat;
+pub use member::{MemberCommand, MemberFlags};
 pub use server::ServerFlags;
 
 /// A ZooKeeper-compatible lock and coordination server.
@@ -28,6 +32,9 @@ pub struct CommandLine {
 enum Command {
     /// Run a server: by itself on 127.0.0.1:2181 with ./lockkeeper-data, or as a zoo.cfg says
     Server(ServerFlags),
+    /// See and change which servers an ensemble consists of, while it runs
+    #[command(subcommand)]
+    Member(MemberCommand),
     /// Look at configuration files
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -50,6 +57,7 @@ enum ConfigCommand {
 pub fn run() -> ExitCode {
     match CommandLine::parse().command {
         Command::Server(flags) => server::run(&flags),
+        Command::Member(command) => member::run(&command),
         Command::Config(ConfigCommand::Check { file, myid }) => {
             exit_code(config_check::run(&file, myid.as_deref()))
         }
@@ -58,4 +66,9 @@ pub fn run() -> ExitCode {
 
 fn exit_code(code: i32) -> ExitCode {
     u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+fn say(line: &str) {
+    // With standard error closed there is nobody left to tell; the exit code remains.
+    let _ = writeln!(io::stderr(), "{line}");
 }

@@ -16,7 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
 use super::config_check::EXIT_INVALID;
-use super::{LogFormat, config_file, log_output, open_files};
+use super::{LogFormat, config_file, log_output, open_files, say};
 use crate::config::{Config, ConfigError, Draft, HostPort};
 use crate::server::{Server, ServerError, StartError};
 
@@ -256,11 +256,6 @@ fn invalid(errors: &[ConfigError]) -> ExitCode {
 fn failed(reason: &str) -> ExitCode {
     say(&format!("lockkeeper: {reason}"));
     ExitCode::FAILURE
-}
-
-fn say(line: &str) {
-    // With standard error closed there is nobody left to tell; the exit code remains.
-    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// How long a stop may take.

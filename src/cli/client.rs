@@ -1,0 +1,304 @@
+//! A client of the servers, for commands that ask one thing and end.
+//!
+//! *Owns* one connection at a time, blocking, with a session that is closed at the end. *Invariants*:
+//! nothing waits for ever; an answer that was lost is told apart from a refusal, because only then is
+//! the outcome unknown. *Never* asks again by itself: whoever asked knows whether that is harmless.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+
+use crate::config::HostPort;
+use crate::proto::request::{XID_AUTH, XID_EVENT};
+use crate::proto::response::ReplyHeader;
+use crate::proto::{
+    ConnectRequest, ConnectResponse, ErrorCode, Reader, Request, RequestHeader, Response, Text,
+    frame,
+};
+
+/// How long a connection may take to come about.
+pub(super) const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// How long an answer may take.
+const REPLY_MAX: Duration = Duration::from_secs(10);
+/// How long servers are asked again that answer but serve nobody: an election is shorter.
+const LEADERLESS_MAX: Duration = Duration::from_secs(3);
+/// Pause between two rounds of that.
+const ROUND_PAUSE: Duration = Duration::from_millis(200);
+/// Longest answer, bytes.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// The session's timeout, in case it is not closed.
+const SESSION_TIMEOUT_MS: i32 = 10_000;
+/// The port of an address without one.
+const PORT: u16 = 2181;
+
+/// An identity to take on: the scheme and what proves it.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Credential {
+    scheme: String,
+    secret: String,
+}
+
+/// `SCHEME:SECRET`; the secret may hold colons.
+impl std::str::FromStr for Credential {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some((scheme, secret)) if !scheme.is_empty() => {
+                Ok(Self { scheme: scheme.to_string(), secret: secret.to_string() })
+            }
+            // What was given may be a secret.
+            Some(_) | None => Err("expected SCHEME:CREDENTIAL, as digest:user:password".into()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:***", self.scheme)
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ClientError {
+    /// No server could be talked to: each with the reason.
+    #[error("no server answers: {}", .0.join("; "))]
+    Unreachable(Vec<String>),
+    /// The connection ended before the answer: what was asked may have been done or not.
+    #[error("{server}: {reason}")]
+    Lost {
+        /// Whose connection it was.
+        server: HostPort,
+        /// What happened.
+        reason: String,
+    },
+    /// The answer is an error, as a number.
+    #[error("{server} refuses: {}", code_name(*.code))]
+    Refused {
+        /// Who refuses.
+        server: HostPort,
+        /// As on the wire.
+        code: i32,
+    },
+}
+
+/// ZooKeeper's name of an error's number, with the number.
+pub(super) fn code_name(code: i32) -> String {
+    ErrorCode::from_wire(code)
+        .map_or_else(|| format!("error {code}"), |known| format!("{known} ({code})"))
+}
+
+/// `host:port,host:port`, as clients write it. A host alone is at port 2181.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn servers(text: &str) -> Result<Vec<HostPort>, String> {
+    let address = |part: &str| match part.parse() {
+        Ok(address) => Ok(address),
+        Err(_) if !part.contains(':') || part.ends_with(']') => HostPort::new(part, PORT),
+        Err(reason) => Err(reason),
+    };
+    text.split(',').map(|part| address(part.trim())).collect()
+}
+
+/// A session.
+#[derive(Debug)]
+pub(super) struct Client {
+    stream: TcpStream,
+    buffer: BytesMut,
+    xid: i32,
+    server: HostPort,
+}
+
+impl Client {
+    /// A session on the first server that gives one, with all these identities.
+    ///
+    /// # Errors
+    /// None gives one, or an identity is not accepted.
+    pub(super) fn connect(
+        servers: &[HostPort],
+        credentials: &[Credential],
+    ) -> Result<Self, ClientError> {
+        let begun = Instant::now();
+        loop {
+            let mut reasons = Vec::new();
+            let mut answers = false;
+            for server in servers {
+                match Self::connect_one(server) {
+                    Ok(Some(client)) => return client.introduced(credentials),
+                    Ok(None) => {
+                        answers = true;
+                        reasons.push(format!("{server}: it serves nobody, for lack of a leader"));
+                    }
+                    Err(error) => reasons.push(format!("{server}: {error}")),
+                }
+            }
+            if !answers || begun.elapsed() > LEADERLESS_MAX {
+                return Err(ClientError::Unreachable(reasons));
+            }
+            std::thread::sleep(ROUND_PAUSE);
+        }
+    }
+
+    /// A session on this server. `None`: it closed the connection.
+    fn connect_one(server: &HostPort) -> io::Result<Option<Self>> {
+        let stream = open(server, CONNECT_MAX)?;
+        stream.set_read_timeout(Some(REPLY_MAX))?;
+        stream.set_write_timeout(Some(REPLY_MAX))?;
+        stream.set_nodelay(true)?;
+        let (buffer, server) = (BytesMut::new(), server.clone());
+        let mut client = Self { stream, buffer, xid: 0, server };
+        let request = ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: 0,
+            timeout_ms: SESSION_TIMEOUT_MS,
+            session_id: 0,
+            password: Bytes::from_static(&[0; 16]),
+            read_only: Some(false),
+        };
+        let answer = client.send(|out| request.encode(out)).and_then(|()| client.frame());
+        match answer {
+            Ok(answer) => match ConnectResponse::decode(answer) {
+                Ok(answer) if answer.timeout_ms > 0 => Ok(Some(client)),
+                Ok(_) => Ok(None),
+                Err(_) => Err(io::Error::other("it does not speak ZooKeeper's protocol")),
+            },
+            Err(error) if is_close(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn introduced(mut self, credentials: &[Credential]) -> Result<Self, ClientError> {
+        for credential in credentials {
+            let scheme = Some(Text::copy_from(&credential.scheme));
+            let auth = Some(Bytes::copy_from_slice(credential.secret.as_bytes()));
+            self.ask(XID_AUTH, &Request::Auth { scheme, auth })?;
+        }
+        Ok(self)
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// It is refused, or there is none.
+    pub(super) fn call(&mut self, request: &Request) -> Result<Response, ClientError> {
+        self.xid += 1;
+        self.ask(self.xid, request)
+    }
+
+    /// Ends the session. That this fails is for the session's timeout.
+    pub(super) fn close(mut self) {
+        let _answer = self.call(&Request::CloseSession);
+    }
+
+    fn ask(&mut self, xid: i32, request: &Request) -> Result<Response, ClientError> {
+        let answer = self.exchange(xid, request).map_err(|error| {
+            let reason = match error {
+                error if is_close(&error) => "the connection ended before the answer".to_string(),
+                error if is_silence(&error) => format!("no answer for {} s", REPLY_MAX.as_secs()),
+                error => error.to_string(),
+            };
+            ClientError::Lost { server: self.server.clone(), reason }
+        })?;
+        answer.map_err(|code| ClientError::Refused { server: self.server.clone(), code })
+    }
+
+    fn exchange(&mut self, xid: i32, request: &Request) -> io::Result<Result<Response, i32>> {
+        self.send(|out| {
+            RequestHeader { xid, op: request.op() as i32 }.encode(out);
+            request.encode(out);
+        })?;
+        loop {
+            let mut reader = Reader::new(self.frame()?);
+            let header = ReplyHeader::decode(&mut reader).map_err(io::Error::other)?;
+            match header.err {
+                _ if header.xid == XID_EVENT => {}
+                _ if header.xid != xid => {
+                    return Err(io::Error::other("the answer is to another request"));
+                }
+                0 => {
+                    let response = Response::decode(request.op(), &mut reader);
+                    return response.map(Ok).map_err(io::Error::other);
+                }
+                code => return Ok(Err(code)),
+            }
+        }
+    }
+
+    fn send(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        let mut out = Vec::new();
+        frame::append(&mut out, write);
+        self.stream.write_all(&out)
+    }
+
+    fn frame(&mut self) -> io::Result<Bytes> {
+        loop {
+            let next = frame::next(&mut self.buffer, ANSWER_BYTES_MAX);
+            let next = next.map_err(|_| io::Error::other("it does not speak this protocol"))?;
+            if let Some(payload) = next {
+                return Ok(payload);
+            }
+            let mut bytes = [0; 16 << 10];
+            match self.stream.read(&mut bytes)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                length => self.buffer.extend_from_slice(&bytes[..length]),
+            }
+        }
+    }
+}
+
+/// A connection to the first address of a server that takes one.
+///
+/// # Errors
+/// The last address's, or the resolver's.
+pub(super) fn open(server: &HostPort, wait_max: Duration) -> io::Result<TcpStream> {
+    let addresses: Vec<SocketAddr> =
+        (server.host.as_str(), server.port).to_socket_addrs()?.collect();
+    let mut last = io::Error::other("the name has no address");
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, wait_max) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn is_close(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof].contains(&error.kind())
+}
+
+fn is_silence(error: &io::Error) -> bool {
+    [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&error.kind())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connect_string_names_servers_at_their_ports_or_at_2181() {
+        let named: Vec<String> =
+            servers("a, b:1,[::1]:2,[::1]").unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(named, ["a:2181", "b:1", "[::1]:2", "[::1]:2181"]);
+        for text in ["", "a,", "a:x", "a:1/chroot"] {
+            assert!(servers(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_credential_is_never_shown() {
+        let credential: Credential = "digest:super:se:cret".parse().unwrap();
+        assert_eq!(
+            (credential.scheme.as_str(), credential.secret.as_str()),
+            ("digest", "super:se:cret")
+        );
+        assert_eq!(format!("{credential:?}"), "digest:***");
+        let reason = "secret".parse::<Credential>().unwrap_err();
+        assert!(!reason.contains("secret"), "{reason}");
+    }
+}

@@ -1,0 +1,307 @@
+//! `lockkeeper member`: who belongs to an ensemble, and changing that while it runs.
+//!
+//! *Owns* the command's flags, output and exit codes: 0 it is so now, 1 refused, 2 the command is
+//! wrong, 69 no server answers, 75 not now (worth repeating), 77 no permission. *Invariants*: speaks
+//! the client protocol alone, so it works from anywhere and against ZooKeeper, too; says what it did
+//! only after reading it back or being told so. A change that is there already is no error, so a
+//! command whose answer was lost may be repeated.
+
+mod modes;
+mod refusal;
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+
+use super::client::{self, Client, ClientError, Credential};
+use super::{exit_code, say};
+use crate::config::{HostPort, Membership, Role, ServerSpec};
+use crate::proto::{ErrorCode, Request, Response, Text};
+
+/// Refused, for a reason that repeating does not change.
+pub const EXIT_REFUSED: i32 = 1;
+/// The command or a file it names is wrong.
+pub const EXIT_USAGE: i32 = 2;
+/// No server answers (`EX_UNAVAILABLE`).
+pub const EXIT_UNAVAILABLE: i32 = 69;
+/// Not now: the same command may succeed later (`EX_TEMPFAIL`).
+pub const EXIT_NOT_NOW: i32 = 75;
+/// Permission is missing (`EX_NOPERM`).
+pub const EXIT_NO_PERMISSION: i32 = 77;
+
+/// Where the members are written, and whose permission to be written is needed to change them.
+const CONFIG: &str = "/zookeeper/config";
+/// How long a change waits for an earlier one to be finished.
+const EARLIER_CHANGE_MAX: Duration = Duration::from_secs(10);
+/// Pause before asking again for that.
+const EARLIER_CHANGE_PAUSE: Duration = Duration::from_millis(250);
+
+/// `lockkeeper member ...`
+#[derive(Debug, Subcommand)]
+pub enum MemberCommand {
+    /// Show the members, and what each is right now
+    List {
+        #[command(flatten)]
+        flags: MemberFlags,
+    },
+    /// Add servers, or change what is said of them
+    Add {
+        /// As in a zoo.cfg: server.N=host:port:port[:participant|:observer];[host:]clientPort
+        #[arg(required = true, value_name = "SERVER")]
+        servers: Vec<String>,
+        #[command(flatten)]
+        flags: MemberFlags,
+    },
+    /// Remove servers
+    Remove {
+        /// The N of server.N
+        #[arg(required = true, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+        ids: Vec<u8>,
+        #[command(flatten)]
+        flags: MemberFlags,
+    },
+}
+
+/// Flags of every `member` command.
+#[derive(Debug, Args)]
+pub struct MemberFlags {
+    /// Servers of the ensemble, tried in turn
+    #[arg(long, value_name = "HOST:PORT,...", default_value = "127.0.0.1:2181")]
+    server: String,
+    /// Who asks, for example digest:super:secret; may be given several times
+    #[arg(long, value_name = "SCHEME:CREDENTIAL")]
+    auth: Vec<Credential>,
+    /// A file with such credentials, one in a line: others may see those of a command line
+    #[arg(long, value_name = "FILE")]
+    auth_file: Option<PathBuf>,
+}
+
+/// Why a command failed: the exit code, and what to tell.
+pub(super) struct Failure {
+    exit: i32,
+    text: String,
+}
+
+impl Failure {
+    fn new(exit: i32, text: impl Into<String>) -> Self {
+        Self { exit, text: text.into() }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Unreachable(_) => {
+                Self::new(EXIT_UNAVAILABLE, format!("{error}\n--server host:port,... names others"))
+            }
+            ClientError::Lost { .. } => Self::new(EXIT_UNAVAILABLE, error.to_string()),
+            ClientError::Refused { code, .. } => refusal::generic(code, &error.to_string()),
+        }
+    }
+}
+
+/// Runs the command.
+pub(super) fn run(command: &MemberCommand) -> ExitCode {
+    let done = match command {
+        MemberCommand::List { flags } => flags.access().and_then(|access| list(&access)),
+        MemberCommand::Add { servers, flags } => parse_servers(servers)
+            .and_then(|servers| change(&flags.access()?, &Change::Add(servers))),
+        MemberCommand::Remove { ids, flags } => {
+            flags.access().and_then(|access| change(&access, &Change::Remove(ids.clone())))
+        }
+    };
+    match done {
+        Ok(said) => {
+            // Whoever closed standard output does not want to see it.
+            let _ = io::stdout().write_all(said.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            say(&format!("lockkeeper: {}", failure.text));
+            exit_code(failure.exit)
+        }
+    }
+}
+
+/// Whom to ask, and as who.
+struct Access {
+    servers: Vec<HostPort>,
+    credentials: Vec<Credential>,
+}
+
+impl MemberFlags {
+    fn access(&self) -> Result<Access, Failure> {
+        let fault = |what: String| Failure::new(EXIT_USAGE, what);
+        let servers =
+            client::servers(&self.server).map_err(|reason| fault(format!("--server: {reason}")))?;
+        let mut credentials = self.auth.clone();
+        if let Some(file) = &self.auth_file {
+            let named = |reason: String| fault(format!("{}: {reason}", file.display()));
+            let text = fs::read_to_string(file).map_err(|error| named(error.to_string()))?;
+            for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+                credentials.push(line.parse().map_err(named)?);
+            }
+        }
+        Ok(Access { servers, credentials })
+    }
+}
+
+impl Access {
+    fn connect(&self) -> Result<Client, ClientError> {
+        Client::connect(&self.servers, &self.credentials)
+    }
+}
+
+/// What is to become of the members.
+enum Change {
+    Add(Vec<ServerSpec>),
+    Remove(Vec<u8>),
+}
+
+impl Change {
+    fn is_done(&self, members: &Membership) -> bool {
+        match self {
+            Self::Add(servers) => servers.iter().all(|spec| members.servers.contains(spec)),
+            Self::Remove(ids) => members.servers.iter().all(|spec| !ids.contains(&spec.id)),
+        }
+    }
+
+    /// Leaves the rest as it is, whoever changes that at the same time.
+    fn request(&self) -> Request {
+        let joined = |parts: Vec<String>| Some(Text::from(parts.join(",")));
+        let (joining, leaving) = match self {
+            Self::Add(servers) => (
+                joined(servers.iter().map(|spec| format!("server.{}={spec}", spec.id)).collect()),
+                None,
+            ),
+            Self::Remove(ids) => (None, joined(ids.iter().map(ToString::to_string).collect())),
+        };
+        Request::Reconfig { joining, leaving, members: None, version: -1 }
+    }
+
+    /// The members that it leads to.
+    fn applied(&self, members: &Membership) -> Vec<ServerSpec> {
+        let mut servers = members.servers.clone();
+        match self {
+            Self::Add(added) => {
+                servers.retain(|spec| added.iter().all(|new| new.id != spec.id));
+                servers.extend(added.iter().cloned());
+            }
+            Self::Remove(ids) => servers.retain(|spec| !ids.contains(&spec.id)),
+        }
+        servers
+    }
+
+    /// What an operator has to do now.
+    fn what_next(&self) -> String {
+        match self {
+            Self::Add(servers) => servers
+                .iter()
+                .map(|ServerSpec { id, role, .. }| {
+                    let then = match role {
+                        Role::Participant => "it votes as soon as it has caught up",
+                        Role::Observer => "it follows without a vote",
+                    };
+                    format!("server {id} is a member: if it does not run yet, start it; {then}\n")
+                })
+                .collect(),
+            Self::Remove(ids) => ids
+                .iter()
+                .map(|id| format!("server {id} is no member any more: stop it\n"))
+                .collect(),
+        }
+    }
+}
+
+fn parse_servers(lines: &[String]) -> Result<Vec<ServerSpec>, Failure> {
+    let fault = |line: &str, reason: &str| Failure::new(EXIT_USAGE, format!("`{line}`: {reason}"));
+    lines
+        .iter()
+        .map(|line| {
+            // The same reader as for the text of the members, one line at a time.
+            let members =
+                Membership::parse(line).map_err(|reason| Failure::new(EXIT_USAGE, reason))?;
+            match members.servers.as_slice() {
+                [spec] if spec.client.is_none() && spec.secure_client.is_none() => {
+                    Err(fault(line, "it must say where its clients connect: append ;<clientPort>"))
+                }
+                [spec] => Ok(spec.clone()),
+                _ => Err(fault(line, "expected one server.N=...")),
+            }
+        })
+        .collect()
+}
+
+fn list(access: &Access) -> Result<String, Failure> {
+    let mut client = access.connect()?;
+    let members = read(&mut client)?;
+    client.close();
+    Ok(modes::table(&members))
+}
+
+/// The members, as of now.
+fn read(client: &mut Client) -> Result<Membership, Failure> {
+    let path = Text::from_static(CONFIG);
+    client.call(&Request::Sync { path: Some(path.clone()) })?;
+    let data = match client.call(&Request::GetData { path, watch: false })? {
+        Response::Data(data, _) => data.unwrap_or_default(),
+        other => return Err(Failure::new(EXIT_REFUSED, format!("an odd answer: {other:?}"))),
+    };
+    let members = Membership::parse(&String::from_utf8_lossy(&data))
+        .map_err(|reason| Failure::new(EXIT_REFUSED, format!("{CONFIG}: {reason}")))?;
+    if members.servers.is_empty() {
+        let text = "this server runs on its own: it has no members. An ensemble begins with the \
+                    same server.N lines in the zoo.cfg of each of its servers";
+        return Err(Failure::new(EXIT_REFUSED, text));
+    }
+    Ok(members)
+}
+
+fn change(access: &Access, change: &Change) -> Result<String, Failure> {
+    let mut client = access.connect()?;
+    let before = read(&mut client)?;
+    if change.is_done(&before) {
+        client.close();
+        return Ok(format!("nothing to change\n{}", modes::table(&before)));
+    }
+    let begun = Instant::now();
+    let after = loop {
+        let code = match client.call(&change.request()) {
+            Ok(Response::Data(text, _)) => {
+                let text = text.unwrap_or_default();
+                break Membership::parse(&String::from_utf8_lossy(&text))
+                    .map_err(|reason| Failure::new(EXIT_REFUSED, reason))?;
+            }
+            Ok(other) => {
+                return Err(Failure::new(EXIT_REFUSED, format!("an odd answer: {other:?}")));
+            }
+            Err(ClientError::Refused { code, .. }) => code,
+            Err(error) => return lost(access, change, &error.to_string()),
+        };
+        if code != ErrorCode::ReconfigInProgress as i32 || begun.elapsed() > EARLIER_CHANGE_MAX {
+            let asked = change.applied(&before);
+            let failure = refusal::explain(code, &mut client, &before, &asked);
+            client.close();
+            return Err(failure);
+        }
+        std::thread::sleep(EARLIER_CHANGE_PAUSE);
+    };
+    client.close();
+    Ok(format!("{}{}", change.what_next(), modes::table(&after)))
+}
+
+/// The answer was lost: the members themselves say what became of it.
+fn lost(access: &Access, change: &Change, why: &str) -> Result<String, Failure> {
+    let mut client = access.connect()?;
+    let members = read(&mut client)?;
+    client.close();
+    if change.is_done(&members) {
+        return Ok(format!("{}{}", change.what_next(), modes::table(&members)));
+    }
+    let text = format!("{why}; the members are as before so far: repeat the command");
+    Err(Failure::new(EXIT_NOT_NOW, text))
+}

@@ -1,0 +1,108 @@
+//! What a refusal means, and what an operator can do about it.
+//!
+//! *Owns* the words and exit codes for error codes. May ask the server once more, for what makes the
+//! words exact.
+
+use super::{CONFIG, EXIT_NO_PERMISSION, EXIT_NOT_NOW, EXIT_REFUSED, Failure};
+use crate::cli::client::{Client, code_name};
+use crate::config::{Membership, Role, ServerSpec};
+use crate::proto::acl::perms;
+use crate::proto::{Acl, ErrorCode, Request, Response, Text};
+
+/// A refusal of anything but a change of members.
+pub(super) fn generic(code: i32, said: &str) -> Failure {
+    match ErrorCode::from_wire(code) {
+        Some(ErrorCode::AuthFailed) => Failure::new(
+            EXIT_NO_PERMISSION,
+            format!("{said}: it does not know the scheme of --auth, or not these credentials"),
+        ),
+        Some(ErrorCode::NoAuth) => Failure::new(
+            EXIT_NO_PERMISSION,
+            format!("{said}: {CONFIG} is not for everybody to read; --auth says who asks"),
+        ),
+        Some(_) | None => Failure::new(EXIT_REFUSED, said),
+    }
+}
+
+/// A refusal of a change that would have led from `before` to `asked`.
+pub(super) fn explain(
+    code: i32,
+    client: &mut Client,
+    before: &Membership,
+    asked: &[ServerSpec],
+) -> Failure {
+    let voters = voters(asked);
+    let (exit, text) = match ErrorCode::from_wire(code) {
+        Some(ErrorCode::ReconfigDisabled) => (
+            EXIT_REFUSED,
+            "the servers do not let their members be changed: set reconfigEnabled=true in the \
+             zoo.cfg of every server and restart them one by one"
+                .to_string(),
+        ),
+        Some(ErrorCode::NoAuth) => (EXIT_NO_PERMISSION, who_may(client)),
+        Some(ErrorCode::NewConfigNoQuorum) => (
+            EXIT_NOT_NOW,
+            format!(
+                "of the {voters} servers that would vote, the leader hears no majority that is up \
+                 to date: start those that are down (`lockkeeper member list` shows them), wait until \
+                 they have caught up, and repeat the command"
+            ),
+        ),
+        Some(ErrorCode::ReconfigInProgress) => (
+            EXIT_NOT_NOW,
+            "an earlier change is not finished: a server that is to vote has not caught up, or \
+             leadership is moving. Repeat the command"
+                .to_string(),
+        ),
+        Some(ErrorCode::BadArguments) => (EXIT_REFUSED, bad_arguments(before, asked)),
+        Some(ErrorCode::Unimplemented) => {
+            (EXIT_REFUSED, "this server runs on its own: it has no members".to_string())
+        }
+        Some(_) | None => (EXIT_REFUSED, format!("the change is refused: {}", code_name(code))),
+    };
+    Failure::new(exit, text)
+}
+
+fn voters(servers: &[ServerSpec]) -> usize {
+    servers.iter().filter(|spec| spec.role == Role::Participant).count()
+}
+
+fn bad_arguments(before: &Membership, asked: &[ServerSpec]) -> String {
+    match (voters(&before.servers), voters(asked)) {
+        (_, 0) => "no server would vote".to_string(),
+        (2.., 1) => {
+            "a single server would vote: an ensemble keeps at least two. To go back to one \
+                     server, stop all of them and start it without server lines"
+                .to_string()
+        }
+        _ => "two servers would claim the same host and port, or a line is malformed".to_string(),
+    }
+}
+
+/// Who has the permission that is missing.
+fn who_may(client: &mut Client) -> String {
+    let path = Text::from_static(CONFIG);
+    let acl = match client.call(&Request::GetAcl { path }) {
+        Ok(Response::Acl(acl, _)) => acl,
+        // Who may not even see it is told the least.
+        Ok(_) | Err(_) => Vec::new(),
+    };
+    let writers: Vec<String> = acl
+        .iter()
+        .filter(|entry| entry.perms & perms::WRITE != 0)
+        .map(|Acl { scheme, id, .. }| {
+            // A digest's second half would help nobody but a guesser.
+            let user = id.as_str().split(':').next().unwrap_or_default();
+            let id = if scheme.as_str() == "digest" { user } else { id.as_str() };
+            format!("{scheme}:{id}")
+        })
+        .collect();
+    let others = match writers.as_slice() {
+        [] => "nobody but the super user has it".to_string(),
+        some => format!("these have it, and the super user: {}", some.join(", ")),
+    };
+    format!(
+        "that needs the permission to write {CONFIG}, and {others}. Say who you are, for example \
+         --auth digest:super:PASSWORD (DigestAuthenticationProvider.superDigest in every zoo.cfg)"
+    )
+}
