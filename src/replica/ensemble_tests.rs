@@ -31,6 +31,11 @@ fn servers(count: u8) -> Vec<ServerSpec> {
     (1..=count).map(spec).collect()
 }
 
+fn options() -> Options {
+    let super_digest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=".to_owned();
+    Options { super_digest: Some(super_digest), ..Options::default() }
+}
+
 impl Cluster {
     fn new(count: u8) -> Self {
         Self::with(count, Setup::default())
@@ -60,7 +65,7 @@ impl Cluster {
     fn start(&mut self, server: u8, raft_id: u64, membership: Membership) {
         let setup = Setup { raft_id, server_id: server, seed: [server; 32], ..self.setup.clone() };
         let restored = Restored { membership, ..Restored::default() };
-        let replica = Replica::new(setup, Machine::fresh(Options::default()), restored).unwrap();
+        let replica = Replica::new(setup, Machine::fresh(options()), restored).unwrap();
         self.replicas.insert(server, replica);
         self.ids.insert(server, raft_id);
         self.logs.insert(server, BTreeMap::new());
@@ -404,16 +409,51 @@ fn reconfig(joining: Option<&str>, leaving: Option<&str>) -> Request {
     }
 }
 
-#[test]
-fn members_change_and_raft_follows() {
-    let options = Setup::default();
-    let mut cluster = Cluster::with(3, options);
-    for replica in cluster.replicas.values_mut() {
-        assert!(replica.machine.tree().config_refuses(&[]));
-    }
+/// Three servers, and a client of server 1 that may change who they are.
+fn with_super_user() -> Cluster {
+    let mut cluster = Cluster::new(3);
     cluster.connect(1, 1, None);
-    cluster.send(1, 1, &[(1, reconfig(None, Some("3")))]);
-    assert_eq!(cluster.replies(1, 1), [(1, ErrorCode::NoAuth as i32)]);
+    let auth = Request::Auth {
+        scheme: Some("digest".into()),
+        auth: Some(Bytes::from_static(b"super:test")),
+    };
+    cluster.send(1, 1, &[(-4, auth)]);
+    assert_eq!(cluster.replies(1, 1), [(-4, 0)]);
+    cluster
+}
+
+#[test]
+fn members_change_one_after_another_and_raft_follows() {
+    let mut cluster = with_super_user();
+    let observer = "server.4=127.0.0.1:4:104:observer;204";
+    cluster.send(1, 1, &[(1, reconfig(Some(observer), None)), (2, reconfig(None, Some("4")))]);
+    assert_eq!(cluster.replies(1, 1), [(1, 0), (2, 0)]);
+    let leader = cluster.leader().unwrap();
+    let leaves = (1..=3).rev().find(|id| *id != leader && *id != 1).unwrap();
+    cluster.send(1, 1, &[(3, reconfig(None, Some(&leaves.to_string())))]);
+    assert_eq!(cluster.replies(1, 1), [(3, 0)]);
+    cluster.until("raft follows", |cluster| {
+        cluster.replicas[&leader].consensus.membership().voters.len() == 2
+    });
+    cluster.send(1, 1, &[(4, reconfig(None, Some("1")))]);
+    assert_eq!(cluster.replies(1, 1), [(4, ErrorCode::BadArguments as i32)], "two are needed");
+}
+
+#[test]
+fn whoever_may_not_change_the_members_is_told_nothing_else() {
+    let mut cluster = Cluster::new(3);
+    cluster.connect(2, 1, None);
+    cluster.send(2, 1, &[(1, reconfig(Some("nonsense"), Some("x")))]);
+    assert_eq!(cluster.replies(2, 1), [(1, ErrorCode::NoAuth as i32)]);
+}
+
+#[test]
+fn members_that_nobody_hears_of_cannot_be_the_majority() {
+    let mut cluster = with_super_user();
+    let joining = "server.4=127.0.0.1:4:104;204,server.5=127.0.0.1:5:105;205,\
+                   server.6=127.0.0.1:6:106;206,server.7=127.0.0.1:7:107;207";
+    cluster.send(1, 1, &[(1, reconfig(Some(joining), None))]);
+    assert_eq!(cluster.replies(1, 1), [(1, ErrorCode::NewConfigNoQuorum as i32)]);
 }
 
 #[test]
@@ -450,4 +490,52 @@ fn an_acknowledgement_of_what_was_never_sent_is_dropped() {
     cluster.connect(leader, 1, None);
     cluster.send(leader, 1, &[(1, create("/a", 0))]);
     assert_eq!(cluster.replies(leader, 1), [(1, 0)]);
+}
+
+#[test]
+fn a_leader_that_is_removed_hands_over_first() {
+    let mut cluster = with_super_user();
+    let old = cluster.leader().unwrap();
+    cluster.send(1, 1, &[(1, reconfig(None, Some(&old.to_string())))]);
+    assert_eq!(cluster.replies(1, 1), [(1, 0)]);
+    cluster.until("two others vote", |cluster| {
+        cluster.leader().is_some_and(|leader| {
+            let voters = cluster.replicas[&leader].consensus.membership().voters;
+            leader != old && voters.len() == 2 && !voters.contains(&old.into())
+        })
+    });
+    cluster.until("it serves nobody", |cluster| !cluster.replicas[&old].is_serving());
+}
+
+#[test]
+fn a_new_participant_votes_once_it_has_caught_up() {
+    let mut cluster = with_super_user();
+    for number in 0..20 {
+        cluster.send(1, 1, &[(number, create(&format!("/n{number}"), 0))]);
+    }
+    cluster.replies(1, 1);
+    let initial = Membership { voters: vec![1, 2, 3], learners: Vec::new() };
+    cluster.start(4, peer::raft_id(9, 4), initial);
+    let joining = "server.4=127.0.0.1:4:104;204";
+    cluster.send(1, 1, &[(50, reconfig(Some(joining), None))]);
+    assert_eq!(cluster.replies(1, 1), [(50, 0)]);
+    cluster.until("it votes", |cluster| cluster.replicas[&4].consensus.votes());
+    cluster.until("it serves", |cluster| cluster.replicas[&4].is_serving());
+    cluster.assert_equal();
+}
+
+#[test]
+fn an_observer_that_is_cut_off_serves_nobody() {
+    let mut cluster = with_super_user();
+    let initial = Membership { voters: vec![1, 2, 3], learners: Vec::new() };
+    cluster.start(4, peer::raft_id(9, 4), initial);
+    let joining = "server.4=127.0.0.1:4:104:observer;204";
+    cluster.send(1, 1, &[(1, reconfig(Some(joining), None))]);
+    cluster.until("it serves", |cluster| cluster.replicas[&4].is_serving());
+    assert_eq!(cluster.replicas[&4].status().mode, inspect::Mode::Observer);
+    cluster.connect(4, 1, None);
+    cluster.send(4, 1, &[(1, create("/o", 0))]);
+    assert_eq!(cluster.replies(4, 1), [(1, 0)]);
+    cluster.isolate(4);
+    cluster.until("its clients are sent away", |cluster| cluster.closed(4, 1));
 }

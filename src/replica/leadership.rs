@@ -35,10 +35,16 @@ pub(super) struct Standing {
     hint: Option<Hint>,
     /// Leadership is to be given away.
     resigns: bool,
+    /// Ticks since the leader was heard from.
+    silent_ticks: u64,
     /// Changes of the leader that were seen.
     leader_changes: u64,
     last_leader: Option<u64>,
 }
+
+/// Ticks without a word from the leader after which a server that does not vote (and therefore stands
+/// for no election) takes it for gone.
+const SILENT_TICKS_MAX: u64 = 10;
 
 /// The link to the leader broke.
 #[derive(Clone, Copy, Debug)]
@@ -154,6 +160,21 @@ impl Replica {
             self.serve();
         }
         self.clients.sync_confirmed(&self.machine, context);
+    }
+
+    /// The leader was heard from.
+    pub(super) fn leader_heard(&mut self) {
+        self.standing.silent_ticks = 0;
+        let lost = self.handover.heard_from_leader(self.consensus.term());
+        self.close_lost(&lost);
+    }
+
+    /// Time has passed. Voters notice a silent leader by standing for election themselves.
+    pub(super) fn mind_silence(&mut self, ticks: u64) {
+        self.standing.silent_ticks += ticks;
+        if self.standing.silent_ticks > SILENT_TICKS_MAX && !self.consensus.votes() {
+            self.consensus.end_lease();
+        }
     }
 
     /// The link to or from another server broke.

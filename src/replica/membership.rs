@@ -177,18 +177,14 @@ impl Replica {
         (synced <= voters / 2).then_some(ErrorCode::NewConfigNoQuorum)
     }
 
-    /// Whether Raft's membership is that of the text, but for servers that nobody has seen yet.
+    /// Whether those vote that the text says, but for servers that nobody has seen yet.
     fn is_reconciled(&self, members: &Members) -> bool {
-        if self.consensus.is_changing() {
-            return false;
-        }
         let peers = self.consensus.peers();
-        let all_there = members.values().all(|spec| {
-            let is_it = |peer: &&PeerProgress| server_of(peer.id) == spec.id;
-            peers.iter().find(is_it).is_some_and(|peer| {
-                peer.votes == (spec.role == Role::Participant) || !peer.is_active
-            })
-        });
-        all_there && peers.iter().all(|peer| members.contains_key(&server_of(peer.id)))
+        let is_participant =
+            |server: u8| members.get(&server).is_some_and(|spec| spec.role == Role::Participant);
+        peers.iter().all(|peer| {
+            let is_meant_to = is_participant(server_of(peer.id));
+            peer.votes == is_meant_to || (is_meant_to && !peer.is_active)
+        })
     }
 }

@@ -359,6 +359,9 @@ impl Replica {
             let progressed = self.progress()?;
             self.follow_leadership();
             self.release_reads();
+            if self.members_changed {
+                self.reconcile();
+            }
             let ready = Ready {
                 append: self.append.take(),
                 client: self.clients.take_output(),
@@ -436,9 +439,11 @@ impl Replica {
         let ticked_us = self.ticked_us.get_or_insert(now_us);
         let due = now_us.saturating_sub(*ticked_us) / (TICK_MS * 1000);
         *ticked_us += due * TICK_MS * 1000;
-        for _ in 0..due.min(TICKS_AT_ONCE_MAX) {
+        let ticks = due.min(TICKS_AT_ONCE_MAX);
+        for _ in 0..ticks {
             self.consensus.tick();
         }
+        self.mind_silence(ticks);
         self.follow_hint();
         if due == 0 {
             return;

@@ -54,8 +54,7 @@ impl Replica {
         }
         let makes_sense = self.consensus.step(message);
         if self.consensus.leader() == Some(from) {
-            let lost = self.handover.heard_from_leader(self.consensus.term());
-            self.close_lost(&lost);
+            self.leader_heard();
         }
         makes_sense
     }

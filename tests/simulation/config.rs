@@ -174,10 +174,8 @@ impl Config {
     fn draw_ensemble(&mut self, rng: &mut Rng) {
         self.linearizable_reads = rng.chance(200);
         self.peer_latency_us_max = *rng.pick(&[100, 1000, 10_000, 40_000]);
-        self.trouble_every_us =
-            rng.chance(850).then(|| *rng.pick(&[200_000, 600_000, 2_000_000]));
-        self.trouble_weights =
-            [(); 5].map(|()| *rng.pick(&[0, 1, 3]));
+        self.trouble_every_us = rng.chance(850).then(|| *rng.pick(&[200_000, 600_000, 2_000_000]));
+        self.trouble_weights = [(); 5].map(|()| *rng.pick(&[0, 1, 3]));
         self.trouble_weights[4] = 1;
         if rng.chance(300) {
             self.clock_rates.fill_with(|| rng.range(950, 1050));

@@ -95,7 +95,8 @@ impl World {
         if self.network.of(from, to).is_some() {
             return;
         }
-        let is_there = self.hosts[to].server.is_some() && self.now_us >= self.hosts[to].paused_until_us;
+        let is_there =
+            self.hosts[to].server.is_some() && self.now_us >= self.hosts[to].paused_until_us;
         let network = &mut self.network;
         if !is_there || network.blocked[from][to] || network.blocked[to][from] {
             let attempts = &mut network.attempts[from][to];
@@ -114,7 +115,8 @@ impl World {
         network.links.insert(id, link);
         self.coverage.links += 1;
         // Whoever still has an older one learns now that it is over.
-        let older = network.links.keys().filter(|old| (old.from, old.to) == (from, to) && **old < id);
+        let older =
+            network.links.keys().filter(|old| (old.from, old.to) == (from, to) && **old < id);
         let older: Vec<LinkId> = older.copied().collect();
         for old in older {
             self.at_host(to, there_us, HostEvent::Link(Arrival::Down(old)));
@@ -264,8 +266,7 @@ impl World {
             row.fill(false);
         }
         let held = self.network.links.iter_mut().filter(|(_, link)| !link.held.is_empty());
-        let held: Vec<_> =
-            held.map(|(id, link)| (*id, std::mem::take(&mut link.held))).collect();
+        let held: Vec<_> = held.map(|(id, link)| (*id, std::mem::take(&mut link.held))).collect();
         for (id, held) in held {
             for bytes in held {
                 self.pass(id, bytes);
@@ -290,7 +291,8 @@ impl World {
             row.fill(0);
         }
         if on {
-            let (from, to) = (network.rng.index(network.servers), network.rng.index(network.servers));
+            let (from, to) =
+                (network.rng.index(network.servers), network.rng.index(network.servers));
             network.slow_us[from][to] = network.rng.range(10_000, 400_000);
         }
     }

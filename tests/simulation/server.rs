@@ -344,8 +344,7 @@ impl Server {
             let changes = self.replica.drain_changes(config.drain_records_max);
             self.tasks.extend(changes.map(Task::Changes));
         }
-        todo.log =
-            !self.log_queue.is_empty() || self.cut.is_some() || !self.fetches.is_empty();
+        todo.log = !self.log_queue.is_empty() || self.cut.is_some() || !self.fetches.is_empty();
         Ok(todo)
     }
 
@@ -363,8 +362,10 @@ impl Server {
                 if let Input::Requests { conn, requests } = &input {
                     for ClientRequest { xid, op, decoded, .. } in requests {
                         let decoded = decoded.as_ref().ok();
-                        trace
-                            .note(world_us, format_args!("  in conn {conn} {xid} {op} {decoded:?}"));
+                        trace.note(
+                            world_us,
+                            format_args!("  in conn {conn} {xid} {op} {decoded:?}"),
+                        );
                     }
                 }
                 tell(checker, index, &input, now_us);
@@ -395,7 +396,10 @@ impl Server {
                     return Ok(());
                 }
                 let name = index + 1;
-                trace.note(world_us, format_args!("  {name} from {} {}", link.from + 1, Shown(&message)));
+                trace.note(
+                    world_us,
+                    format_args!("  {name} from {} {}", link.from + 1, Shown(&message)),
+                );
                 if let PeerMessage::Touch { sessions } = &message {
                     checker.touched(index, sessions, now_us);
                 }

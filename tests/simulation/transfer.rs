@@ -35,7 +35,8 @@ impl World {
     pub(super) fn send_image(&mut self, from: usize, image: SendImage) {
         let to = usize::from(lockkeeper::replica::peer::server_of(image.to)) - 1;
         let name = from + 1;
-        self.trace.note(self.now_us, format_args!("{name} sends image {} to {}", image.index, to + 1));
+        self.trace
+            .note(self.now_us, format_args!("{name} sends image {} to {}", image.index, to + 1));
         for older in &mut self.transfers {
             older.is_void |= (older.from, older.to) == (from, to);
         }
