@@ -3,7 +3,8 @@
 //! *Owns* the `RawNode`. *Invariants*: the same seed and the same calls give the same run: `raft` draws
 //! election timeouts from the process's generator, so after every call that may have drawn one it is
 //! replaced by a function of seed, id and term. A message that promises something (a vote, an
-//! acknowledgement) is held back until what it promises is durable; heartbeats never are.
+//! acknowledgement) is held back until what it promises is durable; heartbeats never are. A server
+//! whose disk takes an image in stands for no election.
 
 use std::collections::VecDeque;
 
@@ -40,13 +41,17 @@ const CAUGHT_UP_ENTRIES_MAX: u64 = 64;
 pub(super) struct Consensus {
     node: RawNode<Tail>,
     seed: u64,
-    timeout_set: usize,
+    /// The election timeout in ticks, and the term that it is for.
+    timeout_set: (u64, usize),
     /// Payload bytes proposed here in `proposed_term` and not committed yet.
     uncommitted_bytes: u64,
     proposed_term: u64,
     /// Number of the last append that something waits for, and of the last that is durable.
     to_sync: u64,
     synced: u64,
+    /// Number of the append that installs an image, and its index, until it is durable: so long,
+    /// `raft` has not applied it, and there are no entries between that and the image.
+    installing: Option<(u64, u64)>,
     /// Messages that wait for an append, by its number.
     held: VecDeque<(u64, Message)>,
     /// Messages whose wait is over.
@@ -124,7 +129,8 @@ impl Consensus {
             check_quorum: true,
             pre_vote: true,
             max_committed_size_per_ready: COMMITTED_BYTES_MAX,
-            batch_append: true,
+            // With it, raft appends entries to a message whose previous entry is another one.
+            batch_append: false,
             ..Config::default()
         };
         let logger = slog::Logger::root(slog::Discard, slog::o!());
@@ -132,11 +138,12 @@ impl Consensus {
         let mut consensus = Self {
             node,
             seed,
-            timeout_set: 0,
+            timeout_set: (0, 0),
             uncommitted_bytes: 0,
             proposed_term: 0,
             to_sync: 0,
             synced: 0,
+            installing: None,
             held: VecDeque::new(),
             released: Vec::new(),
             elections: 0,
@@ -150,7 +157,8 @@ impl Consensus {
 
     fn fix_timeout(&mut self) {
         let raft = &mut self.node.raft;
-        if raft.randomized_election_timeout() == self.timeout_set {
+        let is_set = raft.randomized_election_timeout() == self.timeout_set.1;
+        if is_set && raft.term == self.timeout_set.0 {
             return;
         }
         let mut input = [0; 24];
@@ -159,12 +167,15 @@ impl Consensus {
         input[16..].copy_from_slice(&raft.term.to_le_bytes());
         let span = (ELECTION_TICKS_MAX - ELECTION_TICKS_MIN) as u64;
         let drawn = usize::try_from(XxHash3_64::oneshot(&input) % span).expect("below the span");
-        self.timeout_set = ELECTION_TICKS_MIN + drawn;
-        raft.set_randomized_election_timeout(self.timeout_set);
+        self.timeout_set = (raft.term, ELECTION_TICKS_MIN + drawn);
+        raft.set_randomized_election_timeout(self.timeout_set.1);
     }
 
     /// One tick of [`super::TICK_MS`].
     pub(super) fn tick(&mut self) {
+        if self.installing.is_some() {
+            return;
+        }
         let before = self.node.raft.state;
         self.node.tick();
         self.count_election(before);
@@ -173,6 +184,9 @@ impl Consensus {
 
     /// Stands for election now.
     pub(super) fn campaign(&mut self) {
+        if self.installing.is_some() {
+            return;
+        }
         let before = self.node.raft.state;
         // An error means that this node may not campaign (it is no voter): ticks will tell.
         let _not_a_voter = self.node.campaign();
@@ -187,6 +201,9 @@ impl Consensus {
 
     /// Takes a message of another server. One that makes no sense is dropped: false.
     pub(super) fn step(&mut self, message: Message) -> bool {
+        if self.installing.is_some() && message.get_msg_type() == MessageType::MsgTimeoutNow {
+            return true;
+        }
         let term = self.term();
         // Raft would believe it, and end the process over it later.
         let is_beyond = message.get_msg_type() == MessageType::MsgAppendResponse
@@ -241,6 +258,7 @@ impl Consensus {
             let metadata = ready.snapshot().get_metadata().clone();
             tail.install(metadata.index, metadata.term, metadata.get_conf_state().clone());
             progress.installed = Some((metadata.index, metadata.term));
+            self.installing = Some((ready.number(), metadata.index));
         }
         tail.append(&entries);
         if let Some(hard_state) = &hard_state {
@@ -286,6 +304,9 @@ impl Consensus {
     pub(super) fn persisted(&mut self, number: u64) {
         self.synced = self.synced.max(number);
         self.node.on_persist_ready(number);
+        if let Some((_, index)) = self.installing.take_if(|(of, _)| *of <= number) {
+            self.applied(index);
+        }
         while self.held.front().is_some_and(|(of, _)| *of <= number) {
             let (_, message) = self.held.pop_front().expect("it was just seen");
             self.released.push(message);
