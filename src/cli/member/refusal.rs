@@ -70,11 +70,7 @@ fn voters(servers: &[ServerSpec]) -> usize {
 fn bad_arguments(before: &Membership, asked: &[ServerSpec]) -> String {
     match (voters(&before.servers), voters(asked)) {
         (_, 0) => "no server would vote".to_string(),
-        (2.., 1) => {
-            "a single server would vote: an ensemble keeps at least two. To go back to one \
-                     server, stop all of them and start it without server lines"
-                .to_string()
-        }
+        (2.., 1) => "a single server would vote: an ensemble keeps at least two".to_string(),
         _ => "two servers would claim the same host and port, or a line is malformed".to_string(),
     }
 }
