@@ -153,7 +153,28 @@ impl Handover {
             lost.push(oldest.conn);
             self.in_flight.pop_front();
         }
+        self.withdraw(&lost);
         lost
+    }
+
+    /// Forgets what waits behind something lost: a connection's transactions are done in order, or not
+    /// at all.
+    fn withdraw(&mut self, lost: &[ConnId]) {
+        if lost.is_empty() {
+            return;
+        }
+        self.close_batch(0);
+        for parcel in std::mem::take(&mut self.waiting) {
+            if !parcel.origins.iter().any(|(conn, _)| lost.contains(conn)) {
+                self.waiting.push_back(parcel);
+                continue;
+            }
+            let batch = Batch::decode(&parcel.payload.into()).expect("it was encoded here");
+            for txn in batch.txns.iter().filter(|txn| !lost.contains(&txn.origin.conn)) {
+                self.push(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op, batch.wall_ms);
+            }
+            self.close_batch(batch.wall_ms);
+        }
     }
 
     /// The link to the leader broke: nothing more is given until it is known what that means.
@@ -170,7 +191,9 @@ impl Handover {
         if self.in_flight.front().is_none_or(|oldest| oldest.term != term) {
             return Vec::new();
         }
-        self.in_flight.drain(..).map(|lost| lost.conn).collect()
+        let lost: Vec<ConnId> = self.in_flight.drain(..).map(|lost| lost.conn).collect();
+        self.withdraw(&lost);
+        lost
     }
 
     /// This server leads no longer.
@@ -223,6 +246,22 @@ mod tests {
         assert_eq!(give(&mut handover, 2), 0);
         assert_eq!(handover.lost_before(2), [7]);
         assert_eq!(give(&mut handover, 2), 1);
+    }
+
+    #[test]
+    fn what_waits_behind_something_lost_is_never_given() {
+        let mut handover = Handover::default();
+        push(&mut handover, 7, 1);
+        give(&mut handover, 1);
+        for (conn, sequence) in [(7, 2), (8, 1), (7, 3)] {
+            push(&mut handover, conn, sequence);
+        }
+        assert_eq!(handover.lost_before(2), [7]);
+        let parcel = handover.next_own(2, 0).expect("that of the other connection");
+        assert_eq!(parcel.origins(), [(8, 1)]);
+        let batch = Batch::decode(&parcel.payload.into()).unwrap();
+        assert_eq!(batch.txns.len(), 1);
+        assert_eq!(give(&mut handover, 2), 0);
     }
 
     #[test]
