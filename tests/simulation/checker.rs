@@ -58,6 +58,7 @@ pub struct Rules {
     pub timeouts_ms: (i32, i32),
     pub container_never_used_ms: i64,
     pub extended_types: bool,
+    pub linearizable_reads: bool,
     /// How much later than its timeout a session may end.
     pub grace_us: u64,
 }
@@ -201,7 +202,9 @@ impl Checker {
     ) {
         self.inputs += 1;
         self.handshakes.insert(conn, (server, request.clone()));
-        self.views[server].conns.insert(conn, Conn::new(remote, request));
+        self.views[server]
+            .conns
+            .insert(conn, Conn::new(remote, request, self.rules.linearizable_reads));
     }
 
     /// A server was told that a connection is gone.

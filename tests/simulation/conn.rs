@@ -33,6 +33,8 @@ pub struct Pending {
     pub op: i32,
     pub request: Result<Request, Undecodable>,
     pub is_write: bool,
+    /// A quorum confirms first that the answer is new enough.
+    is_confirmed: bool,
     /// Who asked, if it is answered at once; else it is whoever the connection is by then.
     ids: Option<Vec<Id>>,
     /// The reply must show everything up to this zxid: it had been told of when this was asked.
@@ -81,6 +83,8 @@ pub struct Conn {
     pub must_close: Option<&'static str>,
     /// Nothing more is looked at.
     pub deaf: bool,
+    /// Reads wait until a quorum has confirmed that they are new enough.
+    confirms_reads: bool,
     pub writes: u64,
     pub last_zxid: i64,
 }
@@ -152,7 +156,7 @@ pub enum Took {
 }
 
 impl Conn {
-    pub fn new(remote: String, request: ConnectRequest) -> Self {
+    pub fn new(remote: String, request: ConnectRequest, confirms_reads: bool) -> Self {
         Self {
             phase: Phase::Connecting(request),
             granted: None,
@@ -167,6 +171,7 @@ impl Conn {
             closes: false,
             must_close: None,
             deaf: false,
+            confirms_reads,
             writes: 0,
             last_zxid: 0,
         }
@@ -222,14 +227,29 @@ impl Conn {
         self.deaf =
             matches!(request.decoded, Ok(Request::CloseSession) | Err(Undecodable::UnknownOp));
         self.writes += u64::from(is_write);
-        let waits = self.pending.iter().any(|p| p.is_sync() || p.is_write && p.applied.is_none());
+        let is_confirmed = match &request.decoded {
+            Ok(Request::Sync { .. }) => true,
+            Ok(
+                Request::Exists { .. }
+                | Request::GetData { .. }
+                | Request::GetAcl { .. }
+                | Request::GetChildren { .. }
+                | Request::GetEphemerals { .. }
+                | Request::GetAllChildrenNumber { .. }
+                | Request::MultiRead(_),
+            ) => self.confirms_reads,
+            Ok(_) | Err(_) => false,
+        };
+        let waits =
+            self.pending.iter().any(|p| p.is_confirmed || p.is_write && p.applied.is_none());
         self.pending.push_back(Pending {
             xid: request.xid,
             op: request.op,
             request: request.decoded.clone(),
             is_write,
-            ids: (!waits).then(|| self.ids.clone()),
-            floor: if matches!(request.decoded, Ok(Request::Sync { .. })) { told } else { 0 },
+            is_confirmed,
+            ids: (!waits && !is_confirmed).then(|| self.ids.clone()),
+            floor: if is_confirmed { told } else { 0 },
             applied: None,
         });
         is_write
@@ -377,6 +397,9 @@ impl Conn {
         if is_unknown {
             self.end("unknown opcode");
         }
+        if pending.closed_the_session() {
+            self.end("its session is closed");
+        }
         Ok(if pending.is_write { Took::Reply } else { Took::Read })
     }
 
@@ -503,7 +526,7 @@ impl Conn {
             Some(pending) if pending.applied.is_some() => {
                 Err(format!("{pending:?} was applied, but not answered"))
             }
-            Some(pending) if !pending.is_write && !pending.is_sync() => {
+            Some(pending) if !pending.is_write && !pending.is_confirmed => {
                 Err(format!("{pending:?} waits for nothing, but was not answered"))
             }
             Some(_) | None => Ok(()),
@@ -512,8 +535,10 @@ impl Conn {
 }
 
 impl Pending {
-    fn is_sync(&self) -> bool {
-        matches!(self.request, Ok(Request::Sync { .. }))
+    /// Whether it was a wish to close the session, and was granted.
+    pub fn closed_the_session(&self) -> bool {
+        matches!(self.request, Ok(Request::CloseSession))
+            && matches!(self.applied, Some((_, Ok(_))))
     }
 }
 

@@ -92,7 +92,7 @@ impl World {
 
     /// A server tries to connect to another one.
     pub(super) fn dial(&mut self, from: usize, to: usize) {
-        if self.network.of(from, to).is_some() {
+        if self.hosts[from].server.is_none() || self.network.of(from, to).is_some() {
             return;
         }
         let is_there =

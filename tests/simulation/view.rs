@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use lockkeeper::proto::{Request, Response};
+use lockkeeper::proto::Response;
 use lockkeeper::replica::ConnId;
 
-use super::conn::{Conn, Violation};
+use super::conn::{Conn, Pending, Violation};
 use super::history::{History, Line};
 use super::model::{Code, Event, Model};
 use super::sessions::Grant;
@@ -99,9 +99,11 @@ impl View {
             if conn.session() != Some(session) || conn.must_close.is_some() {
                 continue;
             }
-            let closing = conn.pending.pop_front().filter(|pending| {
-                pending.applied.is_some() && matches!(pending.request, Ok(Request::CloseSession))
-            });
+            if conn.pending.iter().skip(1).any(Pending::closed_the_session) {
+                // It is answered in its turn.
+                continue;
+            }
+            let closing = conn.pending.pop_front().filter(Pending::closed_the_session);
             conn.end("its session is closed");
             conn.pending.extend(closing);
         }

@@ -93,6 +93,7 @@ impl World {
                 ms => ms,
             },
             extended_types: config.extended_types,
+            linearizable_reads: config.linearizable_reads,
             grace_us: config.grace_us(),
         };
         let clients = (0..config.clients + config.lock_clients)
