@@ -3,7 +3,8 @@
 //! *Owns* who led in which term, every entry that anybody ever appended, and what the disk of each
 //! server holds. *Invariants* checked here: one leader in a term; entries with the same index and
 //! term are the same everywhere; what is applied anywhere is on the disks of a majority at that
-//! instant; nobody votes twice in a term, or acknowledges what is not synced; a server that comes back has what it had synced, as far as that was committed.
+//! instant; nobody votes twice in a term, or acknowledges what is not synced; a server that comes
+//! back has what it had synced, as far as that was committed.
 
 use std::collections::BTreeMap;
 

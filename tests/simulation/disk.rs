@@ -297,14 +297,15 @@ impl Disk {
         }
     }
 
-    /// Puts a file there, durably: somebody restores it from a copy.
+    /// Puts a file there, durably: somebody restores it from a copy, and syncs its directory. So a
+    /// name that the server gave it before cannot take it away later.
     pub fn put_back(&mut self, path: &Path, contents: &[u8]) {
         let number = self.next_inode;
         self.next_inode += 1;
         let (cached, durable) = (contents.to_vec(), contents.to_vec());
         let inode = Inode { allocated: cached.len(), cached, durable, ..Inode::default() };
         self.inodes.insert(number, inode);
-        self.unsynced_names.retain(|op| op.path() != path);
+        self.settle_names(path.parent().expect("a file is in a directory"));
         for names in [&mut self.names, &mut self.durable_names] {
             names.insert(path.to_owned(), Node::File(number));
         }
@@ -406,6 +407,12 @@ impl Disk {
         if self.sync_fails() {
             return Err(io::Error::from_raw_os_error(EIO));
         }
+        self.settle_names(dir);
+        Ok(())
+    }
+
+    /// The names in `dir` are durable from now on.
+    fn settle_names(&mut self, dir: &Path) {
         let Self { unsynced_names, durable_names, .. } = self;
         unsynced_names.retain(|op| {
             let synced = op.dir() == dir;
@@ -414,7 +421,6 @@ impl Disk {
             }
             !synced
         });
-        Ok(())
     }
 
     fn create_dir(&mut self, dir: &Path) -> io::Result<()> {

@@ -3,10 +3,14 @@
 #[path = "simulation.rs"]
 mod simulation;
 
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use lockkeeper::storage::fs::Fs;
 use simulation::coverage::Coverage;
+use simulation::disk::{Crash, SimFs};
+use simulation::rng::Rng;
 use simulation::run::{Failure, run};
 
 /// How many seeds every test run plays.
@@ -104,4 +108,22 @@ fn a_seed_twice_leaves_one_trace() {
             [(); 2].map(|()| run(seed, 1, false).unwrap_or_else(|f| panic!("\n{f}")));
         assert_eq!(first, second, "seed {seed}");
     }
+}
+
+#[test]
+fn a_file_that_was_put_back_stays_whatever_was_done_to_its_name_before() {
+    let fs = SimFs::new(Rng::new(1, 1));
+    let (dir, path) = (Path::new("/data"), Path::new("/data/a.image"));
+    fs.create_dir(dir).unwrap();
+    fs.sync_dir(Path::new("/")).unwrap();
+    drop(fs.create(path).unwrap());
+    fs.sync_dir(dir).unwrap();
+    // The process dies between the two steps of setting a file aside.
+    fs.rename(path, Path::new("/data/a.image.bad")).unwrap();
+    fs.disk().crash(Crash::Kill);
+    fs.disk().restart();
+    fs.disk().put_back(path, b"a copy");
+    fs.sync_dir(dir).unwrap();
+    assert_eq!(fs.disk().contents(path), b"a copy");
+    assert_eq!(fs.durable_copy().disk().contents(path), b"a copy");
 }
