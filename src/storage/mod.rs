@@ -63,6 +63,6 @@ pub use open::{Lock, Opened, Options, Place, Report, open, peek};
 pub use open_error::OpenError;
 pub use record::ENTRY_BYTES_MAX;
 pub use segment::Position;
-pub use set_aside::set_aside;
+pub use set_aside::{set_aside, was_set_aside};
 pub use sled::SledState;
 pub use state::{Contents, MemoryState, StateError, StateMark, StateStore, Take};

@@ -4,8 +4,10 @@
 //! A server of an ensemble whose data is damaged begins anew like this: it comes back empty, as a
 //! server that Raft does not know yet, and is sent everything by the others. *Invariant*: the
 //! identity goes last, so that a directory that was emptied in part is refused, and never taken for
-//! one that holds less. *Never* removes anything, and never touches what is not lockkeeper's:
-//! `myid` stays.
+//! one that holds less. *Never* removes anything, never touches what is not lockkeeper's (`myid`
+//! stays), and never empties a directory twice: a `--rejoin` that was forgotten in a unit file would
+//! empty one server after the other whenever they are restarted. Whoever wants that again removes
+//! what was set aside before.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +23,8 @@ const NAME: &str = "set-aside-";
 /// none. What was set aside is never looked at again and can be removed.
 ///
 /// A crash on the way leaves a directory that [`super::open`] refuses; to call this again completes
-/// it.
+/// it. Once it is complete, this only warns, as long as what was set aside is there: the data is
+/// newer, and stays.
 ///
 /// # Errors
 /// A server runs on the directory, it is of another server or a later version, or it cannot be
@@ -38,6 +41,17 @@ pub fn set_aside(place: &Place, server_id: u8) -> Result<Vec<PathBuf>, OpenError
             return Err(error.into());
         }
     }
+    if let Some(before) = complete(fs, place)?
+        && fs.list(&place.data)?.iter().any(|name| name == identity::FILE)
+    {
+        tracing::warn!(
+            "nothing is put away: that was done before, and {} is still there. If the data is \
+             damaged again, remove that directory and start with --rejoin once more; otherwise \
+             start without",
+            before.display()
+        );
+        return Ok(Vec::new());
+    }
     let number = next_number(fs, place)?;
     let mut made = Vec::new();
     if place.log != place.data {
@@ -53,6 +67,30 @@ pub fn set_aside(place: &Place, server_id: u8) -> Result<Vec<PathBuf>, OpenError
     Ok(made)
 }
 
+/// Whether data was set aside here. A directory like that is not one of a server that begins for the
+/// first time, however empty it is: others have what it had, and it must not found an ensemble.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn was_set_aside(place: &Place) -> Result<bool, FsError> {
+    Ok(place.fs.list(&place.data)?.iter().any(|name| number_of(name).is_some()))
+}
+
+/// What was set aside, and not only in part: the identity goes last.
+fn complete(fs: &dyn Fs, place: &Place) -> Result<Option<PathBuf>, FsError> {
+    for name in fs.list(&place.data)?.iter().filter(|name| number_of(name).is_some()) {
+        let aside = place.data.join(name);
+        if fs.list(&aside)?.iter().any(|name| name == identity::FILE) {
+            return Ok(Some(aside));
+        }
+    }
+    Ok(None)
+}
+
+fn number_of(name: &str) -> Option<u64> {
+    name.strip_prefix(NAME)?.parse().ok()
+}
+
 fn is_copy(suffix: &str) -> bool {
     suffix.starts_with(".bad-")
 }
@@ -62,7 +100,7 @@ fn next_number(fs: &dyn Fs, place: &Place) -> Result<u64, FsError> {
     let mut number = 1;
     for dir in [&place.data, &place.log] {
         for name in fs.list(dir)? {
-            if let Some(taken) = name.strip_prefix(NAME).and_then(|n| n.parse::<u64>().ok()) {
+            if let Some(taken) = number_of(&name) {
                 number = number.max(taken.saturating_add(1));
             }
         }
@@ -152,14 +190,41 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_set_aside_twice_into_the_same_place() {
+    fn a_server_that_came_back_is_not_emptied_again_until_what_was_set_aside_is_removed() {
         let dirs = Dirs::filled();
+        let nothing = Vec::<PathBuf>::new();
+        assert!(!was_set_aside(&dirs.place()).unwrap());
         set_aside(&dirs.place(), 1).unwrap();
-        assert_eq!(set_aside(&dirs.place(), 1).unwrap(), Vec::<PathBuf>::new());
-        drop(dirs.open().unwrap());
+        // It is started again before anybody has sent it anything, then with new data.
+        assert_eq!(set_aside(&dirs.place(), 1).unwrap(), nothing);
+        assert_eq!(peek(&dirs.place()).unwrap(), None);
+        let mut opened = dirs.open().unwrap();
+        opened.log.append(&[append(vec![entry(1, 1, "/b=1")])]).unwrap();
+        drop(opened);
+        assert_eq!(set_aside(&dirs.place(), 1).unwrap(), nothing);
+        assert!(was_set_aside(&dirs.place()).unwrap());
+        assert_eq!(dirs.open().unwrap().tail.len(), 1);
+        std::fs::remove_dir_all(dirs.path("data/set-aside-1")).unwrap();
+        // Nothing is set aside into a place that is taken.
         let aside = set_aside(&dirs.place(), 1).unwrap();
         assert_eq!(aside, [dirs.path("logs/set-aside-2"), dirs.path("data/set-aside-2")]);
         assert_eq!(dirs.names("logs/set-aside-1"), ["log"]);
+        assert!(dirs.open().unwrap().report.new);
+    }
+
+    #[test]
+    fn what_was_set_aside_in_part_is_completed() {
+        let dirs = Dirs::filled();
+        // As a crash leaves it: the identity is still there.
+        for (from, to) in [("logs/log", "logs/set-aside-1"), ("data/image", "data/set-aside-1")] {
+            std::fs::create_dir(dirs.path(to)).unwrap();
+            let name = from.split_once('/').unwrap().1;
+            std::fs::rename(dirs.path(from), dirs.path(to).join(name)).unwrap();
+        }
+        let aside = set_aside(&dirs.place(), 1).unwrap();
+        assert_eq!(aside, [dirs.path("data/set-aside-2")]);
+        assert_eq!(dirs.names("data"), ["lock", "myid", "set-aside-1", "set-aside-2"]);
+        assert!(dirs.open().unwrap().report.new);
     }
 
     #[test]

@@ -8,6 +8,7 @@ log, which must be refused and healed by `lockkeeper server --rejoin`.
 
 import json
 import random
+import shutil
 import threading
 import time
 
@@ -275,6 +276,9 @@ def refuse_and_rejoin(ensemble, number, generator):
     said = ensemble.output(struck).read_text(errors="replace")[before:]
     assert "--rejoin" in said, f"the refusal does not name --rejoin: {said}"
     del ensemble.processes[struck]
+    # What an earlier --rejoin put away is in the way of another one.
+    for old in ensemble.data(struck).glob("set-aside-*"):
+        shutil.rmtree(old)
     onlooker = Onlooker(ensemble, struck)
     onlooker.start()
     start = time.monotonic()
