@@ -481,6 +481,11 @@ impl Consensus {
         self.elections
     }
 
+    /// Last index of the log here, durable or not.
+    pub(super) fn last_index(&self) -> u64 {
+        self.node.raft.raft_log.last_index()
+    }
+
     /// Last index that is durable here.
     pub(super) fn persisted_index(&self) -> u64 {
         self.node.raft.raft_log.persisted

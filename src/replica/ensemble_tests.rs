@@ -409,9 +409,9 @@ fn reconfig(joining: Option<&str>, leaving: Option<&str>) -> Request {
     }
 }
 
-/// Three servers, and a client of server 1 that may change who they are.
-fn with_super_user() -> Cluster {
-    let mut cluster = Cluster::new(3);
+/// Servers, and a client of server 1 that may change who they are.
+fn with_super_user(count: u8) -> Cluster {
+    let mut cluster = Cluster::new(count);
     cluster.connect(1, 1, None);
     let auth = Request::Auth {
         scheme: Some("digest".into()),
@@ -424,9 +424,10 @@ fn with_super_user() -> Cluster {
 
 #[test]
 fn members_change_one_after_another_and_raft_follows() {
-    let mut cluster = with_super_user();
+    let mut cluster = with_super_user(3);
     let observer = "server.4=127.0.0.1:4:104:observer;204";
-    cluster.send(1, 1, &[(1, reconfig(Some(observer), None)), (2, reconfig(None, Some("4")))]);
+    cluster.send(1, 1, &[(1, reconfig(Some(observer), None))]);
+    cluster.send(1, 1, &[(2, reconfig(None, Some("4")))]);
     assert_eq!(cluster.replies(1, 1), [(1, 0), (2, 0)]);
     let leader = cluster.leader().unwrap();
     let leaves = (1..=3).rev().find(|id| *id != leader && *id != 1).unwrap();
@@ -440,20 +441,50 @@ fn members_change_one_after_another_and_raft_follows() {
 }
 
 #[test]
-fn whoever_may_not_change_the_members_is_told_nothing_else() {
+fn members_that_make_no_sense_are_refused_before_it_is_asked_who_may_change_them() {
     let mut cluster = Cluster::new(3);
     cluster.connect(2, 1, None);
-    cluster.send(2, 1, &[(1, reconfig(Some("nonsense"), Some("x")))]);
-    assert_eq!(cluster.replies(2, 1), [(1, ErrorCode::NoAuth as i32)]);
+    cluster.send(2, 1, &[(1, reconfig(Some("nonsense"), None)), (2, reconfig(None, Some("3")))]);
+    let errors = [ErrorCode::BadArguments as i32, ErrorCode::NoAuth as i32];
+    assert_eq!(cluster.replies(2, 1), [(1, errors[0]), (2, errors[1])]);
 }
 
 #[test]
 fn members_that_nobody_hears_of_cannot_be_the_majority() {
-    let mut cluster = with_super_user();
+    let mut cluster = with_super_user(3);
     let joining = "server.4=127.0.0.1:4:104;204,server.5=127.0.0.1:5:105;205,\
                    server.6=127.0.0.1:6:106;206,server.7=127.0.0.1:7:107;207";
     cluster.send(1, 1, &[(1, reconfig(Some(joining), None))]);
     assert_eq!(cluster.replies(1, 1), [(1, ErrorCode::NewConfigNoQuorum as i32)]);
+}
+
+#[test]
+fn a_server_leaves_and_comes_back_however_fast_that_is_asked_for() {
+    let mut cluster = with_super_user(3);
+    let leader = cluster.leader().unwrap();
+    let gone = (1..=3).rev().find(|id| *id != leader && *id != 1).unwrap();
+    let back = format!("server.{gone}=127.0.0.1:{gone}:10{gone};20{gone}");
+    for (xid, request) in
+        [(1, reconfig(None, Some(&gone.to_string()))), (2, reconfig(Some(&back), None))]
+    {
+        cluster.send(1, 1, &[(xid, request)]);
+        assert_eq!(cluster.replies(1, 1), [(xid, 0)]);
+    }
+    cluster.until("raft follows", |cluster| {
+        let membership = cluster.replicas[&leader].consensus.membership();
+        membership.voters.len() == 3 && cluster.replicas[&gone].is_serving()
+    });
+    cluster.assert_equal();
+}
+
+#[test]
+fn members_asked_for_before_the_last_change_is_applied_are_refused() {
+    let mut cluster = with_super_user(5);
+    let requests: Vec<(i32, Request)> =
+        (2..=5).map(|id| (id, reconfig(None, Some(&id.to_string())))).collect();
+    cluster.send(1, 1, &requests);
+    let busy = ErrorCode::ReconfigInProgress as i32;
+    assert_eq!(cluster.replies(1, 1), [(2, 0), (3, busy), (4, busy), (5, busy)]);
 }
 
 #[test]
@@ -494,7 +525,7 @@ fn an_acknowledgement_of_what_was_never_sent_is_dropped() {
 
 #[test]
 fn a_leader_that_is_removed_hands_over_first() {
-    let mut cluster = with_super_user();
+    let mut cluster = with_super_user(3);
     let old = cluster.leader().unwrap();
     cluster.send(1, 1, &[(1, reconfig(None, Some(&old.to_string())))]);
     assert_eq!(cluster.replies(1, 1), [(1, 0)]);
@@ -509,7 +540,7 @@ fn a_leader_that_is_removed_hands_over_first() {
 
 #[test]
 fn a_new_participant_votes_once_it_has_caught_up() {
-    let mut cluster = with_super_user();
+    let mut cluster = with_super_user(3);
     for number in 0..20 {
         cluster.send(1, 1, &[(number, create(&format!("/n{number}"), 0))]);
     }
@@ -526,7 +557,7 @@ fn a_new_participant_votes_once_it_has_caught_up() {
 
 #[test]
 fn an_observer_that_is_cut_off_serves_nobody() {
-    let mut cluster = with_super_user();
+    let mut cluster = with_super_user(3);
     let initial = Membership { voters: vec![1, 2, 3], learners: Vec::new() };
     cluster.start(4, peer::raft_id(9, 4), initial);
     let joining = "server.4=127.0.0.1:4:104:observer;204";

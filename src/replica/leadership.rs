@@ -91,6 +91,7 @@ impl Replica {
             (true, _) => self.begin_to_lead(term),
             (false, Some(_)) => {
                 self.leading = None;
+                self.reconfig_proposed = None;
                 self.expiry.clear();
             }
             (false, None) => {}
@@ -118,6 +119,7 @@ impl Replica {
 
     fn begin_to_lead(&mut self, term: u64) {
         self.leading = Some(term);
+        self.reconfig_proposed = None;
         self.led_since_us = self.now_us;
         self.reap_at_us = self.now_us + self.setup.container_check_interval_ms * 1000;
         self.expiry.clear();

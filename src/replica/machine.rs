@@ -411,18 +411,21 @@ fn reconfig(
     version: i64,
     events: &mut Vec<Event>,
 ) -> Result<Response, ErrorCode> {
-    if tree.config_refuses(context.ids) {
-        return Err(ErrorCode::NoAuth);
-    }
     let text = tree.config_text();
+    let is_refused = tree.config_refuses(context.ids);
     if text.is_empty() {
         // A server on its own has no members.
-        return Err(ErrorCode::Unimplemented);
+        let told = if is_refused { ErrorCode::NoAuth } else { ErrorCode::Unimplemented };
+        return Err(told);
     }
     if version != -1 && version != members::version(text) {
         return Err(ErrorCode::BadVersion);
     }
     let changed = members::change(&members::parse(text), asked)?;
+    // Last, as in ZooKeeper.
+    if is_refused {
+        return Err(ErrorCode::NoAuth);
+    }
     let text = members::text(&changed, context.zxid);
     let stat = tree.set_config(context, Some(context.ids), &text, events)?;
     Ok(Response::Data(Some(Bytes::from(text)), stat))

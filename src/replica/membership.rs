@@ -116,10 +116,12 @@ impl Replica {
     }
 
     /// Looks at a batch that asks for other members before it is proposed: what cannot be done now
-    /// is refused. The rest is decided when it is applied.
-    pub(super) fn screen(&self, payload: Vec<u8>) -> Vec<u8> {
-        let Ok(batch) = Batch::decode(&payload.clone().into()) else { return payload };
+    /// is refused. The rest is decided when it is applied. Says whether something is left to decide:
+    /// until then, the next request cannot be judged.
+    pub(super) fn screen(&self, payload: Vec<u8>) -> (Vec<u8>, bool) {
+        let Ok(batch) = Batch::decode(&payload.clone().into()) else { return (payload, false) };
         let mut screened = BatchBuilder::default();
+        let mut is_open = false;
         for txn in &batch.txns {
             let refusal = match &txn.op {
                 TxnOp::Client { op, body } if *op == OpCode::Reconfig as i32 => {
@@ -127,7 +129,9 @@ impl Replica {
                         Ok(Request::Reconfig { joining, leaving, members, version }) => {
                             let (joining, leaving) = (joining.as_ref(), leaving.as_ref());
                             let asked = Asked { joining, leaving, members: members.as_ref() };
-                            self.refusal(&txn.ids, asked, version)
+                            let refusal = self.refusal(&txn.ids, asked, version, is_open);
+                            is_open |= refusal.is_none();
+                            refusal
                         }
                         _ => None,
                     }
@@ -139,7 +143,7 @@ impl Replica {
             let op = refused.as_ref().unwrap_or(&txn.op);
             screened.push(txn.origin, txn.session, txn.cxid, &txn.ids, op);
         }
-        screened.take(batch.wall_ms)
+        (screened.take(batch.wall_ms), is_open)
     }
 
     /// Why members cannot be changed like that now. `None` also where the log decides.
@@ -148,16 +152,18 @@ impl Replica {
         ids: &[crate::tree::acl::Identity],
         asked: Asked<'_>,
         version: i64,
+        is_open: bool,
     ) -> Option<ErrorCode> {
         let tree = self.machine.tree();
         if tree.config_refuses(ids) {
             return None;
         }
         let text = tree.config_text();
-        let current = members::parse(text);
-        if !self.is_reconciled(&current) {
+        let is_known = self.leading == Some(self.consensus.term()) && !text.is_empty();
+        if is_open || !is_known || self.reconfig_proposed.is_some() {
             return Some(ErrorCode::ReconfigInProgress);
         }
+        let current = members::parse(text);
         if version != -1 && version != members::version(text) {
             return None;
         }
@@ -175,16 +181,5 @@ impl Replica {
             .filter(|spec| spec.role == Role::Participant && is_synced(spec.id))
             .count();
         (synced <= voters / 2).then_some(ErrorCode::NewConfigNoQuorum)
-    }
-
-    /// Whether those vote that the text says, but for servers that nobody has seen yet.
-    fn is_reconciled(&self, members: &Members) -> bool {
-        let peers = self.consensus.peers();
-        let is_participant =
-            |server: u8| members.get(&server).is_some_and(|spec| spec.role == Role::Participant);
-        peers.iter().all(|peer| {
-            let is_meant_to = is_participant(server_of(peer.id));
-            peer.votes == is_meant_to || (is_meant_to && !peer.is_active)
-        })
     }
 }

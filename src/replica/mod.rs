@@ -201,6 +201,8 @@ pub struct Replica {
     connected: BTreeMap<u8, u64>,
     /// A received state that waits for the consensus to accept it.
     incoming: Option<(Mark, Box<Machine>)>,
+    /// Index of the entry that asks for other members and was proposed here, until it is applied.
+    reconfig_proposed: Option<u64>,
     members_changed: bool,
     announced: Vec<Member>,
     /// As of the last tick.
@@ -298,6 +300,7 @@ impl Replica {
             touched: BTreeSet::new(),
             connected: BTreeMap::new(),
             incoming: None,
+            reconfig_proposed: None,
             members_changed: true,
             announced: Vec::new(),
             peer_status: Vec::new(),
@@ -542,6 +545,7 @@ impl Replica {
             EntryKind::Normal => self.apply_batch(entry)?,
         }
         self.applied = (entry.index, entry.term);
+        self.reconfig_proposed = self.reconfig_proposed.filter(|index| *index > entry.index);
         Ok(())
     }
 

@@ -95,13 +95,18 @@ impl Replica {
         let term = self.consensus.term();
         if self.consensus.is_leader() {
             while let Some(mut parcel) = self.handover.next_to_propose(term, self.wall_ms) {
+                let mut asks_reconfig = false;
                 if parcel.asks_reconfig {
-                    parcel.payload = self.screen(std::mem::take(&mut parcel.payload));
+                    (parcel.payload, asks_reconfig) =
+                        self.screen(std::mem::take(&mut parcel.payload));
                 }
                 let size = parcel.payload.len() as u64;
                 match self.consensus.propose(std::mem::take(&mut parcel.payload)) {
                     Ok(()) => {
                         self.figures.proposals += 1;
+                        if asks_reconfig {
+                            self.reconfig_proposed = Some(self.consensus.last_index());
+                        }
                         let sizes = self.figures.proposal_sizes.get_or_insert(ProposalSizes {
                             last: size,
                             min: size,
