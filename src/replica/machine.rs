@@ -421,11 +421,12 @@ fn reconfig(
     if version != -1 && version != members::version(text) {
         return Err(ErrorCode::BadVersion);
     }
-    let changed = members::change(&members::parse(text), asked)?;
-    // Last, as in ZooKeeper.
-    if is_refused {
+    let changed = members::change(&members::parse(text), asked);
+    // In ZooKeeper's order: whoever may not do it is told what makes no sense in it.
+    if is_refused && !matches!(changed, Err(ErrorCode::BadArguments | ErrorCode::Marshalling)) {
         return Err(ErrorCode::NoAuth);
     }
+    let changed = changed?;
     let text = members::text(&changed, context.zxid);
     let stat = tree.set_config(context, Some(context.ids), &text, events)?;
     Ok(Response::Data(Some(Bytes::from(text)), stat))

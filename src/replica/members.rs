@@ -56,6 +56,7 @@ pub(super) fn participants(members: &Members) -> usize {
 ///
 /// # Errors
 /// BadArguments: a line is malformed, lacks its client port, or clashes with another server's.
+/// Unimplemented: the id is one that ZooKeeper takes, but above the largest here.
 /// Marshalling: the id of a leaving server is no number.
 pub(super) fn change(current: &Members, asked: Asked<'_>) -> Result<Members, ErrorCode> {
     let changed = match asked.members {
@@ -123,9 +124,9 @@ fn clash(members: &Members) -> bool {
 fn server_line(line: &str) -> Result<ServerSpec, ErrorCode> {
     let (key, value) = line.trim().split_once('=').ok_or(ErrorCode::BadArguments)?;
     let id = key.trim().strip_prefix("server.").and_then(|id| id.parse().ok());
-    let id: u8 = id
-        .filter(|id| (1..=crate::config::SERVER_ID_MAX).contains(id))
-        .ok_or(ErrorCode::BadArguments)?;
+    let id: i64 = id.filter(|id| *id > 0).ok_or(ErrorCode::BadArguments)?;
+    let is_possible = |id: &u8| *id <= crate::config::SERVER_ID_MAX;
+    let id = u8::try_from(id).ok().filter(is_possible).ok_or(ErrorCode::Unimplemented)?;
     ServerSpec::parse(id, value.trim()).map_err(|_| ErrorCode::BadArguments)
 }
 
@@ -175,7 +176,8 @@ mod tests {
         assert_eq!(bad("nonsense"), ErrorCode::BadArguments);
         assert_eq!(bad("server.4=d:1:2"), ErrorCode::BadArguments, "no client port");
         assert_eq!(bad("server.4=d:1;9"), ErrorCode::BadArguments, "no election port");
-        assert_eq!(bad("server.255=d:1:2;9"), ErrorCode::BadArguments);
+        assert_eq!(bad("server.0=d:1:2;9"), ErrorCode::BadArguments);
+        assert_eq!(bad("server.255=d:1:2;9"), ErrorCode::Unimplemented);
         assert_eq!(bad("server.4=a:1:2;9"), ErrorCode::BadArguments, "server 1 is there");
         let leaving = "x".into();
         let gone = change(&parse(THREE), asked(None, Some(&leaving), None));
