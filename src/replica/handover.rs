@@ -25,6 +25,8 @@ pub(super) struct Parcel {
     pub(super) payload: Vec<u8>,
     /// Connection and number of each of this server's transactions in it.
     origins: Vec<(ConnId, u64)>,
+    /// Raft id of the server that gave it, 0 for none, and the term in which it did.
+    pub(super) from: (u64, u64),
     /// Whether one of them asks for other members, and must be looked at first.
     pub(super) asks_reconfig: bool,
 }
@@ -44,6 +46,8 @@ pub(super) struct Handover {
     origins: Vec<(ConnId, u64)>,
     asks_reconfig: bool,
     waiting: VecDeque<Parcel>,
+    /// Given once, and given back without effect: before all that waits.
+    returned: VecDeque<Parcel>,
     /// The leader's own: void once it leads no longer.
     chores: BatchBuilder,
     /// What other servers gave this one while it leads.
@@ -78,14 +82,40 @@ impl Handover {
     }
 
     /// Takes what another server gives. False: it is no batch.
-    pub(super) fn take_foreign(&mut self, batch: &Bytes) -> bool {
+    pub(super) fn take_foreign(&mut self, from: (u64, u64), batch: &Bytes) -> bool {
         let Ok(decoded) = Batch::decode(batch) else { return false };
         if decoded.txns.is_empty() {
             return false;
         }
         let asks_reconfig = decoded.txns.iter().any(|txn| is_reconfig(&txn.op));
         let payload = batch.to_vec();
-        self.foreign.push_back(Parcel { payload, origins: Vec::new(), asks_reconfig });
+        self.foreign.push_back(Parcel { payload, origins: Vec::new(), from, asks_reconfig });
+        true
+    }
+
+    /// A deposed leader gives back what this server gave it in `term`. False: it never did. What is
+    /// lost by now stays lost.
+    pub(super) fn take_returned(&mut self, own: u64, term: u64, batch: &Bytes) -> bool {
+        let Ok(decoded) = Batch::decode(batch) else { return false };
+        if decoded.txns.iter().any(|txn| txn.origin.server != own) {
+            return false;
+        }
+        let origin = |txn: &super::txn::Txn| (txn.origin.conn, txn.origin.sequence);
+        let origins: Vec<(ConnId, u64)> = decoded.txns.iter().map(origin).collect();
+        let is_of_batch = |known: &InFlight| {
+            known.term == term && origins.contains(&(known.conn, known.sequence))
+        };
+        if self.in_flight.iter().filter(|known| is_of_batch(known)).count() != origins.len() {
+            return true;
+        }
+        self.in_flight.retain(|known| !is_of_batch(known));
+        let asks_reconfig = decoded.txns.iter().any(|txn| is_reconfig(&txn.op));
+        self.returned.push_back(Parcel {
+            payload: batch.to_vec(),
+            origins,
+            from: (0, 0),
+            asks_reconfig,
+        });
         true
     }
 
@@ -94,6 +124,7 @@ impl Handover {
             self.waiting.push_back(Parcel {
                 payload: self.batch.take(wall_ms),
                 origins: std::mem::take(&mut self.origins),
+                from: (0, 0),
                 asks_reconfig: std::mem::take(&mut self.asks_reconfig),
             });
         }
@@ -103,7 +134,12 @@ impl Handover {
     pub(super) fn next_to_propose(&mut self, term: u64, wall_ms: i64) -> Option<Parcel> {
         if !self.chores.is_empty() {
             let payload = self.chores.take(wall_ms);
-            return Some(Parcel { payload, origins: Vec::new(), asks_reconfig: false });
+            return Some(Parcel {
+                payload,
+                origins: Vec::new(),
+                from: (0, 0),
+                asks_reconfig: false,
+            });
         }
         let next = self.foreign.pop_front();
         let mut parcel = next.or_else(|| self.next_own(term, wall_ms))?;
@@ -117,6 +153,9 @@ impl Handover {
         if self.is_link_lost || !is_clear {
             return None;
         }
+        if let Some(returned) = self.returned.pop_front() {
+            return Some(returned);
+        }
         self.close_batch(wall_ms);
         self.waiting.pop_front()
     }
@@ -124,7 +163,7 @@ impl Handover {
     /// The consensus would not take it yet.
     pub(super) fn give_back(&mut self, parcel: Parcel) {
         // Also what is the leader's own or another server's: they are proposed before the waiting.
-        let queue = if parcel.origins.is_empty() { &mut self.foreign } else { &mut self.waiting };
+        let queue = if parcel.origins.is_empty() { &mut self.foreign } else { &mut self.returned };
         queue.push_front(parcel);
     }
 
@@ -164,7 +203,8 @@ impl Handover {
             return;
         }
         self.close_batch(0);
-        for parcel in std::mem::take(&mut self.waiting) {
+        let returned = std::mem::take(&mut self.returned);
+        for parcel in returned.into_iter().chain(std::mem::take(&mut self.waiting)) {
             if !parcel.origins.iter().any(|(conn, _)| lost.contains(conn)) {
                 self.waiting.push_back(parcel);
                 continue;
@@ -196,10 +236,10 @@ impl Handover {
         lost
     }
 
-    /// This server leads no longer.
-    pub(super) fn deposed(&mut self) {
-        self.foreign.clear();
+    /// This server leads no longer: what it was given and has not proposed is to be given back.
+    pub(super) fn deposed(&mut self) -> Vec<Parcel> {
         self.chores = BatchBuilder::default();
+        self.foreign.drain(..).filter(|parcel| parcel.from.0 != 0).collect()
     }
 
     /// All connections are closed.
@@ -242,7 +282,7 @@ mod tests {
         let mut handover = Handover::default();
         push(&mut handover, 7, 1);
         assert_eq!(give(&mut handover, 1), 1);
-        push(&mut handover, 7, 2);
+        push(&mut handover, 8, 1);
         assert_eq!(give(&mut handover, 2), 0);
         assert_eq!(handover.lost_before(2), [7]);
         assert_eq!(give(&mut handover, 2), 1);
@@ -291,10 +331,32 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_back_is_given_again_in_its_order_unless_it_is_lost_by_then() {
+        let mut handover = Handover::default();
+        let mut given = Vec::new();
+        for sequence in 1..=3 {
+            push(&mut handover, 7, sequence);
+            let parcel = handover.next_own(1, 0).unwrap();
+            handover.given(1, parcel.origins());
+            given.push(Bytes::from(parcel.payload));
+        }
+        push(&mut handover, 7, 4);
+        assert!(!handover.take_returned(2, 1, &given[1]), "not of this process");
+        assert!(handover.take_returned(1, 1, &given[1]) && handover.take_returned(1, 1, &given[2]));
+        handover.applied(7, 1);
+        let again: Vec<u64> = std::iter::from_fn(|| handover.next_own(2, 0))
+            .flat_map(|parcel| parcel.origins.into_iter().map(|(_, sequence)| sequence))
+            .collect();
+        assert_eq!(again, [2, 3, 4]);
+        assert!(handover.take_returned(1, 1, &given[2]), "twice");
+        assert!(handover.next_own(2, 0).is_none());
+    }
+
+    #[test]
     fn noise_of_another_server_is_not_taken() {
         let mut handover = Handover::default();
-        assert!(!handover.take_foreign(&Bytes::from_static(b"\x01noise")));
-        assert!(!handover.take_foreign(&Bytes::new()));
+        assert!(!handover.take_foreign((2, 1), &Bytes::from_static(b"\x01noise")));
+        assert!(!handover.take_foreign((2, 1), &Bytes::new()));
         assert!(handover.next_to_propose(1, 0).is_none());
     }
 }

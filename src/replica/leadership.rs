@@ -83,8 +83,8 @@ impl Replica {
         }
         let is_leader = self.consensus.is_leader();
         let leads = is_leader && self.applied.1 == term;
-        if self.leading.is_some() && !is_leader {
-            self.handover.deposed();
+        if !is_leader {
+            self.give_back();
         }
         match (leads, self.leading) {
             (true, Some(known)) if known == term => {}

@@ -34,6 +34,13 @@ pub enum PeerMessage {
         /// As `txn::BatchBuilder` makes it.
         batch: Bytes,
     },
+    /// A forwarded batch that the sender did not propose before it was deposed: it had no effect.
+    Return {
+        /// The term in which it was forwarded.
+        term: u64,
+        /// The batch.
+        batch: Bytes,
+    },
     /// Sessions that the sender has heard from, for the leader.
     Touch {
         /// Their ids.

@@ -40,6 +40,7 @@ pub const CONTEXT_BYTES_MAX: usize = 64 << 10;
 const KIND_RAFT: u8 = 1;
 const KIND_FORWARD: u8 = 2;
 const KIND_TOUCH: u8 = 3;
+const KIND_RETURN: u8 = 4;
 
 /// Shortest entry: kind, term, index and two lengths.
 const ENTRY_BYTES_MIN: usize = 1 + 8 + 8 + 4 + 4;
@@ -55,6 +56,11 @@ impl PeerMessage {
             }
             Self::Forward { term, batch } => {
                 out.push(KIND_FORWARD);
+                put_number(*term, out);
+                out.put_buffer(Some(batch));
+            }
+            Self::Return { term, batch } => {
+                out.push(KIND_RETURN);
                 put_number(*term, out);
                 out.put_buffer(Some(batch));
             }
@@ -84,6 +90,9 @@ impl PeerMessage {
             KIND_FORWARD => {
                 Self::Forward { term: number(&mut reader, "term")?, batch: bytes(&mut reader)? }
             }
+            KIND_RETURN => {
+                Self::Return { term: number(&mut reader, "term")?, batch: bytes(&mut reader)? }
+            }
             KIND_TOUCH => return touch(&mut reader),
             _ => return Err(Malformed::new("kind", "is not known")),
         };
@@ -102,7 +111,7 @@ impl PeerMessage {
                 let entries = message.entries.iter().map(entry).sum::<usize>();
                 128 + message.context.len() + entries
             }
-            Self::Forward { batch, .. } => 16 + batch.len(),
+            Self::Forward { batch, .. } | Self::Return { batch, .. } => 16 + batch.len(),
             Self::Touch { sessions } => 2 + 8 * sessions.len(),
         }
     }
@@ -434,7 +443,8 @@ mod tests {
         }
 
         fn message(&mut self) -> PeerMessage {
-            match self.below(6) {
+            match self.below(7) {
+                6 => PeerMessage::Return { term: self.number(), batch: self.bytes() },
                 0 => PeerMessage::Forward { term: self.number(), batch: self.bytes() },
                 1 => {
                     let sessions = (0..self.below(9)).map(|_| self.0.next_u64() as i64).collect();

@@ -29,7 +29,10 @@ impl Replica {
                 // knows that this was lost.
                 !self.consensus.is_leader()
                     || term != self.consensus.term()
-                    || self.handover.take_foreign(&batch)
+                    || self.handover.take_foreign((from, term), &batch)
+            }
+            PeerMessage::Return { term, batch } => {
+                self.handover.take_returned(self.origin, term, &batch)
             }
             PeerMessage::Touch { sessions } => {
                 for session in sessions {
@@ -57,6 +60,15 @@ impl Replica {
             self.leader_heard();
         }
         makes_sense
+    }
+
+    /// This server leads no longer: who gave it something that it has not proposed may give that to the
+    /// next leader.
+    pub(super) fn give_back(&mut self) {
+        for parcel in self.handover.deposed() {
+            let ((to, term), batch) = (parcel.from, parcel.payload.into());
+            self.send.push((to, PeerMessage::Return { term, batch }));
+        }
     }
 
     /// A session's client was heard from.

@@ -641,6 +641,9 @@ impl std::fmt::Display for Shown<'_> {
             PeerMessage::Forward { term, batch } => {
                 write!(f, "Forward term {term}, {} bytes", batch.len())
             }
+            PeerMessage::Return { term, batch } => {
+                write!(f, "Return of term {term}, {} bytes", batch.len())
+            }
             PeerMessage::Touch { sessions } => write!(f, "Touch {sessions:x?}"),
         }
     }
