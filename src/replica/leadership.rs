@@ -179,6 +179,16 @@ impl Replica {
         }
     }
 
+    /// A link to or from another server was made.
+    pub(super) fn peer_up(&mut self, peer: u64) {
+        self.connected.insert(server_of(peer), peer);
+        if self.consensus.leader() == Some(peer) {
+            // The leader may have been heard before there was a way to it, and what was given to it
+            // had none.
+            self.handover.link_lost();
+        }
+    }
+
     /// The link to or from another server broke.
     pub(super) fn peer_down(&mut self, peer: u64) {
         self.consensus.unreachable(peer);

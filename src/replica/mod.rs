@@ -336,9 +336,7 @@ impl Replica {
             }
             Input::RecordsLost => self.machine.mark_all_changed(),
             Input::Peer { from, message } => self.peer(from, message),
-            Input::PeerUp { peer } => {
-                self.connected.insert(peer::server_of(peer), peer);
-            }
+            Input::PeerUp { peer } => self.peer_up(peer),
             Input::PeerDown { peer } => self.peer_down(peer),
             Input::Fetched { fetch, entries } => self.consensus.fetched(&fetch, entries),
             Input::LogCut { before } => self.consensus.disk_cut(before),
