@@ -150,6 +150,7 @@ impl Client {
             return act;
         }
         if !self.is_attached {
+            act.again_in_us += if self.servers > 1 { 2000 } else { 0 };
             return act;
         }
         if self.mood == Mood::Wild && self.misbehave(now_us, config, &mut act) {

@@ -146,6 +146,9 @@ impl World {
                 return Ok(());
             }
             HostEvent::Link(arrival) => {
+                if !self.is_news(&arrival) {
+                    return Ok(());
+                }
                 if let Some(server) = &mut self.hosts[host].server {
                     server.arrive(arrival);
                 }
@@ -318,7 +321,11 @@ impl World {
             Err(stop) => return self.stopped(host, stop),
             Ok(outcome) => outcome,
         };
-        let in_us = 1 + machine.rng.below(self.config.state_us_max);
+        let mut in_us = 1 + machine.rng.below(self.config.state_us_max);
+        if outcome.is_none() && self.config.servers > 1 {
+            // Nothing happens by looking more often.
+            in_us += 3000;
+        }
         if let Some(outcome) = outcome {
             self.trace.note(self.now_us, format_args!("state of {} {outcome:?}", host + 1));
             self.drive_soon(host);

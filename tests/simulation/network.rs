@@ -126,6 +126,14 @@ impl World {
         self.at_host(from, back_us, HostEvent::Link(Arrival::Up(id)));
     }
 
+    /// A server hears of a link. Whether there is anything to hear: it may be broken already.
+    pub(super) fn is_news(&self, arrival: &Arrival) -> bool {
+        match arrival {
+            Arrival::Up(id) => self.network.is_alive(id, self.now_us),
+            Arrival::Down(_) | Arrival::Input(_) | Arrival::Peer(..) => true,
+        }
+    }
+
     /// A server has something for another one.
     pub(super) fn send_to_peer(&mut self, id: LinkId, bytes: Vec<u8>) {
         let network = &mut self.network;
