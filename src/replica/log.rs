@@ -96,11 +96,14 @@ impl Tail {
 
     /// Begins anew behind an image that was installed.
     pub(super) fn install(&mut self, index: u64, term: u64, membership: ConfState) {
+        // An answer to a question of before must not be taken for one to a question of after.
+        let fetches = Fetches { next: self.fetches.get_mut().next, ..Fetches::default() };
         *self = Self {
             disk_before: (index, term),
             before: (index, term),
             hard_state: self.hard_state.clone(),
             membership,
+            fetches: RefCell::new(fetches),
             ..Self::default()
         };
         self.hard_state.commit = self.hard_state.commit.max(index);
@@ -141,17 +144,21 @@ impl Tail {
         std::mem::take(&mut self.fetches.get_mut().wanted)
     }
 
-    /// Entries came from the disk: gives back for whom.
+    /// Entries came from the disk: gives back for whom. Those that the disk does not give back, cut
+    /// off or damaged, are as good as cut: whoever needs them needs an image.
     pub(super) fn fetched(
         &mut self,
         fetch: &Fetch,
         entries: Vec<Entry>,
     ) -> Option<GetEntriesContext> {
-        let fetches = self.fetches.get_mut();
-        let context = fetches.waiting.remove(&fetch.token)?;
+        let context = self.fetches.get_mut().waiting.remove(&fetch.token)?;
         if entries.first().is_none_or(|first| first.index != fetch.from) {
+            if let Ok(term) = self.term(fetch.from) {
+                self.disk_cut((fetch.from, term));
+            }
             return None;
         }
+        let fetches = self.fetches.get_mut();
         if fetches.fetched.len() >= FETCHES_MAX {
             fetches.fetched.pop_first();
         }
@@ -376,5 +383,45 @@ mod tests {
         tail.disk_cut((1000, 1));
         assert!(tail.term(999).is_err() && tail.entries(999, 1000, 9, can_wait()).is_err());
         assert_eq!((tail.term(1000).unwrap(), tail.first_index().unwrap()), (1, 1001));
+    }
+
+    /// What is asked of the disk for a server that needs everything from `low` on.
+    fn asked(tail: &mut Tail, low: u64) -> Fetch {
+        let later = Err(raft::Error::Store(StorageError::LogTemporarilyUnavailable));
+        assert_eq!(tail.entries(low, low + 10, 100, GetEntriesContext::empty(true)), later);
+        tail.take_wanted().pop().unwrap()
+    }
+
+    #[test]
+    fn a_server_that_needs_what_the_disk_does_not_give_back_is_sent_an_image() {
+        let mut tail = tail(1..3000);
+        tail.trim(2999);
+        tail.set_image(Mark { index: 1500, term: 1, ..Mark::default() });
+        let fetch = asked(&mut tail, 700);
+        assert!(tail.fetched(&fetch, Vec::new()).is_none());
+        let compacted = Err(raft::Error::Store(StorageError::Compacted));
+        assert_eq!(tail.entries(700, 710, 100, GetEntriesContext::empty(true)), compacted);
+        assert_eq!(tail.snapshot(0, 2).unwrap().get_metadata().index, 1500);
+        assert_eq!(tail.term(700).unwrap(), 1);
+        // An image that ends before them would not help.
+        let fetch = asked(&mut tail, 1600);
+        assert!(tail.fetched(&fetch, Vec::new()).is_none());
+        assert!(tail.snapshot(0, 2).is_err());
+        tail.set_image(Mark { index: 2900, term: 1, ..Mark::default() });
+        assert_eq!(tail.snapshot(0, 2).unwrap().get_metadata().index, 2900);
+    }
+
+    #[test]
+    fn an_answer_from_before_an_image_is_none_to_a_question_after_it() {
+        let mut tail = tail(1..3000);
+        tail.trim(2999);
+        let before = asked(&mut tail, 700);
+        tail.install(5000, 2, ConfState::default());
+        tail.append(&entries(5001..8000, 2));
+        tail.trim(7999);
+        let after = asked(&mut tail, 5100);
+        let entry = |index| Entry { term: 2, index, kind: EntryKind::Normal, data: Bytes::new() };
+        assert!(tail.fetched(&before, vec![entry(700)]).is_none());
+        assert!(tail.fetched(&after, vec![entry(5100)]).is_some());
     }
 }
