@@ -3,6 +3,9 @@
 
 #[path = "../fuzz/bodies.rs"]
 mod bodies;
+#[cfg(feature = "server")]
+#[path = "../fuzz/disk.rs"]
+mod disk;
 #[path = "golden/frames.rs"]
 mod frames;
 #[path = "../fuzz/history.rs"]
@@ -212,6 +215,32 @@ fn records_of_a_state() {
     seeds.push([&[9][..], b"s\0\0\0\0\0\0\0\x05", &[0; 20]].concat());
     seeds.push([&[1][..], b"c", &[0; 16]].concat());
     run(bodies::record, &seeds, 10_000);
+}
+
+/// Behind a byte that says which checksums are set right.
+#[cfg(feature = "server")]
+fn with_modes(file: &[u8], modes: u8) -> Vec<Vec<u8>> {
+    (0..modes).map(|mode| [&[mode], file].concat()).collect()
+}
+
+#[cfg(feature = "server")]
+#[test]
+fn images() {
+    run(disk::image, &with_modes(&disk::good_image(), 2), 20_000);
+}
+
+#[cfg(feature = "server")]
+#[test]
+fn logs() {
+    run(disk::log, &with_modes(&disk::good_log(), 4), 20_000);
+}
+
+#[cfg(feature = "server")]
+#[test]
+fn identities() {
+    let body = "lockkeeper data directory\nformat 2\nensemble 4c4b\nserver 1\nraft 1\n\
+                voters 1 2 3\nlearners none\nfounders 1:07 2:ff\nstate ready\ncrc32c 0\n";
+    run(disk::identity, &with_modes(body.as_bytes(), 2), 5000);
 }
 
 #[test]

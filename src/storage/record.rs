@@ -19,6 +19,7 @@
 use bytes::Bytes;
 
 use super::mark::take;
+use super::segment::NUMBERS_MAX;
 use crate::replica::{Entry, EntryKind, HardState};
 
 /// Bytes before the payload.
@@ -194,7 +195,7 @@ impl Record {
         if reader.len() >= 8 || reader.iter().any(|b| *b != 0) {
             return Err(BadRecord::Contents("there are bytes behind its entries"));
         }
-        if self.count > 0 && (self.first == 0 || self.first > u64::MAX - u64::from(self.count)) {
+        if self.count > 0 && !(1..NUMBERS_MAX).contains(&self.first) {
             return Err(BadRecord::Contents("its first index is impossible"));
         }
         Ok(last_term)

@@ -133,6 +133,9 @@ impl<'a> Opened<'a> {
             let what = format!("it has {len} bytes, but was made with {}", header.size);
             return Err(opened.damaged(len.min(header.size), what));
         }
+        if !header.is_possible() {
+            return Err(opened.damaged(40, "its numbers are impossible".to_owned()));
+        }
         if header.number != number {
             let what = format!("it is segment {}, by its header", header.number);
             return Err(opened.damaged(40, what));

@@ -31,6 +31,8 @@ pub(super) const HEADER_BYTES: u64 = 128;
 pub(super) const VERSION: u32 = 1;
 const MAGIC: &[u8; 8] = b"LKLOGSEG";
 const FLAG_RESET: u32 = 1;
+/// Numbers of segments and records, and indexes of entries, are below this: one can be added to each.
+pub(super) const NUMBERS_MAX: u64 = 1 << 62;
 /// Name of a segment that was made ahead of need and holds nothing yet.
 pub(super) const PREPARED: &str = "prepared";
 const SUFFIX: &str = ".log";
@@ -134,6 +136,14 @@ impl SegmentHeader {
             hard_state: HardState { term: number(), vote: number(), commit: number() },
             previous_crc: u32::from_le_bytes(field(&mut reader)),
         })
+    }
+
+    /// Whether a log can have come to this.
+    pub(super) fn is_possible(&self) -> bool {
+        let numbers = [self.number, self.base.index, self.sequence];
+        self.size >= HEADER_BYTES
+            && self.sequence > 0
+            && numbers.iter().all(|number| *number < NUMBERS_MAX)
     }
 
     /// crc32c of the header: what the first record chains to.

@@ -1,0 +1,8 @@
+//! The identity of a data directory.
+#![no_main]
+
+#[path = "../disk.rs"]
+#[allow(dead_code)]
+mod disk;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| disk::identity(data));
