@@ -69,6 +69,30 @@ pub struct Counters {
     pub log_since_image_bytes: u64,
     /// The newest verified image; `None` while there is none.
     pub last_image: Option<LastImage>,
+
+    /// Traffic with other servers; `None` without an ensemble.
+    pub links: Option<LinkCounters>,
+}
+
+/// What went between this server and the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Bytes sent, images included.
+    pub bytes_sent: u64,
+    /// Bytes received, images included.
+    pub bytes_received: u64,
+    /// Links made to other servers.
+    pub made: u64,
+    /// Links ended because of what came: a frame was damaged or malformed.
+    pub frames_refused: u64,
+    /// Links ended because a server did not take what it was sent.
+    pub overfull: u64,
+    /// Images that others have taken.
+    pub images_sent: u64,
+    /// Images received and verified.
+    pub images_received: u64,
+    /// Images that could not be sent or received.
+    pub images_failed: u64,
 }
 
 /// Number, sum and extremes of a quantity without a unit.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Counters, Facts, Inspection, LastImage, ResponseSizes, Source, Tally};
+use super::{Counters, Facts, Inspection, LastImage, LinkCounters, ResponseSizes, Source, Tally};
 use crate::replica::inspect::{
     ConnectionReport, Inspect, Latency, Mode, PeerStatus, ProposalSizes, Report, SessionReport,
     Status, WatchReport,
@@ -80,6 +80,16 @@ impl Fake {
         fake.facts.init_limit = Some(10);
         fake.facts.sync_limit = Some(5);
         fake.membership = MEMBERSHIP.to_string();
+        fake.counters.links = Some(LinkCounters {
+            bytes_sent: 900_000,
+            bytes_received: 80_000,
+            made: 5,
+            frames_refused: 1,
+            overfull: 0,
+            images_sent: 2,
+            images_received: 0,
+            images_failed: 1,
+        });
         let peer = |server, votes, is_connected, is_synced| PeerStatus {
             server,
             votes,
@@ -237,6 +247,7 @@ fn counters() -> Counters {
         log_dir_bytes: 67_108_880,
         log_since_image_bytes: 4_321,
         last_image: Some(LastImage { index: 64, zxid: 0x1_0000_0040, wall_ms: 1_795_228_630_000 }),
+        links: None,
     }
 }
 

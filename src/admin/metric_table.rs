@@ -278,6 +278,30 @@ pub const METRICS: &[Metric] = &[
             ("sessionless", r.counters.connections_cut_sessionless),
         ]))
     }),
+    counter(
+        "lockkeeper_link_bytes",
+        "Bytes between this server and others, images included",
+        |r| {
+            r.counters
+                .links
+                .map(|l| Value::Set(vec![("sent", l.bytes_sent), ("received", l.bytes_received)]))
+        },
+    ),
+    counter("lockkeeper_links_made", "Links made to other servers", |r| {
+        r.counters.links.and_then(|links| whole(links.made))
+    }),
+    counter("lockkeeper_links_cut", "Links with other servers ended by this one, by reason", |r| {
+        let links = r.counters.links?;
+        Some(Value::Set(vec![("frame", links.frames_refused), ("overfull", links.overfull)]))
+    }),
+    counter("lockkeeper_images_moved", "Images sent to and received from other servers", |r| {
+        let links = r.counters.links?;
+        Some(Value::Set(vec![
+            ("sent", links.images_sent),
+            ("received", links.images_received),
+            ("failed", links.images_failed),
+        ]))
+    }),
     counter("lockkeeper_handshakes_refused", "Handshakes refused by the replica", |r| {
         whole(r.status.connections_refused)
     }),

@@ -32,7 +32,7 @@ mod fake;
 use std::future::Future;
 use std::pin::Pin;
 
-pub use counters::{Counters, LastImage, ResponseSizes, Tally};
+pub use counters::{Counters, LastImage, LinkCounters, ResponseSizes, Tally};
 pub use facts::Facts;
 pub use four_letter::{Word, answer, word};
 pub use http::{Options, Surface, serve};

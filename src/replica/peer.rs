@@ -4,10 +4,13 @@
 //! a link, messages arrive completely and in order: [`PeerMessage::Forward`] relies on it.
 
 use bytes::Bytes;
-use raft::eraftpb::Message;
+use raft::eraftpb::{Message, MessageType};
 
 pub use super::peer_codec::{MESSAGE_BYTES_MAX, PEER_FORMAT};
 use crate::config::ServerSpec;
+
+/// What Raft says to itself on other servers.
+pub use raft::eraftpb::Message as RaftMessage;
 
 /// A server as Raft knows it: its incarnation, and its id in the lowest byte. A server that lost its
 /// data comes back as another one, because it does not remember for whom it voted.
@@ -57,4 +60,31 @@ pub struct Member {
     pub raft_id: Option<u64>,
     /// Whether Raft counts its vote.
     pub votes: bool,
+}
+
+/// The type of a message that announces an image.
+pub const ANNOUNCES: MessageType = MessageType::MsgSnapshot;
+
+/// What a message says that announces an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    /// Raft id of the leader that says it.
+    pub from: u64,
+    /// The term in which it leads.
+    pub term: u64,
+    /// Index and term of the last entry that the image includes.
+    pub at: (u64, u64),
+}
+
+impl Announcement {
+    /// `None` if it announces no image.
+    #[must_use]
+    pub fn of(message: &Message) -> Option<Self> {
+        let metadata = message.get_snapshot().get_metadata();
+        (message.get_msg_type() == ANNOUNCES).then_some(Self {
+            from: message.from,
+            term: message.term,
+            at: (metadata.index, metadata.term),
+        })
+    }
 }

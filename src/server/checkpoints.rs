@@ -30,6 +30,8 @@ enum Task {
     Changes(Changes),
     /// An image that the log thread is to install before anything else is done.
     Installed(Installing),
+    /// The image at this index turned out damaged.
+    Damaged(u64),
 }
 
 /// The driver's end of the state thread. Dropping it waits until the thread has ended.
@@ -96,6 +98,11 @@ impl Checkpoints {
         self.give(Task::Installed(installing));
     }
 
+    /// The image at this index turned out damaged when it was read for another server.
+    pub fn damaged(&self, index: u64) {
+        self.give(Task::Damaged(index));
+    }
+
     fn give(&self, task: Task) {
         let sender = self.tasks.as_ref().expect("taken only when dropped");
         if sender.send(task).is_err() {
@@ -144,6 +151,13 @@ impl Writer {
                 }
                 // The log failed, and with it the server.
                 Task::Installed(_) => return Ok(()),
+                Task::Damaged(index) => {
+                    let images = self.checkpointer.images();
+                    let start = Instant::now();
+                    let outcome = self.checkpointer.damaged(index);
+                    self.record(images, clock::micros_since(start));
+                    self.act_on(outcome);
+                }
             }
             self.figures.disk().log_since_image_bytes = self.checkpointer.log_since_image();
             self.warn_if_overdue();

@@ -48,6 +48,11 @@ pub enum Message {
     Input(Input),
     /// Something happened on a link with another server.
     Link(LinkEvent),
+    /// An image of this server turned out damaged.
+    ImageDamaged {
+        /// Its index.
+        index: u64,
+    },
     /// An operator's question.
     Inspect {
         /// The question.
@@ -96,7 +101,7 @@ pub struct Disk {
     pub changes_wait: Duration,
     /// Keeps other servers out.
     #[expect(dead_code, reason = "held, not read")]
-    pub lock: Lock,
+    pub lock: Arc<Lock>,
 }
 
 impl Driver {
@@ -132,6 +137,11 @@ impl Driver {
                     Message::Link(event) => {
                         if let Some(links) = &mut self.links {
                             links.take(event, &mut self.replica);
+                        }
+                    }
+                    Message::ImageDamaged { index } => {
+                        if let Some(disk) = &self.disk {
+                            disk.checkpoints.damaged(index);
                         }
                     }
                     Message::Inspect { what, answer } => {
@@ -190,7 +200,10 @@ impl Driver {
             }
         }
         for image in ready.images {
-            self.replica.step(Input::ImageSent { to: image.to, ok: false });
+            match &self.links {
+                Some(links) => links.send_image(image),
+                None => self.replica.step(Input::ImageSent { to: image.to, ok: false }),
+            }
         }
         if let Some(audit) = &mut self.audit
             && !ready.audit.is_empty()

@@ -6,11 +6,11 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::clock;
-use crate::admin::{Counters, LastImage, ResponseSizes, Tally};
+use crate::admin::{Counters, LastImage, LinkCounters, ResponseSizes, Tally};
 use crate::proto::frame;
 use crate::replica::inspect::Latency;
 
@@ -38,6 +38,91 @@ pub struct Figures {
     non_mtls_local: AtomicU64,
     large_requests_refused: AtomicU64,
     disk: Mutex<DiskFigures>,
+    links: OnceLock<LinkFigures>,
+}
+
+/// What tasks and threads count that serve other servers.
+#[derive(Debug, Default)]
+pub struct LinkFigures {
+    bytes_sent: AtomicU64,
+    bytes_received: AtomicU64,
+    made: AtomicU64,
+    frames_refused: AtomicU64,
+    overfull: AtomicU64,
+    images_sent: AtomicU64,
+    images_received: AtomicU64,
+    images_failed: AtomicU64,
+}
+
+impl LinkFigures {
+    /// Bytes have left to other servers.
+    pub fn sent(&self, bytes: usize) {
+        add(&self.bytes_sent, bytes as u64);
+    }
+
+    /// Bytes came from other servers.
+    pub fn received(&self, bytes: usize) {
+        add(&self.bytes_received, bytes as u64);
+    }
+
+    /// A link to another server was made.
+    pub fn made(&self) {
+        add(&self.made, 1);
+    }
+
+    /// A frame of another server was damaged or malformed.
+    pub fn frame_refused(&self) {
+        add(&self.frames_refused, 1);
+    }
+
+    /// A server did not take what it was sent.
+    pub fn overfull(&self) {
+        add(&self.overfull, 1);
+    }
+
+    /// Another server has taken an image.
+    pub fn image_sent(&self) {
+        add(&self.images_sent, 1);
+    }
+
+    /// An image was received and verified.
+    pub fn image_received(&self) {
+        add(&self.images_received, 1);
+    }
+
+    /// An image could not be sent or received.
+    pub fn image_failed(&self) {
+        add(&self.images_failed, 1);
+    }
+
+    fn snapshot(&self) -> LinkCounters {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        LinkCounters {
+            bytes_sent: read(&self.bytes_sent),
+            bytes_received: read(&self.bytes_received),
+            made: read(&self.made),
+            frames_refused: read(&self.frames_refused),
+            overfull: read(&self.overfull),
+            images_sent: read(&self.images_sent),
+            images_received: read(&self.images_received),
+            images_failed: read(&self.images_failed),
+        }
+    }
+
+    fn reset(&self) {
+        for counter in [
+            &self.bytes_sent,
+            &self.bytes_received,
+            &self.made,
+            &self.frames_refused,
+            &self.overfull,
+            &self.images_sent,
+            &self.images_received,
+            &self.images_failed,
+        ] {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 /// What the log and state threads measure.
@@ -90,6 +175,7 @@ impl Default for Figures {
             non_mtls_local: zero(),
             large_requests_refused: zero(),
             disk: Mutex::default(),
+            links: OnceLock::new(),
         }
     }
 }
@@ -192,6 +278,11 @@ impl Figures {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What is counted of other servers, from the first call on.
+    pub fn links(&self) -> &LinkFigures {
+        self.links.get_or_init(LinkFigures::default)
+    }
+
     /// Time since the start.
     #[must_use]
     pub fn uptime(&self) -> Duration {
@@ -236,6 +327,7 @@ impl Figures {
             log_dir_bytes: disk.log_dir_bytes,
             log_since_image_bytes: disk.log_since_image_bytes,
             last_image: disk.last_image,
+            links: self.links.get().map(LinkFigures::snapshot),
         }
     }
 
@@ -263,6 +355,9 @@ impl Figures {
             counter.store(0, Ordering::Relaxed);
         }
         self.response_min.store(u64::MAX, Ordering::Relaxed);
+        if let Some(links) = self.links.get() {
+            links.reset();
+        }
         let mut disk = self.disk();
         *disk = DiskFigures {
             data_dir_bytes: disk.data_dir_bytes,

@@ -86,6 +86,7 @@ impl Founder {
                     // No link is accepted yet, nobody has a session, and whoever asks is told nothing.
                     Message::Link(_)
                     | Message::Input(_)
+                    | Message::ImageDamaged { .. }
                     | Message::Inspect { .. }
                     | Message::Wake => {}
                     Message::Failed(error) => return Err(error),

@@ -114,6 +114,18 @@ pub const PEER_RETRY_MAX: Duration = Duration::from_secs(1);
 /// Time between two introductions of a server that has no data yet.
 pub const INTRODUCTION_INTERVAL: Duration = Duration::from_millis(100);
 
+/// How long an image that is sent or received may make no progress.
+pub const PEER_IMAGE_STALL_MAX: Duration = Duration::from_secs(20);
+
+/// How long the receiver of an image may take to read back what it wrote.
+pub const PEER_IMAGE_INSTALL_MAX: Duration = Duration::from_secs(600);
+
+/// How long to wait before an image that could not be sent is sent again.
+pub const PEER_IMAGE_RETRY: Duration = Duration::from_millis(500);
+
+/// Longest frame of an image: a chunk of records, or one record as large as any can be.
+pub const PEER_IMAGE_FRAME_BYTES_MAX: usize = 384 << 20;
+
 /// How long `stop` waits for another server to take over the leadership.
 pub const RESIGN_MAX: Duration = Duration::from_millis(500);
 

@@ -21,10 +21,10 @@ use super::error::StartError;
 use super::limits::{PEER_CONNECTIONS_MAX, PEER_READ_BYTES_MAX};
 use super::listener::Port;
 use super::peer_connect::{introduced, prepare};
-use super::peer_frame;
 use super::peer_hello::{Answer, Hello, Kind, judge, negotiate};
 use super::peer_links::LinkEvent;
 use super::peers::{Known, Peers};
+use super::{peer_frame, peer_image_receive};
 use crate::config::{PeerAddress, ServerSpec};
 use crate::replica::PeerMessage;
 use crate::replica::founding::Introduction;
@@ -98,7 +98,7 @@ pub async fn accept(listener: TcpListener, peers: Arc<Peers>) {
     }
 }
 
-async fn serve(peers: &Peers, mut stream: TcpStream, remote: SocketAddr) {
+async fn serve(peers: &Arc<Peers>, mut stream: TcpStream, remote: SocketAddr) {
     prepare(&stream);
     let hello = match Hello::hear(&mut stream).await {
         Ok(hello) => hello,
@@ -138,6 +138,12 @@ async fn serve(peers: &Peers, mut stream: TcpStream, remote: SocketAddr) {
                 () = peers.barred(server) => {}
             }
         }
+        (Kind::Image, Introduction::Founded(identity)) if is_accepted => {
+            tokio::select! {
+                () = peer_image_receive::receive(peers, server, identity.raft_id, stream) => {}
+                () = peers.barred(server) => {}
+            }
+        }
         (_, _) => {}
     }
 }
@@ -173,7 +179,7 @@ async fn messages(peers: &Peers, known: &Known, stream: &mut TcpStream) -> Resul
         match stream.read_buf(&mut buffer).await {
             Ok(0) => return Ok(()),
             Ok(bytes) => {
-                peers.received(bytes);
+                peers.count().received(bytes);
                 if bytes == room {
                     read_bytes = (read_bytes * 2).min(PEER_READ_BYTES_MAX);
                 } else if bytes < read_bytes / 4 {
@@ -204,7 +210,7 @@ async fn messages(peers: &Peers, known: &Known, stream: &mut TcpStream) -> Resul
             }
         }
         if let Some(words) = refused {
-            peers.frame_refused();
+            peers.count().frame_refused();
             return Err(words);
         }
     }

@@ -144,6 +144,7 @@ async fn serve(peers: &Peers, server: u8, identity: Identified, stream: TcpStrea
     let event = |link| LinkEvent::Outgoing { link, peer, wire: Arc::clone(&wire) };
     let Some(known) = Known::tell(peers, peer, event).await else { return };
     peers.content(server);
+    peers.count().made();
     tracing::info!(server, %address, "link made");
     let ended = tokio::select! {
         ended = wire.run() => ended,

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::peer_frame;
+use super::peer_images::Store;
 use super::peer_wire::{Overfull, Wire};
 use super::peers::Peers;
 use crate::replica::founding::{Identified, Introduction};
-use crate::replica::{Input, Member, PeerMessage, Replica};
+use crate::replica::{Input, Member, PeerMessage, Replica, SendImage};
 
 /// What happens on links. The number of a link is higher than those of all links before it.
 #[derive(Debug)]
@@ -157,8 +158,9 @@ impl Links {
             if known.staged.is_empty() {
                 continue;
             }
-            self.peers.sent(known.staged.len());
+            self.peers.count().sent(known.staged.len());
             if let Err(Overfull) = known.wire.push(&mut known.staged) {
+                self.peers.count().overfull();
                 tracing::warn!(
                     raft_id = peer,
                     "link cut: the server does not take what it is sent"
@@ -170,6 +172,16 @@ impl Links {
             self.outgoing.remove(&peer);
             replica.step(Input::PeerDown { peer });
         }
+    }
+
+    /// Begins to send an image: the driver is told what becomes of it.
+    pub fn send_image(&self, order: SendImage) {
+        self.peers.transfers.send(order);
+    }
+
+    /// From now on images can be sent and received.
+    pub fn open(&self, store: Store) {
+        self.peers.transfers.open(store);
     }
 
     /// Says who this server is. That must be durable.

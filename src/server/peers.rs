@@ -15,7 +15,9 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::driver::Message;
+use super::figures::{Figures, LinkFigures};
 use super::peer_connect;
+use super::peer_images::Transfers;
 use super::peer_links::LinkEvent;
 use crate::config::{PeerAddress, ServerSpec};
 use crate::replica::founding::Introduction;
@@ -27,6 +29,10 @@ pub struct Peers {
     pub own: u8,
     /// The way to the driver.
     pub driver: mpsc::Sender<Message>,
+    /// Images on their way.
+    pub transfers: Transfers,
+    /// What is counted; see [`Peers::count`].
+    figures: Arc<Figures>,
     /// Who this server is, at the moment.
     introduction: watch::Sender<Introduction>,
     /// Whom to connect to.
@@ -38,14 +44,6 @@ pub struct Peers {
     nudges: Vec<Notify>,
     /// What was said last of a server, by cause.
     complaints: Mutex<BTreeMap<(u8, &'static str), String>>,
-    figures: Figures,
-}
-
-#[derive(Debug, Default)]
-struct Figures {
-    bytes_sent: AtomicU64,
-    bytes_received: AtomicU64,
-    frames_refused: AtomicU64,
 }
 
 impl Peers {
@@ -56,18 +54,26 @@ impl Peers {
         servers: Vec<ServerSpec>,
         introduction: Introduction,
         driver: mpsc::Sender<Message>,
+        transfers: Transfers,
+        figures: Arc<Figures>,
     ) -> Self {
         Self {
             own,
             driver,
+            transfers,
             introduction: watch::Sender::new(introduction),
             members: watch::Sender::new(servers),
             barred: watch::Sender::default(),
             links: AtomicU64::new(0),
             nudges: (0..=u8::MAX).map(|_| Notify::new()).collect(),
             complaints: Mutex::default(),
-            figures: Figures::default(),
+            figures,
         }
+    }
+
+    /// Where links and images are counted.
+    pub fn count(&self) -> &LinkFigures {
+        self.figures.links()
     }
 
     /// Who this server is.
@@ -97,6 +103,12 @@ impl Peers {
             *known = members;
             is_new
         });
+    }
+
+    /// Where a server can be reached, as far as this one follows it.
+    pub fn addresses(&self, server: u8) -> Option<Vec<PeerAddress>> {
+        let members = self.members.borrow();
+        members.iter().find(|spec| spec.id == server).map(|spec| spec.addresses.clone())
     }
 
     /// A number for a new link.
@@ -148,21 +160,6 @@ impl Peers {
         let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
         complaints.retain(|(known, _), _| *known != server);
     }
-
-    /// Bytes have left to other servers.
-    pub fn sent(&self, bytes: usize) {
-        self.figures.bytes_sent.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    /// Bytes came from other servers.
-    pub fn received(&self, bytes: usize) {
-        self.figures.bytes_received.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    /// A frame of another server was damaged or malformed.
-    pub fn frame_refused(&self) {
-        self.figures.frames_refused.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 /// Keeps connecting to all other members, as they come and go.
@@ -180,7 +177,7 @@ pub async fn connect(peers: Arc<Peers>) {
             }
             let task =
                 peer_connect::keep_connected(Arc::clone(&peers), spec.id, spec.addresses.clone());
-            tasks.insert(spec.id, (spec.addresses, Ends(tokio::spawn(task))));
+            tasks.insert(spec.id, (spec.addresses, Ends::spawn(task)));
         }
         if members.changed().await.is_err() {
             return;
@@ -189,7 +186,20 @@ pub async fn connect(peers: Arc<Peers>) {
 }
 
 /// A task that ends when this is dropped.
-struct Ends(JoinHandle<()>);
+#[derive(Debug)]
+pub struct Ends(JoinHandle<()>);
+
+impl Ends {
+    /// Begins it.
+    pub fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(task))
+    }
+
+    /// Whether it has ended by itself.
+    pub fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+}
 
 impl Drop for Ends {
     fn drop(&mut self) {

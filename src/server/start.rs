@@ -7,8 +7,8 @@
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, lookup_host};
@@ -26,6 +26,8 @@ use super::founding::Founder;
 use super::limits::DRIVER_QUEUE_MAX;
 use super::listener::{self, Port};
 use super::log_writer::LogWriter;
+use super::peer_image_send::send_images;
+use super::peer_images::{Store, Transfers};
 use super::peer_links::Links;
 use super::peers::{self, Peers};
 use super::shared::{Published, Shared, Stop};
@@ -34,7 +36,7 @@ use super::{Ended, Server, peer_accept};
 use crate::admin::{self, Facts, Options, Surface};
 use crate::config::{AdminConfig, Config, HostPort, ServerSpec};
 use crate::replica::founding::{Identified, Introduction};
-use crate::replica::{Machine, Replica, Restored, Setup, Status};
+use crate::replica::{Machine, Replica, Restored, SendImage, Setup, Status};
 use crate::storage::Identity;
 use crate::tree;
 
@@ -56,7 +58,7 @@ pub struct Recovered {
 /// Starts what `builder` describes.
 pub(super) async fn start(builder: Builder) -> Result<Server, StartError> {
     let limits = builder.limits();
-    let Builder { config, is_in_memory, .. } = builder;
+    let Builder { config, is_in_memory, cut_off, .. } = builder;
     let port = bind(&config.client_addr).await?;
     let audit = match &config.audit_log {
         Some(path) => Some(open_audit(path)?),
@@ -65,10 +67,13 @@ pub(super) async fn start(builder: Builder) -> Result<Server, StartError> {
     let (messages, queue) = mpsc::channel(DRIVER_QUEUE_MAX);
     let running = Running { stop: Arc::default(), messages: messages.clone() };
     let mut others = Vec::new();
+    let figures: Arc<Figures> = Arc::default();
     let member = match config.own_server().filter(|_| config.is_ensemble()) {
         Some(own) => {
-            let member = Member::of(&config, own, is_in_memory, &messages)?;
+            let (sender, counts) = (messages.clone(), Arc::clone(&figures));
+            let mut member = Member::of(&config, own, is_in_memory, sender, counts)?;
             let ports = peer_accept::listen(own).await?;
+            member.peers.bar(cut_off);
             member.begin(ports, &running.stop, &mut others);
             Some(member)
         }
@@ -79,7 +84,7 @@ pub(super) async fn start(builder: Builder) -> Result<Server, StartError> {
         config: config.clone(),
         is_in_memory,
         messages: messages.clone(),
-        figures: Arc::default(),
+        figures,
         published: Arc::default(),
         beat: Arc::default(),
         stop: Arc::clone(&running.stop),
@@ -198,6 +203,8 @@ fn open_audit(path: &Path) -> Result<Audit, StartError> {
 struct Member {
     peers: Arc<Peers>,
     state: State,
+    /// Images to be sent, until somebody sends them.
+    images: Option<mpsc::UnboundedReceiver<SendImage>>,
 }
 
 /// Whether it knows what it is.
@@ -212,7 +219,8 @@ impl Member {
         config: &Config,
         own: &ServerSpec,
         is_in_memory: bool,
-        messages: &mpsc::Sender<Message>,
+        messages: mpsc::Sender<Message>,
+        figures: Arc<Figures>,
     ) -> Result<Self, StartError> {
         let known = if is_in_memory { None } else { disk::peek(config)? };
         let (state, introduction) = match known {
@@ -227,12 +235,22 @@ impl Member {
             }
         };
         let servers = config.servers.clone();
-        let peers = Arc::new(Peers::new(own.id, servers, introduction, messages.clone()));
-        Ok(Self { peers, state })
+        let (transfers, images) = Transfers::new();
+        let peers = Peers::new(own.id, servers, introduction, messages, transfers, figures);
+        Ok(Self { peers: Arc::new(peers), state, images: Some(images) })
     }
 
     /// Connects to the other servers, and lets them connect.
-    fn begin(&self, ports: Vec<TcpListener>, stop: &Arc<Stop>, tasks: &mut Vec<JoinHandle<()>>) {
+    fn begin(
+        &mut self,
+        ports: Vec<TcpListener>,
+        stop: &Arc<Stop>,
+        tasks: &mut Vec<JoinHandle<()>>,
+    ) {
+        if let Some(orders) = self.images.take() {
+            let send = send_images(Arc::clone(&self.peers), orders);
+            tasks.push(tokio::spawn(until_stopped(Arc::clone(stop), send)));
+        }
         let connect = peers::connect(Arc::clone(&self.peers));
         tasks.push(tokio::spawn(until_stopped(Arc::clone(stop), connect)));
         for port in ports {
@@ -296,13 +314,13 @@ fn run(
     // Nobody waits for a start that was given up.
     let mut tell = move |result| started.take().is_some_and(|started| started.send(result).is_ok());
     let is_member = parts.member.is_some();
-    if let Some(Member { peers, state: State::Founding(founder) }) = parts.member {
+    if let Some(Member { peers, state: State::Founding(founder), images }) = parts.member {
         // The others may be started only after this one.
         tell(Ok(Recovered { is_new: true, ..Recovered::default() }));
         let Some(decision) = founder.decide(&peers, &mut queue, &parts.beat, &parts.stop)? else {
             return Ok(());
         };
-        parts.member = Some(Member { peers, state: State::Founded(decision.identity) });
+        parts.member = Some(Member { peers, state: State::Founded(decision.identity), images });
     }
     let (driver, is_new) = match driver(parts, queue, audit) {
         Ok(driver) => driver,
@@ -345,7 +363,7 @@ fn driver(
     let options = tree_options(&config, seed);
     let mut setup = setup(&config, seed, audit.is_some(), !is_in_memory);
     let (links, identity) = match member {
-        Some(Member { peers, state: State::Founded(identity) }) => {
+        Some(Member { peers, state: State::Founded(identity), .. }) => {
             (Some(Links::new(peers)), Some(identity))
         }
         Some(Member { state: State::Founding(_), .. }) | None => (None, None),
@@ -365,6 +383,7 @@ fn driver(
         let membership = identity.as_ref().map(|identity| identity.initial.clone());
         if let (Some(links), Some(identity)) = (&links, identity) {
             setup.raft_id = identity.raft_id;
+            links.open(Store { images: None, lock: Weak::new(), options: options.clone() });
             links.introduce(identity);
         }
         let membership = membership.unwrap_or_default();
@@ -376,10 +395,13 @@ fn driver(
         Some(decided) => Identity::new(setup.server_id, decided),
         None => disk::standalone(setup.server_id)?,
     };
-    let found = disk::open(&config, new, links.is_some(), options)?;
+    let found = disk::open(&config, new, links.is_some(), options.clone())?;
     let Found { identity, machine, restored, log, images, checkpointer, report, lock } = found;
     setup.raft_id = identity.raft_id;
+    let lock = Arc::new(lock);
     if let Some(links) = &links {
+        let (images, lock) = (Some(images.clone()), Arc::downgrade(&lock));
+        links.open(Store { images, lock, options: options.clone() });
         // It is durable now.
         links.introduce(identity.identified());
     }

@@ -138,6 +138,8 @@ pub struct Checkpointer {
     verified: Vec<u64>,
     /// The mark of the last of them.
     newest: Option<Mark>,
+    /// Whether an image is due whatever was written: one was damaged.
+    is_image_wanted: bool,
     /// Log that must have been written before an image is tried again after a failure.
     retry_at: u64,
     faults: u32,
@@ -171,6 +173,7 @@ impl Checkpointer {
             collected: BTreeMap::new(),
             collected_bytes: 0,
             verified,
+            is_image_wanted: false,
             retry_at: 0,
             faults: 0,
             tally: ImageTally::default(),
@@ -348,6 +351,32 @@ impl Checkpointer {
         let _known = self.refill();
     }
 
+    /// The image at `index` turned out damaged after it had been verified: it is set aside, and
+    /// another one is written as soon as there is a complete checkpoint to write it from.
+    pub fn damaged(&mut self, index: u64) -> Outcome {
+        if !self.verified.contains(&index) {
+            return Outcome::Continue;
+        }
+        match self.given.images.set_aside(index) {
+            Ok(path) => tracing::error!(path = %path.display(), "a damaged image was set aside"),
+            Err(error) => tracing::error!(%error, index, "a damaged image cannot be set aside"),
+        }
+        self.verified.retain(|known| *known != index);
+        if self.newest.as_ref().is_some_and(|mark| mark.index == index) {
+            self.newest = None;
+        }
+        self.tally.failed += 1;
+        self.retry_at = 0;
+        self.is_image_wanted = true;
+        match self.given.state.mark() {
+            Ok(Some(StateMark::Closed { mark, .. })) if self.phase == Phase::Closed => {
+                self.write_image(&mark)
+            }
+            Ok(_) => Outcome::Continue,
+            Err(error) => self.fault(&error),
+        }
+    }
+
     fn start_full_pass(&mut self) -> Result<(), StateError> {
         self.given.state.clear()?;
         self.forget();
@@ -405,7 +434,7 @@ impl Checkpointer {
 
     fn write_image_if_due(&mut self, mark: &Mark) -> Outcome {
         let written = self.given.written.load(Ordering::Relaxed);
-        let due = self.log_since_image() >= self.image_every();
+        let due = self.is_image_wanted || self.log_since_image() >= self.image_every();
         if !due || written < self.retry_at || self.verified.last() == Some(&mark.index) {
             return Outcome::Continue;
         }
@@ -422,6 +451,7 @@ impl Checkpointer {
                 tracing::info!(index = mark.index, records = mark.records, bytes, millis, "image");
                 self.given.image_bytes = bytes;
                 self.given.written_at_image = written;
+                self.is_image_wanted = false;
                 self.tally.written += 1;
                 self.tally.last = Some((mark.index, mark.zxid));
                 self.faults = 0;

@@ -472,3 +472,29 @@ fn on_an_ensemble_a_log_that_lost_its_end_is_to_be_fetched_again() {
     let error = bench.checkpointer().begin().unwrap_err().to_string();
     assert!(error.contains("lockkeeper server --rejoin"), "{error}");
 }
+
+#[test]
+fn an_image_found_damaged_later_is_set_aside_and_another_one_written_at_once() {
+    let mut bench = Bench::new();
+    let mut checkpointer = bench.checkpointer();
+    let changes = bench.changes(10);
+    bench.log_grows();
+    checkpointer.apply(changes).unwrap();
+    assert_eq!(bench.images.list().unwrap(), [10]);
+    // The store holds exactly that state still.
+    assert_eq!(checkpointer.damaged(10), Outcome::Continue);
+    assert_eq!(bench.images.list().unwrap(), [10]);
+    assert_eq!(checkpointer.newest().map(|mark| mark.index), Some(10));
+    let aside = bench.fs.list(Path::new("/image")).unwrap();
+    assert_eq!(aside.iter().filter(|name| name.ends_with(".bad")).count(), 1, "{aside:?}");
+    // Without a complete checkpoint the next one is waited for, but no log.
+    *bench.state.works_for.lock().unwrap() = Some(0);
+    assert_eq!(checkpointer.damaged(10), Outcome::RecordsLost);
+    *bench.state.works_for.lock().unwrap() = None;
+    assert_eq!((checkpointer.newest(), bench.images.list().unwrap()), (None, vec![]));
+    bench.changes(5);
+    checkpointer.apply(bench.full_pass()).unwrap();
+    assert_eq!(bench.images.list().unwrap(), [15]);
+    assert_eq!(checkpointer.damaged(10), Outcome::Continue, "nobody has that one any more");
+    assert_eq!(bench.images.list().unwrap(), [15]);
+}

@@ -48,7 +48,7 @@ pub enum Reserved {
 }
 
 /// Held as long as the lock is; dropping it releases.
-pub trait FileLock: Send + fmt::Debug {}
+pub trait FileLock: Send + Sync + fmt::Debug {}
 
 /// A file system. Paths are absolute or relative to the process; every method takes whole paths.
 pub trait Fs: Send + Sync + fmt::Debug {

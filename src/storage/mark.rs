@@ -9,7 +9,10 @@ use crate::replica::{Mark, Membership};
 pub(super) const MEMBERS_MAX: usize = 1024;
 
 /// Appends `mark` to `out`.
-pub(super) fn encode(mark: &Mark, out: &mut Vec<u8>) {
+///
+/// # Panics
+/// If it names more members than there can be server ids.
+pub fn encode(mark: &Mark, out: &mut Vec<u8>) {
     out.extend_from_slice(&mark.index.to_le_bytes());
     out.extend_from_slice(&mark.term.to_le_bytes());
     out.extend_from_slice(&mark.zxid.to_le_bytes());
@@ -25,7 +28,8 @@ pub(super) fn encode(mark: &Mark, out: &mut Vec<u8>) {
 }
 
 /// Takes a mark off the front of `bytes`; `None` if there is none.
-pub(super) fn decode(bytes: &mut &[u8]) -> Option<Mark> {
+#[must_use]
+pub fn decode(bytes: &mut &[u8]) -> Option<Mark> {
     let index = u64::from_le_bytes(take(bytes)?);
     let term = u64::from_le_bytes(take(bytes)?);
     let zxid = i64::from_le_bytes(take(bytes)?);

@@ -59,6 +59,7 @@ pub use image_writer::ImageWriter;
 pub use install::{InstallError, append};
 pub use log::{Log, LogOptions, LogRecovery};
 pub use log_error::LogError;
+pub use mark::{decode as decode_mark, encode as encode_mark};
 pub use open::{Lock, Opened, Options, Place, Report, open, peek};
 pub use open_error::OpenError;
 pub use record::ENTRY_BYTES_MAX;

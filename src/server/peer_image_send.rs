@@ -1,0 +1,189 @@
+//! Sends images to servers that lack entries which the log does not hold any more.
+//!
+//! *Owns* one task for each image on its way. *Invariants*: every order is answered once, by
+//! `Input::ImageSent`, unless a newer one for the same server replaces it; a failure is answered
+//! after a pause, so that trying again never becomes a loop; an image that turns out damaged while it
+//! is read is reported, and never finished.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use super::driver::Message;
+use super::limits::{PEER_IMAGE_INSTALL_MAX, PEER_IMAGE_RETRY};
+use super::peer_connect::greet;
+use super::peer_hello::Kind;
+use super::peer_images::{Frame, append_record, on_thread};
+use super::peers::{Ends, Peers};
+use crate::replica::founding::Introduction;
+use crate::replica::peer::server_of;
+use crate::replica::{Input, SendImage};
+use crate::storage::{ImageError, ImageReader};
+
+/// Sends what is ordered, until it is dropped.
+pub async fn send_images(peers: Arc<Peers>, mut orders: mpsc::UnboundedReceiver<SendImage>) {
+    let mut tasks: BTreeMap<u64, Ends> = BTreeMap::new();
+    while let Some(order) = orders.recv().await {
+        tasks.retain(|_, task| !task.is_finished());
+        let to = order.to;
+        // The one before it, if there is one, ends here.
+        tasks.remove(&to);
+        tasks.insert(to, Ends::spawn(carry_out(Arc::clone(&peers), order)));
+    }
+}
+
+async fn carry_out(peers: Arc<Peers>, order: SendImage) {
+    let (to, index) = (order.to, order.index);
+    let server = server_of(to);
+    let begun = Instant::now();
+    let sent = tokio::select! {
+        sent = send(&peers, server, order) => sent,
+        () = peers.barred(server) => Err(Failure::Unreachable),
+    };
+    let ok = match sent {
+        Ok(records) => {
+            let millis = begun.elapsed().as_millis() as u64;
+            tracing::info!(server, index, records, millis, "image sent");
+            peers.count().image_sent();
+            true
+        }
+        Err(failure) => {
+            peers.count().image_failed();
+            if let Failure::Image(
+                error @ (ImageError::Damaged { .. } | ImageError::Future { .. }),
+            ) = &failure
+            {
+                tracing::error!(%error, "an image is damaged: it is written anew");
+                // Fails when the server ends.
+                let _ = peers.driver.send(Message::ImageDamaged { index }).await;
+            } else if !matches!(failure, Failure::Unreachable) {
+                let words = format!("image {index} not sent to server {server}: {failure}");
+                peers.complain(server, "image", words);
+            }
+            sleep(PEER_IMAGE_RETRY).await;
+            false
+        }
+    };
+    // Fails when the server ends.
+    let _ = peers.driver.send(Message::Input(Input::ImageSent { to, ok })).await;
+}
+
+/// Why an image was not sent.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// There is no connection: that was told.
+    Unreachable,
+    /// Another server has that id now, or none.
+    Gone,
+    /// It cannot be read.
+    Image(ImageError),
+    /// The connection broke, or nothing moved on it.
+    Link(io::Error),
+    /// The receiver does not take it.
+    Refused(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable => write!(f, "no connection"),
+            Self::Gone => write!(f, "it is not the server that it was"),
+            Self::Image(error) => write!(f, "{error}"),
+            Self::Link(error) => write!(f, "{error}"),
+            Self::Refused(words) => write!(f, "refused: {words}"),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Link(error)
+    }
+}
+
+async fn send(peers: &Arc<Peers>, server: u8, order: SendImage) -> Result<u64, Failure> {
+    let introduction = peers.introduction();
+    let images =
+        peers.transfers.store().and_then(|store| Some((store.images?, store.lock.upgrade()?)));
+    let (images, lock) = images.ok_or(Failure::Gone)?;
+    let addresses = peers.addresses(server).ok_or(Failure::Gone)?;
+    let greeted = greet(peers, server, &addresses, Kind::Image, introduction).await;
+    let (stream, other) = greeted.ok_or(Failure::Unreachable)?;
+    match other {
+        Introduction::Founded(identity) if identity.raft_id == order.to => {}
+        Introduction::Founded(_) | Introduction::Founding { .. } => return Err(Failure::Gone),
+    }
+    let counted = Arc::clone(peers);
+    let work = move |mut stream: TcpStream| {
+        let _lock = lock;
+        let reader = images.open(order.index).map_err(Failure::Image)?;
+        let mut out = Counted { stream: &stream, peers: &counted };
+        let records = write(reader, order, &mut out)?;
+        // It reads back what it wrote.
+        stream.set_read_timeout(Some(PEER_IMAGE_INSTALL_MAX))?;
+        match Frame::read(&mut stream)? {
+            Frame::Verdict(words) if words.is_empty() => Ok(records),
+            Frame::Verdict(words) => Err(Failure::Refused(words)),
+            Frame::Begin { .. } | Frame::Records(_) | Frame::End { .. } | Frame::Broken(_) => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, "it sent something else").into())
+            }
+        }
+    };
+    on_thread(&peers.transfers, stream, work).await?
+}
+
+/// Writes a whole image; returns the number of its records.
+pub(super) fn write(
+    mut reader: ImageReader,
+    order: SendImage,
+    out: &mut impl Write,
+) -> Result<u64, Failure> {
+    Frame::Begin { mark: reader.mark().clone(), message: order.message }.write(out)?;
+    let mut sent = 0;
+    loop {
+        let mut bytes = Vec::new();
+        match reader.next_records() {
+            Ok(Some(records)) => {
+                for (key, value) in records {
+                    append_record(&mut bytes, key, value);
+                    sent += 1;
+                }
+            }
+            Ok(None) => break,
+            Err(error) => {
+                // The receiver notices the missing end as well.
+                let _ = Frame::Broken("the image of the sender is damaged".to_string()).write(out);
+                return Err(Failure::Image(error));
+            }
+        }
+        Frame::Records(Bytes::from(bytes)).write(out)?;
+    }
+    Frame::End { records: sent }.write(out)?;
+    Ok(sent)
+}
+
+/// Counts what leaves.
+struct Counted<'a> {
+    stream: &'a TcpStream,
+    peers: &'a Peers,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut stream = self.stream;
+        let written = stream.write(bytes)?;
+        self.peers.count().sent(written);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
