@@ -44,4 +44,4 @@ pub mod storage;
 pub mod tree;
 
 #[cfg(feature = "server")]
-pub use server::{Builder, Server, ServerError, StartError};
+pub use server::{Builder, Ensemble, EnsembleBuilder, Server, ServerError, StartError};

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Client, EPHEMERAL, PATIENCE};
+use common::{Client, EPHEMERAL, PATIENCE, text};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn lockkeeper(directory: &Path, arguments: &[&str]) -> Command {
@@ -177,16 +177,60 @@ async fn a_server_that_cannot_start_says_why_in_one_line_and_exits_with_1() {
 }
 
 #[tokio::test]
-async fn an_ensemble_is_refused_by_name() {
+async fn three_servers_from_three_zoo_cfgs_are_one_ensemble() {
     let directory = tempfile::tempdir().unwrap();
-    let config = "dataDir=data\nclientPort=2181\ninitLimit=10\nsyncLimit=5\n\
-                  server.1=a:2888:3888\nserver.2=b:2888:3888\nserver.3=c:2888:3888\n";
-    std::fs::write(directory.path().join("zoo.cfg"), config).unwrap();
-    std::fs::create_dir(directory.path().join("data")).unwrap();
-    std::fs::write(directory.path().join("data/myid"), "1\n").unwrap();
-    let started = output(directory.path(), &["server", "zoo.cfg"]);
-    assert_eq!(started.status.code(), Some(2), "{}", stderr(&started));
-    assert!(stderr(&started).contains("server."), "{}", stderr(&started));
+    let held: Vec<TcpListener> =
+        (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let mut lines = String::new();
+    for (id, listener) in (1..).zip(&held) {
+        let port = listener.local_addr().unwrap().port();
+        lines += &format!("server.{id}=127.0.0.1:{port}:{}\n", port ^ 1);
+    }
+    drop(held);
+    let start = |id: u8| {
+        let directory = directory.path().join(id.to_string());
+        std::fs::create_dir_all(directory.join("data")).unwrap();
+        std::fs::write(directory.join("data/myid"), format!("{id}\n")).unwrap();
+        let config = format!(
+            "dataDir=data\nclientPort=0\nclientPortAddress=127.0.0.1\ninitLimit=10\nsyncLimit=5\n\
+             tickTime=2000\nadmin.enableServer=false\n{lines}"
+        );
+        std::fs::write(directory.join("zoo.cfg"), config).unwrap();
+        Running::start(&directory, &["zoo.cfg"])
+    };
+    let mut servers: Vec<Running> = (1..=3).map(start).collect();
+    for server in &servers {
+        serves(server.address).await;
+    }
+    let mut writer = Client::connect(servers[0].address).await;
+    writer.create("/from-1", b"x", 0).await.unwrap();
+    for server in &servers {
+        let mut client = Client::connect(server.address).await;
+        client.call(&lockkeeper::proto::Request::Sync { path: Some(text("/")) }).await.unwrap();
+        assert!(client.exists("/from-1").await);
+    }
+    // One after the other, as an operator does it: two are enough, and one comes back.
+    servers[2].signal(Signal::TERM);
+    assert_eq!(servers[2].exit().0, Some(0));
+    serves(servers[1].address).await;
+    Client::connect(servers[1].address).await.create("/from-2", b"x", 0).await.unwrap();
+    servers[2] = start(3);
+    serves(servers[2].address).await;
+    let mut client = Client::connect(servers[2].address).await;
+    client.call(&lockkeeper::proto::Request::Sync { path: Some(text("/")) }).await.unwrap();
+    assert!(client.exists("/from-2").await);
+    for server in &mut servers {
+        server.signal(Signal::TERM);
+        assert_eq!(server.exit().0, Some(0));
+    }
+}
+
+/// Waits until a session can be had.
+async fn serves(address: SocketAddr) {
+    common::wait_until("it serves", async || {
+        Client::open(address, &common::fresh(20_000)).await.is_some()
+    })
+    .await;
 }
 
 #[test]

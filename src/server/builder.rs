@@ -4,6 +4,7 @@
 //! that a value is checked in one place whoever gives it; the first fault is not lost behind later
 //! ones. *Never* touches the disk or the network before `start`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ pub struct Builder {
     pub(super) config: Config,
     pub(super) is_in_memory: bool,
     pub(super) outgoing: Option<(usize, usize, Duration)>,
+    pub(super) cut_off: BTreeSet<u8>,
     errors: Vec<ConfigError>,
 }
 
@@ -26,6 +28,7 @@ impl Default for Builder {
             config: Config::without_file(),
             is_in_memory: true,
             outgoing: None,
+            cut_off: BTreeSet::new(),
             errors: Vec::new(),
         };
         builder.set("clientPort", "0").set("admin.enableServer", "false")
@@ -135,6 +138,13 @@ impl Builder {
     #[must_use]
     pub fn outgoing_bytes_max(mut self, soft: usize, hard: usize, stall: Duration) -> Self {
         self.outgoing = Some((soft, hard, stall));
+        self
+    }
+
+    /// See [`Server::cut_off_from`]: from the start on.
+    #[must_use]
+    pub fn cut_off_from(mut self, servers: &[u8]) -> Self {
+        self.cut_off = servers.iter().copied().collect();
         self
     }
 

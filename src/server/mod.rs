@@ -17,6 +17,7 @@ mod connection;
 mod disk;
 mod driver;
 mod dynamic_file;
+mod ensemble;
 mod error;
 mod figures;
 mod first_frame;
@@ -29,6 +30,11 @@ mod peer_accept;
 mod peer_connect;
 mod peer_frame;
 mod peer_hello;
+mod peer_image_receive;
+mod peer_image_send;
+#[cfg(test)]
+mod peer_image_tests;
+mod peer_images;
 mod peer_links;
 mod peer_wire;
 mod peers;
@@ -52,6 +58,7 @@ use crate::replica::{Input, Status};
 
 pub use builder::Builder;
 pub use dynamic_file::write_dynamic;
+pub use ensemble::{Ensemble, EnsembleBuilder};
 pub use error::{ServerError, StartError};
 pub use start::Recovered;
 
@@ -171,6 +178,9 @@ impl Server {
         for task in self.others.into_iter().chain([self.listener]) {
             // A task fails by a defect only, and then there is nothing of it left to wait for.
             let _ = task.await;
+        }
+        if let Some(peers) = &self.peers {
+            peers.transfers.ended().await;
         }
         ended(self.ended).await
     }

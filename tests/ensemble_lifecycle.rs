@@ -1,0 +1,217 @@
+//! How an ensemble lives through the loss of servers, of links and of data, as clients see it.
+
+mod common;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Instant;
+
+use common::{Client, fresh, wait_until};
+use lockkeeper::Ensemble;
+use lockkeeper::admin::LinkCounters;
+
+async fn client(ensemble: &Ensemble, id: u8) -> Client {
+    Client::connect(address(ensemble, id)).await
+}
+
+fn address(ensemble: &Ensemble, id: u8) -> SocketAddr {
+    ensemble.server(id).expect("it runs").local_addr()
+}
+
+fn others(ensemble: &Ensemble, id: u8) -> Vec<u8> {
+    ensemble.servers().map(|(other, _)| other).filter(|other| *other != id).collect()
+}
+
+/// Waits until all servers that run have applied the same and have the same digest.
+async fn agree(ensemble: &Ensemble) {
+    wait_until("all servers have the same state", async || {
+        let mut states = ensemble.servers().map(|(_, server)| {
+            let status = server.status();
+            (status.serving, status.zxid, status.digest)
+        });
+        let first = states.next().expect("one runs");
+        first.0 && states.all(|state| state == first)
+    })
+    .await;
+}
+
+/// Writes as much as makes every server write images and cut its log.
+async fn fill(client: &mut Client, from: u32, count: u32) {
+    for number in from..from + count {
+        client.create(&format!("/fill-{number}"), &vec![b'x'; 16 << 10], 0).await.unwrap();
+    }
+}
+
+fn links(ensemble: &Ensemble, id: u8) -> LinkCounters {
+    ensemble.server(id).expect("it runs").counters().links.expect("it has others")
+}
+
+fn images(directory: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(directory.join("image")) else { return Vec::new() };
+    entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_written_through_any_server_is_on_all_of_them_and_outlives_the_leader() {
+    let mut ensemble = Ensemble::start(3).await.unwrap();
+    for id in 1..=3 {
+        client(&ensemble, id).await.create(&format!("/by-{id}"), b"x", 0).await.unwrap();
+    }
+    let leader = ensemble.leader().expect("there is one");
+    ensemble.kill(leader).await.unwrap();
+    let next = ensemble.wait_for_leader().await.unwrap();
+    assert_ne!(next, leader);
+    for id in others(&ensemble, leader) {
+        let mut client = client(&ensemble, id).await;
+        for by in 1..=3 {
+            assert!(client.exists(&format!("/by-{by}")).await, "on {id}");
+        }
+    }
+    client(&ensemble, next).await.create("/without", b"x", 0).await.unwrap();
+    ensemble.restart(leader).await.unwrap();
+    ensemble.wait_until_all_serve().await.unwrap();
+    assert!(client(&ensemble, leader).await.exists("/without").await);
+    agree(&ensemble).await;
+    ensemble.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_is_stopped_hands_over_and_its_sessions_go_on_elsewhere() {
+    let mut ensemble = Ensemble::start(3).await.unwrap();
+    let leader = ensemble.leader().expect("there is one");
+    let mut session = client(&ensemble, leader).await;
+    session.create("/mine", b"", common::EPHEMERAL).await.unwrap();
+    let begun = Instant::now();
+    ensemble.stop(leader).await.unwrap();
+    let next = ensemble.wait_for_leader().await.unwrap();
+    assert_ne!(next, leader);
+    let mut again =
+        Client::open(address(&ensemble, next), &session.again()).await.expect("an answer");
+    assert!(begun.elapsed().as_secs() < 2, "it took {:?}", begun.elapsed());
+    assert_eq!(again.session.session_id, session.session.session_id);
+    assert!(again.exists("/mine").await);
+    ensemble.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_is_cut_off_gives_way_and_takes_over_what_the_others_did() {
+    let mut ensemble = Ensemble::start(3).await.unwrap();
+    let leader = ensemble.leader().expect("there is one");
+    ensemble.partition(&[leader]);
+    let next = ensemble.wait_for_leader().await.unwrap();
+    assert_ne!(next, leader);
+    client(&ensemble, next).await.create("/meanwhile", b"x", 0).await.unwrap();
+    let minority = Client::open(address(&ensemble, leader), &fresh(4000)).await;
+    assert!(minority.is_none(), "nobody gets a session without a majority");
+    ensemble.heal();
+    ensemble.wait_until_all_serve().await.unwrap();
+    assert!(client(&ensemble, leader).await.exists("/meanwhile").await);
+    agree(&ensemble).await;
+    ensemble.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ensemble_continues_from_the_directory_that_it_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let builder = || Ensemble::builder(3).observers(1).data_dir(directory.path());
+    let ensemble = builder().start().await.unwrap();
+    assert_eq!(ensemble.connect_string().split(',').count(), 4);
+    client(&ensemble, 4).await.create("/kept", b"x", 0).await.unwrap();
+    ensemble.shutdown().await.unwrap();
+    let ensemble = builder().start().await.unwrap();
+    assert!(client(&ensemble, 4).await.exists("/kept").await);
+    ensemble.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_behind_a_log_that_was_cut_is_sent_an_image() {
+    let mut ensemble = small_log().start().await.unwrap();
+    let leader = ensemble.leader().expect("there is one");
+    let lagging = others(&ensemble, leader)[0];
+    ensemble.kill(lagging).await.unwrap();
+    let mut writer = client(&ensemble, leader).await;
+    fill(&mut writer, 0, 400).await;
+    ensemble.restart(lagging).await.unwrap();
+    // While it is sent, more comes.
+    fill(&mut writer, 400, 100).await;
+    ensemble.wait_until_all_serve().await.unwrap();
+    agree(&ensemble).await;
+    assert!(client(&ensemble, lagging).await.exists("/fill-499").await);
+    assert!(links(&ensemble, lagging).images_received > 0);
+    assert!(links(&ensemble, leader).images_sent > 0);
+    // What it received is what it starts from.
+    ensemble.restart(lagging).await.unwrap();
+    ensemble.wait_until_all_serve().await.unwrap();
+    agree(&ensemble).await;
+    ensemble.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_lost_its_data_joins_again_while_others_write() {
+    let mut ensemble = small_log().start().await.unwrap();
+    let leader = ensemble.leader().expect("there is one");
+    let wiped = others(&ensemble, leader)[1];
+    let mut writer = client(&ensemble, leader).await;
+    fill(&mut writer, 0, 300).await;
+    ensemble.kill(wiped).await.unwrap();
+    ensemble.wipe(wiped).unwrap();
+    ensemble.restart(wiped).await.unwrap();
+    fill(&mut writer, 300, 100).await;
+    ensemble.wait_until_all_serve().await.unwrap();
+    agree(&ensemble).await;
+    assert!(links(&ensemble, wiped).images_received > 0);
+    // It votes again: with it, one other may fail.
+    let voters = async || {
+        let status = ensemble.server(wiped).expect("it runs").status();
+        status.mode == lockkeeper::replica::inspect::Mode::Follower
+    };
+    wait_until("it is a follower", voters).await;
+    ensemble.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_or_a_sender_that_dies_in_the_middle_of_an_image_leaves_nothing_half() {
+    let mut ensemble = small_log().start().await.unwrap();
+    let leader = ensemble.leader().expect("there is one");
+    let lagging = others(&ensemble, leader)[0];
+    ensemble.kill(lagging).await.unwrap();
+    let mut writer = client(&ensemble, leader).await;
+    fill(&mut writer, 0, 2000).await;
+    let directory = ensemble.data_dir(lagging).expect("it has one").to_path_buf();
+    let is_receiving = || images(&directory).iter().any(|name| name.ends_with(".tmp"));
+
+    // In the middle, unless the machine is so fast that it is the end.
+    ensemble.restart(lagging).await.unwrap();
+    wait_until("an image arrives", async || {
+        is_receiving() || links(&ensemble, lagging).images_received > 0
+    })
+    .await;
+    ensemble.kill(lagging).await.unwrap();
+    assert!(!is_receiving(), "{:?}", images(&directory));
+
+    // It may have installed that one while it was killed, and need no other.
+    ensemble.restart(lagging).await.unwrap();
+    wait_until("it is sent what it lacks", async || {
+        is_receiving()
+            || links(&ensemble, lagging).bytes_received > 100_000
+            || ensemble.server(lagging).expect("it runs").status().serving
+    })
+    .await;
+    ensemble.kill(leader).await.unwrap();
+    ensemble.wait_for_leader().await.unwrap();
+    wait_until("the other one sends it", async || {
+        let status = ensemble.server(lagging).expect("it runs").status();
+        status.serving && status.znode_count > 2000
+    })
+    .await;
+    ensemble.restart(leader).await.unwrap();
+    ensemble.wait_until_all_serve().await.unwrap();
+    agree(&ensemble).await;
+    ensemble.shutdown().await.unwrap();
+}
+
+fn small_log() -> lockkeeper::EnsembleBuilder {
+    Ensemble::builder(3)
+        .set("lockkeeper.imageLogBytes", "1048576")
+        .set("lockkeeper.checkpointMillis", "20")
+}
