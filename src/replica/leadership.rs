@@ -138,6 +138,11 @@ impl Replica {
 
     fn serve(&mut self) {
         if !self.standing.serving {
+            if self.setup.ensemble.is_some() && self.machine.tree().config_text().is_empty() {
+                // The first leader has yet to write who the members are: clients shall find that.
+                self.standing.barrier = None;
+                return;
+            }
             // Whoever could only read finds a better server, or comes back to this one.
             self.clients.hang_up_all(true);
             self.local_expiry.clear();

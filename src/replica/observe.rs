@@ -82,7 +82,10 @@ impl Replica {
         let progress = self.consensus.peers();
         let status = |spec: &ServerSpec| {
             let server = spec.id;
-            let known = progress.iter().filter(|peer| server_of(peer.id) == server);
+            // One that lost its data has two lives for a while: the one that is there counts.
+            let there = self.connected.get(&server);
+            let is_it = |id: u64| there.map_or(server_of(id) == server, |there| *there == id);
+            let known = progress.iter().filter(|peer| is_it(peer.id));
             let known = known.max_by_key(|peer| peer.votes);
             PeerStatus {
                 server,

@@ -138,7 +138,7 @@ impl Replica {
             }
         } else if let Some(leader) = self.consensus.leader() {
             while let Some(mut parcel) = self.handover.next_own(term, self.wall_ms) {
-                self.figures.forwards += 1;
+                self.figures.forwards += parcel.origins().len() as u64;
                 self.handover.given(term, parcel.origins());
                 let batch = std::mem::take(&mut parcel.payload).into();
                 self.send.push((leader, PeerMessage::Forward { term, batch }));
