@@ -47,6 +47,10 @@ pub struct ServerFlags {
     /// Keep everything in memory: nothing survives the end of the server
     #[arg(long, conflicts_with = "data_dir")]
     in_memory: bool,
+    /// Put the data away (nothing is removed) and fetch everything from the other servers: for a
+    /// server of an ensemble whose data is damaged. Not for a majority of them
+    #[arg(long, conflicts_with = "in_memory")]
+    rejoin: bool,
     /// Set any key of the configuration file
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -83,6 +87,7 @@ async fn serve(config: Config, flags: &ServerFlags) -> ExitCode {
     let data_dir = (!flags.in_memory).then(|| config.data_dir.clone());
     let builder = Server::builder().config(config);
     let builder = if flags.in_memory { builder.in_memory() } else { builder };
+    let builder = if flags.rejoin { builder.rejoin() } else { builder };
     let started = tokio::select! {
         started = builder.start() => started,
         // Nothing was acknowledged yet: there is nothing to lose by ending in the middle.

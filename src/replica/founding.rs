@@ -76,6 +76,8 @@ pub struct Chance {
 pub struct Founding {
     own: u8,
     chance: Chance,
+    /// It had data: there is an ensemble, and it founds none.
+    only_joins: bool,
     roles: BTreeMap<u8, Role>,
     heard: BTreeMap<u8, (Introduction, u64)>,
     majority_since_us: Option<u64>,
@@ -90,13 +92,23 @@ impl Founding {
     pub fn new(own: u8, servers: &[ServerSpec], chance: Chance) -> Self {
         assert!(chance.incarnation != 0, "incarnation 0 is that of the founders");
         let roles = servers.iter().map(|server| (server.id, server.role)).collect();
-        Self { own, chance, roles, heard: BTreeMap::new(), majority_since_us: None }
+        let heard = BTreeMap::new();
+        Self { own, chance, only_joins: false, roles, heard, majority_since_us: None }
+    }
+
+    /// As [`Founding::new`], of a server whose data was put away: it waits for one that has data,
+    /// however many have none.
+    #[must_use]
+    pub fn joining(own: u8, servers: &[ServerSpec], chance: Chance) -> Self {
+        Self { only_joins: true, ..Self::new(own, servers, chance) }
     }
 
     /// What this server says of itself.
     #[must_use]
     pub fn introduction(&self, now_us: u64) -> Introduction {
         let lowest = self.empty(now_us).find(|id| self.is_participant(*id)).unwrap_or(0);
+        // Nobody founds with the consent of one that only joins.
+        let lowest = if self.only_joins { 0 } else { lowest };
         Introduction::Founding { nonce: self.chance.nonce, lowest }
     }
 
@@ -480,6 +492,28 @@ mod tests {
         let conflict = founding.decide(1).unwrap_err();
         assert_eq!(conflict.ensembles, [(1, 10), (2, 11)]);
         assert!(conflict.to_string().contains("server 2 to 0000000000000000000000000000000b"));
+    }
+
+    #[test]
+    fn those_who_put_their_data_away_found_nothing_and_help_nobody_to() {
+        for joining in 1..=2 {
+            let mut world = World::new(3, 0);
+            world.start_empty(1);
+            world.start_empty(2);
+            let State::Empty(founding) = &mut world.servers[joining - 1] else { panic!() };
+            founding.only_joins = true;
+            world.run_ms(10_000);
+            assert_eq!(world.ensembles(), [], "server {joining} of 1 and 2");
+        }
+        let mut world = World::new(3, 0);
+        (1..=3).for_each(|id| world.start_empty(id));
+        world.run_ms(500);
+        world.stop(3);
+        world.start_empty(3);
+        let State::Empty(founding) = &mut world.servers[2] else { panic!() };
+        founding.only_joins = true;
+        world.run_ms(500);
+        assert!(world.decision(3).is_some_and(|decision| decision.identity.raft_id > 0xff));
     }
 
     #[test]

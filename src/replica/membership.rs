@@ -28,7 +28,7 @@ impl Replica {
         configured.map(|spec| (spec.id, spec.clone())).collect()
     }
 
-    /// The members with their raft ids, if they are others than at the last call.
+    /// The members with their raft ids, if they or their version are others than at the last call.
     pub(super) fn changed_members(&mut self) -> Option<Vec<Member>> {
         if self.setup.ensemble.is_none() || !std::mem::take(&mut self.members_changed) {
             return None;
@@ -44,8 +44,11 @@ impl Replica {
         let members: Vec<Member> = self.members().into_values().map(with_id).collect();
         let own = members.iter().find(|member| member.spec.id == own);
         self.own_role = own.map_or(Role::Participant, |member| member.spec.role);
-        (self.announced != members).then(|| {
+        let version = members::version(self.machine.tree().config_text());
+        let is_new = self.announced != members || self.announced_version != version;
+        is_new.then(|| {
             self.announced.clone_from(&members);
+            self.announced_version = version;
             members
         })
     }

@@ -205,6 +205,8 @@ pub struct Replica {
     reconfig_proposed: Option<u64>,
     members_changed: bool,
     announced: Vec<Member>,
+    /// The version that these members had.
+    announced_version: i64,
     /// As of the last tick.
     peer_status: Vec<PeerStatus>,
     own_role: Role,
@@ -225,7 +227,7 @@ struct Figures {
     proposal_sizes: Option<ProposalSizes>,
     sessions_expired: u64,
     connections_refused: u64,
-    /// Batches that were given to another server.
+    /// Transactions that were given to another server.
     forwards: u64,
     /// Connections closed because a request was lost on the way to the leader.
     forwards_lost: u64,
@@ -268,7 +270,17 @@ impl Replica {
         machine.keep_all_tombstones(setup.durable && log_end_at_start > 0);
         let (id, seed) = (setup.raft_id, random.next_u64());
         let mut consensus = Consensus::new(id, seed, applied.0, tail, &replayed.conf_changes)?;
-        if consensus.membership().voters == [id] {
+        let voters = consensus.membership().voters;
+        if setup.ensemble.is_none() && voters != [id] {
+            let servers: Vec<String> =
+                voters.iter().map(|id| peer::server_of(*id).to_string()).collect();
+            return Err(format!(
+                "the data is that of an ensemble, in which these servers vote: {}. Start it with \
+                 the server lines that name them",
+                servers.join(", ")
+            ));
+        }
+        if voters == [id] {
             consensus.campaign();
         }
         let rules = Rules {
@@ -303,6 +315,7 @@ impl Replica {
             reconfig_proposed: None,
             members_changed: true,
             announced: Vec::new(),
+            announced_version: 0,
             peer_status: Vec::new(),
             own_role: Role::Participant,
             led_since_us: 0,

@@ -17,6 +17,7 @@ use crate::config::{Config, ConfigError};
 pub struct Builder {
     pub(super) config: Config,
     pub(super) is_in_memory: bool,
+    pub(super) is_rejoining: bool,
     pub(super) outgoing: Option<(usize, usize, Duration)>,
     pub(super) cut_off: BTreeSet<u8>,
     errors: Vec<ConfigError>,
@@ -27,6 +28,7 @@ impl Default for Builder {
         let builder = Self {
             config: Config::without_file(),
             is_in_memory: true,
+            is_rejoining: false,
             outgoing: None,
             cut_off: BTreeSet::new(),
             errors: Vec::new(),
@@ -72,6 +74,14 @@ impl Builder {
     #[must_use]
     pub fn in_memory(mut self) -> Self {
         self.is_in_memory = true;
+        self
+    }
+
+    /// Puts away what is in the data directory (nothing is removed) and begins anew, as a server of
+    /// an ensemble that the others send everything to. For a server whose data is damaged.
+    #[must_use]
+    pub fn rejoin(mut self) -> Self {
+        self.is_rejoining = true;
         self
     }
 

@@ -3,7 +3,7 @@
 //! *Owns* the translation between the configuration, the storage and the replica. *Never* decides
 //! what may be recovered: that is the storage's.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::StartError;
 use crate::config::Config;
@@ -51,6 +51,22 @@ pub(super) fn standalone(server_id: u8) -> Result<Identity, StartError> {
 pub(super) fn peek(config: &Config) -> Result<Option<Identified>, StartError> {
     let identity = storage::peek(&place(config)).map_err(|e| StartError::Data(e.to_string()))?;
     Ok(identity.as_ref().map(Identity::identified))
+}
+
+/// Puts all data of a server of an ensemble away: returns where it is now.
+///
+/// # Errors
+/// It is in use, another server's, or cannot be moved.
+pub(super) fn set_aside(config: &Config, server_id: u8) -> Result<Vec<PathBuf>, StartError> {
+    storage::set_aside(&place(config), server_id).map_err(|e| StartError::Data(e.to_string()))
+}
+
+/// Whether a server without data had some that was put away.
+///
+/// # Errors
+/// The directory cannot be read.
+pub(super) fn was_set_aside(config: &Config) -> Result<bool, StartError> {
+    storage::was_set_aside(&place(config)).map_err(|e| StartError::Data(e.to_string()))
 }
 
 /// Opens the data directory, or makes it to be `new`. `ensemble`: there are other servers.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::audit::Audit;
@@ -85,6 +85,8 @@ pub struct Driver {
     pub stop: Arc<Stop>,
     /// The connections' queues.
     pub connections: Connections,
+    /// Told of the text of the members.
+    pub members: watch::Sender<String>,
     /// Links with other servers; `None` without an ensemble.
     pub links: Option<Links>,
 }
@@ -197,6 +199,12 @@ impl Driver {
             links.send(ready.send, &mut self.replica);
             if let Some(members) = ready.members {
                 links.follow(members);
+                let text = self.replica.machine().tree().config_text();
+                self.members.send_if_modified(|known| {
+                    let is_new = known != text;
+                    text.clone_into(known);
+                    is_new
+                });
             }
         }
         for image in ready.images {

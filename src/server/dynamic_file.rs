@@ -12,7 +12,43 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::config::{Membership, dynamic_text, static_text};
+use tokio::sync::watch;
+
+use crate::config::{Config, Membership, dynamic_text, static_text};
+
+/// Follows the text of the members for as long as somebody tells it: says once where the
+/// configuration says otherwise and, with `reconfigEnabled`, keeps its files up to date. That they
+/// cannot be written ends nothing.
+pub async fn follow(config: Config, mut members: watch::Receiver<String>) {
+    let mut is_first = true;
+    while members.changed().await.is_ok() {
+        let text = members.borrow_and_update().clone();
+        if std::mem::take(&mut is_first)
+            && let Ok(membership) = Membership::parse(&text)
+        {
+            for difference in membership.differences(&config.servers) {
+                tracing::warn!("{difference}");
+            }
+        }
+        let (Some(path), Some(server_id)) = (config.path.clone(), config.server_id) else {
+            continue;
+        };
+        if !config.reconfig_enabled {
+            continue;
+        }
+        let write = move || write_dynamic(&path, server_id, &text);
+        match tokio::task::spawn_blocking(write).await {
+            Ok(Ok(Some(file))) => {
+                tracing::info!("the members of the ensemble are in {} now", file.display());
+            }
+            Ok(Ok(None)) => {}
+            Ok(Err(error)) => {
+                tracing::warn!("the members of the ensemble are not written: {error}")
+            }
+            Err(_) => tracing::error!("defect: the writing of the members has panicked"),
+        }
+    }
+}
 
 /// Brings the files of the configuration `config` up to the membership whose text is `members`
 /// (`/zookeeper/config`): returns the dynamic file's path if anything was written, nothing if all

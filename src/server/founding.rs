@@ -29,11 +29,12 @@ pub struct Founder {
 }
 
 impl Founder {
-    /// The server `own` of those that its configuration names.
+    /// The server `own` of those that its configuration names. `only_joins`: it had data, so there
+    /// is an ensemble that it belongs to.
     ///
     /// # Errors
     /// The system gives no random numbers.
-    pub fn new(own: u8, servers: &[ServerSpec]) -> Result<Self, StartError> {
+    pub fn new(own: u8, servers: &[ServerSpec], only_joins: bool) -> Result<Self, StartError> {
         let mut random = [0; 28];
         getrandom::fill(&mut random)
             .map_err(|error| StartError::System { what: "random id", error: error.to_string() })?;
@@ -45,7 +46,11 @@ impl Founder {
             ensemble: u128::from_le_bytes(*ensemble),
             incarnation: u32::from_le_bytes(*incarnation).max(1),
         };
-        Ok(Self { founding: Founding::new(own, servers, chance), start: Instant::now() })
+        let founding = match only_joins {
+            true => Founding::joining(own, servers, chance),
+            false => Founding::new(own, servers, chance),
+        };
+        Ok(Self { founding, start: Instant::now() })
     }
 
     /// What this server says of itself so far.

@@ -293,6 +293,7 @@ impl Frame {
                     }
                     PeerMessage::Raft(_)
                     | PeerMessage::Forward { .. }
+                    | PeerMessage::Return { .. }
                     | PeerMessage::Touch { .. } => {
                         Err(Malformed::new("message", "does not announce an image"))
                     }

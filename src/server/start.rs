@@ -32,9 +32,9 @@ use super::peer_links::Links;
 use super::peers::{self, Peers};
 use super::shared::{Published, Shared, Stop};
 use super::throttle::Throttle;
-use super::{Ended, Server, peer_accept};
+use super::{Ended, Server, dynamic_file, peer_accept};
 use crate::admin::{self, Facts, Options, Surface};
-use crate::config::{AdminConfig, Config, HostPort, ServerSpec};
+use crate::config::{AdminConfig, Config, ConfigError, HostPort, ServerSpec};
 use crate::replica::founding::{Identified, Introduction};
 use crate::replica::{Machine, Replica, Restored, SendImage, Setup, Status};
 use crate::storage::Identity;
@@ -58,7 +58,10 @@ pub struct Recovered {
 /// Starts what `builder` describes.
 pub(super) async fn start(builder: Builder) -> Result<Server, StartError> {
     let limits = builder.limits();
-    let Builder { config, is_in_memory, cut_off, .. } = builder;
+    let Builder { config, is_in_memory, is_rejoining, cut_off, .. } = builder;
+    if is_rejoining && (is_in_memory || !config.is_ensemble()) {
+        return Err(StartError::Config(vec![nobody_to_rejoin()]));
+    }
     let port = bind(&config.client_addr).await?;
     let audit = match &config.audit_log {
         Some(path) => Some(open_audit(path)?),
@@ -70,6 +73,9 @@ pub(super) async fn start(builder: Builder) -> Result<Server, StartError> {
     let figures: Arc<Figures> = Arc::default();
     let member = match config.own_server().filter(|_| config.is_ensemble()) {
         Some(own) => {
+            if is_rejoining {
+                put_away(&config, own.id)?;
+            }
             let (sender, counts) = (messages.clone(), Arc::clone(&figures));
             let mut member = Member::of(&config, own, is_in_memory, sender, counts)?;
             let ports = peer_accept::listen(own).await?;
@@ -89,7 +95,12 @@ pub(super) async fn start(builder: Builder) -> Result<Server, StartError> {
         beat: Arc::default(),
         stop: Arc::clone(&running.stop),
         member,
+        members: watch::Sender::default(),
     };
+    if peers.is_some() {
+        let follow = dynamic_file::follow(config.clone(), parts.members.subscribe());
+        others.push(tokio::spawn(until_stopped(Arc::clone(&running.stop), follow)));
+    }
     let (figures, published) = (Arc::clone(&parts.figures), Arc::clone(&parts.published));
     let tick = keep_ticking(messages.clone(), Arc::clone(&parts.beat));
     others.push(tokio::spawn(until_stopped(Arc::clone(&running.stop), tick)));
@@ -199,6 +210,24 @@ fn open_audit(path: &Path) -> Result<Audit, StartError> {
     Audit::open(path).map_err(|error| StartError::Audit { path: path.to_path_buf(), error })
 }
 
+fn nobody_to_rejoin() -> ConfigError {
+    let reason = "there are no other servers that have the data: this is for a server of an \
+                  ensemble, which its configuration file names";
+    let (file, key) = ("--rejoin".to_string(), String::new());
+    ConfigError { file, line: 0, key, reason: reason.to_string() }
+}
+
+fn put_away(config: &Config, server_id: u8) -> Result<(), StartError> {
+    for path in disk::set_aside(config, server_id)? {
+        let path = path.display();
+        tracing::warn!(
+            "the data that was here is in {path} now; it is not needed any more once \
+            this server has caught up"
+        );
+    }
+    Ok(())
+}
+
 /// What a server of an ensemble has besides.
 struct Member {
     peers: Arc<Peers>,
@@ -229,7 +258,11 @@ impl Member {
                 (State::Founded(identity), introduction)
             }
             None => {
-                let founder = Founder::new(own.id, &config.servers)?;
+                let founder = Founder::new(
+                    own.id,
+                    &config.servers,
+                    !is_in_memory && disk::was_set_aside(config)?,
+                )?;
                 let introduction = founder.introduction();
                 (State::Founding(founder), introduction)
             }
@@ -270,6 +303,7 @@ struct Parts {
     beat: Arc<AtomicU64>,
     stop: Arc<Stop>,
     member: Option<Member>,
+    members: watch::Sender<String>,
 }
 
 /// Starts the driver's thread, which recovers the data first, and waits until it serves; a server of
@@ -359,7 +393,8 @@ fn driver(
     let mut seed = [0; 32];
     getrandom::fill(&mut seed)
         .map_err(|error| StartError::System { what: "random seed", error: error.to_string() })?;
-    let Parts { config, is_in_memory, messages, figures, published, beat, stop, member } = parts;
+    let Parts { config, is_in_memory, messages, figures, published, beat, stop, member, members } =
+        parts;
     let options = tree_options(&config, seed);
     let mut setup = setup(&config, seed, audit.is_some(), !is_in_memory);
     let (links, identity) = match member {
@@ -377,6 +412,7 @@ fn driver(
         beat,
         stop,
         connections: Connections::new(Arc::clone(&figures)),
+        members,
         links,
     };
     if is_in_memory {

@@ -1,0 +1,248 @@
+//! Members of a real ensemble come, go, lose their data and are written to files: three or four
+//! servers in this process, each with a directory, files and a loopback address of its own.
+
+mod common;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{Client, PATIENCE};
+use lockkeeper::cli::config_file;
+use lockkeeper::replica::inspect::{Mode, PeerStatus};
+use lockkeeper::{Server, server::Builder};
+
+/// A directory with the files of servers 1 to 4, of which the first three know each other.
+struct World {
+    directory: tempfile::TempDir,
+    /// The first three bytes of all addresses: no other test, here or elsewhere, has them.
+    net: String,
+}
+
+/// `super:secret`, as `DigestAuthenticationProvider.superDigest` takes it.
+const SUPER: &str = "super:lK75jTNcA+U9vtVEw5vB51mj/w4=";
+
+impl World {
+    fn new(more: &str) -> Self {
+        static WORLDS: AtomicU32 = AtomicU32::new(0);
+        let (pid, world) = (std::process::id(), WORLDS.fetch_add(1, Ordering::Relaxed));
+        let net = format!("127.{}.{}", 100 + world, 1 + pid % 250);
+        let world = Self { directory: tempfile::tempdir().unwrap(), net };
+        for id in 1..=4 {
+            let mut text = format!(
+                "dataDir={}\nclientPort=17181\nclientPortAddress={}\nadmin.enableServer=false\n\
+                 tickTime=2000\n{more}\n",
+                world.data(id).display(),
+                world.host(id)
+            );
+            for member in (1..=3).chain((id == 4).then_some(4)) {
+                text += &format!("{}\n", world.line(member));
+            }
+            fs::write(world.file(id), text).unwrap();
+        }
+        world
+    }
+
+    fn host(&self, id: u8) -> String {
+        format!("{}.{id}", self.net)
+    }
+
+    fn address(&self, id: u8) -> SocketAddr {
+        format!("{}:17181", self.host(id)).parse().unwrap()
+    }
+
+    fn line(&self, id: u8) -> String {
+        let host = self.host(id);
+        format!("server.{id}={host}:17288:17388:participant;{host}:17181")
+    }
+
+    fn data(&self, id: u8) -> PathBuf {
+        self.directory.path().join(format!("data{id}"))
+    }
+
+    fn file(&self, id: u8) -> PathBuf {
+        self.directory.path().join(format!("zoo{id}.cfg"))
+    }
+
+    fn builder(&self, id: u8) -> Builder {
+        let draft = config_file::draft(&self.file(id), None, Some(&id.to_string()));
+        Server::builder().config(draft.resolve().expect("a good file"))
+    }
+
+    async fn start(&self, id: u8) -> Server {
+        self.builder(id).start().await.expect("it starts")
+    }
+
+    async fn start_three(&self) -> Vec<Server> {
+        let mut servers = Vec::new();
+        for id in 1..=3 {
+            servers.push(self.start(id).await);
+        }
+        for server in &servers {
+            serves(server).await;
+        }
+        servers
+    }
+
+    async fn member(&self, arguments: &[&str]) -> Output {
+        let server = format!("{},{}", self.address(1), self.address(2));
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
+        command.arg("member").args(arguments).args(["--server", &server]);
+        tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+    }
+}
+
+/// Looks again and again until there is an answer.
+async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        if let Some(found) = look().await {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{what}: not in {PATIENCE:?}");
+}
+
+async fn serves(server: &Server) {
+    until("it serves", async || {
+        let status = server.status();
+        (status.serving && status.mode != Mode::Looking).then_some(())
+    })
+    .await;
+}
+
+async fn client(address: SocketAddr) -> Client {
+    until("a session", async || Client::open(address, &common::fresh(10_000)).await).await
+}
+
+async fn data(address: SocketAddr, path: &str) -> Vec<u8> {
+    until("the znode", async || client(address).await.data(path).await.ok()).await
+}
+
+/// What the leader knows of another server.
+fn peer(servers: &[Server], id: u8) -> Option<PeerStatus> {
+    let leads = |server: &&Server| server.status().mode == Mode::Leader;
+    let status = servers.iter().find(leads)?.status();
+    status.peers.into_iter().find(|peer| peer.server == id)
+}
+
+fn votes(servers: &[Server], id: u8) -> Option<()> {
+    peer(servers, id).filter(|peer| peer.is_connected && peer.votes).map(|_| ())
+}
+
+fn said(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string();
+    let mut names: Vec<String> =
+        fs::read_dir(directory).unwrap().map(|entry| name(entry).unwrap()).collect();
+    names.sort();
+    names
+}
+
+async fn stop(servers: Vec<Server>) {
+    for server in servers {
+        server.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_come_and_go_by_command_and_their_files_follow() {
+    let world = World::new(&format!(
+        "reconfigEnabled=true\nDigestAuthenticationProvider.superDigest={SUPER}"
+    ));
+    let mut servers = world.start_three().await;
+    client(world.address(1)).await.create("/kept", b"old", 0).await.unwrap();
+    let added = world.member(&["add", &world.line(4)]).await;
+    assert_eq!(added.status.code(), Some(77), "{}", said(&added));
+    let added = world.member(&["add", &world.line(4), "--auth", "digest:super:secret"]).await;
+    assert_eq!(added.status.code(), Some(0), "{}", said(&added));
+
+    servers.push(world.start(4).await);
+    assert_eq!(data(world.address(4), "/kept").await, b"old");
+    until("it votes", async || votes(&servers, 4)).await;
+    let listed = said(&world.member(&["list"]).await);
+    assert!(listed.contains(&format!("{}  follower", world.line(4))), "{listed}");
+    let version = listed.lines().find_map(|line| line.strip_prefix("version=")).unwrap();
+
+    // Every server has a file with the four lines beside its own, which names it.
+    for id in 1..=4 {
+        let dynamic = format!("{}.dynamic.{version}", world.file(id).display());
+        let lines = until("the file", async || fs::read_to_string(&dynamic).ok()).await;
+        assert_eq!(lines.lines().count(), 4, "{lines}");
+        until("it is named", async || {
+            let text = fs::read_to_string(world.file(id)).ok()?;
+            text.contains(&format!("dynamicConfigFile={dynamic}\n")).then_some(())
+        })
+        .await;
+    }
+    let removed = world.member(&["remove", "4", "--auth", "digest:super:secret"]).await;
+    assert_eq!(removed.status.code(), Some(0), "{}", said(&removed));
+    servers.pop().unwrap().stop().await.unwrap();
+
+    // What was written is what they start from.
+    stop(servers).await;
+    let servers = world.start_three().await;
+    assert_eq!(data(world.address(3), "/kept").await, b"old");
+    stop(servers).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_data_is_put_away_fetches_everything_and_votes_again() {
+    let world = World::new("");
+    let mut servers = world.start_three().await;
+    client(world.address(2)).await.create("/kept", b"old", 0).await.unwrap();
+    servers.remove(2).stop().await.unwrap();
+    until("it is missed", async || (!peer(&servers, 3)?.is_connected).then_some(())).await;
+    client(world.address(2)).await.set("/kept", b"new").await.unwrap();
+
+    let again = world.builder(3).rejoin().start().await.expect("it starts");
+    assert!(again.recovered().is_new);
+    assert_eq!(data(world.address(3), "/kept").await, b"new");
+    assert!(names(&world.data(3)).contains(&"set-aside-1".to_string()));
+    servers.push(again);
+    // With its vote, there is a majority without server 1.
+    until("it votes", async || votes(&servers, 3)).await;
+    servers.remove(0).stop().await.unwrap();
+    until("the other two go on", async || {
+        client(world.address(3)).await.set("/kept", b"newest").await.ok()
+    })
+    .await;
+    stop(servers).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_on_its_own_becomes_three_and_does_not_take_their_data_for_its_own() {
+    let world = World::new("");
+    let alone = || Server::builder().data_dir(world.data(1)).address(&world.host(1), 17181);
+    let server = alone().start().await.unwrap();
+    client(world.address(1)).await.create("/kept", b"old", 0).await.unwrap();
+    server.stop().await.unwrap();
+
+    let servers = world.start_three().await;
+    assert_eq!(data(world.address(3), "/kept").await, b"old");
+    until("another one votes", async || {
+        let peers = servers[0].status().peers;
+        peers.iter().any(|peer| peer.votes).then_some(())
+    })
+    .await;
+    stop(servers).await;
+    let error = alone().start().await.expect_err("it is not its own any more").to_string();
+    assert!(error.contains("these servers vote: 1, "), "{error}");
+}
+
+#[tokio::test]
+async fn only_a_server_of_an_ensemble_rejoins() {
+    let directory = tempfile::tempdir().unwrap();
+    let alone = Server::builder().data_dir(directory.path().join("data")).rejoin();
+    let error = alone.start().await.expect_err("there is nobody").to_string();
+    assert!(error.contains("--rejoin: there are no other servers"), "{error}");
+    assert!(!directory.path().join("data").exists());
+}
