@@ -50,7 +50,7 @@ pub enum MemberCommand {
     },
     /// Add servers, or change what is said of them
     Add {
-        /// As in a zoo.cfg: server.N=host:port:port[:participant|:observer];[host:]clientPort
+        /// As in a zoo.cfg, such as server.4=host:2888:3888:observer;2181
         #[arg(required = true, value_name = "SERVER")]
         servers: Vec<String>,
         #[command(flatten)]
