@@ -91,6 +91,15 @@ impl Cluster {
         self.drive();
     }
 
+    /// Whether so many voters and learners are what the leader counts.
+    fn counts(&self, voters: usize, learners: usize) -> bool {
+        let counted = |id| {
+            let membership = self.replicas[&id].consensus.membership();
+            (membership.voters.len(), membership.learners.len())
+        };
+        self.leader().map(counted) == Some((voters, learners))
+    }
+
     fn leader(&self) -> Option<u8> {
         let leads = |(id, replica): (&u8, &Replica)| replica.leading.map(|term| (term, *id));
         self.replicas.iter().filter_map(leads).max().map(|(_, id)| id)
@@ -210,6 +219,16 @@ impl Cluster {
     ) -> ConnectResponse {
         self.ask(server, conn, session);
         self.response(server, conn).expect("an answer")
+    }
+
+    fn connect_super_user(&mut self, server: u8) {
+        self.connect(server, 1, None);
+        let auth = Request::Auth {
+            scheme: Some("digest".into()),
+            auth: Some(Bytes::from_static(b"super:test")),
+        };
+        self.send(server, 1, &[(-4, auth)]);
+        assert_eq!(self.replies(server, 1), [(-4, 0)]);
     }
 
     fn send(&mut self, server: u8, conn: ConnId, requests: &[(i32, Request)]) {
@@ -412,13 +431,7 @@ fn reconfig(joining: Option<&str>, leaving: Option<&str>) -> Request {
 /// Servers, and a client of server 1 that may change who they are.
 fn with_super_user(count: u8) -> Cluster {
     let mut cluster = Cluster::new(count);
-    cluster.connect(1, 1, None);
-    let auth = Request::Auth {
-        scheme: Some("digest".into()),
-        auth: Some(Bytes::from_static(b"super:test")),
-    };
-    cluster.send(1, 1, &[(-4, auth)]);
-    assert_eq!(cluster.replies(1, 1), [(-4, 0)]);
+    cluster.connect_super_user(1);
     cluster
 }
 
@@ -475,6 +488,44 @@ fn a_server_leaves_and_comes_back_however_fast_that_is_asked_for() {
         membership.voters.len() == 3 && cluster.replicas[&gone].is_serving()
     });
     cluster.assert_equal();
+}
+
+#[test]
+fn a_removed_server_serves_its_clients_as_long_as_it_is_there() {
+    for leads in [false, true] {
+        let mut cluster = Cluster::new(3);
+        let leader = cluster.leader().unwrap();
+        let leaves = if leads { leader } else { cluster.follower() };
+        cluster.connect_super_user(leaves);
+        let leave = reconfig(None, Some(&leaves.to_string()));
+        let back = format!("server.{leaves}=127.0.0.1:{leaves}:10{leaves};20{leaves}");
+        for round in 0..2 {
+            let requests = [leave.clone(), get("/zookeeper/config"), reconfig(Some(&back), None)];
+            for (xid, request) in (10 * round..).zip(requests) {
+                cluster.send(leaves, 1, &[(xid, request)]);
+                cluster.advance_ms(2000);
+                assert_eq!(cluster.replies(leaves, 1), [(xid, 0)], "leads: {leads}");
+            }
+            cluster.until("it votes again", |cluster| cluster.counts(3, 0));
+        }
+        cluster.send(leaves, 1, &[(30, leave)]);
+        cluster.until("it learns only", |cluster| cluster.counts(2, 1));
+        cluster.assert_equal();
+        cluster.kill(leaves);
+        cluster.until("it is forgotten", |cluster| cluster.counts(2, 0));
+    }
+}
+
+#[test]
+fn a_request_for_other_members_waits_for_a_new_leader_to_know_the_last_one() {
+    let mut cluster = with_super_user(3);
+    let leader = cluster.leader().unwrap();
+    let leave = reconfig(None, Some(&leader.to_string()));
+    cluster.send(1, 1, &[(1, leave)]);
+    let back = format!("server.{leader}=127.0.0.1:{leader}:10{leader};20{leader}");
+    cluster.send(1, 1, &[(2, reconfig(Some(&back), None))]);
+    cluster.advance_ms(2000);
+    assert_eq!(cluster.replies(1, 1), [(1, 0), (2, 0)]);
 }
 
 #[test]
@@ -535,7 +586,8 @@ fn a_leader_that_is_removed_hands_over_first() {
             leader != old && voters.len() == 2 && !voters.contains(&old.into())
         })
     });
-    cluster.until("it serves nobody", |cluster| !cluster.replicas[&old].is_serving());
+    let membership = cluster.replicas[&cluster.leader().unwrap()].consensus.membership();
+    assert_eq!(membership.learners, [u64::from(old)]);
 }
 
 #[test]

@@ -264,10 +264,15 @@ impl Replica {
 
     /// Tries again until another server leads.
     pub(super) fn follow_resignation(&mut self) {
-        if self.standing.resigns && self.consensus.is_leader() {
-            // None that could take over: then this server leads to its end.
-            let _is_given = self.consensus.resign();
+        if self.standing.resigns {
+            self.hand_over();
         }
+    }
+
+    /// Gives leadership away, this once: a member that leaves may come back and lead again.
+    pub(super) fn hand_over(&mut self) {
+        // Where none could take over, this server leads on.
+        let _is_given = self.consensus.resign();
     }
 
     /// Closes connections whose requests are lost.

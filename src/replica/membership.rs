@@ -28,12 +28,22 @@ impl Replica {
         configured.map(|spec| (spec.id, spec.clone())).collect()
     }
 
-    /// The members with their raft ids, if they or their version are others than at the last call.
+    /// The members and those that are leaving with their raft ids, if they or the version of the
+    /// members are others than at the last call.
     pub(super) fn changed_members(&mut self) -> Option<Vec<Member>> {
         if self.setup.ensemble.is_none() || !std::mem::take(&mut self.members_changed) {
             return None;
         }
         let membership = self.consensus.membership();
+        let members = self.members();
+        let takes_part = |member: &&Member| {
+            let takes_part =
+                |id| membership.voters.contains(&id) || membership.learners.contains(&id);
+            !members.contains_key(&member.spec.id) && member.raft_id.is_some_and(takes_part)
+        };
+        let leaving = self.announced.iter().chain(&self.leaving).filter(takes_part);
+        let leaving: Vec<Member> =
+            leaving.map(|member| Member { votes: false, ..member.clone() }).collect();
         let with_id = |spec: crate::config::ServerSpec| {
             let of_server = |id: &&u64| server_of(**id) == spec.id;
             let voter = membership.voters.iter().find(of_server).copied();
@@ -41,15 +51,18 @@ impl Replica {
             Member { raft_id: voter.or(learner), votes: voter.is_some(), spec }
         };
         let own = self.setup.server_id;
-        let members: Vec<Member> = self.members().into_values().map(with_id).collect();
+        let members: Vec<Member> = members.into_values().map(with_id).collect();
         let own = members.iter().find(|member| member.spec.id == own);
         self.own_role = own.map_or(Role::Participant, |member| member.spec.role);
         let version = members::version(self.machine.tree().config_text());
-        let is_new = self.announced != members || self.announced_version != version;
+        let is_new = self.announced != members
+            || self.leaving != leaving
+            || self.announced_version != version;
         is_new.then(|| {
             self.announced.clone_from(&members);
+            self.leaving.clone_from(&leaving);
             self.announced_version = version;
-            members
+            members.into_iter().chain(leaving).collect()
         })
     }
 
@@ -97,7 +110,7 @@ impl Replica {
                 // It learns first: the old identity keeps its place as long.
                 (Role::Participant, false) => continue,
                 (Role::Observer, true) if stays.id == own => {
-                    self.resign();
+                    self.hand_over();
                     return Vec::new();
                 }
                 (Role::Observer, true) => steps.push(Step::Learn(stays.id)),
@@ -107,15 +120,28 @@ impl Replica {
                 return steps;
             }
         }
-        let stranger = peers.iter().find(|peer| !members.contains_key(&server_of(peer.id)));
-        match stranger {
-            Some(stranger) if stranger.id == own => {
-                self.resign();
-                Vec::new()
+        let strangers = peers.iter().filter(|peer| !members.contains_key(&server_of(peer.id)));
+        for stranger in strangers {
+            if stranger.id == own {
+                self.hand_over();
+                return Vec::new();
             }
-            Some(stranger) => vec![Step::Remove(stranger.id)],
-            None => Vec::new(),
+            if stranger.votes {
+                return vec![Step::Learn(stranger.id)];
+            }
+            if !self.is_leaving(stranger.id) {
+                return vec![Step::Remove(stranger.id)];
+            }
         }
+        Vec::new()
+    }
+
+    /// Whether a server that is no member any more goes on to learn: as long as it is there, so that
+    /// its clients need not leave. ZooKeeper's servers stay as followers without a vote.
+    fn is_leaving(&self, id: u64) -> bool {
+        let mut known = self.announced.iter().chain(&self.leaving);
+        self.connected.get(&server_of(id)) == Some(&id)
+            && known.any(|member| member.raft_id == Some(id))
     }
 
     /// Looks at a batch that asks for other members before it is proposed: what cannot be done now

@@ -207,6 +207,8 @@ pub struct Replica {
     announced: Vec<Member>,
     /// The version that these members had.
     announced_version: i64,
+    /// Members no longer, but still learning.
+    leaving: Vec<Member>,
     /// As of the last tick.
     peer_status: Vec<PeerStatus>,
     own_role: Role,
@@ -316,6 +318,7 @@ impl Replica {
             members_changed: true,
             announced: Vec::new(),
             announced_version: 0,
+            leaving: Vec::new(),
             peer_status: Vec::new(),
             own_role: Role::Participant,
             led_since_us: 0,

@@ -109,6 +109,11 @@ impl Replica {
             while let Some(mut parcel) = self.handover.next_to_propose(term, self.wall_ms) {
                 let mut asks_reconfig = false;
                 if parcel.asks_reconfig {
+                    if self.leading != Some(term) {
+                        // Elected, but what was decided before is yet to be applied: it waits for that.
+                        self.handover.give_back(parcel);
+                        break;
+                    }
                     (parcel.payload, asks_reconfig) =
                         self.screen(std::mem::take(&mut parcel.payload));
                 }
