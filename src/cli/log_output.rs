@@ -17,7 +17,12 @@ pub enum LogFormat {
 /// Begins to write logs. `RUST_LOG` decides what; by default everything from `info` on, and only
 /// what is serious from the libraries underneath. Does nothing if there is a subscriber already.
 pub fn start(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT));
+    start_with(format, DEFAULT);
+}
+
+/// As [`start`], with another default.
+pub fn start_with(format: LogFormat, default: &str) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

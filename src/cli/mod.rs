@@ -5,6 +5,7 @@
 mod client;
 pub mod config_check;
 pub mod config_file;
+mod dev;
 mod log_output;
 mod member;
 mod open_files;
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub use dev::DevFlags;
 pub use log_output::LogFormat;
 pub use member::{MemberCommand, MemberFlags};
 pub use server::ServerFlags;
@@ -32,6 +34,8 @@ pub struct CommandLine {
 enum Command {
     /// Run a server: by itself on 127.0.0.1:2181 with ./lockkeeper-data, or as a zoo.cfg says
     Server(ServerFlags),
+    /// Run an ensemble of three in this process, to see how it takes the loss of a server
+    Dev(DevFlags),
     /// See and change which servers an ensemble consists of, while it runs
     #[command(subcommand)]
     Member(MemberCommand),
@@ -57,6 +61,7 @@ enum ConfigCommand {
 pub fn run() -> ExitCode {
     match CommandLine::parse().command {
         Command::Server(flags) => server::run(&flags),
+        Command::Dev(flags) => dev::run(&flags),
         Command::Member(command) => member::run(&command),
         Command::Config(ConfigCommand::Check { file, myid }) => {
             exit_code(config_check::run(&file, myid.as_deref()))

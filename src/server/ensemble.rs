@@ -56,6 +56,7 @@ pub struct EnsembleBuilder {
     participants: u8,
     observers: u8,
     data_dir: Option<PathBuf>,
+    client_port: Option<u16>,
     keys: Vec<(String, String)>,
 }
 
@@ -72,6 +73,14 @@ impl EnsembleBuilder {
     #[must_use]
     pub fn data_dir(mut self, directory: impl AsRef<Path>) -> Self {
         self.data_dir = Some(directory.as_ref().to_path_buf());
+        self
+    }
+
+    /// Has clients connect to server 1 at this port, and to each further one at the next port. By
+    /// default the ports are any free ones. An ensemble that is continued keeps its ports.
+    #[must_use]
+    pub fn client_port(mut self, first: u16) -> Self {
+        self.client_port = Some(first);
         self
     }
 
@@ -95,13 +104,15 @@ impl EnsembleBuilder {
         loop {
             match self.start_once().await {
                 // Somebody else took a port after it was found free.
-                Err(StartError::Address { .. } | StartError::PeerAddress { .. })
-                    if attempt < START_ATTEMPTS && self.data_dir.is_none() =>
-                {
-                    attempt += 1;
-                }
+                Err(StartError::Address { .. })
+                    if attempt < START_ATTEMPTS
+                        && self.data_dir.is_none()
+                        && self.client_port.is_none() => {}
+                Err(StartError::PeerAddress { .. })
+                    if attempt < START_ATTEMPTS && self.data_dir.is_none() => {}
                 started => return started,
             }
+            attempt += 1;
         }
     }
 
@@ -138,6 +149,7 @@ impl EnsembleBuilder {
             }
             Err(error) => return Err(failed(error)),
         };
+        self.must_be_of(&path, &text)?;
         let origin = "ensemble";
         let config = |id: u8| {
             let mut draft = Draft::without_file();
@@ -164,13 +176,34 @@ impl EnsembleBuilder {
         (1..=servers).map(config).collect()
     }
 
+    /// That the servers in a directory are those that were asked for.
+    fn must_be_of(&self, path: &Path, text: &str) -> Result<(), StartError> {
+        let observers = text.lines().filter(|line| line.contains(":observer;")).count();
+        let participants = text.lines().count() - observers;
+        if (participants, observers) == (self.participants.into(), self.observers.into()) {
+            return Ok(());
+        }
+        Err(StartError::Data(format!(
+            "{}: an ensemble of {participants} participants and {observers} observers is kept \
+             here, not of {} and {}",
+            path.display(),
+            self.participants,
+            self.observers
+        )))
+    }
+
     /// Server lines with ports that are free.
     fn addresses(&self) -> Result<String, StartError> {
         let count = self.participants.saturating_add(self.observers);
         let ports = free_ports(usize::from(count) * 2)?;
         let mut text = String::new();
         for (id, ports) in (1..=count).zip(ports.chunks_exact(2)) {
-            let (peer, client) = (ports[0], ports[1]);
+            let peer = ports[0];
+            let given = self.client_port.map(|first| first.checked_add(u16::from(id - 1)));
+            let client = given.unwrap_or(Some(ports[1])).ok_or_else(|| {
+                let error = format!("there is no port for server {id}");
+                StartError::System { what: "ports", error }
+            })?;
             let role = if id > self.participants { "observer" } else { "participant" };
             // The election port is never bound.
             let election = peer ^ 1;
@@ -184,7 +217,13 @@ impl Ensemble {
     /// An ensemble of `participants` servers.
     #[must_use]
     pub fn builder(participants: u8) -> EnsembleBuilder {
-        EnsembleBuilder { participants, observers: 0, data_dir: None, keys: Vec::new() }
+        EnsembleBuilder {
+            participants,
+            observers: 0,
+            data_dir: None,
+            client_port: None,
+            keys: Vec::new(),
+        }
     }
 
     /// Starts `participants` servers with their data in a directory that is removed with them.
