@@ -1,6 +1,7 @@
 """A lock of a real client, held through every fault that is shorter than its session, and lost by one that is longer.
 
-One process holds the lock, two wait for it, in the order of their znodes. While servers come and go, the holder's znode
+One process holds the lock, two wait for it, in the order of their znodes. While servers come and go, the holder's own
+server first, the holder's znode
 must stay the very one (its czxid), no waiter may get the lock, and the holder may not be told that its session is lost.
 Then the holder's own process is stopped for longer than the session timeout: exactly one waiter gets the lock, and its
 czxid, which is its fencing token, is larger.
@@ -8,15 +9,21 @@ czxid, which is its fencing token, is larger.
 
 import re
 import signal
+import subprocess
 import time
 
 from proof import HERE, Load, judge
+from servers import CLIENT_PORT
 from suites import control, curator, kazoo
 from suites.common import Dialogue, build, need, say, up_to_date
 from wire import Client, Session
 
 SESSION_TIMEOUT_MS = 10000
 FAULT_SECONDS = 5.0
+
+
+# Whole lines only: the rest of one may be on its way.
+HELD = r"^HELD (\S+) (\d+)\n"
 
 
 class Contender:
@@ -35,21 +42,21 @@ class Contender:
 
     @property
     def held(self):
-        found = re.search(r"^HELD (\S+) (\d+)$", self.dialogue.output, re.MULTILINE)
+        found = re.search(HELD, self.dialogue.output, re.MULTILINE)
         return (found.group(1), int(found.group(2))) if found else None
 
     @property
     def told_lost(self):
-        return re.search("^STATE LOST$", self.dialogue.output, re.MULTILINE) is not None
+        return re.search("^STATE LOST\n", self.dialogue.output, re.MULTILINE) is not None
 
     def check(self, seconds=60):
         """(session, czxid) of its znode as it sees it now, or None."""
         since = self.dialogue.send("check")
-        found = self.wait_for(r"^(?:MINE (\S+) (\d+)|(NONE))$", since, seconds)
+        found = self.wait_for(r"^(?:MINE (\S+) (\d+)|(NONE))\n", since, seconds)
         return None if found.group(3) else (found.group(1), int(found.group(2)))
 
     def states(self, since=0):
-        return re.findall(r"^STATE (\S+)$", self.dialogue.output[since:], re.MULTILINE)
+        return re.findall(r"^STATE (\S+)\n", self.dialogue.output[since:], re.MULTILINE)
 
     def close(self):
         self.dialogue.close()
@@ -79,12 +86,6 @@ def prepare(context):
     curator.prepare(context)
 
 
-def leader_first(ensemble):
-    """kazoo asks in this order, so that the holder begins at the server that is struck."""
-    leader = ensemble.wait_for_leader()
-    return ",".join(f"{ensemble.host(i)}:2181" for i in sorted(ensemble.ids, key=lambda i: i != leader))
-
-
 def queue_length(ensemble, path):
     client = Client(*ensemble.address(ensemble.wait_for_leader()), Session())
     try:
@@ -93,48 +94,64 @@ def queue_length(ensemble, path):
         client.end_session()
 
 
-def kill_leader(ensemble):
-    struck = ensemble.wait_for_leader()
+def server_of(ensemble, contender):
+    """The server that a client is connected to, or None."""
+    command = ["ss", "-tnHp", "state", "established", "dport", "=", f":{CLIENT_PORT}"]
+    for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
+        if f"pid={contender.dialogue.process.pid}," in line:
+            # Java shows an IPv4 address in the form of IPv6, in brackets.
+            peers = {f"{ensemble.host(i)}:{CLIENT_PORT}": i for i in ensemble.ids}
+            return next((i for peer, i in peers.items() if peer in line.replace("]", "")), None)
+    return None
+
+
+def strike_at(ensemble, holder, leads):
+    """The holder's server, once it leads, or once it does not: restarts servers until that is so."""
+    for attempt in range(40):
+        leader = ensemble.wait_for_leader()
+        there = ensemble.wait_for("the holder to be connected", lambda: server_of(ensemble, holder))
+        if (there == leader) == leads:
+            return there
+        struck = leader if attempt % 2 == 0 else there
+        ensemble.stop(struck)
+        ensemble.start(struck)
+        ensemble.wait_until_all_synced()
+        holder.check()
+    raise AssertionError(f"the holder's server does not come to {'lead' if leads else 'follow'}")
+
+
+def kill(ensemble, struck):
     ensemble.kill(struck)
     time.sleep(FAULT_SECONDS)
     ensemble.start(struck)
 
 
-def kill_follower(ensemble):
-    leader = ensemble.wait_for_leader()
-    struck = next(i for i in ensemble.ids if i != leader)
-    ensemble.kill(struck)
-    time.sleep(FAULT_SECONDS)
-    ensemble.start(struck)
-
-
-def pause_leader(ensemble):
-    struck = ensemble.wait_for_leader()
+def pause(ensemble, struck):
     ensemble.pause(struck)
     time.sleep(FAULT_SECONDS)
     ensemble.resume(struck)
 
 
-def part_leader(ensemble):
-    struck = ensemble.wait_for_leader()
+def part(ensemble, struck):
     ensemble.part(struck)
     time.sleep(FAULT_SECONDS)
     ensemble.heal(struck)
 
 
-def restart_all(ensemble):
+def restart_all(ensemble, _):
     for i in ensemble.ids:
         ensemble.stop(i)
         ensemble.start(i)
         ensemble.wait_until_all_synced()
 
 
+# What happens to the server that the holder is connected to, and whether that one leads.
 FAULTS = {
-    "kill -9 of the leader, back after 5 s": kill_leader,
-    "kill -9 of a follower, back after 5 s": kill_follower,
-    "SIGSTOP of the leader for 5 s": pause_leader,
-    "partition of the leader for 5 s": part_leader,
-    "rolling restart of all": restart_all,
+    "kill -9 of the leader, back after 5 s": (kill, True),
+    "kill -9 of a follower, back after 5 s": (kill, False),
+    "SIGSTOP of the leader for 5 s": (pause, True),
+    "partition of the leader for 5 s": (part, True),
+    "rolling restart of all": (restart_all, True),
 }
 
 
@@ -150,14 +167,15 @@ def held_through(ensemble, kind, rows):
         return contender
 
     try:
-        holder = contend(leader_first(ensemble))
-        holder.wait_for("^HELD")
+        holder = contend(ensemble.connect_string())
+        holder.wait_for(HELD)
         waiters = [contend(ensemble.connect_string()) for _ in range(2)]
         first = holder.held
-        for words, fault in FAULTS.items():
+        for words, (fault, leads) in FAULTS.items():
+            struck = strike_at(ensemble, holder, leads)
             since = len(holder.dialogue.output)
             start = time.monotonic()
-            fault(ensemble)
+            fault(ensemble, struck)
             ensemble.wait_until_all_synced()
             now = holder.check()
             assert now == first, f"{kind}, {words}: the holder's znode was {first}, is {now}"
@@ -186,7 +204,7 @@ def pass_on(ensemble, kind, rows, holder, waiters):
     assert took * 1000 >= SESSION_TIMEOUT_MS * 2 / 3, f"{kind}: the session ended after {took:.1f} s already"
     gone = holder.check()
     assert gone is None, f"{kind}: the stopped holder's znode is still {gone}"
-    holder.wait_for("^STATE LOST$")
+    holder.wait_for("^STATE LOST\n")
     got = [w for w in waiters if w.held]
     assert len(got) == 1, f"{kind}: {len(got)} waiters have the lock"
     session, czxid = got[0].held
@@ -197,7 +215,7 @@ def pass_on(ensemble, kind, rows, holder, waiters):
     say(f"   {kind}: {words}: {rows[-1][2]}")
     got[0].dialogue.send("release")
     last = next(w for w in waiters if w is not got[0])
-    last.wait_for("^HELD")
+    last.wait_for(HELD)
     assert last.held[1] > czxid, f"{kind}: czxid {last.held[1]:#x} after {czxid:#x}"
 
 

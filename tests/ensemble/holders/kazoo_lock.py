@@ -12,7 +12,9 @@ from kazoo.retry import KazooRetry
 
 
 def say(*words):
-    print(*words, flush=True)
+    # In one piece: several threads talk.
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
 
 
 def main():
