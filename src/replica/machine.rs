@@ -43,6 +43,7 @@ pub struct Machine {
     clock_dirty: bool,
     txns_applied: u64,
     replayed: Replayed,
+    audits_replay: bool,
 }
 
 /// What a replay has seen of the log besides transactions.
@@ -52,6 +53,8 @@ pub(super) struct Replayed {
     pub(super) runs: Vec<(u64, u64)>,
     /// Changes of membership, as they are in their entries.
     pub(super) conf_changes: Vec<Bytes>,
+    /// What the audit log says of the transactions, if somebody asked.
+    audit: Vec<AuditLine>,
 }
 
 /// What became of one transaction.
@@ -92,6 +95,7 @@ impl Machine {
             clock_dirty: true,
             txns_applied: 0,
             replayed: Replayed::default(),
+            audits_replay: false,
         }
     }
 
@@ -287,6 +291,17 @@ impl Machine {
             },
             digest: self.digest(),
         }
+    }
+
+    /// From here on, a replay keeps an audit line of every transaction: a server that comes back may
+    /// be the first one that applies what the others have only agreed on.
+    pub fn audit_replay(&mut self) {
+        self.audits_replay = true;
+    }
+
+    /// Takes the audit lines of a replay.
+    pub fn take_replayed_audit(&mut self) -> Vec<AuditLine> {
+        std::mem::take(&mut self.replayed.audit)
     }
 
     /// Takes what a replay has seen.
@@ -506,7 +521,8 @@ fn multi_outcome(results: &[crate::proto::MultiResult]) -> &'static str {
 
 impl Restore for Machine {
     fn restart(&mut self) {
-        *self = Self::fresh(self.tree.options().clone());
+        let audits_replay = self.audits_replay;
+        *self = Self { audits_replay, ..Self::fresh(self.tree.options().clone()) };
     }
 
     fn record(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
@@ -556,7 +572,11 @@ impl Restore for Machine {
             return Ok(());
         }
         for txn in open_entry(self, entry)? {
-            self.apply(entry.term, &txn);
+            let applied = self.apply(entry.term, &txn);
+            if self.audits_replay {
+                let line = self.audit_line((entry.index, entry.term), &txn, &applied);
+                self.replayed.audit.push(line);
+            }
         }
         Ok(())
     }

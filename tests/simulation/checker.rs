@@ -8,12 +8,13 @@
 //! order, each at most once; a session ends neither too early nor too late; what is read after a
 //! `sync` is no older than what anybody had been told before it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::BytesMut;
 use lockkeeper::proto::connect::ConnectResponse;
 use lockkeeper::proto::{ConnectRequest, Request, frame};
-use lockkeeper::replica::{Append, AuditLine, ClientRequest, ConnId, Mark, Outgoing};
+use lockkeeper::replica::{Append, AuditLine, ClientRequest, ConnId, Machine, Mark, Outgoing};
 use lockkeeper::tree::{Identity, Tree};
 
 use super::agreement::Agreement;
@@ -104,17 +105,34 @@ impl Checker {
         self.views[server].crashed();
     }
 
-    /// A server has recovered its state up to `zxid`.
+    /// A server has recovered its state; these transactions it has applied on the way.
     pub fn recovered(
         &mut self,
         server: usize,
-        zxid: i64,
-        digest: u128,
-        tree: &Tree,
+        audit: &[AuditLine],
+        machine: &Machine,
+        now_us: u64,
     ) -> Result<(), Violation> {
-        let place = self.place_of(zxid, digest)?;
+        let known = audit.partition_point(|line| line.zxid <= self.history.zxid());
+        let (known, new) = audit.split_at(known);
+        for line in known {
+            let place = self.history.place_of(line.zxid);
+            let last = place.checked_sub(1).map(|last| &self.history.lines[last].audit);
+            if last != Some(line) {
+                return Err(format!("recovered {line:?}, but it was {last:?}"));
+            }
+        }
+        if !new.is_empty() {
+            // It had learnt that all others agree, and died before it could show what came of it.
+            self.views[server].jump(&self.history, self.history.len());
+            for line in new {
+                self.apply(server, line, now_us)?;
+            }
+            self.coverage.first_applied_at_restart += new.len() as u64;
+        }
+        let place = self.place_of(machine.last_zxid(), machine.digest())?;
         self.views[server].jump(&self.history, place);
-        self.compare(server, tree)
+        self.compare(server, machine.tree())
     }
 
     /// A server has installed the state of another one.
@@ -202,9 +220,11 @@ impl Checker {
     ) {
         self.inputs += 1;
         self.handshakes.insert(conn, (server, request.clone()));
-        self.views[server]
-            .conns
-            .insert(conn, Conn::new(remote, request, self.rules.linearizable_reads));
+        let View { place, conns, .. } = &mut self.views[server];
+        let is_ahead = request.last_zxid_seen > self.history.zxid_at(*place);
+        let mut known = Conn::new(remote, request, self.rules.linearizable_reads);
+        known.is_ahead = is_ahead;
+        conns.insert(conn, known);
     }
 
     /// A server was told that a connection is gone.
@@ -334,12 +354,11 @@ impl Checker {
         if let Some(frame) = conn.inbox.front() {
             return Err(format!("connection {id}: a frame from the future: {frame:?}"));
         }
-        let zxid = self.history.zxid_at(view.place);
         let is_reason = match &conn.phase {
-            // The client has seen more than this server has, or nobody leads.
-            Phase::Connecting(request) => {
-                request.last_zxid_seen > zxid
-                    || self.rules.servers == 1 && view.serving_since.is_none()
+            // The client had seen more than this server had, which may have caught up since in the
+            // same batch; or nobody leads.
+            Phase::Connecting(_) => {
+                conn.is_ahead || self.rules.servers == 1 && view.serving_since.is_none()
             }
             Phase::Open(_) => false,
         };
@@ -446,6 +465,16 @@ impl Checker {
             }
         }
         Ok(())
+    }
+
+    /// The state behind everything that was ever applied.
+    pub fn newest(&self) -> Cow<'_, Model> {
+        let place = self.history.len();
+        match self.views.iter().find(|view| view.place == place) {
+            Some(view) => Cow::Borrowed(&view.model),
+            // Whoever was there is gone.
+            None => Cow::Owned(self.history.model_at(place)),
+        }
     }
 
     /// Open sessions.

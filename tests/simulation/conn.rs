@@ -65,6 +65,8 @@ pub struct Conn {
     pub phase: Phase,
     /// It has this session, and is to be told.
     pub granted: Option<Grant>,
+    /// When the server was told of it, its client had seen more than the server had.
+    pub is_ahead: bool,
     /// It cannot have the session that it asked for, and is to be told.
     pub is_refused: bool,
     pub ids: Vec<Id>,
@@ -160,6 +162,7 @@ impl Conn {
         Self {
             phase: Phase::Connecting(request),
             granted: None,
+            is_ahead: false,
             is_refused: false,
             ids: vec![("ip".to_owned(), remote)],
             pending: VecDeque::new(),

@@ -33,6 +33,7 @@ counters!(
     multis,
     multis_failed,
     replayed,
+    first_applied_at_restart,
     kills,
     power_cuts,
     crashes_at_an_operation,

@@ -6,11 +6,11 @@
 
 use std::path::{Path, PathBuf};
 
-use lockkeeper::storage::{OpenError, Report};
+use lockkeeper::storage::OpenError;
 
 use super::conn::Violation;
 use super::disk::Crash;
-use super::server::{DATA, LOG, Server, Stop};
+use super::server::{DATA, LOG, Opened, Server, Stop};
 use super::world::{Event, World};
 
 /// A bit that was turned over.
@@ -192,12 +192,12 @@ impl World {
             }
         }
         match self.open(host) {
-            Ok((server, report)) => self.opened(host, server, &report),
+            Ok(opened) => self.opened(host, opened),
             Err(error) => self.not_opened(host, &error),
         }
     }
 
-    fn open(&mut self, host: usize) -> Result<(Server, Report), OpenError> {
+    fn open(&mut self, host: usize) -> Result<Opened, OpenError> {
         let mut seed = [0; 32];
         for part in seed.chunks_mut(8) {
             part.copy_from_slice(&self.hosts[host].rng.next().to_le_bytes());
@@ -210,17 +210,17 @@ impl World {
         opened
     }
 
-    fn opened(&mut self, host: usize, server: Server, report: &Report) -> Result<(), Violation> {
+    fn opened(&mut self, host: usize, opened: Opened) -> Result<(), Violation> {
+        let Opened { server, report, audit } = opened;
         let name = host + 1;
         self.hosts[host].incarnation += 1;
         self.trace.note(
             self.now_us,
             format_args!("{name} opened from {} and {} entries", report.begun_from, report.entries),
         );
-        let machine = server.replica.machine();
-        self.checker.recovered(host, machine.last_zxid(), machine.digest(), machine.tree())?;
-        let entries = server.log_entries()?;
-        self.checker.agreement.recovered(host, entries)?;
+        self.checker.agreement.recovered(host, server.log_entries()?)?;
+        let local_us = self.hosts[host].local_us(self.now_us);
+        self.checker.recovered(host, &audit, server.replica.machine(), local_us)?;
         let coverage = &mut self.coverage;
         coverage.torn_tails += u64::from(report.torn.is_some());
         coverage.images_set_aside += report.set_aside.len() as u64;

@@ -10,7 +10,7 @@ use super::agreement::Proposal;
 use super::checker::Checker;
 use super::conn::Violation;
 use super::history::{Effect, Line};
-use super::model::{self, Code, Model, Owner};
+use super::model::{self, Code, Owner};
 use super::sessions::{Grant, Session};
 
 impl Checker {
@@ -253,12 +253,6 @@ impl Checker {
             return self.close_session(write.session);
         }
         Ok(Effect::Write { ids: write.ids, request: write.request })
-    }
-
-    /// The state behind everything that was ever applied.
-    fn newest(&self) -> &Model {
-        let newest = self.views.iter().max_by_key(|view| view.place).expect("there are servers");
-        &newest.model
     }
 
     /// The request that a line carries out.

@@ -58,8 +58,32 @@ const SEEN_AT_LEAST: [(&str, u64); 38] = [
     ("locks_granted", 7000),
 ];
 
+/// How many seeds are played with three servers, and with five.
+const SEEDS_OF_THREE: u64 = 40;
+const SEEDS_OF_FIVE: u64 = 10;
+
+/// What the seeds with three servers must have seen.
+const SEEN_BY_THREE: [(&str, u64); 16] = [
+    ("operations", 80_000),
+    ("txns", 20_000),
+    ("elections", 150),
+    ("links", 500),
+    ("link_cuts", 200),
+    ("partitions", 40),
+    ("pauses", 40),
+    ("installs", 5),
+    ("log_cuts", 100),
+    ("kills", 40),
+    ("power_cuts", 40),
+    ("sessions_moved", 500),
+    ("sessions_expired", 50),
+    ("writes_moved", 5),
+    ("sent_away", 200),
+    ("locks_granted", 500),
+];
+
 /// Plays the seeds on all cores; the first failure of the lowest seed.
-fn play(seeds: u64) -> Result<Coverage, Box<Failure>> {
+fn play(seeds: u64, servers: usize) -> Result<Coverage, Box<Failure>> {
     let next = AtomicU64::new(1);
     let results = Mutex::new((Coverage::default(), None::<Box<Failure>>));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -71,7 +95,7 @@ fn play(seeds: u64) -> Result<Coverage, Box<Failure>> {
                     if seed > seeds {
                         return;
                     }
-                    let outcome = run(seed, 1, false);
+                    let outcome = run(seed, servers, false);
                     let mut results = results.lock().expect("nothing panics while it holds it");
                     match outcome {
                         Ok(success) => results.0.add(&success.coverage),
@@ -91,10 +115,24 @@ fn play(seeds: u64) -> Result<Coverage, Box<Failure>> {
 
 #[test]
 fn two_hundred_seeds_break_no_rule() {
-    match play(SEEDS) {
+    must_go_well(SEEDS, 1, &SEEN_AT_LEAST);
+}
+
+#[test]
+fn three_servers_break_no_rule_together() {
+    must_go_well(SEEDS_OF_THREE, 3, &SEEN_BY_THREE);
+}
+
+#[test]
+fn five_servers_break_no_rule_together() {
+    must_go_well(SEEDS_OF_FIVE, 5, &[("elections", 30), ("partitions", 10), ("pauses", 10)]);
+}
+
+fn must_go_well(seeds: u64, servers: usize, least: &[(&str, u64)]) {
+    match play(seeds, servers) {
         Ok(coverage) => {
             println!("{coverage}");
-            let missing = coverage.missing(&SEEN_AT_LEAST);
+            let missing = coverage.missing(least);
             assert!(missing.is_empty(), "seen too rarely: {missing:#?}");
         }
         Err(failure) => panic!("\n{failure}"),
@@ -103,10 +141,10 @@ fn two_hundred_seeds_break_no_rule() {
 
 #[test]
 fn a_seed_twice_leaves_one_trace() {
-    for seed in 1..=5 {
+    for (seed, servers) in [(1, 1), (2, 1), (3, 1), (4, 1), (1, 3), (2, 3), (1, 5)] {
         let [first, second] =
-            [(); 2].map(|()| run(seed, 1, false).unwrap_or_else(|f| panic!("\n{f}")));
-        assert_eq!(first, second, "seed {seed}");
+            [(); 2].map(|()| run(seed, servers, false).unwrap_or_else(|f| panic!("\n{f}")));
+        assert_eq!(first, second, "seed {seed} with {servers} servers");
     }
 }
 

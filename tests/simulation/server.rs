@@ -143,6 +143,15 @@ pub struct Server {
     wires: BTreeMap<ConnId, Wire>,
 }
 
+/// A server that has recovered what its disk has.
+#[derive(Debug)]
+pub struct Opened {
+    pub server: Server,
+    pub report: Report,
+    /// The transactions that it applied on the way.
+    pub audit: Vec<AuditLine>,
+}
+
 /// The lines of the servers in everybody's configuration.
 fn ensemble(servers: usize) -> Vec<ServerSpec> {
     let spec = |id: u8| ServerSpec::parse(id, &format!("10.1.0.{id}:1:2:participant;2181"));
@@ -181,8 +190,9 @@ pub fn durable_last_index(fs: &SimFs, config: &Config) -> Result<u64, String> {
 }
 
 impl Server {
-    /// Recovers what the disk has, and begins to run. `seed` is the server's own.
-    pub fn open(host: &Host, config: &Config, seed: [u8; 32]) -> Result<(Self, Report), OpenError> {
+    /// Recovers what the disk has, and begins to run. `seed` is the server's own. Also what it has
+    /// applied on the way.
+    pub fn open(host: &Host, config: &Config, seed: [u8; 32]) -> Result<Opened, OpenError> {
         let Host { id, fs, state, .. } = host;
         let options = tree::Options {
             extended_types: config.extended_types,
@@ -190,6 +200,7 @@ impl Server {
             ..tree::Options::default()
         };
         let mut machine = Machine::fresh(options);
+        machine.audit_replay();
         let place = storage::Place {
             fs: Arc::new(fs.clone()),
             state: Box::new(state.clone()),
@@ -197,6 +208,7 @@ impl Server {
             log: DATA.into(),
         };
         let opened = storage::open(place, &storage_options(*id, config), &mut machine)?;
+        let audit = machine.take_replayed_audit();
         let restored = Restored {
             hard_state: opened.hard_state,
             membership: opened.membership,
@@ -241,7 +253,7 @@ impl Server {
             told_of_image: None,
             wires: BTreeMap::new(),
         };
-        Ok((server, opened.report))
+        Ok(Opened { server, report: opened.report, audit })
     }
 
     /// A client connects.

@@ -19,10 +19,20 @@ use super::rng::Rng;
 /// How many older checkpoints a power cut can bring back.
 const OLDER_MAX: usize = 3;
 
+type Bytes = Box<[u8]>;
+
 #[derive(Clone, Debug, Default)]
 struct Database {
     mark: Option<StateMark>,
-    records: BTreeMap<Box<[u8]>, Box<[u8]>>,
+    records: BTreeMap<Bytes, Bytes>,
+}
+
+/// A moment at which the database was closed, and how to get back there from the next one.
+#[derive(Debug)]
+struct Checkpoint {
+    mark: StateMark,
+    /// What was changed since, oldest first: keys, and what they had before.
+    undo: Vec<(Bytes, Option<Bytes>)>,
 }
 
 /// What was done to the database, for coverage.
@@ -42,7 +52,7 @@ pub struct SledFigures {
 pub struct Sled {
     rng: Rng,
     database: Database,
-    older: VecDeque<Database>,
+    older: VecDeque<Checkpoint>,
     /// It does not open.
     broken: bool,
     /// An error at one in so many operations; 0 for never.
@@ -106,17 +116,54 @@ impl Sled {
                 self.figures.broken += 1;
             }
             6 => {
-                self.database = Database::default();
+                self.empty();
                 self.figures.emptied += 1;
             }
             7 | 8 => {
                 let at = self.rng.index(self.older.len().max(1));
-                if let Some(older) = self.older.get(at) {
-                    self.database = older.clone();
-                    self.figures.older += 1;
-                }
+                self.go_back(at);
             }
             _ => self.alter(),
+        }
+    }
+
+    /// Changes a record. What it was.
+    fn set(&mut self, key: &[u8], value: Option<Bytes>) -> Option<Bytes> {
+        let records = &mut self.database.records;
+        let old = match value {
+            Some(value) => records.insert(key.into(), value),
+            None => records.remove(key),
+        };
+        if let Some(checkpoint) = self.older.back_mut() {
+            checkpoint.undo.push((key.into(), old.clone()));
+        }
+        old
+    }
+
+    fn empty(&mut self) {
+        let records = std::mem::take(&mut self.database).records;
+        if let Some(checkpoint) = self.older.back_mut() {
+            checkpoint.undo.extend(records.into_iter().map(|(key, value)| (key, Some(value))));
+        }
+    }
+
+    /// Brings back a checkpoint, if it is one.
+    fn go_back(&mut self, at: usize) {
+        while self.older.len() > at
+            && let Some(Checkpoint { mark, undo }) = self.older.pop_back()
+        {
+            for (key, old) in undo.into_iter().rev() {
+                match old {
+                    Some(old) => drop(self.database.records.insert(key, old)),
+                    None => drop(self.database.records.remove(&key)),
+                }
+            }
+            self.database.mark = Some(mark.clone());
+            if self.older.len() == at {
+                self.older.push_back(Checkpoint { mark, undo: Vec::new() });
+                self.figures.older += 1;
+                return;
+            }
         }
     }
 
@@ -128,9 +175,12 @@ impl Sled {
         let at = self.rng.index(len);
         let key = self.database.records.keys().nth(at).expect("below the length").clone();
         if self.rng.chance(500) {
-            self.database.records.remove(&key);
-        } else if let Some(byte) = self.database.records.get_mut(&key).and_then(|v| v.last_mut()) {
+            self.set(&key, None);
+        } else if let Some(mut value) = self.database.records.get(&key).cloned()
+            && let Some(byte) = value.last_mut()
+        {
             *byte ^= 0x40;
+            self.set(&key, Some(value));
         }
         self.figures.altered += 1;
     }
@@ -156,8 +206,7 @@ impl StateStore for SimState {
         sled.database.mark = Some(mark.clone());
         if matches!(mark, StateMark::Closed { .. }) {
             sled.figures.checkpoints += 1;
-            let database = sled.database.clone();
-            sled.older.push_back(database);
+            sled.older.push_back(Checkpoint { mark: mark.clone(), undo: Vec::new() });
             if sled.older.len() > OLDER_MAX {
                 sled.older.pop_front();
             }
@@ -169,14 +218,10 @@ impl StateStore for SimState {
         let mut sled = self.begin()?;
         let mut scratch = Vec::new();
         for Record { key, value } in records {
-            let old = match value {
-                Some(value) => {
-                    contents.add(key, value, &mut scratch);
-                    sled.database.records.insert(key.clone(), value.clone())
-                }
-                None => sled.database.records.remove(key),
-            };
-            if let Some(old) = old {
+            if let Some(value) = value {
+                contents.add(key, value, &mut scratch);
+            }
+            if let Some(old) = sled.set(key, value.clone()) {
                 contents.remove(key, &old, &mut scratch);
             }
         }
@@ -192,8 +237,7 @@ impl StateStore for SimState {
     }
 
     fn clear(&mut self) -> Result<(), StateError> {
-        let mut sled = self.begin()?;
-        sled.database = Database::default();
+        self.begin()?.empty();
         Ok(())
     }
 

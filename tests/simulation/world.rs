@@ -218,7 +218,7 @@ impl World {
     /// A client believes that it holds its lock: nobody whose znode is there may believe the same.
     fn granted(&mut self, number: usize, grant: super::lock::Grant) -> Result<(), Violation> {
         let lock = self.clients[number].lock.as_ref().expect("only lock clients get grants");
-        let newest = self.checker.history.model_at(self.checker.history.len());
+        let newest = self.checker.newest();
         let exists = |lock: &super::lock::Lock| {
             lock.own.as_ref().is_some_and(|(path, czxid)| {
                 newest.find(path).is_some_and(|znode| znode.czxid == *czxid)
