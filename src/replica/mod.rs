@@ -152,8 +152,9 @@ pub struct Restored {
     pub membership: Membership,
     /// The image that was loaded, if it can be sent to others.
     pub image: Option<Mark>,
-    /// Index and term of the entry that the log on the disk begins after.
-    pub log_before: (u64, u64),
+    /// Index and term of the last entry in the image, or whatever else the machine was loaded from:
+    /// it has replayed everything from there on.
+    pub begun_after: (u64, u64),
     /// Index of the last entry that the machine contains.
     pub applied: u64,
     /// Its term.
@@ -251,17 +252,12 @@ impl Replica {
         let log_end_at_start = restored.tail.last().map_or(restored.applied, |last| last.index);
         let applied = (restored.applied, restored.applied_term);
         let replayed = machine.take_replayed();
-        // The terms of what lies before the image are not known: nothing of it is sent.
-        let disk_before = match &restored.image {
-            Some(image) => (image.index, image.term),
-            None if replayed.runs.is_empty() => applied,
-            None => restored.log_before,
-        };
         let mut tail = Tail::new(
             restored.hard_state,
             &membership,
             applied,
-            disk_before,
+            // The terms of what lies before are not known: nothing of it is sent.
+            restored.begun_after,
             replayed.runs,
             restored.tail,
         );

@@ -98,7 +98,7 @@ pub(super) fn open(
         hard_state: opened.hard_state,
         membership: opened.membership,
         image: opened.image,
-        log_before: opened.log_before,
+        begun_after: opened.begun_after,
         applied: opened.applied,
         applied_term: opened.applied_term,
         tail: opened.tail,

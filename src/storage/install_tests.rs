@@ -166,7 +166,7 @@ fn what_was_found_says_which_image_was_loaded_and_where_the_log_begins() {
     drop(server);
     let (opened, _) = try_open(&fs, &state).unwrap();
     assert_eq!(opened.image, Some(far().mark()));
-    assert_eq!(opened.log_before, FAR);
+    assert_eq!(opened.begun_after, FAR);
     assert_eq!(opened.membership, far().mark().membership);
     assert_eq!((opened.applied, opened.tail.len()), (FAR.0, 2));
     assert_eq!(opened.checkpointer.newest(), Some(&far().mark()));
@@ -199,7 +199,7 @@ fn a_server_that_died_while_it_installed_an_image_completes_that() {
     let (fs, state) = interrupted();
     let (opened, machine) = try_open(&fs, &state).unwrap();
     assert_eq!(machine, far());
-    assert_eq!((opened.applied, opened.log_before), (FAR.0, FAR));
+    assert_eq!((opened.applied, opened.begun_after), (FAR.0, FAR));
     assert_eq!(opened.images.list().unwrap()[0], FAR.0);
     assert!(opened.images.received().unwrap().is_empty());
     assert!(opened.report.set_aside.is_empty(), "older images are not damaged");

@@ -122,8 +122,9 @@ pub struct Opened {
     pub membership: Membership,
     /// The image that was loaded, if it was one.
     pub image: Option<Mark>,
-    /// Index and term of the entry that the log begins after.
-    pub log_before: (u64, u64),
+    /// Index and term of the last entry in the state that the entries were applied to. The log may
+    /// have older ones, whose terms nobody has read.
+    pub begun_after: (u64, u64),
     /// Index up to which the machine got records and entries.
     pub applied: u64,
     /// Term of the entry there.
@@ -222,7 +223,7 @@ pub fn open(
         hard_state: HardState { commit, ..found.hard_state },
         membership,
         image,
-        log_before: (found.base.index, found.base.term),
+        begun_after: (begun.mark.index, begun.mark.term),
         applied: commit,
         applied_term,
         tail,

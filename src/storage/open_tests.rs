@@ -150,7 +150,7 @@ fn a_new_directory_is_made_and_found_again() {
     assert!(opened.report.new);
     assert_eq!((opened.applied, opened.applied_term, opened.tail.len()), (0, 0, 0));
     assert_eq!((opened.membership.voters, machine), (vec![1], Machine::default()));
-    assert_eq!((opened.image, opened.log_before), (None, (0, 0)));
+    assert_eq!((opened.image, opened.begun_after), (None, (0, 0)));
     drop(opened.lock);
     let (opened, _) = try_open(&fs, &state).unwrap();
     assert!(!opened.report.new);
@@ -387,6 +387,10 @@ fn without_images_the_closed_checkpoint_of_the_state_store_is_used() {
     let server = Server::start(&fs, &state, Vec::new()).unwrap();
     assert_eq!(server.opened.report.begun_from, "test");
     assert_eq!(server.machine.records, replayed(&acknowledged).records);
+    // The log reaches further back, but what was replayed does not.
+    let (begun_after, _) = server.opened.begun_after;
+    assert_eq!(begun_after, server.opened.applied - server.opened.report.entries);
+    assert!(begun_after > server.opened.log.base().index);
 }
 
 #[test]

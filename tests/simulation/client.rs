@@ -75,6 +75,8 @@ pub struct Client {
     pub conn: Option<ConnId>,
     /// The handshake was answered.
     is_attached: bool,
+    /// The last server had nothing for it: it waits a little before it asks the next one.
+    was_sent_away: bool,
     session: Option<Session>,
     last_zxid: i64,
     next_xid: i32,
@@ -106,6 +108,7 @@ impl Client {
             rng,
             conn: None,
             is_attached: false,
+            was_sent_away: false,
             session: None,
             last_zxid: 0,
             next_xid: 1,
@@ -138,6 +141,10 @@ impl Client {
             Act { again_in_us: 1 + self.rng.below(config.think_us_max), ..Act::default() };
         if self.mood == Mood::Dead || self.has_left || now_us < self.silent_until_us {
             act.again_in_us += self.silent_until_us.saturating_sub(now_us).max(10_000);
+            return act;
+        }
+        if std::mem::take(&mut self.was_sent_away) {
+            act.again_in_us += 10_000;
             return act;
         }
         if self.conn.is_none() {
@@ -317,7 +324,8 @@ impl Client {
 
     /// The connection is gone.
     pub fn disconnected(&mut self) {
-        self.conn = None;
+        let was_connected = self.conn.take().is_some();
+        self.was_sent_away |= self.servers > 1 && was_connected && !self.is_attached;
         if self.servers > 1 && self.rng.chance(700) {
             self.server = self.rng.index(self.servers);
         }

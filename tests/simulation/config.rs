@@ -183,6 +183,8 @@ impl Config {
         // Each server has these of its own.
         let servers = self.servers as u64;
         self.crash_every_us = self.crash_every_us.map(|us| us * servers);
+        // Or there would hardly ever be a majority.
+        self.down_us_max = self.down_us_max.min(self.crash_every_us.unwrap_or(u64::MAX));
         self.timeouts_ms.0 += 400;
         self.timeouts_ms.1 += 2000;
     }

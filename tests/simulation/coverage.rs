@@ -26,6 +26,7 @@ macro_rules! counters {
 
 counters!(
     operations,
+    starved,
     replies,
     events,
     txns,

@@ -213,7 +213,7 @@ impl Server {
             hard_state: opened.hard_state,
             membership: opened.membership,
             image: opened.image,
-            log_before: opened.log_before,
+            begun_after: opened.begun_after,
             applied: opened.applied,
             applied_term: opened.applied_term,
             tail: opened.tail,
@@ -500,14 +500,19 @@ impl Server {
         }
     }
 
-    /// Index and term of everything in the log.
+    /// Index and term of everything in the log, and of the entry that it begins after.
     pub fn log_entries(&self) -> Result<BTreeMap<u64, u64>, Violation> {
-        let (first, last) = (self.log.base().index + 1, self.log.last().index);
-        if first > last {
-            return Ok(BTreeMap::new());
+        let (base, last) = (self.log.base(), self.log.last().index);
+        let mut known = BTreeMap::new();
+        if base.index > 0 {
+            known.insert(base.index, base.term);
         }
-        let entries = self.log.read(first, last, usize::MAX).map_err(|error| error.to_string())?;
-        Ok(entries.into_iter().map(|entry| (entry.index, entry.term)).collect())
+        if base.index < last {
+            let entries = self.log.read(base.index + 1, last, usize::MAX);
+            let entries = entries.map_err(|error| error.to_string())?;
+            known.extend(entries.into_iter().map(|entry| (entry.index, entry.term)));
+        }
+        Ok(known)
     }
 
     /// Whether inputs wait for a turn.
