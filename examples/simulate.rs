@@ -1,4 +1,5 @@
-//! Plays seeds of the simulation: `cargo run --release --example simulate -- --seed 7 --trace`.
+//! Plays seeds of the simulation: `cargo run --release --example simulate -- --seed 7 --trace`, or
+//! `-- --servers 3 --seeds 1..401`: as far as the second number, which is not played itself.
 
 #[path = "../tests/simulation/simulation.rs"]
 mod simulation;

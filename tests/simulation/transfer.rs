@@ -16,6 +16,10 @@ const TAKES_US_MAX: u64 = 400_000;
 /// How long its sender waits for an answer.
 const PATIENCE_US: u64 = 2_000_000;
 
+/// How often a process may send the same image to the same other one, when all arrive: a message may
+/// get lost behind it.
+const AGAIN_MAX: usize = 5;
+
 /// One image.
 #[derive(Debug)]
 pub struct Transfer {
@@ -28,6 +32,8 @@ pub struct Transfer {
     records: Vec<(Vec<u8>, Vec<u8>)>,
     /// Another one took its place.
     is_void: bool,
+    /// It arrived whole.
+    is_received: bool,
 }
 
 impl World {
@@ -47,8 +53,17 @@ impl World {
             // It was removed, because there is a newer one.
             return self.image_sent(from, image.to, false, 1);
         };
-        let is_void = false;
-        self.transfers.push(Transfer { from, to, incarnations, image, mark, records, is_void });
+        let (is_void, is_received) = (false, false);
+        self.transfers.push(Transfer {
+            from,
+            to,
+            incarnations,
+            image,
+            mark,
+            records,
+            is_void,
+            is_received,
+        });
         let in_us = 1 + self.hosts[from].rng.below(TAKES_US_MAX);
         self.at(in_us, Event::Image(self.transfers.len() - 1));
     }
@@ -56,6 +71,20 @@ impl World {
     fn image_sent(&mut self, from: usize, to: u64, ok: bool, in_us: u64) {
         let arrival = Arrival::Input(Input::ImageSent { to, ok });
         self.at_host(from, in_us, super::host::HostEvent::Link(arrival));
+    }
+
+    /// Whoever has an image needs what comes after it, not the same one again.
+    fn is_of_use(&self, number: usize) -> Result<(), Violation> {
+        let key = |image: &Transfer| (image.from, image.to, image.incarnations, image.image.index);
+        let this = key(&self.transfers[number]);
+        let all = self.transfers.iter().filter(|image| image.is_received);
+        let times = all.filter(|image| key(image) == this).count();
+        if times > AGAIN_MAX {
+            let (from, to, _, index) = this;
+            let (from, to) = (from + 1, to + 1);
+            return Err(format!("{from} has sent image {index} to {to} {times} times"));
+        }
+        Ok(())
     }
 
     /// The last byte of an image arrives.
@@ -90,6 +119,8 @@ impl World {
             server.arrive(Arrival::Input(Input::ImageReceived { message, mark, machine }));
             self.coverage.images_sent += 1;
             self.drive_soon(to);
+            self.transfers[number].is_received = true;
+            self.is_of_use(number)?;
         }
         let in_us = 1 + self.config.peer_latency_us_max;
         self.image_sent(from, raft_id, is_received, in_us);
