@@ -42,6 +42,26 @@ async fn fill(client: &mut Client, from: u32, count: u32) {
     }
 }
 
+/// Writes until no server that runs has the log up to `applied` any more; returns the next number.
+async fn fill_until_cut(ensemble: &Ensemble, client: &mut Client, applied: u64) -> u32 {
+    let mut next = 0;
+    loop {
+        fill(client, next, 50).await;
+        next += 50;
+        let is_cut = |(id, _)| {
+            let names = images(ensemble.data_dir(id).expect("it has one"));
+            let index = |name: &String| u64::from_str_radix(name.strip_suffix(".image")?, 16).ok();
+            let mut indexes: Vec<u64> = names.iter().filter_map(index).collect();
+            indexes.sort_unstable();
+            // Up to a segment, which holds less than a hundred of these, stays behind the older one.
+            indexes.len() > 1 && indexes[0] > applied + 100
+        };
+        if ensemble.servers().all(is_cut) {
+            return next;
+        }
+    }
+}
+
 fn links(ensemble: &Ensemble, id: u8) -> LinkCounters {
     ensemble.server(id).expect("it runs").counters().links.expect("it has others")
 }
@@ -128,15 +148,16 @@ async fn a_server_behind_a_log_that_was_cut_is_sent_an_image() {
     let mut ensemble = small_log().start().await.unwrap();
     let leader = ensemble.leader().expect("there is one");
     let lagging = others(&ensemble, leader)[0];
+    let applied = ensemble.server(lagging).expect("it runs").status().applied;
     ensemble.kill(lagging).await.unwrap();
     let mut writer = client(&ensemble, leader).await;
-    fill(&mut writer, 0, 400).await;
+    let next = fill_until_cut(&ensemble, &mut writer, applied).await;
     ensemble.restart(lagging).await.unwrap();
     // While it is sent, more comes.
-    fill(&mut writer, 400, 100).await;
+    fill(&mut writer, next, 100).await;
     ensemble.wait_until_all_serve().await.unwrap();
     agree(&ensemble).await;
-    assert!(client(&ensemble, lagging).await.exists("/fill-499").await);
+    assert!(client(&ensemble, lagging).await.exists(&format!("/fill-{}", next + 99)).await);
     assert!(links(&ensemble, lagging).images_received > 0);
     assert!(links(&ensemble, leader).images_sent > 0);
     // What it received is what it starts from.
@@ -152,11 +173,11 @@ async fn a_server_that_lost_its_data_joins_again_while_others_write() {
     let leader = ensemble.leader().expect("there is one");
     let wiped = others(&ensemble, leader)[1];
     let mut writer = client(&ensemble, leader).await;
-    fill(&mut writer, 0, 300).await;
     ensemble.kill(wiped).await.unwrap();
     ensemble.wipe(wiped).unwrap();
+    let next = fill_until_cut(&ensemble, &mut writer, 0).await;
     ensemble.restart(wiped).await.unwrap();
-    fill(&mut writer, 300, 100).await;
+    fill(&mut writer, next, 100).await;
     ensemble.wait_until_all_serve().await.unwrap();
     agree(&ensemble).await;
     assert!(links(&ensemble, wiped).images_received > 0);
@@ -176,7 +197,8 @@ async fn a_receiver_or_a_sender_that_dies_in_the_middle_of_an_image_leaves_nothi
     let lagging = others(&ensemble, leader)[0];
     ensemble.kill(lagging).await.unwrap();
     let mut writer = client(&ensemble, leader).await;
-    fill(&mut writer, 0, 2000).await;
+    // Large enough to take its time.
+    let next = fill_until_cut(&ensemble, &mut writer, 1000).await;
     let directory = ensemble.data_dir(lagging).expect("it has one").to_path_buf();
     let is_receiving = || images(&directory).iter().any(|name| name.ends_with(".tmp"));
 
@@ -201,7 +223,7 @@ async fn a_receiver_or_a_sender_that_dies_in_the_middle_of_an_image_leaves_nothi
     ensemble.wait_for_leader().await.unwrap();
     wait_until("the other one sends it", async || {
         let status = ensemble.server(lagging).expect("it runs").status();
-        status.serving && status.znode_count > 2000
+        status.serving && status.znode_count > u64::from(next)
     })
     .await;
     ensemble.restart(leader).await.unwrap();

@@ -19,6 +19,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use socket2::SockRef;
@@ -150,13 +151,16 @@ pub async fn on_thread<T: Send + 'static>(
     stream.set_write_timeout(Some(PEER_IMAGE_STALL_MAX))?;
     // The other side may be busy with its disk.
     SockRef::from(&stream).set_tcp_user_timeout(Some(PEER_IMAGE_STALL_MAX))?;
-    let _cut = Cut(stream.try_clone()?);
+    let mut cut = Cut(Some(stream.try_clone()?));
     let running = Working::begin(transfers.running.clone());
     let working = tokio::task::spawn_blocking(move || {
         let _running = running;
         work(stream)
     });
-    working.await.map_err(io::Error::other)
+    let done = working.await.map_err(io::Error::other);
+    // What was sent last is to arrive.
+    cut.0 = None;
+    done
 }
 
 /// Counts a thread.
@@ -176,16 +180,20 @@ impl Drop for Working {
 }
 
 /// Ends a connection when it is dropped.
-struct Cut(TcpStream);
+struct Cut(Option<TcpStream>);
 
 impl Drop for Cut {
     fn drop(&mut self) {
-        end(&self.0);
+        if let Some(stream) = &self.0 {
+            end(stream);
+        }
     }
 }
 
 fn end(stream: &TcpStream) {
+    // By a reset once it is closed: a sender that waits for room would not notice anything less.
     // It may have ended.
+    let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
     let _ = stream.shutdown(Shutdown::Both);
 }
 
