@@ -1,12 +1,15 @@
 """A server that lost its disk, its place in the log or some bytes comes back whole, and never shows what it has not.
 
 In every case one server of three is struck while load runs and, beside it, an onlooker asks that server for znodes whose
-data is known: no answer at all is well, a wrong one is a failure. `wiped` and `lagging` are repeated with the receiver or
-the sender killed at a random moment of the way back; `damaged` turns over bytes of images, of the state store and of the
-log, which must be refused and healed by `lockkeeper server --rejoin`.
+data is known: no answer at all is well, a wrong one is a failure. `wiped` and `lagging` are repeated with the way back
+interrupted at each of its steps: the receiver or the sender is killed, or the link between them is cut for a while.
+`damaged` turns over bytes of images, of the state store and of the log, which must be refused and healed by
+`lockkeeper server --rejoin`.
 """
 
+import itertools
 import json
+import os
 import random
 import shutil
 import threading
@@ -18,9 +21,10 @@ from wire import CREATE, OPEN_ACL, SET_DATA, Client, Expired, Lost, Refused, Ses
 
 # What makes the way back take a while, and the log be cut behind images soon.
 KEYS = {"lockkeeper.imageLogBytes": 1 << 20, "lockkeeper.checkpointMillis": 200}
-FIXED, FIXED_BYTES = 2000, 4096
+FIXED, FIXED_BYTES = 2000, 24576
 BULK_BYTES, PIPELINE = 16384, 32
 REFUSED_SECONDS = 30
+LOG_BYTES_MIN = 1 << 17
 
 
 def fixed(number):
@@ -145,42 +149,89 @@ def come_back(ensemble, i, seconds=60):
     return time.monotonic() - start
 
 
+# The steps of the way back, as the struck server's directory of images shows them; `any` is a random moment.
+STEPS = {
+    "begun": lambda names: any(name.endswith(".tmp") for name in names),
+    # Over in a few milliseconds: it may be the next one already.
+    "received": lambda names: any(name.endswith((".received", ".image")) for name in names),
+    "installed": lambda names: any(name.endswith(".image") for name in names),
+    "any": None,
+}
+VICTIMS = ("receiver", "sender", "link")
+STEP_SECONDS = 30
+CUT_SECONDS = (0.3, 5.0)
+
+
+def names_of_images(ensemble, i):
+    try:
+        return os.listdir(ensemble.data(i) / "image")
+    except FileNotFoundError:
+        return []
+
+
+def wait_for_step(ensemble, i, step, peace, before, generator):
+    """Returns as soon as server i has come to a step: without a pause, for some of them last milliseconds."""
+    if STEPS[step] is None:
+        time.sleep(generator.uniform(0, 1.2 * peace))
+        return
+    deadline = time.monotonic() + STEP_SECONDS
+    while not STEPS[step]([name for name in names_of_images(ensemble, i) if name not in before]):
+        assert time.monotonic() < deadline, f"server {i} is sent no image within {STEP_SECONDS} s\n{ensemble.describe()}"
+    if step == "begun":
+        # Anywhere in the transfer, which takes most of the time.
+        time.sleep(generator.uniform(0, peace / 3))
+
+
+def interrupt(ensemble, victim, struck, leader, generator):
+    """Returns words for what was done."""
+    if victim == "link":
+        seconds = generator.choice(CUT_SECONDS)
+        ensemble.part(struck)
+        time.sleep(seconds)
+        ensemble.heal(struck)
+        return f"link cut for {seconds} s"
+    target = struck if victim == "receiver" else leader
+    ensemble.kill(target)
+    left = [name.split(".", 1)[1] for name in names_of_images(ensemble, struck)]
+    ensemble.start(target)
+    return f"{victim} (server {target}) killed, the receiver has {', '.join(sorted(left)) or 'nothing'}"
+
+
 def strike_and_return(ensemble, name, strike, rounds, generator):
-    """The way back once in peace, then `rounds` times with a kill in the middle of it."""
+    """The way back once in peace, then `rounds` times with an interruption in the middle of it."""
     leader = ensemble.wait_for_leader()
     struck = next(i for i in ensemble.ids if i != leader)
     strike(ensemble, struck)
     peace = come_back(ensemble, struck)
     say(f"   {name}: server {struck} is back after {peace:.2f} s")
-    kills = {"receiver": 0, "sender": 0}
-    reads = 0
-    for number in range(rounds):
+    kinds = list(itertools.product(VICTIMS, STEPS))
+    generator.shuffle(kinds)
+    reads, times = 0, []
+    for number, (victim, step) in zip(range(rounds), itertools.cycle(kinds)):
         ensemble.wait_until_all_synced()
         leader = ensemble.wait_for_leader()
         struck = generator.choice([i for i in ensemble.ids if i != leader])
         last = strike(ensemble, struck)
+        leader = ensemble.wait_for_leader()
         onlooker = Onlooker(ensemble, struck)
         onlooker.start()
+        before = set(names_of_images(ensemble, struck))
         ensemble.start(struck)
-        moment = generator.uniform(0, 1.2 * peace)
-        time.sleep(moment)
-        victim = generator.choice(["receiver", "sender"])
-        kills[victim] += 1
-        target = struck if victim == "receiver" else (ensemble.leader() or leader)
-        ensemble.kill(target)
-        ensemble.start(target)
+        wait_for_step(ensemble, struck, step, peace, before, generator)
+        what = interrupt(ensemble, victim, struck, leader, generator)
         start = time.monotonic()
-        try:
-            ensemble.wait_until_synced(struck)
-            ensemble.wait_until_all_synced()
-        finally:
-            say(f"   {name} {number + 1}: the {victim} (server {target}) killed {moment * 1000:.0f} ms after the start of "
-                f"server {struck}, all whole {time.monotonic() - start:.2f} s later, {onlooker.reads} reads meanwhile")
-        reads += onlooker.finish()
+        ensemble.wait_until_synced(struck)
+        ensemble.wait_until_all_synced()
+        times.append(time.monotonic() - start)
+        seen = onlooker.finish()
+        reads += seen
+        say(f"   {name} {number + 1}: {step}: {what}; all whole {times[-1]:.2f} s later, {seen} reads meanwhile")
         if last is not None:
             assert skipped(ensemble, struck, last + 1), f"server {struck} got entry {last + 1} from a log, not an image"
-    return (f"{name}: back after {peace:.2f} s undisturbed; {kills['receiver']} times the receiver and "
-            f"{kills['sender']} times the sender killed on the way; {reads} reads, none wrong")
+    times.sort()
+    median = f"{times[len(times) // 2]:.2f}" if times else "-"
+    return (f"{name}: back after {peace:.2f} s undisturbed; interrupted {rounds} times, all whole again {median} s "
+            f"(median; at most {max(times, default=0):.2f} s) later; {reads} reads, none wrong")
 
 
 def skipped(ensemble, i, index):
@@ -225,10 +276,10 @@ def damage_images_and_state(ensemble, i, generator):
 
 def damage_log(ensemble, i, generator):
     """In the middle of what is written, where it cannot be a write that a crash cut short."""
-    paths = sorted(p for p in (ensemble.data(i) / "log").iterdir() if p.stat().st_size)
-    path = paths[0]
-    written = len(path.read_bytes().rstrip(b"\0"))
-    data = bytearray(path.read_bytes())
+    files = {p: p.read_bytes() for p in sorted((ensemble.data(i) / "log").iterdir())}
+    path = generator.choice([p for p, data in files.items() if len(data.rstrip(b"\0")) > LOG_BYTES_MIN])
+    written = len(files[path].rstrip(b"\0"))
+    data = bytearray(files[path])
     at = generator.randrange(written // 4, written // 2)
     for offset in range(16):
         data[at + offset] ^= 0xFF
