@@ -194,3 +194,149 @@ impl Links {
         self.peers.follow(members.into_iter().map(|member| member.spec).collect());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use raft::eraftpb::MessageType;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::mpsc;
+
+    use super::super::figures::Figures;
+    use super::super::peer_images::Transfers;
+    use super::*;
+    use crate::config::ServerSpec;
+    use crate::replica::peer::RaftMessage;
+    use crate::replica::{Machine, Membership, Restored, Setup};
+    use crate::tree::Options;
+
+    /// Server 1 of three, which follows nobody.
+    fn server() -> (Links, Replica) {
+        let spec = |id| ServerSpec::parse(id, &format!("127.0.0.1:{id}:10{id};20{id}")).unwrap();
+        let specs: Vec<ServerSpec> = (1..=3).map(spec).collect();
+        let setup =
+            Setup { raft_id: 1, server_id: 1, ensemble: Some(specs.clone()), ..Setup::default() };
+        let membership = Membership { voters: vec![1, 2, 3], learners: Vec::new() };
+        let restored = Restored { membership, ..Restored::default() };
+        let replica = Replica::new(setup, Machine::fresh(Options::default()), restored).unwrap();
+        let introduction = Introduction::Founding { nonce: 1, lowest: 1 };
+        let (driver, figures) = (mpsc::channel(1).0, Arc::new(Figures::default()));
+        let transfers = Transfers::new().0;
+        let peers = Peers::new(1, specs, introduction, driver, transfers, figures);
+        (Links::new(Arc::new(peers)), replica)
+    }
+
+    /// The way to another server, and what arrives there.
+    async fn wire() -> (Arc<Wire>, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stream, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let (_, writer) = stream.unwrap().into_split();
+        (Arc::new(Wire::new(writer)), accepted.unwrap().0)
+    }
+
+    /// Server 2 says over a link that it leads in a term.
+    fn leads(link: u64, term: u64) -> LinkEvent {
+        let mut message = RaftMessage { from: 2, to: 1, term, ..RaftMessage::default() };
+        message.set_msg_type(MessageType::MsgHeartbeat);
+        let messages = vec![PeerMessage::Raft(Box::new(message))];
+        LinkEvent::Received { link, peer: 2, messages }
+    }
+
+    fn touch() -> PeerMessage {
+        PeerMessage::Touch { sessions: vec![7] }
+    }
+
+    fn forward() -> PeerMessage {
+        PeerMessage::Forward { term: 1, batch: bytes::Bytes::from_static(b"batch") }
+    }
+
+    /// Bytes that came, after what was sent is on its way.
+    fn arrived(stream: &TcpStream) -> usize {
+        let mut buffer = vec![0; 1 << 10];
+        stream.try_read(&mut buffer).unwrap_or(0)
+    }
+
+    /// Whether a wire is closed: its task ends by itself then.
+    async fn is_closed(wire: &Wire) -> bool {
+        tokio::select! {
+            biased;
+            ended = wire.run() => ended.is_ok(),
+            () = tokio::task::yield_now() => false,
+        }
+    }
+
+    async fn is_cut(cut: &Notify) -> bool {
+        tokio::select! {
+            biased;
+            () = cut.notified() => true,
+            () = tokio::task::yield_now() => false,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_newer_link_replaces_an_older_one_in_whatever_order_they_are_told() {
+        for order in [[4, 5], [5, 4]] {
+            let (mut links, mut replica) = server();
+            let (older, _, newer, there) = {
+                let (older, a) = wire().await;
+                let (newer, b) = wire().await;
+                (older, a, newer, b)
+            };
+            for link in order {
+                let wire = if link == 4 { Arc::clone(&older) } else { Arc::clone(&newer) };
+                links.take(LinkEvent::Outgoing { link, peer: 2, wire }, &mut replica);
+            }
+            assert!(is_closed(&older).await, "{order:?}");
+            assert!(!is_closed(&newer).await, "{order:?}");
+            // The older one ends last of all: that is no reason to take the newer one for gone.
+            links.take(LinkEvent::Down { link: 4, peer: 2 }, &mut replica);
+            links.send(vec![(2, touch())], &mut replica);
+            there.readable().await.unwrap();
+            assert!(arrived(&there) > 0, "{order:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_replaced_link_still_brings_is_dropped() {
+        let (mut links, mut replica) = server();
+        let incoming =
+            |link, cut: &Arc<Notify>| LinkEvent::Incoming { link, peer: 2, cut: Arc::clone(cut) };
+        let (older, newer) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        links.take(incoming(4, &older), &mut replica);
+        links.take(leads(4, 1), &mut replica);
+        assert_eq!(replica.status().term, 1, "the replica has got it");
+        links.take(incoming(5, &newer), &mut replica);
+        assert!(is_cut(&older).await);
+        links.take(leads(4, 2), &mut replica);
+        assert_eq!(replica.status().term, 1, "it never got that");
+        // The end of the older one does not end the newer one.
+        links.take(LinkEvent::Down { link: 4, peer: 2 }, &mut replica);
+        links.take(leads(5, 3), &mut replica);
+        assert_eq!(replica.status().term, 3);
+        assert!(!is_cut(&newer).await);
+        // One that was told too late is ended, and brings nothing.
+        let late = Arc::new(Notify::new());
+        links.take(incoming(3, &late), &mut replica);
+        links.take(leads(3, 4), &mut replica);
+        assert!(is_cut(&late).await);
+        assert_eq!(replica.status().term, 3);
+        links.take(LinkEvent::Down { link: 5, peer: 2 }, &mut replica);
+        links.take(leads(5, 5), &mut replica);
+        assert_eq!(replica.status().term, 3);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_sent_before_a_link_is_known_or_after_its_end() {
+        let (mut links, mut replica) = server();
+        links.send(vec![(2, touch()), (2, forward())], &mut replica);
+        let (to_other, there) = wire().await;
+        let event = LinkEvent::Outgoing { link: 1, peer: 2, wire: Arc::clone(&to_other) };
+        links.take(event, &mut replica);
+        links.send(vec![(3, touch())], &mut replica);
+        assert_eq!(arrived(&there), 0);
+        links.take(LinkEvent::Down { link: 1, peer: 2 }, &mut replica);
+        links.send(vec![(2, touch())], &mut replica);
+        tokio::task::yield_now().await;
+        assert_eq!(arrived(&there), 0);
+    }
+}
