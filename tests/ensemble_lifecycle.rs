@@ -191,6 +191,45 @@ async fn a_server_that_lost_its_data_joins_again_while_others_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_all_of_whose_copies_are_damaged_fetches_an_image_and_stays_who_it_is() {
+    let mut ensemble = small_log().start().await.unwrap();
+    let leader = ensemble.leader().expect("there is one");
+    let damaged = others(&ensemble, leader)[0];
+    let mut writer = client(&ensemble, leader).await;
+    let next = fill_until_cut(&ensemble, &mut writer, 0).await;
+    ensemble.kill(damaged).await.unwrap();
+    let directory = ensemble.data_dir(damaged).expect("it has one").to_path_buf();
+    for name in images(&directory) {
+        let path = directory.join("image").join(name);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0xff;
+        std::fs::write(&path, bytes).unwrap();
+    }
+    std::fs::remove_dir_all(directory.join("state")).unwrap();
+    let identity = std::fs::read(directory.join("identity")).unwrap();
+    // Nobody has an image for it while it is alone, and it waits.
+    for id in others(&ensemble, damaged) {
+        ensemble.kill(id).await.unwrap();
+    }
+    ensemble.restart(damaged).await.unwrap();
+    assert!(!ensemble.server(damaged).expect("it waits").status().serving);
+    for id in 1..=3 {
+        if id != damaged {
+            ensemble.restart(id).await.unwrap();
+        }
+    }
+    ensemble.wait_until_all_serve().await.unwrap();
+    agree(&ensemble).await;
+    assert!(client(&ensemble, damaged).await.exists(&format!("/fill-{}", next - 1)).await);
+    assert_eq!(std::fs::read(directory.join("identity")).unwrap(), identity);
+    assert_eq!(links(&ensemble, damaged).images_received, 1);
+    // What is damaged is kept.
+    assert!(images(&directory).iter().any(|name| name.ends_with(".bad")));
+    ensemble.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_or_a_sender_that_dies_in_the_middle_of_an_image_leaves_nothing_half() {
     let mut ensemble = small_log().start().await.unwrap();
     let leader = ensemble.leader().expect("there is one");

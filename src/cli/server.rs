@@ -223,6 +223,7 @@ fn first_screen(server: &Server, data_dir: Option<&Path>) -> String {
     );
     let data = match data_dir {
         None => "in memory: nothing is kept".to_string(),
+        Some(path) if found.is_fetching => format!("{} (damaged: see the log)", path.display()),
         Some(path) if found.is_new => format!("{} (new)", path.display()),
         Some(path) => format!("{} (recovered: {counts})", path.display()),
     };

@@ -32,6 +32,8 @@ enum Task {
     Installed(Installing),
     /// The image at this index turned out damaged.
     Damaged(u64),
+    /// Another server needs an image of this index or a later one.
+    Wanted(u64),
 }
 
 /// The driver's end of the state thread. Dropping it waits until the thread has ended.
@@ -103,6 +105,11 @@ impl Checkpoints {
         self.give(Task::Damaged(index));
     }
 
+    /// Another server needs an image of this index or a later one.
+    pub fn wanted(&self, index: u64) {
+        self.give(Task::Wanted(index));
+    }
+
     fn give(&self, task: Task) {
         let sender = self.tasks.as_ref().expect("taken only when dropped");
         if sender.send(task).is_err() {
@@ -151,18 +158,22 @@ impl Writer {
                 }
                 // The log failed, and with it the server.
                 Task::Installed(_) => return Ok(()),
-                Task::Damaged(index) => {
-                    let images = self.checkpointer.images();
-                    let start = Instant::now();
-                    let outcome = self.checkpointer.damaged(index);
-                    self.record(images, clock::micros_since(start));
-                    self.act_on(outcome);
-                }
+                Task::Damaged(index) => self.write(|checkpointer| checkpointer.damaged(index)),
+                Task::Wanted(index) => self.write(|checkpointer| checkpointer.wanted(index)),
             }
             self.figures.disk().log_since_image_bytes = self.checkpointer.log_since_image();
             self.warn_if_overdue();
         }
         Ok(())
+    }
+
+    /// Does what may write an image out of turn.
+    fn write(&mut self, work: impl FnOnce(&mut Checkpointer) -> Outcome) {
+        let images = self.checkpointer.images();
+        let start = Instant::now();
+        let outcome = work(&mut self.checkpointer);
+        self.record(images, clock::micros_since(start));
+        self.act_on(outcome);
     }
 
     fn apply(&mut self, changes: Changes) -> Result<(), LogLostEnd> {

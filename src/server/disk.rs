@@ -10,7 +10,9 @@ use crate::config::Config;
 use crate::replica::founding::Identified;
 use crate::replica::{Machine, Restored};
 use crate::storage::log::SEGMENT_BYTES;
-use crate::storage::{self, Checkpointer, Identity, Images, Lock, Log, Options, Place, Report};
+use crate::storage::{
+    self, Checkpointer, Identity, Images, Lock, Log, Mending, OpenError, Options, Place, Report,
+};
 use crate::tree;
 
 /// What was found in the data directory.
@@ -69,31 +71,45 @@ pub(super) fn was_set_aside(config: &Config) -> Result<bool, StartError> {
     storage::was_set_aside(&place(config)).map_err(|e| StartError::Data(e.to_string()))
 }
 
+/// Why a data directory cannot be opened.
+pub(super) enum Refused {
+    /// As it is, at all.
+    Start(StartError),
+    /// As long as it has no usable copy of the state: of a server of an ensemble. Says what is wrong
+    /// with the copies.
+    Stateless(String),
+}
+
+impl From<StartError> for Refused {
+    fn from(error: StartError) -> Self {
+        Self::Start(error)
+    }
+}
+
 /// Opens the data directory, or makes it to be `new`. `ensemble`: there are other servers.
 ///
 /// # Errors
 /// It is refused: nothing in it was changed.
 pub(super) fn open(
     config: &Config,
-    new: Identity,
+    new: &Identity,
     ensemble: bool,
     options: tree::Options,
-) -> Result<Found, StartError> {
+) -> Result<Found, Refused> {
     if !config.data_dir_autocreate {
         for directory in [&config.data_dir, &config.data_log_dir] {
             must_exist(directory)?;
         }
     }
-    let options_of_storage = Options {
-        new,
-        ensemble,
-        image_every_bytes: config.image_log_bytes,
-        // Whole segments are cut: no more than one of them stays behind an image.
-        segment_bytes: SEGMENT_BYTES.min(config.image_log_bytes),
-    };
     let mut machine = Machine::fresh(options);
-    let opened = storage::open(place(config), &options_of_storage, &mut machine)
-        .map_err(|error| StartError::Data(error.to_string()))?;
+    let options = options_of_storage(config, new, ensemble);
+    let opened = storage::open(place(config), &options, &mut machine).map_err(|error| {
+        let words = error.to_string();
+        match error {
+            OpenError::NothingToBeginFrom { .. } if ensemble => Refused::Stateless(words),
+            _refused => Refused::Start(StartError::Data(words)),
+        }
+    })?;
     let restored = Restored {
         hard_state: opened.hard_state,
         membership: opened.membership,
@@ -113,6 +129,25 @@ pub(super) fn open(
         report: opened.report,
         lock: opened.lock,
     })
+}
+
+/// Takes a directory that [`open`] calls stateless.
+///
+/// # Errors
+/// It is not that any more.
+pub(super) fn mend(config: &Config, new: &Identity) -> Result<Mending, StartError> {
+    let options = options_of_storage(config, new, true);
+    Mending::begin(&place(config), &options).map_err(|e| StartError::Data(e.to_string()))
+}
+
+fn options_of_storage(config: &Config, new: &Identity, ensemble: bool) -> Options {
+    Options {
+        new: new.clone(),
+        ensemble,
+        image_every_bytes: config.image_log_bytes,
+        // Whole segments are cut: no more than one of them stays behind an image.
+        segment_bytes: SEGMENT_BYTES.min(config.image_log_bytes),
+    }
 }
 
 fn place(config: &Config) -> Place {
@@ -141,7 +176,12 @@ pub(super) fn tell(report: &Report) {
     if let Some(torn) = &report.torn {
         tracing::info!(torn, "the end of the log was never finished: it is dropped");
     }
-    for path in &report.set_aside {
+    tell_of_damaged(&report.set_aside);
+}
+
+/// Tells where damaged images are now.
+pub(super) fn tell_of_damaged(set_aside: &[PathBuf]) {
+    for path in set_aside {
         tracing::warn!(path = %path.display(), "a damaged image was set aside");
     }
 }

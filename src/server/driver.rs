@@ -53,6 +53,11 @@ pub enum Message {
         /// Its index.
         index: u64,
     },
+    /// Another server needs an image of this index or a later one.
+    ImageWanted {
+        /// The index.
+        index: u64,
+    },
     /// An operator's question.
     Inspect {
         /// The question.
@@ -144,6 +149,11 @@ impl Driver {
                     Message::ImageDamaged { index } => {
                         if let Some(disk) = &self.disk {
                             disk.checkpoints.damaged(index);
+                        }
+                    }
+                    Message::ImageWanted { index } => {
+                        if let Some(disk) = &self.disk {
+                            disk.checkpoints.wanted(index);
                         }
                     }
                     Message::Inspect { what, answer } => {

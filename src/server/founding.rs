@@ -92,6 +92,7 @@ impl Founder {
                     Message::Link(_)
                     | Message::Input(_)
                     | Message::ImageDamaged { .. }
+                    | Message::ImageWanted { .. }
                     | Message::Inspect { .. }
                     | Message::Wake => {}
                     Message::Failed(error) => return Err(error),

@@ -30,6 +30,7 @@ mod peer_accept;
 mod peer_connect;
 mod peer_frame;
 mod peer_hello;
+mod peer_image_fetch;
 mod peer_image_receive;
 mod peer_image_send;
 #[cfg(test)]

@@ -24,7 +24,7 @@ use super::peer_connect::{introduced, prepare};
 use super::peer_hello::{Answer, Hello, Kind, judge, negotiate};
 use super::peer_links::LinkEvent;
 use super::peers::{Known, Peers};
-use super::{peer_frame, peer_image_receive};
+use super::{peer_frame, peer_image_receive, peer_image_send};
 use crate::config::{PeerAddress, ServerSpec};
 use crate::replica::PeerMessage;
 use crate::replica::founding::Introduction;
@@ -141,6 +141,12 @@ async fn serve(peers: &Arc<Peers>, mut stream: TcpStream, remote: SocketAddr) {
         (Kind::Image, Introduction::Founded(identity)) if is_accepted => {
             tokio::select! {
                 () = peer_image_receive::receive(peers, server, identity.raft_id, stream) => {}
+                () = peers.barred(server) => {}
+            }
+        }
+        (Kind::Fetch, Introduction::Founded(_)) if is_accepted => {
+            tokio::select! {
+                () = peer_image_send::give(peers, server, stream) => {}
                 () = peers.barred(server) => {}
             }
         }

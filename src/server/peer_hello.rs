@@ -51,6 +51,8 @@ pub enum Kind {
     Messages = 1,
     /// One image from the one that connected.
     Image = 2,
+    /// The one that connected asks for an image.
+    Fetch = 3,
 }
 
 /// What the server that connects says.
@@ -159,6 +161,7 @@ impl Hello {
             0 => Kind::Introduction,
             1 => Kind::Messages,
             2 => Kind::Image,
+            3 => Kind::Fetch,
             _ => return Err(Malformed::new("kind", "is not known")),
         };
         let introduction = introduction(&mut reader)?;

@@ -134,7 +134,7 @@ pub(super) fn read(
                 return Err(format!("{count} records came of {records}"));
             }
             Frame::Broken(words) => return Err(words),
-            Frame::Begin { .. } | Frame::Verdict(_) => {
+            Frame::Begin { .. } | Frame::Verdict(_) | Frame::Want { .. } | Frame::Given { .. } => {
                 return Err("it sent something that is no record".to_string());
             }
         }
@@ -150,7 +150,8 @@ fn hand_over(peers: &Peers, received: Received) -> Result<(), String> {
     peers.driver.blocking_send(Message::Input(input)).map_err(|_| "it is stopping".to_string())
 }
 
-fn words(error: io::Error) -> String {
+/// Why nothing comes any more.
+pub(super) fn words(error: io::Error) -> String {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "nothing came in time".to_string(),
         io::ErrorKind::UnexpectedEof => "the connection ended before the image did".to_string(),
@@ -159,9 +160,11 @@ fn words(error: io::Error) -> String {
 }
 
 /// Counts what comes.
-struct Counted<'a> {
-    stream: &'a TcpStream,
-    peers: &'a Peers,
+pub(super) struct Counted<'a> {
+    /// Where it comes from.
+    pub stream: &'a TcpStream,
+    /// Where it is counted.
+    pub peers: &'a Peers,
 }
 
 impl Read for Counted<'_> {

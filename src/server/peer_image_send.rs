@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use tokio::net::TcpStream as AsyncTcpStream;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
@@ -82,6 +83,10 @@ pub(super) enum Failure {
     Unreachable,
     /// Another server has that id now, or none.
     Gone,
+    /// There is none.
+    NoImage,
+    /// There is none that is new enough: one is to be written.
+    Older,
     /// It cannot be read.
     Image(ImageError),
     /// The connection broke, or nothing moved on it.
@@ -95,6 +100,8 @@ impl fmt::Display for Failure {
         match self {
             Self::Unreachable => write!(f, "no connection"),
             Self::Gone => write!(f, "it is not the server that it was"),
+            Self::NoImage => write!(f, "this server has no images"),
+            Self::Older => write!(f, "the newest image is too old: another one is being written"),
             Self::Image(error) => write!(f, "{error}"),
             Self::Link(error) => write!(f, "{error}"),
             Self::Refused(words) => write!(f, "refused: {words}"),
@@ -125,27 +132,106 @@ async fn send(peers: &Arc<Peers>, server: u8, order: SendImage) -> Result<u64, F
         let _lock = lock;
         let reader = images.open(order.index).map_err(Failure::Image)?;
         let mut out = Counted { stream: &stream, peers: &counted };
-        let records = write(reader, order, &mut out)?;
-        // It reads back what it wrote.
-        stream.set_read_timeout(Some(PEER_IMAGE_INSTALL_MAX))?;
-        match Frame::read(&mut stream)? {
-            Frame::Verdict(words) if words.is_empty() => Ok(records),
-            Frame::Verdict(words) => Err(Failure::Refused(words)),
-            Frame::Begin { .. } | Frame::Records(_) | Frame::End { .. } | Frame::Broken(_) => {
-                Err(io::Error::new(io::ErrorKind::InvalidData, "it sent something else").into())
-            }
-        }
+        let first = Frame::Begin { mark: reader.mark().clone(), message: order.message };
+        let records = write(reader, first, &mut out)?;
+        hear_verdict(&mut stream).map(|()| records)
     };
     on_thread(&peers.transfers, stream, work).await?
 }
 
-/// Writes a whole image; returns the number of its records.
+/// Gives the newest image to a server that asks for one on `stream`.
+pub async fn give(peers: &Arc<Peers>, server: u8, stream: AsyncTcpStream) {
+    let begun = Instant::now();
+    let failure = match give_newest(peers, stream).await {
+        Ok((index, records)) => {
+            let millis = begun.elapsed().as_millis() as u64;
+            tracing::info!(server, index, records, millis, "image given");
+            return peers.count().image_sent();
+        }
+        Err((index, Failure::Image(error @ ImageError::Damaged { .. }))) => {
+            tracing::error!(%error, "an image is damaged: it is written anew");
+            // Fails when the server ends.
+            let _ = peers.driver.send(Message::ImageDamaged { index }).await;
+            error.to_string()
+        }
+        Err((index, Failure::Older)) => {
+            // Fails when the server ends.
+            let _ = peers.driver.send(Message::ImageWanted { index }).await;
+            Failure::Older.to_string()
+        }
+        Err((_, failure)) => failure.to_string(),
+    };
+    peers.count().image_failed();
+    peers.complain(server, "image", format!("no image given to server {server}: {failure}"));
+}
+
+/// Returns index and number of records; a failure comes with the index that it is about.
+async fn give_newest(
+    peers: &Arc<Peers>,
+    stream: AsyncTcpStream,
+) -> Result<(u64, u64), (u64, Failure)> {
+    let images =
+        peers.transfers.store().and_then(|store| Some((store.images?, store.lock.upgrade()?)));
+    let counted = Arc::clone(peers);
+    let work = move |mut stream: TcpStream| {
+        let refuse = |index, failure: Failure| {
+            // It notices the missing image as well.
+            let _ = Frame::Broken(failure.to_string()).write(&mut &stream);
+            (index, failure)
+        };
+        let index_min = match Frame::read(&mut &stream).map_err(|error| (0, error.into()))? {
+            Frame::Want { index_min } => index_min,
+            Frame::Begin { .. }
+            | Frame::Records(_)
+            | Frame::End { .. }
+            | Frame::Broken(_)
+            | Frame::Verdict(_)
+            | Frame::Given { .. } => return Err((0, something_else())),
+        };
+        let Some((images, _lock)) = images else { return Err(refuse(0, Failure::NoImage)) };
+        let newest = images.list().map_err(|error| refuse(0, Failure::Image(error.into())))?;
+        let Some(index) = newest.first().copied().filter(|index| *index >= index_min) else {
+            return Err(refuse(index_min, Failure::Older));
+        };
+        let reader = images.open(index).map_err(|error| refuse(index, Failure::Image(error)))?;
+        let mut out = Counted { stream: &stream, peers: &counted };
+        let first = Frame::Given { mark: reader.mark().clone() };
+        let records = write(reader, first, &mut out).map_err(|failure| (index, failure))?;
+        hear_verdict(&mut stream).map_err(|failure| (index, failure))?;
+        Ok((index, records))
+    };
+    match on_thread(&peers.transfers, stream, work).await {
+        Ok(given) => given,
+        Err(error) => Err((0, error.into())),
+    }
+}
+
+/// Waits for what the receiver says in the end: it reads back what it wrote.
+fn hear_verdict(stream: &mut TcpStream) -> Result<(), Failure> {
+    stream.set_read_timeout(Some(PEER_IMAGE_INSTALL_MAX))?;
+    match Frame::read(stream)? {
+        Frame::Verdict(words) if words.is_empty() => Ok(()),
+        Frame::Verdict(words) => Err(Failure::Refused(words)),
+        Frame::Begin { .. }
+        | Frame::Records(_)
+        | Frame::End { .. }
+        | Frame::Broken(_)
+        | Frame::Want { .. }
+        | Frame::Given { .. } => Err(something_else()),
+    }
+}
+
+fn something_else() -> Failure {
+    io::Error::new(io::ErrorKind::InvalidData, "it sent something else").into()
+}
+
+/// Writes a whole image behind a first frame; returns the number of its records.
 pub(super) fn write(
     mut reader: ImageReader,
-    order: SendImage,
+    first: Frame,
     out: &mut impl Write,
 ) -> Result<u64, Failure> {
-    Frame::Begin { mark: reader.mark().clone(), message: order.message }.write(out)?;
+    first.write(out)?;
     let mut sent = 0;
     loop {
         let mut bytes = Vec::new();

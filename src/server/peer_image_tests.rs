@@ -10,9 +10,7 @@ use super::peer_image_receive::read;
 use super::peer_image_send::{Failure, write};
 use super::peer_images::{Frame, Store, Transfers};
 use crate::replica::peer::RaftMessage;
-use crate::replica::{
-    Changes, Input, Machine, Mark, PeerMessage, Replica, Restored, SendImage, Setup,
-};
+use crate::replica::{Changes, Input, Machine, Mark, PeerMessage, Replica, Restored, Setup};
 use crate::storage::{ImageError, Images, OsFs};
 use crate::tree;
 
@@ -69,9 +67,9 @@ fn announcement(mark: &Mark) -> Box<RaftMessage> {
 
 /// What is sent for the image at `mark.index`, and how that went.
 fn sent(images: &Images, mark: &Mark) -> (Vec<u8>, Result<u64, Failure>) {
-    let order = SendImage { to: 2, index: mark.index, message: announcement(mark) };
+    let first = Frame::Begin { mark: mark.clone(), message: announcement(mark) };
     let mut out = Vec::new();
-    let result = write(images.open(mark.index).unwrap(), order, &mut out);
+    let result = write(images.open(mark.index).unwrap(), first, &mut out);
     (out, result)
 }
 

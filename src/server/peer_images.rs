@@ -14,6 +14,8 @@
 //! 3 | records in all u64                    the end: the image is complete and intact
 //! 4 | words                                 it is not: the receiver forgets it
 //! 5 | words                                 from the receiver: taken if there are no words
+//! 6 | index u64                             from a receiver that asks for any image from there on
+//! 7 | mark                                  to that one, instead of 1: which image it is
 //! ```
 
 use std::io::{self, Read, Write};
@@ -218,6 +220,16 @@ pub enum Frame {
     Broken(String),
     /// What the receiver says in the end.
     Verdict(String),
+    /// What a receiver says that asks for an image.
+    Want {
+        /// The lowest index that is of use to it.
+        index_min: u64,
+    },
+    /// The first one of an image that was asked for.
+    Given {
+        /// What the image holds.
+        mark: Mark,
+    },
 }
 
 const BEGIN: u8 = 1;
@@ -225,6 +237,8 @@ const RECORDS: u8 = 2;
 const END: u8 = 3;
 const BROKEN: u8 = 4;
 const VERDICT: u8 = 5;
+const WANT: u8 = 6;
+const GIVEN: u8 = 7;
 
 impl Frame {
     /// Writes it.
@@ -236,9 +250,7 @@ impl Frame {
         peer_frame::append(&mut bytes, |out| match self {
             Self::Begin { mark, message } => {
                 out.push(BEGIN);
-                let mut encoded = Vec::new();
-                encode_mark(&mark, &mut encoded);
-                out.put_buffer(Some(&encoded));
+                put_mark(&mark, out);
                 PeerMessage::Raft(message).encode(out);
             }
             Self::Records(records) => {
@@ -256,6 +268,14 @@ impl Frame {
             Self::Verdict(words) => {
                 out.push(VERDICT);
                 out.put_string(&words);
+            }
+            Self::Want { index_min } => {
+                out.push(WANT);
+                out.extend_from_slice(&index_min.to_be_bytes());
+            }
+            Self::Given { mark } => {
+                out.push(GIVEN);
+                put_mark(&mark, out);
             }
         });
         out.write_all(&bytes)
@@ -290,11 +310,7 @@ impl Frame {
         let mut reader = Reader::new(payload);
         let frame = match reader.byte("kind")? {
             BEGIN => {
-                let encoded = reader.buffer("mark")?.unwrap_or_default();
-                let mut rest = &encoded[..];
-                let mark = decode_mark(&mut rest)
-                    .filter(|_| rest.is_empty())
-                    .ok_or_else(|| Malformed::new("mark", "cannot be decoded"))?;
+                let mark = take_mark(&mut reader)?;
                 return match PeerMessage::decode(reader.rest())? {
                     PeerMessage::Raft(message) if Announcement::of(&message).is_some() => {
                         Ok(Self::Begin { mark, message })
@@ -311,6 +327,8 @@ impl Frame {
             END => Self::End { records: reader.long("records")?.cast_unsigned() },
             BROKEN => Self::Broken(reader.string("words")?.as_str().to_string()),
             VERDICT => Self::Verdict(reader.string("words")?.as_str().to_string()),
+            WANT => Self::Want { index_min: reader.long("index")?.cast_unsigned() },
+            GIVEN => Self::Given { mark: take_mark(&mut reader)? },
             _ => return Err(Malformed::new("kind", "is not known")),
         };
         if reader.remaining() > 0 {
@@ -318,6 +336,20 @@ impl Frame {
         }
         Ok(frame)
     }
+}
+
+fn put_mark(mark: &Mark, out: &mut Vec<u8>) {
+    let mut encoded = Vec::new();
+    encode_mark(mark, &mut encoded);
+    out.put_buffer(Some(&encoded));
+}
+
+fn take_mark(reader: &mut Reader) -> Result<Mark, Malformed> {
+    let encoded = reader.buffer("mark")?.unwrap_or_default();
+    let mut rest = &encoded[..];
+    decode_mark(&mut rest)
+        .filter(|_| rest.is_empty())
+        .ok_or_else(|| Malformed::new("mark", "cannot be decoded"))
 }
 
 /// Appends a record to those of a frame.

@@ -111,6 +111,12 @@ impl Peers {
         members.iter().find(|spec| spec.id == server).map(|spec| spec.addresses.clone())
     }
 
+    /// The servers that this one follows.
+    pub fn others(&self) -> Vec<u8> {
+        let members = self.members.borrow();
+        members.iter().map(|spec| spec.id).filter(|id| *id != self.own).collect()
+    }
+
     /// A number for a new link.
     pub fn next_link(&self) -> u64 {
         self.links.fetch_add(1, Ordering::Relaxed) + 1
@@ -126,12 +132,13 @@ impl Peers {
         self.nudges[usize::from(server)].notify_one();
     }
 
-    /// Has no links with these servers from now on.
-    pub fn bar(&self, servers: BTreeSet<u8>) {
-        self.barred.send_replace(servers);
+    /// Has no links with these servers from now on; returns those that it had none with.
+    pub fn bar(&self, servers: BTreeSet<u8>) -> BTreeSet<u8> {
+        let before = self.barred.send_replace(servers);
         for nudge in &self.nudges {
             nudge.notify_one();
         }
+        before
     }
 
     /// Whether there is to be no link with a server.

@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, lookup_host};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -26,6 +27,7 @@ use super::founding::Founder;
 use super::limits::DRIVER_QUEUE_MAX;
 use super::listener::{self, Port};
 use super::log_writer::LogWriter;
+use super::peer_image_fetch::{Waiting, open_or_mend};
 use super::peer_image_send::send_images;
 use super::peer_images::{Store, Transfers};
 use super::peer_links::Links;
@@ -37,7 +39,7 @@ use crate::admin::{self, Facts, Options, Surface};
 use crate::config::{AdminConfig, Config, ConfigError, HostPort, ServerSpec};
 use crate::replica::founding::{Identified, Introduction};
 use crate::replica::{Machine, Replica, Restored, SendImage, Setup, Status};
-use crate::storage::Identity;
+use crate::storage::{Checkpointer, Identity, Images, Lock, Log};
 use crate::tree;
 
 /// What was found on the disk at the start.
@@ -45,6 +47,9 @@ use crate::tree;
 pub struct Recovered {
     /// Whether there was nothing: the data directory is new, or there is none.
     pub is_new: bool,
+    /// Whether no copy of the tree was usable: one is fetched from another server, and what else is
+    /// said here is not known yet.
+    pub is_fetching: bool,
     /// Znodes, as ZooKeeper counts them.
     pub znodes: u64,
     /// Sessions that are waited for.
@@ -96,6 +101,7 @@ pub(super) async fn start(builder: Builder) -> Result<Server, StartError> {
         stop: Arc::clone(&running.stop),
         member,
         members: watch::Sender::default(),
+        runtime: Handle::current(),
     };
     if peers.is_some() {
         let follow = dynamic_file::follow(config.clone(), parts.members.subscribe());
@@ -304,6 +310,7 @@ struct Parts {
     stop: Arc<Stop>,
     member: Option<Member>,
     members: watch::Sender<String>,
+    runtime: Handle,
 }
 
 /// Starts the driver's thread, which recovers the data first, and waits until it serves; a server of
@@ -356,8 +363,13 @@ fn run(
         };
         parts.member = Some(Member { peers, state: State::Founded(decision.identity), images });
     }
-    let (driver, is_new) = match driver(parts, queue, audit) {
-        Ok(driver) => driver,
+    let unready = || {
+        // What it lacks comes from others, who may be started only after this one.
+        tell(Ok(Recovered { is_fetching: true, ..Recovered::default() }));
+    };
+    let (driver, is_new) = match driver(parts, queue, audit, unready) {
+        Ok(Some(driver)) => driver,
+        Ok(None) => return Ok(()),
         Err(error) => {
             let words = error.to_string();
             return if tell(Err(error)) { Ok(()) } else { Err(ServerError::Founding(words)) };
@@ -365,6 +377,7 @@ fn run(
     };
     let recovered = |status: &Status| Recovered {
         is_new,
+        is_fetching: false,
         znodes: status.znode_count,
         sessions: status.sessions,
         zxid: status.zxid,
@@ -381,27 +394,39 @@ fn run(
     })
 }
 
-/// Recovers the data and makes the driver. Also says whether there was nothing to recover.
+/// Recovers the data and makes the driver. Also says whether there was nothing to recover. Calls
+/// `unready` before it waits for other servers. `None`: the end was asked for meanwhile.
 fn driver(
     parts: Parts,
-    queue: mpsc::Receiver<Message>,
+    mut queue: mpsc::Receiver<Message>,
     audit: Option<Audit>,
-) -> Result<(Driver, bool), StartError> {
-    let system = |what: &'static str| {
-        move |error: std::io::Error| StartError::System { what, error: error.to_string() }
-    };
-    let mut seed = [0; 32];
-    getrandom::fill(&mut seed)
-        .map_err(|error| StartError::System { what: "random seed", error: error.to_string() })?;
-    let Parts { config, is_in_memory, messages, figures, published, beat, stop, member, members } =
+    unready: impl FnMut(),
+) -> Result<Option<(Driver, bool)>, StartError> {
+    let seed = seed()?;
+    let Parts { config, is_in_memory, messages, figures, published, beat, stop, member, .. } =
         parts;
+    let (members, runtime) = (parts.members, parts.runtime);
     let options = tree_options(&config, seed);
     let mut setup = setup(&config, seed, audit.is_some(), !is_in_memory);
-    let (links, identity) = match member {
+    let (peers, identity) = match member {
         Some(Member { peers, state: State::Founded(identity), .. }) => {
-            (Some(Links::new(peers)), Some(identity))
+            (Some(peers), Some(identity))
         }
         Some(Member { state: State::Founding(_), .. }) | None => (None, None),
+    };
+    let links = peers.as_ref().map(|peers| Links::new(Arc::clone(peers)));
+    let found = if is_in_memory {
+        None
+    } else {
+        let new = new_identity(setup.server_id, identity.as_ref())?;
+        let (messages, beat, stop) = (&mut queue, &*beat, &*stop);
+        let runtime = &runtime;
+        let waiting = peers.as_ref().map(|peers| Waiting { runtime, peers, messages, beat, stop });
+        let opened = open_or_mend(&config, &new, &options, waiting, unready)?;
+        if opened.is_none() {
+            return Ok(None);
+        }
+        opened
     };
     let driver = |replica, disk, links| Driver {
         replica,
@@ -415,7 +440,7 @@ fn driver(
         members,
         links,
     };
-    if is_in_memory {
+    let Some(found) = found else {
         let membership = identity.as_ref().map(|identity| identity.initial.clone());
         if let (Some(links), Some(identity)) = (&links, identity) {
             setup.raft_id = identity.raft_id;
@@ -425,13 +450,8 @@ fn driver(
         let membership = membership.unwrap_or_default();
         let restored = Restored { membership, ..Restored::default() };
         let replica = replica(setup, Machine::fresh(options), restored)?;
-        return Ok((driver(replica, None, links), true));
-    }
-    let new = match identity {
-        Some(decided) => Identity::new(setup.server_id, decided),
-        None => disk::standalone(setup.server_id)?,
+        return Ok(Some((driver(replica, None, links), true)));
     };
-    let found = disk::open(&config, new, links.is_some(), options.clone())?;
     let Found { identity, machine, restored, log, images, checkpointer, report, lock } = found;
     setup.raft_id = identity.raft_id;
     let lock = Arc::new(lock);
@@ -442,16 +462,43 @@ fn driver(
         links.introduce(identity.identified());
     }
     disk::tell(&report);
+    let disk = disk_threads(&config, messages, &figures, (log, images, checkpointer, lock))?;
+    let replica = replica(setup, machine, restored)?;
+    Ok(Some((driver(replica, Some(disk), links), report.new)))
+}
+
+fn new_identity(server_id: u8, decided: Option<&Identified>) -> Result<Identity, StartError> {
+    match decided {
+        Some(decided) => Ok(Identity::new(server_id, decided.clone())),
+        None => disk::standalone(server_id),
+    }
+}
+
+fn disk_threads(
+    config: &Config,
+    messages: mpsc::Sender<Message>,
+    figures: &Arc<Figures>,
+    (log, images, checkpointer, lock): (Log, Images, Checkpointer, Arc<Lock>),
+) -> Result<Disk, StartError> {
+    let system = |what: &'static str| {
+        move |error: std::io::Error| StartError::System { what, error: error.to_string() }
+    };
     let slow = Duration::from_millis(config.fsync_warning_threshold_ms.into());
-    let log = LogWriter::start(log, images, messages.clone(), Arc::clone(&figures), slow)
+    let log = LogWriter::start(log, images, messages.clone(), Arc::clone(figures), slow)
         .map_err(system("log thread"))?;
     let data_dir = config.data_dir.clone();
     let checkpoints =
-        Checkpoints::start(checkpointer, data_dir, log.cutter(), messages, Arc::clone(&figures))
+        Checkpoints::start(checkpointer, data_dir, log.cutter(), messages, Arc::clone(figures))
             .map_err(system("state thread"))?;
     let changes_wait = Duration::from_millis(config.checkpoint_ms.into());
-    let disk = Disk { log, checkpoints, changes_wait, lock };
-    Ok((driver(replica(setup, machine, restored)?, Some(disk), links), report.new))
+    Ok(Disk { log, checkpoints, changes_wait, lock })
+}
+
+fn seed() -> Result<[u8; 32], StartError> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed)
+        .map_err(|error| StartError::System { what: "random seed", error: error.to_string() })?;
+    Ok(seed)
 }
 
 fn replica(setup: Setup, machine: Machine, restored: Restored) -> Result<Replica, StartError> {

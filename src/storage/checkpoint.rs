@@ -366,6 +366,19 @@ impl Checkpointer {
             self.newest = None;
         }
         self.tally.failed += 1;
+        self.write_image_soon()
+    }
+
+    /// Another server needs an image of this index or a later one: one is written as soon as there
+    /// is a complete checkpoint to write it from.
+    pub fn wanted(&mut self, index: u64) -> Outcome {
+        match &self.newest {
+            Some(mark) if mark.index >= index => Outcome::Continue,
+            Some(_) | None => self.write_image_soon(),
+        }
+    }
+
+    fn write_image_soon(&mut self) -> Outcome {
         self.retry_at = 0;
         self.is_image_wanted = true;
         match self.given.state.mark() {

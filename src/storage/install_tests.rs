@@ -7,29 +7,38 @@ use std::sync::Arc;
 use super::checkpoint::Outcome;
 use super::image::{Copy, ImageError, Images};
 use super::install::{InstallError, append as append_all};
+use super::log_error::LogError;
+use super::mend::Mending;
 use super::open::{Opened, Options, Place, open};
 use super::open_error::OpenError;
+use super::state::StateStore as _;
 use super::testing::{Fault, Machine, TestFs, TestState, UNSYNCED, Unsynced, append, entry};
-use crate::replica::{Append, Changes, Entry, Mark, Restore};
+use crate::replica::{Append, Changes, Entry, HardState, Mark, Restore};
 
 /// Index and term of the image that is received, far ahead of what the server has.
 const FAR: (u64, u64) = (500, 4);
 
-fn try_open(fs: &TestFs, state: &TestState) -> Result<(Opened, Machine), OpenError> {
-    let place = Place {
+fn place(fs: &TestFs, state: &TestState) -> Place {
+    Place {
         fs: Arc::new(fs.clone()),
         state: Box::new(state.clone()),
         data: PathBuf::from("/data"),
         log: PathBuf::from("/data"),
-    };
-    let options = Options {
+    }
+}
+
+fn options() -> Options {
+    Options {
         segment_bytes: 1024,
         image_every_bytes: 1500,
         ensemble: true,
         ..Options::standalone(0x5eed)
-    };
+    }
+}
+
+fn try_open(fs: &TestFs, state: &TestState) -> Result<(Opened, Machine), OpenError> {
     let mut machine = Machine::default();
-    let opened = open(place, &options, &mut machine)?;
+    let opened = open(place(fs, state), &options(), &mut machine)?;
     Ok((opened, machine))
 }
 
@@ -231,8 +240,110 @@ fn a_damaged_image_is_never_installed() {
     let before = fs.files();
     let error = try_open(&fs, &state).unwrap_err().to_string();
     assert!(error.contains(&path.display().to_string()), "{error}");
-    assert!(error.contains("lockkeeper server --rejoin"), "{error}");
+    assert!(error.contains("an image of another server will do"), "{error}");
     assert_eq!(fs.files(), before, "nothing was changed");
+}
+
+/// A server whose log is whole, and none of whose copies of the state is usable. Also how it was when
+/// the log began, a bit later, and in the end; up to the entry in the middle, all is committed.
+fn stateless() -> (TestFs, TestState, [Machine; 3]) {
+    let (fs, state, mut server) = used();
+    let begin = server.machine.clone();
+    for _ in 0..2 {
+        server.step().unwrap();
+    }
+    let middle = server.machine.clone();
+    let commit = HardState { term: 1, vote: 0, commit: middle.applied };
+    let hard_state = Append { hard_state: Some(commit), must_sync: true, ..append(Vec::new()) };
+    server.append(&[hard_state]).unwrap();
+    let entries = server.entries(3);
+    server.append(&[append(entries.clone())]).unwrap();
+    for entry in &entries {
+        server.machine.entry(entry).unwrap();
+    }
+    let end = server.machine.clone();
+    assert!(server.opened.log.base().index < begin.applied);
+    drop(server);
+    for (path, mut bytes) in fs.files() {
+        if path.extension().is_some_and(|extension| extension == "image") {
+            let last = bytes.len() - 1;
+            bytes[last] ^= 1;
+            fs.plant(&path, bytes);
+        }
+    }
+    state.clone().clear().unwrap();
+    let refused = try_open(&fs, &state).unwrap_err();
+    assert!(matches!(refused, OpenError::NothingToBeginFrom { .. }), "{refused}");
+    (fs, state, [begin, middle, end])
+}
+
+fn mend(fs: &TestFs, state: &TestState, with: &Machine) -> Result<(), OpenError> {
+    let mending = Mending::begin(&place(fs, state), &options())?;
+    receive(mending.images(), with).unwrap();
+    let damaged = mending.images().list().unwrap().len();
+    let set_aside = mending.install(&with.mark())?;
+    assert_eq!(set_aside.len(), damaged);
+    assert!(set_aside.iter().all(|path| !fs.contents(path).is_empty()), "it is kept");
+    Ok(())
+}
+
+#[test]
+fn an_image_of_another_server_replaces_what_is_damaged_and_no_entry_of_the_log() {
+    let (_, _, states) = stateless();
+    for at in 0..states.len() {
+        let (fs, state, states) = stateless();
+        mend(&fs, &state, &states[at]).unwrap();
+        let server = Server::start(&fs, &state).unwrap();
+        assert_eq!(server.machine.records, states[2].records, "{at}");
+        assert_eq!(server.machine.applied, states[2].applied, "{at}");
+    }
+}
+
+#[test]
+fn the_log_begins_anew_behind_an_image_that_it_does_not_reach_or_does_not_agree_with() {
+    let (_, _, [_, middle, end]) = stateless();
+    let disagrees = Machine { applied: end.applied, term: end.term + 1, ..far() };
+    for image in [far(), disagrees] {
+        let (fs, state, _) = stateless();
+        mend(&fs, &state, &image).unwrap();
+        let (opened, machine) = try_open(&fs, &state).unwrap();
+        assert_eq!(machine, image);
+        assert_eq!(opened.log_before, (image.applied, image.term));
+        assert!(opened.tail.is_empty());
+    }
+    // What is committed is not replaced by anything that contradicts it.
+    let (fs, state, _) = stateless();
+    let contradicts = Machine { applied: middle.applied - 1, term: 9, ..far() };
+    let refused = mend(&fs, &state, &contradicts).unwrap_err();
+    assert!(matches!(refused, OpenError::Log(LogError::WouldForget { .. })), "{refused}");
+}
+
+#[test]
+fn a_server_that_dies_while_it_is_mended_is_mended_again() {
+    for image in [0, 1] {
+        let (fs, state, states) = stateless();
+        let image = if image == 0 { states[0].clone() } else { far() };
+        let mending = Mending::begin(&place(&fs, &state), &options()).unwrap();
+        receive(mending.images(), &image).unwrap();
+        let begun = fs.changes();
+        mending.install(&image.mark()).unwrap();
+        let ends =
+            (1..=fs.changes() - begun).flat_map(|at| UNSYNCED.map(|unsynced| (at, unsynced)));
+        for (at, unsynced) in ends {
+            let (fs, state, _) = stateless();
+            let mending = Mending::begin(&place(&fs, &state), &options()).unwrap();
+            receive(mending.images(), &image).unwrap();
+            fs.fail_at(at, Fault::Crash);
+            mending.install(&image.mark()).unwrap_err();
+            fs.crash(unsynced);
+            if try_open(&fs, &state).is_err() {
+                mend(&fs, &state, &image).unwrap();
+            }
+            let server = Server::start(&fs, &state).unwrap();
+            let expected = if image == far() { far() } else { states[2].clone() };
+            assert_eq!(server.machine.records, expected.records, "{at}, {unsynced:?}");
+        }
+    }
 }
 
 #[test]

@@ -35,6 +35,7 @@ mod log_error;
 #[cfg(test)]
 mod log_tests;
 mod mark;
+mod mend;
 mod open;
 mod open_error;
 #[cfg(test)]
@@ -60,6 +61,7 @@ pub use install::{InstallError, append};
 pub use log::{Log, LogOptions, LogRecovery};
 pub use log_error::LogError;
 pub use mark::{decode as decode_mark, encode as encode_mark};
+pub use mend::Mending;
 pub use open::{Lock, Opened, Options, Place, Report, open, peek};
 pub use open_error::OpenError;
 pub use record::ENTRY_BYTES_MAX;

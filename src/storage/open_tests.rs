@@ -314,7 +314,8 @@ fn on_an_ensemble_what_cannot_be_recovered_is_to_be_fetched_again() {
         damage(&fs, &path);
     }
     state.clone().clear().unwrap();
-    texts.push(refusal(&fs, &state));
+    let text = refusal(&fs, &state);
+    assert!(text.contains("an image of another server will do"), "{text}");
     let (fs, state, _) = used();
     let mut bytes = fs.contents(&logs(&fs)[0]);
     bytes[300] ^= 1;

@@ -207,8 +207,8 @@ impl<'a> Recovery<'a> {
             first: self.found.first,
             tried: tried.join("; "),
             advice: if self.ensemble {
-                "restore one of these files from a copy, or have this server fetch everything \
-                 from the others again: lockkeeper server --rejoin"
+                "an image of another server will do; if none has one, restore one of these files \
+                 from a copy"
             } else {
                 "restore one of these files from a copy"
             },

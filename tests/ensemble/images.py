@@ -297,6 +297,9 @@ def damaged(ensemble, rounds, generator):
             ensemble.wait_until_all_synced()
             leader = ensemble.wait_for_leader()
             struck = generator.choice([i for i in ensemble.ids if i != leader])
+            # The last damage may have left it none.
+            while not image_indexes(ensemble, struck):
+                write_much(ensemble, 8)
             ensemble.kill(struck)
             what = damage(ensemble, struck, generator)
             onlooker = Onlooker(ensemble, struck)
