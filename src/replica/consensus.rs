@@ -371,9 +371,10 @@ impl Consensus {
 
     /// Entries that were wanted came from the disk.
     pub(super) fn fetched(&mut self, fetch: &Fetch, entries: Vec<Entry>) {
-        if let Some(context) = self.node.mut_store().fetched(fetch, entries) {
-            self.node.on_entries_fetched(context);
+        for asker in self.node.mut_store().fetched(fetch, entries) {
+            self.node.on_entries_fetched(asker);
         }
+        self.node.mut_store().forget_fetched();
     }
 
     /// The log on the disk begins later.

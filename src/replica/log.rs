@@ -23,6 +23,9 @@ const BYTES_KEPT_MAX: usize = 8 << 20;
 
 /// Fetches from the disk that may be under way at once.
 const FETCHES_MAX: usize = 64;
+/// Who may wait for one fetch: each server that is behind asks again for every entry that is
+/// proposed meanwhile. Whoever is one too many asks with its next heartbeat.
+const ASKERS_MAX: usize = 8;
 
 /// The tail. Implements `raft::Storage`.
 #[derive(Debug, Default)]
@@ -48,7 +51,8 @@ pub(super) struct Tail {
 struct Fetches {
     next: u64,
     wanted: Vec<Fetch>,
-    waiting: BTreeMap<u64, GetEntriesContext>,
+    /// By token: where it begins, and for whom it is.
+    waiting: BTreeMap<u64, (u64, Vec<GetEntriesContext>)>,
     fetched: BTreeMap<u64, Vec<RaftEntry>>,
 }
 
@@ -144,26 +148,27 @@ impl Tail {
         std::mem::take(&mut self.fetches.get_mut().wanted)
     }
 
-    /// Entries came from the disk: gives back for whom. Those that the disk does not give back, cut
+    /// Entries came from the disk: gives back for whom, and [`Tail::forget_fetched`] is to be called
+    /// when these have looked. Those that the disk does not give back, cut
     /// off or damaged, are as good as cut: whoever needs them needs an image.
-    pub(super) fn fetched(
-        &mut self,
-        fetch: &Fetch,
-        entries: Vec<Entry>,
-    ) -> Option<GetEntriesContext> {
-        let context = self.fetches.get_mut().waiting.remove(&fetch.token)?;
+    pub(super) fn fetched(&mut self, fetch: &Fetch, entries: Vec<Entry>) -> Vec<GetEntriesContext> {
+        let Some((_, askers)) = self.fetches.get_mut().waiting.remove(&fetch.token) else {
+            return Vec::new();
+        };
         if entries.first().is_none_or(|first| first.index != fetch.from) {
             if let Ok(term) = self.term(fetch.from) {
                 self.disk_cut((fetch.from, term));
             }
-            return None;
+            return Vec::new();
         }
         let fetches = self.fetches.get_mut();
-        if fetches.fetched.len() >= FETCHES_MAX {
-            fetches.fetched.pop_first();
-        }
         fetches.fetched.insert(fetch.from, entries.into_iter().map(to_raft).collect());
-        Some(context)
+        askers
+    }
+
+    /// Nobody wants what was fetched any more.
+    pub(super) fn forget_fetched(&mut self) {
+        self.fetches.get_mut().fetched.clear();
     }
 
     /// Forgets old entries, none of them after `applied`.
@@ -204,7 +209,12 @@ impl Tail {
         if !context.can_async() {
             return Err(raft::Error::Store(StorageError::Compacted));
         }
-        if fetches.waiting.len() < FETCHES_MAX {
+        // Reading them again for everyone who asks would take longer than sending them.
+        if let Some((_, askers)) = fetches.waiting.values_mut().find(|(from, _)| *from == low) {
+            if askers.len() < ASKERS_MAX {
+                askers.push(context);
+            }
+        } else if fetches.waiting.len() < FETCHES_MAX {
             fetches.next += 1;
             fetches.wanted.push(Fetch {
                 from: low,
@@ -212,7 +222,7 @@ impl Tail {
                 bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
                 token: fetches.next,
             });
-            fetches.waiting.insert(fetches.next, context);
+            fetches.waiting.insert(fetches.next, (low, vec![context]));
         }
         Err(raft::Error::Store(StorageError::LogTemporarilyUnavailable))
     }
@@ -377,7 +387,7 @@ mod tests {
         let wanted = tail.take_wanted();
         assert_eq!(wanted, [Fetch { from: 5, to: 19, bytes_max: 100, token: 1 }]);
         let entry = |index| Entry { term: 1, index, kind: EntryKind::Normal, data: Bytes::new() };
-        assert!(tail.fetched(&wanted[0], vec![entry(5), entry(6)]).is_some());
+        assert_eq!(tail.fetched(&wanted[0], vec![entry(5), entry(6)]).len(), 1);
         assert_eq!(tail.entries(5, 20, 100, can_wait()).unwrap().len(), 2);
         assert_eq!((tail.term(5).unwrap(), tail.term(3000).unwrap()), (1, 2));
         tail.disk_cut((1000, 1));
@@ -398,14 +408,14 @@ mod tests {
         tail.trim(2999);
         tail.set_image(Mark { index: 1500, term: 1, ..Mark::default() });
         let fetch = asked(&mut tail, 700);
-        assert!(tail.fetched(&fetch, Vec::new()).is_none());
+        assert!(tail.fetched(&fetch, Vec::new()).is_empty());
         let compacted = Err(raft::Error::Store(StorageError::Compacted));
         assert_eq!(tail.entries(700, 710, 100, GetEntriesContext::empty(true)), compacted);
         assert_eq!(tail.snapshot(0, 2).unwrap().get_metadata().index, 1500);
         assert_eq!(tail.term(700).unwrap(), 1);
         // An image that ends before them would not help.
         let fetch = asked(&mut tail, 1600);
-        assert!(tail.fetched(&fetch, Vec::new()).is_none());
+        assert!(tail.fetched(&fetch, Vec::new()).is_empty());
         assert!(tail.snapshot(0, 2).is_err());
         tail.set_image(Mark { index: 2900, term: 1, ..Mark::default() });
         assert_eq!(tail.snapshot(0, 2).unwrap().get_metadata().index, 2900);
@@ -421,7 +431,26 @@ mod tests {
         tail.trim(7999);
         let after = asked(&mut tail, 5100);
         let entry = |index| Entry { term: 2, index, kind: EntryKind::Normal, data: Bytes::new() };
-        assert!(tail.fetched(&before, vec![entry(700)]).is_none());
-        assert!(tail.fetched(&after, vec![entry(5100)]).is_some());
+        assert!(tail.fetched(&before, vec![entry(700)]).is_empty());
+        assert_eq!(tail.fetched(&after, vec![entry(5100)]).len(), 1);
+    }
+
+    #[test]
+    fn entries_that_several_wait_for_are_read_once() {
+        let mut tail = tail(1..3000);
+        tail.trim(2999);
+        let ask = |tail: &mut Tail| tail.entries(700, 710, 100, GetEntriesContext::empty(true));
+        let fetch = asked(&mut tail, 700);
+        for _ in 0..2 * ASKERS_MAX {
+            ask(&mut tail).unwrap_err();
+        }
+        asked(&mut tail, 701);
+        assert!(tail.take_wanted().is_empty());
+        let entry = Entry { term: 1, index: 700, kind: EntryKind::Normal, data: Bytes::new() };
+        assert_eq!(tail.fetched(&fetch, vec![entry]).len(), ASKERS_MAX);
+        assert_eq!(ask(&mut tail).unwrap().len(), 1);
+        // Whoever comes later has them read again.
+        tail.forget_fetched();
+        asked(&mut tail, 700);
     }
 }
