@@ -308,7 +308,7 @@ fn the_log_begins_anew_behind_an_image_that_it_does_not_reach_or_does_not_agree_
         mend(&fs, &state, &image).unwrap();
         let (opened, machine) = try_open(&fs, &state).unwrap();
         assert_eq!(machine, image);
-        assert_eq!(opened.log_before, (image.applied, image.term));
+        assert_eq!(opened.begun_after, (image.applied, image.term));
         assert!(opened.tail.is_empty());
     }
     // What is committed is not replaced by anything that contradicts it.
