@@ -10,7 +10,7 @@ pub use super::peer_codec::{MESSAGE_BYTES_MAX, PEER_FORMAT};
 use crate::config::ServerSpec;
 
 /// What Raft says to itself on other servers.
-pub use raft::eraftpb::Message as RaftMessage;
+pub use raft::eraftpb::{Message as RaftMessage, MessageType as RaftMessageType};
 
 /// A server as Raft knows it: its incarnation, and its id in the lowest byte. A server that lost its
 /// data comes back as another one, because it does not remember for whom it voted.

@@ -197,7 +197,6 @@ impl Links {
 
 #[cfg(test)]
 mod tests {
-    use raft::eraftpb::MessageType;
     use tokio::net::{TcpListener, TcpStream};
     use tokio::sync::mpsc;
 
@@ -205,7 +204,7 @@ mod tests {
     use super::super::peer_images::Transfers;
     use super::*;
     use crate::config::ServerSpec;
-    use crate::replica::peer::RaftMessage;
+    use crate::replica::peer::{RaftMessage, RaftMessageType};
     use crate::replica::{Machine, Membership, Restored, Setup};
     use crate::tree::Options;
 
@@ -237,7 +236,7 @@ mod tests {
     /// Server 2 says over a link that it leads in a term.
     fn leads(link: u64, term: u64) -> LinkEvent {
         let mut message = RaftMessage { from: 2, to: 1, term, ..RaftMessage::default() };
-        message.set_msg_type(MessageType::MsgHeartbeat);
+        message.set_msg_type(RaftMessageType::MsgHeartbeat);
         let messages = vec![PeerMessage::Raft(Box::new(message))];
         LinkEvent::Received { link, peer: 2, messages }
     }
