@@ -52,6 +52,10 @@ pub(super) struct Consensus {
     /// Number of the append that installs an image, and its index, until it is durable: so long,
     /// `raft` has not applied it, and there are no entries between that and the image.
     installing: Option<(u64, u64)>,
+    /// Index of the last change of membership that is applied, or one behind it.
+    members_at: u64,
+    /// Number of the append with the commit of a change.
+    members_append: u64,
     /// Messages that wait for an append, by its number.
     held: VecDeque<(u64, Message)>,
     /// Messages whose wait is over.
@@ -87,6 +91,8 @@ pub(super) struct PeerProgress {
     pub(super) is_active: bool,
     /// It has, or is about to have, all that is committed.
     pub(super) is_caught_up: bool,
+    /// It has said that it knows of the last change of membership, durably, and so does the leader.
+    pub(super) knows_members: bool,
     pub(super) matched: u64,
 }
 
@@ -144,12 +150,14 @@ impl Consensus {
             to_sync: 0,
             synced: 0,
             installing: None,
+            members_at: applied,
+            members_append: 0,
             held: VecDeque::new(),
             released: Vec::new(),
             elections: 0,
         };
         for change in changes {
-            consensus.apply_change(change)?;
+            consensus.apply_change(applied, change)?;
         }
         consensus.fix_timeout();
         Ok(consensus)
@@ -258,10 +266,17 @@ impl Consensus {
             let metadata = ready.snapshot().get_metadata().clone();
             tail.install(metadata.index, metadata.term, metadata.get_conf_state().clone());
             progress.installed = Some((metadata.index, metadata.term));
+            self.members_at = metadata.index;
             self.installing = Some((ready.number(), metadata.index));
         }
         tail.append(&entries);
+        let mut must_sync = ready.must_sync();
         if let Some(hard_state) = &hard_state {
+            // Whoever forgot who votes now could not be elected by them.
+            if tail.changes_members_up_to(hard_state.commit) {
+                must_sync = true;
+                self.members_append = ready.number();
+            }
             tail.set_hard_state(hard_state);
         }
         let writes = !entries.is_empty() || hard_state.is_some() || progress.installed.is_some();
@@ -274,9 +289,9 @@ impl Consensus {
                 vote: hs.vote,
                 commit: hs.commit,
             }),
-            must_sync: ready.must_sync(),
+            must_sync,
         });
-        if writes && ready.must_sync() {
+        if writes && must_sync {
             self.to_sync = ready.number();
         }
         progress.committed = ready.take_committed_entries();
@@ -285,7 +300,9 @@ impl Consensus {
         progress.reads = ready.take_read_states();
         progress.send.extend(ready.take_messages());
         for message in ready.take_persisted_messages() {
-            if self.synced >= self.to_sync || promises_nothing(message.get_msg_type()) {
+            let says_little =
+                self.synced >= self.members_append && promises_nothing(message.get_msg_type());
+            if self.synced >= self.to_sync || says_little {
                 progress.send.push(message);
             } else {
                 self.held.push_back((self.to_sync, message));
@@ -321,17 +338,18 @@ impl Consensus {
         self.fix_timeout();
     }
 
-    /// Carries out a committed change of membership.
+    /// Carries out the committed change of membership at this index.
     ///
     /// # Errors
     /// It cannot be understood, or makes no sense.
-    pub(super) fn apply_change(&mut self, data: &[u8]) -> Result<(), String> {
+    pub(super) fn apply_change(&mut self, index: u64, data: &[u8]) -> Result<(), String> {
         let change = conf_change::decode(data)?;
         let membership = self
             .node
             .apply_conf_change(&change)
             .map_err(|error| format!("a change of membership cannot be applied: {error}"))?;
         self.node.mut_store().set_membership(membership);
+        self.members_at = index;
         self.fix_timeout();
         Ok(())
     }
@@ -436,17 +454,25 @@ impl Consensus {
     pub(super) fn peers(&self) -> Vec<PeerProgress> {
         let raft = &self.node.raft;
         let committed = raft.raft_log.committed;
-        let voters = raft.prs().conf().voters().ids();
+        // In the middle of a change, only those count whose votes do before and after it.
+        let state = self.node.store().membership();
+        let votes = |id: &u64| {
+            let outgoing = state.get_voters_outgoing();
+            state.get_voters().contains(id) && (outgoing.is_empty() || outgoing.contains(id))
+        };
+        let is_known = self.synced >= self.members_append;
         let mut peers: Vec<PeerProgress> = raft
             .prs()
             .iter()
             .map(|(id, progress)| PeerProgress {
                 id: *id,
-                votes: voters.contains(*id),
+                votes: votes(id),
                 is_active: *id == raft.id || progress.recent_active,
                 is_caught_up: *id == raft.id
                     || (progress.state == ProgressState::Replicate
                         && progress.matched + CAUGHT_UP_ENTRIES_MAX >= committed),
+                knows_members: is_known
+                    && (*id == raft.id || progress.committed_index >= self.members_at),
                 matched: progress.matched,
             })
             .collect();

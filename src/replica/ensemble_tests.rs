@@ -23,6 +23,10 @@ struct Cluster {
     seen: BTreeMap<(u8, ConnId), (Vec<Bytes>, bool)>,
     /// What each server's log holds.
     logs: BTreeMap<u8, BTreeMap<u64, Entry>>,
+    /// Up to where each server's disk remembers that entries are committed, whatever happens.
+    synced_commits: BTreeMap<u8, u64>,
+    /// A server that is not told of commits behind this index.
+    kept_from: Option<(u8, u64)>,
     setup: Setup,
 }
 
@@ -50,6 +54,8 @@ impl Cluster {
             now_us: 0,
             seen: BTreeMap::new(),
             logs: BTreeMap::new(),
+            synced_commits: BTreeMap::new(),
+            kept_from: None,
             setup,
         };
         let voters: Vec<u64> = (1..=u64::from(count)).collect();
@@ -149,6 +155,9 @@ impl Cluster {
                         if append.install.is_some() {
                             log.clear();
                         }
+                        if let Some(state) = append.hard_state.filter(|_| append.must_sync) {
+                            self.synced_commits.insert(*server, state.commit);
+                        }
                         for entry in append.entries {
                             log.split_off(&entry.index);
                             log.insert(entry.index, entry);
@@ -172,6 +181,13 @@ impl Cluster {
                 let (source, target) = (peer::server_of(from), peer::server_of(to));
                 if self.cut.contains(&(source, target)) || self.ids.get(&target) != Some(&to) {
                     continue;
+                }
+                let mut message = message;
+                if let (PeerMessage::Raft(raft), Some((server, commit))) =
+                    (&mut message, self.kept_from)
+                    && server == target
+                {
+                    raft.commit = raft.commit.min(commit);
                 }
                 let mut bytes = Vec::new();
                 message.encode(&mut bytes);
@@ -417,6 +433,43 @@ fn a_server_without_data_learns_under_a_new_identity_before_it_votes() {
     assert_eq!(membership.voters.len(), 3);
     assert!(membership.voters.contains(&new_id) && !membership.voters.contains(&lost.into()));
     cluster.assert_equal();
+}
+
+#[test]
+fn a_server_that_came_back_counts_when_everybody_knows_that_it_votes() {
+    let mut cluster = Cluster::new(3);
+    let lost = cluster.follower();
+    let leader = cluster.leader().unwrap();
+    let other = (1..=3).find(|id| ![leader, lost].contains(id)).unwrap();
+    cluster.kill(lost);
+    cluster.kept_from = Some((other, cluster.replicas[&other].applied.0));
+    let initial = Membership { voters: vec![1, 2, 3], learners: Vec::new() };
+    cluster.start(lost, peer::raft_id(7, lost), initial);
+    cluster.until("it votes", |cluster| cluster.replicas[&lost].consensus.votes());
+    cluster.advance_ms(1000);
+    let counted = |cluster: &Cluster| {
+        let peers = cluster.replicas[&leader].status().peers;
+        peers.iter().filter(|peer| peer.votes && peer.is_synced).count()
+    };
+    assert_eq!(counted(&cluster), 1, "the other one would ask who is gone for his vote");
+    cluster.kept_from = None;
+    cluster.until("all know", |cluster| counted(cluster) == 2);
+    // The next one may be emptied.
+    cluster.kill(leader);
+    cluster.until("two others agree", |cluster| cluster.leader().is_some());
+}
+
+#[test]
+fn who_votes_is_remembered_durably() {
+    let mut cluster = with_super_user(3);
+    let leaves = (2..=3).find(|id| Some(*id) != cluster.leader()).unwrap();
+    cluster.send(1, 1, &[(1, reconfig(None, Some(&leaves.to_string())))]);
+    cluster.until("two vote", |cluster| cluster.counts(2, 1));
+    cluster.advance_ms(1000);
+    for (server, log) in &cluster.logs {
+        let change = log.values().rfind(|entry| entry.kind == EntryKind::ConfChange).unwrap();
+        assert!(cluster.synced_commits[server] >= change.index, "server {server}");
+    }
 }
 
 fn reconfig(joining: Option<&str>, leaving: Option<&str>) -> Request {

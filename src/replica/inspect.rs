@@ -140,13 +140,14 @@ pub struct Status {
 pub struct PeerStatus {
     /// Its server id (`myid`).
     pub server: u8,
-    /// It has a vote: a participant that has caught up.
+    /// It has a vote, for good: a participant that has caught up.
     pub votes: bool,
     /// It is an observer: it never gets a vote.
     pub is_observer: bool,
     /// There is a link to it.
     pub is_connected: bool,
-    /// It follows this leader's log closely. False on a server that does not lead.
+    /// It follows this leader's log closely, and knows who votes: if all do, any one of them may be
+    /// lost. False on a server that does not lead.
     pub is_synced: bool,
 }
 

@@ -117,6 +117,14 @@ impl Tail {
         self.hard_state = hard_state.clone();
     }
 
+    /// Whether a change of membership is among the entries that are known to be committed only now.
+    pub(super) fn changes_members_up_to(&self, commit: u64) -> bool {
+        let known = self.hard_state.commit.max(self.before.0);
+        let new = known.min(self.last())..commit.min(self.last());
+        let mut new = new.map(|before| &self.entries[self.position(before + 1)]);
+        new.any(|entry| entry.get_entry_type() != EntryType::EntryNormal)
+    }
+
     pub(super) fn set_membership(&mut self, membership: ConfState) {
         self.membership = membership;
     }

@@ -549,7 +549,7 @@ impl Replica {
         }
         match entry.kind {
             EntryKind::ConfChange => {
-                self.consensus.apply_change(&entry.data)?;
+                self.consensus.apply_change(entry.index, &entry.data)?;
                 self.members_changed = true;
             }
             EntryKind::Normal => self.apply_batch(entry)?,

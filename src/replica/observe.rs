@@ -3,6 +3,7 @@
 //! *Owns* nothing: reads the figures and the tables that the other files keep. *Never* changes
 //! anything but what an operator asked to be reset.
 
+use super::consensus::PeerProgress;
 use super::inspect::{Inspect, Mode, PeerStatus, Report, SessionReport, Status};
 use super::peer::server_of;
 use super::{Figures, Replica};
@@ -87,12 +88,15 @@ impl Replica {
             let is_it = |id: u64| there.map_or(server_of(id) == server, |there| *there == id);
             let known = progress.iter().filter(|peer| is_it(peer.id));
             let known = known.max_by_key(|peer| peer.votes);
+            // An operator who sees all servers synced may empty the next one.
+            let keeps_up =
+                |peer: &PeerProgress| peer.is_active && peer.is_caught_up && peer.knows_members;
             PeerStatus {
                 server,
                 votes: known.is_some_and(|peer| peer.votes),
                 is_observer: spec.role == Role::Observer,
-                is_connected: self.connected.contains_key(&server),
-                is_synced: leads && known.is_some_and(|peer| peer.is_active && peer.is_caught_up),
+                is_connected: there.is_some(),
+                is_synced: leads && there.is_some() && known.is_some_and(keeps_up),
             }
         };
         let others = self.announced.iter().map(|member| &member.spec).filter(|spec| spec.id != own);
