@@ -1,18 +1,22 @@
 //! What Raft promises, as the checker watches it.
 //!
-//! *Owns* who led in which term, every entry that anybody ever appended, and what the disk of each
-//! server holds. *Invariants* checked here: one leader in a term; entries with the same index and
-//! term are the same everywhere; what is applied anywhere is on the disks of a majority at that
-//! instant; nobody votes twice in a term, or acknowledges what is not synced; a server that comes
-//! back has what it had synced, as far as that was committed.
+//! *Owns* who led in which term, every entry that anybody ever appended, who votes, and what the
+//! disk of each server holds. *Invariants* checked here: one leader in a term; entries with the same
+//! index and term are the same everywhere, and so is what is in front of them; what is applied
+//! anywhere is on the disks of a majority of those who vote there; nobody votes twice in a term,
+//! or acknowledges what is not synced, or says anything under an identity that it lost; who never was
+//! to vote stands for no election; a server that comes back has what it had synced, as far as that was
+//! committed. What a disk held that was emptied since counts: it was there when it was acknowledged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use lockkeeper::replica::peer::server_of;
 use lockkeeper::replica::txn::{Batch, Txn};
-use lockkeeper::replica::{Append, Entry, EntryKind};
+use lockkeeper::replica::{self, Append, Entry, EntryKind};
 use raft::eraftpb::{Message, MessageType};
 
 use super::conn::Violation;
+use super::membership::{self, Membership};
 
 /// An entry, when it was appended first: by the leader of its term.
 #[derive(Clone, Debug)]
@@ -22,48 +26,70 @@ pub struct Proposal {
     pub at_us: u64,
     /// How many transactions that server had applied.
     pub place: usize,
+    /// Term of the entry in front of it.
+    before: u64,
     entry: Entry,
     pub txns: Vec<Txn>,
+}
+
+/// Index and term of the entries of a log, and of the one that it begins after.
+#[derive(Clone, Debug, Default)]
+struct Log {
+    appended: BTreeMap<u64, u64>,
+    synced: BTreeMap<u64, u64>,
 }
 
 /// What there is to agree on.
 #[derive(Debug)]
 pub struct Agreement {
-    leaders: BTreeMap<u64, usize>,
-    /// By server and term.
-    votes: BTreeMap<(usize, u64), u64>,
+    /// By server: its raft id; 0 as long as it has none.
+    ids: Vec<u64>,
+    /// Raft ids of servers that were emptied.
+    gone: BTreeSet<u64>,
+    /// Who may stand for election, now or later.
+    electable: BTreeSet<u64>,
+    /// Raft ids by term.
+    leaders: BTreeMap<u64, u64>,
+    /// By raft id and term.
+    votes: BTreeMap<(u64, u64), u64>,
     /// By index and term.
     proposals: BTreeMap<(u64, u64), Proposal>,
-    /// By server: index and term of the entries that are synced.
-    synced: Vec<BTreeMap<u64, u64>>,
-    /// Term of every entry that was applied anywhere.
+    /// By raft id, also of those who are gone.
+    logs: BTreeMap<u64, Log>,
+    /// Terms of all entries up to the last one that was applied anywhere.
     committed: BTreeMap<u64, u64>,
+    /// Who takes part from behind an index on.
+    memberships: Vec<(u64, Membership)>,
 }
 
 impl Agreement {
-    pub fn new(servers: usize) -> Self {
+    pub fn new(servers: usize, initial: &replica::Membership) -> Self {
         Self {
+            ids: vec![0; servers],
+            gone: BTreeSet::new(),
+            electable: initial.voters.iter().copied().collect(),
             leaders: BTreeMap::new(),
             votes: BTreeMap::new(),
             proposals: BTreeMap::new(),
-            synced: vec![BTreeMap::new(); servers],
-            committed: BTreeMap::new(),
+            logs: BTreeMap::new(),
+            committed: BTreeMap::from([(0, 0)]),
+            memberships: vec![(0, initial.into())],
         }
     }
 
     /// A server acts as the leader of a term.
     pub fn leads(&mut self, server: usize, term: u64) -> Result<(), Violation> {
-        let known = *self.leaders.entry(term).or_insert(server);
-        if known != server {
-            let (known, server) = (known + 1, server + 1);
-            return Err(format!("servers {known} and {server} both lead in term {term}"));
+        let id = self.ids[server];
+        let known = *self.leaders.entry(term).or_insert(id);
+        if known != id {
+            return Err(format!("{known:#x} and {id:#x} both lead in term {term}"));
         }
         Ok(())
     }
 
     /// Who leads, as far as anybody can know.
     pub fn newest_leader(&self) -> Option<usize> {
-        self.leaders.last_key_value().map(|(_, server)| *server)
+        self.leaders.last_key_value().map(|(_, id)| usize::from(server_of(*id)) - 1)
     }
 
     /// Terms in which somebody led.
@@ -71,20 +97,34 @@ impl Agreement {
         self.leaders.len() as u64
     }
 
+    /// Changes of who votes.
+    pub fn changes(&self) -> u64 {
+        self.memberships.len() as u64 - 1
+    }
+
     /// A server says something to another one.
     pub fn sent(&mut self, server: usize, message: &Message) -> Result<(), Violation> {
-        let term = message.term;
+        let (term, id) = (message.term, message.from);
+        // A question that was meant for the leader is passed on.
+        if id != self.ids[server] && message.get_msg_type() != MessageType::MsgReadIndex {
+            let known = self.ids[server];
+            return Err(format!("{known:#x} speaks as {id:#x}: {message:?}"));
+        }
         match message.get_msg_type() {
             MessageType::MsgAppend
             | MessageType::MsgHeartbeat
             | MessageType::MsgSnapshot
             | MessageType::MsgTimeoutNow => self.leads(server, term),
-            MessageType::MsgRequestVote => self.votes(server, term, message.from),
+            MessageType::MsgRequestPreVote => self.stands(id),
+            MessageType::MsgRequestVote => {
+                self.stands(id)?;
+                self.votes(id, term, id)
+            }
             MessageType::MsgRequestVoteResponse if !message.reject => {
-                self.votes(server, term, message.to)
+                self.votes(id, term, message.to)
             }
             MessageType::MsgAppendResponse if !message.reject => {
-                let log = &self.synced[server];
+                let log = &self.logs[&id].synced;
                 let first = log.first_key_value().map_or(1, |(first, _)| *first);
                 if message.index >= first && !log.contains_key(&message.index) {
                     let index = message.index;
@@ -96,11 +136,17 @@ impl Agreement {
         }
     }
 
-    fn votes(&mut self, server: usize, term: u64, candidate: u64) -> Result<(), Violation> {
-        let known = *self.votes.entry((server, term)).or_insert(candidate);
+    fn stands(&self, id: u64) -> Result<(), Violation> {
+        match self.electable.contains(&id) {
+            true => Ok(()),
+            false => Err(format!("{id:#x} stands for election, but nobody made it a voter")),
+        }
+    }
+
+    fn votes(&mut self, id: u64, term: u64, candidate: u64) -> Result<(), Violation> {
+        let known = *self.votes.entry((id, term)).or_insert(candidate);
         if known != candidate {
-            let name = server + 1;
-            return Err(format!("server {name} votes for {known} and {candidate} in term {term}"));
+            return Err(format!("{id:#x} votes for {known:#x} and {candidate:#x} in term {term}"));
         }
         Ok(())
     }
@@ -113,12 +159,20 @@ impl Agreement {
         now_us: u64,
         place: usize,
     ) -> Result<(), Violation> {
+        let log = self.logs.get_mut(&self.ids[server]).expect("it was opened");
+        extend(&mut log.appended, append);
         for entry in &append.entries {
             let key = (entry.index, entry.term);
+            let before = entry.index - 1;
+            let before = log.appended.get(&before).copied().or((before == 0).then_some(0));
             if let Some(known) = self.proposals.get(&key) {
                 if known.entry != *entry {
                     let known = &known.entry;
                     return Err(format!("{entry:?} is not {known:?}"));
+                }
+                if before.is_some_and(|before| before != known.before) {
+                    let known = known.before;
+                    return Err(format!("in front of {key:?} is {before:?}, not {known}"));
                 }
                 continue;
             }
@@ -126,10 +180,15 @@ impl Agreement {
                 EntryKind::Normal => {
                     Batch::decode(&entry.data).map_err(|bad| format!("entry {key:?}: {bad}"))?.txns
                 }
-                EntryKind::ConfChange => Vec::new(),
+                EntryKind::ConfChange => {
+                    self.electable.extend(membership::made_voters(&entry.data));
+                    Vec::new()
+                }
             };
             let entry = entry.clone();
-            self.proposals.insert(key, Proposal { server, at_us: now_us, place, entry, txns });
+            let before = before.ok_or_else(|| format!("nothing is in front of {key:?}"))?;
+            let at_us = now_us;
+            self.proposals.insert(key, Proposal { server, at_us, place, before, entry, txns });
         }
         Ok(())
     }
@@ -141,46 +200,111 @@ impl Agreement {
 
     /// The disk of a server holds this now.
     pub fn synced(&mut self, server: usize, appends: &[Append]) {
-        let log = &mut self.synced[server];
+        let log = self.logs.get_mut(&self.ids[server]).expect("it was opened");
         for append in appends {
-            if let Some(mark) = &append.install {
-                log.clear();
-                log.insert(mark.index, mark.term);
-            }
-            if let Some(first) = append.entries.first() {
-                drop(log.split_off(&first.index));
-            }
-            log.extend(append.entries.iter().map(|entry| (entry.index, entry.term)));
+            extend(&mut log.synced, append);
         }
     }
 
     /// A server applies an entry that nobody has applied before.
     pub fn applied(&mut self, index: u64, term: u64) -> Result<(), Violation> {
-        self.committed.insert(index, term);
-        let holds = |log: &&BTreeMap<u64, u64>| log.get(&index) == Some(&term);
-        let holders = self.synced.iter().filter(holds).count();
-        if holders <= self.synced.len() / 2 {
-            return Err(format!(
-                "entry {index} of term {term} is applied, but only {holders} disks hold it"
-            ));
+        let mut new = Vec::new();
+        let (mut at, mut of) = (index, term);
+        let known = loop {
+            if let Some(known) = self.committed.get(&at) {
+                break *known;
+            }
+            let proposal = self.proposals.get(&(at, of));
+            let proposal = proposal.ok_or_else(|| format!("nobody has proposed {at} of {of}"))?;
+            new.push((at, of));
+            (at, of) = (at - 1, proposal.before);
+        };
+        if known != of {
+            return Err(format!("{at} of term {of} is in front of what is applied, not {known}"));
         }
-        Ok(())
+        for (at, of) in new.into_iter().rev() {
+            self.committed.insert(at, of);
+            let entry = &self.proposals[&(at, of)].entry;
+            if entry.kind == EntryKind::ConfChange {
+                let (_, now) = self.memberships.last().expect("there is a first one");
+                let next =
+                    now.changed(&entry.data).map_err(|what| format!("entry {at}: {what}"))?;
+                // Whoever leads changes sides only when it is decided.
+                self.is_held((at, of), self.memberships.len() - 1, true)?;
+                self.memberships.push((at, next));
+            }
+        }
+        // The leader may not have applied the last change when it decided this.
+        let newest = self.memberships.len() - 1;
+        match self.is_held((index, term), newest, false) {
+            Err(_) if newest > 0 => self.is_held((index, term), newest - 1, false),
+            held => held,
+        }
+    }
+
+    /// Whether enough of those who voted then have an entry. One that is looked at late may be in an
+    /// image by now.
+    fn is_held(
+        &self,
+        (index, term): (u64, u64),
+        membership: usize,
+        is_late: bool,
+    ) -> Result<(), Violation> {
+        let holds = |id| {
+            let Some(log) = self.logs.get(&id) else { return false };
+            let first = log.synced.first_key_value().map_or(u64::MAX, |(first, _)| *first);
+            log.synced.get(&index) == Some(&term) || is_late && index < first && first < u64::MAX
+        };
+        let (_, membership) = &self.memberships[membership];
+        if membership.is_quorum(holds) {
+            return Ok(());
+        }
+        let holders: Vec<u64> = self.logs.keys().copied().filter(|id| holds(*id)).collect();
+        Err(format!(
+            "entry {index} of term {term} is applied, but only {holders:x?} hold it of \
+             {membership:x?}"
+        ))
     }
 
     /// A server was started: this is the log that its disk gives back.
     pub fn recovered(
         &mut self,
         server: usize,
+        id: u64,
         entries: BTreeMap<u64, u64>,
     ) -> Result<(), Violation> {
+        if self.gone.contains(&id) {
+            return Err(format!("{id:#x} was emptied, and is there again"));
+        }
+        self.ids[server] = id;
+        let log = self.logs.entry(id).or_default();
         let first = entries.first_key_value().map_or(u64::MAX, |(first, _)| *first);
-        for (index, term) in self.synced[server].range(first..) {
+        for (index, term) in log.synced.range(first..) {
             let (now, committed) = (entries.get(index), self.committed.get(index));
             if committed == Some(term) && now != committed {
                 return Err(format!("entry {index} of term {term} was synced, now it is {now:?}"));
             }
         }
-        self.synced[server] = entries;
+        *log = Log { appended: entries.clone(), synced: entries };
         Ok(())
     }
+
+    /// The disk of a server was emptied: it must never be heard of again as who it was.
+    pub fn wiped(&mut self, server: usize) {
+        let id = std::mem::take(&mut self.ids[server]);
+        if id != 0 {
+            self.gone.insert(id);
+        }
+    }
+}
+
+fn extend(log: &mut BTreeMap<u64, u64>, append: &Append) {
+    if let Some(mark) = &append.install {
+        log.clear();
+        log.insert(mark.index, mark.term);
+    }
+    if let Some(first) = append.entries.first() {
+        drop(log.split_off(&first.index));
+    }
+    log.extend(append.entries.iter().map(|entry| (entry.index, entry.term)));
 }

@@ -14,7 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::BytesMut;
 use lockkeeper::proto::connect::ConnectResponse;
 use lockkeeper::proto::{ConnectRequest, Request, frame};
-use lockkeeper::replica::{Append, AuditLine, ClientRequest, ConnId, Machine, Mark, Outgoing};
+use lockkeeper::replica::{
+    Append, AuditLine, ClientRequest, ConnId, Machine, Mark, Membership, Outgoing,
+};
 use lockkeeper::tree::{Identity, Tree};
 
 use super::agreement::Agreement;
@@ -65,12 +67,12 @@ pub struct Rules {
 }
 
 impl Checker {
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: Rules, initial: &Membership) -> Self {
         let model = Model::new(rules.extended_types);
         Self {
             views: (0..rules.servers).map(|_| View::new(model.clone())).collect(),
             history: History::new(model),
-            agreement: Agreement::new(rules.servers),
+            agreement: Agreement::new(rules.servers, initial),
             sessions: BTreeMap::new(),
             handshakes: BTreeMap::new(),
             writes: BTreeMap::new(),
@@ -103,6 +105,12 @@ impl Checker {
     /// A server died: connections and watches are gone, outcomes of what was in flight unknown.
     pub fn crashed(&mut self, server: usize) {
         self.views[server].crashed();
+    }
+
+    /// The disk of a server that does not run was emptied.
+    pub fn wiped(&mut self, server: usize) {
+        self.views[server].wiped(&self.history);
+        self.agreement.wiped(server);
     }
 
     /// A server has recovered its state; these transactions it has applied on the way.

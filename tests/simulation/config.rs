@@ -107,6 +107,10 @@ pub struct Config {
     pub trouble_weights: [u32; 5],
     /// How fast each server's monotonic clock runs, in 1000.
     pub clock_rates: Vec<u64>,
+    /// Servers that do not vote.
+    pub observers: Vec<usize>,
+    /// How often an operator thinks of emptying a server.
+    pub wipe_every_us: Option<u64>,
 }
 
 impl Config {
@@ -163,9 +167,12 @@ impl Config {
             trouble_every_us: None,
             trouble_weights: [0; 5],
             clock_rates: vec![1000; servers],
+            observers: Vec::new(),
+            wipe_every_us: None,
         };
         if servers > 1 {
             config.draw_ensemble(rng);
+            config.draw_members(&mut Rng::new(seed, 6));
         }
         config
     }
@@ -187,6 +194,16 @@ impl Config {
         self.down_us_max = self.down_us_max.min(self.crash_every_us.unwrap_or(u64::MAX));
         self.timeouts_ms.0 += 400;
         self.timeouts_ms.1 += 2000;
+    }
+
+    /// What becomes of the members.
+    fn draw_members(&mut self, rng: &mut Rng) {
+        if self.servers > 3 && rng.chance(400) {
+            let first = rng.index(self.servers);
+            let second = (first + 1 + rng.index(self.servers - 1)) % self.servers;
+            self.observers = vec![first.min(second), first.max(second)];
+        }
+        self.wipe_every_us = rng.chance(400).then(|| *rng.pick(&[20_000, 500_000, 3_000_000]));
     }
 
     /// Longest time that anything of the server's own may take, besides timeouts.

@@ -177,6 +177,15 @@ impl Disk {
         self.crash_in = Some((operations, crash));
     }
 
+    /// Somebody puts an empty disk in the place of this one.
+    pub fn wipe(&mut self) {
+        let root = BTreeMap::from([(PathBuf::from("/"), Node::Dir)]);
+        self.inodes.clear();
+        self.names = root.clone();
+        self.durable_names = root;
+        self.unsynced_names.clear();
+    }
+
     /// Whether, and how, the server has died.
     pub fn down(&self) -> Option<Crash> {
         self.down

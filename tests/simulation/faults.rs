@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lockkeeper::storage::OpenError;
+use lockkeeper::storage::{Identity, OpenError};
 
 use super::conn::Violation;
 use super::disk::Crash;
@@ -57,7 +57,7 @@ impl World {
         Ok(())
     }
 
-    fn draw_crash(&mut self, host: usize) -> Crash {
+    pub(super) fn draw_crash(&mut self, host: usize) -> Crash {
         if self.hosts[host].rng.chance(self.config.power_cuts) {
             Crash::PowerCut
         } else {
@@ -145,7 +145,7 @@ impl World {
         *known = (figures.sync_errors, figures.full);
     }
 
-    fn die(&mut self, host: usize, crash: Crash) {
+    pub(super) fn die(&mut self, host: usize, crash: Crash) {
         self.trace.note(self.now_us, format_args!("crash {crash:?} of {}", host + 1));
         match crash {
             Crash::Kill => self.coverage.kills += 1,
@@ -181,6 +181,7 @@ impl World {
             disk.restart();
             disk.limit_room(None);
         }
+        let Some(new) = self.decide(host)? else { return Ok(()) };
         if self.faults_are_on {
             if !is_first {
                 self.flip_bits(host);
@@ -191,18 +192,18 @@ impl World {
                 self.hosts[host].fs.disk().crash_in(operations, crash);
             }
         }
-        match self.open(host) {
+        match self.open(host, new) {
             Ok(opened) => self.opened(host, opened),
             Err(error) => self.not_opened(host, &error),
         }
     }
 
-    fn open(&mut self, host: usize) -> Result<Opened, OpenError> {
+    fn open(&mut self, host: usize, new: Identity) -> Result<Opened, OpenError> {
         let mut seed = [0; 32];
         for part in seed.chunks_mut(8) {
             part.copy_from_slice(&self.hosts[host].rng.next().to_le_bytes());
         }
-        let opened = Server::open(&self.hosts[host], &self.config, seed);
+        let opened = Server::open(&self.hosts[host], &self.config, new, seed);
         // It got through all that was to stop it.
         if opened.is_ok() {
             self.hosts[host].fs.disk().disarm();
@@ -218,7 +219,8 @@ impl World {
             self.now_us,
             format_args!("{name} opened from {} and {} entries", report.begun_from, report.entries),
         );
-        self.checker.agreement.recovered(host, server.log_entries()?)?;
+        let (id, log) = (server.identity.raft_id, server.log_entries()?);
+        self.checker.agreement.recovered(host, id, log)?;
         let local_us = self.hosts[host].local_us(self.now_us);
         self.checker.recovered(host, &audit, server.replica.machine(), local_us)?;
         let coverage = &mut self.coverage;

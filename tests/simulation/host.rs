@@ -9,6 +9,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use lockkeeper::replica::ConnId;
+use lockkeeper::replica::founding::Founding;
 use lockkeeper::storage::Outcome;
 
 use super::config::Config;
@@ -53,6 +54,10 @@ pub struct Host {
     pub(super) copies: BTreeMap<PathBuf, Vec<u8>>,
     /// Failed syncs and full disks that a death was put down to.
     pub(super) known_faults: (u64, u64),
+    /// Its disk was emptied, now or earlier.
+    pub(super) was_wiped: bool,
+    /// What it asks the others before it has data.
+    pub(super) founding: Option<Founding>,
 }
 
 /// What happens on a machine, to the process that was running when it was scheduled.
@@ -95,6 +100,8 @@ impl Host {
             flips: Vec::new(),
             copies: BTreeMap::new(),
             known_faults: (0, 0),
+            was_wiped: false,
+            founding: None,
         }
     }
 

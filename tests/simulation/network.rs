@@ -12,7 +12,7 @@ use lockkeeper::replica::PeerMessage;
 
 use super::conn::Violation;
 use super::disk::Crash;
-use super::host::HostEvent;
+use super::host::{Host, HostEvent};
 use super::rng::Rng;
 use super::server::{Arrival, LinkId};
 use super::world::{Event, World};
@@ -108,16 +108,19 @@ impl World {
         }
         network.attempts[from][to] = 0;
         network.next += 1;
-        let id = LinkId { from, to, number: network.next };
+        let raft_id = |host: &Host| host.server.as_ref().map_or(0, |s| s.identity.raft_id);
+        let (from_id, to_id) = (raft_id(&self.hosts[from]), raft_id(&self.hosts[to]));
+        let id = LinkId { from, to, number: network.next, from_id, to_id };
         let there_us = 1 + network.rng.below(self.config.peer_latency_us_max);
         let back_us = there_us + 1 + network.rng.below(self.config.peer_latency_us_max);
         let link = Link { last_us: self.now_us + there_us, ..Link::default() };
         network.links.insert(id, link);
         self.coverage.links += 1;
         // Whoever still has an older one learns now that it is over.
-        let older =
-            network.links.keys().filter(|old| (old.from, old.to) == (from, to) && **old < id);
-        let older: Vec<LinkId> = older.copied().collect();
+        let is_older = |old: &&LinkId| {
+            (old.from, old.to, old.from_id) == (from, to, from_id) && old.number < id.number
+        };
+        let older: Vec<LinkId> = network.links.keys().filter(is_older).copied().collect();
         for old in older {
             self.at_host(to, there_us, HostEvent::Link(Arrival::Down(old)));
             self.network.links.remove(&old);

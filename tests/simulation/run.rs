@@ -5,10 +5,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use lockkeeper::replica::Member;
+
 use super::client::Mood;
 use super::config::Config;
 use super::conn::Violation;
 use super::coverage::Coverage;
+use super::host::Host;
+use super::server::Server;
 use super::world::World;
 
 /// A run that went well.
@@ -192,6 +196,7 @@ impl World {
                 return Err(format!("server {name}: {sessions} sessions, {ephemerals} ephemerals"));
             }
             self.checker.compare(index, machine.tree())?;
+            self.members_are_right(server)?;
         }
         for (path, znode) in &self.checker.view(0).model.znodes {
             let is_due = match znode.owner {
@@ -202,6 +207,24 @@ impl World {
             if is_due && znode.children.is_empty() {
                 return Err(format!("{path} should have been removed long ago: {znode:?}"));
             }
+        }
+        Ok(())
+    }
+
+    /// Everybody takes part as who it is now, and votes if it is meant to.
+    fn members_are_right(&self, server: &Server) -> Result<(), Violation> {
+        if self.config.servers == 1 {
+            return Ok(());
+        }
+        let known = |member: &Member| (member.spec.id, member.raft_id, member.votes);
+        let known: Vec<_> = server.members.iter().map(known).collect();
+        let is_member = |(at, host): (usize, &Host)| {
+            let raft_id = host.server.as_ref().map(|server| server.identity.raft_id);
+            (host.id, raft_id, !self.config.observers.contains(&at))
+        };
+        let expected: Vec<_> = self.hosts.iter().enumerate().map(is_member).collect();
+        if known != expected {
+            return Err(format!("the members are {known:x?}, they should be {expected:x?}"));
         }
         Ok(())
     }
@@ -230,6 +253,8 @@ impl World {
         let mut coverage = self.coverage.clone();
         coverage.add(&self.checker.coverage);
         coverage.elections += self.checker.agreement.elections();
+        coverage.membership_changes += self.checker.agreement.changes();
+        coverage.observer_worlds += u64::from(!self.config.observers.is_empty());
         for host in &self.hosts {
             let disk = host.fs.disk().figures;
             coverage.writes_dropped += disk.writes_dropped;

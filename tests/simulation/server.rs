@@ -6,7 +6,7 @@
 //! once; behind a ConnectRequest nothing is read until the session is answered; a link takes messages
 //! only while the driver knows of it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use lockkeeper::config::ServerSpec;
 use lockkeeper::proto::{ConnectRequest, frame};
 use lockkeeper::replica::peer::server_of;
 use lockkeeper::replica::{
-    Append, AuditLine, Changes, ClientRequest, ConnId, Fetch, Input, Machine, Mark, Membership,
-    Outgoing, PeerMessage, Ready, Replica, Restored, SendImage, Setup,
+    Append, AuditLine, Changes, ClientRequest, ConnId, Fetch, Input, Machine, Mark, Member,
+    Membership, Outgoing, PeerMessage, Ready, Replica, Restored, SendImage, Setup,
 };
 use lockkeeper::storage::{
-    self, Checkpointer, Images, Lock, Log, LogOptions, OpenError, Outcome, Report,
+    self, Checkpointer, Identity, Images, Lock, Log, LogOptions, OpenError, Outcome, Report,
 };
 use lockkeeper::tree;
 
@@ -96,6 +96,16 @@ pub struct LinkId {
     pub from: usize,
     pub to: usize,
     pub number: u64,
+    /// Who they are for Raft.
+    pub from_id: u64,
+    pub to_id: u64,
+}
+
+impl LinkId {
+    /// The other end: the machine, and who it is.
+    fn other(&self, own: usize) -> (usize, u64) {
+        if self.from == own { (self.to, self.to_id) } else { (self.from, self.from_id) }
+    }
 }
 
 /// What waits for the driver.
@@ -119,15 +129,18 @@ enum Task {
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
+    pub identity: Identity,
     pub replica: Replica,
     pub log: Log,
     pub images: Images,
     checkpointer: Checkpointer,
     _lock: Lock,
     arrivals: VecDeque<Arrival>,
-    /// Links that the driver knows of: to others and from others.
-    outgoing: BTreeMap<usize, LinkId>,
-    incoming: BTreeMap<usize, LinkId>,
+    /// Links that the driver knows of, by raft id: to others and from others.
+    outgoing: BTreeMap<u64, LinkId>,
+    incoming: BTreeMap<u64, LinkId>,
+    /// As the replica named them last.
+    pub members: Vec<Member>,
     log_queue: Vec<Append>,
     fetches: Vec<Fetch>,
     told: Option<u64>,
@@ -153,23 +166,41 @@ pub struct Opened {
 }
 
 /// The lines of the servers in everybody's configuration.
-fn ensemble(servers: usize) -> Vec<ServerSpec> {
-    let spec = |id: u8| ServerSpec::parse(id, &format!("10.1.0.{id}:1:2:participant;2181"));
-    (1..=servers as u8).map(|id| spec(id).expect("it is well-formed")).collect()
+pub fn ensemble(config: &Config) -> Vec<ServerSpec> {
+    let spec = |index: usize| {
+        let id = index as u8 + 1;
+        let role = if config.observers.contains(&index) { "observer" } else { "participant" };
+        ServerSpec::parse(id, &format!("10.1.0.{id}:1:2:{role};2181")).expect("it is well-formed")
+    };
+    (0..config.servers).map(spec).collect()
+}
+
+/// Who takes part before the first entry.
+pub fn initial_membership(config: &Config) -> Membership {
+    let is_learner = |id: &u64| config.observers.contains(&(*id as usize - 1));
+    let (learners, voters) = (1..=config.servers as u64).partition(is_learner);
+    Membership { voters, learners }
 }
 
 /// What a server that is started the first time is.
-fn new_identity(id: u8, servers: usize) -> storage::Identity {
-    let voters = (1..=servers as u64).collect();
-    storage::Identity {
-        membership: Membership { voters, learners: Vec::new() },
-        ..storage::Identity::standalone(CLUSTER, id)
+pub fn new_identity(id: u8, config: &Config) -> Identity {
+    let membership = initial_membership(config);
+    Identity { membership, ..Identity::standalone(CLUSTER, id) }
+}
+
+/// Where a machine keeps a server's data.
+pub fn place(host: &Host) -> storage::Place {
+    storage::Place {
+        fs: Arc::new(host.fs.clone()),
+        state: Box::new(host.state.clone()),
+        data: DATA.into(),
+        log: DATA.into(),
     }
 }
 
-fn storage_options(id: u8, config: &Config) -> storage::Options {
+fn storage_options(new: Identity, config: &Config) -> storage::Options {
     storage::Options {
-        new: new_identity(id, config.servers),
+        new,
         ensemble: config.servers > 1,
         segment_bytes: config.segment_bytes,
         image_every_bytes: config.image_every_bytes,
@@ -190,10 +221,15 @@ pub fn durable_last_index(fs: &SimFs, config: &Config) -> Result<u64, String> {
 }
 
 impl Server {
-    /// Recovers what the disk has, and begins to run. `seed` is the server's own. Also what it has
-    /// applied on the way.
-    pub fn open(host: &Host, config: &Config, seed: [u8; 32]) -> Result<Opened, OpenError> {
-        let Host { id, fs, state, .. } = host;
+    /// Recovers what the disk has, and begins to run. `new` is what an empty disk becomes, `seed` is
+    /// the server's own. Also what it has applied on the way.
+    pub fn open(
+        host: &Host,
+        config: &Config,
+        new: Identity,
+        seed: [u8; 32],
+    ) -> Result<Opened, OpenError> {
+        let id = host.id;
         let options = tree::Options {
             extended_types: config.extended_types,
             hash_seed: u64::from_le_bytes(*seed.first_chunk().expect("32 bytes")),
@@ -201,13 +237,7 @@ impl Server {
         };
         let mut machine = Machine::fresh(options);
         machine.audit_replay();
-        let place = storage::Place {
-            fs: Arc::new(fs.clone()),
-            state: Box::new(state.clone()),
-            data: DATA.into(),
-            log: DATA.into(),
-        };
-        let opened = storage::open(place, &storage_options(*id, config), &mut machine)?;
+        let opened = storage::open(place(host), &storage_options(new, config), &mut machine)?;
         let audit = machine.take_replayed_audit();
         let restored = Restored {
             hard_state: opened.hard_state,
@@ -219,8 +249,8 @@ impl Server {
             tail: opened.tail,
         };
         let setup = Setup {
-            raft_id: (*id).into(),
-            server_id: *id,
+            raft_id: opened.identity.raft_id,
+            server_id: id,
             seed,
             session_timeout_ms_min: config.timeouts_ms.0,
             session_timeout_ms_max: config.timeouts_ms.1,
@@ -229,11 +259,12 @@ impl Server {
             container_never_used_ms: config.container_never_used_ms,
             audit: true,
             durable: true,
-            ensemble: (config.servers > 1).then(|| ensemble(config.servers)),
+            ensemble: (config.servers > 1).then(|| ensemble(config)),
             linearizable_reads: config.linearizable_reads,
             ..Setup::default()
         };
         let server = Self {
+            identity: opened.identity,
             replica: Replica::new(setup, machine, restored).expect("it fits together"),
             log: opened.log,
             images: opened.images,
@@ -242,6 +273,7 @@ impl Server {
             arrivals: VecDeque::new(),
             outgoing: BTreeMap::new(),
             incoming: BTreeMap::new(),
+            members: Vec::new(),
             log_queue: Vec::new(),
             fetches: Vec::new(),
             told: None,
@@ -368,7 +400,6 @@ impl Server {
         trace: &mut Trace,
     ) -> Result<(), Stop> {
         let Turn { index, now_us, world_us, .. } = *turn;
-        let raft_id = |host: usize| host as u64 + 1;
         match arrival {
             Arrival::Input(input) => {
                 if let Input::Requests { conn, requests } = &input {
@@ -384,27 +415,29 @@ impl Server {
                 self.replica.step(input);
             }
             Arrival::Up(link) => {
-                let is_own = link.from == index;
-                let other = if is_own { link.to } else { link.from };
-                let links = if is_own { &mut self.outgoing } else { &mut self.incoming };
-                links.insert(other, link);
+                let (other, peer) = link.other(index);
+                let known = self.links(&link, index).insert(peer, link);
                 trace.note(world_us, format_args!("  {} up: {link:?}", index + 1));
-                self.replica.step(Input::PeerUp { peer: raft_id(other) });
+                if known.is_some() {
+                    // It takes the place of an older one.
+                    checker.unlinked(index, other, now_us);
+                    self.replica.step(Input::PeerDown { peer });
+                }
+                self.replica.step(Input::PeerUp { peer });
             }
             Arrival::Down(link) => {
-                let is_own = link.from == index;
-                let other = if is_own { link.to } else { link.from };
-                let links = if is_own { &mut self.outgoing } else { &mut self.incoming };
-                if links.get(&other) != Some(&link) {
+                let (other, peer) = link.other(index);
+                let links = self.links(&link, index);
+                if links.get(&peer) != Some(&link) {
                     return Ok(());
                 }
-                links.remove(&other);
+                links.remove(&peer);
                 trace.note(world_us, format_args!("  {} down: {link:?}", index + 1));
                 checker.unlinked(index, other, now_us);
-                self.replica.step(Input::PeerDown { peer: raft_id(other) });
+                self.replica.step(Input::PeerDown { peer });
             }
             Arrival::Peer(link, message) => {
-                if self.incoming.get(&link.from) != Some(&link) {
+                if self.incoming.get(&link.from_id) != Some(&link) {
                     return Ok(());
                 }
                 let name = index + 1;
@@ -415,10 +448,15 @@ impl Server {
                 if let PeerMessage::Touch { sessions } = &message {
                     checker.touched(index, sessions, now_us);
                 }
-                self.replica.step(Input::Peer { from: raft_id(link.from), message });
+                self.replica.step(Input::Peer { from: link.from_id, message });
             }
         }
         Ok(())
+    }
+
+    /// The links in this one's direction.
+    fn links(&mut self, link: &LinkId, index: usize) -> &mut BTreeMap<u64, LinkId> {
+        if link.from == index { &mut self.outgoing } else { &mut self.incoming }
     }
 
     fn act(
@@ -453,17 +491,26 @@ impl Server {
         {
             self.is_durable(line.index, fs)?;
         }
+        let mut cut = BTreeSet::new();
         for (to, message) in ready.send {
-            let to = usize::from(server_of(to)) - 1;
             if let PeerMessage::Raft(message) = &message {
                 checker.agreement.sent(index, message)?;
             }
-            trace.note(world_us, format_args!("  {} to {} {}", index + 1, to + 1, Shown(&message)));
+            trace.note(world_us, format_args!("  {} to {to:#x} {}", index + 1, Shown(&message)));
             if let Some(link) = self.outgoing.get(&to) {
                 let mut bytes = Vec::new();
                 message.encode(&mut bytes);
                 todo.peers.push((*link, bytes));
+            } else if let PeerMessage::Forward { .. } = message {
+                cut.insert(to);
             }
+        }
+        for peer in cut {
+            checker.unlinked(index, usize::from(server_of(peer)) - 1, now_us);
+            self.replica.step(Input::PeerDown { peer });
+        }
+        if let Some(members) = ready.members {
+            self.members = members;
         }
         self.fetches.extend(ready.fetch);
         todo.images.extend(ready.images);

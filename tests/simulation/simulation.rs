@@ -10,8 +10,9 @@
 //! | `client.rs`, `ops.rs`, `lock.rs` | the fakes above: clients that send real frames |
 //! | `network.rs`, `transfer.rs` | links between servers, images on their way |
 //! | `world.rs`, `faults.rs`, `run.rs` | time and the clients' network, fate, the phases of a run |
+//! | `operator.rs` | who empties servers, one at a time, and how they come back |
 //! | `model.rs`, `history.rs`, `sessions.rs` | what is right, written without looking at `src/tree` |
-//! | `checker.rs`, `judge.rs`, `agreement.rs`, `view.rs`, `conn.rs` | whether everything that servers say is that |
+//! | `checker.rs`, `judge.rs`, `agreement.rs`, `membership.rs`, `view.rs`, `conn.rs` | whether everything that servers say is that |
 //!
 //! Used by the test `simulation` and by the example `simulate`, each of which leaves some unused.
 #![allow(dead_code, reason = "two programs share these modules, and neither uses all of them")]
@@ -28,8 +29,10 @@ pub mod history;
 pub mod host;
 mod judge;
 pub mod lock;
+pub mod membership;
 pub mod model;
 pub mod network;
+mod operator;
 pub mod ops;
 pub mod rng;
 pub mod run;

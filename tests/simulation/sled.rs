@@ -104,6 +104,13 @@ impl Sled {
         self.error_one_in = operations;
     }
 
+    /// It was on a disk that was emptied.
+    pub fn wipe(&mut self) {
+        self.database = Database::default();
+        self.older.clear();
+        self.broken = false;
+    }
+
     /// The server has died.
     pub fn crashed(&mut self, crash: Crash) {
         if crash == Crash::Kill {

@@ -53,6 +53,11 @@ impl World {
             // It was removed, because there is a newer one.
             return self.image_sent(from, image.to, false, 1);
         };
+        let receiver = self.hosts[to].server.as_ref();
+        if receiver.is_some_and(|server| server.identity.raft_id != image.to) {
+            // It is not the server that it was.
+            return self.image_sent(from, image.to, false, PATIENCE_US);
+        }
         let (is_void, is_received) = (false, false);
         self.transfers.push(Transfer {
             from,
@@ -108,7 +113,10 @@ impl World {
             return Ok(());
         }
         let transfer = &self.transfers[number];
-        let Some(server) = &mut self.hosts[to].server else { return Ok(()) };
+        let Some(server) = &mut self.hosts[to].server else {
+            self.image_sent(from, raft_id, false, PATIENCE_US);
+            return Ok(());
+        };
         let mut machine = Machine::fresh(server.replica.machine().tree().options().clone());
         let received = receive(&server.images, &transfer.mark, &records, &mut machine);
         let is_received = received.is_ok();

@@ -48,6 +48,12 @@ impl View {
         self.serving_since = None;
     }
 
+    /// Its disk was emptied.
+    pub fn wiped(&mut self, history: &History) {
+        self.jump(history, 0);
+        self.farthest = 0;
+    }
+
     /// The server has the state of a place, however it came by it.
     pub fn jump(&mut self, history: &History, place: usize) {
         self.model = history.model_at(place);

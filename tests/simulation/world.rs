@@ -17,7 +17,7 @@ use super::disk::Crash;
 use super::host::{Host, HostEvent};
 use super::network::Network;
 use super::rng::Rng;
-use super::server::LinkId;
+use super::server::{LinkId, initial_membership};
 use super::trace::Trace;
 use super::transfer::Transfer;
 
@@ -44,6 +44,8 @@ pub(super) enum Event {
     Resume(usize),
     /// An image has arrived, or has not.
     Image(usize),
+    /// The operator looks after the servers.
+    Operator,
 }
 
 /// One connection in the network.
@@ -76,6 +78,9 @@ pub struct World {
     pub(super) faults_are_on: bool,
     /// Images on their way, by number.
     pub(super) transfers: Vec<Transfer>,
+    /// The operator's chance, and the server that was emptied and is not back yet.
+    pub(super) operator: Rng,
+    pub(super) missing: Option<usize>,
     /// How often there was trouble.
     pub(super) troubles: u64,
     /// Fencing tokens by lock, in order of the reads that showed them.
@@ -111,11 +116,13 @@ impl World {
             clients,
             links: BTreeMap::new(),
             next_conn: 1,
-            checker: Checker::new(rules),
+            checker: Checker::new(rules, &initial_membership(&config)),
             trace: Trace::default(),
             coverage: Coverage::default(),
             faults_are_on: true,
             transfers: Vec::new(),
+            operator: Rng::new(seed, 7),
+            missing: None,
             troubles: 0,
             grants: BTreeMap::new(),
             config,
@@ -132,6 +139,9 @@ impl World {
         }
         if let Some(every_us) = self.config.trouble_every_us {
             self.at(every_us, Event::Trouble);
+        }
+        if let Some(every_us) = self.config.wipe_every_us {
+            self.at(every_us, Event::Operator);
         }
         for client in 0..self.clients.len() {
             self.at(1000 + client as u64, Event::Client(client));
@@ -185,6 +195,10 @@ impl World {
             }
             Event::Resume(host) => self.resume(host),
             Event::Image(transfer) => self.image_arrives(transfer),
+            Event::Operator => {
+                self.operate();
+                Ok(())
+            }
         }
     }
 
