@@ -65,7 +65,7 @@ fn sources(folder: &str) -> Vec<(String, String)> {
 }
 
 fn all_sources() -> Vec<(String, String)> {
-    ["src", "tests", "examples", "benches", "fuzz"].into_iter().flat_map(sources).collect()
+    ["src", "tests", "examples", "benches", "fuzz", "jepsen"].into_iter().flat_map(sources).collect()
 }
 
 /// The module of `src/<module>/...` or `src/<module>.rs`.
@@ -198,13 +198,15 @@ fn every_module_says_what_it_is() {
 
 #[test]
 fn every_dependency_says_what_for() {
-    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
-    let mut in_dependencies = false;
-    for line in manifest.lines() {
-        if line.starts_with('[') {
-            in_dependencies = line.contains("dependencies");
-        } else if in_dependencies && line.contains('=') && !line.starts_with('#') {
-            assert!(line.contains("# "), "without a reason: {line}");
+    for manifest in ["Cargo.toml", "jepsen/check/Cargo.toml"] {
+        let text = fs::read_to_string(root().join(manifest)).expect(manifest);
+        let mut in_dependencies = false;
+        for line in text.lines() {
+            if line.starts_with('[') {
+                in_dependencies = line.contains("dependencies");
+            } else if in_dependencies && line.contains('=') && !line.starts_with('#') {
+                assert!(line.contains("# "), "{manifest}, without a reason: {line}");
+            }
         }
     }
 }
