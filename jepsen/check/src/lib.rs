@@ -7,13 +7,17 @@
 //!
 //! | check | rule |
 //! |---|---|
-//! | [`witness::check`] | the zxids of the replies order the history; that order explains every reply and keeps real time |
+//! | [`witness::check`] | the zxids of the replies are an order that explains every reply and keeps real time |
 
 pub mod acl;
 pub mod audit;
+mod doubt;
 pub mod history;
 pub mod json;
 pub mod op;
 pub mod path;
+mod realtime;
+pub mod report;
 pub mod tree;
 pub mod verdict;
+pub mod witness;

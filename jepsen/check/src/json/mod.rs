@@ -300,3 +300,13 @@ fn notice_value(notice: &Notice) -> Value {
         [("node", json!(notice.node)), ("session", session), ("zxid", zxid), ("value", value)];
     stamped(notice.at, "notice", line, &more)
 }
+
+/// The arguments of a call, for people.
+pub(crate) fn call_text(call: &crate::op::Call) -> String {
+    call_value(call).to_string()
+}
+
+/// An answer, for people.
+pub(crate) fn answer_text(answer: &crate::op::Answer) -> String {
+    answer_value(answer).to_string()
+}
