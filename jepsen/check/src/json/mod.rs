@@ -6,7 +6,7 @@
 //! was told unasked. A `fail` with a zxid is an error that a server replied, without one the request
 //! was never sent. Lines of the process `nemesis` are faults. An end belongs to the open operation
 //! of its process with its xid, or to the only open one. *Invariants*: what is read and written again
-//! is the same; a broken line is named by file and line. See `tests/golden` for examples.
+//! is the same; a broken line is named by file and line. `tests/history_lines.rs` has one of everything.
 
 mod call;
 pub(crate) mod fields;
