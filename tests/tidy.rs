@@ -65,7 +65,10 @@ fn sources(folder: &str) -> Vec<(String, String)> {
 }
 
 fn all_sources() -> Vec<(String, String)> {
-    ["src", "tests", "examples", "benches", "fuzz", "jepsen"].into_iter().flat_map(sources).collect()
+    ["src", "tests", "examples", "benches", "fuzz", "jepsen"]
+        .into_iter()
+        .flat_map(sources)
+        .collect()
 }
 
 /// The module of `src/<module>/...` or `src/<module>.rs`.
