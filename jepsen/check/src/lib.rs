@@ -8,6 +8,7 @@
 //! | check | rule |
 //! |---|---|
 //! | [`witness::check`] | the zxids of the replies are an order that explains every reply and keeps real time |
+//! | [`search::check`] | some order of each path's operations explains its answers |
 
 pub mod acl;
 pub mod audit;
@@ -17,7 +18,9 @@ pub mod json;
 pub mod op;
 pub mod path;
 mod realtime;
+pub mod register;
 pub mod report;
+pub mod search;
 pub mod tree;
 pub mod verdict;
 pub mod witness;

@@ -37,6 +37,8 @@ pub enum Rule {
     RealTime,
     /// A result, Stat, child list or sequence number is not what the claimed order makes of it.
     Replay,
+    /// No order of a path's operations explains an answer.
+    Linearizable,
     /// What was acknowledged is not in the servers' own account of what they applied.
     Acknowledged,
     /// A transaction that no client asked for, or one request that took effect twice.
@@ -53,6 +55,7 @@ impl Rule {
             Rule::OneZxidEach => "one-zxid-each",
             Rule::RealTime => "real-time",
             Rule::Replay => "replay",
+            Rule::Linearizable => "linearizable",
             Rule::Acknowledged => "acknowledged",
             Rule::Asked => "asked",
             Rule::Agreement => "agreement",
