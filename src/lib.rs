@@ -1,7 +1,7 @@
 //! Lockkeeper: a ZooKeeper-compatible lock and coordination server.
 //!
 //! ```text
-//!   cli, main      the commands
+//!   cli, main      the commands             recipes  locks, over a client (feature "recipes")
 //!   server         sockets and tasks          admin   what operators see
 //!   storage        disk: log, images, sled
 //!   -------------- below: deterministic, no I/O, no clock (feature "server" off) --------------
@@ -36,6 +36,8 @@ pub mod admin;
 pub mod cli;
 pub mod config;
 pub mod proto;
+#[cfg(feature = "recipes")]
+pub mod recipes;
 pub mod replica;
 #[cfg(feature = "server")]
 pub mod server;

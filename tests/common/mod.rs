@@ -3,6 +3,8 @@
 
 #![allow(dead_code)] // every test binary uses its own part of this
 
+pub mod proxy;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,0 +1,266 @@
+//! What the contenders of a lock are called, by whom, and in which order they come.
+//!
+//! *Owns* [`Style`] (how we name ours), [`Dialect`] (whose name it is) and [`Contender`] (a name,
+//! read). *Invariants*: every known contender is read whatever style we write, because all of them
+//! draw their numbers from one counter, that of the parent; the order is that of the counter, also
+//! across its overflow. *Never* asks a server anything.
+//!
+//! The layouts are those of Curator 5 (`InterProcessMutex`, `InterProcessReadWriteLock`), kazoo 2,
+//! go-zookeeper 1 and of ZooKeeper's own recipes (`WriteLock`, `zkr_lock`).
+
+use std::cmp::Ordering;
+use std::fmt;
+
+/// How a contender's znode is named. Who shares a path should write one style.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Style {
+    /// `_c_<uuid>-lock-N`: Curator, go-zookeeper and this library respect it. Missing parents become
+    /// containers, which the server removes when they are empty.
+    #[default]
+    Curator,
+    /// `<32 hex digits>__lock__N`: kazoo and go-zookeeper respect it, Curator does not.
+    Kazoo,
+    /// `lock-N`: as Curator's, for readers that compare whole names.
+    Plain,
+    /// `x-<session id, 16 hex digits>-N`: ZooKeeper's own recipes in C and Java; nobody else.
+    ZooKeeper,
+}
+
+/// Whose contender it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Dialect {
+    /// Curator's mutex, ours, or that of the Rust client.
+    Curator,
+    /// go-zookeeper's lock.
+    Go,
+    /// kazoo's `Lock` and `WriteLock`.
+    Kazoo,
+    /// kazoo's `ReadLock`.
+    KazooRead,
+    /// Curator's write lock.
+    CuratorWrite,
+    /// Curator's read lock.
+    CuratorRead,
+    /// `lock-` in front of the number, and no more that is known.
+    Plain,
+    /// ZooKeeper's own recipes.
+    ZooKeeper,
+}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Curator => "Curator",
+            Self::Go => "go-zookeeper",
+            Self::Kazoo => "kazoo",
+            Self::KazooRead => "kazoo (read lock)",
+            Self::CuratorWrite => "Curator (write lock)",
+            Self::CuratorRead => "Curator (read lock)",
+            Self::Plain => "lock-N",
+            Self::ZooKeeper => "x-N",
+        })
+    }
+}
+
+impl Style {
+    /// The start of the name of our own contender; the server appends the number.
+    pub(super) fn prefix(self, guid: &Guid, session: i64) -> String {
+        match self {
+            Self::Curator => format!("_c_{}-lock-", guid.hyphenated()),
+            Self::Kazoo => format!("{}__lock__", guid.hex()),
+            Self::Plain => "lock-".to_string(),
+            Self::ZooKeeper => format!("x-{session:016x}-"),
+        }
+    }
+
+    /// Whether the name alone tells one contender of a session from another.
+    pub(super) fn names_are_unique(self) -> bool {
+        match self {
+            Self::Curator | Self::Kazoo => true,
+            Self::Plain | Self::ZooKeeper => false,
+        }
+    }
+
+    /// Whether a contender of that dialect waits for one of this style that came before it.
+    #[must_use]
+    pub fn is_respected_by(self, dialect: Dialect) -> bool {
+        use Dialect::{Curator, CuratorRead, CuratorWrite, Go, Kazoo, KazooRead, Plain, ZooKeeper};
+        match self {
+            Self::Curator | Self::Plain => match dialect {
+                Curator | Go | Plain => true,
+                Kazoo | KazooRead | CuratorWrite | CuratorRead | ZooKeeper => false,
+            },
+            Self::Kazoo => match dialect {
+                Go | Kazoo | KazooRead => true,
+                Curator | CuratorWrite | CuratorRead | Plain | ZooKeeper => false,
+            },
+            Self::ZooKeeper => match dialect {
+                ZooKeeper => true,
+                Curator | Go | Kazoo | KazooRead | CuratorWrite | CuratorRead | Plain => false,
+            },
+        }
+    }
+}
+
+/// A contender as its name tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Contender<'a> {
+    pub(super) name: &'a str,
+    pub(super) dialect: Dialect,
+    pub(super) sequence: i32,
+}
+
+impl<'a> Contender<'a> {
+    /// `None` for a child that is no contender of a lock.
+    pub(super) fn parse(name: &'a str) -> Option<Self> {
+        let (stem, digits) = name.split_at_checked(name.len().checked_sub(SEQUENCE_DIGITS)?)?;
+        if !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+            return None;
+        }
+        // What precedes the digits of a negative number is a sign, and then the marker.
+        let (dialect, sign) = dialect_of(stem)
+            .map(|dialect| (dialect, ""))
+            .or_else(|| dialect_of(stem.strip_suffix('-')?).map(|dialect| (dialect, "-")))?;
+        let sequence = format!("{sign}{digits}").parse().ok()?;
+        Some(Self { name, dialect, sequence })
+    }
+
+    /// By their numbers. The counter goes from 2147483647 to -2147483648; contenders that are there
+    /// at the same time are less than half of it apart.
+    pub(super) fn order(&self, other: &Self) -> Ordering {
+        self.sequence.wrapping_sub(other.sequence).cmp(&0)
+    }
+}
+
+/// Of a name without its number.
+fn dialect_of(stem: &str) -> Option<Dialect> {
+    // Most specific first: kazoo's `__rlock__` is no `__lock__`, and neither ends with `lock-`.
+    if stem.ends_with("__rlock__") {
+        Some(Dialect::KazooRead)
+    } else if stem.ends_with("__lock__") {
+        Some(Dialect::Kazoo)
+    } else if stem.ends_with("__READ__") {
+        Some(Dialect::CuratorRead)
+    } else if stem.ends_with("__WRIT__") {
+        Some(Dialect::CuratorWrite)
+    } else if let Some(front) = stem.strip_suffix("lock-") {
+        let guid = front.strip_prefix("_c_").and_then(|front| front.strip_suffix('-'));
+        Some(match guid {
+            Some(guid) if guid.len() == HEX_DIGITS => Dialect::Go,
+            Some(_) => Dialect::Curator,
+            None => Dialect::Plain,
+        })
+    } else {
+        let session = stem.strip_prefix("x-")?.strip_suffix('-')?;
+        let session = session.strip_prefix('-').unwrap_or(session);
+        let is_number = !session.is_empty() && session.bytes().all(|b| b.is_ascii_hexdigit());
+        is_number.then_some(Dialect::ZooKeeper)
+    }
+}
+
+/// Tells a contender from all others, whatever session they are of.
+#[derive(Clone, Debug)]
+pub(super) struct Guid([u8; 16]);
+
+impl Guid {
+    /// # Errors
+    /// The operating system has no random numbers.
+    pub(super) fn random() -> Result<Self, getrandom::Error> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)?;
+        // Version 4, variant 1: what Java's UUID.randomUUID() makes.
+        bytes[6] = (bytes[6] & 0x0f) | 0x40;
+        bytes[8] = (bytes[8] & 0x3f) | 0x80;
+        Ok(Self(bytes))
+    }
+
+    pub(super) fn hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn hyphenated(&self) -> String {
+        let hex = self.hex();
+        let groups = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+        groups.join("-")
+    }
+}
+
+/// Digits of a sequential znode's number, its sign not counted.
+const SEQUENCE_DIGITS: usize = 10;
+/// Digits of a GUID without hyphens.
+const HEX_DIGITS: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UUID: &str = "0af2b9d6-32cd-4bd0-8c9c-6c2f2f4d4f55";
+    const HEX: &str = "0af2b9d632cd4bd08c9c6c2f2f4d4f55";
+
+    #[test]
+    fn each_dialect_is_known_by_its_names() {
+        for (name, dialect, sequence) in [
+            (format!("_c_{UUID}-lock-0000000007"), Dialect::Curator, 7),
+            (format!("_c_{HEX}-lock-0000000007"), Dialect::Go, 7),
+            (format!("{HEX}__lock__0000000012"), Dialect::Kazoo, 12),
+            (format!("{HEX}__rlock__0000000012"), Dialect::KazooRead, 12),
+            (format!("_c_{UUID}-__READ__0000000001"), Dialect::CuratorRead, 1),
+            (format!("_c_{UUID}-__WRIT__0000000001"), Dialect::CuratorWrite, 1),
+            ("lock-2147483647".to_string(), Dialect::Plain, i32::MAX),
+            (format!("{HEX}-lock-0000000001"), Dialect::Plain, 1),
+            ("x-00000000deadbeef-0000000003".to_string(), Dialect::ZooKeeper, 3),
+            ("x--72057594037927936-0000000003".to_string(), Dialect::ZooKeeper, 3),
+            (format!("_c_{UUID}-lock--2147483648"), Dialect::Curator, i32::MIN),
+            (format!("{HEX}__lock__-2147483647"), Dialect::Kazoo, i32::MIN + 1),
+            ("x-00000000deadbeef--2147483648".to_string(), Dialect::ZooKeeper, i32::MIN),
+        ] {
+            let contender = Contender::parse(&name).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!((contender.dialect, contender.sequence), (dialect, sequence), "{name}");
+        }
+    }
+
+    #[test]
+    fn other_children_are_no_contenders() {
+        for name in [
+            "",
+            "lock-",
+            "lock-1",
+            "0000000001",
+            "leases",
+            "qn-0000000001",
+            "lock-000000000x",
+            "lock-9999999999",
+            "x-0000000001",
+            "x--0000000001",
+            "\u{fc}ber-lock-000000001\u{fc}",
+        ] {
+            assert_eq!(Contender::parse(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_order_goes_on_over_the_overflow_of_the_counter() {
+        let names = ["lock-2147483646", "lock-2147483647", "lock--2147483648", "lock--2147483647"];
+        let read = |name| Contender::parse(name).expect("a contender");
+        for pair in names.windows(2) {
+            assert_eq!(read(pair[0]).order(&read(pair[1])), Ordering::Less, "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn our_names_are_read_as_what_they_imitate() {
+        let guid = Guid::random().unwrap();
+        for (style, dialect) in [
+            (Style::Curator, Dialect::Curator),
+            (Style::Kazoo, Dialect::Kazoo),
+            (Style::Plain, Dialect::Plain),
+            (Style::ZooKeeper, Dialect::ZooKeeper),
+        ] {
+            let name = style.prefix(&guid, -5) + "0000000009";
+            assert_eq!(Contender::parse(&name).map(|c| c.dialect), Some(dialect), "{name}");
+            assert!(style.is_respected_by(dialect), "{name}");
+        }
+        assert_ne!(guid.hex(), Guid::random().unwrap().hex());
+        assert_eq!(guid.hyphenated().len(), UUID.len());
+    }
+}

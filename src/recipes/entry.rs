@@ -1,0 +1,257 @@
+//! Our znode in a lock's queue: from the first attempt to create it until it is certainly gone.
+//!
+//! *Owns* [`Entry`]. *Invariants*: once a create may have reached a server, dropping the entry, at
+//! whatever point its owner was cancelled, removes the znode in a task of its own, with a budget of
+//! its own, across reconnects; a create whose answer was lost is looked for by its GUID before it is
+//! repeated, and only a znode of this very session counts. *Never* decides who holds the lock.
+//!
+//! What Curator does as "protection" and "guaranteed delete".
+
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{sleep, timeout};
+use zookeeper_client as zk;
+use zookeeper_client::{Acl, Acls, Client, CreateMode};
+
+use super::boottime::BootTime;
+use super::dialect::{Guid, Style};
+use super::error::{LockError, is_transient};
+
+/// Where our znode is, or is to be, and how to tell it from others.
+#[derive(Clone, Debug)]
+struct Spot {
+    client: Client,
+    dir: String,
+    prefix: String,
+    data: Vec<u8>,
+    /// Without this the data tells our znode from others of this session.
+    is_unique: bool,
+    /// The znode's name, once that is known.
+    name: Option<String>,
+}
+
+/// Our place in the queue. Dropped, it leaves the queue.
+#[derive(Debug)]
+pub(super) struct Entry {
+    spot: Spot,
+    acl: Vec<Acl>,
+    czxid: i64,
+    may_exist: bool,
+    runtime: Handle,
+}
+
+impl Entry {
+    /// Nothing is sent yet.
+    ///
+    /// # Errors
+    /// There are no random numbers.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub(super) fn new(
+        client: &Client,
+        dir: &str,
+        style: Style,
+        id: &str,
+        acl: &[Acl],
+    ) -> Result<Self, LockError> {
+        let guid = Guid::random().map_err(|error| LockError::Random(error.to_string()))?;
+        let is_unique = style.names_are_unique();
+        let data = if is_unique { id.to_string() } else { format!("{id} {}", guid.hex()) };
+        let spot = Spot {
+            client: client.clone(),
+            dir: dir.to_string(),
+            prefix: style.prefix(&guid, client.session_id().0),
+            data: data.into_bytes(),
+            is_unique,
+            name: None,
+        };
+        let runtime = Handle::current();
+        Ok(Self { spot, acl: acl.to_vec(), czxid: 0, may_exist: false, runtime })
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.spot.client
+    }
+
+    /// The znode's name below the lock's path.
+    pub(super) fn name(&self) -> &str {
+        self.spot.name.as_deref().expect("asked for after `enter` only")
+    }
+
+    /// The znode's path.
+    pub(super) fn path(&self) -> String {
+        format!("{}/{}", self.spot.dir, self.name())
+    }
+
+    /// The transaction that created the znode.
+    pub(super) fn czxid(&self) -> i64 {
+        self.czxid
+    }
+
+    /// Creates the znode, and its missing parents. Returns when the request was sent that is known to
+    /// have been answered by the leader.
+    ///
+    /// # Errors
+    /// No permission, the session is over, or another refusal.
+    pub(super) async fn enter(&mut self, parents: CreateMode) -> Result<BootTime, LockError> {
+        let path = format!("{}/{}", self.spot.dir, self.spot.prefix);
+        let mut parents_made = 0;
+        loop {
+            let sent = BootTime::now();
+            let options = CreateMode::EphemeralSequential.with_acls(Acls::new(&self.acl));
+            let create = self.spot.client.create(&path, &self.spot.data, &options);
+            self.may_exist = true;
+            match create.await {
+                Ok((stat, sequence)) => {
+                    self.spot.name = Some(format!("{}{sequence}", self.spot.prefix));
+                    self.czxid = stat.czxid;
+                    return Ok(sent);
+                }
+                // A container may be removed between its creation and that of the first child.
+                Err(zk::Error::NoNode) if parents_made < PARENTS_MADE_MAX => {
+                    parents_made += 1;
+                    self.make_parents(parents).await?;
+                }
+                Err(error) if is_transient(&error) => {
+                    sleep(PAUSE).await;
+                    let sent = BootTime::now();
+                    let found = self.spot.find().await;
+                    let refused = |error| LockError::refused("look into", &self.spot.dir, error);
+                    if let Some((name, czxid)) = found.map_err(refused)? {
+                        self.spot.name = Some(name);
+                        self.czxid = czxid;
+                        return Ok(sent);
+                    }
+                }
+                Err(error) => {
+                    return Err(LockError::refused("create a znode in", &self.spot.dir, error));
+                }
+            }
+        }
+    }
+
+    async fn make_parents(&self, mode: CreateMode) -> Result<(), LockError> {
+        let dir = &self.spot.dir;
+        let options = mode.with_acls(Acls::new(&self.acl));
+        let made = patiently(|| self.spot.client.mkdir(dir, &options)).await;
+        made.map_err(|error| LockError::refused("create", dir, error))
+    }
+
+    /// Leaves the queue: the znode is removed whatever becomes of the caller, who waits for that no
+    /// longer than `patience`. Tells whether the znode was still there.
+    ///
+    /// # Errors
+    /// No server has confirmed it in time, or one refuses it.
+    pub(super) async fn withdraw(mut self, patience: Duration) -> Result<bool, LockError> {
+        let Some(removal) = self.remove() else { return Ok(false) };
+        match timeout(patience, removal).await {
+            Ok(Ok(result)) => result,
+            // Cancelled with its runtime: there is nothing left to wait for.
+            Ok(Err(_)) | Err(_) => Err(LockError::Unreachable),
+        }
+    }
+
+    fn remove(&mut self) -> Option<tokio::task::JoinHandle<Result<bool, LockError>>> {
+        if !std::mem::take(&mut self.may_exist) {
+            return None;
+        }
+        let spot = self.spot.clone();
+        let budget = REMOVAL_MIN.max(spot.client.session_timeout() * REMOVAL_SESSIONS);
+        Some(self.runtime.spawn(async move {
+            let result = timeout(budget, spot.remove()).await;
+            let result = result.unwrap_or(Err(LockError::Unreachable));
+            if let Err(error) = &result {
+                tracing::warn!(dir = spot.dir, prefix = spot.prefix, %error, "a lock's znode is left");
+            }
+            result
+        }))
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        // The task goes on by itself.
+        let _ = self.remove();
+    }
+}
+
+impl Spot {
+    /// Our znode, by the GUID in its name or data, if it exists and belongs to this session.
+    async fn find(&self) -> Result<Option<(String, i64)>, zk::Error> {
+        let children = patiently(|| async {
+            // What was on its way through another server comes before what is read now.
+            let sync = self.client.sync(&self.dir);
+            let list = self.client.list_children(&self.dir);
+            sync.await?;
+            list.await
+        });
+        let children = match children.await {
+            Ok(children) => children,
+            Err(zk::Error::NoNode) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        for name in children.into_iter().filter(|name| name.starts_with(&self.prefix)) {
+            let path = format!("{}/{name}", self.dir);
+            let found = match patiently(|| self.client.get_data(&path)).await {
+                Ok(found) => found,
+                Err(zk::Error::NoNode) => continue,
+                // Not ours: ours can be read, or it could not be told from others.
+                Err(zk::Error::NoAuth) if !self.is_unique => continue,
+                Err(error) => return Err(error),
+            };
+            let (data, stat) = found;
+            let is_ours = stat.ephemeral_owner == self.client.session_id().0;
+            if is_ours && (self.is_unique || data == self.data) {
+                return Ok(Some((name, stat.czxid)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether there was something to remove. Goes on until it is known to be gone.
+    async fn remove(&self) -> Result<bool, LockError> {
+        let refused = |error| LockError::refused("remove a znode of", &self.dir, error);
+        let name = match &self.name {
+            Some(name) => Some(name.clone()),
+            None => self.find().await.map_err(refused)?.map(|(name, _)| name),
+        };
+        let Some(name) = name else { return Ok(false) };
+        let path = format!("{}/{name}", self.dir);
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            match self.client.delete(&path, None).await {
+                Ok(()) => return Ok(true),
+                // An earlier attempt may have done it.
+                Err(zk::Error::NoNode) => return Ok(attempts > 1),
+                Err(error) if is_transient(&error) => sleep(PAUSE).await,
+                Err(error) => return Err(refused(error)),
+            }
+        }
+    }
+}
+
+/// Repeats what is harmless to repeat until there is an answer. While there is no connection, the
+/// client holds a request back until there is one, or until the session is over.
+pub(super) async fn patiently<T, F>(request: impl Fn() -> F) -> Result<T, zk::Error>
+where
+    F: Future<Output = Result<T, zk::Error>>,
+{
+    loop {
+        match request().await {
+            Err(error) if is_transient(&error) => sleep(PAUSE).await,
+            result => return result,
+        }
+    }
+}
+
+/// How often missing parents are created again that somebody removed meanwhile.
+const PARENTS_MADE_MAX: u32 = 10;
+/// Pause before a request is repeated whose connection broke.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A removal is tried for this many session timeouts: by then the session is over, too.
+const REMOVAL_SESSIONS: u32 = 3;
+/// A removal is tried for so long at least.
+const REMOVAL_MIN: Duration = Duration::from_secs(10);

@@ -1,0 +1,49 @@
+//! THE LOCKS, as a library over a client of ZooKeeper.
+//!
+//! *Owns* the recipes: what a program does with znodes so that one of many holds a lock. *Invariants*
+//! (each with tests in tests/recipes): who loses a lock is told before the server can give it
+//! away; who gives up leaves neither a znode nor a watch; one release wakes one waiter; every lock
+//! that is held has a fencing token that grows from holder to holder. *Never* touches the server's
+//! internals: the recipes work on any ZooKeeper.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! use std::time::Duration;
+//!
+//! use lockkeeper::recipes::{Mutex, Wait};
+//!
+//! # let server = lockkeeper::Server::builder().start().await?;
+//! # let servers = server.connect_string();
+//! let client = zookeeper_client::Client::connect(&servers).await?;
+//! let mutex = Mutex::new("/locks/report")?.id("the nightly report");
+//! let guard = mutex.acquire(&client, Wait::For(Duration::from_secs(5))).await?;
+//! println!("held under token {}", guard.token());
+//! guard
+//!     .with(async {
+//!         // Dropped where it waits if the lock is lost.
+//!     })
+//!     .await?;
+//! guard.release().await?;
+//! # drop(client);
+//! # server.stop().await?;
+//! # Ok(())
+//! # })
+//! # }
+//! ```
+
+mod boottime;
+mod dialect;
+mod entry;
+mod error;
+mod guard;
+mod keeper;
+mod mutex;
+mod queue;
+
+pub use boottime::BootTime;
+pub use dialect::{Dialect, Style};
+pub use error::LockError;
+pub use guard::{Guard, Txn};
+pub use keeper::{Hold, HoldWatch, LostReason};
+pub use mutex::{Mutex, Wait};

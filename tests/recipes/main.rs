@@ -1,0 +1,82 @@
+//! The locks of `lockkeeper::recipes`, against servers in this process: what a lock promises, and
+//! what it leaves behind.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod faults;
+mod mutex;
+
+use std::time::Duration;
+
+use lockkeeper::Server;
+use lockkeeper::recipes::{Guard, LockError, Mutex, Wait};
+use zookeeper_client::{Acls, Client, CreateMode};
+
+/// The session timeout of most tests.
+const SESSION: Duration = Duration::from_secs(4);
+
+/// A server in memory that grants sessions of any length.
+async fn server() -> Server {
+    let shortest = Duration::from_millis(400);
+    let builder = Server::builder().tick_time(Duration::from_millis(100));
+    let builder = builder.session_timeouts(shortest, Duration::from_secs(60));
+    builder.start().await.expect("a server")
+}
+
+async fn client(servers: &str) -> Client {
+    client_for(servers, SESSION).await
+}
+
+async fn client_for(servers: &str, session: Duration) -> Client {
+    let connector = Client::connector().with_session_timeout(session);
+    connector.connect(servers).await.expect("a session")
+}
+
+fn lock(path: &str) -> Mutex {
+    Mutex::new(path).expect("a path")
+}
+
+async fn acquire(client: &Client, path: &str) -> Guard {
+    let guard = lock(path).acquire(client, Wait::For(common::PATIENCE)).await;
+    guard.expect("the lock")
+}
+
+/// Begins to acquire the lock, and returns when the contender waits in the queue.
+async fn queue(
+    client: &Client,
+    observer: &Client,
+    path: &str,
+) -> tokio::task::JoinHandle<Result<Guard, LockError>> {
+    let before = children(observer, path).await.len();
+    let (client, path) = (client.clone(), path.to_string());
+    let task = {
+        let path = path.clone();
+        tokio::spawn(async move { lock(&path).acquire(&client, Wait::Forever).await })
+    };
+    common::wait_until("it queues", async || children(observer, &path).await.len() > before).await;
+    task
+}
+
+/// The contenders' names, in their order; none if the lock was never used.
+async fn children(client: &Client, path: &str) -> Vec<String> {
+    let mut names = match client.list_children(path).await {
+        Ok(names) => names,
+        Err(zookeeper_client::Error::NoNode) => Vec::new(),
+        Err(error) => panic!("{path}: {error}"),
+    };
+    names.sort_by_key(|name| name[name.len() - 10..].to_string());
+    names
+}
+
+async fn is_empty(client: &Client, path: &str) {
+    common::wait_until("nobody is left", async || children(client, path).await.is_empty()).await;
+}
+
+/// As somebody else's recipe would.
+async fn enter_as(client: &Client, path: &str, prefix: &str) -> String {
+    let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+    let prefix = format!("{path}/{prefix}");
+    let (_, sequence) = client.create(&prefix, b"", &options).await.expect("created");
+    format!("{prefix}{sequence}")
+}
