@@ -195,7 +195,7 @@ async fn foreign_contenders_are_waited_for_and_those_that_would_not_wait_are_nam
     let server = server().await;
     let client = client(&server.connect_string()).await;
     let other = super::client(&server.connect_string()).await;
-    drop(acquire(&client, "/mixed").await);
+    acquire(&client, "/mixed").await.release().await.unwrap();
     let kazoo = "0af2b9d632cd4bd08c9c6c2f2f4d4f55__lock__";
     let foreign = enter_as(&other, "/mixed", kazoo).await;
     let waits = queue(&client, &other, "/mixed").await;
