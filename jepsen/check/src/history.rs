@@ -65,6 +65,26 @@ pub enum NoticeKind {
     Disconnected,
     /// The session is gone, says a server.
     Expired,
+    /// From now on the client believes that it holds a lock: its own znode below the lock's, and the
+    /// fencing token that goes with it.
+    Holds { lock: String, znode: String, token: i64 },
+    /// It believes so no more: it begins to release the lock, or was told that it lost it.
+    HoldsNoMore { lock: String },
+    /// The run's own store has taken a write of a lock's holder, or refused it as too old.
+    Stored(StoreWrite),
+}
+
+/// A write to a store that is guarded by a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreWrite {
+    /// Which store.
+    pub store: String,
+    /// The holder's fencing token.
+    pub token: i64,
+    /// The value that the holder had read before; a store begins with 0.
+    pub read: i64,
+    pub wrote: i64,
+    pub accepted: bool,
 }
 
 /// What happened to a znode that is watched.

@@ -49,6 +49,13 @@ pub fn sequence(asked: &str, created: &str) -> Option<i32> {
     (tail.len() >= 10).then(|| tail.parse().ok())?
 }
 
+/// The number at the end of the name of a sequential znode, whatever stands before it.
+#[must_use]
+pub fn trailing_number(name: &str) -> Option<u64> {
+    let digits = name.get(name.len().checked_sub(10)?..)?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,6 +89,15 @@ mod tests {
         assert_eq!(sequence("/a/x-", "/a/x--000000005"), Some(-5));
         assert_eq!(sequence("/a/x-", "/a/x-7"), None);
         assert_eq!(sequence("/a/x-", "/a/y-0000000007"), None);
+    }
+
+    #[test]
+    fn the_number_stands_at_the_end_of_a_name() {
+        assert_eq!(trailing_number("_c_0000000001-lock-0000000007"), Some(7));
+        assert_eq!(trailing_number("0000000007"), Some(7));
+        assert_eq!(trailing_number("000000007"), None);
+        assert_eq!(trailing_number("lock--000000007"), None);
+        assert_eq!(trailing_number("\u{fc}000000007"), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Operations and their neighbourhood as lines for people.
 
 use crate::audit::AuditLine;
-use crate::history::{Operation, Outcome};
+use crate::history::{Notice, Operation, Outcome};
 use crate::json::{answer_text, call_name, call_text};
 use crate::op::{Answer, Code};
 
@@ -34,6 +34,21 @@ pub fn operation(operation: &Operation) -> String {
         call_name(&operation.call),
         shortened(call_text(&operation.call)),
         ms(operation.invoked.time_ns),
+    )
+}
+
+/// One notice in one line.
+#[must_use]
+pub fn notice(notice: &Notice) -> String {
+    format!(
+        "#{} process {}{} session {:#x} told {:?} at {}.{:03} ms",
+        notice.at.index,
+        notice.process,
+        notice.node.as_ref().map_or_else(String::new, |node| format!(" on {node}")),
+        notice.session,
+        notice.kind,
+        notice.at.time_ns / 1_000_000,
+        notice.at.time_ns / 1_000 % 1_000,
     )
 }
 

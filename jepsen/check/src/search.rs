@@ -171,7 +171,7 @@ fn without_dominated<S: Clone + Ord>(
 pub fn check(history: &History, linearizable_reads: bool) -> Verdict {
     let paths = by_path(history, linearizable_reads);
     if paths.is_empty() {
-        return Verdict::Unknown("no path has operations that can be searched".to_owned());
+        return Verdict::Moot("no path has operations that can be searched".to_owned());
     }
     let mut verdict = Verdict::Valid;
     for (path, found) in paths {

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::acl;
+use crate::history::EventKind;
 use crate::op::{Acl, Answer, Call, Code, Create, CreateOp, Data, Identity, Stat};
 use crate::path;
 
@@ -40,6 +41,14 @@ pub struct Znode {
     pub creates: i32,
 }
 
+/// A change of a znode, as those who watch it see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// `Created`, `Deleted` or `DataChanged`.
+    pub kind: EventKind,
+    pub path: String,
+}
+
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
@@ -57,6 +66,8 @@ pub struct Tree {
     /// Milliseconds since the epoch by zxid, as far as they are known.
     times: BTreeMap<i64, i64>,
     extended_types: bool,
+    /// What the transactions changed since it was last asked for.
+    changes: Vec<Change>,
     /// What the znodes were before the multi that is under way.
     undo: Option<Vec<(String, Option<Znode>)>>,
 }
@@ -71,6 +82,7 @@ impl Tree {
             ephemerals: BTreeMap::new(),
             times: BTreeMap::from([(0, 0)]),
             extended_types,
+            changes: Vec::new(),
             undo: None,
         };
         for path in ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"] {
@@ -95,6 +107,15 @@ impl Tree {
         config.aversion = -1;
         config.acl[0].perms = Acl::READ;
         tree
+    }
+
+    /// What was changed since this was last asked, in order.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    fn changed(&mut self, kind: EventKind, path: &str) {
+        self.changes.push(Change { kind, path: path.to_owned() });
     }
 
     /// Looks a path up as reads do: anything odd is simply not there, and "" is the root.
@@ -317,6 +338,7 @@ impl Tree {
         };
         let stat = self.stat(&znode);
         self.znodes.insert(path.to_owned(), znode);
+        self.changed(EventKind::Created, path);
         stat
     }
 
@@ -355,6 +377,7 @@ impl Tree {
         let parent = self.at(parent_path);
         parent.children.remove(name);
         parent.pzxid = zxid;
+        self.changed(EventKind::Deleted, path);
     }
 
     fn set_data(
@@ -372,6 +395,7 @@ impl Tree {
         znode.version = next;
         znode.mzxid = zxid;
         znode.data.clone_from(data);
+        self.changed(EventKind::DataChanged, path);
         Ok(Answer::Stat(self.stat(&self.znodes[path])))
     }
 
@@ -417,6 +441,7 @@ impl Tree {
     /// `RuntimeInconsistency`.
     fn multi(&mut self, zxid: i64, who: Caller<'_>, parts: &[Call]) -> Answer {
         self.undo = Some(Vec::new());
+        let unchanged = self.changes.len();
         let mut results = Vec::with_capacity(parts.len());
         for part in parts {
             let result = self.apply(zxid, who, part);
@@ -429,6 +454,7 @@ impl Tree {
         let undo = self.undo.take().expect("set above; a multi has no multi as a part");
         if let Some(Err(_)) = results.last() {
             self.undo(undo);
+            self.changes.truncate(unchanged);
             let failed = results.len() - 1;
             results[..failed].fill(Err(Code::OK));
             results.resize(parts.len(), Err(Code::RUNTIME_INCONSISTENCY));

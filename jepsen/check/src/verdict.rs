@@ -1,8 +1,8 @@
 //! What a check says: valid, invalid with the violation, or unknown with the reason.
 //!
 //! *Owns* the verdict and how several become one. *Invariant*: the worst wins, and not to know is
-//! worse than valid and better than invalid. *Never* a bool: a check that saw nothing it could judge
-//! says `Unknown`.
+//! worse than valid and better than invalid. *Never* a bool: a check that saw nothing that its rule
+//! speaks of says `Moot`, and whoever planned the run knows whether it should have.
 
 use std::fmt;
 
@@ -15,6 +15,8 @@ pub enum Verdict {
     Invalid(Violation),
     /// It could not be checked, and why.
     Unknown(String),
+    /// Nothing happened that it speaks of.
+    Moot(String),
 }
 
 /// A rule and the place where it is broken.
@@ -45,6 +47,44 @@ pub enum Rule {
     Asked,
     /// Servers applied different transactions, or came to different states.
     Agreement,
+    /// A sequence number is not the next of its parent.
+    Sequence,
+    /// An ephemeral znode without its session, or gone while that lives.
+    Ephemeral,
+    /// A session began or ended twice, or did something after its end.
+    SessionOnce,
+    /// A session was ended though it was heard of within its timeout.
+    SessionKept,
+    /// A session was not ended though nobody was heard of for too long.
+    SessionEnded,
+    /// Another session was given than the one that was asked for.
+    SessionIdentity,
+    /// A lock had two holders, or was granted out of order.
+    LockHolder,
+    /// A fencing token did not rise, or is not the holder's.
+    LockToken,
+    /// Two clients believed to hold a lock, and one could have known better.
+    LockBelief,
+    /// A store accepted a write that is older than one that it had accepted.
+    Fencing,
+    /// A store's write was based on a value that was not its last.
+    LostUpdate,
+    /// An element was lost, taken twice or never put in.
+    Queue,
+    /// A watch fired not, twice, wrongly or too late.
+    Watch,
+    /// A watch that was brought along fired not, wrongly or too late.
+    WatchReconnect,
+    /// Requests of a connection were answered or carried out in another order.
+    Fifo,
+    /// A session was shown a state that is older than one it had seen.
+    Monotonic,
+    /// A read behind a sync is older than a write that had returned before.
+    Sync,
+    /// Servers that were left in peace have different states.
+    Converged,
+    /// Servers have different entries at one place of the log.
+    LogMatching,
 }
 
 impl Rule {
@@ -59,6 +99,25 @@ impl Rule {
             Rule::Acknowledged => "acknowledged",
             Rule::Asked => "asked",
             Rule::Agreement => "agreement",
+            Rule::Sequence => "sequence",
+            Rule::Ephemeral => "ephemeral",
+            Rule::SessionOnce => "session-once",
+            Rule::SessionKept => "session-kept",
+            Rule::SessionEnded => "session-ended",
+            Rule::SessionIdentity => "session-identity",
+            Rule::LockHolder => "lock-holder",
+            Rule::LockToken => "lock-token",
+            Rule::LockBelief => "lock-belief",
+            Rule::Fencing => "fencing",
+            Rule::LostUpdate => "lost-update",
+            Rule::Queue => "queue",
+            Rule::Watch => "watch",
+            Rule::WatchReconnect => "watch-reconnect",
+            Rule::Fifo => "fifo",
+            Rule::Monotonic => "monotonic",
+            Rule::Sync => "sync",
+            Rule::Converged => "converged",
+            Rule::LogMatching => "log-matching",
         }
     }
 }
@@ -80,7 +139,9 @@ impl Verdict {
             (_, Verdict::Invalid(_)) => other,
             (Verdict::Unknown(_), _) => self,
             (_, Verdict::Unknown(_)) => other,
-            (Verdict::Valid, Verdict::Valid) => self,
+            (Verdict::Valid, _) => self,
+            (_, Verdict::Valid) => other,
+            (Verdict::Moot(_), Verdict::Moot(_)) => self,
         }
     }
 
@@ -89,7 +150,7 @@ impl Verdict {
     pub fn broken(&self) -> Option<Rule> {
         match self {
             Verdict::Invalid(violation) => Some(violation.rule),
-            Verdict::Valid | Verdict::Unknown(_) => None,
+            Verdict::Valid | Verdict::Unknown(_) | Verdict::Moot(_) => None,
         }
     }
 }
@@ -125,6 +186,7 @@ impl fmt::Display for Verdict {
             Verdict::Valid => f.write_str("valid"),
             Verdict::Invalid(violation) => write!(f, "INVALID: {violation}"),
             Verdict::Unknown(reason) => write!(f, "unknown: {reason}"),
+            Verdict::Moot(reason) => write!(f, "moot: {reason}"),
         }
     }
 }
@@ -141,5 +203,10 @@ mod tests {
         assert_eq!(invalid().and(unknown()).and(Verdict::Valid), invalid());
         assert_eq!(Verdict::Valid.and(unknown()).and(Verdict::Valid), unknown());
         assert_eq!(Verdict::Valid.and(Verdict::Valid), Verdict::Valid);
+        let moot = || Verdict::Moot("z".to_owned());
+        assert_eq!(moot().and(Verdict::Valid), Verdict::Valid);
+        assert_eq!(Verdict::Valid.and(moot()), Verdict::Valid);
+        assert_eq!(moot().and(unknown()), unknown());
+        assert_eq!(moot().and(moot()), moot());
     }
 }

@@ -110,7 +110,10 @@ fn write_of(operation: &Operation) -> Option<Step<'_>> {
 }
 
 /// The transactions by the servers' account, each with the operation that asked for it.
-fn audited<'a>(history: &'a History, lines: &'a [AuditLine]) -> Result<Vec<Step<'a>>, Verdict> {
+pub(crate) fn audited<'a>(
+    history: &'a History,
+    lines: &'a [AuditLine],
+) -> Result<Vec<Step<'a>>, Verdict> {
     let asked = asked(history)?;
     let mut found: BTreeSet<(i64, i32)> = BTreeSet::new();
     let mut steps = Vec::with_capacity(lines.len());

@@ -1,7 +1,7 @@
 //! Histories as lines of JSON: the same after a round, and broken lines named.
 
 use lockkeeper_check::history::{
-    EventKind, History, IN_FLIGHT, Notice, NoticeKind, Operation, Outcome, Recorder,
+    EventKind, History, IN_FLIGHT, Notice, NoticeKind, Operation, Outcome, Recorder, StoreWrite,
 };
 use lockkeeper_check::json::{read_history, write_history};
 use lockkeeper_check::op::{Acl, Answer, Call, Code, Create, CreateOp, Mode, SetWatches, Stat};
@@ -87,6 +87,15 @@ fn of_everything() -> History {
         NoticeKind::Watch { zxid: 9, event: EventKind::Deleted, path: "/a".to_owned() },
         NoticeKind::Disconnected,
         NoticeKind::Expired,
+        NoticeKind::Holds { lock: "/l".to_owned(), znode: "/l/x-1".to_owned(), token: 1 << 60 },
+        NoticeKind::HoldsNoMore { lock: "/l".to_owned() },
+        NoticeKind::Stored(StoreWrite {
+            store: "s".to_owned(),
+            token: 7,
+            read: -1,
+            wrote: 2,
+            accepted: true,
+        }),
     ] {
         let at = lockkeeper_check::history::Moment::default();
         recorder.notice(1001, Notice { at, process: 3, node: None, session: 1 << 60, kind });

@@ -29,6 +29,7 @@ fn honest_histories_are_never_invalid_without_the_servers_account() {
         match plain(&honest(seed, 200).0) {
             Verdict::Valid => {}
             Verdict::Unknown(_) => unknown += 1,
+            Verdict::Moot(reason) => panic!("seed {seed}: {reason}"),
             Verdict::Invalid(violation) => panic!("seed {seed}: {violation}"),
         }
     }

@@ -17,7 +17,7 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use crate::history::{EventKind, Fault, History, IN_FLIGHT, Moment, Notice, NoticeKind};
-use crate::history::{Operation, Outcome};
+use crate::history::{Operation, Outcome, StoreWrite};
 use crate::op::Identity;
 use fields::{Fields, hex};
 
@@ -201,6 +201,25 @@ fn notice(line: Fields<'_>) -> Result<NoticeKind, fields::Fault> {
         }
         "disconnected" => NoticeKind::Disconnected,
         "expired" => NoticeKind::Expired,
+        "holds" => {
+            let value = Fields::of(line.need("value")?, "value")?;
+            let (lock, znode) = (value.text("lock")?, value.text("znode")?);
+            NoticeKind::Holds { lock, znode, token: value.long("token")? }
+        }
+        "holdsNoMore" => {
+            let value = Fields::of(line.need("value")?, "value")?;
+            NoticeKind::HoldsNoMore { lock: value.text("lock")? }
+        }
+        "stored" => {
+            let value = Fields::of(line.need("value")?, "value")?;
+            NoticeKind::Stored(StoreWrite {
+                store: value.text("store")?,
+                token: value.long("token")?,
+                read: value.long("read")?,
+                wrote: value.long("wrote")?,
+                accepted: value.flag("accepted")?,
+            })
+        }
         f => return Err(format!("f is no notice: {f}")),
     })
 }
@@ -293,6 +312,16 @@ fn notice_value(notice: &Notice) -> Value {
         }
         NoticeKind::Disconnected => ("disconnected", Value::Null, Value::Null),
         NoticeKind::Expired => ("expired", Value::Null, Value::Null),
+        NoticeKind::Holds { lock, znode, token } => {
+            ("holds", Value::Null, json!({"lock": lock, "znode": znode, "token": token}))
+        }
+        NoticeKind::HoldsNoMore { lock } => ("holdsNoMore", Value::Null, json!({"lock": lock})),
+        NoticeKind::Stored(StoreWrite { store, token, read, wrote, accepted }) => {
+            let value = json!({
+                "store": store, "token": token, "read": read, "wrote": wrote, "accepted": accepted
+            });
+            ("stored", Value::Null, value)
+        }
     };
     let session = if notice.session == 0 { Value::Null } else { hex(notice.session) };
     let line = json!({"process": notice.process, "f": f});

@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use lockkeeper_check::audit::AuditLine;
-use lockkeeper_check::history::{History, Operation, OperationId, Recorder};
+use lockkeeper_check::history::{
+    History, Moment, Notice, NoticeKind, Operation, OperationId, Recorder,
+};
 use lockkeeper_check::json::call_name;
 use lockkeeper_check::op::{Acl, Answer, Call, Code, Create, CreateOp, Mode};
 use lockkeeper_check::tree::{Caller, Tree};
@@ -62,6 +64,9 @@ pub fn exists(path: &str) -> Call {
 pub fn children(path: &str) -> Call {
     Call::GetChildren { path: path.to_owned(), watch: false, stat: true }
 }
+
+/// The servers' clock when the run's is 0.
+pub const STARTED_AT_MS: i64 = 1_700_000_000_000;
 
 /// The service. Operations take effect when they are answered, or when they are told to.
 pub struct Service {
@@ -140,7 +145,7 @@ impl Service {
 
     fn begin(&mut self) -> i64 {
         self.zxid += 1;
-        let time_ms = 1_700_000_000_000 + (self.zxid & 0xffff);
+        let time_ms = STARTED_AT_MS + i64::try_from(self.now_ns / 1_000_000).unwrap();
         self.tree.learn_time(self.zxid, time_ms);
         time_ms
     }
@@ -173,6 +178,33 @@ impl Service {
         let time_ms = self.begin();
         self.tree.close_session(self.zxid, session);
         self.note(time_ms, session, 0, "expireSession".to_owned(), None, Ok(()));
+    }
+
+    /// A client gets a session of 4 s, or comes back to it.
+    pub fn connect(&mut self, process: u64, node: &str, session: i64, last_zxid: i64) {
+        let call =
+            Call::Connect { session: last_zxid.signum() * session, timeout_ms: 4000, last_zxid };
+        let mut operation = Operation::new(process, call);
+        operation.node = Some(node.to_owned());
+        let now = self.tick();
+        let id = self.recorder.invoke(now, operation);
+        if last_zxid == 0 {
+            let time_ms = self.begin();
+            self.note(time_ms, session, 0, "createSession".to_owned(), None, Ok(()));
+        }
+        self.answer(id, (self.zxid, Ok(Answer::Session { session, timeout_ms: 4000 })));
+    }
+
+    /// Nothing happens for a while.
+    pub fn wait_ms(&mut self, ms: u64) {
+        self.now_ns += ms * 1_000_000;
+    }
+
+    /// A client is told something.
+    pub fn tell(&mut self, process: u64, kind: NoticeKind) {
+        let (at, session) = (Moment::default(), i64::try_from(process).unwrap());
+        let now = self.tick();
+        self.recorder.notice(now, Notice { at, process, node: None, session, kind });
     }
 
     pub fn answer(&mut self, id: OperationId, answer: (i64, Result<Answer, Code>)) {
@@ -261,10 +293,14 @@ pub fn honest(seed: u64, steps: u64) -> (History, Vec<AuditLine>) {
                 if rng.one_in(15) {
                     let lost = open.remove(at);
                     service.lose(lost.id);
-                    if rng.one_in(2) {
+                    let happened = rng.one_in(2);
+                    if happened {
                         let _ = service.take_effect(lost.id);
                     }
-                    service.expire(sessions[client]);
+                    let is_end = service.recorder.operation_mut(lost.id).call == Call::Close;
+                    if !(happened && is_end) {
+                        service.expire(sessions[client]);
+                    }
                     sessions[client] += 4;
                 } else {
                     let id = open[at].id;

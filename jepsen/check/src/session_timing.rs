@@ -1,0 +1,166 @@
+//! Session timing (C5): a session is not ended within its timeout after it was last heard of, is
+//! ended before long once nobody is heard of, and keeps its id wherever its client goes.
+//!
+//! *Owns* the comparison of the clients' clock with the servers'. It errs on the side of the servers:
+//! they heard of a session no earlier than a request was sent and no later than it was answered.
+
+use std::collections::BTreeMap;
+
+use crate::account;
+use crate::audit::AuditLine;
+use crate::history::{History, NoticeKind, Operation, Outcome};
+use crate::op::{Answer, Call};
+use crate::report;
+use crate::verdict::{Rule, Verdict, Violation};
+
+/// What the check must know of the run.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The servers' clock when the run's clock was 0, milliseconds since the epoch.
+    pub started_at_ms: i64,
+    /// How far the clocks may differ, milliseconds.
+    pub clock_error_ms: i64,
+    /// How much later than its timeout a session may end, milliseconds: a tick, and what the
+    /// elections of the run may take.
+    pub late_ms: i64,
+}
+
+/// What is known of a session.
+#[derive(Debug, Default)]
+struct Life<'a> {
+    /// The longest timeout that any connection was granted.
+    longest_ms: i64,
+    /// The timeout granted by the last connection.
+    timeout_ms: i64,
+    /// When the last request that was answered was sent, nanoseconds.
+    heard_from_ns: u64,
+    /// Until when a server may have heard of it, nanoseconds; `None`: to the end.
+    heard_until_ns: Option<u64>,
+    has_end: bool,
+    last: Option<&'a Operation>,
+}
+
+/// Checks when sessions end.
+#[must_use]
+pub fn check(history: &History, audit: Option<&[AuditLine]>, settings: Settings) -> Verdict {
+    if let Err(violation) = identity(history) {
+        return Verdict::Invalid(violation);
+    }
+    let Some(lines) = audit else {
+        return Verdict::Moot("there is no account of the servers".to_owned());
+    };
+    let lives = lives(history);
+    let ends: BTreeMap<i64, &AuditLine> = lines
+        .iter()
+        .filter(|line| account::ends_session(line))
+        .map(|line| (line.session, line))
+        .collect();
+    let last_ms = lines.iter().map(|line| line.time_ms).max().unwrap_or_default();
+    for (session, life) in &lives {
+        let end = ends.get(session).copied();
+        let expired = end.filter(|line| line.op == "expireSession");
+        let at_ms = expired.map(|line| line.time_ms - settings.started_at_ms);
+        if let Err(what) = in_time(life, at_ms, end.is_some(), last_ms, settings) {
+            let (rule, what) = what;
+            let mut around: Vec<String> = life.last.map(report::operation).into_iter().collect();
+            around.extend(end.map(|line| format!("> {}", report::line(line))));
+            let what = format!("session {session:#x} {what}");
+            return Verdict::Invalid(Violation { rule, what, around });
+        }
+    }
+    match lives.is_empty() {
+        true => Verdict::Moot("no session was opened".to_owned()),
+        false => Verdict::Valid,
+    }
+}
+
+fn in_time(
+    life: &Life<'_>,
+    expired_ms: Option<i64>,
+    has_ended: bool,
+    last_ms: i64,
+    settings: Settings,
+) -> Result<(), (Rule, String)> {
+    let Settings { started_at_ms, clock_error_ms, late_ms } = settings;
+    let ms = |ns: u64| i64::try_from(ns / 1_000_000).expect("584 years in nanoseconds");
+    if let Some(expired_ms) = expired_ms {
+        let quiet_ms = expired_ms - ms(life.heard_from_ns);
+        if quiet_ms + clock_error_ms < life.timeout_ms {
+            let what = format!(
+                "was ended {quiet_ms} ms after it was heard of, timeout {}",
+                life.timeout_ms
+            );
+            return Err((Rule::SessionKept, what));
+        }
+    }
+    let Some(heard_until_ns) = life.heard_until_ns else { return Ok(()) };
+    let at_ms = match (expired_ms, has_ended || life.has_end) {
+        (Some(expired_ms), _) => expired_ms,
+        (None, true) => return Ok(()),
+        (None, false) => last_ms - started_at_ms,
+    };
+    let quiet_ms = at_ms - ms(heard_until_ns);
+    if quiet_ms > life.longest_ms + late_ms + clock_error_ms {
+        let what = format!(
+            "was there {quiet_ms} ms after it was last heard of, timeout {}",
+            life.longest_ms
+        );
+        return Err((Rule::SessionEnded, what));
+    }
+    Ok(())
+}
+
+/// Who asks for a session that is there gets that or none.
+fn identity(history: &History) -> Result<(), Violation> {
+    for operation in &history.operations {
+        let (
+            Call::Connect { session: asked, .. },
+            Some((_, _, Ok(Answer::Session { session, .. }))),
+        ) = (&operation.call, operation.reply())
+        else {
+            continue;
+        };
+        if *asked != 0 && *session != 0 && asked != session {
+            return Err(Violation {
+                rule: Rule::SessionIdentity,
+                what: format!("session {asked:#x} was asked for, {session:#x} was given"),
+                around: vec![format!("> {}", report::operation(operation))],
+            });
+        }
+    }
+    Ok(())
+}
+
+fn lives(history: &History) -> BTreeMap<i64, Life<'_>> {
+    let mut lives: BTreeMap<i64, Life<'_>> = BTreeMap::new();
+    for operation in &history.operations {
+        let session = operation.session_after();
+        if session == 0 || matches!(operation.outcome, Outcome::NotSent { .. }) {
+            continue;
+        }
+        let life = lives
+            .entry(session)
+            .or_insert_with(|| Life { heard_until_ns: Some(0), ..Life::default() });
+        if let Some((_, _, result)) = operation.reply() {
+            if let Ok(Answer::Session { timeout_ms, .. }) = result {
+                life.timeout_ms = i64::from(*timeout_ms);
+                life.longest_ms = life.longest_ms.max(life.timeout_ms);
+            }
+            if result.is_ok() {
+                life.heard_from_ns = life.heard_from_ns.max(operation.invoked.time_ns);
+                life.last = Some(operation);
+            }
+        }
+        life.has_end |= operation.call == Call::Close;
+        let until = operation.completed().map(|at| at.time_ns);
+        life.heard_until_ns = life.heard_until_ns.zip(until).map(|(known, until)| known.max(until));
+    }
+    // Sessions of which only requests are known were opened by somebody else.
+    lives.retain(|_, life| life.timeout_ms > 0);
+    for notice in &history.notices {
+        if let (NoticeKind::Expired, Some(life)) = (&notice.kind, lives.get_mut(&notice.session)) {
+            life.has_end = true;
+        }
+    }
+    lives
+}

@@ -1,0 +1,114 @@
+//! The trial: every check that a run has evidence for, each with its verdict.
+//!
+//! *Owns* the list of checks and their names. *Invariants*: a check that found nothing to judge is not
+//! counted, unless the run was made to give it something; then the verdict of the run is unknown. A
+//! run whose servers disagree has no joined account, and the checks that need one say so.
+
+use std::fmt;
+
+use crate::audit::{self, AuditLine, AuditLog};
+use crate::coverage::{self, Planned};
+use crate::history::History;
+use crate::verdict::Verdict;
+use crate::{
+    belief, convergence, ephemerals, fencing, fifo, locks, log_matching, monotonic, queue, search,
+    sequence, session_timing, sync, watches, witness,
+};
+
+/// What a run left behind.
+#[derive(Clone, Copy, Debug)]
+pub struct Evidence<'a> {
+    pub history: &'a History,
+    /// What each server wrote; empty if they keep no account.
+    pub audit: &'a [AuditLog],
+    pub witness: witness::Settings,
+    /// `None` if the clocks of the run cannot be compared.
+    pub timing: Option<session_timing::Settings>,
+    /// What the run was to bring about.
+    pub planned: &'a [Planned],
+    /// Checks that the run was made for: they must have something to judge.
+    pub required: &'a [&'a str],
+}
+
+/// What one check says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opinion {
+    pub check: &'static str,
+    pub verdict: Verdict,
+}
+
+/// What the history and the joined account are asked.
+type Check = fn(&Evidence<'_>, Option<&[AuditLine]>) -> Verdict;
+
+/// Every check but the one that joins the accounts, by name.
+const CHECKS: &[(&str, Check)] = &[
+    ("witness", |run, audit| witness::check(run.history, audit, run.witness)),
+    ("search", |run, _| search::check(run.history, run.witness.linearizable_reads)),
+    ("sequence", |run, audit| sequence::check(run.history, audit)),
+    ("ephemerals", |run, audit| ephemerals::check(run.history, audit)),
+    ("session-timing", |run, audit| match run.timing {
+        Some(settings) => session_timing::check(run.history, audit, settings),
+        None => Verdict::Moot("the clocks of the run cannot be compared".to_owned()),
+    }),
+    ("fifo", |run, audit| fifo::check(run.history, audit)),
+    ("monotonic", |run, _| monotonic::check(run.history)),
+    ("sync", |run, _| sync::check(run.history)),
+    ("locks", |run, audit| locks::check(run.history, audit)),
+    ("belief", |run, audit| belief::check(run.history, audit)),
+    ("fencing", |run, _| fencing::check(run.history)),
+    ("queue", |run, _| queue::check(run.history)),
+    ("watches", |run, audit| watches::check(run.history, audit)),
+    ("watches-reconnect", |run, audit| watches::check_reconnects(run.history, audit)),
+    ("convergence", |run, _| convergence::check(run.audit)),
+    ("log-matching", |run, _| log_matching::check(run.audit)),
+    ("coverage", |run, audit| coverage::check(run.history, audit, run.planned)),
+];
+
+/// Runs all checks. Each is near linear in the length of the history.
+#[must_use]
+pub fn judge(run: &Evidence<'_>) -> Vec<Opinion> {
+    let mut opinions = Vec::with_capacity(CHECKS.len() + 1);
+    let joined = match audit::join(run.audit) {
+        Ok(lines) => {
+            let verdict = match run.audit.len() {
+                0 | 1 => Verdict::Moot("fewer than two servers gave an account".to_owned()),
+                _ => Verdict::Valid,
+            };
+            opinions.push(Opinion { check: "agreement", verdict });
+            (!run.audit.is_empty()).then_some(lines)
+        }
+        Err(violation) => {
+            let verdict = Verdict::Invalid(violation);
+            opinions.push(Opinion { check: "agreement", verdict });
+            None
+        }
+    };
+    for (check, ask) in CHECKS {
+        opinions.push(Opinion { check, verdict: ask(run, joined.as_deref()) });
+    }
+    for opinion in &mut opinions {
+        if let Verdict::Moot(reason) = &opinion.verdict
+            && run.required.contains(&opinion.check)
+        {
+            opinion.verdict = Verdict::Unknown(format!("the run was made for it, but {reason}"));
+        }
+    }
+    opinions
+}
+
+/// The verdict of the run: the worst of its checks.
+#[must_use]
+pub fn verdict(opinions: &[Opinion]) -> Verdict {
+    let nothing = Verdict::Moot("nothing was judged".to_owned());
+    let all = opinions.iter().map(|opinion| opinion.verdict.clone());
+    match all.fold(nothing, Verdict::and) {
+        Verdict::Moot(reason) => Verdict::Unknown(reason),
+        verdict => verdict,
+    }
+}
+
+impl fmt::Display for Opinion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.check, self.verdict)
+    }
+}
