@@ -40,6 +40,20 @@ pub(super) struct Credential {
     secret: String,
 }
 
+impl Credential {
+    /// How it is proved who asks, for example `digest`.
+    #[cfg(feature = "recipes")]
+    pub(super) fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    /// What proves it. Not for any log.
+    #[cfg(feature = "recipes")]
+    pub(super) fn secret(&self) -> &str {
+        &self.secret
+    }
+}
+
 /// `SCHEME:SECRET`; the secret may hold colons.
 impl std::str::FromStr for Credential {
     type Err = String;

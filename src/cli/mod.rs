@@ -6,6 +6,8 @@ mod client;
 pub mod config_check;
 pub mod config_file;
 mod dev;
+#[cfg(feature = "recipes")]
+mod lock;
 mod log_output;
 mod member;
 mod open_files;
@@ -18,6 +20,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub use dev::DevFlags;
+#[cfg(feature = "recipes")]
+pub use lock::{LockFlags, WatchdogFlags};
 pub use log_output::LogFormat;
 pub use member::{MemberCommand, MemberFlags};
 pub use server::ServerFlags;
@@ -39,6 +43,13 @@ enum Command {
     /// See and change which servers an ensemble consists of, while it runs
     #[command(subcommand)]
     Member(MemberCommand),
+    /// Run a command while a lock is held, and stop it before the lock can be lost
+    #[cfg(feature = "recipes")]
+    Lock(LockFlags),
+    /// The part of `lock` that holds the clock
+    #[cfg(feature = "recipes")]
+    #[command(hide = true)]
+    LockWatchdog(WatchdogFlags),
     /// Look at configuration files
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -59,14 +70,33 @@ enum ConfigCommand {
 /// Runs the binary.
 #[must_use]
 pub fn run() -> ExitCode {
-    match CommandLine::parse().command {
+    let line = match CommandLine::try_parse() {
+        Ok(line) => line,
+        Err(error) => return misread(&error),
+    };
+    match line.command {
         Command::Server(flags) => server::run(&flags),
         Command::Dev(flags) => dev::run(&flags),
         Command::Member(command) => member::run(&command),
+        #[cfg(feature = "recipes")]
+        Command::Lock(flags) => lock::run(&flags),
+        #[cfg(feature = "recipes")]
+        Command::LockWatchdog(flags) => lock::run_watchdog(&flags),
         Command::Config(ConfigCommand::Check { file, myid }) => {
             exit_code(config_check::run(&file, myid.as_deref()))
         }
     }
+}
+
+/// Help that was asked for, or what is wrong with the command line.
+fn misread(error: &clap::Error) -> ExitCode {
+    // With the stream closed there is nobody left to tell; the exit code remains.
+    let _ = error.print();
+    #[cfg(feature = "recipes")]
+    if error.use_stderr() && std::env::args_os().nth(1).is_some_and(|word| word == "lock") {
+        return ExitCode::from(lock::EXIT_USAGE);
+    }
+    exit_code(error.exit_code())
 }
 
 fn exit_code(code: i32) -> ExitCode {

@@ -22,6 +22,18 @@ impl BootTime {
         Self(Duration::new(seconds, nanos))
     }
 
+    /// The moment so long after the boot.
+    #[must_use]
+    pub fn at(since_boot: Duration) -> Self {
+        Self(since_boot)
+    }
+
+    /// How long after the boot it is.
+    #[must_use]
+    pub fn since_boot(self) -> Duration {
+        self.0
+    }
+
     /// The moment this much later.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {

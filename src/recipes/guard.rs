@@ -56,6 +56,12 @@ impl Guard {
         self.entry.client().session_id().0
     }
 
+    /// How long the server waits for a silent holder.
+    #[must_use]
+    pub fn session_timeout(&self) -> Duration {
+        self.entry.client().session_timeout()
+    }
+
     /// How sure it is, at this moment, that the lock is held.
     #[must_use]
     pub fn hold(&self) -> Hold {

@@ -1,0 +1,206 @@
+//! `lockkeeper lock`: run a command while a lock is held, and only then.
+//!
+//! *Owns* the command's flags (flock(1)'s, where there are such), and its exit codes: the command's
+//! own, 128 and more for a signal, or one of those below. `supervisor.rs` holds the lock,
+//! `watchdog.rs` is a process of its own that holds the clock, `wire.rs` is what they say to each
+//! other. *Invariant*: nothing is left in the queue of a lock that was not acquired.
+
+mod interrupts;
+mod supervisor;
+mod watchdog;
+mod wire;
+mod words;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::client::{self, Credential};
+use super::{LogFormat, log_output, say};
+use crate::recipes::{LockError, Mutex, Style, Wait};
+use words::OnLost;
+
+pub use watchdog::WatchdogFlags;
+pub(super) use watchdog::run as run_watchdog;
+
+/// Others hold the lock, or it may not be taken; `-E` sets another.
+pub const EXIT_NOT_ACQUIRED: u8 = 1;
+/// The command line is wrong (`EX_USAGE`).
+pub const EXIT_USAGE: u8 = 64;
+/// No server answers (`EX_UNAVAILABLE`).
+pub const EXIT_UNAVAILABLE: u8 = 69;
+/// The lock was lost, and the command was stopped for that (`EX_TEMPFAIL`).
+pub const EXIT_LOST: u8 = 75;
+/// Permission is missing (`EX_NOPERM`).
+pub const EXIT_NO_PERMISSION: u8 = 77;
+/// The operating system refuses a process, a socket or memory (`EX_OSERR`).
+pub const EXIT_OS: u8 = 71;
+/// The command is there and cannot be executed.
+pub const EXIT_CANNOT_EXECUTE: u8 = 126;
+/// There is no such command.
+pub const EXIT_NOT_FOUND: u8 = 127;
+
+/// The hidden command that is the watchdog.
+const WATCHDOG_COMMAND: &str = "lock-watchdog";
+/// Shortest session timeout that may be asked for.
+const SESSION_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+/// Longest time between the word to stop and the end, unless it is given.
+const GRACE_DEFAULT_MAX: Duration = Duration::from_secs(5);
+
+/// Flags of `lockkeeper lock`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: that of COMMAND (128 + N after signal N); 1, or that of -E, if the \
+                        lock was not acquired; 64 wrong usage; 69 no server answers; 75 the lock was \
+                        lost; 77 no permission; 126, 127 COMMAND cannot be executed.\n\
+                        COMMAND sees LOCKKEEPER_LOCK_PATH, LOCKKEEPER_LOCK_NODE, LOCKKEEPER_FENCE (the \
+                        fencing token) and LOCKKEEPER_SESSION."
+)]
+pub struct LockFlags {
+    /// Servers, tried in turn
+    #[arg(long, value_name = "HOST:PORT,...", default_value = "127.0.0.1:2181")]
+    server: String,
+    /// Who asks, for example digest:user:password; may be given several times
+    #[arg(long, value_name = "SCHEME:CREDENTIAL")]
+    auth: Vec<Credential>,
+    /// An exclusive lock; this is the default
+    #[arg(short = 'x', long, visible_short_alias = 'e')]
+    exclusive: bool,
+    /// A lock that is shared with others who ask for a shared one; not there yet
+    #[arg(short = 's', long, conflicts_with = "exclusive")]
+    shared: bool,
+    /// As many holders as this at a time; not there yet
+    #[arg(long, value_name = "N", conflicts_with_all = ["exclusive", "shared"])]
+    permits: Option<u32>,
+    /// Do not wait for others
+    #[arg(short = 'n', long, visible_alias = "nb", conflicts_with = "wait")]
+    nonblock: bool,
+    /// Wait for others no longer than this: seconds, or 500ms, 10s, 2m
+    #[arg(short = 'w', long, visible_alias = "timeout", value_name = "TIME",
+          value_parser = words::duration)]
+    wait: Option<Duration>,
+    /// Exit code if the lock was not acquired
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = EXIT_NOT_ACQUIRED)]
+    conflict_exit_code: u8,
+    /// Have the shell run this
+    #[arg(short = 'c', long = "command", value_name = "SCRIPT", conflicts_with = "command")]
+    script: Option<OsString>,
+    /// Who holds the lock, for those who look at it [default: user@host:pid command]
+    #[arg(long, value_name = "TEXT")]
+    id: Option<String>,
+    /// How long a silent holder keeps the lock
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = words::duration)]
+    session_timeout: Duration,
+    /// What is done to COMMAND before the lock is lost: term, kill, signal:NAME (each ends with
+    /// SIGKILL), or ignore
+    #[arg(long, value_name = "WHAT", default_value = "term")]
+    on_lost: OnLost,
+    /// How long before the loss it is told, and so how long it has to end [default: a third of the
+    /// session timeout, at most 5s]
+    #[arg(long, value_name = "TIME", value_parser = words::duration)]
+    grace: Option<Duration>,
+    /// Whose names to use in the queue: curator, kazoo, plain or zk
+    #[arg(long, value_name = "STYLE", default_value = "curator", value_parser = words::style)]
+    style: Style,
+    /// Say what is going on
+    #[arg(long)]
+    verbose: bool,
+    /// The lock, for example /locks/report
+    path: String,
+    /// What to run; without it, the lock is held until it is interrupted
+    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+/// Runs the command.
+pub(super) fn run(flags: &LockFlags) -> ExitCode {
+    let logs = if flags.verbose { "info" } else { "error" };
+    log_output::start_with(LogFormat::Pretty, logs);
+    let checked = client::servers(&flags.server).and_then(|_| flags.mutex());
+    ExitCode::from(match checked {
+        Ok(mutex) => supervisor::run(flags, &mutex),
+        Err(reason) => {
+            say(&format!("lockkeeper lock: {reason}"));
+            EXIT_USAGE
+        }
+    })
+}
+
+impl LockFlags {
+    /// The lock that is meant, or what is wrong with the flags.
+    fn mutex(&self) -> Result<Mutex, String> {
+        if self.shared || self.permits.is_some() {
+            return Err(
+                "--shared and --permits are not there yet: only exclusive locks".to_string()
+            );
+        }
+        if self.session_timeout < SESSION_TIMEOUT_MIN {
+            return Err(format!(
+                "--session-timeout: at least {} s, or every short pause loses the lock",
+                SESSION_TIMEOUT_MIN.as_secs()
+            ));
+        }
+        if self.grace.is_some_and(|grace| grace > self.session_timeout / 2) {
+            // It would be told to end between two answers of a healthy server.
+            return Err("--grace: at most half of the session timeout".to_string());
+        }
+        let mutex = Mutex::new(&self.path).map_err(|error| error.to_string())?;
+        Ok(mutex.style(self.style).id(self.id.clone().unwrap_or_else(|| self.identity())))
+    }
+
+    /// What tells a person who holds the lock.
+    fn identity(&self) -> String {
+        let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+        let user = user.unwrap_or_else(|_| "?".to_string());
+        let system = rustix::system::uname();
+        let host = system.nodename().to_string_lossy();
+        let command = match (&self.script, self.command.first()) {
+            (Some(script), _) => script.to_string_lossy(),
+            (None, Some(program)) => program.to_string_lossy(),
+            (None, None) => "by hand".into(),
+        };
+        format!("{user}@{host}:{} {command}", std::process::id())
+    }
+
+    fn wait(&self) -> Wait {
+        match self.wait {
+            _ if self.nonblock => Wait::No,
+            Some(Duration::ZERO) => Wait::No,
+            Some(time) => Wait::For(time),
+            None => Wait::Forever,
+        }
+    }
+
+    /// What to execute, if anything.
+    fn program(&self) -> Vec<OsString> {
+        match &self.script {
+            Some(script) => {
+                let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
+                vec![shell, "-c".into(), script.clone()]
+            }
+            None => self.command.clone(),
+        }
+    }
+
+    /// How long before the loss the command is told, given the session timeout that was granted.
+    fn grace(&self, session: Duration) -> Duration {
+        let grace = self.grace.unwrap_or(GRACE_DEFAULT_MAX.min(session / 3));
+        // The server may have granted less than was asked for.
+        grace.min(session / 2)
+    }
+
+    fn exit_code(&self, error: &LockError) -> u8 {
+        match error {
+            LockError::Held { .. } => self.conflict_exit_code,
+            LockError::Path { .. } => EXIT_USAGE,
+            LockError::NoPermission { .. } => EXIT_NO_PERMISSION,
+            LockError::Unreachable | LockError::Session(_) => EXIT_UNAVAILABLE,
+            LockError::Lost(_) => EXIT_LOST,
+            LockError::Foreign { .. } | LockError::Server { .. } | LockError::Random(_) => {
+                EXIT_NOT_ACQUIRED
+            }
+        }
+    }
+}
