@@ -12,7 +12,7 @@
 //! | `world.rs`, `faults.rs`, `run.rs` | time and the clients' network, fate, the phases of a run |
 //! | `operator.rs` | who empties servers, one at a time, and how they come back |
 //! | `model.rs`, `history.rs`, `sessions.rs` | what is right, written without looking at `src/tree` |
-//! | `checker.rs`, `judge.rs`, `agreement.rs`, `membership.rs`, `view.rs`, `conn.rs` | whether everything that servers say is that |
+//! | `checker.rs`, `judge.rs`, `agreement.rs`, `membership.rs`, `view.rs`, `conn.rs` | whether servers say just that |
 //!
 //! Used by the test `simulation` and by the example `simulate`, each of which leaves some unused.
 #![allow(dead_code, reason = "two programs share these modules, and neither uses all of them")]
