@@ -85,6 +85,10 @@ pub enum Rule {
     Converged,
     /// Servers have different entries at one place of the log.
     LogMatching,
+    /// A server sent what is no answer to what it was asked.
+    Wire,
+    /// A server ended by itself, or would not end when it was told to.
+    Crash,
 }
 
 impl Rule {
@@ -118,6 +122,8 @@ impl Rule {
             Rule::Sync => "sync",
             Rule::Converged => "converged",
             Rule::LogMatching => "log-matching",
+            Rule::Wire => "wire",
+            Rule::Crash => "crash",
         }
     }
 }

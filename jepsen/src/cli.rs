@@ -1,0 +1,196 @@
+//! The command line.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use lockkeeper_jepsen::cluster::Software;
+use lockkeeper_jepsen::nemesis::Kind;
+use lockkeeper_jepsen::run::Settings;
+use lockkeeper_jepsen::workload::Named;
+
+/// Strikes a ZooKeeper-compatible ensemble with faults and has what its clients saw judged.
+#[derive(Debug, Parser)]
+#[command(version, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    #[command(flatten)]
+    pub run: Run,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// One run (also without this word)
+    Run(Run),
+    /// Judge an earlier run again, from its directory
+    Check { folder: PathBuf },
+}
+
+/// What servers run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Server {
+    Lockkeeper,
+    /// Apache ZooKeeper, the control
+    Zookeeper,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct Run {
+    /// What clients do
+    #[arg(long, default_value = "register")]
+    pub workload: Named,
+    /// Faults, separated by commas: kill, pause; or none
+    #[arg(long, default_value = "none")]
+    pub nemesis: String,
+    /// Seconds for which clients work
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub time_limit: u64,
+    /// Decides the plan of faults and what each client intends
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=9))]
+    pub nodes: u8,
+    /// Number of clients, or so many for each server: 2n
+    #[arg(long, default_value = "2n")]
+    pub concurrency: String,
+    /// Steps of all clients together, a second
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub rate: u32,
+    /// Operations on a znode before the clients turn to another one
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
+    pub ops_per_key: u64,
+    /// Session timeout, milliseconds
+    #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u64).range(400..=4000))]
+    pub session_timeout: u64,
+    /// About how long faults last and are apart, seconds
+    #[arg(long, default_value_t = 5.0)]
+    pub nemesis_interval: f64,
+    /// Have the servers write an image (or snapshot) after about so many transactions
+    #[arg(long)]
+    pub snapshot_every: Option<u64>,
+    #[arg(long, value_enum, default_value = "lockkeeper")]
+    pub server: Server,
+    /// The lockkeeper to test; else the release build beside this program, or the debug one
+    #[arg(long)]
+    pub binary: Option<PathBuf>,
+    /// Directory of ZooKeeper's jars: where tests/clients put them, or benches/vs_zookeeper does
+    #[arg(long)]
+    pub jars: Option<PathBuf>,
+    /// Where the directories of runs are made
+    #[arg(long, default_value = "target/jepsen")]
+    pub out: PathBuf,
+    /// Keep the servers' data of a good run too
+    #[arg(long)]
+    pub keep_data: bool,
+    /// What the run should come to: `fail` for one that must be found out
+    #[arg(long, value_enum, default_value = "pass")]
+    pub expect: Expect,
+}
+
+/// What a run should come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Expect {
+    Pass,
+    Fail,
+}
+
+/// Where tests/clients keeps the jars of the control, and where benches/vs_zookeeper does.
+const JARS: [&str; 2] = ["/tmp/lockkeeper-clients/zookeeper-3.9.5", "target/zookeeper-jars"];
+/// Longest name of a file system path that is shown as a suggestion.
+const FETCH: &str = "benches/vs_zookeeper/fetch_zookeeper";
+
+impl Run {
+    /// The settings of the run.
+    ///
+    /// # Errors
+    /// An argument that does not fit, or a server that is not to be found.
+    pub fn settings(&self) -> Result<Settings, String> {
+        let nodes = usize::from(self.nodes);
+        let interval = Duration::try_from_secs_f64(self.nemesis_interval)
+            .ok()
+            .filter(|interval| *interval >= Duration::from_millis(100))
+            .ok_or("--nemesis-interval must be at least 0.1")?;
+        let software = match self.server {
+            Server::Lockkeeper => Software::Lockkeeper { binary: self.binary()? },
+            Server::Zookeeper => Software::ZooKeeper { jars: self.jars()? },
+        };
+        Ok(Settings {
+            workload: self.workload,
+            kinds: kinds(&self.nemesis)?,
+            software,
+            nodes,
+            clients: clients(&self.concurrency, nodes)?,
+            length: Duration::from_secs(self.time_limit),
+            interval,
+            rate: self.rate,
+            timeout: Duration::from_millis(self.session_timeout),
+            ops_per_key: self.ops_per_key,
+            snapshot_every: self.snapshot_every,
+            seed: self.seed,
+            out: self.out.clone(),
+            keep_data: self.keep_data,
+            skipped: Vec::new(),
+        })
+    }
+
+    fn binary(&self) -> Result<PathBuf, String> {
+        let given = self.binary.clone().map_or_else(built, |binary| vec![binary]);
+        first_file(&given).ok_or_else(|| {
+            let tried: Vec<String> = given.iter().map(|file| file.display().to_string()).collect();
+            format!("no lockkeeper at {}; cargo build --release makes one", tried.join(" or "))
+        })
+    }
+
+    fn jars(&self) -> Result<PathBuf, String> {
+        let given = self
+            .jars
+            .clone()
+            .map_or_else(|| JARS.iter().map(PathBuf::from).collect(), |jars| vec![jars]);
+        let found = given.iter().find(|folder| has_zookeeper(folder));
+        let found = found.ok_or_else(|| format!("no jars of ZooKeeper; {FETCH} fetches them"))?;
+        found.canonicalize().map_err(|error| format!("{}: {error}", found.display()))
+    }
+}
+
+/// Where cargo puts a lockkeeper: beside this program, release before debug.
+fn built() -> Vec<PathBuf> {
+    let target = std::env::current_exe()
+        .ok()
+        .and_then(|this| this.parent().and_then(Path::parent).map(Path::to_owned));
+    let target = target.unwrap_or_else(|| PathBuf::from("target"));
+    ["release", "debug"].iter().map(|profile| target.join(profile).join("lockkeeper")).collect()
+}
+
+fn first_file(files: &[PathBuf]) -> Option<PathBuf> {
+    files.iter().find(|file| file.is_file()).and_then(|file| file.canonicalize().ok())
+}
+
+fn has_zookeeper(folder: &Path) -> bool {
+    std::fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with("zookeeper-3") && name.ends_with(".jar")
+    })
+}
+
+fn kinds(text: &str) -> Result<Vec<Kind>, String> {
+    if text == "none" {
+        return Ok(Vec::new());
+    }
+    let mut kinds: Vec<Kind> = text.split(',').map(str::parse).collect::<Result<_, _>>()?;
+    kinds.sort_unstable();
+    kinds.dedup();
+    Ok(kinds)
+}
+
+fn clients(text: &str, nodes: usize) -> Result<usize, String> {
+    let (number, times) = match text.strip_suffix('n') {
+        Some(number) => (number, nodes),
+        None => (text, 1),
+    };
+    let number = number.parse::<usize>().ok().filter(|number| (1..=1000).contains(number));
+    number.map(|number| number * times).ok_or_else(|| {
+        format!("--concurrency is a number from 1 to 1000, or one with an n behind it: {text}")
+    })
+}

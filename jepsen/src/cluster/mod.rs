@@ -1,0 +1,406 @@
+//! The servers of a run: real processes from zoo.cfg files, and what can be done to them.
+//!
+//! *Owns* their directories below the run's, their configuration and processes. *Invariants*: what a
+//! server wrote into its audit log before it was killed is kept, start for start; a server that ends
+//! without being asked to is remembered. *Never* knows who the clients are.
+
+pub mod ports;
+pub mod process;
+mod words;
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::client::Server;
+use process::Process;
+
+/// Which software is under test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Software {
+    /// A lockkeeper binary.
+    Lockkeeper { binary: PathBuf },
+    /// Apache ZooKeeper, the control, from a directory of jars.
+    ZooKeeper { jars: PathBuf },
+}
+
+/// What a cluster is made of.
+#[derive(Clone, Debug)]
+pub struct Blueprint {
+    pub software: Software,
+    pub nodes: usize,
+    /// Milliseconds; session timeouts lie between 2 and 20 of them.
+    pub tick_ms: u64,
+    /// A new image (or snapshot) after about so many transactions, if it is not to be the default.
+    pub snapshot_every: Option<u64>,
+    /// The run's directory.
+    pub folder: PathBuf,
+}
+
+/// One server.
+#[derive(Debug)]
+pub struct Node {
+    pub name: String,
+    pub address: SocketAddr,
+    folder: PathBuf,
+    process: Option<Process>,
+    /// How often it was started.
+    starts: usize,
+}
+
+/// The servers.
+#[derive(Debug)]
+pub struct Cluster {
+    blueprint: Blueprint,
+    nodes: Vec<Node>,
+    /// What ended without being asked to, and how.
+    crashes: Vec<String>,
+}
+
+/// A cluster that does not serve after this long has failed.
+const START_MAX: Duration = Duration::from_secs(60);
+/// An asked server ends within this time.
+const STOP_MAX: Duration = Duration::from_secs(20);
+/// Pause between looks at the servers.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// Bytes of log per transaction, about.
+const TRANSACTION_BYTES: u64 = 200;
+/// Ports of a server: clients, peers, elections.
+const PORTS_PER_NODE: usize = 3;
+/// Lines of a server's output that are shown when it ends by itself.
+const OUTPUT_LINES: usize = 5;
+
+impl Cluster {
+    /// Writes the configurations; nothing runs yet.
+    ///
+    /// # Errors
+    /// A file cannot be written, or there are no free ports.
+    pub fn new(blueprint: Blueprint) -> Result<Self, String> {
+        let ports = ports::free(blueprint.nodes * PORTS_PER_NODE)?;
+        let mut nodes = Vec::new();
+        for (at, ports) in ports.chunks(PORTS_PER_NODE).enumerate() {
+            let name = format!("n{}", at + 1);
+            let folder = blueprint.folder.join(&name);
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports[0]));
+            nodes.push(Node { name, address, folder, process: None, starts: 0 });
+        }
+        let mut ensemble = String::new();
+        if blueprint.nodes > 1 {
+            for (at, ports) in ports.chunks(PORTS_PER_NODE).enumerate() {
+                let line = format!("server.{}=127.0.0.1:{}:{}\n", at + 1, ports[1], ports[2]);
+                ensemble.push_str(&line);
+            }
+        }
+        let cluster = Self { blueprint, nodes, crashes: Vec::new() };
+        for at in 0..cluster.nodes.len() {
+            cluster.configure(at, &ensemble)?;
+        }
+        Ok(cluster)
+    }
+
+    fn configure(&self, at: usize, ensemble: &str) -> Result<(), String> {
+        let node = &self.nodes[at];
+        let data = node.folder.join("data");
+        fs::create_dir_all(&data).map_err(|error| format!("{}: {error}", data.display()))?;
+        let Blueprint { software, tick_ms, snapshot_every, .. } = &self.blueprint;
+        let mut text = format!(
+            "tickTime={tick_ms}\ninitLimit=50\nsyncLimit=25\ndataDir={}\nclientPort={}\n\
+             clientPortAddress={}\nmaxClientCnxns=0\nadmin.enableServer=false\n\
+             4lw.commands.whitelist=*\n{ensemble}",
+            data.display(),
+            node.address.port(),
+            node.address.ip(),
+        );
+        match (software, snapshot_every) {
+            (Software::Lockkeeper { .. }, every) => {
+                text.push_str(&format!("lockkeeper.auditLog={}\n", node.audit_file().display()));
+                if let Some(every) = every {
+                    let bytes = (every * TRANSACTION_BYTES).max(1);
+                    text.push_str(&format!("lockkeeper.imageLogBytes={bytes}\n"));
+                }
+            }
+            (Software::ZooKeeper { .. }, Some(every)) => {
+                text.push_str(&format!("snapCount={}\n", (*every).max(2)));
+            }
+            (Software::ZooKeeper { .. }, None) => {}
+        }
+        write(&node.folder.join("zoo.cfg"), &text)?;
+        match ensemble.is_empty() {
+            true => Ok(()),
+            false => write(&data.join("myid"), &format!("{}\n", at + 1)),
+        }
+    }
+
+    fn command(&self, at: usize) -> Vec<String> {
+        let config = self.nodes[at].folder.join("zoo.cfg").display().to_string();
+        match &self.blueprint.software {
+            Software::Lockkeeper { binary } => {
+                vec![binary.display().to_string(), "server".to_owned(), config]
+            }
+            Software::ZooKeeper { jars } => {
+                let heap =
+                    ["-Xms256m", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"];
+                let mut words = vec!["java".to_owned()];
+                words.extend(heap.map(str::to_owned));
+                words.extend(["-cp".to_owned(), format!("{}/*", jars.display())]);
+                words.push("org.apache.zookeeper.server.quorum.QuorumPeerMain".to_owned());
+                words.push(config);
+                words
+            }
+        }
+    }
+
+    /// How many servers there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// The name of a server.
+    #[must_use]
+    pub fn name(&self, at: usize) -> &str {
+        &self.nodes[at].name
+    }
+
+    /// The servers as clients know them.
+    #[must_use]
+    pub fn servers(&self) -> Vec<Server> {
+        let server = |node: &Node| Server { name: node.name.clone(), address: node.address };
+        self.nodes.iter().map(server).collect()
+    }
+
+    /// Starts a server, which must not run.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(&mut self, at: usize) -> Result<(), String> {
+        let command = self.command(at);
+        let node = &mut self.nodes[at];
+        assert!(node.process.is_none(), "a server runs once at a time");
+        node.put_audit_aside()?;
+        node.starts += 1;
+        let output = node.folder.join("server.log");
+        node.process = Some(Process::start(&command, &node.folder, &output)?);
+        Ok(())
+    }
+
+    /// Starts all of them and waits until they serve.
+    ///
+    /// # Errors
+    /// They do not.
+    pub fn start_all(&mut self) -> Result<(), String> {
+        for at in 0..self.nodes.len() {
+            self.start(at)?;
+        }
+        self.wait_until_healthy()
+    }
+
+    /// Waits until every server serves and one of them leads.
+    ///
+    /// # Errors
+    /// They do not, for a minute.
+    pub fn wait_until_healthy(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + START_MAX;
+        loop {
+            self.look_for_crashes();
+            let modes: Vec<Option<String>> =
+                self.nodes.iter().map(|node| words::mode(node.address)).collect();
+            let leads = |mode: &Option<String>| {
+                mode.as_deref().is_some_and(|mode| mode == "leader" || mode == "standalone")
+            };
+            if modes.iter().all(Option::is_some) && modes.iter().any(leads) {
+                return Ok(());
+            }
+            if Instant::now() >= deadline || self.nodes.iter().any(|node| node.process.is_none()) {
+                let crashes = self.crashes.join("; ");
+                return Err(format!("the servers do not serve: {modes:?} {crashes}"));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Which server leads, if one says so.
+    #[must_use]
+    pub fn leader(&self) -> Option<usize> {
+        let leads = |node: &Node| {
+            node.process.as_ref().is_some_and(|process| !process.is_paused())
+                && words::mode(node.address)
+                    .is_some_and(|mode| mode == "leader" || mode == "standalone")
+        };
+        self.nodes.iter().position(leads)
+    }
+
+    /// Kills a server, as a crash does. Whether it ran.
+    pub fn kill(&mut self, at: usize) -> bool {
+        let process = self.nodes[at].process.take();
+        process.map(Process::kill).is_some()
+    }
+
+    /// Makes a server stand still. Whether it ran.
+    ///
+    /// # Errors
+    /// The signal cannot be sent.
+    pub fn pause(&mut self, at: usize) -> Result<bool, String> {
+        let process = self.nodes[at].process.as_mut();
+        process.map(Process::pause).transpose().map(|paused| paused.is_some())
+    }
+
+    /// Makes everything run again: starts what was killed, resumes what was paused. What it did.
+    ///
+    /// # Errors
+    /// A server cannot be started.
+    pub fn heal(&mut self) -> Result<Vec<String>, String> {
+        let mut healed = Vec::new();
+        for at in 0..self.nodes.len() {
+            match &mut self.nodes[at].process {
+                Some(process) if process.is_paused() => {
+                    process.resume()?;
+                    healed.push(format!("resume {}", self.nodes[at].name));
+                }
+                Some(_) => {}
+                None => {
+                    self.start(at)?;
+                    healed.push(format!("start {}", self.nodes[at].name));
+                }
+            }
+        }
+        Ok(healed)
+    }
+
+    /// Remembers servers that have ended by themselves.
+    pub fn look_for_crashes(&mut self) {
+        for node in &mut self.nodes {
+            let ended = node.process.as_mut().and_then(Process::ended);
+            if let Some(status) = ended {
+                node.process = None;
+                let said = node.last_words();
+                self.crashes.push(format!("{} ended by itself with {status}: {said}", node.name));
+            }
+        }
+    }
+
+    /// Servers that have ended by themselves, or would not end.
+    #[must_use]
+    pub fn crashes(&self) -> &[String] {
+        &self.crashes
+    }
+
+    /// Waits until every server has applied the same. Whether that came in time.
+    pub fn wait_until_even(&mut self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        let mut before = None;
+        loop {
+            self.look_for_crashes();
+            let zxids: Vec<Option<i64>> =
+                self.nodes.iter().map(|node| words::zxid(node.address)).collect();
+            let is_even = zxids.iter().all(|zxid| zxid.is_some() && *zxid == zxids[0]);
+            // Twice, for one look takes a while.
+            if is_even && before == zxids[0] {
+                return true;
+            }
+            before = zxids[0].filter(|_| is_even);
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(LOOK_EVERY * 4);
+        }
+    }
+
+    /// What each server wrote about the transactions that it applied, by its name; nothing, if they
+    /// write none.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn accounts(&self) -> Result<Vec<(String, String)>, String> {
+        let account = |node: &Node| Ok((node.name.clone(), node.account()?));
+        match self.blueprint.software {
+            Software::Lockkeeper { .. } => self.nodes.iter().map(account).collect(),
+            Software::ZooKeeper { .. } => Ok(Vec::new()),
+        }
+    }
+
+    /// Ends all servers as an operator does; what does not end so is a crash.
+    pub fn stop_all(&mut self) {
+        self.look_for_crashes();
+        for node in &mut self.nodes {
+            if let Some(process) = node.process.take()
+                && let Err(what) = process.stop(STOP_MAX)
+            {
+                self.crashes.push(format!("{}: {what}: {}", node.name, node.last_words()));
+            }
+        }
+        for node in &self.nodes {
+            if let Some(line) = node.panic_line() {
+                self.crashes.push(format!("{} panicked: {line}", node.name));
+            }
+        }
+    }
+
+    /// Removes the servers' data; configurations and logs stay.
+    ///
+    /// # Errors
+    /// A directory cannot be removed.
+    pub fn remove_data(&self) -> Result<(), String> {
+        self.nodes.iter().try_for_each(|node| {
+            let data = node.folder.join("data");
+            fs::remove_dir_all(&data).map_err(|error| format!("{}: {error}", data.display()))
+        })
+    }
+}
+
+impl Node {
+    fn audit_file(&self) -> PathBuf {
+        self.folder.join("audit.jsonl")
+    }
+
+    fn old_audit_file(&self, start: usize) -> PathBuf {
+        self.folder.join(format!("audit.{start}.jsonl"))
+    }
+
+    /// A server that was killed in a line must not write on behind it.
+    fn put_audit_aside(&self) -> Result<(), String> {
+        let file = self.audit_file();
+        if self.starts == 0 || !file.exists() {
+            return Ok(());
+        }
+        let aside = self.old_audit_file(self.starts);
+        fs::rename(&file, aside).map_err(|error| format!("{}: {error}", file.display()))
+    }
+
+    /// Its audit logs, start after start, without lines that a kill has cut short.
+    fn account(&self) -> Result<String, String> {
+        let mut all = String::new();
+        let old = (1..self.starts).map(|start| self.old_audit_file(start));
+        for file in old.chain([self.audit_file()]).filter(|file| file.exists()) {
+            let bytes = fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+            let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+            all.push_str(&String::from_utf8_lossy(&bytes[..whole]));
+        }
+        Ok(all)
+    }
+
+    fn output(&self) -> String {
+        let bytes = fs::read(self.folder.join("server.log")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn last_words(&self) -> String {
+        let output = self.output();
+        let lines: Vec<&str> = output.lines().collect();
+        lines[lines.len().saturating_sub(OUTPUT_LINES)..].join(" | ")
+    }
+
+    fn panic_line(&self) -> Option<String> {
+        self.output().lines().find(|line| line.contains("panicked at")).map(str::to_owned)
+    }
+}
+
+fn write(file: &Path, text: &str) -> Result<(), String> {
+    fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
+}

@@ -1,0 +1,289 @@
+//! A run: servers, clients and faults together, and the verdict.
+//!
+//! *Owns* the order of things: servers up, znodes made, clients at work while faults strike, everything
+//! healed, clients done, a last look at all, quiet, accounts collected, servers down, judgement.
+//! *Invariant*: whatever happens, the servers are gone when it returns or unwinds.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use lockkeeper_check::coverage::{Event, Planned};
+use lockkeeper_check::trial::{self, Opinion};
+use lockkeeper_check::verdict::Verdict;
+use serde_json::{Value, json};
+
+use crate::client::{Client, Terms};
+use crate::cluster::{Blueprint, Cluster, Software};
+use crate::journal::Journal;
+use crate::judgement::{self, Case};
+use crate::nemesis::{self, Kind, Strike};
+use crate::store::{self, Store};
+use crate::worker::{self, Times};
+use crate::workload::{self, Named, Workload};
+
+/// What a run is made of.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub workload: Named,
+    pub kinds: Vec<Kind>,
+    pub software: Software,
+    pub nodes: usize,
+    pub clients: usize,
+    /// How long clients work.
+    pub length: Duration,
+    pub interval: Duration,
+    /// Steps of all clients together, a second.
+    pub rate: u32,
+    pub timeout: Duration,
+    pub ops_per_key: u64,
+    pub snapshot_every: Option<u64>,
+    pub seed: u64,
+    pub out: PathBuf,
+    pub keep_data: bool,
+    /// What was asked for and cannot be had here.
+    pub skipped: Vec<String>,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Outcome {
+    pub store: Store,
+    pub opinions: Vec<Opinion>,
+    pub verdict: Verdict,
+    pub results: Value,
+}
+
+/// Servers' ticks; session timeouts are at most 20 of them.
+const TICK_MS: u64 = 200;
+/// The process that makes the znodes and looks at them at the end.
+const FIRST_PROCESS: u64 = 0;
+/// An election, a start of a server, and what a busy machine adds.
+const SLACK: Duration = Duration::from_secs(3);
+/// Setting up and the last look take no longer.
+const INSIST_MAX: Duration = Duration::from_secs(30);
+/// Servers left in peace are even after this time.
+const EVEN_MAX: Duration = Duration::from_secs(15);
+/// The main thread looks at the servers and at interrupts so often.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// A run with fewer answers than this part of the intended steps has shown nothing, in percent.
+const ANSWERED_PERCENT_MIN: u64 = 10;
+
+/// Runs.
+///
+/// # Errors
+/// The harness could not do its part; that says nothing about the servers.
+pub fn run(settings: &Settings, is_interrupted: &AtomicBool) -> Result<Outcome, String> {
+    let store = Store::create(&settings.out, &settings.name())?;
+    let plan = settings.plan();
+    let mut cluster = Cluster::new(Blueprint {
+        software: settings.software.clone(),
+        nodes: settings.nodes,
+        tick_ms: TICK_MS,
+        snapshot_every: settings.snapshot_every,
+        folder: store.folder().to_owned(),
+    })?;
+    cluster.start_all()?;
+    let workload = settings.workload.make(workload::Settings {
+        ops_per_key: settings.ops_per_key,
+        clients: settings.clients,
+        timeout: settings.timeout,
+    });
+    let journal = Arc::new(Journal::new());
+    let terms = Terms {
+        journal: journal.clone(),
+        servers: cluster.servers().into(),
+        timeout: settings.timeout,
+    };
+    let mut first = Client::new(terms.clone(), FIRST_PROCESS, settings.seed);
+    worker::insist(&mut first, INSIST_MAX, |client| {
+        workload.setup(client).and_then(|()| client.close())
+    })?;
+    let closed = work(settings, &plan, &mut cluster, &workload, &terms, is_interrupted)?;
+    worker::insist(&mut first, INSIST_MAX, |client| {
+        workload.finale(client).and_then(|()| client.close())
+    })?;
+    if !closed {
+        // The sessions that nobody closed end by themselves, and their znodes with them.
+        thread::sleep(settings.timeout + SLACK);
+    }
+    let is_even = cluster.wait_until_even(EVEN_MAX);
+    for (node, text) in cluster.accounts()? {
+        store.write_audit(&node, &text)?;
+    }
+    cluster.stop_all();
+    let (history, oddities) = journal.finish();
+    store.write_history(&history)?;
+    let mut case = settings.case(&plan, &workload, journal.began_at_ms());
+    case.crashes = cluster.crashes().to_vec();
+    if !is_even {
+        case.crashes.push(format!("the servers were not even {EVEN_MAX:?} after the last write"));
+    }
+    case.oddities = oddities;
+    store.write_json(store::TEST, &settings.to_json(&plan, &case))?;
+    let outcome = judge(store)?;
+    if outcome.verdict == Verdict::Valid && !settings.keep_data {
+        cluster.remove_data()?;
+    }
+    Ok(outcome)
+}
+
+/// Clients at work while faults strike. Whether all of them could close their sessions.
+fn work(
+    settings: &Settings,
+    plan: &[Strike],
+    cluster: &mut Cluster,
+    workload: &Arc<dyn Workload>,
+    terms: &Terms,
+    is_interrupted: &AtomicBool,
+) -> Result<bool, String> {
+    let began = Instant::now();
+    let clients = u32::try_from(settings.clients).expect("a few clients");
+    let times = Arc::new(Times {
+        is_over: AtomicBool::new(false),
+        last: began + settings.length + Duration::from_secs(120),
+        pace: Duration::from_secs(1) * clients / settings.rate.max(1),
+    });
+    let mut workers = Vec::new();
+    for process in 1..=settings.clients {
+        let process = u64::try_from(process).expect("a few clients");
+        let mut client = Client::new(terms.clone(), process, settings.seed);
+        let (mut body, times) = (workload.body(), times.clone());
+        let worker = thread::Builder::new().name(format!("client {process}"));
+        let spawned = worker.spawn(move || worker::work(&mut client, &mut *body, &times));
+        workers.push(spawned.map_err(|error| format!("no thread: {error}"))?);
+    }
+    let struck = strike_all(settings, plan, cluster, &terms.journal, began, is_interrupted);
+    let healed = struck
+        .and_then(|()| nemesis::heal(cluster, &terms.journal))
+        .and_then(|()| cluster.wait_until_healthy());
+    times.is_over.store(true, Ordering::Relaxed);
+    let mut closed = true;
+    for worker in workers {
+        closed &= worker.join().map_err(|_| "a client panicked".to_owned())?;
+    }
+    healed.map(|()| closed)
+}
+
+/// The faults, each at its time, until the run has its length.
+fn strike_all(
+    settings: &Settings,
+    plan: &[Strike],
+    cluster: &mut Cluster,
+    journal: &Journal,
+    began: Instant,
+    is_interrupted: &AtomicBool,
+) -> Result<(), String> {
+    let mut strikes = plan.iter().peekable();
+    let mut heal_at = None;
+    while began.elapsed() < settings.length && !is_interrupted.load(Ordering::Relaxed) {
+        cluster.look_for_crashes();
+        if heal_at.is_some_and(|at| began.elapsed() >= at) {
+            nemesis::heal(cluster, journal)?;
+            heal_at = None;
+        }
+        if heal_at.is_none()
+            && let Some(strike) = strikes.next_if(|strike| began.elapsed() >= strike.at)
+        {
+            nemesis::strike(strike, cluster, journal)?;
+            heal_at = Some(strike.at + strike.lasts);
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}
+
+/// Judges what is in a run's directory, and writes the results there.
+///
+/// # Errors
+/// The directory is not that of a whole run.
+pub fn judge(store: Store) -> Result<Outcome, String> {
+    let test = store.read_json(store::TEST)?;
+    let case = Case::from_json(&test["case"])?;
+    let (history, audit) = (store.history()?, store.audit()?);
+    let opinions = case.judge(&history, &audit);
+    let verdict = trial::verdict(&opinions);
+    let results = judgement::results(&case, &opinions, &history, &audit);
+    store.write_json(store::RESULTS, &results)?;
+    Ok(Outcome { store, opinions, verdict, results })
+}
+
+impl Settings {
+    /// The faults that will strike.
+    #[must_use]
+    pub fn plan(&self) -> Vec<Strike> {
+        nemesis::plan(self.seed, &self.kinds, self.nodes, self.length, self.interval)
+    }
+
+    fn nemesis(&self) -> String {
+        match self.kinds.as_slice() {
+            [] => "none".to_owned(),
+            kinds => kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join("+"),
+        }
+    }
+
+    fn software_name(&self) -> &'static str {
+        match self.software {
+            Software::Lockkeeper { .. } => "lockkeeper",
+            Software::ZooKeeper { .. } => "zookeeper",
+        }
+    }
+
+    /// The name of the run's directory.
+    fn name(&self) -> String {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let control = match self.software {
+            Software::Lockkeeper { .. } => "",
+            Software::ZooKeeper { .. } => "zookeeper-",
+        };
+        let (workload, nemesis) = (self.workload.name, self.nemesis());
+        format!("{control}{workload}-{nemesis}-{}-{}", self.seed, since.as_secs())
+    }
+
+    fn case(&self, plan: &[Strike], workload: &Arc<dyn Workload>, began_at_ms: i64) -> Case {
+        let has_account = matches!(self.software, Software::Lockkeeper { .. });
+        let mut planned = workload.planned();
+        let steps = u64::from(self.rate) * self.length.as_secs();
+        let at_least = (steps * ANSWERED_PERCENT_MIN / 100).max(1);
+        planned.push(Planned { event: Event::Answered, at_least });
+        for kind in &self.kinds {
+            planned.push(Planned { event: Event::Fault(kind.name().to_owned()), at_least: 1 });
+        }
+        if !plan.is_empty() {
+            planned.push(Planned { event: Event::Election, at_least: 1 });
+        }
+        // Without the servers' account nobody can count these.
+        let counted = |planned: &Planned| {
+            has_account || !matches!(planned.event, Event::Election | Event::Expiry)
+        };
+        planned.retain(counted);
+        let required = workload.required();
+        let with_account = if has_account { required.with_account } else { &[] };
+        let ensemble: &[&str] =
+            if has_account && self.nodes > 1 { &["convergence", "log-matching"] } else { &[] };
+        let required = [required.always, with_account, ensemble].concat();
+        let late = judgement::late(plan, self.timeout, SLACK);
+        Case {
+            began_at_ms,
+            late_ms: i64::try_from(late.as_millis()).expect("a few minutes"),
+            planned,
+            required: required.into_iter().map(str::to_owned).collect(),
+            skipped: self.skipped.clone(),
+            ..Case::default()
+        }
+    }
+
+    fn to_json(&self, plan: &[Strike], case: &Case) -> Value {
+        let plan: Vec<String> = plan.iter().map(Strike::to_string).collect();
+        json!({
+            "workload": self.workload.name, "nemesis": self.nemesis(), "seed": self.seed,
+            "server": self.software_name(), "nodes": self.nodes, "clients": self.clients,
+            "time_limit_s": self.length.as_secs_f64(), "rate": self.rate,
+            "session_timeout_ms": self.timeout.as_secs_f64() * 1000.0,
+            "ops_per_key": self.ops_per_key, "snapshot_every": self.snapshot_every,
+            "plan": plan, "case": case.to_json(),
+        })
+    }
+}
