@@ -1,4 +1,4 @@
-//! The thread that owns the replica: drains a batch of messages, then does what the replica wants.
+//! The task that owns the replica: drains a batch of messages, then does what the replica wants.
 //!
 //! *Owns* the loop, the clocks given to the replica and the way of every answer to its connection.
 //! *Invariants*: every batch begins with a tick; appends go to the log thread before anything else;
@@ -112,17 +112,17 @@ pub struct Disk {
 }
 
 impl Driver {
-    /// Runs until the end is asked for.
+    /// Runs until the end is asked for. `serves` is told when a client would be answered.
     ///
     /// # Errors
     /// Why the server cannot go on.
-    pub fn run(mut self, mut on_serving: impl FnMut(&Status)) -> Result<(), ServerError> {
+    pub async fn run(&mut self, serves: oneshot::Sender<Status>) -> Result<(), ServerError> {
         let start = Instant::now();
         let mut batch = Vec::with_capacity(DRIVER_BATCH_MAX);
         let mut inspections = Inspections::default();
         let mut pace = Pace { completed: start, is_open: false };
-        let mut is_serving = false;
-        while self.messages.blocking_recv_many(&mut batch, DRIVER_BATCH_MAX) > 0 {
+        let mut serves = Some(serves);
+        while self.messages.recv_many(&mut batch, DRIVER_BATCH_MAX).await > 0 {
             self.beat.fetch_add(1, Ordering::Relaxed);
             if self.stop.is_asked() {
                 break;
@@ -173,11 +173,15 @@ impl Driver {
                 self.act(ready, now_us, &mut inspections)?;
             }
             let status = self.replica.status();
-            if status.serving && !is_serving {
-                is_serving = true;
-                on_serving(&status);
-            }
             self.hand_over_changes(status.changes_waiting, &mut pace);
+            if status.serving
+                && let Some(serves) = serves.take()
+            {
+                let digest = format_args!("{:032x}", status.digest);
+                tracing::debug!(zxid = status.zxid, %digest, "serves");
+                // Not everybody waits for that.
+                let _ = serves.send(status.clone());
+            }
             self.published.publish(status);
         }
         Ok(())

@@ -25,6 +25,7 @@ mod founding;
 pub mod limits;
 mod listener;
 mod log_writer;
+mod member;
 mod outbox;
 mod peer_accept;
 mod peer_connect;
@@ -39,6 +40,9 @@ mod peer_images;
 mod peer_links;
 mod peer_wire;
 mod peers;
+mod ports;
+mod recovery;
+mod settings;
 mod shared;
 mod start;
 mod throttle;
@@ -50,7 +54,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::admin::{Counters, Source as _};
@@ -71,14 +74,12 @@ use start::Running;
 
 /// A running server. Dropping it asks it to end, without waiting for that; [`Server::stop`] waits.
 ///
-/// It runs in the tokio runtime in which it was started, and in three threads of its own.
+/// It runs in threads of its own; whoever starts it may do so in any runtime.
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
     running: Running,
     ended: Ended,
-    listener: JoinHandle<()>,
-    others: Vec<JoinHandle<()>>,
     address: SocketAddr,
     admin_address: Option<SocketAddr>,
     recovered: Recovered,
@@ -176,13 +177,6 @@ impl Server {
     /// As [`Server::stop`], without a word to the other servers.
     async fn end(self) -> Result<(), ServerError> {
         self.running.ask_to_end();
-        for task in self.others.into_iter().chain([self.listener]) {
-            // A task fails by a defect only, and then there is nothing of it left to wait for.
-            let _ = task.await;
-        }
-        if let Some(peers) = &self.peers {
-            peers.transfers.ended().await;
-        }
         ended(self.ended).await
     }
 }
@@ -211,7 +205,7 @@ async fn ended(mut ended: Ended) -> Result<(), ServerError> {
     match ended.wait_for(Option::is_some).await {
         Ok(result) => result.clone().expect("waited for"),
         Err(_) => Err(ServerError::Panic {
-            thread: "lk-driver",
+            thread: "lk-server",
             message: "ended without a word".to_string(),
         }),
     }

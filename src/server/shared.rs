@@ -114,6 +114,14 @@ impl Stop {
         self.flag.load(Ordering::Acquire)
     }
 
+    /// Runs a task until its end, or until then.
+    pub async fn before(self: Arc<Self>, task: impl Future<Output = ()>) {
+        tokio::select! {
+            () = self.asked() => {}
+            () = task => {}
+        }
+    }
+
     /// Waits until it is.
     pub async fn asked(&self) {
         // Cannot fail: the sender lives as long as `self`.

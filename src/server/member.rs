@@ -1,0 +1,95 @@
+//! What a server of an ensemble has besides a data directory: others.
+//!
+//! *Owns* what is known at the start of who this server is, and the tasks that keep up its links.
+
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::disk;
+use super::driver::Message;
+use super::error::StartError;
+use super::figures::Figures;
+use super::founding::Founder;
+use super::peer_accept;
+use super::peer_image_send::send_images;
+use super::peer_images::Transfers;
+use super::peers::{self, Peers};
+use super::shared::Stop;
+use crate::config::{Config, ServerSpec};
+use crate::replica::SendImage;
+use crate::replica::founding::{Identified, Introduction};
+
+/// What a server of an ensemble has besides.
+pub struct Member {
+    /// The other servers.
+    pub peers: Arc<Peers>,
+    /// Whether it knows what it is.
+    pub state: State,
+}
+
+/// Whether a server knows what it is.
+pub enum State {
+    /// It asks the others.
+    Founding(Founder),
+    /// It has data.
+    Founded(Identified),
+}
+
+/// Images to be sent, until somebody sends them.
+pub type Orders = mpsc::UnboundedReceiver<SendImage>;
+
+impl Member {
+    /// Looks whether there is data. Nobody is told anything yet.
+    ///
+    /// # Errors
+    /// The data directory is refused, or the system gives no random numbers.
+    pub fn of(
+        config: &Config,
+        own: &ServerSpec,
+        is_in_memory: bool,
+        messages: mpsc::Sender<Message>,
+        figures: Arc<Figures>,
+    ) -> Result<(Self, Orders), StartError> {
+        let known = if is_in_memory { None } else { disk::peek(config)? };
+        let (state, introduction) = match known {
+            Some(identity) => {
+                let introduction = Introduction::Founded(identity.clone());
+                (State::Founded(identity), introduction)
+            }
+            None => {
+                let founder = Founder::new(
+                    own.id,
+                    &config.servers,
+                    !is_in_memory && disk::was_set_aside(config)?,
+                )?;
+                let introduction = founder.introduction();
+                (State::Founding(founder), introduction)
+            }
+        };
+        let servers = config.servers.clone();
+        let (transfers, images) = Transfers::new();
+        let peers = Peers::new(own.id, servers, introduction, messages, transfers, figures);
+        Ok((Self { peers: Arc::new(peers), state }, images))
+    }
+
+    /// Connects to the other servers, and lets them connect, until the end is asked for.
+    pub fn begin(
+        &self,
+        orders: Orders,
+        ports: Vec<TcpListener>,
+        stop: &Arc<Stop>,
+        tasks: &mut JoinSet<()>,
+    ) {
+        let send = send_images(Arc::clone(&self.peers), orders);
+        tasks.spawn(Arc::clone(stop).before(send));
+        let connect = peers::connect(Arc::clone(&self.peers));
+        tasks.spawn(Arc::clone(stop).before(connect));
+        for port in ports {
+            let accept = peer_accept::accept(port, Arc::clone(&self.peers));
+            tasks.spawn(Arc::clone(stop).before(accept));
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The ports of one server that clients and operators find, and what is behind them.
+//!
+//! *Owns* the moment when they are opened: see `start.rs`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::driver::Message;
+use super::error::StartError;
+use super::figures::Figures;
+use super::limits::Limits;
+use super::listener::{self, Port};
+use super::recovery::Parts;
+use super::settings;
+use super::shared::{Published, Shared, Stop};
+use super::throttle::Throttle;
+use crate::admin::{self, Options, Surface};
+use crate::config::{AdminConfig, Config};
+
+/// What is going to be offered.
+pub struct Offer {
+    config: Config,
+    is_in_memory: bool,
+    limits: Limits,
+    messages: mpsc::Sender<Message>,
+    figures: Arc<Figures>,
+    published: Arc<Published>,
+    stop: Arc<Stop>,
+}
+
+/// What is offered.
+#[derive(Clone)]
+pub struct Ports {
+    /// What is behind the ports.
+    pub shared: Arc<Shared>,
+    /// Where clients connect.
+    pub address: SocketAddr,
+    /// Where the HTTP port is; `None` if there is none.
+    pub admin_address: Option<SocketAddr>,
+}
+
+impl Offer {
+    /// Of a server that is made from these parts.
+    #[must_use]
+    pub fn of(parts: &Parts, limits: Limits) -> Self {
+        Self {
+            config: parts.config.clone(),
+            is_in_memory: parts.is_in_memory,
+            limits,
+            messages: parts.messages.clone(),
+            figures: Arc::clone(&parts.figures),
+            published: Arc::clone(&parts.published),
+            stop: Arc::clone(&parts.stop),
+        }
+    }
+
+    /// Lets clients and operators connect, until the end is asked for. `recovery_ms`: how long it
+    /// took to read the data, if that is known.
+    ///
+    /// # Errors
+    /// Another process has taken the client port meanwhile.
+    pub async fn open(
+        &self,
+        port: Port,
+        recovery_ms: Option<u64>,
+        tasks: &mut JoinSet<()>,
+    ) -> Result<Ports, StartError> {
+        let Self { config, limits, messages, figures, published, stop, .. } = self;
+        let address = port.address;
+        let shared = Arc::new(Shared {
+            driver: messages.clone(),
+            limits: *limits,
+            throttle: Arc::new(Throttle::new(limits.outstanding_max)),
+            figures: Arc::clone(figures),
+            published: Arc::clone(published),
+            facts: settings::facts(config, self.is_in_memory, address, recovery_ms),
+            words: config.four_letter_words.clone(),
+            commands_path: config.admin.command_url.clone(),
+        });
+        let failed = |error| StartError::Address { address: config.client_addr.to_string(), error };
+        let clients = port.listen(config.listen_backlog).map_err(failed)?;
+        let admin_address = serve_http(config, &shared, stop, tasks).await;
+        let keep_alive = config.client_tcp_keep_alive;
+        let (behind, stop) = (Arc::clone(&shared), Arc::clone(stop));
+        tasks.spawn(listener::accept(clients, behind, stop, keep_alive));
+        Ok(Ports { shared, address, admin_address })
+    }
+}
+
+/// Offers the HTTP port, and the one for metrics alone. One that cannot be bound is warned of.
+async fn serve_http(
+    config: &Config,
+    shared: &Arc<Shared>,
+    stop: &Arc<Stop>,
+    tasks: &mut JoinSet<()>,
+) -> Option<SocketAddr> {
+    let AdminConfig { enabled, addr, command_url } = &config.admin;
+    let all = Options { commands_path: command_url.clone(), ..Options::default() };
+    let metrics = Options { surface: Surface::Metrics, ..Options::default() };
+    let ports = [(enabled.then_some(addr), all), (config.metrics_addr.as_ref(), metrics)];
+    let mut bound = None;
+    for (address, options) in ports {
+        let Some(address) = address else { continue };
+        let is_admin = options.surface == Surface::All;
+        match TcpListener::bind((address.host.as_str(), address.port)).await {
+            Ok(listener) => {
+                if is_admin {
+                    bound = listener.local_addr().ok();
+                }
+                let (source, stop) = (Arc::clone(shared), Arc::clone(stop));
+                let serve =
+                    async move { admin::serve(listener, source, options, stop.asked()).await };
+                tasks.spawn(serve);
+            }
+            Err(error) => tracing::warn!(%address, %error, "no HTTP port: it cannot be bound"),
+        }
+    }
+    bound
+}

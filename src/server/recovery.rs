@@ -1,0 +1,183 @@
+//! From a data directory, or from none, to a driver.
+//!
+//! *Owns* the thread in which that happens, next to the server's own: reading may take seconds, and
+//! what is missing comes from other servers, who are listened to meanwhile. *Invariants*: nobody is
+//! told who this server is before that is durable; a start that is given up ends at the next message.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+
+use super::audit::Audit;
+use super::checkpoints::Checkpoints;
+use super::disk::{self, Found};
+use super::driver::{Connections, Disk, Driver, Message};
+use super::error::StartError;
+use super::figures::Figures;
+use super::log_writer::LogWriter;
+use super::member::{Member, State};
+use super::peer_image_fetch::{Waiting, open_or_mend};
+use super::peer_images::Store;
+use super::peer_links::Links;
+use super::settings;
+use super::shared::{Published, Stop};
+use super::start::Recovered;
+use crate::config::Config;
+use crate::replica::founding::Identified;
+use crate::replica::{Machine, Replica, Restored, Setup};
+use crate::storage::{Checkpointer, Identity, Images, Lock, Log};
+
+/// What a driver is made from.
+pub struct Parts {
+    /// The configuration.
+    pub config: Config,
+    /// Whether there is no disk.
+    pub is_in_memory: bool,
+    /// The driver's queue.
+    pub messages: mpsc::Sender<Message>,
+    /// Its other end.
+    pub queue: mpsc::Receiver<Message>,
+    /// The audit log, if there is one.
+    pub audit: Option<Audit>,
+    /// What is counted.
+    pub figures: Arc<Figures>,
+    /// Where the replica's figures go.
+    pub published: Arc<Published>,
+    /// Counts the driver's batches.
+    pub beat: Arc<AtomicU64>,
+    /// Says when to end.
+    pub stop: Arc<Stop>,
+    /// What a server of an ensemble has besides.
+    pub member: Option<Member>,
+    /// Told of the text of the members.
+    pub members: watch::Sender<String>,
+    /// The server's runtime.
+    pub runtime: Handle,
+}
+
+/// Recovers the data and makes the driver. Also says whether there was nothing to recover. Calls
+/// `waits` before it waits for other servers, who may be started only after this one. `None`: the
+/// end was asked for meanwhile.
+///
+/// # Errors
+/// Why the server does not start.
+pub fn driver(
+    mut parts: Parts,
+    mut waits: impl FnMut(Recovered),
+) -> Result<Option<(Driver, bool)>, StartError> {
+    if let Some(Member { peers, state: State::Founding(founder) }) = parts.member {
+        waits(Recovered { is_new: true, ..Recovered::default() });
+        let decision = founder.decide(&peers, &mut parts.queue, &parts.beat, &parts.stop)?;
+        let Some(decision) = decision else { return Ok(None) };
+        parts.member = Some(Member { peers, state: State::Founded(decision.identity) });
+    }
+    founded(parts, || waits(Recovered { is_fetching: true, ..Recovered::default() }))
+}
+
+/// As [`driver`], of a server that knows what it is.
+fn founded(parts: Parts, unready: impl FnMut()) -> Result<Option<(Driver, bool)>, StartError> {
+    let seed = seed()?;
+    let Parts { config, is_in_memory, messages, mut queue, audit, figures, published, .. } = parts;
+    let (beat, stop, member, members) = (parts.beat, parts.stop, parts.member, parts.members);
+    let runtime = parts.runtime;
+    let options = settings::tree_options(&config, seed);
+    let mut setup = settings::setup(&config, seed, audit.is_some(), !is_in_memory);
+    let (peers, identity) = match member {
+        Some(Member { peers, state: State::Founded(identity), .. }) => {
+            (Some(peers), Some(identity))
+        }
+        Some(Member { state: State::Founding(_), .. }) | None => (None, None),
+    };
+    let links = peers.as_ref().map(|peers| Links::new(Arc::clone(peers)));
+    let found = if is_in_memory {
+        None
+    } else {
+        let new = new_identity(setup.server_id, identity.as_ref())?;
+        let (messages, beat, stop) = (&mut queue, &*beat, &*stop);
+        let runtime = &runtime;
+        let waiting = peers.as_ref().map(|peers| Waiting { runtime, peers, messages, beat, stop });
+        let opened = open_or_mend(&config, &new, &options, waiting, unready)?;
+        if opened.is_none() {
+            return Ok(None);
+        }
+        opened
+    };
+    let driver = |replica, disk, links| Driver {
+        replica,
+        messages: queue,
+        disk,
+        audit,
+        published,
+        beat,
+        stop,
+        connections: Connections::new(Arc::clone(&figures)),
+        members,
+        links,
+    };
+    let Some(found) = found else {
+        let membership = identity.as_ref().map(|identity| identity.initial.clone());
+        if let (Some(links), Some(identity)) = (&links, identity) {
+            setup.raft_id = identity.raft_id;
+            links.open(Store { images: None, lock: Weak::new(), options: options.clone() });
+            links.introduce(identity);
+        }
+        let membership = membership.unwrap_or_default();
+        let restored = Restored { membership, ..Restored::default() };
+        let replica = replica(setup, Machine::fresh(options), restored)?;
+        return Ok(Some((driver(replica, None, links), true)));
+    };
+    let Found { identity, machine, restored, log, images, checkpointer, report, lock } = found;
+    setup.raft_id = identity.raft_id;
+    let lock = Arc::new(lock);
+    if let Some(links) = &links {
+        let (images, lock) = (Some(images.clone()), Arc::downgrade(&lock));
+        links.open(Store { images, lock, options: options.clone() });
+        // It is durable now.
+        links.introduce(identity.identified());
+    }
+    disk::tell(&report);
+    let disk = disk_threads(&config, messages, &figures, (log, images, checkpointer, lock))?;
+    let replica = replica(setup, machine, restored)?;
+    Ok(Some((driver(replica, Some(disk), links), report.new)))
+}
+
+fn new_identity(server_id: u8, decided: Option<&Identified>) -> Result<Identity, StartError> {
+    match decided {
+        Some(decided) => Ok(Identity::new(server_id, decided.clone())),
+        None => disk::standalone(server_id),
+    }
+}
+
+fn disk_threads(
+    config: &Config,
+    messages: mpsc::Sender<Message>,
+    figures: &Arc<Figures>,
+    (log, images, checkpointer, lock): (Log, Images, Checkpointer, Arc<Lock>),
+) -> Result<Disk, StartError> {
+    let system = |what: &'static str| {
+        move |error: std::io::Error| StartError::System { what, error: error.to_string() }
+    };
+    let slow = Duration::from_millis(config.fsync_warning_threshold_ms.into());
+    let log = LogWriter::start(log, images, messages.clone(), Arc::clone(figures), slow)
+        .map_err(system("log thread"))?;
+    let data_dir = config.data_dir.clone();
+    let checkpoints =
+        Checkpoints::start(checkpointer, data_dir, log.cutter(), messages, Arc::clone(figures))
+            .map_err(system("state thread"))?;
+    let changes_wait = Duration::from_millis(config.checkpoint_ms.into());
+    Ok(Disk { log, checkpoints, changes_wait, lock })
+}
+
+fn seed() -> Result<[u8; 32], StartError> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed)
+        .map_err(|error| StartError::System { what: "random seed", error: error.to_string() })?;
+    Ok(seed)
+}
+
+fn replica(setup: Setup, machine: Machine, restored: Restored) -> Result<Replica, StartError> {
+    Replica::new(setup, machine, restored).map_err(StartError::Data)
+}

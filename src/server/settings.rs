@@ -1,0 +1,89 @@
+//! What the parts of a server are told of its configuration.
+//!
+//! *Owns* the translation, and nothing else: what a key means, and whether its value is right, is
+//! `config`'s to say.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use crate::admin::Facts;
+use crate::config::Config;
+use crate::replica::Setup;
+use crate::tree;
+
+/// For the replica.
+#[must_use]
+pub fn setup(config: &Config, seed: [u8; 32], audit: bool, durable: bool) -> Setup {
+    let ms = |ms: u32| i32::try_from(ms).unwrap_or(i32::MAX);
+    Setup {
+        raft_id: RAFT_ID_IN_MEMORY,
+        server_id: config.server_id.unwrap_or(SERVER_ID_STANDALONE),
+        seed,
+        session_timeout_ms_min: ms(config.min_session_timeout_ms),
+        session_timeout_ms_max: ms(config.max_session_timeout_ms),
+        container_check_interval_ms: config.containers.check_interval_ms.into(),
+        container_max_per_minute: config.containers.max_per_minute,
+        container_never_used_ms: config.containers.max_never_used_interval_ms.into(),
+        eager_acl_check: config.eager_acl_check,
+        reconfig_enabled: config.reconfig_enabled,
+        audit,
+        durable,
+        ensemble: config.is_ensemble().then(|| config.servers.clone()),
+        expiry_grace_ms: config.session_expiry_grace_ms.into(),
+        linearizable_reads: config.linearizable_reads,
+        read_only_mode: config.read_only_mode_enabled,
+    }
+}
+
+/// For the tree.
+#[must_use]
+pub fn tree_options(config: &Config, seed: [u8; 32]) -> tree::Options {
+    let hash_seed = seed.first_chunk::<8>().expect("a seed is 32 bytes long");
+    tree::Options {
+        extended_types: config.extended_types_enabled,
+        enforce_quota: config.enforce_quota,
+        skip_acl: config.skip_acl,
+        digest_auth: config.digest_auth_enabled,
+        super_digest: config.super_digest.clone(),
+        // Only the `hash` word shows it.
+        legacy_digest: config.four_letter_words.allows("hash", true),
+        hash_seed: u64::from_le_bytes(*hash_seed),
+    }
+}
+
+/// For operators.
+#[must_use]
+pub fn facts(
+    config: &Config,
+    is_in_memory: bool,
+    address: SocketAddr,
+    recovery_ms: Option<u64>,
+) -> Facts {
+    let directory = |path: &Path| {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        (!is_in_memory).then_some(absolute)
+    };
+    let ms = |ms: u32| i32::try_from(ms).unwrap_or(i32::MAX);
+    Facts {
+        server_id: config.server_id.unwrap_or(0).into(),
+        init_limit: config.init_limit(),
+        sync_limit: config.sync_limit(),
+        client_address: Some(address),
+        secure_client_address: None,
+        data_dir: directory(&config.data_dir),
+        log_dir: directory(&config.data_log_dir),
+        tick_time_ms: config.tick_time_ms,
+        connections_per_ip_max: config.max_client_cnxns,
+        session_timeout_ms_min: ms(config.min_session_timeout_ms),
+        session_timeout_ms_max: ms(config.max_session_timeout_ms),
+        listen_backlog: ms(config.listen_backlog),
+        recovery_ms,
+        initial_configuration: config.given(),
+        properties: config.values(),
+    }
+}
+
+/// The Raft id of a server that has no data directory to say another.
+const RAFT_ID_IN_MEMORY: u64 = 1;
+/// What ZooKeeper puts into the session ids of a standalone server.
+const SERVER_ID_STANDALONE: u8 = 1;
