@@ -21,10 +21,7 @@ use super::clock;
 use super::connection::Line;
 use super::error::ServerError;
 use super::figures::Figures;
-use super::limits::{
-    CHANGES_RECORDS_MAX, CHANGES_WAITING_MAX, DIRECT_ANSWERS_MAX, DIRECT_BYTES_MAX,
-    DRIVER_BATCH_MAX,
-};
+use super::limits::{CHANGES_RECORDS_MAX, CHANGES_WAITING_MAX, DIRECT_BYTES_MAX, DRIVER_BATCH_MAX};
 use super::log_writer::LogWriter;
 use super::outbox::Pushed;
 use super::peer_links::{LinkEvent, Links};
@@ -238,9 +235,8 @@ impl Driver {
         if !ready.client.is_empty() || !ready.inspected.is_empty() {
             self.published.publish(self.replica.status());
         }
-        let is_few = ready.client.len() <= DIRECT_ANSWERS_MAX;
         for outgoing in ready.client {
-            self.connections.push(outgoing, now_us, is_few);
+            self.connections.push(outgoing, now_us);
         }
         for (token, report) in ready.inspected {
             inspections.answer(token, report);
@@ -305,14 +301,14 @@ impl Connections {
         self.lines.remove(&conn);
     }
 
-    /// `is_direct`: the driver has the time to write by itself.
-    fn push(&mut self, outgoing: Outgoing, now_us: u64, is_direct: bool) {
+    /// The driver writes what is short by itself: waking a task costs more than a write.
+    fn push(&mut self, outgoing: Outgoing, now_us: u64) {
         let conn = outgoing.conn;
         // Absent: it was closed in this very batch.
         let Some(line) = self.lines.get(&conn) else { return };
         let is_last = outgoing.close;
         let write = |bytes: &[u8]| {
-            if !is_direct || bytes.len() > DIRECT_BYTES_MAX {
+            if bytes.len() > DIRECT_BYTES_MAX {
                 return 0;
             }
             // A socket that is full or broken is the task's to deal with.

@@ -14,10 +14,6 @@ pub const DRIVER_QUEUE_MAX: usize = 4096;
 /// Messages that the driver takes at once, between two ticks.
 pub const DRIVER_BATCH_MAX: usize = 1024;
 
-/// Answers of one `Ready` up to which the driver writes them by itself, where it can without
-/// waiting: waking a task costs more than a write. With more of them, tasks write in parallel.
-pub const DIRECT_ANSWERS_MAX: usize = 8;
-
 /// Bytes of one answer up to which the driver writes it by itself.
 pub const DIRECT_BYTES_MAX: usize = 16 << 10;
 
