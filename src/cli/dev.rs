@@ -50,7 +50,7 @@ fn key_and_value(text: &str) -> Result<(String, String), String> {
 pub(super) fn run(flags: &DevFlags) -> ExitCode {
     log_output::start_with(flags.log, "error");
     open_files::raise();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&format!("no threads for sockets: {error}")),
     };

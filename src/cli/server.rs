@@ -71,7 +71,7 @@ pub(super) fn run(flags: &ServerFlags) -> ExitCode {
         return failed(&error);
     }
     open_files::raise();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&format!("no threads for sockets: {error}")),
     };

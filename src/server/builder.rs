@@ -158,14 +158,11 @@ impl Builder {
         self
     }
 
-    /// Starts the server in the current tokio runtime. Returns when it *serves*: a client that
-    /// connects then is answered.
+    /// Starts the server in threads of its own. Returns when it *serves*: a client that connects
+    /// then is answered.
     ///
     /// # Errors
     /// Why it does not start. Nothing is left running or bound.
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime with I/O and time enabled.
     pub async fn start(self) -> Result<Server, StartError> {
         if !self.errors.is_empty() {
             return Err(StartError::Config(self.errors));

@@ -276,7 +276,7 @@ struct Pace {
 }
 
 fn defect(message: String) -> ServerError {
-    ServerError::Panic { thread: "lk-driver", message }
+    ServerError::Panic { thread: "lk-server", message }
 }
 
 /// The way to every connection, by number.

@@ -91,14 +91,14 @@ impl EnsembleBuilder {
         self
     }
 
-    /// Starts all servers in the current tokio runtime. Returns when all of them serve.
+    /// Starts all servers, each in threads of its own. Returns when all of them serve.
     ///
     /// # Errors
     /// Why one of them does not start, or that they do not agree on a leader in time. Nothing is
     /// left running or bound.
     ///
     /// # Panics
-    /// Outside of a tokio runtime with I/O and time enabled.
+    /// Outside of a tokio runtime with time enabled.
     pub async fn start(self) -> Result<Ensemble, StartError> {
         let mut attempt = 1;
         loop {
@@ -233,7 +233,7 @@ impl Ensemble {
     /// See [`EnsembleBuilder::start`].
     ///
     /// # Panics
-    /// Outside of a tokio runtime with I/O and time enabled.
+    /// Outside of a tokio runtime with time enabled.
     pub async fn start(participants: u8) -> Result<Self, StartError> {
         Self::builder(participants).start().await
     }
