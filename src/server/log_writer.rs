@@ -8,11 +8,11 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -95,7 +95,8 @@ impl LogWriter {
         figures: Arc<Figures>,
         slow: Duration,
     ) -> std::io::Result<Self> {
-        let (sender, orders) = unbounded();
+        // Its receiver sleeps at once; one that spins first costs the others of a small machine.
+        let (sender, orders) = channel();
         let progress = Arc::new(Progress::default());
         let mut writer = Writer {
             log,
@@ -136,7 +137,7 @@ impl LogWriter {
         let Some(mark) = append.install.clone() else {
             return self.order(Order::Append(append, None)).map(|()| None);
         };
-        let (sender, done) = bounded(1);
+        let (sender, done) = channel();
         self.order(Order::Append(append, Some(sender)))?;
         Ok(Some(Installing { mark, done }))
     }
@@ -221,16 +222,18 @@ impl Turn {
 impl Writer {
     fn run(&mut self, orders: &Receiver<Order>) -> Result<(), InstallError> {
         let mut is_ending = false;
+        let mut came = None;
         while !is_ending {
             // The other ends are only dropped behind an end.
-            let Some(first) = self.next(orders) else { break };
+            let Some(first) = came.take().or_else(|| self.next(orders)) else { break };
             let mut turn = Turn::default();
             first.into_iter().chain(orders.try_iter()).for_each(|order| turn.add(order));
             is_ending = turn.is_ending;
             self.act(turn)?;
             self.figures.disk().log_dir_bytes = self.log.bytes();
             self.give_answers();
-            if orders.is_empty() {
+            came = orders.try_recv().ok().map(Some);
+            if came.is_none() {
                 self.log.prepare();
             }
         }
@@ -244,7 +247,8 @@ impl Writer {
         }
         match orders.recv_timeout(ANSWER_RETRY) {
             Ok(order) => Some(Some(order)),
-            Err(error) => error.is_timeout().then_some(None),
+            Err(RecvTimeoutError::Timeout) => Some(None),
+            Err(RecvTimeoutError::Disconnected) => None,
         }
     }
 
