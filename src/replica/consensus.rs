@@ -34,6 +34,8 @@ const MESSAGES_INFLIGHT_MAX: usize = 256;
 const UNCOMMITTED_BYTES_MAX: u64 = 64 << 20;
 /// Payload bytes applied in one go.
 const COMMITTED_BYTES_MAX: u64 = 4 << 20;
+/// The context of a heartbeat that nobody has to answer. That of a read index is longer.
+const NOTICE: &[u8] = b"n";
 /// A learner that lacks at most this many entries may vote.
 const CAUGHT_UP_ENTRIES_MAX: u64 = 64;
 
@@ -300,6 +302,9 @@ impl Consensus {
         progress.reads = ready.take_read_states();
         progress.send.extend(ready.take_messages());
         for message in ready.take_persisted_messages() {
+            if answers_notice(&message) {
+                continue;
+            }
             let says_little =
                 self.synced >= self.members_append && promises_nothing(message.get_msg_type());
             if self.synced >= self.to_sync || says_little {
@@ -310,11 +315,33 @@ impl Consensus {
         }
         self.node.advance_append_async(ready);
         progress.fetch = self.node.mut_store().take_wanted();
+        for message in &mut progress.send {
+            self.give_notice(message);
+        }
         let is_image = |message: &Message| message.get_msg_type() == MessageType::MsgSnapshot;
         let (images, send): (Vec<_>, Vec<_>) = progress.send.into_iter().partition(is_image);
         progress.send = send;
         progress.images = images.into_iter().map(image_of).collect();
         Some(progress)
+    }
+
+    /// An append without entries says up to where the log is committed. Its answer says nothing that
+    /// this server does not know if the other one has acknowledged all of that: then the same is said
+    /// as a heartbeat says it, and nobody has to answer.
+    fn give_notice(&self, message: &mut Message) {
+        let is_commit_only = message.get_msg_type() == MessageType::MsgAppend
+            && message.entries.is_empty()
+            && self.is_leader();
+        let progress = self.node.raft.prs().get(message.to);
+        let is_known = |progress: &raft::Progress| {
+            progress.state == ProgressState::Replicate && progress.matched >= message.commit
+        };
+        if is_commit_only && progress.is_some_and(is_known) {
+            message.set_msg_type(MessageType::MsgHeartbeat);
+            message.index = 0;
+            message.log_term = 0;
+            message.context = NOTICE.into();
+        }
     }
 
     /// Everything up to the append with this number is durable.
@@ -547,6 +574,11 @@ fn promises_nothing(kind: MessageType) -> bool {
             | MessageType::MsgRequestPreVote
             | MessageType::MsgRequestPreVoteResponse
     )
+}
+
+/// See [`Consensus::give_notice`].
+fn answers_notice(message: &Message) -> bool {
+    message.get_msg_type() == MessageType::MsgHeartbeatResponse && message.get_context() == NOTICE
 }
 
 fn image_of(message: Message) -> SendImage {
