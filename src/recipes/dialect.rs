@@ -1,9 +1,9 @@
 //! What the contenders of a lock are called, by whom, and in which order they come.
 //!
-//! *Owns* [`Style`] (how we name ours), [`Dialect`] (whose name it is) and [`Contender`] (a name,
-//! read). *Invariants*: every known contender is read whatever style we write, because all of them
-//! draw their numbers from one counter, that of the parent; the order is that of the counter, also
-//! across its overflow. *Never* asks a server anything.
+//! *Owns* [`Style`] and [`SharedStyle`] (how we name ours), [`Dialect`] (whose name it is) and
+//! [`Contender`] (a name, read). *Invariants*: every known contender is read whatever style we write,
+//! because all of them draw their numbers from one counter, that of the parent; the order is that of
+//! the counter, also across its overflow. *Never* asks a server anything.
 //!
 //! The layouts are those of Curator 5 (`InterProcessMutex`, `InterProcessReadWriteLock`), kazoo 2,
 //! go-zookeeper 1 and of ZooKeeper's own recipes (`WriteLock`, `zkr_lock`).
@@ -26,6 +26,18 @@ pub enum Style {
     ZooKeeper,
 }
 
+/// How readers and writers are named. Who shares a path should write one style.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SharedStyle {
+    /// `_c_<uuid>-__READ__N`, `_c_<uuid>-__WRIT__N`: Curator's read-write lock respects them, its mutex
+    /// does not.
+    #[default]
+    Curator,
+    /// `<32 hex digits>__rlock__N`, `<32 hex digits>__lock__N`: kazoo's `ReadLock` and `WriteLock`
+    /// respect them; its `Lock` respects writers only.
+    Kazoo,
+}
+
 /// Whose contender it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Dialect {
@@ -45,6 +57,21 @@ pub enum Dialect {
     Plain,
     /// ZooKeeper's own recipes.
     ZooKeeper,
+}
+
+impl Dialect {
+    /// Whether those of that kind share the lock with each other.
+    pub(super) fn is_shared(self) -> bool {
+        match self {
+            Self::KazooRead | Self::CuratorRead => true,
+            Self::Curator
+            | Self::Go
+            | Self::Kazoo
+            | Self::CuratorWrite
+            | Self::Plain
+            | Self::ZooKeeper => false,
+        }
+    }
 }
 
 impl fmt::Display for Dialect {
@@ -113,23 +140,44 @@ pub(super) struct Contender<'a> {
 impl<'a> Contender<'a> {
     /// `None` for a child that is no contender of a lock.
     pub(super) fn parse(name: &'a str) -> Option<Self> {
-        let (stem, digits) = name.split_at_checked(name.len().checked_sub(SEQUENCE_DIGITS)?)?;
-        if !digits.bytes().all(|digit| digit.is_ascii_digit()) {
-            return None;
-        }
-        // What precedes the digits of a negative number is a sign, and then the marker.
-        let (dialect, sign) = dialect_of(stem)
-            .map(|dialect| (dialect, ""))
-            .or_else(|| dialect_of(stem.strip_suffix('-')?).map(|dialect| (dialect, "-")))?;
-        let sequence = format!("{sign}{digits}").parse().ok()?;
-        Some(Self { name, dialect, sequence })
+        let (stem, sequence) = split(name, |stem| dialect_of(stem).is_some())?;
+        Some(Self { name, dialect: dialect_of(stem)?, sequence })
     }
+}
 
-    /// By their numbers. The counter goes from 2147483647 to -2147483648; contenders that are there
-    /// at the same time are less than half of it apart.
-    pub(super) fn order(&self, other: &Self) -> Ordering {
-        self.sequence.wrapping_sub(other.sequence).cmp(&0)
-    }
+/// A sequential znode's name in front of its number, and that. The sign of a negative number and the
+/// hyphen with which many names end look alike: `is_stem` tells them apart.
+pub(super) fn split(name: &str, is_stem: impl Fn(&str) -> bool) -> Option<(&str, i32)> {
+    let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count().min(SEQUENCE_DIGITS);
+    let (front, digits) = name.split_at(name.len() - digits);
+    let number: i64 = digits.parse().ok()?;
+    let (stem, number) = if digits.len() == SEQUENCE_DIGITS && is_stem(front) {
+        (front, number)
+    } else if digits.len() >= SEQUENCE_DIGITS - 1 {
+        // As wide as the others, sign included, unless it has all ten digits.
+        (front.strip_suffix('-').filter(|stem| is_stem(stem))?, -number)
+    } else {
+        return None;
+    };
+    Some((stem, number.try_into().ok()?))
+}
+
+/// The order of two numbers of one counter. It goes from 2147483647 to -2147483648; contenders that
+/// are there at the same time are less than half of it apart.
+pub(super) fn compare(one: i32, other: i32) -> Ordering {
+    one.wrapping_sub(other).cmp(&0)
+}
+
+/// Whether it is known to wait for every kind of contender, because this library has named it.
+pub(super) fn is_of_this_library(contender: &Contender) -> bool {
+    let version = match contender.dialect {
+        Dialect::Curator | Dialect::CuratorRead | Dialect::CuratorWrite => {
+            "_c_01234567-0123-".len()
+        }
+        Dialect::Kazoo | Dialect::KazooRead => "012345670123".len(),
+        Dialect::Go | Dialect::Plain | Dialect::ZooKeeper => return false,
+    };
+    contender.name.as_bytes().get(version) == Some(&GUID_VERSION)
 }
 
 /// Of a name without its number.
@@ -168,8 +216,8 @@ impl Guid {
     pub(super) fn random() -> Result<Self, getrandom::Error> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)?;
-        // Version 4, variant 1: what Java's UUID.randomUUID() makes.
-        bytes[6] = (bytes[6] & 0x0f) | 0x40;
+        // Version 8 is for private use; the GUIDs of Curator and kazoo are of version 4.
+        bytes[6] = (bytes[6] & 0x0f) | 0x80;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
         Ok(Self(bytes))
     }
@@ -178,13 +226,15 @@ impl Guid {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    fn hyphenated(&self) -> String {
+    pub(super) fn hyphenated(&self) -> String {
         let hex = self.hex();
         let groups = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
         groups.join("-")
     }
 }
 
+/// In every GUID of ours, in this place.
+const GUID_VERSION: u8 = b'8';
 /// Digits of a sequential znode's number, its sign not counted.
 const SEQUENCE_DIGITS: usize = 10;
 /// Digits of a GUID without hyphens.
@@ -213,6 +263,8 @@ mod tests {
             (format!("_c_{UUID}-lock--2147483648"), Dialect::Curator, i32::MIN),
             (format!("{HEX}__lock__-2147483647"), Dialect::Kazoo, i32::MIN + 1),
             ("x-00000000deadbeef--2147483648".to_string(), Dialect::ZooKeeper, i32::MIN),
+            ("lock--000000005".to_string(), Dialect::Plain, -5),
+            (format!("{HEX}__lock__-999999999"), Dialect::Kazoo, -999_999_999),
         ] {
             let contender = Contender::parse(&name).unwrap_or_else(|| panic!("{name}"));
             assert_eq!((contender.dialect, contender.sequence), (dialect, sequence), "{name}");
@@ -229,6 +281,8 @@ mod tests {
             "leases",
             "qn-0000000001",
             "lock-000000000x",
+            "lock-00000000005",
+            "lock-000000005",
             "lock-9999999999",
             "x-0000000001",
             "x--0000000001",
@@ -241,9 +295,9 @@ mod tests {
     #[test]
     fn the_order_goes_on_over_the_overflow_of_the_counter() {
         let names = ["lock-2147483646", "lock-2147483647", "lock--2147483648", "lock--2147483647"];
-        let read = |name| Contender::parse(name).expect("a contender");
+        let read = |name| Contender::parse(name).expect("a contender").sequence;
         for pair in names.windows(2) {
-            assert_eq!(read(pair[0]).order(&read(pair[1])), Ordering::Less, "{pair:?}");
+            assert_eq!(compare(read(pair[0]), read(pair[1])), Ordering::Less, "{pair:?}");
         }
     }
 

@@ -15,8 +15,11 @@ use zookeeper_client as zk;
 use zookeeper_client::{Acl, Acls, Client, CreateMode};
 
 use super::boottime::BootTime;
-use super::dialect::{Guid, Style};
+use super::dialect::Guid;
 use super::error::{LockError, is_transient};
+use super::keeper::LostReason;
+use super::role::Role;
+use super::terms::Terms;
 
 /// Where our znode is, or is to be, and how to tell it from others.
 #[derive(Clone, Debug)]
@@ -36,7 +39,8 @@ struct Spot {
 pub(super) struct Entry {
     spot: Spot,
     acl: Vec<Acl>,
-    czxid: i64,
+    parents: CreateMode,
+    token: i64,
     may_exist: bool,
     runtime: Handle,
 }
@@ -49,26 +53,27 @@ impl Entry {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub(super) fn new(
-        client: &Client,
-        dir: &str,
-        style: Style,
-        id: &str,
-        acl: &[Acl],
-    ) -> Result<Self, LockError> {
+    pub(super) fn new(client: &Client, terms: &Terms, role: &Role) -> Result<Self, LockError> {
         let guid = Guid::random().map_err(|error| LockError::Random(error.to_string()))?;
-        let is_unique = style.names_are_unique();
-        let data = if is_unique { id.to_string() } else { format!("{id} {}", guid.hex()) };
+        let is_unique = role.names_are_unique();
+        let id = &terms.id;
+        let data = if is_unique { id.clone() } else { format!("{id} {}", guid.hex()) };
         let spot = Spot {
             client: client.clone(),
-            dir: dir.to_string(),
-            prefix: style.prefix(&guid, client.session_id().0),
+            dir: terms.path.clone(),
+            prefix: role.prefix(&guid, client.session_id().0),
             data: data.into_bytes(),
             is_unique,
             name: None,
         };
-        let runtime = Handle::current();
-        Ok(Self { spot, acl: acl.to_vec(), czxid: 0, may_exist: false, runtime })
+        Ok(Self {
+            spot,
+            acl: terms.acl.clone(),
+            parents: role.parents(),
+            token: 0,
+            may_exist: false,
+            runtime: Handle::current(),
+        })
     }
 
     pub(super) fn client(&self) -> &Client {
@@ -85,9 +90,16 @@ impl Entry {
         format!("{}/{}", self.spot.dir, self.name())
     }
 
-    /// The transaction that created the znode.
-    pub(super) fn czxid(&self) -> i64 {
-        self.czxid
+    /// The number that the server has given the znode.
+    pub(super) fn sequence(&self) -> i32 {
+        let number = self.name().strip_prefix(&self.spot.prefix);
+        let number = number.and_then(|number| number.parse().ok());
+        number.expect("the name is the prefix and what the server appended to it")
+    }
+
+    /// The transaction that created the znode, or that in whose place it is.
+    pub(super) fn token(&self) -> i64 {
+        self.token
     }
 
     /// Creates the znode, and its missing parents. Returns when the request was sent that is known to
@@ -95,7 +107,7 @@ impl Entry {
     ///
     /// # Errors
     /// No permission, the session is over, or another refusal.
-    pub(super) async fn enter(&mut self, parents: CreateMode) -> Result<BootTime, LockError> {
+    pub(super) async fn enter(&mut self) -> Result<BootTime, LockError> {
         let path = format!("{}/{}", self.spot.dir, self.spot.prefix);
         let mut parents_made = 0;
         loop {
@@ -106,13 +118,13 @@ impl Entry {
             match create.await {
                 Ok((stat, sequence)) => {
                     self.spot.name = Some(format!("{}{sequence}", self.spot.prefix));
-                    self.czxid = stat.czxid;
+                    self.token = stat.czxid;
                     return Ok(sent);
                 }
                 // A container may be removed between its creation and that of the first child.
                 Err(zk::Error::NoNode) if parents_made < PARENTS_MADE_MAX => {
                     parents_made += 1;
-                    self.make_parents(parents).await?;
+                    self.make_parents().await?;
                 }
                 Err(error) if is_transient(&error) => {
                     sleep(PAUSE).await;
@@ -121,7 +133,7 @@ impl Entry {
                     let refused = |error| LockError::refused("look into", &self.spot.dir, error);
                     if let Some((name, czxid)) = found.map_err(refused)? {
                         self.spot.name = Some(name);
-                        self.czxid = czxid;
+                        self.token = czxid;
                         return Ok(sent);
                     }
                 }
@@ -132,11 +144,48 @@ impl Entry {
         }
     }
 
-    async fn make_parents(&self, mode: CreateMode) -> Result<(), LockError> {
+    async fn make_parents(&self) -> Result<(), LockError> {
         let dir = &self.spot.dir;
-        let options = mode.with_acls(Acls::new(&self.acl));
+        let options = self.parents.with_acls(Acls::new(&self.acl));
         let made = patiently(|| self.spot.client.mkdir(dir, &options)).await;
         made.map_err(|error| LockError::refused("create", dir, error))
+    }
+
+    /// Puts a znode of the same number, but of another role, in the place of this one, in one
+    /// transaction. With an error, or if the future is dropped, both are removed.
+    ///
+    /// # Errors
+    /// [`LockError::Lost`] if the znode was removed by somebody else; or another refusal.
+    pub(super) async fn exchange(mut self, role: &Role) -> Result<Self, LockError> {
+        let guid = Guid::random().map_err(|error| LockError::Random(error.to_string()))?;
+        let client = self.spot.client.clone();
+        let number = self.name().strip_prefix(&self.spot.prefix).unwrap_or_default();
+        let prefix = role.prefix(&guid, client.session_id().0);
+        let name = Some(format!("{prefix}{number}"));
+        let spot = Spot { prefix, name, ..self.spot.clone() };
+        let (acl, runtime) = (self.acl.clone(), self.runtime.clone());
+        let (parents, token) = (self.parents, self.token);
+        let next = Self { spot, acl, parents, token, may_exist: true, runtime };
+        let refused = |error| LockError::refused("exchange a znode of", &next.spot.dir, error);
+        let options = CreateMode::Ephemeral.with_acls(Acls::new(&next.acl));
+        loop {
+            let mut writer = client.new_multi_writer();
+            let create = writer.add_create(&next.path(), &next.spot.data, &options);
+            create.and_then(|()| writer.add_delete(&self.path(), None)).map_err(refused)?;
+            match writer.commit().await.map_err(zk::Error::from) {
+                Ok(_) => break,
+                Err(zk::Error::NoNode) => return Err(LockError::Lost(LostReason::Removed)),
+                Err(error) if is_transient(&error) => {
+                    sleep(PAUSE).await;
+                    if next.spot.find().await.map_err(refused)?.is_some() {
+                        break;
+                    }
+                }
+                Err(error) => return Err(refused(error)),
+            }
+        }
+        self.may_exist = false;
+        Ok(next)
     }
 
     /// Leaves the queue: the znode is removed whatever becomes of the caller, who waits for that no

@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 use zookeeper_client as zk;
 use zookeeper_client::{Acl, Acls, CheckWriteError, CheckWriter, CreateMode, MultiWriteResult};
 
@@ -17,6 +18,7 @@ use super::dialect::Dialect;
 use super::entry::Entry;
 use super::error::LockError;
 use super::keeper::{Hold, HoldWatch, Keeper, LostReason, Shared, Standing};
+use super::role::Role;
 
 /// A lock that is held, until this is dropped, released or lost.
 #[derive(Debug)]
@@ -30,7 +32,10 @@ pub struct Guard {
 
 impl Guard {
     pub(super) fn new(entry: Entry, standing: Standing, strangers: Vec<Dialect>) -> Self {
-        let shared = Shared::new(standing);
+        Self::keep(entry, Shared::new(standing), strangers)
+    }
+
+    fn keep(entry: Entry, shared: Shared, strangers: Vec<Dialect>) -> Self {
         let keeper = Keeper::new(entry.client().clone(), entry.path(), shared.clone());
         let keeper = Keeping(tokio::spawn(keeper.keep()).abort_handle());
         Self { entry, shared, keeper, strangers }
@@ -41,7 +46,7 @@ impl Guard {
     /// the lock protects, and have *that* refuse tokens smaller than the greatest it has seen.
     #[must_use]
     pub fn token(&self) -> i64 {
-        self.entry.czxid()
+        self.entry.token()
     }
 
     /// The path of our znode.
@@ -117,6 +122,26 @@ impl Guard {
         let writer = self.entry.client().new_check_writer(&path, None);
         let writer = writer.map_err(|error| LockError::refused("write under", &path, error))?;
         Ok(Txn { writer, path })
+    }
+
+    /// Goes on in another role, in the same place of the queue and with the same token. With an
+    /// error, or if the future is dropped, the lock is given away.
+    ///
+    /// # Errors
+    /// [`LockError::Lost`] if it was not held any more, or another refusal.
+    pub(super) async fn exchange(self, role: &Role) -> Result<Self, LockError> {
+        if let Hold::Lost(reason) = self.hold() {
+            return Err(LockError::Lost(reason));
+        }
+        let Self { entry, shared, keeper, strangers } = self;
+        // It would take the exchange for a loss.
+        drop(keeper);
+        let exchanged = timeout(shared.deadline().remaining(), entry.exchange(role)).await;
+        match exchanged {
+            Ok(Ok(entry)) => Ok(Self::keep(entry, shared, strangers)),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(LockError::Lost(LostReason::Silence)),
+        }
     }
 
     /// Gives the lock away, and returns when the server has confirmed it.

@@ -33,6 +33,7 @@
 //! ```
 
 mod boottime;
+mod contest;
 mod dialect;
 mod entry;
 mod error;
@@ -40,10 +41,17 @@ mod guard;
 mod keeper;
 mod mutex;
 mod queue;
+mod role;
+mod rwlock;
+mod semaphore;
+mod terms;
 
 pub use boottime::BootTime;
-pub use dialect::{Dialect, Style};
+pub use dialect::{Dialect, SharedStyle, Style};
 pub use error::LockError;
 pub use guard::{Guard, Txn};
 pub use keeper::{Hold, HoldWatch, LostReason};
-pub use mutex::{Mutex, Wait};
+pub use mutex::Mutex;
+pub use rwlock::{ReadWriteLock, WriteGuard};
+pub use semaphore::Semaphore;
+pub use terms::Wait;

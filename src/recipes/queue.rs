@@ -4,7 +4,7 @@
 //! before us only the nearest is named, because only its end can be our turn: each waiter watches one
 //! znode, each release wakes one waiter.
 
-use super::dialect::{Contender, Dialect, Style};
+use super::dialect::compare;
 
 /// Our place in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,33 +18,31 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// The place of `own` among `children`, who waits for those that `concerns` is true of.
-    pub(super) fn of(own: &str, children: &[String], concerns: impl Fn(Dialect) -> bool) -> Self {
+    /// The place of `own`, which has this number, among `children`, of whom it waits for those that
+    /// `rival` knows the number of.
+    pub(super) fn of(
+        own: &str,
+        sequence: i32,
+        children: &[String],
+        rival: impl Fn(&str) -> Option<i32>,
+    ) -> Self {
         if !children.iter().any(|name| name == own) {
             return Self::Gone;
         }
-        let Some(own) = Contender::parse(own) else { return Self::Gone };
-        let before = children.iter().filter_map(|name| Contender::parse(name)).filter(|other| {
-            other.order(&own).is_lt() && other.name != own.name && concerns(other.dialect)
-        });
-        match before.max_by(Contender::order) {
-            Some(nearest) => Self::Behind(nearest.name.to_string()),
+        let rivals = children.iter().filter_map(|name| Some((name, rival(name)?)));
+        let before = rivals
+            .filter(|(name, number)| compare(*number, sequence).is_lt() && name.as_str() != own);
+        match before.max_by(|one, other| compare(one.1, other.1)) {
+            Some((nearest, _)) => Self::Behind(nearest.clone()),
             None => Self::First,
         }
     }
 }
 
-/// Kinds of contenders among `children` that do not wait for those of `style`, each once.
-pub(super) fn strangers(style: Style, children: &[String]) -> Vec<Dialect> {
-    let dialects = children.iter().filter_map(|name| Contender::parse(name)).map(|c| c.dialect);
-    let mut strangers: Vec<Dialect> = dialects.filter(|d| !style.is_respected_by(*d)).collect();
-    strangers.sort_unstable();
-    strangers.dedup();
-    strangers
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::dialect::{SharedStyle, Style};
+    use super::super::role::Role;
     use super::*;
 
     const HEX: &str = "0af2b9d632cd4bd08c9c6c2f2f4d4f55";
@@ -53,40 +51,43 @@ mod tests {
         names.iter().map(|name| name.to_string()).collect()
     }
 
+    fn exclusive(own: &str, sequence: i32, children: &[String]) -> Place {
+        Place::of(own, sequence, children, |name| Role::Exclusive(Style::Plain).rival(name))
+    }
+
     #[test]
     fn only_the_nearest_before_us_is_waited_for_whatever_dialect_it_speaks() {
         let kazoo = format!("{HEX}__lock__0000000003");
         let children = names(&["lock-0000000009", "x-12-0000000001", &kazoo, "lock-0000000005"]);
-        assert_eq!(Place::of("lock-0000000005", &children, |_| true), Place::Behind(kazoo));
-        assert_eq!(Place::of("x-12-0000000001", &children, |_| true), Place::First);
+        assert_eq!(exclusive("lock-0000000005", 5, &children), Place::Behind(kazoo));
+        assert_eq!(exclusive("x-12-0000000001", 1, &children), Place::First);
     }
 
     #[test]
     fn children_that_are_no_contenders_do_not_count() {
         let children = names(&["leases", "lock-0000000005", "0000000001"]);
-        assert_eq!(Place::of("lock-0000000005", &children, |_| true), Place::First);
+        assert_eq!(exclusive("lock-0000000005", 5, &children), Place::First);
     }
 
     #[test]
     fn who_is_not_listed_is_gone() {
         let children = names(&["lock-0000000005"]);
-        assert_eq!(Place::of("lock-0000000004", &children, |_| true), Place::Gone);
+        assert_eq!(exclusive("lock-0000000004", 4, &children), Place::Gone);
     }
 
     #[test]
-    fn some_may_not_concern_us() {
-        let children =
-            names(&["_c_a-__WRIT__0000000001", "_c_b-__READ__0000000002", "lock-0000000003"]);
-        let place = Place::of("lock-0000000003", &children, |d| d != Dialect::CuratorRead);
-        assert_eq!(place, Place::Behind("_c_a-__WRIT__0000000001".into()));
-    }
-
-    #[test]
-    fn strangers_are_those_that_would_not_wait_for_us() {
-        let kazoo = format!("{HEX}__lock__0000000003");
-        let children = names(&["lock-0000000001", &kazoo, &kazoo, "x-12-0000000001"]);
-        let found = strangers(Style::Curator, &children);
-        assert_eq!(found, [Dialect::Kazoo, Dialect::ZooKeeper]);
-        assert_eq!(strangers(Style::Kazoo, &names(&[&kazoo])), []);
+    fn a_reader_waits_for_the_nearest_before_it_that_is_none() {
+        let reader = "_c_c-__READ__0000000004";
+        let children = names(&[
+            "_c_a-__WRIT__0000000001",
+            "_c_b-__WRIT__0000000002",
+            "_c_b-__READ__0000000003",
+            reader,
+        ]);
+        let rival = |name: &str| Role::Read(SharedStyle::Curator).rival(name);
+        let place = Place::of(reader, 4, &children, rival);
+        assert_eq!(place, Place::Behind("_c_b-__WRIT__0000000002".into()));
+        let place = Place::of(reader, 4, &children[2..], rival);
+        assert_eq!(place, Place::First);
     }
 }

@@ -6,7 +6,11 @@ mod common;
 
 mod faults;
 mod mutex;
+mod rwlock;
+mod semaphore;
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use lockkeeper::Server;
@@ -79,4 +83,36 @@ async fn enter_as(client: &Client, path: &str, prefix: &str) -> String {
     let prefix = format!("{path}/{prefix}");
     let (_, sequence) = client.create(&prefix, b"", &options).await.expect("created");
     format!("{prefix}{sequence}")
+}
+
+/// Begins `attempt`, which cannot succeed, and drops it after each of its steps in turn; then nothing
+/// of it is left beside the `left` znodes below the paths.
+async fn drop_anywhere<T>(
+    server: &Server,
+    observer: &Client,
+    left: &[(&str, usize)],
+    mut attempt: impl AsyncFnMut() -> T,
+) {
+    for steps in 1..=8 {
+        let mut polls = 0;
+        let mut attempt = Box::pin(attempt());
+        let partly = poll_fn(|context| {
+            polls += 1;
+            let ended = attempt.as_mut().poll(context);
+            assert!(ended.is_pending(), "the lock is held by another");
+            if polls == steps { Poll::Ready(()) } else { Poll::Pending }
+        });
+        // With nothing left to happen, it waits for the holder.
+        let _ = tokio::time::timeout(Duration::from_millis(100), partly).await;
+        drop(attempt);
+        common::wait_until("it has left", async || {
+            for (path, count) in left {
+                if children(observer, path).await.len() != *count {
+                    return false;
+                }
+            }
+            server.status().watch_count == 0
+        })
+        .await;
+    }
 }

@@ -1,7 +1,5 @@
 //! The exclusive lock while all is well.
 
-use std::future::poll_fn;
-use std::task::Poll;
 use std::time::Duration;
 
 use lockkeeper::recipes::{Dialect, Hold, LockError, LostReason, Style, Wait};
@@ -9,7 +7,7 @@ use tokio::time::timeout;
 use zookeeper_client::{Acls, CreateMode};
 
 use super::common::{PATIENCE, wait_until};
-use super::{acquire, children, client, enter_as, is_empty, lock, queue, server};
+use super::{acquire, children, client, drop_anywhere, enter_as, is_empty, lock, queue, server};
 
 #[tokio::test]
 async fn grants_come_in_the_order_of_arrival_with_growing_tokens() {
@@ -79,30 +77,16 @@ async fn who_tries_or_times_out_leaves_neither_znode_nor_watch() {
     server.stop().await.unwrap();
 }
 
-/// Dropped after each of its steps in turn.
 #[tokio::test]
 async fn an_attempt_that_is_dropped_anywhere_leaves_nothing() {
     let server = server().await;
     let client = client(&server.connect_string()).await;
     let holder = acquire(&client, "/l").await;
-    for steps in 1..=6 {
-        let mutex = lock("/l");
-        let mut attempt = Box::pin(mutex.acquire(&client, Wait::Forever));
-        let mut polls = 0;
-        let partly = poll_fn(|context| {
-            polls += 1;
-            let ended = attempt.as_mut().poll(context);
-            assert!(ended.is_pending(), "the lock is held by another");
-            if polls == steps { Poll::Ready(()) } else { Poll::Pending }
-        });
-        // With nothing left to happen, it waits for the holder.
-        let _ = timeout(Duration::from_millis(100), partly).await;
-        drop(attempt);
-        wait_until("it has left", async || {
-            children(&client, "/l").await.len() == 1 && server.status().watch_count == 0
-        })
-        .await;
-    }
+    let mutex = lock("/l");
+    drop_anywhere(&server, &client, &[("/l", 1)], async || {
+        mutex.acquire(&client, Wait::Forever).await
+    })
+    .await;
     holder.release().await.unwrap();
     is_empty(&client, "/l").await;
     server.stop().await.unwrap();

@@ -1,0 +1,165 @@
+//! As what one enters a queue: how one's znode is named, whom one waits for, and who waits for one.
+//!
+//! *Owns* [`Role`]. *Invariant*: for every two roles that exclude each other, whichever came later
+//! waits for the other, whatever styles the two are of. *Never* asks a server anything.
+
+use zookeeper_client::CreateMode;
+
+use super::dialect::{Contender, Dialect, Guid, SharedStyle, Style, is_of_this_library, split};
+
+/// As what one enters a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Alone.
+    Exclusive(Style),
+    /// Together with other readers.
+    Read(SharedStyle),
+    /// Alone, among readers.
+    Write(SharedStyle),
+    /// One of a limited number.
+    Lease,
+}
+
+impl Role {
+    /// The start of the name of our znode; the server appends the number.
+    pub(super) fn prefix(&self, guid: &Guid, session: i64) -> String {
+        match self {
+            Self::Exclusive(style) => style.prefix(guid, session),
+            Self::Write(SharedStyle::Kazoo) => Style::Kazoo.prefix(guid, session),
+            Self::Read(SharedStyle::Kazoo) => format!("{}__rlock__", guid.hex()),
+            Self::Read(SharedStyle::Curator) => format!("_c_{}-__READ__", guid.hyphenated()),
+            Self::Write(SharedStyle::Curator) => format!("_c_{}-__WRIT__", guid.hyphenated()),
+            Self::Lease => format!("_c_{}-{LEASE}", guid.hyphenated()),
+        }
+    }
+
+    /// Whether the name alone tells one contender of a session from another.
+    pub(super) fn names_are_unique(&self) -> bool {
+        match self {
+            Self::Exclusive(style) => style.names_are_unique(),
+            Self::Read(_) | Self::Write(_) | Self::Lease => true,
+        }
+    }
+
+    /// What missing parents become. Containers are removed by the server when they are empty.
+    pub(super) fn parents(&self) -> CreateMode {
+        match self {
+            Self::Exclusive(Style::Kazoo | Style::Plain | Style::ZooKeeper)
+            | Self::Read(SharedStyle::Kazoo)
+            | Self::Write(SharedStyle::Kazoo) => CreateMode::Persistent,
+            Self::Exclusive(Style::Curator)
+            | Self::Read(SharedStyle::Curator)
+            | Self::Write(SharedStyle::Curator)
+            | Self::Lease => CreateMode::Container,
+        }
+    }
+
+    /// The number of a child that we wait for if it came before us.
+    pub(super) fn rival(&self, name: &str) -> Option<i32> {
+        match self {
+            Self::Exclusive(_) | Self::Write(_) => Contender::parse(name).map(|c| c.sequence),
+            Self::Read(_) => {
+                let contender = Contender::parse(name)?;
+                (!contender.dialect.is_shared()).then_some(contender.sequence)
+            }
+            Self::Lease => marked(name, LEASE),
+        }
+    }
+
+    /// Kinds of contenders among `children` that do not wait for us although they should, each once.
+    pub(super) fn strangers(&self, children: &[String]) -> Vec<Dialect> {
+        let contenders = children.iter().filter_map(|name| Contender::parse(name));
+        let strangers = contenders.filter(|contender| !is_of_this_library(contender));
+        let strangers = strangers.map(|contender| contender.dialect);
+        let mut strangers: Vec<_> = strangers.filter(|d| !self.is_respected_by(*d)).collect();
+        strangers.sort_unstable();
+        strangers.dedup();
+        strangers
+    }
+
+    /// Whether a contender of that dialect waits for us if we came before it, or need not.
+    fn is_respected_by(&self, dialect: Dialect) -> bool {
+        use Dialect::{Curator, CuratorRead, CuratorWrite, Go, Kazoo, KazooRead, Plain, ZooKeeper};
+        match self {
+            Self::Exclusive(style) => style.is_respected_by(dialect),
+            Self::Write(SharedStyle::Kazoo) => Style::Kazoo.is_respected_by(dialect),
+            Self::Write(SharedStyle::Curator) => match dialect {
+                CuratorWrite | CuratorRead | Go => true,
+                Curator | Kazoo | KazooRead | Plain | ZooKeeper => false,
+            },
+            Self::Read(SharedStyle::Curator) => match dialect {
+                CuratorWrite | CuratorRead | KazooRead | Go => true,
+                Curator | Kazoo | Plain | ZooKeeper => false,
+            },
+            Self::Read(SharedStyle::Kazoo) => match dialect {
+                CuratorRead | KazooRead | Go => true,
+                // kazoo's WriteLock does, its Lock does not, and their names are the same.
+                Curator | CuratorWrite | Kazoo | Plain | ZooKeeper => false,
+            },
+            // Nobody has leases but semaphores.
+            Self::Lease => true,
+        }
+    }
+}
+
+/// The number of a name that is `marker` and a number, with Curator's GUID in front or without.
+fn marked(name: &str, marker: &str) -> Option<i32> {
+    let (stem, sequence) = split(name, |stem| stem.ends_with(marker))?;
+    let front = stem.strip_suffix(marker)?;
+    let is_whole = front.is_empty() || front.starts_with("_c_") && front.ends_with('-');
+    is_whole.then_some(sequence)
+}
+
+/// In the name of a lease of a semaphore.
+const LEASE: &str = "lease-";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEX: &str = "0af2b9d632cd4bd08c9c6c2f2f4d4f55";
+
+    fn roles() -> Vec<Role> {
+        let styles = [Style::Curator, Style::Kazoo, Style::Plain, Style::ZooKeeper];
+        let shared = [SharedStyle::Curator, SharedStyle::Kazoo];
+        let mut roles: Vec<_> = styles.into_iter().map(Role::Exclusive).collect();
+        roles.extend(shared.into_iter().flat_map(|style| [Role::Read(style), Role::Write(style)]));
+        roles
+    }
+
+    #[test]
+    fn all_locks_exclude_each_other_except_readers_whatever_their_styles() {
+        let guid = Guid::random().unwrap();
+        for ours in roles() {
+            for theirs in roles() {
+                let name = theirs.prefix(&guid, 5) + "0000000004";
+                let are_readers = matches!((&ours, &theirs), (Role::Read(_), Role::Read(_)));
+                let waits = ours.rival(&name) == Some(4);
+                assert_eq!(waits, !are_readers, "{ours:?} {theirs:?}");
+            }
+            let lease = Role::Lease.prefix(&guid, 5) + "0000000004";
+            assert_eq!(ours.rival(&lease), None, "{ours:?}");
+            assert_eq!(Role::Lease.rival(&lease), Some(4));
+        }
+    }
+
+    #[test]
+    fn contenders_of_this_library_are_no_strangers_to_each_other_if_their_names_can_tell() {
+        let guid = Guid::random().unwrap();
+        for ours in roles() {
+            for theirs in roles().into_iter().filter(Role::names_are_unique) {
+                let name = theirs.prefix(&guid, 5) + "0000000004";
+                assert_eq!(ours.strangers(&[name]), [], "{ours:?} {theirs:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn strangers_are_those_that_would_not_wait_for_us() {
+        let kazoo = format!("{HEX}__lock__0000000003");
+        let children = ["lock-0000000001", &kazoo, &kazoo, "x-12-0000000001"].map(String::from);
+        let found = Role::Exclusive(Style::Curator).strangers(&children);
+        assert_eq!(found, [Dialect::Kazoo, Dialect::ZooKeeper]);
+        assert_eq!(Role::Exclusive(Style::Kazoo).strangers(&[kazoo]), []);
+    }
+}

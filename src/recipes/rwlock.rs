@@ -1,0 +1,120 @@
+//! The lock of many readers or one writer.
+//!
+//! *Owns* [`ReadWriteLock`] and [`WriteGuard`]. *Invariants*: those of `contest.rs`; a reader waits for
+//! the nearest writer before it only, a writer for the nearest contender of any kind, so neither
+//! overtakes the other for ever; a writer becomes a reader in one transaction, in which nobody can
+//! come between. *Never* makes a reader a writer: two readers that tried would wait for each other.
+//!
+//! Curator's `InterProcessReadWriteLock`.
+
+use std::ops::Deref;
+
+use zookeeper_client::Client;
+
+use super::contest::Contest;
+use super::dialect::SharedStyle;
+use super::error::LockError;
+use super::guard::Guard;
+use super::role::Role;
+use super::terms::{Terms, Wait, common_terms};
+
+/// A lock that many can hold to read, or one to write.
+#[derive(Clone, Debug)]
+pub struct ReadWriteLock {
+    terms: Terms,
+    style: SharedStyle,
+}
+
+impl ReadWriteLock {
+    /// The lock at this path; its parents need not exist. Curator's layout, open to everybody.
+    ///
+    /// # Errors
+    /// [`LockError::Path`]
+    pub fn new(path: &str) -> Result<Self, LockError> {
+        Ok(Self { terms: Terms::new(path)?, style: SharedStyle::default() })
+    }
+
+    /// Names our contenders as others do who share the path.
+    #[must_use]
+    pub fn style(mut self, style: SharedStyle) -> Self {
+        self.style = style;
+        self
+    }
+
+    /// Refuses to take the lock while contenders share its path that would not wait for us. By
+    /// default that is a warning in the log, and [`Guard::strangers`].
+    #[must_use]
+    pub fn refuse_strangers(mut self) -> Self {
+        self.terms.refuses_strangers = true;
+        self
+    }
+
+    common_terms!();
+
+    /// Waits until no writer is before us. Dropping the future leaves the queue.
+    ///
+    /// # Errors
+    /// [`LockError::Held`] when the time to wait is over, and whatever else a server says.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with time enabled.
+    pub async fn read(&self, client: &Client, wait: Wait) -> Result<Guard, LockError> {
+        Contest { terms: &self.terms, role: &Role::Read(self.style) }.enter(client, wait).await
+    }
+
+    /// Waits until nobody is before us. Dropping the future leaves the queue.
+    ///
+    /// # Errors
+    /// [`LockError::Held`] when the time to wait is over, and whatever else a server says.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with time enabled.
+    pub async fn write(&self, client: &Client, wait: Wait) -> Result<WriteGuard, LockError> {
+        let contest = Contest { terms: &self.terms, role: &Role::Write(self.style) };
+        let guard = contest.enter(client, wait).await?;
+        Ok(WriteGuard { guard, style: self.style })
+    }
+}
+
+/// A [`ReadWriteLock`] that is held to write: a [`Guard`], and more.
+#[derive(Debug)]
+#[must_use = "dropping the guard gives the lock away"]
+pub struct WriteGuard {
+    guard: Guard,
+    style: SharedStyle,
+}
+
+impl WriteGuard {
+    /// Goes on as a reader, without a moment in between at which another could write; readers that
+    /// wait behind us have their turn at once. The fencing token stays the same: a new one would be
+    /// greater than that of the writer who waits already, and comes later.
+    ///
+    /// # Errors
+    /// [`LockError::Lost`] if it was not held any more, or whatever else a server says. With an error,
+    /// or if the future is dropped, the lock is given away.
+    pub async fn downgrade(self) -> Result<Guard, LockError> {
+        self.guard.exchange(&Role::Read(self.style)).await
+    }
+
+    /// Gives the lock away, and returns when the server has confirmed it.
+    ///
+    /// # Errors
+    /// As [`Guard::release`].
+    pub async fn release(self) -> Result<(), LockError> {
+        self.guard.release().await
+    }
+}
+
+impl Deref for WriteGuard {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        &self.guard
+    }
+}
+
+impl From<WriteGuard> for Guard {
+    fn from(write: WriteGuard) -> Self {
+        write.guard
+    }
+}
