@@ -29,6 +29,49 @@ async fn commands_under_one_lock_never_overlap() {
 }
 
 #[tokio::test]
+async fn shared_locks_are_held_together_and_exclude_exclusive_ones() {
+    let site = Site::new().await;
+    for style in ["curator", "curator-rw", "kazoo"] {
+        let mut one = site.lock(&["-s", "--style", style, "/s"]);
+        assert!(one.line().await.starts_with("HELD /s/"), "{style}");
+        let other = site.lock(&["-n", "-s", "--style", style, "/s", "true"]).end().await;
+        assert_eq!((other.code, other.stderr.as_str()), (Some(0), ""), "{style}");
+        let alone = site.lock(&["-n", "-x", "--style", style, "/s", "true"]).end().await;
+        assert_eq!(alone.code, Some(1), "{style}");
+        let waits = site.lock(&["--style", style, "/s", "true"]);
+        site.wait_for_contenders("/s", 2).await;
+        one.signal(Signal::INT);
+        assert_eq!(one.end().await.code, Some(0), "{style}");
+        let end = waits.end().await;
+        assert_eq!((end.code, end.stderr.as_str()), (Some(0), ""), "{style}");
+    }
+    assert_eq!(site.contenders("/s").await, 0);
+    site.stop().await;
+}
+
+#[tokio::test]
+async fn as_many_commands_run_at_a_time_as_there_are_permits() {
+    let site = Site::new().await;
+    let mut holders = Vec::new();
+    for _ in 0..2 {
+        let mut lock = site.lock(&["--permits", "2", "/p"]);
+        assert!(lock.line().await.starts_with("HELD /p/leases/"));
+        holders.push(lock);
+    }
+    let end = site.lock(&["-n", "--permits", "2", "/p", "true"]).end().await;
+    assert_eq!(end.code, Some(1), "{end:?}");
+    let waits = site.lock(&["--permits", "2", "/p", "-c", "echo in"]);
+    site.wait_for_contenders("/p/leases", 3).await;
+    let first = holders.remove(0);
+    first.signal(Signal::INT);
+    assert_eq!(first.end().await.code, Some(0));
+    let end = waits.end().await;
+    assert_eq!((end.code, end.stdout.as_str()), (Some(0), "in\n"), "{end:?}");
+    drop(holders);
+    site.stop().await;
+}
+
+#[tokio::test]
 async fn the_command_knows_its_lock_and_is_in_a_group_of_its_own() {
     let site = Site::new().await;
     let script = "echo $LOCKKEEPER_LOCK_PATH; echo $LOCKKEEPER_LOCK_NODE; echo $LOCKKEEPER_FENCE; \
@@ -192,9 +235,12 @@ async fn bad_input_is_refused_in_words_with_the_documented_code() {
         (&["--session-timeout", "0", "/l"], 64, "at least 1 s"),
         (&["--session-timeout", "4s", "--grace", "3s", "/l"], 64, "at most half"),
         (&["--on-lost", "shout", "/l"], 64, "term, kill"),
-        (&["-s", "/l"], 64, "not there yet"),
+        (&["-s", "--style", "plain", "/l"], 64, "curator and kazoo only"),
+        (&["--permits", "2", "--style", "kazoo", "/l"], 64, "curator only"),
+        (&["--permits", "0", "/l"], 64, "--permits"),
+        (&["--permits", "2", "-s", "/l"], 64, "cannot be used with"),
         (&["-s", "-x", "/l"], 64, "cannot be used with"),
-        (&["--style", "etcd", "/l"], 64, "curator, kazoo"),
+        (&["--style", "etcd", "/l"], 64, "curator-rw, kazoo"),
         (&["--auth", "secret", "/l"], 64, "SCHEME:CREDENTIAL"),
         (&["-c", "true", "/l", "true"], 64, "cannot be used with"),
         (&["/closed", "true"], 77, "no permission"),

@@ -6,6 +6,7 @@
 //! other. *Invariant*: nothing is left in the queue of a lock that was not acquired.
 
 mod interrupts;
+mod kind;
 mod supervisor;
 mod watchdog;
 mod wire;
@@ -19,7 +20,8 @@ use clap::Args;
 
 use super::client::{self, Credential};
 use super::{LogFormat, log_output, say};
-use crate::recipes::{LockError, Mutex, Style, Wait};
+use crate::recipes::{LockError, Wait};
+use kind::{Lock, Names, Others};
 use words::OnLost;
 
 pub use watchdog::WatchdogFlags;
@@ -68,11 +70,12 @@ pub struct LockFlags {
     /// An exclusive lock; this is the default
     #[arg(short = 'x', long, visible_short_alias = 'e')]
     exclusive: bool,
-    /// A lock that is shared with others who ask for a shared one; not there yet
+    /// A lock that is shared with others who ask for a shared one
     #[arg(short = 's', long, conflicts_with = "exclusive")]
     shared: bool,
-    /// As many holders as this at a time; not there yet
-    #[arg(long, value_name = "N", conflicts_with_all = ["exclusive", "shared"])]
+    /// As many holders as this at a time; all who share the path must say the same
+    #[arg(long, value_name = "N", conflicts_with_all = ["exclusive", "shared"],
+          value_parser = clap::value_parser!(u32).range(1..))]
     permits: Option<u32>,
     /// Do not wait for others
     #[arg(short = 'n', long, visible_alias = "nb", conflicts_with = "wait")]
@@ -101,9 +104,9 @@ pub struct LockFlags {
     /// session timeout, at most 5s]
     #[arg(long, value_name = "TIME", value_parser = words::duration)]
     grace: Option<Duration>,
-    /// Whose names to use in the queue: curator, kazoo, plain or zk
-    #[arg(long, value_name = "STYLE", default_value = "curator", value_parser = words::style)]
-    style: Style,
+    /// Whose names to use in the queue: curator, curator-rw, kazoo, plain or zk
+    #[arg(long, value_name = "STYLE", default_value = "curator", value_parser = words::names)]
+    style: Names,
     /// Say what is going on
     #[arg(long)]
     verbose: bool,
@@ -118,9 +121,9 @@ pub struct LockFlags {
 pub(super) fn run(flags: &LockFlags) -> ExitCode {
     let logs = if flags.verbose { "info" } else { "error" };
     log_output::start_with(LogFormat::Pretty, logs);
-    let checked = client::servers(&flags.server).and_then(|_| flags.mutex());
+    let checked = client::servers(&flags.server).and_then(|_| flags.lock());
     ExitCode::from(match checked {
-        Ok(mutex) => supervisor::run(flags, &mutex),
+        Ok(lock) => supervisor::run(flags, &lock),
         Err(reason) => {
             say(&format!("lockkeeper lock: {reason}"));
             EXIT_USAGE
@@ -130,12 +133,7 @@ pub(super) fn run(flags: &LockFlags) -> ExitCode {
 
 impl LockFlags {
     /// The lock that is meant, or what is wrong with the flags.
-    fn mutex(&self) -> Result<Mutex, String> {
-        if self.shared || self.permits.is_some() {
-            return Err(
-                "--shared and --permits are not there yet: only exclusive locks".to_string()
-            );
-        }
+    fn lock(&self) -> Result<Lock, String> {
         if self.session_timeout < SESSION_TIMEOUT_MIN {
             return Err(format!(
                 "--session-timeout: at least {} s, or every short pause loses the lock",
@@ -146,8 +144,13 @@ impl LockFlags {
             // It would be told to end between two answers of a healthy server.
             return Err("--grace: at most half of the session timeout".to_string());
         }
-        let mutex = Mutex::new(&self.path).map_err(|error| error.to_string())?;
-        Ok(mutex.style(self.style).id(self.id.clone().unwrap_or_else(|| self.identity())))
+        let others = match self.permits {
+            Some(permits) => Others::Permits(permits),
+            None if self.shared => Others::Shared,
+            None => Others::None,
+        };
+        let id = self.id.clone().unwrap_or_else(|| self.identity());
+        Lock::new(&self.path, others, self.style, id)
     }
 
     /// What tells a person who holds the lock.

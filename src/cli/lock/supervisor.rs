@@ -22,19 +22,20 @@ use tokio::time::{interval, sleep, timeout};
 use zookeeper_client::{Client, SessionState};
 
 use super::interrupts::Interrupts;
+use super::kind::Lock;
 use super::wire::{self, News, Order};
 use super::words::OnLost;
 use super::{EXIT_CANNOT_EXECUTE, EXIT_LOST, EXIT_NOT_FOUND, EXIT_OS, LockFlags, WATCHDOG_COMMAND};
 use crate::cli::say;
-use crate::recipes::{BootTime, Guard, Hold, LockError, LostReason, Mutex, Wait};
+use crate::recipes::{BootTime, Guard, Hold, LockError, LostReason, Wait};
 
 /// Runs the command. The exit code.
-pub(super) fn run(flags: &LockFlags, mutex: &Mutex) -> u8 {
+pub(super) fn run(flags: &LockFlags, lock: &Lock) -> u8 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = runtime.and_then(|runtime| {
         runtime.block_on(async {
             let interrupts = Interrupts::catch()?;
-            Ok(Supervisor { flags, interrupts }.run(mutex).await)
+            Ok(Supervisor { flags, interrupts }.run(lock).await)
         })
     });
     ended.unwrap_or_else(|error| {
@@ -49,8 +50,8 @@ struct Supervisor<'a> {
 }
 
 impl Supervisor<'_> {
-    async fn run(mut self, mutex: &Mutex) -> u8 {
-        let (client, guard) = match self.acquire(mutex).await {
+    async fn run(mut self, lock: &Lock) -> u8 {
+        let (client, guard) = match self.acquire(lock).await {
             Ok(held) => held,
             Err(code) => return code,
         };
@@ -58,21 +59,21 @@ impl Supervisor<'_> {
             complain(&format!(
                 "warning: contenders of {} share {} and do not wait for this lock",
                 stranger,
-                mutex.path()
+                lock.path()
             ));
         }
         let program = self.flags.program();
         let code = if program.is_empty() {
             self.hold(guard).await
         } else {
-            self.command(guard, mutex.path(), &program).await
+            self.command(guard, lock.path(), &program).await
         };
         close(client).await;
         code
     }
 
     /// A session, and the lock; or the exit code.
-    async fn acquire(&mut self, mutex: &Mutex) -> Result<(Client, Guard), u8> {
+    async fn acquire(&mut self, lock: &Lock) -> Result<(Client, Guard), u8> {
         let begun = Instant::now();
         let client = tokio::select! {
             client = connect(self.flags) => client.map_err(|error| self.refused(&error))?,
@@ -84,7 +85,7 @@ impl Supervisor<'_> {
             Wait::No | Wait::Forever => self.flags.wait(),
         };
         let acquired = tokio::select! {
-            guard = mutex.acquire(&client, wait) => guard.map_err(|error| self.refused(&error)),
+            guard = lock.acquire(&client, wait) => guard.map_err(|error| self.refused(&error)),
             signal = self.interrupts.next() => Err(exit_code_of(signal)),
         };
         match acquired {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use super::kind::Names;
 use crate::recipes::Style;
 
 /// What is done to a command whose lock is about to be lost.
@@ -80,13 +81,14 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 
 const EXPECTED_TIME: &str = "expected a time: seconds, or 500ms, 10s, 2m, 1h";
 
-pub(super) fn style(text: &str) -> Result<Style, String> {
+pub(super) fn names(text: &str) -> Result<Names, String> {
     match text {
-        "curator" => Ok(Style::Curator),
-        "kazoo" => Ok(Style::Kazoo),
-        "plain" => Ok(Style::Plain),
-        "zk" => Ok(Style::ZooKeeper),
-        _ => Err("expected curator, kazoo, plain or zk".to_string()),
+        "curator" => Ok(Names::Style(Style::Curator)),
+        "curator-rw" => Ok(Names::CuratorReadWrite),
+        "kazoo" => Ok(Names::Style(Style::Kazoo)),
+        "plain" => Ok(Names::Style(Style::Plain)),
+        "zk" => Ok(Names::Style(Style::ZooKeeper)),
+        _ => Err("expected curator, curator-rw, kazoo, plain or zk".to_string()),
     }
 }
 
