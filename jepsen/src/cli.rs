@@ -61,7 +61,7 @@ pub struct Run {
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     pub ops_per_key: u64,
     /// Session timeout, milliseconds
-    #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u64).range(400..=4000))]
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(400..=4000))]
     pub session_timeout: u64,
     /// About how long faults last and are apart, seconds
     #[arg(long, default_value_t = 5.0)]

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use lockkeeper_check::audit::{AuditLog, join};
 use lockkeeper_check::coverage::{self, Event, Planned};
-use lockkeeper_check::fencing;
 use lockkeeper_check::history::{History, Outcome};
 use lockkeeper_check::session_timing;
 use lockkeeper_check::trial::{self, Evidence, Opinion};
@@ -38,7 +37,7 @@ pub struct Case {
 /// and writing down what was read, on a busy machine.
 const CLOCK_ERROR_MS: i64 = 100;
 /// Events of the coverage by name, as `test.json` and `results.json` have them.
-const EVENTS: [(Event, &str); 7] = [
+const EVENTS: [(Event, &str); 8] = [
     (Event::Answered, "answered"),
     (Event::Unknown, "unknown"),
     (Event::Expiry, "expiry"),
@@ -46,6 +45,7 @@ const EVENTS: [(Event, &str); 7] = [
     (Event::Reconnect, "reconnect"),
     (Event::WatchFired, "watch-fired"),
     (Event::LockGranted, "lock-granted"),
+    (Event::LostWithoutFencing, "lost-without-fencing"),
 ];
 /// Before the name of a fault.
 const FAULT: &str = "fault:";
@@ -210,7 +210,6 @@ pub fn results(case: &Case, opinions: &[Opinion], history: &History, audit: &[Au
         "valid": word(&verdict), "checks": checks, "skipped": case.skipped,
         "operations": {"ok": ok, "fail": fail, "info": info},
         "coverage": counts, "transactions": joined.map(|lines| lines.len()),
-        "lost_without_fencing": fencing::lost_without(history),
     })
 }
 

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use crate::account;
 use crate::audit::AuditLine;
 use crate::history::{History, Moment, Notice, NoticeKind};
+use crate::path;
 use crate::report;
 use crate::verdict::{Rule, Verdict, Violation};
 
@@ -18,6 +19,8 @@ use crate::verdict::{Rule, Verdict, Violation};
 #[derive(Clone, Debug)]
 pub struct Belief<'a> {
     pub lock: &'a str,
+    /// Others may hold it too, if they also share it.
+    pub is_shared: bool,
     pub process: u64,
     pub session: i64,
     /// The fencing token.
@@ -92,11 +95,15 @@ pub fn beliefs(history: &History) -> Vec<Belief<'_>> {
     let mut open: BTreeMap<(&str, u64), usize> = BTreeMap::new();
     for notice in &history.notices {
         match &notice.kind {
-            NoticeKind::Holds { lock, token, .. } => {
+            NoticeKind::Holds { lock, znode, token } => {
                 open.insert((lock, notice.process), all.len());
+                let is_shared = path::is_shared(znode);
                 let (process, session) = (notice.process, notice.session);
                 let (from, until) = (notice.at, None);
-                all.push(Belief { lock, process, session, token: *token, from, until, notice });
+                let token = *token;
+                let belief =
+                    Belief { lock, is_shared, process, session, token, from, until, notice };
+                all.push(belief);
             }
             NoticeKind::HoldsNoMore { lock } => {
                 if let Some(at) = open.remove(&(lock.as_str(), notice.process)) {
@@ -112,7 +119,7 @@ pub fn beliefs(history: &History) -> Vec<Belief<'_>> {
     all
 }
 
-/// All overlaps.
+/// All overlaps of which one could not be shared.
 #[must_use]
 pub fn overlaps(history: &History) -> Vec<Overlap<'_>> {
     let mut overlaps = Vec::new();
@@ -120,7 +127,8 @@ pub fn overlaps(history: &History) -> Vec<Overlap<'_>> {
     for newer in beliefs(history) {
         let of_lock = running.entry(newer.lock).or_default();
         of_lock.retain(|older| older.until.is_none_or(|until| until > newer.from));
-        for older in of_lock.iter() {
+        let excludes = |older: &&Belief<'_>| !(older.is_shared && newer.is_shared);
+        for older in of_lock.iter().filter(excludes) {
             let for_ns = older.until.map(|until| until.time_ns - newer.from.time_ns);
             overlaps.push(Overlap { older: older.clone(), newer: newer.clone(), for_ns });
         }

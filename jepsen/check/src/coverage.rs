@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::account;
 use crate::audit::AuditLine;
+use crate::fencing;
 use crate::history::{History, NoticeKind, Outcome};
 use crate::op::Call;
 use crate::verdict::Verdict;
@@ -30,6 +31,8 @@ pub enum Event {
     WatchFired,
     /// A client that took itself for the holder of a lock.
     LockGranted,
+    /// A write that a store lost which asks for no token.
+    LostWithoutFencing,
 }
 
 /// What must have happened, and how often at least.
@@ -73,6 +76,8 @@ pub fn count(history: &History, audit: Option<&[AuditLine]>) -> BTreeMap<Event, 
             | NoticeKind::Stored(_) => {}
         }
     }
+    let lost = usize::try_from(fencing::lost_without(history)).expect("as many as notices");
+    add(Event::LostWithoutFencing, lost);
     if let Some(lines) = audit {
         let is_expiry =
             |line: &&AuditLine| account::ends_session(line) && line.op == "expireSession";

@@ -1,5 +1,6 @@
 //! Locks (C6): at every zxid a lock has one holder, the lowest of its sequential znodes; it changes
-//! only when that one goes, and its fencing token rises with each grant.
+//! only when that one goes, and its fencing token rises with each grant. Of a shared lock the holders
+//! are the lowest and, if that one is a reader, all readers before the first writer.
 //!
 //! *Owns* the grants of every lock by the servers' account, and whether each client that took itself
 //! for the holder was shown that it is. This is the layer that can be and must be perfect; what paused
@@ -30,7 +31,8 @@ pub(crate) struct Grant {
 #[derive(Debug, Default)]
 struct Lock {
     waiting: BTreeMap<u64, (String, i64, i64)>,
-    holder: Option<(u64, String)>,
+    /// Who holds it, by number.
+    holders: BTreeMap<u64, String>,
     token: i64,
 }
 
@@ -94,26 +96,35 @@ pub(crate) fn grants(
         }
         for lock in touched {
             let of_lock = locks.entry(lock).or_default();
-            if let Some((path, grant)) = of_lock.next(lock, transaction)? {
-                grants.insert(path, grant);
-            }
+            grants.extend(of_lock.next(lock, transaction)?);
         }
     }
     Ok(grants)
 }
 
 impl Lock {
-    /// The grant that a transaction brought about, if it did.
+    /// Who is to hold it now.
+    fn entitled(&self) -> BTreeMap<u64, String> {
+        let is_first_shared =
+            self.waiting.first_key_value().is_some_and(|(_, (path, _, _))| path::is_shared(path));
+        let count = match is_first_shared {
+            true => usize::MAX,
+            false => 1,
+        };
+        let run = self.waiting.iter().take(count);
+        run.take_while(|(_, (path, _, _))| !is_first_shared || path::is_shared(path))
+            .map(|(number, (path, _, _))| (*number, path.clone()))
+            .collect()
+    }
+
+    /// The grants that a transaction brought about.
     fn next(
         &mut self,
         lock: &str,
         transaction: &Transaction<'_>,
-    ) -> Result<Option<(String, Grant)>, Violation> {
-        let lowest = self.waiting.first_key_value();
-        let now = lowest.map(|(number, (path, _, _))| (*number, path.clone()));
-        if now == self.holder {
-            return Ok(None);
-        }
+    ) -> Result<Vec<(String, Grant)>, Violation> {
+        let now = self.entitled();
+        let before = std::mem::replace(&mut self.holders, now.clone());
         let wrong = |rule: Rule, what: String| {
             Err(Violation {
                 rule,
@@ -121,28 +132,24 @@ impl Lock {
                 around: vec![format!("> {}", report::line(transaction.line))],
             })
         };
-        if let Some((number, before)) = &self.holder
-            && self.waiting.contains_key(number)
-        {
-            let after = now.map_or_else(|| "nobody".to_owned(), |(_, path)| path);
-            let what = format!("{lock} went to {after} while {before} was there");
+        let mut passed_over = before.iter().filter(|(number, _)| !now.contains_key(number));
+        if let Some((_, path)) = passed_over.find(|(number, _)| self.waiting.contains_key(number)) {
+            let after = now.values().next().map_or("nobody", String::as_str);
+            let what = format!("{lock} went to {after} while {path} was there");
             return wrong(Rule::LockHolder, what);
         }
-        let granted = lowest.map(|(_, (path, token, session))| {
-            let (token, from) = (*token, transaction.zxid);
-            (path.clone(), Grant { session: *session, token, from, until: i64::MAX })
-        });
-        self.holder = now;
-        let Some((path, grant)) = granted else { return Ok(None) };
-        if grant.token <= self.token {
-            let what = format!(
-                "{lock} was granted with the token {:#x} after {:#x}",
-                grant.token, self.token
-            );
-            return wrong(Rule::LockToken, what);
+        let mut granted = Vec::new();
+        for (number, path) in now.into_iter().filter(|(number, _)| !before.contains_key(number)) {
+            let (_, token, session) = self.waiting[&number];
+            if token <= self.token {
+                let what =
+                    format!("{lock} was granted with the token {token:#x} after {:#x}", self.token);
+                return wrong(Rule::LockToken, what);
+            }
+            self.token = token;
+            granted.push((path, Grant { session, token, from: transaction.zxid, until: i64::MAX }));
         }
-        self.token = grant.token;
-        Ok(Some((path, grant)))
+        Ok(granted)
     }
 }
 

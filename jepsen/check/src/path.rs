@@ -4,6 +4,9 @@
 /// Znodes that are always there and that no client deletes.
 const SPECIAL: [&str; 4] = ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"];
 
+/// How the name of a znode begins that asks for a lock to be shared.
+pub const SHARED: &str = "read-";
+
 /// Whether a znode may be created or written under this path.
 #[must_use]
 pub fn is_valid(path: &str) -> bool {
@@ -54,6 +57,13 @@ pub fn sequence(asked: &str, created: &str) -> Option<i32> {
 pub fn trailing_number(name: &str) -> Option<u64> {
     let digits = name.get(name.len().checked_sub(10)?..)?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+/// Whether a znode asks for a lock that others may hold at the same time, by the names that the
+/// recipe for shared locks gives.
+#[must_use]
+pub fn is_shared(path: &str) -> bool {
+    split(path).is_some_and(|(_, name)| name.starts_with(SHARED))
 }
 
 #[cfg(test)]

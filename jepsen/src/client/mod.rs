@@ -112,6 +112,8 @@ pub struct Client {
     alive_since: Instant,
 }
 
+/// The name of the fault that is a client standing still.
+pub const CLIENT_SLEEP: &str = "client-sleep";
 /// Pause between attempts to connect, at most.
 const ATTEMPT_PAUSE_MAX: Duration = Duration::from_millis(50);
 /// A call that is not answered for this long, though the connection lives, is given up with it.
@@ -286,6 +288,7 @@ impl Client {
         for open in self.open.drain(..).chain(self.pings.drain(..)) {
             self.terms.journal.gave_up(open.id, reason);
         }
+        self.replies.clear();
     }
 
     /// Leaves the connection, keeps the session: what is in flight stays unknown.
@@ -405,6 +408,14 @@ impl Client {
         Ok(())
     }
 
+    /// Stands still as a whole, as a process that the machine does not let run: nothing is sent,
+    /// nothing is heard, and nothing is thought of in this time.
+    pub fn sleep(&mut self, time: Duration) {
+        let what = format!("process {} for {:.2} s", self.process, time.as_secs_f64());
+        self.terms.journal.fault(CLIENT_SLEEP, &what);
+        std::thread::sleep(time);
+    }
+
     /// Waits for a notification about a path. Whether it came by `until`.
     ///
     /// # Errors
@@ -422,9 +433,9 @@ impl Client {
         }
     }
 
-    /// Forgets the notifications that nobody asked for yet.
-    pub fn forget_events(&mut self) {
-        self.events.clear();
+    /// Forgets the notifications about what lies below a path that nobody asked for yet.
+    pub fn forget_events(&mut self, below: &str) {
+        self.events.retain(|event| !event.path.starts_with(below));
     }
 
     /// Takes what comes until `until` or until something came, and pings when it is time.

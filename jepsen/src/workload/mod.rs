@@ -4,13 +4,25 @@
 //! its choices from the clients' own chance, so that a seed gives each client the same intentions
 //! again; how they interleave is the machine's business.
 
+pub mod ephemeral;
+pub mod fifo;
+pub mod guarded;
+pub mod lock;
+pub mod mixed;
+pub mod multi;
+pub mod queue;
 pub mod register;
+pub mod sequence;
+pub mod session;
+pub mod sync;
+pub mod tree;
+pub mod watch;
 
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_check::coverage::Planned;
+use lockkeeper_check::coverage::{Event, Planned};
 use lockkeeper_check::op::{Acl, Call, Code, Create, CreateOp, Mode};
 
 use crate::client::{Client, Disconnected, Reply};
@@ -41,13 +53,17 @@ pub trait Workload: Send + Sync {
     ///
     /// # Errors
     /// The connection is lost.
-    fn finale(&self, client: &mut Client) -> Result<(), Disconnected>;
+    fn finale(&self, _client: &mut Client) -> Result<(), Disconnected> {
+        Ok(())
+    }
 
     /// Checks that must find something to judge; those behind the bar need the servers' account.
     fn required(&self) -> Required;
 
     /// What must happen beside answers and faults.
-    fn planned(&self) -> Vec<Planned>;
+    fn planned(&self) -> Vec<Planned> {
+        Vec::new()
+    }
 }
 
 /// Checks that a workload is made for.
@@ -90,8 +106,21 @@ pub struct Named {
 }
 
 /// All of them.
-pub const ALL: &[Named] =
-    &[Named { name: "register", make: |s| Arc::new(register::Registers::new(s)) }];
+pub const ALL: &[Named] = &[
+    Named { name: "register", make: |s| Arc::new(register::Registers::new(s)) },
+    Named { name: "lock", make: |_| Arc::new(lock::Locks::exclusive()) },
+    Named { name: "rw-lock", make: |_| Arc::new(lock::Locks::shared()) },
+    Named { name: "session", make: |_| Arc::new(session::Sessions) },
+    Named { name: "ephemeral", make: |_| Arc::new(ephemeral::Ephemerals) },
+    Named { name: "watch", make: |_| Arc::new(watch::Watchers) },
+    Named { name: "sequence", make: |_| Arc::new(sequence::Sequences) },
+    Named { name: "queue", make: |_| Arc::new(queue::Queues) },
+    Named { name: "tree", make: |_| Arc::new(tree::Trees) },
+    Named { name: "fifo", make: |_| Arc::new(fifo::Pipelines) },
+    Named { name: "sync", make: |s| Arc::new(sync::Syncs::new(s)) },
+    Named { name: "multi", make: |_| Arc::new(multi::Multis) },
+    Named { name: "mixed", make: |s| Arc::new(mixed::Mixed::new(s)) },
+];
 
 impl Named {
     /// The workload for a run.
@@ -161,6 +190,12 @@ pub fn ensure(client: &mut Client, path: &str) -> Result<(), Disconnected> {
     client.call(create(path, "", Mode::Persistent)).map(drop)
 }
 
+/// Looks whether a znode is there.
+#[must_use]
+pub fn exists(path: &str, watch: bool) -> Call {
+    Call::Exists { path: path.to_owned(), watch }
+}
+
 /// Whether a reply says that there is no such znode.
 #[must_use]
 pub fn is_missing(reply: &Reply) -> bool {
@@ -178,6 +213,18 @@ pub fn names(reply: &Reply) -> Vec<String> {
         }
         _ => Vec::new(),
     }
+}
+
+/// The name without the parent's.
+#[must_use]
+pub fn name_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// So many times an event.
+#[must_use]
+pub fn at_least(at_least: u64, event: Event) -> Planned {
+    Planned { event, at_least }
 }
 
 /// Reads the children of a znode and the data of each, behind a `sync`.

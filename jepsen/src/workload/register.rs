@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lockkeeper_check::coverage::Planned;
 use lockkeeper_check::op::{Answer, Mode};
 
 use super::{Body, Required, Settings, Workload};
@@ -52,10 +51,6 @@ impl Workload for Registers {
 
     fn required(&self) -> Required {
         Required { always: &["witness", "search", "sync"], with_account: &[] }
-    }
-
-    fn planned(&self) -> Vec<Planned> {
-        Vec::new()
     }
 }
 
