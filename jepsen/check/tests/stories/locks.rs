@@ -16,6 +16,9 @@ pub fn stories() -> Vec<Story> {
         released_too_late(),
         paused_holder(),
         told_and_still_holding(),
+        shared_lock(),
+        shared_lock_with_a_writer_too_early(),
+        readers_who_outstay_their_session(),
         fenced_store(),
         old_token_accepted(),
         store_lost_an_update(),
@@ -124,6 +127,67 @@ fn told_and_still_holding() -> Story {
     hold(&mut service, 2, SECOND, token);
     let_go(&mut service, 1);
     Story::of("lock_held_against_better_knowledge", service).found(&[("belief", Rule::LockBelief)])
+}
+
+/// Two readers hold a lock at once, then a writer. What they hold and the writer's token.
+fn two_readers_and_a_writer(service: &mut Service) -> i64 {
+    service.run(1, create("/l", Mode::Persistent)).unwrap();
+    let mut tokens = Vec::new();
+    for (process, asked) in [(1, "/l/read-1-"), (2, "/l/read-2-"), (3, "/l/write-3-")] {
+        let made = service.run(process, create(asked, Mode::EphemeralSequential));
+        let Ok(Answer::PathStat(_, stat)) = made else { unreachable!() };
+        tokens.push(stat.czxid);
+    }
+    for (process, znode) in [(1, READERS[0]), (2, READERS[1])] {
+        service.run(process, children("/l")).unwrap();
+        hold(service, process, znode, tokens[usize::try_from(process).unwrap() - 1]);
+    }
+    tokens[2]
+}
+
+const READERS: [&str; 2] = ["/l/read-1-0000000000", "/l/read-2-0000000001"];
+const WRITER: &str = "/l/write-3-0000000002";
+
+fn shared_lock() -> Story {
+    let mut service = Service::default();
+    let token = two_readers_and_a_writer(&mut service);
+    for (process, znode) in [(1, READERS[0]), (2, READERS[1])] {
+        let_go(&mut service, process);
+        service.run(process, delete(znode)).unwrap();
+    }
+    service.run(3, children("/l")).unwrap();
+    hold(&mut service, 3, WRITER, token);
+    let_go(&mut service, 3);
+    Story::of("lock_shared_by_readers", service).about(&["locks", "belief"])
+}
+
+/// The writer goes by the first reader alone.
+fn shared_lock_with_a_writer_too_early() -> Story {
+    let mut service = Service::default();
+    let token = two_readers_and_a_writer(&mut service);
+    let_go(&mut service, 1);
+    service.run(1, delete(READERS[0])).unwrap();
+    service.run(3, children("/l")).unwrap();
+    let_go(&mut service, 2);
+    hold(&mut service, 3, WRITER, token);
+    service.run(2, delete(READERS[1])).unwrap();
+    let story = Story::of("lock_written_among_readers", service);
+    story.found(&[("locks", Rule::LockHolder)])
+}
+
+/// A reader goes on reading while the writer writes, though it was told.
+fn readers_who_outstay_their_session() -> Story {
+    let mut service = Service::default();
+    let token = two_readers_and_a_writer(&mut service);
+    let_go(&mut service, 1);
+    service.run(1, delete(READERS[0])).unwrap();
+    service.expire(2);
+    service.tell(2, NoticeKind::Expired);
+    service.run(3, children("/l")).unwrap();
+    hold(&mut service, 3, WRITER, token);
+    let_go(&mut service, 2);
+    let story = Story::of("lock_read_against_better_knowledge", service);
+    story.found(&[("belief", Rule::LockBelief)])
 }
 
 fn store(
