@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use lockkeeper_jepsen::cluster::Software;
+use lockkeeper_jepsen::cluster::{Backend, Software, namespaces};
+use lockkeeper_jepsen::doctor;
 use lockkeeper_jepsen::nemesis::Kind;
 use lockkeeper_jepsen::run::Settings;
 use lockkeeper_jepsen::workload::Named;
@@ -25,6 +26,18 @@ pub enum Command {
     Run(Run),
     /// Judge an earlier run again, from its directory
     Check { folder: PathBuf },
+    /// Which faults this machine offers
+    Doctor,
+}
+
+/// Where servers run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Place {
+    /// Namespaces if a fault needs them, else loopback
+    Auto,
+    Local,
+    /// A network namespace for each server
+    Netns,
 }
 
 /// What servers run.
@@ -40,7 +53,7 @@ pub struct Run {
     /// What clients do
     #[arg(long, default_value = "register")]
     pub workload: Named,
-    /// Faults, separated by commas: kill, pause; or none
+    /// Faults, separated by commas: kill, pause, partition; or none
     #[arg(long, default_value = "none")]
     pub nemesis: String,
     /// Seconds for which clients work
@@ -69,6 +82,8 @@ pub struct Run {
     /// Have the servers write an image (or snapshot) after about so many transactions
     #[arg(long)]
     pub snapshot_every: Option<u64>,
+    #[arg(long, value_enum, default_value = "auto")]
+    pub backend: Place,
     #[arg(long, value_enum, default_value = "lockkeeper")]
     pub server: Server,
     /// The lockkeeper to test; else the release build beside this program, or the debug one
@@ -115,10 +130,22 @@ impl Run {
             Server::Lockkeeper => Software::Lockkeeper { binary: self.binary()? },
             Server::Zookeeper => Software::ZooKeeper { jars: self.jars()? },
         };
+        let (kinds, mut skipped) = offered(kinds(&self.nemesis)?);
+        let wants = self.backend == Place::Netns || kinds.contains(&Kind::Partition);
+        let backend = match (wants, namespaces::probe()) {
+            (false, _) => Backend::Loopback,
+            (true, Ok(())) if self.backend != Place::Local => Backend::Namespaces,
+            (true, Ok(())) => return Err("a partition needs --backend netns".to_owned()),
+            (true, Err(why)) => {
+                skipped.push(format!("network namespaces: {why}"));
+                Backend::Loopback
+            }
+        };
         Ok(Settings {
             workload: self.workload,
-            kinds: kinds(&self.nemesis)?,
+            kinds,
             software,
+            backend,
             nodes,
             clients: clients(&self.concurrency, nodes)?,
             length: Duration::from_secs(self.time_limit),
@@ -130,7 +157,7 @@ impl Run {
             seed: self.seed,
             out: self.out.clone(),
             keep_data: self.keep_data,
-            skipped: Vec::new(),
+            skipped,
         })
     }
 
@@ -182,6 +209,20 @@ fn kinds(text: &str) -> Result<Vec<Kind>, String> {
     kinds.sort_unstable();
     kinds.dedup();
     Ok(kinds)
+}
+
+/// The faults that this machine offers, and those that it does not, each with the reason.
+fn offered(kinds: Vec<Kind>) -> (Vec<Kind>, Vec<String>) {
+    let mut skipped = Vec::new();
+    let mut is_offered = |kind: &Kind| match doctor::offers(*kind) {
+        Ok(()) => true,
+        Err(why) => {
+            skipped.push(format!("{}: {why}", kind.name()));
+            false
+        }
+    };
+    let kinds = kinds.into_iter().filter(&mut is_offered).collect();
+    (kinds, skipped)
 }
 
 fn clients(text: &str, nodes: usize) -> Result<usize, String> {

@@ -31,6 +31,8 @@ pub struct Case {
     pub oddities: Vec<String>,
     /// Faults and parts of the run that this machine does not offer.
     pub skipped: Vec<String>,
+    /// Checks that the software under test is known to fail under these faults; only a control has any.
+    pub allowed: Vec<String>,
 }
 
 /// How far the clock of a server on this machine may be from ours: the time between reading a clock
@@ -98,7 +100,7 @@ impl Case {
         json!({
             "began_at_ms": self.began_at_ms, "late_ms": self.late_ms, "planned": planned,
             "required": self.required, "crashes": self.crashes, "oddities": self.oddities,
-            "skipped": self.skipped,
+            "skipped": self.skipped, "allowed": self.allowed,
         })
     }
 
@@ -128,6 +130,7 @@ impl Case {
             crashes: texts("crashes")?,
             oddities: texts("oddities")?,
             skipped: texts("skipped")?,
+            allowed: texts("allowed")?,
         })
     }
 
@@ -148,6 +151,13 @@ impl Case {
             planned: &self.planned,
             required: &required,
         });
+        for opinion in opinions.iter_mut().filter(|one| self.allowed.iter().any(|a| a == one.check))
+        {
+            if let Verdict::Invalid(violation) = &opinion.verdict {
+                let why = format!("allowed, for it is known of it: {violation}");
+                opinion.verdict = Verdict::Moot(why);
+            }
+        }
         let beside = |check: &'static str, rule: Rule, what: &[String]| {
             let verdict = match what.split_first() {
                 None => Verdict::Valid,
@@ -226,13 +236,13 @@ pub fn exit_code(verdict: &Verdict) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nemesis::{Kind, Target};
+    use crate::nemesis::{Kind, Target, Way};
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn strike(at: u32, lasts: u32) -> Strike {
-        let (kind, target) = (Kind::Kill, Target::Leader);
-        Strike { kind, target, at: SECOND * at, lasts: SECOND * lasts }
+        let (kind, target, way) = (Kind::Kill, Target::Leader, Way::Both);
+        Strike { kind, target, way, at: SECOND * at, lasts: SECOND * lasts }
     }
 
     #[test]
@@ -248,6 +258,7 @@ mod tests {
             crashes: vec!["n1".to_owned()],
             oddities: Vec::new(),
             skipped: vec!["partition".to_owned()],
+            allowed: vec!["sync".to_owned()],
         };
         assert_eq!(Case::from_json(&case.to_json()), Ok(case));
     }

@@ -10,6 +10,7 @@
 
 pub mod client;
 pub mod cluster;
+pub mod doctor;
 pub mod journal;
 pub mod judgement;
 pub mod nemesis;

@@ -8,6 +8,8 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Parser;
 use lockkeeper_check::verdict::Verdict;
+use lockkeeper_jepsen::cluster::{Backend, namespaces};
+use lockkeeper_jepsen::doctor;
 use lockkeeper_jepsen::judgement;
 use lockkeeper_jepsen::run::{self, Outcome};
 use lockkeeper_jepsen::store::Store;
@@ -31,6 +33,10 @@ fn main() -> ExitCode {
             tell(&outcome);
             judgement::exit_code(&outcome.verdict)
         }),
+        Command::Doctor => {
+            doctor::examine().iter().for_each(|finding| println!("{finding}"));
+            Ok(0)
+        }
     };
     match done {
         Ok(code) => ExitCode::from(code),
@@ -43,6 +49,12 @@ fn main() -> ExitCode {
 
 fn one_run(arguments: &cli::Run, is_interrupted: &AtomicBool) -> Result<u8, String> {
     let settings = arguments.settings()?;
+    if settings.backend == Backend::Namespaces && !namespaces::is_inside() {
+        return Err(format!("no network namespace: {}", namespaces::enter()));
+    }
+    for skipped in &settings.skipped {
+        println!("skipped: {skipped}");
+    }
     for strike in settings.plan() {
         println!("plan: {strike}");
     }

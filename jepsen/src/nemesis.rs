@@ -19,6 +19,8 @@ pub enum Kind {
     Kill,
     /// SIGSTOP, and SIGCONT later.
     Pause,
+    /// Servers cannot reach each other.
+    Partition,
 }
 
 /// Whom it hits.
@@ -34,11 +36,23 @@ pub enum Target {
     All,
 }
 
+/// In which directions a partition cuts, seen from those whom it hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Both,
+    /// They hear nobody, and are heard.
+    Deaf,
+    /// Nobody hears them, and they hear.
+    Mute,
+}
+
 /// A fault, from its strike to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strike {
     pub kind: Kind,
     pub target: Target,
+    /// Of a partition.
+    pub way: Way,
     /// After the start of the run.
     pub at: Duration,
     pub lasts: Duration,
@@ -46,7 +60,8 @@ pub struct Strike {
 
 impl Kind {
     /// All of them, with the names of the command line, the journal and the coverage.
-    pub const ALL: [(Kind, &'static str); 2] = [(Kind::Kill, "kill"), (Kind::Pause, "pause")];
+    pub const ALL: [(Kind, &'static str); 3] =
+        [(Kind::Kill, "kill"), (Kind::Pause, "pause"), (Kind::Partition, "partition")];
 
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -77,10 +92,21 @@ impl fmt::Display for Target {
     }
 }
 
+impl Way {
+    fn words(self) -> &'static str {
+        match self {
+            Way::Both => "",
+            Way::Deaf => ", deaf",
+            Way::Mute => ", mute",
+        }
+    }
+}
+
 impl fmt::Display for Strike {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (at, lasts) = (self.at.as_secs_f64(), self.lasts.as_secs_f64());
-        write!(f, "at {at:.2} s: {} {} for {lasts:.2} s", self.kind.name(), self.target)
+        let (kind, way) = (self.kind.name(), self.way.words());
+        write!(f, "at {at:.2} s: {kind} {}{way} for {lasts:.2} s", self.target)
     }
 }
 
@@ -107,11 +133,12 @@ pub fn plan(
             None => *random.pick(kinds),
         };
         let target = target(&mut random, nodes, plan.len());
+        let way = way(&mut random, kind, plan.len());
         let lasts = random.between(least, most);
         if at + lasts > length {
             return plan;
         }
-        plan.push(Strike { kind, target, at, lasts });
+        plan.push(Strike { kind, target, way, at, lasts });
         at += lasts + random.between(least, most);
     }
 }
@@ -127,6 +154,19 @@ fn target(random: &mut Random, nodes: usize, before: usize) -> Target {
         4..7 => Target::One(one),
         7..9 => Target::Minority(one),
         _ => Target::All,
+    }
+}
+
+/// The first partitions cut both ways: nothing else makes an election certain.
+fn way(random: &mut Random, kind: Kind, before: usize) -> Way {
+    if kind != Kind::Partition {
+        return Way::Both;
+    }
+    match random.below(10) {
+        _ if before < 2 => Way::Both,
+        0..6 => Way::Both,
+        6..8 => Way::Deaf,
+        _ => Way::Mute,
     }
 }
 
@@ -148,9 +188,9 @@ fn places(target: Target, cluster: &Cluster) -> Vec<usize> {
 pub fn strike(strike: &Strike, cluster: &mut Cluster, journal: &Journal) -> Result<(), String> {
     let places = places(strike.target, cluster);
     let names: Vec<&str> = places.iter().map(|at| cluster.name(*at)).collect();
-    let what = format!("{} ({})", names.join(" "), strike.target);
+    let what = format!("{} ({}{})", names.join(" "), strike.target, strike.way.words());
     journal.fault(strike.kind.name(), &what);
-    for at in places {
+    for at in places.iter().copied() {
         match strike.kind {
             Kind::Kill => {
                 cluster.kill(at);
@@ -158,6 +198,24 @@ pub fn strike(strike: &Strike, cluster: &mut Cluster, journal: &Journal) -> Resu
             Kind::Pause => {
                 cluster.pause(at)?;
             }
+            Kind::Partition => isolate(at, &places, strike, cluster)?,
+        }
+    }
+    Ok(())
+}
+
+/// Cuts a server off from those whom the strike does not hit; from all, if it hits all.
+fn isolate(at: usize, hit: &[usize], strike: &Strike, cluster: &mut Cluster) -> Result<(), String> {
+    let is_each_alone = hit.len() == cluster.len();
+    for other in 0..cluster.len() {
+        if other == at || (hit.contains(&other) && !is_each_alone) {
+            continue;
+        }
+        if strike.way != Way::Mute {
+            cluster.cut(other, at)?;
+        }
+        if strike.way != Way::Deaf {
+            cluster.cut(at, other)?;
         }
     }
     Ok(())
@@ -201,6 +259,20 @@ mod tests {
             }
             let last = plan.last().unwrap();
             assert!(last.at + last.lasts <= MINUTE);
+        }
+    }
+
+    #[test]
+    fn partitions_come_in_all_directions_and_the_first_cuts_both() {
+        let plans = (0..50).map(|seed| plan(seed, &[Kind::Partition], 3, MINUTE, INTERVAL));
+        let strikes: Vec<Strike> = plans
+            .flat_map(|plan| {
+                assert_eq!((plan[0].way, plan[0].target), (Way::Both, Target::Leader));
+                plan
+            })
+            .collect();
+        for way in [Way::Both, Way::Deaf, Way::Mute] {
+            assert!(strikes.iter().any(|strike| strike.way == way));
         }
     }
 

@@ -16,7 +16,7 @@ use lockkeeper_check::verdict::Verdict;
 use serde_json::{Value, json};
 
 use crate::client::{Client, Terms};
-use crate::cluster::{Blueprint, Cluster, Software};
+use crate::cluster::{Backend, Blueprint, Cluster, Software};
 use crate::journal::Journal;
 use crate::judgement::{self, Case};
 use crate::nemesis::{self, Kind, Strike};
@@ -30,6 +30,7 @@ pub struct Settings {
     pub workload: Named,
     pub kinds: Vec<Kind>,
     pub software: Software,
+    pub backend: Backend,
     pub nodes: usize,
     pub clients: usize,
     /// How long clients work.
@@ -80,6 +81,7 @@ pub fn run(settings: &Settings, is_interrupted: &AtomicBool) -> Result<Outcome, 
     let plan = settings.plan();
     let mut cluster = Cluster::new(Blueprint {
         software: settings.software.clone(),
+        backend: settings.backend,
         nodes: settings.nodes,
         tick_ms: TICK_MS,
         snapshot_every: settings.snapshot_every,
@@ -271,7 +273,18 @@ impl Settings {
             planned,
             required: required.into_iter().map(str::to_owned).collect(),
             skipped: self.skipped.clone(),
+            allowed: self.allowed(),
             ..Case::default()
+        }
+    }
+
+    /// ZooKeeper's `sync` asks nobody else: a leader that is cut off shows old states behind it.
+    fn allowed(&self) -> Vec<String> {
+        let is_control = matches!(self.software, Software::ZooKeeper { .. });
+        let can_be_cut_off = self.kinds.iter().any(|kind| *kind != Kind::Kill);
+        match is_control && can_be_cut_off {
+            true => ["sync", "search"].map(str::to_owned).to_vec(),
+            false => Vec::new(),
         }
     }
 

@@ -9,7 +9,7 @@ use lockkeeper_check::history::{History, Outcome};
 use lockkeeper_check::op::Answer;
 use lockkeeper_check::trial;
 use lockkeeper_check::verdict::{Rule, Verdict};
-use lockkeeper_jepsen::cluster::Software;
+use lockkeeper_jepsen::cluster::{Backend, Software};
 use lockkeeper_jepsen::nemesis::Kind;
 use lockkeeper_jepsen::run::{self, Settings};
 use lockkeeper_jepsen::store::{self, Store};
@@ -63,6 +63,7 @@ fn servers_that_are_killed_keep_their_promises_and_lies_about_it_are_found_out()
         workload: "register".parse().unwrap(),
         kinds: vec![Kind::Kill],
         software: Software::Lockkeeper { binary: binary() },
+        backend: Backend::Loopback,
         nodes: 3,
         clients: 6,
         length: Duration::from_secs(10),

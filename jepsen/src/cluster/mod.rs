@@ -4,6 +4,7 @@
 //! server wrote into its audit log before it was killed is kept, start for start; a server that ends
 //! without being asked to is remembered. *Never* knows who the clients are.
 
+pub mod namespaces;
 pub mod ports;
 pub mod process;
 mod words;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::client::Server;
+use namespaces::Namespaces;
 use process::Process;
 
 /// Which software is under test.
@@ -25,10 +27,20 @@ pub enum Software {
     ZooKeeper { jars: PathBuf },
 }
 
+/// Where the servers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// On free ports of 127.0.0.1.
+    Loopback,
+    /// Each in a network namespace of its own.
+    Namespaces,
+}
+
 /// What a cluster is made of.
 #[derive(Clone, Debug)]
 pub struct Blueprint {
     pub software: Software,
+    pub backend: Backend,
     pub nodes: usize,
     /// Milliseconds; session timeouts lie between 2 and 20 of them.
     pub tick_ms: u64,
@@ -54,6 +66,8 @@ pub struct Node {
 pub struct Cluster {
     blueprint: Blueprint,
     nodes: Vec<Node>,
+    /// `None` on loopback. Behind the servers, for they end before it does.
+    networks: Option<Namespaces>,
     /// What ended without being asked to, and how.
     crashes: Vec<String>,
 }
@@ -68,6 +82,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(25);
 const TRANSACTION_BYTES: u64 = 200;
 /// Ports of a server: clients, peers, elections.
 const PORTS_PER_NODE: usize = 3;
+/// The ports of a server with a network of its own.
+const PORTS_OF_ITS_OWN: [u16; PORTS_PER_NODE] = [2181, 2888, 3888];
 /// Lines of a server's output that are shown when it ends by itself.
 const OUTPUT_LINES: usize = 5;
 
@@ -77,22 +93,26 @@ impl Cluster {
     /// # Errors
     /// A file cannot be written, or there are no free ports.
     pub fn new(blueprint: Blueprint) -> Result<Self, String> {
-        let ports = ports::free(blueprint.nodes * PORTS_PER_NODE)?;
+        let networks = match blueprint.backend {
+            Backend::Loopback => None,
+            Backend::Namespaces => Some(Namespaces::new(blueprint.nodes, &blueprint.folder)?),
+        };
+        let places = places(&blueprint)?;
         let mut nodes = Vec::new();
-        for (at, ports) in ports.chunks(PORTS_PER_NODE).enumerate() {
+        for (at, (host, ports)) in places.iter().enumerate() {
             let name = format!("n{}", at + 1);
             let folder = blueprint.folder.join(&name);
-            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports[0]));
+            let address = SocketAddr::from((*host, ports[0]));
             nodes.push(Node { name, address, folder, process: None, starts: 0 });
         }
         let mut ensemble = String::new();
         if blueprint.nodes > 1 {
-            for (at, ports) in ports.chunks(PORTS_PER_NODE).enumerate() {
-                let line = format!("server.{}=127.0.0.1:{}:{}\n", at + 1, ports[1], ports[2]);
+            for (at, (host, ports)) in places.iter().enumerate() {
+                let line = format!("server.{}={host}:{}:{}\n", at + 1, ports[1], ports[2]);
                 ensemble.push_str(&line);
             }
         }
-        let cluster = Self { blueprint, nodes, crashes: Vec::new() };
+        let cluster = Self { blueprint, nodes, networks, crashes: Vec::new() };
         for at in 0..cluster.nodes.len() {
             cluster.configure(at, &ensemble)?;
         }
@@ -133,6 +153,13 @@ impl Cluster {
     }
 
     fn command(&self, at: usize) -> Vec<String> {
+        let prefix = self.networks.as_ref().map(|networks| networks.prefix(at));
+        let mut words = prefix.unwrap_or_default();
+        words.extend(self.server_command(at));
+        words
+    }
+
+    fn server_command(&self, at: usize) -> Vec<String> {
         let config = self.nodes[at].folder.join("zoo.cfg").display().to_string();
         match &self.blueprint.software {
             Software::Lockkeeper { binary } => {
@@ -251,12 +278,26 @@ impl Cluster {
         process.map(Process::pause).transpose().map(|paused| paused.is_some())
     }
 
-    /// Makes everything run again: starts what was killed, resumes what was paused. What it did.
+    /// From now on nothing gets from one server to another; the other way is not touched.
+    ///
+    /// # Errors
+    /// The servers have no networks of their own.
+    pub fn cut(&mut self, from: usize, to: usize) -> Result<(), String> {
+        let networks = self.networks.as_mut();
+        networks.ok_or("servers on loopback cannot be cut off")?.cut(from, to)
+    }
+
+    /// Makes everything run again: mends the network, starts what was killed, resumes what was paused. What it did.
     ///
     /// # Errors
     /// A server cannot be started.
     pub fn heal(&mut self) -> Result<Vec<String>, String> {
         let mut healed = Vec::new();
+        if let Some(networks) = &mut self.networks
+            && networks.mend()? > 0
+        {
+            healed.push("mend the network".to_owned());
+        }
         for at in 0..self.nodes.len() {
             match &mut self.nodes[at].process {
                 Some(process) if process.is_paused() => {
@@ -399,6 +440,21 @@ impl Node {
     fn panic_line(&self) -> Option<String> {
         self.output().lines().find(|line| line.contains("panicked at")).map(str::to_owned)
     }
+}
+
+/// Host and ports of each server.
+fn places(blueprint: &Blueprint) -> Result<Vec<(Ipv4Addr, Vec<u16>)>, String> {
+    Ok(match blueprint.backend {
+        Backend::Loopback => {
+            let ports = ports::free(blueprint.nodes * PORTS_PER_NODE)?;
+            let chunks = ports.chunks(PORTS_PER_NODE);
+            chunks.map(|ports| (Ipv4Addr::LOCALHOST, ports.to_vec())).collect()
+        }
+        Backend::Namespaces => {
+            let of = |at| (namespaces::address(at), PORTS_OF_ITS_OWN.to_vec());
+            (0..blueprint.nodes).map(of).collect()
+        }
+    })
 }
 
 fn write(file: &Path, text: &str) -> Result<(), String> {
