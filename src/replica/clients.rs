@@ -314,6 +314,22 @@ impl Clients {
         self.touch(conn);
     }
 
+    /// A transaction of one of these connections is about to be applied: what was asked for in front
+    /// of it must not see what it does. That it commits confirms the read indexes in front of it: it
+    /// went into the log after they were asked for, behind all that was acknowledged by then.
+    pub(super) fn about_to_apply(&mut self, machine: &Machine, conn: ConnId, sequence: u64) {
+        let Some(connection) = self.connections.get(&conn) else { return };
+        let is_it = |pending: &Pending| matches!(pending, Pending::Write { sequence: own, .. } if *own == sequence);
+        let Some(in_front) = connection.queue.iter().position(is_it) else { return };
+        for _ in 0..in_front {
+            // Who takes no answers gets them late, and with what is true by then.
+            let is_full = self.connections.get(&conn).is_none_or(Connection::is_full);
+            if is_full || !self.answer_front(machine, conn) {
+                return;
+            }
+        }
+    }
+
     /// A transaction of one of these connections was applied: its events are out, now its reply,
     /// and everything that waited behind it. False if its reply has to wait.
     pub(super) fn applied(
@@ -329,31 +345,32 @@ impl Clients {
             self.hang_up(conn);
             return true;
         }
+        let zxid = machine.last_zxid();
         match connection.queue.front() {
             Some(Pending::Write { sequence: front, xid, op, at_us }) if *front == sequence => {
                 let (xid, op, at_us) = (*xid, *op, *at_us);
                 connection.queue.pop_front();
-                if self.answer_write(machine, conn, (xid, op, at_us), &applied.result) {
+                if self.answer_write(conn, (xid, op, at_us), zxid, &applied.result) {
                     self.drain(machine, conn);
                 }
                 true
             }
-            Some(_) => !connection.keep_result(sequence, &applied.result),
+            Some(_) => !connection.keep_result(sequence, zxid, &applied.result),
             None => true,
         }
     }
 
-    /// Replies to a transaction. False if the connection ends by it.
+    /// Replies to a transaction with its own zxid, whatever was applied since: clients take that
+    /// for the state after it. False if the connection ends by it.
     fn answer_write(
         &mut self,
-        machine: &Machine,
         conn: ConnId,
         (xid, op, at_us): (i32, OpCode, u64),
+        zxid: i64,
         result: &Result<Response, ErrorCode>,
     ) -> bool {
         self.figures.outstanding -= 1;
         let Some(connection) = self.connections.get_mut(&conn) else { return false };
-        let zxid = machine.last_zxid();
         connection.send(xid, zxid, result);
         let latency_us = self.now_us.saturating_sub(at_us);
         self.figures.write_latency.record(latency_us);
@@ -403,18 +420,27 @@ impl Clients {
                 Some(Pending::Confirmed { .. }) => return self.sync_waiting.push(conn),
                 Some(Pending::Write { .. }) | None => return,
             }
-            match connection.queue.pop_front() {
-                Some(
-                    Pending::Answer { xid, answer, at_us }
-                    | Pending::Confirmed { xid, answer, at_us, .. },
-                ) => self.answer(machine, conn, xid, answer, at_us),
-                Some(Pending::Applied { xid, op, at_us, result }) => {
-                    if !self.answer_write(machine, conn, (xid, op, at_us), &result) {
-                        return;
-                    }
-                }
-                Some(Pending::Write { .. }) | None => return,
+            if !self.answer_front(machine, conn) {
+                return;
             }
+        }
+    }
+
+    /// Answers what is at the front, which waits for nothing. False if the connection ends by it.
+    fn answer_front(&mut self, machine: &Machine, conn: ConnId) -> bool {
+        let front = self.connections.get_mut(&conn).and_then(|known| known.queue.pop_front());
+        match front {
+            Some(
+                Pending::Answer { xid, answer, at_us }
+                | Pending::Confirmed { xid, answer, at_us, .. },
+            ) => {
+                self.answer(machine, conn, xid, answer, at_us);
+                true
+            }
+            Some(Pending::Applied { xid, op, at_us, zxid, result }) => {
+                self.answer_write(conn, (xid, op, at_us), zxid, &result)
+            }
+            Some(Pending::Write { .. }) | None => false,
         }
     }
 

@@ -49,8 +49,8 @@ pub(super) enum Pending {
     /// A sync, or a read that must not be older than itself: answered when its read index is
     /// confirmed and applied.
     Confirmed { context: u64, xid: i32, answer: Answer, at_us: u64 },
-    /// A transaction that was applied while answers in front of it were held back.
-    Applied { xid: i32, op: OpCode, at_us: u64, result: Result<Response, ErrorCode> },
+    /// A transaction that was applied while answers in front of it were held back, and its zxid.
+    Applied { xid: i32, op: OpCode, at_us: u64, zxid: i64, result: Result<Response, ErrorCode> },
     /// Anything that can be answered as soon as it is at the front.
     Answer { xid: i32, answer: Answer, at_us: u64 },
 }
@@ -221,11 +221,12 @@ impl Connection {
         self.held_back = false;
     }
 
-    /// The transaction with this number was applied, but it is not its turn to be answered. False:
-    /// it is not waited for.
+    /// The transaction with this number was applied as `zxid`, but it is not its turn to be
+    /// answered. False: it is not waited for.
     pub(super) fn keep_result(
         &mut self,
         sequence: u64,
+        zxid: i64,
         kept: &Result<Response, ErrorCode>,
     ) -> bool {
         for pending in &mut self.queue {
@@ -233,7 +234,7 @@ impl Connection {
                 && *waiting == sequence
             {
                 let (xid, op, at_us, result) = (*xid, *op, *at_us, kept.clone());
-                *pending = Pending::Applied { xid, op, at_us, result };
+                *pending = Pending::Applied { xid, op, at_us, zxid, result };
                 return true;
             }
         }

@@ -259,12 +259,17 @@ impl Cluster {
         self.drive();
     }
 
-    /// (xid, err) of everything received since the last look.
-    fn replies(&mut self, server: u8, conn: ConnId) -> Vec<(i32, i32)> {
+    /// The headers of everything received since the last look.
+    fn headers(&mut self, server: u8, conn: ConnId) -> Vec<ReplyHeader> {
         let Some((frames, _)) = self.seen.get_mut(&(server, conn)) else { return Vec::new() };
         let header = |payload| ReplyHeader::decode(&mut Reader::new(payload)).unwrap();
-        let headers = std::mem::take(frames).into_iter().map(header);
-        headers.map(|header| (header.xid, header.err)).collect()
+        std::mem::take(frames).into_iter().map(header).collect()
+    }
+
+    /// (xid, err) of everything received since the last look.
+    fn replies(&mut self, server: u8, conn: ConnId) -> Vec<(i32, i32)> {
+        let headers = self.headers(server, conn);
+        headers.iter().map(|header| (header.xid, header.err)).collect()
     }
 
     fn closed(&self, server: u8, conn: ConnId) -> bool {
@@ -316,6 +321,32 @@ fn every_server_takes_writes_and_all_agree() {
     }
     cluster.assert_equal();
     assert_eq!(cluster.replicas[&1].status().ephemerals_count, 3);
+}
+
+#[test]
+fn what_waits_behind_a_sync_keeps_its_place_and_its_zxid() {
+    let mut cluster = Cluster::new(3);
+    for server in 1..=3 {
+        cluster.connect(server, 1, None);
+        let path = format!("/of{server}");
+        let asked = [
+            (1, sync()),
+            (2, get(&path)),
+            (3, create(&path, 0)),
+            (4, get(&path)),
+            (5, create(&path, 0)),
+            (6, create("/", 0)),
+        ];
+        cluster.send(server, 1, &asked);
+        let headers = cluster.headers(server, 1);
+        let answers: Vec<(i32, i32)> = headers.iter().map(|one| (one.xid, one.err)).collect();
+        // The read in front of the create does not see what that made.
+        let (missing, exists) = (ErrorCode::NoNode.wire(), ErrorCode::NodeExists.wire());
+        assert_eq!(answers, [(1, 0), (2, missing), (3, 0), (4, 0), (5, exists), (6, exists)]);
+        let zxids: Vec<i64> = headers[1..].iter().map(|header| header.zxid).collect();
+        let first = zxids[0];
+        assert_eq!(zxids, [first, first + 1, first + 1, first + 2, first + 3], "of {server}");
+    }
 }
 
 #[test]

@@ -562,6 +562,10 @@ impl Replica {
     fn apply_batch(&mut self, entry: &Entry) -> Result<(), String> {
         let batch = open_entry(&mut self.machine, entry)?;
         for txn in &batch {
+            let Origin { server, conn, sequence } = txn.origin;
+            if server == self.origin {
+                self.clients.about_to_apply(&self.machine, conn, sequence);
+            }
             let applied = self.machine.apply(entry.term, txn);
             if self.setup.audit {
                 self.audit.push(self.machine.audit_line((entry.index, entry.term), txn, &applied));

@@ -73,10 +73,24 @@ fn answered_in_order(operations: &[&Operation]) -> Result<(), Violation> {
     Ok(())
 }
 
+/// Writes take effect in order, and a read shows nothing of a write that was sent behind it.
 fn applied_in_order(operations: &[&Operation]) -> Result<(), Violation> {
     let mut before: Option<(&Operation, i64)> = None;
-    for operation in operations.iter().filter(|operation| is_transaction(operation)) {
-        let (_, zxid, _) = operation.reply().expect("a transaction has one");
+    let mut shown: Option<(&Operation, i64)> = None;
+    for operation in operations {
+        let Some((_, zxid, said)) = operation.reply() else { continue };
+        let speaks = said.as_ref().err().is_none_or(|code| code.is_of_the_znodes());
+        if operation.call.is_read() && speaks && shown.is_none_or(|(_, newest)| newest < zxid) {
+            shown = Some((operation, zxid));
+        }
+        if !is_transaction(operation) {
+            continue;
+        }
+        if let Some((read, newest)) = shown
+            && newest >= zxid
+        {
+            return Err(violation("a read that was sent earlier shows it", read, operation));
+        }
         if let Some((before, earlier)) = before
             && earlier >= zxid
         {
