@@ -64,6 +64,11 @@ pub fn check(history: &History, audit: Option<&[AuditLine]>, settings: Settings)
     Verdict::Valid
 }
 
+/// Codes that refuse a multi as a whole; others may be those of a part.
+fn is_of_the_session(code: Code) -> bool {
+    matches!(code, Code::SESSION_MOVED | Code::SESSION_EXPIRED)
+}
+
 /// Whether a reply speaks for a transaction: the other errors refuse a request before it is one.
 pub(crate) fn is_transaction(operation: &Operation) -> bool {
     let Some((_, zxid, result)) = operation.reply() else { return false };
@@ -264,7 +269,7 @@ impl Replay {
         }
         if let Some(Err(code)) = line.map(|line| line.result)
             && !code.is_of_the_znodes()
-            && !matches!(operation.call, Call::Multi(_))
+            && (!matches!(operation.call, Call::Multi(_)) || is_of_the_session(code))
         {
             let as_said = said.is_none_or(|(_, said)| *said == Err(code));
             return if as_said { Ok(()) } else { Err(format!("the servers say {code}")) };

@@ -5,7 +5,7 @@ mod common;
 use common::{Rng, Service, children, create, delete, exists, get, honest, set};
 use lockkeeper_check::history::{History, Outcome};
 use lockkeeper_check::json::{read_history, write_history};
-use lockkeeper_check::op::{Answer, Code, Mode, Stat};
+use lockkeeper_check::op::{Answer, Call, Code, Mode, Stat};
 use lockkeeper_check::verdict::{Rule, Verdict};
 use lockkeeper_check::witness::{Settings, check};
 
@@ -225,6 +225,21 @@ fn the_servers_account_settles_an_unknown_write() {
         let (history, audit) = service.finish();
         let verdict = check(&history, Some(&audit), Settings::default());
         assert_eq!(verdict == Verdict::Valid, happened, "{verdict}");
+    }
+}
+
+#[test]
+fn a_multi_of_a_session_that_moved_had_no_effect() {
+    for code in [Code::SESSION_MOVED, Code::NO_NODE] {
+        let mut service = Service::default();
+        service.run(1, create("/a", Mode::Persistent)).unwrap();
+        let lost = service.invoke(2, 2, Call::Multi(vec![set("/a", "y", 7)]));
+        let _ = service.take_effect(lost);
+        service.lose(lost);
+        let (history, mut audit) = service.finish();
+        audit.last_mut().unwrap().result = Err(code);
+        let verdict = check(&history, Some(&audit), Settings::default());
+        assert_eq!(verdict == Verdict::Valid, code == Code::SESSION_MOVED, "{verdict}");
     }
 }
 

@@ -18,6 +18,7 @@ pub fn stories() -> Vec<Story> {
         pipeline(),
         left_out(),
         answered_out_of_order(),
+        read_of_what_was_sent_behind_it(),
         back_in_time(),
         sync_then_read(),
         old_read_behind_sync(),
@@ -146,6 +147,19 @@ fn answered_out_of_order() -> Story {
     service.answer(second, two);
     service.answer(first, one);
     Story::of("answered_out_of_order", service).found(&[("fifo", Rule::Fifo)])
+}
+
+/// A read waits for something and shows what its client wrote later.
+fn read_of_what_was_sent_behind_it() -> Story {
+    let mut service = Service::default();
+    service.run(1, create("/a", Mode::Persistent)).unwrap();
+    let read = service.invoke(1, 1, exists("/b"));
+    let write = service.invoke(1, 1, create("/b", Mode::Persistent));
+    let written = service.take_effect(write);
+    let shown = service.take_effect(read);
+    service.answer(read, shown);
+    service.answer(write, written);
+    Story::of("read_of_what_was_sent_behind_it", service).found(&[("fifo", Rule::Fifo)])
 }
 
 /// A session that moves to a server which is behind sees what it had seen undone.
