@@ -3,10 +3,11 @@
 //! *Owns* who led in which term, every entry that anybody ever appended, who votes, and what the
 //! disk of each server holds. *Invariants* checked here: one leader in a term; entries with the same
 //! index and term are the same everywhere, and so is what is in front of them; what is applied
-//! anywhere is on the disks of a majority of those who vote there; nobody votes twice in a term,
-//! or acknowledges what is not synced, or says anything under an identity that it lost; who never was
-//! to vote stands for no election; a server that comes back has what it had synced, as far as that was
-//! committed. What a disk held that was emptied since counts: it was there when it was acknowledged.
+//! anywhere is on the disks of a majority of those who vote there; nobody votes twice in a term, or
+//! forgets a vote that is on the disk, or acknowledges what is not synced, or says anything under an
+//! identity that it lost; who never was to vote stands for no election; a server that comes back has
+//! what it had synced, as far as that was committed. What a disk held that was emptied since counts:
+//! it was there when it was acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,6 +53,8 @@ pub struct Agreement {
     leaders: BTreeMap<u64, u64>,
     /// By raft id and term.
     votes: BTreeMap<(u64, u64), u64>,
+    /// By raft id: the newest term on its disk, and for whom it has voted there.
+    written: BTreeMap<u64, (u64, u64)>,
     /// By index and term.
     proposals: BTreeMap<(u64, u64), Proposal>,
     /// By raft id, also of those who are gone.
@@ -70,6 +73,7 @@ impl Agreement {
             electable: initial.voters.iter().copied().collect(),
             leaders: BTreeMap::new(),
             votes: BTreeMap::new(),
+            written: BTreeMap::new(),
             proposals: BTreeMap::new(),
             logs: BTreeMap::new(),
             committed: BTreeMap::from([(0, 0)]),
@@ -126,7 +130,10 @@ impl Agreement {
             MessageType::MsgAppendResponse if !message.reject => {
                 let log = &self.logs[&id].synced;
                 let first = log.first_key_value().map_or(1, |(first, _)| *first);
-                if message.index >= first && !log.contains_key(&message.index) {
+                // Who leads later may have overwritten it in the same sync. Then it lacked a majority,
+                // and an acknowledgement in its own term cannot give it one any more.
+                let is_void = log.last_key_value().is_some_and(|(_, last)| *last > term);
+                if message.index >= first && !log.contains_key(&message.index) && !is_void {
                     let index = message.index;
                     return Err(format!("entry {index} is acknowledged, but it is not synced"));
                 }
@@ -159,7 +166,13 @@ impl Agreement {
         now_us: u64,
         place: usize,
     ) -> Result<(), Violation> {
-        let log = self.logs.get_mut(&self.ids[server]).expect("it was opened");
+        let id = self.ids[server];
+        if let (Some(next), Some((term, vote))) = (append.hard_state, self.written.get(&id))
+            && (next.term < *term || next.term == *term && *vote != 0 && next.vote != *vote)
+        {
+            return Err(format!("{id:#x} voted for {vote:#x} in term {term}, and writes {next:?}"));
+        }
+        let log = self.logs.get_mut(&id).expect("it was opened");
         extend(&mut log.appended, append);
         for entry in &append.entries {
             let key = (entry.index, entry.term);
@@ -200,8 +213,12 @@ impl Agreement {
 
     /// The disk of a server holds this now.
     pub fn synced(&mut self, server: usize, appends: &[Append]) {
-        let log = self.logs.get_mut(&self.ids[server]).expect("it was opened");
+        let id = self.ids[server];
+        let log = self.logs.get_mut(&id).expect("it was opened");
         for append in appends {
+            if let Some(now) = append.hard_state {
+                self.written.insert(id, (now.term, now.vote));
+            }
             extend(&mut log.synced, append);
         }
     }

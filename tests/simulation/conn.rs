@@ -37,7 +37,7 @@ pub struct Pending {
     is_confirmed: bool,
     /// Who asked, if it is answered at once; else it is whoever the connection is by then.
     ids: Option<Vec<Id>>,
-    /// The reply must show everything up to this zxid: it had been told of when this was asked.
+    /// The reply must show everything up to this zxid: it was over when this was asked.
     floor: i64,
     /// What the transaction came to, once it was applied: zxid and outcome.
     pub applied: Option<(i64, Result<Response, i32>)>,
@@ -151,10 +151,7 @@ pub enum Took {
     /// Nothing: it belongs to a later zxid.
     Later,
     Event,
-    /// To a write, or to an auth packet.
     Reply,
-    /// To anything that looks at the state as it is.
-    Read,
 }
 
 impl Conn {
@@ -196,8 +193,8 @@ impl Conn {
     }
 
     /// The server was given a request. True: it must become a transaction.
-    /// `told`: what anybody has been told of.
-    pub fn request(&mut self, request: &ClientRequest, told: i64) -> bool {
+    /// `floor`: what anybody may have been told of.
+    pub fn request(&mut self, request: &ClientRequest, floor: i64) -> bool {
         if self.deaf || self.must_close.is_some() || self.session().is_none() {
             return false;
         }
@@ -252,7 +249,7 @@ impl Conn {
             is_write,
             is_confirmed,
             ids: (!waits && !is_confirmed).then(|| self.ids.clone()),
-            floor: if is_confirmed { told } else { 0 },
+            floor: if is_confirmed { floor } else { 0 },
             applied: None,
         });
         is_write
@@ -403,7 +400,7 @@ impl Conn {
         if pending.closed_the_session() {
             self.end("its session is closed");
         }
-        Ok(if pending.is_write { Took::Reply } else { Took::Read })
+        Ok(Took::Reply)
     }
 
     /// What the reply to the request at the front must say; a read's watch is left here.

@@ -148,17 +148,21 @@ impl SimFs {
         self.0.lock().expect("nothing panics while it holds the disk")
     }
 
-    /// A disk with only what a power cut could not take away now.
-    pub fn durable_copy(&self) -> Self {
+    /// A disk with only what a power cut could not take away now, as far as it is below `dir` or
+    /// above it.
+    pub fn durable_copy(&self, dir: &Path) -> Self {
         let copy = Self::new(Rng::new(0, 0));
         {
             let (mut to, from) = (copy.disk(), self.disk());
-            to.names.clone_from(&from.durable_names);
-            to.durable_names.clone_from(&from.durable_names);
-            for (number, inode) in &from.inodes {
-                let bytes = inode.durable.clone();
-                let inode = Inode { cached: bytes.clone(), durable: bytes, ..Inode::default() };
-                to.inodes.insert(*number, inode);
+            for (path, node) in &from.durable_names {
+                if !path.starts_with(dir) && !dir.starts_with(path) {
+                    continue;
+                }
+                to.names.insert(path.clone(), *node);
+                if let Some(number) = node.inode() {
+                    let cached = from.inodes[&number].durable.clone();
+                    to.inodes.insert(number, Inode { cached, ..Inode::default() });
+                }
             }
             to.drop_orphans();
         }
@@ -296,6 +300,14 @@ impl Disk {
             }
         }
         files
+    }
+
+    /// The files in `dir` whose names end with `suffix` and could not be taken away by a power cut.
+    pub fn durable_names(&self, dir: &Path, suffix: &str) -> Vec<PathBuf> {
+        let below = self.durable_names.range(dir.to_owned()..);
+        let files = below.filter(|(path, node)| path.starts_with(dir) && node.inode().is_some());
+        let meant = files.filter(|(path, _)| path.to_string_lossy().ends_with(suffix));
+        meant.map(|(path, _)| path.clone()).collect()
     }
 
     /// The contents of a file.

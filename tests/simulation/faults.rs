@@ -89,7 +89,13 @@ impl World {
                 self.block(&ways);
                 self.at(lasts_us, Event::Relief(self.troubles));
             }
-            2 => self.pause(victim, lasts_us.min(3_000_000)),
+            2 => {
+                // Short, or long enough that another one is elected.
+                let rng = &mut self.hosts[0].rng;
+                let is_short = rng.chance(500);
+                let us = if is_short { lasts_us } else { rng.range(600_000, 2_000_000) };
+                self.pause(victim, us.min(3_000_000));
+            }
             3 => self.slow_down(true),
             _ => self.slow_down(false),
         }
@@ -324,11 +330,10 @@ impl World {
         host: usize,
         index: u64,
     ) -> Result<(), Violation> {
-        let copy = self.hosts[host].fs.durable_copy();
-        let images = copy.disk().files(Path::new(DATA), ".image");
+        let images = self.hosts[host].fs.disk().durable_names(Path::new(DATA), ".image");
         let indexes: Vec<u64> = images
             .iter()
-            .filter_map(|(path, ..)| u64::from_str_radix(path.file_stem()?.to_str()?, 16).ok())
+            .filter_map(|path| u64::from_str_radix(path.file_stem()?.to_str()?, 16).ok())
             .collect();
         if indexes.len() < 2 || indexes[indexes.len() - 2] < index {
             return Err(format!("the log is to be cut up to {index}, images: {indexes:?}"));

@@ -194,14 +194,26 @@ impl World {
         self.at(us, Event::Resume(host));
     }
 
-    /// It goes on: what has waited happens, in order.
+    /// It goes on: what has waited happens, in order. But nothing says which connections are looked at
+    /// first: the driver may see all that clients asked for before it hears of any other server.
     pub(super) fn resume(&mut self, host: usize) -> Result<(), Violation> {
         let machine = &mut self.hosts[host];
         if machine.paused_until_us == 0 || machine.paused_until_us > self.now_us {
             return Ok(());
         }
         self.trace.note(self.now_us, format_args!("{} goes on", host + 1));
-        for (of, what) in machine.go_on() {
+        let clients_first = machine.rng.chance(500);
+        let is_late = |(_, what): &(u64, HostEvent)| {
+            clients_first && matches!(what, HostEvent::Link(_) | HostEvent::FromPeer(..))
+        };
+        let (late, first): (Vec<_>, Vec<_>) = machine.go_on().into_iter().partition(is_late);
+        for (of, what) in first {
+            self.on_host(host, of, what)?;
+        }
+        if let Some((_, turn)) = self.hosts[host].turn.filter(|_| clients_first) {
+            self.drive(host, turn)?;
+        }
+        for (of, what) in late {
             self.on_host(host, of, what)?;
         }
         Ok(())

@@ -13,6 +13,9 @@ use super::history::{Effect, Line};
 use super::model::{self, Code, Owner};
 use super::sessions::{Grant, Session};
 
+/// Longest time that a server keeps to itself whom it heard of: some ticks, and turns of its driver.
+const TOUCH_US_MAX: u64 = 200_000;
+
 impl Checker {
     /// A server has applied a transaction.
     pub(super) fn apply(
@@ -183,6 +186,36 @@ impl Checker {
         if silent_us < timeout_us {
             return Err(format!(
                 "expired after {silent_us} us of silence, timeout {timeout_us} us"
+            ));
+        }
+        if self.is_strict { self.is_silent_everywhere(session, proposal) } else { Ok(()) }
+    }
+
+    /// While nothing fails, the leader is told in time of whom other servers hear.
+    fn is_silent_everywhere(
+        &self,
+        session: &Session,
+        proposal: &Proposal,
+    ) -> Result<(), Violation> {
+        let of_world = |us: u64, server: usize| us * 1000 / self.rules.clock_rates[server];
+        let Some(owner) = session.owner_at(self.history.len()) else { return Ok(()) };
+        let Some((server, _)) = self.handshakes.get(&owner.conn) else { return Ok(()) };
+        if !self.views[*server].conns.contains_key(&owner.conn) {
+            return Ok(());
+        }
+        let late_us = TOUCH_US_MAX + self.rules.peer_latency_us_max;
+        let proposed_us = of_world(proposal.at_us, proposal.server);
+        let told_us = self.rules.clock_rates[*server] * proposed_us.saturating_sub(late_us) / 1000;
+        let Some((heard_us, timeout_us)) = session.last_heard(*server, told_us) else {
+            return Ok(());
+        };
+        let silent_us = proposed_us - of_world(heard_us, *server);
+        let timeout_us = of_world(timeout_us, proposal.server);
+        if silent_us < timeout_us {
+            let server = server + 1;
+            return Err(format!(
+                "expired, but server {server} heard of it {silent_us} us before, timeout \
+                 {timeout_us} us"
             ));
         }
         Ok(())

@@ -63,12 +63,14 @@ const SEEDS_OF_THREE: u64 = 40;
 const SEEDS_OF_FIVE: u64 = 10;
 
 /// What the seeds with three servers must have seen.
-const SEEN_BY_THREE: [(&str, u64); 28] = [
+const SEEN_BY_THREE: [(&str, u64); 30] = [
     ("operations", 80_000),
     ("events", 150_000),
     ("txns", 100_000),
     ("multis", 8000),
     ("elections", 200),
+    ("membership_changes", 80),
+    ("wipes", 60),
     ("links", 1500),
     ("link_cuts", 1500),
     ("partitions", 70),
@@ -95,10 +97,13 @@ const SEEN_BY_THREE: [(&str, u64); 28] = [
 ];
 
 /// What those with five must have seen.
-const SEEN_BY_FIVE: [(&str, u64); 9] = [
+const SEEN_BY_FIVE: [(&str, u64); 12] = [
     ("operations", 20_000),
     ("txns", 20_000),
     ("elections", 50),
+    ("membership_changes", 15),
+    ("wipes", 15),
+    ("observer_worlds", 2),
     ("partitions", 35),
     ("pauses", 20),
     ("power_cuts", 70),
@@ -188,5 +193,5 @@ fn a_file_that_was_put_back_stays_whatever_was_done_to_its_name_before() {
     fs.disk().put_back(path, b"a copy");
     fs.sync_dir(dir).unwrap();
     assert_eq!(fs.disk().contents(path), b"a copy");
-    assert_eq!(fs.durable_copy().disk().contents(path), b"a copy");
+    assert_eq!(fs.durable_copy(dir).disk().contents(path), b"a copy");
 }

@@ -36,6 +36,8 @@ pub struct Failure {
 /// Longest time of the faults. In some worlds there is hardly ever a majority: what is not done by
 /// then is done afterwards.
 const WILD_US_MAX: u64 = 600_000_000;
+/// Most steps of it, for the same reason: clients that are sent away come back at once.
+const WILD_STEPS_MAX: u64 = 1_000_000;
 /// Most steps of a phase; no seed comes near.
 const STEPS_MAX: u64 = 2_000_000;
 
@@ -47,8 +49,7 @@ pub fn run(seed: u64, servers: usize, prints: bool) -> Result<Success, Box<Failu
     let mut world = World::new(Config::draw(seed, servers));
     world.trace.is_printed = prints;
     world.begin();
-    let mut steps = 0;
-    let outcome = catch_unwind(AssertUnwindSafe(|| phases(&mut world, &mut steps)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| phases(&mut world)));
     let outcome = outcome.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -60,7 +61,7 @@ pub fn run(seed: u64, servers: usize, prints: bool) -> Result<Success, Box<Failu
             seed,
             servers,
             violation,
-            step: steps,
+            step: world.steps,
             config: format!("{:?}", world.config),
             tail: world.trace.tail(),
         })),
@@ -80,43 +81,38 @@ impl std::fmt::Display for Failure {
     }
 }
 
-fn phases(world: &mut World, steps: &mut u64) -> Result<(), Violation> {
+fn phases(world: &mut World) -> Result<(), Violation> {
     let operations = world.config.operations;
     let is_done = |world: &World| world.operations() >= operations;
     let wild_us = world.now_us + WILD_US_MAX;
-    until(world, steps, "the operations are done", |world| {
-        is_done(world) || world.now_us >= wild_us
+    until(world, "the operations are done", |world| {
+        is_done(world) || world.now_us >= wild_us || world.steps >= WILD_STEPS_MAX
     })?;
     world.coverage.starved += u64::from(!is_done(world));
     world.heal()?;
     let quiet_us = world.config.grace_us() + world.config.timeouts_ms.1 as u64 * 1000;
     let working_us = world.now_us + quiet_us;
-    until(world, steps, "time passes", |world| world.now_us >= working_us)?;
+    until(world, "time passes", |world| world.now_us >= working_us)?;
     world.checker.is_strict = true;
     for client in &mut world.clients {
         client.be(Mood::Tame);
     }
     let served_us = world.now_us + quiet_us;
-    until(world, steps, "clients work", |world| world.now_us >= served_us && is_done(world))?;
+    until(world, "clients work", |world| world.now_us >= served_us && is_done(world))?;
     world.everybody_is_served()?;
     world.send_clients_away();
     let ended_us = world.now_us + 2 * quiet_us + world.config.container_interval_ms * 3000;
-    until(world, steps, "sessions end", |world| world.now_us >= ended_us)?;
+    until(world, "sessions end", |world| world.now_us >= ended_us)?;
     world.nothing_stays()?;
     world.survives_a_last_restart()
 }
 
-fn until(
-    world: &mut World,
-    steps: &mut u64,
-    what: &str,
-    done: impl Fn(&World) -> bool,
-) -> Result<(), Violation> {
+fn until(world: &mut World, what: &str, done: impl Fn(&World) -> bool) -> Result<(), Violation> {
     for _ in 0..STEPS_MAX {
         if done(world) {
             return Ok(());
         }
-        *steps += 1;
+        world.steps += 1;
         world.step()?;
     }
     Err(format!("still waiting until {what}"))

@@ -215,7 +215,7 @@ pub fn durable_last_index(fs: &SimFs, config: &Config) -> Result<u64, String> {
         segment_bytes: config.segment_bytes,
         ensemble: false,
     };
-    let copy = Arc::new(fs.durable_copy());
+    let copy = Arc::new(fs.durable_copy(Path::new(LOG)));
     let opened = Log::open(copy, Path::new(LOG), options).map_err(|error| error.to_string())?;
     Ok(opened.1.last.index)
 }

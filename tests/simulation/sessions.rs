@@ -20,7 +20,7 @@ pub struct Write {
     pub xid: i32,
     /// When the server was given it, counted in inputs.
     pub given: u64,
-    /// The highest zxid that anybody had been told of by then: it takes effect later.
+    /// The highest zxid of all servers by then: it takes effect later.
     pub floor: i64,
     pub request: Request,
     pub ids: Vec<Id>,

@@ -35,8 +35,11 @@ impl Trace {
 
     /// Adds bytes to the hash alone.
     pub fn bytes(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        for word in bytes.chunks(8) {
+            let mut padded = [0; 8];
+            padded[..word.len()].copy_from_slice(word);
+            self.hash = (self.hash ^ u64::from_le_bytes(padded)).wrapping_mul(0x0100_0000_01b3);
+            self.hash ^= self.hash >> 29;
         }
         self.hash = self.hash.rotate_left(5) ^ bytes.len() as u64;
     }

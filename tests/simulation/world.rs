@@ -66,6 +66,8 @@ pub struct World {
     /// Chance, for what happens between clients and servers.
     wire: Rng,
     pub(super) now_us: u64,
+    /// Events so far.
+    pub(super) steps: u64,
     queue: BTreeMap<(u64, u64), Event>,
     next_event: u64,
     pub(super) hosts: Vec<Host>,
@@ -100,6 +102,8 @@ impl World {
             extended_types: config.extended_types,
             linearizable_reads: config.linearizable_reads,
             grace_us: config.grace_us(),
+            clock_rates: std::array::from_fn(|at| *config.clock_rates.get(at).unwrap_or(&1000)),
+            peer_latency_us_max: config.peer_latency_us_max,
         };
         let clients = (0..config.clients + config.lock_clients)
             .map(|number| Client::new(number, &config))
@@ -110,6 +114,7 @@ impl World {
             network: Network::new(Rng::new(seed, 5), config.servers),
             wire: Rng::new(seed, 4),
             now_us: 1_000_000,
+            steps: 0,
             queue: BTreeMap::new(),
             next_event: 0,
             hosts,
