@@ -404,6 +404,33 @@ fn a_follower_keeps_its_clients_sessions_alive_and_silence_ends_them() {
     assert!(!cluster.closed(follower, 1) && cluster.closed(follower, 2));
 }
 
+/// A follower that hears nothing stands for election, and for that time knows no leader. Seed 23 of three
+/// servers, with a deliberate bug that changed its course, lost two writes there and did the next one.
+#[test]
+fn a_write_lost_while_no_leader_was_known_takes_those_behind_it_along() {
+    let mut cluster = Cluster::new(3);
+    let (follower, leader) = (cluster.follower(), cluster.leader().unwrap());
+    let other = (1..=3).find(|id| ![follower, leader].contains(id)).unwrap();
+    cluster.connect(follower, 7, None);
+    let (term, peer) = (cluster.replicas[&leader].leading, cluster.ids[&leader]);
+    for from in [leader, other] {
+        cluster.cut.insert((from, follower));
+    }
+    cluster.cut.insert((follower, leader));
+    cluster.send(follower, 7, &[(1, create("/a", 0))]);
+    cluster.until("it stands", |cluster| cluster.replicas[&follower].consensus.leader().is_none());
+    let replica = cluster.replicas.get_mut(&follower).unwrap();
+    replica.step(Input::PeerDown { peer });
+    replica.step(Input::PeerUp { peer });
+    cluster.cut.clear();
+    cluster.send(follower, 7, &[(2, create("/b", 0))]);
+    cluster.until("it follows", |cluster| cluster.replicas[&follower].consensus.leader().is_some());
+    cluster.advance_ms(TICK_MS);
+    assert_eq!(cluster.replicas[&leader].leading, term, "the same leader in the same term");
+    assert!(cluster.closed(follower, 7));
+    assert!(cluster.replicas[&leader].machine.tree().stat_unchecked("/b").is_none());
+}
+
 #[test]
 fn a_deposed_leader_answers_no_sync_and_sends_its_clients_away() {
     let mut cluster = Cluster::new(3);

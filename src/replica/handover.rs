@@ -35,6 +35,8 @@ pub(super) struct Parcel {
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
     term: u64,
+    /// Raft id of that leader.
+    to: u64,
     conn: ConnId,
     sequence: u64,
 }
@@ -53,7 +55,7 @@ pub(super) struct Handover {
     /// What other servers gave this one while it leads.
     foreign: VecDeque<Parcel>,
     in_flight: VecDeque<InFlight>,
-    /// The link to the leader broke while something was on it.
+    /// The link that something was given on broke.
     is_link_lost: bool,
 }
 
@@ -167,9 +169,9 @@ impl Handover {
         queue.push_front(parcel);
     }
 
-    /// A parcel was given to the leader of `term`.
-    pub(super) fn given(&mut self, term: u64, origins: &[(ConnId, u64)]) {
-        let in_flight = |&(conn, sequence): &(ConnId, u64)| InFlight { term, conn, sequence };
+    /// A parcel was given to `to`, the leader of `term`.
+    pub(super) fn given(&mut self, term: u64, to: u64, origins: &[(ConnId, u64)]) {
+        let in_flight = |&(conn, sequence): &(ConnId, u64)| InFlight { term, to, conn, sequence };
         self.in_flight.extend(origins.iter().map(in_flight));
     }
 
@@ -217,9 +219,10 @@ impl Handover {
         }
     }
 
-    /// The link to the leader broke: nothing more is given until it is known what that means.
-    pub(super) fn link_lost(&mut self) {
-        self.is_link_lost = !self.in_flight.is_empty();
+    /// A link to or from `peer` broke, or took the place of another one. If something was given to
+    /// it, whoever leads by now, nothing more is given until it is known what became of that.
+    pub(super) fn link_lost(&mut self, peer: u64) {
+        self.is_link_lost |= self.in_flight.iter().any(|known| known.to == peer);
     }
 
     /// The leader of `term` was heard from: if the link to it had broken, what was on it is lost.
@@ -263,6 +266,8 @@ fn is_reconfig(op: &TxnOp) -> bool {
 mod tests {
     use super::*;
 
+    const LEADER: u64 = 3;
+
     fn push(handover: &mut Handover, conn: ConnId, sequence: u64) {
         let origin = Origin { server: 1, conn, sequence };
         handover.push(origin, 5, 0, &[], &TxnOp::CloseSession, 0);
@@ -272,7 +277,7 @@ mod tests {
         let mut given = 0;
         while let Some(parcel) = handover.next_own(term, 0) {
             given += parcel.origins().len();
-            handover.given(term, parcel.origins());
+            handover.given(term, LEADER, parcel.origins());
         }
         given
     }
@@ -319,15 +324,24 @@ mod tests {
         let mut handover = Handover::default();
         push(&mut handover, 7, 1);
         give(&mut handover, 1);
-        handover.link_lost();
+        handover.link_lost(LEADER);
         push(&mut handover, 8, 1);
         assert_eq!(give(&mut handover, 1), 0, "nothing while it is not known");
         assert_eq!(handover.heard_from_leader(1), [7]);
         assert_eq!(give(&mut handover, 1), 1);
-        handover.link_lost();
+        handover.link_lost(LEADER);
         assert_eq!(handover.heard_from_leader(2), Vec::<ConnId>::new());
         handover.applied(8, 1);
         assert_eq!(handover.lost_before(2), Vec::<ConnId>::new());
+    }
+
+    #[test]
+    fn a_link_that_nothing_was_given_on_takes_nothing_with_it() {
+        let mut handover = Handover::default();
+        push(&mut handover, 7, 1);
+        give(&mut handover, 1);
+        handover.link_lost(LEADER + 1);
+        assert_eq!(handover.heard_from_leader(1), Vec::<ConnId>::new());
     }
 
     #[test]
@@ -337,7 +351,7 @@ mod tests {
         for sequence in 1..=3 {
             push(&mut handover, 7, sequence);
             let parcel = handover.next_own(1, 0).unwrap();
-            handover.given(1, parcel.origins());
+            handover.given(1, LEADER, parcel.origins());
             given.push(Bytes::from(parcel.payload));
         }
         push(&mut handover, 7, 4);

@@ -187,11 +187,8 @@ impl Replica {
     /// A link to or from another server was made.
     pub(super) fn peer_up(&mut self, peer: u64) {
         self.connected.insert(server_of(peer), peer);
-        if self.consensus.leader() == Some(peer) {
-            // The leader may have been heard before there was a way to it, and what was given to it
-            // had none.
-            self.handover.link_lost();
-        }
+        // A leader may have been heard before there was a way to it, and what was given to it had none.
+        self.handover.link_lost(peer);
     }
 
     /// The link to or from another server broke.
@@ -203,10 +200,11 @@ impl Replica {
         if self.leading.is_some() {
             self.spare_sessions_of(server_of(peer));
         }
+        // Also if it is not known to lead just now: it may come back as the leader of the same term.
+        self.handover.link_lost(peer);
         if self.consensus.leader() != Some(peer) {
             return;
         }
-        self.handover.link_lost();
         if !self.consensus.votes() {
             return;
         }

@@ -132,7 +132,7 @@ impl Replica {
                         sizes.last = size;
                         sizes.min = sizes.min.min(size);
                         sizes.max = sizes.max.max(size);
-                        self.handover.given(term, parcel.origins());
+                        self.handover.given(term, self.consensus.id(), parcel.origins());
                     }
                     Err(payload) => {
                         parcel.payload = payload;
@@ -144,7 +144,7 @@ impl Replica {
         } else if let Some(leader) = self.consensus.leader() {
             while let Some(mut parcel) = self.handover.next_own(term, self.wall_ms) {
                 self.figures.forwards += parcel.origins().len() as u64;
-                self.handover.given(term, parcel.origins());
+                self.handover.given(term, leader, parcel.origins());
                 let batch = std::mem::take(&mut parcel.payload).into();
                 self.send.push((leader, PeerMessage::Forward { term, batch }));
             }
