@@ -1,5 +1,6 @@
 //! Plays seeds of the simulation: `cargo run --release --example simulate -- --seed 7 --trace`, or
-//! `-- --servers 3 --seeds 1..401`: as far as the second number, which is not played itself.
+//! `-- --servers 3 --seeds 1..401`: as far as the second number, which is not played itself. With a
+//! deliberate bug: `cargo run --example simulate --features mutants -- --mutant log-not-synced --seed 1`.
 
 #[path = "../tests/simulation/simulation.rs"]
 mod simulation;
@@ -10,13 +11,20 @@ use std::time::Instant;
 use simulation::coverage::Coverage;
 use simulation::run::run;
 
-const USAGE: &str = "usage: simulate [--servers 1|3|5] (--seed N [--trace] | --seeds A..B)";
+const USAGE: &str =
+    "usage: simulate [--servers 1|3|5] (--seed N [--trace] | --seeds A..B) [--mutant NAME]";
 
 fn main() -> ExitCode {
-    let Some(Asked { seeds, servers, prints }) = parse(std::env::args().skip(1)) else {
+    let Some(Asked { seeds, servers, prints, mutant }) = parse(std::env::args().skip(1)) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
+    if let Some(name) = mutant
+        && !plant(name)
+    {
+        eprintln!("this program was built without the feature `mutants`");
+        return ExitCode::from(2);
+    }
     let begun = Instant::now();
     let mut coverage = Coverage::default();
     let mut failed = 0;
@@ -50,10 +58,20 @@ struct Asked {
     seeds: std::ops::Range<u64>,
     servers: usize,
     prints: bool,
+    mutant: Option<String>,
+}
+
+/// Plants a deliberate bug. False: there are none in this program.
+fn plant(name: String) -> bool {
+    #[cfg(feature = "mutants")]
+    lockkeeper::mutants::plant(Some(name.leak()));
+    #[cfg(not(feature = "mutants"))]
+    drop(name);
+    cfg!(feature = "mutants")
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
-    let (mut seeds, mut servers, mut prints) = (None, 1, false);
+    let (mut seeds, mut servers, mut prints, mut mutant) = (None, 1, false, None);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--seed" => {
@@ -69,8 +87,9 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
                 servers = words.next()?.parse().ok().filter(|n| [1, 3, 5].contains(n))?
             }
             "--trace" => prints = true,
+            "--mutant" => mutant = Some(words.next()?),
             _ => return None,
         }
     }
-    Some(Asked { seeds: seeds?, servers, prints })
+    Some(Asked { seeds: seeds?, servers, prints, mutant })
 }

@@ -30,6 +30,10 @@
 //! # }
 //! ```
 
+#[macro_use]
+#[doc(hidden)]
+pub mod mutants;
+
 #[cfg(feature = "server")]
 pub mod admin;
 #[cfg(feature = "server")]

@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("admin", &["replica", "proto", "config"]),
     ("server", &["proto", "tree", "replica", "storage", "admin", "config"]),
     ("recipes", &[]),
+    ("mutants", &[]),
     ("cli", &["server", "config", "proto", "recipes"]),
     ("main", &["server", "config", "cli", "admin"]),
     ("lib", &["server", "config", "cli", "admin", "storage", "replica", "tree", "proto"]),
@@ -226,4 +227,47 @@ fn the_core_denies_clocks_and_unordered_maps() {
         let deny = "#![deny(clippy::disallowed_methods, clippy::disallowed_types)]";
         assert!(text.contains(deny), "{module} lacks {deny}");
     }
+}
+
+/// What stands between `before` and the next quote, each time.
+fn quoted_after(text: &str, before: &str) -> Vec<String> {
+    let behind = text.match_indices(before).map(|(at, _)| &text[at + before.len()..]);
+    behind.map(|rest| rest.split('"').next().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn every_deliberate_bug_is_hunted_and_recorded() {
+    let sites = sources("src").into_iter().filter(|(name, _)| name != "src/mutants.rs");
+    let mut planted: Vec<String> =
+        sites.flat_map(|(_, text)| quoted_after(&text, "mutant!(\"")).collect();
+    planted.sort();
+    planted.dedup();
+    let catalogue = fs::read_to_string(root().join("tests/mutants.rs")).expect("the catalogue");
+    let mut hunted = quoted_after(&catalogue, "    mutant(\"");
+    hunted.sort();
+    assert_eq!(planted, hunted);
+    let record = fs::read_to_string(root().join("jepsen/TRACK_RECORD.md")).expect("the record");
+    let missing: Vec<_> =
+        hunted.iter().filter(|name| !record.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "not in jepsen/TRACK_RECORD.md: {missing:?}");
+}
+
+#[test]
+fn no_release_has_a_deliberate_bug() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest");
+    let named = manifest.lines().filter(|line| code_of_toml(line).contains("mutants"));
+    let only =
+        ["mutants = []", "name = \"mutants\"", "required-features = [\"mutants\", \"server\"]"];
+    assert_eq!(named.collect::<Vec<_>>(), only, "no other feature may bring it along");
+    for (name, text) in sources("src") {
+        if name == "src/mutants.rs" {
+            assert!(text.contains("not(debug_assertions)))]\ncompile_error!"), "{name}");
+        } else {
+            assert!(!text.contains("feature = \"mutants\""), "{name} asks for the feature itself");
+        }
+    }
+}
+
+fn code_of_toml(line: &str) -> &str {
+    line.split('#').next().unwrap_or_default()
 }

@@ -251,7 +251,8 @@ impl Clients {
             }
             Ok(read) => Answer::Read(read),
         };
-        if connection.queue.is_empty() && !connection.is_full() {
+        let is_next = connection.queue.is_empty() || mutant!("read-overtakes-write");
+        if is_next && !connection.is_full() {
             self.answer(machine, conn, xid, answer, at_us);
         } else {
             connection.queue.push_back(Pending::Answer { xid, answer, at_us });
@@ -450,8 +451,12 @@ impl Clients {
             for conn in self.watches.trigger(event.kind, &event.path) {
                 let Some(connection) = self.connections.get_mut(&conn) else { continue };
                 let options = machine.tree().options();
-                if !allows(&event.acl, &connection.ids, perms::READ, options) {
+                let may_know = allows(&event.acl, &connection.ids, perms::READ, options);
+                if !may_know && !mutant!("event-past-acl") {
                     continue;
+                }
+                if mutant!("event-twice") {
+                    connection.send_event(event.kind, &event.path, applied.zxid);
                 }
                 let bytes = connection.send_event(event.kind, &event.path, applied.zxid);
                 self.note_event(event.kind, bytes);
@@ -495,7 +500,7 @@ impl Rules {
     /// acknowledged before.
     fn must_confirm(self, request: &Request) -> bool {
         match request {
-            Request::Sync { .. } => true,
+            Request::Sync { .. } => !mutant!("sync-without-quorum"),
             Request::Exists { .. }
             | Request::GetData { .. }
             | Request::GetAcl { .. }

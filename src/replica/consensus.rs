@@ -272,7 +272,7 @@ impl Consensus {
             self.installing = Some((ready.number(), metadata.index));
         }
         tail.append(&entries);
-        let mut must_sync = ready.must_sync();
+        let mut must_sync = ready.must_sync() && !mutant!("vote-before-sync");
         if let Some(hard_state) = &hard_state {
             // Whoever forgot who votes now could not be elected by them.
             if tail.changes_members_up_to(hard_state.commit) {
@@ -307,7 +307,8 @@ impl Consensus {
             }
             let says_little =
                 self.synced >= self.members_append && promises_nothing(message.get_msg_type());
-            if self.synced >= self.to_sync || says_little {
+            let is_synced = self.synced >= self.to_sync || mutant!("acknowledge-before-sync");
+            if is_synced || says_little {
                 progress.send.push(message);
             } else {
                 self.held.push_back((self.to_sync, message));
@@ -348,6 +349,10 @@ impl Consensus {
     pub(super) fn persisted(&mut self, number: u64) {
         self.synced = self.synced.max(number);
         self.node.on_persist_ready(number);
+        if mutant!("commit-without-quorum") && self.is_leader() {
+            let own = self.persisted_index();
+            self.node.raft.raft_log.commit_to(own);
+        }
         if let Some((_, index)) = self.installing.take_if(|(of, _)| *of <= number) {
             self.applied(index);
         }

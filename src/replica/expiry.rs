@@ -67,6 +67,7 @@ impl Expiry {
     pub(super) fn touch(&mut self, session: i64) {
         if let Some(deadline) = self.sessions.get_mut(&session)
             && !deadline.closing
+            && !mutant!("touch-ignored")
         {
             deadline.at_us = self.now_us + deadline.timeout_us;
         }

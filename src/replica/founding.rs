@@ -153,7 +153,10 @@ impl Founding {
             return Ok(Some(Decision { identity: Identified { raft_id, ..identity.clone() } }));
         }
         let identity = Identified {
-            raft_id: raft_id(self.chance.incarnation, self.own),
+            raft_id: match mutant!("emptied-server-keeps-identity") {
+                true => raft_id(0, self.own),
+                false => raft_id(self.chance.incarnation, self.own),
+            },
             founders: Vec::new(),
             ..identity.clone()
         };

@@ -151,7 +151,8 @@ impl Handover {
 
     /// The next parcel of this server's own clients, for the leader of `term`.
     pub(super) fn next_own(&mut self, term: u64, wall_ms: i64) -> Option<Parcel> {
-        let is_clear = self.in_flight.front().is_none_or(|oldest| oldest.term == term);
+        let is_clear = self.in_flight.front().is_none_or(|oldest| oldest.term == term)
+            || mutant!("next-term-does-not-wait");
         if self.is_link_lost || !is_clear {
             return None;
         }
@@ -201,7 +202,7 @@ impl Handover {
     /// Forgets what waits behind something lost: a connection's transactions are done in order, or not
     /// at all.
     fn withdraw(&mut self, lost: &[ConnId]) {
-        if lost.is_empty() {
+        if lost.is_empty() || mutant!("waiting-behind-lost-is-given") {
             return;
         }
         self.close_batch(0);
@@ -222,7 +223,8 @@ impl Handover {
     /// A link to or from `peer` broke, or took the place of another one. If something was given to
     /// it, whoever leads by now, nothing more is given until it is known what became of that.
     pub(super) fn link_lost(&mut self, peer: u64) {
-        self.is_link_lost |= self.in_flight.iter().any(|known| known.to == peer);
+        let is_lost = self.in_flight.iter().any(|known| known.to == peer);
+        self.is_link_lost |= is_lost && !mutant!("broken-link-unnoticed");
     }
 
     /// The leader of `term` was heard from: if the link to it had broken, what was on it is lost.

@@ -39,7 +39,8 @@ impl Replica {
             // A password never changes: one that is known to be another need not be asked for.
             let known = self.machine.sessions().find(request.session_id);
             let password = Password::try_from(&request.password[..]).ok();
-            let is_wrong = known.is_some_and(|known| Some(known.password) != password);
+            let is_wrong = known.is_some_and(|known| Some(known.password) != password)
+                && !mutant!("any-password");
             let Some(password) = password.filter(|_| !is_wrong) else {
                 return self.refuse_session(conn, request.read_only);
             };
@@ -92,6 +93,7 @@ impl Replica {
         let is_here = server == self.origin;
         if let Some(old) = self.clients.connection_of(id)
             && !(is_here && old == conn)
+            && !mutant!("two-connections-one-session")
         {
             self.clients.hang_up(old);
         }

@@ -82,7 +82,7 @@ impl Replica {
             self.standing.last_leader = leader;
         }
         let is_leader = self.consensus.is_leader();
-        let leads = is_leader && self.applied.1 == term;
+        let leads = is_leader && (self.applied.1 == term || mutant!("lead-before-caught-up"));
         if !is_leader {
             self.give_back();
         }
@@ -126,6 +126,7 @@ impl Replica {
         let sessions: Vec<(i64, i32)> =
             self.machine.sessions().iter().map(|(id, known)| (id, known.timeout_ms)).collect();
         for (id, timeout_ms) in sessions {
+            let timeout_ms = if mutant!("new-leader-knows-no-mercy") { 0 } else { timeout_ms };
             self.track(id, timeout_ms);
         }
         if let Some(servers) = &self.setup.ensemble

@@ -69,7 +69,8 @@ impl Tail {
     ) -> Self {
         let mut tail = Self { before: applied, disk_before, runs: runs.into(), ..Self::default() };
         tail.hard_state.set_term(hard_state.term);
-        tail.hard_state.set_vote(hard_state.vote);
+        let vote = if mutant!("vote-forgotten-at-restart") { 0 } else { hard_state.vote };
+        tail.hard_state.set_vote(vote);
         tail.hard_state.set_commit(hard_state.commit.max(applied.0));
         tail.membership.set_voters(membership.voters.clone());
         tail.membership.set_learners(membership.learners.clone());

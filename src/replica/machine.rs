@@ -151,6 +151,9 @@ impl Machine {
     /// The zxid of the next transaction in an entry of `term`.
     fn next_zxid(&self, term: u64) -> i64 {
         let first_of_term = i64::try_from(term << 32).expect("terms stay below 2^31") | 1;
+        if mutant!("zxid-forgets-term") {
+            return self.last_zxid + 1;
+        }
         first_of_term.max(self.last_zxid + 1)
     }
 
@@ -208,7 +211,9 @@ impl Machine {
             }
             TxnOp::CloseSession | TxnOp::ExpireSession => {
                 if self.sessions.close(txn.session) {
-                    self.tree.close_session(&context, &mut applied.events);
+                    if !mutant!("expiry-leaves-ephemerals") || txn.op == TxnOp::CloseSession {
+                        self.tree.close_session(&context, &mut applied.events);
+                    }
                     applied.session_change = Some(SessionChange::Closed(txn.session));
                 } else {
                     applied.result = Err(ErrorCode::SessionExpired);
@@ -229,6 +234,9 @@ impl Machine {
                 applied.result = Err(ErrorCode::from_wire(*code).unwrap_or(ErrorCode::SystemError));
             }
         }
+        if mutant!("failure-takes-no-zxid") && applied.result.is_err() {
+            self.last_zxid -= 1;
+        }
         self.remember_digest(zxid);
         applied
     }
@@ -237,6 +245,7 @@ impl Machine {
     fn check_owner(&self, txn: &Txn) -> Result<(), ErrorCode> {
         match self.sessions.find(txn.session) {
             None => Err(ErrorCode::SessionExpired),
+            Some(_) if mutant!("moved-session-writes") => Ok(()),
             Some(session) if session.owner != (txn.origin.server, txn.origin.conn) => {
                 Err(ErrorCode::SessionMoved)
             }
@@ -551,7 +560,7 @@ impl Restore for Machine {
             let count = self.record_count();
             return Err(format!("{count} records, but the mark says {}", mark.records));
         }
-        if self.digest() != mark.digest {
+        if self.digest() != mark.digest && !mutant!("damaged-image-served") {
             let digest = self.digest();
             return Err(format!("digest {digest:032x}, but the mark says {:032x}", mark.digest));
         }

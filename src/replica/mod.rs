@@ -482,6 +482,9 @@ impl Replica {
     /// Proposes to close what was not heard from in time.
     fn expire(&mut self) {
         for session in self.expiry.overdue() {
+            if mutant!("sessions-never-expire") {
+                continue;
+            }
             self.figures.sessions_expired += 1;
             self.handover.push_chore(session, &TxnOp::ExpireSession);
         }
@@ -561,6 +564,9 @@ impl Replica {
 
     fn apply_batch(&mut self, entry: &Entry) -> Result<(), String> {
         let batch = open_entry(&mut self.machine, entry)?;
+        if mutant!("time-of-each-server") {
+            self.machine.begin_entry(self.wall_ms);
+        }
         for txn in &batch {
             let Origin { server, conn, sequence } = txn.origin;
             if server == self.origin {
@@ -570,8 +576,13 @@ impl Replica {
             if self.setup.audit {
                 self.audit.push(self.machine.audit_line((entry.index, entry.term), txn, &applied));
             }
-            self.clients.notify(&self.machine, &applied);
+            if !mutant!("event-behind-reply") {
+                self.clients.notify(&self.machine, &applied);
+            }
             self.settle(txn, &applied);
+            if mutant!("event-behind-reply") {
+                self.clients.notify(&self.machine, &applied);
+            }
         }
         Ok(())
     }

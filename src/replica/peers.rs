@@ -83,7 +83,7 @@ impl Replica {
 
     /// Tells the leader who was heard from.
     pub(super) fn send_touches(&mut self) {
-        if self.touched.is_empty() {
+        if self.touched.is_empty() || mutant!("touches-not-passed-on") {
             return;
         }
         if self.consensus.is_leader() {
@@ -171,7 +171,7 @@ impl Replica {
     /// Answers what waits for a read index that is confirmed and applied.
     pub(super) fn release_reads(&mut self) {
         while let Some((context, index)) = self.read_confirmed.front().copied() {
-            if index > self.applied.0 {
+            if index > self.applied.0 && !mutant!("read-index-not-awaited") {
                 return;
             }
             self.read_confirmed.pop_front();

@@ -182,7 +182,7 @@ impl Clients {
         for path in &watches.data {
             match tree.stat_unchecked(path.as_str()) {
                 None => missed.push((EventType::NodeDeleted, path)),
-                Some(stat) if stat.mzxid > since => {
+                Some(stat) if stat.mzxid > since && !mutant!("missed-change-untold") => {
                     missed.push((EventType::NodeDataChanged, path));
                 }
                 Some(_) => self.watches.add(conn, path, Kind::Data),
@@ -200,6 +200,7 @@ impl Clients {
                 Some(stat) if stat.pzxid > since => {
                     missed.push((EventType::NodeChildrenChanged, path));
                 }
+                Some(_) if mutant!("watch-lost-at-reconnect") => {}
                 Some(_) => self.watches.add(conn, path, Kind::Child),
             }
         }

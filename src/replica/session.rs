@@ -77,7 +77,10 @@ impl Sessions {
 
     /// Gives a session another owner; `None` if it is not open or the password is another one.
     pub(super) fn attach(&mut self, id: i64, asked: Session) -> Option<Session> {
-        let known = self.open.get_mut(&id).filter(|known| known.password == asked.password)?;
+        let known = self
+            .open
+            .get_mut(&id)
+            .filter(|known| known.password == asked.password || mutant!("any-password"))?;
         self.digest = self.digest.wrapping_sub(digest_of(id, known));
         *known = asked;
         self.digest = self.digest.wrapping_add(digest_of(id, known));

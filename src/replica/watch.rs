@@ -208,6 +208,9 @@ impl Watches {
         }
         let (uses, keeps): (&[Kind], bool) = match kind {
             EventType::NodeCreated | EventType::NodeDataChanged => (&[Kind::Data], true),
+            EventType::NodeDeleted if mutant!("deletion-spares-child-watch") => {
+                (&[Kind::Data], true)
+            }
             EventType::NodeDeleted => (&[Kind::Data, Kind::Child], true),
             EventType::NodeChildrenChanged => (&[Kind::Child], false),
         };

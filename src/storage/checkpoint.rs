@@ -490,7 +490,7 @@ impl Checkpointer {
             if let Err(error) = self.given.images.retain(&self.verified) {
                 tracing::warn!(%error, "older images stay behind");
             }
-            return Outcome::CutLog(older);
+            return Outcome::CutLog(if mutant!("log-cut-to-newest-image") { index } else { older });
         }
         Outcome::Continue
     }

@@ -108,7 +108,9 @@ impl ImageWriter {
         self.crc = crc32c::crc32c_append(self.crc, &footer[..12]);
         footer[12..].copy_from_slice(&self.crc.to_le_bytes());
         self.write(&footer)?;
-        self.file.as_mut().expect("open until here").sync()?;
+        if !mutant!("image-not-synced") {
+            self.file.as_mut().expect("open until here").sync()?;
+        }
         self.file = None;
 
         let images = &self.images;

@@ -183,7 +183,9 @@ pub fn open(
     let mut recovery = Recovery::new(place, log, found, images.clone(), restore, ensemble);
     let begun = recovery.begin()?;
     let commit = recovery.found.hard_state.commit.max(begun.mark.index);
-    recovery.entries(begun.mark.index, commit)?;
+    let behind =
+        begun.mark.index.saturating_sub(u64::from(mutant!("entry-applied-twice-at-restart")));
+    recovery.entries(behind, commit)?;
     let last = recovery.found.last.index;
     let tail = recovery.log.read(commit + 1, last, usize::MAX)?;
     let applied_term = recovery.log.term(commit)?;

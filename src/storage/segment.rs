@@ -205,7 +205,9 @@ pub(super) fn publish(
     file.sync()?;
     let path = dir.join(file_name(header.number));
     fs.rename(prepared, &path)?;
-    fs.sync_dir(dir)?;
+    if !mutant!("segment-name-not-synced") {
+        fs.sync_dir(dir)?;
+    }
     Ok(path)
 }
 

@@ -32,7 +32,8 @@ pub(super) struct Spans(VecDeque<Span>);
 impl Spans {
     /// A record with the entries `first..=last` was written; it overwrites what came behind.
     pub(super) fn add(&mut self, first: u64, last: u64, segment: u64, offset: u64, len: u64) {
-        self.truncate(first);
+        let first_void = first + u64::from(mutant!("overwritten-entry-comes-back"));
+        self.truncate(first_void - u64::from(mutant!("overwrites-one-too-many")));
         if let Some(span) = self.0.back_mut() {
             let follows = span.segment == segment && span.last + 1 == first && !span.clipped;
             if follows && span.bytes < SPAN_BYTES {

@@ -28,6 +28,9 @@ impl Tree {
             match self.one_of_multi(ctx, op, events) {
                 Ok(result) => results.push(result),
                 Err(code) => {
+                    if mutant!("multi-keeps-half") {
+                        self.keep_edits();
+                    }
                     self.take_back_edits();
                     events.truncate(events_before);
                     return Err(failure(results.len(), code, ops.len()));

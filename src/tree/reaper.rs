@@ -23,6 +23,7 @@ impl Tree {
                 Owner::Container => {
                     znode.meta.creates > 0 || (never_used_ms != 0 && age_ms > never_used_ms)
                 }
+                Owner::Ttl(_) if mutant!("ttl-unchecked") => true,
                 Owner::Ttl(ttl_ms) => age_ms > ttl_ms,
                 Owner::Nobody | Owner::Session(_) => false,
             };
@@ -53,6 +54,7 @@ impl Tree {
         }
         let is_due = match znode.meta.owner() {
             Owner::Container => true,
+            Owner::Ttl(_) if mutant!("ttl-unchecked") => true,
             Owner::Ttl(ttl_ms) => ctx.time_ms.saturating_sub(znode.meta.mtime) > ttl_ms,
             Owner::Nobody | Owner::Session(_) => false,
         };

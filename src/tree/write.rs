@@ -43,7 +43,11 @@ impl Tree {
         self.check_acl(parent, ctx.ids, perms::CREATE)?;
         let mut parent_meta = self.slab[parent].meta;
         let path = if mode.is_sequential {
-            Text::from(format!("{asked}{:010}", parent_meta.creates))
+            let number = match mutant!("sequence-from-child-count") {
+                true => self.slab[parent].children().len() as i32,
+                false => parent_meta.creates,
+            };
+            Text::from(format!("{asked}{number:010}"))
         } else {
             request.path.clone()
         };
@@ -93,7 +97,9 @@ impl Tree {
     ) -> Result<(), ErrorCode> {
         let name = path.as_str();
         let parent = self.parent_to_delete_from(name)?;
-        self.check_acl(parent, ctx.ids, perms::DELETE)?;
+        if !mutant!("delete-past-acl") {
+            self.check_acl(parent, ctx.ids, perms::DELETE)?;
+        }
         let id = self.find(name).ok_or(ErrorCode::NoNode)?;
         next_version(self.slab[id].meta.version, version)?;
         if !self.slab[id].children().is_empty() {
@@ -130,6 +136,7 @@ impl Tree {
             return Err(ErrorCode::QuotaExceeded);
         }
         let mut meta = self.slab[id].meta;
+        let version = if mutant!("version-unchecked") { -1 } else { version };
         meta.version = next_version(meta.version, version)?;
         meta.mzxid = ctx.zxid;
         meta.mtime = ctx.time_ms;
@@ -274,7 +281,9 @@ impl Tree {
         let bytes = length(self.slab[id].data());
         events.push(self.event(EventType::NodeDeleted, id, path.clone()));
         let mut parent_meta = self.slab[parent].meta;
-        parent_meta.pzxid = zxid;
+        if !mutant!("deletion-keeps-pzxid") {
+            parent_meta.pzxid = zxid;
+        }
         self.amend(parent, parent_meta, NewData::Keep);
         self.unlink(id);
         self.book_usage(name, -1, -bytes);

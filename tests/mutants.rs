@@ -1,0 +1,151 @@
+//! Deliberate bugs, each of which the simulation must catch: `cargo test --features mutants --test mutants`.
+//!
+//! *Owns* the catalogue: what each bug is, and within how many seeds it must be found. jepsen/TRACK_RECORD.md
+//! is the table for people. *Invariant*: nothing helps a bug to be found: these are the seeds that every test
+//! run plays, from the first one on, with the same checks.
+
+#[path = "simulation/simulation.rs"]
+mod simulation;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use lockkeeper::mutants;
+use simulation::run::run;
+
+/// A deliberate bug.
+struct Mutant {
+    /// As `mutant!` has it.
+    name: &'static str,
+    /// How many servers the simulated world has.
+    servers: usize,
+    /// It must be caught by one of the seeds from 1 to this.
+    seeds: u64,
+}
+
+const fn mutant(name: &'static str, servers: usize, seeds: u64) -> Mutant {
+    Mutant { name, servers, seeds }
+}
+
+/// All of them.
+const CATALOGUE: &[Mutant] = &[
+    // --- consensus and the disk
+    mutant("acknowledge-before-sync", 3, 5),
+    mutant("vote-before-sync", 3, 5),
+    mutant("vote-forgotten-at-restart", 3, 10),
+    mutant("commit-without-quorum", 3, 5),
+    mutant("lead-before-caught-up", 3, 5),
+    mutant("emptied-server-keeps-identity", 3, 5),
+    mutant("log-not-synced", 1, 5),
+    mutant("segment-name-not-synced", 1, 5),
+    mutant("image-not-synced", 1, 10),
+    mutant("log-checksum-unchecked", 1, 10),
+    mutant("damaged-image-served", 1, 30),
+    mutant("log-cut-to-newest-image", 1, 10),
+    mutant("overwritten-entry-comes-back", 3, 10),
+    mutant("overwrites-one-too-many", 3, 5),
+    mutant("entry-applied-twice-at-restart", 1, 5),
+    // --- what is read
+    mutant("sync-without-quorum", 3, 5),
+    mutant("read-index-not-awaited", 3, 10),
+    mutant("read-overtakes-write", 1, 5),
+    // --- the order of writes
+    mutant("next-term-does-not-wait", 3, 30),
+    mutant("waiting-behind-lost-is-given", 3, 30),
+    mutant("broken-link-unnoticed", 3, 10),
+    mutant("failure-takes-no-zxid", 1, 5),
+    mutant("zxid-forgets-term", 3, 5),
+    mutant("time-of-each-server", 3, 5),
+    // --- sessions
+    mutant("sessions-never-expire", 1, 5),
+    mutant("touch-ignored", 1, 5),
+    mutant("touches-not-passed-on", 3, 5),
+    mutant("new-leader-knows-no-mercy", 3, 5),
+    mutant("any-password", 1, 10),
+    mutant("two-connections-one-session", 1, 5),
+    mutant("moved-session-writes", 1, 5),
+    mutant("expiry-leaves-ephemerals", 1, 5),
+    // --- znodes
+    mutant("sequence-from-child-count", 1, 5),
+    mutant("multi-keeps-half", 1, 5),
+    mutant("version-unchecked", 1, 5),
+    mutant("delete-past-acl", 1, 5),
+    mutant("deletion-keeps-pzxid", 1, 5),
+    mutant("ttl-unchecked", 1, 5),
+    // --- watches
+    mutant("event-twice", 1, 5),
+    mutant("event-behind-reply", 1, 5),
+    mutant("event-past-acl", 1, 5),
+    mutant("deletion-spares-child-watch", 1, 10),
+    mutant("watch-lost-at-reconnect", 1, 10),
+    mutant("missed-change-untold", 1, 10),
+];
+
+/// Seeds that are played without any bug, by number of servers.
+const CONTROLS: [(usize, u64); 2] = [(1, 3), (3, 2)];
+/// A bug that is found within so many seeds is one of the quick set.
+const QUICK_SEEDS_MAX: u64 = 10;
+
+/// The seed that catches it, and how.
+fn hunt(mutant: &Mutant) -> Option<(u64, String)> {
+    mutants::plant(Some(mutant.name));
+    let play = |seed| run(seed, mutant.servers, false).err().map(|f| (seed, f.violation));
+    let caught = (1..=mutant.seeds).find_map(play);
+    mutants::plant(None);
+    caught
+}
+
+/// Hunts them on all cores; those that got away.
+fn hunt_all(mutants: &[&Mutant]) -> Vec<&'static str> {
+    silence_the_hunted();
+    let (next, escaped) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let Mutant { name, servers, seeds } = mutant;
+                    let Some((seed, how)) = hunt(mutant) else {
+                        println!("{name}: not caught by {seeds} seeds of {servers}");
+                        escaped.lock().expect("nothing panics while it holds it").push(*name);
+                        continue;
+                    };
+                    let how: String = how.split_whitespace().collect::<Vec<_>>().join(" ");
+                    println!("{name}: {servers} servers, seed {seed}: {how}");
+                }
+            });
+        }
+    });
+    escaped.into_inner().expect("all threads are done")
+}
+
+/// A product that panics because of its bug is caught; what it says then is nobody's business.
+fn silence_the_hunted() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if mutants::planted().is_none() {
+            usual(panic);
+        }
+    }));
+}
+
+#[test]
+fn quick_ones_are_caught() {
+    let quick: Vec<_> = CATALOGUE.iter().filter(|m| m.seeds <= QUICK_SEEDS_MAX).collect();
+    assert_eq!(hunt_all(&quick), [""; 0], "not caught");
+}
+
+#[test]
+fn stubborn_ones_are_caught() {
+    let stubborn: Vec<_> = CATALOGUE.iter().filter(|m| m.seeds > QUICK_SEEDS_MAX).collect();
+    assert_eq!(hunt_all(&stubborn), [""; 0], "not caught");
+}
+
+#[test]
+fn without_a_bug_the_same_seeds_break_no_rule() {
+    for (servers, seeds) in CONTROLS {
+        for seed in 1..=seeds {
+            run(seed, servers, false).unwrap_or_else(|failure| panic!("\n{failure}"));
+        }
+    }
+}
