@@ -540,6 +540,17 @@ impl Consensus {
         self.elections
     }
 
+    /// Up to where the log is committed, and its last index.
+    pub(super) fn log_ends(&self) -> (u64, u64) {
+        (self.node.raft.raft_log.committed, self.last_index())
+    }
+
+    /// Whether nobody else votes.
+    pub(super) fn is_alone(&self) -> bool {
+        let members = self.node.store().membership();
+        members.get_voters().len() <= 1 && members.get_voters_outgoing().is_empty()
+    }
+
     /// Last index of the log here, durable or not.
     pub(super) fn last_index(&self) -> u64 {
         self.node.raft.raft_log.last_index()

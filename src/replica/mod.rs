@@ -34,6 +34,7 @@ pub mod machine;
 mod members;
 mod membership;
 mod observe;
+mod pace;
 pub mod peer;
 pub mod peer_codec;
 mod peers;
@@ -69,6 +70,7 @@ use inspect::{PeerStatus, ProposalSizes};
 use leadership::Standing;
 use log::{Tail, from_raft};
 use machine::{Applied, SessionChange, open_entry};
+use pace::Pace;
 use txn::{Origin, Txn, TxnOp};
 
 use crate::config::{Role, ServerSpec};
@@ -204,6 +206,8 @@ pub struct Replica {
     incoming: Option<(Mark, Box<Machine>)>,
     /// Index of the entry that asks for other members and was proposed here, until it is applied.
     reconfig_proposed: Option<u64>,
+    /// When this leader proposes.
+    pace: Pace,
     members_changed: bool,
     announced: Vec<Member>,
     /// The version that these members had.
@@ -311,6 +315,7 @@ impl Replica {
             connected: BTreeMap::new(),
             incoming: None,
             reconfig_proposed: None,
+            pace: Pace::default(),
             members_changed: true,
             announced: Vec::new(),
             announced_version: 0,

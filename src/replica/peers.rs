@@ -106,7 +106,11 @@ impl Replica {
     pub(super) fn propose(&mut self) {
         let term = self.consensus.term();
         if self.consensus.is_leader() {
-            while let Some(mut parcel) = self.handover.next_to_propose(term, self.wall_ms) {
+            let is_clear = self.consensus.is_alone()
+                || self.pace.is_clear(term, self.consensus.log_ends(), self.now_us);
+            while is_clear
+                && let Some(mut parcel) = self.handover.next_to_propose(term, self.wall_ms)
+            {
                 let mut asks_reconfig = false;
                 if parcel.asks_reconfig {
                     if self.leading != Some(term) {
@@ -120,6 +124,7 @@ impl Replica {
                 let size = parcel.payload.len() as u64;
                 match self.consensus.propose(std::mem::take(&mut parcel.payload)) {
                     Ok(()) => {
+                        self.pace.proposed(term, self.consensus.last_index(), self.now_us);
                         self.figures.proposals += 1;
                         if asks_reconfig {
                             self.reconfig_proposed = Some(self.consensus.last_index());

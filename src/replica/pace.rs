@@ -1,0 +1,96 @@
+//! When a leader of others puts the next entries into its log.
+//!
+//! *Owns* the measure of how long a commit takes. While one is about to come, what arrives waits for
+//! it, and is one batch then: every server spends one message, one wake-up and one fsync on it,
+//! and what was committed travels with what is next. *Invariant*: nothing waits longer than
+//! [`WAIT_US_MAX`] for more than the next look at the clock; where commits take longer than that, because
+//! the network or a disk is slow, nothing waits at all.
+
+/// Entries that are not committed yet, below which the next ones do not wait: what one client does
+/// after the other still overlaps.
+const ENTRIES_MAX: u64 = 2;
+/// Longest commit that is waited for, microseconds.
+const WAIT_US_MAX: u64 = 5000;
+
+/// The pace of one leader.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// Index, term and time of an entry that is looked at.
+    looked_at: Option<(u64, u64, u64)>,
+    /// How long commits take, microseconds, on average over the last few.
+    usual_us: u64,
+}
+
+impl Pace {
+    /// Whether the next entries are to be proposed now. `log` is up to where the log is committed, and
+    /// its last index.
+    pub(super) fn is_clear(&mut self, term: u64, log: (u64, u64), now_us: u64) -> bool {
+        let (committed, last) = log;
+        self.looked_at.take_if(|(_, of, _)| *of != term);
+        let mut waited_us = 0;
+        if let Some((index, _, since_us)) = self.looked_at {
+            waited_us = now_us.saturating_sub(since_us);
+            if index <= committed {
+                self.usual_us = (3 * self.usual_us + waited_us) / 4;
+                self.looked_at = None;
+            }
+        }
+        last.saturating_sub(committed) < ENTRIES_MAX || self.usual_us.max(waited_us) > WAIT_US_MAX
+    }
+
+    /// The entry with this index was proposed.
+    pub(super) fn proposed(&mut self, term: u64, index: u64, now_us: u64) {
+        self.looked_at.get_or_insert((index, term, now_us));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_while_entries_are_on_their_way_waits_for_their_commit() {
+        let mut pace = Pace::default();
+        assert!(pace.is_clear(1, (10, 10), 0));
+        pace.proposed(1, 11, 0);
+        assert!(pace.is_clear(1, (10, 11), 100), "one overlaps with another");
+        pace.proposed(1, 12, 100);
+        assert!(!pace.is_clear(1, (10, 12), 200));
+        assert!(pace.is_clear(1, (12, 12), 400));
+    }
+
+    #[test]
+    fn nothing_waits_for_a_commit_that_does_not_come() {
+        let mut pace = Pace::default();
+        pace.proposed(1, 11, 0);
+        pace.proposed(1, 12, 0);
+        assert!(!pace.is_clear(1, (10, 12), WAIT_US_MAX));
+        assert!(pace.is_clear(1, (10, 12), WAIT_US_MAX + 1));
+    }
+
+    #[test]
+    fn nothing_waits_where_commits_are_slow_until_they_are_fast_again() {
+        let mut pace = Pace::default();
+        let commit = |pace: &mut Pace, index: u64, now_us: &mut u64, took_us: u64| {
+            pace.proposed(1, index, *now_us);
+            *now_us += took_us;
+            pace.is_clear(1, (index, index + 2), *now_us)
+        };
+        let mut now_us = 0;
+        let slow = (1..9).map(|index| commit(&mut pace, index, &mut now_us, 30_000));
+        assert!(slow.last().unwrap());
+        assert!(commit(&mut pace, 20, &mut now_us, 300), "one says nothing yet");
+        let fast = (21..40).map(|index| commit(&mut pace, index, &mut now_us, 300));
+        assert!(!fast.last().unwrap());
+    }
+
+    #[test]
+    fn a_commit_of_an_earlier_term_says_nothing() {
+        let mut pace = Pace::default();
+        pace.proposed(1, 11, 0);
+        assert!(pace.is_clear(5, (40, 40), 90_000_000));
+        pace.proposed(5, 41, 90_000_000);
+        pace.proposed(5, 42, 90_000_000);
+        assert!(!pace.is_clear(5, (40, 42), 90_000_100));
+    }
+}
