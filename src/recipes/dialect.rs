@@ -238,7 +238,7 @@ const GUID_VERSION: u8 = b'8';
 /// Digits of a sequential znode's number, its sign not counted.
 const SEQUENCE_DIGITS: usize = 10;
 /// Digits of a GUID without hyphens.
-const HEX_DIGITS: usize = 32;
+pub(super) const HEX_DIGITS: usize = 32;
 
 #[cfg(test)]
 mod tests {

@@ -35,6 +35,7 @@
 mod boottime;
 mod contest;
 mod dialect;
+mod election;
 mod entry;
 mod error;
 mod guard;
@@ -48,6 +49,7 @@ mod terms;
 
 pub use boottime::BootTime;
 pub use dialect::{Dialect, SharedStyle, Style};
+pub use election::{Candidate, Election};
 pub use error::LockError;
 pub use guard::{Guard, Txn};
 pub use keeper::{Hold, HoldWatch, LostReason};

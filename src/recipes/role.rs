@@ -5,7 +5,9 @@
 
 use zookeeper_client::CreateMode;
 
-use super::dialect::{Contender, Dialect, Guid, SharedStyle, Style, is_of_this_library, split};
+use super::dialect::{
+    Contender, Dialect, Guid, HEX_DIGITS, SharedStyle, Style, is_of_this_library, split,
+};
 
 /// As what one enters a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub(super) enum Role {
     Write(SharedStyle),
     /// One of a limited number.
     Lease,
+    /// A candidate for an office.
+    Latch,
 }
 
 impl Role {
@@ -30,6 +34,7 @@ impl Role {
             Self::Read(SharedStyle::Curator) => format!("_c_{}-__READ__", guid.hyphenated()),
             Self::Write(SharedStyle::Curator) => format!("_c_{}-__WRIT__", guid.hyphenated()),
             Self::Lease => format!("_c_{}-{LEASE}", guid.hyphenated()),
+            Self::Latch => format!("_c_{}-{LATCH}", guid.hyphenated()),
         }
     }
 
@@ -37,7 +42,7 @@ impl Role {
     pub(super) fn names_are_unique(&self) -> bool {
         match self {
             Self::Exclusive(style) => style.names_are_unique(),
-            Self::Read(_) | Self::Write(_) | Self::Lease => true,
+            Self::Read(_) | Self::Write(_) | Self::Lease | Self::Latch => true,
         }
     }
 
@@ -50,7 +55,8 @@ impl Role {
             Self::Exclusive(Style::Curator)
             | Self::Read(SharedStyle::Curator)
             | Self::Write(SharedStyle::Curator)
-            | Self::Lease => CreateMode::Container,
+            | Self::Lease
+            | Self::Latch => CreateMode::Container,
         }
     }
 
@@ -63,6 +69,7 @@ impl Role {
                 (!contender.dialect.is_shared()).then_some(contender.sequence)
             }
             Self::Lease => marked(name, LEASE),
+            Self::Latch => marked(name, LATCH),
         }
     }
 
@@ -96,8 +103,8 @@ impl Role {
                 // kazoo's WriteLock does, its Lock does not, and their names are the same.
                 Curator | CuratorWrite | Kazoo | Plain | ZooKeeper => false,
             },
-            // Nobody has leases but semaphores.
-            Self::Lease => true,
+            // Nobody has leases but semaphores; who holds a lock is not elected.
+            Self::Lease | Self::Latch => true,
         }
     }
 }
@@ -106,12 +113,30 @@ impl Role {
 fn marked(name: &str, marker: &str) -> Option<i32> {
     let (stem, sequence) = split(name, |stem| stem.ends_with(marker))?;
     let front = stem.strip_suffix(marker)?;
-    let is_whole = front.is_empty() || front.starts_with("_c_") && front.ends_with('-');
-    is_whole.then_some(sequence)
+    (front.is_empty() || is_protection(front)).then_some(sequence)
+}
+
+/// Whether it is no more and no less than what Curator (`_c_<uuid>-`) or go-zookeeper
+/// (`_c_<32 hex digits>-`) put in front.
+fn is_protection(front: &str) -> bool {
+    let guid = front.strip_prefix("_c_").and_then(|front| front.strip_suffix('-'));
+    guid.is_some_and(|guid| {
+        let is_hyphen = |at| guid.len() == UUID_CHARS && UUID_HYPHENS.contains(&at);
+        let fits = |(at, byte): (_, u8)| {
+            if is_hyphen(at) { byte == b'-' } else { byte.is_ascii_hexdigit() }
+        };
+        matches!(guid.len(), HEX_DIGITS | UUID_CHARS) && guid.bytes().enumerate().all(fits)
+    })
 }
 
 /// In the name of a lease of a semaphore.
 const LEASE: &str = "lease-";
+/// In the name of a candidate.
+const LATCH: &str = "latch-";
+/// Characters of a GUID with hyphens.
+const UUID_CHARS: usize = 36;
+/// Where they are.
+const UUID_HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
 #[cfg(test)]
 mod tests {
@@ -137,9 +162,33 @@ mod tests {
                 let waits = ours.rival(&name) == Some(4);
                 assert_eq!(waits, !are_readers, "{ours:?} {theirs:?}");
             }
-            let lease = Role::Lease.prefix(&guid, 5) + "0000000004";
-            assert_eq!(ours.rival(&lease), None, "{ours:?}");
-            assert_eq!(Role::Lease.rival(&lease), Some(4));
+            for apart in [Role::Lease, Role::Latch] {
+                let name = apart.prefix(&guid, 5) + "0000000004";
+                assert_eq!(ours.rival(&name), None, "{ours:?} {apart:?}");
+                assert_eq!(apart.rival(&name), Some(4));
+            }
+        }
+        let lease = Role::Lease.prefix(&guid, 5) + "0000000004";
+        assert_eq!(Role::Latch.rival(&lease), None);
+    }
+
+    #[test]
+    fn a_marker_comes_behind_a_whole_guid_or_nothing() {
+        let uuid = "0af2b9d6-32cd-4bd0-8c9c-6c2f2f4d4f55";
+        for front in ["".to_string(), format!("_c_{uuid}-"), format!("_c_{HEX}-")] {
+            let name = format!("{front}latch-0000000004");
+            assert_eq!(Role::Latch.rival(&name), Some(4), "{name}");
+        }
+        for front in [
+            "a-".to_string(),
+            format!("_c_{uuid}"),
+            format!("_c_{uuid}-a-"),
+            format!("_c_{HEX}-abc-"),
+            format!("_c_{HEX}abcd-"),
+            format!("_c_{}-", &uuid[1..]),
+        ] {
+            let name = format!("{front}latch-0000000004");
+            assert_eq!(Role::Latch.rival(&name), None, "{name}");
         }
     }
 
