@@ -3,7 +3,7 @@
 //! *Owns* [`Terms`], which all locks have, and [`Wait`]. *Invariant*: the path of a [`Terms`] can be
 //! that of a lock. *Never* asks a server anything.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 use zookeeper_client::{Acl, Acls};
@@ -27,6 +27,14 @@ impl Wait {
         match self {
             Self::No | Self::For(Duration::ZERO) => false,
             Self::For(_) | Self::Forever => true,
+        }
+    }
+
+    /// What is left of it for who has waited since then.
+    pub(super) fn after(self, begun: Instant) -> Self {
+        match self {
+            Self::No | Self::Forever => self,
+            Self::For(time) => Self::For(time.saturating_sub(begun.elapsed())),
         }
     }
 
