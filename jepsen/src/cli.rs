@@ -8,7 +8,8 @@ use lockkeeper_jepsen::cluster::{Backend, Software, namespaces};
 use lockkeeper_jepsen::doctor;
 use lockkeeper_jepsen::nemesis::Kind;
 use lockkeeper_jepsen::run::Settings;
-use lockkeeper_jepsen::workload::Named;
+use lockkeeper_jepsen::suite::{self, Suite};
+use lockkeeper_jepsen::workload::{self, Named};
 
 /// Strikes a ZooKeeper-compatible ensemble with faults and has what its clients saw judged.
 #[derive(Debug, Parser)]
@@ -26,6 +27,10 @@ pub enum Command {
     Run(Run),
     /// Judge an earlier run again, from its directory
     Check { folder: PathBuf },
+    /// Write the report of an earlier run again, from its directory
+    Report { folder: PathBuf },
+    /// Many runs, one after the other, and a table of what they came to
+    TestAll(TestAll),
     /// Which faults this machine offers
     Doctor,
 }
@@ -103,6 +108,30 @@ pub struct Run {
     pub expect: Expect,
 }
 
+#[derive(Clone, Debug, Args)]
+pub struct TestAll {
+    /// The most important workloads, 15 s each: below 15 minutes on two cores
+    #[arg(long)]
+    pub quick: bool,
+    /// Seconds for which the clients of a run work
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub time_limit: Option<u64>,
+    /// Only these workloads, separated by commas
+    #[arg(long)]
+    pub workloads: Option<String>,
+    /// Only these nemeses, separated by commas; several at once with + between them
+    #[arg(long)]
+    pub nemeses: Option<String>,
+    /// Seed of the first run; each further one has the next
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    #[arg(long, default_value = "target/jepsen")]
+    pub out: PathBuf,
+    /// Arguments for every run
+    #[arg(last = true)]
+    pub others: Vec<String>,
+}
+
 /// What a run should come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Expect {
@@ -114,6 +143,38 @@ pub enum Expect {
 const JARS: [&str; 2] = ["/tmp/lockkeeper-clients/zookeeper-3.9.5", "target/zookeeper-jars"];
 /// Longest name of a file system path that is shown as a suggestion.
 const FETCH: &str = "benches/vs_zookeeper/fetch_zookeeper";
+
+impl TestAll {
+    /// The runs.
+    ///
+    /// # Errors
+    /// A workload or nemesis that there is not.
+    pub fn suite(&self) -> Result<Suite, String> {
+        let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<String>>();
+        let every = || workload::ALL.iter().map(|known| known.name.to_owned()).collect();
+        let (workloads, seconds) = match self.quick {
+            true => (suite::QUICK.map(str::to_owned).to_vec(), suite::QUICK_SECONDS),
+            false => (every(), suite::SECONDS),
+        };
+        let workloads = self.workloads.as_deref().map_or(workloads, list);
+        let nemeses =
+            self.nemeses.as_deref().map_or(suite::NEMESES.map(str::to_owned).to_vec(), list);
+        for name in &workloads {
+            name.parse::<Named>()?;
+        }
+        for nemesis in &nemeses {
+            kinds(&nemesis.replace('+', ","))?;
+        }
+        Ok(Suite {
+            workloads,
+            nemeses,
+            seconds: self.time_limit.unwrap_or(seconds),
+            seed: self.seed,
+            out: self.out.clone(),
+            others: self.others.clone(),
+        })
+    }
+}
 
 impl Run {
     /// The settings of the run.

@@ -49,10 +49,16 @@ impl Journal {
         self.began_at_ms
     }
 
+    /// The clock.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).expect("584 years in nanoseconds")
+    }
+
     fn open(&self) -> (MutexGuard<'_, Pages>, u64) {
         // A client that panicked leaves whole events behind, and the run says that it panicked.
         let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = u64::try_from(self.began.elapsed().as_nanos()).expect("584 years in nanoseconds");
+        let now = self.now_ns();
         (pages, now)
     }
 

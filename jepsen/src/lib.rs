@@ -3,7 +3,7 @@
 //! ```text
 //! run -> cluster (processes) <- nemesis (plan from the seed)
 //!     -> clients (one thread each) <- workload          everything goes into the journal
-//!     -> store (files of a run) -> judgement (checks, coverage) -> results
+//!     -> store (files of a run) -> judgement (checks, coverage) -> results, report
 //! ```
 //!
 //! Nothing of the product is used: its clients and codec are not what tests it.
@@ -15,7 +15,9 @@ pub mod journal;
 pub mod judgement;
 pub mod nemesis;
 pub mod random;
+pub mod report;
 pub mod run;
 pub mod store;
+pub mod suite;
 pub mod worker;
 pub mod workload;

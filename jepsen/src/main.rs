@@ -29,10 +29,15 @@ fn main() -> ExitCode {
     }
     let done = match cli.command.unwrap_or(Command::Run(cli.run)) {
         Command::Run(arguments) => one_run(&arguments, &is_interrupted),
-        Command::Check { folder } => Store::open(&folder).and_then(run::judge).map(|outcome| {
-            tell(&outcome);
-            judgement::exit_code(&outcome.verdict)
-        }),
+        Command::TestAll(arguments) => {
+            arguments.suite().and_then(|suite| suite.run(&is_interrupted))
+        }
+        Command::Check { folder } | Command::Report { folder } => {
+            Store::open(&folder).and_then(run::judge).map(|outcome| {
+                tell(&outcome);
+                judgement::exit_code(&outcome.verdict)
+            })
+        }
         Command::Doctor => {
             doctor::examine().iter().for_each(|finding| println!("{finding}"));
             Ok(0)

@@ -15,11 +15,13 @@ use lockkeeper_check::trial::{self, Opinion};
 use lockkeeper_check::verdict::Verdict;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Terms};
-use crate::cluster::{Backend, Blueprint, Cluster, Software};
+use crate::client::{Client, Server, Terms};
+use crate::cluster::{self, Backend, Blueprint, Cluster, Software};
 use crate::journal::Journal;
 use crate::judgement::{self, Case};
 use crate::nemesis::{self, Kind, Strike};
+use crate::report::lanes::Led;
+use crate::report::{self, Material};
 use crate::store::{self, Store};
 use crate::worker::{self, Times};
 use crate::workload::{self, Named, Workload};
@@ -69,6 +71,8 @@ const INSIST_MAX: Duration = Duration::from_secs(30);
 const EVEN_MAX: Duration = Duration::from_secs(15);
 /// The main thread looks at the servers and at interrupts so often.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Who leads is asked so often, for the report.
+const ASK_LEADERS_EVERY: Duration = Duration::from_millis(100);
 /// A run with fewer answers than this part of the intended steps has shown nothing, in percent.
 const ANSWERED_PERCENT_MIN: u64 = 10;
 
@@ -103,7 +107,8 @@ pub fn run(settings: &Settings, is_interrupted: &AtomicBool) -> Result<Outcome, 
     worker::insist(&mut first, INSIST_MAX, |client| {
         workload.setup(client).and_then(|()| client.close())
     })?;
-    let closed = work(settings, &plan, &mut cluster, &workload, &terms, is_interrupted)?;
+    let Worked { closed, leaders } =
+        work(settings, &plan, &mut cluster, &workload, &terms, is_interrupted)?;
     worker::insist(&mut first, INSIST_MAX, |client| {
         workload.finale(client).and_then(|()| client.close())
     })?;
@@ -124,7 +129,7 @@ pub fn run(settings: &Settings, is_interrupted: &AtomicBool) -> Result<Outcome, 
         case.crashes.push(format!("the servers were not even {EVEN_MAX:?} after the last write"));
     }
     case.oddities = oddities;
-    store.write_json(store::TEST, &settings.to_json(&plan, &case))?;
+    store.write_json(store::TEST, &settings.to_json(&plan, &case, &leaders))?;
     let outcome = judge(store)?;
     if outcome.verdict == Verdict::Valid && !settings.keep_data {
         cluster.remove_data()?;
@@ -132,7 +137,29 @@ pub fn run(settings: &Settings, is_interrupted: &AtomicBool) -> Result<Outcome, 
     Ok(outcome)
 }
 
-/// Clients at work while faults strike. Whether all of them could close their sessions.
+/// What came of the clients' work.
+struct Worked {
+    /// All of them could close their sessions.
+    closed: bool,
+    /// Who led when.
+    leaders: Vec<Led>,
+}
+
+/// Asks who leads, until the time is over.
+fn watch_leaders(servers: &[Server], journal: &Journal, times: &Times) -> Vec<Led> {
+    let mut leaders: Vec<Led> = Vec::new();
+    while !times.is_over.load(Ordering::Relaxed) {
+        let now = cluster::leaders(servers);
+        let leader = (!now.is_empty()).then(|| now.join(", "));
+        if leaders.last().is_none_or(|last| last.leader != leader) {
+            leaders.push(Led { from_ns: journal.now_ns(), leader });
+        }
+        thread::sleep(ASK_LEADERS_EVERY);
+    }
+    leaders
+}
+
+/// Clients at work while faults strike.
 fn work(
     settings: &Settings,
     plan: &[Strike],
@@ -140,7 +167,7 @@ fn work(
     workload: &Arc<dyn Workload>,
     terms: &Terms,
     is_interrupted: &AtomicBool,
-) -> Result<bool, String> {
+) -> Result<Worked, String> {
     let began = Instant::now();
     let clients = u32::try_from(settings.clients).expect("a few clients");
     let times = Arc::new(Times {
@@ -157,6 +184,8 @@ fn work(
         let spawned = worker.spawn(move || worker::work(&mut client, &mut *body, &times));
         workers.push(spawned.map_err(|error| format!("no thread: {error}"))?);
     }
+    let (servers, journal, ends) = (terms.servers.clone(), terms.journal.clone(), times.clone());
+    let leaders = thread::spawn(move || watch_leaders(&servers, &journal, &ends));
     let struck = strike_all(settings, plan, cluster, &terms.journal, began, is_interrupted);
     let healed = struck
         .and_then(|()| nemesis::heal(cluster, &terms.journal))
@@ -166,7 +195,8 @@ fn work(
     for worker in workers {
         closed &= worker.join().map_err(|_| "a client panicked".to_owned())?;
     }
-    healed.map(|()| closed)
+    let leaders = leaders.join().map_err(|_| "the look at leaders panicked".to_owned())?;
+    healed.map(|()| Worked { closed, leaders })
 }
 
 /// The faults, each at its time, until the run has its length.
@@ -209,6 +239,9 @@ pub fn judge(store: Store) -> Result<Outcome, String> {
     let verdict = trial::verdict(&opinions);
     let results = judgement::results(&case, &opinions, &history, &audit);
     store.write_json(store::RESULTS, &results)?;
+    let material = Material { test: &test, results: &results, history: &history, audit: &audit };
+    store.write(store::REPORT, &report::html(material))?;
+    store.write(store::EDN, &report::edn::from_lines(&store.history_lines()?)?)?;
     Ok(Outcome { store, opinions, verdict, results })
 }
 
@@ -288,7 +321,9 @@ impl Settings {
         }
     }
 
-    fn to_json(&self, plan: &[Strike], case: &Case) -> Value {
+    fn to_json(&self, plan: &[Strike], case: &Case, leaders: &[Led]) -> Value {
+        let led = |led: &Led| json!({"from_ns": led.from_ns, "leader": led.leader});
+        let leaders: Vec<Value> = leaders.iter().map(led).collect();
         let plan: Vec<String> = plan.iter().map(Strike::to_string).collect();
         json!({
             "workload": self.workload.name, "nemesis": self.nemesis(), "seed": self.seed,
@@ -296,7 +331,7 @@ impl Settings {
             "time_limit_s": self.length.as_secs_f64(), "rate": self.rate,
             "session_timeout_ms": self.timeout.as_secs_f64() * 1000.0,
             "ops_per_key": self.ops_per_key, "snapshot_every": self.snapshot_every,
-            "plan": plan, "case": case.to_json(),
+            "plan": plan, "leaders": leaders, "case": case.to_json(),
         })
     }
 }

@@ -17,6 +17,10 @@ pub const TEST: &str = "test.json";
 pub const RESULTS: &str = "results.json";
 /// What clients and faults did.
 pub const HISTORY: &str = "history.jsonl";
+/// For people.
+pub const REPORT: &str = "report.html";
+/// The history for Jepsen's own tools.
+pub const EDN: &str = "history.edn";
 /// Without a server's name and ending.
 const AUDIT: &str = "audit-";
 const JSON_LINES: &str = ".jsonl";
@@ -106,6 +110,14 @@ impl Store {
     /// It cannot be written.
     pub fn write_history(&self, history: &History) -> Result<(), String> {
         self.write(HISTORY, &write_history(history))
+    }
+
+    /// Reads the history's lines.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn history_lines(&self) -> Result<String, String> {
+        self.read(HISTORY)
     }
 
     /// Reads the history.

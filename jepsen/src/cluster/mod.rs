@@ -442,6 +442,15 @@ impl Node {
     }
 }
 
+/// The names of those who say that they lead.
+#[must_use]
+pub fn leaders(servers: &[Server]) -> Vec<String> {
+    let leads = |server: &&Server| {
+        words::mode(server.address).is_some_and(|mode| mode == "leader" || mode == "standalone")
+    };
+    servers.iter().filter(leads).map(|server| server.name.clone()).collect()
+}
+
 /// Host and ports of each server.
 fn places(blueprint: &Blueprint) -> Result<Vec<(Ipv4Addr, Vec<u16>)>, String> {
     Ok(match blueprint.backend {
