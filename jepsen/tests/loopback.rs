@@ -81,6 +81,12 @@ fn servers_that_are_killed_keep_their_promises_and_lies_about_it_are_found_out()
     let said: Vec<String> = outcome.opinions.iter().map(ToString::to_string).collect();
     assert_eq!(outcome.verdict, Verdict::Valid, "{}", said.join("\n"));
 
+    let report = fs::read_to_string(outcome.store.folder().join(store::REPORT)).unwrap();
+    for panel in ["checks", "latency", "rate", "leaders and terms", "coverage"] {
+        assert!(report.contains(&format!("id=\"{panel}\"")), "{panel}");
+    }
+    assert!(!report.contains("<script") && !report.contains("http"), "it loads nothing");
+
     let copy_to = |name: &str| folder.path().join(name);
     let another_value = judged(&outcome.store, &copy_to("value"), |history| {
         if let Outcome::Replied { result: Ok(Answer::Data(data, _)), .. } = last_read(history) {

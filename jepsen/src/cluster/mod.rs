@@ -8,6 +8,7 @@ pub mod namespaces;
 pub mod ports;
 pub mod process;
 mod words;
+pub mod zookeeper_log;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -353,8 +354,8 @@ impl Cluster {
         }
     }
 
-    /// What each server wrote about the transactions that it applied, by its name; nothing, if they
-    /// write none.
+    /// What each server wrote about the transactions that it applied, by its name. Of ZooKeepers it
+    /// is the leader's log, for others may hold what was never committed.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -362,7 +363,12 @@ impl Cluster {
         let account = |node: &Node| Ok((node.name.clone(), node.account()?));
         match self.blueprint.software {
             Software::Lockkeeper { .. } => self.nodes.iter().map(account).collect(),
-            Software::ZooKeeper { .. } => Ok(Vec::new()),
+            Software::ZooKeeper { .. } => {
+                let Some(leader) = self.leader() else { return Ok(Vec::new()) };
+                let node = &self.nodes[leader];
+                let account = zookeeper_log::account(&node.folder.join("data"))?;
+                Ok(account.map(|text| (node.name.clone(), text)).into_iter().collect())
+            }
         }
     }
 
