@@ -26,9 +26,9 @@ const WORK_MAX: Duration = Duration::from_millis(20);
 /// Readers among those who ask for a shared lock, in percent.
 const READERS_PERCENT: u64 = 60;
 /// How often who may fall asleep does, in percent.
-const SLEEP_PERCENT: u64 = 10;
+const SLEEP_PERCENT: u64 = 4;
 /// Who slept does not for so many timeouts.
-const AWAKE: u32 = 5;
+const AWAKE: u32 = 8;
 /// The client that falls asleep as soon as it can, so that every run has one that does.
 const SLEEPER: u64 = 1;
 
