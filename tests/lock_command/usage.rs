@@ -10,6 +10,9 @@ use zookeeper_client::{Acls, CreateMode};
 
 use super::{Lock, Site};
 
+/// Not INT: who starts the tests in the background has it ignored, and what is ignored from the start stays so.
+const END: Signal = Signal::TERM;
+
 #[tokio::test]
 async fn commands_under_one_lock_never_overlap() {
     let site = Site::new().await;
@@ -40,7 +43,7 @@ async fn shared_locks_are_held_together_and_exclude_exclusive_ones() {
         assert_eq!(alone.code, Some(1), "{style}");
         let waits = site.lock(&["--style", style, "/s", "true"]);
         site.wait_for_contenders("/s", 2).await;
-        one.signal(Signal::INT);
+        one.signal(END);
         assert_eq!(one.end().await.code, Some(0), "{style}");
         let end = waits.end().await;
         assert_eq!((end.code, end.stderr.as_str()), (Some(0), ""), "{style}");
@@ -63,7 +66,7 @@ async fn as_many_commands_run_at_a_time_as_there_are_permits() {
     let waits = site.lock(&["--permits", "2", "/p", "-c", "echo in"]);
     site.wait_for_contenders("/p/leases", 3).await;
     let first = holders.remove(0);
-    first.signal(Signal::INT);
+    first.signal(END);
     assert_eq!(first.end().await.code, Some(0));
     let end = waits.end().await;
     assert_eq!((end.code, end.stdout.as_str()), (Some(0), "in\n"), "{end:?}");
@@ -161,7 +164,7 @@ async fn without_a_command_it_holds_the_lock_until_it_is_interrupted() {
     let [word, node, token] = words[..] else { panic!("{line}") };
     let stat = site.observer.check_stat(node).await.unwrap().expect("the node is there");
     assert_eq!((word, token), ("HELD", stat.czxid.to_string().as_str()));
-    lock.signal(Signal::INT);
+    lock.signal(END);
     let end = lock.end().await;
     assert_eq!((end.code, end.stdout), (Some(0), format!("RELEASED {node} {token}\n")));
     assert_eq!(site.contenders("/l").await, 0);
