@@ -53,7 +53,7 @@ mod tests {
         let line =
             r#"{"f":"create","index":2,"process":0,"type":"ok","value":{"path":"/\"a","ok":null}}"#;
         let made = from_lines(line).unwrap();
-        let value = r#"{:ok nil, :path "/\"a"}"#;
+        let value = r#"{:path "/\"a", :ok nil}"#;
         let expected = format!("{{:f :create, :index 2, :process 0, :type :ok, :value {value}}}\n");
         assert_eq!(made, expected);
     }
