@@ -6,7 +6,7 @@
 //! acknowledgement) is held back until what it promises is durable; heartbeats never are. A server
 //! whose disk takes an image in stands for no election.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use raft::eraftpb::{
     ConfChangeSingle, ConfChangeType, ConfChangeV2, ConfState, Entry as RaftEntry, Message,
@@ -34,6 +34,9 @@ const MESSAGES_INFLIGHT_MAX: usize = 256;
 const UNCOMMITTED_BYTES_MAX: u64 = 64 << 20;
 /// Payload bytes applied in one go.
 const COMMITTED_BYTES_MAX: u64 = 4 << 20;
+/// Ticks without a sign of life after which another server counts as gone. `raft` forgets whom it heard
+/// from once per election timeout, and the next answers take until the heartbeat after that.
+const SILENT_TICKS_MAX: u64 = 2;
 /// The context of a heartbeat that nobody has to answer. That of a read index is longer.
 const NOTICE: &[u8] = b"n";
 /// A learner that lacks at most this many entries may vote.
@@ -63,6 +66,8 @@ pub(super) struct Consensus {
     /// Messages whose wait is over.
     released: Vec<Message>,
     elections: u64,
+    /// Ticks for which `raft` has not known of any sign of life, of each server that this leader has heard.
+    silent_ticks: BTreeMap<u64, u64>,
 }
 
 /// What a call to [`Consensus::ready`] found.
@@ -157,6 +162,7 @@ impl Consensus {
             held: VecDeque::new(),
             released: Vec::new(),
             elections: 0,
+            silent_ticks: BTreeMap::new(),
         };
         for change in changes {
             consensus.apply_change(applied, change)?;
@@ -190,6 +196,21 @@ impl Consensus {
         self.node.tick();
         self.count_election(before);
         self.fix_timeout();
+        self.listen();
+    }
+
+    /// Counts for how long the others have said nothing, of those that were heard by this leader.
+    fn listen(&mut self) {
+        if !self.is_leader() {
+            return self.silent_ticks.clear();
+        }
+        for (id, progress) in self.node.raft.prs().iter() {
+            if progress.recent_active {
+                self.silent_ticks.insert(*id, 0);
+            } else if let Some(ticks) = self.silent_ticks.get_mut(id) {
+                *ticks += 1;
+            }
+        }
     }
 
     /// Stands for election now.
@@ -499,7 +520,9 @@ impl Consensus {
             .map(|(id, progress)| PeerProgress {
                 id: *id,
                 votes: votes(id),
-                is_active: *id == raft.id || progress.recent_active,
+                is_active: *id == raft.id
+                    || progress.recent_active
+                    || self.silent_ticks.get(id).is_some_and(|ticks| *ticks <= SILENT_TICKS_MAX),
                 is_caught_up: *id == raft.id
                     || (progress.state == ProgressState::Replicate
                         && progress.matched + CAUGHT_UP_ENTRIES_MAX >= committed),

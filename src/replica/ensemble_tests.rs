@@ -733,3 +733,24 @@ fn an_observer_that_is_cut_off_serves_nobody() {
     cluster.isolate(4);
     cluster.until("its clients are sent away", |cluster| cluster.closed(4, 1));
 }
+
+/// Now and then `raft` forgets whom it has heard from, until the next heartbeat is answered.
+#[test]
+fn a_leader_that_hears_everybody_counts_everybody_at_any_time() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.leader().unwrap();
+    for _ in 0..40 {
+        cluster.advance_ms(TICK_MS);
+        let peers = cluster.replicas[&leader].consensus.peers();
+        assert!(peers.iter().all(|peer| peer.is_active), "{peers:?}");
+    }
+    let gone = cluster.follower();
+    let others: Vec<u8> = (1..=3).filter(|id| *id != gone).collect();
+    for other in others {
+        cluster.cut.insert((gone, other));
+    }
+    cluster.advance_ms(TICK_MS * 20);
+    let peer = cluster.ids[&gone];
+    let peers = cluster.replicas[&leader].consensus.peers();
+    assert!(peers.iter().any(|known| known.id == peer && !known.is_active), "{peers:?}");
+}
