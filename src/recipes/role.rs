@@ -22,6 +22,8 @@ pub(super) enum Role {
     Lease,
     /// A candidate for an office.
     Latch,
+    /// Alone among those of the same marker: a name, and a hyphen.
+    Named(String),
 }
 
 impl Role {
@@ -35,6 +37,7 @@ impl Role {
             Self::Write(SharedStyle::Curator) => format!("_c_{}-__WRIT__", guid.hyphenated()),
             Self::Lease => format!("_c_{}-{LEASE}", guid.hyphenated()),
             Self::Latch => format!("_c_{}-{LATCH}", guid.hyphenated()),
+            Self::Named(marker) => format!("_c_{}-{marker}", guid.hyphenated()),
         }
     }
 
@@ -42,7 +45,7 @@ impl Role {
     pub(super) fn names_are_unique(&self) -> bool {
         match self {
             Self::Exclusive(style) => style.names_are_unique(),
-            Self::Read(_) | Self::Write(_) | Self::Lease | Self::Latch => true,
+            Self::Read(_) | Self::Write(_) | Self::Lease | Self::Latch | Self::Named(_) => true,
         }
     }
 
@@ -56,7 +59,8 @@ impl Role {
             | Self::Read(SharedStyle::Curator)
             | Self::Write(SharedStyle::Curator)
             | Self::Lease
-            | Self::Latch => CreateMode::Container,
+            | Self::Latch
+            | Self::Named(_) => CreateMode::Container,
         }
     }
 
@@ -70,6 +74,7 @@ impl Role {
             }
             Self::Lease => marked(name, LEASE),
             Self::Latch => marked(name, LATCH),
+            Self::Named(marker) => marked(name, marker),
         }
     }
 
@@ -103,8 +108,9 @@ impl Role {
                 // kazoo's WriteLock does, its Lock does not, and their names are the same.
                 Curator | CuratorWrite | Kazoo | Plain | ZooKeeper => false,
             },
-            // Nobody has leases but semaphores; who holds a lock is not elected.
-            Self::Lease | Self::Latch => true,
+            // Nobody has leases but semaphores; who holds a lock is not elected; and other names are
+            // other locks.
+            Self::Lease | Self::Latch | Self::Named(_) => true,
         }
     }
 }

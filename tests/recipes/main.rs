@@ -7,6 +7,7 @@ mod common;
 mod election;
 mod faults;
 mod mutex;
+mod named;
 mod reentrant;
 mod rwlock;
 mod semaphore;
