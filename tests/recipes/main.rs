@@ -6,6 +6,7 @@ mod common;
 
 mod election;
 mod faults;
+mod multi;
 mod mutex;
 mod named;
 mod reentrant;
