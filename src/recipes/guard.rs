@@ -11,7 +11,9 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use zookeeper_client as zk;
-use zookeeper_client::{Acl, Acls, CheckWriteError, CheckWriter, CreateMode, MultiWriteResult};
+use zookeeper_client::{
+    Acl, Acls, CheckWriteError, CheckWriter, Client, CreateMode, MultiWriteResult,
+};
 
 use super::boottime::BootTime;
 use super::dialect::Dialect;
@@ -53,6 +55,10 @@ impl Guard {
     #[must_use]
     pub fn node(&self) -> String {
         self.entry.path()
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        self.entry.client()
     }
 
     /// The id of the session that holds the lock.

@@ -10,6 +10,7 @@ mod multi;
 mod mutex;
 mod named;
 mod reentrant;
+mod revoke;
 mod rwlock;
 mod semaphore;
 

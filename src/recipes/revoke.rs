@@ -1,0 +1,78 @@
+//! Asking a holder to give its lock away.
+//!
+//! *Owns* [`revoke`] and [`Guard::asked_to_release`]. *Invariant*: both words that are in use are
+//! understood, Curator's and that of ZooKeeper's documentation. *Never* takes a lock away: it is up
+//! to the holder what comes of it.
+//!
+//! Curator's `Revoker` and `Revocable`.
+
+use zookeeper_client as zk;
+use zookeeper_client::Client;
+
+use super::dialect::{Contender, Dialect};
+use super::entry::patiently;
+use super::error::LockError;
+use super::guard::Guard;
+use super::keeper::LostReason;
+
+impl Guard {
+    /// Waits until somebody asks for the lock: the data of our znode become `__REVOKE__` (Curator) or
+    /// `unlock` (ZooKeeper's documentation). A watch is left there for as long as this waits.
+    ///
+    /// # Errors
+    /// [`LockError::Lost`] if the lock is lost before, or whatever else a server says.
+    pub async fn asked_to_release(&self) -> Result<(), LockError> {
+        let (client, node) = (self.client(), self.node());
+        let asked = async {
+            loop {
+                match patiently(|| client.get_and_watch_data(&node)).await {
+                    Ok((data, _, _)) if WORDS.contains(&data.as_slice()) => return Ok(()),
+                    Ok((_, _, watcher)) => drop(watcher.changed().await),
+                    Err(zk::Error::NoNode) => return Err(LockError::Lost(LostReason::Removed)),
+                    Err(error) => return Err(LockError::refused("look at", &node, error)),
+                }
+            }
+        };
+        self.with(asked).await?
+    }
+}
+
+/// Asks the holder, or waiter, whose znode this is to leave. It must listen to that
+/// ([`Guard::asked_to_release`]); by the znode's name, the word is chosen that it is likely to
+/// understand. Tells whether the znode is there.
+///
+/// # Errors
+/// [`LockError::Path`] if it is not that of a contender: it is not ephemeral. No permission, the
+/// session is over, or another refusal.
+pub async fn revoke(client: &Client, node: &str) -> Result<bool, LockError> {
+    let refused = |error| LockError::refused("write to", node, error);
+    match patiently(|| client.check_stat(node)).await.map_err(refused)? {
+        None => return Ok(false),
+        Some(stat) if stat.ephemeral_owner == 0 => {
+            let reason = "it is not ephemeral, and so nobody's who holds a lock";
+            return Err(LockError::Path { path: node.to_string(), reason });
+        }
+        Some(_) => {}
+    }
+    let name = node.rsplit('/').next().unwrap_or(node);
+    let word = match Contender::parse(name).map(|contender| contender.dialect) {
+        Some(Dialect::Plain | Dialect::ZooKeeper) => WORDS[1],
+        Some(
+            Dialect::Curator
+            | Dialect::Go
+            | Dialect::Kazoo
+            | Dialect::KazooRead
+            | Dialect::CuratorWrite
+            | Dialect::CuratorRead,
+        )
+        | None => WORDS[0],
+    };
+    match patiently(|| client.set_data(node, word, None)).await {
+        Ok(_) => Ok(true),
+        Err(zk::Error::NoNode) => Ok(false),
+        Err(error) => Err(refused(error)),
+    }
+}
+
+/// Curator's, and that of ZooKeeper's documentation.
+const WORDS: [&[u8]; 2] = [b"__REVOKE__", b"unlock"];
