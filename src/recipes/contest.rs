@@ -2,15 +2,16 @@
 //!
 //! *Owns* [`Contest`]. *Invariants*: grants come in the order in which the contenders entered; a waiter
 //! watches the data of the nearest contender before it that concerns it (a read, so that no watch is
-//! left on what is not there), and nothing else; whatever ends an attempt (timeout, error, or its
-//! future being dropped) leaves neither a znode nor a watch behind.
+//! left on what is not there), and nothing else, except for the role that is there to show why;
+//! whatever ends an attempt (timeout, error, or its future being dropped) leaves neither a znode nor a
+//! watch behind.
 
 use zookeeper_client as zk;
-use zookeeper_client::Client;
+use zookeeper_client::{Client, OneshotWatcher};
 
 use super::boottime::BootTime;
 use super::dialect::Dialect;
-use super::entry::{Entry, patiently};
+use super::entry::{Entry, outlast, patiently};
 use super::error::LockError;
 use super::guard::Guard;
 use super::keeper::{LostReason, Standing};
@@ -37,14 +38,9 @@ impl Contest<'_> {
         let mut entry = Entry::new(client, self.terms, self.role)?;
         let session = client.session_timeout();
         let turn = self.turn(&mut entry, wait.may_wait());
-        match wait.bound(session, || self.terms.held(), turn).await {
-            Ok(Turn { standing, strangers }) => Ok(Guard::new(entry, standing, strangers)),
-            Err(error) => {
-                // Whatever comes of it, it is not what the caller asked for; it is logged there.
-                let _ = entry.withdraw(session / 3).await;
-                Err(error)
-            }
-        }
+        let turn = wait.bound(session, || self.terms.held(), turn).await;
+        let (entry, Turn { standing, strangers }) = entry.settle(turn).await?;
+        Ok(Guard::new(entry, standing, strangers))
     }
 
     /// Waits until nobody is before the entry.
@@ -52,13 +48,12 @@ impl Contest<'_> {
         let led = entry.enter().await?;
         let client = entry.client().clone();
         let dir = &self.terms.path;
-        let refused = |error| LockError::refused("look into", dir, error);
         loop {
             let seen = BootTime::now();
-            let children = match patiently(|| client.list_children(dir)).await {
-                Ok(children) => children,
-                Err(zk::Error::NoNode) => Vec::new(),
-                Err(error) => return Err(refused(error)),
+            let (children, watcher) = match self.look(&client).await {
+                Ok(looked) => looked,
+                Err(zk::Error::NoNode) => (Vec::new(), None),
+                Err(error) => return Err(LockError::refused("look into", dir, error)),
             };
             let rival = |name: &str| self.role.rival(name);
             match Place::of(entry.name(), entry.sequence(), &children, rival) {
@@ -69,17 +64,26 @@ impl Contest<'_> {
                 }
                 Place::Gone => return Err(LockError::Lost(LostReason::Removed)),
                 Place::Behind(_) if !may_wait => return Err(self.terms.held()),
-                Place::Behind(name) => {
-                    let path = format!("{dir}/{name}");
-                    match patiently(|| client.get_and_watch_data(&path)).await {
-                        // It may also be that its data changed, or that the session is over: the
-                        // next look tells.
-                        Ok((_, _, watcher)) => drop(watcher.changed().await),
-                        Err(zk::Error::NoNode) => {}
-                        Err(error) => return Err(refused(error)),
-                    }
-                }
+                Place::Behind(name) => match watcher {
+                    Some(watcher) => drop(watcher.changed().await),
+                    // If it changed only, or was gone already, the next look tells.
+                    None => drop(outlast(&client, &format!("{dir}/{name}")).await?),
+                },
             }
+        }
+    }
+
+    /// Who is there, and a watch on all of them for who wants that.
+    async fn look(
+        self,
+        client: &Client,
+    ) -> Result<(Vec<String>, Option<OneshotWatcher>), zk::Error> {
+        let dir = &self.terms.path;
+        if self.role.wakes_at_everything() {
+            let listed = patiently(|| client.list_and_watch_children(dir)).await;
+            listed.map(|(children, watcher)| (children, Some(watcher)))
+        } else {
+            patiently(|| client.list_children(dir)).await.map(|children| (children, None))
         }
     }
 

@@ -39,9 +39,12 @@ struct Spot {
 pub(super) struct Entry {
     spot: Spot,
     acl: Vec<Acl>,
+    mode: CreateMode,
     parents: CreateMode,
     token: i64,
     may_exist: bool,
+    /// The answer to an attempt to create it was lost.
+    is_in_doubt: bool,
     runtime: Handle,
 }
 
@@ -69,9 +72,11 @@ impl Entry {
         Ok(Self {
             spot,
             acl: terms.acl.clone(),
+            mode: role.mode(),
             parents: role.parents(),
             token: 0,
             may_exist: false,
+            is_in_doubt: false,
             runtime: Handle::current(),
         })
     }
@@ -90,6 +95,11 @@ impl Entry {
         format!("{}/{}", self.spot.dir, self.name())
     }
 
+    /// The path that is asked for: of a znode without a number, whoever owns it, that is the path.
+    pub(super) fn asked_path(&self) -> String {
+        format!("{}/{}", self.spot.dir, self.spot.prefix)
+    }
+
     /// The number that the server has given the znode.
     pub(super) fn sequence(&self) -> i32 {
         let number = self.name().strip_prefix(&self.spot.prefix);
@@ -106,18 +116,21 @@ impl Entry {
     /// have been answered by the leader.
     ///
     /// # Errors
-    /// No permission, the session is over, or another refusal.
+    /// [`LockError::Held`] if the znode has no number, and is there and not ours; no permission, the
+    /// session is over, or another refusal.
     pub(super) async fn enter(&mut self) -> Result<BootTime, LockError> {
-        let path = format!("{}/{}", self.spot.dir, self.spot.prefix);
+        let path = self.asked_path();
         let mut parents_made = 0;
         loop {
             let sent = BootTime::now();
-            let options = CreateMode::EphemeralSequential.with_acls(Acls::new(&self.acl));
+            let options = self.mode.with_acls(Acls::new(&self.acl));
             let create = self.spot.client.create(&path, &self.spot.data, &options);
             self.may_exist = true;
             match create.await {
                 Ok((stat, sequence)) => {
-                    self.spot.name = Some(format!("{}{sequence}", self.spot.prefix));
+                    let is_numbered = self.mode == CreateMode::EphemeralSequential;
+                    let number = if is_numbered { sequence.to_string() } else { String::new() };
+                    self.spot.name = Some(format!("{}{number}", self.spot.prefix));
                     self.token = stat.czxid;
                     return Ok(sent);
                 }
@@ -126,20 +139,56 @@ impl Entry {
                     parents_made += 1;
                     self.make_parents().await?;
                 }
+                Err(zk::Error::NodeExists) => {
+                    if self.is_in_doubt
+                        && let Some(sent) = self.find_again().await?
+                    {
+                        return Ok(sent);
+                    }
+                    self.may_exist = self.is_in_doubt;
+                    return Err(LockError::Held { path: self.spot.dir.clone() });
+                }
                 Err(error) if is_transient(&error) => {
+                    self.is_in_doubt = true;
                     sleep(PAUSE).await;
-                    let sent = BootTime::now();
-                    let found = self.spot.find().await;
-                    let refused = |error| LockError::refused("look into", &self.spot.dir, error);
-                    if let Some((name, czxid)) = found.map_err(refused)? {
-                        self.spot.name = Some(name);
-                        self.token = czxid;
+                    if let Some(sent) = self.find_again().await? {
                         return Ok(sent);
                     }
                 }
                 Err(error) => {
                     return Err(LockError::refused("create a znode in", &self.spot.dir, error));
                 }
+            }
+        }
+    }
+
+    /// Whether the znode is there and ours: if so, when the request was sent that told.
+    async fn find_again(&mut self) -> Result<Option<BootTime>, LockError> {
+        let sent = BootTime::now();
+        let refused = |error| LockError::refused("look into", &self.spot.dir, error);
+        let found = self.spot.find().await.map_err(refused)?;
+        Ok(found.map(|(name, czxid)| {
+            self.spot.name = Some(name);
+            self.token = czxid;
+            sent
+        }))
+    }
+
+    /// Goes on with what an attempt has brought, or leaves with its error.
+    ///
+    /// # Errors
+    /// That of the attempt.
+    pub(super) async fn settle<T>(
+        self,
+        attempt: Result<T, LockError>,
+    ) -> Result<(Self, T), LockError> {
+        match attempt {
+            Ok(brought) => Ok((self, brought)),
+            Err(error) => {
+                let patience = self.client().session_timeout() / 3;
+                // Whatever comes of it, it is not what the caller asked for; it is logged there.
+                let _ = self.withdraw(patience).await;
+                Err(error)
             }
         }
     }
@@ -164,8 +213,9 @@ impl Entry {
         let name = Some(format!("{prefix}{number}"));
         let spot = Spot { prefix, name, ..self.spot.clone() };
         let (acl, runtime) = (self.acl.clone(), self.runtime.clone());
-        let (parents, token) = (self.parents, self.token);
-        let next = Self { spot, acl, parents, token, may_exist: true, runtime };
+        let (mode, parents, token) = (self.mode, self.parents, self.token);
+        let (may_exist, is_in_doubt) = (true, false);
+        let next = Self { spot, acl, mode, parents, token, may_exist, is_in_doubt, runtime };
         let refused = |error| LockError::refused("exchange a znode of", &next.spot.dir, error);
         let options = CreateMode::Ephemeral.with_acls(Acls::new(&next.acl));
         loop {
@@ -259,17 +309,23 @@ impl Spot {
         Ok(None)
     }
 
+    /// Whether others who come after us have the same name.
+    fn may_be_anothers(&self, name: &str) -> bool {
+        !self.is_unique && name == self.prefix
+    }
+
     /// Whether there was something to remove. Goes on until it is known to be gone.
     async fn remove(&self) -> Result<bool, LockError> {
         let refused = |error| LockError::refused("remove a znode of", &self.dir, error);
-        let name = match &self.name {
-            Some(name) => Some(name.clone()),
-            None => self.find().await.map_err(refused)?.map(|(name, _)| name),
-        };
-        let Some(name) = name else { return Ok(false) };
-        let path = format!("{}/{name}", self.dir);
         let mut attempts = 0;
         loop {
+            let found = match &self.name {
+                Some(name) if !self.may_be_anothers(name) => Some(name.clone()),
+                // Before each attempt: an earlier one may have made room for somebody else.
+                Some(_) | None => self.find().await.map_err(refused)?.map(|(name, _)| name),
+            };
+            let Some(name) = found else { return Ok(attempts > 0) };
+            let path = format!("{}/{name}", self.dir);
             attempts += 1;
             match self.client.delete(&path, None).await {
                 Ok(()) => return Ok(true),
@@ -293,6 +349,19 @@ where
             Err(error) if is_transient(&error) => sleep(PAUSE).await,
             result => return result,
         }
+    }
+}
+
+/// Waits until a znode changes or goes; false at once if it is not there. The watch is that of a read,
+/// so that none is left on what is not there. That the session is over is for the next request to tell.
+pub(super) async fn outlast(client: &Client, path: &str) -> Result<bool, LockError> {
+    match patiently(|| client.get_and_watch_data(path)).await {
+        Ok((_, _, watcher)) => {
+            watcher.changed().await;
+            Ok(true)
+        }
+        Err(zk::Error::NoNode) => Ok(false),
+        Err(error) => Err(LockError::refused("look at", path, error)),
     }
 }
 

@@ -1,4 +1,5 @@
-//! As what one enters a queue: how one's znode is named, whom one waits for, and who waits for one.
+//! As what one enters a queue: what one's znode is and how it is named, whom one waits for, and who
+//! waits for one.
 //!
 //! *Owns* [`Role`]. *Invariant*: for every two roles that exclude each other, whichever came later
 //! waits for the other, whatever styles the two are of. *Never* asks a server anything.
@@ -24,10 +25,29 @@ pub(super) enum Role {
     Latch,
     /// Alone among those of the same marker: a name, and a hyphen.
     Named(String),
+    /// Alone, in Curator's style, but awake at every change (`herd.rs`).
+    Crowd,
+    /// Alone, because there is one name for all (`herd.rs`).
+    Only,
 }
 
 impl Role {
-    /// The start of the name of our znode; the server appends the number.
+    /// What our znode is.
+    pub(super) fn mode(&self) -> CreateMode {
+        match self {
+            Self::Exclusive(_)
+            | Self::Read(_)
+            | Self::Write(_)
+            | Self::Lease
+            | Self::Latch
+            | Self::Named(_)
+            | Self::Crowd => CreateMode::EphemeralSequential,
+            Self::Only => CreateMode::Ephemeral,
+        }
+    }
+
+    /// The start of the name of our znode, to which the server appends the number if it is
+    /// sequential.
     pub(super) fn prefix(&self, guid: &Guid, session: i64) -> String {
         match self {
             Self::Exclusive(style) => style.prefix(guid, session),
@@ -38,6 +58,8 @@ impl Role {
             Self::Lease => format!("_c_{}-{LEASE}", guid.hyphenated()),
             Self::Latch => format!("_c_{}-{LATCH}", guid.hyphenated()),
             Self::Named(marker) => format!("_c_{}-{marker}", guid.hyphenated()),
+            Self::Crowd => Style::Curator.prefix(guid, session),
+            Self::Only => ONLY.to_string(),
         }
     }
 
@@ -45,7 +67,13 @@ impl Role {
     pub(super) fn names_are_unique(&self) -> bool {
         match self {
             Self::Exclusive(style) => style.names_are_unique(),
-            Self::Read(_) | Self::Write(_) | Self::Lease | Self::Latch | Self::Named(_) => true,
+            Self::Only => false,
+            Self::Read(_)
+            | Self::Write(_)
+            | Self::Lease
+            | Self::Latch
+            | Self::Named(_)
+            | Self::Crowd => true,
         }
     }
 
@@ -60,14 +88,18 @@ impl Role {
             | Self::Write(SharedStyle::Curator)
             | Self::Lease
             | Self::Latch
-            | Self::Named(_) => CreateMode::Container,
+            | Self::Named(_)
+            | Self::Crowd
+            | Self::Only => CreateMode::Container,
         }
     }
 
     /// The number of a child that we wait for if it came before us.
     pub(super) fn rival(&self, name: &str) -> Option<i32> {
         match self {
-            Self::Exclusive(_) | Self::Write(_) => Contender::parse(name).map(|c| c.sequence),
+            Self::Exclusive(_) | Self::Write(_) | Self::Crowd => {
+                Contender::parse(name).map(|c| c.sequence)
+            }
             Self::Read(_) => {
                 let contender = Contender::parse(name)?;
                 (!contender.dialect.is_shared()).then_some(contender.sequence)
@@ -75,6 +107,22 @@ impl Role {
             Self::Lease => marked(name, LEASE),
             Self::Latch => marked(name, LATCH),
             Self::Named(marker) => marked(name, marker),
+            // It has no queue.
+            Self::Only => None,
+        }
+    }
+
+    /// Whether we want to be woken by every change, and not by the end of the nearest before us only.
+    pub(super) fn wakes_at_everything(&self) -> bool {
+        match self {
+            Self::Crowd => true,
+            Self::Exclusive(_)
+            | Self::Read(_)
+            | Self::Write(_)
+            | Self::Lease
+            | Self::Latch
+            | Self::Named(_)
+            | Self::Only => false,
         }
     }
 
@@ -94,6 +142,7 @@ impl Role {
         use Dialect::{Curator, CuratorRead, CuratorWrite, Go, Kazoo, KazooRead, Plain, ZooKeeper};
         match self {
             Self::Exclusive(style) => style.is_respected_by(dialect),
+            Self::Crowd => Style::Curator.is_respected_by(dialect),
             Self::Write(SharedStyle::Kazoo) => Style::Kazoo.is_respected_by(dialect),
             Self::Write(SharedStyle::Curator) => match dialect {
                 CuratorWrite | CuratorRead | Go => true,
@@ -111,6 +160,8 @@ impl Role {
             // Nobody has leases but semaphores; who holds a lock is not elected; and other names are
             // other locks.
             Self::Lease | Self::Latch | Self::Named(_) => true,
+            // It has no queue.
+            Self::Only => true,
         }
     }
 }
@@ -139,6 +190,8 @@ fn is_protection(front: &str) -> bool {
 const LEASE: &str = "lease-";
 /// In the name of a candidate.
 const LATCH: &str = "latch-";
+/// The name of all who would be the only one.
+const ONLY: &str = "lock";
 /// Characters of a GUID with hyphens.
 const UUID_CHARS: usize = 36;
 /// Where they are.

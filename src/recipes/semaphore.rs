@@ -68,14 +68,9 @@ impl Semaphore {
                 self.lease(&mut entry, false).await
             }
         };
-        match wait.bound(session, || self.terms.held(), turn).await {
-            Ok(standing) => Ok(Guard::new(entry, standing, Vec::new())),
-            Err(error) => {
-                // Whatever comes of it, it is not what the caller asked for; it is logged there.
-                let _ = entry.withdraw(session / 3).await;
-                Err(error)
-            }
-        }
+        let turn = wait.bound(session, || self.terms.held(), turn).await;
+        let (entry, standing) = entry.settle(turn).await?;
+        Ok(Guard::new(entry, standing, Vec::new()))
     }
 
     /// Enters a lease, and waits until it is one of the first.

@@ -6,6 +6,7 @@ mod common;
 
 mod election;
 mod faults;
+mod herd;
 mod multi;
 mod mutex;
 mod named;
@@ -35,6 +36,15 @@ async fn server() -> Server {
 
 async fn client(servers: &str) -> Client {
     client_for(servers, SESSION).await
+}
+
+/// Several sessions: of one, several waits for one znode are one watch.
+async fn clients(server: &Server, count: usize) -> Vec<Client> {
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        clients.push(client(&server.connect_string()).await);
+    }
+    clients
 }
 
 async fn client_for(servers: &str, session: Duration) -> Client {
@@ -74,7 +84,7 @@ async fn children(client: &Client, path: &str) -> Vec<String> {
         Err(zookeeper_client::Error::NoNode) => Vec::new(),
         Err(error) => panic!("{path}: {error}"),
     };
-    names.sort_by_key(|name| name[name.len() - 10..].to_string());
+    names.sort_by_key(|name| name[name.len().saturating_sub(10)..].to_string());
     names
 }
 
