@@ -32,6 +32,7 @@
 //! # }
 //! ```
 
+mod barrier;
 mod boottime;
 mod contest;
 mod dialect;
@@ -52,6 +53,7 @@ mod rwlock;
 mod semaphore;
 mod terms;
 
+pub use barrier::{Barrier, DoubleBarrier, Inside};
 pub use boottime::BootTime;
 pub use dialect::{Dialect, SharedStyle, Style};
 pub use election::{Candidate, Election};

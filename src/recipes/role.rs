@@ -29,6 +29,8 @@ pub(super) enum Role {
     Crowd,
     /// Alone, because there is one name for all (`herd.rs`).
     Only,
+    /// One of those who meet (`barrier.rs`).
+    Member,
 }
 
 impl Role {
@@ -42,7 +44,7 @@ impl Role {
             | Self::Latch
             | Self::Named(_)
             | Self::Crowd => CreateMode::EphemeralSequential,
-            Self::Only => CreateMode::Ephemeral,
+            Self::Only | Self::Member => CreateMode::Ephemeral,
         }
     }
 
@@ -60,6 +62,7 @@ impl Role {
             Self::Named(marker) => format!("_c_{}-{marker}", guid.hyphenated()),
             Self::Crowd => Style::Curator.prefix(guid, session),
             Self::Only => ONLY.to_string(),
+            Self::Member => guid.hyphenated(),
         }
     }
 
@@ -73,7 +76,8 @@ impl Role {
             | Self::Lease
             | Self::Latch
             | Self::Named(_)
-            | Self::Crowd => true,
+            | Self::Crowd
+            | Self::Member => true,
         }
     }
 
@@ -90,7 +94,8 @@ impl Role {
             | Self::Latch
             | Self::Named(_)
             | Self::Crowd
-            | Self::Only => CreateMode::Container,
+            | Self::Only
+            | Self::Member => CreateMode::Container,
         }
     }
 
@@ -107,8 +112,8 @@ impl Role {
             Self::Lease => marked(name, LEASE),
             Self::Latch => marked(name, LATCH),
             Self::Named(marker) => marked(name, marker),
-            // It has no queue.
-            Self::Only => None,
+            // They have no queue.
+            Self::Only | Self::Member => None,
         }
     }
 
@@ -122,7 +127,8 @@ impl Role {
             | Self::Lease
             | Self::Latch
             | Self::Named(_)
-            | Self::Only => false,
+            | Self::Only
+            | Self::Member => false,
         }
     }
 
@@ -160,8 +166,8 @@ impl Role {
             // Nobody has leases but semaphores; who holds a lock is not elected; and other names are
             // other locks.
             Self::Lease | Self::Latch | Self::Named(_) => true,
-            // It has no queue.
-            Self::Only => true,
+            // They have no queue.
+            Self::Only | Self::Member => true,
         }
     }
 }

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod barrier;
 mod election;
 mod faults;
 mod herd;
