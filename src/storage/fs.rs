@@ -7,11 +7,15 @@
 
 use std::fmt;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
+
+/// What a device writes at once, or a multiple of it, on all devices in use: writes that go past the
+/// cache have to begin, end and lie in memory at multiples of this.
+pub const BLOCK_BYTES: usize = 4096;
 
 /// A file system operation that failed.
 #[derive(Debug, thiserror::Error)]
@@ -136,6 +140,10 @@ pub trait DiskFile: Send + fmt::Debug {
     /// The size cannot be set. That blocks cannot be reserved is not an error.
     fn preallocate(&mut self, len: u64) -> Result<Reserved, FsError>;
 
+    /// From now on, writes of whole blocks ([`BLOCK_BYTES`]) may go past the operating system's
+    /// cache, so that a sync has only the device to wait for. For a file that has not been renamed.
+    fn bypass_cache(&mut self) {}
+
     /// Makes contents and size durable.
     ///
     /// # Errors
@@ -151,7 +159,34 @@ pub struct OsFs;
 #[derive(Debug)]
 struct OsFile {
     file: std::fs::File,
+    /// The same file, opened so that writes go past the cache.
+    direct: Option<std::fs::File>,
     path: PathBuf,
+}
+
+impl OsFile {
+    fn new(file: std::fs::File, path: &Path) -> Box<dyn DiskFile> {
+        Box::new(Self { file, direct: None, path: path.to_owned() })
+    }
+
+    /// Tries to write past the cache; false: it has to go through it.
+    fn write_direct(&mut self, bytes: &[u8], offset: u64) -> io::Result<bool> {
+        let Some(direct) = &self.direct else { return Ok(false) };
+        let is_aligned = offset.is_multiple_of(BLOCK_BYTES as u64)
+            && bytes.len().is_multiple_of(BLOCK_BYTES)
+            && bytes.as_ptr().align_offset(BLOCK_BYTES) == 0;
+        if !is_aligned {
+            return Ok(false);
+        }
+        match direct.write_all_at(bytes, offset) {
+            // Whoever is below wants larger blocks: the cache knows how to write them.
+            Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                self.direct = None;
+                Ok(false)
+            }
+            written => written.map(|()| true),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -166,7 +201,7 @@ impl Fs for OsFs {
             .write(true)
             .open(path)
             .map_err(|e| FsError::new(path, "open", e))?;
-        Ok(Box::new(OsFile { file, path: path.to_owned() }))
+        Ok(OsFile::new(file, path))
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn DiskFile>, FsError> {
@@ -176,7 +211,7 @@ impl Fs for OsFs {
             .create_new(true)
             .open(path)
             .map_err(|e| FsError::new(path, "create", e))?;
-        Ok(Box::new(OsFile { file, path: path.to_owned() }))
+        Ok(OsFile::new(file, path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), FsError> {
@@ -244,7 +279,12 @@ impl DiskFile for OsFile {
     }
 
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<(), FsError> {
-        self.file.write_all_at(bytes, offset).map_err(|e| FsError::new(&self.path, "write", e))
+        let written = match self.write_direct(bytes, offset) {
+            Ok(false) => self.file.write_all_at(bytes, offset),
+            Ok(true) => Ok(()),
+            Err(e) => Err(e),
+        };
+        written.map_err(|e| FsError::new(&self.path, "write", e))
     }
 
     fn len(&self) -> Result<u64, FsError> {
@@ -262,6 +302,17 @@ impl DiskFile for OsFile {
         }
         self.file.set_len(len).map_err(|e| FsError::new(&self.path, "set the size of", e))?;
         Ok(Reserved::No)
+    }
+
+    fn bypass_cache(&mut self) {
+        let flags = OFlags::DIRECT.bits().cast_signed();
+        match std::fs::OpenOptions::new().write(true).custom_flags(flags).open(&self.path) {
+            Ok(file) => self.direct = Some(file),
+            Err(error) => {
+                let file = self.path.display();
+                tracing::debug!(%file, %error, "writes go through the cache");
+            }
+        }
     }
 
     fn sync(&mut self) -> Result<(), FsError> {

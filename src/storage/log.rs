@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::blocks::Blocks;
 use super::fs::{DiskFile, Fs, FsError};
 use super::log_error::LogError;
 use super::record::{self, ENTRY_BYTES_MAX, Place, Record};
@@ -97,6 +98,7 @@ pub struct Log {
     /// Whether making a segment ahead failed: then it is made when it is needed.
     prepare_failed: bool,
     buffer: Vec<u8>,
+    blocks: Blocks,
     written: Arc<AtomicU64>,
     failed: Option<String>,
 }
@@ -153,7 +155,8 @@ impl Log {
         dir: &Path,
         options: LogOptions,
     ) -> Result<(Self, LogRecovery), LogError> {
-        let (replayed, active) = replay::replay(&*fs, dir, &options)?;
+        let (replayed, mut active) = replay::replay(&*fs, dir, &options)?;
+        active.bypass_cache();
         let Replayed { segments, spans, base, last, hard_state, sequence, crc, .. } = replayed;
         let Replayed { last_record, end, torn, .. } = replayed;
         let recovery = LogRecovery {
@@ -182,6 +185,7 @@ impl Log {
             prepared: None,
             prepare_failed: false,
             buffer: Vec::new(),
+            blocks: Blocks::default(),
             written: Arc::default(),
             failed: None,
         };
@@ -493,9 +497,10 @@ impl Log {
         let place = Place { tag: self.segment().tag(), chain: self.crc, sequence };
         let mut buffer = std::mem::take(&mut self.buffer);
         let crc = record::encode(&mut buffer, place, self.sequence, hard_state, entries);
+        let size = self.segment().size;
         let written = self
-            .active
-            .write_at(&buffer, self.end)
+            .blocks
+            .write(&mut *self.active, &buffer, self.end, size)
             .and_then(|()| if mutant!("log-not-synced") { Ok(()) } else { self.active.sync() });
         if buffer.capacity() <= RECORD_BYTES / 4 {
             self.buffer = buffer;
@@ -539,6 +544,7 @@ impl Log {
         };
         segment::publish(&*self.fs, &self.dir, &path, &mut *file, &header)?;
         self.active = file;
+        self.blocks.forget();
         self.crc = header.crc();
         self.end = HEADER_BYTES;
         self.segments.push(header);

@@ -17,6 +17,7 @@
 //! changed. *Never* imports the wire protocol or the server, and knows only the value types of the
 //! replica. Takes the place of ZooKeeper's `FileTxnSnapLog`.
 
+mod blocks;
 pub mod checkpoint;
 #[cfg(test)]
 mod checkpoint_tests;
