@@ -41,6 +41,7 @@ mod acls;
 mod changes;
 mod digest;
 mod edit;
+mod figures;
 mod ip;
 mod mode;
 mod multi;
@@ -63,6 +64,7 @@ use crate::proto::{Acl, EventType, Stat, Text};
 
 pub use acl::{AclList, Identity};
 pub use changes::{BadRecord, DRAIN_BYTES_MAX, TakeChange};
+pub use figures::Figures;
 pub use owner::{Owner, TTL_MS_MAX};
 pub use path::ZnodePath;
 pub use read::Children;

@@ -13,17 +13,14 @@
 //! come to another usage than those that run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 use super::Tree;
 use super::edit::NewData;
+use super::figures::Figures;
 use super::path;
 use super::slab::ZnodeId;
 use super::znode::Znode;
 use crate::proto::ErrorCode;
-
-/// Longer text is no figures: it would be parsed again at every write below the quota.
-pub const FIGURES_BYTES_MAX: usize = 1024;
 
 /// Znodes that one multi counts afresh after its first count, which takes as long as it takes: each
 /// usage znode it creates would walk the same tree again.
@@ -31,56 +28,6 @@ pub const RECOUNTED_ZNODES_MAX: usize = 10_000;
 
 const LIMITS: &str = "/zookeeper_limits";
 const USAGE: &str = "/zookeeper_stats";
-
-/// The text of limits and of usage: `count=1,bytes=2`, then `=` and further keys.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Figures(BTreeMap<String, i64>);
-
-impl Figures {
-    /// `None` when ZooKeeper's parser would fail.
-    fn parse(text: &[u8]) -> Option<Self> {
-        if text.len() > FIGURES_BYTES_MAX {
-            return None;
-        }
-        let text = std::str::from_utf8(text).ok()?;
-        let mut figures = BTreeMap::new();
-        for pair in text.split([',', ';']).filter(|pair| !pair.is_empty()) {
-            let mut parts = pair.split('=');
-            let (key, number) = (parts.next()?, parts.next()?);
-            let number = if number.is_empty() { -1 } else { number.parse().ok()? };
-            figures.insert(key.to_owned(), number);
-        }
-        Some(Self(figures))
-    }
-
-    /// -1 stands for unset.
-    fn figure(&self, key: &str) -> i64 {
-        self.0.get(key).copied().unwrap_or(-1)
-    }
-
-    fn hard_limit(&self, key: &str) -> Option<i64> {
-        Some(self.figure(key)).filter(|limit| *limit > -1)
-    }
-
-    fn add(&mut self, count: i64, bytes: i64) {
-        self.0.insert("count".to_owned(), self.figure("count").wrapping_add(count));
-        self.0.insert("bytes".to_owned(), self.figure("bytes").wrapping_add(bytes));
-    }
-
-    fn text(&self) -> String {
-        let mut text = format!("count={},bytes={}", self.figure("count"), self.figure("bytes"));
-        let mut further =
-            self.0.iter().filter(|(key, _)| !matches!(key.as_str(), "count" | "bytes")).peekable();
-        if further.peek().is_some() {
-            // Makes ZooKeeper's oldest parsers stop here.
-            text.push('=');
-        }
-        for (key, number) in further {
-            write!(text, ";{key}={number}").expect("a String takes everything");
-        }
-        text
-    }
-}
 
 /// How much of [`RECOUNTED_ZNODES_MAX`] a multi has left. Outside of a multi, and before the first
 /// count inside, nothing is set.
@@ -243,8 +190,8 @@ impl Tree {
             return;
         };
         let mut usage = Figures::default();
-        usage.0.insert("count".to_owned(), count);
-        usage.0.insert("bytes".to_owned(), bytes);
+        usage.set("count", count);
+        usage.set("bytes", bytes);
         self.rewrite(id, &usage);
     }
 
@@ -275,37 +222,6 @@ mod tests {
     fn znode(path: &str) -> Znode {
         let meta = Meta::new(0, 0, Owner::Nobody, AclId::OPEN);
         Znode::new(meta, Content::new(path.as_bytes(), None))
-    }
-
-    fn rewritten(text: &str) -> Option<String> {
-        Figures::parse(text.as_bytes()).map(|figures| figures.text())
-    }
-
-    #[test]
-    fn figures_are_written_as_zookeeper_does() {
-        assert_eq!(rewritten("").unwrap(), "count=-1,bytes=-1");
-        assert_eq!(rewritten("bytes=5,count=2").unwrap(), "count=2,bytes=5");
-        assert_eq!(
-            rewritten("count=4,bytes=5=;countHardLimit=10;byteHardLimit=20").unwrap(),
-            "count=4,bytes=5=;byteHardLimit=20;countHardLimit=10"
-        );
-        assert_eq!(rewritten("count=,bytes=1").unwrap(), "count=-1,bytes=1");
-    }
-
-    #[test]
-    fn text_that_is_no_figures_parses_to_nothing() {
-        for text in ["count", "count=x", "count=1.5"] {
-            assert_eq!(rewritten(text), None, "{text}");
-        }
-        assert_eq!(Figures::parse(b"\xff"), None);
-    }
-
-    #[test]
-    fn figures_are_limited_in_length() {
-        let padded = |length: usize| format!("count={}1", "0".repeat(length - "count=1".len()));
-        assert_eq!(rewritten(&padded(FIGURES_BYTES_MAX)).unwrap(), "count=1,bytes=-1");
-        assert_eq!(rewritten(&padded(FIGURES_BYTES_MAX + 1)), None);
-        assert_eq!(rewritten(&padded(1 << 20)), None);
     }
 
     #[test]
