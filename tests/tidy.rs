@@ -22,7 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("server", &["proto", "tree", "replica", "storage", "admin", "config"]),
     ("recipes", &[]),
     ("mutants", &[]),
-    ("cli", &["server", "config", "proto", "recipes"]),
+    ("cli", &["server", "admin", "config", "proto", "tree", "recipes"]),
     ("main", &["server", "config", "cli", "admin"]),
     ("lib", &["server", "config", "cli", "admin", "storage", "replica", "tree", "proto"]),
 ];

@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 /// `Sat Nov 21 02:37:21 UTC 2026` for milliseconds since the epoch.
-pub(super) fn java_date(wall_ms: i64) -> String {
+pub(crate) fn java_date(wall_ms: i64) -> String {
     let Ok(at) = OffsetDateTime::from_unix_timestamp(wall_ms.div_euclid(1000)) else {
         return format!("{wall_ms} ms");
     };

@@ -11,7 +11,7 @@
 mod command;
 mod commands;
 pub mod counters;
-mod date;
+pub(crate) mod date;
 mod dump;
 mod ensemble;
 mod environment;

@@ -1,33 +1,38 @@
 //! A client of the servers, for commands that ask one thing and end.
 //!
-//! *Owns* one connection at a time, blocking, with a session that is closed at the end. *Invariants*:
-//! nothing waits for ever; an answer that was lost is told apart from a refusal, because only then is
-//! the outcome unknown. *Never* asks again by itself: whoever asked knows whether that is harmless.
+//! *Owns* one connection at a time, blocking, with a session that is closed at the end; `session.rs`
+//! is a session that lasts, for commands that stay. *Invariants*: nothing waits for ever; an answer
+//! that was lost is told apart from a refusal, because only then is the outcome unknown. *Never* asks
+//! again by itself: whoever asked knows whether that is harmless.
 
-use std::io::{self, Read as _, Write as _};
+mod connection;
+mod session;
+mod watches;
+
+use std::fs;
+use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::config::HostPort;
 use crate::proto::request::{XID_AUTH, XID_EVENT};
 use crate::proto::response::ReplyHeader;
-use crate::proto::{
-    ConnectRequest, ConnectResponse, ErrorCode, Reader, Request, RequestHeader, Response, Text,
-    frame,
-};
+use crate::proto::{ConnectRequest, ErrorCode, Reader, Request, Response, Text};
+use connection::{Connection, request_frame};
 
-/// How long a connection may take to come about.
-pub(super) const CONNECT_MAX: Duration = Duration::from_secs(2);
+pub(super) use connection::CONNECT_MAX;
+pub(super) use session::{Notice, Phase, Session, Wish};
+pub(super) use watches::Removed;
+
 /// How long an answer may take.
 const REPLY_MAX: Duration = Duration::from_secs(10);
 /// How long servers are asked again that answer but serve nobody: an election is shorter.
 const LEADERLESS_MAX: Duration = Duration::from_secs(3);
 /// Pause between two rounds of that.
 const ROUND_PAUSE: Duration = Duration::from_millis(200);
-/// Longest answer, bytes.
-const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// The session's timeout, in case it is not closed.
 const SESSION_TIMEOUT_MS: i32 = 10_000;
 /// The port of an address without one.
@@ -41,6 +46,11 @@ pub(super) struct Credential {
 }
 
 impl Credential {
+    /// From its two parts.
+    pub(super) fn new(scheme: &str, secret: &str) -> Self {
+        Self { scheme: scheme.to_string(), secret: secret.to_string() }
+    }
+
     /// How it is proved who asks, for example `digest`.
     #[cfg(feature = "recipes")]
     pub(super) fn scheme(&self) -> &str {
@@ -60,13 +70,38 @@ impl std::str::FromStr for Credential {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
-            Some((scheme, secret)) if !scheme.is_empty() => {
-                Ok(Self { scheme: scheme.to_string(), secret: secret.to_string() })
-            }
+            Some((scheme, secret)) if !scheme.is_empty() => Ok(Self::new(scheme, secret)),
             // What was given may be a secret.
             Some(_) | None => Err("expected SCHEME:CREDENTIAL, as digest:user:password".into()),
         }
     }
+}
+
+impl Credential {
+    fn request(&self) -> Request {
+        let scheme = Some(Text::copy_from(&self.scheme));
+        let auth = Some(Bytes::copy_from_slice(self.secret.as_bytes()));
+        Request::Auth { scheme, auth }
+    }
+}
+
+/// These credentials, and those of a file with one in a line.
+///
+/// # Errors
+/// The file cannot be read, or a line is none.
+pub(super) fn credentials(
+    given: &[Credential],
+    file: Option<&Path>,
+) -> Result<Vec<Credential>, String> {
+    let mut credentials = given.to_vec();
+    if let Some(file) = file {
+        let named = |reason: String| format!("{}: {reason}", file.display());
+        let text = fs::read_to_string(file).map_err(|error| named(error.to_string()))?;
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            credentials.push(line.parse().map_err(named)?);
+        }
+    }
+    Ok(credentials)
 }
 
 impl std::fmt::Debug for Credential {
@@ -121,8 +156,7 @@ pub(super) fn servers(text: &str) -> Result<Vec<HostPort>, String> {
 /// A session.
 #[derive(Debug)]
 pub(super) struct Client {
-    stream: TcpStream,
-    buffer: BytesMut,
+    connection: Connection,
     xid: i32,
     server: HostPort,
 }
@@ -136,60 +170,23 @@ impl Client {
         servers: &[HostPort],
         credentials: &[Credential],
     ) -> Result<Self, ClientError> {
-        let begun = Instant::now();
-        loop {
-            let mut reasons = Vec::new();
-            let mut answers = false;
-            for server in servers {
-                match Self::connect_one(server) {
-                    Ok(Some(client)) => return client.introduced(credentials),
-                    Ok(None) => {
-                        answers = true;
-                        reasons.push(format!("{server}: it serves nobody, for lack of a leader"));
-                    }
-                    Err(error) => reasons.push(format!("{server}: {error}")),
-                }
-            }
-            if !answers || begun.elapsed() > LEADERLESS_MAX {
-                return Err(ClientError::Unreachable(reasons));
-            }
-            std::thread::sleep(ROUND_PAUSE);
-        }
+        first_that_serves(servers, Duration::ZERO, Self::connect_one)?.introduced(credentials)
     }
 
-    /// A session on this server. `None`: it closed the connection.
+    /// A session on this server. `None`: it gives none.
     fn connect_one(server: &HostPort) -> io::Result<Option<Self>> {
-        let stream = open(server, CONNECT_MAX)?;
-        stream.set_read_timeout(Some(REPLY_MAX))?;
-        stream.set_write_timeout(Some(REPLY_MAX))?;
-        stream.set_nodelay(true)?;
-        let (buffer, server) = (BytesMut::new(), server.clone());
-        let mut client = Self { stream, buffer, xid: 0, server };
-        let request = ConnectRequest {
-            protocol_version: 0,
-            last_zxid_seen: 0,
-            timeout_ms: SESSION_TIMEOUT_MS,
-            session_id: 0,
-            password: Bytes::from_static(&[0; 16]),
-            read_only: Some(false),
-        };
-        let answer = client.send(|out| request.encode(out)).and_then(|()| client.frame());
-        match answer {
-            Ok(answer) => match ConnectResponse::decode(answer) {
-                Ok(answer) if answer.timeout_ms > 0 => Ok(Some(client)),
-                Ok(_) => Ok(None),
-                Err(_) => Err(io::Error::other("it does not speak ZooKeeper's protocol")),
-            },
-            Err(error) if is_close(&error) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let opened = Connection::open(server, &new_session(SESSION_TIMEOUT_MS), REPLY_MAX)?;
+        Ok(match opened {
+            Some((connection, answer)) if answer.timeout_ms > 0 => {
+                Some(Self { connection, xid: 0, server: server.clone() })
+            }
+            Some(_) | None => None,
+        })
     }
 
     fn introduced(mut self, credentials: &[Credential]) -> Result<Self, ClientError> {
         for credential in credentials {
-            let scheme = Some(Text::copy_from(&credential.scheme));
-            let auth = Some(Bytes::copy_from_slice(credential.secret.as_bytes()));
-            self.ask(XID_AUTH, &Request::Auth { scheme, auth })?;
+            self.ask(XID_AUTH, &credential.request())?;
         }
         Ok(self)
     }
@@ -210,23 +207,16 @@ impl Client {
 
     fn ask(&mut self, xid: i32, request: &Request) -> Result<Response, ClientError> {
         let answer = self.exchange(xid, request).map_err(|error| {
-            let reason = match error {
-                error if is_close(&error) => "the connection ended before the answer".to_string(),
-                error if is_silence(&error) => format!("no answer for {} s", REPLY_MAX.as_secs()),
-                error => error.to_string(),
-            };
+            let reason = connection::reason(&error, REPLY_MAX);
             ClientError::Lost { server: self.server.clone(), reason }
         })?;
         answer.map_err(|code| ClientError::Refused { server: self.server.clone(), code })
     }
 
     fn exchange(&mut self, xid: i32, request: &Request) -> io::Result<Result<Response, i32>> {
-        self.send(|out| {
-            RequestHeader { xid, op: request.op() as i32 }.encode(out);
-            request.encode(out);
-        })?;
+        self.connection.send(&request_frame(xid, request))?;
         loop {
-            let mut reader = Reader::new(self.frame()?);
+            let mut reader = Reader::new(self.connection.frame()?);
             let header = ReplyHeader::decode(&mut reader).map_err(io::Error::other)?;
             match header.err {
                 _ if header.xid == XID_EVENT => {}
@@ -241,26 +231,46 @@ impl Client {
             }
         }
     }
+}
 
-    fn send(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
-        let mut out = Vec::new();
-        frame::append(&mut out, write);
-        self.stream.write_all(&out)
+/// What asks for a new session.
+fn new_session(timeout_ms: i32) -> ConnectRequest {
+    ConnectRequest {
+        protocol_version: 0,
+        last_zxid_seen: 0,
+        timeout_ms,
+        session_id: 0,
+        password: Bytes::from_static(&[0; 16]),
+        read_only: Some(false),
     }
+}
 
-    fn frame(&mut self) -> io::Result<Bytes> {
-        loop {
-            let next = frame::next(&mut self.buffer, ANSWER_BYTES_MAX);
-            let next = next.map_err(|_| io::Error::other("it does not speak this protocol"))?;
-            if let Some(payload) = next {
-                return Ok(payload);
-            }
-            let mut bytes = [0; 16 << 10];
-            match self.stream.read(&mut bytes)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                length => self.buffer.extend_from_slice(&bytes[..length]),
+/// What the first server gives that gives anything. Servers that answer without a leader are asked
+/// again for a moment, and all of them are for as long as `patience`.
+fn first_that_serves<T>(
+    servers: &[HostPort],
+    patience: Duration,
+    open: impl Fn(&HostPort) -> io::Result<Option<T>>,
+) -> Result<T, ClientError> {
+    let begun = Instant::now();
+    loop {
+        let mut reasons = Vec::new();
+        let mut answers = false;
+        for server in servers {
+            match open(server) {
+                Ok(Some(opened)) => return Ok(opened),
+                Ok(None) => {
+                    answers = true;
+                    reasons.push(format!("{server}: it serves nobody, for lack of a leader"));
+                }
+                Err(error) => reasons.push(format!("{server}: {error}")),
             }
         }
+        let time = if answers { patience.max(LEADERLESS_MAX) } else { patience };
+        if begun.elapsed() >= time {
+            return Err(ClientError::Unreachable(reasons));
+        }
+        std::thread::sleep(ROUND_PAUSE);
     }
 }
 
@@ -279,15 +289,6 @@ pub(super) fn open(server: &HostPort, wait_max: Duration) -> io::Result<TcpStrea
         }
     }
     Err(last)
-}
-
-fn is_close(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-    [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof].contains(&error.kind())
-}
-
-fn is_silence(error: &io::Error) -> bool {
-    [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&error.kind())
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod log_output;
 mod member;
 mod open_files;
 mod server;
+mod shell;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ pub use lock::{LockFlags, WatchdogFlags};
 pub use log_output::LogFormat;
 pub use member::{MemberCommand, MemberFlags};
 pub use server::ServerFlags;
+pub use shell::CliFlags;
 
 /// A ZooKeeper-compatible lock and coordination server.
 #[derive(Debug, Parser)]
@@ -43,6 +45,9 @@ enum Command {
     /// See and change which servers an ensemble consists of, while it runs
     #[command(subcommand)]
     Member(MemberCommand),
+    /// Look at znodes and change them by hand, with the commands of ZooKeeper's zkCli
+    #[command(alias = "shell")]
+    Cli(CliFlags),
     /// Run a command while a lock is held, and stop it before the lock can be lost
     #[cfg(feature = "recipes")]
     Lock(LockFlags),
@@ -70,7 +75,7 @@ enum ConfigCommand {
 /// Runs the binary.
 #[must_use]
 pub fn run() -> ExitCode {
-    let line = match CommandLine::try_parse() {
+    let line = match CommandLine::try_parse_from(shell::translated(std::env::args_os())) {
         Ok(line) => line,
         Err(error) => return misread(&error),
     };
@@ -78,6 +83,7 @@ pub fn run() -> ExitCode {
         Command::Server(flags) => server::run(&flags),
         Command::Dev(flags) => dev::run(&flags),
         Command::Member(command) => member::run(&command),
+        Command::Cli(flags) => shell::run(&flags),
         #[cfg(feature = "recipes")]
         Command::Lock(flags) => lock::run(&flags),
         #[cfg(feature = "recipes")]

@@ -45,6 +45,18 @@ pub enum EventType {
     NodeChildrenChanged = 4,
 }
 
+impl EventType {
+    fn decode(reader: &mut Reader) -> Result<Self, Malformed> {
+        match reader.int("type")? {
+            1 => Ok(Self::NodeCreated),
+            2 => Ok(Self::NodeDeleted),
+            3 => Ok(Self::NodeDataChanged),
+            4 => Ok(Self::NodeChildrenChanged),
+            _ => Err(Malformed::new("type", "is not the type of an event")),
+        }
+    }
+}
+
 /// The connection state that an event carries; a server only ever sends the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -59,6 +71,13 @@ pub fn encode_event(kind: EventType, path: &str, zxid: i64, out: &mut Vec<u8>) {
     out.put_int(kind as i32);
     out.put_int(KeeperState::SyncConnected as i32);
     out.put_string(path);
+}
+
+/// Reads the body of an event, as a client does: what happened, and where.
+pub fn decode_event(reader: &mut Reader) -> Result<(EventType, Text), Malformed> {
+    let kind = EventType::decode(reader)?;
+    reader.int("state")?;
+    Ok((kind, reader.string("path")?))
 }
 
 /// The body of a successful answer.

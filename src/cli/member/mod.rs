@@ -9,7 +9,6 @@
 mod modes;
 mod refusal;
 
-use std::fs;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -138,14 +137,8 @@ impl MemberFlags {
         let fault = |what: String| Failure::new(EXIT_USAGE, what);
         let servers =
             client::servers(&self.server).map_err(|reason| fault(format!("--server: {reason}")))?;
-        let mut credentials = self.auth.clone();
-        if let Some(file) = &self.auth_file {
-            let named = |reason: String| fault(format!("{}: {reason}", file.display()));
-            let text = fs::read_to_string(file).map_err(|error| named(error.to_string()))?;
-            for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
-                credentials.push(line.parse().map_err(named)?);
-            }
-        }
+        let credentials =
+            client::credentials(&self.auth, self.auth_file.as_deref()).map_err(fault)?;
         Ok(Access { servers, credentials })
     }
 }

@@ -1,0 +1,140 @@
+//! What a command answers: for people as zkCli prints it, or as one JSON object.
+//!
+//! *Owns* [`Answer`] and how Stats, lists and data are written. *Invariant*: an answer has both
+//! forms, whichever is asked for. Reproduces `StatPrinter` and the output formatters.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use clap::ValueEnum;
+use serde_json::{Map, Value, json};
+
+use crate::admin::date::java_date;
+use crate::proto::Stat;
+
+/// What answers look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// As zkCli prints them.
+    Text,
+    /// One JSON object in a line.
+    Json,
+}
+
+/// Whether a command has set a watch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Watch {
+    #[default]
+    No,
+    /// It fires once.
+    Once,
+    /// It fires until it is removed.
+    Lasting,
+}
+
+/// What a command answers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Answer {
+    /// Whole lines, or nothing.
+    pub text: Vec<u8>,
+    /// The same, and what zkCli does not say.
+    pub json: Map<String, Value>,
+    pub watch: Watch,
+}
+
+impl Answer {
+    /// Nothing to say.
+    pub(super) fn silent() -> Self {
+        Self::default()
+    }
+
+    /// A line for people.
+    pub(super) fn line(mut self, line: impl AsRef<[u8]>) -> Self {
+        self.text.extend_from_slice(line.as_ref());
+        self.text.push(b'\n');
+        self
+    }
+
+    /// A field for programs.
+    pub(super) fn field(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.json.insert(name.to_string(), value.into());
+        self
+    }
+
+    /// For people only if they have asked for it, for programs always.
+    pub(super) fn stat(mut self, stat: &Stat, asked_for: bool) -> Self {
+        if asked_for {
+            self.text.extend_from_slice(stat_lines(stat).as_bytes());
+        }
+        self.field("stat", stat_json(stat))
+    }
+
+    pub(super) fn watch(mut self, watch: Watch) -> Self {
+        self.watch = watch;
+        self
+    }
+}
+
+/// As Java prints a list.
+pub(super) fn list(names: &[String]) -> String {
+    format!("[{}]", names.join(", "))
+}
+
+/// Data for programs: text as `data`, anything else in base64.
+pub(super) fn data_field(data: Option<&Bytes>) -> (&'static str, Value) {
+    match data.map(|data| (std::str::from_utf8(data), data)) {
+        None => ("data", Value::Null),
+        Some((Ok(text), _)) => ("data", text.into()),
+        Some((Err(_), bytes)) => ("dataBase64", base64(bytes).into()),
+    }
+}
+
+/// The usual alphabet, with padding.
+pub(super) fn base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// # Errors
+/// It is none.
+pub(super) fn from_base64(text: &str) -> Result<Vec<u8>, String> {
+    STANDARD.decode(text).map_err(|error| format!("that is not base64: {error}"))
+}
+
+fn stat_lines(stat: &Stat) -> String {
+    let mut text = String::new();
+    for (name, value) in [
+        ("cZxid", format!("{:#x}", stat.czxid)),
+        ("ctime", java_date(stat.ctime)),
+        ("mZxid", format!("{:#x}", stat.mzxid)),
+        ("mtime", java_date(stat.mtime)),
+        ("pZxid", format!("{:#x}", stat.pzxid)),
+        ("cversion", stat.cversion.to_string()),
+        ("dataVersion", stat.version.to_string()),
+        ("aclVersion", stat.aversion.to_string()),
+        ("ephemeralOwner", format!("{:#x}", stat.ephemeral_owner)),
+        ("dataLength", stat.data_length.to_string()),
+        ("numChildren", stat.num_children.to_string()),
+    ] {
+        writeln!(text, "{name} = {value}").expect("a String takes everything");
+    }
+    text
+}
+
+/// Times in milliseconds; sessions as text, because they are too large for many readers of JSON.
+fn stat_json(stat: &Stat) -> Value {
+    json!({
+        "cZxid": stat.czxid,
+        "ctime": stat.ctime,
+        "mZxid": stat.mzxid,
+        "mtime": stat.mtime,
+        "pZxid": stat.pzxid,
+        "cversion": stat.cversion,
+        "dataVersion": stat.version,
+        "aclVersion": stat.aversion,
+        "ephemeralOwner": format!("{:#x}", stat.ephemeral_owner),
+        "dataLength": stat.data_length,
+        "numChildren": stat.num_children,
+    })
+}
