@@ -165,7 +165,7 @@ struct OsFile {
 }
 
 impl OsFile {
-    fn new(file: std::fs::File, path: &Path) -> Box<dyn DiskFile> {
+    fn boxed(file: std::fs::File, path: &Path) -> Box<dyn DiskFile> {
         Box::new(Self { file, direct: None, path: path.to_owned() })
     }
 
@@ -201,7 +201,7 @@ impl Fs for OsFs {
             .write(true)
             .open(path)
             .map_err(|e| FsError::new(path, "open", e))?;
-        Ok(OsFile::new(file, path))
+        Ok(OsFile::boxed(file, path))
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn DiskFile>, FsError> {
@@ -211,7 +211,7 @@ impl Fs for OsFs {
             .create_new(true)
             .open(path)
             .map_err(|e| FsError::new(path, "create", e))?;
-        Ok(OsFile::new(file, path))
+        Ok(OsFile::boxed(file, path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), FsError> {
