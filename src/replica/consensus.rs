@@ -1,10 +1,10 @@
 //! Raft, made deterministic: the only file that calls into `raft`'s node.
 //!
-//! *Owns* the `RawNode`. *Invariants*: the same seed and the same calls give the same run: `raft` draws
-//! election timeouts from the process's generator, so after every call that may have drawn one it is
-//! replaced by a function of seed, id and term. A message that promises something (a vote, an
-//! acknowledgement) is held back until what it promises is durable; heartbeats never are. A server
-//! whose disk takes an image in stands for no election.
+//! *Owns* the `RawNode`. *Invariants*: the same calls give the same run: `raft` draws election
+//! timeouts from the process's generator, so after every call that may have drawn one it is
+//! replaced by a function of id, voters and term, which is another one for each voter. A message
+//! that promises something (a vote, an acknowledgement) is held back until what it promises is
+//! durable; heartbeats never are. A server whose disk takes an image in stands for no election.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,7 +13,6 @@ use raft::eraftpb::{
     MessageType,
 };
 use raft::{Config, ProgressState, RawNode, ReadState, SnapshotStatus, StateRole};
-use twox_hash::XxHash3_64;
 
 use super::conf_change;
 use super::durable::{Append, Entry, HardState, Mark, Membership};
@@ -22,10 +21,18 @@ use super::ready::{Fetch, SendImage};
 
 /// Ticks between heartbeats (50 ms).
 const HEARTBEAT_TICKS: usize = 1;
-/// Shortest election timeout in ticks (300 ms).
-const ELECTION_TICKS_MIN: usize = 6;
-/// Election timeouts are below this many ticks (500 ms).
-const ELECTION_TICKS_MAX: usize = 10;
+/// How long a leader that was heard from is believed to lead, in ticks (300 ms).
+const LEASE_TICKS: usize = 6;
+/// Shortest election timeout in ticks (350 ms): those who are asked for their vote must have heard
+/// nothing for [`LEASE_TICKS`], and their clocks tick at other moments.
+const ELECTION_TICKS_MIN: usize = LEASE_TICKS + 1;
+/// Between the election timeouts of two servers, in ticks, while there are at most
+/// [`FEW_VOTERS_MAX`]: long enough for the first to be elected before the second stands too and they
+/// split the votes.
+const ELECTION_STEP_TICKS: usize = 2;
+const FEW_VOTERS_MAX: usize = 3;
+/// Every election timeout is below this many ticks.
+const ELECTION_TICKS_MAX: usize = 64;
 /// Payload bytes in one append message; one entry may exceed it.
 const MESSAGE_BYTES_MAX: u64 = 256 << 10;
 /// Append messages in flight to one follower.
@@ -45,7 +52,6 @@ const CAUGHT_UP_ENTRIES_MAX: u64 = 64;
 /// The consensus of one replica.
 pub(super) struct Consensus {
     node: RawNode<Tail>,
-    seed: u64,
     /// The election timeout in ticks, and the term that it is for.
     timeout_set: (u64, usize),
     /// Payload bytes proposed here in `proposed_term` and not committed yet.
@@ -125,14 +131,13 @@ impl Consensus {
     /// A change cannot be understood.
     pub(super) fn new(
         id: u64,
-        seed: u64,
         applied: u64,
         tail: Tail,
         changes: &[bytes::Bytes],
     ) -> Result<Self, String> {
         let config = Config {
             id,
-            election_tick: ELECTION_TICKS_MIN,
+            election_tick: LEASE_TICKS,
             min_election_tick: ELECTION_TICKS_MIN,
             max_election_tick: ELECTION_TICKS_MAX,
             heartbeat_tick: HEARTBEAT_TICKS,
@@ -150,7 +155,6 @@ impl Consensus {
         let node = RawNode::new(&config, tail, &logger).map_err(|error| error.to_string())?;
         let mut consensus = Self {
             node,
-            seed,
             timeout_set: (0, 0),
             uncommitted_bytes: 0,
             proposed_term: 0,
@@ -177,13 +181,14 @@ impl Consensus {
         if is_set && raft.term == self.timeout_set.0 {
             return;
         }
-        let mut input = [0; 24];
-        input[..8].copy_from_slice(&self.seed.to_le_bytes());
-        input[8..16].copy_from_slice(&raft.id.to_le_bytes());
-        input[16..].copy_from_slice(&raft.term.to_le_bytes());
-        let span = (ELECTION_TICKS_MAX - ELECTION_TICKS_MIN) as u64;
-        let drawn = usize::try_from(XxHash3_64::oneshot(&input) % span).expect("below the span");
-        self.timeout_set = (raft.term, ELECTION_TICKS_MIN + drawn);
+        let voters = raft.prs().conf().voters().ids();
+        let rank = voters.iter().filter(|id| *id < raft.id).count();
+        let count = voters.len().max(1);
+        // By turns, so that one that cannot win does not come first every time.
+        let turn = usize::try_from(raft.term % count as u64).expect("below their number");
+        let step = if count <= FEW_VOTERS_MAX { ELECTION_STEP_TICKS } else { 1 };
+        let ticks = ELECTION_TICKS_MIN + (rank + turn) % count * step;
+        self.timeout_set = (raft.term, ticks.min(ELECTION_TICKS_MAX - 1));
         raft.set_randomized_election_timeout(self.timeout_set.1);
     }
 
