@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::{Bytes, BytesMut};
+use raft::eraftpb::MessageType;
 
 use super::*;
 use crate::proto::connect::{ConnectRequest, ConnectResponse};
@@ -18,6 +19,8 @@ struct Cluster {
     ids: BTreeMap<u8, u64>,
     /// Pairs that cannot hear each other, in this direction.
     cut: BTreeSet<(u8, u8)>,
+    /// What was sent between them.
+    lost: Vec<PeerMessage>,
     now_us: u64,
     /// Frames received and whether the connection was closed, by server and connection.
     seen: BTreeMap<(u8, ConnId), (Vec<Bytes>, bool)>,
@@ -51,6 +54,7 @@ impl Cluster {
             replicas: BTreeMap::new(),
             ids: BTreeMap::new(),
             cut: BTreeSet::new(),
+            lost: Vec::new(),
             now_us: 0,
             seen: BTreeMap::new(),
             logs: BTreeMap::new(),
@@ -179,7 +183,11 @@ impl Cluster {
             }
             for (from, to, message) in messages {
                 let (source, target) = (peer::server_of(from), peer::server_of(to));
-                if self.cut.contains(&(source, target)) || self.ids.get(&target) != Some(&to) {
+                if self.cut.contains(&(source, target)) {
+                    self.lost.push(message);
+                    continue;
+                }
+                if self.ids.get(&target) != Some(&to) {
                     continue;
                 }
                 let mut message = message;
@@ -450,6 +458,30 @@ fn a_deposed_leader_answers_no_sync_and_sends_its_clients_away() {
     cluster.until("it serves again", |cluster| cluster.replicas[&old].is_serving());
     cluster.assert_equal();
     assert!(cluster.replicas[&old].machine.tree().stat_unchecked("/minority").is_none());
+}
+
+/// A leader that stood still answered the second of two equal questions by an echo of the first,
+/// though others had elected another one meanwhile; and with it a sync of its own.
+#[test]
+fn a_read_index_that_is_asked_for_again_is_another_question() {
+    let mut cluster = Cluster::new(3);
+    let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
+    cluster.connect(follower, 7, None);
+    cluster.cut.insert((follower, leader));
+    cluster.send(follower, 7, &[(1, sync())]);
+    cluster.advance_ms(3 * TICK_MS);
+    let asked: Vec<Bytes> = cluster.lost.iter().filter_map(question).collect();
+    assert!(asked.len() > 1, "{asked:?}");
+    assert_eq!(asked.iter().collect::<BTreeSet<_>>().len(), asked.len(), "{asked:?}");
+}
+
+fn question(message: &PeerMessage) -> Option<Bytes> {
+    match message {
+        PeerMessage::Raft(raft) if raft.get_msg_type() == MessageType::MsgReadIndex => {
+            Some(raft.entries[0].data.clone())
+        }
+        _other => None,
+    }
 }
 
 #[test]

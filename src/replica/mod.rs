@@ -89,7 +89,7 @@ pub struct Setup {
     pub raft_id: u64,
     /// myid: the top byte of the sessions opened here.
     pub server_id: u8,
-    /// From the operating system: session passwords, election timeouts, hash seeds.
+    /// From the operating system: session passwords, hash seeds.
     pub seed: [u8; 32],
     /// Shortest session timeout granted.
     pub session_timeout_ms_min: i32,
@@ -192,9 +192,11 @@ pub struct Replica {
     now_us: u64,
     ticked_us: Option<u64>,
     reap_at_us: u64,
-    /// Context of the newest read index asked for from the consensus.
+    /// Number of the newest sync for which a read index was asked from the consensus.
     read_asked: u64,
-    /// Context of the newest one that was confirmed.
+    /// How often that was done.
+    read_attempts: u64,
+    /// Number of the newest one that was confirmed.
     read_answered: u64,
     /// Confirmed read indexes that are not applied yet.
     read_confirmed: VecDeque<(u64, u64)>,
@@ -270,8 +272,8 @@ impl Replica {
         }
         // Until everything was drained once, the disk may hold znodes that this process never stored.
         machine.keep_all_tombstones(setup.durable && log_end_at_start > 0);
-        let (id, seed) = (setup.raft_id, random.next_u64());
-        let mut consensus = Consensus::new(id, seed, applied.0, tail, &replayed.conf_changes)?;
+        let id = setup.raft_id;
+        let mut consensus = Consensus::new(id, applied.0, tail, &replayed.conf_changes)?;
         let voters = consensus.membership().voters;
         if setup.ensemble.is_none() && voters != [id] {
             let servers: Vec<String> =
@@ -309,6 +311,7 @@ impl Replica {
             ticked_us: None,
             reap_at_us: 0,
             read_asked: 0,
+            read_attempts: 0,
             read_answered: 0,
             read_confirmed: VecDeque::new(),
             touched: BTreeSet::new(),

@@ -156,18 +156,22 @@ impl Replica {
         }
         if self.clients.sync_asked > self.read_asked && self.consensus.leader().is_some() {
             self.read_asked = self.clients.sync_asked;
+            self.read_attempts += 1;
+            // Another one each time: a late echo of a question that was asked before would confirm
+            // what was asked since.
             let mut context = self.origin.to_le_bytes().to_vec();
             context.extend_from_slice(&self.read_asked.to_le_bytes());
+            context.extend_from_slice(&self.read_attempts.to_le_bytes());
             self.consensus.read_index(context);
         }
     }
 
     /// A quorum has confirmed who leads, and up to where that one had committed.
     pub(super) fn read_index_confirmed(&mut self, read: &ReadState) {
-        let Some((origin, context)) = read.request_ctx.split_first_chunk::<8>() else { return };
-        let Ok(context) = <[u8; 8]>::try_from(context) else { return };
+        let Some((origin, rest)) = read.request_ctx.split_first_chunk::<8>() else { return };
+        let Some((context, _attempt)) = rest.split_first_chunk::<8>() else { return };
         if u64::from_le_bytes(*origin) == self.origin {
-            let context = u64::from_le_bytes(context);
+            let context = u64::from_le_bytes(*context);
             self.read_answered = self.read_answered.max(context);
             self.read_confirmed.push_back((context, read.index));
         }
