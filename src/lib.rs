@@ -7,6 +7,7 @@
 //!   -------------- below: deterministic, no I/O, no clock (feature "server" off) --------------
 //!   replica        one server: consensus, sessions, watches, order
 //!   tree           the znodes                 config  zoo.cfg
+//!   locks          which znodes are locks, and whose
 //!   proto          the wire
 //! ```
 //!
@@ -39,6 +40,7 @@ pub mod admin;
 #[cfg(feature = "server")]
 pub mod cli;
 pub mod config;
+pub mod locks;
 pub mod proto;
 #[cfg(feature = "recipes")]
 pub mod recipes;

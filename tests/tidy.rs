@@ -16,15 +16,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("proto", &[]),
     ("config", &[]),
     ("tree", &["proto"]),
-    ("replica", &["proto", "tree", "config"]),
+    ("locks", &[]),
+    ("replica", &["proto", "tree", "locks", "config"]),
     ("storage", &["replica"]),
-    ("admin", &["replica", "proto", "config"]),
-    ("server", &["proto", "tree", "replica", "storage", "admin", "config"]),
-    ("recipes", &[]),
+    ("admin", &["replica", "proto", "locks", "config"]),
+    ("server", &["proto", "tree", "locks", "replica", "storage", "admin", "config"]),
+    ("recipes", &["locks"]),
     ("mutants", &[]),
-    ("cli", &["server", "admin", "config", "proto", "tree", "recipes"]),
+    ("cli", &["server", "admin", "config", "proto", "tree", "locks", "recipes"]),
     ("main", &["server", "config", "cli", "admin"]),
-    ("lib", &["server", "config", "cli", "admin", "storage", "replica", "tree", "proto"]),
+    ("lib", &["server", "config", "cli", "admin", "storage", "replica", "locks", "tree", "proto"]),
 ];
 
 /// Crates that belong to one place only.

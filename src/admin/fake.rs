@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Counters, Facts, Inspection, LastImage, LinkCounters, ResponseSizes, Source, Tally};
+use super::{
+    Counters, Facts, Gathering, Inspection, LastImage, LinkCounters, ResponseSizes, Source, Tally,
+};
+use crate::locks::{Local, Scope, Snapshot};
 use crate::replica::inspect::{
     ConnectionReport, Inspect, Latency, Mode, PeerStatus, ProposalSizes, Report, SessionReport,
     Status, WatchReport,
@@ -21,6 +24,9 @@ pub(super) struct Fake {
     pub watches: WatchReport,
     pub digests: Vec<(i64, u64)>,
     pub membership: String,
+    pub locks: Snapshot,
+    /// What the other servers answer.
+    pub others: Vec<(u64, Option<Local>)>,
     /// Words that only this machine may send.
     pub loopback_only: Vec<&'static str>,
     /// Answers no question any more.
@@ -66,6 +72,8 @@ impl Fake {
             },
             digests: vec![(0x80, 1_371_985_504), (0x1_0000_0100, u64::MAX)],
             membership: String::new(),
+            locks: Snapshot::default(),
+            others: Vec::new(),
             loopback_only: Vec::new(),
             stopping: false,
             paused: AtomicBool::new(false),
@@ -152,9 +160,15 @@ impl Source for Fake {
                 Inspect::Watches => Report::Watches(self.watches.clone()),
                 Inspect::Digests => Report::Digests(self.digests.clone()),
                 Inspect::Membership => Report::Membership(self.membership.clone()),
+                Inspect::Locks(_) => Report::Locks(Box::new(self.locks.clone())),
                 Inspect::ResetConnections | Inspect::ResetServer => Report::Reset,
             })
         })
+    }
+
+    fn gather(&self, scope: Scope) -> Gathering<'_> {
+        self.asked.lock().unwrap().push(format!("gather {scope:?}"));
+        Box::pin(async move { self.others.clone() })
     }
 
     fn reset_counters(&self) {

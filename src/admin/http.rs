@@ -1,4 +1,4 @@
-//! The HTTP port: `/commands`, `/metrics`, `/livez`, `/readyz`.
+//! The HTTP port: `/commands`, `/locks`, `/sessions`, `/metrics`, `/livez`, `/readyz`.
 //!
 //! *Owns* the listener's connections and everything that is HTTP: routes, methods, limits.
 //! *Invariants*: a request's head, the connections and their idle time are bounded; the body of a
@@ -27,7 +27,9 @@ use super::Source;
 use super::command::Command;
 use super::commands;
 use super::idle::IdleStream;
+use super::locks;
 use super::metrics::{self, Reading};
+use crate::locks::Scope;
 
 /// Connections served at once; one more is closed at once.
 pub const CONNECTIONS_MAX: usize = 128;
@@ -162,6 +164,7 @@ async fn respond(request: &Request<Incoming>, source: &dyn Source, options: &Opt
     match path {
         "/livez" => return read_only(request.method(), || plain(StatusCode::OK, "ok\n")),
         "/readyz" => return read_only(request.method(), || readiness(source)),
+        "/locks" | "/sessions" => return view(request, source).await,
         _ => {}
     }
     match path.strip_prefix(options.commands_path.as_str()) {
@@ -204,6 +207,26 @@ fn command_list(commands_path: &str) -> Answer {
         text.push_str(&format!("<a href=\"{commands_path}/{name}\">{name}</a>\n<br/>\n"));
     }
     page(StatusCode::OK, "text/html; charset=utf-8", text)
+}
+
+/// The locks below the parameter `prefix`, or the sessions.
+async fn view(request: &Request<Incoming>, source: &dyn Source) -> Answer {
+    if !is_read(request.method()) {
+        return method_not_allowed("GET, HEAD");
+    }
+    let scope = if request.uri().path() == "/sessions" {
+        Scope::Sessions
+    } else {
+        let prefix = parameter(request.uri().query().unwrap_or(""), "prefix");
+        match locks::prefix(prefix.as_deref()) {
+            Ok(prefix) => Scope::Locks { prefix },
+            Err(reason) => return plain(StatusCode::BAD_REQUEST, format!("prefix: {reason}\n")),
+        }
+    };
+    match locks::answer(scope, source).await {
+        Some(answer) => json_page(StatusCode::OK, &answer),
+        None => plain(StatusCode::SERVICE_UNAVAILABLE, "not serving: this server is stopping\n"),
+    }
 }
 
 async fn command(request: &Request<Incoming>, name: &str, source: &dyn Source) -> Answer {

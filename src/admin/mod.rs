@@ -19,6 +19,7 @@ pub mod facts;
 pub mod four_letter;
 pub mod http;
 mod idle;
+mod locks;
 mod metric_table;
 pub mod metrics;
 mod question;
@@ -31,6 +32,7 @@ mod fake;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 pub use counters::{Counters, LastImage, LinkCounters, ResponseSizes, Tally};
 pub use facts::Facts;
@@ -38,10 +40,15 @@ pub use four_letter::{Word, answer, word};
 pub use http::{Options, Surface, serve};
 pub use version::full_version;
 
+use crate::locks::{Local, Scope};
 use crate::replica::{Inspect, Report, Status};
 
 /// A pending answer to an [`Inspect`]; `None` means that the server is stopping.
 pub type Inspection<'a> = Pin<Box<dyn Future<Output = Option<Report>> + Send + 'a>>;
+
+/// Pending answers of the other servers of the ensemble, each with its number; `None` for one that
+/// did not answer in time.
+pub type Gathering<'a> = Pin<Box<dyn Future<Output = Vec<(u64, Option<Local>)>> + Send + 'a>>;
 
 /// The server, as this module sees it.
 pub trait Source: Send + Sync + 'static {
@@ -57,6 +64,10 @@ pub trait Source: Send + Sync + 'static {
     /// Asks the replica. Costs as much as there is to show.
     fn inspect(&self, what: Inspect) -> Inspection<'_>;
 
+    /// Asks the other servers what they alone know of locks or sessions. Nobody is waited for longer
+    /// than [`GATHER_MAX`].
+    fn gather(&self, scope: Scope) -> Gathering<'_>;
+
     /// Sets the shell's counters and tallies to zero (`srst`); the replica is told by
     /// [`Inspect::ResetServer`]. What is a state (connections alive, bytes on disk, the last image,
     /// uptime) stays.
@@ -66,3 +77,6 @@ pub trait Source: Send + Sync + 'static {
     /// `from_loopback`: the client is on this machine.
     fn word_allowed(&self, word: &str, from_loopback: bool) -> bool;
 }
+
+/// How long other servers are waited for.
+pub const GATHER_MAX: Duration = Duration::from_millis(500);

@@ -4,6 +4,7 @@
 //! shown as "not serving", never guessed at.
 
 use super::Source;
+use crate::locks::{Scope, Snapshot};
 use crate::replica::inspect::{ConnectionReport, SessionReport, WatchReport};
 use crate::replica::{Inspect, Report};
 
@@ -61,6 +62,15 @@ pub(super) async fn membership(source: &dyn Source) -> Option<String> {
         return unfit(Inspect::Membership);
     };
     Some(text)
+}
+
+/// Locks, or sessions, as this server knows them.
+pub(super) async fn locks(source: &dyn Source, scope: &Scope) -> Option<Snapshot> {
+    let report = source.inspect(Inspect::Locks(scope.clone())).await?;
+    let Report::Locks(snapshot) = report else {
+        return unfit(Inspect::Locks(scope.clone()));
+    };
+    Some(*snapshot)
 }
 
 /// Resets the statistics of all connections.

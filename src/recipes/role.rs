@@ -6,9 +6,8 @@
 
 use zookeeper_client::CreateMode;
 
-use super::dialect::{
-    Contender, Dialect, Guid, HEX_DIGITS, SharedStyle, Style, is_of_this_library, split,
-};
+use super::dialect::{Contender, Dialect, Guid, SharedStyle, Style, is_of_this_library, marked};
+use crate::locks::species::{LATCH, LEASE};
 
 /// As what one enters a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,36 +171,8 @@ impl Role {
     }
 }
 
-/// The number of a name that is `marker` and a number, with Curator's GUID in front or without.
-fn marked(name: &str, marker: &str) -> Option<i32> {
-    let (stem, sequence) = split(name, |stem| stem.ends_with(marker))?;
-    let front = stem.strip_suffix(marker)?;
-    (front.is_empty() || is_protection(front)).then_some(sequence)
-}
-
-/// Whether it is no more and no less than what Curator (`_c_<uuid>-`) or go-zookeeper
-/// (`_c_<32 hex digits>-`) put in front.
-fn is_protection(front: &str) -> bool {
-    let guid = front.strip_prefix("_c_").and_then(|front| front.strip_suffix('-'));
-    guid.is_some_and(|guid| {
-        let is_hyphen = |at| guid.len() == UUID_CHARS && UUID_HYPHENS.contains(&at);
-        let fits = |(at, byte): (_, u8)| {
-            if is_hyphen(at) { byte == b'-' } else { byte.is_ascii_hexdigit() }
-        };
-        matches!(guid.len(), HEX_DIGITS | UUID_CHARS) && guid.bytes().enumerate().all(fits)
-    })
-}
-
-/// In the name of a lease of a semaphore.
-const LEASE: &str = "lease-";
-/// In the name of a candidate.
-const LATCH: &str = "latch-";
 /// The name of all who would be the only one.
 const ONLY: &str = "lock";
-/// Characters of a GUID with hyphens.
-const UUID_CHARS: usize = 36;
-/// Where they are.
-const UUID_HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
 #[cfg(test)]
 mod tests {

@@ -187,7 +187,7 @@ impl Clients {
         }
         let xid = request.xid;
         let op = OpCode::from_wire(request.op);
-        connection.note_request(xid, op);
+        connection.note_request(xid, op, at_us);
         let decoded = match request.decoded {
             Ok(Request::Auth { scheme, auth }) => {
                 self.authenticate(machine, conn, xid, scheme.as_ref(), auth.as_deref());

@@ -79,6 +79,8 @@ pub(super) struct Connection {
     pub(super) deaf: bool,
     /// Its session is known here only, and may only read.
     pub(super) is_read_only: bool,
+    /// When something came from its client last.
+    pub(super) heard_us: u64,
     next_sequence: u64,
     out: Outgoing,
     has_output: bool,
@@ -88,7 +90,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(conn: ConnId, ip: IpAddr, port: u16, wall_ms: i64) -> Self {
+    pub(super) fn new(
+        conn: ConnId,
+        (ip, port): (IpAddr, u16),
+        (now_us, wall_ms): (u64, i64),
+    ) -> Self {
         let remote = match ip {
             IpAddr::V4(ip) => format!("{ip}:{port}"),
             IpAddr::V6(ip) => format!("[{ip}]:{port}"),
@@ -100,6 +106,7 @@ impl Connection {
             queue: VecDeque::new(),
             deaf: false,
             is_read_only: false,
+            heard_us: now_us,
             next_sequence: 0,
             out: Outgoing { conn, ..Outgoing::default() },
             has_output: false,
@@ -122,7 +129,8 @@ impl Connection {
     }
 
     /// A request arrived.
-    pub(super) fn note_request(&mut self, xid: i32, op: Option<OpCode>) {
+    pub(super) fn note_request(&mut self, xid: i32, op: Option<OpCode>, now_us: u64) {
+        self.heard_us = now_us;
         self.report.received += 1;
         self.report.last_op = op.map_or("NA", OpCode::four_letters);
         if xid >= 0 {
@@ -248,6 +256,11 @@ impl Connection {
         self.out.more = self.held_back;
         let conn = self.out.conn;
         std::mem::replace(&mut self.out, Outgoing { conn, ..Outgoing::default() })
+    }
+
+    /// Where its client is, `ip:port`.
+    pub(super) fn remote(&self) -> &str {
+        &self.report.remote
     }
 
     /// What `cons` shows.

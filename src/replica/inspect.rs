@@ -4,6 +4,7 @@
 //! questions that cost as much as there is to show and are only answered when asked.
 
 use super::input::ConnId;
+use crate::locks::{Scope, Snapshot};
 
 /// What this server is in its ensemble.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,7 +162,7 @@ pub struct ProposalSizes {
 }
 
 /// A question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inspect {
     /// `cons`, `stat`.
     Connections,
@@ -175,6 +176,8 @@ pub enum Inspect {
     Digests,
     /// `voting_view` and `conf`: who is in the ensemble.
     Membership,
+    /// Locks, or sessions, and what this server alone knows of them.
+    Locks(Scope),
     /// `crst`.
     ResetConnections,
     /// `srst`.
@@ -196,6 +199,8 @@ pub enum Report {
     Digests(Vec<(i64, u64)>),
     /// The text of `/zookeeper/config`: a `server.N` line for each member, then the version.
     Membership(String),
+    /// What there is of locks.
+    Locks(Box<Snapshot>),
     /// Done.
     Reset,
 }

@@ -29,6 +29,7 @@ mod handshake;
 pub mod input;
 pub mod inspect;
 pub mod leadership;
+mod locks;
 mod log;
 pub mod machine;
 mod members;
@@ -342,7 +343,8 @@ impl Replica {
     pub fn step(&mut self, input: Input) {
         match input {
             Input::Connected { conn, remote, remote_port, request } => {
-                let connection = Connection::new(conn, remote, remote_port, self.wall_ms);
+                let times = (self.now_us, self.wall_ms);
+                let connection = Connection::new(conn, (remote, remote_port), times);
                 self.clients.connections.insert(conn, connection);
                 self.connect(conn, &request);
             }

@@ -126,6 +126,7 @@ impl Replica {
                 let text = self.machine.tree().data_unchecked(path::CONFIG).unwrap_or_default();
                 Report::Membership(String::from_utf8_lossy(text).into_owned())
             }
+            Inspect::Locks(scope) => Report::Locks(Box::new(self.locks(&scope))),
             Inspect::ResetConnections => {
                 self.clients.reset_reports();
                 Report::Reset

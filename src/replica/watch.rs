@@ -259,6 +259,18 @@ impl Watches {
         }
     }
 
+    /// Who watches a path, and for what.
+    pub(super) fn of_path(&self, path: &str) -> impl Iterator<Item = (ConnId, Kind)> + '_ {
+        let watchers = self.by_path.get(&Text::copy_from(path));
+        let by_kind = watchers.into_iter().flat_map(|watchers| KINDS.iter().zip(&watchers.0));
+        by_kind.flat_map(|(kind, conns)| conns.iter().map(|conn| (*conn, *kind)))
+    }
+
+    /// How many paths a connection watches.
+    pub(super) fn count_of(&self, conn: ConnId) -> u64 {
+        self.by_conn.get(&conn).map_or(0, |paths| paths.len() as u64)
+    }
+
     /// What the `wch*` words show. ZooKeeper's show the data table only: child watches are missing
     /// from the paths, and are counted in no figure there.
     pub(super) fn report(&self, session_of: impl Fn(ConnId) -> Option<i64>) -> WatchReport {
@@ -299,7 +311,7 @@ fn kinds_of(which: WatcherType) -> &'static [Kind] {
 }
 
 /// The proper ancestors of a path, nearest first, the root included.
-fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+pub(super) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     let mut rest = if path == "/" { None } else { Some(path) };
     std::iter::from_fn(move || {
         let slash = rest?.rfind('/')?;

@@ -38,6 +38,7 @@ mod peer_image_send;
 mod peer_image_tests;
 mod peer_images;
 mod peer_links;
+mod peer_locks;
 mod peer_wire;
 mod peers;
 mod ports;

@@ -24,7 +24,7 @@ use super::peer_connect::{introduced, prepare};
 use super::peer_hello::{Answer, Hello, Kind, judge, negotiate};
 use super::peer_links::LinkEvent;
 use super::peers::{Known, Peers};
-use super::{peer_frame, peer_image_receive, peer_image_send};
+use super::{peer_frame, peer_image_receive, peer_image_send, peer_locks};
 use crate::config::{PeerAddress, ServerSpec};
 use crate::replica::PeerMessage;
 use crate::replica::founding::Introduction;
@@ -122,6 +122,9 @@ async fn serve(peers: &Arc<Peers>, mut stream: TcpStream, remote: SocketAddr) {
         let words = format!("refused a link from server {server} ({remote}): {words}");
         peers.complain(server, "refused", words);
     }
+    if let Ok(version) = verdict {
+        peers.speaks(server, version);
+    }
     let is_accepted = verdict.is_ok();
     let answer = Answer { verdict, server: peers.own, introduction };
     if answer.give(&mut stream).await.is_err() {
@@ -147,6 +150,12 @@ async fn serve(peers: &Arc<Peers>, mut stream: TcpStream, remote: SocketAddr) {
         (Kind::Fetch, Introduction::Founded(_)) if is_accepted => {
             tokio::select! {
                 () = peer_image_send::give(peers, server, stream) => {}
+                () = peers.barred(server) => {}
+            }
+        }
+        (Kind::Locks, Introduction::Founded(_)) if is_accepted => {
+            tokio::select! {
+                () = peer_locks::serve(peers, stream) => {}
                 () = peers.barred(server) => {}
             }
         }

@@ -118,7 +118,10 @@ pub async fn greet(
     }
     let verdict = answer.verdict.and_then(|version| negotiate(server, (version, version)));
     let own = (peers.own, &hello.introduction);
-    if let Err(words) = verdict.and_then(|_| judge(own, (server, &answer.introduction), kind)) {
+    let verdict = verdict.and_then(|version| {
+        judge(own, (server, &answer.introduction), kind).map(|()| peers.speaks(server, version))
+    });
+    if let Err(words) = verdict {
         let is_waiting = matches!(answer.introduction, Introduction::Founding { .. });
         // A server without data is one that will have some in a moment.
         if !is_waiting {

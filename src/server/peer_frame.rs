@@ -4,9 +4,11 @@
 //! payload is handed out only if its checksum agrees; a length above the limit is refused before
 //! anything is allocated for it. *Never* looks into a payload.
 
-use std::fmt;
+use std::{fmt, io};
 
 use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 
 /// Bytes before the payload.
 pub const HEADER_BYTES: usize = 8;
@@ -42,6 +44,26 @@ pub fn append(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
     let crc = crc32c::crc32c(payload);
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
     out[start + 4..start + HEADER_BYTES].copy_from_slice(&crc.to_be_bytes());
+}
+
+/// Reads one frame, and nothing behind it.
+///
+/// # Errors
+/// The stream's; within that, the frame's.
+pub async fn receive(
+    stream: &mut TcpStream,
+    bytes_max: usize,
+) -> io::Result<Result<Bytes, BadFrame>> {
+    let mut buffer = BytesMut::zeroed(HEADER_BYTES);
+    stream.read_exact(&mut buffer).await?;
+    let missing = missing(&buffer);
+    // Before anything is allocated for it.
+    if missing > bytes_max {
+        return Ok(Err(BadFrame::TooLong(missing)));
+    }
+    buffer.resize(HEADER_BYTES + missing, 0);
+    stream.read_exact(&mut buffer[HEADER_BYTES..]).await?;
+    Ok(next(&mut buffer, bytes_max).map(|payload| payload.expect("all of it was read")))
 }
 
 /// Takes the payload of a whole frame off the front of `buffer`; `None` if it is not whole yet.

@@ -18,7 +18,7 @@
 use std::io;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -30,7 +30,9 @@ use crate::replica::founding::{Identified, Introduction};
 use crate::replica::peer::server_of;
 
 /// Lowest and highest version of the protocol between servers that this program speaks.
-pub const VERSIONS: (u16, u16) = (1, 1);
+pub const VERSIONS: (u16, u16) = (1, 2);
+/// From this version on, a server answers [`Kind::Locks`].
+pub const LOCKS_SINCE: u16 = 2;
 /// How long a hello or its answer may take.
 pub const HELLO_MAX: Duration = Duration::from_secs(2);
 
@@ -53,6 +55,8 @@ pub enum Kind {
     Image = 2,
     /// The one that connected asks for an image.
     Fetch = 3,
+    /// The one that connected asks what the other one knows of locks. Since [`LOCKS_SINCE`].
+    Locks = 4,
 }
 
 /// What the server that connects says.
@@ -162,6 +166,7 @@ impl Hello {
             1 => Kind::Messages,
             2 => Kind::Image,
             3 => Kind::Fetch,
+            4 => Kind::Locks,
             _ => return Err(Malformed::new("kind", "is not known")),
         };
         let introduction = introduction(&mut reader)?;
@@ -227,25 +232,13 @@ async fn send(stream: &mut TcpStream, encode: impl FnOnce(&mut Vec<u8>)) -> io::
 /// Reads a magic number and a frame, and nothing behind it.
 async fn receive(stream: &mut TcpStream) -> io::Result<Bytes> {
     let receive = async {
-        let mut header = [0; MAGIC.len() + peer_frame::HEADER_BYTES];
-        stream.read_exact(&mut header).await?;
-        let (magic, frame) = header.split_at(MAGIC.len());
-        if magic != MAGIC {
+        let mut magic = [0; MAGIC.len()];
+        stream.read_exact(&mut magic).await?;
+        if magic != *MAGIC {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no lockkeeper server"));
         }
-        let mut buffer = BytesMut::from(frame);
-        let missing = peer_frame::missing(&buffer);
-        // Before anything is allocated for it.
-        let invalid = |bad: peer_frame::BadFrame| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("its hello: {bad}"))
-        };
-        if missing > HELLO_BYTES_MAX {
-            return Err(invalid(peer_frame::BadFrame::TooLong(missing)));
-        }
-        buffer.resize(peer_frame::HEADER_BYTES + missing, 0);
-        stream.read_exact(&mut buffer[peer_frame::HEADER_BYTES..]).await?;
-        let payload = peer_frame::next(&mut buffer, HELLO_BYTES_MAX).map_err(invalid)?;
-        Ok(payload.expect("all of it was read"))
+        let frame = peer_frame::receive(stream, HELLO_BYTES_MAX).await?;
+        frame.map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, format!("its hello: {bad}")))
     };
     timeout(HELLO_MAX, receive).await?
 }
@@ -405,9 +398,10 @@ mod tests {
 
     #[test]
     fn the_highest_common_version_is_spoken() {
-        assert_eq!(negotiate(2, (1, 7)), Ok(1));
+        assert_eq!(negotiate(2, (1, 7)), Ok(2));
+        assert_eq!(negotiate(2, (1, 1)), Ok(1), "it is not asked for locks");
         assert!(negotiate(2, (0, 0)).is_err());
-        let refused = negotiate(2, (2, 3)).unwrap_err();
-        assert!(refused.contains("speaks versions 2 to 3"), "{refused}");
+        let refused = negotiate(2, (3, 4)).unwrap_err();
+        assert!(refused.contains("speaks versions 3 to 4"), "{refused}");
     }
 }

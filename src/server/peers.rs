@@ -39,6 +39,8 @@ pub struct Peers {
     members: watch::Sender<Vec<ServerSpec>>,
     /// Servers that there is to be no link with.
     barred: watch::Sender<BTreeSet<u8>>,
+    /// By server id: the version that is spoken with it, as agreed last.
+    versions: Mutex<BTreeMap<u8, u16>>,
     links: AtomicU64,
     /// By server id: a reason to try again at once.
     nudges: Vec<Notify>,
@@ -64,6 +66,7 @@ impl Peers {
             introduction: watch::Sender::new(introduction),
             members: watch::Sender::new(servers),
             barred: watch::Sender::default(),
+            versions: Mutex::default(),
             links: AtomicU64::new(0),
             nudges: (0..=u8::MAX).map(|_| Notify::new()).collect(),
             complaints: Mutex::default(),
@@ -115,6 +118,17 @@ impl Peers {
     pub fn others(&self) -> Vec<u8> {
         let members = self.members.borrow();
         members.iter().map(|spec| spec.id).filter(|id| *id != self.own).collect()
+    }
+
+    /// A version was agreed upon with a server.
+    pub fn speaks(&self, server: u8, version: u16) {
+        self.versions.lock().unwrap_or_else(PoisonError::into_inner).insert(server, version);
+    }
+
+    /// The version that is spoken with a server; 0 for one that was never met.
+    pub fn version(&self, server: u8) -> u16 {
+        let versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+        versions.get(&server).copied().unwrap_or(0)
     }
 
     /// A number for a new link.

@@ -14,6 +14,7 @@ use super::error::StartError;
 use super::figures::Figures;
 use super::limits::Limits;
 use super::listener::{self, Port};
+use super::peers::Peers;
 use super::recovery::Parts;
 use super::settings;
 use super::shared::{Published, Shared, Stop};
@@ -30,6 +31,7 @@ pub struct Offer {
     figures: Arc<Figures>,
     published: Arc<Published>,
     stop: Arc<Stop>,
+    peers: Option<Arc<Peers>>,
 }
 
 /// What is offered.
@@ -55,6 +57,7 @@ impl Offer {
             figures: Arc::clone(&parts.figures),
             published: Arc::clone(&parts.published),
             stop: Arc::clone(&parts.stop),
+            peers: parts.member.as_ref().map(|member| Arc::clone(&member.peers)),
         }
     }
 
@@ -80,6 +83,8 @@ impl Offer {
             facts: settings::facts(config, self.is_in_memory, address, recovery_ms),
             words: config.four_letter_words.clone(),
             commands_path: config.admin.command_url.clone(),
+            peers: self.peers.clone(),
+            turn: tokio::sync::Mutex::default(),
         });
         let failed = |error| StartError::Address { address: config.client_addr.to_string(), error };
         let clients = port.listen(config.listen_backlog).map_err(failed)?;

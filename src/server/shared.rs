@@ -12,9 +12,12 @@ use tokio::time::timeout;
 use super::driver::Message;
 use super::figures::Figures;
 use super::limits::{INSPECT_MAX, Limits};
+use super::peer_locks;
+use super::peers::Peers;
 use super::throttle::Throttle;
-use crate::admin::{Counters, Facts, Inspection, Source};
+use crate::admin::{Counters, Facts, Gathering, Inspection, Source};
 use crate::config::FourLetterWords;
+use crate::locks::Scope;
 use crate::replica::{Inspect, Status};
 
 /// Shared by everything that belongs to one server.
@@ -36,6 +39,10 @@ pub struct Shared {
     pub words: FourLetterWords,
     /// Where on the HTTP port the commands are.
     pub commands_path: String,
+    /// The other servers; `None` without an ensemble.
+    pub peers: Option<Arc<Peers>>,
+    /// Held by whoever asks for locks: that takes more of the driver's time than other questions.
+    pub turn: tokio::sync::Mutex<()>,
 }
 
 impl Source for Shared {
@@ -54,11 +61,31 @@ impl Source for Shared {
     fn inspect(&self, what: Inspect) -> Inspection<'_> {
         Box::pin(async move {
             let ask = async {
+                let _turn = match what {
+                    Inspect::Locks(_) => Some(self.turn.lock().await),
+                    Inspect::Connections
+                    | Inspect::Sessions
+                    | Inspect::Ephemerals
+                    | Inspect::Watches
+                    | Inspect::Digests
+                    | Inspect::Membership
+                    | Inspect::ResetConnections
+                    | Inspect::ResetServer => None,
+                };
                 let (answer, answered) = oneshot::channel();
                 self.driver.send(Message::Inspect { what, answer }).await.ok()?;
                 answered.await.ok()
             };
             timeout(INSPECT_MAX, ask).await.unwrap_or(None)
+        })
+    }
+
+    fn gather(&self, scope: Scope) -> Gathering<'_> {
+        Box::pin(async move {
+            match &self.peers {
+                Some(peers) => peer_locks::gather(peers, scope).await,
+                None => Vec::new(),
+            }
         })
     }
 

@@ -67,7 +67,7 @@ pub use changes::{BadRecord, DRAIN_BYTES_MAX, TakeChange};
 pub use figures::Figures;
 pub use owner::{Owner, TTL_MS_MAX};
 pub use path::ZnodePath;
-pub use read::Children;
+pub use read::{Children, Shown};
 pub use slab::ZNODES_MAX;
 
 use acls::{AclId, AclTable};

@@ -97,6 +97,11 @@ impl Owned {
         self.ephemerals.range((session, ZnodeId::MIN)..=(session, ZnodeId::MAX)).map(|(_, id)| *id)
     }
 
+    /// All ephemerals with their sessions, by session.
+    pub(super) fn ephemerals(&self) -> impl Iterator<Item = (i64, ZnodeId)> + '_ {
+        self.ephemerals.iter().copied()
+    }
+
     /// The least session above `after` (from the least one on, for `None`) that owns anything.
     pub(super) fn next_session(&self, after: Option<i64>) -> Option<i64> {
         let from = match after {

@@ -40,6 +40,27 @@ impl<'a> Children<'a> {
     }
 }
 
+/// A znode as the server itself sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a> {
+    /// Its path.
+    pub path: &'a str,
+    /// Its stat.
+    pub stat: Stat,
+    /// Its data; `None` without any, or if not everybody may read them.
+    pub data: Option<&'a [u8]>,
+    /// The number that its next sequential child gets.
+    pub next_child: i32,
+}
+
+impl<'a> Shown<'a> {
+    /// Last component of its path.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        path::name(self.path)
+    }
+}
+
 impl Tree {
     /// The stat of a znode.
     ///
@@ -119,6 +140,40 @@ impl Tree {
             paths.filter(|path| prefix.is_none_or(|prefix| path.starts_with(prefix))).collect();
         paths.sort_unstable();
         paths.into_iter().map(Text::copy_from).collect()
+    }
+
+    /// How many ephemerals a session owns.
+    #[must_use]
+    pub fn ephemerals_of(&self, session: i64) -> usize {
+        self.owned.of_session(session).count()
+    }
+
+    /// Ephemerals, by session: the id of that, and the paths of the parent and of the znode. In no
+    /// useful order.
+    pub fn all_ephemerals(&self) -> impl Iterator<Item = (i64, &str, &str)> + '_ {
+        self.owned.ephemerals().map(|(session, id)| {
+            let znode = &self.slab[id];
+            (session, self.slab[znode.parent].path_str(), znode.path_str())
+        })
+    }
+
+    /// A znode for an operator: its data only if they are open to the world.
+    #[must_use]
+    pub fn shown(&self, path: &str) -> Option<Shown<'_>> {
+        self.find(path).map(|id| self.show(id))
+    }
+
+    /// The children of a znode for an operator, in no useful order.
+    pub fn shown_children(&self, path: &str) -> impl Iterator<Item = Shown<'_>> + '_ {
+        let children = self.find(path).map_or(&[][..], |id| self.slab[id].children());
+        children.iter().map(|id| self.show(*id))
+    }
+
+    fn show(&self, id: ZnodeId) -> Shown<'_> {
+        let znode = &self.slab[id];
+        let data = znode.data().filter(|_| self.check_acl(id, &[], perms::READ).is_ok());
+        let (path, stat) = (znode.path_str(), znode.stat());
+        Shown { path, stat, data, next_child: znode.meta.creates }
     }
 
     /// The data of a znode that exists and has some, without asking for permission: for the server

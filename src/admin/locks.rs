@@ -1,0 +1,134 @@
+//! `/locks` and `/sessions`: who holds what, who waits for it, and what is wrong.
+//!
+//! *Owns* the keys of their JSON, which are stable: docs/LOCKS.md lists them. *Invariants*: a server that
+//! has not answered is named, and what it alone would know is null, never guessed; what was left out for
+//! its size is said. *Never* decides what a lock is: that is `crate::locks`.
+
+use serde_json::{Value, json};
+
+use super::{Source, question};
+use crate::locks::snapshot::Session;
+use crate::locks::{Clients, Finding, Local, Lock, Place, Presence, Scope, view};
+
+/// The path of a prefix: the root without one.
+///
+/// # Errors
+/// It is no path.
+pub(super) fn prefix(text: Option<&str>) -> Result<String, &'static str> {
+    match text.unwrap_or("/") {
+        "/" => Ok("/".to_owned()),
+        path if path.starts_with('/') => Ok(path.trim_end_matches('/').to_owned()),
+        _ => Err("a path begins with a slash"),
+    }
+}
+
+/// The answer; `None` while the server is stopping.
+pub(super) async fn answer(scope: Scope, source: &dyn Source) -> Option<Value> {
+    let gathering = source.gather(scope.clone());
+    let (snapshot, others) = tokio::join!(question::locks(source, &scope), gathering);
+    let snapshot = snapshot?;
+    let own = source.facts().server_id;
+    let mut locals = vec![(own, &snapshot.local)];
+    locals.extend(others.iter().filter_map(|(id, local)| Some((*id, local.as_ref()?))));
+    let is_complete = others.iter().all(|(_, local)| local.is_some());
+    let clients = Clients::new(&snapshot, &locals, is_complete);
+    let mut answer = json!({
+        "server": own,
+        "serving": source.status().serving,
+        "time_ms": snapshot.wall_ms,
+        "zxid": snapshot.zxid,
+    });
+    match &scope {
+        Scope::Locks { prefix } => {
+            answer["prefix"] = json!(prefix);
+            answer["locks"] = view(&snapshot, &clients).iter().map(lock).collect();
+        }
+        Scope::Sessions => {
+            let sessions = snapshot.sessions.iter();
+            answer["sessions"] = sessions.map(|known| session(known, &clients)).collect();
+        }
+    }
+    let servers = std::iter::once((own, true))
+        .chain(others.iter().map(|(id, local)| (*id, local.is_some())))
+        .map(|(id, answered)| json!({ "server": id, "answered": answered }));
+    answer["servers"] = servers.collect();
+    let is_cut = |local: &&Local| local.is_cut;
+    answer["cut"] = json!(snapshot.is_cut || locals.iter().any(|(_, local)| is_cut(local)));
+    Some(answer)
+}
+
+fn lock(lock: &Lock) -> Value {
+    json!({
+        "path": lock.path,
+        "name": lock.name,
+        "kind": lock.kind.name(),
+        "dialects": lock.dialects,
+        "limit": lock.limit,
+        "holders": lock.holders.iter().map(place).collect::<Value>(),
+        "waiters": lock.waiters.iter().map(place).collect::<Value>(),
+        "hidden": lock.hidden,
+        "findings": lock.findings.iter().map(finding).collect::<Value>(),
+    })
+}
+
+fn place(place: &Place) -> Value {
+    let watches = place.watches.as_ref().map(|watches| -> Value {
+        let shown = |(path, kind): &(String, crate::locks::snapshot::WatchKind)| {
+            json!({ "path": path, "kind": kind.name() })
+        };
+        watches.iter().map(shown).collect()
+    });
+    let mut shown = json!({
+        "node": place.node,
+        "mode": place.mode.name(),
+        "dialect": place.dialect,
+        "token": place.token,
+        "age_ms": place.age_ms,
+        "identity": place.identity,
+        "asked_to_release": place.is_asked_to_release,
+        "session": (place.session != 0).then(|| session_id(place.session)),
+        "timeout_ms": place.timeout_ms,
+        "expires_in_ms": place.expires_in_ms,
+    });
+    put_presence(&mut shown, &place.presence);
+    shown["watches"] = json!(watches);
+    shown
+}
+
+fn session(known: &Session, clients: &Clients<'_>) -> Value {
+    let mut shown = json!({
+        "session": session_id(known.id),
+        "timeout_ms": known.timeout_ms,
+        "expires_in_ms": clients.expires_in_ms(known.id),
+        "ephemerals": known.ephemerals,
+    });
+    let presence = clients.presence(known.id);
+    let is_known = matches!(presence, Presence::Connected { .. });
+    put_presence(&mut shown, &presence);
+    shown["watches"] = json!(is_known.then(|| clients.watch_count(known.id)));
+    shown
+}
+
+/// Numbers beyond 2^53 lose digits in many readers.
+fn session_id(id: i64) -> String {
+    format!("{id:#x}")
+}
+
+fn put_presence(shown: &mut Value, presence: &Presence) {
+    let (word, at) = match presence {
+        Presence::Connected { server, remote, heard_ms } => {
+            ("connected", Some((server, remote, heard_ms)))
+        }
+        Presence::Disconnected => ("disconnected", None),
+        Presence::Unknown => ("unknown", None),
+        Presence::NoSession => ("none", None),
+    };
+    shown["client"] = json!(word);
+    shown["server"] = json!(at.map(|(server, _, _)| server));
+    shown["remote"] = json!(at.map(|(_, remote, _)| remote));
+    shown["heard_ms"] = json!(at.map(|(_, _, heard_ms)| heard_ms));
+}
+
+fn finding(finding: &Finding) -> Value {
+    json!({ "kind": finding.kind.name(), "text": finding.text, "nodes": finding.nodes })
+}

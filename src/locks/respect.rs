@@ -1,0 +1,91 @@
+//! Who waits for whom.
+//!
+//! *Owns* the table of what each client library does about contenders that came before it, as measured
+//! against the real ones. *Never* says what it should do.
+
+use super::contender::{Contender, Dialect, is_of_this_library};
+use super::species::Species;
+
+/// Whether contenders of `later` wait for those of `earlier`, or need not: both are readers.
+#[must_use]
+pub(super) fn waits(later: Species<'_>, earlier: Species<'_>) -> bool {
+    use Dialect::{Curator, CuratorRead, CuratorWrite, Go, Kazoo, KazooRead, Plain, ZooKeeper};
+    match (later, earlier) {
+        (Species::Lock(later), Species::Lock(earlier)) => match later {
+            Curator | Plain => matches!(earlier, Curator | Go | Plain),
+            // What it cannot read is an error there: it never gets the lock.
+            Go => true,
+            // Of kazoo's two locks of that name, one waits for readers.
+            Kazoo => matches!(earlier, Kazoo | KazooRead),
+            KazooRead => earlier == Kazoo,
+            CuratorWrite => matches!(earlier, CuratorWrite | CuratorRead),
+            CuratorRead => earlier == CuratorWrite,
+            ZooKeeper => earlier == ZooKeeper,
+        },
+        (Species::DocWrite, Species::DocRead | Species::DocWrite)
+        | (Species::DocRead, Species::DocWrite)
+        | (Species::Latch, Species::Latch)
+        | (Species::Candidate, Species::Candidate)
+        | (Species::Simple, Species::Simple)
+        | (Species::Named { .. }, Species::Named { .. }) => true,
+        (
+            Species::Lock(_)
+            | Species::DocRead
+            | Species::DocWrite
+            | Species::Latch
+            | Species::Candidate
+            | Species::Lease
+            | Species::KazooLease
+            | Species::Party
+            | Species::Simple
+            | Species::Named { .. },
+            _,
+        ) => false,
+    }
+}
+
+/// Whether a contender of that name waits for contenders of every kind, because it is of this library.
+pub(super) fn waits_for_all(name: &str) -> bool {
+    Contender::parse(name).is_some_and(|contender| is_of_this_library(&contender))
+}
+
+/// Whether both may hold the lock at the same time.
+pub(super) fn share(one: Species<'_>, other: Species<'_>) -> bool {
+    one.is_shared() && other.is_shared()
+}
+
+/// Whether a reader passes by a writer of its own session, because that is a way down.
+pub(super) fn is_way_down(later: Species<'_>, earlier: Species<'_>) -> bool {
+    later.is_shared() && !earlier.is_shared()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows hold, columns come second: what was measured with the real libraries.
+    #[test]
+    fn the_table_is_the_measured_one() {
+        use Dialect::{Curator, Go, Kazoo, Plain, ZooKeeper};
+        for (holder, waits_of) in [
+            (Curator, [true, true, false]),
+            (Go, [true, true, false]),
+            (Kazoo, [false, true, true]),
+            (ZooKeeper, [false, true, false]),
+            (Plain, [true, true, false]),
+        ] {
+            for (second, expected) in [Curator, Go, Kazoo].into_iter().zip(waits_of) {
+                let waits = waits(Species::Lock(second), Species::Lock(holder));
+                assert_eq!(waits, expected, "{holder} {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn curators_two_locks_do_not_exclude_each_other() {
+        let mutex = Species::Lock(Dialect::Curator);
+        for other in [Dialect::CuratorRead, Dialect::CuratorWrite] {
+            assert!(!waits(mutex, Species::Lock(other)) && !waits(Species::Lock(other), mutex));
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! From what there is to locks: who holds each, and who waits for what.
+//!
+//! *Owns* [`Lock`], and how one is made from directories of contenders. *Invariants*: who holds a lock is
+//! what its clients believe: where two libraries do not wait for each other, there are two holders,
+//! and a finding says so; who watches a contender in front of itself waits, whatever its library
+//! usually does; every contender is in one place of one lock.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::clients::{Clients, Presence};
+use super::contender::Dialect;
+use super::findings::{self, Finding};
+use super::respect;
+use super::snapshot::{Directory, Snapshot, WatchKind, Znode, join};
+use super::species::Species;
+
+/// A lock, or what is used like one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lock {
+    /// Its path: what clients of the recipe were given.
+    pub path: String,
+    /// Its name, if several locks may share the path.
+    pub name: Option<String>,
+    /// What it is.
+    pub kind: Kind,
+    /// Whose contenders there are, each once.
+    pub dialects: Vec<&'static str>,
+    /// How many may hold it, where that is written.
+    pub limit: Option<u32>,
+    /// Who holds it, in the order of the queue.
+    pub holders: Vec<Place>,
+    /// Who waits for it, in the order of the queue.
+    pub waiters: Vec<Place>,
+    /// How many more contenders there are behind those.
+    pub hidden: u64,
+    /// What is wrong with it.
+    pub findings: Vec<Finding>,
+}
+
+/// What a lock is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// One holder.
+    Mutex,
+    /// Readers, or one writer.
+    ReadWrite,
+    /// A limited number of holders.
+    Semaphore,
+    /// One leader.
+    Election,
+    /// Members: nobody waits.
+    Party,
+    /// Numbered ephemerals of a layout that is not known: taken for a mutex.
+    Sequence,
+}
+
+impl Kind {
+    /// In one word, for programs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::ReadWrite => "read-write",
+            Self::Semaphore => "semaphore",
+            Self::Election => "election",
+            Self::Party => "party",
+            Self::Sequence => "sequence",
+        }
+    }
+}
+
+/// As what one contends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Alone.
+    Exclusive,
+    /// With other readers.
+    Read,
+    /// Alone, among readers.
+    Write,
+    /// One of a limited number.
+    Lease,
+    /// To lead.
+    Candidate,
+    /// To be there.
+    Member,
+}
+
+impl Mode {
+    fn of(species: Species<'_>, kind: Kind) -> Self {
+        match species {
+            Species::Party => Self::Member,
+            Species::Latch | Species::Candidate => Self::Candidate,
+            Species::Lease | Species::KazooLease => Self::Lease,
+            Species::DocRead => Self::Read,
+            Species::DocWrite => Self::Write,
+            Species::Lock(Dialect::CuratorWrite) => Self::Write,
+            Species::Lock(dialect) if dialect.is_shared() => Self::Read,
+            Species::Lock(Dialect::Kazoo) if kind == Kind::ReadWrite => Self::Write,
+            Species::Lock(_) | Species::Simple | Species::Named { .. } => Self::Exclusive,
+        }
+    }
+
+    /// In one word, for programs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Lease => "lease",
+            Self::Candidate => "candidate",
+            Self::Member => "member",
+        }
+    }
+}
+
+/// A contender's place in a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The path of its znode.
+    pub node: String,
+    /// As what it contends.
+    pub mode: Mode,
+    /// Whose contender it is.
+    pub dialect: &'static str,
+    /// The zxid of its creation: of a holder, the fencing token.
+    pub token: i64,
+    /// How long it has been there, ms: by the clocks of two servers, so not to be trusted to the second.
+    pub age_ms: u64,
+    /// What it says of itself.
+    pub identity: Option<String>,
+    /// Somebody has asked it to leave, in a recipe's words.
+    pub is_asked_to_release: bool,
+    /// Its session; 0 without one.
+    pub session: i64,
+    /// That session's timeout, ms.
+    pub timeout_ms: Option<i32>,
+    /// Milliseconds until that expires unless heard from, where it is known.
+    pub expires_in_ms: Option<u64>,
+    /// Where its client is.
+    pub presence: Presence,
+    /// What its session watches of this lock; `None` if nobody has said.
+    pub watches: Option<Vec<(String, WatchKind)>>,
+}
+
+/// All locks of a snapshot, in order of their paths and names.
+#[must_use]
+pub fn view(snapshot: &Snapshot, clients: &Clients<'_>) -> Vec<Lock> {
+    let mut groups = BTreeMap::new();
+    for directory in &snapshot.directories {
+        for group in Group::all_of(directory) {
+            groups.insert((directory.path.clone(), group.class), group);
+        }
+    }
+    let mut locks = Vec::new();
+    for (key, group) in &groups {
+        if is_queue_of_leases(&groups, key) {
+            continue;
+        }
+        let queue = group.queue_path().and_then(|path| groups.get(&(path, Class::Lock)));
+        locks.push(lock(group, queue, clients, snapshot.wall_ms));
+    }
+    locks.sort_by(|one, other| (&one.path, &one.name).cmp(&(&other.path, &other.name)));
+    locks
+}
+
+type Groups<'a> = BTreeMap<(String, Class<'a>), Group<'a>>;
+
+/// Whether that group is where those wait who want a lease of another one.
+fn is_queue_of_leases(groups: &Groups<'_>, (path, class): &(String, Class<'_>)) -> bool {
+    if *class != Class::Lock {
+        return false;
+    }
+    let curators = path.strip_suffix("/locks").map(|parent| format!("{parent}/{LEASES}"));
+    let kazoos = path.strip_suffix(KAZOO_QUEUE).map(str::to_owned);
+    let leases = [curators, kazoos].into_iter().flatten();
+    leases
+        .map(|leases| (leases, Class::Semaphore))
+        .any(|key| groups.get(&key).and_then(Group::queue_path).is_some_and(|queue| queue == *path))
+}
+
+/// Which contenders of one directory belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Class<'a> {
+    Lock,
+    Semaphore,
+    Election,
+    Party,
+    Named(&'a str),
+}
+
+impl<'a> Class<'a> {
+    fn of(species: Species<'a>) -> Self {
+        match species {
+            Species::Lock(_) | Species::DocRead | Species::DocWrite | Species::Simple => Self::Lock,
+            Species::Latch | Species::Candidate => Self::Election,
+            Species::Lease | Species::KazooLease => Self::Semaphore,
+            Species::Party => Self::Party,
+            Species::Named { stem, .. } => Self::Named(stem),
+        }
+    }
+}
+
+/// The contenders of one lock in one directory.
+pub(super) struct Group<'a> {
+    pub(super) directory: &'a Directory,
+    class: Class<'a>,
+    pub(super) members: Vec<(&'a Znode, Species<'a>)>,
+}
+
+impl<'a> Group<'a> {
+    fn all_of(directory: &'a Directory) -> impl Iterator<Item = Self> {
+        let mut classes: BTreeMap<Class<'a>, Vec<_>> = BTreeMap::new();
+        for znode in &directory.contenders {
+            if let Some((species, _)) = Species::of(&znode.name) {
+                classes.entry(Class::of(species)).or_default().push((znode, species));
+            }
+        }
+        classes.into_iter().map(move |(class, members)| Self { directory, class, members })
+    }
+
+    /// Where those would wait who want one of these leases.
+    fn queue_path(&self) -> Option<String> {
+        if self.class != Class::Semaphore {
+            return None;
+        }
+        let path = &self.directory.path;
+        if self.members.iter().any(|(_, species)| *species == Species::KazooLease) {
+            return Some(format!("{path}{KAZOO_QUEUE}"));
+        }
+        Some(format!("{}/locks", path.strip_suffix(LEASES)?.trim_end_matches('/')))
+    }
+
+    /// What clients of the recipe were given.
+    fn lock_path(&self) -> &'a str {
+        let path = self.directory.path.as_str();
+        let is_leases = self.members.iter().any(|(_, species)| *species == Species::Lease);
+        match path.strip_suffix(LEASES).and_then(|path| path.strip_suffix('/')) {
+            Some("") if is_leases => "/",
+            Some(parent) if is_leases => parent,
+            Some(_) | None => path,
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self.class {
+            Class::Lock => {
+                let is_read_write = |(_, species): &(_, Species<'_>)| match species {
+                    Species::DocRead | Species::DocWrite => true,
+                    Species::Lock(dialect) => {
+                        dialect.is_shared() || *dialect == Dialect::CuratorWrite
+                    }
+                    Species::Latch
+                    | Species::Candidate
+                    | Species::Lease
+                    | Species::KazooLease
+                    | Species::Party
+                    | Species::Simple
+                    | Species::Named { .. } => false,
+                };
+                if self.members.iter().any(is_read_write) { Kind::ReadWrite } else { Kind::Mutex }
+            }
+            Class::Semaphore => Kind::Semaphore,
+            Class::Election => Kind::Election,
+            Class::Party => Kind::Party,
+            Class::Named(_) => {
+                let is_protected = |(_, species): &(_, Species<'_>)| {
+                    matches!(species, Species::Named { is_protected: true, .. })
+                };
+                if self.members.iter().any(is_protected) { Kind::Mutex } else { Kind::Sequence }
+            }
+        }
+    }
+
+    fn name(&self) -> Option<String> {
+        match self.class {
+            Class::Named(stem) => Some(stem.trim_end_matches('-').to_owned()),
+            Class::Lock | Class::Semaphore | Class::Election | Class::Party => None,
+        }
+    }
+
+    /// Which of the members wait.
+    fn waiting(&self, clients: &Clients<'_>) -> Vec<bool> {
+        let positions: BTreeMap<String, usize> = self
+            .members
+            .iter()
+            .enumerate()
+            .map(|(at, (znode, _))| (self.directory.child(&znode.name), at))
+            .collect();
+        let mut front: BTreeMap<Species<'_>, BTreeSet<i64>> = BTreeMap::new();
+        let mut waiting = Vec::with_capacity(self.members.len());
+        for (at, (znode, species)) in self.members.iter().enumerate() {
+            let waits_for_all = respect::waits_for_all(&znode.name);
+            let by_rule = front.iter().any(|(earlier, sessions)| {
+                let respects = respect::waits(*species, *earlier)
+                    || waits_for_all && !respect::share(*species, *earlier);
+                let is_own = sessions.len() == 1 && sessions.contains(&znode.session);
+                respects && !(is_own && respect::is_way_down(*species, *earlier))
+            });
+            let watches = clients.watches(znode.session).unwrap_or_default();
+            let by_watch = watches.iter().any(|watch| {
+                watch.kind == WatchKind::Data
+                    && positions.get(&watch.path).is_some_and(|watched| *watched < at)
+            });
+            waiting.push(by_rule || by_watch);
+            front.entry(*species).or_default().insert(znode.session);
+        }
+        waiting
+    }
+}
+
+fn lock(group: &Group<'_>, queue: Option<&Group<'_>>, clients: &Clients<'_>, wall_ms: i64) -> Lock {
+    let kind = group.kind();
+    let mut waiting = group.waiting(clients);
+    if let Some((first, _)) = queue.and_then(|queue| queue.members.first())
+        && let Some(at) = group
+            .members
+            .iter()
+            .rposition(|(znode, _)| znode.session == first.session && znode.czxid > first.czxid)
+    {
+        // Who is the first to wait has taken a lease that it may use when there are fewer of them.
+        waiting[at] = true;
+    }
+    let watched = |place: &Group<'_>, znode: &Znode| watches(place, znode, clients);
+    let (mut holders, mut waiters) = (Vec::new(), Vec::new());
+    for ((znode, species), waits) in group.members.iter().zip(waiting) {
+        let list = if waits { &mut waiters } else { &mut holders };
+        let place =
+            Place { watches: watched(group, znode), ..place(group, znode, clients, wall_ms) };
+        list.push(Place { mode: Mode::of(*species, kind), dialect: species.dialect(), ..place });
+    }
+    for (at, (znode, species)) in queue.map_or(&[][..], |queue| &queue.members).iter().enumerate() {
+        let queue = queue.expect("it has members");
+        // The first is there already, with its lease.
+        if at == 0 && waiters.iter().any(|waiter: &Place| waiter.session == znode.session) {
+            continue;
+        }
+        let place =
+            Place { watches: watched(queue, znode), ..place(queue, znode, clients, wall_ms) };
+        waiters.push(Place { mode: Mode::Lease, dialect: species.dialect(), ..place });
+    }
+    let members = group.members.iter().map(|(_, species)| species.dialect());
+    let dialects: BTreeSet<&str> = members.collect();
+    let mut lock = Lock {
+        path: group.lock_path().to_owned(),
+        name: group.name(),
+        kind,
+        dialects: dialects.into_iter().collect(),
+        limit: group.directory.limit.filter(|_| kind == Kind::Semaphore),
+        holders,
+        waiters,
+        hidden: group.directory.hidden + queue.map_or(0, |queue| queue.directory.hidden),
+        findings: Vec::new(),
+    };
+    lock.findings = findings::of(&lock, group, queue, clients);
+    lock
+}
+
+fn place(group: &Group<'_>, znode: &Znode, clients: &Clients<'_>, wall_ms: i64) -> Place {
+    let is_asked_to_release =
+        znode.version > 0 && matches!(znode.identity.as_deref(), Some("__REVOKE__" | "unlock"));
+    Place {
+        node: group.directory.child(&znode.name),
+        mode: Mode::Exclusive,
+        dialect: "",
+        token: znode.czxid,
+        age_ms: u64::try_from(wall_ms.saturating_sub(znode.ctime_ms)).unwrap_or(0),
+        identity: znode.identity.clone().filter(|_| !is_asked_to_release),
+        is_asked_to_release,
+        session: znode.session,
+        timeout_ms: clients.timeout_ms(znode.session),
+        expires_in_ms: clients.expires_in_ms(znode.session),
+        presence: clients.presence(znode.session),
+        watches: None,
+    }
+}
+
+/// What a contender's session watches of its lock, but for its own znode.
+fn watches(
+    group: &Group<'_>,
+    znode: &Znode,
+    clients: &Clients<'_>,
+) -> Option<Vec<(String, WatchKind)>> {
+    let directory = &group.directory.path;
+    let own = join(directory, &znode.name);
+    let is_of_lock = |path: &str| {
+        path == directory
+            || path.rsplit_once('/').is_some_and(|(parent, _)| {
+                parent.trim_end_matches('/') == directory.trim_end_matches('/')
+            })
+    };
+    let all = clients.watches(znode.session).filter(|_| znode.session != 0)?.iter();
+    let of_lock = all.filter(|watch| {
+        watch.path != own && (is_of_lock(&watch.path) || watch.kind == WatchKind::Recursive)
+    });
+    Some(of_lock.map(|watch| (watch.path.clone(), watch.kind)).collect())
+}
+
+/// Where Curator's semaphore has its leases.
+const LEASES: &str = "leases";
+/// What kazoo's semaphore appends to its path, for those who wait.
+const KAZOO_QUEUE: &str = "-__lock__";
