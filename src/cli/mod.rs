@@ -2,12 +2,14 @@
 //!
 //! Owns what a user types and reads on a terminal. Uses the library's public parts only.
 
+mod admin;
 mod client;
 pub mod config_check;
 pub mod config_file;
 mod dev;
 #[cfg(feature = "recipes")]
 mod lock;
+mod locks;
 mod log_output;
 mod member;
 mod open_files;
@@ -23,6 +25,7 @@ use clap::{Parser, Subcommand};
 pub use dev::DevFlags;
 #[cfg(feature = "recipes")]
 pub use lock::{LockFlags, WatchdogFlags};
+pub use locks::{LocksFlags, SessionsFlags};
 pub use log_output::LogFormat;
 pub use member::{MemberCommand, MemberFlags};
 pub use server::ServerFlags;
@@ -55,6 +58,10 @@ enum Command {
     #[cfg(feature = "recipes")]
     #[command(hide = true)]
     LockWatchdog(WatchdogFlags),
+    /// Show who holds which lock, who waits for it, and what is wrong
+    Locks(LocksFlags),
+    /// Show the sessions, and where their clients are
+    Sessions(SessionsFlags),
     /// Look at configuration files
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -88,6 +95,8 @@ pub fn run() -> ExitCode {
         Command::Lock(flags) => lock::run(&flags),
         #[cfg(feature = "recipes")]
         Command::LockWatchdog(flags) => lock::run_watchdog(&flags),
+        Command::Locks(flags) => locks::run(&flags),
+        Command::Sessions(flags) => locks::run_sessions(&flags),
         Command::Config(ConfigCommand::Check { file, myid }) => {
             exit_code(config_check::run(&file, myid.as_deref()))
         }

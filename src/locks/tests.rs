@@ -1,7 +1,7 @@
 //! Locks of every layout, made by hand.
 
 use super::snapshot::{
-    Child, Connection, Directory, Local, Session, Snapshot, Standing, Watch, WatchKind,
+    Child, Connection, Directory, Session, Snapshot, Standing, Watch, WatchKind,
 };
 use super::view::{Kind, Mode};
 use super::{Clients, FindingKind, Lock, Presence, view};
@@ -227,6 +227,7 @@ fn a_semaphore_of_kazoo_says_its_limit() {
     let lock = world.lock();
     assert_eq!((lock.path.as_str(), lock.kind, lock.limit), ("/s", Kind::Semaphore, Some(2)));
     assert_eq!(sessions(&lock), (vec![1], vec![2]));
+    assert_eq!(lock.findings, []);
     // Without a limit it may be anything: a member of a group, or of a barrier.
     let child = Child { name: HEX, data: None, session: 1, czxid: 1, ctime_ms: 1, version: 0 };
     assert_eq!(Directory::of("/s", 1, Some(b""), [child].into_iter(), 10), None);

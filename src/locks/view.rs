@@ -11,7 +11,7 @@ use super::clients::{Clients, Presence};
 use super::contender::Dialect;
 use super::findings::{self, Finding};
 use super::respect;
-use super::snapshot::{Directory, Snapshot, WatchKind, Znode, join};
+use super::snapshot::{Directory, Snapshot, WatchKind, Znode, is_below};
 use super::species::Species;
 
 /// A lock, or what is used like one.
@@ -159,7 +159,7 @@ pub fn view(snapshot: &Snapshot, clients: &Clients<'_>) -> Vec<Lock> {
             continue;
         }
         let queue = group.queue_path().and_then(|path| groups.get(&(path, Class::Lock)));
-        locks.push(lock(group, queue, clients, snapshot.wall_ms));
+        locks.push(Look { group, queue, clients, wall_ms: snapshot.wall_ms }.lock());
     }
     locks.sort_by(|one, other| (&one.path, &one.name).cmp(&(&other.path, &other.name)));
     locks
@@ -310,91 +310,108 @@ impl<'a> Group<'a> {
     }
 }
 
-fn lock(group: &Group<'_>, queue: Option<&Group<'_>>, clients: &Clients<'_>, wall_ms: i64) -> Lock {
-    let kind = group.kind();
-    let mut waiting = group.waiting(clients);
-    if let Some((first, _)) = queue.and_then(|queue| queue.members.first())
-        && let Some(at) = group
-            .members
-            .iter()
-            .rposition(|(znode, _)| znode.session == first.session && znode.czxid > first.czxid)
-    {
-        // Who is the first to wait has taken a lease that it may use when there are fewer of them.
-        waiting[at] = true;
-    }
-    let watched = |place: &Group<'_>, znode: &Znode| watches(place, znode, clients);
-    let (mut holders, mut waiters) = (Vec::new(), Vec::new());
-    for ((znode, species), waits) in group.members.iter().zip(waiting) {
-        let list = if waits { &mut waiters } else { &mut holders };
-        let place =
-            Place { watches: watched(group, znode), ..place(group, znode, clients, wall_ms) };
-        list.push(Place { mode: Mode::of(*species, kind), dialect: species.dialect(), ..place });
-    }
-    for (at, (znode, species)) in queue.map_or(&[][..], |queue| &queue.members).iter().enumerate() {
-        let queue = queue.expect("it has members");
-        // The first is there already, with its lease.
-        if at == 0 && waiters.iter().any(|waiter: &Place| waiter.session == znode.session) {
-            continue;
+/// A lock that is being looked at.
+struct Look<'a> {
+    group: &'a Group<'a>,
+    /// Where those wait who have no lease yet, of a semaphore.
+    queue: Option<&'a Group<'a>>,
+    clients: &'a Clients<'a>,
+    wall_ms: i64,
+}
+
+impl Look<'_> {
+    fn lock(&self) -> Lock {
+        let Self { group, queue, clients, .. } = *self;
+        let kind = group.kind();
+        let (mut holders, mut waiters) = (Vec::new(), Vec::new());
+        for ((znode, species), waits) in group.members.iter().zip(self.waiting()) {
+            let list = if waits { &mut waiters } else { &mut holders };
+            list.push(self.place(group, (znode, *species), Mode::of(*species, kind)));
         }
-        let place =
-            Place { watches: watched(queue, znode), ..place(queue, znode, clients, wall_ms) };
-        waiters.push(Place { mode: Mode::Lease, dialect: species.dialect(), ..place });
+        let queued =
+            queue.iter().flat_map(|queue| queue.members.iter().map(|known| (*queue, known)));
+        for (at, (queue, (znode, species))) in queued.enumerate() {
+            // The first is there already, with its lease.
+            if at > 0 || waiters.iter().all(|waiter: &Place| waiter.session != znode.session) {
+                waiters.push(self.place(queue, (znode, *species), Mode::Lease));
+            }
+        }
+        let dialects: BTreeSet<&str> =
+            group.members.iter().map(|(_, species)| species.dialect()).collect();
+        let mut lock = Lock {
+            path: group.lock_path().to_owned(),
+            name: group.name(),
+            kind,
+            dialects: dialects.into_iter().collect(),
+            limit: group.directory.limit.filter(|_| kind == Kind::Semaphore),
+            holders,
+            waiters,
+            hidden: group.directory.hidden + queue.map_or(0, |queue| queue.directory.hidden),
+            findings: Vec::new(),
+        };
+        lock.findings = findings::of(&lock, group, queue, clients);
+        lock
     }
-    let members = group.members.iter().map(|(_, species)| species.dialect());
-    let dialects: BTreeSet<&str> = members.collect();
-    let mut lock = Lock {
-        path: group.lock_path().to_owned(),
-        name: group.name(),
-        kind,
-        dialects: dialects.into_iter().collect(),
-        limit: group.directory.limit.filter(|_| kind == Kind::Semaphore),
-        holders,
-        waiters,
-        hidden: group.directory.hidden + queue.map_or(0, |queue| queue.directory.hidden),
-        findings: Vec::new(),
-    };
-    lock.findings = findings::of(&lock, group, queue, clients);
-    lock
-}
 
-fn place(group: &Group<'_>, znode: &Znode, clients: &Clients<'_>, wall_ms: i64) -> Place {
-    let is_asked_to_release =
-        znode.version > 0 && matches!(znode.identity.as_deref(), Some("__REVOKE__" | "unlock"));
-    Place {
-        node: group.directory.child(&znode.name),
-        mode: Mode::Exclusive,
-        dialect: "",
-        token: znode.czxid,
-        age_ms: u64::try_from(wall_ms.saturating_sub(znode.ctime_ms)).unwrap_or(0),
-        identity: znode.identity.clone().filter(|_| !is_asked_to_release),
-        is_asked_to_release,
-        session: znode.session,
-        timeout_ms: clients.timeout_ms(znode.session),
-        expires_in_ms: clients.expires_in_ms(znode.session),
-        presence: clients.presence(znode.session),
-        watches: None,
+    /// Which of the members wait.
+    fn waiting(&self) -> Vec<bool> {
+        let mut waiting = self.group.waiting(self.clients);
+        if let Some((first, _)) = self.queue.and_then(|queue| queue.members.first())
+            && let Some(at) =
+                self.group.members.iter().rposition(|(znode, _)| {
+                    znode.session == first.session && znode.czxid > first.czxid
+                })
+        {
+            // Who is the first to wait has taken a lease that it may use when there are fewer of them.
+            waiting[at] = true;
+        }
+        waiting
     }
-}
 
-/// What a contender's session watches of its lock, but for its own znode.
-fn watches(
-    group: &Group<'_>,
-    znode: &Znode,
-    clients: &Clients<'_>,
-) -> Option<Vec<(String, WatchKind)>> {
-    let directory = &group.directory.path;
-    let own = join(directory, &znode.name);
-    let is_of_lock = |path: &str| {
-        path == directory
-            || path.rsplit_once('/').is_some_and(|(parent, _)| {
-                parent.trim_end_matches('/') == directory.trim_end_matches('/')
+    fn place(
+        &self,
+        group: &Group<'_>,
+        (znode, species): (&Znode, Species<'_>),
+        mode: Mode,
+    ) -> Place {
+        let clients = self.clients;
+        let is_asked_to_release =
+            znode.version > 0 && matches!(znode.identity.as_deref(), Some("__REVOKE__" | "unlock"));
+        let node = group.directory.child(&znode.name);
+        Place {
+            mode,
+            dialect: species.dialect(),
+            token: znode.czxid,
+            age_ms: u64::try_from(self.wall_ms.saturating_sub(znode.ctime_ms)).unwrap_or(0),
+            identity: znode.identity.clone().filter(|_| !is_asked_to_release),
+            is_asked_to_release,
+            session: znode.session,
+            timeout_ms: clients.timeout_ms(znode.session),
+            expires_in_ms: clients.expires_in_ms(znode.session),
+            presence: clients.presence(znode.session),
+            watches: self.watches(znode.session, &node),
+            node,
+        }
+    }
+
+    /// What a contender's session watches of its lock, but for its own znode.
+    fn watches(&self, session: i64, node: &str) -> Option<Vec<(String, WatchKind)>> {
+        let groups = || std::iter::once(self.group).chain(self.queue);
+        // The directory, or a child of it.
+        let is_of_lock = |path: &str| {
+            groups().any(|group| {
+                let below = path.strip_prefix(group.directory.path.trim_end_matches('/'));
+                below.is_some_and(|below| below.is_empty() || below.rfind('/') == Some(0))
             })
-    };
-    let all = clients.watches(znode.session).filter(|_| znode.session != 0)?.iter();
-    let of_lock = all.filter(|watch| {
-        watch.path != own && (is_of_lock(&watch.path) || watch.kind == WatchKind::Recursive)
-    });
-    Some(of_lock.map(|watch| (watch.path.clone(), watch.kind)).collect())
+        };
+        let all = self.clients.watches(session).filter(|_| session != 0)?.iter();
+        let of_lock = all.filter(|watch| {
+            let is_above = watch.kind == WatchKind::Recursive
+                && groups().any(|group| is_below(&group.directory.path, &watch.path));
+            watch.path != node && (is_above || is_of_lock(&watch.path))
+        });
+        Some(of_lock.map(|watch| (watch.path.clone(), watch.kind)).collect())
+    }
 }
 
 /// Where Curator's semaphore has its leases.

@@ -105,7 +105,6 @@ mod tests {
     use super::*;
 
     const UUID: &str = "0af2b9d6-32cd-4bd0-8c9c-6c2f2f4d4f55";
-    const HEX: &str = "0af2b9d632cd4bd08c9c6c2f2f4d4f55";
 
     #[test]
     fn our_names_are_read_as_what_they_imitate() {

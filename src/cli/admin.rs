@@ -1,0 +1,165 @@
+//! A client of the servers' HTTP ports, for commands that show something.
+//!
+//! *Owns* one question at a time: a GET, and its answer as JSON. *Invariants*: nothing waits for ever; an
+//! answer is bounded; what is no answer of a lockkeeper server is said so. *Never* changes anything.
+
+use std::io::{self, Read as _, Write as _};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::client;
+use crate::config::HostPort;
+
+/// The port of an address without one: as of a server without a configuration file.
+const PORT: u16 = 8080;
+/// How long an answer may take: the servers wait half a second for each other.
+const REPLY_MAX: Duration = Duration::from_secs(10);
+/// Longest answer, bytes.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AdminError {
+    /// No server could be asked: each with the reason.
+    #[error("no server answers: {}", .0.join("; "))]
+    Unreachable(Vec<String>),
+    /// A server has answered something else.
+    #[error("{server}: {reason}")]
+    Refused {
+        /// Who.
+        server: HostPort,
+        /// What.
+        reason: String,
+    },
+}
+
+/// `host:port,host:port`, the addresses of HTTP ports; also as a server shows its own,
+/// `http://host:port/commands`. A host alone is at port 8080.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn addresses(text: &str) -> Result<Vec<HostPort>, String> {
+    let address = |part: &str| {
+        let part = part.trim();
+        let part = part.strip_prefix("http://").unwrap_or(part);
+        let part = part.split('/').next().unwrap_or(part);
+        match part.parse() {
+            Ok(address) => Ok(address),
+            Err(_) if !part.contains(':') || part.ends_with(']') => HostPort::new(part, PORT),
+            Err(reason) => Err(reason),
+        }
+    };
+    text.split(',').map(address).collect()
+}
+
+/// The first answer of these servers to a GET of a path with one parameter.
+///
+/// # Errors
+/// None can be asked, or one has answered with an error.
+pub(super) fn ask(
+    servers: &[HostPort],
+    path: &str,
+    parameter: Option<(&str, &str)>,
+) -> Result<Value, AdminError> {
+    let query = parameter.map(|(name, value)| format!("?{name}={}", percent_encoded(value)));
+    let target = format!("{path}{}", query.unwrap_or_default());
+    let mut reasons = Vec::new();
+    for server in servers {
+        let answer = match exchange(server, &target) {
+            Ok(answer) => answer,
+            Err(error) => {
+                reasons.push(format!("{server}: {error}"));
+                continue;
+            }
+        };
+        let refused = |reason: &str| AdminError::Refused {
+            server: server.clone(),
+            reason: reason.trim().to_owned(),
+        };
+        let (code, body) = parse(&answer).ok_or_else(|| refused(NO_SERVER))?;
+        return match code {
+            200 => serde_json::from_str(body).map_err(|_| refused(NO_SERVER)),
+            // Another one may serve.
+            503 => {
+                reasons.push(format!("{server}: {}", body.trim()));
+                continue;
+            }
+            404 => {
+                Err(refused("it knows no such page: it is no lockkeeper server, or an older one"))
+            }
+            400 => Err(refused(body)),
+            _ => Err(refused(&format!("it answers with HTTP status {code}"))),
+        };
+    }
+    Err(AdminError::Unreachable(reasons))
+}
+
+fn exchange(server: &HostPort, target: &str) -> io::Result<String> {
+    let mut stream = client::open(server, client::CONNECT_MAX)?;
+    stream.set_read_timeout(Some(REPLY_MAX))?;
+    stream.set_write_timeout(Some(REPLY_MAX))?;
+    let head = format!("GET {target} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes())?;
+    let mut answer = String::new();
+    match stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer) {
+        Ok(_) => Ok(answer),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(io::Error::other(NO_SERVER))
+        }
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock) => {
+            Err(io::Error::other(format!("no answer for {} s", REPLY_MAX.as_secs())))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The status and the body of an answer that is not chunked: the server's own are not.
+fn parse(answer: &str) -> Option<(u16, &str)> {
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+    Some((status, body))
+}
+
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
+                encoded.push(char::from(byte));
+            }
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+const NO_SERVER: &str = "it does not answer as a lockkeeper server's HTTP port does";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_be_what_a_server_shows() {
+        let text = "http://127.0.0.1:8080/commands, zk2, [::1]:9";
+        let named: Vec<_> = addresses(text).unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(named, ["127.0.0.1:8080", "zk2:8080", "[::1]:9"]);
+        for text in ["", "a:x", "http://"] {
+            assert!(addresses(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_one_parameter_whatever_is_in_it() {
+        assert_eq!(percent_encoded("/a b/\u{fc}&c=%"), "/a%20b/%C3%BC%26c%3D%25");
+    }
+
+    #[test]
+    fn an_answer_has_a_status_and_a_body() {
+        assert_eq!(parse("HTTP/1.1 200 OK\r\na: b\r\n\r\n{}\r\n\r\n"), Some((200, "{}\r\n\r\n")));
+        for text in ["", "HTTP/1.1 2\r\n\r\n", "SSH-2.0\r\n\r\n", "HTTP/1.1 200 OK\r\n"] {
+            assert_eq!(parse(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! `lockkeeper locks` and `lockkeeper sessions`: who holds what, and who waits for it.
+//!
+//! *Owns* the commands' flags and exit codes: 0 shown or done, 1 refused, 2 the command is wrong, 69 no
+//! server answers. *Invariant*: `-o json` is the server's answer, one document in a line, as it came.
+
+mod table;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use super::admin::{self, AdminError};
+use super::member::{EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
+use super::{exit_code, say};
+
+/// Time between two looks of `--watch`.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// `lockkeeper locks`
+#[derive(Debug, Args)]
+pub struct LocksFlags {
+    /// Show the locks at this path and below it
+    #[arg(default_value = "/", value_name = "PREFIX", value_parser = path)]
+    prefix: String,
+    #[command(flatten)]
+    view: ViewFlags,
+}
+
+/// `lockkeeper sessions`
+#[derive(Debug, Args)]
+pub struct SessionsFlags {
+    #[command(flatten)]
+    view: ViewFlags,
+}
+
+/// Flags of everything that shows something.
+#[derive(Debug, Args)]
+struct ViewFlags {
+    /// HTTP ports of servers, tried in turn; the one that answers asks the others
+    #[arg(long, value_name = "HOST:PORT,...", default_value = "127.0.0.1:8080")]
+    admin: String,
+    /// How to show it
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: Output,
+    /// Show it again every second, until interrupted
+    #[arg(long)]
+    watch: bool,
+}
+
+/// How something is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people
+    Text,
+    /// For programs: docs/LOCKS.md lists the fields
+    Json,
+}
+
+fn path(text: &str) -> Result<String, String> {
+    if text.starts_with('/') {
+        return Ok(text.to_owned());
+    }
+    Err("a path begins with a slash".to_owned())
+}
+
+/// Runs `lockkeeper locks`.
+pub(super) fn run(flags: &LocksFlags) -> ExitCode {
+    flags.view.run("/locks", Some(("prefix", &flags.prefix)), table::locks)
+}
+
+/// Runs `lockkeeper sessions`.
+pub(super) fn run_sessions(flags: &SessionsFlags) -> ExitCode {
+    flags.view.run("/sessions", None, table::sessions)
+}
+
+impl ViewFlags {
+    fn run(
+        &self,
+        page: &str,
+        parameter: Option<(&str, &str)>,
+        table: fn(&Value) -> String,
+    ) -> ExitCode {
+        let servers = match admin::addresses(&self.admin) {
+            Ok(servers) => servers,
+            Err(reason) => return failed(EXIT_USAGE, &format!("--admin: {reason}")),
+        };
+        let mut is_first = true;
+        loop {
+            match admin::ask(&servers, page, parameter) {
+                Ok(answer) => {
+                    let text = match self.output {
+                        Output::Json => format!("{answer}\n"),
+                        Output::Text => table(&answer),
+                    };
+                    if self.show(&text, is_first).is_err() {
+                        // Whoever closed standard output has seen enough.
+                        return ExitCode::SUCCESS;
+                    }
+                }
+                // An election ends, and the next look may find another server.
+                Err(AdminError::Unreachable(reasons)) if self.watch && !is_first => {
+                    say(&format!("lockkeeper: no server answers: {}", reasons.join("; ")));
+                }
+                Err(error @ AdminError::Unreachable(_)) => {
+                    let text = format!("{error}\n--admin host:port,... names others");
+                    return failed(EXIT_UNAVAILABLE, &text);
+                }
+                Err(error @ AdminError::Refused { .. }) => {
+                    return failed(EXIT_REFUSED, &error.to_string());
+                }
+            }
+            if !self.watch {
+                return ExitCode::SUCCESS;
+            }
+            is_first = false;
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    fn show(&self, text: &str, is_first: bool) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        if self.watch && self.output == Output::Text {
+            if out.is_terminal() {
+                out.write_all(CLEAR)?;
+            } else if !is_first {
+                out.write_all(b"\n")?;
+            }
+        }
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    }
+}
+
+fn failed(code: i32, text: &str) -> ExitCode {
+    say(&format!("lockkeeper: {text}"));
+    exit_code(code)
+}
+
+/// Empties a terminal, and begins at its top.
+const CLEAR: &[u8] = b"\x1b[H\x1b[2J";

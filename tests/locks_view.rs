@@ -1,0 +1,308 @@
+//! Who holds which lock, as a server tells operators: `/locks`, `/sessions`, and the commands that show
+//! them.
+
+mod common;
+
+use std::net::SocketAddr;
+use std::process::{Command, Output};
+
+use bytes::Bytes;
+use common::{Client, EPHEMERAL, fresh, get, say, text, wait_until};
+use lockkeeper::proto::request::{Create, CreateKind};
+use lockkeeper::proto::{Acl, Request, Text};
+use lockkeeper::{Ensemble, Server};
+use serde_json::Value;
+
+const EPHEMERAL_SEQUENTIAL: i32 = 3;
+const KAZOO: &str = "0af2b9d632cd4bd08c9c6c2f2f4d4f55__lock__";
+const CURATOR: &str = "_c_0af2b9d6-32cd-4bd0-8c9c-6c2f2f4d4f55-lock-";
+
+async fn server() -> Server {
+    Server::builder()
+        .set("admin.enableServer", "true")
+        .set("admin.serverPort", "0")
+        .start()
+        .await
+        .expect("it starts")
+}
+
+async fn ensemble() -> Ensemble {
+    let builder =
+        Ensemble::builder(3).set("admin.enableServer", "true").set("admin.serverPort", "0");
+    builder.start().await.expect("it starts")
+}
+
+fn admin(server: &Server) -> SocketAddr {
+    server.admin_addr().expect("it has an HTTP port")
+}
+
+/// A status and a body.
+async fn http(address: SocketAddr, target: &str) -> (u16, String) {
+    let head = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let answer = say(address, head.as_bytes()).await;
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+    (head[9..12].parse().expect("a status"), body.to_string())
+}
+
+async fn page(address: SocketAddr, target: &str) -> Value {
+    let (status, body) = http(address, target).await;
+    assert_eq!(status, 200, "{body}");
+    serde_json::from_str(&body).expect("JSON")
+}
+
+/// Enters a queue; the path of the contender.
+async fn enter(client: &mut Client, directory: &str, name: &str, identity: &str) -> String {
+    let path = format!("{directory}/{name}");
+    client.create(&path, identity.as_bytes(), EPHEMERAL_SEQUENTIAL).await.expect("created")
+}
+
+async fn watch(client: &mut Client, path: &str) {
+    client.call(&Request::GetData { path: text(path), watch: true }).await.expect("it is there");
+}
+
+fn identities(places: &Value) -> Vec<&str> {
+    let places = places.as_array().expect("an array");
+    places.iter().map(|place| place["identity"].as_str().expect("a text")).collect()
+}
+
+fn findings(lock: &Value) -> Vec<&str> {
+    let found = lock["findings"].as_array().expect("an array");
+    found.iter().map(|finding| finding["kind"].as_str().expect("a word")).collect()
+}
+
+fn session(client: &Client) -> String {
+    format!("{:#x}", client.session.session_id)
+}
+
+/// Runs the binary where this runtime's servers can answer it.
+async fn lockkeeper(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
+    command.args(arguments);
+    let run = tokio::task::spawn_blocking(move || command.output());
+    run.await.expect("no panic").expect("the binary runs")
+}
+
+#[tokio::test]
+async fn holder_and_queue_are_shown_with_whatever_they_watch() {
+    let server = server().await;
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        clients.push(Client::connect(server.local_addr()).await);
+    }
+    clients[0].create("/locks", b"", 0).await.unwrap();
+    clients[0].create("/locks/demo", b"", 0).await.unwrap();
+    let mut nodes: Vec<String> = Vec::new();
+    for (client, identity) in clients.iter_mut().zip(["first", "second", "third"]) {
+        let node = enter(client, "/locks/demo", KAZOO, identity).await;
+        if let Some(before) = nodes.last() {
+            watch(client, before).await;
+        }
+        nodes.push(node);
+    }
+    let answer = page(admin(&server), "/locks?prefix=/locks").await;
+    assert_eq!((&answer["prefix"], &answer["cut"]), (&"/locks".into(), &false.into()));
+    assert_eq!(answer["servers"], serde_json::json!([{ "server": 0, "answered": true }]));
+    assert_eq!(answer["locks"].as_array().unwrap().len(), 1);
+    let lock = &answer["locks"][0];
+    assert_eq!(
+        (lock["path"].as_str(), lock["kind"].as_str()),
+        (Some("/locks/demo"), Some("mutex"))
+    );
+    assert_eq!(lock["dialects"], serde_json::json!(["kazoo"]));
+    assert_eq!(identities(&lock["holders"]), ["first"]);
+    assert_eq!(identities(&lock["waiters"]), ["second", "third"]);
+    let holder = &lock["holders"][0];
+    assert_eq!(holder["node"], nodes[0]);
+    assert_eq!(holder["session"], session(&clients[0]));
+    assert_eq!(holder["client"], "connected");
+    assert!(holder["remote"].as_str().unwrap().starts_with("127.0.0.1:"));
+    assert_eq!(holder["timeout_ms"], 20_000);
+    assert!(holder["expires_in_ms"].as_u64().unwrap() <= 20_000);
+    assert!(holder["age_ms"].as_u64().unwrap() < 20_000);
+    let Ok(lockkeeper::proto::Response::Data(_, stat)) = clients[0].call(&get(&nodes[0])).await
+    else {
+        panic!("it is there")
+    };
+    assert_eq!(holder["token"], stat.czxid);
+    let watched = serde_json::json!([{ "path": nodes[1], "kind": "data" }]);
+    assert_eq!(lock["waiters"][1]["watches"], watched);
+    assert_eq!(findings(lock), [""; 0]);
+    for (prefix, count) in [("/", 1), ("/locks/demo/", 1), ("/lock", 0), ("/none", 0)] {
+        let answer = page(admin(&server), &format!("/locks?prefix={prefix}")).await;
+        assert_eq!(answer["locks"].as_array().unwrap().len(), count, "{prefix}");
+    }
+    assert_eq!(http(admin(&server), "/locks?prefix=x").await.0, 400);
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_found() {
+    let server = server().await;
+    let mut curator = Client::connect(server.local_addr()).await;
+    let mut kazoo = Client::connect(server.local_addr()).await;
+    for path in ["/mixed", "/mixed/lost", "/mixed/two"] {
+        curator.create(path, b"", 0).await.unwrap();
+    }
+    enter(&mut curator, "/mixed/two", CURATOR, "10.0.0.1").await;
+    enter(&mut kazoo, "/mixed/two", KAZOO, "py").await;
+    let mut lost = Client::connect(server.local_addr()).await;
+    enter(&mut lost, "/mixed/lost", KAZOO, "gone").await;
+    drop(lost);
+    wait_until("the server knows that the client is gone", async || {
+        let answer = page(admin(&server), "/locks").await;
+        findings(&answer["locks"][0]) == ["holder-disconnected"]
+    })
+    .await;
+    let answer = page(admin(&server), "/locks").await;
+    assert_eq!(answer["locks"][0]["holders"][0]["client"], "disconnected");
+    let mixed = &answer["locks"][1];
+    assert_eq!(findings(mixed), ["mixed-dialects"]);
+    assert_eq!(identities(&mixed["holders"]), ["10.0.0.1", "py"]);
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn data_that_are_not_for_everybody_are_not_shown() {
+    let server = server().await;
+    let mut client = Client::connect(server.local_addr()).await;
+    let auth = Some(Bytes::from_static(b"me:secret"));
+    client
+        .send_bytes(&common::request_frame(
+            -4,
+            &Request::Auth { scheme: Some(text("digest")), auth },
+        ))
+        .await;
+    assert_eq!(client.receive().await.expect("a reply").err, 0);
+    let create = Create {
+        kind: CreateKind::Create,
+        path: text("/lock-"),
+        data: Some(Bytes::from_static(b"confidential")),
+        acl: Some(vec![Acl { perms: 31, scheme: Text::from("auth"), id: Text::from("") }]),
+        flags: EPHEMERAL_SEQUENTIAL,
+        ttl_ms: 0,
+    };
+    client.call(&Request::Create(create)).await.expect("created");
+    let answer = page(admin(&server), "/locks").await;
+    let holder = &answer["locks"][0]["holders"][0];
+    assert_eq!((&holder["identity"], &holder["node"]), (&Value::Null, &"/lock-0000000000".into()));
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_server_that_is_asked_says_what_the_others_know_and_names_who_is_silent() {
+    let mut ensemble = ensemble().await;
+    let mut clients = Vec::new();
+    for id in 1..=3 {
+        let address = ensemble.server(id).expect("it runs").local_addr();
+        clients.push(Client::connect(address).await);
+    }
+    clients[0].create("/p", b"", 0).await.unwrap();
+    let first = enter(&mut clients[0], "/p", KAZOO, "at 1").await;
+    let second = enter(&mut clients[1], "/p", KAZOO, "at 2").await;
+    enter(&mut clients[2], "/p", KAZOO, "at 3").await;
+    watch(&mut clients[1], &first).await;
+    watch(&mut clients[2], &second).await;
+    let leader = ensemble.leader().expect("one leads");
+    for id in 1..=3 {
+        let asked = admin(ensemble.server(id).expect("it runs"));
+        let mut answer = Value::Null;
+        wait_until("it has applied the last contender", async || {
+            answer = page(asked, "/locks").await;
+            answer["locks"][0]["waiters"].as_array().is_some_and(|waiters| waiters.len() == 2)
+        })
+        .await;
+        assert_eq!(answer["server"], id);
+        let lock = &answer["locks"][0];
+        assert_eq!(findings(lock), [""; 0], "{lock:#}");
+        let places = [&lock["holders"][0], &lock["waiters"][0], &lock["waiters"][1]];
+        for (place, at) in places.into_iter().zip(1..) {
+            assert_eq!(place["server"], at, "{place:#}");
+            assert!(place["remote"].as_str().unwrap().starts_with("127.0.0.1:"));
+            assert!(place["expires_in_ms"].is_u64(), "the leader, server {leader}, decides that");
+        }
+        assert_eq!(lock["waiters"][1]["watches"][0]["path"], second);
+        assert!(answer["servers"].as_array().unwrap().iter().all(|s| s["answered"] == true));
+    }
+    // A follower falls silent.
+    let silent = (1..=3).find(|id| *id != leader).expect("three");
+    ensemble.kill(silent).await.unwrap();
+    let answer = page(admin(ensemble.server(leader).expect("it runs")), "/locks").await;
+    let lock = &answer["locks"][0];
+    let places: Vec<_> =
+        ["holders", "waiters"].iter().flat_map(|key| lock[key].as_array().unwrap()).collect();
+    for (place, at) in places.into_iter().zip(1_u8..) {
+        let expected = if at == silent { "unknown" } else { "connected" };
+        assert_eq!(place["client"], expected, "{place:#}");
+    }
+    assert_eq!(findings(lock), [""; 0], "nothing is found in what is not known");
+    let answered = answer["servers"].as_array().unwrap();
+    let silent_ones: Vec<_> =
+        answered.iter().filter(|server| server["answered"] == false).collect();
+    assert_eq!(silent_ones.len(), 1);
+    assert_eq!(silent_ones[0]["server"], silent);
+    ensemble.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn sessions_are_shown_with_their_clients() {
+    let server = server().await;
+    let mut client = Client::connect(server.local_addr()).await;
+    client.create("/a", b"", EPHEMERAL).await.unwrap();
+    watch(&mut client, "/a").await;
+    let gone = Client::open(server.local_addr(), &fresh(8_000)).await.expect("a session");
+    let id = session(&gone);
+    drop(gone);
+    let mut answer = Value::Null;
+    wait_until("the server knows that a client is gone", async || {
+        answer = page(admin(&server), "/sessions").await;
+        answer["sessions"][1]["client"] == "disconnected"
+    })
+    .await;
+    let sessions = answer["sessions"].as_array().unwrap();
+    assert_eq!(sessions.len(), 2);
+    let (here, away) = (&sessions[0], &sessions[1]);
+    assert_eq!(
+        (&here["session"], &here["client"]),
+        (&session(&client).into(), &"connected".into())
+    );
+    assert_eq!((&here["ephemerals"], &here["watches"]), (&1.into(), &1.into()));
+    assert!(here["heard_ms"].is_u64());
+    assert_eq!((&away["session"], &away["timeout_ms"]), (&id.into(), &8_000.into()));
+    assert!(away["expires_in_ms"].as_u64().unwrap() <= 8_000);
+    assert_eq!(away["remote"], Value::Null);
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_commands_show_it_and_say_what_is_missing() {
+    let server = server().await;
+    let mut client = Client::connect(server.local_addr()).await;
+    client.create("/p", b"", 0).await.unwrap();
+    enter(&mut client, "/p", "lock-", "me").await;
+    let at = server.admin_url().expect("it has an HTTP port");
+    let shown = lockkeeper(&["locks", "/p", "--admin", &at]).await;
+    let said = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.status.success(), "{said}");
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(lines[0], "/p  mutex (plain)");
+    assert!(lines[1].starts_with("  holds  me  127.0.0.1:"), "{said}");
+    let shown = lockkeeper(&["locks", "-o", "json", "--admin", &at]).await;
+    let answer: Value = serde_json::from_slice(&shown.stdout).expect("one document");
+    assert_eq!(answer["locks"][0]["path"], "/p");
+    let shown = lockkeeper(&["sessions", "--admin", &at]).await;
+    let said = String::from_utf8(shown.stdout).unwrap();
+    assert!(said.lines().nth(1).is_some_and(|line| line.starts_with(&session(&client))), "{said}");
+    let clients = server.connect_string();
+    for (arguments, code, words) in [
+        (["locks", "p", "--admin", &at], 2, "a path begins with a slash"),
+        (["locks", "/p", "--admin", "127.0.0.1:1"], 69, "no server answers: 127.0.0.1:1: "),
+        (["locks", "/p", "--admin", "a:b"], 2, "--admin: "),
+        (["locks", "/p", "--admin", &clients], 1, "does not answer as a lockkeeper server's HTTP"),
+    ] {
+        let failed = lockkeeper(&arguments).await;
+        let said = String::from_utf8(failed.stderr).unwrap();
+        assert_eq!(failed.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+    server.stop().await.unwrap();
+}
