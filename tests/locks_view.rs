@@ -306,3 +306,65 @@ async fn the_commands_show_it_and_say_what_is_missing() {
     }
     server.stop().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_lock_is_broken_after_a_yes_and_the_audit_log_has_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let audit = directory.path().join("audit");
+    let server = Server::builder().audit_log(&audit).start().await.expect("it starts");
+    let at = server.connect_string();
+    let mut client = Client::connect(server.local_addr()).await;
+    let mut waiter = Client::connect(server.local_addr()).await;
+    client.create("/p", b"", 0).await.unwrap();
+    let node = enter(&mut client, "/p", KAZOO, "stuck").await;
+    watch(&mut waiter, &node).await;
+    let missing = format!("{node}1");
+    for (arguments, code, words) in [
+        (["locks", "break", &node, "--server", &at], 2, "nobody is there to be asked: --yes"),
+        (["locks", "break", "/p", "--server", &at], 1, "/p is no contender of a lock"),
+        (["locks", "break", &missing, "--server", &at], 1, "it is not there"),
+        (["locks", "break", &node, "--server", "127.0.0.1:1"], 69, "no server answers"),
+        (["locks", "break", "p", "--server", &at], 2, "a path begins with a slash"),
+    ] {
+        let failed = lockkeeper(&arguments).await;
+        let said = String::from_utf8(failed.stderr).unwrap();
+        assert_eq!(failed.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+    assert!(client.exists(&node).await);
+    let done = lockkeeper(&["locks", "break", &node, "--yes", "--server", &at]).await;
+    let said = String::from_utf8(done.stdout).unwrap();
+    assert!(done.status.success() && said.starts_with(&format!("broken: {node}\n")), "{said}");
+    assert_eq!(waiter.event().await.path, node, "whoever waits is told");
+    assert!(!client.exists(&node).await);
+    server.stop().await.unwrap();
+    let lines = std::fs::read_to_string(&audit).unwrap();
+    let lines: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let deleted: Vec<_> = lines.iter().filter(|line| line["op"] == "delete").collect();
+    assert_eq!(deleted.len(), 1);
+    assert_eq!((&deleted[0]["path"], &deleted[0]["result"]), (&node.into(), &"ok".into()));
+    assert_ne!(deleted[0]["session"], session(&client), "the operator's");
+}
+
+#[tokio::test]
+async fn whoever_is_asked_to_release_a_lock_finds_the_word_of_its_library() {
+    let server = server().await;
+    let at = server.connect_string();
+    let mut client = Client::connect(server.local_addr()).await;
+    for (name, word) in [(CURATOR, "__REVOKE__"), ("lock-", "unlock")] {
+        let node = enter(&mut client, "", name, "me").await;
+        let asked = lockkeeper(&["locks", "revoke", &node, "--server", &at]).await;
+        assert!(asked.status.success(), "{asked:?}");
+        assert_eq!(client.data(&node).await.unwrap(), word.as_bytes());
+        let answer = page(admin(&server), "/locks").await;
+        let places = ["holders", "waiters"].map(|key| &answer["locks"][0][key]);
+        let place = places.into_iter().flat_map(|places| places.as_array().unwrap());
+        let place = place.into_iter().find(|place| place["node"] == node).expect("it is there");
+        assert_eq!((&place["asked_to_release"], &place["identity"]), (&true.into(), &Value::Null));
+    }
+    client.create("/lock-1234567890", b"", 0).await.unwrap();
+    let refused = lockkeeper(&["locks", "revoke", "/lock-1234567890", "--server", &at]).await;
+    assert_eq!(refused.status.code(), Some(1));
+    server.stop().await.unwrap();
+}

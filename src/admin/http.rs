@@ -1,4 +1,4 @@
-//! The HTTP port: `/commands`, `/locks`, `/sessions`, `/metrics`, `/livez`, `/readyz`.
+//! The HTTP port: the page of locks, `/commands`, `/locks`, `/sessions`, `/metrics`, `/livez`, `/readyz`.
 //!
 //! *Owns* the listener's connections and everything that is HTTP: routes, methods, limits.
 //! *Invariants*: a request's head, the connections and their idle time are bounded; the body of a
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -164,6 +164,10 @@ async fn respond(request: &Request<Incoming>, source: &dyn Source, options: &Opt
     match path {
         "/livez" => return read_only(request.method(), || plain(StatusCode::OK, "ok\n")),
         "/readyz" => return read_only(request.method(), || readiness(source)),
+        // Unless the commands are there.
+        "/" if !options.commands_path.is_empty() => {
+            return read_only(request.method(), lock_page);
+        }
         "/locks" | "/sessions" => return view(request, source).await,
         _ => {}
     }
@@ -207,6 +211,13 @@ fn command_list(commands_path: &str) -> Answer {
         text.push_str(&format!("<a href=\"{commands_path}/{name}\">{name}</a>\n<br/>\n"));
     }
     page(StatusCode::OK, "text/html; charset=utf-8", text)
+}
+
+/// The page that people look at. What it shows, it asks for itself.
+fn lock_page() -> Answer {
+    let mut answer = page(StatusCode::OK, "text/html; charset=utf-8", include_str!("page.html"));
+    answer.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
+    answer
 }
 
 /// The locks below the parameter `prefix`, or the sessions.
@@ -275,6 +286,10 @@ fn percent_decoded(text: &str) -> String {
     }
     String::from_utf8_lossy(&decoded).into_owned()
 }
+
+/// What the page may do: be itself, and ask this server.
+const PAGE_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+                           connect-src 'self'; frame-ancestors 'none'; base-uri 'none'";
 
 fn json_page(status: StatusCode, value: &serde_json::Value) -> Answer {
     page(status, "application/json", format!("{value:#}"))
@@ -479,9 +494,25 @@ mod tests {
     #[tokio::test]
     async fn other_paths_are_not_found() {
         let served = Served::new().await;
-        for target in ["/", "/commandsruok", "/metrics/", "/livez2", "*", "/..", "/favicon.ico"] {
+        for target in ["/commandsruok", "/metrics/", "/livez2", "*", "/..", "/favicon.ico"] {
             assert_eq!(served.get(target).await.status, 404, "{target}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_page_of_locks_asks_this_server_alone() {
+        let served = Served::new().await;
+        let page = served.get("/").await;
+        assert_eq!(page.status, 200);
+        assert!(page.head.contains("content-type: text/html"), "{}", page.head);
+        assert!(page.head.contains("content-security-policy: default-src 'none'"));
+        assert!(!page.body.contains("://"), "nothing is loaded from elsewhere");
+        let locks = served.get("/locks?prefix=/a%20b").await;
+        let answer: Value = serde_json::from_str(&locks.body).unwrap();
+        assert_eq!((&answer["prefix"], &answer["locks"]), (&json!("/a b"), &json!([])));
+        assert_eq!(served.get("/locks?prefix=a").await.status, 400);
+        assert_eq!(served.ask("POST", "/locks").await.status, 405);
+        assert_eq!(served.ask("POST", "/sessions").await.status, 405);
     }
 
     #[tokio::test]

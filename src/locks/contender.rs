@@ -108,6 +108,27 @@ pub fn compare(one: i32, other: i32) -> Ordering {
     one.wrapping_sub(other).cmp(&0)
 }
 
+/// What is written to a contender's znode to ask it to leave: Curator's word, and that of ZooKeeper's
+/// documentation. This library understands both.
+pub const RELEASE_WORDS: [&str; 2] = ["__REVOKE__", "unlock"];
+
+/// The word that a contender of that name is likely to understand.
+#[must_use]
+pub fn release_word(name: &str) -> &'static str {
+    match Contender::parse(name).map(|contender| contender.dialect) {
+        Some(Dialect::Plain | Dialect::ZooKeeper) => RELEASE_WORDS[1],
+        Some(
+            Dialect::Curator
+            | Dialect::Go
+            | Dialect::Kazoo
+            | Dialect::KazooRead
+            | Dialect::CuratorWrite
+            | Dialect::CuratorRead,
+        )
+        | None => RELEASE_WORDS[0],
+    }
+}
+
 /// Whether it is known to wait for every kind of contender, because this library has named it.
 #[must_use]
 pub fn is_of_this_library(contender: &Contender) -> bool {

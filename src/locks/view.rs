@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::clients::{Clients, Presence};
-use super::contender::Dialect;
+use super::contender::{Dialect, RELEASE_WORDS};
 use super::findings::{self, Finding};
 use super::respect;
 use super::snapshot::{Directory, Snapshot, WatchKind, Znode, is_below};
@@ -375,8 +375,9 @@ impl Look<'_> {
         mode: Mode,
     ) -> Place {
         let clients = self.clients;
+        let is_word = |data: &str| RELEASE_WORDS.contains(&data);
         let is_asked_to_release =
-            znode.version > 0 && matches!(znode.identity.as_deref(), Some("__REVOKE__" | "unlock"));
+            znode.version > 0 && znode.identity.as_deref().is_some_and(is_word);
         let node = group.directory.child(&znode.name);
         Place {
             mode,

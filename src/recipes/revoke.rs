@@ -9,11 +9,11 @@
 use zookeeper_client as zk;
 use zookeeper_client::Client;
 
-use super::dialect::{Contender, Dialect};
 use super::entry::patiently;
 use super::error::LockError;
 use super::guard::Guard;
 use super::keeper::LostReason;
+use crate::locks::contender::{RELEASE_WORDS, release_word};
 
 impl Guard {
     /// Waits until somebody asks for the lock: the data of our znode become `__REVOKE__` (Curator) or
@@ -26,7 +26,7 @@ impl Guard {
         let asked = async {
             loop {
                 match patiently(|| client.get_and_watch_data(&node)).await {
-                    Ok((data, _, _)) if WORDS.contains(&data.as_slice()) => return Ok(()),
+                    Ok((data, _, _)) if is_word(&data) => return Ok(()),
                     Ok((_, _, watcher)) => drop(watcher.changed().await),
                     Err(zk::Error::NoNode) => return Err(LockError::Lost(LostReason::Removed)),
                     Err(error) => return Err(LockError::refused("look at", &node, error)),
@@ -55,18 +55,7 @@ pub async fn revoke(client: &Client, node: &str) -> Result<bool, LockError> {
         Some(_) => {}
     }
     let name = node.rsplit('/').next().unwrap_or(node);
-    let word = match Contender::parse(name).map(|contender| contender.dialect) {
-        Some(Dialect::Plain | Dialect::ZooKeeper) => WORDS[1],
-        Some(
-            Dialect::Curator
-            | Dialect::Go
-            | Dialect::Kazoo
-            | Dialect::KazooRead
-            | Dialect::CuratorWrite
-            | Dialect::CuratorRead,
-        )
-        | None => WORDS[0],
-    };
+    let word = release_word(name).as_bytes();
     match patiently(|| client.set_data(node, word, None)).await {
         Ok(_) => Ok(true),
         Err(zk::Error::NoNode) => Ok(false),
@@ -74,5 +63,6 @@ pub async fn revoke(client: &Client, node: &str) -> Result<bool, LockError> {
     }
 }
 
-/// Curator's, and that of ZooKeeper's documentation.
-const WORDS: [&[u8]; 2] = [b"__REVOKE__", b"unlock"];
+fn is_word(data: &[u8]) -> bool {
+    RELEASE_WORDS.iter().any(|word| word.as_bytes() == data)
+}

@@ -1,15 +1,16 @@
 //! `lockkeeper locks` and `lockkeeper sessions`: who holds what, and who waits for it.
 //!
 //! *Owns* the commands' flags and exit codes: 0 shown or done, 1 refused, 2 the command is wrong, 69 no
-//! server answers. *Invariant*: `-o json` is the server's answer, one document in a line, as it came.
+//! server answers; those of `break` and `revoke` are in `change.rs`. *Invariant*: `-o json` is the server's answer, one document in a line, as it came.
 
+mod change;
 mod table;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 
 use super::admin::{self, AdminError};
@@ -21,12 +22,23 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// `lockkeeper locks`
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct LocksFlags {
+    #[command(subcommand)]
+    change: Option<Change>,
     /// Show the locks at this path and below it
     #[arg(default_value = "/", value_name = "PREFIX", value_parser = path)]
     prefix: String,
     #[command(flatten)]
     view: ViewFlags,
+}
+
+#[derive(Debug, Subcommand)]
+enum Change {
+    /// Ask a holder, or a waiter, to leave: it is up to its client
+    Revoke(change::RevokeFlags),
+    /// Delete a contender's znode: if it held the lock, the next one gets it
+    Break(change::BreakFlags),
 }
 
 /// `lockkeeper sessions`
@@ -68,6 +80,11 @@ fn path(text: &str) -> Result<String, String> {
 
 /// Runs `lockkeeper locks`.
 pub(super) fn run(flags: &LocksFlags) -> ExitCode {
+    match &flags.change {
+        Some(Change::Revoke(flags)) => return change::run_revoke(flags),
+        Some(Change::Break(flags)) => return change::run_break(flags),
+        None => {}
+    }
     flags.view.run("/locks", Some(("prefix", &flags.prefix)), table::locks)
 }
 

@@ -65,7 +65,7 @@ pub enum MemberCommand {
     },
 }
 
-/// Flags of every `member` command.
+/// Flags of every command that changes something at the servers.
 #[derive(Debug, Args)]
 pub struct MemberFlags {
     /// Servers of the ensemble, tried in turn
@@ -81,8 +81,8 @@ pub struct MemberFlags {
 
 /// Why a command failed: the exit code, and what to tell.
 pub(super) struct Failure {
-    exit: i32,
-    text: String,
+    pub(super) exit: i32,
+    pub(super) text: String,
 }
 
 impl Failure {
@@ -127,13 +127,13 @@ pub(super) fn run(command: &MemberCommand) -> ExitCode {
 }
 
 /// Whom to ask, and as who.
-struct Access {
+pub(super) struct Access {
     servers: Vec<HostPort>,
     credentials: Vec<Credential>,
 }
 
 impl MemberFlags {
-    fn access(&self) -> Result<Access, Failure> {
+    pub(super) fn access(&self) -> Result<Access, Failure> {
         let fault = |what: String| Failure::new(EXIT_USAGE, what);
         let servers =
             client::servers(&self.server).map_err(|reason| fault(format!("--server: {reason}")))?;
@@ -144,7 +144,7 @@ impl MemberFlags {
 }
 
 impl Access {
-    fn connect(&self) -> Result<Client, ClientError> {
+    pub(super) fn connect(&self) -> Result<Client, ClientError> {
         Client::connect(&self.servers, &self.credentials)
     }
 }
