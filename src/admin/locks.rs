@@ -84,6 +84,7 @@ fn place(place: &Place) -> Value {
         "dialect": place.dialect,
         "token": place.token,
         "age_ms": place.age_ms,
+        "held_ms": place.held_ms,
         "identity": place.identity,
         "asked_to_release": place.is_asked_to_release,
         "session": (place.session != 0).then(|| session_id(place.session)),

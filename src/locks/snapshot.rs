@@ -94,6 +94,19 @@ pub struct Directory {
     pub strangers: u64,
     /// The names of some of them.
     pub stranger_names: Vec<String>,
+    /// Contenders that have left lately, oldest first.
+    pub departures: Vec<Departure>,
+    /// Of all that left later than this, none is missing there; ms since the epoch.
+    pub known_since_ms: i64,
+}
+
+/// The end of a contender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// Its number.
+    pub sequence: i32,
+    /// When, by the leader's wall clock, ms since the epoch.
+    pub time_ms: i64,
 }
 
 /// A contender.
@@ -180,7 +193,25 @@ impl Directory {
             hidden,
             strangers: stranger_count,
             stranger_names: strangers,
+            departures: Vec::new(),
+            known_since_ms: i64::MAX,
         })
+    }
+
+    /// Since when the first of the contenders, or one of those who share, has been where it is: its own
+    /// creation, or the end of the last one that was in front of it. `None`: nobody has seen that.
+    #[must_use]
+    pub fn first_since_ms(&self, znode: &Znode) -> Option<i64> {
+        let (_, sequence) = Species::of(&znode.name)?;
+        let sequence = sequence.unwrap_or(self.next);
+        let in_front = |left: &&Departure| {
+            left.sequence.wrapping_sub(self.next) < sequence.wrapping_sub(self.next)
+        };
+        let last = self.departures.iter().filter(in_front).map(|left| left.time_ms).max();
+        match last {
+            Some(time_ms) => Some(time_ms.max(znode.ctime_ms)),
+            None => (znode.ctime_ms > self.known_since_ms).then_some(znode.ctime_ms),
+        }
     }
 
     /// The path of a child.

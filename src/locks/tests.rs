@@ -1,7 +1,7 @@
 //! Locks of every layout, made by hand.
 
 use super::snapshot::{
-    Child, Connection, Directory, Session, Snapshot, Standing, Watch, WatchKind,
+    Child, Connection, Departure, Directory, Session, Snapshot, Standing, Watch, WatchKind,
 };
 use super::view::{Kind, Mode};
 use super::{Clients, FindingKind, Lock, Presence, view};
@@ -133,6 +133,27 @@ fn the_first_of_a_mutex_holds_it_and_the_others_wait_in_the_order_of_their_numbe
         assert_eq!(holder.presence, Presence::Connected { server: 1, remote, heard_ms: 3 });
         let watched = (format!("/p/{}", names[1]), WatchKind::Data);
         assert_eq!(lock.waiters[0].watches, Some(vec![watched]));
+    }
+}
+
+#[test]
+fn a_holder_has_it_since_the_last_one_in_front_of_it_left() {
+    let left = |sequence, ago_ms| Departure { sequence, time_ms: NOW_MS - ago_ms };
+    for (known_since_ms, departures, held_ms) in [
+        (0, vec![], Some(60_000)),
+        (NOW_MS - 50_000, vec![], None),
+        (0, vec![left(3, 40_000), left(4, 20_000)], Some(20_000)),
+        (NOW_MS - 50_000, vec![left(4, 20_000), left(7, 10_000)], Some(20_000)),
+        (0, vec![left(4, 90_000)], Some(60_000)),
+        (NOW_MS - 50_000, vec![left(7, 10_000)], None),
+    ] {
+        let children = [("lock-0000000005", 1), ("lock-0000000006", 2)];
+        let mut world = World::default().with("/p", &children);
+        let directory = &mut world.snapshot.directories[0];
+        (directory.known_since_ms, directory.departures) = (known_since_ms, departures.clone());
+        let lock = world.lock();
+        assert_eq!(lock.holders[0].held_ms, held_ms, "{known_since_ms} {departures:?}");
+        assert_eq!(lock.waiters[0].held_ms, None);
     }
 }
 

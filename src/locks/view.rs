@@ -128,6 +128,9 @@ pub struct Place {
     pub token: i64,
     /// How long it has been there, ms: by the clocks of two servers, so not to be trusted to the second.
     pub age_ms: u64,
+    /// How long it has held the lock, ms, in the same way; `None` of one that waits, and if no server has
+    /// seen it get the lock since it was started.
+    pub held_ms: Option<u64>,
     /// What it says of itself.
     pub identity: Option<String>,
     /// Somebody has asked it to leave, in a recipe's words.
@@ -326,7 +329,12 @@ impl Look<'_> {
         let (mut holders, mut waiters) = (Vec::new(), Vec::new());
         for ((znode, species), waits) in group.members.iter().zip(self.waiting()) {
             let list = if waits { &mut waiters } else { &mut holders };
-            list.push(self.place(group, (znode, *species), Mode::of(*species, kind)));
+            let place = self.place(group, (znode, *species), Mode::of(*species, kind));
+            let since_ms = group.directory.first_since_ms(znode).filter(|_| !waits);
+            list.push(Place {
+                held_ms: since_ms.map(|since_ms| self.passed_ms(since_ms)),
+                ..place
+            });
         }
         let queued =
             queue.iter().flat_map(|queue| queue.members.iter().map(|known| (*queue, known)));
@@ -383,7 +391,8 @@ impl Look<'_> {
             mode,
             dialect: species.dialect(),
             token: znode.czxid,
-            age_ms: u64::try_from(self.wall_ms.saturating_sub(znode.ctime_ms)).unwrap_or(0),
+            age_ms: self.passed_ms(znode.ctime_ms),
+            held_ms: None,
             identity: znode.identity.clone().filter(|_| !is_asked_to_release),
             is_asked_to_release,
             session: znode.session,
@@ -393,6 +402,10 @@ impl Look<'_> {
             watches: self.watches(znode.session, &node),
             node,
         }
+    }
+
+    fn passed_ms(&self, since_ms: i64) -> u64 {
+        u64::try_from(self.wall_ms.saturating_sub(since_ms)).unwrap_or(0)
     }
 
     /// What a contender's session watches of its lock, but for its own znode.

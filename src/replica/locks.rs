@@ -47,6 +47,10 @@ impl Replica {
             let ephemerals = is_few.then(|| tree.ephemerals_of(id) as u64);
             snapshot.sessions.push(Session { id, timeout_ms: session.timeout_ms, ephemerals });
         }
+        for directory in &mut snapshot.directories {
+            directory.departures = self.departures.of(&directory.path);
+            directory.known_since_ms = self.departures.known_since_ms(&directory.path);
+        }
         snapshot.local = self.local(&snapshot);
         snapshot
     }

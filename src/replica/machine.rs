@@ -115,6 +115,11 @@ impl Machine {
         self.last_zxid
     }
 
+    /// The last wall clock of a leader, ms since the epoch: that of the last transaction.
+    pub(super) fn last_time_ms(&self) -> i64 {
+        self.last_time_ms
+    }
+
     /// Number of open sessions.
     #[must_use]
     pub fn session_count(&self) -> u64 {

@@ -19,6 +19,7 @@ mod clients;
 mod conf_change;
 mod connection;
 mod consensus;
+mod departures;
 pub mod durable;
 #[cfg(test)]
 mod ensemble_tests;
@@ -65,6 +66,7 @@ pub use ready::{AuditLine, Fetch, Outgoing, Ready, SendImage};
 use clients::{Clients, Rules, Wanted};
 use connection::Connection;
 use consensus::Consensus;
+use departures::Departures;
 use expiry::Expiry;
 use handover::Handover;
 use inspect::{PeerStatus, ProposalSizes};
@@ -219,6 +221,7 @@ pub struct Replica {
     leaving: Vec<Member>,
     /// As of the last tick.
     peer_status: Vec<PeerStatus>,
+    departures: Departures,
     own_role: Role,
     led_since_us: u64,
     inspected: Vec<(u64, Report)>,
@@ -297,6 +300,7 @@ impl Replica {
         Ok(Self {
             clients: Clients::new(rules, random.next_u64()),
             consensus,
+            departures: Departures::since(machine.last_time_ms()),
             machine,
             expiry: Expiry::default(),
             local_expiry: Expiry::default(),
@@ -589,6 +593,7 @@ impl Replica {
             if !mutant!("event-behind-reply") {
                 self.clients.notify(&self.machine, &applied);
             }
+            self.departures.note(&applied.events, self.machine.last_time_ms());
             self.settle(txn, &applied);
             if mutant!("event-behind-reply") {
                 self.clients.notify(&self.machine, &applied);

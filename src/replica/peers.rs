@@ -11,6 +11,7 @@ use raft::ReadState;
 use raft::eraftpb::{Message, MessageType};
 
 use super::Replica;
+use super::departures::Departures;
 use super::durable::Mark;
 use super::inspect::ProposalSizes;
 use super::machine::Machine;
@@ -226,6 +227,7 @@ impl Replica {
         self.stop_serving();
         self.expiry.clear();
         self.machine = *machine;
+        self.departures = Departures::since(self.machine.last_time_ms());
         self.machine.take_replayed();
         self.machine.mark_all_changed();
         self.machine.keep_all_tombstones(true);

@@ -1,7 +1,8 @@
 //! `lockkeeper locks` and `lockkeeper sessions`: who holds what, and who waits for it.
 //!
 //! *Owns* the commands' flags and exit codes: 0 shown or done, 1 refused, 2 the command is wrong, 69 no
-//! server answers; those of `break` and `revoke` are in `change.rs`. *Invariant*: `-o json` is the server's answer, one document in a line, as it came.
+//! server answers; those of `break` and `revoke` are in `change.rs`. *Invariant*: `-o json` is the
+//! server's answer, one document in a line, as it came.
 
 mod change;
 mod table;

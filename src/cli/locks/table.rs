@@ -62,10 +62,20 @@ fn place_row(word: &str, place: &Value) -> Vec<String> {
         mode,
         place["identity"].as_str().map_or_else(|| "-".to_owned(), clean) + asked,
         client(place),
-        duration(&place["age_ms"]),
+        since(word, place),
         last,
         tail,
     ]
+}
+
+/// How long it has held the lock, or waited for it. Of a holder perhaps only the age of its znode is
+/// known, which is more.
+fn since(word: &str, place: &Value) -> String {
+    match place["held_ms"].is_u64() {
+        true => duration(&place["held_ms"]),
+        false if word == "holds" => format!("<{}", duration(&place["age_ms"])),
+        false => duration(&place["age_ms"]),
+    }
 }
 
 /// What a waiter watches, by the last components of the paths.
@@ -215,7 +225,8 @@ mod tests {
     fn a_lock_is_a_few_lines() {
         let place = |node: &str, watches: Value| {
             json!({
-                "node": node, "mode": "exclusive", "token": 7, "age_ms": 61_000, "identity": "me",
+                "node": node, "mode": "exclusive", "token": 7, "age_ms": 61_000, "held_ms": null,
+                "identity": "me",
                 "client": "connected", "server": 2, "remote": "10.0.0.1:5", "watches": watches,
             })
         };
@@ -232,8 +243,8 @@ mod tests {
         assert_eq!(
             locks(&answer),
             "/p  mutex (kazoo)\n\
-            \x20 holds  me  10.0.0.1:5 at server 2  1 min 1 s  a__lock__0000000001  token 7\n\
-            \x20 waits  me  10.0.0.1:5 at server 2  1 min 1 s  b__lock__0000000002  watches a__lock__0000000001\n\
+            \x20 holds  me  10.0.0.1:5 at server 2  <1 min 1 s  a__lock__0000000001  token 7\n\
+            \x20 waits  me  10.0.0.1:5 at server 2  1 min 1 s   b__lock__0000000002  watches a__lock__0000000001\n\
             \x20 ! herd: so it is\n\
             \x20     /p/ \n\
             \n\
