@@ -222,7 +222,7 @@ fn every_dependency_says_what_for() {
 
 #[test]
 fn the_core_denies_clocks_and_unordered_maps() {
-    for module in ["proto", "tree", "replica", "config"] {
+    for module in ["proto", "tree", "locks", "replica", "config"] {
         let path = root().join("src").join(module).join("mod.rs");
         let text = fs::read_to_string(path).expect("the module's front page");
         let deny = "#![deny(clippy::disallowed_methods, clippy::disallowed_types)]";

@@ -235,7 +235,7 @@ async fn view(request: &Request<Incoming>, source: &dyn Source) -> Answer {
         }
     };
     match locks::answer(scope, source).await {
-        Some(answer) => json_page(StatusCode::OK, &answer),
+        Some(answer) => page(StatusCode::OK, "application/json", answer),
         None => plain(StatusCode::SERVICE_UNAVAILABLE, "not serving: this server is stopping\n"),
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Source, question};
 use crate::locks::snapshot::Session;
-use crate::locks::{Clients, Finding, Local, Lock, Place, Presence, Scope, view};
+use crate::locks::{Clients, Finding, Local, Lock, Place, Presence, Scope, Snapshot, view};
 
 /// The path of a prefix: the root without one.
 ///
@@ -22,39 +22,56 @@ pub(super) fn prefix(text: Option<&str>) -> Result<String, &'static str> {
     }
 }
 
-/// The answer; `None` while the server is stopping.
-pub(super) async fn answer(scope: Scope, source: &dyn Source) -> Option<Value> {
+/// The answer, as text; `None` while the server is stopping.
+pub(super) async fn answer(scope: Scope, source: &dyn Source) -> Option<String> {
     let gathering = source.gather(scope.clone());
     let (snapshot, others) = tokio::join!(question::locks(source, &scope), gathering);
-    let snapshot = snapshot?;
-    let own = source.facts().server_id;
-    let mut locals = vec![(own, &snapshot.local)];
-    locals.extend(others.iter().filter_map(|(id, local)| Some((*id, local.as_ref()?))));
-    let is_complete = others.iter().all(|(_, local)| local.is_some());
-    let clients = Clients::new(&snapshot, &locals, is_complete);
-    let mut answer = json!({
-        "server": own,
-        "serving": source.status().serving,
-        "time_ms": snapshot.wall_ms,
-        "zxid": snapshot.zxid,
-    });
-    match &scope {
-        Scope::Locks { prefix } => {
-            answer["prefix"] = json!(prefix);
-            answer["locks"] = view(&snapshot, &clients).iter().map(lock).collect();
+    let (own, serving) = (source.facts().server_id, source.status().serving);
+    let asked = Asked { scope, own, serving, snapshot: snapshot?, others };
+    // The sockets' thread has better things to do than to think about thousands of contenders.
+    tokio::task::spawn_blocking(move || format!("{:#}", asked.json())).await.ok()
+}
+
+/// All that was answered.
+struct Asked {
+    scope: Scope,
+    own: u64,
+    serving: bool,
+    snapshot: Snapshot,
+    others: Vec<(u64, Option<Local>)>,
+}
+
+impl Asked {
+    fn json(&self) -> Value {
+        let Self { scope, own, serving, snapshot, others } = self;
+        let mut locals = vec![(*own, &snapshot.local)];
+        locals.extend(others.iter().filter_map(|(id, local)| Some((*id, local.as_ref()?))));
+        let is_complete = others.iter().all(|(_, local)| local.is_some());
+        let clients = Clients::new(snapshot, &locals, is_complete);
+        let mut answer = json!({
+            "server": own,
+            "serving": serving,
+            "time_ms": snapshot.wall_ms,
+            "zxid": snapshot.zxid,
+        });
+        match scope {
+            Scope::Locks { prefix } => {
+                answer["prefix"] = json!(prefix);
+                answer["locks"] = view(snapshot, &clients).iter().map(lock).collect();
+            }
+            Scope::Sessions => {
+                let sessions = snapshot.sessions.iter();
+                answer["sessions"] = sessions.map(|known| session(known, &clients)).collect();
+            }
         }
-        Scope::Sessions => {
-            let sessions = snapshot.sessions.iter();
-            answer["sessions"] = sessions.map(|known| session(known, &clients)).collect();
-        }
+        let servers = std::iter::once((*own, true))
+            .chain(others.iter().map(|(id, local)| (*id, local.is_some())))
+            .map(|(id, answered)| json!({ "server": id, "answered": answered }));
+        answer["servers"] = servers.collect();
+        let is_cut = snapshot.is_cut || locals.iter().any(|(_, local)| local.is_cut);
+        answer["cut"] = json!(is_cut);
+        answer
     }
-    let servers = std::iter::once((own, true))
-        .chain(others.iter().map(|(id, local)| (*id, local.is_some())))
-        .map(|(id, answered)| json!({ "server": id, "answered": answered }));
-    answer["servers"] = servers.collect();
-    let is_cut = |local: &&Local| local.is_cut;
-    answer["cut"] = json!(snapshot.is_cut || locals.iter().any(|(_, local)| is_cut(local)));
-    Some(answer)
 }
 
 fn lock(lock: &Lock) -> Value {

@@ -18,7 +18,7 @@ pub struct Finding {
     pub kind: FindingKind,
     /// In words.
     pub text: String,
-    /// Paths of the znodes that it is about, at most [`NODES_MAX`].
+    /// Paths of some of the znodes that it is about.
     pub nodes: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ impl FindingKind {
 }
 
 /// Paths that a finding names.
-pub const NODES_MAX: usize = 10;
+const NODES_MAX: usize = 10;
 /// A client that has made its znode needs a moment to watch another one.
 const ORPHAN_AGE_MS_MIN: u64 = 2_000;
 /// From here on, nine tenths of the numbers are used up.

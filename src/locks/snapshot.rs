@@ -8,7 +8,7 @@
 use super::species::Species;
 
 /// Most contenders in one snapshot.
-pub const CONTENDERS_MAX: usize = 10_000;
+pub const CONTENDERS_MAX: usize = 5_000;
 /// Most ephemerals looked at for one snapshot, and most children of lock directories.
 pub const LOOKS_MAX: usize = 50_000;
 /// Most sessions in one snapshot.
