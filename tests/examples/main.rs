@@ -136,7 +136,8 @@ async fn revocable() {
     stage.hear(asks, "ASKED", 1).await;
     stage.hear(holder, "RELEASED", 1).await;
     stage.hear(next, "HELD", 1).await;
-    stage.departure(1, 2).await; // the request, and the turn of the next
+    // The request, which the next sees, too (it watches the same znode), and the turn of the next.
+    stage.departure(1, 3).await;
     stage.watches(1).await;
     stage.kill(next);
     stage.close(1).await;

@@ -190,7 +190,7 @@ impl Stage {
     pub async fn watches(&self, count: u64) {
         let what = format!("{count} watches");
         let watches =
-            || self.ensemble.servers().map(|(_, server)| server.status().watch_count).sum();
+            || self.ensemble.servers().map(|(_, server)| server.status().watch_count).sum::<u64>();
         wait_until(&what, async || count == watches()).await;
     }
 
@@ -198,8 +198,7 @@ impl Stage {
     /// all that there is to count.
     pub async fn mark(&self) -> i64 {
         let zxid = self.observer.set_data(MARK, b"", None).await.expect("written").mzxid;
-        let mut servers =
-            || self.ensemble.servers().all(|(_, server)| server.status().zxid >= zxid);
+        let servers = || self.ensemble.servers().all(|(_, server)| server.status().zxid >= zxid);
         wait_until("all servers have it", async || servers()).await;
         zxid
     }
@@ -222,7 +221,8 @@ impl Stage {
     /// order they get it; the holders go as `exits` says, over and over.
     pub async fn play(&mut self, cast: &[Program], exits: &[Exit], promise: &Promise) {
         let mut holders = Vec::new();
-        let mut has_held = Vec::new();
+        let mut has_held: Vec<usize> = self.said(HELD).iter().map(|heard| heard.who).collect();
+        let mut waiting = 0;
         for program in cast {
             let who = self.start(program);
             if holders.len() < promise.permits {
@@ -230,14 +230,12 @@ impl Stage {
                 holders.push(who);
                 has_held.push(who);
             } else {
-                let waiting = self.contenders.len() - holders.len();
-                let held = promise.watches * promise.permits as u64;
-                self.watches(waiting as u64 + held).await;
+                waiting += 1;
+                self.watches(waiting + promise.watches * promise.permits as u64).await;
             }
         }
         // Arrivals may cost what they like: it is departures that are judged.
         self.events(0).await;
-        let mut waiting = (cast.len() - holders.len()) as u64;
         let mut exits = exits.iter().cycle();
         while !holders.is_empty() {
             let who = holders.remove(0);
