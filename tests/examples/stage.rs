@@ -218,7 +218,7 @@ impl Stage {
     }
 
     /// Has `cast` queue for a lock and hold it, one after another as long as there is one, in whatever
-    /// order they get it; the holders go as `exits` says, over and over.
+    /// order they get it; the first holders go as `exits` says, the others by Enter.
     pub async fn play(&mut self, cast: &[Program], exits: &[Exit], promise: &Promise) {
         let mut holders = Vec::new();
         let mut has_held: Vec<usize> = self.said(HELD).iter().map(|heard| heard.who).collect();
@@ -236,10 +236,10 @@ impl Stage {
         }
         // Arrivals may cost what they like: it is departures that are judged.
         self.events(0).await;
-        let mut exits = exits.iter().cycle();
+        let mut exits = exits.iter();
         while !holders.is_empty() {
             let who = holders.remove(0);
-            let exit = *exits.next().expect("a circle");
+            let exit = *exits.next().unwrap_or(&Exit::Release);
             self.exit(who, exit, promise.claims).await;
             let departure = waiting;
             if waiting > 0 {
