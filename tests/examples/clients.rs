@@ -1,6 +1,6 @@
 //! The examples in other languages, verified as those of the recipes are (`main.rs`). The argument is a
 //! file with a line of JSON for each program, which `tests/clients/examples` writes:
-//! `{"name": "go", "command": ["/x/lock"], "environment": {"K": "V"}}`.
+//! `{"name": "go", "command": ["/x/lock"], "environment": {"K": "V"}, "watches": 0}`.
 //!
 //! Each of them plays alone, four at a time; then one of each, with the example `mutex`, on one path.
 
@@ -43,7 +43,8 @@ fn program(line: &str) -> (String, Program) {
     let command = command.map(|word| PathBuf::from(text(word))).collect();
     let environment = line["environment"].as_object().expect("an environment").iter();
     let environment = environment.map(|(key, value)| (key.clone(), text(value))).collect();
-    (text(&line["name"]), Program { command, environment, ..Program::default() })
+    let watches = line["watches"].as_u64().expect("a number");
+    (text(&line["name"]), Program { command, environment, watches, ..Program::default() })
 }
 
 /// Has them play, the second killed while it holds the lock, and says whether all was true.

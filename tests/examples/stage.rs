@@ -27,6 +27,8 @@ pub struct Program {
     pub command: Vec<PathBuf>,
     pub environment: Vec<(String, String)>,
     pub rest: Vec<String>,
+    /// How many watches of other things it has (Curator's: the list of servers).
+    pub watches: u64,
 }
 
 /// How a holder goes.
@@ -72,6 +74,8 @@ pub struct Heard {
 struct Contender {
     child: Child,
     stdin: Option<ChildStdin>,
+    /// Its watches of other things, while it runs.
+    watches: u64,
 }
 
 impl Drop for Contender {
@@ -150,7 +154,7 @@ impl Stage {
             }
         });
         let stdin = child.stdin.take();
-        self.contenders.push(Contender { child, stdin });
+        self.contenders.push(Contender { child, stdin, watches: program.watches });
         who
     }
 
@@ -163,6 +167,7 @@ impl Stage {
     pub fn kill(&mut self, who: usize) {
         self.contenders[who].child.kill().expect("it runs");
         self.contenders[who].child.wait().expect("our child");
+        self.contenders[who].watches = 0;
     }
 
     /// What was heard up to now that begins with this word.
@@ -184,14 +189,16 @@ impl Stage {
         wait_until("it ends", async || child.try_wait().expect("our child").is_some()).await;
         let status = child.wait().expect("our child");
         assert!(status.success(), "contender {who}: {status}");
+        self.contenders[who].watches = 0;
     }
 
-    /// Waits until the servers have so many watches.
+    /// Waits until so many watch the lock.
     pub async fn watches(&self, count: u64) {
         let what = format!("{count} watches");
-        let watches =
-            || self.ensemble.servers().map(|(_, server)| server.status().watch_count).sum::<u64>();
-        wait_until(&what, async || count == watches()).await;
+        let others: u64 = self.contenders.iter().map(|one| one.watches).sum();
+        let status = |(_, server): (u8, &lockkeeper::Server)| server.status().watch_count;
+        let watches = || self.ensemble.servers().map(status).sum::<u64>();
+        wait_until(&what, async || watches() == count + others).await;
     }
 
     /// The zxid of a write that is made now and applied by all servers: what they have counted then is
