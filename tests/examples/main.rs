@@ -69,6 +69,13 @@ async fn child_watch_lock_has_a_herd() {
     is_true("child_watch_lock", &Promise::HERD).await;
 }
 
+/// The verification can fail.
+#[tokio::test]
+#[should_panic(expected = "WakeUps: with 3 waiting, 3 events and not 1")]
+async fn a_herd_is_not_taken_for_one_wake_up() {
+    is_true("simple_lock", &Promise::FAIR).await;
+}
+
 #[tokio::test]
 async fn named_mutex() {
     let mut stage = Stage::new("/locks/all").await;
