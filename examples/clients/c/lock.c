@@ -1,8 +1,8 @@
 /*
  * The same lock with ZooKeeper's C client (Debian: libzookeeper-mt-dev). Enter gives it away.
  *
- *   cc -Wall -DTHREADED -o lock examples/clients/c/lock.c -lzookeeper_mt
- *   ./lock 127.0.0.1:2181 /locks/demo
+ *   cc -Wall -DTHREADED -o /tmp/lock examples/clients/c/lock.c -lzookeeper_mt
+ *   /tmp/lock 127.0.0.1:2181 /locks/demo
  */
 #include <semaphore.h>
 #include <stdio.h>

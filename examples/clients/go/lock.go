@@ -1,7 +1,7 @@
 // A lock with go-zookeeper. Enter gives it away. In examples/clients/go:
 //
-//	go build -o lock .
-//	./lock 127.0.0.1:2181 /locks/demo
+//	go build -o /tmp/lock .
+//	/tmp/lock 127.0.0.1:2181 /locks/demo
 package main
 
 import (

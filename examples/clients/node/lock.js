@@ -55,7 +55,7 @@ async function main() {
   const token = (await call('exists', node)).czxid.readBigInt64BE();
   console.log(`HELD ${node} ${token}`);
   await new Promise((resolve) => process.stdin.once('data', resolve).once('end', resolve));
-  process.stdin.unref();
+  process.stdin.destroy();
   await call('remove', node, -1);
   held = false;
   console.log(`RELEASED ${node} ${token}`);
