@@ -1,10 +1,10 @@
 //! The task that owns the replica: drains a batch of messages, then does what the replica wants.
 //!
 //! *Owns* the loop, the clocks given to the replica and the way of every answer to its connection.
-//! *Invariants*: every batch begins with a tick; appends go to the log thread before anything else;
-//! audit lines are in their file, and the figures are published, before an answer is handed out.
-//! *Never* waits for anything but messages: a full state queue leaves changes in the replica, a slow
-//! client is cut off, the log's queue has no bound of its own (it cannot hold more than the requests
+//! *Invariants*: every batch begins with a tick; what is to be sent to other servers and to the log
+//! goes there before anything else; audit lines are in their file, and the figures are published,
+//! before an answer is handed out. *Never* waits for anything but messages: a full state queue
+//! leaves changes in the replica, a slow client is cut off, the log's queue has no bound of its own (it cannot hold more than the requests
 //! in flight, which are bounded).
 
 use std::collections::HashMap;
@@ -190,6 +190,10 @@ impl Driver {
         now_us: u64,
         inspections: &mut Inspections,
     ) -> Result<(), ServerError> {
+        if let Some(links) = &mut self.links {
+            // The others have the longer way to their disks.
+            links.send(ready.send, &mut self.replica);
+        }
         if let Some(append) = ready.append {
             match &mut self.disk {
                 Some(disk) => {
@@ -207,7 +211,6 @@ impl Driver {
             }
         }
         if let Some(links) = &mut self.links {
-            links.send(ready.send, &mut self.replica);
             if let Some(members) = ready.members {
                 links.follow(members);
                 let text = self.replica.machine().tree().config_text();
