@@ -4,8 +4,8 @@
 //! *Invariants*: every batch begins with a tick; what is to be sent to other servers and to the log
 //! goes there before anything else; audit lines are in their file, and the figures are published,
 //! before an answer is handed out. *Never* waits for anything but messages: a full state queue
-//! leaves changes in the replica, a slow client is cut off, the log's queue has no bound of its own (it cannot hold more than the requests
-//! in flight, which are bounded).
+//! leaves changes in the replica, a slow client is cut off, the log's queue has no bound of its own
+//! (it cannot hold more than the requests in flight, which are bounded).
 
 use std::collections::HashMap;
 use std::sync::Arc;
