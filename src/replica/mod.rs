@@ -16,6 +16,8 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod clients;
+#[cfg(test)]
+mod cluster;
 mod conf_change;
 mod connection;
 mod consensus;

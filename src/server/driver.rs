@@ -210,16 +210,16 @@ impl Driver {
                 None => self.replica.step(Input::Fetched { fetch, entries: Vec::new() }),
             }
         }
-        if let Some(links) = &mut self.links {
-            if let Some(members) = ready.members {
-                links.follow(members);
-                let text = self.replica.machine().tree().config_text();
-                self.members.send_if_modified(|known| {
-                    let is_new = known != text;
-                    text.clone_into(known);
-                    is_new
-                });
-            }
+        if let Some(links) = &mut self.links
+            && let Some(members) = ready.members
+        {
+            links.follow(members);
+            let text = self.replica.machine().tree().config_text();
+            self.members.send_if_modified(|known| {
+                let is_new = known != text;
+                text.clone_into(known);
+                is_new
+            });
         }
         for image in ready.images {
             match &self.links {
