@@ -150,7 +150,7 @@ impl Config {
             clean_stops: *rng.pick(&[0, 100, 400]),
             down_us_max: *rng.pick(&[1_000, 200_000, 3_000_000]),
             sync_errors: rng.chance(250),
-            full_disks: rng.chance(250),
+            full_disks: rng.chance(400),
             image_flips: if rng.chance(400) { 500 } else { 0 },
             log_flips: if rng.chance(250) { 300 } else { 0 },
             sled_error_one_in: if rng.chance(250) { *rng.pick(&[20, 200]) } else { 0 },

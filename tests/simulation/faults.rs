@@ -38,7 +38,7 @@ impl World {
             self.hosts[host].fs.disk().sync_error_in(syncs);
             return Ok(());
         }
-        if self.config.full_disks && self.hosts[host].rng.chance(150) {
+        if self.config.full_disks && self.hosts[host].rng.chance(300) {
             let room = self.hosts[host].rng.below(4000) as usize;
             self.hosts[host].fs.disk().limit_room(Some(room));
             return Ok(());
