@@ -95,14 +95,20 @@ async fn answer(peers: &Peers, stream: &mut TcpStream) -> io::Result<()> {
     let question = peer_frame::receive(stream, QUESTION_BYTES_MAX);
     let question = timeout(PATIENCE, question).await??.map_err(invalid)?;
     let what = Inspect::Locks(decode_scope(question).map_err(invalid)?);
-    let (answer, answered) = oneshot::channel();
-    let stopping = || io::Error::other("this server is stopping");
-    peers.driver.send(Message::Inspect { what, answer }).await.map_err(|_| stopping())?;
-    let report = timeout(PATIENCE, answered).await?.map_err(|_| stopping())?;
+    let report = timeout(PATIENCE, inspect(peers, what)).await?;
+    let report = report.ok_or_else(|| io::Error::other("this server is stopping"))?;
     let Report::Locks(snapshot) = report else {
         return Err(io::Error::other("the replica answered another question"));
     };
     timeout(PATIENCE, send(stream, |out| encode_local(&snapshot.local, out))).await?
+}
+
+/// What the replica says; nothing if the server is stopping.
+async fn inspect(peers: &Peers, what: Inspect) -> Option<Report> {
+    let _turn = peers.questions.lock().await;
+    let (answer, answered) = oneshot::channel();
+    peers.driver.send(Message::Inspect { what, answer }).await.ok()?;
+    answered.await.ok()
 }
 
 async fn send(stream: &mut TcpStream, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {

@@ -31,6 +31,8 @@ pub struct Peers {
     pub driver: mpsc::Sender<Message>,
     /// Images on their way.
     pub transfers: Transfers,
+    /// Held while the driver answers a question of another server: one at a time, however many come.
+    pub questions: tokio::sync::Mutex<()>,
     /// What is counted; see [`Peers::count`].
     figures: Arc<Figures>,
     /// Who this server is, at the moment.
@@ -63,6 +65,7 @@ impl Peers {
             own,
             driver,
             transfers,
+            questions: tokio::sync::Mutex::default(),
             introduction: watch::Sender::new(introduction),
             members: watch::Sender::new(servers),
             barred: watch::Sender::default(),
