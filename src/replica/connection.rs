@@ -25,6 +25,8 @@ pub(super) const IDENTITIES_MAX: usize = 64;
 pub(super) const IDENTITIES_BYTES_MAX: usize = 16 << 10;
 /// Bytes of one reply. What is longer is answered with an error.
 pub(super) const REPLY_BYTES_MAX: usize = 1 << 30;
+/// Room that is made for a reply before it is written: most are shorter.
+const REPLY_BYTES_USUAL: usize = 128;
 
 /// Bytes of answers and events that a connection may be given at once; beyond, answers wait until
 /// these are written.
@@ -179,6 +181,7 @@ impl Connection {
     }
 
     fn append_reply(&mut self, xid: i32, zxid: i64, write: impl FnOnce(&mut Vec<u8>)) {
+        self.out.frames.reserve(REPLY_BYTES_USUAL);
         let start = self.out.frames.len();
         let fits = frame::append_within(&mut self.out.frames, REPLY_BYTES_MAX, write);
         if !fits {

@@ -11,6 +11,7 @@ use crate::locks::snapshot::Departure;
 use crate::locks::species::Species;
 use crate::proto::EventType;
 use crate::tree::Event;
+use crate::tree::path::last_slash;
 
 /// Directories that are kept in mind.
 const DIRECTORIES_MAX: usize = 10_000;
@@ -45,13 +46,13 @@ impl Departures {
     }
 
     fn add(&mut self, directory: &str, departure: Departure) {
-        if !self.by_directory.contains_key(directory) {
+        let Some(known) = self.by_directory.get_mut(directory) else {
             if self.by_directory.len() >= DIRECTORIES_MAX {
                 *self = Self::since(departure.time_ms);
             }
-            self.by_directory.insert(directory.to_owned(), VecDeque::new());
-        }
-        let known = self.by_directory.get_mut(directory).expect("it is there, or was just made");
+            self.by_directory.insert(directory.to_owned(), VecDeque::from([departure]));
+            return;
+        };
         if known.len() >= DEPARTURES_MAX {
             known.pop_front();
         }
@@ -74,10 +75,11 @@ impl Departures {
 
 /// The directory and the number of a contender.
 fn contender(path: &str) -> Option<(&str, i32)> {
-    let (directory, name) = path.rsplit_once('/')?;
-    if !name.ends_with(|last: char| last.is_ascii_digit()) {
+    if !path.ends_with(|last: char| last.is_ascii_digit()) {
         return None;
     }
+    let slash = last_slash(path)?;
+    let (directory, name) = (&path[..slash], &path[slash + 1..]);
     let sequence = match Contender::parse(name) {
         Some(contender) => contender.sequence,
         None => Species::of(name)?.1?,

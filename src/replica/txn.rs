@@ -148,6 +148,8 @@ pub struct BatchBuilder {
 }
 
 const HEADER_BYTES: usize = 1 + 8 + 4;
+/// Room that a batch begins with.
+const BATCH_BYTES_USUAL: usize = 1 << 10;
 /// In the place of a count of identities: the same as in the transaction before.
 const IDS_AS_BEFORE: i32 = -1;
 
@@ -167,6 +169,7 @@ impl BatchBuilder {
     /// Adds one.
     pub fn push(&mut self, origin: Origin, session: i64, cxid: i32, ids: &[Identity], op: &TxnOp) {
         if self.bytes.is_empty() {
+            self.bytes.reserve(BATCH_BYTES_USUAL);
             self.bytes.resize(HEADER_BYTES, 0);
         }
         let out = &mut self.bytes;

@@ -17,6 +17,7 @@ use super::input::ConnId;
 use super::inspect::WatchReport;
 use crate::proto::request::WatcherType;
 use crate::proto::{EventType, Text};
+use crate::tree::path::last_slash;
 
 /// What is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -314,7 +315,7 @@ fn kinds_of(which: WatcherType) -> &'static [Kind] {
 pub(super) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     let mut rest = if path == "/" { None } else { Some(path) };
     std::iter::from_fn(move || {
-        let slash = rest?.rfind('/')?;
+        let slash = last_slash(rest?)?;
         let parent = if slash == 0 { "/" } else { &path[..slash] };
         rest = if slash == 0 { None } else { Some(parent) };
         Some(parent)

@@ -191,6 +191,10 @@ async fn messages(peers: &Peers, known: &Known, stream: &mut TcpStream) -> Resul
             buffer.reserve(wanted);
         }
         let room = buffer.capacity() - buffer.len();
+        // Nothing goes back on this connection, so the system would acknowledge every read by a packet
+        // of its own; and it forgets that it was told not to. Where it cannot be told, it may.
+        #[cfg(target_os = "linux")]
+        let _ = socket2::SockRef::from(&*stream).set_tcp_quickack(false);
         match stream.read_buf(&mut buffer).await {
             Ok(0) => return Ok(()),
             Ok(bytes) => {

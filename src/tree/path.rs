@@ -7,6 +7,8 @@
 
 use std::fmt;
 
+use crate::proto::Text;
+
 /// The root.
 pub const ROOT: &str = "/";
 /// Parent of everything that belongs to the server.
@@ -65,7 +67,7 @@ impl<'a> ZnodePath<'a> {
     /// The path of the parent; the root has none.
     #[must_use]
     pub fn parent(self) -> Option<&'a str> {
-        match self.0.rfind('/') {
+        match last_slash(self.0) {
             Some(0) if self.0.len() == 1 => None,
             Some(0) => Some(ROOT),
             Some(slash) => Some(&self.0[..slash]),
@@ -92,7 +94,32 @@ fn is_forbidden(character: char) -> bool {
 /// What follows the last slash.
 #[must_use]
 pub fn name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
+    last_slash(path).map_or(path, |slash| &path[slash + 1..])
+}
+
+/// Where the last slash is. Names are short: a look at each byte from the end is faster than
+/// `str::rfind`, which prepares for long strings.
+#[must_use]
+pub fn last_slash(path: &str) -> Option<usize> {
+    path.bytes().rposition(|byte| byte == b'/')
+}
+
+/// The path of a sequential znode. Once the counter has gone over, the number has a sign.
+#[must_use]
+pub fn numbered(prefix: &str, number: i32) -> Text {
+    let Ok(mut rest) = u32::try_from(number) else {
+        return Text::from(format!("{prefix}{number:010}"));
+    };
+    let mut digits = [b'0'; 10];
+    for digit in digits.iter_mut().rev() {
+        *digit += (rest % 10) as u8;
+        rest /= 10;
+    }
+    // As long as it is filled: nothing is copied again.
+    let mut path = String::with_capacity(prefix.len() + digits.len());
+    path.push_str(prefix);
+    path.push_str(std::str::from_utf8(&digits).expect("they are digits"));
+    Text::from(path)
 }
 
 /// Where the parent of `path` ends, for strings that are not known to be valid; 0 stands for the
@@ -103,7 +130,7 @@ pub fn parent_length(path: &str) -> Option<usize> {
     if path.as_bytes().contains(&0) {
         return None;
     }
-    path.rfind('/')
+    last_slash(path)
 }
 
 /// The four znodes that cannot be deleted.
@@ -118,6 +145,19 @@ mod tests {
 
     fn is_valid(path: &str) -> bool {
         ZnodePath::parse(path).is_ok()
+    }
+
+    #[test]
+    fn sequential_numbers_have_ten_characters_and_the_least_of_all_eleven() {
+        for (number, name) in [
+            (0, "0000000000"),
+            (1_234_567_890, "1234567890"),
+            (i32::MAX, "2147483647"),
+            (-1, "-000000001"),
+            (i32::MIN, "-2147483648"),
+        ] {
+            assert_eq!(numbered("/a/n-", number).as_str(), format!("/a/n-{name}"));
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Tree {
                 true => self.slab[parent].children().len() as i32,
                 false => parent_meta.creates,
             };
-            Text::from(format!("{asked}{number:010}"))
+            path::numbered(asked, number)
         } else {
             request.path.clone()
         };
