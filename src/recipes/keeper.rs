@@ -134,6 +134,15 @@ impl Shared {
         self.0.borrow().deadline
     }
 
+    /// When the hold changes by itself, if nothing is heard.
+    fn next_change(&self) -> BootTime {
+        let standing = *self.0.borrow();
+        match standing.hold {
+            Hold::Held => standing.doubt,
+            Hold::Jeopardy | Hold::Lost(_) => standing.deadline,
+        }
+    }
+
     fn fall(&self, to: Hold) {
         self.0.send_if_modified(|standing| standing.fall(to));
     }
@@ -204,8 +213,8 @@ impl Keeper {
             if beat.is_none() && next.has_passed() {
                 beat = Some((BootTime::now(), self.beat()));
             }
-            // Often enough that a wake-up from sleep is noticed within the margin.
-            let look = timeout / LOOKS;
+            // At the moment itself, and often enough that a wake-up from sleep is noticed in time.
+            let look = (timeout / LOOKS).min(self.shared.next_change().remaining());
             let rest = if beat.is_some() { look } else { look.min(next.remaining()) };
             tokio::select! {
                 answer = arrival(&mut beat) => {
