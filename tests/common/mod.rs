@@ -3,9 +3,11 @@
 
 #![allow(dead_code)] // every test binary uses its own part of this
 
+pub mod account;
 pub mod proxy;
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -252,13 +254,24 @@ pub fn set(path: &str, data: &[u8]) -> Request {
 
 /// What the server says to a four-letter word (or to anything else), up to the close.
 pub async fn say(address: SocketAddr, bytes: &[u8]) -> String {
-    let mut stream = TcpStream::connect(address).await.expect("the server listens");
-    stream.write_all(bytes).await.expect("the server reads");
+    ask(address, bytes).await.expect("the server listens and reads")
+}
+
+/// As [`say`], to a server that may not be there.
+pub async fn ask(address: SocketAddr, bytes: &[u8]) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(bytes).await?;
     let mut answer = Vec::new();
     let read = stream.read_to_end(&mut answer);
     // A reset after the answer is a close as well.
     let _ = timeout(PATIENCE, read).await.expect("the server closes");
-    String::from_utf8(answer).expect("UTF-8")
+    Ok(String::from_utf8(answer).expect("UTF-8"))
+}
+
+/// How often what shows a margin is tried: `LOCKKEEPER_LOCK_TRIALS=50` for the figures of
+/// docs/LOCKS.md.
+pub fn trials() -> usize {
+    std::env::var("LOCKKEEPER_LOCK_TRIALS").map_or(4, |count| count.parse().expect("a number"))
 }
 
 /// Waits until `condition` holds.

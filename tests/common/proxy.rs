@@ -1,6 +1,7 @@
 //! A network that can fail: a TCP proxy in front of a server.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -22,35 +23,53 @@ pub enum Weather {
     Down,
 }
 
-/// A proxy in front of one server.
+/// A proxy in front of one server, or of each server of an ensemble.
 pub struct Proxy {
-    address: SocketAddr,
-    weather: watch::Sender<Sky>,
+    addresses: Vec<String>,
+    weather: Arc<watch::Sender<Sky>>,
 }
 
 impl Proxy {
     pub async fn start(server: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("bound");
-        let weather = watch::Sender::new(Sky { now: Weather::Fair, storms: 0 });
-        let line = Line { weather: weather.subscribe() };
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(line.clone().connect(client, server));
-            }
-        });
-        Self { address, weather }
+        Self::before(&[server]).await
+    }
+
+    /// They have the same weather.
+    pub async fn before(servers: &[SocketAddr]) -> Self {
+        let sky = Sky { now: Weather::Fair, storms: 0, forecast: None };
+        let weather = Arc::new(watch::Sender::new(sky));
+        let mut addresses = Vec::new();
+        for server in servers.iter().copied() {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            addresses.push(listener.local_addr().expect("bound").to_string());
+            let line = Line { weather: weather.subscribe(), sky: Arc::downgrade(&weather) };
+            tokio::spawn(async move {
+                while let Ok((client, _)) = listener.accept().await {
+                    tokio::spawn(line.clone().connect(client, server));
+                }
+            });
+        }
+        Self { addresses, weather }
     }
 
     pub fn connect_string(&self) -> String {
-        self.address.to_string()
+        self.addresses.join(",")
     }
 
     pub fn set(&self, weather: Weather) {
-        self.weather.send_modify(|sky| {
-            sky.now = weather;
-            sky.storms += u64::from(weather == Weather::Down);
-        });
+        self.weather.send_modify(|sky| sky.turn(weather));
+    }
+
+    /// The weather changes when so many more pieces have come, in either direction: before the last of
+    /// them arrives. While there is one request at a time, each request is a piece, and each answer.
+    pub fn forecast(&self, pieces: u32, weather: Weather) {
+        self.weather.send_modify(|sky| sky.forecast = Some((pieces, weather)));
+    }
+
+    /// Waits for this weather.
+    pub async fn is_now(&self, weather: Weather) {
+        let mut sky = self.weather.subscribe();
+        let _ = sky.wait_for(|sky| sky.now == weather).await;
     }
 
     /// Cuts all connections; new ones are fine.
@@ -65,11 +84,33 @@ struct Sky {
     now: Weather,
     /// How often all connections were cut: none of them outlives a change of this.
     storms: u64,
+    forecast: Option<(u32, Weather)>,
+}
+
+impl Sky {
+    fn turn(&mut self, weather: Weather) {
+        self.now = weather;
+        self.storms += u64::from(weather == Weather::Down);
+        self.forecast = None;
+    }
+
+    /// Tells whether the weather changes with this piece.
+    fn count(&mut self) -> bool {
+        let Some((left, weather)) = &mut self.forecast else { return false };
+        *left = left.saturating_sub(1);
+        let (changes, weather) = (*left == 0, *weather);
+        if changes {
+            self.turn(weather);
+        }
+        changes
+    }
 }
 
 #[derive(Clone)]
 struct Line {
     weather: watch::Receiver<Sky>,
+    /// Weak: the proxy's end is the end of its connections.
+    sky: Weak<watch::Sender<Sky>>,
 }
 
 impl Line {
@@ -102,6 +143,8 @@ impl Line {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }
+            let Some(sky) = self.sky.upgrade() else { return };
+            sky.send_if_modified(Sky::count);
             let passes = match self.weather.borrow_and_update().now {
                 Weather::Fair => true,
                 Weather::Deaf => is_upwards,

@@ -7,22 +7,22 @@ use lockkeeper::recipes::{Mutex, Wait};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::common::proxy::{Proxy, Weather};
-use super::common::wait_until;
+use super::common::{trials, wait_until};
 use super::{Lock, Site, children_of, death_of, is_alive, threads_of};
 
 /// Says who it is, and will not end by itself: it and what it starts do not heed SIGTERM.
-const STUBBORN: &str =
+pub const STUBBORN: &str =
     "trap '' TERM; echo $LOCKKEEPER_SESSION; echo $$; sleep 1000 & echo $!; wait";
 /// Ends when it is told to.
-const OBEDIENT: &str = "trap 'echo told; exit 0' TERM; echo $LOCKKEEPER_SESSION; echo $$; echo $$; \
+pub const OBEDIENT: &str = "trap 'echo told; exit 0' TERM; echo $LOCKKEEPER_SESSION; echo $$; echo $$; \
                         while :; do sleep 0.02; done";
 
 /// A command that runs under the lock.
-struct Running {
-    lock: Lock,
-    session: String,
+pub struct Running {
+    pub lock: Lock,
+    pub session: i64,
     /// The command's own, and those that it has started.
-    pids: Vec<Pid>,
+    pub pids: Vec<Pid>,
 }
 
 impl Running {
@@ -30,15 +30,21 @@ impl Running {
         Self::start_on("/l", servers, flags, script).await
     }
 
-    async fn start_on(path: &str, servers: &str, flags: &[&str], script: &str) -> Self {
+    pub async fn start_on(path: &str, servers: &str, flags: &[&str], script: &str) -> Self {
         let mut lock = Lock::start(servers, &[flags, &[path, "-c", script]].concat());
         let session = lock.line().await;
+        let session = u64::from_str_radix(session.trim_start_matches("0x"), 16);
+        let session = session.expect("a number").cast_signed();
         let mut pids = Vec::new();
         for _ in 0..2 {
             let pid = lock.line().await.parse().expect("a number");
             pids.push(Pid::from_raw(pid).expect("not zero"));
         }
         Self { lock, session, pids }
+    }
+
+    pub fn is_alive(&self) -> bool {
+        self.pids.iter().any(|pid| is_alive(*pid))
     }
 
     /// The watchdog's number, once it watches: the command may be there a moment before that.
@@ -61,11 +67,27 @@ fn successor(site: &Site, pids: &[Pid]) -> tokio::task::JoinHandle<(SystemTime, 
     })
 }
 
-/// `LOCKKEEPER_LOCK_TRIALS=50` for more.
+/// Looks at all of them until those are dead that must die, and tells when each was.
+pub async fn deaths(
+    running: &[Running],
+    must_die: impl Fn(usize) -> bool,
+) -> Vec<Option<SystemTime>> {
+    let mut deaths = vec![None; running.len()];
+    wait_until("all commands are dead", async || {
+        for (one, death) in running.iter().zip(&mut deaths) {
+            if death.is_none() && !one.is_alive() {
+                *death = Some(SystemTime::now());
+            }
+        }
+        deaths.iter().enumerate().all(|(number, death)| death.is_some() || !must_die(number))
+    })
+    .await;
+    deaths
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn in_every_trial_the_command_is_dead_first() {
-    let trials =
-        std::env::var("LOCKKEEPER_LOCK_TRIALS").map_or(4, |n| n.parse().expect("a number"));
+    let trials = trials();
     let site = Site::new().await;
     let proxy = Proxy::start(site.server.local_addr()).await;
     let mut running = Vec::new();
@@ -81,19 +103,10 @@ async fn in_every_trial_the_command_is_dead_first() {
         }
     }
     proxy.set(Weather::BlackHole);
-    let mut deaths = vec![None; running.len()];
-    wait_until("all commands are dead", async || {
-        for (one, death) in running.iter().zip(&mut deaths) {
-            if death.is_none() && !one.pids.iter().any(|pid| is_alive(*pid)) {
-                *death = Some(SystemTime::now());
-            }
-        }
-        deaths.iter().all(Option::is_some)
-    })
-    .await;
+    let deaths = deaths(&running, |_| true).await;
     let mut shortest = Duration::MAX;
     for (trial, (one, death)) in running.into_iter().zip(deaths).enumerate() {
-        let (death, expiry) = (death.expect("all are dead"), site.session_end(&one.session).await);
+        let (death, expiry) = (death.expect("it must die"), site.session_end(one.session).await);
         let early = expiry.duration_since(death);
         shortest = shortest.min(early.unwrap_or_else(|late| panic!("trial {trial}: {late}")));
         one.lock.signal(Signal::CONT);
@@ -130,7 +143,7 @@ async fn a_command_that_is_cut_off_is_dead_before_the_server_gives_the_lock_away
     site.wait_for_contenders("/l", 2).await;
     proxy.set(Weather::BlackHole);
     let death = death_of(&running.pids).await;
-    let expiry = site.session_end(&running.session).await;
+    let expiry = site.session_end(running.session).await;
     assert!(
         death < expiry,
         "dead {:?} after the server's end of the session",
@@ -153,7 +166,7 @@ async fn a_stopped_supervisor_does_not_keep_the_command_alive() {
     site.wait_for_contenders("/l", 2).await;
     running.lock.signal(Signal::STOP);
     let death = death_of(&running.pids).await;
-    let expiry = site.session_end(&running.session).await;
+    let expiry = site.session_end(running.session).await;
     assert!(
         death < expiry,
         "dead {:?} after the server's end of the session",
@@ -173,7 +186,7 @@ async fn a_killed_supervisor_takes_its_command_with_it() {
     let running = Running::start(&servers, &SHORT, STUBBORN).await;
     running.lock.signal(Signal::KILL);
     let death = death_of(&running.pids).await;
-    let expiry = site.session_end(&running.session).await;
+    let expiry = site.session_end(running.session).await;
     assert!(death < expiry);
     site.wait_for_contenders("/l", 0).await;
     site.stop().await;
@@ -218,7 +231,7 @@ async fn a_stopped_watchdog_is_stood_in_for() {
     kill_process(watchdog, Signal::STOP).unwrap();
     proxy.set(Weather::BlackHole);
     let death = death_of(&running.pids).await;
-    let expiry = site.session_end(&running.session).await;
+    let expiry = site.session_end(running.session).await;
     assert!(death < expiry);
     kill_process(watchdog, Signal::CONT).unwrap();
     assert_eq!(running.lock.end().await.code, Some(75));

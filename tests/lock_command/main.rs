@@ -2,16 +2,19 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/trio.rs"]
+mod trio;
 
+mod failover;
 mod loss;
 mod usage;
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
-use common::{PATIENCE, wait_until};
+use common::{PATIENCE, account, wait_until};
 use lockkeeper::Server;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -61,21 +64,8 @@ impl Site {
     }
 
     /// When the server gave this session up, by its own account.
-    async fn session_end(&self, session: &str) -> SystemTime {
-        let line = format!("\"session\":\"{session}\"");
-        let mut found = None;
-        wait_until("the session has ended", async || {
-            let audit = std::fs::read_to_string(self.file("audit.log")).expect("the audit log");
-            let mut lines =
-                audit.lines().filter(|l| l.contains(&line) && l.contains("expireSession"));
-            found = lines.next_back().map(str::to_string);
-            found.is_some()
-        })
-        .await;
-        let found = found.expect("it was found");
-        let (_, time) = found.split_once("\"time_ms\":").expect("every line has the time");
-        let digits: String = time.chars().take_while(char::is_ascii_digit).collect();
-        UNIX_EPOCH + Duration::from_millis(digits.parse().expect("a number"))
+    async fn session_end(&self, session: i64) -> SystemTime {
+        account::ending(&self.file("audit.log"), session).await.at
     }
 
     async fn stop(self) {

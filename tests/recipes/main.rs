@@ -3,11 +3,14 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/trio.rs"]
+mod trio;
 
 mod barrier;
 mod election;
 mod faults;
 mod herd;
+mod loss;
 mod multi;
 mod mutex;
 mod named;
