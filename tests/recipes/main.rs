@@ -11,6 +11,7 @@ mod election;
 mod faults;
 mod herd;
 mod loss;
+mod mishaps;
 mod multi;
 mod mutex;
 mod named;
