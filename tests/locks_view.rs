@@ -368,3 +368,36 @@ async fn whoever_is_asked_to_release_a_lock_finds_the_word_of_its_library() {
     assert_eq!(refused.status.code(), Some(1));
     server.stop().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_leader_has_the_locks_in_numbers_and_nobody_else() {
+    let ensemble = ensemble().await;
+    let servers: Vec<&Server> = ensemble.servers().map(|(_, server)| server).collect();
+    let mut holder = Client::connect(servers[0].local_addr()).await;
+    let mut waiter = Client::connect(servers[1].local_addr()).await;
+    holder.create("/l", b"", 0).await.unwrap();
+    let held = enter(&mut holder, "/l", CURATOR, "holder").await;
+    enter(&mut waiter, "/l", CURATOR, "waiter").await;
+    watch(&mut waiter, &held).await;
+    let leader = ensemble.leader().expect("there is one");
+    for (id, server) in ensemble.servers() {
+        let (status, text) = http(admin(server), "/metrics").await;
+        assert_eq!(status, 200);
+        if id != leader {
+            assert!(!text.contains("lockkeeper_lock"), "{text}");
+            continue;
+        }
+        let figure = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap_or_else(|| panic!("{name} in {text}")).trim().to_string()
+        };
+        assert_eq!(figure("lockkeeper_locks{key=\"mutex\"}"), "1");
+        assert_eq!(figure("lockkeeper_locks{key=\"semaphore\"}"), "0");
+        assert_eq!(figure("lockkeeper_lock_holders "), "1");
+        assert_eq!(figure("lockkeeper_lock_waiters "), "1");
+        assert_eq!(figure("lockkeeper_lock_findings{key=\"orphan\"}"), "0");
+        assert_eq!(figure("lockkeeper_locks_cut "), "0");
+        assert_eq!(page(admin(server), "/locks").await["leader"], leader);
+    }
+    ensemble.shutdown().await.unwrap();
+}

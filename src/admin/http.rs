@@ -156,7 +156,12 @@ type Answer = Response<Full<Bytes>>;
 async fn respond(request: &Request<Incoming>, source: &dyn Source, options: &Options) -> Answer {
     let path = request.uri().path();
     if path == "/metrics" {
-        return read_only(request.method(), || metrics_page(source));
+        let method = request.method();
+        return if is_read(method) {
+            metrics_page(source).await
+        } else {
+            method_not_allowed("GET, HEAD")
+        };
     }
     if options.surface == Surface::Metrics {
         return not_found();
@@ -190,8 +195,8 @@ fn is_read(method: &Method) -> bool {
     *method == Method::GET || *method == Method::HEAD
 }
 
-fn metrics_page(source: &dyn Source) -> Answer {
-    let text = metrics::prometheus(&Reading::now(source.status(), source));
+async fn metrics_page(source: &dyn Source) -> Answer {
+    let text = metrics::prometheus(&Reading::with_locks(source.status(), source).await);
     page(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
 }
 

@@ -24,32 +24,56 @@ pub(super) fn prefix(text: Option<&str>) -> Result<String, &'static str> {
 
 /// The answer, as text; `None` while the server is stopping.
 pub(super) async fn answer(scope: Scope, source: &dyn Source) -> Option<String> {
-    let gathering = source.gather(scope.clone());
-    let (snapshot, others) = tokio::join!(question::locks(source, &scope), gathering);
-    let (own, serving) = (source.facts().server_id, source.status().serving);
-    let asked = Asked { scope, own, serving, snapshot: snapshot?, others };
+    let asked = Asked::ask(scope, source).await?;
     // The sockets' thread has better things to do than to think about thousands of contenders.
     tokio::task::spawn_blocking(move || format!("{:#}", asked.json())).await.ok()
 }
 
 /// All that was answered.
-struct Asked {
+pub(super) struct Asked {
     scope: Scope,
     own: u64,
+    leader: Option<u64>,
     serving: bool,
-    snapshot: Snapshot,
+    pub(super) snapshot: Snapshot,
     others: Vec<(u64, Option<Local>)>,
 }
 
 impl Asked {
+    /// Asks this server and the others; `None` while this one is stopping.
+    pub(super) async fn ask(scope: Scope, source: &dyn Source) -> Option<Self> {
+        let gathering = source.gather(scope.clone());
+        let (snapshot, others) = tokio::join!(question::locks(source, &scope), gathering);
+        let (own, status) = (source.facts().server_id, source.status());
+        let (leader, serving) = (status.leader.map(u64::from), status.serving);
+        Some(Self { scope, own, leader, serving, snapshot: snapshot?, others })
+    }
+
+    /// What each server that has answered alone knows.
+    fn locals(&self) -> Vec<(u64, &Local)> {
+        let others = self.others.iter().filter_map(|(id, local)| Some((*id, local.as_ref()?)));
+        std::iter::once((self.own, &self.snapshot.local)).chain(others).collect()
+    }
+
+    fn clients(&self) -> Clients<'_> {
+        let is_complete = self.others.iter().all(|(_, local)| local.is_some());
+        Clients::new(&self.snapshot, &self.locals(), is_complete)
+    }
+
+    pub(super) fn locks(&self) -> Vec<Lock> {
+        view(&self.snapshot, &self.clients())
+    }
+
+    /// Whether there is more than was answered.
+    pub(super) fn is_cut(&self) -> bool {
+        self.snapshot.is_cut || self.locals().iter().any(|(_, local)| local.is_cut)
+    }
+
     fn json(&self) -> Value {
-        let Self { scope, own, serving, snapshot, others } = self;
-        let mut locals = vec![(*own, &snapshot.local)];
-        locals.extend(others.iter().filter_map(|(id, local)| Some((*id, local.as_ref()?))));
-        let is_complete = others.iter().all(|(_, local)| local.is_some());
-        let clients = Clients::new(snapshot, &locals, is_complete);
+        let Self { scope, own, leader, serving, snapshot, others } = self;
         let mut answer = json!({
             "server": own,
+            "leader": leader,
             "serving": serving,
             "time_ms": snapshot.wall_ms,
             "zxid": snapshot.zxid,
@@ -57,10 +81,10 @@ impl Asked {
         match scope {
             Scope::Locks { prefix } => {
                 answer["prefix"] = json!(prefix);
-                answer["locks"] = view(snapshot, &clients).iter().map(lock).collect();
+                answer["locks"] = self.locks().iter().map(lock).collect();
             }
             Scope::Sessions => {
-                let sessions = snapshot.sessions.iter();
+                let (sessions, clients) = (snapshot.sessions.iter(), self.clients());
                 answer["sessions"] = sessions.map(|known| session(known, &clients)).collect();
             }
         }
@@ -68,8 +92,7 @@ impl Asked {
             .chain(others.iter().map(|(id, local)| (*id, local.is_some())))
             .map(|(id, answered)| json!({ "server": id, "answered": answered }));
         answer["servers"] = servers.collect();
-        let is_cut = snapshot.is_cut || locals.iter().any(|(_, local)| local.is_cut);
-        answer["cut"] = json!(is_cut);
+        answer["cut"] = json!(self.is_cut());
         answer
     }
 }

@@ -6,6 +6,7 @@
 
 use super::Tally;
 use super::ensemble::takes_part;
+use super::lock_figures::LockFigures;
 use super::metrics::{Kind, Metric, Reading, Value};
 use super::words::{overall_latency, rounded};
 use crate::replica::Status;
@@ -55,6 +56,11 @@ fn of_member(reading: &Reading, value: fn(&Status) -> u64) -> Option<Value> {
 fn proposal_size(reading: &Reading, which: fn(&ProposalSizes) -> u64) -> Option<Value> {
     let sizes = reading.status.proposal_sizes.as_ref();
     sizes.filter(|_| reading.status.mode == Mode::Leader).map(|sizes| which(sizes).into())
+}
+
+/// A figure of locks, on the server that has them.
+fn of_locks(reading: &Reading, value: fn(&LockFigures) -> Value) -> Option<Value> {
+    reading.locks.as_ref().map(value)
 }
 
 /// A whole number that is always measured.
@@ -325,4 +331,32 @@ pub const METRICS: &[Metric] = &[
         "Milliseconds of each checkpoint of the tree's copy",
         |r| Some(r.counters.checkpoint.into()),
     ),
+    gauge("lockkeeper_locks", "Locks with a contender, by kind", |r| {
+        of_locks(r, |locks| Value::Set(locks.kinds.clone()))
+    }),
+    gauge("lockkeeper_lock_holders", "Contenders that hold a lock", |r| {
+        of_locks(r, |locks| locks.holders.into())
+    }),
+    gauge("lockkeeper_lock_waiters", "Contenders that wait for a lock", |r| {
+        of_locks(r, |locks| locks.waiters.into())
+    }),
+    gauge("lockkeeper_lock_longest_wait", "Milliseconds that the oldest waiter has waited", |r| {
+        of_locks(r, |locks| locks.longest_wait_ms.into())
+    }),
+    gauge(
+        "lockkeeper_lock_longest_hold",
+        "Milliseconds that a lock has been held for longest, of those whose beginning is known",
+        |r| of_locks(r, |locks| locks.longest_hold_ms.into()),
+    ),
+    gauge("lockkeeper_lock_findings", "What is wrong with locks, by kind of finding", |r| {
+        of_locks(r, |locks| Value::Set(locks.findings.clone()))
+    }),
+    gauge(
+        "lockkeeper_lock_counter_max_ratio",
+        "Part of its numbers that the directory of contenders with the most has used up, 0 to 1",
+        |r| of_locks(r, |locks| Value::Real(locks.counter_ratio_max)),
+    ),
+    gauge("lockkeeper_locks_cut", "1 if there are more locks than were looked at, else 0", |r| {
+        of_locks(r, |locks| u64::from(locks.is_cut).into())
+    }),
 ];

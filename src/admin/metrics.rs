@@ -10,6 +10,7 @@
 use std::fmt;
 
 use super::environment::Descriptors;
+use super::lock_figures::LockFigures;
 pub use super::metric_table::METRICS;
 use super::version::full_version;
 use super::words::{put, rounded};
@@ -26,6 +27,7 @@ pub struct Reading {
     pub status: Status,
     pub counters: Counters,
     pub descriptors: Descriptors,
+    pub locks: Option<LockFigures>,
 }
 
 impl Reading {
@@ -37,7 +39,15 @@ impl Reading {
             status,
             counters: source.counters(),
             descriptors: Descriptors::now(),
+            locks: None,
         }
+    }
+
+    /// The same with the figures of locks, which are not there for the taking: the server and its peers
+    /// are asked.
+    pub async fn with_locks(status: Status, source: &dyn Source) -> Reading {
+        let locks = LockFigures::now(source).await;
+        Reading { locks, ..Reading::now(status, source) }
     }
 }
 
@@ -264,6 +274,11 @@ In `/metrics` a summary is `<name>_count` and `<name>_sum`; in `mntr` it is `zk_
 `/metrics` and is `zk_<key>_<name>` in `mntr`. `mntr` also shows `zk_version`, `zk_server_state` and,
 in an ensemble, `zk_peer_state`.
 
+Figures of locks (`lockkeeper_lock...`) are in `/metrics` alone, and there those of the leader or of a
+server that runs alone: it looks at all locks and asks the other servers what they know, as it does for
+the page of locks, so collect them every few seconds at most. They have no label for a lock's path:
+which lock it is, `/locks` tells.
+
 This page is generated from the table in `src/admin/metric_table.rs`; a test keeps it current.
 
 | name | kind | meaning |
@@ -278,10 +293,27 @@ mod tests {
 
     use super::super::fake::Fake;
     use super::*;
+    use crate::locks::FindingKind;
+    use crate::locks::view::Kind as LockKind;
 
     fn reading(fake: &Fake) -> Reading {
         let descriptors = Descriptors { open: Some(12), max: Some(1024) };
         Reading { descriptors, ..Reading::now(fake.status(), fake) }
+    }
+
+    /// With a lock of each kind and a finding of each.
+    fn reading_with_locks(fake: &Fake) -> Reading {
+        let locks = LockFigures {
+            kinds: LockKind::ALL.map(|kind| (kind.name(), 1)).to_vec(),
+            holders: 6,
+            waiters: 2,
+            longest_wait_ms: 1500,
+            longest_hold_ms: 3000,
+            findings: FindingKind::ALL.map(|kind| (kind.name(), 1)).to_vec(),
+            counter_ratio_max: 0.25,
+            is_cut: true,
+        };
+        Reading { locks: Some(locks), ..reading(fake) }
     }
 
     fn pairs(text: &str) -> BTreeMap<&str, &str> {
@@ -305,7 +337,7 @@ mod tests {
 
     #[test]
     fn values_are_of_their_metrics_kind() {
-        let reading = reading(&Fake::leader());
+        let reading = reading_with_locks(&Fake::leader());
         for metric in METRICS {
             let value = metric.value(&reading).expect("the fake leader measures everything");
             let is_summary = matches!(value, Value::Summary { .. });
@@ -332,7 +364,7 @@ mod tests {
     fn no_value_is_a_constant() {
         // Whatever is measured differs between a server at rest and one with figures.
         let at_rest = Reading::default();
-        let busy = reading(&Fake::leader());
+        let busy = reading_with_locks(&Fake::leader());
         let unchanged: Vec<_> = METRICS
             .iter()
             .filter(|metric| metric.value(&at_rest) == metric.value(&busy))
@@ -434,7 +466,7 @@ mod tests {
     /// family's HELP and TYPE, no family twice, no sample twice.
     fn check_prometheus(text: &str) -> BTreeMap<String, f64> {
         let sample =
-            Regex::new(r#"^([a-z_][a-z0-9_]*)(\{key="[a-z_]+"\})? (-?[0-9.]+(e[0-9]+)?)$"#)
+            Regex::new(r#"^([a-z_][a-z0-9_]*)(\{key="[a-z_-]+"\})? (-?[0-9.]+(e[0-9]+)?)$"#)
                 .unwrap();
         let (mut families, mut samples) = (BTreeSet::new(), BTreeMap::new());
         let mut family = ("", "");
@@ -464,7 +496,7 @@ mod tests {
 
     #[test]
     fn prometheus_text_is_valid_and_agrees_with_mntr() {
-        let reading = reading(&Fake::standalone());
+        let reading = reading_with_locks(&Fake::standalone());
         let samples = check_prometheus(&prometheus(&reading));
         for (name, value) in [
             ("znode_count", 5.0),
@@ -475,6 +507,9 @@ mod tests {
             ("lockkeeper_zxid", 4_294_967_366.0),
             ("lockkeeper_connections_cut{key=\"malformed\"}", 2.0),
             ("lockkeeper_last_image_timestamp_seconds", 1_795_228_630.0),
+            ("lockkeeper_locks{key=\"read-write\"}", 1.0),
+            ("lockkeeper_lock_findings{key=\"mixed-dialects\"}", 1.0),
+            ("lockkeeper_lock_counter_max_ratio", 0.25),
         ] {
             assert_eq!(samples.get(name), Some(&value), "{name}");
         }

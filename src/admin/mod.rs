@@ -19,6 +19,7 @@ pub mod facts;
 pub mod four_letter;
 pub mod http;
 mod idle;
+mod lock_figures;
 mod locks;
 mod metric_table;
 pub mod metrics;

@@ -42,6 +42,17 @@ pub enum FindingKind {
 }
 
 impl FindingKind {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::MixedDialects,
+        Self::Orphan,
+        Self::Herd,
+        Self::HolderDisconnected,
+        Self::NotEphemeral,
+        Self::Stranger,
+        Self::Counter,
+    ];
+
     /// In one word, for programs.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -55,6 +55,16 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Mutex,
+        Self::ReadWrite,
+        Self::Semaphore,
+        Self::Election,
+        Self::Party,
+        Self::Sequence,
+    ];
+
     /// In one word, for programs.
     #[must_use]
     pub fn name(self) -> &'static str {

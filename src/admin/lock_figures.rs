@@ -1,0 +1,84 @@
+//! Locks in numbers, for `/metrics`.
+//!
+//! *Owns* [`LockFigures`]. *Invariants*: how many numbers there are does not depend on how many locks
+//! there are; one server of an ensemble has them, so that their sum over all servers is true. *Never*
+//! keeps anything between two questions.
+
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::Source;
+use super::locks::Asked;
+use crate::locks::view::Kind;
+use crate::locks::{FindingKind, Scope};
+use crate::replica::inspect::Mode;
+
+/// What there is of locks, of all together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LockFigures {
+    /// Locks with a contender, by kind.
+    pub kinds: Vec<(&'static str, u64)>,
+    /// Contenders that hold one.
+    pub holders: u64,
+    /// Contenders that do not.
+    pub waiters: u64,
+    /// Of one that waits, milliseconds.
+    pub longest_wait_ms: u64,
+    /// Of one that holds a lock, where that is known, milliseconds.
+    pub longest_hold_ms: u64,
+    /// What is wrong, by kind.
+    pub findings: Vec<(&'static str, u64)>,
+    /// Which part of its numbers the directory has used up that is the nearest to its end; 1 of one
+    /// that has gone over.
+    pub counter_ratio_max: f64,
+    /// There are more than were looked at.
+    pub is_cut: bool,
+}
+
+impl LockFigures {
+    /// Asks for them, as the page of locks does; `None` on a server that neither leads nor runs alone,
+    /// and while it is stopping or too busy to answer.
+    pub(super) async fn now(source: &dyn Source) -> Option<Self> {
+        let status = source.status();
+        if !status.serving || !matches!(status.mode, Mode::Leader | Mode::Standalone) {
+            return None;
+        }
+        let everywhere = Scope::Locks { prefix: "/".to_owned() };
+        let asked = timeout(ANSWER_MAX, Asked::ask(everywhere, source)).await.ok()??;
+        spawn_blocking(move || Self::of(&asked)).await.ok()
+    }
+
+    fn of(asked: &Asked) -> Self {
+        let locks = asked.locks();
+        let kinds = Kind::ALL.map(|kind| {
+            let of_kind = locks.iter().filter(|lock| lock.kind == kind);
+            (kind.name(), of_kind.count() as u64)
+        });
+        let findings = FindingKind::ALL.map(|kind| {
+            let found = locks.iter().flat_map(|lock| &lock.findings);
+            (kind.name(), found.filter(|finding| finding.kind == kind).count() as u64)
+        });
+        let (holders, waiters) = (
+            || locks.iter().flat_map(|lock| &lock.holders),
+            || locks.iter().flat_map(|l| &l.waiters),
+        );
+        let hidden: u64 = locks.iter().map(|lock| lock.hidden).sum();
+        let used = |next: i32| if next < 0 { 1.0 } else { f64::from(next) / f64::from(i32::MAX) };
+        let directories = asked.snapshot.directories.iter();
+        Self {
+            kinds: kinds.to_vec(),
+            holders: holders().count() as u64,
+            waiters: waiters().count() as u64 + hidden,
+            longest_wait_ms: waiters().map(|place| place.age_ms).max().unwrap_or(0),
+            longest_hold_ms: holders().filter_map(|place| place.held_ms).max().unwrap_or(0),
+            findings: findings.to_vec(),
+            counter_ratio_max: directories.map(|one| used(one.next)).fold(0.0, f64::max),
+            is_cut: asked.is_cut(),
+        }
+    }
+}
+
+/// How long an answer may take: whoever collects metrics does not wait for a busy server.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
