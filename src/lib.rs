@@ -3,6 +3,7 @@
 //! ```text
 //!   cli, main      the commands             recipes  locks, over a client (feature "recipes")
 //!   server         sockets and tasks          admin   what operators see
+//!   bench          a load generator that knows nothing of the rest (feature "bench")
 //!   storage        disk: log, images, sled
 //!   -------------- below: deterministic, no I/O, no clock (feature "server" off) --------------
 //!   replica        one server: consensus, sessions, watches, order
@@ -37,6 +38,8 @@ pub mod mutants;
 
 #[cfg(feature = "server")]
 pub mod admin;
+#[cfg(feature = "bench")]
+pub mod bench;
 #[cfg(feature = "server")]
 pub mod cli;
 pub mod config;

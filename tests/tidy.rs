@@ -22,8 +22,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("admin", &["replica", "proto", "locks", "config"]),
     ("server", &["proto", "tree", "locks", "replica", "storage", "admin", "config"]),
     ("recipes", &["locks"]),
+    ("bench", &[]),
     ("mutants", &[]),
-    ("cli", &["server", "admin", "config", "proto", "tree", "locks", "recipes"]),
+    ("cli", &["server", "admin", "config", "proto", "tree", "locks", "recipes", "bench"]),
     ("main", &["server", "config", "cli", "admin"]),
     ("lib", &["server", "config", "cli", "admin", "storage", "replica", "locks", "tree", "proto"]),
 ];
@@ -36,6 +37,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("nom", &["proto"]),
     ("hyper", &["admin"]),
     ("clap", &["cli", "main"]),
+    ("mio", &["bench"]),
     ("zookeeper_client", &["recipes", "cli"]),
 ];
 
@@ -171,6 +173,7 @@ fn a_planted_import_is_caught() {
         ("src/admin/x.rs", "use crate::storage::Log;"),
         ("src/recipes/x.rs", "use crate::proto::Stat;"),
         ("src/server/x.rs", "use zookeeper_client::Client;"),
+        ("src/bench/x.rs", "use crate::proto::jute;"),
         ("src/novel/x.rs", "fn f() {}"),
     ] {
         assert_eq!(forbidden_arrows(name, text).len(), 1, "{name}: {text}");

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use lockkeeper::bench::{self, Go, Length, Plan};
 use serde_json::{Value, json};
 
 use crate::fill::{self, Filled};
-use crate::load::{self, Length, Plan};
 use crate::null;
 use crate::peers::Kind;
 use crate::report::Cell;
@@ -181,7 +181,7 @@ fn compare(args: RunArgs) -> Result<(), String> {
     };
     let mut kinds = kinds(&args.peers);
     // The null server has no sessions, so no locks and no ensemble.
-    if args.servers == 1 && !modes.iter().any(|mode| mode.locks()) {
+    if args.servers == 1 && !modes.iter().any(|mode| mode.work.locks()) {
         kinds.push(Kind::Null { log: true });
         if args.no_log_too {
             kinds.push(Kind::Null { log: false });
@@ -235,15 +235,14 @@ fn fill(args: &FillArgs) -> Result<(), String> {
 }
 
 fn load(args: LoadArgs) -> Result<(), String> {
-    let outcome = load::run(&Plan {
-        addrs: args.addrs,
+    let Mode { work, connections, depth } = args.mode;
+    let plan = Plan {
         pids: args.pids,
-        connections: args.mode.connections,
-        depth: args.mode.depth,
-        work: args.mode.work,
         length: Length::Timed { warm_up: args.warm_up, window: args.window },
         room: args.room,
-    })?;
+        ..Plan::new(args.addrs, work, connections, depth)
+    };
+    let outcome = bench::run(&plan, &mut |_| Go::On).map_err(|e| e.to_string())?;
     println!("{:#}", Cell::from(&outcome).to_json());
     Ok(())
 }

@@ -8,21 +8,20 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lockkeeper::bench::{self, Go, Length, Outcome, Plan, Work, proc};
 use serde_json::{Value, json};
 
-use crate::load::{self, Length, Plan};
 use crate::peers::{Kind, Peer};
-use crate::proc;
 use crate::report::Cell;
-use crate::work::Work;
 
 /// Connections that fill, each with so many creates in flight.
 const CONNECTIONS: usize = 8;
 const DEPTH: usize = 64;
 /// How long after the first read the memory is looked at again.
 const SETTLE: Duration = Duration::from_secs(5);
-/// The node below which everything is created.
+/// The node below which everything is created, by name and by path.
 const ROOM: &str = "fill";
+const ROOM_PATH: &str = "/bench/fill";
 
 pub struct Settings {
     pub kind: Kind,
@@ -53,13 +52,13 @@ pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Filled, String> {
     peer.start("/")?;
     let each: Vec<u64> =
         (0..CONNECTIONS as u64).map(|at| (settings.nodes + at) / CONNECTIONS as u64).collect();
-    let outcome = load::run(&plan(&peer, Work::Create, &each)).map_err(|e| peer.failure(&e))?;
+    let outcome = load(&peer, Work::Create, &each)?;
     let mut filled = Filled {
         name: peer.kind.name(),
         description: peer.kind.describe(),
         nodes: outcome.answered.iter().sum(),
         create: Cell::from(&outcome),
-        rss_filled_mib: proc::rss_mib_of(&peer.pids())?,
+        rss_filled_mib: rss_mib(&peer)?,
         restarts: Vec::new(),
         disk_mib: 0.0,
     };
@@ -71,16 +70,16 @@ pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Filled, String> {
         filled.create.server_us,
         filled.rss_filled_mib
     ));
-    let witness = format!("{}/d0000000", load::below_path(ROOM, CONNECTIONS - 1));
+    let witness = format!("{}/d0000000", bench::below_path(ROOM_PATH, CONNECTIONS - 1));
     for _ in 0..settings.restarts {
         peer.kill();
         let took = peer.start(&witness)?;
-        let rss_first_read_mib = proc::rss_mib_of(&peer.pids())?;
+        let rss_first_read_mib = rss_mib(&peer)?;
         std::thread::sleep(SETTLE);
         let restart = Restart {
             ms: took.as_secs_f64() * 1e3,
             rss_first_read_mib,
-            rss_settled_mib: proc::rss_mib_of(&peer.pids())?,
+            rss_settled_mib: rss_mib(&peer)?,
         };
         note(&format!(
             "{}: first read {:.0} ms after exec, RSS {:.0} MiB, {} s later {:.0} MiB",
@@ -94,22 +93,24 @@ pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Filled, String> {
     }
     filled.disk_mib = peer.disk_mib();
     if settings.restarts > 0 {
-        load::run(&plan(&peer, Work::ReadBack, &each)).map_err(|e| peer.failure(&e))?;
+        load(&peer, Work::ReadBack, &each)?;
         note(&format!("{}: all {} nodes read back", filled.name, filled.nodes));
     }
     Ok(filled)
 }
 
-fn plan(peer: &Peer, work: Work, each: &[u64]) -> Plan {
-    Plan {
-        addrs: peer.addrs(),
+fn rss_mib(peer: &Peer) -> Result<f64, String> {
+    proc::rss_mib_of(&peer.pids()).map_err(|e| peer.failure(&e.to_string()))
+}
+
+fn load(peer: &Peer, work: Work, each: &[u64]) -> Result<Outcome, String> {
+    let plan = Plan {
         pids: peer.pids(),
-        connections: CONNECTIONS,
-        depth: DEPTH,
-        work,
         length: Length::Counted(each.to_vec()),
         room: ROOM.to_owned(),
-    }
+        ..Plan::new(peer.addrs(), work, CONNECTIONS, DEPTH)
+    };
+    bench::run(&plan, &mut |_| Go::On).map_err(|e| peer.failure(&e.to_string()))
 }
 
 impl Filled {

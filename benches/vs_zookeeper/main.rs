@@ -1,21 +1,15 @@
-//! Figures beside Apache ZooKeeper: load generator, null server, comparison. See README.md.
+//! Figures beside Apache ZooKeeper: null server and comparison, by the load generator of
+//! `lockkeeper bench` (`lockkeeper::bench`). See README.md.
 
 mod cli;
 mod disk;
 mod fill;
-mod frames;
-mod link;
-mod load;
-mod lock;
+mod machine;
 mod null;
 mod null_tree;
 mod peers;
-mod proc;
 mod report;
 mod run;
-mod session;
-mod wire;
-mod work;
 
 use std::process::ExitCode;
 

@@ -11,12 +11,12 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
+use lockkeeper::bench::frames::{Frames, Source};
+use lockkeeper::bench::wire;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 
-use crate::frames::{Frames, Source};
 use crate::null_tree::Tree;
-use crate::wire;
 
 const LISTENER: Token = Token(usize::MAX);
 /// Answers waiting for one client at most; a client that does not read them is cut off.
@@ -160,7 +160,7 @@ impl Server {
         }
         let gone = !matches!(client.frames.fill(&mut client.stream), Ok(Source::Open));
         loop {
-            match client.frames.next() {
+            match client.frames.next_frame() {
                 Ok(Some(frame)) if client.session == 0 => {
                     self.last_session += 1;
                     client.session = self.last_session;

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::proc;
-use crate::session::{self, Session};
+use lockkeeper::bench::{Fault, PATIENCE, Session};
+
+use crate::machine;
 
 /// A server that does not serve after this long has failed.
 const START_MAX: Duration = Duration::from_secs(120);
@@ -132,7 +133,7 @@ impl Peer {
     }
 
     pub fn disk_mib(&self) -> f64 {
-        proc::disk_mib(&self.dir)
+        machine::disk_mib(&self.dir)
     }
 
     /// Adds what the servers last said to an error.
@@ -203,7 +204,8 @@ impl Member {
         }
         let config = format!(
             "tickTime=2000\ndataDir={}\nclientPort={port}\nclientPortAddress={}\n\
-             maxClientCnxns=0\nadmin.enableServer=false\n{ensemble}",
+             maxClientCnxns=0\nadmin.enableServer=false\n\
+             4lw.commands.whitelist=srvr,mntr\n{ensemble}",
             data.display(),
             addr.ip(),
         );
@@ -222,6 +224,7 @@ impl Member {
 
     /// Returns the time from `began` until it served.
     fn wait_until_serving(&mut self, path: &str, began: Instant) -> Result<Duration, String> {
+        let text = |fault: Fault| fault.to_string();
         loop {
             match Session::open(self.addr, ATTEMPT_MAX).and_then(|mut s| {
                 s.read(path)?;
@@ -229,8 +232,8 @@ impl Member {
             }) {
                 Ok(mut session) => {
                     let took = began.elapsed();
-                    session.set_patience(session::PATIENCE)?;
-                    session.close()?;
+                    session.set_patience(PATIENCE).map_err(text)?;
+                    session.close().map_err(text)?;
                     return Ok(took);
                 }
                 Err(reason) if began.elapsed() > START_MAX => {

@@ -4,10 +4,10 @@
 
 use std::fmt::Write;
 
+use lockkeeper::bench::{Outcome, milliseconds};
 use serde_json::{Value, json};
 
-use crate::load::Outcome;
-use crate::proc;
+use crate::machine;
 use crate::run::{Mode, Settings};
 
 /// One measurement: one peer, one mode, one round.
@@ -23,6 +23,20 @@ pub struct Cell {
     pub rss_mib: f64,
     /// CPU seconds per second that neither the peer nor the client used.
     pub other_cpu: f64,
+    pub lock: Option<LockCell>,
+}
+
+/// What a measurement of locks has beside that.
+#[derive(Clone)]
+pub struct LockCell {
+    pub acquire_p50_ms: f64,
+    pub acquire_p99_ms: f64,
+    pub handoff_p50_ms: f64,
+    pub handoff_p99_ms: f64,
+    /// Watch events per release that the clients have received.
+    pub events: f64,
+    /// The same by the servers' own count, if they say.
+    pub server_events: Option<f64>,
 }
 
 impl From<&Outcome> for Cell {
@@ -37,7 +51,30 @@ impl From<&Outcome> for Cell {
             client_us: outcome.client_us(),
             rss_mib: outcome.server_rss_mib,
             other_cpu: outcome.other_cpu / outcome.seconds,
+            lock: LockCell::of(outcome),
         }
+    }
+}
+
+impl LockCell {
+    fn of(outcome: &Outcome) -> Option<Self> {
+        let contention = outcome.contention.as_ref()?;
+        Some(LockCell {
+            acquire_p50_ms: milliseconds(&contention.acquires, 0.5),
+            acquire_p99_ms: milliseconds(&contention.acquires, 0.99),
+            handoff_p50_ms: milliseconds(&contention.handoffs, 0.5),
+            handoff_p99_ms: milliseconds(&contention.handoffs, 0.99),
+            events: outcome.events_per_release()?,
+            server_events: contention.server_events_per_release(),
+        })
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "acquire_p50_ms": self.acquire_p50_ms, "acquire_p99_ms": self.acquire_p99_ms,
+            "handoff_p50_ms": self.handoff_p50_ms, "handoff_p99_ms": self.handoff_p99_ms,
+            "events_per_release": self.events, "server_events_per_release": self.server_events,
+        })
     }
 }
 
@@ -47,6 +84,7 @@ impl Cell {
             "per_second": self.per_second, "p50_ms": self.p50_ms, "p99_ms": self.p99_ms,
             "p999_ms": self.p999_ms, "max_ms": self.max_ms, "server_cpu_us": self.server_us,
             "client_cpu_us": self.client_us, "rss_mib": self.rss_mib, "other_cpu": self.other_cpu,
+            "lock": self.lock.as_ref().map(LockCell::to_json),
         })
     }
 }
@@ -68,7 +106,7 @@ impl Report {
         let peers = settings.kinds.iter().map(|kind| (kind.name(), kind.describe())).collect();
         let empty = vec![Vec::new(); settings.kinds.len()];
         Report {
-            machine: proc::machine(&settings.data),
+            machine: machine::describe(&settings.data),
             peers,
             rounds: settings.rounds,
             window_ms: settings.window.as_millis(),
@@ -130,6 +168,39 @@ impl Report {
                     write!(out, " {:.2} | {:.2} |", of(|c| c.per_second), of(|c| c.server_us))?;
                 }
                 writeln!(out)?;
+            }
+        }
+        self.write_contention(out)
+    }
+
+    /// A second table, of the modes in which all connections want one lock.
+    fn write_contention(&self, out: &mut String) -> std::fmt::Result {
+        let contended = self.cells.iter().filter(|(mode, _)| mode.work.contends());
+        for (number, (mode, peers)) in contended.enumerate() {
+            if number == 0 {
+                write!(out, "\n| mode | server | hand-offs/s | acquire p50 ms | acquire p99 ms ")?;
+                write!(out, "| release sent to next holds p50 ms | p99 ms ")?;
+                writeln!(out, "| events per release, received | sent by the server's count |")?;
+                writeln!(out, "|{}", "---|".repeat(9))?;
+            }
+            for (at, cells) in peers.iter().enumerate() {
+                let rates: Vec<f64> = cells.iter().map(|c| c.per_second).collect();
+                let locks: Vec<&LockCell> = cells.iter().filter_map(|c| c.lock.as_ref()).collect();
+                let all = |field: fn(&LockCell) -> f64| -> Vec<f64> {
+                    locks.iter().map(|lock| field(lock)).collect()
+                };
+                write!(out, "| {} | {} ", mode.name(), self.peers[at].0)?;
+                write!(out, "| {} ", spread(&rates, 0))?;
+                write!(out, "| {} ", spread(&all(|l| l.acquire_p50_ms), 0))?;
+                write!(out, "| {} ", spread(&all(|l| l.acquire_p99_ms), 0))?;
+                write!(out, "| {} ", spread(&all(|l| l.handoff_p50_ms), 2))?;
+                write!(out, "| {} ", spread(&all(|l| l.handoff_p99_ms), 2))?;
+                write!(out, "| {} ", spread(&all(|l| l.events), 3))?;
+                let counted: Vec<f64> = locks.iter().filter_map(|l| l.server_events).collect();
+                match counted.len() == locks.len() {
+                    true => writeln!(out, "| {} |", spread(&counted, 3))?,
+                    false => writeln!(out, "| not told |")?,
+                }
             }
         }
         Ok(())

@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use crate::load::{self, Length, Outcome, Plan};
+use lockkeeper::bench::{self, Fault, Go, Length, Outcome, PATIENCE, Plan, Session, Work};
+use lockkeeper::bench::{proc, wire};
+
 use crate::peers::{Kind, Peer};
 use crate::report::{Cell, Report};
-use crate::session::{self, Session};
-use crate::work::Work;
-use crate::{disk, peers, proc, wire};
+use crate::{disk, peers};
 
 /// Longest wait for the peers to come to rest.
 const REST_MAX: Duration = Duration::from_secs(5);
@@ -31,11 +31,6 @@ pub struct Mode {
 }
 
 impl Mode {
-    /// Whether it needs sessions and watches.
-    pub fn locks(self) -> bool {
-        matches!(self.work, Work::Lock | Work::Contended)
-    }
-
     pub fn name(self) -> String {
         format!("{} {}x{}", self.work.name(), self.connections, self.depth)
     }
@@ -51,15 +46,15 @@ impl FromStr for Mode {
         let (connections, depth) = shape.split_once('x').ok_or_else(wrong)?;
         let connections = connections.parse().map_err(|_| wrong())?;
         let depth = depth.parse().map_err(|_| wrong())?;
-        if !(1..=load::CONNECTIONS_MAX).contains(&connections)
-            || !(1..=load::DEPTH_MAX).contains(&depth)
+        if !(1..=bench::CONNECTIONS_MAX).contains(&connections)
+            || !(1..=bench::DEPTH_MAX).contains(&depth)
         {
             return Err(wrong());
         }
         let work = work.parse()?;
         let mode = Mode { work, connections, depth };
-        if mode.locks() && depth != 1 {
-            return Err(format!("{text}: a connection takes one lock at a time"));
+        if mode.work.is_stepwise() && depth != 1 {
+            return Err(format!("{text}: a connection does one such thing at a time"));
         }
         Ok(mode)
     }
@@ -126,7 +121,7 @@ fn first_warm_up(settings: &Settings, peer: &Peer) -> Result<(), String> {
         Kind::ZooKeeper { .. } => settings.first_warm_up,
         Kind::Lockkeeper { .. } | Kind::Null { .. } => settings.first_warm_up / 5,
     };
-    let locks = settings.modes.iter().any(|mode| mode.locks());
+    let locks = settings.modes.iter().any(|mode| mode.work.locks());
     let mut modes = vec![(Work::Get, 16), (Work::Set, 16), (Work::Create, 16)];
     modes.extend([(Work::Lock, 1), (Work::Contended, 1)].into_iter().filter(|_| locks));
     let window = whole / modes.len() as u32;
@@ -146,30 +141,35 @@ fn measure(settings: &Settings, peer: &Peer, mode: Mode, round: usize) -> Result
 
 /// Runs a load and takes away the nodes it created, so that every round finds the same tree.
 fn load_and_clean(peer: &Peer, mode: Mode, room: &str, length: Length) -> Result<Outcome, String> {
+    let failed = |e: Fault| peer.failure(&e.to_string());
     let mut plan = Plan {
-        addrs: peer.addrs(),
         pids: peer.pids(),
-        connections: mode.connections,
-        depth: mode.depth,
-        work: mode.work,
         length,
         room: room.to_owned(),
+        ..Plan::new(peer.addrs(), mode.work, mode.connections, mode.depth)
     };
-    let outcome = load::run(&plan).map_err(|e| peer.failure(&e))?;
+    let outcome = bench::run(&plan, &mut |_| Go::On).map_err(failed)?;
+    // Not by bench::clear: the null server cannot list.
     if mode.work == Work::Create {
         plan.work = Work::Delete;
         // Deep, because nobody measures it.
         plan.depth = 256 / mode.connections.clamp(1, 256);
         plan.length = Length::Counted(outcome.answered.clone());
-        load::run(&plan).map_err(|e| peer.failure(&e))?;
+        bench::run(&plan, &mut |_| Go::On).map_err(failed)?;
     }
-    let mut session = Session::open(peer.addrs()[0], session::PATIENCE)?;
-    for connection in 0..mode.connections {
-        session.call(wire::delete(&load::below_path(room, connection)))?;
-    }
-    session.call(wire::delete(&format!("/bench/{room}")))?;
-    session.close()?;
+    clean(&plan).map_err(failed)?;
     Ok(outcome)
+}
+
+/// Deletes the connections' nodes, which have no children any more, and the room.
+fn clean(plan: &Plan) -> Result<(), Fault> {
+    let mut session = Session::open(plan.addrs[0], PATIENCE)?;
+    let room_path = format!("{}/{}", plan.root, plan.room);
+    for connection in 0..plan.connections {
+        session.call(wire::delete(&bench::below_path(&room_path, connection)))?;
+    }
+    session.call(wire::delete(&room_path))?;
+    session.close()
 }
 
 /// Waits until no peer has anything left to do; false if one would not come to rest.

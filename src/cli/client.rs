@@ -11,7 +11,7 @@ mod watches;
 
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -274,15 +274,25 @@ fn first_that_serves<T>(
     }
 }
 
+/// The first address of a server.
+///
+/// # Errors
+/// The resolver's.
+#[cfg(feature = "bench")]
+pub(super) fn resolve(server: &HostPort) -> io::Result<std::net::SocketAddr> {
+    let mut addresses = (server.host.as_str(), server.port).to_socket_addrs()?;
+    addresses.next().ok_or_else(|| io::Error::other(NO_ADDRESS))
+}
+
+const NO_ADDRESS: &str = "the name has no address";
+
 /// A connection to the first address of a server that takes one.
 ///
 /// # Errors
 /// The last address's, or the resolver's.
 pub(super) fn open(server: &HostPort, wait_max: Duration) -> io::Result<TcpStream> {
-    let addresses: Vec<SocketAddr> =
-        (server.host.as_str(), server.port).to_socket_addrs()?.collect();
-    let mut last = io::Error::other("the name has no address");
-    for address in addresses {
+    let mut last = io::Error::other(NO_ADDRESS);
+    for address in (server.host.as_str(), server.port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, wait_max) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,

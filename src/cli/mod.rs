@@ -3,10 +3,14 @@
 //! Owns what a user types and reads on a terminal. Uses the library's public parts only.
 
 mod admin;
+#[cfg(feature = "bench")]
+mod bench;
 mod client;
 pub mod config_check;
 pub mod config_file;
 mod dev;
+#[cfg(any(feature = "bench", feature = "recipes"))]
+mod duration;
 #[cfg(feature = "recipes")]
 mod lock;
 mod locks;
@@ -22,6 +26,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[cfg(feature = "bench")]
+pub use bench::BenchFlags;
 pub use dev::DevFlags;
 #[cfg(feature = "recipes")]
 pub use lock::{LockFlags, WatchdogFlags};
@@ -62,6 +68,9 @@ enum Command {
     Locks(LocksFlags),
     /// Show the sessions, and where their clients are
     Sessions(SessionsFlags),
+    /// Load a server, Lockkeeper's or ZooKeeper's, and measure it; every answer is checked
+    #[cfg(feature = "bench")]
+    Bench(BenchFlags),
     /// Look at configuration files
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -97,6 +106,8 @@ pub fn run() -> ExitCode {
         Command::LockWatchdog(flags) => lock::run_watchdog(&flags),
         Command::Locks(flags) => locks::run(&flags),
         Command::Sessions(flags) => locks::run_sessions(&flags),
+        #[cfg(feature = "bench")]
+        Command::Bench(flags) => bench::run(&flags),
         Command::Config(ConfigCommand::Check { file, myid }) => {
             exit_code(config_check::run(&file, myid.as_deref()))
         }

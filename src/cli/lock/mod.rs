@@ -19,6 +19,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::client::{self, Credential};
+use super::duration::duration;
 use super::{LogFormat, log_output, say};
 use crate::recipes::{LockError, Wait};
 use kind::{Lock, Names, Others};
@@ -82,7 +83,7 @@ pub struct LockFlags {
     nonblock: bool,
     /// Wait for others no longer than this: seconds, or 500ms, 10s, 2m
     #[arg(short = 'w', long, visible_alias = "timeout", value_name = "TIME",
-          value_parser = words::duration)]
+          value_parser = duration)]
     wait: Option<Duration>,
     /// Exit code if the lock was not acquired
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = EXIT_NOT_ACQUIRED)]
@@ -94,7 +95,7 @@ pub struct LockFlags {
     #[arg(long, value_name = "TEXT")]
     id: Option<String>,
     /// How long a silent holder keeps the lock
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = words::duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     session_timeout: Duration,
     /// What is done to COMMAND before the lock is lost: term, kill, signal:NAME (each ends with
     /// SIGKILL), or ignore
@@ -102,7 +103,7 @@ pub struct LockFlags {
     on_lost: OnLost,
     /// How long before the loss it is told, and so how long it has to end [default: a third of the
     /// session timeout, at most 5s]
-    #[arg(long, value_name = "TIME", value_parser = words::duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     grace: Option<Duration>,
     /// Whose names to use in the queue: curator, curator-rw, kazoo, plain or zk
     #[arg(long, value_name = "STYLE", default_value = "curator", value_parser = words::names)]

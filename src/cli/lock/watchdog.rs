@@ -22,7 +22,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use super::interrupts::Interrupts;
 use super::wire::{News, Order, moment, receive_file};
-use super::words::{self, OnLost};
+use super::words::OnLost;
+use crate::cli::duration::duration;
 use crate::cli::say;
 use crate::recipes::BootTime;
 
@@ -34,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct WatchdogFlags {
     #[arg(long)]
     on_lost: OnLost,
-    #[arg(long, value_parser = words::duration)]
+    #[arg(long, value_parser = duration)]
     grace: Duration,
     #[arg(long, value_parser = |text: &str| moment(text))]
     deadline: BootTime,

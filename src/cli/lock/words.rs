@@ -1,8 +1,7 @@
-//! What a user writes in the flags of `lockkeeper lock`: times, signals, styles.
+//! What a user writes in the flags of `lockkeeper lock`: signals, styles.
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -69,18 +68,6 @@ const SIGNALS: [(&str, Signal); 9] = [
     ("WINCH", Signal::WINCH),
 ];
 
-/// `5`, `0.5`, `500ms`, `10s`, `2m`, `1h`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-    let unit = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)));
-    let (number, seconds) = unit.unwrap_or((text, 1.0));
-    let is_number = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let number: f64 = number.parse().ok().filter(|_| is_number).ok_or(EXPECTED_TIME)?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|_| EXPECTED_TIME.to_string())
-}
-
-const EXPECTED_TIME: &str = "expected a time: seconds, or 500ms, 10s, 2m, 1h";
-
 pub(super) fn names(text: &str) -> Result<Names, String> {
     match text {
         "curator" => Ok(Names::Style(Style::Curator)),
@@ -95,16 +82,6 @@ pub(super) fn names(text: &str) -> Result<Names, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_seconds_unless_they_say_otherwise() {
-        for (text, ms) in [("0", 0), ("5", 5000), ("0.5", 500), ("500ms", 500), ("2m", 120_000)] {
-            assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
-        }
-        for text in ["", "-1", "1d", "s", "inf", "nan", "1e3", "9".repeat(400).as_str()] {
-            assert!(duration(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn signals_go_by_name_or_number() {

@@ -5,12 +5,13 @@
 
 use std::io::{self, Read};
 
-use crate::wire;
+use super::wire;
 
 /// Bytes asked of the kernel at once.
 const READ_SIZE: usize = 64 * 1024;
 
-#[derive(Default)]
+/// Bytes that were received and not looked at yet.
+#[derive(Debug, Default)]
 pub struct Frames {
     bytes: Vec<u8>,
     start: usize,
@@ -18,9 +19,11 @@ pub struct Frames {
 }
 
 /// What a read found out about the connection.
-#[derive(PartialEq, Eq, Clone, Copy)]
+#[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub enum Source {
+    /// There may be more later.
     Open,
+    /// There will be no more.
     Ended,
 }
 
@@ -29,6 +32,9 @@ impl Frames {
     ///
     /// A read shorter than the room it had means that the socket was drained; asking again only
     /// to be told so would cost a system call per wake-up. The next arrival is a new edge.
+    ///
+    /// # Errors
+    /// The operating system's.
     pub fn fill(&mut self, source: &mut impl Read) -> io::Result<Source> {
         loop {
             self.make_room();
@@ -48,7 +54,10 @@ impl Frames {
     }
 
     /// The next whole frame without its length prefix; `None` if more bytes are needed.
-    pub fn next(&mut self) -> io::Result<Option<&[u8]>> {
+    ///
+    /// # Errors
+    /// Its length is out of range.
+    pub fn next_frame(&mut self) -> io::Result<Option<&[u8]>> {
         let waiting = &self.bytes[self.start..self.end];
         let Some(length) = wire::int_at(waiting, 0) else { return Ok(None) };
         let length = usize::try_from(length).unwrap_or(usize::MAX);

@@ -5,14 +5,11 @@
 //! frames, so that the client costs about a microsecond per request.
 //!
 //! Numbered paths: index i is a directory when i is divisible by 1001, else a child of the
-//! directory before it; every node holds 100 bytes.
+//! directory before it; every node holds the same data.
 
-use std::str::FromStr;
+use super::plan::Work;
+use super::{Fault, wire};
 
-use crate::wire;
-
-/// Bytes of data in every node.
-pub const DATA: usize = 100;
 /// Children of one directory in the numbered paths.
 const CHILDREN: u64 = 1000;
 /// Digits of a directory's number behind its `d`, and of a child's name.
@@ -22,67 +19,17 @@ const CHILD_DIGITS: usize = 8;
 const INDEX_MAX: u64 = 9_999_999 * (CHILDREN + 1);
 
 /// Why no script is made for some workloads.
-const NO_SCRIPT: &str = "a lock cycle depends on what is answered: lock.rs";
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Work {
-    /// Reads the connection's own node.
-    Get,
-    /// Sets the connection's own node.
-    Set,
-    /// Seven reads to three sets of the connection's own node.
-    Mixed,
-    /// Creates numbered paths, in order.
-    Create,
-    /// Takes and releases a lock of the connection's own.
-    Lock,
-    /// Takes and releases the one lock for which all connections contend.
-    Contended,
-    /// Deletes the numbered paths below `limit`, the last one first.
-    Delete,
-    /// Reads the numbered paths below `limit`, in order.
-    ReadBack,
-}
-
-impl Work {
-    pub fn name(self) -> &'static str {
-        match self {
-            Work::Get => "get",
-            Work::Set => "set",
-            Work::Mixed => "mixed",
-            Work::Create => "create",
-            Work::Lock => "lock",
-            Work::Contended => "contended",
-            Work::Delete => "delete",
-            Work::ReadBack => "read-back",
-        }
-    }
-}
-
-impl FromStr for Work {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "get" => Ok(Work::Get),
-            "set" => Ok(Work::Set),
-            "mixed" => Ok(Work::Mixed),
-            "create" => Ok(Work::Create),
-            "lock" => Ok(Work::Lock),
-            "contended" => Ok(Work::Contended),
-            _ => Err(format!(
-                "{text}: no such workload; there are get, set, mixed, create, lock and contended"
-            )),
-        }
-    }
-}
+const NO_SCRIPT: &str = "what is next depends on what is answered: lock.rs, fan.rs";
 
 /// One connection's requests.
-pub struct Script {
+#[derive(Debug)]
+pub(super) struct Script {
     work: Work,
     data: Vec<u8>,
     issued: u64,
     limit: u64,
+    /// Version that the connection's own node had at first.
+    first_version: i32,
     /// Version the connection's own node must have once all requests so far are answered.
     version: i32,
     own: Frames,
@@ -90,34 +37,44 @@ pub struct Script {
 }
 
 /// Prepared requests for the connection's own node.
+#[derive(Debug)]
 struct Frames {
     get: Vec<u8>,
     set: Vec<u8>,
+    check_and_set: Vec<u8>,
+    /// Where the version is in the last one.
+    version_at: usize,
 }
 
 impl Script {
-    /// A script that never ends by itself. `own` is the connection's node, whose data version is
-    /// `version`; `below` is the node under which the numbered paths are.
-    pub fn endless(work: Work, own: &str, version: i32, below: &str) -> Self {
-        Script::limited(work, own, version, below, INDEX_MAX)
-    }
-
-    /// A script of `limit` requests.
-    pub fn limited(work: Work, own: &str, version: i32, below: &str, limit: u64) -> Self {
-        let data = data(own);
+    /// A script of `limit` requests, or of any number. `own` is the connection's node, which holds
+    /// `data` in `version`, and under which the numbered paths are.
+    pub(super) fn new(
+        work: Work,
+        own: &str,
+        data: Vec<u8>,
+        version: i32,
+        limit: Option<u64>,
+    ) -> Self {
         Script {
             work,
             issued: 0,
-            limit,
+            limit: limit.unwrap_or(INDEX_MAX),
+            first_version: version,
             version,
-            own: Frames { get: wire::get(own), set: wire::set(own, &data) },
-            numbered: Numbered::new(work, below, &data),
+            own: Frames {
+                get: wire::get(own),
+                set: wire::set(own, &data),
+                check_and_set: wire::check_and_set(own, &data),
+                version_at: wire::checked_version_at(own.len()),
+            },
+            numbered: Numbered::new(work, own, &data),
             data,
         }
     }
 
     /// Appends the next request; false when there is none left.
-    pub fn next(&mut self, xid: i32, out: &mut Vec<u8>) -> bool {
+    pub(super) fn next(&mut self, xid: i32, out: &mut Vec<u8>) -> bool {
         if self.issued >= self.limit {
             return false;
         }
@@ -128,9 +85,12 @@ impl Script {
             Work::Set => &mut self.own.set,
             Work::Mixed if reads(index) => &mut self.own.get,
             Work::Mixed => &mut self.own.set,
+            Work::Multi => self.own.check_and_set(self.first_version.wrapping_add(index as i32)),
             Work::Create | Work::ReadBack => self.numbered.request(index),
             Work::Delete => self.numbered.request(self.limit - 1 - index),
-            Work::Lock | Work::Contended => unreachable!("{NO_SCRIPT}"),
+            Work::Lock | Work::Contended | Work::Herd | Work::Watches => {
+                unreachable!("{NO_SCRIPT}")
+            }
         };
         wire::patch_xid(request, xid);
         out.extend_from_slice(request);
@@ -138,7 +98,7 @@ impl Script {
     }
 
     /// Judges the body of the answer to the request number `index`, counted from 0.
-    pub fn check(&mut self, index: u64, body: &[u8]) -> Result<(), String> {
+    pub(super) fn check(&mut self, index: u64, body: &[u8]) -> Result<(), Fault> {
         match self.work {
             Work::Get => self.check_own_data(body),
             Work::Mixed if reads(index) => self.check_own_data(body),
@@ -146,25 +106,42 @@ impl Script {
                 self.version += 1;
                 check_version(body, 0, self.version)
             }
+            Work::Multi => {
+                self.version += 1;
+                let stat = body.len().checked_sub(wire::STAT + wire::MULTI_HEADER);
+                match stat.and_then(|at| body.get(at..at + wire::STAT)) {
+                    Some(stat) if wire::int_at(body, 0) == Some(wire::CHECK) => {
+                        check_version(stat, 0, self.version)
+                    }
+                    _ => Err(Fault::wrong(format!(
+                        "a transaction failed where version {} was due",
+                        self.version
+                    ))),
+                }
+            }
             Work::Create => match wire::buffer_at(body, 0) {
                 Some(path) if path == self.numbered.path(index) => Ok(()),
-                _ => Err("create answered with another path".into()),
+                _ => Err(Fault::wrong("create answered with another path")),
             },
             Work::Delete if body.is_empty() => Ok(()),
-            Work::Delete => Err("delete answered with a body".into()),
+            Work::Delete => Err(Fault::wrong("delete answered with a body")),
             Work::ReadBack => check_data(body, &self.data),
-            Work::Lock | Work::Contended => unreachable!("{NO_SCRIPT}"),
+            Work::Lock | Work::Contended | Work::Herd | Work::Watches => {
+                unreachable!("{NO_SCRIPT}")
+            }
         }
     }
 
-    /// Requests handed out so far.
-    pub fn issued(&self) -> u64 {
-        self.issued
-    }
-
-    fn check_own_data(&self, body: &[u8]) -> Result<(), String> {
+    fn check_own_data(&self, body: &[u8]) -> Result<(), Fault> {
         check_data(body, &self.data)?;
-        check_version(body, 4 + DATA, self.version)
+        check_version(body, 4 + self.data.len(), self.version)
+    }
+}
+
+impl Frames {
+    fn check_and_set(&mut self, version: i32) -> &mut [u8] {
+        self.check_and_set[self.version_at..][..4].copy_from_slice(&version.to_be_bytes());
+        &mut self.check_and_set
     }
 }
 
@@ -175,13 +152,13 @@ fn reads(index: u64) -> bool {
 
 /// A node's data: the same for the same name, different between names, and not compressible to
 /// nothing, so that no server gains by guessing it.
-pub fn data(name: &str) -> Vec<u8> {
+pub(super) fn data(name: &str, size: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for byte in name.bytes() {
         state = (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
-    let mut data = Vec::with_capacity(DATA);
-    while data.len() < DATA {
+    let mut data = Vec::with_capacity(size);
+    while data.len() < size {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -190,22 +167,25 @@ pub fn data(name: &str) -> Vec<u8> {
     data
 }
 
-fn check_data(body: &[u8], expected: &[u8]) -> Result<(), String> {
+fn check_data(body: &[u8], expected: &[u8]) -> Result<(), Fault> {
     match wire::buffer_at(body, 0) {
-        Some(data) if data == expected && body.len() == 4 + DATA + wire::STAT => Ok(()),
-        _ => Err("a read answered with other data".into()),
+        Some(data) if data == expected && body.len() == 4 + data.len() + wire::STAT => Ok(()),
+        _ => Err(Fault::wrong("a read answered with other data")),
     }
 }
 
-fn check_version(body: &[u8], stat_at: usize, expected: i32) -> Result<(), String> {
+fn check_version(body: &[u8], stat_at: usize, expected: i32) -> Result<(), Fault> {
     match wire::int_at(body, stat_at + wire::STAT_VERSION_AT) {
         Some(version) if version == expected && body.len() == stat_at + wire::STAT => Ok(()),
-        Some(version) => Err(format!("data version {version} where {expected} was due")),
-        None => Err("a Stat is missing".into()),
+        Some(version) => {
+            Err(Fault::wrong(format!("data version {version} where {expected} was due")))
+        }
+        None => Err(Fault::wrong("a Stat is missing")),
     }
 }
 
 /// The numbered paths below one node, as two prepared requests whose digits are patched.
+#[derive(Debug)]
 struct Numbered {
     directory: Vec<u8>,
     child: Vec<u8>,
@@ -222,8 +202,10 @@ impl Numbered {
         let prepare = |path: &str| match work {
             Work::Create => wire::create(path, data),
             Work::Delete => wire::delete(path),
-            Work::Get | Work::Set | Work::Mixed | Work::ReadBack => wire::get(path),
-            Work::Lock | Work::Contended => unreachable!("{NO_SCRIPT}"),
+            Work::Get | Work::Set | Work::Mixed | Work::Multi | Work::ReadBack => wire::get(path),
+            Work::Lock | Work::Contended | Work::Herd | Work::Watches => {
+                unreachable!("{NO_SCRIPT}")
+            }
         };
         Numbered {
             directory_at: directory.len() - DIRECTORY_DIGITS,

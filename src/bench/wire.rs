@@ -4,23 +4,46 @@
 //! hide by being made on both ends. Nothing here checks what the peer may not send; callers turn a
 //! short or odd frame into an error, never into a figure.
 
+/// Operation: create a znode.
 pub const CREATE: i32 = 1;
+/// Operation: delete a znode.
 pub const DELETE: i32 = 2;
+/// Operation: is there a znode.
 pub const EXISTS: i32 = 3;
+/// Operation: read a znode.
 pub const GET: i32 = 4;
+/// Operation: change a znode's data.
 pub const SET: i32 = 5;
+/// Operation: list a znode's children.
 pub const CHILDREN: i32 = 8;
+/// Operation: keep the session alive.
 pub const PING: i32 = 11;
+/// Operation: check a version, within a transaction.
+pub(super) const CHECK: i32 = 13;
+/// Operation: a transaction of several.
+const MULTI: i32 = 14;
+/// Operation: name a credential.
+const AUTH: i32 = 100;
+/// Operation: end the session.
 pub const CLOSE: i32 = -11;
 
+/// Error code: there is no such znode.
 pub const NO_NODE: i32 = -101;
+/// Error code: the znode is there already.
 pub const NODE_EXISTS: i32 = -110;
+/// Error code: the znode has children.
 pub const NOT_EMPTY: i32 = -111;
+/// Error code: the znode has another version.
 pub const BAD_VERSION: i32 = -103;
+/// Error code: the operation is not known.
 pub const UNIMPLEMENTED: i32 = -6;
 
 /// The xid of a watch event.
 pub const EVENT_XID: i32 = -1;
+/// The xid of a ping.
+pub const PING_XID: i32 = -2;
+/// The xid of a credential.
+pub const AUTH_XID: i32 = -4;
 
 /// Where a request's xid is, counted from the start of the frame (length prefix included).
 pub const XID_AT: usize = 4;
@@ -28,6 +51,8 @@ pub const XID_AT: usize = 4;
 pub const PATH_AT: usize = 16;
 /// Bytes of a reply's header: xid, zxid, err.
 pub const REPLY_HEADER: usize = 16;
+/// Bytes in front of each operation of a transaction, and of each of its results.
+pub const MULTI_HEADER: usize = 9;
 /// Bytes of a Stat.
 pub const STAT: usize = 68;
 /// Where the data version is within a Stat.
@@ -44,20 +69,24 @@ pub fn frame(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
+/// Appends a 32-bit number.
 pub fn int(out: &mut Vec<u8>, value: i32) {
     out.extend_from_slice(&value.to_be_bytes());
 }
 
+/// Appends a 64-bit number.
 pub fn long(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&value.to_be_bytes());
 }
 
+/// Appends bytes behind their length.
 pub fn buffer(out: &mut Vec<u8>, bytes: &[u8]) {
     int(out, bytes.len() as i32);
     out.extend_from_slice(bytes);
 }
 
 /// A new session's connect request; `timeout_ms` is what the client asks for.
+#[must_use]
 pub fn connect(timeout_ms: i32) -> Vec<u8> {
     let mut out = Vec::new();
     frame(&mut out, |f| {
@@ -83,11 +112,14 @@ fn request(op: i32, path: &str, rest: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
+/// Reads a znode.
+#[must_use]
 pub fn get(path: &str) -> Vec<u8> {
     request(GET, path, |f| f.push(0))
 }
 
 /// Sets the data whatever the version is.
+#[must_use]
 pub fn set(path: &str, data: &[u8]) -> Vec<u8> {
     request(SET, path, |f| {
         buffer(f, data);
@@ -96,21 +128,70 @@ pub fn set(path: &str, data: &[u8]) -> Vec<u8> {
 }
 
 /// Reads the data and asks to be told of the next change.
+#[must_use]
 pub fn get_and_watch(path: &str) -> Vec<u8> {
     request(GET, path, |f| f.push(1))
 }
 
-/// Lists the children.
-pub fn children(path: &str) -> Vec<u8> {
-    request(CHILDREN, path, |f| f.push(0))
+/// Lists the children, and asks to be told of the next change if so wanted.
+#[must_use]
+pub fn children(path: &str, watch: bool) -> Vec<u8> {
+    request(CHILDREN, path, |f| f.push(watch.into()))
+}
+
+/// Names a credential.
+#[must_use]
+pub fn auth(scheme: &str, secret: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    frame(&mut out, |f| {
+        int(f, AUTH_XID);
+        int(f, AUTH);
+        int(f, 0);
+        buffer(f, scheme.as_bytes());
+        buffer(f, secret.as_bytes());
+    });
+    out
+}
+
+/// Where the version is in [`check_and_set`] of a path of this length.
+#[must_use]
+pub const fn checked_version_at(path_length: usize) -> usize {
+    PATH_AT - 4 + MULTI_HEADER + 4 + path_length
+}
+
+/// Sets the data in a transaction that checks the version first: 0 until patched.
+#[must_use]
+pub fn check_and_set(path: &str, data: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    frame(&mut out, |f| {
+        int(f, 0);
+        int(f, MULTI);
+        multi_header(f, CHECK, false);
+        buffer(f, path.as_bytes());
+        int(f, 0);
+        multi_header(f, SET, false);
+        buffer(f, path.as_bytes());
+        buffer(f, data);
+        int(f, -1);
+        multi_header(f, -1, true);
+    });
+    out
+}
+
+fn multi_header(out: &mut Vec<u8>, op: i32, last: bool) {
+    int(out, op);
+    out.push(last.into());
+    int(out, -1);
 }
 
 /// Creates a persistent node that anyone may use.
+#[must_use]
 pub fn create(path: &str, data: &[u8]) -> Vec<u8> {
     create_as(path, data, 0)
 }
 
 /// Creates an empty node with a sequence number behind its name, which goes with the session.
+#[must_use]
 pub fn create_ephemeral_sequential(path: &str) -> Vec<u8> {
     create_as(path, b"", 3)
 }
@@ -127,11 +208,13 @@ fn create_as(path: &str, data: &[u8], flags: i32) -> Vec<u8> {
 }
 
 /// Deletes whatever the version is.
+#[must_use]
 pub fn delete(path: &str) -> Vec<u8> {
     request(DELETE, path, |f| int(f, -1))
 }
 
 /// A request without a body: ping, close.
+#[must_use]
 pub fn bare(op: i32) -> Vec<u8> {
     let mut out = Vec::new();
     frame(&mut out, |f| {
@@ -141,33 +224,45 @@ pub fn bare(op: i32) -> Vec<u8> {
     out
 }
 
+/// Gives a prepared request its xid.
 pub fn patch_xid(request: &mut [u8], xid: i32) {
     request[XID_AT..XID_AT + 4].copy_from_slice(&xid.to_be_bytes());
 }
 
+/// The 32-bit number at `at`.
+#[must_use]
 pub fn int_at(bytes: &[u8], at: usize) -> Option<i32> {
     Some(i32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
+/// The 64-bit number at `at`.
+#[must_use]
 pub fn long_at(bytes: &[u8], at: usize) -> Option<i64> {
     Some(i64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
 /// A length-prefixed run of bytes at `at`; null and negative lengths are `None`.
+#[must_use]
 pub fn buffer_at(bytes: &[u8], at: usize) -> Option<&[u8]> {
     let length = usize::try_from(int_at(bytes, at)?).ok()?;
     bytes.get(at + 4..at.checked_add(4)?.checked_add(length)?)
 }
 
 /// A reply's header and the bytes behind it.
+#[derive(Debug)]
 pub struct Reply<'a> {
+    /// The request's, or that of an event or a ping.
     pub xid: i32,
+    /// The transaction that the answer shows: a write's own.
     pub zxid: i64,
+    /// The error code; 0 is none.
     pub err: i32,
+    /// What follows.
     pub body: &'a [u8],
 }
 
 /// Splits a reply frame (without its length prefix).
+#[must_use]
 pub fn reply(frame: &[u8]) -> Option<Reply<'_>> {
     Some(Reply {
         xid: int_at(frame, 0)?,
@@ -178,11 +273,16 @@ pub fn reply(frame: &[u8]) -> Option<Reply<'_>> {
 }
 
 /// What a connect reply grants.
+#[derive(Debug)]
 pub struct Granted {
+    /// The session's timeout; not above 0 if there is none.
     pub timeout_ms: i32,
+    /// The session's id.
     pub session: i64,
 }
 
+/// Reads a connect reply (without its length prefix).
+#[must_use]
 pub fn connect_reply(frame: &[u8]) -> Option<Granted> {
     Some(Granted { timeout_ms: int_at(frame, 4)?, session: long_at(frame, 8)? })
 }

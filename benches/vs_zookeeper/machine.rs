@@ -1,0 +1,49 @@
+//! What machine this is, for a report.
+
+use std::fs;
+use std::path::Path;
+
+/// One line about the machine: processors, kernel, and the file system that holds `data`.
+pub fn describe(data: &Path) -> String {
+    let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpus
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .map_or("unknown processor", |rest| rest.trim_start_matches([' ', '\t', ':']));
+    let count = std::thread::available_parallelism().map_or(0, usize::from);
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{count} x {model}, Linux {}, data on {}", kernel.trim(), file_system(data))
+}
+
+/// Type and device of the file system under `path`, from the longest mount point above it.
+fn file_system(path: &Path) -> String {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    mounts
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(' ');
+            let (device, point, kind) = (fields.next()?, fields.next()?, fields.next()?);
+            real.starts_with(point).then(|| (point.len(), format!("{kind} ({device})")))
+        })
+        .max_by_key(|(length, _)| *length)
+        .map_or_else(|| "an unknown file system".into(), |(_, name)| name)
+}
+
+/// Bytes of all files below `path`, in MiB as allocated on the disk.
+pub fn disk_mib(path: &Path) -> f64 {
+    use std::os::unix::fs::MetadataExt;
+    let mut waiting = vec![path.to_path_buf()];
+    let mut blocks = 0;
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let Ok(meta) = entry.metadata() else { continue };
+            if meta.is_dir() {
+                waiting.push(entry.path());
+            } else {
+                blocks += meta.blocks();
+            }
+        }
+    }
+    blocks as f64 * 512.0 / (1024.0 * 1024.0)
+}

@@ -1,0 +1,61 @@
+//! Before and after a run: whether the servers are there, and taking away what was made.
+
+use super::plan::Plan;
+use super::session::{self, Session};
+use super::{Fault, wire};
+
+/// Whether a session can be had at each of the plan's servers.
+///
+/// # Errors
+/// It cannot.
+pub fn reach(plan: &Plan) -> Result<(), Fault> {
+    plan.addrs.iter().try_for_each(|addr| Session::open_as(*addr, &plan.auth)?.close())
+}
+
+/// Deletes the znode of the run's room with everything below it, and the root if nothing else is
+/// there. What another has deleted meanwhile is no fault.
+///
+/// # Errors
+/// No server answers, or one refuses.
+pub fn clear(plan: &Plan) -> Result<(), Fault> {
+    let mut session = Session::open_as(plan.addrs[0], &plan.auth)?;
+    if session.call(wire::children(&plan.room_path(), false))?.err == wire::NO_NODE {
+        return session.close();
+    }
+    let mut paths = vec![plan.room_path()];
+    let mut listed = 0;
+    while listed < paths.len() {
+        // Level by level, so that whatever is below a znode comes after it.
+        let level = listed..paths.len();
+        listed = paths.len();
+        let requests: Vec<(String, Vec<u8>)> =
+            paths[level].iter().map(|path| (path.clone(), wire::children(path, false))).collect();
+        session.call_all(requests, |path, answer| {
+            session::gone(&format!("list {path}"), answer)?;
+            if answer.err == 0 {
+                let names =
+                    names(&answer.body).ok_or_else(|| Fault::wrong("a list is cut short"))?;
+                paths.extend(names.map(|name| format!("{path}/{name}")));
+            }
+            Ok(())
+        })?;
+    }
+    let requests = paths.iter().rev().map(|path| (path.clone(), wire::delete(path)));
+    session.call_all(requests, |path, answer| session::gone(&format!("delete {path}"), answer))?;
+    // Somebody else's if it cannot be deleted.
+    session.call(wire::delete(&plan.root))?;
+    session.close()
+}
+
+/// The names in a list of children.
+fn names(body: &[u8]) -> Option<impl Iterator<Item = &str>> {
+    let count = usize::try_from(wire::int_at(body, 0)?).ok()?;
+    let mut names = Vec::new();
+    let mut at = 4;
+    for _ in 0..count {
+        let name = wire::buffer_at(body, at)?;
+        at += 4 + name.len();
+        names.push(std::str::from_utf8(name).ok()?);
+    }
+    Some(names.into_iter())
+}

@@ -1,0 +1,314 @@
+//! One connection that takes and releases a lock, over and over, by the recipe of real clients.
+//!
+//! Create an ephemeral sequential znode, list the directory, and hold the lock if none is lower;
+//! otherwise read the next lower znode with a watch, wait until it is gone, and list again. The lock
+//! is released by deleting the znode. A cycle is three requests without contention and five with it,
+//! and counts as one operation. The naive recipe, for comparison, lists with a watch instead, and
+//! lists again whenever anything changed.
+//!
+//! *Invariants*, checked at each grant: nobody else holds the lock, and the new holder's znode has a
+//! higher czxid and a higher sequence number than that of every holder before.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::{Fault, wire};
+
+/// What every lock node's name begins with.
+const PREFIX: &str = "lock-";
+/// Digits of a sequence number.
+const DIGITS: usize = 10;
+
+/// Why a lock cannot be held by two: shared by the connections that contend for it.
+#[derive(Debug)]
+pub(super) struct Arena {
+    /// The sequence number of whoever holds the lock.
+    holder: Option<i64>,
+    /// Sequence number and czxid of the last one who did.
+    last: (i64, i64),
+    /// When the last release was sent.
+    released: Option<Instant>,
+}
+
+/// An arena that several connections know.
+pub(super) type Shared = Rc<RefCell<Arena>>;
+
+impl Arena {
+    /// Of a lock that nobody has held.
+    pub(super) fn new() -> Shared {
+        Rc::new(RefCell::new(Arena { holder: None, last: (-1, -1), released: None }))
+    }
+
+    fn grant(&mut self, node: i64, czxid: i64) -> Result<(), Fault> {
+        if let Some(holder) = self.holder {
+            return Err(Fault::wrong(format!("{node} and {holder} hold the lock at a time")));
+        }
+        if self.last.0 >= node || self.last.1 >= czxid {
+            return Err(Fault::wrong(format!(
+                "{node} (czxid {czxid:#x}) holds the lock after {} (czxid {:#x})",
+                self.last.0, self.last.1
+            )));
+        }
+        self.holder = Some(node);
+        self.last = (node, czxid);
+        Ok(())
+    }
+
+    fn release(&mut self, now: Instant) {
+        self.holder = None;
+        self.released = Some(now);
+    }
+}
+
+/// What an answer has brought about.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// The operation goes on.
+    Within,
+    /// The lock is held.
+    Granted {
+        /// When the attempt began.
+        began: Instant,
+        /// When the holder before sent its release, if this one waited for it.
+        released: Option<Instant>,
+    },
+    /// The operation that began then is over.
+    Done(Instant),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// The next request is a create, a list, a watching read of this node, a delete.
+    Create,
+    List,
+    Watch(i64),
+    /// Not before this moment.
+    Delete(Instant),
+    /// These are under way.
+    Creating,
+    Listing,
+    Watching,
+    Deleting,
+    /// Until the watch fires.
+    Waiting,
+}
+
+/// One contender.
+#[derive(Debug)]
+pub(super) struct Lock {
+    state: State,
+    /// Sequence number and czxid of the own node, while there is one.
+    own: (i64, i64),
+    began: Instant,
+    /// An event has come since.
+    waited: bool,
+    hold: Duration,
+    is_naive: bool,
+    arena: Shared,
+    create: Vec<u8>,
+    list: Vec<u8>,
+    /// These end in the digits of a node.
+    watch: Vec<u8>,
+    delete: Vec<u8>,
+    /// Where those digits begin.
+    digits_at: usize,
+}
+
+impl Lock {
+    /// A lock whose nodes are created below `directory`, which must be there, and which is held for
+    /// `hold`.
+    pub(super) fn new(directory: &str, hold: Duration, arena: Shared, is_naive: bool) -> Self {
+        let node = format!("{directory}/{PREFIX}");
+        let numbered = format!("{node}{:0DIGITS$}", 0);
+        Lock {
+            state: State::Create,
+            own: (-1, -1),
+            began: Instant::now(),
+            waited: false,
+            hold,
+            is_naive,
+            arena,
+            create: wire::create_ephemeral_sequential(&node),
+            list: wire::children(directory, is_naive),
+            watch: wire::get_and_watch(&numbered),
+            delete: wire::delete(&numbered),
+            digits_at: wire::PATH_AT + node.len(),
+        }
+    }
+
+    /// Whether the next request begins a cycle.
+    pub(super) fn begins(&self) -> bool {
+        self.state == State::Create
+    }
+
+    /// When the lock is to be released, if it is held.
+    pub(super) fn held_until(&self) -> Option<Instant> {
+        match self.state {
+            State::Delete(at) => Some(at),
+            State::Create
+            | State::List
+            | State::Watch(_)
+            | State::Creating
+            | State::Listing
+            | State::Watching
+            | State::Deleting
+            | State::Waiting => None,
+        }
+    }
+
+    /// Appends the next request; false while a reply, an event or a moment must come first. A cycle
+    /// that it begins was due at `due`.
+    pub(super) fn next(&mut self, now: Instant, due: Instant, xid: i32, out: &mut Vec<u8>) -> bool {
+        let (request, next) = match self.state {
+            State::Create => {
+                self.began = due;
+                self.waited = false;
+                (&mut self.create, State::Creating)
+            }
+            State::List => (&mut self.list, State::Listing),
+            State::Watch(node) => {
+                number(&mut self.watch[self.digits_at..][..DIGITS], node);
+                (&mut self.watch, State::Watching)
+            }
+            State::Delete(at) if at <= now => {
+                number(&mut self.delete[self.digits_at..][..DIGITS], self.own.0);
+                self.arena.borrow_mut().release(now);
+                (&mut self.delete, State::Deleting)
+            }
+            State::Delete(_)
+            | State::Creating
+            | State::Listing
+            | State::Watching
+            | State::Deleting
+            | State::Waiting => return false,
+        };
+        wire::patch_xid(request, xid);
+        out.extend_from_slice(request);
+        self.state = next;
+        true
+    }
+
+    /// Judges the reply to the request under way.
+    pub(super) fn check(&mut self, now: Instant, reply: &wire::Reply<'_>) -> Result<Step, Fault> {
+        let gone = self.state == State::Watching && reply.err == wire::NO_NODE;
+        if reply.err != 0 && !gone {
+            return Err(Fault::refused("within a lock cycle", reply.err));
+        }
+        self.state = match self.state {
+            State::Creating => {
+                let node = wire::buffer_at(reply.body, 0)
+                    .and_then(sequence)
+                    .ok_or_else(|| Fault::wrong("create: no path"))?;
+                self.own = (node, reply.zxid);
+                State::List
+            }
+            State::Listing => match self.predecessor(reply.body)? {
+                Some(_) if self.is_naive => State::Waiting,
+                Some(node) => State::Watch(node),
+                None => {
+                    self.state = State::Delete(now + self.hold);
+                    return self.granted();
+                }
+            },
+            State::Watching if gone => State::List,
+            State::Watching => State::Waiting,
+            State::Deleting => {
+                self.state = State::Create;
+                return Ok(Step::Done(self.began));
+            }
+            State::Create | State::List | State::Watch(_) | State::Delete(_) | State::Waiting => {
+                return Err(Fault::wrong("a reply that nothing was asked for"));
+            }
+        };
+        Ok(Step::Within)
+    }
+
+    /// A watch has fired.
+    pub(super) fn event(&mut self) -> Result<Step, Fault> {
+        if self.state == State::Waiting {
+            self.waited = true;
+            self.state = State::List;
+            return Ok(Step::Within);
+        }
+        // A list that is under way, or the next one, shows what this event tells of.
+        if self.is_naive {
+            return Ok(Step::Within);
+        }
+        Err(Fault::wrong("a watch event that nobody waits for"))
+    }
+
+    /// The next lower node than the own in a list of children.
+    fn predecessor(&self, body: &[u8]) -> Result<Option<i64>, Fault> {
+        let count = wire::int_at(body, 0).ok_or_else(|| Fault::wrong("a list without a count"))?;
+        let (mut at, mut own, mut lower) = (4, false, None);
+        for _ in 0..count {
+            let name =
+                wire::buffer_at(body, at).ok_or_else(|| Fault::wrong("a list is cut short"))?;
+            at += 4 + name.len();
+            let node = sequence(name).ok_or_else(|| Fault::wrong("a node that is no lock's"))?;
+            own |= node == self.own.0;
+            if node < self.own.0 {
+                lower = lower.max(Some(node));
+            }
+        }
+        if own { Ok(lower) } else { Err(Fault::wrong("the own node is not in the list")) }
+    }
+
+    fn granted(&self) -> Result<Step, Fault> {
+        let mut arena = self.arena.borrow_mut();
+        arena.grant(self.own.0, self.own.1)?;
+        Ok(Step::Granted { began: self.began, released: arena.released.filter(|_| self.waited) })
+    }
+}
+
+/// The number that a path or name ends in.
+fn sequence(path: &[u8]) -> Option<i64> {
+    let digits = path.get(path.len().checked_sub(DIGITS)?..)?;
+    digits.iter().try_fold(0, |number, digit| {
+        digit.is_ascii_digit().then(|| number * 10 + i64::from(digit - b'0'))
+    })
+}
+
+/// Writes a sequence number over the whole of `out`.
+fn number(out: &mut [u8], mut value: i64) {
+    for digit in out.iter_mut().rev() {
+        *digit = b'0' + (value % 10) as u8;
+        value /= 10;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_holders_at_a_time_are_found() {
+        let arena = Arena::new();
+        let mut arena = arena.borrow_mut();
+        arena.grant(1, 10).expect("free");
+        let error = arena.grant(2, 11).expect_err("held");
+        assert!(error.to_string().contains("at a time"), "{error}");
+        arena.release(Instant::now());
+        arena.grant(2, 11).expect("released");
+    }
+
+    #[test]
+    fn a_holder_out_of_turn_is_found() {
+        for later in [(4, 12), (5, 12), (6, 10), (6, 9)] {
+            let arena = Arena::new();
+            let mut arena = arena.borrow_mut();
+            arena.grant(5, 10).expect("free");
+            arena.release(Instant::now());
+            let error = arena.grant(later.0, later.1).expect_err("its turn was before");
+            assert!(error.to_string().contains("after 5 (czxid 0xa)"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_sequence_number_is_ten_digits_at_the_end() {
+        assert_eq!(sequence(b"lock-0000000042"), Some(42));
+        assert_eq!(sequence(b"lock-00000000x2"), None);
+        assert_eq!(sequence(b"42"), None);
+    }
+}

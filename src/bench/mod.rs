@@ -1,0 +1,38 @@
+//! A load generator for ZooKeeper-compatible servers: the engine of `lockkeeper bench` and of
+//! `benches/vs_zookeeper`.
+//!
+//! *Owns* its own wire codec, sessions, workloads and loop: one thread, one epoll loop, any number of
+//! connections. *Invariants*: every answer is checked, and a wrong one ends the run, so a figure is
+//! never that of a server that errs; a run ends by itself; what it made, it takes away. *Never* uses
+//! the rest of this crate: a mistake in the server's codec must not be able to hide by being made on
+//! both ends.
+//!
+//! [`run`] prepares the znodes of a [`Plan`], loads the servers and returns an [`Outcome`];
+//! [`clear`] takes the znodes away.
+
+mod alarm;
+mod clear;
+mod count;
+mod fan;
+mod fault;
+mod files;
+pub mod frames;
+mod link;
+mod load;
+mod lock;
+mod outcome;
+mod pace;
+mod plan;
+pub mod proc;
+mod script;
+mod session;
+mod sessions;
+pub mod wire;
+
+pub use clear::{clear, reach};
+pub use fault::Fault;
+pub use load::{CONNECTIONS_MAX, DEPTH_MAX, run};
+pub use outcome::{Contention, Interim, Outcome, milliseconds};
+pub use plan::{Go, Length, Plan, Work, below_path};
+pub use session::{PATIENCE, Session};
+pub use sessions::{Lives, live};

@@ -1,0 +1,211 @@
+//! A blocking session for what is not measured: preparing znodes, asking whether a server serves.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use super::{Fault, wire};
+
+/// Session timeout asked for. Long, so that a stalled machine does not end a measurement.
+const TIMEOUT_MS: i32 = 40_000;
+/// Requests of [`Session::call_all`] in flight.
+const IN_FLIGHT_MAX: usize = 64;
+
+/// How long a server that is known to serve may take over one answer.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One session over one connection.
+#[derive(Debug)]
+pub struct Session {
+    stream: TcpStream,
+    xid: i32,
+    timeout: Duration,
+}
+
+/// An answer with its body copied out.
+#[derive(Debug)]
+pub struct Answer {
+    /// The error code; 0 is none.
+    pub err: i32,
+    /// What follows the header.
+    pub body: Vec<u8>,
+}
+
+/// An open connection with a session, for the event loop to go on with.
+pub(super) struct Parts {
+    pub stream: TcpStream,
+    pub last_xid: i32,
+    /// What the server has granted.
+    pub timeout: Duration,
+}
+
+impl Session {
+    /// Connects and opens a session; no step may take longer than `patience`.
+    ///
+    /// # Errors
+    /// There is no connection, or no session on it.
+    pub fn open(addr: SocketAddr, patience: Duration) -> Result<Self, Fault> {
+        let fault = |e: std::io::Error| Fault::Unreachable(format!("{addr}: {e}"));
+        let stream = TcpStream::connect_timeout(&addr, patience).map_err(fault)?;
+        stream.set_nodelay(true).map_err(fault)?;
+        stream.set_read_timeout(Some(patience)).map_err(fault)?;
+        let mut session = Session { stream, xid: 0, timeout: Duration::ZERO };
+        session.stream.write_all(&wire::connect(TIMEOUT_MS)).map_err(fault)?;
+        let frame = session.frame().map_err(|e| e.after(&addr.to_string()))?;
+        let granted = wire::connect_reply(&frame)
+            .ok_or_else(|| Fault::wrong(format!("{addr}: connect reply too short")))?;
+        if granted.timeout_ms <= 0 || granted.session == 0 {
+            return Err(Fault::Unreachable(format!("{addr}: session refused")));
+        }
+        session.timeout = Duration::from_millis(granted.timeout_ms.unsigned_abs().into());
+        Ok(session)
+    }
+
+    /// The same, and then names these credentials, each a scheme and its secret.
+    pub(super) fn open_as(addr: SocketAddr, auth: &[(String, String)]) -> Result<Self, Fault> {
+        let mut session = Session::open(addr, PATIENCE)?;
+        for (scheme, secret) in auth {
+            session.send(&wire::auth(scheme, secret))?;
+            let answer = session.answer(wire::AUTH_XID)?;
+            if answer.err != 0 {
+                return Err(Fault::refused(format!("{addr}: {scheme} credential"), answer.err));
+            }
+        }
+        Ok(session)
+    }
+
+    /// Changes how long an answer may take.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn set_patience(&mut self, patience: Duration) -> Result<(), Fault> {
+        self.stream
+            .set_read_timeout(Some(patience))
+            .map_err(|e| Fault::Unreachable(format!("session: {e}")))
+    }
+
+    /// Sends one request and waits for its reply, whatever its error code is.
+    ///
+    /// # Errors
+    /// The connection ended, or the reply is another's.
+    pub fn call(&mut self, mut request: Vec<u8>) -> Result<Answer, Fault> {
+        self.xid += 1;
+        wire::patch_xid(&mut request, self.xid);
+        self.send(&request)?;
+        self.answer(self.xid)
+    }
+
+    /// Sends requests with some of them in flight, and lets `judge` see every answer, in order, with
+    /// the words that its request came with.
+    pub(super) fn call_all(
+        &mut self,
+        requests: impl IntoIterator<Item = (String, Vec<u8>)>,
+        mut judge: impl FnMut(String, &Answer) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let mut in_flight = VecDeque::with_capacity(IN_FLIGHT_MAX);
+        for (words, mut request) in requests {
+            if in_flight.len() == IN_FLIGHT_MAX
+                && let Some((xid, words)) = in_flight.pop_front()
+            {
+                judge(words, &self.answer(xid)?)?;
+            }
+            self.xid += 1;
+            wire::patch_xid(&mut request, self.xid);
+            self.send(&request)?;
+            in_flight.push_back((self.xid, words));
+        }
+        for (xid, words) in in_flight {
+            judge(words, &self.answer(xid)?)?;
+        }
+        Ok(())
+    }
+
+    /// Creates a znode, or leaves it as it is.
+    ///
+    /// # Errors
+    /// It cannot be created.
+    pub fn ensure(&mut self, path: &str, data: &[u8]) -> Result<(), Fault> {
+        made(&format!("create {path}"), &self.call(wire::create(path, data))?)
+    }
+
+    /// Creates a znode and all those above it, or leaves them as they are.
+    pub(super) fn ensure_all(&mut self, path: &str) -> Result<(), Fault> {
+        let ends = path.match_indices('/').skip(1).map(|(at, _)| at);
+        ends.chain([path.len()]).try_for_each(|end| self.ensure(&path[..end], b""))
+    }
+
+    /// Reads a znode's data and the version of it.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(&mut self, path: &str) -> Result<(Vec<u8>, i32), Fault> {
+        let answer = self.call(wire::get(path))?;
+        if answer.err != 0 {
+            return Err(Fault::refused(format!("get {path}"), answer.err));
+        }
+        let data = wire::buffer_at(&answer.body, 0)
+            .ok_or_else(|| Fault::wrong("get without data"))?
+            .to_vec();
+        let version = wire::int_at(&answer.body, 4 + data.len() + wire::STAT_VERSION_AT)
+            .ok_or_else(|| Fault::wrong("get without a Stat"))?;
+        Ok((data, version))
+    }
+
+    /// Ends the session and waits until the server says so.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn close(mut self) -> Result<(), Fault> {
+        match self.call(wire::bare(wire::CLOSE))?.err {
+            0 => Ok(()),
+            err => Err(Fault::refused("close", err)),
+        }
+    }
+
+    pub(super) fn into_parts(self) -> Parts {
+        Parts { stream: self.stream, last_xid: self.xid, timeout: self.timeout }
+    }
+
+    fn send(&mut self, request: &[u8]) -> Result<(), Fault> {
+        self.stream.write_all(request).map_err(|e| Fault::Unreachable(format!("send: {e}")))
+    }
+
+    fn answer(&mut self, due: i32) -> Result<Answer, Fault> {
+        let frame = self.frame()?;
+        let reply = wire::reply(&frame).ok_or_else(|| Fault::wrong("reply too short"))?;
+        if reply.xid != due {
+            return Err(Fault::wrong(format!("reply with xid {} where {due} was due", reply.xid)));
+        }
+        Ok(Answer { err: reply.err, body: reply.body.to_vec() })
+    }
+
+    fn frame(&mut self) -> Result<Vec<u8>, Fault> {
+        let fault = |e: std::io::Error| Fault::Unreachable(format!("receive: {e}"));
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length).map_err(fault)?;
+        let length = usize::try_from(i32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        if length > wire::FRAME_MAX {
+            return Err(Fault::wrong(format!("receive: frame of {length} bytes")));
+        }
+        let mut frame = vec![0; length];
+        self.stream.read_exact(&mut frame).map_err(fault)?;
+        Ok(frame)
+    }
+}
+
+/// Whether a znode that was to be created is there now.
+pub(super) fn made(words: &str, answer: &Answer) -> Result<(), Fault> {
+    match answer.err {
+        0 | wire::NODE_EXISTS => Ok(()),
+        err => Err(Fault::refused(words, err)),
+    }
+}
+
+/// Whether a znode that was to be deleted is gone now.
+pub(super) fn gone(words: &str, answer: &Answer) -> Result<(), Fault> {
+    match answer.err {
+        0 | wire::NO_NODE => Ok(()),
+        err => Err(Fault::refused(words, err)),
+    }
+}

@@ -1,0 +1,327 @@
+//! Many sessions: how fast they are opened, and how soon they are gone after their clients are.
+//!
+//! Each session is a connection with one ephemeral znode. When all are there, all connections are
+//! dropped without a word, and the znodes are counted until none is left. *Invariant*, checked: no
+//! session ends before its timeout.
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+
+use super::frames::{Frames, Source};
+use super::outcome::{self, Interim};
+use super::plan::{Go, Plan};
+use super::session::Session;
+use super::{Fault, files, proc, wire};
+
+/// Longest wait for anything to happen while sessions are opened.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// How much longer than their timeout all sessions may last together.
+const EXPIRY_MAX: Duration = Duration::from_secs(120);
+/// Time between two looks at what else there is to do.
+const LOOK: Duration = Duration::from_millis(50);
+/// Time between two counts of the znodes that are left.
+const COUNT_INTERVAL: Duration = Duration::from_millis(10);
+/// Where the number of children is within a Stat.
+const STAT_CHILDREN_AT: usize = 56;
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct Lives {
+    /// Sessions with their ephemeral znodes.
+    pub opened: u64,
+    /// Seconds that this took.
+    pub seconds: f64,
+    /// Nanoseconds from connecting to having a session.
+    pub opens: Histogram<u64>,
+    /// Nanoseconds of creating the ephemeral znode then.
+    pub creates: Histogram<u64>,
+    /// CPU seconds of the servers while sessions were opened.
+    pub server_cpu: f64,
+    /// CPU seconds of this process in that time.
+    pub client_cpu: f64,
+    /// Resident memory of the servers with all sessions.
+    pub server_rss_mib: f64,
+    /// The timeout that was granted.
+    pub timeout: Duration,
+    /// How long after the connections were dropped the first and the last ephemeral znode were gone;
+    /// `None` if it was stopped before.
+    pub gone: Option<(Duration, Duration)>,
+}
+
+/// Opens as many sessions as the plan has connections, with `plan.depth` under way at a time, and asks
+/// for this session timeout; then lets them expire. What else the plan says of work is not looked at.
+///
+/// # Errors
+/// A server cannot be reached, refuses, or errs; the znodes that were made remain.
+pub fn live(
+    plan: &Plan,
+    timeout: Duration,
+    look: &mut dyn FnMut(&Interim<'_>) -> Go,
+) -> Result<Lives, Fault> {
+    let fault = |e: Fault| e.after(&format!("sessions at {}", plan.addrs[0]));
+    files::allow(plan.connections)?;
+    let mut counter = Session::open_as(plan.addrs[0], &plan.auth).map_err(fault)?;
+    counter.ensure_all(&plan.room_path()).map_err(fault)?;
+    let mut crowd = Crowd::new(plan, timeout)?;
+    let mut lives = crowd.gather(look).map_err(fault)?;
+    if lives.opened == plan.connections as u64 {
+        let earliest = crowd.dies();
+        lives.gone = see_off(plan, &mut counter, earliest, &lives, look).map_err(fault)?;
+    }
+    counter.close().map_err(fault)?;
+    Ok(lives)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Connecting,
+    Greeting,
+    Creating,
+    Held,
+}
+
+struct Life {
+    stream: TcpStream,
+    frames: Frames,
+    state: State,
+    began: Instant,
+    last_sent: Instant,
+}
+
+struct Crowd<'a> {
+    plan: &'a Plan,
+    poll: Poll,
+    lives: Vec<Life>,
+    held: usize,
+    greeting: Vec<u8>,
+    create: Vec<u8>,
+    ping: Vec<u8>,
+    opens: Histogram<u64>,
+    creates: Histogram<u64>,
+    granted: Duration,
+    last_event: Instant,
+}
+
+impl<'a> Crowd<'a> {
+    fn new(plan: &'a Plan, timeout: Duration) -> Result<Self, Fault> {
+        let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+        let mut create =
+            wire::create_ephemeral_sequential(&format!("{}/session-", plan.room_path()));
+        wire::patch_xid(&mut create, 1);
+        let mut ping = wire::bare(wire::PING);
+        wire::patch_xid(&mut ping, wire::PING_XID);
+        let mut greeting = wire::connect(timeout_ms);
+        for (scheme, secret) in &plan.auth {
+            greeting.extend(wire::auth(scheme, secret));
+        }
+        Ok(Crowd {
+            plan,
+            poll: Poll::new().map_err(Fault::epoll)?,
+            lives: Vec::with_capacity(plan.connections),
+            held: 0,
+            greeting,
+            create,
+            ping,
+            opens: outcome::histogram(),
+            creates: outcome::histogram(),
+            granted: timeout,
+            last_event: Instant::now(),
+        })
+    }
+
+    fn gather(&mut self, look: &mut dyn FnMut(&Interim<'_>) -> Go) -> Result<Lives, Fault> {
+        let client_before = proc::cpu_seconds(std::process::id())?;
+        let server_before = proc::cpu_seconds_of(&self.plan.pids)?;
+        let began = Instant::now();
+        let mut looked = began;
+        let mut events = Events::with_capacity(1024);
+        self.last_event = began;
+        while self.held < self.plan.connections {
+            while self.lives.len() < self.plan.connections
+                && self.lives.len() - self.held < self.plan.depth
+            {
+                self.begin()?;
+            }
+            match self.poll.poll(&mut events, Some(LOOK)) {
+                Err(e) if e.kind() != std::io::ErrorKind::Interrupted => {
+                    return Err(Fault::epoll(e));
+                }
+                Ok(()) | Err(_) => {}
+            }
+            for event in &events {
+                self.serve(event.token().0, event.is_writable())?;
+            }
+            let now = Instant::now();
+            if now.duration_since(self.last_event) > SILENCE_MAX {
+                let text = format!("no answer for {} s", SILENCE_MAX.as_secs());
+                return Err(Fault::Unreachable(text));
+            }
+            if now.duration_since(looked) >= LOOK {
+                looked = now;
+                self.keep_alive(now)?;
+                let interim = Interim {
+                    measured: true,
+                    elapsed: now.duration_since(began),
+                    ops: self.held as u64,
+                    latencies: &self.opens,
+                };
+                if look(&interim) == Go::Stop {
+                    break;
+                }
+            }
+        }
+        Ok(Lives {
+            opened: self.held as u64,
+            seconds: began.elapsed().as_secs_f64(),
+            opens: self.opens.clone(),
+            creates: self.creates.clone(),
+            server_cpu: proc::cpu_seconds_of(&self.plan.pids)? - server_before,
+            client_cpu: proc::cpu_seconds(std::process::id())? - client_before,
+            server_rss_mib: proc::rss_mib_of(&self.plan.pids)?,
+            timeout: self.granted,
+            gone: None,
+        })
+    }
+
+    fn begin(&mut self) -> Result<(), Fault> {
+        let addr = self.plan.addrs[self.lives.len() % self.plan.addrs.len()];
+        let fault = |e: std::io::Error| Fault::Unreachable(format!("{addr}: {e}"));
+        let mut stream = TcpStream::connect(addr).map_err(fault)?;
+        self.poll
+            .registry()
+            .register(&mut stream, Token(self.lives.len()), Interest::READABLE | Interest::WRITABLE)
+            .map_err(Fault::epoll)?;
+        let now = Instant::now();
+        let frames = Frames::default();
+        self.lives.push(Life {
+            stream,
+            frames,
+            state: State::Connecting,
+            began: now,
+            last_sent: now,
+        });
+        Ok(())
+    }
+
+    fn serve(&mut self, number: usize, writable: bool) -> Result<(), Fault> {
+        let now = Instant::now();
+        let life = &mut self.lives[number];
+        let lost = |e: std::io::Error| Fault::Unreachable(format!("session {number}: {e}"));
+        if life.state == State::Connecting {
+            if let Some(error) = life.stream.take_error().map_err(lost)? {
+                return Err(lost(error));
+            }
+            if !writable {
+                return Ok(());
+            }
+            life.stream.set_nodelay(true).map_err(lost)?;
+            life.stream.write_all(&self.greeting).map_err(lost)?;
+            life.state = State::Greeting;
+            return Ok(());
+        }
+        let source = life.frames.fill(&mut life.stream).map_err(lost)?;
+        while let Some(frame) = life.frames.next_frame().map_err(|e| Fault::wrong(e.to_string()))? {
+            self.last_event = now;
+            match life.state {
+                State::Connecting => return Err(Fault::wrong("an answer before the question")),
+                State::Greeting => {
+                    let granted = wire::connect_reply(frame)
+                        .filter(|granted| granted.timeout_ms > 0 && granted.session != 0)
+                        .ok_or_else(|| Fault::Unreachable("session refused".into()))?;
+                    self.granted = Duration::from_millis(granted.timeout_ms.unsigned_abs().into());
+                    outcome::record(&mut self.opens, life.began, now);
+                    life.stream.write_all(&self.create).map_err(lost)?;
+                    (life.state, life.last_sent, life.began) = (State::Creating, now, now);
+                }
+                State::Creating => {
+                    let reply =
+                        wire::reply(frame).ok_or_else(|| Fault::wrong("reply too short"))?;
+                    if reply.err != 0 {
+                        return Err(Fault::refused("an ephemeral znode", reply.err));
+                    }
+                    if reply.xid == wire::AUTH_XID {
+                        continue;
+                    }
+                    outcome::record(&mut self.creates, life.began, now);
+                    life.state = State::Held;
+                    self.held += 1;
+                }
+                // A ping is answered.
+                State::Held => {}
+            }
+        }
+        if source == Source::Ended {
+            return Err(Fault::Unreachable("the server closed the connection".into()));
+        }
+        Ok(())
+    }
+
+    fn keep_alive(&mut self, now: Instant) -> Result<(), Fault> {
+        for life in self.lives.iter_mut().filter(|life| life.state == State::Held) {
+            if now.duration_since(life.last_sent) >= self.granted / 3 {
+                life.last_sent = now;
+                life.stream
+                    .write_all(&self.ping)
+                    .map_err(|e| Fault::Unreachable(format!("ping: {e}")))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops all connections. No session may end before the moment that is returned.
+    fn dies(&mut self) -> Instant {
+        let heard = self.lives.iter().map(|life| life.last_sent).min();
+        self.lives.clear();
+        heard.unwrap_or_else(Instant::now) + self.granted
+    }
+}
+
+/// Counts the znodes until none is left; returns when the first and the last were gone.
+fn see_off(
+    plan: &Plan,
+    counter: &mut Session,
+    earliest: Instant,
+    lives: &Lives,
+    look: &mut dyn FnMut(&Interim<'_>) -> Go,
+) -> Result<Option<(Duration, Duration)>, Fault> {
+    let began = Instant::now();
+    let mut first = None;
+    loop {
+        let answer = counter.call(wire::get(&plan.room_path()))?;
+        let data = wire::buffer_at(&answer.body, 0).map_or(0, <[u8]>::len);
+        let left = wire::int_at(&answer.body, 4 + data + STAT_CHILDREN_AT);
+        let left = left.ok_or_else(|| Fault::wrong("get without a Stat"))?;
+        let now = Instant::now();
+        let since = now.duration_since(began);
+        if left.unsigned_abs() < plan.connections as u32 && first.is_none() {
+            if now < earliest {
+                return Err(Fault::wrong("a session has ended before its timeout"));
+            }
+            first = Some(since);
+        }
+        match first {
+            Some(first) if left == 0 => return Ok(Some((first, since))),
+            Some(_) | None if since > lives.timeout + EXPIRY_MAX => {
+                return Err(Fault::wrong(format!(
+                    "{left} ephemeral znodes are left {} s after their clients went",
+                    since.as_secs()
+                )));
+            }
+            Some(_) | None => {}
+        }
+        let interim = Interim {
+            measured: true,
+            elapsed: since,
+            ops: plan.connections as u64 - u64::from(left.unsigned_abs()),
+            latencies: &lives.opens,
+        };
+        if look(&interim) == Go::Stop {
+            return Ok(None);
+        }
+        std::thread::sleep(COUNT_INTERVAL);
+    }
+}

@@ -1,0 +1,409 @@
+//! `lockkeeper bench`: load on a server, Lockkeeper's or ZooKeeper's, and what it came to.
+//!
+//! *Owns* the command's flags and exit codes: 0 measured, 1 a server refused or answered wrongly, 2
+//! the command is wrong, 69 no server answers or a connection ended, 71 this machine lacks something,
+//! 77 no permission, 130 interrupted (with the figures so far). `crate::bench` does the work.
+//! *Invariants*: it ends by itself; the znodes that it made are deleted, or named if they cannot be;
+//! figures go to standard output, everything else to standard error.
+
+mod interrupt;
+mod report;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+
+use super::client::{self, Credential};
+use super::duration::duration;
+use super::member::{EXIT_NO_PERMISSION, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
+use super::{exit_code, say};
+use crate::bench::{self, CONNECTIONS_MAX, DEPTH_MAX, Fault, Interim, Length, Plan, Work};
+use interrupt::Interrupt;
+use report::{Figures, Report};
+
+/// This machine lacks something (`EX_OSERR`).
+const EXIT_OS: i32 = 71;
+/// Interrupted, as a shell says it of SIGINT.
+const EXIT_INTERRUPTED: i32 = 130;
+/// Longest measurement.
+const DURATION_MAX: Duration = Duration::from_secs(86_400);
+/// Most data in a znode: with its path it must fit into a frame of ZooKeeper's default length.
+const SIZE_MAX: usize = 1_000_000;
+/// Time between two lines of progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// The error code of a server for missing permission.
+const NO_AUTH: i32 = -102;
+
+/// Flags of `lockkeeper bench`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 measured; 1 a server refused or answered wrongly; 2 wrong usage; 69 no server \
+                        answers; 71 this machine lacks something; 77 no permission; 130 interrupted, with the \
+                        figures so far."
+)]
+pub struct BenchFlags {
+    /// What the clients do
+    #[arg(short, long, value_name = "WORK", default_value = "mixed")]
+    workload: Workload,
+    /// Servers; clients go to them in turn
+    #[arg(
+        long,
+        visible_alias = "server",
+        value_name = "HOST:PORT,...",
+        default_value = "127.0.0.1:2181"
+    )]
+    hosts: String,
+    /// Sessions, each with a connection
+    #[arg(short, long, value_name = "N", default_value_t = 32, value_parser = clients)]
+    clients: usize,
+    /// Requests in flight on each connection
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = pipeline)]
+    pipeline: usize,
+    /// Data in each znode, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = size)]
+    size: usize,
+    /// How long to measure: seconds, or 500ms, 10s, 2m; fill and delete end with --nodes
+    #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    duration: Duration,
+    /// Load before that, which is not measured
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    warm_up: Duration,
+    /// Begin so many operations per second, all clients together, whether or not earlier ones are
+    /// answered; latency counts from when each was due
+    #[arg(long, value_name = "N", value_parser = rate)]
+    rate: Option<f64>,
+    /// How long a lock is held
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = duration)]
+    hold: Duration,
+    /// What the workload sessions asks for
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    session_timeout: Duration,
+    /// Znodes that fill creates, or delete deletes, at most [default: fill 1000000, delete 100000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    nodes: Option<u64>,
+    /// Process ids of the servers, if they run here: for their CPU time per operation and memory
+    #[arg(long, value_name = "PID,...", value_delimiter = ',')]
+    pids: Vec<u32>,
+    /// The znode below which everything is made and taken away again
+    #[arg(long, value_name = "PATH", default_value = "/lockkeeper-bench", value_parser = path)]
+    path: String,
+    /// Who asks, for example digest:user:password; may be given several times
+    #[arg(long, value_name = "SCHEME:CREDENTIAL")]
+    auth: Vec<Credential>,
+    /// A file with such credentials, one in a line: others may see those of a command line
+    #[arg(long, value_name = "FILE")]
+    auth_file: Option<PathBuf>,
+    /// What the figures look like
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: Format,
+}
+
+/// What the clients do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Workload {
+    /// Read one znode per client
+    Get,
+    /// Set one znode per client
+    Set,
+    /// Create znodes
+    Create,
+    /// Delete znodes that were made before
+    Delete,
+    /// Seven reads to three sets
+    Mixed,
+    /// A transaction that checks the version of a znode and sets it
+    Multi,
+    /// Take and release a lock that nobody else wants
+    #[value(alias = "lock-uncontended")]
+    Lock,
+    /// Take and release the one lock that all want, each watching the contender before it
+    LockContended,
+    /// The same with everybody watching everybody, which is how not to do it
+    Herd,
+    /// All but one client watch a znode, that one sets it; an operation is a notification
+    Watches,
+    /// Open sessions, --pipeline at a time, each with an ephemeral znode; then drop the connections and
+    /// see when the znodes are gone
+    Sessions,
+    /// Create many znodes, and see what they take
+    Fill,
+}
+
+impl Workload {
+    fn work(self) -> Work {
+        match self {
+            // Sessions are not looked at for their work.
+            Workload::Get | Workload::Sessions => Work::Get,
+            Workload::Set => Work::Set,
+            Workload::Create | Workload::Fill => Work::Create,
+            Workload::Delete => Work::Delete,
+            Workload::Mixed => Work::Mixed,
+            Workload::Multi => Work::Multi,
+            Workload::Lock => Work::Lock,
+            Workload::LockContended => Work::Contended,
+            Workload::Herd => Work::Herd,
+            Workload::Watches => Work::Watches,
+        }
+    }
+
+    fn name(self) -> String {
+        let value = self.to_possible_value().expect("no workload is skipped");
+        value.get_name().to_owned()
+    }
+
+    /// How many znodes make the whole of it, if it is a number of them.
+    fn nodes(self) -> Option<u64> {
+        match self {
+            Workload::Delete => Some(100_000),
+            Workload::Fill => Some(1_000_000),
+            Workload::Get
+            | Workload::Set
+            | Workload::Create
+            | Workload::Mixed
+            | Workload::Multi
+            | Workload::Lock
+            | Workload::LockContended
+            | Workload::Herd
+            | Workload::Watches
+            | Workload::Sessions => None,
+        }
+    }
+}
+
+/// How the figures are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// For programs: one object
+    Json,
+}
+
+fn clients(text: &str) -> Result<usize, String> {
+    within(text, 1, CONNECTIONS_MAX)
+}
+
+fn pipeline(text: &str) -> Result<usize, String> {
+    within(text, 1, DEPTH_MAX)
+}
+
+fn size(text: &str) -> Result<usize, String> {
+    within(text, 0, SIZE_MAX)
+}
+
+fn within(text: &str, least: usize, most: usize) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| format!("expected a number from {least} to {most}"))
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (1.0..=10_000_000.0).contains(rate));
+    rate.ok_or_else(|| "expected a number from 1 to 10000000".to_owned())
+}
+
+fn path(text: &str) -> Result<String, String> {
+    let names_znodes = text.strip_prefix('/').is_some_and(|names| {
+        names.split('/').all(|name| !matches!(name, "" | "." | "..")) && !names.contains('\0')
+    });
+    if names_znodes && !text.starts_with("/zookeeper") {
+        return Ok(text.to_owned());
+    }
+    Err("expected the path of a znode that may be made, such as /bench".to_owned())
+}
+
+/// Runs `lockkeeper bench`.
+pub(super) fn run(flags: &BenchFlags) -> ExitCode {
+    let plan = match flags.plan() {
+        Ok(plan) => plan,
+        Err(reason) => return failed(EXIT_USAGE, &reason),
+    };
+    let interrupt = match Interrupt::catch() {
+        Ok(interrupt) => interrupt,
+        Err(error) => return failed(EXIT_OS, &format!("signals: {error}")),
+    };
+    if let Err(fault) = bench::reach(&plan) {
+        return failed(code_of(&fault), &fault.to_string());
+    }
+    let measured = flags.measure(plan.clone(), &interrupt);
+    let cleared = bench::clear(&plan);
+    let code = match measured {
+        Ok(report) => {
+            let text = match flags.output {
+                Format::Text => report.text(),
+                Format::Json => format!("{}\n", report.json()),
+            };
+            // Whoever closed standard output has seen enough.
+            let _ = io::stdout().write_all(text.as_bytes());
+            if interrupt.has_come() { EXIT_INTERRUPTED } else { 0 }
+        }
+        Err(fault) => {
+            say(&format!("lockkeeper bench: {fault}"));
+            code_of(&fault)
+        }
+    };
+    if let Err(fault) = cleared {
+        say(&format!("lockkeeper bench: {}/{} is left behind: {fault}", plan.root, plan.room));
+        return exit_code(if code == 0 { code_of(&fault) } else { code });
+    }
+    exit_code(code)
+}
+
+fn failed(code: i32, text: &str) -> ExitCode {
+    say(&format!("lockkeeper bench: {text}"));
+    exit_code(code)
+}
+
+fn code_of(fault: &Fault) -> i32 {
+    match fault {
+        Fault::Unreachable(_) => EXIT_UNAVAILABLE,
+        Fault::Refused { code: NO_AUTH, .. } => EXIT_NO_PERMISSION,
+        Fault::Refused { .. } | Fault::Wrong(_) => EXIT_REFUSED,
+        Fault::Machine(_) => EXIT_OS,
+    }
+}
+
+impl BenchFlags {
+    /// What is to be done, or what is wrong with the flags.
+    fn plan(&self) -> Result<Plan, String> {
+        let work = self.workload.work();
+        let name = self.workload.name();
+        if work.is_stepwise() && self.pipeline > 1 {
+            return Err(format!("--pipeline: with {name} each request waits for an answer"));
+        }
+        if !work.locks() && !self.hold.is_zero() {
+            return Err(format!("--hold: {name} takes no lock"));
+        }
+        if matches!(work, Work::Herd | Work::Watches) && self.clients < 2 {
+            return Err(format!("--clients: {name} needs two at least"));
+        }
+        let counted = self.workload.nodes();
+        if counted.is_none() && self.nodes.is_some() {
+            return Err(format!("--nodes: {name} ends after --duration"));
+        }
+        let is_paced =
+            counted.is_none() && !matches!(self.workload, Workload::Watches | Workload::Sessions);
+        if !is_paced && self.rate.is_some() {
+            return Err(format!("--rate: {name} goes as fast as it can"));
+        }
+        if self.duration.is_zero() || self.duration > DURATION_MAX || self.warm_up > DURATION_MAX {
+            return Err("--duration: more than nothing, and at most a day".to_owned());
+        }
+        let length = match counted.map(|usual| self.nodes.unwrap_or(usual)) {
+            None => Length::Timed { warm_up: self.warm_up, window: self.duration },
+            Some(nodes) => {
+                let clients = self.clients as u64;
+                Length::Counted((0..clients).map(|at| (nodes + at) / clients).collect())
+            }
+        };
+        let auth = client::credentials(&self.auth, self.auth_file.as_deref())?;
+        let auth = auth.iter().map(|one| (one.scheme().to_owned(), one.secret().to_owned()));
+        Ok(Plan {
+            pids: self.pids.clone(),
+            length,
+            root: self.path.clone(),
+            room: room(),
+            size: self.size,
+            rate: self.rate,
+            hold: self.hold,
+            auth: auth.collect(),
+            ..Plan::new(self.addresses()?, work, self.clients, self.pipeline)
+        })
+    }
+
+    fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
+        let servers = client::servers(&self.hosts).map_err(|e| format!("--hosts: {e}"))?;
+        servers
+            .iter()
+            .map(|server| client::resolve(server).map_err(|e| format!("--hosts: {server}: {e}")))
+            .collect()
+    }
+
+    fn measure(&self, plan: Plan, interrupt: &Interrupt) -> Result<Report, Fault> {
+        let rss_before_mib = bench::proc::rss_mib_of(&plan.pids)?;
+        let mut progress = Progress::new();
+        if self.workload == Workload::Sessions {
+            let lives = bench::live(&plan, self.session_timeout, &mut |interim| {
+                progress.show(interim);
+                interrupt.go()
+            });
+            progress.end();
+            return lives.map(|lives| self.report(plan, Figures::Lives(lives), rss_before_mib));
+        }
+        if self.workload == Workload::Delete {
+            // What is to be deleted must be there; making it is not measured.
+            let made = Plan { work: Work::Create, ..plan.clone() };
+            let made = bench::run(&made, &mut |_| interrupt.go())?;
+            if interrupt.has_come() {
+                return Ok(self.report(plan, Figures::Load(made), rss_before_mib));
+            }
+        }
+        let outcome = bench::run(&plan, &mut |interim| {
+            progress.show(interim);
+            interrupt.go()
+        });
+        progress.end();
+        outcome.map(|outcome| self.report(plan, Figures::Load(outcome), rss_before_mib))
+    }
+
+    fn report(&self, plan: Plan, figures: Figures, rss_before_mib: f64) -> Report {
+        Report { workload: self.workload.name(), plan, figures, rss_before_mib }
+    }
+}
+
+/// A name for this run's znode that no other run has.
+fn room() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    format!("{:x}-{}", since.unwrap_or_default().as_millis(), std::process::id())
+}
+
+/// A line on a terminal that says how far it has come.
+struct Progress {
+    shows: bool,
+    last: Instant,
+    ops: u64,
+    is_dirty: bool,
+}
+
+impl Progress {
+    fn new() -> Self {
+        let shows = io::stderr().is_terminal();
+        Progress { shows, last: Instant::now(), ops: 0, is_dirty: false }
+    }
+
+    fn show(&mut self, interim: &Interim<'_>) {
+        let since = self.last.elapsed();
+        if !self.shows || since < PROGRESS_INTERVAL {
+            return;
+        }
+        let line = if interim.measured {
+            let rate = interim.ops.saturating_sub(self.ops) as f64 / since.as_secs_f64();
+            format!(
+                "{:5.0} s  {rate:>9.0}/s  p50 {:.2} ms  p99 {:.2} ms",
+                interim.elapsed.as_secs_f64(),
+                bench::milliseconds(interim.latencies, 0.5),
+                bench::milliseconds(interim.latencies, 0.99),
+            )
+        } else {
+            format!("{:5.0} s  warming up", interim.elapsed.as_secs_f64())
+        };
+        self.write(&format!("\r\x1b[K{line}"));
+        (self.last, self.ops, self.is_dirty) = (Instant::now(), interim.ops, true);
+    }
+
+    /// Takes the line away.
+    fn end(&self) {
+        if self.is_dirty {
+            self.write("\r\x1b[K");
+        }
+    }
+
+    fn write(&self, text: &str) {
+        // A terminal that is gone shows nothing; the figures remain.
+        let mut screen = io::stderr();
+        let _ = screen.write_all(text.as_bytes()).and_then(|()| screen.flush());
+    }
+}
