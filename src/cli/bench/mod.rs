@@ -231,14 +231,18 @@ pub(super) fn run(flags: &BenchFlags) -> ExitCode {
     let measured = flags.measure(plan.clone(), &interrupt);
     let cleared = bench::clear(&plan);
     let code = match measured {
-        Ok(report) => {
+        Ok(Some(report)) => {
             let text = match flags.output {
                 Format::Text => report.text(),
                 Format::Json => format!("{}\n", report.json()),
             };
             // Whoever closed standard output has seen enough.
             let _ = io::stdout().write_all(text.as_bytes());
-            if interrupt.has_come() { EXIT_INTERRUPTED } else { 0 }
+            if report.interrupted { EXIT_INTERRUPTED } else { 0 }
+        }
+        Ok(None) => {
+            say("lockkeeper bench: interrupted before anything was measured");
+            EXIT_INTERRUPTED
         }
         Err(fault) => {
             say(&format!("lockkeeper bench: {fault}"));
@@ -322,7 +326,9 @@ impl BenchFlags {
             .collect()
     }
 
-    fn measure(&self, plan: Plan, interrupt: &Interrupt) -> Result<Report, Fault> {
+    /// Nothing is measured if it is interrupted before.
+    fn measure(&self, plan: Plan, interrupt: &Interrupt) -> Result<Option<Report>, Fault> {
+        let workload = self.workload.name();
         let rss_before_mib = bench::proc::rss_mib_of(&plan.pids)?;
         let mut progress = Progress::new();
         if self.workload == Workload::Sessions {
@@ -331,14 +337,16 @@ impl BenchFlags {
                 interrupt.go()
             });
             progress.end();
-            return lives.map(|lives| self.report(plan, Figures::Lives(lives), rss_before_mib));
+            let interrupted = interrupt.has_come();
+            let figures = Figures::Lives(lives?);
+            return Ok(Some(Report { workload, plan, figures, interrupted, rss_before_mib }));
         }
         if self.workload == Workload::Delete {
             // What is to be deleted must be there; making it is not measured.
             let made = Plan { work: Work::Create, ..plan.clone() };
-            let made = bench::run(&made, &mut |_| interrupt.go())?;
+            bench::run(&made, &mut |_| interrupt.go())?;
             if interrupt.has_come() {
-                return Ok(self.report(plan, Figures::Load(made), rss_before_mib));
+                return Ok(None);
             }
         }
         let outcome = bench::run(&plan, &mut |interim| {
@@ -346,11 +354,9 @@ impl BenchFlags {
             interrupt.go()
         });
         progress.end();
-        outcome.map(|outcome| self.report(plan, Figures::Load(outcome), rss_before_mib))
-    }
-
-    fn report(&self, plan: Plan, figures: Figures, rss_before_mib: f64) -> Report {
-        Report { workload: self.workload.name(), plan, figures, rss_before_mib }
+        let interrupted = interrupt.has_come();
+        let figures = Figures::Load(outcome?);
+        Ok(Some(Report { workload, plan, figures, interrupted, rss_before_mib }))
     }
 }
 

@@ -16,6 +16,8 @@ pub(super) struct Report {
     pub workload: String,
     pub plan: Plan,
     pub figures: Figures,
+    /// It was ended before its time.
+    pub interrupted: bool,
     /// Memory of the servers before, if their processes are known.
     pub rss_before_mib: f64,
 }
@@ -95,7 +97,7 @@ impl Report {
             "workload": self.workload, "clients": plan.connections, "pipeline": plan.depth,
             "size": plan.size, "seconds": outcome.seconds, "operations": outcome.ops,
             "per_second": outcome.per_second(), "latency_ms": quantiles_json(&outcome.latencies),
-            "tool_cpu_us": outcome.client_us(),
+            "tool_cpu_us": outcome.client_us(), "interrupted": self.interrupted,
         });
         if let Some(rate) = plan.rate {
             all["rate"] = json!(rate);
@@ -158,7 +160,7 @@ impl Report {
             "per_second": lives.opened as f64 / lives.seconds,
             "latency_ms": quantiles_json(&lives.opens), "create_ms": quantiles_json(&lives.creates),
             "session_timeout_seconds": lives.timeout.as_secs_f64(),
-            "tool_cpu_us": lives.client_cpu * 1e6 / each,
+            "tool_cpu_us": lives.client_cpu * 1e6 / each, "interrupted": self.interrupted,
         });
         if let Some((first, last)) = lives.gone {
             all["first_gone_seconds"] = json!(first.as_secs_f64());
