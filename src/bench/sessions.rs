@@ -69,6 +69,7 @@ pub fn live(
     let mut crowd = Crowd::new(plan, timeout)?;
     let mut lives = crowd.gather(look).map_err(fault)?;
     if lives.opened == plan.connections as u64 {
+        crowd.call_roll().map_err(fault)?;
         let earliest = crowd.dies();
         lives.gone = see_off(plan, &mut counter, earliest, &lives, look).map_err(fault)?;
     }
@@ -90,6 +91,8 @@ struct Life {
     state: State,
     began: Instant,
     last_sent: Instant,
+    /// Pings without an answer.
+    pings: u32,
 }
 
 struct Crowd<'a> {
@@ -146,23 +149,10 @@ impl<'a> Crowd<'a> {
             {
                 self.begin()?;
             }
-            match self.poll.poll(&mut events, Some(LOOK)) {
-                Err(e) if e.kind() != std::io::ErrorKind::Interrupted => {
-                    return Err(Fault::epoll(e));
-                }
-                Ok(()) | Err(_) => {}
-            }
-            for event in &events {
-                self.serve(event.token().0, event.is_writable())?;
-            }
-            let now = Instant::now();
-            if now.duration_since(self.last_event) > SILENCE_MAX {
-                let text = format!("no answer for {} s", SILENCE_MAX.as_secs());
-                return Err(Fault::Unreachable(text));
-            }
+            let now = self.wait(&mut events)?;
             if now.duration_since(looked) >= LOOK {
                 looked = now;
-                self.keep_alive(now)?;
+                self.ping(now, self.granted / 3)?;
                 let interim = Interim {
                     measured: true,
                     elapsed: now.duration_since(began),
@@ -187,6 +177,23 @@ impl<'a> Crowd<'a> {
         })
     }
 
+    /// Waits a moment for what arrives, and takes it in; returns the time.
+    fn wait(&mut self, events: &mut Events) -> Result<Instant, Fault> {
+        match self.poll.poll(events, Some(LOOK)) {
+            Err(e) if e.kind() != std::io::ErrorKind::Interrupted => return Err(Fault::epoll(e)),
+            Ok(()) | Err(_) => {}
+        }
+        for event in &*events {
+            self.serve(event.token().0, event.is_writable())?;
+        }
+        let now = Instant::now();
+        if now.duration_since(self.last_event) > SILENCE_MAX {
+            let text = format!("no answer for {} s", SILENCE_MAX.as_secs());
+            return Err(Fault::Unreachable(text));
+        }
+        Ok(now)
+    }
+
     fn begin(&mut self) -> Result<(), Fault> {
         let addr = self.plan.addrs[self.lives.len() % self.plan.addrs.len()];
         let fault = |e: std::io::Error| Fault::Unreachable(format!("{addr}: {e}"));
@@ -203,6 +210,7 @@ impl<'a> Crowd<'a> {
             state: State::Connecting,
             began: now,
             last_sent: now,
+            pings: 0,
         });
         Ok(())
     }
@@ -250,8 +258,12 @@ impl<'a> Crowd<'a> {
                     life.state = State::Held;
                     self.held += 1;
                 }
-                // A ping is answered.
-                State::Held => {}
+                State::Held => {
+                    life.pings = life
+                        .pings
+                        .checked_sub(1)
+                        .ok_or_else(|| Fault::wrong("a reply that nothing was asked for"))?;
+                }
             }
         }
         if source == Source::Ended {
@@ -260,10 +272,22 @@ impl<'a> Crowd<'a> {
         Ok(())
     }
 
-    fn keep_alive(&mut self, now: Instant) -> Result<(), Fault> {
+    /// Has each session heard of, so that their timeouts begin at about one moment.
+    fn call_roll(&mut self) -> Result<(), Fault> {
+        self.ping(Instant::now(), Duration::ZERO)?;
+        let mut events = Events::with_capacity(1024);
+        while self.lives.iter().any(|life| life.pings > 0) {
+            self.wait(&mut events)?;
+        }
+        Ok(())
+    }
+
+    /// Pings each session of which the server has not heard for so long.
+    fn ping(&mut self, now: Instant, silence: Duration) -> Result<(), Fault> {
         for life in self.lives.iter_mut().filter(|life| life.state == State::Held) {
-            if now.duration_since(life.last_sent) >= self.granted / 3 {
+            if now.duration_since(life.last_sent) >= silence {
                 life.last_sent = now;
+                life.pings += 1;
                 life.stream
                     .write_all(&self.ping)
                     .map_err(|e| Fault::Unreachable(format!("ping: {e}")))?;
