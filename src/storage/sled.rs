@@ -118,6 +118,20 @@ impl SledState {
     }
 }
 
+impl Drop for SledState {
+    /// The destructor of the database syncs its file and panics if that fails, so the disk is tried
+    /// first: nothing relies on what is lost with a database that is abandoned.
+    fn drop(&mut self) {
+        let tried = std::fs::File::open(self.dir.join("db")).and_then(|file| file.sync_all());
+        if let Err(error) = tried {
+            if self.db.is_some() {
+                tracing::warn!(path = %self.dir.display(), %error, "the state store is not closed");
+            }
+            self.abandon();
+        }
+    }
+}
+
 impl StateStore for SledState {
     fn path(&self) -> &Path {
         &self.dir

@@ -7,6 +7,7 @@
 //! need it say so by name and do nothing.
 
 mod autopsy;
+#[path = "../../jepsen/src/cluster/disk.rs"]
 mod disk;
 mod history;
 mod link;
@@ -168,6 +169,34 @@ fn an_error_of_the_logs_disk_ends_the_server_and_loses_nothing() {
 }
 
 #[test]
+fn a_disk_that_fails_as_a_whole_ends_the_server_in_words_and_not_in_a_panic() {
+    let name = "a disk that fails as a whole";
+    if let Err(why) = strace::available() {
+        eprintln!("skipped: {name}: {why}");
+        return;
+    }
+    let begun = Instant::now();
+    let directory = tempfile::tempdir().unwrap();
+    let mut history = history(name, &directory);
+    let mut process = history.begin();
+    for _ in 0..2 {
+        let status = history.load(&mut process, |process, _| {
+            let (calls, what) = ("fdatasync,fsync", "error=EIO");
+            let tracer = strace::Tracer::attach(process.id(), true, calls, what, "1+");
+            let _tracer = tracer.expect("as before");
+            process.end_within(PATIENCE).expect("it ends by itself")
+        });
+        let said = history.said();
+        assert_eq!((status.code(), status.signal()), (Some(1), None), "{said}");
+        assert_eq!(last_words(&said).len(), 1, "{said}");
+        assert!(!said.contains("panicked"), "{said}");
+        history.died("the whole disk");
+        process = history.recover();
+    }
+    history.report(name, begun);
+}
+
+#[test]
 fn an_error_of_the_images_disk_does_not_end_the_server() {
     let name = "errors of the images' disk";
     if let Err(why) = strace::available() {
@@ -214,7 +243,7 @@ fn nothing_acknowledged_is_lost_when_the_power_is_cut() {
     let name = "power cuts";
     let begun = Instant::now();
     let directory = directory_for_disks();
-    let mut disk = match Disk::new(directory.path()) {
+    let mut disk = match Disk::new(directory.path(), "mount") {
         Ok(disk) => disk,
         Err(why) => {
             eprintln!("skipped: {name}: {why}");
@@ -231,24 +260,24 @@ fn nothing_acknowledged_is_lost_when_the_power_is_cut() {
                 // The system survives this power cut and goes on to answer: while it loses its disk
                 // it has been seen to call an fdatasync a success that was none.
                 promises.are_over.store(true, Ordering::SeqCst);
-                disk.cut_power();
+                disk.cut_power().expect("the power can be cut");
                 process.end_within(PATIENCE)
             });
             history.promises.are_over.store(false, Ordering::SeqCst);
             let code = ended.expect("a server without a disk ends").code();
             assert_eq!(code, Some(1), "{}", history.said());
             assert_eq!(last_words(&history.said()).len(), 1, "{}", history.said());
-            disk.restart();
+            disk.restart().expect("a file system that recovers");
         } else {
             let copy = history.load(&mut process, |process, _| {
                 std::thread::sleep(wait);
                 process.signal(Signal::STOP);
                 process.wait_until_stopped();
-                let copy = disk.copy();
+                let copy = disk.copy().expect("a disk at rest");
                 process.kill();
                 copy
             });
-            disk.replace(copy);
+            disk.replace(copy).expect("a file system that recovers");
         }
         history.died(if turn % 2 == 0 { "the disk went" } else { "what the disk had then" });
         process = history.recover();

@@ -1,13 +1,17 @@
 //! A disk of our own, whose power can be cut: a file with an ext4 on it, mounted as a loop device.
 //!
 //! *Invariants*: what the file system has not given to the device when the power goes is lost, what
-//! the device has is kept; nothing stays mounted when this is dropped.
+//! the device has is kept; nothing stays mounted when this is dropped. Needs nothing else of this
+//! crate: tests/crash has it, too.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::process::PATIENCE;
+/// The file has holes where nothing was written.
+const DISK_BYTES: u64 = 320 << 20;
+/// A disk to which nobody writes is at rest within this time.
+const REST_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub struct Disk {
@@ -18,22 +22,26 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A new disk in `directory`, or why there can be none.
-    pub fn new(directory: &Path) -> Result<Self, String> {
+    /// A new disk, its file `disk-0` in `directory`, mounted below it at `mount`.
+    ///
+    /// # Errors
+    /// Why there can be none.
+    pub fn new(directory: &Path, mount: &str) -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("only root can mount".to_string());
         }
         run("perl", &["-e", "1"])?;
-        let (image, mount) = (directory.join("disk-0"), directory.join("mount"));
+        let (image, mount) = (directory.join("disk-0"), directory.join(mount));
         std::fs::create_dir(&mount).map_err(|error| error.to_string())?;
         let file = std::fs::File::create(&image).map_err(|error| error.to_string())?;
         file.set_len(DISK_BYTES).map_err(|error| error.to_string())?;
-        run("mkfs.ext4", &["-qF", text(&image)])?;
+        run("mkfs.ext4", &["-qF", "-m", "0", text(&image)])?;
         let disk = Self { image, mount, copies: 0 };
         disk.mount()?;
         Ok(disk)
     }
 
+    #[must_use]
     pub fn path(&self) -> &Path {
         &self.mount
     }
@@ -44,55 +52,81 @@ impl Disk {
     }
 
     /// Cuts the power at this moment: nothing reaches the device any more, and every call fails.
-    pub fn cut_power(&self) {
+    ///
+    /// # Errors
+    /// It cannot be cut.
+    pub fn cut_power(&self) -> Result<(), String> {
         let name = self.mount.join("switch");
-        std::fs::write(&name, b"").expect("the disk works");
+        std::fs::write(&name, b"").map_err(|error| format!("{}: {error}", name.display()))?;
         // EXT4_IOC_SHUTDOWN with EXT4_GOING_FLAGS_NOLOGFLUSH: not even the journal is written.
         let script = "open(my $f, '<', $ARGV[0]) or die $!; my $how = pack('L', 2); \
                       ioctl($f, 0x8004587d, $how) or die $!;";
-        run("perl", &["-e", script, text(&name)]).expect("the power can be cut");
+        run("perl", &["-e", script, text(&name)])
     }
 
     /// Switches the power on again. Whoever used the disk has ended.
-    pub fn restart(&self) {
-        run("umount", &[text(&self.mount)]).expect("nobody uses it");
-        self.mount().expect("a file system that recovers");
+    ///
+    /// # Errors
+    /// Somebody uses it, or its file system does not recover.
+    pub fn restart(&self) -> Result<(), String> {
+        run("umount", &[text(&self.mount)])?;
+        self.mount()
     }
 
     /// Copies what the device has at this moment. Nobody writes to the disk meanwhile, but the
     /// system might: then the copy is of no one moment, and another one is made.
-    pub fn copy(&mut self) -> PathBuf {
+    ///
+    /// # Errors
+    /// It cannot be copied, or is never at rest.
+    pub fn copy(&mut self) -> Result<PathBuf, String> {
         self.copies += 1;
         let copy = self.image.with_file_name(format!("disk-{}", self.copies));
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let before = self.writes();
-            run("cp", &["--sparse=always", text(&self.image), text(&copy)]).expect("a copy");
-            if before.1 == 0 && before == self.writes() {
-                return copy;
+        let deadline = Instant::now() + REST_MAX;
+        while Instant::now() < deadline {
+            let before = self.writes()?;
+            run("cp", &["--sparse=always", text(&self.image), text(&copy)])?;
+            if before.1 == 0 && before == self.writes()? {
+                return Ok(copy);
             }
-            assert!(Instant::now() < deadline, "the disk is never at rest");
             std::thread::sleep(Duration::from_millis(5));
         }
+        Err("the disk is never at rest".to_owned())
     }
 
     /// Goes on with a copy in the place of the disk. Whoever used the disk has ended.
-    pub fn replace(&mut self, copy: PathBuf) {
-        run("umount", &[text(&self.mount)]).expect("nobody uses it");
-        std::fs::remove_file(&self.image).expect("our own file");
+    ///
+    /// # Errors
+    /// Somebody uses it, or the copy's file system does not recover.
+    pub fn replace(&mut self, copy: PathBuf) -> Result<(), String> {
+        run("umount", &[text(&self.mount)])?;
+        self.remove_image()?;
         self.image = copy;
-        self.mount().expect("a file system that recovers");
+        self.mount()
+    }
+
+    /// Removes the file with the disk's contents, which goes when the disk is unmounted.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn remove_image(&self) -> Result<(), String> {
+        let shown = self.image.display();
+        std::fs::remove_file(&self.image).map_err(|error| format!("{shown}: {error}"))
     }
 
     /// Writes that the device has completed, and those under way.
-    fn writes(&self) -> (u64, u64) {
+    fn writes(&self) -> Result<(u64, u64), String> {
         let output =
             Command::new("losetup").args(["-n", "-O", "NAME", "-j"]).arg(&self.image).output();
-        let name = String::from_utf8(output.expect("losetup runs").stdout).expect("a name");
-        let device = name.trim().strip_prefix("/dev/").expect("a loop device");
-        let stat = std::fs::read_to_string(format!("/sys/block/{device}/stat")).expect("figures");
-        let field = |n: usize| stat.split_whitespace().nth(n).and_then(|text| text.parse().ok());
-        (field(4).expect("writes"), field(8).expect("in flight"))
+        let output = output.map_err(|error| format!("losetup: {error}"))?;
+        let name = String::from_utf8_lossy(&output.stdout);
+        let device = name.trim().strip_prefix("/dev/").ok_or("no loop device has the file")?;
+        let file = format!("/sys/block/{device}/stat");
+        let stat = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
+        let field = |n: usize| {
+            let text = stat.split_whitespace().nth(n).and_then(|text| text.parse().ok());
+            text.ok_or_else(|| format!("{file} has no field {n}"))
+        };
+        Ok((field(4)?, field(8)?))
     }
 }
 
@@ -119,6 +153,3 @@ fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path of our own")
 }
-
-/// The file has holes where nothing was written.
-const DISK_BYTES: u64 = 256 << 20;
