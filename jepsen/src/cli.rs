@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lockkeeper_jepsen::cluster::{Backend, Software, namespaces};
 use lockkeeper_jepsen::doctor;
-use lockkeeper_jepsen::nemesis::Kind;
+use lockkeeper_jepsen::nemesis::Faults;
 use lockkeeper_jepsen::run::Settings;
 use lockkeeper_jepsen::suite::{self, Suite};
 use lockkeeper_jepsen::workload::{self, Named};
@@ -58,7 +58,8 @@ pub struct Run {
     /// What clients do
     #[arg(long, default_value = "register")]
     pub workload: Named,
-    /// Faults, separated by commas: kill, pause, partition; or none
+    /// Faults, separated by commas, as `doctor` names them; with leader beside them they strike at
+    /// nobody else, and leader alone is kill, pause and partition; or all; or none
     #[arg(long, default_value = "none")]
     pub nemesis: String,
     /// Seconds for which clients work
@@ -152,18 +153,18 @@ impl TestAll {
     pub fn suite(&self) -> Result<Suite, String> {
         let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<String>>();
         let every = || workload::ALL.iter().map(|known| known.name.to_owned()).collect();
-        let (workloads, seconds) = match self.quick {
-            true => (suite::QUICK.map(str::to_owned).to_vec(), suite::QUICK_SECONDS),
-            false => (every(), suite::SECONDS),
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let (workloads, nemeses, seconds) = match self.quick {
+            true => (owned(&suite::QUICK), owned(&suite::QUICK_NEMESES), suite::QUICK_SECONDS),
+            false => (every(), owned(&suite::NEMESES), suite::SECONDS),
         };
         let workloads = self.workloads.as_deref().map_or(workloads, list);
-        let nemeses =
-            self.nemeses.as_deref().map_or(suite::NEMESES.map(str::to_owned).to_vec(), list);
+        let nemeses = self.nemeses.as_deref().map_or(nemeses, list);
         for name in &workloads {
             name.parse::<Named>()?;
         }
         for nemesis in &nemeses {
-            kinds(&nemesis.replace('+', ","))?;
+            nemesis.replace('+', ",").parse::<Faults>()?;
         }
         Ok(Suite {
             workloads,
@@ -191,12 +192,13 @@ impl Run {
             Server::Lockkeeper => Software::Lockkeeper { binary: self.binary()? },
             Server::Zookeeper => Software::ZooKeeper { jars: self.jars()? },
         };
-        let (kinds, mut skipped) = offered(kinds(&self.nemesis)?);
-        let wants = self.backend == Place::Netns || kinds.contains(&Kind::Partition);
+        let (faults, mut skipped) = offered(self.nemesis.parse()?, &software);
+        let wants =
+            self.backend == Place::Netns || faults.kinds.iter().any(|kind| kind.needs_networks());
         let backend = match (wants, namespaces::probe()) {
             (false, _) => Backend::Loopback,
             (true, Ok(())) if self.backend != Place::Local => Backend::Namespaces,
-            (true, Ok(())) => return Err("a partition needs --backend netns".to_owned()),
+            (true, Ok(())) => return Err("to cut servers off needs --backend netns".to_owned()),
             (true, Err(why)) => {
                 skipped.push(format!("network namespaces: {why}"));
                 Backend::Loopback
@@ -204,7 +206,7 @@ impl Run {
         };
         Ok(Settings {
             workload: self.workload,
-            kinds,
+            faults,
             software,
             backend,
             nodes,
@@ -262,28 +264,17 @@ fn has_zookeeper(folder: &Path) -> bool {
     })
 }
 
-fn kinds(text: &str) -> Result<Vec<Kind>, String> {
-    if text == "none" {
-        return Ok(Vec::new());
-    }
-    let mut kinds: Vec<Kind> = text.split(',').map(str::parse).collect::<Result<_, _>>()?;
-    kinds.sort_unstable();
-    kinds.dedup();
-    Ok(kinds)
-}
-
 /// The faults that this machine offers, and those that it does not, each with the reason.
-fn offered(kinds: Vec<Kind>) -> (Vec<Kind>, Vec<String>) {
+fn offered(mut faults: Faults, software: &Software) -> (Faults, Vec<String>) {
     let mut skipped = Vec::new();
-    let mut is_offered = |kind: &Kind| match doctor::offers(*kind) {
+    faults.kinds.retain(|kind| match doctor::offers(*kind, Some(software)) {
         Ok(()) => true,
         Err(why) => {
             skipped.push(format!("{}: {why}", kind.name()));
             false
         }
-    };
-    let kinds = kinds.into_iter().filter(&mut is_offered).collect();
-    (kinds, skipped)
+    });
+    (faults, skipped)
 }
 
 fn clients(text: &str, nodes: usize) -> Result<usize, String> {

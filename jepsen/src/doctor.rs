@@ -5,8 +5,9 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::cluster::namespaces;
+use crate::cluster::disk::Disk;
 use crate::cluster::process::has_program;
+use crate::cluster::{Software, clock, namespaces, tracer};
 use crate::nemesis::Kind;
 
 /// What is said of a fault.
@@ -39,15 +40,31 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Why a fault cannot be had here.
+/// Whether a fault can be had here, and with this software, if one is named.
 ///
 /// # Errors
-/// It cannot.
-pub fn offers(kind: Kind) -> Result<(), String> {
+/// Why not.
+pub fn offers(kind: Kind, software: Option<&Software>) -> Result<(), String> {
     match kind {
         Kind::Kill | Kind::Pause => Ok(()),
-        Kind::Partition => namespaces::probe(),
+        Kind::Partition | Kind::OneWay | Kind::Ring => namespaces::probe(),
+        Kind::Power | Kind::DiskFull => disk(),
+        Kind::DiskErrors | Kind::SlowDisk => tracer::available(),
+        Kind::Clock => clock::probe(),
+        Kind::Membership => match software {
+            Some(Software::ZooKeeper { .. }) => Err("only of a lockkeeper is it known how".into()),
+            Some(Software::Lockkeeper { .. }) | None => program("timeout"),
+        },
     }
+}
+
+/// Tries a disk.
+fn disk() -> Result<(), String> {
+    let folder = std::env::temp_dir().join(format!("lockkeeper-doctor-{}", std::process::id()));
+    std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let tried = Disk::new(&folder, "disk").and_then(|disk| disk.cut_power());
+    let removed = std::fs::remove_dir_all(&folder);
+    tried.and(removed.map_err(|error| format!("{}: {error}", folder.display())))
 }
 
 fn program(name: &str) -> Result<(), String> {
@@ -76,26 +93,38 @@ pub fn examine() -> Vec<Finding> {
     let used = |fault, by, kind| Finding {
         fault,
         by,
-        offer: offers(kind).err().map_or(Offer::Used, Offer::Missing),
+        offer: offers(kind, None).err().map_or(Offer::Used, Offer::Missing),
     };
     let unused = |fault, by, tried: Result<(), String>| Finding {
         fault,
         by,
         offer: tried.err().map_or(Offer::Unused, Offer::Missing),
     };
-    let loop_file = file("/dev/loop-control").and_then(|()| program("losetup"));
+    let disk = "a file system on a loop device";
     vec![
         used("kill", "SIGKILL", Kind::Kill),
         used("pause", "SIGSTOP", Kind::Pause),
         used("partition", "network namespaces and routing rules", Kind::Partition),
+        used("one-way", "the same", Kind::OneWay),
+        used("ring", "the same", Kind::Ring),
+        used("power", disk, Kind::Power),
+        used("disk-full", disk, Kind::DiskFull),
+        used("disk-errors", "strace", Kind::DiskErrors),
+        used("slow-disk", "strace", Kind::SlowDisk),
+        used("clock", "libfaketime, the wall clock alone", Kind::Clock),
+        used("membership", "`lockkeeper member`", Kind::Membership),
         unused("partition (other means)", "nftables", program("nft")),
         unused("delay, loss, reordering", "netem", netem()),
         unused("delay, loss, reordering (other means)", "a TUN device", file("/dev/net/tun")),
-        unused("power cut, full disk", "a file system on a loop device", loop_file),
-        unused("disk errors", "FUSE", file("/dev/fuse")),
-        unused("disk errors (other means)", "device mapper", file("/dev/mapper/control")),
-        unused("clock skew", "faketime", program("faketime")),
+        unused("disk errors (other means)", "FUSE", file("/dev/fuse")),
+        unused("disk errors, slow disk (other means)", "device mapper", device_mapper()),
     ]
+}
+
+/// The file may be there although the kernel has none.
+fn device_mapper() -> Result<(), String> {
+    program("dmsetup")?;
+    namespaces::run("dmsetup", &["targets"])
 }
 
 #[cfg(test)]

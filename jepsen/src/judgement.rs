@@ -9,7 +9,7 @@ use lockkeeper_check::audit::{AuditLog, join};
 use lockkeeper_check::coverage::{self, Event, Planned};
 use lockkeeper_check::history::{History, Outcome};
 use lockkeeper_check::session_timing;
-use lockkeeper_check::trial::{self, Evidence, Opinion};
+use lockkeeper_check::trial::{self, Evidence, Known, Opinion};
 use lockkeeper_check::verdict::{Rule, Verdict, Violation};
 use lockkeeper_check::witness;
 use serde_json::{Map, Value, json};
@@ -31,19 +31,29 @@ pub struct Case {
     pub oddities: Vec<String>,
     /// Faults and parts of the run that this machine does not offer.
     pub skipped: Vec<String>,
+    /// The software under test is not Lockkeeper.
+    pub is_control: bool,
+    /// The servers' clocks were made to jump.
+    pub clocks_differ: bool,
+    /// Servers that left before the end.
+    pub departed: Vec<String>,
     /// Checks that the software under test is known to fail under these faults; only a control has any.
     pub allowed: Vec<String>,
+    /// When a leader of the software under test may have ended sessions that it could not hear of,
+    /// milliseconds of the run; only a control has any.
+    pub deaf_ms: Vec<(i64, i64)>,
 }
 
 /// How far the clock of a server on this machine may be from ours: the time between reading a clock
 /// and writing down what was read, on a busy machine.
 const CLOCK_ERROR_MS: i64 = 100;
 /// Events of the coverage by name, as `test.json` and `results.json` have them.
-const EVENTS: [(Event, &str); 8] = [
+const EVENTS: [(Event, &str); 9] = [
     (Event::Answered, "answered"),
     (Event::Unknown, "unknown"),
     (Event::Expiry, "expiry"),
     (Event::Election, "election"),
+    (Event::ClockJump, "clock-jump"),
     (Event::Reconnect, "reconnect"),
     (Event::WatchFired, "watch-fired"),
     (Event::LockGranted, "lock-granted"),
@@ -100,7 +110,8 @@ impl Case {
         json!({
             "began_at_ms": self.began_at_ms, "late_ms": self.late_ms, "planned": planned,
             "required": self.required, "crashes": self.crashes, "oddities": self.oddities,
-            "skipped": self.skipped, "allowed": self.allowed,
+            "skipped": self.skipped, "allowed": self.allowed, "departed": self.departed,
+            "is_control": self.is_control, "clocks_differ": self.clocks_differ, "deaf_ms": self.deaf_ms,
         })
     }
 
@@ -116,6 +127,9 @@ impl Case {
             let texts = list.iter().map(|text| text.as_str().map(str::to_owned));
             texts.collect::<Option<Vec<_>>>().ok_or_else(|| format!("case.{name} is no texts"))
         };
+        let spans = value["deaf_ms"].as_array().into_iter().flatten().map(|span| {
+            span[0].as_i64().zip(span[1].as_i64()).ok_or("case.deaf_ms has what is no span")
+        });
         let planned = value["planned"].as_object().ok_or("case.planned is no object")?;
         let planned = planned.iter().map(|(name, at_least)| {
             let event = event(name).ok_or_else(|| format!("case.planned: no event {name}"))?;
@@ -130,24 +144,32 @@ impl Case {
             crashes: texts("crashes")?,
             oddities: texts("oddities")?,
             skipped: texts("skipped")?,
+            // Runs of earlier harnesses had none of these.
+            is_control: value["is_control"].as_bool().unwrap_or_default(),
+            clocks_differ: value["clocks_differ"].as_bool().unwrap_or_default(),
+            departed: texts("departed").unwrap_or_default(),
             allowed: texts("allowed")?,
+            deaf_ms: spans.collect::<Result<_, _>>()?,
         })
     }
 
     /// Judges.
     #[must_use]
     pub fn judge(&self, history: &History, audit: &[AuditLog]) -> Vec<Opinion> {
-        let timing = session_timing::Settings {
+        let timing = (!self.clocks_differ).then_some(session_timing::Settings {
             started_at_ms: self.began_at_ms,
             clock_error_ms: CLOCK_ERROR_MS,
             late_ms: self.late_ms,
-        };
+        });
+        let known = Known { ends_twice: self.is_control, deaf_ms: self.deaf_ms.clone() };
         let required: Vec<&str> = self.required.iter().map(String::as_str).collect();
         let mut opinions = trial::judge(&Evidence {
             history,
             audit,
             witness: witness::Settings::default(),
-            timing: Some(timing),
+            timing,
+            known: &known,
+            departed: &self.departed,
             planned: &self.planned,
             required: &required,
         });
@@ -250,7 +272,7 @@ mod tests {
 
     fn strike(at: u32, lasts: u32) -> Strike {
         let (kind, target, way) = (Kind::Kill, Target::Leader, Way::Both);
-        Strike { kind, target, way, at: SECOND * at, lasts: SECOND * lasts }
+        Strike { kind, target, way, jump_s: 0, at: SECOND * at, lasts: SECOND * lasts }
     }
 
     #[test]
@@ -266,7 +288,11 @@ mod tests {
             crashes: vec!["n1".to_owned()],
             oddities: Vec::new(),
             skipped: vec!["partition".to_owned()],
+            is_control: true,
+            clocks_differ: true,
+            departed: vec!["n4".to_owned()],
             allowed: vec!["sync".to_owned()],
+            deaf_ms: vec![(5, 70)],
         };
         assert_eq!(Case::from_json(&case.to_json()), Ok(case));
     }

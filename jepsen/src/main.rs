@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Parser;
 use lockkeeper_check::verdict::Verdict;
-use lockkeeper_jepsen::cluster::{Backend, namespaces};
+use lockkeeper_jepsen::cluster::namespaces;
 use lockkeeper_jepsen::doctor;
 use lockkeeper_jepsen::judgement;
 use lockkeeper_jepsen::run::{self, Outcome};
@@ -54,8 +54,10 @@ fn main() -> ExitCode {
 
 fn one_run(arguments: &cli::Run, is_interrupted: &AtomicBool) -> Result<u8, String> {
     let settings = arguments.settings()?;
-    if settings.backend == Backend::Namespaces && !namespaces::is_inside() {
-        return Err(format!("no network namespace: {}", namespaces::enter()));
+    let mut missing = settings.namespaces();
+    missing.retain(|kind| !namespaces::is_inside(kind));
+    if !missing.is_empty() {
+        return Err(format!("no namespaces: {}", namespaces::enter(&settings.namespaces())));
     }
     for skipped in &settings.skipped {
         println!("skipped: {skipped}");

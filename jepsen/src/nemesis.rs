@@ -1,15 +1,15 @@
-//! The nemesis: which faults strike when, and striking them.
+//! The nemesis: which faults strike when.
 //!
-//! *Owns* the plan of faults, drawn from the seed before anything runs, and its execution. *Invariant*:
-//! the same settings and seed give the same plan. Whom a fault hits may depend on who leads then; that
-//! goes into the journal.
+//! *Owns* the names of the faults and the plan, drawn from the seed before anything runs; [`strike`]
+//! carries it out. *Invariant*: the same settings and seed give the same plan. Whom a fault hits may
+//! depend on who leads then; that goes into the journal.
+
+pub mod strike;
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::cluster::Cluster;
-use crate::journal::Journal;
 use crate::random::{FAULTS, Random};
 
 /// A kind of fault.
@@ -21,7 +21,43 @@ pub enum Kind {
     Pause,
     /// Servers cannot reach each other.
     Partition,
+    /// They cannot in one direction.
+    OneWay,
+    /// Each reaches a majority, and no two the same one.
+    Ring,
+    /// The disk loses what it was not asked to keep.
+    Power,
+    /// The disk has no room, and the server is started again on it.
+    DiskFull,
+    /// What is to be made durable cannot be.
+    DiskErrors,
+    /// What is to be made durable takes its time.
+    SlowDisk,
+    /// The wall clock jumps.
+    Clock,
+    /// A server joins and leaves again.
+    Membership,
 }
+
+/// The faults of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// In order, each once.
+    pub kinds: Vec<Kind>,
+    /// Whom they hit is always who leads.
+    pub at_leader: bool,
+    /// Two kinds may strike at once.
+    pub at_once: bool,
+}
+
+/// The word for no faults.
+const NONE: &str = "none";
+/// The word that aims all faults at the leader.
+const LEADER: &str = "leader";
+/// The faults of `leader`, if no others are named.
+const OF_LEADER: [Kind; 3] = [Kind::Kill, Kind::Pause, Kind::Partition];
+/// The word for all of them, two at once.
+const ALL: &str = "all";
 
 /// Whom it hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +89,8 @@ pub struct Strike {
     pub target: Target,
     /// Of a partition.
     pub way: Way,
+    /// By how much a clock jumps, seconds.
+    pub jump_s: i64,
     /// After the start of the run.
     pub at: Duration,
     pub lasts: Duration,
@@ -60,12 +98,41 @@ pub struct Strike {
 
 impl Kind {
     /// All of them, with the names of the command line, the journal and the coverage.
-    pub const ALL: [(Kind, &'static str); 3] =
-        [(Kind::Kill, "kill"), (Kind::Pause, "pause"), (Kind::Partition, "partition")];
+    pub const ALL: [(Kind, &'static str); 11] = [
+        (Kind::Kill, "kill"),
+        (Kind::Pause, "pause"),
+        (Kind::Partition, "partition"),
+        (Kind::OneWay, "one-way"),
+        (Kind::Ring, "ring"),
+        (Kind::Power, "power"),
+        (Kind::DiskFull, "disk-full"),
+        (Kind::DiskErrors, "disk-errors"),
+        (Kind::SlowDisk, "slow-disk"),
+        (Kind::Clock, "clock"),
+        (Kind::Membership, "membership"),
+    ];
 
     #[must_use]
     pub fn name(self) -> &'static str {
         Kind::ALL.iter().find(|(kind, _)| *kind == self).expect("all are there").1
+    }
+
+    /// It cuts servers off from each other.
+    #[must_use]
+    pub fn needs_networks(self) -> bool {
+        matches!(self, Kind::Partition | Kind::OneWay | Kind::Ring)
+    }
+
+    /// Servers must have disks of their own.
+    #[must_use]
+    pub fn needs_disks(self) -> bool {
+        matches!(self, Kind::Power | Kind::DiskFull)
+    }
+
+    /// A server under this fault may end by itself, and must not go on as if nothing were.
+    #[must_use]
+    pub fn may_end_a_server(self) -> bool {
+        matches!(self, Kind::DiskFull | Kind::DiskErrors)
     }
 }
 
@@ -76,8 +143,59 @@ impl FromStr for Kind {
         let known = Kind::ALL.iter().find(|(_, known)| *known == name);
         let names: Vec<&str> = Kind::ALL.iter().map(|(_, name)| *name).collect();
         known.map(|(kind, _)| *kind).ok_or_else(|| {
-            format!("no nemesis is called {name}; there are none, {}", names.join(", "))
+            let names = names.join(", ");
+            format!("no nemesis is called {name}; there are {NONE}, {names}, {LEADER}, {ALL}")
         })
+    }
+}
+
+impl FromStr for Faults {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == NONE {
+            return Ok(Self::default());
+        }
+        let mut faults = Self::default();
+        for word in text.split(',') {
+            match word {
+                LEADER => faults.at_leader = true,
+                ALL => {
+                    faults.at_once = true;
+                    faults.kinds.extend(Kind::ALL.iter().map(|(kind, _)| *kind));
+                }
+                name => faults.kinds.push(name.parse()?),
+            }
+        }
+        if faults.kinds.is_empty() {
+            faults.kinds.extend(OF_LEADER);
+        }
+        faults.kinds.sort_unstable();
+        faults.kinds.dedup();
+        Ok(faults)
+    }
+}
+
+impl Faults {
+    /// The name of a run with these faults.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let mut words: Vec<&str> = Vec::new();
+        if self.at_leader {
+            words.push(LEADER);
+        }
+        match self.at_once {
+            true => words.push(ALL),
+            false if self.at_leader && self.kinds == OF_LEADER => {}
+            false if self.kinds.is_empty() => words.push(NONE),
+            false => words.extend(self.kinds.iter().map(|kind| kind.name())),
+        }
+        words.join("+")
+    }
+
+    #[must_use]
+    pub fn has(&self, kind: Kind) -> bool {
+        self.kinds.contains(&kind)
     }
 }
 
@@ -92,64 +210,108 @@ impl fmt::Display for Target {
     }
 }
 
-impl Way {
-    fn words(self) -> &'static str {
-        match self {
-            Way::Both => "",
-            Way::Deaf => ", deaf",
-            Way::Mute => ", mute",
+impl Strike {
+    /// What is to be said of it beside its kind and target.
+    fn details(&self) -> String {
+        match (self.kind, self.way) {
+            (Kind::Clock, _) => format!(", by {} s", self.jump_s),
+            (_, Way::Both) => String::new(),
+            (_, Way::Deaf) => ", deaf".to_owned(),
+            (_, Way::Mute) => ", mute".to_owned(),
         }
+    }
+
+    /// Whoever leads cannot go on, and somebody else can.
+    #[must_use]
+    pub fn makes_an_election_certain(&self) -> bool {
+        let ends_a_leader =
+            matches!(self.kind, Kind::Kill | Kind::Pause | Kind::Partition | Kind::Power);
+        ends_a_leader && self.target == Target::Leader && self.way == Way::Both
     }
 }
 
 impl fmt::Display for Strike {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (at, lasts) = (self.at.as_secs_f64(), self.lasts.as_secs_f64());
-        let (kind, way) = (self.kind.name(), self.way.words());
-        write!(f, "at {at:.2} s: {kind} {}{way} for {lasts:.2} s", self.target)
+        let (kind, details) = (self.kind.name(), self.details());
+        match self.kind {
+            Kind::Membership => write!(f, "at {at:.2} s: {kind} for {lasts:.2} s"),
+            Kind::Kill
+            | Kind::Pause
+            | Kind::Partition
+            | Kind::OneWay
+            | Kind::Ring
+            | Kind::Power
+            | Kind::DiskFull
+            | Kind::DiskErrors
+            | Kind::SlowDisk
+            | Kind::Clock => {
+                write!(f, "at {at:.2} s: {kind} {}{details} for {lasts:.2} s", self.target)
+            }
+        }
     }
 }
 
-/// The faults of a run: one at a time, with quiet between them, the last over before the end.
+/// The faults of a run, with quiet between them, the last over before the end: one at a time, or
+/// now and then a second one of another kind within the first.
 #[must_use]
 pub fn plan(
     seed: u64,
-    kinds: &[Kind],
+    faults: &Faults,
     nodes: usize,
     length: Duration,
     interval: Duration,
 ) -> Vec<Strike> {
     let mut random = Random::new(seed, FAULTS);
     let mut plan = Vec::new();
+    let kinds = &faults.kinds;
     if kinds.is_empty() {
         return plan;
     }
     let (least, most) = (interval.mul_f64(0.4), interval.mul_f64(1.2));
     let mut at = random.between(least / 2, least);
+    let mut turns = 0;
     loop {
         // Each kind in turn first, so that none is left out by chance.
-        let kind = match kinds.get(plan.len()) {
+        let kind = match kinds.get(turns) {
             Some(kind) => *kind,
             None => *random.pick(kinds),
         };
-        let target = target(&mut random, nodes, plan.len());
-        let way = way(&mut random, kind, plan.len());
+        let target = target(&mut random, faults, nodes, turns);
+        let way = way(&mut random, kind, turns);
+        let jump_s = jump(&mut random, kind, turns);
         let lasts = random.between(least, most);
         if at + lasts > length {
             return plan;
         }
-        plan.push(Strike { kind, target, way, at, lasts });
+        plan.push(Strike { kind, target, way, jump_s, at, lasts });
+        turns += 1;
+        if faults.at_once {
+            let second = match kinds.get(turns) {
+                Some(kind) => *kind,
+                None => *random.pick(kinds),
+            };
+            if second != kind && (turns < kinds.len() || random.chance(50)) {
+                let at = at + random.between(Duration::ZERO, lasts / 2);
+                let target = target_of_second(&mut random, second, nodes);
+                let way = way_of_second(second);
+                let jump_s = jump(&mut random, second, turns);
+                let lasts = lasts / 2;
+                plan.push(Strike { kind: second, target, way, jump_s, at, lasts });
+                turns += 1;
+            }
+        }
         at += lasts + random.between(least, most);
     }
 }
 
 /// The first strikes are aimed at the leader: nothing else makes an election certain.
-fn target(random: &mut Random, nodes: usize, before: usize) -> Target {
+fn target(random: &mut Random, faults: &Faults, nodes: usize, before: usize) -> Target {
     let one = random.index(nodes);
     let chance = random.below(10);
     match chance {
         _ if nodes == 1 => Target::All,
-        _ if before < 2 => Target::Leader,
+        _ if before < 2 || faults.at_leader => Target::Leader,
         0..4 => Target::Leader,
         4..7 => Target::One(one),
         7..9 => Target::Minority(one),
@@ -157,10 +319,28 @@ fn target(random: &mut Random, nodes: usize, before: usize) -> Target {
     }
 }
 
+/// A second fault hits one of them. A clock is the leader's: whose else it is, nobody sees.
+fn target_of_second(random: &mut Random, kind: Kind, nodes: usize) -> Target {
+    match kind == Kind::Clock || random.chance(50) {
+        true => Target::Leader,
+        false => Target::One(random.index(nodes)),
+    }
+}
+
 /// The first partitions cut both ways: nothing else makes an election certain.
 fn way(random: &mut Random, kind: Kind, before: usize) -> Way {
-    if kind != Kind::Partition {
-        return Way::Both;
+    match kind {
+        Kind::Partition => {}
+        Kind::OneWay => return if random.chance(50) { Way::Deaf } else { Way::Mute },
+        Kind::Kill
+        | Kind::Pause
+        | Kind::Ring
+        | Kind::Power
+        | Kind::DiskFull
+        | Kind::DiskErrors
+        | Kind::SlowDisk
+        | Kind::Clock
+        | Kind::Membership => return Way::Both,
     }
     match random.below(10) {
         _ if before < 2 => Way::Both,
@@ -170,69 +350,23 @@ fn way(random: &mut Random, kind: Kind, before: usize) -> Way {
     }
 }
 
-/// The places that a strike hits now.
-fn places(target: Target, cluster: &Cluster) -> Vec<usize> {
-    let nodes = cluster.len();
-    match target {
-        Target::Leader => vec![cluster.leader().unwrap_or(0)],
-        Target::One(at) => vec![at],
-        Target::Minority(at) => (0..(nodes - 1) / 2).map(|step| (at + step) % nodes).collect(),
-        Target::All => (0..nodes).collect(),
+fn way_of_second(kind: Kind) -> Way {
+    if kind == Kind::OneWay { Way::Mute } else { Way::Both }
+}
+
+/// Minutes, forth or back; the first forth, which nobody can take for a slow machine.
+fn jump(random: &mut Random, kind: Kind, before: usize) -> i64 {
+    if kind != Kind::Clock {
+        return 0;
     }
+    let by = i64::try_from(random.below(JUMP_SECONDS_MAX - JUMP_SECONDS_MIN)).expect("minutes");
+    let by = by + i64::try_from(JUMP_SECONDS_MIN).expect("a minute");
+    if before > 0 && random.chance(50) { -by } else { by }
 }
 
-/// Strikes.
-///
-/// # Errors
-/// A signal cannot be sent.
-pub fn strike(strike: &Strike, cluster: &mut Cluster, journal: &Journal) -> Result<(), String> {
-    let places = places(strike.target, cluster);
-    let names: Vec<&str> = places.iter().map(|at| cluster.name(*at)).collect();
-    let what = format!("{} ({}{})", names.join(" "), strike.target, strike.way.words());
-    journal.fault(strike.kind.name(), &what);
-    for at in places.iter().copied() {
-        match strike.kind {
-            Kind::Kill => {
-                cluster.kill(at);
-            }
-            Kind::Pause => {
-                cluster.pause(at)?;
-            }
-            Kind::Partition => isolate(at, &places, strike, cluster)?,
-        }
-    }
-    Ok(())
-}
-
-/// Cuts a server off from those whom the strike does not hit; from all, if it hits all.
-fn isolate(at: usize, hit: &[usize], strike: &Strike, cluster: &mut Cluster) -> Result<(), String> {
-    let is_each_alone = hit.len() == cluster.len();
-    for other in 0..cluster.len() {
-        if other == at || (hit.contains(&other) && !is_each_alone) {
-            continue;
-        }
-        if strike.way != Way::Mute {
-            cluster.cut(other, at)?;
-        }
-        if strike.way != Way::Deaf {
-            cluster.cut(at, other)?;
-        }
-    }
-    Ok(())
-}
-
-/// The name of the end of a fault in the journal.
-pub const HEAL: &str = "heal";
-
-/// Ends all faults.
-///
-/// # Errors
-/// A server cannot be started.
-pub fn heal(cluster: &mut Cluster, journal: &Journal) -> Result<(), String> {
-    let healed = cluster.heal()?;
-    journal.fault(HEAL, &healed.join(", "));
-    Ok(())
-}
+/// Seconds by which a clock jumps, at least and at most.
+const JUMP_SECONDS_MIN: u64 = 60;
+const JUMP_SECONDS_MAX: u64 = 600;
 
 #[cfg(test)]
 mod tests {
@@ -241,9 +375,13 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
     const INTERVAL: Duration = Duration::from_secs(5);
 
+    fn faults(text: &str) -> Faults {
+        text.parse().unwrap()
+    }
+
     #[test]
     fn a_seed_gives_the_same_plan_again_and_another_seed_another_one() {
-        let plan = |seed| plan(seed, &[Kind::Kill, Kind::Pause], 3, MINUTE, INTERVAL);
+        let plan = |seed| plan(seed, &faults("kill,pause"), 3, MINUTE, INTERVAL);
         assert_eq!(plan(7), plan(7));
         assert_ne!(plan(7), plan(8));
     }
@@ -251,7 +389,7 @@ mod tests {
     #[test]
     fn every_kind_strikes_at_the_leader_first_and_all_is_over_before_the_end() {
         for seed in 0..200 {
-            let plan = plan(seed, &[Kind::Kill, Kind::Pause], 3, MINUTE, INTERVAL);
+            let plan = plan(seed, &faults("kill,pause"), 3, MINUTE, INTERVAL);
             assert_eq!((plan[0].kind, plan[0].target), (Kind::Kill, Target::Leader));
             assert_eq!((plan[1].kind, plan[1].target), (Kind::Pause, Target::Leader));
             for pair in plan.windows(2) {
@@ -264,7 +402,7 @@ mod tests {
 
     #[test]
     fn partitions_come_in_all_directions_and_the_first_cuts_both() {
-        let plans = (0..50).map(|seed| plan(seed, &[Kind::Partition], 3, MINUTE, INTERVAL));
+        let plans = (0..50).map(|seed| plan(seed, &faults("partition"), 3, MINUTE, INTERVAL));
         let strikes: Vec<Strike> = plans
             .flat_map(|plan| {
                 assert_eq!((plan[0].way, plan[0].target), (Way::Both, Target::Leader));
@@ -278,6 +416,58 @@ mod tests {
 
     #[test]
     fn a_run_without_faults_has_no_plan() {
-        assert_eq!(plan(7, &[], 3, MINUTE, INTERVAL), []);
+        assert_eq!(plan(7, &faults("none"), 3, MINUTE, INTERVAL), []);
+    }
+
+    #[test]
+    fn faults_keep_their_names() {
+        for name in ["none", "kill", "kill+pause", "leader", "leader+kill", "all", "one-way+ring"] {
+            assert_eq!(faults(&name.replace('+', ",")).name(), name);
+        }
+        assert!("none,kill".parse::<Faults>().is_err() && "".parse::<Faults>().is_err());
+        assert_eq!(faults("all").kinds.len(), Kind::ALL.len());
+    }
+
+    #[test]
+    fn faults_of_the_leader_hit_nobody_else() {
+        for seed in 0..50 {
+            let plan = plan(seed, &faults("leader"), 3, MINUTE, INTERVAL);
+            assert!(plan.len() > 3 && plan.iter().all(|strike| strike.target == Target::Leader));
+        }
+    }
+
+    #[test]
+    fn one_way_cuts_have_one_direction_and_both_come() {
+        let all: Vec<Strike> =
+            (0..20).flat_map(|seed| plan(seed, &faults("one-way"), 3, MINUTE, INTERVAL)).collect();
+        for way in [Way::Deaf, Way::Mute] {
+            assert!(all.iter().any(|strike| strike.way == way));
+        }
+        assert!(all.iter().all(|strike| strike.way != Way::Both));
+    }
+
+    #[test]
+    fn a_second_fault_strikes_within_the_first_and_every_kind_has_its_turn() {
+        for seed in 0..50 {
+            let plan = plan(seed, &faults("all"), 3, MINUTE * 3, INTERVAL);
+            for (kind, name) in Kind::ALL {
+                assert!(plan.iter().any(|strike| strike.kind == kind), "seed {seed}: no {name}");
+            }
+            let is_within = |pair: &[Strike]| {
+                let end = pair[0].at + pair[0].lasts;
+                pair[1].at < end && pair[1].at + pair[1].lasts <= end
+            };
+            assert!(plan.windows(2).any(is_within));
+            assert!(plan.windows(2).all(|pair| pair[0].at <= pair[1].at));
+        }
+    }
+
+    #[test]
+    fn the_first_clock_that_jumps_is_the_leaders_and_jumps_forth() {
+        for seed in 0..50 {
+            let plan = plan(seed, &faults("clock"), 3, MINUTE, INTERVAL);
+            assert!(plan[0].jump_s >= 60 && plan[0].target == Target::Leader);
+            assert!(plan.iter().all(|strike| strike.jump_s.abs() >= 60));
+        }
     }
 }

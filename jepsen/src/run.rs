@@ -16,10 +16,10 @@ use lockkeeper_check::verdict::Verdict;
 use serde_json::{Value, json};
 
 use crate::client::{Client, Server, Terms};
-use crate::cluster::{self, Backend, Blueprint, Cluster, Software};
+use crate::cluster::{self, Backend, Blueprint, Cluster, Met, Software, namespaces};
 use crate::journal::Journal;
 use crate::judgement::{self, Case};
-use crate::nemesis::{self, Kind, Strike};
+use crate::nemesis::{self, Faults, Kind, Strike, strike};
 use crate::report::lanes::Led;
 use crate::report::{self, Material};
 use crate::store::{self, Store};
@@ -30,7 +30,7 @@ use crate::workload::{self, Named, Workload};
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub workload: Named,
-    pub kinds: Vec<Kind>,
+    pub faults: Faults,
     pub software: Software,
     pub backend: Backend,
     pub nodes: usize,
@@ -73,6 +73,8 @@ const EVEN_MAX: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Who leads is asked so often, for the report.
 const ASK_LEADERS_EVERY: Duration = Duration::from_millis(100);
+/// A leader that is back hears of what its followers have heard within this time.
+const DEAF_MAX: Duration = Duration::from_secs(1);
 /// A run with fewer answers than this part of the intended steps has shown nothing, in percent.
 const ANSWERED_PERCENT_MIN: u64 = 10;
 
@@ -89,6 +91,7 @@ pub fn run(settings: &Settings, is_interrupted: &AtomicBool) -> Result<Outcome, 
         nodes: settings.nodes,
         tick_ms: TICK_MS,
         snapshot_every: settings.snapshot_every,
+        faults: settings.faults.clone(),
         folder: store.folder().to_owned(),
     })?;
     cluster.start_all()?;
@@ -124,6 +127,7 @@ pub fn run(settings: &Settings, is_interrupted: &AtomicBool) -> Result<Outcome, 
     let (history, oddities) = journal.finish();
     store.write_history(&history)?;
     let mut case = settings.case(&plan, &workload, journal.began_at_ms());
+    case.departed.extend(cluster.departed().map(str::to_owned));
     case.crashes = cluster.crashes().to_vec();
     if !is_even {
         case.crashes.push(format!("the servers were not even {EVEN_MAX:?} after the last write"));
@@ -188,8 +192,9 @@ fn work(
     let leaders = thread::spawn(move || watch_leaders(&servers, &journal, &ends));
     let struck = strike_all(settings, plan, cluster, &terms.journal, began, is_interrupted);
     let healed = struck
-        .and_then(|()| nemesis::heal(cluster, &terms.journal))
+        .and_then(|()| strike::heal(cluster, &terms.journal))
         .and_then(|()| cluster.wait_until_healthy());
+    tell_met(cluster, &terms.journal);
     times.is_over.store(true, Ordering::Relaxed);
     let mut closed = true;
     for worker in workers {
@@ -209,22 +214,37 @@ fn strike_all(
     is_interrupted: &AtomicBool,
 ) -> Result<(), String> {
     let mut strikes = plan.iter().peekable();
-    let mut heal_at = None;
+    let mut heal_at: Option<Duration> = None;
     while began.elapsed() < settings.length && !is_interrupted.load(Ordering::Relaxed) {
         cluster.look_for_crashes();
+        tell_met(cluster, journal);
         if heal_at.is_some_and(|at| began.elapsed() >= at) {
-            nemesis::heal(cluster, journal)?;
+            strike::heal(cluster, journal)?;
             heal_at = None;
         }
-        if heal_at.is_none()
-            && let Some(strike) = strikes.next_if(|strike| began.elapsed() >= strike.at)
-        {
-            nemesis::strike(strike, cluster, journal)?;
-            heal_at = Some(strike.at + strike.lasts);
+        // A fault within another is healed with it.
+        let may_strike =
+            |next: &&Strike| began.elapsed() >= next.at && heal_at.is_none_or(|at| next.at < at);
+        if let Some(next) = strikes.next_if(may_strike) {
+            strike::strike(next, cluster, journal)?;
+            heal_at = heal_at.max(Some(next.at + next.lasts));
         }
         thread::sleep(LOOK_EVERY);
     }
     Ok(())
+}
+
+/// The names in the journal of what servers made of faults of their disks.
+const STOPPED: &str = "stopped-by-disk";
+const NO_ROOM: &str = "no-room";
+
+fn tell_met(cluster: &mut Cluster, journal: &Journal) {
+    for met in cluster.take_met() {
+        match met {
+            Met::Stopped(told) => journal.fault(STOPPED, &told),
+            Met::NoRoom(who) => journal.fault(NO_ROOM, &who),
+        }
+    }
 }
 
 /// Judges what is in a run's directory, and writes the results there.
@@ -249,14 +269,21 @@ impl Settings {
     /// The faults that will strike.
     #[must_use]
     pub fn plan(&self) -> Vec<Strike> {
-        nemesis::plan(self.seed, &self.kinds, self.nodes, self.length, self.interval)
+        nemesis::plan(self.seed, &self.faults, self.nodes, self.length, self.interval)
     }
 
-    fn nemesis(&self) -> String {
-        match self.kinds.as_slice() {
-            [] => "none".to_owned(),
-            kinds => kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join("+"),
+    /// The namespaces that the harness must have: networks that can be cut, and mounts that are gone
+    /// when it is.
+    #[must_use]
+    pub fn namespaces(&self) -> Vec<&'static str> {
+        let mut kinds = Vec::new();
+        if self.backend == Backend::Namespaces {
+            kinds.push(namespaces::NET);
         }
+        if self.faults.kinds.iter().any(|kind| kind.needs_disks()) {
+            kinds.push(namespaces::MOUNT);
+        }
+        kinds
     }
 
     fn software_name(&self) -> &'static str {
@@ -273,7 +300,7 @@ impl Settings {
             Software::Lockkeeper { .. } => "",
             Software::ZooKeeper { .. } => "zookeeper-",
         };
-        let (workload, nemesis) = (self.workload.name, self.nemesis());
+        let (workload, nemesis) = (self.workload.name, self.faults.name());
         format!("{control}{workload}-{nemesis}-{}-{}", self.seed, since.as_secs())
     }
 
@@ -283,15 +310,26 @@ impl Settings {
         let steps = u64::from(self.rate) * self.length.as_secs();
         let at_least = (steps * ANSWERED_PERCENT_MIN / 100).max(1);
         planned.push(Planned { event: Event::Answered, at_least });
-        for kind in &self.kinds {
-            planned.push(Planned { event: Event::Fault(kind.name().to_owned()), at_least: 1 });
+        let mut fault = |name: &str| {
+            planned.push(Planned { event: Event::Fault(name.to_owned()), at_least: 1 });
+        };
+        self.faults.kinds.iter().for_each(|kind| fault(kind.name()));
+        if self.faults.has(Kind::DiskErrors) {
+            fault(STOPPED);
         }
-        if !plan.is_empty() {
+        if self.faults.has(Kind::DiskFull) {
+            fault(NO_ROOM);
+        }
+        if self.faults.has(Kind::Clock) {
+            planned.push(Planned { event: Event::ClockJump, at_least: 1 });
+        }
+        if plan.iter().any(Strike::makes_an_election_certain) {
             planned.push(Planned { event: Event::Election, at_least: 1 });
         }
         // Without the servers' account nobody can count these.
         let counted = |planned: &Planned| {
-            has_account || !matches!(planned.event, Event::Election | Event::Expiry)
+            has_account
+                || !matches!(planned.event, Event::Election | Event::Expiry | Event::ClockJump)
         };
         planned.retain(counted);
         let required = workload.required();
@@ -306,16 +344,32 @@ impl Settings {
             planned,
             required: required.into_iter().map(str::to_owned).collect(),
             skipped: self.skipped.clone(),
+            is_control: self.is_control(),
+            clocks_differ: self.faults.has(Kind::Clock),
             allowed: self.allowed(),
+            deaf_ms: self.deaf(plan),
             ..Case::default()
         }
     }
 
+    fn is_control(&self) -> bool {
+        matches!(self.software, Software::ZooKeeper { .. })
+    }
+
+    /// A ZooKeeper that leads and cannot be heard, or stands still, ends sessions of which it does not
+    /// hear, and goes through with it when it is back, though others have heard of them.
+    fn deaf(&self, plan: &[Strike]) -> Vec<(i64, i64)> {
+        let ms = |at: Duration| i64::try_from(at.as_millis()).expect("a few minutes");
+        let cannot_hear = |strike: &&Strike| self.is_control() && strike.kind != Kind::Kill;
+        let span = |strike: &Strike| {
+            (ms(strike.at), ms(strike.at + strike.lasts + strike.lasts.max(DEAF_MAX)))
+        };
+        plan.iter().filter(cannot_hear).map(span).collect()
+    }
+
     /// ZooKeeper's `sync` asks nobody else: a leader that is cut off shows old states behind it.
     fn allowed(&self) -> Vec<String> {
-        let is_control = matches!(self.software, Software::ZooKeeper { .. });
-        let can_be_cut_off = self.kinds.iter().any(|kind| *kind != Kind::Kill);
-        match is_control && can_be_cut_off {
+        match self.is_control() && self.faults.kinds.iter().any(|kind| *kind != Kind::Kill) {
             true => ["sync", "search"].map(str::to_owned).to_vec(),
             false => Vec::new(),
         }
@@ -326,7 +380,7 @@ impl Settings {
         let leaders: Vec<Value> = leaders.iter().map(led).collect();
         let plan: Vec<String> = plan.iter().map(Strike::to_string).collect();
         json!({
-            "workload": self.workload.name, "nemesis": self.nemesis(), "seed": self.seed,
+            "workload": self.workload.name, "nemesis": self.faults.name(), "seed": self.seed,
             "server": self.software_name(), "nodes": self.nodes, "clients": self.clients,
             "time_limit_s": self.length.as_secs_f64(), "rate": self.rate,
             "session_timeout_ms": self.timeout.as_secs_f64() * 1000.0,

@@ -10,7 +10,6 @@ use lockkeeper_check::op::Answer;
 use lockkeeper_check::trial;
 use lockkeeper_check::verdict::{Rule, Verdict};
 use lockkeeper_jepsen::cluster::{Backend, Software};
-use lockkeeper_jepsen::nemesis::Kind;
 use lockkeeper_jepsen::run::{self, Settings};
 use lockkeeper_jepsen::store::{self, Store};
 
@@ -61,7 +60,7 @@ fn servers_that_are_killed_keep_their_promises_and_lies_about_it_are_found_out()
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings {
         workload: "register".parse().unwrap(),
-        kinds: vec![Kind::Kill],
+        faults: "kill".parse().unwrap(),
         software: Software::Lockkeeper { binary: binary() },
         backend: Backend::Loopback,
         nodes: 3,

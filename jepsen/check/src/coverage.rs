@@ -25,6 +25,8 @@ pub enum Event {
     Expiry,
     /// A term in which something was applied, beyond the first.
     Election,
+    /// A leap of the servers' clock from one transaction to the next, forth or back.
+    ClockJump,
     /// A client that came back with its session.
     Reconnect,
     /// A client that was told of a change.
@@ -41,6 +43,9 @@ pub struct Planned {
     pub event: Event,
     pub at_least: u64,
 }
+
+/// Transactions of servers at work do not lie so far apart, milliseconds.
+const LEAP_MS: u64 = 20_000;
 
 /// How often each event happened; those that never did are not in it.
 #[must_use]
@@ -84,6 +89,8 @@ pub fn count(history: &History, audit: Option<&[AuditLine]>) -> BTreeMap<Event, 
         add(Event::Expiry, lines.iter().filter(is_expiry).count());
         let terms: BTreeSet<u64> = lines.iter().map(|line| line.term).collect();
         add(Event::Election, terms.len().saturating_sub(1));
+        let leaps = |pair: &&[AuditLine]| pair[0].time_ms.abs_diff(pair[1].time_ms) >= LEAP_MS;
+        add(Event::ClockJump, lines.windows(2).filter(leaps).count());
     }
     counts
 }

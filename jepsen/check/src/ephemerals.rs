@@ -26,14 +26,14 @@ struct Span {
 /// Ephemeral znodes by path, in their order.
 type Spans = BTreeMap<String, Vec<Span>>;
 
-/// Checks sessions and ephemeral znodes.
+/// Checks sessions and ephemeral znodes. That a session ends once more may be known of the software.
 #[must_use]
-pub fn check(history: &History, audit: Option<&[AuditLine]>) -> Verdict {
+pub fn check(history: &History, audit: Option<&[AuditLine]>, ends_twice: bool) -> Verdict {
     let transactions = match account::replay(history, audit) {
         Ok(transactions) => transactions,
         Err(verdict) => return verdict,
     };
-    let ends = match ends(&transactions) {
+    let ends = match ends(&transactions, ends_twice) {
         Ok(ends) => ends,
         Err(violation) => return Verdict::Invalid(violation),
     };
@@ -53,7 +53,10 @@ pub fn check(history: &History, audit: Option<&[AuditLine]>) -> Verdict {
 }
 
 /// Where each session ended, if it begins and ends but once.
-fn ends(transactions: &[Transaction<'_>]) -> Result<BTreeMap<i64, i64>, Violation> {
+fn ends(
+    transactions: &[Transaction<'_>],
+    ends_twice: bool,
+) -> Result<BTreeMap<i64, i64>, Violation> {
     let mut begun: BTreeMap<i64, &AuditLine> = BTreeMap::new();
     let mut ends: BTreeMap<i64, i64> = BTreeMap::new();
     let wrong = |what: &str, line: &AuditLine| Violation {
@@ -64,6 +67,9 @@ fn ends(transactions: &[Transaction<'_>]) -> Result<BTreeMap<i64, i64>, Violatio
     for Transaction { zxid, line, .. } in transactions.iter().filter(|one| one.line.result.is_ok())
     {
         if let Some(end) = ends.get(&line.session) {
+            if ends_twice && account::ends_session(line) {
+                continue;
+            }
             let what = match account::ends_session(line) {
                 true => "ended twice".to_owned(),
                 false => format!("did something after its end at {end:#x}"),

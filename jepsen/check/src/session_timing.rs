@@ -1,8 +1,10 @@
 //! Session timing (C5): a session is not ended within its timeout after it was last heard of, is
 //! ended before long once nobody is heard of, and keeps its id wherever its client goes.
 //!
-//! *Owns* the comparison of the clients' clock with the servers'. It errs on the side of the servers:
-//! they heard of a session no earlier than a request was sent and no later than it was answered.
+//! *Owns* the comparison of the clients' clock with the servers', and, where theirs cannot be trusted,
+//! what clients alone know: when they were told that a session is gone. It errs on the side of the
+//! servers: they heard of a session no earlier than a request was sent and no later than it was
+//! answered.
 
 use std::collections::BTreeMap;
 
@@ -37,29 +39,88 @@ struct Life<'a> {
     /// Until when a server may have heard of it, nanoseconds; `None`: to the end.
     heard_until_ns: Option<u64>,
     has_end: bool,
+    /// Its client asked for the end.
+    is_closed: bool,
     last: Option<&'a Operation>,
 }
 
-/// Checks when sessions end.
+/// Checks when sessions end; `settings` is `None` if the servers' clocks cannot be compared with the
+/// clients'. In the spans of `deaf_ms`, milliseconds of the run's clock, the servers may have ended
+/// sessions of which they could not hear: for software of which that is known.
 #[must_use]
-pub fn check(history: &History, audit: Option<&[AuditLine]>, settings: Settings) -> Verdict {
-    if let Err(violation) = identity(history) {
+pub fn check(
+    history: &History,
+    audit: Option<&[AuditLine]>,
+    settings: Option<Settings>,
+    deaf_ms: &[(i64, i64)],
+) -> Verdict {
+    let lives = lives(history);
+    if let Err(violation) = identity(history).and_then(|()| told(history, &lives, deaf_ms)) {
         return Verdict::Invalid(violation);
     }
-    let Some(lines) = audit else {
-        return Verdict::Moot("there is no account of the servers".to_owned());
-    };
-    let lives = lives(history);
+    match (audit, settings) {
+        (None, _) => Verdict::Moot("there is no account of the servers".to_owned()),
+        (_, None) if lives.is_empty() => Verdict::Moot("no session was opened".to_owned()),
+        // What clients were told of has been looked at.
+        (_, None) => Verdict::Valid,
+        (Some(lines), Some(settings)) => by_account(&lives, lines, settings, deaf_ms),
+    }
+}
+
+/// A client that is told that its session is gone was not heard of for the session's timeout.
+fn told(
+    history: &History,
+    lives: &BTreeMap<i64, Life<'_>>,
+    deaf_ms: &[(i64, i64)],
+) -> Result<(), Violation> {
+    let gone = history.notices.iter().filter(|notice| notice.kind == NoticeKind::Expired);
+    for notice in gone {
+        let Some(life) = lives.get(&notice.session).filter(|life| !life.is_closed) else {
+            continue;
+        };
+        let told_ms = ms(notice.at.time_ns);
+        let quiet_ms = told_ms - ms(life.heard_from_ns);
+        // It may have been ended at any time before it was told of.
+        let is_known = deaf_ms
+            .iter()
+            .any(|(from, until)| *from <= told_ms && *until >= told_ms - life.longest_ms);
+        if quiet_ms < life.timeout_ms && !is_known {
+            let session = notice.session;
+            return Err(Violation {
+                rule: Rule::SessionKept,
+                what: format!(
+                    "session {session:#x} was called gone {quiet_ms} ms after it was heard of, timeout {}",
+                    life.timeout_ms
+                ),
+                around: life.last.map(report::operation).into_iter().collect(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Checks the ends of sessions by the servers' account.
+fn by_account(
+    lives: &BTreeMap<i64, Life<'_>>,
+    lines: &[AuditLine],
+    settings: Settings,
+    deaf_ms: &[(i64, i64)],
+) -> Verdict {
     let ends: BTreeMap<i64, &AuditLine> = lines
         .iter()
         .filter(|line| account::ends_session(line))
         .map(|line| (line.session, line))
         .collect();
     let last_ms = lines.iter().map(|line| line.time_ms).max().unwrap_or_default();
-    for (session, life) in &lives {
+    for (session, life) in lives {
         let end = ends.get(session).copied();
         let expired = end.filter(|line| line.op == "expireSession");
         let at_ms = expired.map(|line| line.time_ms - settings.started_at_ms);
+        let is_deaf =
+            |at_ms: i64| deaf_ms.iter().any(|(from, until)| (*from..=*until).contains(&at_ms));
+        if at_ms.is_some_and(is_deaf) {
+            continue;
+        }
         if let Err(what) = in_time(life, at_ms, end.is_some(), last_ms, settings) {
             let (rule, what) = what;
             let mut around: Vec<String> = life.last.map(report::operation).into_iter().collect();
@@ -82,7 +143,6 @@ fn in_time(
     settings: Settings,
 ) -> Result<(), (Rule, String)> {
     let Settings { started_at_ms, clock_error_ms, late_ms } = settings;
-    let ms = |ns: u64| i64::try_from(ns / 1_000_000).expect("584 years in nanoseconds");
     if let Some(expired_ms) = expired_ms {
         let quiet_ms = expired_ms - ms(life.heard_from_ns);
         if quiet_ms + clock_error_ms < life.timeout_ms {
@@ -108,6 +168,10 @@ fn in_time(
         return Err((Rule::SessionEnded, what));
     }
     Ok(())
+}
+
+fn ms(ns: u64) -> i64 {
+    i64::try_from(ns / 1_000_000).expect("584 years in nanoseconds")
 }
 
 /// Who asks for a session that is there gets that or none.
@@ -151,7 +215,8 @@ fn lives(history: &History) -> BTreeMap<i64, Life<'_>> {
                 life.last = Some(operation);
             }
         }
-        life.has_end |= operation.call == Call::Close;
+        life.is_closed |= operation.call == Call::Close;
+        life.has_end |= life.is_closed;
         let until = operation.completed().map(|at| at.time_ns);
         life.heard_until_ns = life.heard_until_ns.zip(until).map(|(known, until)| known.max(until));
     }

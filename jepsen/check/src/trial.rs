@@ -24,10 +24,24 @@ pub struct Evidence<'a> {
     pub witness: witness::Settings,
     /// `None` if the clocks of the run cannot be compared.
     pub timing: Option<session_timing::Settings>,
+    /// What the software is known to do although it should not; nothing of Lockkeeper.
+    pub known: &'a Known,
+    /// Servers that left before the end.
+    pub departed: &'a [String],
     /// What the run was to bring about.
     pub planned: &'a [Planned],
     /// Checks that the run was made for: they must have something to judge.
     pub required: &'a [&'a str],
+}
+
+/// What software other than Lockkeeper is known to do although it should not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// It ends a session once more that has ended, to no effect.
+    pub ends_twice: bool,
+    /// When its leader could not hear of sessions and may have ended some: from and until,
+    /// milliseconds of the run's clock.
+    pub deaf_ms: Vec<(i64, i64)>,
 }
 
 /// What one check says.
@@ -45,10 +59,11 @@ const CHECKS: &[(&str, Check)] = &[
     ("witness", |run, audit| witness::check(run.history, audit, run.witness)),
     ("search", |run, _| search::check(run.history, run.witness.linearizable_reads)),
     ("sequence", |run, audit| sequence::check(run.history, audit)),
-    ("ephemerals", |run, audit| ephemerals::check(run.history, audit)),
-    ("session-timing", |run, audit| match run.timing {
-        Some(settings) => session_timing::check(run.history, audit, settings),
-        None => Verdict::Moot("the clocks of the run cannot be compared".to_owned()),
+    ("ephemerals", |run, audit| {
+        run.as_known(|known| ephemerals::check(run.history, audit, known.ends_twice))
+    }),
+    ("session-timing", |run, audit| {
+        run.as_known(|known| session_timing::check(run.history, audit, run.timing, &known.deaf_ms))
     }),
     ("fifo", |run, audit| fifo::check(run.history, audit)),
     ("monotonic", |run, _| monotonic::check(run.history)),
@@ -59,10 +74,30 @@ const CHECKS: &[(&str, Check)] = &[
     ("queue", |run, _| queue::check(run.history)),
     ("watches", |run, audit| watches::check(run.history, audit)),
     ("watches-reconnect", |run, audit| watches::check_reconnects(run.history, audit)),
-    ("convergence", |run, _| convergence::check(run.audit)),
+    ("convergence", |run, _| convergence::check(&run.remaining())),
     ("log-matching", |run, _| log_matching::check(run.audit)),
     ("coverage", |run, audit| coverage::check(run.history, audit, run.planned)),
 ];
+
+impl Evidence<'_> {
+    /// A check that lets what is known of the software pass, and says so.
+    fn as_known(&self, check: impl Fn(&Known) -> Verdict) -> Verdict {
+        let strict = check(&Known::default());
+        match (&strict, check(self.known)) {
+            (Verdict::Invalid(violation), Verdict::Valid) => {
+                Verdict::Moot(format!("allowed, for it is known of it: {violation}"))
+            }
+            (Verdict::Invalid(_), worse) => worse,
+            (Verdict::Valid | Verdict::Unknown(_) | Verdict::Moot(_), _) => strict,
+        }
+    }
+
+    /// The accounts of the servers that were there at the end.
+    fn remaining(&self) -> Vec<AuditLog> {
+        let stayed = |log: &&AuditLog| !self.departed.contains(&log.node);
+        self.audit.iter().filter(stayed).cloned().collect()
+    }
+}
 
 /// Runs all checks. Each is near linear in the length of the history.
 #[must_use]

@@ -11,7 +11,7 @@ use lockkeeper_check::audit::{AuditLine, AuditLog, read_audit};
 use lockkeeper_check::coverage::{Event, Planned};
 use lockkeeper_check::history::History;
 use lockkeeper_check::json::{read_history, write_history};
-use lockkeeper_check::trial::{Evidence, judge, verdict};
+use lockkeeper_check::trial::{Evidence, Known, judge, verdict};
 use lockkeeper_check::verdict::Verdict;
 use lockkeeper_check::{coverage, session_timing, witness};
 use stories::{Story, stories};
@@ -73,6 +73,8 @@ fn each_golden_history_is_judged_as_its_story_says() {
                 clock_error_ms: 5,
                 late_ms: 1000,
             }),
+            known: &Known::default(),
+            departed: &[],
             planned: &[],
             required: story.about,
         };
@@ -102,6 +104,8 @@ fn each_check_finds_something_alone_and_passes_something() {
         audit: &[],
         witness: witness::Settings::default(),
         timing: None,
+        known: &Known::default(),
+        departed: &[],
         planned: &[],
         required: &[],
     })
@@ -130,6 +134,8 @@ fn honest_histories_break_no_rule() {
             audit: &logs,
             witness: witness::Settings::default(),
             timing: None,
+            known: &Known::default(),
+            departed: &[],
             planned: &[],
             required: &["witness", "agreement", "ephemerals", "monotonic", "fifo", "convergence"],
         });
@@ -154,6 +160,8 @@ fn what_was_planned_and_never_happened_makes_a_run_unknown() {
         audit: &[],
         witness: witness::Settings::default(),
         timing: None,
+        known: &Known::default(),
+        departed: &[],
         planned: &[Planned { event: Event::Fault("kill".to_owned()), at_least: 1 }],
         required: &["locks"],
     };

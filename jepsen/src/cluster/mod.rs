@@ -4,20 +4,30 @@
 //! server wrote into its audit log before it was killed is kept, start for start; a server that ends
 //! without being asked to is remembered. *Never* knows who the clients are.
 
+pub mod clock;
+pub mod disk;
+mod faults;
+mod guest;
 pub mod namespaces;
 pub mod ports;
 pub mod process;
+pub mod tracer;
 mod words;
 pub mod zookeeper_log;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::client::Server;
+use crate::nemesis::{Faults, Kind};
+use disk::Disk;
+use guest::GUESTS;
 use namespaces::Namespaces;
 use process::Process;
+use tracer::Tracer;
 
 /// Which software is under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +57,8 @@ pub struct Blueprint {
     pub tick_ms: u64,
     /// A new image (or snapshot) after about so many transactions, if it is not to be the default.
     pub snapshot_every: Option<u64>,
+    /// What will be done to it.
+    pub faults: Faults,
     /// The run's directory.
     pub folder: PathBuf,
 }
@@ -57,7 +69,20 @@ pub struct Node {
     pub name: String,
     pub address: SocketAddr,
     folder: PathBuf,
+    /// Of peers and of elections.
+    peer_ports: [u16; 2],
+    /// Behind the process, which ends first.
     process: Option<Process>,
+    /// Has it slowed down or failed at what it does to its disk.
+    tracer: Option<Tracer>,
+    /// A disk of its own, if it has one.
+    disk: Option<Disk>,
+    /// The disk has no power.
+    is_dark: bool,
+    /// The disk has no room.
+    is_full: bool,
+    /// The disk fails, so that the server may end by itself, in good order.
+    may_end: bool,
     /// How often it was started.
     starts: usize,
 }
@@ -67,10 +92,24 @@ pub struct Node {
 pub struct Cluster {
     blueprint: Blueprint,
     nodes: Vec<Node>,
+    /// A server that joins and leaves, if faults ask for one.
+    guest: Option<Node>,
+    is_joined: bool,
     /// `None` on loopback. Behind the servers, for they end before it does.
     networks: Option<Namespaces>,
     /// What ended without being asked to, and how.
     crashes: Vec<String>,
+    /// What servers made of faults of their disks and was not told of yet.
+    met: Vec<Met>,
+}
+
+/// What a server made of a fault of its disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Met {
+    /// It ended, as it should.
+    Stopped(String),
+    /// It found no room.
+    NoRoom(String),
 }
 
 /// A cluster that does not serve after this long has failed.
@@ -81,6 +120,8 @@ const STOP_MAX: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 /// Bytes of log per transaction, about.
 const TRANSACTION_BYTES: u64 = 200;
+/// The least that a lockkeeper takes, bytes.
+const IMAGE_LOG_BYTES_MIN: u64 = 1 << 20;
 /// Ports of a server: clients, peers, elections.
 const PORTS_PER_NODE: usize = 3;
 /// The ports of a server with a network of its own.
@@ -94,37 +135,39 @@ impl Cluster {
     /// # Errors
     /// A file cannot be written, or there are no free ports.
     pub fn new(blueprint: Blueprint) -> Result<Self, String> {
+        let guests = if blueprint.faults.has(Kind::Membership) { GUESTS } else { 0 };
+        let count = blueprint.nodes + guests;
         let networks = match blueprint.backend {
             Backend::Loopback => None,
-            Backend::Namespaces => Some(Namespaces::new(blueprint.nodes, &blueprint.folder)?),
+            Backend::Namespaces => Some(Namespaces::new(count, &blueprint.folder)?),
         };
-        let places = places(&blueprint)?;
         let mut nodes = Vec::new();
-        for (at, (host, ports)) in places.iter().enumerate() {
-            let name = format!("n{}", at + 1);
-            let folder = blueprint.folder.join(&name);
-            let address = SocketAddr::from((*host, ports[0]));
-            nodes.push(Node { name, address, folder, process: None, starts: 0 });
+        for (at, (host, ports)) in places(blueprint.backend, count)?.into_iter().enumerate() {
+            nodes.push(Node::new(at, host, ports, &blueprint)?);
         }
-        let mut ensemble = String::new();
-        if blueprint.nodes > 1 {
-            for (at, (host, ports)) in places.iter().enumerate() {
-                let line = format!("server.{}={host}:{}:{}\n", at + 1, ports[1], ports[2]);
-                ensemble.push_str(&line);
-            }
-        }
-        let cluster = Self { blueprint, nodes, networks, crashes: Vec::new() };
-        for at in 0..cluster.nodes.len() {
-            cluster.configure(at, &ensemble)?;
+        let guest = if guests > 0 { nodes.pop() } else { None };
+        let (crashes, met) = (Vec::new(), Vec::new());
+        let is_joined = false;
+        let cluster = Self { blueprint, nodes, guest, is_joined, networks, crashes, met };
+        let ensemble = cluster.ensemble();
+        for (at, node) in cluster.nodes.iter().enumerate() {
+            cluster.configure(node, at, &ensemble)?;
         }
         Ok(cluster)
     }
 
-    fn configure(&self, at: usize, ensemble: &str) -> Result<(), String> {
-        let node = &self.nodes[at];
-        let data = node.folder.join("data");
+    /// The lines that name the members from the start.
+    fn ensemble(&self) -> String {
+        match self.nodes.len() {
+            0 | 1 => String::new(),
+            _ => (1..).zip(&self.nodes).map(|(id, node)| node.line(id, "participant")).collect(),
+        }
+    }
+
+    fn configure(&self, node: &Node, at: usize, ensemble: &str) -> Result<(), String> {
+        let data = node.data();
         fs::create_dir_all(&data).map_err(|error| format!("{}: {error}", data.display()))?;
-        let Blueprint { software, tick_ms, snapshot_every, .. } = &self.blueprint;
+        let Blueprint { software, tick_ms, snapshot_every, faults, .. } = &self.blueprint;
         let mut text = format!(
             "tickTime={tick_ms}\ninitLimit=50\nsyncLimit=25\ndataDir={}\nclientPort={}\n\
              clientPortAddress={}\nmaxClientCnxns=0\nadmin.enableServer=false\n\
@@ -133,11 +176,17 @@ impl Cluster {
             node.address.port(),
             node.address.ip(),
         );
+        if faults.has(Kind::Membership) {
+            text.push_str(guest::SETTINGS);
+        }
         match (software, snapshot_every) {
             (Software::Lockkeeper { .. }, every) => {
                 text.push_str(&format!("lockkeeper.auditLog={}\n", node.audit_file().display()));
+                if faults.has(Kind::DiskFull) {
+                    text.push_str(faults::CHECKPOINT_OFTEN);
+                }
                 if let Some(every) = every {
-                    let bytes = (every * TRANSACTION_BYTES).max(1);
+                    let bytes = (every * TRANSACTION_BYTES).max(IMAGE_LOG_BYTES_MIN);
                     text.push_str(&format!("lockkeeper.imageLogBytes={bytes}\n"));
                 }
             }
@@ -147,21 +196,25 @@ impl Cluster {
             (Software::ZooKeeper { .. }, None) => {}
         }
         write(&node.folder.join("zoo.cfg"), &text)?;
-        match ensemble.is_empty() {
-            true => Ok(()),
-            false => write(&data.join("myid"), &format!("{}\n", at + 1)),
+        if !ensemble.is_empty() {
+            write(&data.join("myid"), &format!("{}\n", at + 1))?;
         }
+        node.flush()
     }
 
-    fn command(&self, at: usize) -> Vec<String> {
+    /// The command of the server at a place, the guest's behind all others.
+    fn command(&self, node: &Node, at: usize) -> Vec<String> {
         let prefix = self.networks.as_ref().map(|networks| networks.prefix(at));
         let mut words = prefix.unwrap_or_default();
-        words.extend(self.server_command(at));
+        if self.blueprint.faults.has(Kind::Clock) {
+            words.extend(clock::prefix(&node.clock_file()));
+        }
+        words.extend(self.server_command(node));
         words
     }
 
-    fn server_command(&self, at: usize) -> Vec<String> {
-        let config = self.nodes[at].folder.join("zoo.cfg").display().to_string();
+    fn server_command(&self, node: &Node) -> Vec<String> {
+        let config = node.folder.join("zoo.cfg").display().to_string();
         match &self.blueprint.software {
             Software::Lockkeeper { binary } => {
                 vec![binary.display().to_string(), "server".to_owned(), config]
@@ -208,14 +261,8 @@ impl Cluster {
     /// # Errors
     /// It cannot be started.
     pub fn start(&mut self, at: usize) -> Result<(), String> {
-        let command = self.command(at);
-        let node = &mut self.nodes[at];
-        assert!(node.process.is_none(), "a server runs once at a time");
-        node.put_audit_aside()?;
-        node.starts += 1;
-        let output = node.folder.join("server.log");
-        node.process = Some(Process::start(&command, &node.folder, &output)?);
-        Ok(())
+        let command = self.command(&self.nodes[at], at);
+        self.nodes[at].start(&command)
     }
 
     /// Starts all of them and waits until they serve.
@@ -288,43 +335,28 @@ impl Cluster {
         networks.ok_or("servers on loopback cannot be cut off")?.cut(from, to)
     }
 
-    /// Makes everything run again: mends the network, starts what was killed, resumes what was paused. What it did.
-    ///
-    /// # Errors
-    /// A server cannot be started.
-    pub fn heal(&mut self) -> Result<Vec<String>, String> {
-        let mut healed = Vec::new();
-        if let Some(networks) = &mut self.networks
-            && networks.mend()? > 0
-        {
-            healed.push("mend the network".to_owned());
-        }
-        for at in 0..self.nodes.len() {
-            match &mut self.nodes[at].process {
-                Some(process) if process.is_paused() => {
-                    process.resume()?;
-                    healed.push(format!("resume {}", self.nodes[at].name));
-                }
-                Some(_) => {}
-                None => {
-                    self.start(at)?;
-                    healed.push(format!("start {}", self.nodes[at].name));
-                }
-            }
-        }
-        Ok(healed)
-    }
-
     /// Remembers servers that have ended by themselves.
     pub fn look_for_crashes(&mut self) {
-        for node in &mut self.nodes {
-            let ended = node.process.as_mut().and_then(Process::ended);
-            if let Some(status) = ended {
-                node.process = None;
-                let said = node.last_words();
-                self.crashes.push(format!("{} ended by itself with {status}: {said}", node.name));
+        for node in self.nodes.iter_mut().chain(&mut self.guest) {
+            let Some(status) = node.process.as_mut().and_then(Process::ended) else { continue };
+            node.process = None;
+            let said = node.last_words();
+            match node.may_end && status.code().is_some() {
+                true => {
+                    let told = format!("{} ended with {status}: {said}", node.name);
+                    self.met.push(Met::Stopped(told));
+                }
+                false => {
+                    let name = &node.name;
+                    self.crashes.push(format!("{name} ended by itself with {status}: {said}"));
+                }
             }
         }
+    }
+
+    /// What servers made of faults of their disks, each told once.
+    pub fn take_met(&mut self) -> Vec<Met> {
+        std::mem::take(&mut self.met)
     }
 
     /// Servers that have ended by themselves, or would not end.
@@ -362,11 +394,14 @@ impl Cluster {
     pub fn accounts(&self) -> Result<Vec<(String, String)>, String> {
         let account = |node: &Node| Ok((node.name.clone(), node.account()?));
         match self.blueprint.software {
-            Software::Lockkeeper { .. } => self.nodes.iter().map(account).collect(),
+            Software::Lockkeeper { .. } => {
+                let guest = self.guest.iter().filter(|guest| guest.starts > 0);
+                self.nodes.iter().chain(guest).map(account).collect()
+            }
             Software::ZooKeeper { .. } => {
                 let Some(leader) = self.leader() else { return Ok(Vec::new()) };
                 let node = &self.nodes[leader];
-                let account = zookeeper_log::account(&node.folder.join("data"))?;
+                let account = zookeeper_log::account(&node.data())?;
                 Ok(account.map(|text| (node.name.clone(), text)).into_iter().collect())
             }
         }
@@ -382,7 +417,7 @@ impl Cluster {
                 self.crashes.push(format!("{}: {what}: {}", node.name, node.last_words()));
             }
         }
-        for node in &self.nodes {
+        for node in self.nodes.iter().chain(&self.guest) {
             if let Some(line) = node.panic_line() {
                 self.crashes.push(format!("{} panicked: {line}", node.name));
             }
@@ -394,14 +429,75 @@ impl Cluster {
     /// # Errors
     /// A directory cannot be removed.
     pub fn remove_data(&self) -> Result<(), String> {
-        self.nodes.iter().try_for_each(|node| {
-            let data = node.folder.join("data");
-            fs::remove_dir_all(&data).map_err(|error| format!("{}: {error}", data.display()))
-        })
+        self.nodes.iter().chain(&self.guest).try_for_each(Node::remove_all_data)
     }
 }
 
 impl Node {
+    /// The server at a place; nothing runs yet.
+    fn new(
+        at: usize,
+        host: Ipv4Addr,
+        ports: [u16; PORTS_PER_NODE],
+        blueprint: &Blueprint,
+    ) -> Result<Self, String> {
+        let name = format!("n{}", at + 1);
+        let folder = blueprint.folder.join(&name);
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let has_disk = blueprint.faults.kinds.iter().any(|kind| kind.needs_disks());
+        let disk = if has_disk { Some(Disk::new(&folder, "disk")?) } else { None };
+        let [client, peer, election] = ports;
+        let node = Self {
+            name,
+            address: SocketAddr::from((host, client)),
+            folder,
+            peer_ports: [peer, election],
+            process: None,
+            tracer: None,
+            disk,
+            is_dark: false,
+            is_full: false,
+            may_end: false,
+            starts: 0,
+        };
+        if blueprint.faults.has(Kind::Clock) {
+            clock::set(&node.clock_file(), 0)?;
+        }
+        Ok(node)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.disk.as_ref().map_or(self.folder.as_path(), Disk::path).join("data")
+    }
+
+    fn clock_file(&self) -> PathBuf {
+        self.folder.join("clock")
+    }
+
+    /// As `zoo.cfg` names it.
+    fn line(&self, id: usize, role: &str) -> String {
+        let (host, [peer, election]) = (self.address.ip(), self.peer_ports);
+        format!("server.{id}={host}:{peer}:{election}:{role};{}\n", self.address)
+    }
+
+    fn start(&mut self, command: &[String]) -> Result<(), String> {
+        assert!(self.process.is_none(), "a server runs once at a time");
+        self.put_audit_aside()?;
+        self.starts += 1;
+        let output = self.folder.join("server.log");
+        self.process = Some(Process::start(command, &self.folder, &output)?);
+        Ok(())
+    }
+
+    fn remove_data(&self) -> Result<(), String> {
+        let data = self.data();
+        match fs::remove_dir_all(&data) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(format!("{}: {error}", data.display())),
+        }
+    }
+
     fn audit_file(&self) -> PathBuf {
         self.folder.join("audit.jsonl")
     }
@@ -458,16 +554,18 @@ pub fn leaders(servers: &[Server]) -> Vec<String> {
 }
 
 /// Host and ports of each server.
-fn places(blueprint: &Blueprint) -> Result<Vec<(Ipv4Addr, Vec<u16>)>, String> {
-    Ok(match blueprint.backend {
+fn places(
+    backend: Backend,
+    count: usize,
+) -> Result<Vec<(Ipv4Addr, [u16; PORTS_PER_NODE])>, String> {
+    Ok(match backend {
         Backend::Loopback => {
-            let ports = ports::free(blueprint.nodes * PORTS_PER_NODE)?;
-            let chunks = ports.chunks(PORTS_PER_NODE);
-            chunks.map(|ports| (Ipv4Addr::LOCALHOST, ports.to_vec())).collect()
+            let ports = ports::free(count * PORTS_PER_NODE)?;
+            let chunks = ports.as_chunks::<PORTS_PER_NODE>().0;
+            chunks.iter().map(|ports| (Ipv4Addr::LOCALHOST, *ports)).collect()
         }
         Backend::Namespaces => {
-            let of = |at| (namespaces::address(at), PORTS_OF_ITS_OWN.to_vec());
-            (0..blueprint.nodes).map(of).collect()
+            (0..count).map(|at| (namespaces::address(at), PORTS_OF_ITS_OWN)).collect()
         }
     })
 }

@@ -14,8 +14,11 @@ use std::process::Command;
 
 use super::process::{Process, has_program};
 
-/// Set for a harness that has its own namespace.
+/// Set for a harness that has its own namespaces: which.
 const MARK: &str = "LOCKKEEPER_JEPSEN_NAMESPACE";
+/// The kinds of namespaces, as `unshare` calls them.
+pub const NET: &str = "--net";
+pub const MOUNT: &str = "--mount";
 /// Programs that it takes.
 const PROGRAMS: [&str; 5] = ["ip", "unshare", "nsenter", "sleep", "sh"];
 /// What a kernel must be able to do, tried in a namespace that is thrown away.
@@ -45,23 +48,23 @@ pub fn probe() -> Result<(), String> {
     run("unshare", &["--net", "--", "sh", "-c", PROBE])
 }
 
-/// Whether this process has a network namespace of its own.
+/// Whether this process has a namespace of its own of a kind.
 #[must_use]
-pub fn is_inside() -> bool {
-    std::env::var_os(MARK).is_some()
+pub fn is_inside(kind: &str) -> bool {
+    std::env::var(MARK).is_ok_and(|kinds| kinds.split(' ').any(|known| known == kind))
 }
 
-/// Becomes the same program with the same arguments in a namespace of its own. Returns only if that
+/// Becomes the same program with the same arguments in namespaces of its own. Returns only if that
 /// fails, and why.
 #[must_use]
-pub fn enter() -> String {
+pub fn enter(kinds: &[&str]) -> String {
     let this = match std::env::current_exe() {
         Ok(this) => this,
         Err(error) => return error.to_string(),
     };
     let mut command = Command::new("unshare");
-    command.args(["--net", "--"]).arg(this).args(std::env::args_os().skip(1)).env(MARK, "1");
-    command.exec().to_string()
+    command.args(kinds).arg("--").arg(this).args(std::env::args_os().skip(1));
+    command.env(MARK, kinds.join(" ")).exec().to_string()
 }
 
 impl Namespaces {
@@ -70,7 +73,7 @@ impl Namespaces {
     /// # Errors
     /// The machine does not offer it, or this process has no namespace of its own.
     pub fn new(nodes: usize, folder: &Path) -> Result<Self, String> {
-        if !is_inside() {
+        if !is_inside(NET) {
             return Err("the harness has no network namespace of its own".to_owned());
         }
         run("ip", &["link", "set", "lo", "up"])?;

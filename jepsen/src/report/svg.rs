@@ -6,8 +6,8 @@ use std::fmt::Write;
 
 use lockkeeper_check::history::History;
 
-use crate::client::CLIENT_SLEEP;
-use crate::nemesis::HEAL;
+use crate::nemesis::Kind;
+use crate::nemesis::strike::HEAL;
 
 /// Paper: pixels.
 pub const WIDTH: f64 = 1100.0;
@@ -76,7 +76,8 @@ pub fn seconds(ns: u64) -> f64 {
 pub fn bands(history: &History, end_ns: u64) -> Vec<Band> {
     let mut bands: Vec<Band> = Vec::new();
     let mut open = 0;
-    for fault in history.faults.iter().filter(|fault| fault.name != CLIENT_SLEEP) {
+    let is_of_servers = |name: &str| name == HEAL || name.parse::<Kind>().is_ok();
+    for fault in history.faults.iter().filter(|fault| is_of_servers(&fault.name)) {
         let at = fault.at.time_ns;
         if fault.name == HEAL {
             bands[open..].iter_mut().for_each(|band| band.to_ns = at);

@@ -1,0 +1,153 @@
+//! Striking: the faults of the plan done to servers, and ended again.
+//!
+//! *Owns* whom a strike hits. *Invariant*: what is done goes into the journal under the fault's name
+//! once it is done; what could not be done goes there under another name, so that nobody counts it.
+
+use super::{Kind, Strike, Target, Way};
+use crate::cluster::Cluster;
+use crate::journal::Journal;
+
+/// The name of the end of a fault in the journal.
+pub const HEAL: &str = "heal";
+/// The name of a strike that came to nothing.
+const MISSED: &str = "missed";
+
+/// The places that a strike hits now.
+fn places(target: Target, cluster: &Cluster) -> Vec<usize> {
+    let nodes = cluster.len();
+    match target {
+        Target::Leader => vec![cluster.leader().unwrap_or(0)],
+        Target::One(at) => vec![at],
+        Target::Minority(at) => (0..(nodes - 1) / 2).map(|step| (at + step) % nodes).collect(),
+        Target::All => (0..nodes).collect(),
+    }
+}
+
+/// Strikes.
+///
+/// # Errors
+/// A signal cannot be sent, or a server not be started.
+pub fn strike(strike: &Strike, cluster: &mut Cluster, journal: &Journal) -> Result<(), String> {
+    let places = unhurt(strike.target, cluster);
+    let name = strike.kind.name();
+    let names: Vec<&str> = places.iter().map(|at| cluster.name(*at)).collect();
+    let mut what = format!("{} ({}{})", names.join(" "), strike.target, strike.details());
+    // A server that joins takes a while, so that it is told of when it is there.
+    let missed = match strike.kind {
+        Kind::Membership => cluster.join().map(|who| what = who).err(),
+        _ if places.is_empty() => Some("everybody is hit already".to_owned()),
+        Kind::Kill
+        | Kind::Pause
+        | Kind::Partition
+        | Kind::OneWay
+        | Kind::Ring
+        | Kind::Power
+        | Kind::DiskFull
+        | Kind::DiskErrors
+        | Kind::SlowDisk
+        | Kind::Clock => None,
+    };
+    if let Some(why) = missed {
+        journal.fault(MISSED, &format!("{name}: {why}"));
+        return Ok(());
+    }
+    journal.fault(name, &what);
+    match strike.kind {
+        Kind::Kill => {
+            for at in &places {
+                cluster.kill(*at);
+            }
+        }
+        Kind::Pause => places.iter().try_for_each(|at| cluster.pause(*at).map(drop))?,
+        Kind::Partition | Kind::OneWay => {
+            places.iter().try_for_each(|at| isolate(*at, &places, strike, cluster))?;
+        }
+        Kind::Ring => ring(places[0], cluster)?,
+        Kind::Power => cluster.cut_power(&places)?,
+        Kind::DiskFull => places.iter().try_for_each(|at| cluster.fill_disk(*at))?,
+        Kind::DiskErrors => places.iter().try_for_each(|at| cluster.break_disk(*at))?,
+        Kind::SlowDisk => places.iter().try_for_each(|at| cluster.slow_disk(*at))?,
+        Kind::Clock => places.iter().try_for_each(|at| cluster.jump(*at, strike.jump_s))?,
+        Kind::Membership => {}
+    }
+    Ok(())
+}
+
+/// Two faults may strike at once, but what is down or stands still cannot be hit again: then it is
+/// those of the target that are up, or somebody else.
+fn unhurt(target: Target, cluster: &Cluster) -> Vec<usize> {
+    let mut places = places(target, cluster);
+    places.retain(|at| cluster.is_up(*at));
+    if places.is_empty() {
+        places.extend((0..cluster.len()).find(|at| cluster.is_up(*at)));
+    }
+    places
+}
+
+/// Cuts a server off from those whom the strike does not hit; from all, if it hits all.
+fn isolate(at: usize, hit: &[usize], strike: &Strike, cluster: &mut Cluster) -> Result<(), String> {
+    let is_each_alone = hit.len() == cluster.len();
+    for other in 0..cluster.len() {
+        if other == at || (hit.contains(&other) && !is_each_alone) {
+            continue;
+        }
+        if strike.way != Way::Mute {
+            cluster.cut(other, at)?;
+        }
+        if strike.way != Way::Deaf {
+            cluster.cut(at, other)?;
+        }
+    }
+    Ok(())
+}
+
+/// Leaves each server a majority around its own place in a ring that begins with the one that is hit.
+fn ring(first: usize, cluster: &mut Cluster) -> Result<(), String> {
+    for (one, other) in ring_cuts(cluster.len()) {
+        let (one, other) = ((first + one) % cluster.len(), (first + other) % cluster.len());
+        cluster.cut(one, other)?;
+        cluster.cut(other, one)?;
+    }
+    Ok(())
+}
+
+/// Who is cut off from whom, counted from the first. Of three servers it is the first from the one
+/// behind it: the third sees both.
+fn ring_cuts(nodes: usize) -> Vec<(usize, usize)> {
+    if nodes == 3 {
+        return vec![(0, 1)];
+    }
+    let reach = (nodes / 2).div_ceil(2);
+    let pairs = (0..nodes).flat_map(|one| (one + 1..nodes).map(move |other| (one, other)));
+    let distance = |(one, other): &(usize, usize)| (other - one).min(nodes - (other - one));
+    pairs.filter(|pair| distance(pair) > reach).collect()
+}
+
+/// Ends all faults.
+///
+/// # Errors
+/// A server cannot be started.
+pub fn heal(cluster: &mut Cluster, journal: &Journal) -> Result<(), String> {
+    let healed = cluster.heal()?;
+    journal.fault(HEAL, &healed.join(", "));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_a_ring_everybody_sees_a_majority_and_nobody_sees_all() {
+        for nodes in [4, 5, 6, 7, 9] {
+            let cuts = ring_cuts(nodes);
+            for at in 0..nodes {
+                let lost = cuts.iter().filter(|(one, other)| *one == at || *other == at).count();
+                assert!(nodes - lost > nodes / 2, "{nodes} servers: {at} sees {}", nodes - lost);
+                assert!(lost > 0, "{nodes} servers: {at} sees all");
+            }
+        }
+        assert_eq!(ring_cuts(3), [(0, 1)]);
+        assert_eq!(ring_cuts(5), [(0, 2), (0, 3), (1, 3), (1, 4), (2, 4)]);
+    }
+}
