@@ -4,7 +4,7 @@ mod common;
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::{Client, fresh, wait_until};
 use lockkeeper::Ensemble;
@@ -126,6 +126,92 @@ async fn a_leader_that_is_cut_off_gives_way_and_takes_over_what_the_others_did()
     ensemble.heal();
     ensemble.wait_until_all_serve().await.unwrap();
     assert!(client(&ensemble, leader).await.exists("/meanwhile").await);
+    agree(&ensemble).await;
+    ensemble.shutdown().await.unwrap();
+}
+
+/// ClickHouse #114401: a request for a session was lost with the leader, and its client hung.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_connect_while_the_leader_goes_are_served_by_the_next_one() {
+    let mut ensemble = Ensemble::start(3).await.unwrap();
+    let leader = ensemble.leader().expect("there is one");
+    let addresses: Vec<SocketAddr> =
+        others(&ensemble, leader).into_iter().map(|id| address(&ensemble, id)).collect();
+    let storm: Vec<_> =
+        (0..60).map(|number| tokio::spawn(served(addresses[number % addresses.len()]))).collect();
+    ensemble.kill(leader).await.unwrap();
+    ensemble.wait_for_leader().await.unwrap();
+    let elected = Instant::now();
+    for (number, client) in storm.into_iter().enumerate() {
+        let mut client = client.await.unwrap();
+        client.create(&format!("/{number}"), b"", common::EPHEMERAL).await.unwrap();
+    }
+    assert!(elected.elapsed().as_secs() < 5, "it took {:?}", elected.elapsed());
+    ensemble.shutdown().await.unwrap();
+}
+
+/// A client that asks for a session until it has one.
+async fn served(address: SocketAddr) -> Client {
+    loop {
+        if let Some(client) = Client::open(address, &fresh(4000)).await {
+            return client;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// CURATOR-498: on a server that lags, a client with a new session saw the lock of its old one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_session_sees_the_end_of_the_one_before_on_every_server() {
+    let mut ensemble = Ensemble::builder(3).set("tickTime", "200").start().await.unwrap();
+    let leader = ensemble.leader().expect("there is one");
+    let behind = others(&ensemble, leader)[0];
+    let mut old = Client::open(address(&ensemble, leader), &fresh(400)).await.expect("a session");
+    old.create("/mine", b"", common::EPHEMERAL).await.unwrap();
+    agree(&ensemble).await;
+    ensemble.partition(&[behind]);
+    let mut other = client(&ensemble, leader).await;
+    wait_until("it is gone", async || !other.exists("/mine").await).await;
+    ensemble.heal();
+    let mut new = served(address(&ensemble, behind)).await;
+    assert!(!new.exists("/mine").await);
+    ensemble.shutdown().await.unwrap();
+}
+
+/// ZOOKEEPER-1367: sessions and their znodes stayed for ever after a restart of all servers.
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_whose_clients_stay_away_end_after_a_restart_of_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let builder = || Ensemble::builder(3).data_dir(directory.path()).set("tickTime", "200");
+    let ensemble = builder().start().await.unwrap();
+    let mut sessions = Vec::new();
+    for number in 0..6 {
+        let through = address(&ensemble, 1 + number % 3);
+        let mut client = Client::open(through, &fresh(2000)).await.expect("a session");
+        client.create(&format!("/{number}"), b"", common::EPHEMERAL).await.unwrap();
+        sessions.push(client.again());
+    }
+    ensemble.shutdown().await.unwrap();
+    let ensemble = builder().start().await.unwrap();
+    let mut back = Vec::new();
+    for again in &sessions[..3] {
+        let client = Client::open(address(&ensemble, 2), again).await.expect("an answer");
+        assert_eq!(client.session.session_id, again.session_id);
+        back.push(client);
+    }
+    wait_until("the others are gone", async || {
+        let mut are_gone = true;
+        for client in &mut back {
+            for number in 3..6 {
+                are_gone &= !client.exists(&format!("/{number}")).await;
+            }
+        }
+        are_gone
+    })
+    .await;
+    for number in 0..3 {
+        assert!(back[0].exists(&format!("/{number}")).await, "/{number}");
+    }
     agree(&ensemble).await;
     ensemble.shutdown().await.unwrap();
 }

@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use common::{Client, EPHEMERAL, PATIENCE, fresh, say, wait_until};
+use lockkeeper::proto::Request;
 use lockkeeper::{Server, StartError};
 use tokio::time::timeout;
 
@@ -205,6 +206,70 @@ async fn a_thousand_clients_come_back_at_once() {
         timeout(PATIENCE, client).await.expect("in time").unwrap();
     }
     assert_eq!(server.recovered().sessions, count as u64);
+    server.stop().await.unwrap();
+}
+
+/// ZOOKEEPER-1049: a flood of ends held back the heartbeats of others.
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_that_end_in_a_crowd_end_no_other() {
+    let clients_max = raise_open_files().saturating_sub(500) / 2;
+    let count = usize::try_from(clients_max).unwrap().min(1000);
+    let server = Server::builder().tick_time(Duration::from_millis(100)).start().await.unwrap();
+    let address = server.local_addr();
+    let mut crowd = Vec::new();
+    for number in 0..count {
+        crowd.push(tokio::spawn(async move {
+            let mut client = Client::connect(address).await;
+            client.create(&format!("/{number}"), b"x", EPHEMERAL).await.unwrap();
+            client
+        }));
+    }
+    let mut keepers = Vec::new();
+    for _ in 0..10 {
+        keepers.push(Client::connect(address).await);
+    }
+    let mut ends = Vec::new();
+    for client in crowd {
+        let mut client = client.await.unwrap();
+        client.ping().await;
+        ends.push(tokio::spawn(async move { client.call(&Request::CloseSession).await.map(drop) }));
+    }
+    let end = tokio::spawn(async move {
+        for end in ends {
+            assert_eq!(end.await.unwrap(), Ok(()));
+        }
+    });
+    while !end.is_finished() {
+        for keeper in &mut keepers {
+            keeper.ping().await;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    end.await.unwrap();
+    for keeper in &mut keepers {
+        assert!(!keeper.exists("/0").await, "it went with its session");
+    }
+    assert_eq!(server.status().sessions_expired, 0);
+    server.stop().await.unwrap();
+}
+
+/// RaftKeeper #332: a session taken for expired when its log was read again lost what it had written.
+#[tokio::test]
+async fn what_a_session_wrote_outlives_it_however_late_the_server_starts_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let tick = Duration::from_millis(50);
+    let builder = || Server::builder().data_dir(directory.path()).tick_time(tick);
+    let server = builder().start().await.unwrap();
+    let mut gone = Client::open(server.local_addr(), &fresh(100)).await.expect("a session");
+    gone.create("/kept", b"x", 0).await.unwrap();
+    gone.create("/mine", b"x", EPHEMERAL).await.unwrap();
+    drop(server);
+    tokio::time::sleep(tick * 5).await;
+    let server = builder().start().await.unwrap();
+    let mut client = Client::connect(server.local_addr()).await;
+    assert_ne!(client.session.session_id, gone.session.session_id);
+    assert!(client.exists("/kept").await);
+    wait_until("its ephemeral goes with it", async || !client.exists("/mine").await).await;
     server.stop().await.unwrap();
 }
 

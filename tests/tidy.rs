@@ -256,6 +256,33 @@ fn every_deliberate_bug_is_hunted_and_recorded() {
     assert!(missing.is_empty(), "not in jepsen/TRACK_RECORD.md: {missing:?}");
 }
 
+/// How many of the fifty scenarios must have a test.
+const SCENARIOS_WITH_TESTS_MIN: usize = 45;
+
+#[test]
+fn every_scenario_names_tests_and_bugs_that_exist() {
+    let text = fs::read_to_string(root().join("jepsen/SCENARIOS.md")).expect("the scenarios");
+    let record = fs::read_to_string(root().join("jepsen/TRACK_RECORD.md")).expect("the record");
+    let code: String = all_sources().into_iter().map(|(_, text)| text).collect();
+    let rows = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| #"));
+    let rows: Vec<Vec<&str>> = rows.map(|line| line.split('|').map(str::trim).collect()).collect();
+    assert_eq!(rows.len(), 50);
+    let mut with_tests = 0;
+    for (number, row) in (1..).zip(&rows) {
+        assert_eq!(row[1], format!("{number}"), "the table is in order and complete");
+        let names: Vec<&str> = row[4].split('`').skip(1).step_by(2).collect();
+        for name in &names {
+            let is_there = match name.contains('-') {
+                true => record.contains(&format!("| `{name}` |")),
+                false => code.contains(&format!("fn {name}() {{")),
+            };
+            assert!(is_there, "scenario {number}: there is no {name}");
+        }
+        with_tests += usize::from(!names.is_empty());
+    }
+    assert!(with_tests >= SCENARIOS_WITH_TESTS_MIN, "only {with_tests} have a test");
+}
+
 #[test]
 fn no_release_has_a_deliberate_bug() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest");

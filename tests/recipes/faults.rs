@@ -116,6 +116,26 @@ async fn who_gives_up_while_cut_off_leaves_nothing_when_connected_again() {
     server.stop().await.unwrap();
 }
 
+/// etcd 3.4.3: who waited on with a lease that had ended was given the lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_and_loses_its_session_never_holds_the_lock() {
+    let server = server().await;
+    let proxy = Proxy::start(server.local_addr()).await;
+    let observer = client(&server.connect_string()).await;
+    let holder = acquire(&observer, "/l").await;
+    let unlucky = client_for(&proxy.connect_string(), SHORT).await;
+    let waiting = queue(&unlucky, &observer, "/l").await;
+    proxy.set(Weather::BlackHole);
+    wait_until("its place is gone", async || children(&observer, "/l").await.len() == 1).await;
+    holder.release().await.unwrap();
+    proxy.set(Weather::Fair);
+    proxy.cut();
+    let got = timeout(PATIENCE, waiting).await.unwrap().unwrap();
+    assert!(got.is_err(), "{got:?}");
+    is_empty(&observer, "/l").await;
+    server.stop().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_and_its_queue_outlive_the_leader() {
     let mut ensemble = Ensemble::start(3).await.unwrap();
