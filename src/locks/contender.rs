@@ -22,6 +22,9 @@ pub enum Dialect {
     Kazoo,
     /// kazoo's `ReadLock`.
     KazooRead,
+    /// A subclass of kazoo's `Lock` that calls its contenders `<32 hex digits>-lock-N`, so that Curator
+    /// understands them (examples/clients/python).
+    KazooAsCurator,
     /// Curator's write lock.
     CuratorWrite,
     /// Curator's read lock.
@@ -41,6 +44,7 @@ impl Dialect {
             Self::Curator
             | Self::Go
             | Self::Kazoo
+            | Self::KazooAsCurator
             | Self::CuratorWrite
             | Self::Plain
             | Self::ZooKeeper => false,
@@ -55,6 +59,7 @@ impl fmt::Display for Dialect {
             Self::Go => "go-zookeeper",
             Self::Kazoo => "kazoo",
             Self::KazooRead => "kazoo (read lock)",
+            Self::KazooAsCurator => "kazoo (Curator's names)",
             Self::CuratorWrite => "Curator (write lock)",
             Self::CuratorRead => "Curator (read lock)",
             Self::Plain => "lock-N",
@@ -122,6 +127,7 @@ pub fn release_word(name: &str) -> &'static str {
             | Dialect::Go
             | Dialect::Kazoo
             | Dialect::KazooRead
+            | Dialect::KazooAsCurator
             | Dialect::CuratorWrite
             | Dialect::CuratorRead,
         )
@@ -137,7 +143,9 @@ pub fn is_of_this_library(contender: &Contender) -> bool {
             "_c_01234567-0123-".len()
         }
         Dialect::Kazoo | Dialect::KazooRead => "012345670123".len(),
-        Dialect::Go | Dialect::Plain | Dialect::ZooKeeper => return false,
+        Dialect::Go | Dialect::KazooAsCurator | Dialect::Plain | Dialect::ZooKeeper => {
+            return false;
+        }
     };
     contender.name.as_bytes().get(version) == Some(&GUID_VERSION)
 }
@@ -158,6 +166,7 @@ fn dialect_of(stem: &str) -> Option<Dialect> {
         Some(match guid {
             Some(guid) if guid.len() == HEX_DIGITS => Dialect::Go,
             Some(_) => Dialect::Curator,
+            None if front.strip_suffix('-').is_some_and(is_hex) => Dialect::KazooAsCurator,
             None => Dialect::Plain,
         })
     } else {
@@ -166,6 +175,11 @@ fn dialect_of(stem: &str) -> Option<Dialect> {
         let is_number = !session.is_empty() && session.bytes().all(|b| b.is_ascii_hexdigit());
         is_number.then_some(Dialect::ZooKeeper)
     }
+}
+
+/// Whether it is a GUID without hyphens.
+pub(super) fn is_hex(text: &str) -> bool {
+    text.len() == HEX_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// The number of a name that is `marker` and a number, with Curator's GUID in front or without.
@@ -218,7 +232,8 @@ mod tests {
             (format!("_c_{UUID}-__READ__0000000001"), Dialect::CuratorRead, 1),
             (format!("_c_{UUID}-__WRIT__0000000001"), Dialect::CuratorWrite, 1),
             ("lock-2147483647".to_string(), Dialect::Plain, i32::MAX),
-            (format!("{HEX}-lock-0000000001"), Dialect::Plain, 1),
+            (format!("{HEX}-lock-0000000001"), Dialect::KazooAsCurator, 1),
+            (format!("{}-lock-0000000001", &HEX[1..]), Dialect::Plain, 1),
             ("x-00000000deadbeef-0000000003".to_string(), Dialect::ZooKeeper, 3),
             ("x--72057594037927936-0000000003".to_string(), Dialect::ZooKeeper, 3),
             (format!("_c_{UUID}-lock--2147483648"), Dialect::Curator, i32::MIN),

@@ -9,18 +9,24 @@ use super::species::Species;
 /// Whether contenders of `later` wait for those of `earlier`, or need not: both are readers.
 #[must_use]
 pub(super) fn waits(later: Species<'_>, earlier: Species<'_>) -> bool {
-    use Dialect::{Curator, CuratorRead, CuratorWrite, Go, Kazoo, KazooRead, Plain, ZooKeeper};
+    use Dialect::{
+        Curator, CuratorRead, CuratorWrite, Go, Kazoo, KazooAsCurator, KazooRead, Plain, ZooKeeper,
+    };
     match (later, earlier) {
         (Species::Lock(later), Species::Lock(earlier)) => match later {
-            Curator | Plain => matches!(earlier, Curator | Go | Plain),
-            // What it cannot read is an error there: it never gets the lock.
-            Go => true,
+            Curator => matches!(earlier, Curator | Go | KazooAsCurator | Plain),
+            // Whose it is is not known; that of the Rust client waits for nobody else.
+            Plain => earlier == Plain,
+            KazooAsCurator => matches!(earlier, Curator | Go | Kazoo | KazooAsCurator | Plain),
+            // It does not wait, it fails.
+            Go => earlier != ZooKeeper,
             // Of kazoo's two locks of that name, one waits for readers.
             Kazoo => matches!(earlier, Kazoo | KazooRead),
             KazooRead => earlier == Kazoo,
             CuratorWrite => matches!(earlier, CuratorWrite | CuratorRead),
             CuratorRead => earlier == CuratorWrite,
-            ZooKeeper => earlier == ZooKeeper,
+            // Whatever ends with a hyphen and the number.
+            ZooKeeper => matches!(earlier, Curator | Go | KazooAsCurator | Plain | ZooKeeper),
         },
         (Species::DocWrite, Species::DocRead | Species::DocWrite)
         | (Species::DocRead, Species::DocWrite)
@@ -63,18 +69,20 @@ pub(super) fn is_way_down(later: Species<'_>, earlier: Species<'_>) -> bool {
 mod tests {
     use super::*;
 
-    /// Rows hold, columns come second: what was measured with the real libraries.
+    /// Rows hold, columns come second: what was measured with the real libraries (tests/clients/interop).
     #[test]
     fn the_table_is_the_measured_one() {
-        use Dialect::{Curator, Go, Kazoo, Plain, ZooKeeper};
+        use Dialect::{Curator, Go, Kazoo, KazooAsCurator, Plain, ZooKeeper};
+        let columns = [Curator, Go, Kazoo, KazooAsCurator, Plain, ZooKeeper];
         for (holder, waits_of) in [
-            (Curator, [true, true, false]),
-            (Go, [true, true, false]),
-            (Kazoo, [false, true, true]),
-            (ZooKeeper, [false, true, false]),
-            (Plain, [true, true, false]),
+            (Curator, [true, true, false, true, false, true]),
+            (Go, [true, true, false, true, false, true]),
+            (Kazoo, [false, true, true, true, false, false]),
+            (KazooAsCurator, [true, true, false, true, false, true]),
+            (Plain, [true, true, false, true, true, true]),
+            (ZooKeeper, [false, false, false, false, false, true]),
         ] {
-            for (second, expected) in [Curator, Go, Kazoo].into_iter().zip(waits_of) {
+            for (second, expected) in columns.into_iter().zip(waits_of) {
                 let waits = waits(Species::Lock(second), Species::Lock(holder));
                 assert_eq!(waits, expected, "{holder} {second}");
             }

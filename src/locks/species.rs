@@ -5,7 +5,7 @@
 //!
 //! The layouts are those of Curator's, kazoo's and ZooKeeper's recipes.
 
-use super::contender::{Contender, Dialect, HEX_DIGITS, is_protection, marked, split};
+use super::contender::{Contender, Dialect, HEX_DIGITS, is_hex, is_protection, marked, split};
 
 /// In the name of a lease of a semaphore.
 pub const LEASE: &str = "lease-";
@@ -99,7 +99,7 @@ impl<'a> Species<'a> {
             Self::Lock(dialect) => match dialect {
                 Dialect::Curator | Dialect::CuratorWrite | Dialect::CuratorRead => "curator",
                 Dialect::Go => "go",
-                Dialect::Kazoo | Dialect::KazooRead => "kazoo",
+                Dialect::Kazoo | Dialect::KazooRead | Dialect::KazooAsCurator => "kazoo",
                 Dialect::Plain => "plain",
                 Dialect::ZooKeeper => "zk-recipe",
             },
@@ -119,10 +119,6 @@ fn is_of_documentation(front: &str) -> bool {
     let guid = front.strip_suffix('-').unwrap_or(front);
     let guid = guid.strip_prefix("_c_").unwrap_or(guid);
     guid.len() <= GUID_CHARS_MAX && guid.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
-}
-
-fn is_hex(text: &str) -> bool {
-    text.len() == HEX_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// What is behind Curator's GUID; `None` without one.

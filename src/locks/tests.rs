@@ -373,11 +373,11 @@ fn a_holder_without_a_connection_is_found_if_all_servers_have_answered() {
 
 #[test]
 fn what_outlives_its_client_and_what_go_cannot_read_are_found() {
-    let go = format!("_c_{HEX}-lock-0000000002");
-    let lock = World::default().with("/p", &[("lock-0000000001", 0), (&go, 2), ("meta", 0)]).lock();
+    let (lasts, go) = (format!("_c_{THEIRS}-lock-0000000001"), format!("_c_{HEX}-lock-0000000002"));
+    let lock = World::default().with("/p", &[(&lasts, 0), (&go, 2), ("meta", 0)]).lock();
     let expected = [FindingKind::Orphan, FindingKind::NotEphemeral, FindingKind::Stranger];
     assert_eq!(findings(&lock), expected);
-    assert_eq!(lock.findings[1].nodes, ["/p/lock-0000000001"]);
+    assert_eq!(lock.findings[1].nodes, [format!("/p/{lasts}")]);
     assert_eq!(lock.findings[2].nodes, ["/p/meta"]);
     assert_eq!(lock.holders[0].presence, Presence::NoSession);
 }

@@ -6,6 +6,8 @@
 //! whatever ends an attempt (timeout, error, or its future being dropped) leaves neither a znode nor a
 //! watch behind.
 
+use std::collections::BTreeSet;
+
 use zookeeper_client as zk;
 use zookeeper_client::{Client, OneshotWatcher};
 
@@ -48,6 +50,7 @@ impl Contest<'_> {
         let led = entry.enter().await?;
         let client = entry.client().clone();
         let dir = &self.terms.path;
+        let mut strangers = BTreeSet::new();
         loop {
             let seen = BootTime::now();
             let (children, watcher) = match self.look(&client).await {
@@ -55,12 +58,15 @@ impl Contest<'_> {
                 Err(zk::Error::NoNode) => (Vec::new(), None),
                 Err(error) => return Err(LockError::refused("look into", dir, error)),
             };
+            // Those that have left by the time of our turn may come again.
+            let present = self.role.strangers(&children);
+            strangers.extend(present.iter().copied());
             let rival = |name: &str| self.role.rival(name);
             match Place::of(entry.name(), entry.sequence(), &children, rival) {
                 Place::First => {
-                    let strangers = self.judge(self.role.strangers(&children))?;
+                    self.judge(&present, &strangers)?;
                     let standing = Standing::at_first(led, seen, client.session_timeout());
-                    return Ok(Turn { standing, strangers });
+                    return Ok(Turn { standing, strangers: strangers.into_iter().collect() });
                 }
                 Place::Gone => return Err(LockError::Lost(LostReason::Removed)),
                 Place::Behind(_) if !may_wait => return Err(self.terms.held()),
@@ -87,18 +93,21 @@ impl Contest<'_> {
         }
     }
 
-    fn judge(self, strangers: Vec<Dialect>) -> Result<Vec<Dialect>, LockError> {
-        if strangers.is_empty() {
-            return Ok(strangers);
-        }
+    /// Refuses the lock among those who are there, if that is wanted; warns of all that were.
+    fn judge(self, present: &[Dialect], seen: &BTreeSet<Dialect>) -> Result<(), LockError> {
         let path = &self.terms.path;
-        let names: Vec<String> = strangers.iter().map(ToString::to_string).collect();
-        let names = names.join(", ");
-        if self.terms.refuses_strangers {
+        let list = |names: &mut dyn Iterator<Item = &Dialect>| {
+            names.map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        };
+        if self.terms.refuses_strangers && !present.is_empty() {
+            let names = list(&mut present.iter());
             return Err(LockError::Foreign { path: path.clone(), names });
         }
-        tracing::warn!(path, names, "contenders of this lock will not wait for us");
-        Ok(strangers)
+        if !seen.is_empty() {
+            let names = list(&mut seen.iter());
+            tracing::warn!(path, names, "contenders of this lock will not wait for us");
+        }
+        Ok(())
     }
 }
 

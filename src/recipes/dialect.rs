@@ -9,11 +9,12 @@ pub(super) use crate::locks::contender::{Contender, compare, is_of_this_library,
 /// How a contender's znode is named. Who shares a path should write one style.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// `_c_<uuid>-lock-N`: Curator, go-zookeeper and this library respect it. Missing parents become
+    /// `_c_<uuid>-lock-N`: Curator, go-zookeeper and ZooKeeper's own recipes respect it. Missing parents become
     /// containers, which the server removes when they are empty.
     #[default]
     Curator,
-    /// `<32 hex digits>__lock__N`: kazoo and go-zookeeper respect it, Curator does not.
+    /// `<32 hex digits>__lock__N`: kazoo and go-zookeeper respect it, Curator does not, and ZooKeeper's
+    /// own recipe in C crashes.
     Kazoo,
     /// `lock-N`: as Curator's, for readers that compare whole names.
     Plain,
@@ -55,19 +56,28 @@ impl Style {
     /// Whether a contender of that dialect waits for one of this style that came before it.
     #[must_use]
     pub fn is_respected_by(self, dialect: Dialect) -> bool {
-        use Dialect::{Curator, CuratorRead, CuratorWrite, Go, Kazoo, KazooRead, Plain, ZooKeeper};
+        use Dialect::{
+            Curator, CuratorRead, CuratorWrite, Go, Kazoo, KazooAsCurator, KazooRead, Plain,
+            ZooKeeper,
+        };
         match self {
-            Self::Curator | Self::Plain => match dialect {
-                Curator | Go | Plain => true,
-                Kazoo | KazooRead | CuratorWrite | CuratorRead | ZooKeeper => false,
+            Self::Curator => match dialect {
+                Curator | Go | KazooAsCurator | ZooKeeper => true,
+                // The Rust client's `new_shared` looks at nothing but its own names.
+                Plain | Kazoo | KazooRead | CuratorWrite | CuratorRead => false,
+            },
+            Self::Plain => match dialect {
+                Curator | Go | KazooAsCurator | Plain | ZooKeeper => true,
+                Kazoo | KazooRead | CuratorWrite | CuratorRead => false,
             },
             Self::Kazoo => match dialect {
-                Go | Kazoo | KazooRead => true,
+                Go | Kazoo | KazooRead | KazooAsCurator => true,
                 Curator | CuratorWrite | CuratorRead | Plain | ZooKeeper => false,
             },
             Self::ZooKeeper => match dialect {
                 ZooKeeper => true,
-                Curator | Go | Kazoo | KazooRead | CuratorWrite | CuratorRead | Plain => false,
+                Curator | Go | Kazoo | KazooRead | KazooAsCurator | CuratorWrite | CuratorRead
+                | Plain => false,
             },
         }
     }

@@ -108,8 +108,8 @@ impl Guard {
         }
     }
 
-    /// Contenders seen on the lock's path that would not have waited for us: the lock does not
-    /// exclude them. Empty is good.
+    /// Kinds of contenders that were seen on the lock's path before we had it and that would not wait
+    /// for us: the lock does not exclude them. Empty is good.
     #[must_use]
     pub fn strangers(&self) -> &[Dialect] {
         &self.strangers

@@ -144,23 +144,26 @@ impl Role {
 
     /// Whether a contender of that dialect waits for us if we came before it, or need not.
     fn is_respected_by(&self, dialect: Dialect) -> bool {
-        use Dialect::{Curator, CuratorRead, CuratorWrite, Go, Kazoo, KazooRead, Plain, ZooKeeper};
+        use Dialect::{
+            Curator, CuratorRead, CuratorWrite, Go, Kazoo, KazooAsCurator, KazooRead, Plain,
+            ZooKeeper,
+        };
         match self {
             Self::Exclusive(style) => style.is_respected_by(dialect),
             Self::Crowd => Style::Curator.is_respected_by(dialect),
             Self::Write(SharedStyle::Kazoo) => Style::Kazoo.is_respected_by(dialect),
             Self::Write(SharedStyle::Curator) => match dialect {
                 CuratorWrite | CuratorRead | Go => true,
-                Curator | Kazoo | KazooRead | Plain | ZooKeeper => false,
+                Curator | Kazoo | KazooRead | KazooAsCurator | Plain | ZooKeeper => false,
             },
             Self::Read(SharedStyle::Curator) => match dialect {
                 CuratorWrite | CuratorRead | KazooRead | Go => true,
-                Curator | Kazoo | Plain | ZooKeeper => false,
+                Curator | Kazoo | KazooAsCurator | Plain | ZooKeeper => false,
             },
             Self::Read(SharedStyle::Kazoo) => match dialect {
                 CuratorRead | KazooRead | Go => true,
                 // kazoo's WriteLock does, its Lock does not, and their names are the same.
-                Curator | CuratorWrite | Kazoo | Plain | ZooKeeper => false,
+                Curator | CuratorWrite | Kazoo | KazooAsCurator | Plain | ZooKeeper => false,
             },
             // Nobody has leases but semaphores; who holds a lock is not elected; and other names are
             // other locks.
@@ -244,7 +247,8 @@ mod tests {
         let kazoo = format!("{HEX}__lock__0000000003");
         let children = ["lock-0000000001", &kazoo, &kazoo, "x-12-0000000001"].map(String::from);
         let found = Role::Exclusive(Style::Curator).strangers(&children);
-        assert_eq!(found, [Dialect::Kazoo, Dialect::ZooKeeper]);
-        assert_eq!(Role::Exclusive(Style::Kazoo).strangers(&[kazoo]), []);
+        assert_eq!(found, [Dialect::Kazoo, Dialect::Plain]);
+        let found = Role::Exclusive(Style::Kazoo).strangers(&children);
+        assert_eq!(found, [Dialect::Plain, Dialect::ZooKeeper]);
     }
 }

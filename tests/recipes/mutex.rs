@@ -193,6 +193,33 @@ async fn foreign_contenders_are_waited_for_and_those_that_would_not_wait_are_nam
     server.stop().await.unwrap();
 }
 
+/// Who has left may come again.
+#[tokio::test]
+async fn a_holder_that_would_not_wait_is_named_when_it_has_gone() {
+    let server = server().await;
+    let client = client(&server.connect_string()).await;
+    let other = super::client(&server.connect_string()).await;
+    acquire(&client, "/mixed").await.release().await.unwrap();
+    for (prefix, stranger) in [
+        ("0af2b9d632cd4bd08c9c6c2f2f4d4f55__lock__", Some(Dialect::Kazoo)),
+        ("_c_0af2b9d6-32cd-4bd0-8c9c-6c2f2f4d4f55-__WRIT__", Some(Dialect::CuratorWrite)),
+        ("lock-", Some(Dialect::Plain)),
+        ("_c_0af2b9d6-32cd-4bd0-8c9c-6c2f2f4d4f55-lock-", None),
+        ("0af2b9d632cd4bd08c9c6c2f2f4d4f55-lock-", None),
+        ("x-0100001234567890-", None),
+    ] {
+        let foreign = enter_as(&other, "/mixed", prefix).await;
+        let waits = queue(&client, &other, "/mixed").await;
+        // It has looked who is there when it watches the one before it.
+        wait_until("it waits", async || server.status().watch_count == 1).await;
+        other.delete(&foreign, None).await.unwrap();
+        let guard = timeout(PATIENCE, waits).await.unwrap().unwrap().unwrap();
+        assert_eq!(guard.strangers(), Vec::from_iter(stranger), "{prefix}");
+        guard.release().await.unwrap();
+    }
+    server.stop().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_lock_that_refuses_strangers_is_not_taken_among_them() {
     let server = server().await;
@@ -204,7 +231,7 @@ async fn a_lock_that_refuses_strangers_is_not_taken_among_them() {
         tokio::spawn(async move { strict.acquire(&client, Wait::Forever).await })
     };
     wait_until("it queues", async || children(&client, "/l").await.len() == 2).await;
-    let stranger = enter_as(&client, "/l", "x-0000000000000001-").await;
+    let stranger = enter_as(&client, "/l", "0af2b9d632cd4bd08c9c6c2f2f4d4f55__lock__").await;
     holder.release().await.unwrap();
     let refused = waits.await.unwrap();
     assert!(matches!(refused, Err(LockError::Foreign { .. })), "{refused:?}");
