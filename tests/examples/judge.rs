@@ -210,13 +210,14 @@ fn contenders(audit: &[AuditLine], claims: &[Claim]) -> Vec<Contender> {
             ("delete", Some(path)) => {
                 living.filter(|own| own.path == *path).for_each(|own| own.gone = gone);
             }
-            // The downgrade of a writer and the end of a meeting: the audit log does not tell what
-            // each part does. Those have tests of their own (tests/recipes).
+            // The end of a meeting has a test of its own (tests/recipes).
             ("multi", Some(paths)) => {
-                assert!(
-                    !living.any(|own| paths.contains(&own.path)),
-                    "not for this judge: {paths}"
-                );
+                let touched = living.find(|own| paths.split(',').any(|path| path == own.path));
+                if let Some(writer) = touched {
+                    let reader = downgraded(writer, paths, line);
+                    writer.gone = gone;
+                    contenders.push(reader);
+                }
             }
             ("closeSession" | "expireSession", _) => {
                 living.filter(|own| own.session == line.session).for_each(|own| own.gone = gone);
@@ -225,6 +226,20 @@ fn contenders(audit: &[AuditLine], claims: &[Claim]) -> Vec<Contender> {
         }
     }
     contenders
+}
+
+/// What a writer has become by a transaction of its own session: a reader of the same number, with the
+/// writer's token.
+fn downgraded(writer: &Contender, paths: &str, line: &AuditLine) -> Contender {
+    let (path, left) = paths.split_once(',').expect("two paths");
+    let reader = Contender { born: writer.born, ..contender(path, line) };
+    let number = |path: &str| path.rsplit_once("__").map(|(_, number)| number.to_string());
+    let is_way_down = left == writer.path
+        && (writer.kind, reader.kind) == (Kind::Writer, Kind::Reader)
+        && (writer.session, &writer.lock) == (reader.session, &reader.lock)
+        && number(left) == number(path);
+    assert!(is_way_down, "not for this judge: {paths}");
+    reader
 }
 
 /// The name is what protects it from being mistaken (Curator's `_c_<uuid>-`, kazoo's `<hex>`), a label,
@@ -399,6 +414,32 @@ mod tests {
         assert_eq!(lies(&audit, &[held(1, 13), held(0, 14)], &[]), []);
         assert_eq!(lies(&audit, &[held(0, 13), held(2, 20)], &[]), [Lie::OutOfOrder]);
         assert_eq!(lies(&audit, &[held(1, 13), held(2, 20)], &[]), [Lie::TwoHolders]);
+    }
+
+    #[test]
+    fn a_writer_that_goes_on_as_a_reader_is_believed_and_no_writer_beside_it() {
+        let protection = "/l/_c_0af2b9d6-32cd-4bd0-8c9c-6c2f2f4d4f55-";
+        let writer = format!("{protection}__WRIT__0000000000");
+        let reader = format!("{protection}__READ__0000000000");
+        let next = format!("{protection}__WRIT__0000000001");
+        let audit = [
+            line(10, 1, "create2", Some(&writer)),
+            line(11, 2, "create2", Some(&next)),
+            line(20, 1, "multi", Some(&format!("{reader},{writer}"))),
+            line(30, 1, "delete", Some(&reader)),
+            line(40, 2, "delete", Some(&next)),
+        ];
+        let mut claims = [
+            claim(0, Word::Held, &writer, 10, 12),
+            claim(0, Word::Held, &reader, 10, 21),
+            claim(0, Word::Released, &reader, 10, 31),
+            claim(1, Word::Held, &next, 11, 32),
+            claim(1, Word::Released, &next, 11, 41),
+        ];
+        assert_eq!(lies(&audit, &claims, &[]), []);
+        claims[3].stamp = 22;
+        claims.swap(2, 3);
+        assert_eq!(lies(&audit, &claims, &[]), [Lie::TwoHolders]);
     }
 
     #[test]

@@ -128,6 +128,33 @@ async fn read_write_lock() {
     stage.close(1).await;
 }
 
+/// Its end as a writer wakes the reader behind it, its end as a reader nobody: the writer behind waits
+/// for the nearest before it.
+#[tokio::test]
+async fn read_write_lock_downgraded() {
+    let mut stage = Stage::new("/locks/index").await;
+    let first = stage.start(&example("read_write_lock", &["downgrade"]));
+    stage.hear(first, "HELD", 1).await;
+    let reader = stage.start(&example("read_write_lock", &["read"]));
+    stage.watches(1).await;
+    let writer = stage.start(&example("read_write_lock", &["write"]));
+    stage.watches(2).await;
+    stage.enter(first);
+    stage.hear(first, "HELD", 2).await; // to read, with the same token
+    stage.hear(reader, "HELD", 1).await;
+    stage.departure(2, 1).await;
+    for (leaves, events) in [(first, 0), (reader, 1), (writer, 0)] {
+        stage.enter(leaves);
+        stage.hear(leaves, "RELEASED", 1).await;
+        stage.end(leaves).await;
+        if leaves == reader {
+            stage.hear(writer, "HELD", 1).await;
+        }
+        stage.departure(1, events).await;
+    }
+    stage.close(1).await;
+}
+
 #[tokio::test]
 async fn revocable() {
     let mut stage = Stage::new("/locks/demo").await;

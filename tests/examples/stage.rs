@@ -73,7 +73,7 @@ pub struct Heard {
 #[derive(Debug)]
 struct Contender {
     child: Child,
-    stdin: Option<ChildStdin>,
+    stdin: ChildStdin,
     /// Its watches of other things, while it runs.
     watches: u64,
 }
@@ -153,15 +153,14 @@ impl Stage {
                 let _ = arrivals.send((who, line));
             }
         });
-        let stdin = child.stdin.take();
+        let stdin = child.stdin.take().expect("piped");
         self.contenders.push(Contender { child, stdin, watches: program.watches });
         who
     }
 
     /// Presses Enter.
     pub fn enter(&mut self, who: usize) {
-        let mut stdin = self.contenders[who].stdin.take().expect("once");
-        stdin.write_all(b"\n").expect("it reads");
+        self.contenders[who].stdin.write_all(b"\n").expect("it reads");
     }
 
     pub fn kill(&mut self, who: usize) {
