@@ -1,7 +1,7 @@
 // A lock with Apache Curator. Enter gives it away.
 //
 //   mvn -q -f tests/clients/control/pom.xml dependency:copy-dependencies -DoutputDirectory=/tmp/jars
-//   java -cp '/tmp/jars/*' examples/clients/java/CuratorLock.java 127.0.0.1:2181 /locks/demo
+//   java -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp '/tmp/jars/*' examples/clients/java/CuratorLock.java 127.0.0.1:2181 /locks/demo
 
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;

@@ -1,7 +1,7 @@
 // The same lock with ZooKeeper's plain Java client. Enter gives it away.
 //
 //   mvn -q -f tests/clients/control/pom.xml dependency:copy-dependencies -DoutputDirectory=/tmp/jars
-//   java -cp '/tmp/jars/*' examples/clients/java/ZooKeeperLock.java 127.0.0.1:2181 /locks/demo
+//   java -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp '/tmp/jars/*' examples/clients/java/ZooKeeperLock.java 127.0.0.1:2181 /locks/demo
 
 import java.util.UUID;
 import java.util.concurrent.CountDownLatch;

@@ -1,6 +1,6 @@
 // The same lock with node-zookeeper-client. Enter gives it away.
 //
-//   npm install node-zookeeper-client@1.1.3
+//   npm install --no-save node-zookeeper-client@1.1.3
 //   node examples/clients/node/lock.js 127.0.0.1:2181 /locks/demo
 'use strict';
 
