@@ -164,6 +164,37 @@ def four_letter_word(port, word, seconds=3):
         return ""
 
 
+def work_folder():
+    """Where clients are downloaded and built: COMPAT_WORK, or a folder in the temporary directory."""
+    default = pathlib.Path(tempfile.gettempdir()) / "lockkeeper-clients"
+    return pathlib.Path(os.environ.get("COMPAT_WORK", default)).resolve()
+
+
+def lockkeeper_binary():
+    """LOCKKEEPER_BIN, or the release build, which is made if it is missing."""
+    named = os.environ.get("LOCKKEEPER_BIN")
+    if named:
+        if not os.access(named, os.X_OK):
+            raise SetupError(f"LOCKKEEPER_BIN: not executable: {named}")
+        return pathlib.Path(named).resolve()
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    binary = target / "release" / "lockkeeper"
+    if not binary.exists():
+        say("building target/release/lockkeeper")
+        if subprocess.call(["cargo", "build", "--release", "--bin", "lockkeeper"], cwd=ROOT) != 0:
+            raise SetupError("cargo build --release failed")
+    return binary.resolve()
+
+
+def cargo_examples(*names):
+    """The folder of the examples in Rust, with these built."""
+    flags = [word for name in names for word in ("--example", name)]
+    # As `cargo test --workspace` builds them: after the gate's tests there is nothing left to do.
+    if subprocess.call(["cargo", "build", "--workspace", "--profile", "test", *flags], cwd=ROOT) != 0:
+        raise SetupError("cargo build failed")
+    return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "examples"
+
+
 class Server:
     """The servers under test on free ports of the loopback address: one, or with `--ensemble` three, each started from
     a zoo.cfg and a data directory of its own.
@@ -171,15 +202,18 @@ class Server:
     >>> with Server(context) as server: server.address   # "127.0.0.1:23456"
     """
 
-    def __init__(self, context, tick_time_ms=2000):
+    def __init__(self, context, tick_time_ms=2000, admin=False):
+        """`admin`: with the HTTP port, at `admin_ports`."""
         self.context = context
+        self.admin = admin
         self.tick_time_ms = tick_time_ms
         self.processes = {}
 
     def __enter__(self):
         self.ids = list(range(1, self.context.servers + 1))
-        first = free_ports(3 * len(self.ids))
+        first = free_ports(4 * len(self.ids))
         self.ports = {i: first + i - 1 for i in self.ids}
+        self.admin_ports = {i: first + 3 * len(self.ids) + i - 1 for i in self.ids}
         self.address = ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
         self.env = self.context.environment()
         self.folder = tempfile.TemporaryDirectory(dir=self.env["TMPDIR"], prefix="server-")
@@ -194,7 +228,9 @@ class Server:
         (folder / "data").mkdir(parents=True)
         lines = (
             f"tickTime={self.tick_time_ms}\ndataDir={folder}/data\nclientPort={self.ports[i]}\n"
-            "clientPortAddress=127.0.0.1\nmaxClientCnxns=0\nadmin.enableServer=false\n"
+            "clientPortAddress=127.0.0.1\nmaxClientCnxns=0\n"
+            f"admin.enableServer={'true' if self.admin else 'false'}\nadmin.serverAddress=127.0.0.1\n"
+            f"admin.serverPort={self.admin_ports[i]}\n"
             "4lw.commands.whitelist=*\nextendedTypesEnabled=true\n"
             f"DigestAuthenticationProvider.superDigest={SUPER_DIGEST}\n")
         if len(self.ids) > 1:
