@@ -7,6 +7,7 @@
 //! durable; heartbeats never are. A server whose disk takes an image in stands for no election.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 
 use raft::eraftpb::{
     ConfChangeSingle, ConfChangeType, ConfChangeV2, ConfState, Entry as RaftEntry, Message,
@@ -123,6 +124,12 @@ impl std::fmt::Debug for Consensus {
     }
 }
 
+/// Election timeout of the voter whose turn it is after `before` others, in ticks.
+fn timeout(voters: usize, before: usize) -> usize {
+    let step = if voters <= FEW_VOTERS_MAX { ELECTION_STEP_TICKS } else { 1 };
+    (ELECTION_TICKS_MIN + before * step).min(ELECTION_TICKS_MAX - 1)
+}
+
 impl Consensus {
     /// A node that continues from `tail`, whose state machine contains `applied`, and whose
     /// membership changed since the beginning of the tail as `changes` say.
@@ -186,10 +193,14 @@ impl Consensus {
         let count = voters.len().max(1);
         // By turns, so that one that cannot win does not come first every time.
         let turn = usize::try_from(raft.term % count as u64).expect("below their number");
-        let step = if count <= FEW_VOTERS_MAX { ELECTION_STEP_TICKS } else { 1 };
-        let ticks = ELECTION_TICKS_MIN + (rank + turn) % count * step;
-        self.timeout_set = (raft.term, ticks.min(ELECTION_TICKS_MAX - 1));
+        self.timeout_set = (raft.term, timeout(count, (rank + turn) % count));
         raft.set_randomized_election_timeout(self.timeout_set.1);
+    }
+
+    /// Ticks without a leader after which every voter stands for election.
+    pub(super) fn longest_timeout(&self) -> u64 {
+        let count = self.node.raft.prs().conf().voters().ids().len().max(1);
+        timeout(count, count - 1) as u64
     }
 
     /// One tick of [`super::TICK_MS`].
@@ -216,6 +227,12 @@ impl Consensus {
                 *ticks += 1;
             }
         }
+    }
+
+    /// Those who have said nothing to this leader for so many ticks.
+    pub(super) fn silent(&self, for_ticks: RangeInclusive<u64>) -> Vec<u64> {
+        let is_silent = |(_, ticks): &(&u64, &u64)| for_ticks.contains(*ticks);
+        self.silent_ticks.iter().filter(is_silent).map(|(id, _)| *id).collect()
     }
 
     /// Stands for election now.

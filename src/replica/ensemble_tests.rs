@@ -126,6 +126,57 @@ fn a_follower_keeps_its_clients_sessions_alive_and_silence_ends_them() {
     assert!(!cluster.closed(follower, 1) && cluster.closed(follower, 2));
 }
 
+fn short_sessions() -> Setup {
+    Setup { session_timeout_ms_min: 2000, session_timeout_ms_max: 2000, ..Setup::default() }
+}
+
+#[test]
+fn a_session_that_is_taken_up_again_just_before_its_end_does_not_end() {
+    for at_leader in [true, false] {
+        let mut cluster = Cluster::with(3, short_sessions());
+        let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
+        let server = if at_leader { leader } else { follower };
+        let session = cluster.connect(leader, 1, None);
+        cluster.advance_ms(1900);
+        cluster.connect(leader, 3, None);
+        // What the leader hears of is on its way into the logs for longer than the session has left.
+        cluster.cut = [1, 2, 3].map(|other| (leader, other)).into();
+        cluster.ask(server, 2, Some(&session));
+        cluster.advance_ms(200);
+        assert!(cluster.response(server, 2).is_none());
+        cluster.cut.clear();
+        // What was lost is sent again when something comes behind it.
+        cluster.send(leader, 3, &[(1, create("/a", 0))]);
+        assert_eq!(cluster.response(server, 2).unwrap().session_id, session.session_id);
+        cluster.advance_ms(1800);
+        assert!(!cluster.closed(server, 2), "it was told that it has its session");
+    }
+}
+
+#[test]
+fn a_session_that_a_cut_off_server_still_answers_has_its_timeout_from_then_on() {
+    let mut cluster = Cluster::with(3, short_sessions());
+    let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
+    let session = cluster.connect(follower, 1, None);
+    cluster.isolate(follower);
+    let mut answered_us = cluster.now_us;
+    for xid in 1.. {
+        cluster.send(follower, 1, &[(xid, get("/"))]);
+        if cluster.replies(follower, 1).is_empty() {
+            break;
+        }
+        answered_us = cluster.now_us;
+        cluster.advance_ms(TICK_MS);
+    }
+    assert!(cluster.closed(follower, 1), "it sends its clients away");
+    let is_open = |cluster: &Cluster| {
+        cluster.replicas[&leader].machine.sessions().is_open(session.session_id)
+    };
+    cluster.until("its end", |cluster| !is_open(cluster));
+    let after_ms = (cluster.now_us - answered_us) / 1000;
+    assert!((2000..3000).contains(&after_ms), "{after_ms} ms after the last answer");
+}
+
 /// A follower that hears nothing stands for election, and for that time knows no leader. Seed 23 of three
 /// servers, with a deliberate bug that changed its course, lost two writes there and did the next one.
 #[test]

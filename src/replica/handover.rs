@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::input::ConnId;
-use super::txn::{Batch, BatchBuilder, Origin, TxnOp, restamp};
+use super::txn::{Batch, BatchBuilder, Origin, Txn, TxnOp, restamp};
 use crate::proto::OpCode;
 use crate::tree::acl::Identity;
 
@@ -83,12 +83,18 @@ impl Handover {
         self.chores.push(Origin::default(), session, 0, &[], op);
     }
 
-    /// Takes what another server gives. False: it is no batch.
-    pub(super) fn take_foreign(&mut self, from: (u64, u64), batch: &Bytes) -> bool {
+    /// Takes what another server gives, and shows each transaction to `heard`. False: it is no batch.
+    pub(super) fn take_foreign(
+        &mut self,
+        from: (u64, u64),
+        batch: &Bytes,
+        heard: impl FnMut(&Txn),
+    ) -> bool {
         let Ok(decoded) = Batch::decode(batch) else { return false };
         if decoded.txns.is_empty() {
             return false;
         }
+        decoded.txns.iter().for_each(heard);
         let asks_reconfig = decoded.txns.iter().any(|txn| is_reconfig(&txn.op));
         let payload = batch.to_vec();
         self.foreign.push_back(Parcel { payload, origins: Vec::new(), from, asks_reconfig });
@@ -102,7 +108,7 @@ impl Handover {
         if decoded.txns.iter().any(|txn| txn.origin.server != own) {
             return false;
         }
-        let origin = |txn: &super::txn::Txn| (txn.origin.conn, txn.origin.sequence);
+        let origin = |txn: &Txn| (txn.origin.conn, txn.origin.sequence);
         let origins: Vec<(ConnId, u64)> = decoded.txns.iter().map(origin).collect();
         let is_of_batch = |known: &InFlight| {
             known.term == term && origins.contains(&(known.conn, known.sequence))
@@ -371,8 +377,8 @@ mod tests {
     #[test]
     fn noise_of_another_server_is_not_taken() {
         let mut handover = Handover::default();
-        assert!(!handover.take_foreign((2, 1), &Bytes::from_static(b"\x01noise")));
-        assert!(!handover.take_foreign((2, 1), &Bytes::new()));
+        assert!(!handover.take_foreign((2, 1), &Bytes::from_static(b"\x01noise"), |_| ()));
+        assert!(!handover.take_foreign((2, 1), &Bytes::new(), |_| ()));
         assert!(handover.next_to_propose(1, 0).is_none());
     }
 }

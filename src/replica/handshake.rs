@@ -44,6 +44,10 @@ impl Replica {
             let Some(password) = password.filter(|_| !is_wrong) else {
                 return self.refuse_session(conn, request.read_only);
             };
+            if known.is_some() {
+                // Heard of now, not only when that is applied.
+                self.touch(request.session_id);
+            }
             (request.session_id, TxnOp::AttachSession { timeout_ms, password })
         };
         if let Some(connection) = self.clients.connections.get_mut(&conn) {

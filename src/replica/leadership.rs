@@ -11,7 +11,7 @@
 use super::input::ConnId;
 use super::peer::server_of;
 use super::txn::TxnOp;
-use super::{Replica, members};
+use super::{Replica, TICK_MS, members};
 use crate::config::Role;
 use crate::proto::Text;
 
@@ -45,6 +45,9 @@ pub(super) struct Standing {
 /// Ticks without a word from the leader after which a server that does not vote (and therefore stands
 /// for no election) takes it for gone.
 const SILENT_TICKS_MAX: u64 = 10;
+
+/// Ticks without a word from a server after which it is not just late.
+const SILENT_TICKS_MIN: u64 = 4;
 
 /// The link to the leader broke.
 #[derive(Clone, Copy, Debug)]
@@ -252,6 +255,20 @@ impl Replica {
             .collect();
         for session in of_server {
             self.expiry.touch(session);
+        }
+    }
+
+    /// A silent server may go on answering until it misses the leader, and then until it sends its
+    /// clients away. Nobody else hears of what they ask: their sessions get their timeout from then on.
+    pub(super) fn spare_cut_off(&mut self) {
+        let until =
+            SILENT_TICKS_MIN + self.consensus.longest_timeout() + LEADERLESS_MS_MAX / TICK_MS;
+        for peer in self.consensus.silent(SILENT_TICKS_MIN..=until) {
+            let server = server_of(peer);
+            // A link that broke is no cut, and those who were told of that are spared already.
+            if self.connected.get(&server) == Some(&peer) {
+                self.spare_sessions_of(server);
+            }
         }
     }
 

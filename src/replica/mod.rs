@@ -484,6 +484,7 @@ impl Replica {
         self.close_overdue_local();
         self.follow_resignation();
         if self.leading.is_some() {
+            self.spare_cut_off();
             self.expire();
             self.reap();
             self.reconcile();

@@ -16,6 +16,7 @@ use super::durable::Mark;
 use super::inspect::ProposalSizes;
 use super::machine::Machine;
 use super::peer::PeerMessage;
+use super::txn::{Txn, TxnOp};
 
 /// Sessions in one message.
 const TOUCHES_MAX: usize = 64 << 10;
@@ -28,9 +29,20 @@ impl Replica {
             PeerMessage::Forward { term, batch } => {
                 // Whoever takes this server for the leader of another term learns better, and then
                 // knows that this was lost.
+                let (sessions, expiry) = (self.machine.sessions(), &mut self.expiry);
+                // Who comes back just before the end is heard of now, not only when that is applied.
+                let heard = |txn: &Txn| {
+                    if let TxnOp::AttachSession { password, .. } = &txn.op
+                        && sessions
+                            .find(txn.session)
+                            .is_some_and(|known| known.password == *password)
+                    {
+                        expiry.touch(txn.session);
+                    }
+                };
                 !self.consensus.is_leader()
                     || term != self.consensus.term()
-                    || self.handover.take_foreign((from, term), &batch)
+                    || self.handover.take_foreign((from, term), &batch, heard)
             }
             PeerMessage::Return { term, batch } => {
                 self.handover.take_returned(self.origin, term, &batch)
