@@ -1,7 +1,7 @@
 //! Not to be used, but to compare with: everybody who waits is woken to create one znode, and one of them can.
 //!
 //! ```sh
-//! cargo run --example simple_lock -- 127.0.0.1:2181 /locks/naive
+//! cargo run --example simple_lock -- 127.0.0.1:2181 /locks/simple
 //! ```
 
 mod common;
