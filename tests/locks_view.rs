@@ -380,6 +380,10 @@ async fn the_leader_has_the_locks_in_numbers_and_nobody_else() {
     enter(&mut waiter, "/l", CURATOR, "waiter").await;
     watch(&mut waiter, &held).await;
     let leader = ensemble.leader().expect("there is one");
+    // The others may have made it durable, and applied it, before the leader's own disk did.
+    let zxid = servers[1].status().zxid;
+    wait_until("all have applied it", async || servers.iter().all(|one| one.status().zxid >= zxid))
+        .await;
     for (id, server) in ensemble.servers() {
         let (status, text) = http(admin(server), "/metrics").await;
         assert_eq!(status, 200);
