@@ -19,6 +19,7 @@
 //! | [`sync::check`] | a read behind a `sync` has everything that had returned before |
 //! | [`locks::check`] | a lock has one holder at every zxid, and its tokens rise |
 //! | [`belief::check`] | two believe to hold a lock only if the first could not know better |
+//! | [`liveness::check`] | once faults are over, who waits for a lock gets it, and nothing is left of who is gone |
 //! | [`fencing::check`] | a store that asks for tokens loses no write |
 //! | [`queue::check`] | what was put in is taken out once or still there |
 //! | [`watches::check`] | a watch fires once, rightly and before a reply that shows the change |
@@ -39,6 +40,7 @@ pub mod fencing;
 pub mod fifo;
 pub mod history;
 pub mod json;
+pub mod liveness;
 pub mod locks;
 pub mod log_matching;
 pub mod monotonic;

@@ -11,8 +11,8 @@ use crate::coverage::{self, Planned};
 use crate::history::History;
 use crate::verdict::Verdict;
 use crate::{
-    belief, convergence, ephemerals, fencing, fifo, locks, log_matching, monotonic, queue, search,
-    sequence, session_timing, sync, watches, witness,
+    belief, convergence, ephemerals, fencing, fifo, liveness, locks, log_matching, monotonic,
+    queue, search, sequence, session_timing, sync, watches, witness,
 };
 
 /// What a run left behind.
@@ -70,6 +70,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("sync", |run, _| sync::check(run.history)),
     ("locks", |run, audit| locks::check(run.history, audit)),
     ("belief", |run, audit| belief::check(run.history, audit)),
+    ("liveness", |run, audit| liveness::check(run.history, audit)),
     ("fencing", |run, _| fencing::check(run.history)),
     ("queue", |run, _| queue::check(run.history)),
     ("watches", |run, audit| watches::check(run.history, audit)),

@@ -65,6 +65,10 @@ pub enum Rule {
     LockToken,
     /// Two clients believed to hold a lock, and one could have known better.
     LockBelief,
+    /// Who waits for a lock came no closer to it for too long, though the faults were over.
+    LockLiveness,
+    /// A znode asks for a lock, and its session is gone.
+    LockOrphan,
     /// A store accepted a write that is older than one that it had accepted.
     Fencing,
     /// A store's write was based on a value that was not its last.
@@ -112,6 +116,8 @@ impl Rule {
             Rule::LockHolder => "lock-holder",
             Rule::LockToken => "lock-token",
             Rule::LockBelief => "lock-belief",
+            Rule::LockLiveness => "lock-liveness",
+            Rule::LockOrphan => "lock-orphan",
             Rule::Fencing => "fencing",
             Rule::LostUpdate => "lost-update",
             Rule::Queue => "queue",

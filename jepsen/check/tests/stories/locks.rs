@@ -1,6 +1,7 @@
 //! Stories of locks, of the stores that they guard, and of queues.
 
 use lockkeeper_check::history::{NoticeKind, StoreWrite};
+use lockkeeper_check::liveness::HEAL;
 use lockkeeper_check::op::{Answer, Call, Mode};
 use lockkeeper_check::verdict::Rule;
 
@@ -19,6 +20,11 @@ pub fn stories() -> Vec<Story> {
         shared_lock(),
         shared_lock_with_a_writer_too_early(),
         readers_who_outstay_their_session(),
+        got_once_the_faults_are_over(),
+        waited_for_when_the_run_ends(),
+        never_told_that_it_is_the_lowest(),
+        nobody_lets_go(),
+        stays_without_its_session(),
         fenced_store(),
         old_token_accepted(),
         store_lost_an_update(),
@@ -188,6 +194,78 @@ fn readers_who_outstay_their_session() -> Story {
     let_go(&mut service, 2);
     let story = Story::of("lock_read_against_better_knowledge", service);
     story.found(&[("belief", Rule::LockBelief)])
+}
+
+/// Two clients with sessions of 4 s, the first holds, and the faults are over. The second's token.
+fn two_in_calm() -> (Service, i64) {
+    let mut service = Service::default();
+    service.connect(1, "n1", 1, 0);
+    service.connect(2, "n1", 2, 0);
+    service.run(1, create("/l", Mode::Persistent)).unwrap();
+    let first = ask(&mut service, 1);
+    let second = ask(&mut service, 2);
+    service.run(1, children("/l")).unwrap();
+    hold(&mut service, 1, FIRST, first);
+    let now = service.tick();
+    service.recorder.fault(now, HEAL, "start n1");
+    (service, second)
+}
+
+/// Time passes, in which some clients are heard of.
+fn pass(service: &mut Service, seconds: u64, processes: &[u64]) {
+    for _ in 0..seconds {
+        service.wait_ms(1000);
+        for process in processes {
+            service.run(*process, Call::Ping).unwrap();
+        }
+    }
+}
+
+/// Two turns that are both shorter than the limit, and longer together.
+fn got_once_the_faults_are_over() -> Story {
+    let (mut service, token) = two_in_calm();
+    pass(&mut service, 10, &[1, 2]);
+    let_go(&mut service, 1);
+    service.run(1, delete(FIRST)).unwrap();
+    pass(&mut service, 10, &[1, 2]);
+    service.run(2, children("/l")).unwrap();
+    hold(&mut service, 2, SECOND, token);
+    let_go(&mut service, 2);
+    Story::of("lock_got_in_calm", service).about(&["liveness", "locks"])
+}
+
+/// The run ends before anybody can say that it was in vain.
+fn waited_for_when_the_run_ends() -> Story {
+    let (mut service, _) = two_in_calm();
+    pass(&mut service, 10, &[1, 2]);
+    Story::of("lock_waited_for_at_the_end", service).about(&["liveness"])
+}
+
+/// The second is never woken.
+fn never_told_that_it_is_the_lowest() -> Story {
+    let (mut service, _) = two_in_calm();
+    pass(&mut service, 2, &[1, 2]);
+    let_go(&mut service, 1);
+    service.run(1, delete(FIRST)).unwrap();
+    pass(&mut service, 16, &[1, 2]);
+    Story::of("lock_of_nobody", service).found(&[("liveness", Rule::LockLiveness)])
+}
+
+/// The first keeps its session and never comes to an end.
+fn nobody_lets_go() -> Story {
+    let (mut service, _) = two_in_calm();
+    pass(&mut service, 16, &[1, 2]);
+    Story::of("lock_never_let_go", service).found(&[("liveness", Rule::LockLiveness)])
+}
+
+/// A client is told that its session is gone, and its znode stands in everybody's way.
+fn stays_without_its_session() -> Story {
+    let (mut service, _) = two_in_calm();
+    pass(&mut service, 5, &[2]);
+    service.tell(1, NoticeKind::Expired);
+    let_go(&mut service, 1);
+    pass(&mut service, 1, &[2]);
+    Story::of("lock_of_who_is_gone", service).found(&[("liveness", Rule::LockOrphan)])
 }
 
 fn store(
