@@ -3,12 +3,12 @@
 //! *Owns* whom a strike hits. *Invariant*: what is done goes into the journal under the fault's name
 //! once it is done; what could not be done goes there under another name, so that nobody counts it.
 
+use lockkeeper_check::liveness::HEAL;
+
 use super::{Kind, Strike, Target, Way};
 use crate::cluster::Cluster;
 use crate::journal::Journal;
 
-/// The name of the end of a fault in the journal.
-pub const HEAL: &str = "heal";
 /// The name of a strike that came to nothing.
 const MISSED: &str = "missed";
 

@@ -5,9 +5,9 @@
 use std::fmt::Write;
 
 use lockkeeper_check::history::History;
+use lockkeeper_check::liveness::HEAL;
 
 use crate::nemesis::Kind;
-use crate::nemesis::strike::HEAL;
 
 /// Paper: pixels.
 pub const WIDTH: f64 = 1100.0;

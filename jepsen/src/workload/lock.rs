@@ -3,7 +3,8 @@
 //! *Owns* what a client knows of its place in a queue. A client asks with an ephemeral sequential
 //! znode whose name it can find again, watches the one that stands before it, and works on what the
 //! lock guards when there is none. Some sleep between reading and writing for longer than their
-//! session lasts: the control, for a store that asks for no token must lose writes then.
+//! session lasts: the control, for a store that asks for no token must lose writes then. When the
+//! faults are over each gets a lock once more before it leaves: that shows that the locks still work.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,6 +30,8 @@ const READERS_PERCENT: u64 = 60;
 const SLEEP_PERCENT: u64 = 4;
 /// Who slept does not for so many timeouts.
 const AWAKE: u32 = 8;
+/// Who has no lock so long after the faults leaves; it is less than a client has to finish.
+const PATIENCE: Duration = Duration::from_secs(25);
 /// The client that falls asleep as soon as it can, so that every run has one that does.
 const SLEEPER: u64 = 1;
 
@@ -77,6 +80,8 @@ impl Workload for Locks {
             asked: 0,
             place: None,
             slept: None,
+            leaves_at: None,
+            is_served: false,
         })
     }
 
@@ -87,7 +92,7 @@ impl Workload for Locks {
     fn required(&self) -> Required {
         Required {
             always: &["fencing"],
-            with_account: &["witness", "locks", "belief", "sequence", "ephemerals"],
+            with_account: &["witness", "locks", "belief", "liveness", "sequence", "ephemerals"],
         }
     }
 
@@ -114,6 +119,10 @@ struct One {
     asked: u64,
     place: Option<Place>,
     slept: Option<Instant>,
+    /// When it leaves with or without a lock, the faults being over.
+    leaves_at: Option<Instant>,
+    /// It had a lock once the faults were over.
+    is_served: bool,
 }
 
 /// A place in the queue for a lock.
@@ -150,6 +159,11 @@ impl Body for One {
     }
 
     fn finish(&mut self, client: &mut Client) -> Result<(), Disconnected> {
+        let leaves_at = *self.leaves_at.get_or_insert_with(|| Instant::now() + PATIENCE);
+        while !self.is_served && Instant::now() < leaves_at {
+            self.step(client)?;
+            self.is_served = self.place.is_none();
+        }
         let Some((znode, _)) = self.place.as_ref().and_then(|place| place.znode.clone()) else {
             return Ok(());
         };
