@@ -59,8 +59,8 @@ const SEEN_AT_LEAST: [(&str, u64); 38] = [
 ];
 
 /// How many seeds are played with three servers, and with five.
-const SEEDS_OF_THREE: u64 = 40;
-const SEEDS_OF_FIVE: u64 = 10;
+const SEEDS_OF_THREE: u64 = 80;
+const SEEDS_OF_FIVE: u64 = 20;
 
 /// What the seeds with three servers must have seen.
 const SEEN_BY_THREE: [(&str, u64); 30] = [
