@@ -7,7 +7,6 @@
 //! durable; heartbeats never are. A server whose disk takes an image in stands for no election.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::RangeInclusive;
 
 use raft::eraftpb::{
     ConfChangeSingle, ConfChangeType, ConfChangeV2, ConfState, Entry as RaftEntry, Message,
@@ -229,10 +228,9 @@ impl Consensus {
         }
     }
 
-    /// Those who have said nothing to this leader for so many ticks.
-    pub(super) fn silent(&self, for_ticks: RangeInclusive<u64>) -> Vec<u64> {
-        let is_silent = |(_, ticks): &(&u64, &u64)| for_ticks.contains(*ticks);
-        self.silent_ticks.iter().filter(is_silent).map(|(id, _)| *id).collect()
+    /// For how many ticks each of the others has said nothing to this leader.
+    pub(super) fn silent_ticks(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.silent_ticks.iter().map(|(id, ticks)| (*id, *ticks))
     }
 
     /// Stands for election now.

@@ -177,6 +177,44 @@ fn a_session_that_a_cut_off_server_still_answers_has_its_timeout_from_then_on() 
     assert!((2000..3000).contains(&after_ms), "{after_ms} ms after the last answer");
 }
 
+#[test]
+fn a_server_that_falls_silent_again_and_again_keeps_no_session_alive() {
+    let mut cluster = Cluster::with(3, short_sessions());
+    let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
+    let session = cluster.connect(follower, 1, None);
+    let connected_us = cluster.now_us;
+    let is_open = |cluster: &Cluster| {
+        cluster.replicas[&leader].machine.sessions().is_open(session.session_id)
+    };
+    while is_open(&cluster) {
+        cluster.isolate(follower);
+        cluster.advance_ms(600);
+        cluster.cut.clear();
+        cluster.advance_ms(400);
+        assert_eq!(cluster.leader(), Some(leader));
+        assert!(cluster.now_us < connected_us + 4_000_000, "its client has said nothing");
+    }
+}
+
+#[test]
+fn what_is_asked_of_a_server_without_a_leader_counts_when_it_hears_the_same_one_again() {
+    let mut cluster = Cluster::with(3, short_sessions());
+    let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
+    let session = cluster.connect(follower, 1, None);
+    cluster.advance_ms(1000);
+    cluster.isolate(follower);
+    cluster.advance_ms(700);
+    assert_eq!(cluster.replicas[&follower].consensus.leader(), None);
+    cluster.send(follower, 1, &[(1, get("/"))]);
+    assert_eq!(cluster.replies(follower, 1), [(1, 0)]);
+    cluster.cut.clear();
+    cluster.advance_ms(1900);
+    assert_eq!(cluster.leader(), Some(leader));
+    assert!(cluster.replicas[&leader].machine.sessions().is_open(session.session_id));
+    cluster.advance_ms(1000);
+    assert!(!cluster.replicas[&leader].machine.sessions().is_open(session.session_id));
+}
+
 /// A follower that hears nothing stands for election, and for that time knows no leader. Seed 23 of three
 /// servers, with a deliberate bug that changed its course, lost two writes there and did the next one.
 #[test]

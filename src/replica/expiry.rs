@@ -73,6 +73,15 @@ impl Expiry {
         }
     }
 
+    /// Nobody knows whether a session was heard from: it is not overdue for this long.
+    pub(super) fn hold(&mut self, session: i64, for_ms: u64) {
+        if let Some(deadline) = self.sessions.get_mut(&session)
+            && !deadline.closing
+        {
+            deadline.at_us = deadline.at_us.max(self.now_us + for_ms * 1000);
+        }
+    }
+
     /// A proposal to close it is on its way: nothing brings it back.
     pub(super) fn set_closing(&mut self, session: i64) {
         if let Some(deadline) = self.sessions.get_mut(&session) {

@@ -8,6 +8,8 @@
 //!
 //! Takes the place of `QuorumPeer`'s states and of `FastLeaderElection`.
 
+use std::collections::BTreeSet;
+
 use super::input::ConnId;
 use super::peer::server_of;
 use super::txn::TxnOp;
@@ -40,13 +42,16 @@ pub(super) struct Standing {
     /// Changes of the leader that were seen.
     leader_changes: u64,
     last_leader: Option<u64>,
+    /// Servers that were silent for so long that their clients have left them.
+    given_up: BTreeSet<u64>,
 }
 
 /// Ticks without a word from the leader after which a server that does not vote (and therefore stands
 /// for no election) takes it for gone.
 const SILENT_TICKS_MAX: u64 = 10;
 
-/// Ticks without a word from a server after which it is not just late.
+/// Ticks without a word from a server after which it is not just late; and time that it has, when it is
+/// heard again, to say whom it has heard from.
 const SILENT_TICKS_MIN: u64 = 4;
 
 /// The link to the leader broke.
@@ -124,6 +129,7 @@ impl Replica {
         self.leading = Some(term);
         self.reconfig_proposed = None;
         self.led_since_us = self.now_us;
+        self.standing.given_up.clear();
         self.reap_at_us = self.now_us + self.setup.container_check_interval_ms * 1000;
         self.expiry.clear();
         let sessions: Vec<(i64, i32)> =
@@ -246,27 +252,36 @@ impl Replica {
 
     /// A server that dies may take news of its sessions with it: they get their full timeout again.
     fn spare_sessions_of(&mut self, server: u8) {
-        let of_server: Vec<i64> = self
-            .machine
-            .sessions()
-            .iter()
-            .filter(|(_, session)| server_of(session.owner.0) == server)
-            .map(|(id, _)| id)
-            .collect();
-        for session in of_server {
+        for session in self.sessions_of(server) {
             self.expiry.touch(session);
         }
     }
 
+    fn sessions_of(&self, server: u8) -> Vec<i64> {
+        let all = self.machine.sessions().iter();
+        all.filter(|(_, session)| server_of(session.owner.0) == server).map(|(id, _)| id).collect()
+    }
+
     /// A silent server may go on answering until it misses the leader, and then until it sends its
-    /// clients away. Nobody else hears of what they ask: their sessions get their timeout from then on.
+    /// clients away, and nobody else hears of what they ask. Until then their sessions do not end, and if
+    /// nothing is heard of it by then, they get their full timeout. If something is, that brings along
+    /// whom it has heard from meanwhile; silence alone keeps no session alive, however often it comes.
     pub(super) fn spare_cut_off(&mut self) {
         let until =
-            SILENT_TICKS_MIN + self.consensus.longest_timeout() + LEADERLESS_MS_MAX / TICK_MS;
-        for peer in self.consensus.silent(SILENT_TICKS_MIN..=until) {
+            self.consensus.longest_timeout() + LEADERLESS_MS_MAX / TICK_MS + SILENT_TICKS_MIN;
+        let silent: Vec<(u64, u64)> = self.consensus.silent_ticks().collect();
+        for (peer, ticks) in silent {
             let server = server_of(peer);
-            // A link that broke is no cut, and those who were told of that are spared already.
-            if self.connected.get(&server) == Some(&peer) {
+            if ticks < SILENT_TICKS_MIN {
+                self.standing.given_up.remove(&peer);
+            } else if self.connected.get(&server) != Some(&peer) {
+                // The link broke: that is no cut, and they are spared already.
+                continue;
+            } else if ticks < until {
+                for session in self.sessions_of(server) {
+                    self.expiry.hold(session, SILENT_TICKS_MIN * TICK_MS);
+                }
+            } else if self.standing.given_up.insert(peer) {
                 self.spare_sessions_of(server);
             }
         }

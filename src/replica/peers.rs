@@ -105,9 +105,9 @@ impl Replica {
             }
             return;
         }
-        // A leader that is found later gives every session its full timeout.
-        let mut touched = std::mem::take(&mut self.touched).into_iter().peekable();
+        // Without a leader they are kept: it may be the same one that is heard again.
         let Some(leader) = self.consensus.leader() else { return };
+        let mut touched = std::mem::take(&mut self.touched).into_iter().peekable();
         while touched.peek().is_some() {
             let sessions = touched.by_ref().take(TOUCHES_MAX).collect();
             self.send.push((leader, PeerMessage::Touch { sessions }));
