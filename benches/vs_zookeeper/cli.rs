@@ -1,19 +1,18 @@
 //! The command line of the benchmark.
 
-use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use lockkeeper::bench::{self, Go, Length, Plan};
-use serde_json::{Value, json};
 
-use crate::fill::{self, Filled};
-use crate::null;
+use crate::figures::Cell;
+use crate::filled::Fills;
+use crate::mode::Mode;
 use crate::peers::Kind;
-use crate::report::Cell;
-use crate::run::{self, Mode};
+use crate::results::{self, Results};
+use crate::{fill, machine, null, run};
 
 /// The nine modes that are compared unless others are asked for.
 const MODES: [&str; 9] = [
@@ -58,6 +57,8 @@ enum Command {
     Run(RunArgs),
     /// Fill a tree, kill the server, and time its return.
     Fill(FillArgs),
+    /// Make tables and charts again of figures that were kept.
+    Render(RenderArgs),
     /// Put load on one running server.
     Load(LoadArgs),
     /// Serve from memory with a log and nothing else: what the machine allows.
@@ -81,9 +82,32 @@ struct PeerArgs {
     /// The servers take this port and the ones after it, on 127.0.0.1.
     #[arg(long, default_value_t = 19_700)]
     base_port: u16,
-    /// Also write every figure to this file.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    keep: KeepArgs,
+}
+
+#[derive(Args)]
+struct KeepArgs {
+    /// Keep every figure in this directory, as NAME.json, and make its charts.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Name of the file there. Default: the command, of `run` with the number of servers.
+    #[arg(long, requires = "out")]
+    name: Option<String>,
+    /// Also put the tables of all that is kept there into this document, between its marks
+    /// (`<!-- figures: NAME -->`, `<!-- end of figures -->`).
+    #[arg(long, value_name = "FILE", requires = "out")]
+    document: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct RenderArgs {
+    /// Where `--out` has kept the figures.
+    #[arg(default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/performance"))]
+    out: PathBuf,
+    /// The document that has the tables.
+    #[arg(long, value_name = "FILE", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/PERFORMANCE.md"))]
+    document: PathBuf,
 }
 
 #[derive(Args)]
@@ -112,9 +136,6 @@ struct RunArgs {
     /// Unmeasured load on ZooKeeper before the first round.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     first_warm_up: Duration,
-    /// Also write the table to this file.
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -164,6 +185,7 @@ pub fn main() -> Result<(), String> {
     match Cli::parse().command {
         Some(Command::Run(args)) => compare(args),
         Some(Command::Fill(args)) => fill(&args),
+        Some(Command::Render(args)) => results::render(&args.out, Some(&args.document)),
         Some(Command::Load(args)) => load(args),
         Some(Command::Null(args)) => null::serve(args.port, args.log.as_deref()),
         None => {
@@ -201,13 +223,9 @@ fn compare(args: RunArgs) -> Result<(), String> {
         base_port: args.peers.base_port,
         data: args.peers.data,
     };
-    let report = run::run(&settings, |line| eprintln!("{line}"))?;
-    let table = report.to_markdown();
-    println!("{table}");
-    if let Some(path) = &args.markdown {
-        write(path, &table)?;
-    }
-    write_json(args.peers.json.as_deref(), &report.to_json())
+    let figures = run::run(&settings, |line| eprintln!("{line}"))?;
+    let name = format!("run-{}", args.servers);
+    finish(&Results::Comparison(figures), &args.peers.keep, &name)
 }
 
 fn fill(args: &FillArgs) -> Result<(), String> {
@@ -226,12 +244,16 @@ fn fill(args: &FillArgs) -> Result<(), String> {
         };
         all.push(fill::run(&settings, |line| eprintln!("{line}"))?);
     }
-    println!("{}", Filled::table_head());
-    for filled in &all {
-        println!("{}", filled.to_row());
-    }
-    let figures: Vec<Value> = all.iter().map(Filled::to_json).collect();
-    write_json(args.peers.json.as_deref(), &json!(figures))
+    let fills = Fills { site: machine::site(&args.peers.data), servers: all };
+    finish(&Results::Fill(fills), &args.peers.keep, "fill")
+}
+
+/// Shows what was measured, and keeps it if that was asked for.
+fn finish(results: &Results, keep: &KeepArgs, name: &str) -> Result<(), String> {
+    println!("{}", results.to_markdown());
+    let Some(out) = &keep.out else { return Ok(()) };
+    results.keep(out, keep.name.as_deref().unwrap_or(name))?;
+    results::render(out, keep.document.as_deref())
 }
 
 fn load(args: LoadArgs) -> Result<(), String> {
@@ -243,7 +265,8 @@ fn load(args: LoadArgs) -> Result<(), String> {
         ..Plan::new(args.addrs, work, connections, depth)
     };
     let outcome = bench::run(&plan, &mut |_| Go::On).map_err(|e| e.to_string())?;
-    println!("{:#}", Cell::from(&outcome).to_json());
+    let text = serde_json::to_string_pretty(&Cell::from(&outcome));
+    println!("{}", text.expect("a cell is plain data"));
     Ok(())
 }
 
@@ -260,12 +283,4 @@ fn seconds(text: &str) -> Result<Duration, String> {
         return Err(format!("{text} seconds: between 0 and a day, please"));
     }
     Ok(Duration::from_secs_f64(seconds))
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
-}
-
-fn write_json(path: Option<&Path>, value: &Value) -> Result<(), String> {
-    path.map_or(Ok(()), |path| write(path, &format!("{value:#}\n")))
 }

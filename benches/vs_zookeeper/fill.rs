@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lockkeeper::bench::{self, Go, Length, Outcome, Plan, Work, proc};
-use serde_json::{Value, json};
 
+use crate::figures::Cell;
+use crate::filled::{Filled, Restart};
 use crate::peers::{Kind, Peer};
-use crate::report::Cell;
 
 /// Connections that fill, each with so many creates in flight.
 const CONNECTIONS: usize = 8;
@@ -31,32 +31,26 @@ pub struct Settings {
     pub data: PathBuf,
 }
 
-pub struct Filled {
-    name: &'static str,
-    description: String,
-    nodes: u64,
-    create: Cell,
-    rss_filled_mib: f64,
-    restarts: Vec<Restart>,
-    disk_mib: f64,
-}
-
-struct Restart {
-    ms: f64,
-    rss_first_read_mib: f64,
-    rss_settled_mib: f64,
-}
-
 pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Filled, String> {
-    let mut peer = Peer::new(settings.kind.clone(), 1, settings.port, &settings.data)?;
-    peer.start("/")?;
+    let start = || {
+        let mut peer = Peer::new(settings.kind.clone(), 1, settings.port, &settings.data)?;
+        let took = peer.start("/")?;
+        Ok::<_, String>((peer, took.as_secs_f64() * 1e3))
+    };
+    let mut empty_starts_ms = Vec::new();
+    for _ in 1..settings.restarts {
+        empty_starts_ms.push(start()?.1);
+    }
+    let (mut peer, took) = start()?;
+    empty_starts_ms.push(took);
     let each: Vec<u64> =
         (0..CONNECTIONS as u64).map(|at| (settings.nodes + at) / CONNECTIONS as u64).collect();
     let outcome = load(&peer, Work::Create, &each)?;
     let mut filled = Filled {
-        name: peer.kind.name(),
+        name: peer.kind.name().to_owned(),
         description: peer.kind.describe(),
         nodes: outcome.answered.iter().sum(),
+        empty_starts_ms,
         create: Cell::from(&outcome),
         rss_filled_mib: rss_mib(&peer)?,
         restarts: Vec::new(),
@@ -67,7 +61,7 @@ pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Filled, String> {
         filled.name,
         filled.nodes,
         filled.create.per_second,
-        filled.create.server_us,
+        filled.create.server_cpu_us,
         filled.rss_filled_mib
     ));
     let witness = format!("{}/d0000000", bench::below_path(ROOM_PATH, CONNECTIONS - 1));
@@ -111,51 +105,4 @@ fn load(peer: &Peer, work: Work, each: &[u64]) -> Result<Outcome, String> {
         ..Plan::new(peer.addrs(), work, CONNECTIONS, DEPTH)
     };
     bench::run(&plan, &mut |_| Go::On).map_err(|e| peer.failure(&e.to_string()))
-}
-
-impl Filled {
-    pub fn to_json(&self) -> Value {
-        let restarts: Vec<Value> = self
-            .restarts
-            .iter()
-            .map(|r| {
-                json!({
-                    "ms": r.ms, "rss_first_read_mib": r.rss_first_read_mib,
-                    "rss_settled_mib": r.rss_settled_mib,
-                })
-            })
-            .collect();
-        json!({
-            "server": self.name, "description": self.description, "nodes": self.nodes,
-            "create": self.create.to_json(), "rss_filled_mib": self.rss_filled_mib,
-            "restarts": restarts, "disk_mib": self.disk_mib,
-        })
-    }
-
-    /// Head and rule of the table that [`Filled::to_row`] fills.
-    pub fn table_head() -> &'static str {
-        "| server | znodes | creates/s | server CPU us/op | RSS filled MiB | exec to first read ms \
-         | RSS at first read MiB | RSS 5 s later MiB | disk MiB |\n\
-         |---|---|---|---|---|---|---|---|---|"
-    }
-
-    pub fn to_row(&self) -> String {
-        let list = |field: fn(&Restart) -> f64| {
-            let values: Vec<String> =
-                self.restarts.iter().map(|r| format!("{:.0}", field(r))).collect();
-            values.join(", ")
-        };
-        format!(
-            "| {} | {} | {:.0} | {:.2} | {:.0} | {} | {} | {} | {:.0} |",
-            self.description,
-            self.nodes,
-            self.create.per_second,
-            self.create.server_us,
-            self.rss_filled_mib,
-            list(|r| r.ms),
-            list(|r| r.rss_first_read_mib),
-            list(|r| r.rss_settled_mib),
-            self.disk_mib
-        )
-    }
 }

@@ -2,9 +2,42 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::figures::Site;
+
+/// The machine, with the file system that holds `data`, and the commit of these sources.
+pub fn site(data: &Path) -> Site {
+    Site { machine: describe(data), commit: commit() }
+}
+
+/// Short, with a mark if the sources differ from it.
+fn commit() -> String {
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command.current_dir(env!("CARGO_MANIFEST_DIR")).args(arguments).stderr(Stdio::null());
+        let output = command.output().ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let Some(commit) = git(&["rev-parse", "--short=10", "HEAD"]) else {
+        return "unknown".to_owned();
+    };
+    match git(&[
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--",
+        "src",
+        "benches",
+        "Cargo.lock",
+    ]) {
+        Some(changes) if changes.is_empty() => commit,
+        Some(_) | None => format!("{commit} with changes"),
+    }
+}
 
 /// One line about the machine: processors, kernel, and the file system that holds `data`.
-pub fn describe(data: &Path) -> String {
+fn describe(data: &Path) -> String {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpus
         .lines()

@@ -1,15 +1,22 @@
 //! Figures beside Apache ZooKeeper: null server and comparison, by the load generator of
 //! `lockkeeper bench` (`lockkeeper::bench`). See README.md.
 
+mod chart;
 mod cli;
 mod disk;
+mod document;
+mod figures;
 mod fill;
+mod filled;
 mod machine;
+mod mode;
 mod null;
 mod null_tree;
 mod peers;
-mod report;
+mod results;
 mod run;
+mod svg;
+mod table;
 
 use std::process::ExitCode;
 

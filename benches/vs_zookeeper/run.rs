@@ -5,15 +5,15 @@
 //! measurement all peers must have come to rest, and after each create the nodes are deleted again.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use lockkeeper::bench::{self, Fault, Go, Length, Outcome, PATIENCE, Plan, Session, Work};
 use lockkeeper::bench::{proc, wire};
 
+use crate::figures::{Cell, Comparison, ModeFigures, PeerName};
+use crate::mode::Mode;
 use crate::peers::{Kind, Peer};
-use crate::report::{Cell, Report};
-use crate::{disk, peers};
+use crate::{disk, machine, peers};
 
 /// Longest wait for the peers to come to rest.
 const REST_MAX: Duration = Duration::from_secs(5);
@@ -21,44 +21,6 @@ const REST_MAX: Duration = Duration::from_secs(5);
 const REST_STEP: Duration = Duration::from_millis(100);
 /// CPU seconds per second below which a peer is at rest.
 const REST_CPU: f64 = 0.15;
-
-/// One shape of load: a workload, connections, requests in flight on each.
-#[derive(Clone, Copy, Debug)]
-pub struct Mode {
-    pub work: Work,
-    pub connections: usize,
-    pub depth: usize,
-}
-
-impl Mode {
-    pub fn name(self) -> String {
-        format!("{} {}x{}", self.work.name(), self.connections, self.depth)
-    }
-}
-
-impl FromStr for Mode {
-    type Err = String;
-
-    /// `get:16x16` is sixteen connections with sixteen reads in flight on each.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text}: a mode is written like get:16x16");
-        let (work, shape) = text.split_once(':').ok_or_else(wrong)?;
-        let (connections, depth) = shape.split_once('x').ok_or_else(wrong)?;
-        let connections = connections.parse().map_err(|_| wrong())?;
-        let depth = depth.parse().map_err(|_| wrong())?;
-        if !(1..=bench::CONNECTIONS_MAX).contains(&connections)
-            || !(1..=bench::DEPTH_MAX).contains(&depth)
-        {
-            return Err(wrong());
-        }
-        let work = work.parse()?;
-        let mode = Mode { work, connections, depth };
-        if mode.work.is_stepwise() && depth != 1 {
-            return Err(format!("{text}: a connection does one such thing at a time"));
-        }
-        Ok(mode)
-    }
-}
 
 /// What to compare and for how long.
 pub struct Settings {
@@ -77,7 +39,7 @@ pub struct Settings {
 }
 
 /// Runs the comparison; `note` is told what is going on.
-pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Report, String> {
+pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Comparison, String> {
     let mut peers = Vec::new();
     for (kind, number) in settings.kinds.iter().zip(0_u16..) {
         let port = settings.base_port + number * peers::PORTS_PER_SERVER * settings.servers;
@@ -90,11 +52,11 @@ pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Report, String> {
     for peer in &peers {
         first_warm_up(settings, peer)?;
     }
-    let mut report = Report::new(settings);
+    let mut figures = empty(settings);
     for round in 0..settings.rounds {
-        for &mode in &settings.modes {
+        for (number, &mode) in settings.modes.iter().enumerate() {
             let syncs = disk::syncs_per_second(&settings.data)?;
-            report.syncs.push(syncs);
+            figures.durable_appends_per_second.push(syncs);
             for turn in 0..peers.len() {
                 let at = (round + turn) % peers.len();
                 let rested = rest(&peers);
@@ -105,15 +67,34 @@ pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Report, String> {
                     mode.name(),
                     peers[at].kind.name(),
                     cell.per_second,
-                    cell.server_us,
+                    cell.server_cpu_us,
                     cell.other_cpu,
                     if rested { "" } else { " (another peer was still busy)" },
                 ));
-                report.add(mode, at, cell);
+                figures.modes[number].cells[at].push(cell);
             }
         }
     }
-    Ok(report)
+    Ok(figures)
+}
+
+/// The figures before anything is measured.
+fn empty(settings: &Settings) -> Comparison {
+    let peers = settings
+        .kinds
+        .iter()
+        .map(|kind| PeerName { name: kind.name().to_owned(), description: kind.describe() });
+    let cells = vec![Vec::new(); settings.kinds.len()];
+    let modes = settings.modes.iter().map(|&mode| ModeFigures { mode, cells: cells.clone() });
+    Comparison {
+        site: machine::site(&settings.data),
+        servers: settings.servers,
+        peers: peers.collect(),
+        rounds: settings.rounds,
+        window_ms: settings.window.as_millis() as u64,
+        modes: modes.collect(),
+        durable_appends_per_second: Vec::new(),
+    }
 }
 
 fn first_warm_up(settings: &Settings, peer: &Peer) -> Result<(), String> {

@@ -1,0 +1,156 @@
+//! What `benches/vs_zookeeper` makes of figures that were kept: tables and charts, without measuring.
+//!
+//! The modules are the benchmark's own, which has no test harness.
+
+#![allow(dead_code)] // the benchmark uses what is not used here
+
+#[path = "../../benches/vs_zookeeper/chart.rs"]
+mod chart;
+#[path = "../../benches/vs_zookeeper/document.rs"]
+mod document;
+#[path = "../../benches/vs_zookeeper/figures.rs"]
+mod figures;
+#[path = "../../benches/vs_zookeeper/filled.rs"]
+mod filled;
+#[path = "../../benches/vs_zookeeper/mode.rs"]
+mod mode;
+#[path = "../../benches/vs_zookeeper/results.rs"]
+mod results;
+#[path = "../../benches/vs_zookeeper/svg.rs"]
+mod svg;
+#[path = "../../benches/vs_zookeeper/table.rs"]
+mod table;
+
+use std::fs;
+use std::path::Path;
+
+use figures::{Cell, Comparison, ModeFigures, PeerName, Site, Spread, median};
+use results::Results;
+
+/// A cell in which only the rate and the CPU matter.
+fn cell(per_second: f64, server_cpu_us: f64) -> Cell {
+    Cell {
+        per_second,
+        p50_ms: 1.0,
+        p99_ms: 2.0,
+        p999_ms: 3.0,
+        max_ms: 4.0,
+        server_cpu_us,
+        client_cpu_us: 5.0,
+        rss_mib: 6.0,
+        other_cpu: 0.0,
+        lock: None,
+    }
+}
+
+fn site() -> Site {
+    Site { machine: "2 x a processor".to_owned(), commit: "0123456789".to_owned() }
+}
+
+/// Three rounds of one mode, in which the servers' speeds change together.
+fn comparison() -> Comparison {
+    let peer = |name: &str| PeerName { name: name.to_owned(), description: format!("{name} 1.0") };
+    let zookeeper = vec![cell(100.0, 40.0), cell(1000.0, 40.0), cell(10.0, 40.0)];
+    let lockkeeper = vec![cell(300.0, 10.0), cell(3100.0, 8.0), cell(29.0, 20.0)];
+    Comparison {
+        site: site(),
+        servers: 3,
+        peers: vec![peer("zookeeper"), peer("lockkeeper")],
+        rounds: 3,
+        window_ms: 2000,
+        modes: vec![ModeFigures {
+            mode: "set:32x1".parse().expect("a mode"),
+            cells: vec![zookeeper, lockkeeper],
+        }],
+        durable_appends_per_second: vec![7000.0],
+    }
+}
+
+#[test]
+fn a_ratio_is_the_median_of_those_within_the_rounds() {
+    let text = Results::Comparison(comparison()).to_markdown();
+    let row = text.lines().find(|line| line.starts_with("| set 32x1 | lockkeeper |"));
+    let row = row.expect("a row");
+    assert!(row.ends_with("| 3.00 (2.90-3.10) | 0.25 (0.20-0.50) |"), "{row}");
+    assert!(
+        text.starts_with("2 x a processor; commit 0123456789.\n3 servers of each kind;"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_chart_shows_both_ratios_so_that_longer_is_better() {
+    let figures = comparison();
+    let svg = chart::ratios_to_zookeeper(&[&figures]).expect("ZooKeeper and another");
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{svg}");
+    for text in ["lockkeeper  set 32x1", ">3.00</text>", ">4.00</text>", "commit 0123456789"] {
+        assert!(svg.contains(text), "{text}: {svg}");
+    }
+    let mut alone = comparison();
+    alone.peers[0].name = "another".to_owned();
+    assert!(chart::ratios_to_zookeeper(&[&alone]).is_none(), "there is nothing to compare with");
+}
+
+#[test]
+fn figures_that_were_kept_make_the_same_tables_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let document = folder.path().join("DOC.md");
+    let place = |name| format!("<!-- figures: {name} -->\n<!-- end of figures -->\n");
+    let words = format!("# Words\n\n{}{}More words.\n", place("a"), place("ratios"));
+    fs::write(&document, words).expect("written");
+    let kept = folder.path().join("kept");
+    let figures = Results::Comparison(comparison());
+    figures.keep(&kept, "a").expect("kept");
+    results::render(&kept, Some(&document)).expect("rendered");
+    let once = fs::read_to_string(&document).expect("read");
+    assert!(once.contains(figures.to_markdown().trim()), "{once}");
+    assert!(once.starts_with("# Words\n") && once.ends_with("\nMore words.\n"), "{once}");
+    assert!(once.contains("](kept/ratios.svg)"), "{once}");
+    assert!(kept.join("ratios.svg").is_file());
+    results::render(&kept, Some(&document)).expect("rendered");
+    assert_eq!(fs::read_to_string(&document).expect("read"), once);
+    figures.keep(&kept, "b").expect("kept");
+    let error = results::render(&kept, Some(&document)).expect_err("no place for b");
+    assert!(error.contains("<!-- figures: b -->"), "{error}");
+}
+
+#[test]
+fn the_documentation_shows_the_figures_that_are_kept_beside_it() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let made = results::make(&docs.join("performance"), Some(&docs.join("PERFORMANCE.md")));
+    for made in made.expect("figures") {
+        let there = fs::read_to_string(&made.path).unwrap_or_default();
+        let path = made.path.display();
+        assert!(there == made.text, "{path}: cargo bench --bench vs_zookeeper -- render");
+    }
+}
+
+#[test]
+fn a_median_is_the_middle_or_between_the_two() {
+    assert_eq!((median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0, 2.0, 3.0])), (2.0, 2.5));
+    assert_eq!(Spread::of(&[3.0, 1.0, 2.0]).show(1), "2.0 (1.0-3.0)");
+}
+
+#[test]
+fn only_the_part_of_a_document_that_is_named_changes() {
+    let place =
+        |name, text| format!("<!-- figures: {name} -->\n\n{text}\n\n<!-- end of figures -->\n");
+    let text = |b| format!("# Top\n{}between\n{}last\n", place("a", "1"), place("b", b));
+    let once = document::replace(&text("2"), "b", "3").expect("it has the place");
+    assert_eq!(once, text("3"));
+    assert_eq!(
+        document::replace(&once, "b", "3"),
+        Some(once.clone()),
+        "again, and nothing changes"
+    );
+    assert_eq!(document::replace(&once, "c", "3"), None);
+}
+
+#[test]
+fn text_cannot_end_an_element_of_a_drawing() {
+    let mut drawing = svg::Drawing::new();
+    drawing.text("q", 1.0, 2.0, "a < b & c");
+    let file = drawing.finish(10.0, 10.0, "x > y");
+    assert!(file.contains(">a &lt; b &amp; c</text>"), "{file}");
+    assert!(file.contains("<title>x &gt; y</title>"), "{file}");
+}
