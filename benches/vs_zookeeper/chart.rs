@@ -99,10 +99,10 @@ fn panel(drawing: &mut Drawing, figures: &Comparison, rows: &[Row], scale: &Scal
         several => format!("{several} servers"),
     };
     drawing.text("h", 16.0, top + 20.0, count);
-    let versions: Vec<&str> = figures.peers.iter().map(|peer| peer.description.as_str()).collect();
-    drawing.text("q", 90.0, top + 20.0, versions.join("; "));
     let machine = format!("{}; commit {}", figures.site.machine, figures.site.commit);
-    drawing.text("q", 16.0, top + 36.0, machine);
+    drawing.text("q", 90.0, top + 20.0, machine);
+    let versions: Vec<&str> = figures.peers.iter().map(|peer| peer.description.as_str()).collect();
+    drawing.text("q", 16.0, top + 36.0, versions.join("; "));
     let bottom = top + HEAD + ROW * rows.len() as f64;
     let mut power = scale.least;
     while power <= scale.most {

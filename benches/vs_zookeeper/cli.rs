@@ -9,8 +9,8 @@ use lockkeeper::bench::{self, Go, Length, Plan};
 
 use crate::figures::Cell;
 use crate::filled::Fills;
+use crate::kinds::Kind;
 use crate::mode::Mode;
-use crate::peers::Kind;
 use crate::results::{self, Results};
 use crate::{fill, machine, null, run};
 
@@ -120,6 +120,12 @@ struct RunArgs {
     /// Also measure the null server without its log.
     #[arg(long, conflicts_with = "servers")]
     no_log_too: bool,
+    /// A redis-server, for locks in one and for Redlock over three (see fetch_rivals).
+    #[arg(long, value_name = "FILE")]
+    redis: Option<PathBuf>,
+    /// An etcd binary, for the locks of as many as --servers (see fetch_rivals).
+    #[arg(long, value_name = "FILE")]
+    etcd: Option<PathBuf>,
     /// Modes such as get:16x16 (connections x requests in flight), set, create, mixed, lock:32x1,
     /// contended:64x1. Default: nine shapes of get, set and create; with more than one server
     /// shapes of set, create, mixed, lock and contended.
@@ -209,6 +215,11 @@ fn compare(args: RunArgs) -> Result<(), String> {
             kinds.push(Kind::Null { log: false });
         }
     }
+    if let Some(binary) = args.redis {
+        kinds.push(Kind::Redis { binary: binary.clone() });
+        kinds.push(Kind::Redlock { binary });
+    }
+    kinds.extend(args.etcd.map(|binary| Kind::Etcd { binary }));
     if kinds.is_empty() {
         return Err("ensembles and locks need --lockkeeper or --zookeeper".into());
     }

@@ -40,10 +40,12 @@ pub struct LockCell {
     pub acquire_p99_ms: f64,
     pub handoff_p50_ms: f64,
     pub handoff_p99_ms: f64,
-    /// Watch events per release that the clients have received.
-    pub events_per_release: f64,
+    /// Watch events per release that the clients have received, where there are any.
+    pub events_per_release: Option<f64>,
     /// The same by the servers' own count, if they say.
     pub server_events_per_release: Option<f64>,
+    /// How often a lock was tried to be had once, where there is no queue.
+    pub tries: Option<f64>,
 }
 
 /// A peer by its short name, and what exactly it was.
@@ -101,8 +103,9 @@ impl LockCell {
             acquire_p99_ms: milliseconds(&contention.acquires, 0.99),
             handoff_p50_ms: milliseconds(&contention.handoffs, 0.5),
             handoff_p99_ms: milliseconds(&contention.handoffs, 0.99),
-            events_per_release: outcome.events_per_release()?,
+            events_per_release: outcome.events_per_release(),
             server_events_per_release: contention.server_events_per_release(),
+            tries: None,
         })
     }
 }

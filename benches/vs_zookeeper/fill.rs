@@ -12,7 +12,8 @@ use lockkeeper::bench::{self, Go, Length, Outcome, Plan, Work, proc};
 
 use crate::figures::Cell;
 use crate::filled::{Filled, Restart};
-use crate::peers::{Kind, Peer};
+use crate::kinds::Kind;
+use crate::peers::Peer;
 
 /// Connections that fill, each with so many creates in flight.
 const CONNECTIONS: usize = 8;

@@ -7,12 +7,14 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use lockkeeper::bench::{self, Fault, Go, Length, Outcome, PATIENCE, Plan, Session, Work};
+use lockkeeper::bench::{self, Fault, Go, Length, PATIENCE, Plan, Session, Work};
 use lockkeeper::bench::{proc, wire};
 
 use crate::figures::{Cell, Comparison, ModeFigures, PeerName};
+use crate::kinds::Kind;
 use crate::mode::Mode;
-use crate::peers::{Kind, Peer};
+use crate::peers::Peer;
+use crate::rivals::{self, Drive};
 use crate::{disk, machine, peers};
 
 /// Longest wait for the peers to come to rest.
@@ -21,6 +23,9 @@ const REST_MAX: Duration = Duration::from_secs(5);
 const REST_STEP: Duration = Duration::from_millis(100);
 /// CPU seconds per second below which a peer is at rest.
 const REST_CPU: f64 = 0.15;
+
+/// How long locks are held before the first round, so that a second holder would be seen.
+const WARM_UP_HOLD: Duration = Duration::from_millis(1);
 
 /// What to compare and for how long.
 pub struct Settings {
@@ -41,9 +46,10 @@ pub struct Settings {
 /// Runs the comparison; `note` is told what is going on.
 pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Comparison, String> {
     let mut peers = Vec::new();
-    for (kind, number) in settings.kinds.iter().zip(0_u16..) {
-        let port = settings.base_port + number * peers::PORTS_PER_SERVER * settings.servers;
+    let mut port = settings.base_port;
+    for kind in &settings.kinds {
         let mut peer = Peer::new(kind.clone(), settings.servers, port, &settings.data)?;
+        port += peers::PORTS_PER_SERVER * kind.servers(settings.servers);
         let took = peer.start("/")?;
         note(&format!("{}: server processes {:?}", kind.name(), peer.pids()));
         note(&format!("{}: serves after {} ms", kind.describe(), took.as_millis()));
@@ -59,6 +65,9 @@ pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Comparison, Strin
             figures.durable_appends_per_second.push(syncs);
             for turn in 0..peers.len() {
                 let at = (round + turn) % peers.len();
+                if !peers[at].kind.does(mode.work) {
+                    continue;
+                }
                 let rested = rest(&peers);
                 let cell = measure(settings, &peers[at], mode, round)?;
                 note(&format!(
@@ -100,33 +109,56 @@ fn empty(settings: &Settings) -> Comparison {
 fn first_warm_up(settings: &Settings, peer: &Peer) -> Result<(), String> {
     let whole = match peer.kind {
         Kind::ZooKeeper { .. } => settings.first_warm_up,
-        Kind::Lockkeeper { .. } | Kind::Null { .. } => settings.first_warm_up / 5,
+        Kind::Lockkeeper { .. }
+        | Kind::Null { .. }
+        | Kind::Redis { .. }
+        | Kind::Redlock { .. }
+        | Kind::Etcd { .. } => settings.first_warm_up / 5,
     };
     let locks = settings.modes.iter().any(|mode| mode.work.locks());
     let mut modes = vec![(Work::Get, 16), (Work::Set, 16), (Work::Create, 16)];
     modes.extend([(Work::Lock, 1), (Work::Contended, 1)].into_iter().filter(|_| locks));
-    let window = whole / modes.len() as u32;
+    modes.retain(|(work, _)| peer.kind.does(*work));
+    let window = whole / modes.len().max(1) as u32;
     for (work, depth) in modes {
         let mode = Mode { work, connections: 16, depth };
-        let length = Length::Timed { warm_up: Duration::ZERO, window };
-        load_and_clean(peer, mode, "warm-up", length)?;
+        let times = Times { warm_up: Duration::ZERO, window, hold: WARM_UP_HOLD };
+        load_and_clean(peer, mode, "warm-up", times)?;
     }
     Ok(())
 }
 
 fn measure(settings: &Settings, peer: &Peer, mode: Mode, round: usize) -> Result<Cell, String> {
-    let length = Length::Timed { warm_up: settings.warm_up, window: settings.window };
+    let Settings { warm_up, window, .. } = *settings;
     let room = format!("r{round}-{}x{}", mode.connections, mode.depth);
-    Ok(Cell::from(&load_and_clean(peer, mode, &room, length)?))
+    load_and_clean(peer, mode, &room, Times { warm_up, window, hold: Duration::ZERO })
+}
+
+/// How long everything is.
+#[derive(Clone, Copy)]
+struct Times {
+    warm_up: Duration,
+    window: Duration,
+    /// A lock is held for so long.
+    hold: Duration,
 }
 
 /// Runs a load and takes away the nodes it created, so that every round finds the same tree.
-fn load_and_clean(peer: &Peer, mode: Mode, room: &str, length: Length) -> Result<Outcome, String> {
+fn load_and_clean(peer: &Peer, mode: Mode, room: &str, times: Times) -> Result<Cell, String> {
     let failed = |e: Fault| peer.failure(&e.to_string());
+    let pids = peer.pids();
+    let Times { warm_up, window, hold } = times;
+    if let Some(rival) = peer.kind.rival() {
+        let shares = mode.work.contends();
+        let drive = Drive { shares, hold, pids: &pids, warm_up, window };
+        let driven = rivals::run(rival, &peer.addrs(), mode.connections, &drive);
+        return driven.map(Cell::from).map_err(|e| peer.failure(&e));
+    }
     let mut plan = Plan {
-        pids: peer.pids(),
-        length,
+        pids,
+        length: Length::Timed { warm_up, window },
         room: room.to_owned(),
+        hold: if mode.work.locks() { hold } else { Duration::ZERO },
         ..Plan::new(peer.addrs(), mode.work, mode.connections, mode.depth)
     };
     let outcome = bench::run(&plan, &mut |_| Go::On).map_err(failed)?;
@@ -139,7 +171,7 @@ fn load_and_clean(peer: &Peer, mode: Mode, room: &str, length: Length) -> Result
         bench::run(&plan, &mut |_| Go::On).map_err(failed)?;
     }
     clean(&plan).map_err(failed)?;
-    Ok(outcome)
+    Ok(Cell::from(&outcome))
 }
 
 /// Deletes the connections' nodes, which have no children any more, and the room.

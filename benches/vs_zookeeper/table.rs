@@ -93,8 +93,8 @@ fn write_contention(figures: &Comparison, out: &mut String) -> fmt::Result {
         if number == 0 {
             write!(out, "\n| mode | server | hand-offs/s | acquire p50 ms | acquire p99 ms ")?;
             write!(out, "| release sent to next holds p50 ms | p99 ms ")?;
-            writeln!(out, "| events per release, received | sent by the server's count |")?;
-            writeln!(out, "|{}", "---|".repeat(9))?;
+            write!(out, "| events per release, received | sent by the server's count ")?;
+            writeln!(out, "| tries per lock |\n|{}", "---|".repeat(10))?;
         }
         for (peer, cells) in figures.peers.iter().zip(&of_mode.cells) {
             let rates: Vec<f64> = cells.iter().map(|c| c.per_second).collect();
@@ -111,13 +111,16 @@ fn write_contention(figures: &Comparison, out: &mut String) -> fmt::Result {
             write!(out, "| {} ", show(|l| l.acquire_p99_ms, 0))?;
             write!(out, "| {} ", show(|l| l.handoff_p50_ms, 2))?;
             write!(out, "| {} ", show(|l| l.handoff_p99_ms, 2))?;
-            write!(out, "| {} ", show(|l| l.events_per_release, 3))?;
-            let counted: Vec<f64> =
-                locks.iter().filter_map(|l| l.server_events_per_release).collect();
-            match counted.len() == locks.len() {
-                true => writeln!(out, "| {} |", Spread::of(&counted).show(3))?,
-                false => writeln!(out, "| not told |")?,
-            }
+            let known = |field: fn(&LockCell) -> Option<f64>, digits| {
+                let values: Vec<f64> = locks.iter().filter_map(|lock| field(lock)).collect();
+                match values.len() == locks.len() {
+                    true => Spread::of(&values).show(digits),
+                    false => "-".to_owned(),
+                }
+            };
+            write!(out, "| {} ", known(|l| l.events_per_release, 3))?;
+            write!(out, "| {} ", known(|l| l.server_events_per_release, 3))?;
+            writeln!(out, "| {} |", known(|l| l.tries, 2))?;
         }
     }
     Ok(())

@@ -11,11 +11,11 @@ use std::time::Instant;
 use mio::{Poll, Token};
 
 /// The token by which the timer wakes the loop; no connection has it.
-pub(super) const TOKEN: Token = Token(usize::MAX);
+pub const TOKEN: Token = Token(usize::MAX);
 
 /// Who wakes when.
 #[derive(Debug)]
-pub(super) struct Alarms {
+pub struct Alarms {
     queue: BinaryHeap<Reverse<(Instant, usize)>>,
     /// The valid entry of each connection.
     set: Vec<Option<Instant>>,
@@ -25,8 +25,11 @@ pub(super) struct Alarms {
 }
 
 impl Alarms {
-    /// None for any of so many connections.
-    pub(super) fn new(poll: &Poll, connections: usize) -> io::Result<Self> {
+    /// None for any of so many connections; the loop's `poll` is woken by them.
+    ///
+    /// # Errors
+    /// The operating system gives no timer.
+    pub fn new(poll: &Poll, connections: usize) -> io::Result<Self> {
         Ok(Alarms {
             queue: BinaryHeap::new(),
             set: vec![None; connections],
@@ -36,7 +39,7 @@ impl Alarms {
     }
 
     /// Connection `number` wakes then, and at no other moment.
-    pub(super) fn set(&mut self, number: usize, at: Option<Instant>) {
+    pub fn set(&mut self, number: usize, at: Option<Instant>) {
         if self.set[number] != at {
             self.set[number] = at;
             self.queue.extend(at.map(|at| Reverse((at, number))));
@@ -44,7 +47,8 @@ impl Alarms {
     }
 
     /// The next connection whose moment has come.
-    pub(super) fn next(&mut self, now: Instant) -> Option<usize> {
+    #[must_use]
+    pub fn next(&mut self, now: Instant) -> Option<usize> {
         while let Some(&Reverse((at, number))) = self.queue.peek() {
             if at > now {
                 return None;
@@ -59,7 +63,10 @@ impl Alarms {
     }
 
     /// Has the loop woken in time for the next one; returns when that is.
-    pub(super) fn arm(&mut self, now: Instant) -> io::Result<Option<Instant>> {
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn arm(&mut self, now: Instant) -> io::Result<Option<Instant>> {
         let Some(&Reverse((at, _))) = self.queue.peek() else { return Ok(None) };
         if self.armed != Some(at) {
             self.timer.set(at.saturating_duration_since(now))?;

@@ -29,10 +29,11 @@ mod session;
 mod sessions;
 pub mod wire;
 
+pub use alarm::{Alarms, TOKEN as ALARM};
 pub use clear::{clear, reach};
 pub use fault::Fault;
 pub use load::{CONNECTIONS_MAX, DEPTH_MAX, run};
-pub use outcome::{Contention, Interim, Outcome, milliseconds};
+pub use outcome::{Contention, Interim, Outcome, histogram, milliseconds, record};
 pub use plan::{Go, Length, Plan, Work, below_path};
 pub use session::{PATIENCE, Session};
 pub use sessions::{Lives, live};

@@ -141,13 +141,17 @@ impl Tally {
 }
 
 /// An empty one for nanoseconds.
-pub(super) fn histogram() -> Histogram<u64> {
+///
+/// # Panics
+/// Never: its bounds are constants that the histogram accepts.
+#[must_use]
+pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
         .expect("the bounds are constants the histogram accepts")
 }
 
 /// Adds the time from one moment to another.
-pub(super) fn record(histogram: &mut Histogram<u64>, from: Instant, to: Instant) {
+pub fn record(histogram: &mut Histogram<u64>, from: Instant, to: Instant) {
     let nanos = u64::try_from(to.saturating_duration_since(from).as_nanos()).unwrap_or(u64::MAX);
     histogram.saturating_record(nanos.max(1));
 }

@@ -1,4 +1,5 @@
-//! What `benches/vs_zookeeper` makes of figures that were kept: tables and charts, without measuring.
+//! What `benches/vs_zookeeper` makes of figures that were kept, tables and charts, without measuring; and
+//! how it drives the locks of other systems.
 //!
 //! The modules are the benchmark's own, which has no test harness.
 
@@ -16,10 +17,14 @@ mod filled;
 mod mode;
 #[path = "../../benches/vs_zookeeper/results.rs"]
 mod results;
+#[path = "../../benches/vs_zookeeper/rivals/mod.rs"]
+mod rivals;
 #[path = "../../benches/vs_zookeeper/svg.rs"]
 mod svg;
 #[path = "../../benches/vs_zookeeper/table.rs"]
 mod table;
+
+mod rival_locks;
 
 use std::fs;
 use std::path::Path;
