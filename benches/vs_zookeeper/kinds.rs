@@ -68,9 +68,9 @@ impl Kind {
             Kind::Lockkeeper { binary } => said(binary),
             Kind::Null { log: true } => "null server, one fdatasync per turn".into(),
             Kind::Null { log: false } => "null server without a log".into(),
-            Kind::Redis { binary } => format!("one {}, appendfsync always", redis(binary)),
+            Kind::Redis { binary } => format!("one {}, fsync always", redis(binary)),
             Kind::Redlock { binary } => {
-                format!("Redlock over {REDLOCK_SERVERS} x {}, appendfsync always", redis(binary))
+                format!("Redlock over {REDLOCK_SERVERS} {}, fsync always", redis(binary))
             }
             Kind::Etcd { binary } => said(binary).replace("etcd Version:", "etcd"),
         }
