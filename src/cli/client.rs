@@ -52,13 +52,13 @@ impl Credential {
     }
 
     /// How it is proved who asks, for example `digest`.
-    #[cfg(feature = "recipes")]
+    #[cfg(any(feature = "bench", feature = "recipes"))]
     pub(super) fn scheme(&self) -> &str {
         &self.scheme
     }
 
     /// What proves it. Not for any log.
-    #[cfg(feature = "recipes")]
+    #[cfg(any(feature = "bench", feature = "recipes"))]
     pub(super) fn secret(&self) -> &str {
         &self.secret
     }
