@@ -116,6 +116,15 @@ struct Reading {
     machine: f64,
 }
 
+/// What is known when the window ends, and kept until the last answer is in.
+struct Closing {
+    reading: Reading,
+    rss_mib: f64,
+    /// Watch events within the window.
+    events: u64,
+    unsent: u64,
+}
+
 struct Loop<'a> {
     plan: &'a Plan,
     links: Vec<Link>,
@@ -128,10 +137,10 @@ struct Loop<'a> {
     stops: bool,
     tally: Tally,
     ops: u64,
-    unsent: u64,
     /// The servers' count of events at the start, if they say.
     events_before: Option<u64>,
     opening: Reading,
+    closing: Option<Closing>,
     outcome: Option<Outcome>,
 }
 
@@ -161,9 +170,9 @@ impl<'a> Loop<'a> {
             stops: false,
             tally: Tally::new(),
             ops: 0,
-            unsent: 0,
             events_before,
             opening,
+            closing: None,
             outcome: None,
         })
     }
@@ -303,52 +312,21 @@ impl<'a> Loop<'a> {
     }
 
     fn end_window(&mut self, now: Instant) -> Result<(), Fault> {
-        let end = read_counters(self.plan)?;
-        let server_cpu = end.server - self.opening.server;
-        let client_cpu = end.client - self.opening.client;
-        let machine_cpu = end.machine - self.opening.machine;
+        let reading = read_counters(self.plan)?;
+        let mut unsent = 0;
         if self.plan.rate.is_some() {
             for link in &mut self.links {
-                self.unsent += link.give_up(now, &mut self.tally);
+                unsent += link.give_up(now, &mut self.tally);
             }
         }
-        self.outcome = Some(Outcome {
-            ops: self.ops,
-            seconds: (end.at - self.opening.at).as_secs_f64(),
-            latencies: self.tally.latencies.clone(),
-            server_cpu,
-            client_cpu,
-            other_cpu: (machine_cpu - server_cpu - client_cpu).max(0.0),
-            server_rss_mib: proc::rss_mib_of(&self.plan.pids)?,
-            answered: Vec::new(),
-            unsent: self.unsent,
-            contention: self.plan.work.locks().then(|| Contention {
-                acquires: self.tally.acquires.clone(),
-                handoffs: self.tally.handoffs.clone(),
-                events: self.tally.events,
-                all_releases: 0,
-                all_events: 0,
-                server_events: None,
-            }),
-        });
+        let rss_mib = proc::rss_mib_of(&self.plan.pids)?;
+        self.closing = Some(Closing { reading, rss_mib, events: self.tally.events, unsent });
         self.phase = Phase::Drain;
         Ok(())
     }
 
     fn end_sessions(&mut self, now: Instant) -> Result<(), Fault> {
-        let outcome = self.outcome.as_mut().expect("the window is over");
-        outcome.latencies.clone_from(&self.tally.latencies);
-        outcome.answered = self.links.iter().map(Link::answered).collect();
-        if let Some(contention) = &mut outcome.contention {
-            for (completed, events) in self.links.iter().map(Link::totals) {
-                contention.all_releases += completed;
-                contention.all_events += events;
-            }
-            let before = self.events_before;
-            let after = before.and_then(|_| count::events_sent(&self.plan.addrs));
-            contention.server_events =
-                after.zip(before).map(|(after, before)| after.saturating_sub(before));
-        }
+        self.outcome = Some(self.drained());
         for link in &mut self.links {
             assert_eq!(link.answered(), link.issued(), "drained, so all are answered");
             link.close(now);
@@ -356,6 +334,41 @@ impl<'a> Loop<'a> {
         }
         self.phase = Phase::Close;
         Ok(())
+    }
+
+    /// What was measured, once every answer that counts is in.
+    fn drained(&self) -> Outcome {
+        let closing = self.closing.as_ref().expect("the window is over");
+        let (opening, reading) = (&self.opening, &closing.reading);
+        let server_cpu = reading.server - opening.server;
+        let client_cpu = reading.client - opening.client;
+        let machine_cpu = reading.machine - opening.machine;
+        Outcome {
+            ops: self.ops,
+            seconds: (reading.at - opening.at).as_secs_f64(),
+            latencies: self.tally.latencies.clone(),
+            server_cpu,
+            client_cpu,
+            other_cpu: (machine_cpu - server_cpu - client_cpu).max(0.0),
+            server_rss_mib: closing.rss_mib,
+            answered: self.links.iter().map(Link::answered).collect(),
+            unsent: closing.unsent,
+            contention: self.plan.work.locks().then(|| self.contention(closing.events)),
+        }
+    }
+
+    fn contention(&self, events: u64) -> Contention {
+        let before = self.events_before;
+        let after = before.and_then(|_| count::events_sent(&self.plan.addrs));
+        let totals = || self.links.iter().map(Link::totals);
+        Contention {
+            acquires: self.tally.acquires.clone(),
+            handoffs: self.tally.handoffs.clone(),
+            events,
+            all_releases: totals().map(|(completed, _)| completed).sum(),
+            all_events: totals().map(|(_, events)| events).sum(),
+            server_events: after.zip(before).map(|(after, before)| after.saturating_sub(before)),
+        }
     }
 }
 
@@ -366,4 +379,103 @@ fn read_counters(plan: &Plan) -> Result<Reading, Fault> {
         machine: proc::machine_cpu_seconds()?,
         at: Instant::now(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// The path of the only contender.
+    const NODE: &[u8] = b"/bench/x/c00000/lock-0000000000";
+
+    fn frame(stream: &mut TcpStream) -> Vec<u8> {
+        let mut length = [0; 4];
+        stream.read_exact(&mut length).expect("a length");
+        let mut frame = vec![0; u32::from_be_bytes(length) as usize];
+        stream.read_exact(&mut frame).expect("a frame");
+        frame
+    }
+
+    fn reply(out: &mut Vec<u8>, xid: i32, zxid: i64, body: &[u8]) {
+        wire::frame(out, |f| {
+            wire::int(f, xid);
+            wire::long(f, zxid);
+            wire::int(f, 0);
+            f.extend_from_slice(body);
+        });
+    }
+
+    /// Serves one session to its end. A list that is `asked` for is answered, after a watch event,
+    /// once it `may` be.
+    fn serve(mut stream: TcpStream, asked: &Sender<()>, may: &Receiver<()>) {
+        frame(&mut stream);
+        let mut out = Vec::new();
+        wire::frame(&mut out, |f| {
+            wire::int(f, 0);
+            wire::int(f, 40_000);
+            wire::long(f, 1);
+            wire::buffer(f, &[0; 16]);
+        });
+        for zxid in 1.. {
+            stream.write_all(&out).expect("an answer is sent");
+            out.clear();
+            let request = frame(&mut stream);
+            let [xid, op] = [0, 4].map(|at| wire::int_at(&request, at).expect("a header"));
+            let mut body = Vec::new();
+            match op {
+                wire::CREATE => wire::buffer(&mut body, NODE),
+                wire::CHILDREN => {
+                    asked.send(()).expect("the test goes on");
+                    may.recv().expect("the window ends");
+                    reply(&mut out, wire::EVENT_XID, -1, b"");
+                    wire::int(&mut body, 1);
+                    wire::buffer(&mut body, b"lock-0000000000");
+                }
+                _ => assert_eq!(op, wire::CLOSE),
+            }
+            reply(&mut out, xid, zxid, &body);
+            if op == wire::CLOSE {
+                stream.write_all(&out).expect("the last answer is sent");
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn at_a_rate_a_lock_that_is_granted_after_the_window_counts_and_an_event_does_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let addr = listener.local_addr().expect("an address");
+        let ((asked, is_asked), (list, may)) = (channel(), channel());
+        let server = std::thread::spawn(move || {
+            // The first session prepares the znodes, the second takes the lock.
+            for _ in 0..2 {
+                serve(listener.accept().expect("a connection").0, &asked, &may);
+            }
+        });
+        let hour = Duration::from_secs(3600);
+        let plan = Plan {
+            length: Length::Timed { warm_up: Duration::ZERO, window: hour },
+            rate: Some(1.0),
+            room: "x".to_owned(),
+            asks_counts: false,
+            ..Plan::new(vec![addr], Work::Herd, 1, 1)
+        };
+        let (mut stops, mut list) = (false, Some(list));
+        let outcome = run(&plan, &mut |_| {
+            // By the look after the one that stops it, the window is over.
+            if let Some(list) = list.take_if(|_| stops) {
+                list.send(()).expect("the server waits");
+            }
+            stops |= is_asked.try_recv().is_ok();
+            if stops { Go::Stop } else { Go::On }
+        });
+        let contention = outcome.expect("it is measured").contention.expect("locks contend");
+        server.join().expect("the server is content");
+        assert_eq!(contention.acquires.len(), 1);
+        assert_eq!((contention.events, contention.all_events), (0, 1));
+    }
 }
