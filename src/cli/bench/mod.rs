@@ -22,6 +22,8 @@ use super::duration::duration;
 use super::member::{EXIT_NO_PERMISSION, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
 use super::{exit_code, say};
 use crate::bench::{self, CONNECTIONS_MAX, DEPTH_MAX, Fault, Interim, Length, Plan, Work};
+use crate::tree::ZnodePath;
+use crate::tree::path::{ROOT, ZOOKEEPER};
 use interrupt::Interrupt;
 use report::{Figures, Report};
 
@@ -206,10 +208,9 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 fn path(text: &str) -> Result<String, String> {
-    let names_znodes = text.strip_prefix('/').is_some_and(|names| {
-        names.split('/').all(|name| !matches!(name, "" | "." | "..")) && !names.contains('\0')
-    });
-    if names_znodes && !text.starts_with("/zookeeper") {
+    let below_zookeeper = text.strip_prefix(ZOOKEEPER);
+    let is_servers = below_zookeeper.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if ZnodePath::parse(text).is_ok() && text != ROOT && !is_servers {
         return Ok(text.to_owned());
     }
     Err("expected the path of a znode that may be made, such as /bench".to_owned())
@@ -411,5 +412,21 @@ impl Progress {
         // A terminal that is gone shows nothing; the figures remain.
         let mut screen = io::stderr();
         let _ = screen.write_all(text.as_bytes()).and_then(|()| screen.flush());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_works_below_any_znode_that_is_not_the_servers() {
+        for text in ["/bench", "/a/b", "/zookeeper-bench", "/zookeepers/x"] {
+            assert_eq!(path(text).as_deref(), Ok(text));
+        }
+        for text in ["", "bench", "/", "/a/", "/a//b", "/a/../b", "/a\u{1}", "/zookeeper"] {
+            assert!(path(text).is_err(), "{text:?}");
+        }
+        assert!(path("/zookeeper/x").is_err());
     }
 }
