@@ -33,9 +33,8 @@ pub fn clear(plan: &Plan) -> Result<(), Fault> {
         session.call_all(requests, |path, answer| {
             session::gone(&format!("list {path}"), answer)?;
             if answer.err == 0 {
-                let names =
-                    names(&answer.body).ok_or_else(|| Fault::wrong("a list is cut short"))?;
-                paths.extend(names.map(|name| format!("{path}/{name}")));
+                let below = below(&path, &answer.body);
+                paths.extend(below.ok_or_else(|| Fault::wrong("a list is cut short"))?);
             }
             Ok(())
         })?;
@@ -47,15 +46,9 @@ pub fn clear(plan: &Plan) -> Result<(), Fault> {
     session.close()
 }
 
-/// The names in a list of children.
-fn names(body: &[u8]) -> Option<impl Iterator<Item = &str>> {
-    let count = usize::try_from(wire::int_at(body, 0)?).ok()?;
-    let mut names = Vec::new();
-    let mut at = 4;
-    for _ in 0..count {
-        let name = wire::buffer_at(body, at)?;
-        at += 4 + name.len();
-        names.push(std::str::from_utf8(name).ok()?);
-    }
-    Some(names.into_iter())
+/// The paths that a list of children stands for.
+fn below(path: &str, body: &[u8]) -> Option<Vec<String>> {
+    wire::names(body)?
+        .map(|name| Some(format!("{path}/{}", std::str::from_utf8(name?).ok()?)))
+        .collect()
 }

@@ -1,5 +1,7 @@
 //! Why a run ended without its figures.
 
+use super::wire;
+
 /// What kind of fault it is decides about the exit code of `lockkeeper bench`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
@@ -56,12 +58,12 @@ fn code_name(code: i32) -> String {
     let name = match code {
         -1 => "system error",
         -4 => "connection loss",
-        -6 => "the server does not know this operation",
-        -101 => "no such znode",
-        -102 => "no permission",
-        -103 => "another version",
-        -110 => "the znode exists already",
-        -111 => "the znode has children",
+        wire::UNIMPLEMENTED => "the server does not know this operation",
+        wire::NO_NODE => "no such znode",
+        wire::NO_AUTH => "no permission",
+        wire::BAD_VERSION => "another version",
+        wire::NODE_EXISTS => "the znode exists already",
+        wire::NOT_EMPTY => "the znode has children",
         -112 => "the session has expired",
         -115 => "the credential is refused",
         -119 => "the server can only be read",

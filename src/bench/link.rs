@@ -191,9 +191,7 @@ impl Link {
     /// Tells the server that the session lives, if it has not heard of it for long.
     pub(super) fn keep_alive(&mut self, now: Instant) {
         if self.in_flight.is_empty() && now.duration_since(self.last_sent) >= self.idle_max {
-            let mut request = wire::bare(wire::PING);
-            wire::patch_xid(&mut request, wire::PING_XID);
-            self.unsent.extend_from_slice(&request);
+            self.unsent.extend_from_slice(&wire::ping());
             self.last_sent = now;
         }
     }

@@ -5,9 +5,9 @@
 //! request in the client to having read its reply, so at depth D it holds the wait behind D-1 others;
 //! at a rate it runs from when the request was due.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use mio::{Events, Interest, Poll, Token};
+use mio::Poll;
 
 use super::alarm::{self, Alarms};
 use super::fan::Member;
@@ -18,12 +18,9 @@ use super::pace::Pace;
 use super::plan::{Go, Length, Plan, Work};
 use super::script::{self, Script};
 use super::session::{self, Session};
+use super::sockets::{self, LOOK};
 use super::{Fault, count, files, proc, wire};
 
-/// Longest silence of a server with requests outstanding; beyond it the run fails.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// Longest wait for the loop's sockets, and time between two looks at what else there is to do.
-const LOOK: Duration = Duration::from_millis(50);
 /// Of connections that watch a znode, the one that changes it.
 const WRITER: usize = 0;
 /// Connections of one run at most.
@@ -148,9 +145,7 @@ impl<'a> Loop<'a> {
     fn new(mut links: Vec<Link>, plan: &'a Plan) -> Result<Self, Fault> {
         let poll = Poll::new().map_err(Fault::epoll)?;
         for (number, link) in links.iter_mut().enumerate() {
-            poll.registry()
-                .register(&mut link.stream, Token(number), Interest::READABLE | Interest::WRITABLE)
-                .map_err(Fault::epoll)?;
+            sockets::register(&poll, &mut link.stream, number)?;
         }
         let phase = match plan.length {
             Length::Timed { .. } => Phase::WarmUp,
@@ -178,7 +173,7 @@ impl<'a> Loop<'a> {
     }
 
     fn run(mut self, look: &mut dyn FnMut(&Interim<'_>) -> Go) -> Result<Outcome, Fault> {
-        let mut events = Events::with_capacity(1024);
+        let mut events = sockets::events();
         let start = Instant::now();
         let connections = self.links.len();
         for number in 0..connections {
@@ -191,12 +186,7 @@ impl<'a> Loop<'a> {
             let now = Instant::now();
             let wake = self.alarms.arm(now).map_err(Fault::epoll)?;
             let wait = wake.map_or(LOOK, |at| at.saturating_duration_since(now).min(LOOK));
-            match self.poll.poll(&mut events, Some(wait)) {
-                Err(e) if e.kind() != std::io::ErrorKind::Interrupted => {
-                    return Err(Fault::epoll(e));
-                }
-                Ok(()) | Err(_) => {}
-            }
+            sockets::wait(&mut self.poll, &mut events, wait)?;
             for event in &events {
                 if event.token() != alarm::TOKEN {
                     self.serve(event.token().0)?;
@@ -281,9 +271,7 @@ impl<'a> Loop<'a> {
     /// Moves from phase to phase; true when the last is over.
     fn advance(&mut self, now: Instant) -> Result<bool, Fault> {
         let idle = |links: &[Link]| links.iter().all(Link::idle);
-        if now.duration_since(self.last_reply) > SILENCE_MAX + self.plan.hold {
-            return Err(Fault::Unreachable(format!("no reply for {} s", SILENCE_MAX.as_secs())));
-        }
+        sockets::check_silence(self.last_reply, now, self.plan.hold)?;
         match (self.phase, &self.plan.length) {
             (Phase::WarmUp, Length::Timed { warm_up, .. }) => {
                 if self.stops || now.duration_since(self.phase_began) >= *warm_up {
@@ -386,6 +374,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
     use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
 
     use super::*;
 

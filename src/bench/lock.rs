@@ -10,6 +10,7 @@
 //! higher czxid and a higher sequence number than that of every holder before.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -111,8 +112,8 @@ pub(super) struct Lock {
     /// These end in the digits of a node.
     watch: Vec<u8>,
     delete: Vec<u8>,
-    /// Where those digits begin.
-    digits_at: usize,
+    /// Where those digits are.
+    digits: Range<usize>,
 }
 
 impl Lock {
@@ -121,6 +122,7 @@ impl Lock {
     pub(super) fn new(directory: &str, hold: Duration, arena: Shared, is_naive: bool) -> Self {
         let node = format!("{directory}/{PREFIX}");
         let numbered = format!("{node}{:0DIGITS$}", 0);
+        let digits_at = wire::PATH_AT + node.len();
         Lock {
             state: State::Create,
             own: (-1, -1),
@@ -133,7 +135,7 @@ impl Lock {
             list: wire::children(directory, is_naive),
             watch: wire::get_and_watch(&numbered),
             delete: wire::delete(&numbered),
-            digits_at: wire::PATH_AT + node.len(),
+            digits: digits_at..digits_at + DIGITS,
         }
     }
 
@@ -168,11 +170,12 @@ impl Lock {
             }
             State::List => (&mut self.list, State::Listing),
             State::Watch(node) => {
-                number(&mut self.watch[self.digits_at..][..DIGITS], node);
+                wire::patch_digits(&mut self.watch[self.digits.clone()], node.unsigned_abs());
                 (&mut self.watch, State::Watching)
             }
             State::Delete(at) if at <= now => {
-                number(&mut self.delete[self.digits_at..][..DIGITS], self.own.0);
+                let own = self.own.0.unsigned_abs();
+                wire::patch_digits(&mut self.delete[self.digits.clone()], own);
                 self.arena.borrow_mut().release(now);
                 (&mut self.delete, State::Deleting)
             }
@@ -240,12 +243,10 @@ impl Lock {
 
     /// The next lower node than the own in a list of children.
     fn predecessor(&self, body: &[u8]) -> Result<Option<i64>, Fault> {
-        let count = wire::int_at(body, 0).ok_or_else(|| Fault::wrong("a list without a count"))?;
-        let (mut at, mut own, mut lower) = (4, false, None);
-        for _ in 0..count {
-            let name =
-                wire::buffer_at(body, at).ok_or_else(|| Fault::wrong("a list is cut short"))?;
-            at += 4 + name.len();
+        let names = wire::names(body).ok_or_else(|| Fault::wrong("a list without a count"))?;
+        let (mut own, mut lower) = (false, None);
+        for name in names {
+            let name = name.ok_or_else(|| Fault::wrong("a list is cut short"))?;
             let node = sequence(name).ok_or_else(|| Fault::wrong("a node that is no lock's"))?;
             own |= node == self.own.0;
             if node < self.own.0 {
@@ -268,14 +269,6 @@ fn sequence(path: &[u8]) -> Option<i64> {
     digits.iter().try_fold(0, |number, digit| {
         digit.is_ascii_digit().then(|| number * 10 + i64::from(digit - b'0'))
     })
-}
-
-/// Writes a sequence number over the whole of `out`.
-fn number(out: &mut [u8], mut value: i64) {
-    for digit in out.iter_mut().rev() {
-        *digit = b'0' + (value % 10) as u8;
-        value /= 10;
-    }
 }
 
 #[cfg(test)]

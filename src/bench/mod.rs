@@ -27,6 +27,7 @@ pub mod proc;
 mod script;
 mod session;
 mod sessions;
+mod sockets;
 pub mod wire;
 
 pub use alarm::{Alarms, TOKEN as ALARM};

@@ -219,10 +219,10 @@ impl Numbered {
         let (directory, child) = (index / (CHILDREN + 1), index % (CHILDREN + 1));
         let at = wire::PATH_AT + self.directory_at;
         let request = if child == 0 { &mut self.directory } else { &mut self.child };
-        digits(&mut request[at..at + DIRECTORY_DIGITS], directory);
+        wire::patch_digits(&mut request[at..at + DIRECTORY_DIGITS], directory);
         if child > 0 {
             let at = wire::PATH_AT + self.child_at;
-            digits(&mut request[at..at + CHILD_DIGITS], child - 1);
+            wire::patch_digits(&mut request[at..at + CHILD_DIGITS], child - 1);
         }
         request
     }
@@ -234,13 +234,5 @@ impl Numbered {
             self.child_at + CHILD_DIGITS
         };
         &self.request(index)[wire::PATH_AT..wire::PATH_AT + length]
-    }
-}
-
-/// Writes `number` in decimal over the whole of `out`, with leading zeros.
-fn digits(out: &mut [u8], mut number: u64) {
-    for digit in out.iter_mut().rev() {
-        *digit = b'0' + (number % 10) as u8;
-        number /= 10;
     }
 }

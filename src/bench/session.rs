@@ -55,10 +55,9 @@ impl Session {
         let frame = session.frame().map_err(|e| e.after(&addr.to_string()))?;
         let granted = wire::connect_reply(&frame)
             .ok_or_else(|| Fault::wrong(format!("{addr}: connect reply too short")))?;
-        if granted.timeout_ms <= 0 || granted.session == 0 {
-            return Err(Fault::Unreachable(format!("{addr}: session refused")));
-        }
-        session.timeout = Duration::from_millis(granted.timeout_ms.unsigned_abs().into());
+        session.timeout = granted
+            .timeout()
+            .ok_or_else(|| Fault::Unreachable(format!("{addr}: session refused")))?;
         Ok(session)
     }
 

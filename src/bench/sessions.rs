@@ -9,24 +9,19 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use mio::net::TcpStream;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll};
 
 use super::frames::{Frames, Source};
 use super::outcome::{self, Interim};
 use super::plan::{Go, Plan};
 use super::session::Session;
+use super::sockets::{self, LOOK};
 use super::{Fault, files, proc, wire};
 
-/// Longest wait for anything to happen while sessions are opened.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// How much longer than their timeout all sessions may last together.
 const EXPIRY_MAX: Duration = Duration::from_secs(120);
-/// Time between two looks at what else there is to do.
-const LOOK: Duration = Duration::from_millis(50);
 /// Time between two counts of the znodes that are left.
 const COUNT_INTERVAL: Duration = Duration::from_millis(10);
-/// Where the number of children is within a Stat.
-const STAT_CHILDREN_AT: usize = 56;
 
 /// What was measured.
 #[derive(Clone, Debug)]
@@ -115,8 +110,6 @@ impl<'a> Crowd<'a> {
         let mut create =
             wire::create_ephemeral_sequential(&format!("{}/session-", plan.room_path()));
         wire::patch_xid(&mut create, 1);
-        let mut ping = wire::bare(wire::PING);
-        wire::patch_xid(&mut ping, wire::PING_XID);
         let mut greeting = wire::connect(timeout_ms);
         for (scheme, secret) in &plan.auth {
             greeting.extend(wire::auth(scheme, secret));
@@ -128,7 +121,7 @@ impl<'a> Crowd<'a> {
             held: 0,
             greeting,
             create,
-            ping,
+            ping: wire::ping(),
             opens: outcome::histogram(),
             creates: outcome::histogram(),
             granted: timeout,
@@ -141,7 +134,7 @@ impl<'a> Crowd<'a> {
         let server_before = proc::cpu_seconds_of(&self.plan.pids)?;
         let began = Instant::now();
         let mut looked = began;
-        let mut events = Events::with_capacity(1024);
+        let mut events = sockets::events();
         self.last_event = began;
         while self.held < self.plan.connections {
             while self.lives.len() < self.plan.connections
@@ -179,18 +172,12 @@ impl<'a> Crowd<'a> {
 
     /// Waits a moment for what arrives, and takes it in; returns the time.
     fn wait(&mut self, events: &mut Events) -> Result<Instant, Fault> {
-        match self.poll.poll(events, Some(LOOK)) {
-            Err(e) if e.kind() != std::io::ErrorKind::Interrupted => return Err(Fault::epoll(e)),
-            Ok(()) | Err(_) => {}
-        }
+        sockets::wait(&mut self.poll, events, LOOK)?;
         for event in &*events {
             self.serve(event.token().0, event.is_writable())?;
         }
         let now = Instant::now();
-        if now.duration_since(self.last_event) > SILENCE_MAX {
-            let text = format!("no answer for {} s", SILENCE_MAX.as_secs());
-            return Err(Fault::Unreachable(text));
-        }
+        sockets::check_silence(self.last_event, now, Duration::ZERO)?;
         Ok(now)
     }
 
@@ -198,10 +185,7 @@ impl<'a> Crowd<'a> {
         let addr = self.plan.addrs[self.lives.len() % self.plan.addrs.len()];
         let fault = |e: std::io::Error| Fault::Unreachable(format!("{addr}: {e}"));
         let mut stream = TcpStream::connect(addr).map_err(fault)?;
-        self.poll
-            .registry()
-            .register(&mut stream, Token(self.lives.len()), Interest::READABLE | Interest::WRITABLE)
-            .map_err(Fault::epoll)?;
+        sockets::register(&self.poll, &mut stream, self.lives.len())?;
         let now = Instant::now();
         let frames = Frames::default();
         self.lives.push(Life {
@@ -237,10 +221,9 @@ impl<'a> Crowd<'a> {
             match life.state {
                 State::Connecting => return Err(Fault::wrong("an answer before the question")),
                 State::Greeting => {
-                    let granted = wire::connect_reply(frame)
-                        .filter(|granted| granted.timeout_ms > 0 && granted.session != 0)
+                    self.granted = wire::connect_reply(frame)
+                        .and_then(|granted| granted.timeout())
                         .ok_or_else(|| Fault::Unreachable("session refused".into()))?;
-                    self.granted = Duration::from_millis(granted.timeout_ms.unsigned_abs().into());
                     outcome::record(&mut self.opens, life.began, now);
                     life.stream.write_all(&self.create).map_err(lost)?;
                     (life.state, life.last_sent, life.began) = (State::Creating, now, now);
@@ -275,7 +258,7 @@ impl<'a> Crowd<'a> {
     /// Has each session heard of, so that their timeouts begin at about one moment.
     fn call_roll(&mut self) -> Result<(), Fault> {
         self.ping(Instant::now(), Duration::ZERO)?;
-        let mut events = Events::with_capacity(1024);
+        let mut events = sockets::events();
         while self.lives.iter().any(|life| life.pings > 0) {
             self.wait(&mut events)?;
         }
@@ -317,7 +300,7 @@ fn see_off(
     loop {
         let answer = counter.call(wire::get(&plan.room_path()))?;
         let data = wire::buffer_at(&answer.body, 0).map_or(0, <[u8]>::len);
-        let left = wire::int_at(&answer.body, 4 + data + STAT_CHILDREN_AT);
+        let left = wire::int_at(&answer.body, 4 + data + wire::STAT_CHILDREN_AT);
         let left = left.ok_or_else(|| Fault::wrong("get without a Stat"))?;
         let now = Instant::now();
         let since = now.duration_since(began);

@@ -4,6 +4,8 @@
 //! hide by being made on both ends. Nothing here checks what the peer may not send; callers turn a
 //! short or odd frame into an error, never into a figure.
 
+use std::time::Duration;
+
 /// Operation: create a znode.
 pub const CREATE: i32 = 1;
 /// Operation: delete a znode.
@@ -29,6 +31,8 @@ pub const CLOSE: i32 = -11;
 
 /// Error code: there is no such znode.
 pub const NO_NODE: i32 = -101;
+/// Error code: the session may not do that to the znode.
+pub const NO_AUTH: i32 = -102;
 /// Error code: the znode is there already.
 pub const NODE_EXISTS: i32 = -110;
 /// Error code: the znode has children.
@@ -57,6 +61,8 @@ pub const MULTI_HEADER: usize = 9;
 pub const STAT: usize = 68;
 /// Where the data version is within a Stat.
 pub const STAT_VERSION_AT: usize = 32;
+/// Where the number of children is within a Stat.
+pub(super) const STAT_CHILDREN_AT: usize = 56;
 /// The largest frame either side accepts; ZooKeeper's own default is the same.
 pub const FRAME_MAX: usize = 0xf_ffff;
 
@@ -224,9 +230,25 @@ pub fn bare(op: i32) -> Vec<u8> {
     out
 }
 
+/// What tells the server that the session lives.
+#[must_use]
+pub fn ping() -> Vec<u8> {
+    let mut request = bare(PING);
+    patch_xid(&mut request, PING_XID);
+    request
+}
+
 /// Gives a prepared request its xid.
 pub fn patch_xid(request: &mut [u8], xid: i32) {
     request[XID_AT..XID_AT + 4].copy_from_slice(&xid.to_be_bytes());
+}
+
+/// Writes `number` in decimal over the whole of `out`, with leading zeros.
+pub(super) fn patch_digits(out: &mut [u8], mut number: u64) {
+    for digit in out.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
 }
 
 /// The 32-bit number at `at`.
@@ -246,6 +268,17 @@ pub fn long_at(bytes: &[u8], at: usize) -> Option<i64> {
 pub fn buffer_at(bytes: &[u8], at: usize) -> Option<&[u8]> {
     let length = usize::try_from(int_at(bytes, at)?).ok()?;
     bytes.get(at + 4..at.checked_add(4)?.checked_add(length)?)
+}
+
+/// The names in a list of children, `None` where it is cut short; as a whole, if it has no count.
+pub(super) fn names(body: &[u8]) -> Option<impl Iterator<Item = Option<&[u8]>>> {
+    let count = usize::try_from(int_at(body, 0)?).ok()?;
+    let mut at = 4;
+    Some((0..count).map(move |_| {
+        let name = buffer_at(body, at)?;
+        at += 4 + name.len();
+        Some(name)
+    }))
 }
 
 /// A reply's header and the bytes behind it.
@@ -279,6 +312,15 @@ pub struct Granted {
     pub timeout_ms: i32,
     /// The session's id.
     pub session: i64,
+}
+
+impl Granted {
+    /// The session's timeout; `None` if there is no session.
+    #[must_use]
+    pub fn timeout(&self) -> Option<Duration> {
+        let is_session = self.timeout_ms > 0 && self.session != 0;
+        is_session.then(|| Duration::from_millis(self.timeout_ms.unsigned_abs().into()))
+    }
 }
 
 /// Reads a connect reply (without its length prefix).

@@ -21,7 +21,7 @@ use super::client::{self, Credential};
 use super::duration::duration;
 use super::member::{EXIT_NO_PERMISSION, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
 use super::{exit_code, say};
-use crate::bench::{self, CONNECTIONS_MAX, DEPTH_MAX, Fault, Interim, Length, Plan, Work};
+use crate::bench::{self, CONNECTIONS_MAX, DEPTH_MAX, Fault, Interim, Length, Plan, Work, wire};
 use crate::tree::ZnodePath;
 use crate::tree::path::{ROOT, ZOOKEEPER};
 use interrupt::Interrupt;
@@ -37,8 +37,6 @@ const DURATION_MAX: Duration = Duration::from_secs(86_400);
 const SIZE_MAX: usize = 1_000_000;
 /// Time between two lines of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-/// The error code of a server for missing permission.
-const NO_AUTH: i32 = -102;
 
 /// Flags of `lockkeeper bench`.
 #[derive(Debug, Args)]
@@ -265,7 +263,7 @@ fn failed(code: i32, text: &str) -> ExitCode {
 fn code_of(fault: &Fault) -> i32 {
     match fault {
         Fault::Unreachable(_) => EXIT_UNAVAILABLE,
-        Fault::Refused { code: NO_AUTH, .. } => EXIT_NO_PERMISSION,
+        Fault::Refused { code: wire::NO_AUTH, .. } => EXIT_NO_PERMISSION,
         Fault::Refused { .. } | Fault::Wrong(_) => EXIT_REFUSED,
         Fault::Machine(_) => EXIT_OS,
     }
