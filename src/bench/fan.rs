@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
 
-use super::lock::Step;
+use super::step::Step;
 use super::{Fault, wire};
 
 /// What the connections know of each other.

@@ -12,11 +12,12 @@ use mio::net::TcpStream;
 
 use super::fan::Member;
 use super::frames::{Frames, Source};
-use super::lock::{Lock, Step};
+use super::lock::Lock;
 use super::outcome::{self, Tally};
 use super::pace::Pace;
 use super::script::Script;
 use super::session::Session;
+use super::step::Step;
 use super::{Fault, wire};
 
 /// What decides about the requests of a connection.

@@ -10,9 +10,10 @@ use std::time::Instant;
 use mio::Poll;
 
 use super::alarm::{self, Alarms};
+use super::arena::Arena;
 use super::fan::Member;
 use super::link::{Link, Task};
-use super::lock::{Arena, Lock};
+use super::lock::Lock;
 use super::outcome::{Contention, Interim, Outcome, Tally};
 use super::pace::Pace;
 use super::plan::{Go, Length, Plan, Work};

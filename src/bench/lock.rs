@@ -4,79 +4,19 @@
 //! otherwise read the next lower znode with a watch, wait until it is gone, and list again. The lock
 //! is released by deleting the znode. A cycle is three requests without contention and five with it,
 //! and counts as one operation. The naive recipe, for comparison, lists with a watch instead, and
-//! lists again whenever anything changed.
-//!
-//! *Invariants*, checked at each grant: nobody else holds the lock, and the new holder's znode has a
-//! higher czxid and a higher sequence number than that of every holder before.
+//! lists again whenever anything changed. That each grant is one is for `arena.rs` to judge.
 
-use std::cell::RefCell;
 use std::ops::Range;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use super::arena::Shared;
+use super::step::Step;
 use super::{Fault, wire};
 
 /// What every lock node's name begins with.
 const PREFIX: &str = "lock-";
 /// Digits of a sequence number.
 const DIGITS: usize = 10;
-
-/// Why a lock cannot be held by two: shared by the connections that contend for it.
-#[derive(Debug)]
-pub(super) struct Arena {
-    /// The sequence number of whoever holds the lock.
-    holder: Option<i64>,
-    /// Sequence number and czxid of the last one who did.
-    last: (i64, i64),
-    /// When the last release was sent.
-    released: Option<Instant>,
-}
-
-/// An arena that several connections know.
-pub(super) type Shared = Rc<RefCell<Arena>>;
-
-impl Arena {
-    /// Of a lock that nobody has held.
-    pub(super) fn new() -> Shared {
-        Rc::new(RefCell::new(Arena { holder: None, last: (-1, -1), released: None }))
-    }
-
-    fn grant(&mut self, node: i64, czxid: i64) -> Result<(), Fault> {
-        if let Some(holder) = self.holder {
-            return Err(Fault::wrong(format!("{node} and {holder} hold the lock at a time")));
-        }
-        if self.last.0 >= node || self.last.1 >= czxid {
-            return Err(Fault::wrong(format!(
-                "{node} (czxid {czxid:#x}) holds the lock after {} (czxid {:#x})",
-                self.last.0, self.last.1
-            )));
-        }
-        self.holder = Some(node);
-        self.last = (node, czxid);
-        Ok(())
-    }
-
-    fn release(&mut self, now: Instant) {
-        self.holder = None;
-        self.released = Some(now);
-    }
-}
-
-/// What an answer has brought about.
-#[derive(Debug)]
-pub(super) enum Step {
-    /// The operation goes on.
-    Within,
-    /// The lock is held.
-    Granted {
-        /// When the attempt began.
-        began: Instant,
-        /// When the holder before sent its release, if this one waited for it.
-        released: Option<Instant>,
-    },
-    /// The operation that began then is over.
-    Done(Instant),
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -259,7 +199,7 @@ impl Lock {
     fn granted(&self) -> Result<Step, Fault> {
         let mut arena = self.arena.borrow_mut();
         arena.grant(self.own.0, self.own.1)?;
-        Ok(Step::Granted { began: self.began, released: arena.released.filter(|_| self.waited) })
+        Ok(Step::Granted { began: self.began, released: arena.released().filter(|_| self.waited) })
     }
 }
 
@@ -274,29 +214,6 @@ fn sequence(path: &[u8]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn two_holders_at_a_time_are_found() {
-        let arena = Arena::new();
-        let mut arena = arena.borrow_mut();
-        arena.grant(1, 10).expect("free");
-        let error = arena.grant(2, 11).expect_err("held");
-        assert!(error.to_string().contains("at a time"), "{error}");
-        arena.release(Instant::now());
-        arena.grant(2, 11).expect("released");
-    }
-
-    #[test]
-    fn a_holder_out_of_turn_is_found() {
-        for later in [(4, 12), (5, 12), (6, 10), (6, 9)] {
-            let arena = Arena::new();
-            let mut arena = arena.borrow_mut();
-            arena.grant(5, 10).expect("free");
-            arena.release(Instant::now());
-            let error = arena.grant(later.0, later.1).expect_err("its turn was before");
-            assert!(error.to_string().contains("after 5 (czxid 0xa)"), "{error}");
-        }
-    }
 
     #[test]
     fn a_sequence_number_is_ten_digits_at_the_end() {

@@ -11,6 +11,7 @@
 //! [`clear`] takes the znodes away.
 
 mod alarm;
+mod arena;
 mod clear;
 mod count;
 mod fan;
@@ -28,6 +29,7 @@ mod script;
 mod session;
 mod sessions;
 mod sockets;
+mod step;
 pub mod wire;
 
 pub use alarm::{Alarms, TOKEN as ALARM};

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::lock::Step;
+use super::step::Step;
 
 /// Latencies above this are counted as this, nanoseconds.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;

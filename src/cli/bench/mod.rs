@@ -7,13 +7,15 @@
 //! figures go to standard output, everything else to standard error.
 
 mod interrupt;
+mod progress;
 mod report;
+mod workload;
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
@@ -21,11 +23,13 @@ use super::client::{self, Credential};
 use super::duration::duration;
 use super::member::{EXIT_NO_PERMISSION, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
 use super::{exit_code, say};
-use crate::bench::{self, CONNECTIONS_MAX, DEPTH_MAX, Fault, Interim, Length, Plan, Work, wire};
+use crate::bench::{self, CONNECTIONS_MAX, DEPTH_MAX, Fault, Length, Plan, Work, wire};
 use crate::tree::ZnodePath;
 use crate::tree::path::{ROOT, ZOOKEEPER};
 use interrupt::Interrupt;
+use progress::Progress;
 use report::{Figures, Report};
+use workload::Workload;
 
 /// This machine lacks something (`EX_OSERR`).
 const EXIT_OS: i32 = 71;
@@ -35,8 +39,6 @@ const EXIT_INTERRUPTED: i32 = 130;
 const DURATION_MAX: Duration = Duration::from_secs(86_400);
 /// Most data in a znode: with its path it must fit into a frame of ZooKeeper's default length.
 const SIZE_MAX: usize = 1_000_000;
-/// Time between two lines of progress.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Flags of `lockkeeper bench`.
 #[derive(Debug, Args)]
@@ -100,78 +102,6 @@ pub struct BenchFlags {
     /// What the figures look like
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Format,
-}
-
-/// What the clients do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Workload {
-    /// Read one znode per client
-    Get,
-    /// Set one znode per client
-    Set,
-    /// Create znodes
-    Create,
-    /// Delete znodes that were made before
-    Delete,
-    /// Seven reads to three sets
-    Mixed,
-    /// A transaction that checks the version of a znode and sets it
-    Multi,
-    /// Take and release a lock that nobody else wants
-    #[value(alias = "lock-uncontended")]
-    Lock,
-    /// Take and release the one lock that all want, each watching the contender before it
-    LockContended,
-    /// The same with everybody watching everybody, which is how not to do it
-    Herd,
-    /// All but one client watch a znode, that one sets it; an operation is a notification
-    Watches,
-    /// Open sessions, --pipeline at a time, each with an ephemeral znode; then drop the connections and
-    /// see when the znodes are gone
-    Sessions,
-    /// Create many znodes, and see what they take
-    Fill,
-}
-
-impl Workload {
-    fn work(self) -> Work {
-        match self {
-            // Sessions are not looked at for their work.
-            Workload::Get | Workload::Sessions => Work::Get,
-            Workload::Set => Work::Set,
-            Workload::Create | Workload::Fill => Work::Create,
-            Workload::Delete => Work::Delete,
-            Workload::Mixed => Work::Mixed,
-            Workload::Multi => Work::Multi,
-            Workload::Lock => Work::Lock,
-            Workload::LockContended => Work::Contended,
-            Workload::Herd => Work::Herd,
-            Workload::Watches => Work::Watches,
-        }
-    }
-
-    fn name(self) -> String {
-        let value = self.to_possible_value().expect("no workload is skipped");
-        value.get_name().to_owned()
-    }
-
-    /// How many znodes make the whole of it, if it is a number of them.
-    fn nodes(self) -> Option<u64> {
-        match self {
-            Workload::Delete => Some(100_000),
-            Workload::Fill => Some(1_000_000),
-            Workload::Get
-            | Workload::Set
-            | Workload::Create
-            | Workload::Mixed
-            | Workload::Multi
-            | Workload::Lock
-            | Workload::LockContended
-            | Workload::Herd
-            | Workload::Watches
-            | Workload::Sessions => None,
-        }
-    }
 }
 
 /// How the figures are shown.
@@ -363,54 +293,6 @@ impl BenchFlags {
 fn room() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     format!("{:x}-{}", since.unwrap_or_default().as_millis(), std::process::id())
-}
-
-/// A line on a terminal that says how far it has come.
-struct Progress {
-    shows: bool,
-    last: Instant,
-    ops: u64,
-    is_dirty: bool,
-}
-
-impl Progress {
-    fn new() -> Self {
-        let shows = io::stderr().is_terminal();
-        Progress { shows, last: Instant::now(), ops: 0, is_dirty: false }
-    }
-
-    fn show(&mut self, interim: &Interim<'_>) {
-        let since = self.last.elapsed();
-        if !self.shows || since < PROGRESS_INTERVAL {
-            return;
-        }
-        let line = if interim.measured {
-            let rate = interim.ops.saturating_sub(self.ops) as f64 / since.as_secs_f64();
-            format!(
-                "{:5.0} s  {rate:>9.0}/s  p50 {:.2} ms  p99 {:.2} ms",
-                interim.elapsed.as_secs_f64(),
-                bench::milliseconds(interim.latencies, 0.5),
-                bench::milliseconds(interim.latencies, 0.99),
-            )
-        } else {
-            format!("{:5.0} s  warming up", interim.elapsed.as_secs_f64())
-        };
-        self.write(&format!("\r\x1b[K{line}"));
-        (self.last, self.ops, self.is_dirty) = (Instant::now(), interim.ops, true);
-    }
-
-    /// Takes the line away.
-    fn end(&self) {
-        if self.is_dirty {
-            self.write("\r\x1b[K");
-        }
-    }
-
-    fn write(&self, text: &str) {
-        // A terminal that is gone shows nothing; the figures remain.
-        let mut screen = io::stderr();
-        let _ = screen.write_all(text.as_bytes()).and_then(|()| screen.flush());
-    }
 }
 
 #[cfg(test)]
