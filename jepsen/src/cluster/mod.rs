@@ -286,9 +286,7 @@ impl Cluster {
             self.look_for_crashes();
             let modes: Vec<Option<String>> =
                 self.nodes.iter().map(|node| words::mode(node.address)).collect();
-            let leads = |mode: &Option<String>| {
-                mode.as_deref().is_some_and(|mode| mode == "leader" || mode == "standalone")
-            };
+            let leads = |mode: &Option<String>| mode.as_deref().is_some_and(words::is_leading);
             if modes.iter().all(Option::is_some) && modes.iter().any(leads) {
                 return Ok(());
             }
@@ -305,8 +303,7 @@ impl Cluster {
     pub fn leader(&self) -> Option<usize> {
         let leads = |node: &Node| {
             node.process.as_ref().is_some_and(|process| !process.is_paused())
-                && words::mode(node.address)
-                    .is_some_and(|mode| mode == "leader" || mode == "standalone")
+                && words::mode(node.address).as_deref().is_some_and(words::is_leading)
         };
         self.nodes.iter().position(leads)
     }
@@ -547,9 +544,8 @@ impl Node {
 /// The names of those who say that they lead.
 #[must_use]
 pub fn leaders(servers: &[Server]) -> Vec<String> {
-    let leads = |server: &&Server| {
-        words::mode(server.address).is_some_and(|mode| mode == "leader" || mode == "standalone")
-    };
+    let leads =
+        |server: &&Server| words::mode(server.address).as_deref().is_some_and(words::is_leading);
     servers.iter().filter(leads).map(|server| server.name.clone()).collect()
 }
 

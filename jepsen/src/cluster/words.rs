@@ -29,6 +29,11 @@ pub fn mode(address: SocketAddr) -> Option<String> {
     field(address, "Mode:")
 }
 
+/// Whether a server in this mode decides: it leads the others, or there are none.
+pub fn is_leading(mode: &str) -> bool {
+    matches!(mode, "leader" | "standalone")
+}
+
 /// The last zxid that it has applied.
 pub fn zxid(address: SocketAddr) -> Option<i64> {
     let text = field(address, "Zxid:")?;
