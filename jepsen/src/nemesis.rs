@@ -233,22 +233,12 @@ impl Strike {
 impl fmt::Display for Strike {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (at, lasts) = (self.at.as_secs_f64(), self.lasts.as_secs_f64());
-        let (kind, details) = (self.kind.name(), self.details());
-        match self.kind {
-            Kind::Membership => write!(f, "at {at:.2} s: {kind} for {lasts:.2} s"),
-            Kind::Kill
-            | Kind::Pause
-            | Kind::Partition
-            | Kind::OneWay
-            | Kind::Ring
-            | Kind::Power
-            | Kind::DiskFull
-            | Kind::DiskErrors
-            | Kind::SlowDisk
-            | Kind::Clock => {
-                write!(f, "at {at:.2} s: {kind} {}{details} for {lasts:.2} s", self.target)
-            }
+        write!(f, "at {at:.2} s: {}", self.kind.name())?;
+        // Who joins and leaves again is none of those who are there.
+        if self.kind != Kind::Membership {
+            write!(f, " {}{}", self.target, self.details())?;
         }
+        write!(f, " for {lasts:.2} s")
     }
 }
 
