@@ -173,11 +173,18 @@ fn log_entries() {
 #[test]
 fn messages_between_servers() {
     use lockkeeper::replica::PeerMessage;
+    use lockkeeper::replica::peer::Stamp;
     use raft::eraftpb::{Entry, Message, MessageType};
 
     let mut messages = vec![
         PeerMessage::Forward { term: 3, batch: bytes::Bytes::from_static(b"a batch") },
-        PeerMessage::Touch { sessions: vec![1, -1, i64::MAX] },
+        PeerMessage::Ping { term: 3, at_us: 1, heard: Some(Stamp { process: 1, number: 2 }) },
+        PeerMessage::Touch {
+            term: 3,
+            at_us: 1,
+            stamp: Stamp { process: u64::MAX, number: 2 },
+            sessions: vec![1, -1, i64::MAX],
+        },
     ];
     for kind in [
         MessageType::MsgAppend,

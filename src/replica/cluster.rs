@@ -9,9 +9,9 @@ use bytes::{Bytes, BytesMut};
 
 use super::*;
 use crate::proto::connect::{ConnectRequest, ConnectResponse};
-use crate::proto::request::Request;
+use crate::proto::request::{Create, CreateKind, Request};
 use crate::proto::response::ReplyHeader;
-use crate::proto::{Reader, frame};
+use crate::proto::{Acl, Reader, frame};
 use crate::tree::Options;
 
 /// The replicas and what is between them.
@@ -295,5 +295,29 @@ impl Cluster {
         let digests: BTreeSet<u128> =
             self.replicas.values().map(|replica| replica.machine.digest()).collect();
         assert_eq!(digests.len(), 1);
+    }
+}
+
+pub(super) fn create(path: &str, flags: i32) -> Request {
+    Request::Create(Create {
+        path: path.into(),
+        data: Some(Bytes::new()),
+        acl: Some(vec![Acl::open()]),
+        flags,
+        ttl_ms: 0,
+        kind: CreateKind::Create,
+    })
+}
+
+pub(super) fn get(path: &str) -> Request {
+    Request::GetData { path: path.into(), watch: false }
+}
+
+pub(super) fn reconfig(joining: Option<&str>, leaving: Option<&str>) -> Request {
+    Request::Reconfig {
+        joining: joining.map(Into::into),
+        leaving: leaving.map(Into::into),
+        members: None,
+        version: -1,
     }
 }

@@ -196,12 +196,6 @@ impl Consensus {
         raft.set_randomized_election_timeout(self.timeout_set.1);
     }
 
-    /// Ticks without a leader after which every voter stands for election.
-    pub(super) fn longest_timeout(&self) -> u64 {
-        let count = self.node.raft.prs().conf().voters().ids().len().max(1);
-        timeout(count, count - 1) as u64
-    }
-
     /// One tick of [`super::TICK_MS`].
     pub(super) fn tick(&mut self) {
         if self.installing.is_some() {
@@ -219,18 +213,15 @@ impl Consensus {
         if !self.is_leader() {
             return self.silent_ticks.clear();
         }
-        for (id, progress) in self.node.raft.prs().iter() {
+        let members = self.node.raft.prs();
+        self.silent_ticks.retain(|id, _| members.get(*id).is_some());
+        for (id, progress) in members.iter() {
             if progress.recent_active {
                 self.silent_ticks.insert(*id, 0);
             } else if let Some(ticks) = self.silent_ticks.get_mut(id) {
                 *ticks += 1;
             }
         }
-    }
-
-    /// For how many ticks each of the others has said nothing to this leader.
-    pub(super) fn silent_ticks(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.silent_ticks.iter().map(|(id, ticks)| (*id, *ticks))
     }
 
     /// Stands for election now.
@@ -533,7 +524,8 @@ impl Consensus {
             let outgoing = state.get_voters_outgoing();
             state.get_voters().contains(id) && (outgoing.is_empty() || outgoing.contains(id))
         };
-        let is_known = self.synced >= self.members_append;
+        // In the middle of a change there is no last one yet: who is to leave still counts.
+        let is_known = self.synced >= self.members_append && !self.is_joint();
         let mut peers: Vec<PeerProgress> = raft
             .prs()
             .iter()

@@ -5,25 +5,10 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use raft::eraftpb::MessageType;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, create, get, reconfig};
 use super::*;
-use crate::proto::request::{Create, CreateKind, Request};
-use crate::proto::{Acl, ErrorCode};
-
-fn create(path: &str, flags: i32) -> Request {
-    Request::Create(Create {
-        path: path.into(),
-        data: Some(Bytes::new()),
-        acl: Some(vec![Acl::open()]),
-        flags,
-        ttl_ms: 0,
-        kind: CreateKind::Create,
-    })
-}
-
-fn get(path: &str) -> Request {
-    Request::GetData { path: path.into(), watch: false }
-}
+use crate::proto::ErrorCode;
+use crate::proto::request::Request;
 
 fn sync() -> Request {
     Request::Sync { path: Some("/".into()) }
@@ -124,95 +109,6 @@ fn a_follower_keeps_its_clients_sessions_alive_and_silence_ends_them() {
         cluster.send(follower, 1, &[(-2, Request::Ping)]);
     }
     assert!(!cluster.closed(follower, 1) && cluster.closed(follower, 2));
-}
-
-fn short_sessions() -> Setup {
-    Setup { session_timeout_ms_min: 2000, session_timeout_ms_max: 2000, ..Setup::default() }
-}
-
-#[test]
-fn a_session_that_is_taken_up_again_just_before_its_end_does_not_end() {
-    for at_leader in [true, false] {
-        let mut cluster = Cluster::with(3, short_sessions());
-        let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
-        let server = if at_leader { leader } else { follower };
-        let session = cluster.connect(leader, 1, None);
-        cluster.advance_ms(1900);
-        cluster.connect(leader, 3, None);
-        // What the leader hears of is on its way into the logs for longer than the session has left.
-        cluster.cut = [1, 2, 3].map(|other| (leader, other)).into();
-        cluster.ask(server, 2, Some(&session));
-        cluster.advance_ms(200);
-        assert!(cluster.response(server, 2).is_none());
-        cluster.cut.clear();
-        // What was lost is sent again when something comes behind it.
-        cluster.send(leader, 3, &[(1, create("/a", 0))]);
-        assert_eq!(cluster.response(server, 2).unwrap().session_id, session.session_id);
-        cluster.advance_ms(1800);
-        assert!(!cluster.closed(server, 2), "it was told that it has its session");
-    }
-}
-
-#[test]
-fn a_session_that_a_cut_off_server_still_answers_has_its_timeout_from_then_on() {
-    let mut cluster = Cluster::with(3, short_sessions());
-    let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
-    let session = cluster.connect(follower, 1, None);
-    cluster.isolate(follower);
-    let mut answered_us = cluster.now_us;
-    for xid in 1.. {
-        cluster.send(follower, 1, &[(xid, get("/"))]);
-        if cluster.replies(follower, 1).is_empty() {
-            break;
-        }
-        answered_us = cluster.now_us;
-        cluster.advance_ms(TICK_MS);
-    }
-    assert!(cluster.closed(follower, 1), "it sends its clients away");
-    let is_open = |cluster: &Cluster| {
-        cluster.replicas[&leader].machine.sessions().is_open(session.session_id)
-    };
-    cluster.until("its end", |cluster| !is_open(cluster));
-    let after_ms = (cluster.now_us - answered_us) / 1000;
-    assert!((2000..3000).contains(&after_ms), "{after_ms} ms after the last answer");
-}
-
-#[test]
-fn a_server_that_falls_silent_again_and_again_keeps_no_session_alive() {
-    let mut cluster = Cluster::with(3, short_sessions());
-    let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
-    let session = cluster.connect(follower, 1, None);
-    let connected_us = cluster.now_us;
-    let is_open = |cluster: &Cluster| {
-        cluster.replicas[&leader].machine.sessions().is_open(session.session_id)
-    };
-    while is_open(&cluster) {
-        cluster.isolate(follower);
-        cluster.advance_ms(600);
-        cluster.cut.clear();
-        cluster.advance_ms(400);
-        assert_eq!(cluster.leader(), Some(leader));
-        assert!(cluster.now_us < connected_us + 4_000_000, "its client has said nothing");
-    }
-}
-
-#[test]
-fn what_is_asked_of_a_server_without_a_leader_counts_when_it_hears_the_same_one_again() {
-    let mut cluster = Cluster::with(3, short_sessions());
-    let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
-    let session = cluster.connect(follower, 1, None);
-    cluster.advance_ms(1000);
-    cluster.isolate(follower);
-    cluster.advance_ms(700);
-    assert_eq!(cluster.replicas[&follower].consensus.leader(), None);
-    cluster.send(follower, 1, &[(1, get("/"))]);
-    assert_eq!(cluster.replies(follower, 1), [(1, 0)]);
-    cluster.cut.clear();
-    cluster.advance_ms(1900);
-    assert_eq!(cluster.leader(), Some(leader));
-    assert!(cluster.replicas[&leader].machine.sessions().is_open(session.session_id));
-    cluster.advance_ms(1000);
-    assert!(!cluster.replicas[&leader].machine.sessions().is_open(session.session_id));
 }
 
 /// A follower that hears nothing stands for election, and for that time knows no leader. Seed 23 of three
@@ -362,15 +258,6 @@ fn who_votes_is_remembered_durably() {
     for (server, log) in &cluster.logs {
         let change = log.values().rfind(|entry| entry.kind == EntryKind::ConfChange).unwrap();
         assert!(cluster.synced_commits[server] >= change.index, "server {server}");
-    }
-}
-
-fn reconfig(joining: Option<&str>, leaving: Option<&str>) -> Request {
-    Request::Reconfig {
-        joining: joining.map(Into::into),
-        leaving: leaving.map(Into::into),
-        members: None,
-        version: -1,
     }
 }
 

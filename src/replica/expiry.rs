@@ -25,6 +25,8 @@ struct Deadline {
     bucket: u64,
     /// A proposal to close it is on its way.
     closing: bool,
+    /// It got its timeout again without being heard from, and was not since.
+    spared: bool,
 }
 
 /// The deadlines of all open sessions.
@@ -60,7 +62,8 @@ impl Expiry {
             Some(known) if known.bucket <= bucket => bucket = known.bucket,
             Some(_) | None => self.buckets.entry(bucket).or_default().push(session),
         }
-        self.sessions.insert(session, Deadline { at_us, timeout_us, bucket, closing: false });
+        self.sessions
+            .insert(session, Deadline { at_us, timeout_us, bucket, closing: false, spared: false });
     }
 
     /// A session was heard from.
@@ -70,15 +73,19 @@ impl Expiry {
             && !mutant!("touch-ignored")
         {
             deadline.at_us = self.now_us + deadline.timeout_us;
+            deadline.spared = false;
         }
     }
 
-    /// Nobody knows whether a session was heard from: it is not overdue for this long.
-    pub(super) fn hold(&mut self, session: i64, for_ms: u64) {
+    /// A session may have been heard from until now, and nobody will ever know: it gets its timeout again,
+    /// once until it is heard from.
+    pub(super) fn spare(&mut self, session: i64) {
         if let Some(deadline) = self.sessions.get_mut(&session)
             && !deadline.closing
+            && !deadline.spared
         {
-            deadline.at_us = deadline.at_us.max(self.now_us + for_ms * 1000);
+            deadline.at_us = self.now_us + deadline.timeout_us;
+            deadline.spared = true;
         }
     }
 
@@ -105,8 +112,14 @@ impl Expiry {
         self.buckets.clear();
     }
 
-    /// Sessions that are overdue, marked as closing.
-    pub(super) fn overdue(&mut self) -> Vec<i64> {
+    /// Time that counts, in microseconds.
+    pub(super) fn now_us(&self) -> u64 {
+        self.now_us
+    }
+
+    /// Sessions that are overdue, marked as closing. Those that `may_be_alive` are looked at again in
+    /// the next bucket.
+    pub(super) fn overdue(&mut self, may_be_alive: impl Fn(i64) -> bool) -> Vec<i64> {
         let mut overdue = Vec::new();
         while let Some(entry) = self.buckets.first_entry() {
             let bucket = *entry.key();
@@ -118,7 +131,10 @@ impl Expiry {
                 if deadline.closing || deadline.bucket != bucket {
                     continue;
                 }
-                if deadline.at_us <= self.now_us {
+                if deadline.at_us <= self.now_us && may_be_alive(session) {
+                    deadline.bucket = bucket_of(self.now_us + 1);
+                    self.buckets.entry(deadline.bucket).or_default().push(session);
+                } else if deadline.at_us <= self.now_us {
                     deadline.closing = true;
                     overdue.push(session);
                 } else {
@@ -150,7 +166,7 @@ mod tests {
         let mut seen = Vec::new();
         for ms in (from_ms..=to_ms).step_by(10) {
             expiry.tick(ms * 1000);
-            seen.extend(expiry.overdue().into_iter().map(|session| (ms, session)));
+            seen.extend(expiry.overdue(|_| false).into_iter().map(|session| (ms, session)));
         }
         seen
     }
@@ -191,7 +207,7 @@ mod tests {
         expiry.tick(0);
         expiry.track(1, 4000);
         expiry.tick(60_000_000);
-        assert!(expiry.overdue().is_empty());
+        assert!(expiry.overdue(|_| false).is_empty());
         assert!(expiry.remaining_ms(1).unwrap() >= 3500);
     }
 

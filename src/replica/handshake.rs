@@ -92,6 +92,7 @@ impl Replica {
     pub(super) fn attached(&mut self, id: i64, session: Session) {
         if self.leading.is_some() {
             self.track(id, session.timeout_ms);
+            self.enroll(session.owner.0);
         }
         let (server, conn) = session.owner;
         let is_here = server == self.origin;
@@ -110,6 +111,8 @@ impl Replica {
             read_only: read_only.map(|_| false),
         };
         self.clients.attach(conn, id, &response);
+        // It counts from this answer, which may come later than the leader's own look at the log.
+        self.touch(id);
     }
 
     /// The session that a connection of this server asked for cannot be had.

@@ -8,12 +8,10 @@
 //!
 //! Takes the place of `QuorumPeer`'s states and of `FastLeaderElection`.
 
-use std::collections::BTreeSet;
-
 use super::input::ConnId;
 use super::peer::server_of;
 use super::txn::TxnOp;
-use super::{Replica, TICK_MS, members};
+use super::{Replica, members};
 use crate::config::Role;
 use crate::proto::Text;
 
@@ -42,17 +40,11 @@ pub(super) struct Standing {
     /// Changes of the leader that were seen.
     leader_changes: u64,
     last_leader: Option<u64>,
-    /// Servers that were silent for so long that their clients have left them.
-    given_up: BTreeSet<u64>,
 }
 
 /// Ticks without a word from the leader after which a server that does not vote (and therefore stands
 /// for no election) takes it for gone.
 const SILENT_TICKS_MAX: u64 = 10;
-
-/// Ticks without a word from a server after which it is not just late; and time that it has, when it is
-/// heard again, to say whom it has heard from.
-const SILENT_TICKS_MIN: u64 = 4;
 
 /// The link to the leader broke.
 #[derive(Clone, Copy, Debug)]
@@ -104,8 +96,16 @@ impl Replica {
             }
             (false, None) => {}
         }
-        if leader.is_none() {
-            let since = *self.standing.leaderless_since_us.get_or_insert(self.now_us);
+        if is_leader {
+            self.touches.confirm(self.now_us);
+        }
+        // A leader that does not hear this server is none.
+        let doubts_from_us = self.touches.confirmed_until_us();
+        let is_cut_off = self.standing.serving && self.now_us >= doubts_from_us;
+        if leader.is_none() || is_cut_off {
+            let now_us = if is_cut_off { doubts_from_us } else { self.now_us };
+            let since = self.standing.leaderless_since_us.map_or(now_us, |since| since.min(now_us));
+            self.standing.leaderless_since_us = Some(since);
             self.standing.barrier = None;
             if self.standing.serving && self.now_us >= since + LEADERLESS_MS_MAX * 1000 {
                 self.stop_serving();
@@ -129,7 +129,7 @@ impl Replica {
         self.leading = Some(term);
         self.reconfig_proposed = None;
         self.led_since_us = self.now_us;
-        self.standing.given_up.clear();
+        self.touches.clear();
         self.reap_at_us = self.now_us + self.setup.container_check_interval_ms * 1000;
         self.expiry.clear();
         let sessions: Vec<(i64, i32)> =
@@ -138,6 +138,7 @@ impl Replica {
             let timeout_ms = if mutant!("new-leader-knows-no-mercy") { 0 } else { timeout_ms };
             self.track(id, timeout_ms);
         }
+        self.begin_roll();
         if let Some(servers) = &self.setup.ensemble
             && self.machine.tree().config_text().is_empty()
         {
@@ -156,6 +157,8 @@ impl Replica {
             // Whoever could only read finds a better server, or comes back to this one.
             self.clients.hang_up_all(true);
             self.local_expiry.clear();
+            // It had no clients before, and the way to the leader and back is proved.
+            self.touches.confirm(self.now_us);
             self.standing.serving = true;
         }
         self.standing.barrier = None;
@@ -207,9 +210,6 @@ impl Replica {
         if self.connected.get(&server_of(peer)) == Some(&peer) {
             self.connected.remove(&server_of(peer));
         }
-        if self.leading.is_some() {
-            self.spare_sessions_of(server_of(peer));
-        }
         // Also if it is not known to lead just now: it may come back as the leader of the same term.
         self.handover.link_lost(peer);
         if self.consensus.leader() != Some(peer) {
@@ -247,43 +247,6 @@ impl Replica {
             && let Some(hint) = &mut self.standing.hint
         {
             hint.campaign_at_us = self.now_us;
-        }
-    }
-
-    /// A server that dies may take news of its sessions with it: they get their full timeout again.
-    fn spare_sessions_of(&mut self, server: u8) {
-        for session in self.sessions_of(server) {
-            self.expiry.touch(session);
-        }
-    }
-
-    fn sessions_of(&self, server: u8) -> Vec<i64> {
-        let all = self.machine.sessions().iter();
-        all.filter(|(_, session)| server_of(session.owner.0) == server).map(|(id, _)| id).collect()
-    }
-
-    /// A silent server may go on answering until it misses the leader, and then until it sends its
-    /// clients away, and nobody else hears of what they ask. Until then their sessions do not end, and if
-    /// nothing is heard of it by then, they get their full timeout. If something is, that brings along
-    /// whom it has heard from meanwhile; silence alone keeps no session alive, however often it comes.
-    pub(super) fn spare_cut_off(&mut self) {
-        let until =
-            self.consensus.longest_timeout() + LEADERLESS_MS_MAX / TICK_MS + SILENT_TICKS_MIN;
-        let silent: Vec<(u64, u64)> = self.consensus.silent_ticks().collect();
-        for (peer, ticks) in silent {
-            let server = server_of(peer);
-            if ticks < SILENT_TICKS_MIN {
-                self.standing.given_up.remove(&peer);
-            } else if self.connected.get(&server) != Some(&peer) {
-                // The link broke: that is no cut, and they are spared already.
-                continue;
-            } else if ticks < until {
-                for session in self.sessions_of(server) {
-                    self.expiry.hold(session, SILENT_TICKS_MIN * TICK_MS);
-                }
-            } else if self.standing.given_up.insert(peer) {
-                self.spare_sessions_of(server);
-            }
         }
     }
 

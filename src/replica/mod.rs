@@ -44,13 +44,17 @@ pub mod peer_codec;
 mod peers;
 mod reads;
 pub mod ready;
+mod roll;
 mod session;
 #[cfg(test)]
+mod session_tests;
+#[cfg(test)]
 mod tests;
+mod touches;
 pub mod txn;
 mod watch;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use raft::eraftpb::Message;
 use rand_chacha::ChaCha20Rng;
@@ -76,6 +80,8 @@ use leadership::Standing;
 use log::{Tail, from_raft};
 use machine::{Applied, SessionChange, open_entry};
 use pace::Pace;
+use roll::Roll;
+use touches::Touches;
 use txn::{Origin, Txn, TxnOp};
 
 use crate::config::{Role, ServerSpec};
@@ -205,8 +211,10 @@ pub struct Replica {
     read_answered: u64,
     /// Confirmed read indexes that are not applied yet.
     read_confirmed: VecDeque<(u64, u64)>,
-    /// Sessions heard from that the leader was not told of.
-    touched: BTreeSet<i64>,
+    /// What the leader knows of whom the others hear from.
+    roll: Roll,
+    /// Whom the leader was not told of.
+    touches: Touches,
     /// Raft ids of the servers that there is a link with, by server.
     connected: BTreeMap<u8, u64>,
     /// A received state that waits for the consensus to accept it.
@@ -321,7 +329,8 @@ impl Replica {
             read_attempts: 0,
             read_answered: 0,
             read_confirmed: VecDeque::new(),
-            touched: BTreeSet::new(),
+            roll: Roll::default(),
+            touches: Touches::default(),
             connected: BTreeMap::new(),
             incoming: None,
             reconfig_proposed: None,
@@ -479,12 +488,13 @@ impl Replica {
         }
         // What was asked for may have been lost on the way.
         self.read_asked = self.read_asked.min(self.read_answered);
-        self.send_touches();
         self.observe_peers();
         self.close_overdue_local();
         self.follow_resignation();
         if self.leading.is_some() {
-            self.spare_cut_off();
+            self.touches.forget_old(now_us);
+            self.call_roll();
+            self.give_up_silent();
             self.expire();
             self.reap();
             self.reconcile();
@@ -498,7 +508,12 @@ impl Replica {
 
     /// Proposes to close what was not heard from in time.
     fn expire(&mut self) {
-        for session in self.expiry.overdue() {
+        let (sessions, roll, now_us) = (self.machine.sessions(), &self.roll, self.expiry.now_us());
+        let may_be_alive = |session| {
+            let known = sessions.find(session);
+            known.is_some_and(|known| roll.may_have_heard(known.owner.0, now_us))
+        };
+        for session in self.expiry.overdue(may_be_alive) {
             if mutant!("sessions-never-expire") {
                 continue;
             }
@@ -509,7 +524,7 @@ impl Replica {
 
     /// Ends silent connections that only read.
     fn close_overdue_local(&mut self) {
-        for session in self.local_expiry.overdue() {
+        for session in self.local_expiry.overdue(|_| false) {
             self.local_expiry.forget(session);
             if let Some(conn) = self.clients.connection_of(session) {
                 self.clients.hang_up(conn);

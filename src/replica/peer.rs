@@ -44,11 +44,35 @@ pub enum PeerMessage {
         /// The batch.
         batch: Bytes,
     },
-    /// Sessions that the sender has heard from, for the leader.
+    /// The leader wants to know whom the receiver has heard from.
+    Ping {
+        /// The term in which the sender leads.
+        term: u64,
+        /// A time of the sender, which it gets back.
+        at_us: u64,
+        /// The last report that it has got.
+        heard: Option<Stamp>,
+    },
+    /// Sessions that the sender has heard from, for the leader: all that it does not know to be confirmed.
     Touch {
-        /// Their ids.
+        /// The term of the ping that is answered. 0: none, more is to come.
+        term: u64,
+        /// The time in that ping.
+        at_us: u64,
+        /// Which report this is.
+        stamp: Stamp,
+        /// Ids of sessions.
         sessions: Vec<i64>,
     },
+}
+
+/// A report of whom a server has heard from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// The process that made it: a random number, and the server's id in the lowest byte.
+    pub process: u64,
+    /// Grows from one to the next.
+    pub number: u64,
 }
 
 /// One server of the ensemble.

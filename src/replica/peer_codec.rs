@@ -18,7 +18,7 @@
 use bytes::Bytes;
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, Snapshot};
 
-use super::peer::PeerMessage;
+use super::peer::{PeerMessage, Stamp};
 use crate::proto::jute::wire_len;
 use crate::proto::{Malformed, Reader, Writer};
 
@@ -41,7 +41,10 @@ const KIND_RAFT: u8 = 1;
 const KIND_FORWARD: u8 = 2;
 const KIND_TOUCH: u8 = 3;
 const KIND_RETURN: u8 = 4;
+const KIND_PING: u8 = 5;
 
+/// A report of no session: version, kind, term, time and stamp.
+const TOUCH_BYTES_MIN: usize = 2 + 8 + 8 + 16;
 /// Shortest entry: kind, term, index and two lengths.
 const ENTRY_BYTES_MIN: usize = 1 + 8 + 8 + 4 + 4;
 
@@ -64,8 +67,17 @@ impl PeerMessage {
                 put_number(*term, out);
                 out.put_buffer(Some(batch));
             }
-            Self::Touch { sessions } => {
+            Self::Ping { term, at_us, heard } => {
+                out.push(KIND_PING);
+                put_number(*term, out);
+                put_number(*at_us, out);
+                put_stamp(heard.unwrap_or_default(), out);
+            }
+            Self::Touch { term, at_us, stamp, sessions } => {
                 out.push(KIND_TOUCH);
+                put_number(*term, out);
+                put_number(*at_us, out);
+                put_stamp(*stamp, out);
                 for session in sessions {
                     out.put_long(*session);
                 }
@@ -93,6 +105,7 @@ impl PeerMessage {
             KIND_RETURN => {
                 Self::Return { term: number(&mut reader, "term")?, batch: bytes(&mut reader)? }
             }
+            KIND_PING => ping(&mut reader)?,
             KIND_TOUCH => return touch(&mut reader),
             _ => return Err(Malformed::new("kind", "is not known")),
         };
@@ -112,12 +125,31 @@ impl PeerMessage {
                 128 + message.context.len() + entries
             }
             Self::Forward { batch, .. } | Self::Return { batch, .. } => 16 + batch.len(),
-            Self::Touch { sessions } => 2 + 8 * sessions.len(),
+            Self::Ping { .. } => TOUCH_BYTES_MIN,
+            Self::Touch { sessions, .. } => TOUCH_BYTES_MIN + 8 * sessions.len(),
         }
     }
 }
 
+fn ping(reader: &mut Reader) -> Result<PeerMessage, Malformed> {
+    let (term, at_us) = (number(reader, "term")?, number(reader, "time")?);
+    let heard = Some(stamp(reader)?).filter(|stamp| *stamp != Stamp::default());
+    Ok(PeerMessage::Ping { term, at_us, heard })
+}
+
+fn put_stamp(stamp: Stamp, out: &mut Vec<u8>) {
+    out.put_long(stamp.process.cast_signed());
+    put_number(stamp.number, out);
+}
+
+fn stamp(reader: &mut Reader) -> Result<Stamp, Malformed> {
+    let process = reader.long("process")?.cast_unsigned();
+    Ok(Stamp { process, number: number(reader, "number of a report")? })
+}
+
 fn touch(reader: &mut Reader) -> Result<PeerMessage, Malformed> {
+    let (term, at_us) = (number(reader, "term")?, number(reader, "time")?);
+    let stamp = stamp(reader)?;
     let count = reader.remaining() / 8;
     if count * 8 != reader.remaining() {
         return Err(Malformed::new("sessions", "end within a session"));
@@ -126,7 +158,7 @@ fn touch(reader: &mut Reader) -> Result<PeerMessage, Malformed> {
         return Err(Malformed::new("sessions", "are too many"));
     }
     let sessions = (0..count).map(|_| reader.long("session")).collect::<Result<_, _>>()?;
-    Ok(PeerMessage::Touch { sessions })
+    Ok(PeerMessage::Touch { term, at_us, stamp, sessions })
 }
 
 /// The numbers of a message, in the order in which they are written.
@@ -442,13 +474,22 @@ mod tests {
             message
         }
 
+        fn stamp(&mut self) -> Stamp {
+            Stamp { process: self.0.next_u64() | 1, number: self.number() }
+        }
+
         fn message(&mut self) -> PeerMessage {
-            match self.below(7) {
+            match self.below(8) {
+                7 => {
+                    let heard = (self.below(2) == 1).then(|| self.stamp());
+                    PeerMessage::Ping { term: self.number(), at_us: self.number(), heard }
+                }
                 6 => PeerMessage::Return { term: self.number(), batch: self.bytes() },
                 0 => PeerMessage::Forward { term: self.number(), batch: self.bytes() },
                 1 => {
                     let sessions = (0..self.below(9)).map(|_| self.0.next_u64() as i64).collect();
-                    PeerMessage::Touch { sessions }
+                    let (term, at_us) = (self.number(), self.number());
+                    PeerMessage::Touch { term, at_us, stamp: self.stamp(), sessions }
                 }
                 _ => PeerMessage::Raft(Box::new(self.raft())),
             }
@@ -486,7 +527,8 @@ mod tests {
             let bytes = encoded(&message);
             for at in 0..bytes.len() {
                 let cut = decoded(&bytes[..at]);
-                let is_whole = matches!(message, PeerMessage::Touch { .. });
+                let is_whole =
+                    matches!(message, PeerMessage::Touch { .. }) && at >= TOUCH_BYTES_MIN;
                 assert!(cut.is_err() || is_whole, "{message:?} cut at {at}");
             }
         }
@@ -577,7 +619,7 @@ mod tests {
 
     #[test]
     fn a_later_version_is_refused() {
-        let mut bytes = encoded(&PeerMessage::Touch { sessions: vec![1] });
+        let mut bytes = encoded(&PeerMessage::Ping { term: 1, at_us: 2, heard: None });
         bytes[0] = PEER_FORMAT + 1;
         assert_eq!(decoded(&bytes), Err(Malformed::new("version", "is not known")));
     }

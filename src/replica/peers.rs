@@ -1,6 +1,6 @@
 //! What comes from other servers, and what goes to them.
 //!
-//! *Owns* proposals and their forwarding, read indexes, touches, and received images. *Invariants*: what
+//! *Owns* proposals and their forwarding, read indexes, and received images. *Invariants*: what
 //! another server forwards is proposed only in the term in which it took this server for the leader;
 //! a read index is asked for again until it is confirmed; a received state replaces this one only when
 //! the consensus has accepted it, and after all clients were sent away.
@@ -17,9 +17,6 @@ use super::inspect::ProposalSizes;
 use super::machine::Machine;
 use super::peer::PeerMessage;
 use super::txn::{Txn, TxnOp};
-
-/// Sessions in one message.
-const TOUCHES_MAX: usize = 64 << 10;
 
 impl Replica {
     /// A message of another server.
@@ -47,11 +44,12 @@ impl Replica {
             PeerMessage::Return { term, batch } => {
                 self.handover.take_returned(self.origin, term, &batch)
             }
-            PeerMessage::Touch { sessions } => {
-                for session in sessions {
-                    self.expiry.touch(session);
-                }
+            PeerMessage::Ping { term, at_us, heard } => {
+                self.pinged(from, (term, at_us), heard);
                 true
+            }
+            PeerMessage::Touch { term, at_us, stamp, sessions } => {
+                self.touched(from, (term, at_us), stamp, &sessions)
             }
         };
         if !makes_sense {
@@ -81,36 +79,6 @@ impl Replica {
         for parcel in self.handover.deposed() {
             let ((to, term), batch) = (parcel.from, parcel.payload.into());
             self.send.push((to, PeerMessage::Return { term, batch }));
-        }
-    }
-
-    /// A session's client was heard from.
-    pub(super) fn touch(&mut self, session: i64) {
-        self.local_expiry.touch(session);
-        if self.leading.is_some() {
-            self.expiry.touch(session);
-        } else if self.setup.ensemble.is_some() {
-            self.touched.insert(session);
-        }
-    }
-
-    /// Tells the leader who was heard from.
-    pub(super) fn send_touches(&mut self) {
-        if self.touched.is_empty() || mutant!("touches-not-passed-on") {
-            return;
-        }
-        if self.consensus.is_leader() {
-            for session in std::mem::take(&mut self.touched) {
-                self.expiry.touch(session);
-            }
-            return;
-        }
-        // Without a leader they are kept: it may be the same one that is heard again.
-        let Some(leader) = self.consensus.leader() else { return };
-        let mut touched = std::mem::take(&mut self.touched).into_iter().peekable();
-        while touched.peek().is_some() {
-            let sessions = touched.by_ref().take(TOUCHES_MAX).collect();
-            self.send.push((leader, PeerMessage::Touch { sessions }));
         }
     }
 

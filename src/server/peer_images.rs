@@ -318,6 +318,7 @@ impl Frame {
                     PeerMessage::Raft(_)
                     | PeerMessage::Forward { .. }
                     | PeerMessage::Return { .. }
+                    | PeerMessage::Ping { .. }
                     | PeerMessage::Touch { .. } => {
                         Err(Malformed::new("message", "does not announce an image"))
                     }

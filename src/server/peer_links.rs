@@ -242,7 +242,7 @@ mod tests {
     }
 
     fn touch() -> PeerMessage {
-        PeerMessage::Touch { sessions: vec![7] }
+        PeerMessage::Ping { term: 1, at_us: 7, heard: None }
     }
 
     fn forward() -> PeerMessage {

@@ -47,6 +47,8 @@ pub struct Checker {
     pub(super) lost: u64,
     /// No connection may be ended without a reason from now on.
     pub is_strict: bool,
+    /// Sessions that a server has given to a client in this turn.
+    given: Vec<i64>,
     pub(super) rules: Rules,
     pub coverage: Coverage,
 }
@@ -82,6 +84,7 @@ impl Checker {
             inputs: 0,
             lost: 0,
             is_strict: rules.servers == 1,
+            given: Vec::new(),
             rules,
             coverage: Coverage::default(),
         }
@@ -199,21 +202,13 @@ impl Checker {
     }
 
     /// A server, if it leads, was told by another one who was heard from there.
-    pub fn touched(&mut self, server: usize, sessions: &[i64], now_us: u64) {
+    pub fn touched(&mut self, server: usize, by: usize, sessions: &[i64], now_us: u64) {
         let place = self.views[server].place;
         for id in sessions {
-            if let Some(session) = self.sessions.get_mut(id) {
-                session.hear(server, place, now_us);
-            }
-        }
-    }
-
-    /// A server, if it leads, has lost its link to another one: the sessions there are spared.
-    pub fn unlinked(&mut self, server: usize, other: usize, now_us: u64) {
-        let place = self.views[server].place;
-        for session in self.sessions.values_mut() {
+            let Some(session) = self.sessions.get_mut(id) else { continue };
+            // Who has gone elsewhere is heard of from there.
             let owner = session.owner_at(place).and_then(|grant| self.handshakes.get(&grant.conn));
-            if owner.is_some_and(|(host, _)| *host == other) {
+            if owner.is_some_and(|(host, _)| *host == by) {
                 session.hear(server, place, now_us);
             }
         }
@@ -258,7 +253,7 @@ impl Checker {
         let session = self.sessions.get_mut(&id).expect("a connection's session is known");
         for request in requests {
             if !request.is_auth() && known.must_close.is_none() {
-                session.hear(server, *place, now_us);
+                session.answer(server, *place, now_us);
             }
             let sets_watches = matches!(request.decoded, Ok(Request::SetWatches { .. }));
             self.coverage.setwatches += u64::from(sets_watches);
@@ -419,12 +414,17 @@ impl Checker {
             return Err(format!("connection {id}: {request:?} answered by {response:?}"));
         }
         conn.phase = Phase::Open(response.session_id);
+        self.given.push(response.session_id);
         Ok(true)
     }
 
     /// After a batch: nothing may be owed.
     pub fn settled(&mut self, server: usize, now_us: u64) -> Result<(), Violation> {
         let view = &self.views[server];
+        for id in self.given.drain(..) {
+            let session = self.sessions.get_mut(&id).expect("a connection's session is known");
+            session.answer(server, view.place, now_us);
+        }
         for (id, conn) in &view.conns {
             conn.settled().map_err(|what| format!("connection {id}: {what}"))?;
         }

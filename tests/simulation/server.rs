@@ -14,7 +14,6 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use lockkeeper::config::ServerSpec;
 use lockkeeper::proto::{ConnectRequest, frame};
-use lockkeeper::replica::peer::server_of;
 use lockkeeper::replica::{
     Append, AuditLine, Changes, ClientRequest, ConnId, Fetch, Input, Machine, Mark, Member,
     Membership, Outgoing, PeerMessage, Ready, Replica, Restored, SendImage, Setup,
@@ -102,9 +101,9 @@ pub struct LinkId {
 }
 
 impl LinkId {
-    /// The other end: the machine, and who it is.
-    fn other(&self, own: usize) -> (usize, u64) {
-        if self.from == own { (self.to, self.to_id) } else { (self.from, self.from_id) }
+    /// Who is at the other end.
+    fn other(&self, own: usize) -> u64 {
+        if self.from == own { self.to_id } else { self.from_id }
     }
 }
 
@@ -415,25 +414,23 @@ impl Server {
                 self.replica.step(input);
             }
             Arrival::Up(link) => {
-                let (other, peer) = link.other(index);
+                let peer = link.other(index);
                 let known = self.links(&link, index).insert(peer, link);
                 trace.note(world_us, format_args!("  {} up: {link:?}", index + 1));
                 if known.is_some() {
                     // It takes the place of an older one.
-                    checker.unlinked(index, other, now_us);
                     self.replica.step(Input::PeerDown { peer });
                 }
                 self.replica.step(Input::PeerUp { peer });
             }
             Arrival::Down(link) => {
-                let (other, peer) = link.other(index);
+                let peer = link.other(index);
                 let links = self.links(&link, index);
                 if links.get(&peer) != Some(&link) {
                     return Ok(());
                 }
                 links.remove(&peer);
                 trace.note(world_us, format_args!("  {} down: {link:?}", index + 1));
-                checker.unlinked(index, other, now_us);
                 self.replica.step(Input::PeerDown { peer });
             }
             Arrival::Peer(link, message) => {
@@ -445,8 +442,8 @@ impl Server {
                     world_us,
                     format_args!("  {name} from {} {}", link.from + 1, Shown(&message)),
                 );
-                if let PeerMessage::Touch { sessions } = &message {
-                    checker.touched(index, sessions, now_us);
+                if let PeerMessage::Touch { sessions, .. } = &message {
+                    checker.touched(index, link.from, sessions, now_us);
                 }
                 self.replica.step(Input::Peer { from: link.from_id, message });
             }
@@ -506,7 +503,6 @@ impl Server {
             }
         }
         for peer in cut {
-            checker.unlinked(index, usize::from(server_of(peer)) - 1, now_us);
             self.replica.step(Input::PeerDown { peer });
         }
         if let Some(members) = ready.members {
@@ -708,7 +704,17 @@ impl std::fmt::Display for Shown<'_> {
             PeerMessage::Return { term, batch } => {
                 write!(f, "Return of term {term}, {} bytes", batch.len())
             }
-            PeerMessage::Touch { sessions } => write!(f, "Touch {sessions:x?}"),
+            PeerMessage::Ping { term, at_us, heard } => {
+                write!(
+                    f,
+                    "Ping term {term}, {at_us} us, heard {:?}",
+                    heard.map(|heard| heard.number)
+                )
+            }
+            PeerMessage::Touch { term, at_us, stamp, sessions } => {
+                let number = stamp.number;
+                write!(f, "Touch {number} term {term}, {at_us} us: {sessions:x?}")
+            }
         }
     }
 }

@@ -47,6 +47,8 @@ pub struct Session {
     grants: Vec<(usize, Grant)>,
     /// By server: when it was heard from, and its timeout from then on.
     heard: BTreeMap<usize, Vec<(u64, u64)>>,
+    /// By server: when it had a connection of this session's client and answered it, and its timeout.
+    answered: BTreeMap<usize, Vec<(u64, u64)>>,
 }
 
 impl Session {
@@ -57,6 +59,7 @@ impl Session {
             closed: None,
             grants: vec![(place, grant)],
             heard: BTreeMap::new(),
+            answered: BTreeMap::new(),
         }
     }
 
@@ -85,19 +88,38 @@ impl Session {
     pub fn hear(&mut self, server: usize, place: usize, now_us: u64) {
         let Some(grant) = self.owner_at(place) else { return };
         let now = (now_us, grant.timeout_ms as u64 * 1000);
-        let heard = self.heard.entry(server).or_default();
-        if heard.last() == Some(&now) {
-            return;
-        }
-        if heard.len() == HEARD_MAX {
-            heard.remove(0);
-        }
-        heard.push(now);
+        keep(self.heard.entry(server).or_default(), now);
+    }
+
+    /// A server that is at this place answers its client.
+    pub fn answer(&mut self, server: usize, place: usize, now_us: u64) {
+        self.hear(server, place, now_us);
+        let Some(grant) = self.owner_at(place) else { return };
+        let now = (now_us, grant.timeout_ms as u64 * 1000);
+        keep(self.answered.entry(server).or_default(), now);
     }
 
     /// When a server last heard of it before a time, and its timeout then.
     pub fn last_heard(&self, server: usize, before_us: u64) -> Option<(u64, u64)> {
-        let heard = self.heard.get(&server)?;
-        heard.iter().rev().find(|(heard_us, _)| *heard_us < before_us).copied()
+        last_before(self.heard.get(&server)?, before_us)
     }
+
+    /// When a server last answered its client before a time, and its timeout then.
+    pub fn last_answered(&self, server: usize, before_us: u64) -> Option<(u64, u64)> {
+        last_before(self.answered.get(&server)?, before_us)
+    }
+}
+
+fn keep(times: &mut Vec<(u64, u64)>, now: (u64, u64)) {
+    if times.last() == Some(&now) {
+        return;
+    }
+    if times.len() == HEARD_MAX {
+        times.remove(0);
+    }
+    times.push(now);
+}
+
+fn last_before(times: &[(u64, u64)], before_us: u64) -> Option<(u64, u64)> {
+    times.iter().rev().find(|(time_us, _)| *time_us < before_us).copied()
 }

@@ -1,0 +1,198 @@
+//! The rules of sessions in an ensemble: when they end, whichever servers do not hear each other.
+
+use super::cluster::{Cluster, create, get, reconfig};
+use super::leadership::LEADERLESS_MS_MAX;
+use super::touches::CONFIRMED_US_MAX;
+use super::*;
+use crate::proto::connect::ConnectResponse;
+
+/// How long a server may go on answering though nobody hears it.
+const UNHEARD_MS_MAX: u64 = CONFIRMED_US_MAX / 1000 + LEADERLESS_MS_MAX;
+
+fn short_sessions() -> Setup {
+    Setup { session_timeout_ms_min: 2000, session_timeout_ms_max: 2000, ..Setup::default() }
+}
+
+#[test]
+fn a_session_that_is_taken_up_again_just_before_its_end_does_not_end() {
+    for at_leader in [true, false] {
+        let mut cluster = Cluster::with(3, short_sessions());
+        let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
+        let server = if at_leader { leader } else { follower };
+        let session = cluster.connect(leader, 1, None);
+        cluster.advance_ms(1900);
+        cluster.connect(leader, 3, None);
+        // What the leader hears of is on its way into the logs for longer than the session has left.
+        cluster.cut = [1, 2, 3].map(|other| (leader, other)).into();
+        cluster.ask(server, 2, Some(&session));
+        cluster.advance_ms(200);
+        assert!(cluster.response(server, 2).is_none());
+        cluster.cut.clear();
+        // What was lost is sent again when something comes behind it.
+        cluster.send(leader, 3, &[(1, create("/a", 0))]);
+        assert_eq!(cluster.response(server, 2).unwrap().session_id, session.session_id);
+        cluster.advance_ms(1800);
+        assert!(!cluster.closed(server, 2), "it was told that it has its session");
+    }
+}
+
+fn is_open(cluster: &Cluster, session: &ConnectResponse) -> bool {
+    let leader = cluster.leader().expect("somebody leads");
+    cluster.replicas[&leader].machine.sessions().is_open(session.session_id)
+}
+
+/// Asks a server for something every tick, until it has sent its client away: the time of its last answer.
+fn ask_until_sent_away(cluster: &mut Cluster, server: u8) -> u64 {
+    let mut answered_us = cluster.now_us;
+    for xid in 1.. {
+        cluster.send(server, 1, &[(xid, get("/"))]);
+        if cluster.replies(server, 1).is_empty() {
+            break;
+        }
+        answered_us = cluster.now_us;
+        cluster.advance_ms(TICK_MS);
+    }
+    assert!(cluster.closed(server, 1), "it sends its clients away");
+    answered_us
+}
+
+/// The session ends its timeout after this moment: not earlier, and not much later.
+fn ends_after(cluster: &mut Cluster, session: &ConnectResponse, answered_us: u64) {
+    cluster.until("its end", |cluster| cluster.leader().is_some() && !is_open(cluster, session));
+    let after_ms = (cluster.now_us - answered_us) / 1000;
+    assert!((2000..2000 + 2500).contains(&after_ms), "{after_ms} ms after the last answer");
+}
+
+#[test]
+fn a_session_that_a_cut_off_server_still_answers_has_its_timeout_from_then_on() {
+    let mut cluster = Cluster::with(3, short_sessions());
+    let follower = cluster.follower();
+    let session = cluster.connect(follower, 1, None);
+    cluster.isolate(follower);
+    let answered_us = ask_until_sent_away(&mut cluster, follower);
+    ends_after(&mut cluster, &session, answered_us);
+}
+
+#[test]
+fn a_session_that_a_deposed_leader_still_answers_has_its_timeout_from_then_on() {
+    let mut cluster = Cluster::with(3, short_sessions());
+    let leader = cluster.leader().unwrap();
+    let session = cluster.connect(leader, 1, None);
+    cluster.isolate(leader);
+    let answered_us = ask_until_sent_away(&mut cluster, leader);
+    assert_ne!(cluster.leader(), Some(leader));
+    ends_after(&mut cluster, &session, answered_us);
+}
+
+#[test]
+fn a_session_at_a_server_that_still_hears_the_deposed_leader_has_its_timeout_from_then_on() {
+    let mut cluster = Cluster::with(5, short_sessions());
+    let (leader, with_it) = (cluster.leader().unwrap(), cluster.follower());
+    let session = cluster.connect(with_it, 1, None);
+    cluster.isolate(leader);
+    cluster.isolate(with_it);
+    cluster.cut.remove(&(leader, with_it));
+    cluster.cut.remove(&(with_it, leader));
+    let answered_us = ask_until_sent_away(&mut cluster, with_it);
+    ends_after(&mut cluster, &session, answered_us);
+}
+
+#[test]
+fn a_server_that_hears_a_leader_which_does_not_hear_it_sends_its_clients_away() {
+    let mut cluster = Cluster::with(3, short_sessions());
+    let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
+    let session = cluster.connect(follower, 1, None);
+    let cut_us = cluster.now_us;
+    cluster.cut.insert((follower, leader));
+    let answered_us = ask_until_sent_away(&mut cluster, follower);
+    assert!(answered_us - cut_us <= UNHEARD_MS_MAX * 1000);
+    assert!(!cluster.replicas[&follower].is_serving());
+    ends_after(&mut cluster, &session, answered_us);
+    cluster.cut.clear();
+    cluster.advance_ms(500);
+    assert!(cluster.replicas[&follower].is_serving(), "it is heard again");
+}
+
+/// A client says nothing, while its server cannot be heard for a time, can for another, and so on.
+fn silent_for_good(timeout_ms: i32, silent_ms: u64, heard_ms: u64) -> u64 {
+    let setup = Setup {
+        session_timeout_ms_min: timeout_ms,
+        session_timeout_ms_max: timeout_ms,
+        ..Setup::default()
+    };
+    let mut cluster = Cluster::with(3, setup);
+    let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
+    let session = cluster.connect(follower, 1, None);
+    let connected_us = cluster.now_us;
+    // The leader gets the news of the client's last sign of life.
+    cluster.advance_ms(2 * TICK_MS);
+    while is_open(&cluster, &session) {
+        cluster.isolate(follower);
+        cluster.advance_ms(silent_ms);
+        cluster.cut.clear();
+        cluster.advance_ms(heard_ms);
+        assert_eq!(cluster.leader(), Some(leader));
+        assert!(cluster.now_us < connected_us + 60_000_000, "its client has said nothing");
+    }
+    (cluster.now_us - connected_us) / 1000
+}
+
+#[test]
+fn a_server_that_falls_silent_again_and_again_keeps_no_session_alive() {
+    assert!(silent_for_good(2000, 600, 400) < 4000);
+    // So long that it sends its clients away: they have their timeout from then on, once.
+    let lived_ms = silent_for_good(4000, 3000, 1000);
+    assert!(lived_ms < 4000 + UNHEARD_MS_MAX + 4000 + 2000, "{lived_ms}");
+}
+
+#[test]
+fn a_link_that_breaks_again_and_again_keeps_no_session_alive() {
+    let mut cluster = Cluster::with(3, short_sessions());
+    let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
+    let session = cluster.connect(follower, 1, None);
+    let connected_us = cluster.now_us;
+    let peer = cluster.ids[&follower];
+    while is_open(&cluster, &session) {
+        let leader = cluster.replicas.get_mut(&leader).unwrap();
+        leader.step(Input::PeerDown { peer });
+        leader.step(Input::PeerUp { peer });
+        cluster.advance_ms(500);
+        assert!(cluster.now_us < connected_us + 4_000_000, "its client has said nothing");
+    }
+}
+
+#[test]
+fn a_server_that_was_removed_while_it_was_dead_keeps_no_session_alive() {
+    let mut cluster = Cluster::with(3, short_sessions());
+    let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
+    let session = cluster.connect(follower, 1, None);
+    let id = cluster.ids[&follower];
+    cluster.kill(follower);
+    cluster.advance_ms(500);
+    cluster.connect_super_user(leader);
+    let leaving = follower.to_string();
+    cluster.send(leader, 1, &[(1, reconfig(None, Some(&leaving)))]);
+    assert_eq!(cluster.replies(leader, 1), [(1, 0)]);
+    cluster.start(follower, id, Membership::default());
+    cluster.advance_ms(2000 + UNHEARD_MS_MAX + 1000);
+    assert!(!is_open(&cluster, &session));
+}
+
+#[test]
+fn what_is_asked_of_a_server_without_a_leader_counts_when_it_hears_the_same_one_again() {
+    let mut cluster = Cluster::with(3, short_sessions());
+    let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
+    let session = cluster.connect(follower, 1, None);
+    cluster.advance_ms(1000);
+    cluster.isolate(follower);
+    cluster.advance_ms(700);
+    assert_eq!(cluster.replicas[&follower].consensus.leader(), None);
+    cluster.send(follower, 1, &[(1, get("/"))]);
+    assert_eq!(cluster.replies(follower, 1), [(1, 0)]);
+    cluster.cut.clear();
+    cluster.advance_ms(1900);
+    assert_eq!(cluster.leader(), Some(leader));
+    assert!(cluster.replicas[&leader].machine.sessions().is_open(session.session_id));
+    cluster.advance_ms(1000);
+    assert!(!cluster.replicas[&leader].machine.sessions().is_open(session.session_id));
+}

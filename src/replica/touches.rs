@@ -1,0 +1,111 @@
+//! Whom this server has heard from, for the leader.
+//!
+//! *Owns* the sessions that the leader has yet to be told of, and when it last confirmed that it was
+//! told. *Invariants*: a session is reported until the leader confirms a report with it, so that no cut
+//! loses one; a server that was not confirmed for [`CONFIRMED_US_MAX`] is as good as one without a
+//! leader, also if it hears one. *Never* decides about sessions.
+//!
+//! Takes the place of `Learner.ping` and of `LearnerSessionTracker`'s touch table.
+
+use std::collections::BTreeMap;
+
+use super::Replica;
+use super::peer::{PeerMessage, Stamp};
+use super::roll::DEPOSED_US_MAX;
+
+/// Sessions in one message.
+const TOUCHES_MAX: usize = 64 << 10;
+/// How long after the last report that the leader has confirmed this server believes that it is heard,
+/// in microseconds. Long beside the time between two reports (a tick, and the way there and back).
+pub(super) const CONFIRMED_US_MAX: u64 = 1_000_000;
+
+/// What the leader is to be told.
+#[derive(Debug, Default)]
+pub(super) struct Touches {
+    /// Sessions, and the first report that they are in.
+    heard: BTreeMap<i64, u64>,
+    /// Number of the last report: the time when it was made, or more.
+    last: u64,
+    /// When the last report was made that is known to have arrived.
+    confirmed_us: u64,
+}
+
+impl Touches {
+    /// A session's client was heard from.
+    pub(super) fn insert(&mut self, session: i64) {
+        self.heard.insert(session, self.last + 1);
+    }
+
+    /// There is no need to tell anybody.
+    pub(super) fn clear(&mut self) {
+        self.heard.clear();
+    }
+
+    /// This server leads: what was heard longer ago was heard before anybody else can have been elected,
+    /// and that one would give all sessions their timeout.
+    pub(super) fn forget_old(&mut self, now_us: u64) {
+        self.last = self.last.max(now_us);
+        self.heard.retain(|_, report| *report + DEPOSED_US_MAX > now_us);
+    }
+
+    /// This server is in touch with a majority.
+    pub(super) fn confirm(&mut self, now_us: u64) {
+        self.confirmed_us = self.confirmed_us.max(now_us);
+    }
+
+    /// When this server begins to doubt that it is heard.
+    pub(super) fn confirmed_until_us(&self) -> u64 {
+        self.confirmed_us + CONFIRMED_US_MAX
+    }
+
+    /// The leader has this report.
+    fn arrived(&mut self, number: u64, now_us: u64) {
+        if number <= self.last {
+            self.heard.retain(|_, report| *report > number);
+            self.confirm(number.min(now_us));
+        }
+    }
+
+    /// Number of a new report, and what is in it.
+    fn report(&mut self, now_us: u64) -> (u64, Vec<i64>) {
+        self.last = now_us.max(self.last + 1);
+        (self.last, self.heard.keys().copied().collect())
+    }
+}
+
+impl Replica {
+    /// A session's client was heard from.
+    pub(super) fn touch(&mut self, session: i64) {
+        self.local_expiry.touch(session);
+        if self.leading.is_some() {
+            self.expiry.touch(session);
+        }
+        // A leader too: another one may lead by now, and this one learn of it only after it has answered.
+        if self.setup.ensemble.is_some() {
+            self.touches.insert(session);
+        }
+    }
+
+    /// The leader wants to know who was heard from, and has got this report.
+    pub(super) fn pinged(&mut self, from: u64, (term, at_us): (u64, u64), heard: Option<Stamp>) {
+        if self.consensus.leader() != Some(from) || self.consensus.term() != term {
+            return;
+        }
+        if let Some(stamp) = heard.filter(|stamp| stamp.process == self.origin) {
+            self.touches.arrived(stamp.number, self.now_us);
+        }
+        let (number, mut sessions) = self.touches.report(self.now_us);
+        if mutant!("touches-not-passed-on") {
+            sessions.clear();
+        }
+        let process = self.origin;
+        while sessions.len() > TOUCHES_MAX {
+            // Only with the last of them is everything told.
+            let stamp = Stamp { process, number: 0 };
+            let sessions = sessions.split_off(sessions.len() - TOUCHES_MAX);
+            self.send.push((from, PeerMessage::Touch { term: 0, at_us: 0, stamp, sessions }));
+        }
+        let stamp = Stamp { process, number };
+        self.send.push((from, PeerMessage::Touch { term, at_us, stamp, sessions }));
+    }
+}
