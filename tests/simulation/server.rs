@@ -607,7 +607,8 @@ impl Server {
 
     /// The driver is told of durability with its next turn.
     pub fn tell(&mut self, number: u64) {
-        self.told = Some(number);
+        // The number only grows, in whatever order its readers look.
+        self.told = self.told.max(Some(number));
     }
 
     /// The state thread takes one step. What it asks for.
