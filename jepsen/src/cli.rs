@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lockkeeper_jepsen::cluster::{Backend, Software, namespaces};
 use lockkeeper_jepsen::doctor;
-use lockkeeper_jepsen::nemesis::Faults;
+use lockkeeper_jepsen::nemesis::{Faults, Kind};
 use lockkeeper_jepsen::run::Settings;
 use lockkeeper_jepsen::suite::{self, Suite};
 use lockkeeper_jepsen::workload::{self, Named};
@@ -192,7 +192,7 @@ impl Run {
             Server::Lockkeeper => Software::Lockkeeper { binary: self.binary()? },
             Server::Zookeeper => Software::ZooKeeper { jars: self.jars()? },
         };
-        let (faults, mut skipped) = offered(self.nemesis.parse()?, &software);
+        let (faults, mut skipped) = offered(self.nemesis.parse()?, &software, nodes);
         let wants =
             self.backend == Place::Netns || faults.kinds.iter().any(|kind| kind.needs_networks());
         let backend = match (wants, namespaces::probe()) {
@@ -265,9 +265,13 @@ fn has_zookeeper(folder: &Path) -> bool {
 }
 
 /// The faults that this machine offers, and those that it does not, each with the reason.
-fn offered(mut faults: Faults, software: &Software) -> (Faults, Vec<String>) {
+fn offered(mut faults: Faults, software: &Software, nodes: usize) -> (Faults, Vec<String>) {
     let mut skipped = Vec::new();
-    faults.kinds.retain(|kind| match doctor::offers(*kind, Some(software)) {
+    let offers = |kind: Kind| match kind.needs_a_majority_of_others() && nodes < 3 {
+        true => Err("the others are no majority".to_owned()),
+        false => doctor::offers(kind, Some(software)),
+    };
+    faults.kinds.retain(|kind| match offers(*kind) {
         Ok(()) => true,
         Err(why) => {
             skipped.push(format!("{}: {why}", kind.name()));

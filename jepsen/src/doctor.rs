@@ -51,8 +51,9 @@ pub fn offers(kind: Kind, software: Option<&Software>) -> Result<(), String> {
         Kind::Power | Kind::DiskFull => disk(),
         Kind::DiskErrors | Kind::SlowDisk => tracer::available(),
         Kind::Clock => clock::probe(),
-        Kind::Membership => match software {
+        Kind::Membership | Kind::Corruption => match software {
             Some(Software::ZooKeeper { .. }) => Err("only of a lockkeeper is it known how".into()),
+            Some(Software::Lockkeeper { .. }) | None if kind == Kind::Corruption => Ok(()),
             Some(Software::Lockkeeper { .. }) | None => program("timeout"),
         },
     }
@@ -113,6 +114,7 @@ pub fn examine() -> Vec<Finding> {
         used("slow-disk", "strace", Kind::SlowDisk),
         used("clock", "libfaketime, the wall clock alone", Kind::Clock),
         used("membership", "`lockkeeper member`", Kind::Membership),
+        used("corruption", "changing files of a server that is down", Kind::Corruption),
         unused("partition (other means)", "nftables", program("nft")),
         unused("delay, loss, reordering", "netem", netem()),
         unused("delay, loss, reordering (other means)", "a TUN device", file("/dev/net/tun")),

@@ -272,7 +272,7 @@ mod tests {
 
     fn strike(at: u32, lasts: u32) -> Strike {
         let (kind, target, way) = (Kind::Kill, Target::Leader, Way::Both);
-        Strike { kind, target, way, jump_s: 0, at: SECOND * at, lasts: SECOND * lasts }
+        Strike { kind, target, way, jump_s: 0, harm: None, at: SECOND * at, lasts: SECOND * lasts }
     }
 
     #[test]

@@ -37,6 +37,29 @@ pub enum Kind {
     Clock,
     /// A server joins and leaves again.
     Membership,
+    /// Bytes of a server's data change while it is down.
+    Corruption,
+}
+
+/// What is damaged of a server's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A record of the log with others behind it: the server must refuse to start, by name.
+    Log,
+    /// Every image and the state store: the server must fetch an image from another one.
+    Copies,
+    /// The newest image: the server must do without it.
+    Image,
+    /// The state store: the server must make it anew.
+    State,
+}
+
+/// Damage that a strike does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Harm {
+    pub part: Part,
+    /// Decides which bytes change, and how.
+    pub chance: u64,
 }
 
 /// The faults of a run.
@@ -91,6 +114,8 @@ pub struct Strike {
     pub way: Way,
     /// By how much a clock jumps, seconds.
     pub jump_s: i64,
+    /// Of a corruption.
+    pub harm: Option<Harm>,
     /// After the start of the run.
     pub at: Duration,
     pub lasts: Duration,
@@ -98,7 +123,7 @@ pub struct Strike {
 
 impl Kind {
     /// All of them, with the names of the command line, the journal and the coverage.
-    pub const ALL: [(Kind, &'static str); 11] = [
+    pub const ALL: [(Kind, &'static str); 12] = [
         (Kind::Kill, "kill"),
         (Kind::Pause, "pause"),
         (Kind::Partition, "partition"),
@@ -110,6 +135,7 @@ impl Kind {
         (Kind::SlowDisk, "slow-disk"),
         (Kind::Clock, "clock"),
         (Kind::Membership, "membership"),
+        (Kind::Corruption, "corruption"),
     ];
 
     #[must_use]
@@ -129,10 +155,44 @@ impl Kind {
         matches!(self, Kind::Power | Kind::DiskFull)
     }
 
+    /// A server may lose all that it has: the others must have it, and vote without it.
+    #[must_use]
+    pub fn needs_a_majority_of_others(self) -> bool {
+        self == Kind::Corruption
+    }
+
     /// A server under this fault may end by itself, and must not go on as if nothing were.
     #[must_use]
     pub fn may_end_a_server(self) -> bool {
         matches!(self, Kind::DiskFull | Kind::DiskErrors)
+    }
+}
+
+impl Part {
+    /// In the order of a run's strikes, with the name in the journal of what a server must make of
+    /// it.
+    pub const ALL: [(Part, &'static str); 4] = [
+        (Part::Log, "log-refused"),
+        (Part::Copies, "image-fetched"),
+        (Part::Image, "image-set-aside"),
+        (Part::State, "state-made-anew"),
+    ];
+
+    /// The name in the journal of what a server must make of it.
+    #[must_use]
+    pub fn found(self) -> &'static str {
+        Part::ALL.iter().find(|(part, _)| *part == self).expect("all are there").1
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Part::Log => "the log",
+            Part::Copies => "every image and the state store",
+            Part::Image => "the newest image",
+            Part::State => "the state store",
+        })
     }
 }
 
@@ -213,6 +273,9 @@ impl fmt::Display for Target {
 impl Strike {
     /// What is to be said of it beside its kind and target.
     fn details(&self) -> String {
+        if let Some(harm) = self.harm {
+            return format!(", {}", harm.part);
+        }
         match (self.kind, self.way) {
             (Kind::Clock, _) => format!(", by {} s", self.jump_s),
             (_, Way::Both) => String::new(),
@@ -267,14 +330,15 @@ pub fn plan(
             Some(kind) => *kind,
             None => *random.pick(kinds),
         };
-        let target = target(&mut random, faults, nodes, turns);
+        let target = one_if_damaged(kind, target(&mut random, faults, nodes, turns));
         let way = way(&mut random, kind, turns);
         let jump_s = jump(&mut random, kind, turns);
+        let harm = damage(&mut random, kind, &plan);
         let lasts = random.between(least, most);
         if at + lasts > length {
             return plan;
         }
-        plan.push(Strike { kind, target, way, jump_s, at, lasts });
+        plan.push(Strike { kind, target, way, jump_s, harm, at, lasts });
         turns += 1;
         if faults.at_once {
             let second = match kinds.get(turns) {
@@ -286,8 +350,9 @@ pub fn plan(
                 let target = target_of_second(&mut random, second, nodes);
                 let way = way_of_second(second);
                 let jump_s = jump(&mut random, second, turns);
+                let harm = damage(&mut random, second, &plan);
                 let lasts = lasts / 2;
-                plan.push(Strike { kind: second, target, way, jump_s, at, lasts });
+                plan.push(Strike { kind: second, target, way, jump_s, harm, at, lasts });
                 turns += 1;
             }
         }
@@ -317,6 +382,22 @@ fn target_of_second(random: &mut Random, kind: Kind, nodes: usize) -> Target {
     }
 }
 
+/// Data that every server has lost is lost: one is damaged at a time.
+fn one_if_damaged(kind: Kind, target: Target) -> Target {
+    match (kind, target) {
+        (Kind::Corruption, Target::Minority(at)) => Target::One(at),
+        (Kind::Corruption, Target::All) => Target::Leader,
+        _ => target,
+    }
+}
+
+/// Every part in turn.
+fn damage(random: &mut Random, kind: Kind, before: &[Strike]) -> Option<Harm> {
+    let turn = before.iter().filter(|strike| strike.harm.is_some()).count();
+    let (part, _) = Part::ALL[turn % Part::ALL.len()];
+    (kind == Kind::Corruption).then(|| Harm { part, chance: random.below(u64::MAX) })
+}
+
 /// The first partitions cut both ways: nothing else makes an election certain.
 fn way(random: &mut Random, kind: Kind, before: usize) -> Way {
     match kind {
@@ -330,7 +411,8 @@ fn way(random: &mut Random, kind: Kind, before: usize) -> Way {
         | Kind::DiskErrors
         | Kind::SlowDisk
         | Kind::Clock
-        | Kind::Membership => return Way::Both,
+        | Kind::Membership
+        | Kind::Corruption => return Way::Both,
     }
     match random.below(10) {
         _ if before < 2 => Way::Both,
@@ -449,6 +531,17 @@ mod tests {
             };
             assert!(plan.windows(2).any(is_within));
             assert!(plan.windows(2).all(|pair| pair[0].at <= pair[1].at));
+        }
+    }
+
+    #[test]
+    fn one_server_is_damaged_at_a_time_and_every_part_in_turn() {
+        for seed in 0..50 {
+            let plan = plan(seed, &faults("corruption"), 3, MINUTE, INTERVAL);
+            let parts: Vec<Part> = plan.iter().map(|strike| strike.harm.unwrap().part).collect();
+            assert_eq!(parts[..4], Part::ALL.map(|(part, _)| part));
+            let is_one = |strike: &Strike| matches!(strike.target, Target::Leader | Target::One(_));
+            assert!(plan.iter().all(is_one));
         }
     }
 

@@ -71,6 +71,10 @@ const INSIST_MAX: Duration = Duration::from_secs(30);
 const EVEN_MAX: Duration = Duration::from_secs(15);
 /// The main thread looks at the servers and at interrupts so often.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Written until there are so many images, where they are to be damaged.
+const BALLAST: &str = "/ballast";
+const BALLAST_BYTES: usize = 32 << 10;
+const IMAGES_MIN: usize = 2;
 /// Who leads is asked so often, for the report.
 const ASK_LEADERS_EVERY: Duration = Duration::from_millis(100);
 /// A leader that is back hears of what its followers have heard within this time.
@@ -110,6 +114,9 @@ pub fn run(settings: &Settings, is_interrupted: &AtomicBool) -> Result<Outcome, 
     worker::insist(&mut first, INSIST_MAX, |client| {
         workload.setup(client).and_then(|()| client.close())
     })?;
+    if settings.faults.has(Kind::Corruption) {
+        fill(&mut first, &cluster)?;
+    }
     let Worked { closed, leaders } =
         work(settings, &plan, &mut cluster, &workload, &terms, is_interrupted)?;
     worker::insist(&mut first, INSIST_MAX, |client| {
@@ -139,6 +146,24 @@ pub fn run(settings: &Settings, is_interrupted: &AtomicBool) -> Result<Outcome, 
         cluster.remove_data()?;
     }
     Ok(outcome)
+}
+
+/// Writes until every server has two images and a log that begins behind one: else there is nothing
+/// to damage.
+fn fill(client: &mut Client, cluster: &Cluster) -> Result<(), String> {
+    let deadline = Instant::now() + INSIST_MAX;
+    let data = "-".repeat(BALLAST_BYTES);
+    worker::insist(client, INSIST_MAX, |client| {
+        workload::ensure(client, BALLAST)?;
+        while !cluster.have_images(IMAGES_MIN) && Instant::now() < deadline {
+            client.call(workload::set(BALLAST, &data, -1))?;
+        }
+        client.close()
+    })?;
+    match cluster.have_images(IMAGES_MIN) {
+        true => Ok(()),
+        false => Err(format!("the servers have written no {IMAGES_MIN} images in {INSIST_MAX:?}")),
+    }
 }
 
 /// What came of the clients' work.
@@ -243,6 +268,7 @@ fn tell_met(cluster: &mut Cluster, journal: &Journal) {
         match met {
             Met::Stopped(told) => journal.fault(STOPPED, &told),
             Met::NoRoom(who) => journal.fault(NO_ROOM, &who),
+            Met::Found(part, what) => journal.fault(part.found(), &what),
         }
     }
 }
@@ -320,6 +346,8 @@ impl Settings {
         if self.faults.has(Kind::DiskFull) {
             fault(NO_ROOM);
         }
+        let harms = plan.iter().filter_map(|strike| strike.harm);
+        harms.for_each(|harm| fault(harm.part.found()));
         if self.faults.has(Kind::Clock) {
             planned.push(Planned { event: Event::ClockJump, at_least: 1 });
         }

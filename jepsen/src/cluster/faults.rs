@@ -141,6 +141,8 @@ impl Cluster {
                     healed.push(format!("resume {}", node.name));
                 }
                 Some(_) => {}
+                // Behind all others, for it needs them.
+                None if node.wound.is_some() => {}
                 None => {
                     healed.push(format!("start {}", node.name));
                     self.start(at)?;
@@ -149,6 +151,9 @@ impl Cluster {
         }
         if self.is_joined {
             healed.push(self.leave()?);
+        }
+        for at in 0..self.nodes.len() {
+            healed.extend(self.revive(at)?);
         }
         Ok(healed)
     }

@@ -5,6 +5,7 @@
 //! without being asked to is remembered. *Never* knows who the clients are.
 
 pub mod clock;
+mod damage;
 pub mod disk;
 mod faults;
 mod guest;
@@ -22,7 +23,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::client::Server;
-use crate::nemesis::{Faults, Kind};
+use crate::nemesis::{Faults, Kind, Part};
+use damage::Wound;
 use disk::Disk;
 use guest::GUESTS;
 use namespaces::Namespaces;
@@ -83,6 +85,8 @@ pub struct Node {
     is_full: bool,
     /// The disk fails, so that the server may end by itself, in good order.
     may_end: bool,
+    /// What was damaged of its data while it is down.
+    wound: Option<Wound>,
     /// How often it was started.
     starts: usize,
 }
@@ -99,17 +103,19 @@ pub struct Cluster {
     networks: Option<Namespaces>,
     /// What ended without being asked to, and how.
     crashes: Vec<String>,
-    /// What servers made of faults of their disks and was not told of yet.
+    /// What servers made of faults of their disks and of damage, and was not told of yet.
     met: Vec<Met>,
 }
 
-/// What a server made of a fault of its disk.
+/// What a server made of a fault of its disk, or of damage to its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Met {
     /// It ended, as it should.
     Stopped(String),
     /// It found no room.
     NoRoom(String),
+    /// It found the damage.
+    Found(Part, String),
 }
 
 /// A cluster that does not serve after this long has failed.
@@ -182,11 +188,13 @@ impl Cluster {
         match (software, snapshot_every) {
             (Software::Lockkeeper { .. }, every) => {
                 text.push_str(&format!("lockkeeper.auditLog={}\n", node.audit_file().display()));
-                if faults.has(Kind::DiskFull) {
+                if faults.has(Kind::DiskFull) || faults.has(Kind::Corruption) {
                     text.push_str(faults::CHECKPOINT_OFTEN);
                 }
-                if let Some(every) = every {
-                    let bytes = (every * TRANSACTION_BYTES).max(IMAGE_LOG_BYTES_MIN);
+                let bytes = every.map(|every| every * TRANSACTION_BYTES);
+                let small = faults.has(Kind::Corruption).then_some(damage::SMALL_IMAGES);
+                if let Some(bytes) = small.or(bytes) {
+                    let bytes = bytes.max(IMAGE_LOG_BYTES_MIN);
                     text.push_str(&format!("lockkeeper.imageLogBytes={bytes}\n"));
                 }
             }
@@ -261,7 +269,13 @@ impl Cluster {
     /// # Errors
     /// It cannot be started.
     pub fn start(&mut self, at: usize) -> Result<(), String> {
-        let command = self.command(&self.nodes[at], at);
+        self.start_with(at, &[])
+    }
+
+    /// As [`start`](Self::start), with further words.
+    fn start_with(&mut self, at: usize, words: &[&str]) -> Result<(), String> {
+        let mut command = self.command(&self.nodes[at], at);
+        command.extend(words.iter().map(|word| (*word).to_owned()));
         self.nodes[at].start(&command)
     }
 
@@ -351,7 +365,7 @@ impl Cluster {
         }
     }
 
-    /// What servers made of faults of their disks, each told once.
+    /// What servers made of faults of their disks and of damage, each told once.
     pub fn take_met(&mut self) -> Vec<Met> {
         std::mem::take(&mut self.met)
     }
@@ -455,6 +469,7 @@ impl Node {
             is_dark: false,
             is_full: false,
             may_end: false,
+            wound: None,
             starts: 0,
         };
         if blueprint.faults.has(Kind::Clock) {

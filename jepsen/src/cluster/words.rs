@@ -19,14 +19,14 @@ fn ask(address: SocketAddr, word: &str) -> Option<String> {
     String::from_utf8(answer).ok()
 }
 
-fn field(address: SocketAddr, name: &str) -> Option<String> {
-    let answer = ask(address, "srvr")?;
+fn field(address: SocketAddr, word: &str, name: &str) -> Option<String> {
+    let answer = ask(address, word)?;
     answer.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()))
 }
 
 /// `leader`, `follower` or `standalone`, of a server that serves.
 pub fn mode(address: SocketAddr) -> Option<String> {
-    field(address, "Mode:")
+    field(address, "srvr", "Mode:")
 }
 
 /// Whether a server in this mode decides: it leads the others, or there are none.
@@ -36,6 +36,11 @@ pub fn is_leading(mode: &str) -> bool {
 
 /// The last zxid that it has applied.
 pub fn zxid(address: SocketAddr) -> Option<i64> {
-    let text = field(address, "Zxid:")?;
+    let text = field(address, "srvr", "Zxid:")?;
     i64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
+/// A number among its figures.
+pub fn figure(address: SocketAddr, name: &str) -> Option<u64> {
+    field(address, "mntr", name)?.parse().ok()
 }

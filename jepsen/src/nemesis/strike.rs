@@ -3,6 +3,8 @@
 //! *Owns* whom a strike hits. *Invariant*: what is done goes into the journal under the fault's name
 //! once it is done; what could not be done goes there under another name, so that nobody counts it.
 
+use std::time::Duration;
+
 use lockkeeper_check::liveness::HEAL;
 
 use super::{Kind, Strike, Target, Way};
@@ -11,6 +13,9 @@ use crate::journal::Journal;
 
 /// The name of a strike that came to nothing.
 const MISSED: &str = "missed";
+
+/// Servers that a fault has left alone follow their leader within this time.
+const IN_STEP_MAX: Duration = Duration::from_secs(3);
 
 /// The places that a strike hits now.
 fn places(target: Target, cluster: &Cluster) -> Vec<usize> {
@@ -32,9 +37,12 @@ pub fn strike(strike: &Strike, cluster: &mut Cluster, journal: &Journal) -> Resu
     let name = strike.kind.name();
     let names: Vec<&str> = places.iter().map(|at| cluster.name(*at)).collect();
     let mut what = format!("{} ({}{})", names.join(" "), strike.target, strike.details());
-    // A server that joins takes a while, so that it is told of when it is there.
+    // A server that joins takes a while, and damage is done or cannot be: both are told of behind.
     let missed = match strike.kind {
         Kind::Membership => cluster.join().map(|who| what = who).err(),
+        Kind::Corruption if !cluster.is_in_step(IN_STEP_MAX) => {
+            Some("the servers are not in step".to_owned())
+        }
         _ if places.is_empty() => Some("everybody is hit already".to_owned()),
         Kind::Kill
         | Kind::Pause
@@ -46,6 +54,11 @@ pub fn strike(strike: &Strike, cluster: &mut Cluster, journal: &Journal) -> Resu
         | Kind::DiskErrors
         | Kind::SlowDisk
         | Kind::Clock => None,
+        Kind::Corruption => {
+            let harm = strike.harm.expect("a corruption is planned with what it damages");
+            let done = cluster.damage(places[0], harm);
+            done.map(|done| what = format!("{what}: {done}")).err()
+        }
     };
     if let Some(why) = missed {
         journal.fault(MISSED, &format!("{name}: {why}"));
@@ -68,7 +81,7 @@ pub fn strike(strike: &Strike, cluster: &mut Cluster, journal: &Journal) -> Resu
         Kind::DiskErrors => places.iter().try_for_each(|at| cluster.break_disk(*at))?,
         Kind::SlowDisk => places.iter().try_for_each(|at| cluster.slow_disk(*at))?,
         Kind::Clock => places.iter().try_for_each(|at| cluster.jump(*at, strike.jump_s))?,
-        Kind::Membership => {}
+        Kind::Membership | Kind::Corruption => {}
     }
     Ok(())
 }
