@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::cluster::disk::Disk;
 use crate::cluster::process::has_program;
-use crate::cluster::{Software, clock, namespaces, tracer};
+use crate::cluster::{Software, clock, namespaces, switch, tracer};
 use crate::nemesis::Kind;
 
 /// What is said of a fault.
@@ -48,6 +48,9 @@ pub fn offers(kind: Kind, software: Option<&Software>) -> Result<(), String> {
     match kind {
         Kind::Kill | Kind::Pause => Ok(()),
         Kind::Partition | Kind::OneWay | Kind::Ring => namespaces::probe(),
+        Kind::Delay | Kind::Loss | Kind::Reorder | Kind::Bandwidth => {
+            namespaces::probe().and_then(|()| switch::probe())
+        }
         Kind::Power | Kind::DiskFull => disk(),
         Kind::DiskErrors | Kind::SlowDisk => tracer::available(),
         Kind::Clock => clock::probe(),
@@ -116,8 +119,11 @@ pub fn examine() -> Vec<Finding> {
         used("membership", "`lockkeeper member`", Kind::Membership),
         used("corruption", "changing files of a server that is down", Kind::Corruption),
         unused("partition (other means)", "nftables", program("nft")),
-        unused("delay, loss, reordering", "netem", netem()),
-        unused("delay, loss, reordering (other means)", "a TUN device", file("/dev/net/tun")),
+        used("delay", "a switch of our own behind a TUN device", Kind::Delay),
+        used("loss", "the same", Kind::Loss),
+        used("reorder", "the same", Kind::Reorder),
+        used("bandwidth", "the same", Kind::Bandwidth),
+        unused("delay, loss, reorder (other means)", "netem", netem()),
         unused("disk errors (other means)", "FUSE", file("/dev/fuse")),
         unused("disk errors, slow disk (other means)", "device mapper", device_mapper()),
     ]

@@ -10,6 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::cluster::switch::Weather;
 use crate::random::{FAULTS, Random};
 
 /// A kind of fault.
@@ -39,6 +40,14 @@ pub enum Kind {
     Membership,
     /// Bytes of a server's data change while it is down.
     Corruption,
+    /// Packets between servers take their time.
+    Delay,
+    /// Some of them are lost.
+    Loss,
+    /// Some of them come behind later ones, some twice.
+    Reorder,
+    /// There is room for few of them.
+    Bandwidth,
 }
 
 /// What is damaged of a server's data.
@@ -123,7 +132,7 @@ pub struct Strike {
 
 impl Kind {
     /// All of them, with the names of the command line, the journal and the coverage.
-    pub const ALL: [(Kind, &'static str); 12] = [
+    pub const ALL: [(Kind, &'static str); 16] = [
         (Kind::Kill, "kill"),
         (Kind::Pause, "pause"),
         (Kind::Partition, "partition"),
@@ -136,6 +145,10 @@ impl Kind {
         (Kind::Clock, "clock"),
         (Kind::Membership, "membership"),
         (Kind::Corruption, "corruption"),
+        (Kind::Delay, "delay"),
+        (Kind::Loss, "loss"),
+        (Kind::Reorder, "reorder"),
+        (Kind::Bandwidth, "bandwidth"),
     ];
 
     #[must_use]
@@ -146,7 +159,32 @@ impl Kind {
     /// It cuts servers off from each other.
     #[must_use]
     pub fn needs_networks(self) -> bool {
-        matches!(self, Kind::Partition | Kind::OneWay | Kind::Ring)
+        matches!(self, Kind::Partition | Kind::OneWay | Kind::Ring) || self.weather().is_some()
+    }
+
+    /// What it does to packets between those whom it hits and all others.
+    #[must_use]
+    pub fn weather(self) -> Option<Weather> {
+        let ms = Duration::from_millis;
+        let weather = Weather::FAIR;
+        match self {
+            Kind::Delay => Some(Weather { delay: ms(80), jitter: ms(40), ..weather }),
+            Kind::Loss => Some(Weather { lost: 20, ..weather }),
+            Kind::Reorder => Some(Weather { late: 30, twice: 5, ..weather }),
+            Kind::Bandwidth => Some(Weather { bytes_per_s: Some(NARROW), ..weather }),
+            Kind::Kill
+            | Kind::Pause
+            | Kind::Partition
+            | Kind::OneWay
+            | Kind::Ring
+            | Kind::Power
+            | Kind::DiskFull
+            | Kind::DiskErrors
+            | Kind::SlowDisk
+            | Kind::Clock
+            | Kind::Membership
+            | Kind::Corruption => None,
+        }
     }
 
     /// Servers must have disks of their own.
@@ -412,7 +450,11 @@ fn way(random: &mut Random, kind: Kind, before: usize) -> Way {
         | Kind::SlowDisk
         | Kind::Clock
         | Kind::Membership
-        | Kind::Corruption => return Way::Both,
+        | Kind::Corruption
+        | Kind::Delay
+        | Kind::Loss
+        | Kind::Reorder
+        | Kind::Bandwidth => return Way::Both,
     }
     match random.below(10) {
         _ if before < 2 => Way::Both,
@@ -436,6 +478,8 @@ fn jump(random: &mut Random, kind: Kind, before: usize) -> i64 {
     if before > 0 && random.chance(50) { -by } else { by }
 }
 
+/// Bytes a second of a link that is narrow: a third of what busy servers have for each other.
+const NARROW: u64 = 24 << 10;
 /// Seconds by which a clock jumps, at least and at most.
 const JUMP_SECONDS_MIN: u64 = 60;
 const JUMP_SECONDS_MAX: u64 = 600;

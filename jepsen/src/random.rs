@@ -12,6 +12,8 @@ use rand_core::{RngCore, SeedableRng};
 pub const FAULTS: u64 = u64::MAX;
 /// The stream from which ports are drawn. Not of the seed alone: two runs may be under way at once.
 pub const PORTS: u64 = u64::MAX - 1;
+/// The stream from which it is drawn which packets are hit.
+pub const SWITCH: u64 = u64::MAX - 3;
 /// The stream from which damage is drawn, each of a seed of its own.
 pub const DAMAGE: u64 = u64::MAX - 2;
 

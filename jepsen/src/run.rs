@@ -96,6 +96,7 @@ pub fn run(settings: &Settings, is_interrupted: &AtomicBool) -> Result<Outcome, 
         tick_ms: TICK_MS,
         snapshot_every: settings.snapshot_every,
         faults: settings.faults.clone(),
+        seed: settings.seed,
         folder: store.folder().to_owned(),
     })?;
     cluster.start_all()?;
@@ -269,6 +270,11 @@ fn tell_met(cluster: &mut Cluster, journal: &Journal) {
             Met::Stopped(told) => journal.fault(STOPPED, &told),
             Met::NoRoom(who) => journal.fault(NO_ROOM, &who),
             Met::Found(part, what) => journal.fault(part.found(), &what),
+            Met::Switched(tally) => {
+                for (name, _) in tally.counts().into_iter().filter(|(_, count)| *count > 0) {
+                    journal.fault(name, &tally.to_string());
+                }
+            }
         }
     }
 }
@@ -306,6 +312,9 @@ impl Settings {
         if self.backend == Backend::Namespaces {
             kinds.push(namespaces::NET);
         }
+        if self.faults.kinds.iter().any(|kind| kind.weather().is_some()) {
+            kinds.push(namespaces::SWITCH);
+        }
         if self.faults.kinds.iter().any(|kind| kind.needs_disks()) {
             kinds.push(namespaces::MOUNT);
         }
@@ -340,6 +349,8 @@ impl Settings {
             planned.push(Planned { event: Event::Fault(name.to_owned()), at_least: 1 });
         };
         self.faults.kinds.iter().for_each(|kind| fault(kind.name()));
+        let weather = self.faults.kinds.iter().filter_map(|kind| kind.weather());
+        weather.for_each(|weather| fault(weather.shows_in()));
         if self.faults.has(Kind::DiskErrors) {
             fault(STOPPED);
         }

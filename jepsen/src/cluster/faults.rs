@@ -125,6 +125,12 @@ impl Cluster {
         {
             healed.push("mend the network".to_owned());
         }
+        if let Some(switch) = &mut self.switch
+            && let Some(tally) = switch.clear()?
+        {
+            healed.push(format!("clear the weather ({tally})"));
+            self.met.push(Met::Switched(tally));
+        }
         for node in &mut self.nodes {
             if node.is_full && node.output().contains(NO_ROOM) {
                 self.met.push(Met::NoRoom(node.name.clone()));

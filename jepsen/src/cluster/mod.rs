@@ -12,6 +12,7 @@ mod guest;
 pub mod namespaces;
 pub mod ports;
 pub mod process;
+pub mod switch;
 pub mod tracer;
 mod words;
 pub mod zookeeper_log;
@@ -29,6 +30,7 @@ use disk::Disk;
 use guest::GUESTS;
 use namespaces::Namespaces;
 use process::Process;
+use switch::{Switch, Tally, Weather};
 use tracer::Tracer;
 
 /// Which software is under test.
@@ -61,6 +63,8 @@ pub struct Blueprint {
     pub snapshot_every: Option<u64>,
     /// What will be done to it.
     pub faults: Faults,
+    /// Of the chance that decides which packets are hit.
+    pub seed: u64,
     /// The run's directory.
     pub folder: PathBuf,
 }
@@ -101,13 +105,15 @@ pub struct Cluster {
     is_joined: bool,
     /// `None` on loopback. Behind the servers, for they end before it does.
     networks: Option<Namespaces>,
+    /// Where packets between servers may pass, if faults ask for it.
+    switch: Option<Switch>,
     /// What ended without being asked to, and how.
     crashes: Vec<String>,
     /// What servers made of faults of their disks and of damage, and was not told of yet.
     met: Vec<Met>,
 }
 
-/// What a server made of a fault of its disk, or of damage to its data.
+/// What servers made of a fault of a disk or of damage to their data, and what became of packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Met {
     /// It ended, as it should.
@@ -116,6 +122,8 @@ pub enum Met {
     NoRoom(String),
     /// It found the damage.
     Found(Part, String),
+    /// Packets passed through the switch.
+    Switched(Tally),
 }
 
 /// A cluster that does not serve after this long has failed.
@@ -152,9 +160,11 @@ impl Cluster {
             nodes.push(Node::new(at, host, ports, &blueprint)?);
         }
         let guest = if guests > 0 { nodes.pop() } else { None };
+        let is_switched = blueprint.faults.kinds.iter().any(|kind| kind.weather().is_some());
+        let switch = is_switched.then(|| Switch::new(blueprint.seed)).transpose()?;
         let (crashes, met) = (Vec::new(), Vec::new());
         let is_joined = false;
-        let cluster = Self { blueprint, nodes, guest, is_joined, networks, crashes, met };
+        let cluster = Self { blueprint, nodes, guest, is_joined, networks, switch, crashes, met };
         let ensemble = cluster.ensemble();
         for (at, node) in cluster.nodes.iter().enumerate() {
             cluster.configure(node, at, &ensemble)?;
@@ -344,6 +354,14 @@ impl Cluster {
     pub fn cut(&mut self, from: usize, to: usize) -> Result<(), String> {
         let networks = self.networks.as_mut();
         networks.ok_or("servers on loopback cannot be cut off")?.cut(from, to)
+    }
+
+    /// From now on packets from one server to another have this weather.
+    ///
+    /// # Errors
+    /// There is no switch.
+    pub fn weather(&mut self, from: usize, to: usize, weather: Weather) -> Result<(), String> {
+        self.switch.as_mut().ok_or("there is no switch")?.set((from, to), weather)
     }
 
     /// Remembers servers that have ended by themselves.

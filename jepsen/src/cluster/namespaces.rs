@@ -13,12 +13,15 @@ use std::path::Path;
 use std::process::Command;
 
 use super::process::{Process, has_program};
+use super::switch;
 
 /// Set for a harness that has its own namespaces: which.
 const MARK: &str = "LOCKKEEPER_JEPSEN_NAMESPACE";
 /// The kinds of namespaces, as `unshare` calls them.
 pub const NET: &str = "--net";
 pub const MOUNT: &str = "--mount";
+/// Not a namespace: a device in that of the network, for the switch.
+pub const SWITCH: &str = "switch";
 /// Programs that it takes.
 const PROGRAMS: [&str; 5] = ["ip", "unshare", "nsenter", "sleep", "sh"];
 /// What a kernel must be able to do, tried in a namespace that is thrown away.
@@ -63,7 +66,11 @@ pub fn enter(kinds: &[&str]) -> String {
         Err(error) => return error.to_string(),
     };
     let mut command = Command::new("unshare");
-    command.args(kinds).arg("--").arg(this).args(std::env::args_os().skip(1));
+    command.args(kinds.iter().filter(|kind| **kind != SWITCH)).arg("--");
+    if kinds.contains(&SWITCH) {
+        command.args(switch::prefix());
+    }
+    command.arg(this).args(std::env::args_os().skip(1));
     command.env(MARK, kinds.join(" ")).exec().to_string()
 }
 
@@ -91,7 +98,7 @@ impl Namespaces {
         let id = holder.id().to_string();
         self.holders.push(holder);
         wait_for_another_namespace(&id)?;
-        let link = format!("lk{at}");
+        let link = device(at);
         let ours = format!("{}/24", gateway(at));
         let theirs = format!("{}/24", address(at));
         let words: [&[&str]; 3] = [
@@ -144,6 +151,20 @@ impl Namespaces {
 #[must_use]
 pub fn address(at: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, network(at), 2)
+}
+
+/// Whose address it is.
+#[must_use]
+pub fn server_at(address: Ipv4Addr) -> Option<usize> {
+    let [_, _, network, _] = address.octets();
+    let at = usize::from(network).checked_sub(1)?;
+    (address == self::address(at)).then_some(at)
+}
+
+/// The harness's end of the way to a server.
+#[must_use]
+pub fn device(at: usize) -> String {
+    format!("lk{at}")
 }
 
 /// The harness's address on the way to a server.

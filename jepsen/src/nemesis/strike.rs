@@ -53,7 +53,11 @@ pub fn strike(strike: &Strike, cluster: &mut Cluster, journal: &Journal) -> Resu
         | Kind::DiskFull
         | Kind::DiskErrors
         | Kind::SlowDisk
-        | Kind::Clock => None,
+        | Kind::Clock
+        | Kind::Delay
+        | Kind::Loss
+        | Kind::Reorder
+        | Kind::Bandwidth => None,
         Kind::Corruption => {
             let harm = strike.harm.expect("a corruption is planned with what it damages");
             let done = cluster.damage(places[0], harm);
@@ -72,7 +76,12 @@ pub fn strike(strike: &Strike, cluster: &mut Cluster, journal: &Journal) -> Resu
             }
         }
         Kind::Pause => places.iter().try_for_each(|at| cluster.pause(*at).map(drop))?,
-        Kind::Partition | Kind::OneWay => {
+        Kind::Partition
+        | Kind::OneWay
+        | Kind::Delay
+        | Kind::Loss
+        | Kind::Reorder
+        | Kind::Bandwidth => {
             places.iter().try_for_each(|at| isolate(*at, &places, strike, cluster))?;
         }
         Kind::Ring => ring(places[0], cluster)?,
@@ -97,18 +106,24 @@ fn unhurt(target: Target, cluster: &Cluster) -> Vec<usize> {
     places
 }
 
-/// Cuts a server off from those whom the strike does not hit; from all, if it hits all.
+/// Cuts a server off from those whom the strike does not hit, or gives the links to them its weather;
+/// to all, if it hits all.
 fn isolate(at: usize, hit: &[usize], strike: &Strike, cluster: &mut Cluster) -> Result<(), String> {
-    let is_each_alone = hit.len() == cluster.len();
-    for other in 0..cluster.len() {
+    let nodes = cluster.len();
+    let is_each_alone = hit.len() == nodes;
+    let mut strike_link = |from, to| match strike.kind.weather() {
+        Some(weather) => cluster.weather(from, to, weather),
+        None => cluster.cut(from, to),
+    };
+    for other in 0..nodes {
         if other == at || (hit.contains(&other) && !is_each_alone) {
             continue;
         }
         if strike.way != Way::Mute {
-            cluster.cut(other, at)?;
+            strike_link(other, at)?;
         }
         if strike.way != Way::Deaf {
-            cluster.cut(at, other)?;
+            strike_link(at, other)?;
         }
     }
     Ok(())
