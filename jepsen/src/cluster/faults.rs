@@ -34,12 +34,17 @@ const END_MAX: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 impl Cluster {
+    /// It is there and does not stand still.
+    #[must_use]
+    pub fn runs(&self, at: usize) -> bool {
+        self.nodes[at].process.as_ref().is_some_and(|process| !process.is_paused())
+    }
+
     /// It runs, and nothing was done to it or its disk.
     #[must_use]
     pub fn is_up(&self, at: usize) -> bool {
         let node = &self.nodes[at];
-        let runs = node.process.as_ref().is_some_and(|process| !process.is_paused());
-        runs && node.tracer.is_none() && !node.is_dark && !node.is_full
+        self.runs(at) && node.tracer.is_none() && !node.is_dark && !node.is_full
     }
 
     /// Cuts the power of servers at once: what they did not make durable is lost.

@@ -332,6 +332,19 @@ impl Cluster {
         self.nodes.iter().position(leads)
     }
 
+    /// Which server leads, once one says so.
+    #[must_use]
+    pub fn next_leader(&self, patience: Duration) -> Option<usize> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let leader = self.leader();
+            if leader.is_some() || Instant::now() >= deadline {
+                return leader;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
     /// Kills a server, as a crash does. Whether it ran.
     pub fn kill(&mut self, at: usize) -> bool {
         let process = self.nodes[at].process.take();
