@@ -19,7 +19,8 @@ use crate::client::{Client, Server, Terms};
 use crate::cluster::{self, Backend, Blueprint, Cluster, Met, Software, namespaces};
 use crate::journal::Journal;
 use crate::judgement::{self, Case};
-use crate::nemesis::{self, Faults, Kind, Strike, strike};
+use crate::nemesis::plan::plan;
+use crate::nemesis::{Faults, Kind, Strike, strike};
 use crate::report::lanes::Led;
 use crate::report::{self, Material};
 use crate::store::{self, Store};
@@ -301,7 +302,7 @@ impl Settings {
     /// The faults that will strike.
     #[must_use]
     pub fn plan(&self) -> Vec<Strike> {
-        nemesis::plan(self.seed, &self.faults, self.nodes, self.length, self.interval)
+        plan(self.seed, &self.faults, self.nodes, self.length, self.interval)
     }
 
     /// The namespaces that the harness must have: networks that can be cut, and mounts that are gone
