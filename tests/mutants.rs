@@ -49,6 +49,7 @@ const CATALOGUE: &[Mutant] = &[
     // --- what is read
     mutant("sync-without-quorum", 3, 20),
     mutant("read-index-not-awaited", 3, 20),
+    mutant("reads-by-lease", 3, 100),
     mutant("read-overtakes-write", 1, 20),
     // --- the order of writes
     mutant("next-term-does-not-wait", 3, 60),

@@ -12,7 +12,7 @@ use raft::eraftpb::{
     ConfChangeSingle, ConfChangeType, ConfChangeV2, ConfState, Entry as RaftEntry, Message,
     MessageType,
 };
-use raft::{Config, ProgressState, RawNode, ReadState, SnapshotStatus, StateRole};
+use raft::{Config, ProgressState, RawNode, ReadOnlyOption, ReadState, SnapshotStatus, StateRole};
 
 use super::conf_change;
 use super::durable::{Append, Entry, HardState, Mark, Membership};
@@ -155,6 +155,10 @@ impl Consensus {
             max_committed_size_per_ready: COMMITTED_BYTES_MAX,
             // With it, raft appends entries to a message whose previous entry is another one.
             batch_append: false,
+            read_only_option: match mutant!("reads-by-lease") {
+                true => ReadOnlyOption::LeaseBased,
+                false => ReadOnlyOption::Safe,
+            },
             ..Config::default()
         };
         let logger = slog::Logger::root(slog::Discard, slog::o!());

@@ -90,10 +90,14 @@ impl World {
                 self.at(lasts_us, Event::Relief(self.troubles));
             }
             2 => {
-                // Short, or long enough that another one is elected.
+                // Short, or long enough that another one is elected, and then perhaps not so long that
+                // all clients have gone to that one.
                 let rng = &mut self.hosts[0].rng;
-                let is_short = rng.chance(500);
-                let us = if is_short { lasts_us } else { rng.range(600_000, 2_000_000) };
+                let us = match rng.below(4) {
+                    0 => lasts_us,
+                    1 => rng.range(600_000, 2_000_000),
+                    _ => rng.range(450_000, 900_000),
+                };
                 self.pause(victim, us.min(3_000_000));
             }
             3 => self.slow_down(true),
