@@ -6,6 +6,7 @@
 
 use crate::figures::{Cell, Comparison, Spread, ratios};
 use crate::svg::Drawing;
+use crate::table;
 
 /// What everything is compared with.
 const REFERENCE: &str = "zookeeper";
@@ -94,11 +95,7 @@ impl Scale {
 }
 
 fn panel(drawing: &mut Drawing, figures: &Comparison, rows: &[Row], scale: &Scale, top: f64) {
-    let count = match figures.servers {
-        1 => "1 server".to_owned(),
-        several => format!("{several} servers"),
-    };
-    drawing.text("h", 16.0, top + 20.0, count);
+    drawing.text("h", 16.0, top + 20.0, table::servers(figures.servers));
     let machine = format!("{}; commit {}", figures.site.machine, figures.site.commit);
     drawing.text("q", 90.0, top + 20.0, machine);
     let versions: Vec<&str> = figures.peers.iter().map(|peer| peer.description.as_str()).collect();

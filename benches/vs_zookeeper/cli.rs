@@ -4,15 +4,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum as _};
 use lockkeeper::bench::{self, Go, Length, Plan};
 
 use crate::figures::Cell;
 use crate::filled::Fills;
+use crate::grown::Grows;
 use crate::kinds::Kind;
 use crate::mode::Mode;
 use crate::results::{self, Results};
-use crate::{fill, machine, null, run};
+use crate::{fill, growth, machine, null, run};
 
 /// The nine modes that are compared unless others are asked for.
 const MODES: [&str; 9] = [
@@ -57,6 +58,8 @@ enum Command {
     Run(RunArgs),
     /// Fill a tree, kill the server, and time its return.
     Fill(FillArgs),
+    /// Measure the same load while znodes, sessions, watches or contenders grow.
+    Growth(GrowthArgs),
     /// Make tables and charts again of figures that were kept.
     Render(RenderArgs),
     /// Put load on one running server.
@@ -157,6 +160,32 @@ struct FillArgs {
 }
 
 #[derive(Args)]
+struct GrowthArgs {
+    #[command(flatten)]
+    peers: PeerArgs,
+    /// Servers of each kind. There is one of these for each size at a time: mind ZooKeeper's --heap.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=9))]
+    servers: u16,
+    /// What grows. Default: everything, in this order.
+    #[arg(long, value_delimiter = ',', value_enum)]
+    grows: Vec<Grows>,
+    /// Leave larger sizes out.
+    #[arg(long, value_name = "SIZE", default_value_t = 1_000_000)]
+    most: u64,
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Length of one measurement.
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    window: Duration,
+    /// Unmeasured load directly before each measurement.
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
+    warm_up: Duration,
+    /// Unmeasured load on each ZooKeeper before the first round.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    first_warm_up: Duration,
+}
+
+#[derive(Args)]
 struct LoadArgs {
     /// The server, or several with commas between them.
     #[arg(value_delimiter = ',', required = true)]
@@ -191,6 +220,7 @@ pub fn main() -> Result<(), String> {
     match Cli::parse().command {
         Some(Command::Run(args)) => compare(args),
         Some(Command::Fill(args)) => fill(&args),
+        Some(Command::Growth(args)) => grow(args),
         Some(Command::Render(args)) => results::render(&args.out, Some(&args.document)),
         Some(Command::Load(args)) => load(args),
         Some(Command::Null(args)) => null::serve(args.port, args.log.as_deref()),
@@ -257,6 +287,32 @@ fn fill(args: &FillArgs) -> Result<(), String> {
     }
     let fills = Fills { site: machine::site(&args.peers.data), servers: all };
     finish(&Results::Fill(fills), &args.peers.keep, "fill")
+}
+
+fn grow(args: GrowthArgs) -> Result<(), String> {
+    let kinds = kinds(&args.peers);
+    if kinds.is_empty() {
+        return Err("growth needs --lockkeeper or --zookeeper".into());
+    }
+    let all = Grows::value_variants().to_vec();
+    let settings = growth::Settings {
+        kinds,
+        servers: args.servers,
+        axes: if args.grows.is_empty() { all } else { args.grows },
+        size_max: args.most,
+        rounds: args.rounds as usize,
+        warm_up: args.warm_up,
+        window: args.window,
+        first_warm_up: args.first_warm_up,
+        base_port: args.peers.base_port,
+        data: args.peers.data,
+    };
+    let figures = growth::run(&settings, |line| eprintln!("{line}"))?;
+    let name = match args.servers {
+        1 => "growth".to_owned(),
+        several => format!("growth-{several}"),
+    };
+    finish(&Results::Growth(figures), &args.peers.keep, &name)
 }
 
 /// Shows what was measured, and keeps it if that was asked for.

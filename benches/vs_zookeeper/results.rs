@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::figures::Comparison;
 use crate::filled::Fills;
-use crate::{chart, document, filled, table};
+use crate::grown::{self, Growth};
+use crate::{chart, document, filled, growth_chart, table};
 
 /// Name of the chart of all comparisons, and what it shows.
 const RATIOS: &str = "ratios";
@@ -22,6 +23,8 @@ pub enum Results {
     Comparison(Comparison),
     /// Of `fill`.
     Fill(Fills),
+    /// Of `growth`.
+    Growth(Growth),
 }
 
 impl Results {
@@ -30,6 +33,17 @@ impl Results {
         match self {
             Results::Comparison(figures) => table::comparison(figures),
             Results::Fill(fills) => filled::to_markdown(fills),
+            Results::Growth(growth) => grown::to_markdown(growth),
+        }
+    }
+
+    /// As a chart of its own, with the words that stand for it, if it has one.
+    fn drawing(&self) -> Option<(&'static str, String)> {
+        match self {
+            Results::Comparison(_) | Results::Fill(_) => None,
+            Results::Growth(growth) => {
+                Some(("Operations per second and p99 by what grows", growth_chart::draw(growth)))
+            }
         }
     }
 
@@ -55,13 +69,19 @@ pub fn make(folder: &Path, document: Option<&Path>) -> Result<Vec<Made>, String>
         .iter()
         .filter_map(|(_, results)| match results {
             Results::Comparison(figures) => Some(figures),
-            Results::Fill(_) => None,
+            Results::Fill(_) | Results::Growth(_) => None,
         })
         .collect();
+    let own = |name: &str| format!("{name}.svg");
     let mut charts = Vec::new();
     if let Some(text) = chart::ratios_to_zookeeper(&comparisons) {
         charts.push((RATIOS.to_owned(), RATIOS_SHOW));
-        made.push(Made { path: folder.join(format!("{RATIOS}.svg")), text });
+        made.push(Made { path: folder.join(own(RATIOS)), text });
+    }
+    for (name, results) in &kept {
+        if let Some((_, text)) = results.drawing() {
+            made.push(Made { path: folder.join(own(name)), text });
+        }
     }
     if let Some(path) = document {
         let mut text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -71,13 +91,15 @@ pub fn make(folder: &Path, document: Option<&Path>) -> Result<Vec<Made>, String>
             })?;
             Ok::<_, String>(())
         };
-        for (name, results) in &kept {
-            fill(name, &results.to_markdown())?;
-        }
         let from = path.parent().unwrap_or(Path::new(""));
         let beside = folder.strip_prefix(from).unwrap_or(folder).display();
+        let image = |shows: &str, name: &str| format!("![{shows}]({beside}/{})", own(name));
+        for (name, results) in &kept {
+            let drawing = results.drawing().map(|(shows, _)| image(shows, name) + "\n\n");
+            fill(name, &(drawing.unwrap_or_default() + &results.to_markdown()))?;
+        }
         for (name, shows) in &charts {
-            fill(name, &format!("![{shows}]({beside}/{name}.svg)"))?;
+            fill(name, &image(shows, name))?;
         }
         made.push(Made { path: path.to_owned(), text });
     }

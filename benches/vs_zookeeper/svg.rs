@@ -17,7 +17,7 @@ const STYLE: &str = "\
     .bg{fill:var(--bg)}.g{stroke:var(--grid)}.a{stroke:var(--soft)}\
     .s1{fill:var(--s1)}.s2{fill:var(--s2)}.s3{fill:var(--s3)}.s4{fill:var(--s4)}\
     .l1{stroke:var(--s1)}.l2{stroke:var(--s2)}.l3{stroke:var(--s3)}.l4{stroke:var(--s4)}\
-    .w{stroke:var(--ink)}polyline{fill:none;stroke-width:2}";
+    .w{stroke:var(--ink)}polyline{fill:none;stroke-width:2}.d{stroke-dasharray:5 4}";
 
 /// What has been drawn so far.
 pub struct Drawing {
@@ -63,6 +63,12 @@ impl Drawing {
         self.put(format_args!(
             "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
         ));
+    }
+
+    /// A line through some places.
+    pub fn path(&mut self, class: &str, places: &[(f64, f64)]) {
+        let places: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        self.put(format_args!("<polyline class=\"{class}\" points=\"{}\"/>", places.join(" ")));
     }
 
     fn put(&mut self, element: std::fmt::Arguments<'_>) {

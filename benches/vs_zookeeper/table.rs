@@ -12,6 +12,14 @@ pub fn site(site: &Site) -> String {
     format!("{}; commit {}.\n", site.machine, site.commit)
 }
 
+/// So many servers, in words.
+pub fn servers(count: u16) -> String {
+    match count {
+        1 => "1 server".to_owned(),
+        several => format!("{several} servers"),
+    }
+}
+
 /// Everything there is to say about a comparison.
 pub fn comparison(figures: &Comparison) -> String {
     let mut out = site(&figures.site);
@@ -21,10 +29,7 @@ pub fn comparison(figures: &Comparison) -> String {
 
 fn write_all(figures: &Comparison, out: &mut String) -> fmt::Result {
     let appends = Spread::of(&figures.durable_appends_per_second).show(0);
-    let servers = match figures.servers {
-        1 => "1 server".to_owned(),
-        several => format!("{several} servers"),
-    };
+    let servers = servers(figures.servers);
     writeln!(
         out,
         "{servers} of each kind; {} rounds of {} ms; median (min-max), of ratios that of the ratios \

@@ -92,7 +92,8 @@ fn prepare(plan: &Plan) -> Result<Vec<Task>, Fault> {
             Length::Timed { .. } => None,
             Length::Counted(counts) => Some(counts[connection]),
         };
-        tasks.push(Task::Script(Box::new(Script::new(plan.work, &path, data, version, limit))));
+        let script = Script::new(plan.work, &path, data, version, limit).scattered(plan.scatter);
+        tasks.push(Task::Script(Box::new(script)));
     }
     session.close()?;
     Ok(tasks)

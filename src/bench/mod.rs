@@ -12,6 +12,7 @@
 
 mod alarm;
 mod arena;
+mod bystanders;
 mod clear;
 mod count;
 mod fan;
@@ -33,10 +34,12 @@ mod step;
 pub mod wire;
 
 pub use alarm::{Alarms, TOKEN as ALARM};
+pub use bystanders::Bystanders;
 pub use clear::{clear, reach};
 pub use fault::Fault;
 pub use load::{CONNECTIONS_MAX, DEPTH_MAX, run};
 pub use outcome::{Contention, Interim, Outcome, histogram, milliseconds, record};
 pub use plan::{Go, Length, Plan, Work, below_path};
+pub use script::numbered_path;
 pub use session::{PATIENCE, Session};
 pub use sessions::{Lives, live};

@@ -142,6 +142,10 @@ pub struct Plan {
     /// Name of the znode below the root that takes the numbered znodes and the locks, with one child
     /// per connection.
     pub room: String,
+    /// Get, set and mixed go to so many numbered znodes of each connection, in scattered order,
+    /// instead of to its own; a run of `create` by as many connections in the same room must have
+    /// made them.
+    pub scatter: Option<u64>,
     /// Bytes of data in every znode.
     pub size: usize,
     /// Operations per second that all connections together begin, whether or not earlier ones are
@@ -169,6 +173,7 @@ impl Plan {
             length: Length::Timed { warm_up: second, window: 5 * second },
             root: ROOT.to_owned(),
             room: format!("run-{}", std::process::id()),
+            scatter: None,
             size: SIZE,
             rate: None,
             hold: Duration::ZERO,

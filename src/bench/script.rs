@@ -18,6 +18,9 @@ const CHILD_DIGITS: usize = 8;
 /// Numbered paths per script at most: what the digits of a directory can name.
 const INDEX_MAX: u64 = 9_999_999 * (CHILDREN + 1);
 
+/// A prime above any count of numbered znodes that a scattered order has been asked of.
+const SCATTER_STEP: u64 = 2_654_435_761;
+
 /// Why no script is made for some workloads.
 const NO_SCRIPT: &str = "what is next depends on what is answered: lock.rs, fan.rs";
 
@@ -33,7 +36,11 @@ pub(super) struct Script {
     /// Version the connection's own node must have once all requests so far are answered.
     version: i32,
     own: Frames,
+    /// The numbered znodes: to create, delete or read them, and to set them.
     numbered: Numbered,
+    numbered_set: Numbered,
+    /// Reads and sets go to so many of these, not to the own node.
+    scatter: Option<u64>,
 }
 
 /// Prepared requests for the connection's own node.
@@ -56,6 +63,14 @@ impl Script {
         version: i32,
         limit: Option<u64>,
     ) -> Self {
+        let numbered = Numbered::new(own, |path| match work {
+            Work::Create => wire::create(path, &data),
+            Work::Delete => wire::delete(path),
+            Work::Get | Work::Set | Work::Mixed | Work::Multi | Work::ReadBack => wire::get(path),
+            Work::Lock | Work::Contended | Work::Herd | Work::Watches => {
+                unreachable!("{NO_SCRIPT}")
+            }
+        });
         Script {
             work,
             issued: 0,
@@ -68,9 +83,18 @@ impl Script {
                 check_and_set: wire::check_and_set(own, &data),
                 version_at: wire::checked_version_at(own.len()),
             },
-            numbered: Numbered::new(work, own, &data),
+            numbered,
+            numbered_set: Numbered::new(own, |path| wire::set(path, &data)),
+            scatter: None,
             data,
         }
+    }
+
+    /// The same, of which reads and sets go to the first `count` numbered znodes, which must be there,
+    /// in scattered order.
+    pub(super) fn scattered(mut self, count: Option<u64>) -> Self {
+        self.scatter = count;
+        self
     }
 
     /// Appends the next request; false when there is none left.
@@ -80,15 +104,20 @@ impl Script {
         }
         let index = self.issued;
         self.issued += 1;
-        let request: &mut [u8] = match self.work {
-            Work::Get => &mut self.own.get,
-            Work::Set => &mut self.own.set,
-            Work::Mixed if reads(index) => &mut self.own.get,
-            Work::Mixed => &mut self.own.set,
-            Work::Multi => self.own.check_and_set(self.first_version.wrapping_add(index as i32)),
-            Work::Create | Work::ReadBack => self.numbered.request(index),
-            Work::Delete => self.numbered.request(self.limit - 1 - index),
-            Work::Lock | Work::Contended | Work::Herd | Work::Watches => {
+        let reads = self.work == Work::Get || self.work == Work::Mixed && reads(index);
+        let request: &mut [u8] = match (self.work, self.scatter) {
+            (Work::Get | Work::Set | Work::Mixed, Some(count)) => {
+                let numbered = if reads { &mut self.numbered } else { &mut self.numbered_set };
+                numbered.request(scattered(index, count))
+            }
+            (Work::Get | Work::Set | Work::Mixed, None) if reads => &mut self.own.get,
+            (Work::Get | Work::Set | Work::Mixed, None) => &mut self.own.set,
+            (Work::Multi, _) => {
+                self.own.check_and_set(self.first_version.wrapping_add(index as i32))
+            }
+            (Work::Create | Work::ReadBack, _) => self.numbered.request(index),
+            (Work::Delete, _) => self.numbered.request(self.limit - 1 - index),
+            (Work::Lock | Work::Contended | Work::Herd | Work::Watches, _) => {
                 unreachable!("{NO_SCRIPT}")
             }
         };
@@ -100,8 +129,13 @@ impl Script {
     /// Judges the body of the answer to the request number `index`, counted from 0.
     pub(super) fn check(&mut self, index: u64, body: &[u8]) -> Result<(), Fault> {
         match self.work {
-            Work::Get => self.check_own_data(body),
-            Work::Mixed if reads(index) => self.check_own_data(body),
+            Work::Get => self.check_read(body),
+            Work::Mixed if reads(index) => self.check_read(body),
+            // Versions of so many are not remembered.
+            Work::Set | Work::Mixed if self.scatter.is_some() => match body.len() {
+                wire::STAT => Ok(()),
+                _ => Err(Fault::wrong("a Stat is missing")),
+            },
             Work::Set | Work::Mixed => {
                 self.version += 1;
                 check_version(body, 0, self.version)
@@ -132,8 +166,11 @@ impl Script {
         }
     }
 
-    fn check_own_data(&self, body: &[u8]) -> Result<(), Fault> {
+    fn check_read(&self, body: &[u8]) -> Result<(), Fault> {
         check_data(body, &self.data)?;
+        if self.scatter.is_some() {
+            return Ok(());
+        }
         check_version(body, 4 + self.data.len(), self.version)
     }
 }
@@ -143,6 +180,18 @@ impl Frames {
         self.check_and_set[self.version_at..][..4].copy_from_slice(&version.to_be_bytes());
         &mut self.check_and_set
     }
+}
+
+/// The path of a numbered znode below `own`, the znode of a connection.
+#[must_use]
+pub fn numbered_path(own: &str, index: u64) -> String {
+    String::from_utf8_lossy(Numbered::new(own, wire::get).path(index)).into_owned()
+}
+
+/// The numbered znode that request number `index` goes to: each of `count` once before any is met again,
+/// and none near the one before.
+fn scattered(index: u64, count: u64) -> u64 {
+    (index % count).wrapping_mul(SCATTER_STEP) % count
 }
 
 /// Whether the mixed workload's request number `index` is a read.
@@ -196,17 +245,10 @@ struct Numbered {
 }
 
 impl Numbered {
-    fn new(work: Work, below: &str, data: &[u8]) -> Self {
+    /// Requests as `prepare` makes them for a path.
+    fn new(below: &str, prepare: impl Fn(&str) -> Vec<u8>) -> Self {
         let directory = format!("{below}/d{:0DIRECTORY_DIGITS$}", 0);
         let child = format!("{directory}/{:0CHILD_DIGITS$}", 0);
-        let prepare = |path: &str| match work {
-            Work::Create => wire::create(path, data),
-            Work::Delete => wire::delete(path),
-            Work::Get | Work::Set | Work::Mixed | Work::Multi | Work::ReadBack => wire::get(path),
-            Work::Lock | Work::Contended | Work::Herd | Work::Watches => {
-                unreachable!("{NO_SCRIPT}")
-            }
-        };
         Numbered {
             directory_at: directory.len() - DIRECTORY_DIGITS,
             child_at: child.len() - CHILD_DIGITS,
@@ -234,5 +276,33 @@ impl Numbered {
             self.child_at + CHILD_DIGITS
         };
         &self.request(index)[wire::PATH_AT..wire::PATH_AT + length]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_scattered_order_meets_each_znode_once_before_any_again() {
+        for count in [1, 7, 1001, 62_500] {
+            let met: BTreeSet<u64> = (0..count).map(|index| scattered(index, count)).collect();
+            assert_eq!(met, (0..count).collect());
+            assert_eq!(scattered(count, count), scattered(0, count));
+        }
+    }
+
+    #[test]
+    fn scattered_requests_name_the_numbered_znodes() {
+        let mut script =
+            Script::new(Work::Mixed, "/own", vec![1; 3], 0, None).scattered(Some(1002));
+        let mut out = Vec::new();
+        for xid in 0..10 {
+            assert!(script.next(xid, &mut out));
+        }
+        let frames = String::from_utf8_lossy(&out);
+        assert_eq!(frames.matches("/own/d000000").count(), 10, "{frames}");
     }
 }

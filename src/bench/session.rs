@@ -166,6 +166,18 @@ impl Session {
         Parts { stream: self.stream, last_xid: self.xid, timeout: self.timeout }
     }
 
+    /// Tells the server that the session lives. [`Session::pinged`] is to follow.
+    pub(super) fn ping(&mut self) -> Result<(), Fault> {
+        let mut request = wire::bare(wire::PING);
+        wire::patch_xid(&mut request, wire::PING_XID);
+        self.send(&request)
+    }
+
+    /// Waits for the answer to that.
+    pub(super) fn pinged(&mut self) -> Result<(), Fault> {
+        self.answer(wire::PING_XID).map(drop)
+    }
+
     fn send(&mut self, request: &[u8]) -> Result<(), Fault> {
         self.stream.write_all(request).map_err(|e| Fault::Unreachable(format!("send: {e}")))
     }

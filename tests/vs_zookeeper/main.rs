@@ -13,6 +13,10 @@ mod document;
 mod figures;
 #[path = "../../benches/vs_zookeeper/filled.rs"]
 mod filled;
+#[path = "../../benches/vs_zookeeper/grown.rs"]
+mod grown;
+#[path = "../../benches/vs_zookeeper/growth_chart.rs"]
+mod growth_chart;
 #[path = "../../benches/vs_zookeeper/mode.rs"]
 mod mode;
 #[path = "../../benches/vs_zookeeper/results.rs"]
@@ -24,6 +28,7 @@ mod svg;
 #[path = "../../benches/vs_zookeeper/table.rs"]
 mod table;
 
+mod growing;
 mod rival_locks;
 
 use std::fs;
