@@ -7,11 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use lockkeeper::replica::{Append, Changes, Entry, EntryKind, HardState, Mark, Record};
-use lockkeeper::storage::{
-    Checkpointer, Fs, Images, Ingredients, Log, LogOptions, OsFs, SledState, Source,
-};
+use lockkeeper::replica::{Changes, Mark, Record};
+use lockkeeper::storage::{Checkpointer, Fs, Images, Ingredients, Log, OsFs, SledState, Source};
+
+#[path = "common/logs.rs"]
+mod logs;
+
+use logs::{batch, new_log, options};
 
 fn main() {
     let root = std::env::var_os("LOCKKEEPER_BENCH_DIR").map_or_else(
@@ -29,27 +31,6 @@ fn main() {
     image(&dir);
     state(&dir);
     std::fs::remove_dir_all(&dir).expect("the directory of the benchmark can be removed");
-}
-
-fn options() -> LogOptions {
-    LogOptions { cluster_id: 1, node_id: 1, segment_bytes: 64 << 20, ensemble: false }
-}
-
-fn new_log(dir: &Path) -> Log {
-    std::fs::create_dir_all(dir).expect("directory");
-    Log::create(&OsFs, dir, &options()).expect("create");
-    let (mut log, _) = Log::open(Arc::new(OsFs), dir, options()).expect("open");
-    log.begin().expect("begin");
-    log
-}
-
-fn batch(first: u64, count: u64) -> Append {
-    let data = Bytes::from(vec![7; 200]);
-    let entries = (first..first + count)
-        .map(|index| Entry { term: 1, index, kind: EntryKind::Normal, data: data.clone() })
-        .collect();
-    let hard_state = Some(HardState { term: 1, vote: 1, commit: first - 1 });
-    Append { number: first, install: None, entries, hard_state, must_sync: true }
 }
 
 /// What the disk itself can do: writes of that size into a file of its final size, each synced.

@@ -8,22 +8,18 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use bytes::Bytes;
-use lockkeeper::proto::request::{Create, CreateKind};
-use lockkeeper::proto::{Acl, MultiOp, Text};
-use lockkeeper::tree::{Context, Event, Options, Tree};
+use lockkeeper::proto::request::Create;
+use lockkeeper::proto::{MultiOp, Text};
+use lockkeeper::tree::Tree;
 
-const DIRECTORIES: usize = 1000;
+#[path = "common/woods.rs"]
+mod woods;
+
+use woods::{DIRECTORIES, Woods, create, directory_path, path};
 
 fn main() {
     let count = std::env::args().find_map(|arg| arg.parse().ok()).unwrap_or(1_000_000);
-    let options = Options { hash_seed: 0x5eed, ..Options::default() };
-    let mut bench = Bench { tree: Tree::fresh(options), zxid: 0, events: Vec::new() };
-    bench.create(&create("/app", 0, 0));
-    for directory in 0..DIRECTORIES {
-        bench.create(&create(&format!("/app/svc{directory:03}"), 0, 0));
-        bench.create(&create(&directory_path(directory), 0, 0));
-    }
+    let mut bench = Woods::new();
     fill(&mut bench, count);
 
     let mut order: Vec<usize> = (0..count).collect();
@@ -38,7 +34,7 @@ fn main() {
     report("delete, random, with a tombstone", spent, paths.len());
 }
 
-fn fill(bench: &mut Bench, count: usize) {
+fn fill(bench: &mut Woods, count: usize) {
     let before = resident_bytes();
     let mut spent = 0;
     for start in (0..count).step_by(BATCH) {
@@ -54,7 +50,7 @@ fn fill(bench: &mut Bench, count: usize) {
     println!("{:>10} bytes a znode", (resident_bytes() - before) / count as u64);
 }
 
-fn random_access(bench: &mut Bench, paths: &[Text]) {
+fn random_access(bench: &mut Woods, paths: &[Text]) {
     let spent = timed(|| {
         for path in paths {
             black_box(bench.tree.get_data(&[], path.as_str()).unwrap());
@@ -72,7 +68,7 @@ fn random_access(bench: &mut Bench, paths: &[Text]) {
     report("set, random", spent, paths.len());
 }
 
-fn locks(bench: &mut Bench) {
+fn locks(bench: &mut Woods) {
     let requests: Vec<Create> = (0..200_000)
         .map(|number| create(&format!("{}/contender-", directory_path(number)), 40, 3))
         .collect();
@@ -99,7 +95,7 @@ fn locks(bench: &mut Bench) {
     report("multi taken back: create, check", spent, multis.len());
 }
 
-fn list(bench: &Bench) {
+fn list(bench: &Woods) {
     let mut listed = 0;
     let spent = timed(|| {
         for directory in 0..DIRECTORIES {
@@ -111,7 +107,7 @@ fn list(bench: &Bench) {
     report("list, a child", spent, listed);
 }
 
-fn persist(bench: &mut Bench) {
+fn persist(bench: &mut Woods) {
     let tree = &mut bench.tree;
     let waiting = tree.changes_waiting();
     let mut records = Vec::with_capacity(waiting);
@@ -136,51 +132,6 @@ fn persist(bench: &mut Bench) {
 }
 
 const BATCH: usize = 10_000;
-
-struct Bench {
-    tree: Tree,
-    zxid: i64,
-    events: Vec<Event>,
-}
-
-impl Bench {
-    fn context(&mut self) -> Context<'static> {
-        self.zxid += 1;
-        Context { zxid: self.zxid, time_ms: self.zxid, session: 7, ids: &[] }
-    }
-
-    fn create(&mut self, request: &Create) -> Text {
-        let ctx = self.context();
-        let created = self.tree.create(&ctx, request, &mut self.events).unwrap();
-        self.events.clear();
-        created.path
-    }
-
-    fn delete(&mut self, path: &Text) {
-        let ctx = self.context();
-        self.tree.delete(&ctx, path, -1, &mut self.events).unwrap();
-        self.events.clear();
-    }
-}
-
-fn directory_path(number: usize) -> String {
-    format!("/app/svc{:03}/locks", number % DIRECTORIES)
-}
-
-fn path(number: usize) -> String {
-    format!("{}/lock-{number:010}", directory_path(number))
-}
-
-fn create(path: &str, data: usize, flags: i32) -> Create {
-    Create {
-        kind: CreateKind::Create,
-        path: Text::from(path),
-        data: Some(Bytes::from(vec![b'x'; data])),
-        acl: Some(vec![Acl::open()]),
-        flags,
-        ttl_ms: 0,
-    }
-}
 
 fn timed<T>(work: impl FnOnce() -> T) -> u128 {
     let start = Instant::now();
