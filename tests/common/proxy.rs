@@ -36,7 +36,7 @@ impl Proxy {
 
     /// They have the same weather.
     pub async fn before(servers: &[SocketAddr]) -> Self {
-        let sky = Sky { now: Weather::Fair, storms: 0, forecast: None };
+        let sky = Sky { now: Weather::Fair, storms: 0, is_used: false, forecast: None };
         let weather = Arc::new(watch::Sender::new(sky));
         let mut addresses = Vec::new();
         for server in servers.iter().copied() {
@@ -72,6 +72,12 @@ impl Proxy {
         let _ = sky.wait_for(|sky| sky.now == weather).await;
     }
 
+    /// Waits for the first piece that comes, in either direction.
+    pub async fn is_used(&self) {
+        let mut sky = self.weather.subscribe();
+        let _ = sky.wait_for(|sky| sky.is_used).await;
+    }
+
     /// Cuts all connections; new ones are fine.
     pub fn cut(&self) {
         self.set(Weather::Down);
@@ -84,6 +90,8 @@ struct Sky {
     now: Weather,
     /// How often all connections were cut: none of them outlives a change of this.
     storms: u64,
+    /// A piece has come.
+    is_used: bool,
     forecast: Option<(u32, Weather)>,
 }
 
@@ -94,15 +102,16 @@ impl Sky {
         self.forecast = None;
     }
 
-    /// Tells whether the weather changes with this piece.
+    /// Tells whether anything changes with this piece: it is the first, or the weather turns.
     fn count(&mut self) -> bool {
-        let Some((left, weather)) = &mut self.forecast else { return false };
+        let is_first = !std::mem::replace(&mut self.is_used, true);
+        let Some((left, weather)) = &mut self.forecast else { return is_first };
         *left = left.saturating_sub(1);
         let (changes, weather) = (*left == 0, *weather);
         if changes {
             self.turn(weather);
         }
-        changes
+        changes || is_first
     }
 }
 

@@ -163,9 +163,9 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(dice: &mut Dice) -> Self {
+    fn new(mishap: Mishap, dice: &mut Dice) -> Self {
         Self {
-            mishap: dice.of(&Mishap::ALL),
+            mishap,
             want: dice.of(&Want::ALL),
             arrival: dice.millis(0..300),
             pieces: 1 + u32::try_from(dice.below(14)).expect("small"),
@@ -284,6 +284,8 @@ impl Plan {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let process = Mortal(command.spawn().expect("this test runs"));
         network.forecast(self.pieces, Weather::BlackHole);
+        // Else nobody was there to be killed.
+        timeout(PATIENCE, network.is_used()).await.expect("the contender says something");
         let _ = timeout(LATEST, network.is_now(Weather::BlackHole)).await;
         drop(process);
         if self.weather == Weather::Down {
@@ -343,9 +345,12 @@ async fn after_mishaps_of_all_kinds_nothing_is_left_and_nobody_waits_for_ever() 
     let ensemble = builder.start().await.unwrap();
     let mut kinds = [0; Mishap::ALL.len()];
     let (mut longest, mut served) = (Duration::ZERO, 0);
+    // All kinds in turn, so that none is left out by chance.
+    let mut turns = Mishap::ALL.into_iter().cycle();
     for first in (0..count).step_by(TOGETHER) {
-        let plans: Vec<Plan> =
-            (first..count.min(first + TOGETHER as u64)).map(|_| Plan::new(&mut dice)).collect();
+        let together = usize::try_from(count - first).expect("few").min(TOGETHER);
+        let turns = turns.by_ref().take(together);
+        let plans: Vec<Plan> = turns.map(|mishap| Plan::new(mishap, &mut dice)).collect();
         for plan in &plans {
             kinds[plan.mishap as usize] += 1;
         }
