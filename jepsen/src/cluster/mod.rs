@@ -383,7 +383,7 @@ impl Cluster {
             let Some(status) = node.process.as_mut().and_then(Process::ended) else { continue };
             node.process = None;
             let said = node.last_words();
-            match node.may_end && status.code().is_some() {
+            match node.may_end && process::ends_in_order(status, &node.output()) {
                 true => {
                     let told = format!("{} ended with {status}: {said}", node.name);
                     self.met.push(Met::Stopped(told));
@@ -583,7 +583,7 @@ impl Node {
     }
 
     fn panic_line(&self) -> Option<String> {
-        self.output().lines().find(|line| line.contains("panicked at")).map(str::to_owned)
+        process::panic_in(&self.output()).map(str::to_owned)
     }
 }
 

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+/// The exit code of a server that says why it cannot go on.
+const REFUSES: i32 = 1;
 /// Pause between looks at a process that is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -137,4 +139,34 @@ pub fn has_program(name: &str) -> bool {
 
 fn has_setpriv() -> bool {
     has_program("setpriv")
+}
+
+/// Whether a server that cannot use its disk ended as it should: it said why, and did not panic.
+#[must_use]
+pub fn ends_in_order(status: ExitStatus, said: &str) -> bool {
+    status.code() == Some(REFUSES) && panic_in(said).is_none()
+}
+
+/// Where it says that it panicked.
+#[must_use]
+pub fn panic_in(said: &str) -> Option<&str> {
+    said.lines().find(|line| line.contains("panicked at"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_server_whose_disk_fails_ends_with_a_reason_and_in_no_other_way() {
+        let with_code = |code: i32| ExitStatus::from_raw(code << 8);
+        let reason = "lockkeeper: the log cannot be written\n";
+        assert!(ends_in_order(with_code(1), reason));
+        assert!(!ends_in_order(with_code(101), reason));
+        assert!(!ends_in_order(with_code(0), ""));
+        assert!(!ends_in_order(ExitStatus::from_raw(9), reason));
+        assert!(!ends_in_order(with_code(1), "thread 'log' panicked at src/log.rs:1:2:\n"));
+    }
 }
