@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FallocateFlags, fallocate, statvfs, syncfs};
 
 use super::disk::Disk;
+use super::namespaces::Namespaces;
 use super::process::Process;
 use super::{Cluster, Met, Node, clock};
 use crate::cluster::tracer::Tracer;
@@ -45,6 +46,13 @@ impl Cluster {
     pub fn is_up(&self, at: usize) -> bool {
         let node = &self.nodes[at];
         self.runs(at) && node.tracer.is_none() && !node.is_dark && !node.is_full
+    }
+
+    /// Nothing is done to any of them now, nor to what is between them.
+    #[must_use]
+    pub fn is_calm(&self) -> bool {
+        let is_whole = self.networks.as_ref().is_none_or(Namespaces::is_whole);
+        is_whole && (0..self.nodes.len()).all(|at| self.is_up(at))
     }
 
     /// Cuts the power of servers at once: what they did not make durable is lost.

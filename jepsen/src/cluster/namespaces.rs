@@ -136,6 +136,12 @@ impl Namespaces {
         Ok(())
     }
 
+    /// Nothing is cut.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.cuts.is_empty()
+    }
+
     /// Mends all cuts. How many there were.
     ///
     /// # Errors
