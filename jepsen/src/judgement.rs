@@ -156,11 +156,11 @@ impl Case {
     /// Judges.
     #[must_use]
     pub fn judge(&self, history: &History, audit: &[AuditLog]) -> Vec<Opinion> {
-        let timing = (!self.clocks_differ).then_some(session_timing::Settings {
-            started_at_ms: self.began_at_ms,
+        let timing = session_timing::Settings {
+            started_at_ms: (!self.clocks_differ).then_some(self.began_at_ms),
             clock_error_ms: CLOCK_ERROR_MS,
             late_ms: self.late_ms,
-        });
+        };
         let known = Known { ends_twice: self.is_control, deaf_ms: self.deaf_ms.clone() };
         let required: Vec<&str> = self.required.iter().map(String::as_str).collect();
         let mut opinions = trial::judge(&Evidence {

@@ -32,6 +32,7 @@ mod account;
 pub mod acl;
 pub mod audit;
 pub mod belief;
+mod clock;
 pub mod convergence;
 pub mod coverage;
 mod doubt;

@@ -1,25 +1,26 @@
 //! Session timing (C5): a session is not ended within its timeout after it was last heard of, is
 //! ended before long once nobody is heard of, and keeps its id wherever its client goes.
 //!
-//! *Owns* the comparison of the clients' clock with the servers', and, where theirs cannot be trusted,
-//! what clients alone know: when they were told that a session is gone. It errs on the side of the
-//! servers: they heard of a session no earlier than a request was sent and no later than it was
-//! answered.
+//! *Owns* what is known of each session from its clients. It errs on the side of the servers: they
+//! heard of a session no earlier than a request was sent and no later than it was answered, and where
+//! their clocks cannot be trusted, they ended it at the best of the moments that clients leave open.
 
 use std::collections::BTreeMap;
 
 use crate::account;
 use crate::audit::AuditLine;
+use crate::clock::{Clock, Moments, ms};
 use crate::history::{History, NoticeKind, Operation, Outcome};
 use crate::op::{Answer, Call};
 use crate::report;
 use crate::verdict::{Rule, Verdict, Violation};
 
 /// What the check must know of the run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
-    /// The servers' clock when the run's clock was 0, milliseconds since the epoch.
-    pub started_at_ms: i64,
+    /// The servers' clock when the run's clock was 0, milliseconds since the epoch; `None` if theirs
+    /// cannot be compared with the clients'.
+    pub started_at_ms: Option<i64>,
     /// How far the clocks may differ, milliseconds.
     pub clock_error_ms: i64,
     /// How much later than its timeout a session may end, milliseconds: a tick, and what the
@@ -44,26 +45,35 @@ struct Life<'a> {
     last: Option<&'a Operation>,
 }
 
-/// Checks when sessions end; `settings` is `None` if the servers' clocks cannot be compared with the
-/// clients'. In the spans of `deaf_ms`, milliseconds of the run's clock, the servers may have ended
-/// sessions of which they could not hear: for software of which that is known.
+/// Checks when sessions end. In the spans of `deaf_ms`, milliseconds of the run's clock, the servers
+/// may have ended sessions of which they could not hear: for software of which that is known.
 #[must_use]
 pub fn check(
     history: &History,
     audit: Option<&[AuditLine]>,
-    settings: Option<Settings>,
+    settings: Settings,
     deaf_ms: &[(i64, i64)],
 ) -> Verdict {
     let lives = lives(history);
     if let Err(violation) = identity(history).and_then(|()| told(history, &lives, deaf_ms)) {
         return Verdict::Invalid(violation);
     }
-    match (audit, settings) {
-        (None, _) => Verdict::Moot("there is no account of the servers".to_owned()),
-        (_, None) if lives.is_empty() => Verdict::Moot("no session was opened".to_owned()),
-        // What clients were told of has been looked at.
-        (_, None) => Verdict::Valid,
-        (Some(lines), Some(settings)) => by_account(&lives, lines, settings, deaf_ms),
+    let moot = |why: &str| Verdict::Moot(why.to_owned());
+    let Some(lines) = audit else { return moot("there is no account of the servers") };
+    if lives.is_empty() {
+        return moot("no session was opened");
+    }
+    let clock = match settings.started_at_ms {
+        Some(started_at_ms) => Clock::of_servers(lines, started_at_ms),
+        None => Clock::of_clients(history, lines),
+    };
+    if let Err(violation) = by_account(&lives, lines, &clock, settings, deaf_ms) {
+        return Verdict::Invalid(violation);
+    }
+    let is_told = history.notices.iter().any(|notice| notice.kind == NoticeKind::Expired);
+    match is_told || clock.is_known() {
+        true => Verdict::Valid,
+        false => moot("the clocks differ, and nobody was told when the servers did anything"),
     }
 }
 
@@ -103,75 +113,60 @@ fn told(
 fn by_account(
     lives: &BTreeMap<i64, Life<'_>>,
     lines: &[AuditLine],
+    clock: &Clock,
     settings: Settings,
     deaf_ms: &[(i64, i64)],
-) -> Verdict {
-    let ends: BTreeMap<i64, &AuditLine> = lines
-        .iter()
-        .filter(|line| account::ends_session(line))
-        .map(|line| (line.session, line))
+) -> Result<(), Violation> {
+    let ends: BTreeMap<i64, usize> = (0..lines.len())
+        .filter(|at| account::ends_session(&lines[*at]))
+        .map(|at| (lines[at].session, at))
         .collect();
-    let last_ms = lines.iter().map(|line| line.time_ms).max().unwrap_or_default();
     for (session, life) in lives {
         let end = ends.get(session).copied();
-        let expired = end.filter(|line| line.op == "expireSession");
-        let at_ms = expired.map(|line| line.time_ms - settings.started_at_ms);
-        let is_deaf =
-            |at_ms: i64| deaf_ms.iter().any(|(from, until)| (*from..=*until).contains(&at_ms));
-        if at_ms.is_some_and(is_deaf) {
+        let expired = end.filter(|at| lines[*at].op == "expireSession").map(|at| clock.at(at));
+        let is_deaf = |at: Moments| {
+            deaf_ms.iter().any(|(from, until)| at.earliest_ms <= *until && at.latest_ms >= *from)
+        };
+        if expired.is_some_and(is_deaf) {
             continue;
         }
-        if let Err(what) = in_time(life, at_ms, end.is_some(), last_ms, settings) {
-            let (rule, what) = what;
+        let until = match (expired, end.is_some() || life.has_end) {
+            (Some(expired), _) => Some(expired),
+            (None, true) => None,
+            (None, false) => clock.last(),
+        };
+        let kept = expired.map_or(Ok(()), |expired| is_kept(life, expired, settings));
+        let ended = until.map_or(Ok(()), |until| is_ended(life, until, settings));
+        if let Err((rule, what)) = kept.and(ended) {
             let mut around: Vec<String> = life.last.map(report::operation).into_iter().collect();
-            around.extend(end.map(|line| format!("> {}", report::line(line))));
+            around.extend(end.map(|at| format!("> {}", report::line(&lines[at]))));
             let what = format!("session {session:#x} {what}");
-            return Verdict::Invalid(Violation { rule, what, around });
+            return Err(Violation { rule, what, around });
         }
-    }
-    match lives.is_empty() {
-        true => Verdict::Moot("no session was opened".to_owned()),
-        false => Verdict::Valid,
-    }
-}
-
-fn in_time(
-    life: &Life<'_>,
-    expired_ms: Option<i64>,
-    has_ended: bool,
-    last_ms: i64,
-    settings: Settings,
-) -> Result<(), (Rule, String)> {
-    let Settings { started_at_ms, clock_error_ms, late_ms } = settings;
-    if let Some(expired_ms) = expired_ms {
-        let quiet_ms = expired_ms - ms(life.heard_from_ns);
-        if quiet_ms + clock_error_ms < life.timeout_ms {
-            let what = format!(
-                "was ended {quiet_ms} ms after it was heard of, timeout {}",
-                life.timeout_ms
-            );
-            return Err((Rule::SessionKept, what));
-        }
-    }
-    let Some(heard_until_ns) = life.heard_until_ns else { return Ok(()) };
-    let at_ms = match (expired_ms, has_ended || life.has_end) {
-        (Some(expired_ms), _) => expired_ms,
-        (None, true) => return Ok(()),
-        (None, false) => last_ms - started_at_ms,
-    };
-    let quiet_ms = at_ms - ms(heard_until_ns);
-    if quiet_ms > life.longest_ms + late_ms + clock_error_ms {
-        let what = format!(
-            "was there {quiet_ms} ms after it was last heard of, timeout {}",
-            life.longest_ms
-        );
-        return Err((Rule::SessionEnded, what));
     }
     Ok(())
 }
 
-fn ms(ns: u64) -> i64 {
-    i64::try_from(ns / 1_000_000).expect("584 years in nanoseconds")
+fn is_kept(life: &Life<'_>, expired: Moments, settings: Settings) -> Result<(), (Rule, String)> {
+    let quiet_ms = expired.latest_ms - ms(life.heard_from_ns);
+    if quiet_ms + settings.clock_error_ms >= life.timeout_ms {
+        return Ok(());
+    }
+    let timeout_ms = life.timeout_ms;
+    let what = format!("was ended {quiet_ms} ms after it was heard of, timeout {timeout_ms}");
+    Err((Rule::SessionKept, what))
+}
+
+/// `until`: when it was ended, or is known to be there.
+fn is_ended(life: &Life<'_>, until: Moments, settings: Settings) -> Result<(), (Rule, String)> {
+    let Some(heard_until_ns) = life.heard_until_ns else { return Ok(()) };
+    let quiet_ms = until.earliest_ms - ms(heard_until_ns);
+    if quiet_ms <= life.longest_ms + settings.late_ms + settings.clock_error_ms {
+        return Ok(());
+    }
+    let timeout_ms = life.longest_ms;
+    let what = format!("was there {quiet_ms} ms after it was last heard of, timeout {timeout_ms}");
+    Err((Rule::SessionEnded, what))
 }
 
 /// Who asks for a session that is there gets that or none.

@@ -22,8 +22,7 @@ pub struct Evidence<'a> {
     /// What each server wrote; empty if they keep no account.
     pub audit: &'a [AuditLog],
     pub witness: witness::Settings,
-    /// `None` if the clocks of the run cannot be compared.
-    pub timing: Option<session_timing::Settings>,
+    pub timing: session_timing::Settings,
     /// What the software is known to do although it should not; nothing of Lockkeeper.
     pub known: &'a Known,
     /// Servers that left before the end.

@@ -11,15 +11,21 @@ use lockkeeper_check::trial::{Evidence, Known, judge};
 use lockkeeper_check::verdict::{Rule, Verdict};
 use lockkeeper_check::{session_timing, witness};
 
-const TIMING: session_timing::Settings =
-    session_timing::Settings { started_at_ms: STARTED_AT_MS, clock_error_ms: 5, late_ms: 1000 };
+const TIMING: session_timing::Settings = session_timing::Settings {
+    started_at_ms: Some(STARTED_AT_MS),
+    clock_error_ms: 5,
+    late_ms: 1000,
+};
+/// The same without a clock of a server.
+const CLOCKLESS: session_timing::Settings =
+    session_timing::Settings { started_at_ms: None, ..TIMING };
 
 /// What a check says of one server's run.
 fn word(
     check: &str,
     told: &(History, Vec<AuditLine>),
     known: &Known,
-    timing: Option<session_timing::Settings>,
+    timing: session_timing::Settings,
 ) -> Verdict {
     let audit = [AuditLog { node: "n1".to_owned(), lines: told.1.clone() }];
     let opinions = judge(&Evidence {
@@ -59,7 +65,7 @@ fn ended_while_heard() -> (History, Vec<AuditLine>) {
 #[test]
 fn a_session_that_a_deaf_leader_ended_passes_by_name_for_a_control_alone() {
     let told = ended_while_heard();
-    let timing = |known: &Known| word("session-timing", &told, known, Some(TIMING));
+    let timing = |known: &Known| word("session-timing", &told, known, TIMING);
     assert_eq!(timing(&Known::default()).broken(), Some(Rule::SessionKept));
     assert!(is_allowed(&timing(&deaf(3000, 4500))), "{}", timing(&deaf(3000, 4500)));
     // Who could hear when it ended the session has no excuse.
@@ -73,7 +79,7 @@ fn a_second_end_of_a_session_passes_by_name_for_a_control_alone() {
     service.expire(1);
     service.run(1, Call::Close).unwrap();
     let told = service.finish();
-    let ends = |known: &Known| word("ephemerals", &told, known, Some(TIMING));
+    let ends = |known: &Known| word("ephemerals", &told, known, TIMING);
     let control = Known { ends_twice: true, ..Known::default() };
     assert_eq!(ends(&Known::default()).broken(), Some(Rule::SessionOnce));
     assert!(is_allowed(&ends(&control)), "{}", ends(&control));
@@ -87,7 +93,7 @@ fn a_session_that_does_something_after_its_end_passes_for_nobody() {
     service.run(1, Call::Close).unwrap();
     service.run(1, set("/", "2", -1)).unwrap();
     let control = Known { ends_twice: true, ..Known::default() };
-    let verdict = word("ephemerals", &service.finish(), &control, Some(TIMING));
+    let verdict = word("ephemerals", &service.finish(), &control, TIMING);
     assert_eq!(verdict.broken(), Some(Rule::SessionOnce));
 }
 
@@ -103,7 +109,7 @@ fn a_client_that_is_told_too_early_needs_no_clock_of_a_server() {
         service.finish()
     };
     let timing =
-        |quiet_ms: u64, known: &Known| word("session-timing", &story(quiet_ms), known, None);
+        |quiet_ms: u64, known: &Known| word("session-timing", &story(quiet_ms), known, CLOCKLESS);
     assert_eq!(timing(3000, &Known::default()).broken(), Some(Rule::SessionKept));
     assert_eq!(timing(4500, &Known::default()), Verdict::Valid);
     assert!(is_allowed(&timing(3000, &deaf(2000, 3500))));
@@ -114,8 +120,43 @@ fn a_client_that_is_told_too_early_needs_no_clock_of_a_server() {
     let _ = service.take_effect(end);
     service.lose(end);
     service.tell(1, NoticeKind::Expired);
-    let verdict = word("session-timing", &service.finish(), &Known::default(), None);
+    let verdict = word("session-timing", &service.finish(), &Known::default(), CLOCKLESS);
     assert_eq!(verdict, Verdict::Valid);
+}
+
+#[test]
+fn a_session_that_ends_late_needs_no_clock_of_a_server() {
+    // Another client writes once a second until the end.
+    let story = |quiet_s: u64| {
+        let mut service = Service::default();
+        service.connect(1, "n1", 1, 0);
+        service.connect(2, "n1", 2, 0);
+        for _ in 0..quiet_s {
+            service.wait_ms(1000);
+            service.run(2, set("/", "1", -1)).unwrap();
+        }
+        service.expire(1);
+        service.run(2, set("/", "2", -1)).unwrap();
+        let mut told = service.finish();
+        // Their clocks say nothing.
+        told.1.iter_mut().for_each(|line| line.time_ms = STARTED_AT_MS - 600_000);
+        told
+    };
+    let timing =
+        |quiet_s: u64| word("session-timing", &story(quiet_s), &Known::default(), CLOCKLESS);
+    assert_eq!(timing(4), Verdict::Valid);
+    assert_eq!(timing(9).broken(), Some(Rule::SessionEnded));
+    assert_eq!(timing(2).broken(), Some(Rule::SessionKept));
+}
+
+#[test]
+fn without_a_clock_and_without_news_of_sessions_nothing_was_looked_at() {
+    let mut service = Service::default();
+    service.connect(1, "n1", 1, 0);
+    service.wait_ms(9000);
+    service.expire(1);
+    let verdict = word("session-timing", &service.finish(), &Known::default(), CLOCKLESS);
+    assert!(matches!(verdict, Verdict::Moot(_)), "{verdict}");
 }
 
 #[test]
@@ -132,7 +173,7 @@ fn a_server_that_left_need_not_have_what_came_behind() {
             history: &history,
             audit: &audit,
             witness: witness::Settings::default(),
-            timing: None,
+            timing: CLOCKLESS,
             known: &Known::default(),
             departed,
             planned: &[],
