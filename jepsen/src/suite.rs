@@ -20,8 +20,7 @@ pub const QUICK_SECONDS: u64 = 15;
 /// The same in the full suite.
 pub const SECONDS: u64 = 30;
 /// Nemeses of the quick suite.
-pub const QUICK_NEMESES: [&str; 6] =
-    ["none", "kill", "pause", "partition", "corruption", "loss"];
+pub const QUICK_NEMESES: [&str; 6] = ["none", "kill", "pause", "partition", "corruption", "loss"];
 /// The same in the full suite.
 pub const NEMESES: [&str; 7] =
     ["none", "kill", "pause", "partition", "power", "corruption", "loss+reorder"];

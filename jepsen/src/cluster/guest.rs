@@ -147,6 +147,7 @@ mod tests {
             tick_ms: 200,
             snapshot_every: None,
             faults: "membership".parse().unwrap(),
+            seed: 1,
             folder: folder.path().to_owned(),
         })
         .unwrap();
