@@ -190,11 +190,12 @@ impl Link {
     }
 
     /// Tells the server that the session lives, if it has not heard of it for long.
-    pub(super) fn keep_alive(&mut self, now: Instant) {
+    pub(super) fn live_on(&mut self, now: Instant) -> Result<(), Fault> {
         if self.in_flight.is_empty() && now.duration_since(self.last_sent) >= self.idle_max {
             self.unsent.extend_from_slice(&wire::ping());
             self.last_sent = now;
         }
+        self.flush(now)
     }
 
     /// Writes what the socket takes.

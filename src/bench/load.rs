@@ -38,11 +38,23 @@ pub fn run(plan: &Plan, look: &mut dyn FnMut(&Interim<'_>) -> Go) -> Result<Outc
     let fault = |e: Fault| e.after(&format!("{} at {}", plan.work, plan.addrs[0]));
     files::allow(plan.connections)?;
     let tasks = prepare(plan).map_err(fault)?;
-    let mut links = Vec::with_capacity(plan.connections);
-    for (task, &addr) in tasks.into_iter().zip(plan.addrs.iter().cycle()) {
-        links.push(Link::open(addr, task, plan.depth, &plan.auth).map_err(fault)?);
-    }
+    let links = open_all(plan, tasks).map_err(fault)?;
     Loop::new(links, plan).and_then(|load| load.run(look)).map_err(fault)
+}
+
+/// Opens a session for each task, and keeps those alive that are open already.
+fn open_all(plan: &Plan, tasks: Vec<Task>) -> Result<Vec<Link>, Fault> {
+    let mut links = Vec::with_capacity(tasks.len());
+    let mut looked = Instant::now();
+    for (task, &addr) in tasks.into_iter().zip(plan.addrs.iter().cycle()) {
+        links.push(Link::open(addr, task, plan.depth, &plan.auth)?);
+        let now = Instant::now();
+        if now.duration_since(looked) >= LOOK {
+            looked = now;
+            links.iter_mut().try_for_each(|link| link.live_on(now))?;
+        }
+    }
+    Ok(links)
 }
 
 /// Makes sure that the nodes of the plan are there and finds a task for each connection.
@@ -262,10 +274,7 @@ impl<'a> Loop<'a> {
         });
         self.stops |= go == Go::Stop;
         if self.phase != Phase::Close {
-            for link in &mut self.links {
-                link.keep_alive(now);
-                link.flush(now)?;
-            }
+            self.links.iter_mut().try_for_each(|link| link.live_on(now))?;
         }
         Ok(())
     }
@@ -373,67 +382,56 @@ fn read_counters(plan: &Plan) -> Result<Reading, Fault> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read as _, Write as _};
-    use std::net::{TcpListener, TcpStream};
+    use std::net::TcpListener;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::time::Duration;
 
+    use super::super::fake::Fake;
     use super::*;
 
     /// The path of the only contender.
     const NODE: &[u8] = b"/bench/x/c00000/lock-0000000000";
 
-    fn frame(stream: &mut TcpStream) -> Vec<u8> {
-        let mut length = [0; 4];
-        stream.read_exact(&mut length).expect("a length");
-        let mut frame = vec![0; u32::from_be_bytes(length) as usize];
-        stream.read_exact(&mut frame).expect("a frame");
-        frame
-    }
-
-    fn reply(out: &mut Vec<u8>, xid: i32, zxid: i64, body: &[u8]) {
-        wire::frame(out, |f| {
-            wire::int(f, xid);
-            wire::long(f, zxid);
-            wire::int(f, 0);
-            f.extend_from_slice(body);
-        });
-    }
-
     /// Serves one session to its end. A list that is `asked` for is answered, after a watch event,
     /// once it `may` be.
-    fn serve(mut stream: TcpStream, asked: &Sender<()>, may: &Receiver<()>) {
-        frame(&mut stream);
-        let mut out = Vec::new();
-        wire::frame(&mut out, |f| {
-            wire::int(f, 0);
-            wire::int(f, 40_000);
-            wire::long(f, 1);
-            wire::buffer(f, &[0; 16]);
-        });
-        for zxid in 1.. {
-            stream.write_all(&out).expect("an answer is sent");
-            out.clear();
-            let request = frame(&mut stream);
-            let [xid, op] = [0, 4].map(|at| wire::int_at(&request, at).expect("a header"));
+    fn serve(mut fake: Fake, asked: &Sender<()>, may: &Receiver<()>) {
+        loop {
+            let (xid, op) = fake.request();
             let mut body = Vec::new();
             match op {
                 wire::CREATE => wire::buffer(&mut body, NODE),
                 wire::CHILDREN => {
                     asked.send(()).expect("the test goes on");
                     may.recv().expect("the window ends");
-                    reply(&mut out, wire::EVENT_XID, -1, b"");
+                    fake.event();
                     wire::int(&mut body, 1);
                     wire::buffer(&mut body, b"lock-0000000000");
                 }
                 _ => assert_eq!(op, wire::CLOSE),
             }
-            reply(&mut out, xid, zxid, &body);
+            fake.answer(xid, &body);
             if op == wire::CLOSE {
-                stream.write_all(&out).expect("the last answer is sent");
                 return;
             }
         }
+    }
+
+    #[test]
+    fn sessions_that_are_open_are_kept_alive_while_others_are_opened() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let addr = listener.local_addr().expect("an address");
+        let server = std::thread::spawn(move || {
+            let mut first = Fake::accept(&listener, 30, Duration::ZERO);
+            let second = Fake::accept(&listener, 30, LOOK);
+            // There is no third session before the first was heard of again.
+            assert_eq!(first.request(), (wire::PING_XID, wire::PING));
+            (Fake::accept(&listener, 30, Duration::ZERO), first, second)
+        });
+        let plan = Plan::new(vec![addr], Work::Get, 3, 1);
+        let task = |_| Task::Script(Box::new(Script::new(plan.work, "/a", Vec::new(), 0, None)));
+        let links = open_all(&plan, (0..3).map(task).collect()).expect("they are opened");
+        assert_eq!(links.len(), 3);
+        drop(server.join().expect("the server is content"));
     }
 
     #[test]
@@ -444,7 +442,7 @@ mod tests {
         let server = std::thread::spawn(move || {
             // The first session prepares the znodes, the second takes the lock.
             for _ in 0..2 {
-                serve(listener.accept().expect("a connection").0, &asked, &may);
+                serve(Fake::accept(&listener, 40_000, Duration::ZERO), &asked, &may);
             }
         });
         let hour = Duration::from_secs(3600);

@@ -15,6 +15,8 @@ mod arena;
 mod bystanders;
 mod clear;
 mod count;
+#[cfg(test)]
+mod fake;
 mod fan;
 mod fault;
 mod files;

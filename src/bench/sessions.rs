@@ -59,16 +59,19 @@ pub fn live(
 ) -> Result<Lives, Fault> {
     let fault = |e: Fault| e.after(&format!("sessions at {}", plan.addrs[0]));
     files::allow(plan.connections)?;
-    let mut counter = Session::open_as(plan.addrs[0], &plan.auth).map_err(fault)?;
-    counter.ensure_all(&plan.room_path()).map_err(fault)?;
+    let open = || Session::open_as(plan.addrs[0], &plan.auth).map_err(fault);
+    let mut first = open()?;
+    first.ensure_all(&plan.room_path()).and_then(|()| first.close()).map_err(fault)?;
     let mut crowd = Crowd::new(plan, timeout)?;
     let mut lives = crowd.gather(look).map_err(fault)?;
     if lives.opened == plan.connections as u64 {
+        // Not before, for nobody would keep it alive while the others are opened.
+        let mut counter = open()?;
         crowd.call_roll().map_err(fault)?;
         let earliest = crowd.dies();
         lives.gone = see_off(plan, &mut counter, earliest, &lives, look).map_err(fault)?;
+        counter.close().map_err(fault)?;
     }
-    counter.close().map_err(fault)?;
     Ok(lives)
 }
 
@@ -330,5 +333,50 @@ fn see_off(
             return Ok(None);
         }
         std::thread::sleep(COUNT_INTERVAL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::super::fake::Fake;
+    use super::super::plan::Work;
+    use super::*;
+
+    /// Answers until the session is closed, `delay` after each request.
+    fn serve(fake: &mut Fake, body: &[u8], delay: Duration) {
+        loop {
+            let (xid, op) = fake.request();
+            std::thread::sleep(delay);
+            fake.answer(xid, body);
+            if op == wire::CLOSE {
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn the_session_that_counts_is_opened_when_all_others_are_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let addr = listener.local_addr().expect("an address");
+        let server = std::thread::spawn(move || {
+            let mut first = Fake::accept(&listener, 40_000, Duration::ZERO);
+            serve(&mut first, b"", Duration::ZERO);
+            let mut one = Fake::accept(&listener, 1, Duration::ZERO);
+            let (xid, op) = one.request();
+            assert_eq!(op, wire::CREATE);
+            one.answer(xid, b"");
+            let mut counter = Fake::accept(&listener, 40_000, Duration::ZERO);
+            assert_eq!(one.request(), (wire::PING_XID, wire::PING));
+            one.answer(wire::PING_XID, b"");
+            // No data, and a Stat without children, when the timeout of the other is over.
+            serve(&mut counter, &[0; 4 + 68], Duration::from_millis(5));
+        });
+        let plan = Plan { room: "x".to_owned(), ..Plan::new(vec![addr], Work::Get, 1, 1) };
+        let lives = live(&plan, Duration::from_millis(1), &mut |_| Go::On).expect("measured");
+        server.join().expect("the server is content");
+        assert_eq!(lives.opened, 1);
+        assert!(lives.gone.is_some());
     }
 }

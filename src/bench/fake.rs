@@ -1,0 +1,68 @@
+//! A server of tests: it answers what the test says, and when.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use super::wire;
+
+/// Its end of a connection.
+pub(super) struct Fake {
+    stream: TcpStream,
+    zxid: i64,
+}
+
+impl Fake {
+    /// Takes a connection, and gives it a session of this timeout after `delay`.
+    pub(super) fn accept(listener: &TcpListener, timeout_ms: i32, delay: Duration) -> Self {
+        let mut fake = Self { stream: listener.accept().expect("a connection").0, zxid: 0 };
+        fake.frame();
+        std::thread::sleep(delay);
+        fake.send(|f| {
+            wire::int(f, 0);
+            wire::int(f, timeout_ms);
+            wire::long(f, 1);
+            wire::buffer(f, &[0; 16]);
+        });
+        fake
+    }
+
+    /// xid and type of the next request.
+    pub(super) fn request(&mut self) -> (i32, i32) {
+        let request = self.frame();
+        let [xid, op] = [0, 4].map(|at| wire::int_at(&request, at).expect("a header"));
+        (xid, op)
+    }
+
+    pub(super) fn answer(&mut self, xid: i32, body: &[u8]) {
+        self.zxid += 1;
+        self.reply(xid, self.zxid, body);
+    }
+
+    pub(super) fn event(&mut self) {
+        self.reply(wire::EVENT_XID, -1, b"");
+    }
+
+    fn reply(&mut self, xid: i32, zxid: i64, body: &[u8]) {
+        self.send(|f| {
+            wire::int(f, xid);
+            wire::long(f, zxid);
+            wire::int(f, 0);
+            f.extend_from_slice(body);
+        });
+    }
+
+    fn send(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
+        let mut out = Vec::new();
+        wire::frame(&mut out, fill);
+        self.stream.write_all(&out).expect("an answer is sent");
+    }
+
+    fn frame(&mut self) -> Vec<u8> {
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length).expect("a length");
+        let mut frame = vec![0; u32::from_be_bytes(length) as usize];
+        self.stream.read_exact(&mut frame).expect("a frame");
+        frame
+    }
+}
