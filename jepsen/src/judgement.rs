@@ -3,8 +3,6 @@
 //! *Owns* `test.json`'s part that the judge must know, so that an old run can be judged again, and
 //! `results.json`. *Invariant*: what was skipped is named in the results.
 
-use std::time::Duration;
-
 use lockkeeper_check::audit::{AuditLog, join};
 use lockkeeper_check::coverage::{self, Event, Planned};
 use lockkeeper_check::history::{History, Outcome};
@@ -14,15 +12,15 @@ use lockkeeper_check::verdict::{Rule, Verdict, Violation};
 use lockkeeper_check::witness;
 use serde_json::{Map, Value, json};
 
-use crate::nemesis::Strike;
-
 /// What the judge must know beside the history and the servers' accounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Case {
     /// The servers' clock when the journal's was 0, milliseconds since the epoch.
     pub began_at_ms: i64,
-    /// How much later than its timeout a session may end.
+    /// How much later than its time a session may end, beside what elections and faults add.
     pub late_ms: i64,
+    /// There is one server, and no elections.
+    pub is_alone: bool,
     pub planned: Vec<Planned>,
     pub required: Vec<String>,
     /// Servers that ended by themselves.
@@ -81,23 +79,6 @@ fn event(name: &str) -> Option<Event> {
     EVENTS.iter().find(|(_, known)| *known == name).map(|(event, _)| event.clone())
 }
 
-/// How much later than its timeout a session may end in a run with these faults: each may take the
-/// leader, and a new one gives every session its full timeout again.
-#[must_use]
-pub fn late(strikes: &[Strike], timeout: Duration, slack: Duration) -> Duration {
-    let after = |begin: Duration| {
-        let mut end = begin + timeout + slack;
-        for strike in strikes.iter().filter(|strike| strike.at + strike.lasts >= begin) {
-            if strike.at <= end {
-                end = end.max(strike.at + strike.lasts + timeout + slack * 2);
-            }
-        }
-        end.saturating_sub(begin + timeout)
-    };
-    let begins = strikes.iter().map(|strike| strike.at.saturating_sub(timeout + slack));
-    begins.chain([Duration::MAX / 4]).map(after).max().unwrap_or(slack)
-}
-
 impl Case {
     /// As JSON.
     #[must_use]
@@ -111,7 +92,8 @@ impl Case {
             "began_at_ms": self.began_at_ms, "late_ms": self.late_ms, "planned": planned,
             "required": self.required, "crashes": self.crashes, "oddities": self.oddities,
             "skipped": self.skipped, "allowed": self.allowed, "departed": self.departed,
-            "is_control": self.is_control, "clocks_differ": self.clocks_differ, "deaf_ms": self.deaf_ms,
+            "is_control": self.is_control, "is_alone": self.is_alone,
+            "clocks_differ": self.clocks_differ, "deaf_ms": self.deaf_ms,
         })
     }
 
@@ -145,6 +127,7 @@ impl Case {
             oddities: texts("oddities")?,
             skipped: texts("skipped")?,
             // Runs of earlier harnesses had none of these.
+            is_alone: value["is_alone"].as_bool().unwrap_or_default(),
             is_control: value["is_control"].as_bool().unwrap_or_default(),
             clocks_differ: value["clocks_differ"].as_bool().unwrap_or_default(),
             departed: texts("departed").unwrap_or_default(),
@@ -160,6 +143,7 @@ impl Case {
             started_at_ms: (!self.clocks_differ).then_some(self.began_at_ms),
             clock_error_ms: CLOCK_ERROR_MS,
             late_ms: self.late_ms,
+            is_alone: self.is_alone,
         };
         let known = Known { ends_twice: self.is_control, deaf_ms: self.deaf_ms.clone() };
         let required: Vec<&str> = self.required.iter().map(String::as_str).collect();
@@ -266,20 +250,13 @@ pub fn exit_code(verdict: &Verdict) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nemesis::{Kind, Target, Way};
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn strike(at: u32, lasts: u32) -> Strike {
-        let (kind, target, way) = (Kind::Kill, Target::Leader, Way::Both);
-        Strike { kind, target, way, jump_s: 0, harm: None, at: SECOND * at, lasts: SECOND * lasts }
-    }
 
     #[test]
     fn a_case_survives_its_json() {
         let case = Case {
             began_at_ms: 7,
             late_ms: 8,
+            is_alone: true,
             planned: vec![
                 Planned { event: Event::Answered, at_least: 3 },
                 Planned { event: Event::Fault("kill".to_owned()), at_least: 1 },
@@ -295,17 +272,5 @@ mod tests {
             deaf_ms: vec![(5, 70)],
         };
         assert_eq!(Case::from_json(&case.to_json()), Ok(case));
-    }
-
-    #[test]
-    fn sessions_may_outlive_faults_that_follow_on_each_other() {
-        let timeout = SECOND * 4;
-        assert_eq!(late(&[], timeout, SECOND), SECOND);
-        // Quiet at 5, all but ended at 10 when the leader goes; the next leader counts from 13 on.
-        assert_eq!(late(&[strike(10, 3)], timeout, SECOND), SECOND * (13 + 4 + 2 - 5 - 4));
-        let chained = late(&[strike(10, 3), strike(18, 3)], timeout, SECOND);
-        assert_eq!(chained, SECOND * (21 + 4 + 2 - 5 - 4));
-        let apart = late(&[strike(10, 3), strike(50, 3)], timeout, SECOND);
-        assert_eq!(apart, SECOND * 10);
     }
 }

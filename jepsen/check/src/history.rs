@@ -96,6 +96,9 @@ pub enum EventKind {
     ChildrenChanged,
 }
 
+/// The name of the one fault that is no server's: a client sleeps.
+pub const CLIENT_SLEEP: &str = "client-sleep";
+
 /// Something that the run did to the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {

@@ -50,6 +50,7 @@ pub mod path;
 pub mod queue;
 mod realtime;
 pub mod register;
+mod reigns;
 pub mod report;
 pub mod search;
 pub mod sequence;

@@ -12,6 +12,7 @@ use crate::audit::AuditLine;
 use crate::clock::{Clock, Moments, ms};
 use crate::history::{History, NoticeKind, Operation, Outcome};
 use crate::op::{Answer, Call};
+use crate::reigns::Reigns;
 use crate::report;
 use crate::verdict::{Rule, Verdict, Violation};
 
@@ -23,9 +24,11 @@ pub struct Settings {
     pub started_at_ms: Option<i64>,
     /// How far the clocks may differ, milliseconds.
     pub clock_error_ms: i64,
-    /// How much later than its timeout a session may end, milliseconds: a tick, and what the
-    /// elections of the run may take.
+    /// How much later than its time a session may end, milliseconds: a tick, and what a busy machine
+    /// adds. What elections and faults add, their times tell.
     pub late_ms: i64,
+    /// There is one server, and no elections.
+    pub is_alone: bool,
 }
 
 /// What is known of a session.
@@ -67,7 +70,10 @@ pub fn check(
         Some(started_at_ms) => Clock::of_servers(lines, started_at_ms),
         None => Clock::of_clients(history, lines),
     };
-    if let Err(violation) = by_account(&lives, lines, &clock, settings, deaf_ms) {
+    let late_ms = settings.late_ms + settings.clock_error_ms;
+    let reigns = Reigns::new(history, lines, &clock, late_ms, settings.is_alone);
+    let account = Account { lines, clock: &clock, reigns: &reigns };
+    if let Err(violation) = by_account(&lives, &account, settings, deaf_ms) {
         return Verdict::Invalid(violation);
     }
     let is_told = history.notices.iter().any(|notice| notice.kind == NoticeKind::Expired);
@@ -109,11 +115,17 @@ fn told(
     Ok(())
 }
 
+/// What the servers tell.
+struct Account<'a> {
+    lines: &'a [AuditLine],
+    clock: &'a Clock,
+    reigns: &'a Reigns,
+}
+
 /// Checks the ends of sessions by the servers' account.
 fn by_account(
     lives: &BTreeMap<i64, Life<'_>>,
-    lines: &[AuditLine],
-    clock: &Clock,
+    Account { lines, clock, reigns }: &Account<'_>,
     settings: Settings,
     deaf_ms: &[(i64, i64)],
 ) -> Result<(), Violation> {
@@ -136,7 +148,7 @@ fn by_account(
             (None, false) => clock.last(),
         };
         let kept = expired.map_or(Ok(()), |expired| is_kept(life, expired, settings));
-        let ended = until.map_or(Ok(()), |until| is_ended(life, until, settings));
+        let ended = until.map_or(Ok(()), |until| is_ended(life, until, reigns));
         if let Err((rule, what)) = kept.and(ended) {
             let mut around: Vec<String> = life.last.map(report::operation).into_iter().collect();
             around.extend(end.map(|at| format!("> {}", report::line(&lines[at]))));
@@ -158,15 +170,19 @@ fn is_kept(life: &Life<'_>, expired: Moments, settings: Settings) -> Result<(), 
 }
 
 /// `until`: when it was ended, or is known to be there.
-fn is_ended(life: &Life<'_>, until: Moments, settings: Settings) -> Result<(), (Rule, String)> {
-    let Some(heard_until_ns) = life.heard_until_ns else { return Ok(()) };
-    let quiet_ms = until.earliest_ms - ms(heard_until_ns);
-    if quiet_ms <= life.longest_ms + settings.late_ms + settings.clock_error_ms {
-        return Ok(());
-    }
-    let timeout_ms = life.longest_ms;
-    let what = format!("was there {quiet_ms} ms after it was last heard of, timeout {timeout_ms}");
-    Err((Rule::SessionEnded, what))
+fn is_ended(life: &Life<'_>, until: Moments, reigns: &Reigns) -> Result<(), (Rule, String)> {
+    let (heard_ms, timeout_ms) = (life.heard_until_ns.map(ms), life.longest_ms);
+    let late = heard_ms.and_then(|heard_ms| {
+        let limit_ms = reigns.overstays(heard_ms, until.earliest_ms, timeout_ms)?;
+        Some((until.earliest_ms - heard_ms, limit_ms - heard_ms))
+    });
+    late.map_or(Ok(()), |(quiet_ms, limit_ms)| {
+        let what = format!(
+            "was there {quiet_ms} ms after it was last heard of, timeout {timeout_ms}: whoever led \
+             should have ended it after {limit_ms} ms"
+        );
+        Err((Rule::SessionEnded, what))
+    })
 }
 
 /// Who asks for a session that is there gets that or none.

@@ -72,6 +72,7 @@ fn each_golden_history_is_judged_as_its_story_says() {
                 started_at_ms: Some(STARTED_AT_MS),
                 clock_error_ms: 5,
                 late_ms: 1000,
+                is_alone: false,
             },
             known: &Known::default(),
             departed: &[],

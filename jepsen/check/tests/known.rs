@@ -15,6 +15,7 @@ const TIMING: session_timing::Settings = session_timing::Settings {
     started_at_ms: Some(STARTED_AT_MS),
     clock_error_ms: 5,
     late_ms: 1000,
+    is_alone: false,
 };
 /// The same without a clock of a server.
 const CLOCKLESS: session_timing::Settings =

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockkeeper_check::history::{
-    EventKind, Notice, NoticeKind, Operation, OperationId, StoreWrite,
+    CLIENT_SLEEP, EventKind, Notice, NoticeKind, Operation, OperationId, StoreWrite,
 };
 use lockkeeper_check::op::{Answer, Call, Code};
 
@@ -112,8 +112,6 @@ pub struct Client {
     alive_since: Instant,
 }
 
-/// The name of the fault that is a client standing still.
-pub const CLIENT_SLEEP: &str = "client-sleep";
 /// Pause between attempts to connect, at most.
 const ATTEMPT_PAUSE_MAX: Duration = Duration::from_millis(50);
 /// A call that is not answered for this long, though the connection lives, is given up with it.

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lockkeeper_check::audit::AuditLine;
 use lockkeeper_check::belief::{beliefs, overlaps};
-use lockkeeper_check::history::{History, NoticeKind};
+use lockkeeper_check::history::{CLIENT_SLEEP, History, NoticeKind};
 
 use super::svg::{Band, Panel, Span, TOP, seconds};
-use crate::client::CLIENT_SLEEP;
 
 /// Height of a lane, pixels.
 const LANE: f64 = 16.0;

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockkeeper_check::coverage::{Event, Planned};
+use lockkeeper_check::history::CLIENT_SLEEP;
 use lockkeeper_check::op::{Answer, Code, Mode};
 use lockkeeper_check::path;
 
 use super::guarded::Guarded;
 use super::{Body, Required, Workload};
-use crate::client::{CLIENT_SLEEP, Client, Disconnected};
+use crate::client::{Client, Disconnected};
 use crate::workload as w;
 
 /// Locks that clients contend for.

@@ -75,6 +75,8 @@ pub struct Service {
     pub audit: Vec<AuditLine>,
     pub now_ns: u64,
     pub zxid: i64,
+    /// Of who leads.
+    pub term: u64,
     next_xid: i32,
 }
 
@@ -86,6 +88,7 @@ impl Default for Service {
             audit: Vec::new(),
             now_ns: 0,
             zxid: 0x1_0000_0000,
+            term: 1,
             next_xid: 1,
         }
     }
@@ -161,7 +164,7 @@ impl Service {
     ) {
         self.audit.push(AuditLine {
             index: self.audit.len() as u64,
-            term: 1,
+            term: self.term,
             zxid: self.zxid,
             time_ms,
             session,
@@ -193,6 +196,12 @@ impl Service {
             self.note(time_ms, session, 0, "createSession".to_owned(), None, Ok(()));
         }
         self.answer(id, (self.zxid, Ok(Answer::Session { session, timeout_ms: 4000 })));
+    }
+
+    /// Something is done to a server; or all is well again.
+    pub fn fault(&mut self, name: &str) {
+        let now = self.tick();
+        self.recorder.fault(now, name, "n2");
     }
 
     /// Nothing happens for a while.

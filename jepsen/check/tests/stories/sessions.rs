@@ -11,6 +11,8 @@ pub fn stories() -> Vec<Story> {
         kept_and_ended(),
         ended_too_early(),
         never_ended(),
+        outlives_followers(),
+        outlives_leaders(),
         another_session(),
         write_after_the_end(),
         ephemeral_that_stays(),
@@ -50,13 +52,49 @@ fn ended_too_early() -> Story {
     Story::of("session_ended_too_early", service).found(&[("session-timing", Rule::SessionKept)])
 }
 
+/// That its client sleeps is nothing that was done to a server.
 fn never_ended() -> Story {
     let mut service = Service::default();
     service.connect(1, "n1", 1, 0);
     service.connect(2, "n1", 2, 0);
+    service.fault("client-sleep");
     service.wait_ms(9000);
     service.run(2, set("/", "1", -1)).unwrap();
     Story::of("session_never_ended", service).found(&[("session-timing", Rule::SessionEnded)])
+}
+
+/// Six times a server is killed under a client that is not heard of, every 6 s, and the other client
+/// goes on writing. Each kill is that of the leader, or none.
+fn six_strikes(elects: bool) -> Service {
+    let mut service = Service::default();
+    service.connect(1, "n1", 1, 0);
+    service.connect(2, "n1", 2, 0);
+    for _ in 0..6 {
+        service.fault("kill");
+        service.term += u64::from(elects);
+        for _ in 0..4 {
+            service.wait_ms(1000);
+            service.run(2, set("/", "1", -1)).unwrap();
+        }
+        service.fault("heal");
+        service.wait_ms(1000);
+        service.run(2, set("/", "2", -1)).unwrap();
+        service.wait_ms(1000);
+    }
+    service
+}
+
+/// No election gives it another timeout, and of the servers under it only the first is its own.
+fn outlives_followers() -> Story {
+    Story::of("session_outlives_followers", six_strikes(false))
+        .found(&[("session-timing", Rule::SessionEnded)])
+}
+
+/// Each new leader gives it its full timeout again, the last one too.
+fn outlives_leaders() -> Story {
+    let mut service = six_strikes(true);
+    service.expire(1);
+    Story::of("session_outlives_leaders", service).about(&["session-timing"])
 }
 
 /// Who comes back in time is silently given a new session.
