@@ -49,6 +49,8 @@ pub(super) struct Clients {
     pub(super) figures: Figures,
     by_session: BTreeMap<i64, ConnId>,
     with_output: Vec<ConnId>,
+    /// Bytes of answers and events that wait to be taken, of all connections.
+    pub(super) output_bytes: usize,
     sync_waiting: Vec<ConnId>,
     /// Context of the newest read index asked for, and of the newest confirmed and applied.
     pub(super) sync_asked: u64,
@@ -85,6 +87,7 @@ impl Clients {
             figures: Figures::default(),
             by_session: BTreeMap::new(),
             with_output: Vec::new(),
+            output_bytes: 0,
             sync_waiting: Vec::new(),
             sync_asked: 0,
             sync_confirmed: 0,
@@ -152,15 +155,16 @@ impl Clients {
     }
 
     fn touch(&mut self, conn: ConnId) {
-        if let Some(connection) = self.connections.get_mut(&conn)
-            && connection.touch_output()
-        {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        self.output_bytes += connection.uncounted_bytes();
+        if connection.touch_output() {
             self.with_output.push(conn);
         }
     }
 
     /// Everything to be sent, one element per connection.
     pub(super) fn take_output(&mut self) -> Vec<Outgoing> {
+        self.output_bytes = 0;
         let mut output = Vec::with_capacity(self.with_output.len());
         for conn in std::mem::take(&mut self.with_output) {
             let Some(connection) = self.connections.get_mut(&conn) else { continue };

@@ -86,6 +86,8 @@ pub(super) struct Connection {
     next_sequence: u64,
     out: Outgoing,
     has_output: bool,
+    /// Bytes of `out` that were counted (see [`Connection::uncounted_bytes`]).
+    counted_bytes: usize,
     /// Answers wait until what was taken for sending is written.
     held_back: bool,
     report: ConnectionReport,
@@ -112,6 +114,7 @@ impl Connection {
             next_sequence: 0,
             out: Outgoing { conn, ..Outgoing::default() },
             has_output: false,
+            counted_bytes: 0,
             held_back: false,
             report: ConnectionReport {
                 conn,
@@ -221,6 +224,12 @@ impl Connection {
         !std::mem::replace(&mut self.has_output, true)
     }
 
+    /// Bytes of output that came since the last call.
+    pub(super) fn uncounted_bytes(&mut self) -> usize {
+        let bytes = self.out.frames.len();
+        bytes - std::mem::replace(&mut self.counted_bytes, bytes)
+    }
+
     /// Whether answers have to wait. One short request may ask for a megabyte, and a client that
     /// takes nothing may send many of them.
     pub(super) fn is_full(&self) -> bool {
@@ -255,6 +264,7 @@ impl Connection {
     /// Takes the output.
     pub(super) fn take_output(&mut self) -> Outgoing {
         self.has_output = false;
+        self.counted_bytes = 0;
         self.held_back = self.is_full();
         self.out.more = self.held_back;
         let conn = self.out.conn;

@@ -386,6 +386,13 @@ impl Replica {
         }
     }
 
+    /// Bytes of answers and events that the next [`Ready`] holds so far: whoever steps on and on makes
+    /// all of them wait, and holds all of them in memory.
+    #[must_use]
+    pub fn output_bytes(&self) -> usize {
+        self.clients.output_bytes
+    }
+
     /// Says what is to be done. To be called until it gives `None`, after every batch of inputs and
     /// after every [`Replica::persisted`].
     ///

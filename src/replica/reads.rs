@@ -10,13 +10,16 @@ use super::machine::Machine;
 use super::watch::Kind;
 use crate::proto::jute::wire_len;
 use crate::proto::request::{AddWatchMode, Request, SetWatches};
-use crate::proto::{ErrorCode, EventType, MultiResult, ReadOp, Response, Text, Writer};
+use crate::proto::{ErrorCode, EventType, MultiResult, ReadOp, Response, Stat, Text, Writer};
 use crate::tree::acl::Identity;
 
 /// Data and names that one multiRead may ask for, in bytes.
 pub(super) const MULTI_READ_BYTES_MAX: usize = 64 << 20;
 /// What a child's name costs besides its bytes.
 const NAME_OVERHEAD: usize = 32;
+
+/// Room that is made for a list before it is written; beyond, it grows as it must.
+const LIST_BYTES_LIKELY_MAX: usize = 1 << 20;
 
 type Outcome = Result<Response, ErrorCode>;
 
@@ -119,6 +122,7 @@ impl Clients {
         match machine.tree().children(&connection.ids, path.as_str()) {
             Ok(children) => {
                 connection.send_with(xid, zxid, |out| {
+                    out.reserve(likely_bytes(children.len(), children.names().next()));
                     out.put_int(wire_len(children.len()));
                     for name in children.names() {
                         out.put_string(name);
@@ -230,6 +234,12 @@ impl Clients {
             (true, false) => ErrorCode::Unimplemented,
         }
     }
+}
+
+/// Bytes of a list with a stat, if its names are as long as the `first`: those of a lock's contenders are.
+fn likely_bytes(names: usize, first: Option<&str>) -> usize {
+    let bytes = names.saturating_mul(4 + first.map_or(0, str::len)) + 4 + Stat::WIRE_BYTES;
+    bytes.min(LIST_BYTES_LIKELY_MAX)
 }
 
 fn found(there: bool) -> Result<(), ErrorCode> {

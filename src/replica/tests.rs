@@ -106,6 +106,11 @@ impl Rig {
     }
 
     fn send(&mut self, conn: ConnId, requests: &[(i32, Request)]) {
+        self.step(conn, requests);
+        self.drive();
+    }
+
+    fn step(&mut self, conn: ConnId, requests: &[(i32, Request)]) {
         let requests = requests
             .iter()
             .map(|(xid, request)| {
@@ -117,7 +122,6 @@ impl Rig {
             })
             .collect();
         self.replica.step(Input::Requests { conn, requests });
-        self.drive();
     }
 
     /// (xid, err) of everything received since the last look.
@@ -178,6 +182,23 @@ fn replies_come_in_the_order_of_requests() {
     rig.send(1, &requests);
     let expected: Vec<(i32, i32)> = (0..100).map(|xid| (xid, 0)).collect();
     assert_eq!(rig.replies(1), expected);
+}
+
+#[test]
+fn output_is_counted_once_until_it_is_taken() {
+    let mut rig = Rig::new();
+    for conn in [1, 2] {
+        rig.connect(conn, 0, &[]);
+    }
+    assert_eq!(rig.replica.output_bytes(), 0);
+    let counted = [1, 2, 1].map(|conn| {
+        rig.step(conn, &[(1, get("/", false))]);
+        rig.replica.output_bytes()
+    });
+    assert_eq!(counted, [1, 2, 3].map(|answers| answers * counted[0]));
+    assert!(counted[0] > 0);
+    rig.drive();
+    assert_eq!(rig.replica.output_bytes(), 0);
 }
 
 #[test]

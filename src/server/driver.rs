@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::yield_now;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::audit::Audit;
@@ -21,7 +22,10 @@ use super::clock;
 use super::connection::Line;
 use super::error::ServerError;
 use super::figures::Figures;
-use super::limits::{CHANGES_RECORDS_MAX, CHANGES_WAITING_MAX, DIRECT_BYTES_MAX, DRIVER_BATCH_MAX};
+use super::limits::{
+    CHANGES_RECORDS_MAX, CHANGES_WAITING_MAX, DIRECT_BYTES_MAX, DRIVER_BATCH_MAX,
+    OUTPUT_BYTES_PER_TURN_MAX,
+};
 use super::log_writer::LogWriter;
 use super::outbox::Pushed;
 use super::peer_links::{LinkEvent, Links};
@@ -127,48 +131,13 @@ impl Driver {
             let now_us = clock::micros_since(start);
             self.replica.step(Input::Tick { now_us, wall_ms: clock::wall_ms() });
             for message in batch.drain(..) {
-                match message {
-                    Message::Open { conn, line, input } => {
-                        self.connections.open(conn, line);
-                        self.replica.step(input);
-                    }
-                    Message::Input(input) => {
-                        if let Input::Closed { conn } = input {
-                            self.connections.close(conn);
-                        }
-                        self.replica.step(input);
-                    }
-                    Message::Link(event) => {
-                        if let Some(links) = &mut self.links {
-                            links.take(event, &mut self.replica);
-                        }
-                    }
-                    Message::ImageDamaged { index } => {
-                        if let Some(disk) = &self.disk {
-                            disk.checkpoints.damaged(index);
-                        }
-                    }
-                    Message::ImageWanted { index } => {
-                        if let Some(disk) = &self.disk {
-                            disk.checkpoints.wanted(index);
-                        }
-                    }
-                    Message::Inspect { what, answer } => {
-                        let token = inspections.add(answer);
-                        self.replica.step(Input::Inspect { token, what });
-                    }
-                    Message::Failed(error) => return Err(error),
-                    Message::Wake => {}
+                self.take(message, &mut inspections)?;
+                if self.replica.output_bytes() >= OUTPUT_BYTES_PER_TURN_MAX {
+                    self.settle(now_us, &mut inspections)?;
+                    yield_now().await;
                 }
             }
-            if let Some(disk) = &mut self.disk
-                && let Some(number) = disk.log.persisted()?
-            {
-                self.replica.persisted(number);
-            }
-            while let Some(ready) = self.replica.ready().map_err(defect)? {
-                self.act(ready, now_us, &mut inspections)?;
-            }
+            self.settle(now_us, &mut inspections)?;
             let status = self.replica.status();
             self.hand_over_changes(status.changes_waiting, &mut pace);
             if status.serving
@@ -180,6 +149,56 @@ impl Driver {
                 let _ = serves.send(status.clone());
             }
             self.published.publish(status);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, message: Message, inspections: &mut Inspections) -> Result<(), ServerError> {
+        match message {
+            Message::Open { conn, line, input } => {
+                self.connections.open(conn, line);
+                self.replica.step(input);
+            }
+            Message::Input(input) => {
+                if let Input::Closed { conn } = input {
+                    self.connections.close(conn);
+                }
+                self.replica.step(input);
+            }
+            Message::Link(event) => {
+                if let Some(links) = &mut self.links {
+                    links.take(event, &mut self.replica);
+                }
+            }
+            Message::ImageDamaged { index } => {
+                if let Some(disk) = &self.disk {
+                    disk.checkpoints.damaged(index);
+                }
+            }
+            Message::ImageWanted { index } => {
+                if let Some(disk) = &self.disk {
+                    disk.checkpoints.wanted(index);
+                }
+            }
+            Message::Inspect { what, answer } => {
+                let token = inspections.add(answer);
+                self.replica.step(Input::Inspect { token, what });
+            }
+            Message::Failed(error) => return Err(error),
+            Message::Wake => {}
+        }
+        Ok(())
+    }
+
+    /// Does what the replica wants, until it wants nothing.
+    fn settle(&mut self, now_us: u64, inspections: &mut Inspections) -> Result<(), ServerError> {
+        if let Some(disk) = &mut self.disk
+            && let Some(number) = disk.log.persisted()?
+        {
+            self.replica.persisted(number);
+        }
+        while let Some(ready) = self.replica.ready().map_err(defect)? {
+            self.act(ready, now_us, inspections)?;
         }
         Ok(())
     }
