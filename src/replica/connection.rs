@@ -227,7 +227,7 @@ impl Connection {
     /// Bytes of output that came since the last call.
     pub(super) fn uncounted_bytes(&mut self) -> usize {
         let bytes = self.out.frames.len();
-        bytes - std::mem::replace(&mut self.counted_bytes, bytes)
+        bytes.saturating_sub(std::mem::replace(&mut self.counted_bytes, bytes))
     }
 
     /// Whether answers have to wait. One short request may ask for a megabyte, and a client that

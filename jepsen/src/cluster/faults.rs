@@ -10,6 +10,7 @@ use rustix::fs::{FallocateFlags, fallocate, statvfs, syncfs};
 use super::disk::Disk;
 use super::namespaces::Namespaces;
 use super::process::Process;
+use super::switch::Switch;
 use super::{Cluster, Met, Node, clock};
 use crate::cluster::tracer::Tracer;
 
@@ -52,7 +53,8 @@ impl Cluster {
     #[must_use]
     pub fn is_calm(&self) -> bool {
         let is_whole = self.networks.as_ref().is_none_or(Namespaces::is_whole);
-        is_whole && (0..self.nodes.len()).all(|at| self.is_up(at))
+        let is_clear = self.switch.as_ref().is_none_or(Switch::is_clear);
+        is_whole && is_clear && (0..self.nodes.len()).all(|at| self.is_up(at))
     }
 
     /// Cuts the power of servers at once: what they did not make durable is lost.

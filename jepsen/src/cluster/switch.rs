@@ -161,6 +161,12 @@ pub fn prefix() -> [&'static str; 3] {
 }
 
 impl Switch {
+    /// Whether packets go their way unhindered.
+    #[must_use]
+    pub fn is_clear(&self) -> bool {
+        self.shared.open().weather.is_empty()
+    }
+
     /// Takes the device and begins to pass packets.
     ///
     /// # Errors
