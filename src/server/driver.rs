@@ -3,18 +3,16 @@
 //! *Owns* the loop, the clocks given to the replica and the way of every answer to its connection.
 //! *Invariants*: every batch begins with a tick; what is to be sent to other servers and to the log
 //! goes there before anything else; audit lines are in their file, and the figures are published,
-//! before an answer is handed out. *Never* waits for anything but messages: a full state queue
+//! before an answer is handed out. *Never* waits for anything but messages and time: a full state queue
 //! leaves changes in the replica, a slow client is cut off, the log's queue has no bound of its own
 //! (it cannot hold more than the requests in flight, which are bounded).
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::task::yield_now;
-use tokio::time::{MissedTickBehavior, interval};
 
 use super::audit::Audit;
 use super::checkpoints::Checkpoints;
@@ -29,8 +27,9 @@ use super::limits::{
 use super::log_writer::LogWriter;
 use super::outbox::Pushed;
 use super::peer_links::{LinkEvent, Links};
+use super::queue::Queue;
 use super::shared::{Published, Stop};
-use crate::replica::{ConnId, Input, Inspect, Outgoing, Ready, Replica, Report, Status, TICK_MS};
+use crate::replica::{ConnId, Input, Inspect, Outgoing, Ready, Replica, Report, Status};
 use crate::storage::Lock;
 
 /// What the driver is sent.
@@ -68,7 +67,7 @@ pub enum Message {
     },
     /// A thread has found that the server cannot go on.
     Failed(ServerError),
-    /// Nothing but a reason to look: time has passed, something is durable, or the end is asked for.
+    /// Nothing but a reason to look: something is durable, or the end is asked for.
     Wake,
 }
 
@@ -78,15 +77,13 @@ pub struct Driver {
     /// The replica.
     pub replica: Replica,
     /// Where messages come from.
-    pub messages: mpsc::Receiver<Message>,
+    pub messages: Queue,
     /// The disk's threads; `None` in memory.
     pub disk: Option<Disk>,
     /// The audit log, if there is one.
     pub audit: Option<Audit>,
     /// Where the figures go.
     pub published: Arc<Published>,
-    /// Counts batches, so that nobody sends ticks to a driver that is at work.
-    pub beat: Arc<AtomicU64>,
     /// Asks for the end.
     pub stop: Arc<Stop>,
     /// The connections' queues.
@@ -123,8 +120,7 @@ impl Driver {
         let mut inspections = Inspections::default();
         let mut pace = Pace { completed: start, is_open: false };
         let mut serves = Some(serves);
-        while self.messages.recv_many(&mut batch, DRIVER_BATCH_MAX).await > 0 {
-            self.beat.fetch_add(1, Ordering::Relaxed);
+        while self.messages.turn(&mut batch).await {
             if self.stop.is_asked() {
                 break;
             }
@@ -373,22 +369,5 @@ impl Inspections {
             // Whoever asked may have given up.
             let _ = answer.send(report);
         }
-    }
-}
-
-/// Wakes the driver when it has nothing else to do, so that time passes for the replica: two looks
-/// within [`TICK_MS`], and a message only if the driver was idle since the last one.
-pub async fn keep_ticking(messages: mpsc::Sender<Message>, beat: Arc<AtomicU64>) {
-    let mut looks = interval(Duration::from_millis(TICK_MS / 2));
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut last = beat.load(Ordering::Relaxed);
-    loop {
-        looks.tick().await;
-        let now = beat.load(Ordering::Relaxed);
-        // A full queue is reason enough for the driver to look.
-        if now == last && messages.try_send(Message::Wake).is_err() && messages.is_closed() {
-            return;
-        }
-        last = now;
     }
 }

@@ -5,10 +5,9 @@
 //! `replica::founding`'s; making it durable is the caller's.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use tokio::sync::mpsc;
+use tokio::runtime::Handle;
 
 use super::clock;
 use super::driver::Message;
@@ -16,6 +15,7 @@ use super::error::{ServerError, StartError};
 use super::limits::DRIVER_BATCH_MAX;
 use super::peer_links::LinkEvent;
 use super::peers::Peers;
+use super::queue::Queue;
 use super::shared::Stop;
 use crate::config::ServerSpec;
 use crate::replica::Outgoing;
@@ -66,17 +66,16 @@ impl Founder {
     pub fn decide(
         mut self,
         peers: &Arc<Peers>,
-        messages: &mut mpsc::Receiver<Message>,
-        beat: &AtomicU64,
+        messages: &mut Queue,
+        runtime: &Handle,
         stop: &Stop,
     ) -> Result<Option<Decision>, ServerError> {
         let mut batch = Vec::with_capacity(DRIVER_BATCH_MAX);
         tracing::info!("no data yet: asks the other servers which ensemble this one belongs to");
         loop {
-            if messages.blocking_recv_many(&mut batch, DRIVER_BATCH_MAX) == 0 || stop.is_asked() {
+            if !messages.turn_blocking(runtime, &mut batch) || stop.is_asked() {
                 return Ok(None);
             }
-            beat.fetch_add(1, Ordering::Relaxed);
             let now_us = clock::micros_since(self.start);
             for message in batch.drain(..) {
                 match message {

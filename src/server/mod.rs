@@ -42,6 +42,7 @@ mod peer_locks;
 mod peer_wire;
 mod peers;
 mod ports;
+mod queue;
 mod recovery;
 mod settings;
 mod shared;

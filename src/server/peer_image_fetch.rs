@@ -11,12 +11,11 @@
 use std::collections::BTreeSet;
 use std::io::BufReader;
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::clock;
@@ -29,6 +28,7 @@ use super::peer_hello::Kind;
 use super::peer_image_receive::{Counted, read, words};
 use super::peer_images::{Frame, Store, on_thread};
 use super::peers::{Ends, Peers};
+use super::queue::Queue;
 use super::shared::Stop;
 use crate::config::Config;
 use crate::replica::{Mark, Outgoing};
@@ -42,9 +42,7 @@ pub struct Waiting<'a> {
     /// Whom to ask.
     pub peers: &'a Arc<Peers>,
     /// The driver's queue.
-    pub messages: &'a mut mpsc::Receiver<Message>,
-    /// Counts turns.
-    pub beat: &'a AtomicU64,
+    pub messages: &'a mut Queue,
     /// Says when to end.
     pub stop: &'a Stop,
 }
@@ -87,7 +85,7 @@ fn fetch(
     mending: &Mending,
     options: tree::Options,
 ) -> Result<Option<Mark>, ServerError> {
-    let Waiting { runtime, peers, messages, beat, stop } = waiting;
+    let Waiting { runtime, peers, messages, stop } = waiting;
     let start = Instant::now();
     let barred = peers.bar((0..=u8::MAX).collect());
     let store = Store { images: Some(mending.images().clone()), lock: Weak::new(), options };
@@ -96,14 +94,12 @@ fn fetch(
     let asking = runtime.block_on(async { Ends::spawn(asking) });
     let mut batch = Vec::with_capacity(DRIVER_BATCH_MAX);
     let result = loop {
-        if messages.blocking_recv_many(&mut batch, DRIVER_BATCH_MAX) == 0 || stop.is_asked() {
+        if !messages.turn_blocking(runtime, &mut batch) || stop.is_asked() {
             break Ok(None);
         }
-        beat.fetch_add(1, Ordering::Relaxed);
         if let Some(error) = send_away(&mut batch, clock::micros_since(start)) {
             break Err(error);
         }
-        // Time passes as messages, too.
         if let Ok(mark) = fetched.try_recv() {
             break Ok(Some(mark));
         }

@@ -4,7 +4,6 @@
 //! what is missing comes from other servers, who are listened to meanwhile. *Invariants*: nobody is
 //! told who this server is before that is durable; a start that is given up ends at the next message.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -22,6 +21,7 @@ use super::member::{Member, State};
 use super::peer_image_fetch::{Waiting, open_or_mend};
 use super::peer_images::Store;
 use super::peer_links::Links;
+use super::queue::Queue;
 use super::settings;
 use super::shared::{Published, Stop};
 use super::start::Recovered;
@@ -39,15 +39,13 @@ pub struct Parts {
     /// The driver's queue.
     pub messages: mpsc::Sender<Message>,
     /// Its other end.
-    pub queue: mpsc::Receiver<Message>,
+    pub queue: Queue,
     /// The audit log, if there is one.
     pub audit: Option<Audit>,
     /// What is counted.
     pub figures: Arc<Figures>,
     /// Where the replica's figures go.
     pub published: Arc<Published>,
-    /// Counts the driver's batches.
-    pub beat: Arc<AtomicU64>,
     /// Says when to end.
     pub stop: Arc<Stop>,
     /// What a server of an ensemble has besides.
@@ -70,7 +68,7 @@ pub fn driver(
 ) -> Result<Option<(Driver, bool)>, StartError> {
     if let Some(Member { peers, state: State::Founding(founder) }) = parts.member {
         waits(Recovered { is_new: true, ..Recovered::default() });
-        let decision = founder.decide(&peers, &mut parts.queue, &parts.beat, &parts.stop)?;
+        let decision = founder.decide(&peers, &mut parts.queue, &parts.runtime, &parts.stop)?;
         let Some(decision) = decision else { return Ok(None) };
         parts.member = Some(Member { peers, state: State::Founded(decision.identity) });
     }
@@ -81,7 +79,7 @@ pub fn driver(
 fn founded(parts: Parts, unready: impl FnMut()) -> Result<Option<(Driver, bool)>, StartError> {
     let seed = seed()?;
     let Parts { config, is_in_memory, messages, mut queue, audit, figures, published, .. } = parts;
-    let (beat, stop, member, members) = (parts.beat, parts.stop, parts.member, parts.members);
+    let (stop, member, members) = (parts.stop, parts.member, parts.members);
     let runtime = parts.runtime;
     let options = settings::tree_options(&config, seed);
     let mut setup = settings::setup(&config, seed, audit.is_some(), !is_in_memory);
@@ -96,9 +94,9 @@ fn founded(parts: Parts, unready: impl FnMut()) -> Result<Option<(Driver, bool)>
         None
     } else {
         let new = new_identity(setup.server_id, identity.as_ref())?;
-        let (messages, beat, stop) = (&mut queue, &*beat, &*stop);
+        let (messages, stop) = (&mut queue, &*stop);
         let runtime = &runtime;
-        let waiting = peers.as_ref().map(|peers| Waiting { runtime, peers, messages, beat, stop });
+        let waiting = peers.as_ref().map(|peers| Waiting { runtime, peers, messages, stop });
         let opened = open_or_mend(&config, &new, &options, waiting, unready)?;
         if opened.is_none() {
             return Ok(None);
@@ -111,7 +109,6 @@ fn founded(parts: Parts, unready: impl FnMut()) -> Result<Option<(Driver, bool)>
         disk,
         audit,
         published,
-        beat,
         stop,
         connections: Connections::new(Arc::clone(&figures)),
         members,

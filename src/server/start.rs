@@ -17,7 +17,7 @@ use tokio::task::{JoinError, JoinSet, spawn_blocking};
 
 use super::audit::Audit;
 use super::builder::Builder;
-use super::driver::{Driver, Message, keep_ticking};
+use super::driver::{Driver, Message};
 use super::error::{ServerError, StartError, panic_message};
 use super::figures::Figures;
 use super::limits::DRIVER_QUEUE_MAX;
@@ -25,6 +25,7 @@ use super::listener::Port;
 use super::member::Member;
 use super::peers::Peers;
 use super::ports::{Offer, Ports};
+use super::queue::Queue;
 use super::recovery::{self, Parts};
 use super::shared::Stop;
 use super::{Server, disk, dynamic_file, ended, peer_accept};
@@ -156,20 +157,15 @@ async fn serve(
         config,
         is_in_memory,
         messages,
-        queue,
+        queue: Queue::new(queue),
         audit,
         figures,
         published: Arc::default(),
-        beat: Arc::default(),
         stop,
         member,
         members: watch::Sender::default(),
         runtime: Handle::current(),
     };
-    let tick = keep_ticking(parts.messages.clone(), Arc::clone(&parts.beat));
-    tasks.spawn(Arc::clone(&parts.stop).before(tick));
-    // The first look need not wait for time to pass.
-    let _ = parts.messages.try_send(Message::Wake);
     let offer = Offer::of(&parts, limits);
     let peers = parts.member.as_ref().map(|member| Arc::clone(&member.peers));
     let result = match peers {

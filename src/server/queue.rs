@@ -1,0 +1,85 @@
+//! What the driver is sent, and the time that passes meanwhile.
+//!
+//! *Owns* the receiving end and the clock that wakes an idle driver. *Invariant*: two turns are at
+//! most [`TICK_MS`] apart, as long as whoever takes them is not busy for longer. *Never* wakes
+//! anybody more often than that: an idle server costs next to nothing.
+
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::driver::Message;
+use super::limits::DRIVER_BATCH_MAX;
+use crate::replica::TICK_MS;
+
+/// The driver's queue.
+#[derive(Debug)]
+pub struct Queue {
+    messages: mpsc::Receiver<Message>,
+    ticks: Interval,
+}
+
+impl Queue {
+    /// The receiving end of these messages. In a runtime only.
+    #[must_use]
+    pub fn new(messages: mpsc::Receiver<Message>) -> Self {
+        let mut ticks = interval(Duration::from_millis(TICK_MS));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { messages, ticks }
+    }
+
+    /// Waits for messages or for time to pass, and adds what has arrived to `batch`. False: nobody is
+    /// left who could send anything.
+    pub async fn turn(&mut self, batch: &mut Vec<Message>) -> bool {
+        tokio::select! {
+            biased;
+            taken = self.messages.recv_many(batch, DRIVER_BATCH_MAX) => taken > 0,
+            _ = self.ticks.tick() => true,
+        }
+    }
+
+    /// As [`Queue::turn`], in a thread that may be blocked.
+    pub fn turn_blocking(&mut self, runtime: &Handle, batch: &mut Vec<Message>) -> bool {
+        runtime.block_on(self.turn(batch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_turn_takes_a_tick() {
+        let (_sender, messages) = mpsc::channel(1);
+        let mut queue = Queue::new(messages);
+        let mut batch = Vec::new();
+        assert!(queue.turn(&mut batch).await, "the first one begins at once");
+        let start = Instant::now();
+        for _ in 0..4 {
+            assert!(queue.turn(&mut batch).await);
+        }
+        assert!(batch.is_empty());
+        assert_eq!(start.elapsed(), Duration::from_millis(4 * TICK_MS));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_ends_a_turn_and_puts_no_tick_off() {
+        let (sender, messages) = mpsc::channel(1);
+        let mut queue = Queue::new(messages);
+        let mut batch = Vec::new();
+        queue.turn(&mut batch).await;
+        let start = Instant::now();
+        tokio::time::advance(Duration::from_millis(TICK_MS / 2)).await;
+        sender.try_send(Message::Wake).expect("room for one");
+        assert!(queue.turn(&mut batch).await);
+        assert_eq!(batch.len(), 1);
+        assert!(queue.turn(&mut batch).await);
+        assert_eq!((batch.len(), start.elapsed()), (1, Duration::from_millis(TICK_MS)));
+        drop(sender);
+        assert!(!queue.turn(&mut batch).await, "nobody is left");
+    }
+}
