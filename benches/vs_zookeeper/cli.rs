@@ -13,6 +13,7 @@ use crate::grown::Grows;
 use crate::kinds::Kind;
 use crate::mode::Mode;
 use crate::results::{self, Results};
+use crate::rounds::Rounds;
 use crate::{fill, growth, machine, null, run};
 
 /// The nine modes that are compared unless others are asked for.
@@ -104,6 +105,19 @@ struct KeepArgs {
 }
 
 #[derive(Args)]
+struct TimesArgs {
+    /// Length of one measurement.
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    window: Duration,
+    /// Unmeasured load directly before each measurement.
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
+    warm_up: Duration,
+    /// Unmeasured load on each ZooKeeper before the first round.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    first_warm_up: Duration,
+}
+
+#[derive(Args)]
 struct RenderArgs {
     /// Where `--out` has kept the figures.
     #[arg(default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/performance"))]
@@ -136,15 +150,8 @@ struct RunArgs {
     modes: Vec<Mode>,
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Length of one measurement.
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
-    window: Duration,
-    /// Unmeasured load directly before each measurement.
-    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
-    warm_up: Duration,
-    /// Unmeasured load on ZooKeeper before the first round.
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
-    first_warm_up: Duration,
+    #[command(flatten)]
+    times: TimesArgs,
 }
 
 #[derive(Args)]
@@ -174,15 +181,8 @@ struct GrowthArgs {
     most: u64,
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Length of one measurement.
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
-    window: Duration,
-    /// Unmeasured load directly before each measurement.
-    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
-    warm_up: Duration,
-    /// Unmeasured load on each ZooKeeper before the first round.
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
-    first_warm_up: Duration,
+    #[command(flatten)]
+    times: TimesArgs,
 }
 
 #[derive(Args)]
@@ -253,27 +253,14 @@ fn compare(args: RunArgs) -> Result<(), String> {
     if kinds.is_empty() {
         return Err("ensembles and locks need --lockkeeper or --zookeeper".into());
     }
-    let settings = run::Settings {
-        kinds,
-        servers: args.servers,
-        modes,
-        rounds: args.rounds as usize,
-        warm_up: args.warm_up,
-        window: args.window,
-        first_warm_up: args.first_warm_up,
-        base_port: args.peers.base_port,
-        data: args.peers.data,
-    };
-    let figures = run::run(&settings, |line| eprintln!("{line}"))?;
+    let rounds = rounds(kinds, args.servers, args.rounds, &args.times, &args.peers);
+    let figures = run::run(&rounds, &modes, |line| eprintln!("{line}"))?;
     let name = format!("run-{}", args.servers);
     finish(&Results::Comparison(figures), &args.peers.keep, &name)
 }
 
 fn fill(args: &FillArgs) -> Result<(), String> {
-    let kinds = kinds(&args.peers);
-    if kinds.is_empty() {
-        return Err("fill needs --lockkeeper or --zookeeper".into());
-    }
+    let kinds = kinds_for("fill", &args.peers)?;
     let mut all = Vec::new();
     for (kind, port) in kinds.into_iter().zip(args.peers.base_port..) {
         let settings = fill::Settings {
@@ -290,22 +277,12 @@ fn fill(args: &FillArgs) -> Result<(), String> {
 }
 
 fn grow(args: GrowthArgs) -> Result<(), String> {
-    let kinds = kinds(&args.peers);
-    if kinds.is_empty() {
-        return Err("growth needs --lockkeeper or --zookeeper".into());
-    }
+    let kinds = kinds_for("growth", &args.peers)?;
     let all = Grows::value_variants().to_vec();
     let settings = growth::Settings {
-        kinds,
-        servers: args.servers,
+        rounds: rounds(kinds, args.servers, args.rounds, &args.times, &args.peers),
         axes: if args.grows.is_empty() { all } else { args.grows },
         size_max: args.most,
-        rounds: args.rounds as usize,
-        warm_up: args.warm_up,
-        window: args.window,
-        first_warm_up: args.first_warm_up,
-        base_port: args.peers.base_port,
-        data: args.peers.data,
     };
     let figures = growth::run(&settings, |line| eprintln!("{line}"))?;
     let name = match args.servers {
@@ -342,6 +319,33 @@ fn kinds(args: &PeerArgs) -> Vec<Kind> {
         args.zookeeper.clone().map(|jars| Kind::ZooKeeper { jars, heap: args.heap.clone() });
     let lockkeeper = args.lockkeeper.clone().map(|binary| Kind::Lockkeeper { binary });
     zookeeper.into_iter().chain(lockkeeper).collect()
+}
+
+/// The kinds for a command that needs one.
+fn kinds_for(command: &str, args: &PeerArgs) -> Result<Vec<Kind>, String> {
+    match kinds(args) {
+        none if none.is_empty() => Err(format!("{command} needs --lockkeeper or --zookeeper")),
+        some => Ok(some),
+    }
+}
+
+fn rounds(
+    kinds: Vec<Kind>,
+    servers: u16,
+    count: u32,
+    times: &TimesArgs,
+    peers: &PeerArgs,
+) -> Rounds {
+    Rounds {
+        kinds,
+        servers,
+        count: count as usize,
+        warm_up: times.warm_up,
+        window: times.window,
+        first_warm_up: times.first_warm_up,
+        base_port: peers.base_port,
+        data: peers.data.clone(),
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

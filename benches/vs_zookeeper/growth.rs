@@ -4,17 +4,16 @@
 //! sizes are measured in turns, round by round, like peers of a comparison. Clients, watchers and
 //! contenders are the load itself, on one server. What was made for a measurement is taken away after it.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use lockkeeper::bench::{self, Bystanders, Fault, Go, Length, Plan, Work};
 
-use crate::figures::{Cell, PeerName};
+use crate::figures::Cell;
 use crate::grown::{Axis, Curve, Grows, Growth, Point};
-use crate::kinds::Kind;
 use crate::load;
 use crate::mode::Mode;
 use crate::peers::{self, Peer};
+use crate::rounds::Rounds;
 use crate::{disk, machine};
 
 /// The load beside which something grows: connections, and requests in flight on each.
@@ -30,19 +29,10 @@ const SETTLING: Duration = Duration::from_micros(100);
 const TREE: &str = "tree";
 
 pub struct Settings {
-    pub kinds: Vec<Kind>,
-    /// Servers of each kind, an ensemble if more than one.
-    pub servers: u16,
+    pub rounds: Rounds,
     pub axes: Vec<Grows>,
     /// Larger sizes are left out.
     pub size_max: u64,
-    pub rounds: usize,
-    pub warm_up: Duration,
-    pub window: Duration,
-    /// Unmeasured load on each ZooKeeper before the first round; others get a fifth of it.
-    pub first_warm_up: Duration,
-    pub base_port: u16,
-    pub data: PathBuf,
 }
 
 /// Servers of every kind with something of one size.
@@ -56,14 +46,13 @@ struct Stage {
 
 /// Measures everything that grows; `note` is told what is going on.
 pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Growth, String> {
-    let name =
-        |kind: &Kind| PeerName { name: kind.name().to_owned(), description: kind.describe() };
+    let rounds = &settings.rounds;
     let mut growth = Growth {
-        site: machine::site(&settings.data),
-        servers: settings.servers,
-        peers: settings.kinds.iter().map(name).collect(),
-        rounds: settings.rounds,
-        window_ms: settings.window.as_millis() as u64,
+        site: machine::site(&rounds.data),
+        servers: rounds.servers,
+        peers: rounds.peers(),
+        rounds: rounds.count,
+        window_ms: rounds.window_ms(),
         axes: Vec::new(),
         durable_appends_per_second: Vec::new(),
     };
@@ -71,8 +60,8 @@ pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Growth, String> {
         let mut curves = curves(settings, grows);
         let mut stages = stages(settings, grows)?;
         note(&format!("{}: the servers are ready", grows.title()));
-        for round in 0..settings.rounds {
-            let syncs = disk::syncs_per_second(&settings.data)?;
+        for round in 0..rounds.count {
+            let syncs = disk::syncs_per_second(&rounds.data)?;
             growth.durable_appends_per_second.push(syncs);
             for point in curves.iter_mut().flat_map(|curve| &mut curve.points) {
                 measure_point(settings, &mut stages, grows, point, round, &note)?;
@@ -109,7 +98,7 @@ fn curves(settings: &Settings, grows: Grows) -> Vec<Curve> {
             Grows::Clients | Grows::Contenders => (size as usize, 1),
             Grows::Watchers => (size as usize + 1, 1),
         };
-        let cells = vec![Vec::new(); settings.kinds.len()];
+        let cells = vec![Vec::new(); settings.rounds.kinds.len()];
         Point { size, mode: Mode { work, connections, depth }, cells }
     };
     let sizes = sizes(settings, grows);
@@ -119,7 +108,8 @@ fn curves(settings: &Settings, grows: Grows) -> Vec<Curve> {
 
 /// The servers for an axis: a stage for each size, or one for all.
 fn stages(settings: &Settings, grows: Grows) -> Result<Vec<Stage>, String> {
-    let mut port = settings.base_port;
+    let rounds = &settings.rounds;
+    let mut port = rounds.base_port;
     let mut stages = Vec::new();
     let all = sizes(settings, grows);
     let sizes = match grows {
@@ -128,11 +118,11 @@ fn stages(settings: &Settings, grows: Grows) -> Result<Vec<Stage>, String> {
     };
     for &size in sizes {
         let mut stage = Stage { peers: Vec::new(), crowds: Vec::new(), scatter: None };
-        for kind in &settings.kinds {
-            let mut peer = Peer::new(kind.clone(), settings.servers, port, &settings.data)?;
-            port += peers::PORTS_PER_SERVER * settings.servers;
+        for kind in &rounds.kinds {
+            let mut peer = Peer::new(kind.clone(), rounds.servers, port, &rounds.data)?;
+            port += peers::PORTS_PER_SERVER * rounds.servers;
             peer.start("/")?;
-            load::first_warm_up(&peer, settings.first_warm_up, grows == Grows::Contenders)?;
+            load::first_warm_up(&peer, rounds.first_warm_up, grows == Grows::Contenders)?;
             let fault = |e: Fault| peer.failure(&e.to_string());
             let mut crowd = Bystanders::default();
             match grows {
@@ -187,22 +177,23 @@ fn measure_point(
 ) -> Result<(), String> {
     let at = sizes(settings, grows).iter().position(|size| *size == point.size);
     let at = at.expect("points have these sizes").min(stages.len() - 1);
-    for turn in 0..settings.kinds.len() {
-        let which = (round + turn) % settings.kinds.len();
+    let kinds = &settings.rounds.kinds;
+    for turn in 0..kinds.len() {
+        let which = (round + turn) % kinds.len();
         for stage in &mut *stages {
             for (peer, crowd) in stage.peers.iter().zip(&mut stage.crowds) {
                 crowd.keep_alive().map_err(|e| peer.failure(&e.to_string()))?;
             }
         }
         let rested = load::rest(stages.iter().flat_map(|stage| &stage.peers));
-        let cell = measure(settings, &stages[at], which, point.mode, round)?;
+        let cell = measure(&settings.rounds, &stages[at], which, point.mode, round)?;
         point.cells[which].push(cell);
         note(&format!(
             "round {} {} {}: {:<10} {:<16} {:>9.0}/s, p99 {:.2} ms{}",
             round + 1,
             point.size,
             grows.title(),
-            settings.kinds[which].name(),
+            kinds[which].name(),
             point.mode.name(),
             point.cells[which].last().map_or(0.0, |cell| cell.per_second),
             point.p99_ms(which),
@@ -213,7 +204,7 @@ fn measure_point(
 }
 
 fn measure(
-    settings: &Settings,
+    rounds: &Rounds,
     stage: &Stage,
     which: usize,
     mode: Mode,
@@ -223,8 +214,8 @@ fn measure(
     let Mode { work, connections, depth } = mode;
     let more = if work.contends() { QUEUEING } else { SETTLING };
     let length = Length::Timed {
-        warm_up: settings.warm_up + more * connections as u32,
-        window: settings.window,
+        warm_up: rounds.warm_up + more * connections as u32,
+        window: rounds.window,
     };
     let stays = stage.scatter.is_some() && work != Work::Create;
     let plan = Plan {

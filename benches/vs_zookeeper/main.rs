@@ -20,6 +20,7 @@ mod null_tree;
 mod peers;
 mod results;
 mod rivals;
+mod rounds;
 mod run;
 mod svg;
 mod table;

@@ -4,52 +4,35 @@
 //! more than any absolute figure; the order of the peers rotates from round to round. Before each
 //! measurement all peers must have come to rest, and after each create the nodes are deleted again.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::figures::{Cell, Comparison, ModeFigures, PeerName};
-use crate::kinds::Kind;
+use crate::figures::{Cell, Comparison, ModeFigures};
 use crate::load::{self, Times};
 use crate::mode::Mode;
 use crate::peers::Peer;
+use crate::rounds::Rounds;
 use crate::{disk, machine, peers};
 
-/// What to compare and for how long.
-pub struct Settings {
-    pub kinds: Vec<Kind>,
-    /// Servers of each kind, an ensemble if more than one.
-    pub servers: u16,
-    pub modes: Vec<Mode>,
-    pub rounds: usize,
-    pub warm_up: Duration,
-    pub window: Duration,
-    /// Unmeasured load on each ZooKeeper before the first round, for its compiler; others get a
-    /// fifth of it.
-    pub first_warm_up: Duration,
-    pub base_port: u16,
-    pub data: PathBuf,
-}
-
-/// Runs the comparison; `note` is told what is going on.
-pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Comparison, String> {
+/// Compares servers by these modes; `note` is told what is going on.
+pub fn run(rounds: &Rounds, modes: &[Mode], note: impl Fn(&str)) -> Result<Comparison, String> {
     let mut peers = Vec::new();
-    let mut port = settings.base_port;
-    for kind in &settings.kinds {
-        let mut peer = Peer::new(kind.clone(), settings.servers, port, &settings.data)?;
-        port += peers::PORTS_PER_SERVER * kind.servers(settings.servers);
+    let mut port = rounds.base_port;
+    for kind in &rounds.kinds {
+        let mut peer = Peer::new(kind.clone(), rounds.servers, port, &rounds.data)?;
+        port += peers::PORTS_PER_SERVER * kind.servers(rounds.servers);
         let took = peer.start("/")?;
         note(&format!("{}: server processes {:?}", kind.name(), peer.pids()));
         note(&format!("{}: serves after {} ms", kind.describe(), took.as_millis()));
         peers.push(peer);
     }
-    let locks = settings.modes.iter().any(|mode| mode.work.locks());
+    let locks = modes.iter().any(|mode| mode.work.locks());
     for peer in &peers {
-        load::first_warm_up(peer, settings.first_warm_up, locks)?;
+        load::first_warm_up(peer, rounds.first_warm_up, locks)?;
     }
-    let mut figures = empty(settings);
-    for round in 0..settings.rounds {
-        for (number, &mode) in settings.modes.iter().enumerate() {
-            let syncs = disk::syncs_per_second(&settings.data)?;
+    let mut figures = empty(rounds, modes);
+    for round in 0..rounds.count {
+        for (number, &mode) in modes.iter().enumerate() {
+            let syncs = disk::syncs_per_second(&rounds.data)?;
             figures.durable_appends_per_second.push(syncs);
             for turn in 0..peers.len() {
                 let at = (round + turn) % peers.len();
@@ -57,7 +40,7 @@ pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Comparison, Strin
                     continue;
                 }
                 let rested = load::rest(&peers);
-                let cell = measure(settings, &peers[at], mode, round)?;
+                let cell = measure(rounds, &peers[at], mode, round)?;
                 note(&format!(
                     "round {} {}: {:<12} {:>9.0}/s, server CPU {:>6.2} us/op, others {:.2} CPU{}",
                     round + 1,
@@ -76,26 +59,22 @@ pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Comparison, Strin
 }
 
 /// The figures before anything is measured.
-fn empty(settings: &Settings) -> Comparison {
-    let peers = settings
-        .kinds
-        .iter()
-        .map(|kind| PeerName { name: kind.name().to_owned(), description: kind.describe() });
-    let cells = vec![Vec::new(); settings.kinds.len()];
-    let modes = settings.modes.iter().map(|&mode| ModeFigures { mode, cells: cells.clone() });
+fn empty(rounds: &Rounds, modes: &[Mode]) -> Comparison {
+    let cells = vec![Vec::new(); rounds.kinds.len()];
+    let modes = modes.iter().map(|&mode| ModeFigures { mode, cells: cells.clone() });
     Comparison {
-        site: machine::site(&settings.data),
-        servers: settings.servers,
-        peers: peers.collect(),
-        rounds: settings.rounds,
-        window_ms: settings.window.as_millis() as u64,
+        site: machine::site(&rounds.data),
+        servers: rounds.servers,
+        peers: rounds.peers(),
+        rounds: rounds.count,
+        window_ms: rounds.window_ms(),
         modes: modes.collect(),
         durable_appends_per_second: Vec::new(),
     }
 }
 
-fn measure(settings: &Settings, peer: &Peer, mode: Mode, round: usize) -> Result<Cell, String> {
-    let Settings { warm_up, window, .. } = *settings;
+fn measure(rounds: &Rounds, peer: &Peer, mode: Mode, round: usize) -> Result<Cell, String> {
+    let Rounds { warm_up, window, .. } = *rounds;
     let room = format!("r{round}-{}x{}", mode.connections, mode.depth);
     load::load_and_clean(peer, mode, &room, Times { warm_up, window, hold: Duration::ZERO })
 }
