@@ -11,7 +11,7 @@ use crate::table;
 /// What everything is compared with.
 const REFERENCE: &str = "zookeeper";
 /// What the machine allows at most is no server to compare.
-const LIMITS: [&str; 2] = ["null", "null-no-log"];
+const LIMIT: &str = "null";
 
 const WIDTH: f64 = 800.0;
 /// Where the scale begins and ends.
@@ -66,7 +66,7 @@ fn rows(figures: &Comparison) -> Vec<Row> {
     for of_mode in &figures.modes {
         let those = &of_mode.cells[reference];
         for (peer, cells) in figures.peers.iter().zip(&of_mode.cells) {
-            let is_limit = LIMITS.contains(&peer.name.as_str());
+            let is_limit = peer.name == LIMIT;
             if peer.name == REFERENCE || is_limit || cells.is_empty() || those.is_empty() {
                 continue;
             }

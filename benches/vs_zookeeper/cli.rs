@@ -134,9 +134,6 @@ struct RunArgs {
     /// Servers of each kind: 3 or 5 are an ensemble, which the null server cannot be.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=9))]
     servers: u16,
-    /// Also measure the null server without its log.
-    #[arg(long, conflicts_with = "servers")]
-    no_log_too: bool,
     /// A redis-server, for locks in one and for Redlock over three (see fetch_rivals).
     #[arg(long, value_name = "FILE")]
     redis: Option<PathBuf>,
@@ -209,11 +206,8 @@ struct NullArgs {
     #[arg(long)]
     port: u16,
     /// The log file; an old one is overwritten.
-    #[arg(long, value_name = "FILE", required_unless_present = "no_log")]
-    log: Option<PathBuf>,
-    /// Write nothing to disk.
-    #[arg(long, conflicts_with = "log")]
-    no_log: bool,
+    #[arg(long, value_name = "FILE")]
+    log: PathBuf,
 }
 
 pub fn main() -> Result<(), String> {
@@ -223,7 +217,7 @@ pub fn main() -> Result<(), String> {
         Some(Command::Growth(args)) => grow(args),
         Some(Command::Render(args)) => results::render(&args.out, Some(&args.document)),
         Some(Command::Load(args)) => load(args),
-        Some(Command::Null(args)) => null::serve(args.port, args.log.as_deref()),
+        Some(Command::Null(args)) => null::serve(args.port, &args.log),
         None => {
             println!("nothing was measured; see benches/vs_zookeeper/README.md for what to say");
             Ok(())
@@ -240,10 +234,7 @@ fn compare(args: RunArgs) -> Result<(), String> {
     let mut kinds = kinds(&args.peers);
     // The null server has no sessions, so no locks and no ensemble.
     if args.servers == 1 && !modes.iter().any(|mode| mode.work.locks()) {
-        kinds.push(Kind::Null { log: true });
-        if args.no_log_too {
-            kinds.push(Kind::Null { log: false });
-        }
+        kinds.push(Kind::Null);
     }
     if let Some(binary) = args.redis {
         kinds.push(Kind::Redis { binary: binary.clone() });

@@ -20,8 +20,8 @@ pub enum Kind {
     ZooKeeper { jars: PathBuf, heap: String },
     /// A lockkeeper binary.
     Lockkeeper { binary: PathBuf },
-    /// The null server of this program, with or without its log.
-    Null { log: bool },
+    /// The null server of this program.
+    Null,
     /// One redis-server, every write forced to disk.
     Redis { binary: PathBuf },
     /// Three of them, which know nothing of each other: the clients ask all.
@@ -45,8 +45,7 @@ impl Kind {
         match self {
             Kind::ZooKeeper { .. } => "zookeeper",
             Kind::Lockkeeper { .. } => "lockkeeper",
-            Kind::Null { log: true } => "null",
-            Kind::Null { log: false } => "null-no-log",
+            Kind::Null => "null",
             Kind::Redis { .. } => "redis",
             Kind::Redlock { .. } => "redlock",
             Kind::Etcd { .. } => "etcd",
@@ -66,8 +65,7 @@ impl Kind {
                 format!("Apache ZooKeeper {}, G1, heap {heap}", zookeeper_version(jars))
             }
             Kind::Lockkeeper { binary } => said(binary),
-            Kind::Null { log: true } => "null server, one fdatasync per turn".into(),
-            Kind::Null { log: false } => "null server without a log".into(),
+            Kind::Null => "null server, one fdatasync per turn".into(),
             Kind::Redis { binary } => format!("one {}, fsync always", redis(binary)),
             Kind::Redlock { binary } => {
                 format!("Redlock over {REDLOCK_SERVERS} {}, fsync always", redis(binary))
@@ -80,7 +78,7 @@ impl Kind {
     pub fn servers(&self, asked: u16) -> u16 {
         match self {
             Kind::ZooKeeper { .. } | Kind::Lockkeeper { .. } | Kind::Etcd { .. } => asked,
-            Kind::Null { .. } | Kind::Redis { .. } => 1,
+            Kind::Null | Kind::Redis { .. } => 1,
             Kind::Redlock { .. } => REDLOCK_SERVERS,
         }
     }
@@ -88,7 +86,7 @@ impl Kind {
     /// The client that drives it, if it is not that of ZooKeeper.
     pub fn rival(&self) -> Option<Rival> {
         match self {
-            Kind::ZooKeeper { .. } | Kind::Lockkeeper { .. } | Kind::Null { .. } => None,
+            Kind::ZooKeeper { .. } | Kind::Lockkeeper { .. } | Kind::Null => None,
             Kind::Redis { .. } | Kind::Redlock { .. } => Some(Rival::Redis),
             Kind::Etcd { .. } => Some(Rival::Etcd),
         }
@@ -99,7 +97,7 @@ impl Kind {
     pub fn does(&self, work: Work) -> bool {
         match self {
             Kind::ZooKeeper { .. } | Kind::Lockkeeper { .. } => true,
-            Kind::Null { .. } => !work.locks() && work != Work::Watches,
+            Kind::Null => !work.locks() && work != Work::Watches,
             Kind::Redis { .. } | Kind::Redlock { .. } | Kind::Etcd { .. } => {
                 matches!(work, Work::Lock | Work::Contended)
             }
@@ -150,15 +148,11 @@ impl Kind {
                 command.arg("server").arg(config);
                 command
             }
-            Kind::Null { log } => {
+            Kind::Null => {
                 let this = std::env::current_exe().map_err(|e| format!("own path: {e}"))?;
                 let mut command = Command::new(this);
                 command.arg("null").arg("--port").arg(place.addr.port().to_string());
-                if *log {
-                    command.arg("--log").arg(place.dir.join("data").join("log"));
-                } else {
-                    command.arg("--no-log");
-                }
+                command.arg("--log").arg(place.dir.join("data").join("log"));
                 command
             }
             Kind::Redis { binary } | Kind::Redlock { binary } => {

@@ -87,7 +87,7 @@ pub fn first_warm_up(peer: &Peer, whole: Duration, locks: bool) -> Result<(), St
     let whole = match peer.kind {
         Kind::ZooKeeper { .. } => whole,
         Kind::Lockkeeper { .. }
-        | Kind::Null { .. }
+        | Kind::Null
         | Kind::Redis { .. }
         | Kind::Redlock { .. }
         | Kind::Etcd { .. } => whole / 5,

@@ -24,13 +24,10 @@ const UNSENT_MAX: usize = 64 * 1024 * 1024;
 /// How the log grows ahead of its end, as ZooKeeper's does by default: sparsely, 64 MiB at a time.
 const LOG_STEP: u64 = 64 * 1024 * 1024;
 
-/// Serves until the process is ended. Without a `log` nothing is written to disk.
-pub fn serve(port: u16, log: Option<&Path>) -> Result<(), String> {
+/// Serves until the process is ended.
+pub fn serve(port: u16, log: &Path) -> Result<(), String> {
     let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let log = match log {
-        Some(path) => Some(Log::create(path).map_err(|e| format!("{}: {e}", path.display()))?),
-        None => None,
-    };
+    let log = Log::create(log).map_err(|e| format!("{}: {e}", log.display()))?;
     let listener = TcpListener::bind(addr).map_err(|e| format!("{addr}: {e}"))?;
     Server::new(listener, log).and_then(Server::run).map_err(|e| format!("null server: {e}"))
 }
@@ -74,7 +71,7 @@ struct Client {
 struct Server {
     poll: Poll,
     listener: TcpListener,
-    log: Option<Log>,
+    log: Log,
     records: Vec<u8>,
     tree: Tree,
     clients: Vec<Option<Client>>,
@@ -84,7 +81,7 @@ struct Server {
 }
 
 impl Server {
-    fn new(mut listener: TcpListener, log: Option<Log>) -> io::Result<Self> {
+    fn new(mut listener: TcpListener, log: Log) -> io::Result<Self> {
         let poll = Poll::new()?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         Ok(Server {
@@ -114,8 +111,8 @@ impl Server {
                     Token(number) => self.receive(number),
                 }
             }
-            if let (Some(log), false) = (&mut self.log, self.records.is_empty()) {
-                log.append(&self.records)?;
+            if !self.records.is_empty() {
+                self.log.append(&self.records)?;
             }
             self.records.clear();
             self.answer();
@@ -171,7 +168,7 @@ impl Server {
                 }
                 Ok(Some(frame)) => {
                     let reply = self.tree.request(frame, &mut client.unsent);
-                    if reply.wrote && self.log.is_some() {
+                    if reply.wrote {
                         wire::buffer(&mut self.records, frame);
                     }
                     if reply.last {
