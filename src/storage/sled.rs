@@ -1,9 +1,8 @@
 //! The state store on sled.
 //!
-//! *Owns* the directory `state/`. *Invariants*: batches stay below 1000 records (larger ones leak
-//! memory in sled 0.34); every call into sled runs under `catch_unwind`, since its corruption shows
-//! as panics. *Never* relies on sled's `flush`, which calls no fsync: what sled lost in a power cut
-//! is noticed by its mark and the sum over its contents, and sled is filled again.
+//! *Owns* the directory `state/`. *Invariant*: every call into sled runs under `catch_unwind`, since
+//! its corruption shows as panics. *Never* relies on sled's `flush`, which calls no fsync: what sled
+//! lost in a power cut is noticed by its mark and the sum over its contents, and sled is filled again.
 
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,10 +12,6 @@ use std::time::{Duration, Instant};
 use super::state::{Contents, StateError, StateMark, StateStore, Take};
 use crate::replica::Record;
 
-/// Most records in one batch.
-const BATCH_RECORDS_MAX: usize = 1000;
-/// A batch ends once it has this many bytes.
-const BATCH_BYTES: usize = 4 << 20;
 /// sled's cache. It uses several times as much.
 const CACHE_BYTES: u64 = 8 << 20;
 /// How many stores that were set aside are kept.
@@ -159,13 +154,26 @@ impl StateStore for SledState {
         })
     }
 
+    /// One record after the other: a batch of sled's takes twice the time, and its being whole is of no
+    /// use between [`StateMark::Open`] and [`StateMark::Closed`].
     fn put(&mut self, records: &[Record], contents: &mut Contents) -> Result<(), StateError> {
         self.with(|db| {
-            let mut writer = Batches::new(db, contents);
+            let (mut stored, mut scratch) = (vec![RECORD], Vec::new());
             for Record { key, value } in records {
-                writer.put(key, value.as_deref())?;
+                stored.truncate(1);
+                stored.extend_from_slice(key);
+                let old = match value {
+                    Some(value) => {
+                        contents.add(key, value, &mut scratch);
+                        db.insert(&stored, &**value).map_err(text)?
+                    }
+                    None => db.remove(&stored).map_err(text)?,
+                };
+                if let Some(old) = old {
+                    contents.remove(key, &old, &mut scratch);
+                }
             }
-            writer.apply()
+            Ok(())
         })
     }
 
@@ -240,52 +248,6 @@ fn remove_unfinished_snapshots(dir: &Path) -> std::io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Writes records in batches of bounded size.
-struct Batches<'a> {
-    db: &'a sled::Db,
-    contents: &'a mut Contents,
-    batch: sled::Batch,
-    records: usize,
-    bytes: usize,
-    scratch: Vec<u8>,
-}
-
-impl<'a> Batches<'a> {
-    fn new(db: &'a sled::Db, contents: &'a mut Contents) -> Self {
-        let batch = sled::Batch::default();
-        Self { db, contents, batch, records: 0, bytes: 0, scratch: Vec::new() }
-    }
-
-    fn put(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), String> {
-        let mut stored = Vec::with_capacity(key.len() + 1);
-        stored.push(RECORD);
-        stored.extend_from_slice(key);
-        // Reading before writing also lets sled free memory: it does a little at every call.
-        if let Some(old) = self.db.get(&stored).map_err(text)? {
-            self.contents.remove(key, &old, &mut self.scratch);
-        }
-        self.records += 1;
-        self.bytes += stored.len() + value.map_or(0, <[u8]>::len);
-        match value {
-            Some(value) => {
-                self.contents.add(key, value, &mut self.scratch);
-                self.batch.insert(stored, value);
-            }
-            None => self.batch.remove(stored),
-        }
-        if self.records >= BATCH_RECORDS_MAX || self.bytes >= BATCH_BYTES {
-            self.apply()
-        } else {
-            Ok(())
-        }
-    }
-
-    fn apply(&mut self) -> Result<(), String> {
-        (self.records, self.bytes) = (0, 0);
-        self.db.apply_batch(std::mem::take(&mut self.batch)).map_err(text)
-    }
 }
 
 fn text(error: sled::Error) -> String {
