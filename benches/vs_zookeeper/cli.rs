@@ -14,7 +14,7 @@ use crate::kinds::Kind;
 use crate::mode::Mode;
 use crate::results::{self, Results};
 use crate::rounds::Rounds;
-use crate::{fill, growth, machine, null, run};
+use crate::{fill, growth, idle, machine, null, run};
 
 /// The nine modes that are compared unless others are asked for.
 const MODES: [&str; 9] = [
@@ -61,6 +61,8 @@ enum Command {
     Fill(FillArgs),
     /// Measure the same load while znodes, sessions, watches or contenders grow.
     Growth(GrowthArgs),
+    /// See what servers take that nobody asks anything, and how soon a new one answers.
+    Idle(IdleArgs),
     /// Make tables and charts again of figures that were kept.
     Render(RenderArgs),
     /// Put load on one running server.
@@ -183,6 +185,27 @@ struct GrowthArgs {
 }
 
 #[derive(Args)]
+struct IdleArgs {
+    #[command(flatten)]
+    peers: PeerArgs,
+    /// Servers of each kind: one, and an ensemble. All are up at once: mind ZooKeeper's --heap.
+    #[arg(long, value_delimiter = ',', default_value = "1,3", value_parser = clap::value_parser!(u16).range(1..=9))]
+    servers: Vec<u16>,
+    /// Sessions that only live, in the second part.
+    #[arg(long, default_value_t = 10_000)]
+    sessions: usize,
+    /// How often an empty server of each kind is started to see how long that takes.
+    #[arg(long, default_value_t = 9)]
+    starts: usize,
+    /// Rest before figures are taken.
+    #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds)]
+    settle: Duration,
+    /// How long CPU time is counted.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    window: Duration,
+}
+
+#[derive(Args)]
 struct LoadArgs {
     /// The server, or several with commas between them.
     #[arg(value_delimiter = ',', required = true)]
@@ -215,6 +238,7 @@ pub fn main() -> Result<(), String> {
         Some(Command::Run(args)) => compare(args),
         Some(Command::Fill(args)) => fill(&args),
         Some(Command::Growth(args)) => grow(args),
+        Some(Command::Idle(args)) => see_idle(args),
         Some(Command::Render(args)) => results::render(&args.out, Some(&args.document)),
         Some(Command::Load(args)) => load(args),
         Some(Command::Null(args)) => null::serve(args.port, &args.log),
@@ -281,6 +305,21 @@ fn grow(args: GrowthArgs) -> Result<(), String> {
         several => format!("growth-{several}"),
     };
     finish(&Results::Growth(figures), &args.peers.keep, &name)
+}
+
+fn see_idle(args: IdleArgs) -> Result<(), String> {
+    let settings = idle::Settings {
+        kinds: kinds_for("idle", &args.peers)?,
+        servers: args.servers,
+        sessions: args.sessions,
+        starts: args.starts,
+        settle: args.settle,
+        window: args.window,
+        base_port: args.peers.base_port,
+        data: args.peers.data,
+    };
+    let figures = idle::run(&settings, |line| eprintln!("{line}"))?;
+    finish(&Results::Idle(figures), &args.peers.keep, "idle")
 }
 
 /// Shows what was measured, and keeps it if that was asked for.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use lockkeeper::bench::{Session, Work};
 
+use crate::figures::PeerName;
 use crate::rivals::{Rival, etcd, redis};
 
 /// Servers of a Redlock: a majority of three must give the lock.
@@ -72,6 +73,11 @@ impl Kind {
             }
             Kind::Etcd { binary } => said(binary).replace("etcd Version:", "etcd"),
         }
+    }
+
+    /// As figures name it.
+    pub fn peer(&self) -> PeerName {
+        PeerName { name: self.name().to_owned(), description: self.describe() }
     }
 
     /// How many servers it has if so many of each kind are asked for.

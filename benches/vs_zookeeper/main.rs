@@ -11,6 +11,8 @@ mod filled;
 mod grown;
 mod growth;
 mod growth_chart;
+mod idle;
+mod idle_figures;
 mod kinds;
 mod load;
 mod machine;

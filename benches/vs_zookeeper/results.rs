@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::figures::Comparison;
 use crate::filled::Fills;
 use crate::grown::{self, Growth};
+use crate::idle_figures::{self, Idleness};
 use crate::{chart, document, filled, growth_chart, table};
 
 /// Name of the chart of all comparisons, and what it shows.
@@ -25,6 +26,8 @@ pub enum Results {
     Fill(Fills),
     /// Of `growth`.
     Growth(Growth),
+    /// Of `idle`.
+    Idle(Idleness),
 }
 
 impl Results {
@@ -34,13 +37,14 @@ impl Results {
             Results::Comparison(figures) => table::comparison(figures),
             Results::Fill(fills) => filled::to_markdown(fills),
             Results::Growth(growth) => grown::to_markdown(growth),
+            Results::Idle(figures) => idle_figures::to_markdown(figures),
         }
     }
 
     /// As a chart of its own, with the words that stand for it, if it has one.
     fn drawing(&self) -> Option<(&'static str, String)> {
         match self {
-            Results::Comparison(_) | Results::Fill(_) => None,
+            Results::Comparison(_) | Results::Fill(_) | Results::Idle(_) => None,
             Results::Growth(growth) => {
                 Some(("Operations per second and p99 by what grows", growth_chart::draw(growth)))
             }
@@ -69,7 +73,7 @@ pub fn make(folder: &Path, document: Option<&Path>) -> Result<Vec<Made>, String>
         .iter()
         .filter_map(|(_, results)| match results {
             Results::Comparison(figures) => Some(figures),
-            Results::Fill(_) | Results::Growth(_) => None,
+            Results::Fill(_) | Results::Growth(_) | Results::Idle(_) => None,
         })
         .collect();
     let own = |name: &str| format!("{name}.svg");

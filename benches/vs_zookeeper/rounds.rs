@@ -23,9 +23,7 @@ pub struct Rounds {
 impl Rounds {
     /// The kinds, as figures name them.
     pub fn peers(&self) -> Vec<PeerName> {
-        let name =
-            |kind: &Kind| PeerName { name: kind.name().to_owned(), description: kind.describe() };
-        self.kinds.iter().map(name).collect()
+        self.kinds.iter().map(Kind::peer).collect()
     }
 
     pub fn window_ms(&self) -> u64 {

@@ -2,17 +2,25 @@
 //!
 //! *Invariants*, checked: all of them last, and none is told of an event, because what they watch must
 //! not be touched. They do not keep themselves alive: whoever has them calls
-//! [`Bystanders::keep_alive`] more often than their timeout, which is 40 s, at most.
+//! [`Bystanders::keep_alive`] more often than their timeout, which is 40 s, at most, or has them
+//! [`Bystanders::live`].
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use super::session::{PATIENCE, Session};
+use super::sockets::LOOK;
 use super::{Fault, files, wire};
+
+/// How long those that are open wait for the others before they are heard of.
+const OPENING_MAX: Duration = Duration::from_secs(5);
 
 /// Some sessions.
 #[derive(Debug, Default)]
 pub struct Bystanders {
     sessions: Vec<Session>,
+    /// The one that pings next, of those that live.
+    next: usize,
 }
 
 impl Bystanders {
@@ -22,9 +30,16 @@ impl Bystanders {
     /// One cannot be had, or this machine does not allow so many connections.
     pub fn open(addrs: &[SocketAddr], count: usize) -> Result<Self, Fault> {
         files::allow(count)?;
-        let open = |addr: &SocketAddr| Session::open(*addr, PATIENCE);
-        let sessions = addrs.iter().cycle().take(count).map(open).collect::<Result<_, _>>()?;
-        Ok(Bystanders { sessions })
+        let mut all = Bystanders::default();
+        let mut heard = Instant::now();
+        for addr in addrs.iter().cycle().take(count) {
+            all.sessions.push(Session::open(*addr, PATIENCE)?);
+            if heard.elapsed() >= OPENING_MAX {
+                all.keep_alive()?;
+                heard = Instant::now();
+            }
+        }
+        Ok(all)
     }
 
     /// Watches the data of these znodes, each by one of the sessions, in turn.
@@ -53,5 +68,30 @@ impl Bystanders {
     pub fn keep_alive(&mut self) -> Result<(), Fault> {
         self.sessions.iter_mut().try_for_each(Session::ping)?;
         self.sessions.iter_mut().try_for_each(Session::pinged)
+    }
+
+    /// Returns after so long, in which each has pinged as a real client would: at a third of its
+    /// timeout, one after the other.
+    ///
+    /// # Errors
+    /// One has ended.
+    pub fn live(&mut self, length: Duration) -> Result<(), Fault> {
+        let began = Instant::now();
+        let count = self.sessions.len();
+        let interval = self.sessions.first().map_or(LOOK, |session| session.timeout() / 3);
+        let mut pinged = 0;
+        while began.elapsed() < length {
+            let turns = began.elapsed().as_secs_f64() / interval.as_secs_f64();
+            let due = (turns * count as f64) as usize;
+            for _ in pinged..due {
+                let session = &mut self.sessions[self.next];
+                session.ping()?;
+                session.pinged()?;
+                self.next = (self.next + 1) % count;
+            }
+            pinged = due;
+            std::thread::sleep(LOOK.min(length.saturating_sub(began.elapsed())));
+        }
+        Ok(())
     }
 }

@@ -166,6 +166,11 @@ impl Session {
         Parts { stream: self.stream, last_xid: self.xid, timeout: self.timeout }
     }
 
+    /// What the server has granted.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// Tells the server that the session lives. [`Session::pinged`] is to follow.
     pub(super) fn ping(&mut self) -> Result<(), Fault> {
         let mut request = wire::bare(wire::PING);

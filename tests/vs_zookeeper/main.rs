@@ -17,6 +17,8 @@ mod filled;
 mod grown;
 #[path = "../../benches/vs_zookeeper/growth_chart.rs"]
 mod growth_chart;
+#[path = "../../benches/vs_zookeeper/idle_figures.rs"]
+mod idle_figures;
 #[path = "../../benches/vs_zookeeper/mode.rs"]
 mod mode;
 #[path = "../../benches/vs_zookeeper/results.rs"]
@@ -29,6 +31,7 @@ mod svg;
 mod table;
 
 mod growing;
+mod idling;
 mod rival_locks;
 
 use std::fs;
