@@ -4,12 +4,10 @@
 //! operations per second as a multiple of ZooKeeper's, and ZooKeeper's server CPU per operation as a
 //! multiple of the other's. The thin line of a bar reaches from the worst round to the best.
 
-use crate::figures::{Cell, Comparison, Spread, ratios};
+use crate::figures::{Cell, Comparison, REFERENCE, Spread, ratios};
 use crate::svg::Drawing;
 use crate::table;
 
-/// What everything is compared with.
-const REFERENCE: &str = "zookeeper";
 /// What the machine allows at most is no server to compare.
 const LIMIT: &str = "null";
 
@@ -61,6 +59,10 @@ pub fn ratios_to_zookeeper(comparisons: &[&Comparison]) -> Option<String> {
 }
 
 fn rows(figures: &Comparison) -> Vec<Row> {
+    if figures.share.is_some() {
+        // All have done the same.
+        return Vec::new();
+    }
     let Some(reference) = figures.peer(REFERENCE) else { return Vec::new() };
     let mut rows = Vec::new();
     for of_mode in &figures.modes {

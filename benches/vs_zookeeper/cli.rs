@@ -41,6 +41,10 @@ const ENSEMBLE_MODES: [&str; 8] = [
     "contended:64x1",
 ];
 
+/// The modes in which latency at the same rate is compared: where the processors are the limit.
+const OFFERED_MODES: [&str; 5] =
+    ["get:16x16", "set:16x16", "create:16x16", "mixed:16x16", "lock:32x1"];
+
 /// Measures ZooKeeper-compatible servers: `run` compares, `fill` restarts with a full tree, `load`
 /// loads a server that is already there, `null` is the limit they are compared with.
 #[derive(Parser)]
@@ -147,6 +151,10 @@ struct RunArgs {
     /// shapes of set, create, mixed, lock and contended.
     #[arg(long, value_delimiter = ',')]
     modes: Vec<Mode>,
+    /// Compare latency at the same rate: all are offered this share of what ZooKeeper does at most
+    /// in that mode, measured first. Default modes: five that the processors limit.
+    #[arg(long, value_name = "SHARE", value_parser = share, conflicts_with_all = ["redis", "etcd"])]
+    share: Option<f64>,
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     #[command(flatten)]
@@ -250,14 +258,18 @@ pub fn main() -> Result<(), String> {
 }
 
 fn compare(args: RunArgs) -> Result<(), String> {
-    let usual: &[&str] = if args.servers == 1 { &MODES } else { &ENSEMBLE_MODES };
+    let usual: &[&str] = match (args.share, args.servers) {
+        (Some(_), _) => &OFFERED_MODES,
+        (None, 1) => &MODES,
+        (None, _) => &ENSEMBLE_MODES,
+    };
     let modes: Vec<Mode> = match args.modes {
         chosen if chosen.is_empty() => usual.iter().map(|m| m.parse()).collect::<Result<_, _>>()?,
         chosen => chosen,
     };
     let mut kinds = kinds(&args.peers);
     // The null server has no sessions, so no locks and no ensemble.
-    if args.servers == 1 && !modes.iter().any(|mode| mode.work.locks()) {
+    if args.servers == 1 && args.share.is_none() && !modes.iter().any(|mode| mode.work.locks()) {
         kinds.push(Kind::Null);
     }
     if let Some(binary) = args.redis {
@@ -266,11 +278,11 @@ fn compare(args: RunArgs) -> Result<(), String> {
     }
     kinds.extend(args.etcd.map(|binary| Kind::Etcd { binary }));
     if kinds.is_empty() {
-        return Err("ensembles and locks need --lockkeeper or --zookeeper".into());
+        return Err("ensembles, locks and shares need --lockkeeper or --zookeeper".into());
     }
     let rounds = rounds(kinds, args.servers, args.rounds, &args.times, &args.peers);
-    let figures = run::run(&rounds, &modes, |line| eprintln!("{line}"))?;
-    let name = format!("run-{}", args.servers);
+    let figures = run::run(&rounds, &modes, args.share, |line| eprintln!("{line}"))?;
+    let name = format!("{}-{}", args.share.map_or("run", |_| "latency"), args.servers);
     finish(&Results::Comparison(figures), &args.peers.keep, &name)
 }
 
@@ -375,6 +387,14 @@ fn rounds(
         first_warm_up: times.first_warm_up,
         base_port: peers.base_port,
         data: peers.data.clone(),
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share: f64 = text.parse().map_err(|_| format!("{text} is not a share such as 0.5"))?;
+    match share > 0.0 && share <= 1.0 {
+        true => Ok(share),
+        false => Err(format!("{text}: above 0, and 1 at most, please")),
     }
 }
 

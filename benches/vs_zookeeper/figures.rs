@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::mode::Mode;
 
+/// What everything is compared with.
+pub const REFERENCE: &str = "zookeeper";
+
 /// What was measured on what.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Site {
@@ -59,6 +62,8 @@ pub struct PeerName {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ModeFigures {
     pub mode: Mode,
+    /// Operations per second that were offered to every peer, if not as many as it takes.
+    pub offered: Option<f64>,
     /// Per peer, in the order of [`Comparison::peers`], a cell for each round; none if the peer
     /// cannot do it.
     pub cells: Vec<Vec<Cell>>,
@@ -73,6 +78,8 @@ pub struct Comparison {
     pub peers: Vec<PeerName>,
     pub rounds: usize,
     pub window_ms: u64,
+    /// What was offered, as a share of the most that the first of the references does.
+    pub share: Option<f64>,
     pub modes: Vec<ModeFigures>,
     /// Disk probes between the measurements: durable appends per second.
     pub durable_appends_per_second: Vec<f64>,
@@ -111,6 +118,11 @@ impl LockCell {
 }
 
 impl Comparison {
+    /// The peer whose most is what others are offered a share of: ZooKeeper, or else the first one.
+    pub fn reference(&self) -> usize {
+        self.peer(REFERENCE).unwrap_or(0)
+    }
+
     /// The place of a peer.
     pub fn peer(&self, name: &str) -> Option<usize> {
         self.peers.iter().position(|peer| peer.name == name)

@@ -29,13 +29,15 @@ pub struct Times {
     pub window: Duration,
     /// A lock is held for so long.
     pub hold: Duration,
+    /// Operations per second that are offered, if not as many as it takes. Not to rivals.
+    pub rate: Option<f64>,
 }
 
 /// Runs a load and takes away the nodes it created, so that every round finds the same tree.
 pub fn load_and_clean(peer: &Peer, mode: Mode, room: &str, times: Times) -> Result<Cell, String> {
     let failed = |e: Fault| peer.failure(&e.to_string());
     let pids = peer.pids();
-    let Times { warm_up, window, hold } = times;
+    let Times { warm_up, window, hold, rate } = times;
     if let Some(rival) = peer.kind.rival() {
         let shares = mode.work.contends();
         let drive = Drive { shares, hold, pids: &pids, warm_up, window };
@@ -46,6 +48,7 @@ pub fn load_and_clean(peer: &Peer, mode: Mode, room: &str, times: Times) -> Resu
         pids,
         length: Length::Timed { warm_up, window },
         room: room.to_owned(),
+        rate,
         hold: if mode.work.locks() { hold } else { Duration::ZERO },
         ..Plan::new(peer.addrs(), mode.work, mode.connections, mode.depth)
     };
@@ -65,6 +68,7 @@ pub fn take_back(plan: &Plan, outcome: &Outcome) -> Result<(), Fault> {
         // Deep, because nobody measures it.
         depth: 256 / plan.connections.clamp(1, 256),
         length: Length::Counted(outcome.answered.clone()),
+        rate: None,
         ..plan.clone()
     };
     bench::run(&deletes, &mut |_| Go::On).map(drop)
@@ -98,7 +102,7 @@ pub fn first_warm_up(peer: &Peer, whole: Duration, locks: bool) -> Result<(), St
     let window = whole / modes.len().max(1) as u32;
     for (work, depth) in modes {
         let mode = Mode { work, connections: 16, depth };
-        let times = Times { warm_up: Duration::ZERO, window, hold: WARM_UP_HOLD };
+        let times = Times { warm_up: Duration::ZERO, window, hold: WARM_UP_HOLD, rate: None };
         load_and_clean(peer, mode, "warm-up", times)?;
     }
     Ok(())

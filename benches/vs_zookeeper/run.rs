@@ -6,15 +6,24 @@
 
 use std::time::Duration;
 
-use crate::figures::{Cell, Comparison, ModeFigures};
+use crate::figures::{Cell, Comparison, ModeFigures, median};
 use crate::load::{self, Times};
 use crate::mode::Mode;
 use crate::peers::Peer;
 use crate::rounds::Rounds;
 use crate::{disk, machine, peers};
 
-/// Compares servers by these modes; `note` is told what is going on.
-pub fn run(rounds: &Rounds, modes: &[Mode], note: impl Fn(&str)) -> Result<Comparison, String> {
+/// Windows in which the most is found out.
+const PROBES: usize = 3;
+
+/// Compares servers by these modes: all are offered a `share` of what the reference does at most, or
+/// else as much as each takes. `note` is told what is going on.
+pub fn run(
+    rounds: &Rounds,
+    modes: &[Mode],
+    share: Option<f64>,
+    note: impl Fn(&str),
+) -> Result<Comparison, String> {
     let mut peers = Vec::new();
     let mut port = rounds.base_port;
     for kind in &rounds.kinds {
@@ -29,7 +38,16 @@ pub fn run(rounds: &Rounds, modes: &[Mode], note: impl Fn(&str)) -> Result<Compa
     for peer in &peers {
         load::first_warm_up(peer, rounds.first_warm_up, locks)?;
     }
-    let mut figures = empty(rounds, modes);
+    let mut figures = empty(rounds, modes, share);
+    if let Some(share) = share {
+        let reference = &peers[figures.reference()];
+        for of_mode in &mut figures.modes {
+            load::rest(&peers);
+            let rate = share * most(rounds, reference, of_mode.mode)?;
+            note(&format!("{}: {rate:.0}/s are offered", of_mode.mode.name()));
+            of_mode.offered = Some(rate);
+        }
+    }
     for round in 0..rounds.count {
         for (number, &mode) in modes.iter().enumerate() {
             let syncs = disk::syncs_per_second(&rounds.data)?;
@@ -40,13 +58,16 @@ pub fn run(rounds: &Rounds, modes: &[Mode], note: impl Fn(&str)) -> Result<Compa
                     continue;
                 }
                 let rested = load::rest(&peers);
-                let cell = measure(rounds, &peers[at], mode, round)?;
+                let rate = figures.modes[number].offered;
+                let cell = measure(rounds, &peers[at], mode, round, rate)?;
                 note(&format!(
-                    "round {} {}: {:<12} {:>9.0}/s, server CPU {:>6.2} us/op, others {:.2} CPU{}",
+                    "round {} {}: {:<12} {:>9.0}/s, p99 {:.2} ms, server CPU {:>6.2} us/op, others \
+                     {:.2} CPU{}",
                     round + 1,
                     mode.name(),
                     peers[at].kind.name(),
                     cell.per_second,
+                    cell.p99_ms,
                     cell.server_cpu_us,
                     cell.other_cpu,
                     if rested { "" } else { " (another peer was still busy)" },
@@ -59,22 +80,36 @@ pub fn run(rounds: &Rounds, modes: &[Mode], note: impl Fn(&str)) -> Result<Compa
 }
 
 /// The figures before anything is measured.
-fn empty(rounds: &Rounds, modes: &[Mode]) -> Comparison {
+fn empty(rounds: &Rounds, modes: &[Mode], share: Option<f64>) -> Comparison {
     let cells = vec![Vec::new(); rounds.kinds.len()];
-    let modes = modes.iter().map(|&mode| ModeFigures { mode, cells: cells.clone() });
+    let mode = |&mode| ModeFigures { mode, offered: None, cells: cells.clone() };
     Comparison {
         site: machine::site(&rounds.data),
         servers: rounds.servers,
         peers: rounds.peers(),
         rounds: rounds.count,
         window_ms: rounds.window_ms(),
-        modes: modes.collect(),
+        share,
+        modes: modes.iter().map(mode).collect(),
         durable_appends_per_second: Vec::new(),
     }
 }
 
-fn measure(rounds: &Rounds, peer: &Peer, mode: Mode, round: usize) -> Result<Cell, String> {
+/// How many operations per second a peer does at most.
+fn most(rounds: &Rounds, peer: &Peer, mode: Mode) -> Result<f64, String> {
+    let probe = |round| measure(rounds, peer, mode, round, None).map(|cell| cell.per_second);
+    Ok(median(&(0..PROBES).map(probe).collect::<Result<Vec<_>, _>>()?))
+}
+
+fn measure(
+    rounds: &Rounds,
+    peer: &Peer,
+    mode: Mode,
+    round: usize,
+    rate: Option<f64>,
+) -> Result<Cell, String> {
     let Rounds { warm_up, window, .. } = *rounds;
     let room = format!("r{round}-{}x{}", mode.connections, mode.depth);
-    load::load_and_clean(peer, mode, &room, Times { warm_up, window, hold: Duration::ZERO })
+    let times = Times { warm_up, window, hold: Duration::ZERO, rate };
+    load::load_and_clean(peer, mode, &room, times)
 }

@@ -2,10 +2,12 @@
 
 use std::fmt::{self, Write};
 
-use crate::figures::{Cell, Comparison, LockCell, ModeFigures, Site, Spread, median, ratios};
+use crate::figures::{
+    Cell, Comparison, LockCell, ModeFigures, REFERENCE, Site, Spread, median, ratios,
+};
 
 /// The peers that others are set in relation to.
-const REFERENCES: [&str; 2] = ["zookeeper", "null"];
+const REFERENCES: [&str; 2] = [REFERENCE, "null"];
 
 /// The line about the machine and the commit, with which every table begins.
 pub fn site(site: &Site) -> String {
@@ -39,6 +41,9 @@ fn write_all(figures: &Comparison, out: &mut String) -> fmt::Result {
     for peer in &figures.peers {
         writeln!(out, "* {}: {}", peer.name, peer.description)?;
     }
+    if let Some(share) = figures.share {
+        return write_offered(figures, share, out);
+    }
     let against: Vec<usize> = REFERENCES.iter().filter_map(|name| figures.peer(name)).collect();
     write!(out, "\n| mode | server | ops/s | p50 ms | p99 ms | p99.9 ms | max ms ")?;
     write!(out, "| server CPU us/op | client CPU us/op | RSS MiB | other CPU s/s |")?;
@@ -52,6 +57,41 @@ fn write_all(figures: &Comparison, out: &mut String) -> fmt::Result {
         }
     }
     write_contention(figures, out)
+}
+
+/// The table of peers that were all offered the same.
+fn write_offered(figures: &Comparison, share: f64, out: &mut String) -> fmt::Result {
+    let reference = figures.reference();
+    let of = figures.peers.get(reference).map_or("", |peer| &peer.name);
+    writeln!(
+        out,
+        "\nEach is offered, at fixed moments, {share} of what {of} does when asked for as much as it \
+         takes; latency counts from these moments.\n"
+    )?;
+    write!(out, "| mode | offered/s | server | done/s | p50 ms | p99 ms | p99.9 ms | max ms ")?;
+    writeln!(out, "| server CPU us/op | other CPU s/s | p99 / {of} |\n|{}", "---|".repeat(11))?;
+    for of_mode in &figures.modes {
+        for (at, (peer, cells)) in figures.peers.iter().zip(&of_mode.cells).enumerate() {
+            let all = |field: fn(&Cell) -> f64| cells.iter().map(field).collect::<Vec<_>>();
+            write!(out, "| {} ", of_mode.mode.name())?;
+            write!(out, "| {:.0} ", of_mode.offered.unwrap_or(f64::NAN))?;
+            write!(out, "| {} | {:.0} ", peer.name, median(&all(|c| c.per_second)))?;
+            write!(out, "| {:.2} ", median(&all(|c| c.p50_ms)))?;
+            write!(out, "| {} ", Spread::of(&all(|c| c.p99_ms)).show(2))?;
+            write!(out, "| {:.2} ", median(&all(|c| c.p999_ms)))?;
+            write!(out, "| {:.1} ", median(&all(|c| c.max_ms)))?;
+            write!(out, "| {:.2} ", median(&all(|c| c.server_cpu_us)))?;
+            write!(out, "| {:.2} ", median(&all(|c| c.other_cpu)))?;
+            match at == reference {
+                true => writeln!(out, "| 1 |")?,
+                false => {
+                    let beside = ratios(cells, &of_mode.cells[reference], |c| c.p99_ms);
+                    writeln!(out, "| {} |", Spread::of(&beside).show(2))?;
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 fn write_row(

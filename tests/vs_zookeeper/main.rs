@@ -71,8 +71,10 @@ fn comparison() -> Comparison {
         peers: vec![peer("zookeeper"), peer("lockkeeper")],
         rounds: 3,
         window_ms: 2000,
+        share: None,
         modes: vec![ModeFigures {
             mode: "set:32x1".parse().expect("a mode"),
+            offered: None,
             cells: vec![zookeeper, lockkeeper],
         }],
         durable_appends_per_second: vec![7000.0],
@@ -89,6 +91,19 @@ fn a_ratio_is_the_median_of_those_within_the_rounds() {
         text.starts_with("2 x a processor; commit 0123456789.\n3 servers of each kind;"),
         "{text}"
     );
+}
+
+#[test]
+fn peers_that_are_offered_the_same_are_compared_by_p99_and_are_in_no_chart() {
+    let mut figures = comparison();
+    figures.share = Some(0.5);
+    figures.modes[0].offered = Some(500.0);
+    figures.modes[0].cells[1][2].p99_ms = 0.5;
+    let text = Results::Comparison(figures.clone()).to_markdown();
+    let row = text.lines().find(|line| line.starts_with("| set 32x1 | 500 | lockkeeper | 300 |"));
+    let row = row.expect("a row");
+    assert!(row.ends_with("| 1.00 (0.25-1.00) |"), "{row}");
+    assert!(chart::ratios_to_zookeeper(&[&figures]).is_none(), "they have done the same");
 }
 
 #[test]
