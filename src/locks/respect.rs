@@ -6,16 +6,17 @@
 use super::contender::{Contender, Dialect, is_of_this_library};
 use super::species::Species;
 
-/// Whether contenders of `later` wait for those of `earlier`, or need not: both are readers.
-#[must_use]
-pub(super) fn waits(later: Species<'_>, earlier: Species<'_>) -> bool {
-    use Dialect::{
-        Curator, CuratorRead, CuratorWrite, Go, Kazoo, KazooAsCurator, KazooRead, Plain, ZooKeeper,
-    };
-    match (later, earlier) {
-        (Species::Lock(later), Species::Lock(earlier)) => match later {
+impl Dialect {
+    /// Whether contenders of this dialect wait for one of `earlier` that came before them.
+    #[must_use]
+    pub fn waits_for(self, earlier: Dialect) -> bool {
+        use Dialect::{
+            Curator, CuratorRead, CuratorWrite, Go, Kazoo, KazooAsCurator, KazooRead, Plain,
+            ZooKeeper,
+        };
+        match self {
             Curator => matches!(earlier, Curator | Go | KazooAsCurator | Plain),
-            // Whose it is is not known; that of the Rust client waits for nobody else.
+            // Whose it is is not known; the Rust client's `new_shared` looks at nothing but its own names.
             Plain => earlier == Plain,
             KazooAsCurator => matches!(earlier, Curator | Go | Kazoo | KazooAsCurator | Plain),
             // It does not wait, it fails.
@@ -27,7 +28,15 @@ pub(super) fn waits(later: Species<'_>, earlier: Species<'_>) -> bool {
             CuratorRead => earlier == CuratorWrite,
             // Whatever ends with a hyphen and the number.
             ZooKeeper => matches!(earlier, Curator | Go | KazooAsCurator | Plain | ZooKeeper),
-        },
+        }
+    }
+}
+
+/// Whether contenders of `later` wait for those of `earlier`.
+#[must_use]
+pub(super) fn waits(later: Species<'_>, earlier: Species<'_>) -> bool {
+    match (later, earlier) {
+        (Species::Lock(later), Species::Lock(earlier)) => later.waits_for(earlier),
         (Species::DocWrite, Species::DocRead | Species::DocWrite)
         | (Species::DocRead, Species::DocWrite)
         | (Species::Latch, Species::Latch)
@@ -83,8 +92,7 @@ mod tests {
             (ZooKeeper, [false, false, false, false, false, true]),
         ] {
             for (second, expected) in columns.into_iter().zip(waits_of) {
-                let waits = waits(Species::Lock(second), Species::Lock(holder));
-                assert_eq!(waits, expected, "{holder} {second}");
+                assert_eq!(second.waits_for(holder), expected, "{holder} {second}");
             }
         }
     }

@@ -53,33 +53,20 @@ impl Style {
         }
     }
 
+    /// Whose contenders ours look like.
+    pub(super) fn dialect(self) -> Dialect {
+        match self {
+            Self::Curator => Dialect::Curator,
+            Self::Kazoo => Dialect::Kazoo,
+            Self::Plain => Dialect::Plain,
+            Self::ZooKeeper => Dialect::ZooKeeper,
+        }
+    }
+
     /// Whether a contender of that dialect waits for one of this style that came before it.
     #[must_use]
     pub fn is_respected_by(self, dialect: Dialect) -> bool {
-        use Dialect::{
-            Curator, CuratorRead, CuratorWrite, Go, Kazoo, KazooAsCurator, KazooRead, Plain,
-            ZooKeeper,
-        };
-        match self {
-            Self::Curator => match dialect {
-                Curator | Go | KazooAsCurator | ZooKeeper => true,
-                // The Rust client's `new_shared` looks at nothing but its own names.
-                Plain | Kazoo | KazooRead | CuratorWrite | CuratorRead => false,
-            },
-            Self::Plain => match dialect {
-                Curator | Go | KazooAsCurator | Plain | ZooKeeper => true,
-                Kazoo | KazooRead | CuratorWrite | CuratorRead => false,
-            },
-            Self::Kazoo => match dialect {
-                Go | Kazoo | KazooRead | KazooAsCurator => true,
-                Curator | CuratorWrite | CuratorRead | Plain | ZooKeeper => false,
-            },
-            Self::ZooKeeper => match dialect {
-                ZooKeeper => true,
-                Curator | Go | Kazoo | KazooRead | KazooAsCurator | CuratorWrite | CuratorRead
-                | Plain => false,
-            },
-        }
+        dialect.waits_for(self.dialect())
     }
 }
 
@@ -119,15 +106,10 @@ mod tests {
     #[test]
     fn our_names_are_read_as_what_they_imitate() {
         let guid = Guid::random().unwrap();
-        for (style, dialect) in [
-            (Style::Curator, Dialect::Curator),
-            (Style::Kazoo, Dialect::Kazoo),
-            (Style::Plain, Dialect::Plain),
-            (Style::ZooKeeper, Dialect::ZooKeeper),
-        ] {
+        for style in [Style::Curator, Style::Kazoo, Style::Plain, Style::ZooKeeper] {
             let name = style.prefix(&guid, -5) + "0000000009";
-            assert_eq!(Contender::parse(&name).map(|c| c.dialect), Some(dialect), "{name}");
-            assert!(style.is_respected_by(dialect), "{name}");
+            assert_eq!(Contender::parse(&name).map(|c| c.dialect), Some(style.dialect()), "{name}");
+            assert!(style.is_respected_by(style.dialect()), "{name}");
         }
         assert_ne!(guid.hex(), Guid::random().unwrap().hex());
         assert_eq!(guid.hyphenated().len(), UUID.len());

@@ -144,32 +144,25 @@ impl Role {
 
     /// Whether a contender of that dialect waits for us if we came before it, or need not.
     fn is_respected_by(&self, dialect: Dialect) -> bool {
-        use Dialect::{
-            Curator, CuratorRead, CuratorWrite, Go, Kazoo, KazooAsCurator, KazooRead, Plain,
-            ZooKeeper,
-        };
+        let Some(ours) = self.dialect() else { return true };
+        let share = ours.is_shared() && dialect.is_shared();
+        // kazoo's WriteLock waits for readers, its Lock does not, and their names are the same.
+        let may_not_wait = ours == Dialect::KazooRead && dialect == Dialect::Kazoo;
+        share || dialect.waits_for(ours) && !may_not_wait
+    }
+
+    /// Whose contenders ours look like; `None` if nothing but what excludes us looks at our queue:
+    /// nobody has leases but semaphores, who holds a lock is not elected, other names are other
+    /// locks, and some have no queue.
+    fn dialect(&self) -> Option<Dialect> {
         match self {
-            Self::Exclusive(style) => style.is_respected_by(dialect),
-            Self::Crowd => Style::Curator.is_respected_by(dialect),
-            Self::Write(SharedStyle::Kazoo) => Style::Kazoo.is_respected_by(dialect),
-            Self::Write(SharedStyle::Curator) => match dialect {
-                CuratorWrite | CuratorRead | Go => true,
-                Curator | Kazoo | KazooRead | KazooAsCurator | Plain | ZooKeeper => false,
-            },
-            Self::Read(SharedStyle::Curator) => match dialect {
-                CuratorWrite | CuratorRead | KazooRead | Go => true,
-                Curator | Kazoo | KazooAsCurator | Plain | ZooKeeper => false,
-            },
-            Self::Read(SharedStyle::Kazoo) => match dialect {
-                CuratorRead | KazooRead | Go => true,
-                // kazoo's WriteLock does, its Lock does not, and their names are the same.
-                Curator | CuratorWrite | Kazoo | KazooAsCurator | Plain | ZooKeeper => false,
-            },
-            // Nobody has leases but semaphores; who holds a lock is not elected; and other names are
-            // other locks.
-            Self::Lease | Self::Latch | Self::Named(_) => true,
-            // They have no queue.
-            Self::Only | Self::Member => true,
+            Self::Exclusive(style) => Some(style.dialect()),
+            Self::Crowd => Some(Style::Curator.dialect()),
+            Self::Write(SharedStyle::Kazoo) => Some(Style::Kazoo.dialect()),
+            Self::Read(SharedStyle::Kazoo) => Some(Dialect::KazooRead),
+            Self::Read(SharedStyle::Curator) => Some(Dialect::CuratorRead),
+            Self::Write(SharedStyle::Curator) => Some(Dialect::CuratorWrite),
+            Self::Lease | Self::Latch | Self::Named(_) | Self::Only | Self::Member => None,
         }
     }
 }
