@@ -107,23 +107,11 @@ fn damage(random: &mut Random, kind: Kind, before: &[Strike]) -> Option<Harm> {
 
 /// The first partitions cut both ways: nothing else makes an election certain.
 fn way(random: &mut Random, kind: Kind, before: usize) -> Way {
-    match kind {
-        Kind::Partition => {}
-        Kind::OneWay => return if random.chance(50) { Way::Deaf } else { Way::Mute },
-        Kind::Kill
-        | Kind::Pause
-        | Kind::Ring
-        | Kind::Power
-        | Kind::DiskFull
-        | Kind::DiskErrors
-        | Kind::SlowDisk
-        | Kind::Clock
-        | Kind::Membership
-        | Kind::Corruption
-        | Kind::Delay
-        | Kind::Loss
-        | Kind::Reorder
-        | Kind::Bandwidth => return Way::Both,
+    if kind == Kind::OneWay {
+        return if random.chance(50) { Way::Deaf } else { Way::Mute };
+    }
+    if kind != Kind::Partition {
+        return Way::Both;
     }
     match random.below(10) {
         _ if before < 2 => Way::Both,

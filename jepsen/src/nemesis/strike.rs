@@ -41,31 +41,18 @@ pub fn strike(strike: &Strike, cluster: &mut Cluster, journal: &Journal) -> Resu
     let names: Vec<&str> = places.iter().map(|at| cluster.name(*at)).collect();
     let mut what = format!("{} ({}{})", names.join(" "), strike.target, strike.details());
     // A server that joins takes a while, and damage is done or cannot be: both are told of behind.
-    let missed = match strike.kind {
-        Kind::Membership => cluster.join().map(|who| what = who).err(),
-        Kind::Corruption if !cluster.is_in_step(IN_STEP_MAX) => {
-            Some("the servers are not in step".to_owned())
-        }
-        _ if places.is_empty() => Some("everybody is hit already".to_owned()),
-        Kind::Kill
-        | Kind::Pause
-        | Kind::Partition
-        | Kind::OneWay
-        | Kind::Ring
-        | Kind::Power
-        | Kind::DiskFull
-        | Kind::DiskErrors
-        | Kind::SlowDisk
-        | Kind::Clock
-        | Kind::Delay
-        | Kind::Loss
-        | Kind::Reorder
-        | Kind::Bandwidth => None,
-        Kind::Corruption => {
-            let harm = strike.harm.expect("a corruption is planned with what it damages");
-            let done = cluster.damage(places[0], harm);
-            done.map(|done| what = format!("{what}: {done}")).err()
-        }
+    let missed = if strike.kind == Kind::Membership {
+        cluster.join().map(|who| what = who).err()
+    } else if strike.kind == Kind::Corruption && !cluster.is_in_step(IN_STEP_MAX) {
+        Some("the servers are not in step".to_owned())
+    } else if places.is_empty() {
+        Some("everybody is hit already".to_owned())
+    } else if strike.kind == Kind::Corruption {
+        let harm = strike.harm.expect("a corruption is planned with what it damages");
+        let done = cluster.damage(places[0], harm);
+        done.map(|done| what = format!("{what}: {done}")).err()
+    } else {
+        None
     };
     if let Some(why) = missed {
         journal.fault(MISSED, &format!("{name}: {why}"));
