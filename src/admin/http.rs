@@ -154,46 +154,74 @@ async fn connection(
 type Answer = Response<Full<Bytes>>;
 
 async fn respond(request: &Request<Incoming>, source: &dyn Source, options: &Options) -> Answer {
-    let path = request.uri().path();
-    if path == "/metrics" {
-        let method = request.method();
-        return if is_read(method) {
-            metrics_page(source).await
-        } else {
-            method_not_allowed("GET, HEAD")
-        };
+    let Some(route) = Route::of(request.uri().path(), options) else { return not_found() };
+    if let Some(refusal) = refusal(request.method(), route.methods()) {
+        return refusal;
     }
-    if options.surface == Surface::Metrics {
-        return not_found();
+    match route {
+        Route::Metrics => metrics_page(source).await,
+        Route::Liveness => plain(StatusCode::OK, "ok\n"),
+        Route::Readiness => readiness(source),
+        Route::Page => lock_page(),
+        Route::Locks => lock_view(request, source).await,
+        Route::Sessions => view(Scope::Sessions, source).await,
+        Route::Commands => command_list(&options.commands_path),
+        Route::Command(name) => command(request, &name, source).await,
     }
-    match path {
-        "/livez" => return read_only(request.method(), || plain(StatusCode::OK, "ok\n")),
-        "/readyz" => return read_only(request.method(), || readiness(source)),
-        // Unless the commands are there.
-        "/" if !options.commands_path.is_empty() => {
-            return read_only(request.method(), lock_page);
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+enum Route {
+    Metrics,
+    Liveness,
+    Readiness,
+    Page,
+    Locks,
+    Sessions,
+    Commands,
+    /// Whether it exists or not.
+    Command(String),
+}
+
+impl Route {
+    fn of(path: &str, options: &Options) -> Option<Route> {
+        match path {
+            "/metrics" => return Some(Route::Metrics),
+            _ if options.surface == Surface::Metrics => return None,
+            "/livez" => return Some(Route::Liveness),
+            "/readyz" => return Some(Route::Readiness),
+            // Unless the commands are there.
+            "/" if !options.commands_path.is_empty() => return Some(Route::Page),
+            "/locks" => return Some(Route::Locks),
+            "/sessions" => return Some(Route::Sessions),
+            _ => {}
         }
-        "/locks" | "/sessions" => return view(request, source).await,
-        _ => {}
+        match path.strip_prefix(options.commands_path.as_str())? {
+            "" | "/" => Some(Route::Commands),
+            rest => rest.strip_prefix('/').map(|name| Route::Command(percent_decoded(name))),
+        }
     }
-    match path.strip_prefix(options.commands_path.as_str()) {
-        Some("" | "/") => read_only(request.method(), || command_list(&options.commands_path)),
-        Some(rest) => match rest.strip_prefix('/') {
-            Some(name) => command(request, &percent_decoded(name), source).await,
-            None => not_found(),
-        },
-        None => not_found(),
+
+    /// Those that it may be asked with, as a header has them.
+    fn methods(&self) -> &'static str {
+        match self {
+            Route::Metrics
+            | Route::Liveness
+            | Route::Readiness
+            | Route::Page
+            | Route::Locks
+            | Route::Sessions
+            | Route::Commands => READING,
+            Route::Command(_) => "GET, HEAD, POST",
+        }
     }
 }
 
-/// Runs `page` for GET and HEAD (hyper leaves out the body of the latter).
-fn read_only(method: &Method, page: impl FnOnce() -> Answer) -> Answer {
-    if is_read(method) { page() } else { method_not_allowed("GET, HEAD") }
-}
-
-fn is_read(method: &Method) -> bool {
-    *method == Method::GET || *method == Method::HEAD
-}
+/// hyper leaves out the body of the answer to the latter.
+const READING: &str = "GET, HEAD";
+/// As ZooKeeper has it for what changes the server.
+const WRITING: &str = "POST";
 
 async fn metrics_page(source: &dyn Source) -> Answer {
     let text = metrics::prometheus(&Reading::with_locks(source.status(), source).await);
@@ -225,20 +253,16 @@ fn lock_page() -> Answer {
     answer
 }
 
-/// The locks below the parameter `prefix`, or the sessions.
-async fn view(request: &Request<Incoming>, source: &dyn Source) -> Answer {
-    if !is_read(request.method()) {
-        return method_not_allowed("GET, HEAD");
+/// The locks below the parameter `prefix`.
+async fn lock_view(request: &Request<Incoming>, source: &dyn Source) -> Answer {
+    let prefix = parameter(request, "prefix");
+    match locks::prefix(prefix.as_deref()) {
+        Ok(prefix) => view(Scope::Locks { prefix }, source).await,
+        Err(reason) => plain(StatusCode::BAD_REQUEST, format!("prefix: {reason}\n")),
     }
-    let scope = if request.uri().path() == "/sessions" {
-        Scope::Sessions
-    } else {
-        let prefix = parameter(request.uri().query().unwrap_or(""), "prefix");
-        match locks::prefix(prefix.as_deref()) {
-            Ok(prefix) => Scope::Locks { prefix },
-            Err(reason) => return plain(StatusCode::BAD_REQUEST, format!("prefix: {reason}\n")),
-        }
-    };
+}
+
+async fn view(scope: Scope, source: &dyn Source) -> Answer {
     match locks::answer(scope, source).await {
         Some(answer) => page(StatusCode::OK, "application/json", answer),
         None => plain(StatusCode::SERVICE_UNAVAILABLE, "not serving: this server is stopping\n"),
@@ -246,24 +270,22 @@ async fn view(request: &Request<Incoming>, source: &dyn Source) -> Answer {
 }
 
 async fn command(request: &Request<Incoming>, name: &str, source: &dyn Source) -> Answer {
-    let method = request.method();
-    if !is_read(method) && *method != Method::POST {
-        return method_not_allowed("GET, HEAD, POST");
-    }
     let Some(command) = Command::find(name) else {
         return json_page(StatusCode::OK, &commands::unknown(name));
     };
-    if command.is_post() != (*method == Method::POST) {
-        return method_not_allowed(if command.is_post() { "POST" } else { "GET, HEAD" });
+    let methods = if command.is_post() { WRITING } else { READING };
+    if let Some(refusal) = refusal(request.method(), methods) {
+        return refusal;
     }
-    let trace_mask = parameter(request.uri().query().unwrap_or(""), "traceMask");
+    let trace_mask = parameter(request, "traceMask");
     let answer = commands::run(command, trace_mask.as_deref(), source).await;
     let disabled = command.is_disabled();
     json_page(if disabled { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }, &answer)
 }
 
 /// The first value of a parameter of a query.
-fn parameter(query: &str, name: &str) -> Option<String> {
+fn parameter(request: &Request<Incoming>, name: &str) -> Option<String> {
+    let query = request.uri().query().unwrap_or("");
     query.split('&').find_map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         (key == name).then(|| percent_decoded(value))
@@ -304,10 +326,14 @@ fn not_found() -> Answer {
     plain(StatusCode::NOT_FOUND, "not found\n")
 }
 
-fn method_not_allowed(allowed: &'static str) -> Answer {
+/// `None` if the method is one of those that are allowed.
+fn refusal(method: &Method, allowed: &'static str) -> Option<Answer> {
+    if allowed.split(", ").any(|allowed| method == allowed) {
+        return None;
+    }
     let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, format!("allowed here: {allowed}\n"));
     answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
-    answer
+    Some(answer)
 }
 
 fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {
