@@ -24,12 +24,15 @@ mod locks;
 mod metric_table;
 pub mod metrics;
 mod question;
+mod routes;
 mod trace;
 mod version;
 mod words;
 
 #[cfg(test)]
 mod fake;
+#[cfg(test)]
+mod served;
 
 use std::future::Future;
 use std::pin::Pin;

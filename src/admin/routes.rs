@@ -1,0 +1,388 @@
+//! What is under which path of the HTTP port: the page of locks, `/commands`, `/locks`, `/sessions`,
+//! `/metrics`, `/livez`, `/readyz`.
+//!
+//! *Owns* the paths, the methods that each allows, and what answers look like. *Never* reads a body,
+//! and never knows what a command answers.
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+
+use super::Source;
+use super::command::Command;
+use super::commands;
+use super::http::{Options, Surface};
+use super::locks;
+use super::metrics::{self, Reading};
+use crate::locks::Scope;
+
+/// What a request is answered with.
+pub(super) type Answer = Response<Full<Bytes>>;
+
+/// Answers a request.
+pub(super) async fn respond(
+    request: &Request<Incoming>,
+    source: &dyn Source,
+    options: &Options,
+) -> Answer {
+    let Some(route) = Route::of(request.uri().path(), options) else { return not_found() };
+    if let Some(refusal) = refusal(request.method(), route.methods()) {
+        return refusal;
+    }
+    match route {
+        Route::Metrics => metrics_page(source).await,
+        Route::Liveness => plain(StatusCode::OK, "ok\n"),
+        Route::Readiness => readiness(source),
+        Route::Page => lock_page(),
+        Route::Locks => lock_view(request, source).await,
+        Route::Sessions => view(Scope::Sessions, source).await,
+        Route::Commands => command_list(&options.commands_path),
+        Route::Command(name) => command(request, &name, source).await,
+    }
+}
+
+/// What a path leads to.
+enum Route {
+    Metrics,
+    Liveness,
+    Readiness,
+    Page,
+    Locks,
+    Sessions,
+    Commands,
+    /// Whether it exists or not.
+    Command(String),
+}
+
+impl Route {
+    fn of(path: &str, options: &Options) -> Option<Route> {
+        match path {
+            "/metrics" => return Some(Route::Metrics),
+            _ if options.surface == Surface::Metrics => return None,
+            "/livez" => return Some(Route::Liveness),
+            "/readyz" => return Some(Route::Readiness),
+            // Unless the commands are there.
+            "/" if !options.commands_path.is_empty() => return Some(Route::Page),
+            "/locks" => return Some(Route::Locks),
+            "/sessions" => return Some(Route::Sessions),
+            _ => {}
+        }
+        match path.strip_prefix(options.commands_path.as_str())? {
+            "" | "/" => Some(Route::Commands),
+            rest => rest.strip_prefix('/').map(|name| Route::Command(percent_decoded(name))),
+        }
+    }
+
+    /// Those that it may be asked with, as a header has them.
+    fn methods(&self) -> &'static str {
+        match self {
+            Route::Metrics
+            | Route::Liveness
+            | Route::Readiness
+            | Route::Page
+            | Route::Locks
+            | Route::Sessions
+            | Route::Commands => READING,
+            Route::Command(_) => "GET, HEAD, POST",
+        }
+    }
+}
+
+/// hyper leaves out the body of the answer to the latter.
+const READING: &str = "GET, HEAD";
+/// As ZooKeeper has it for what changes the server.
+const WRITING: &str = "POST";
+
+async fn metrics_page(source: &dyn Source) -> Answer {
+    let text = metrics::prometheus(&Reading::with_locks(source.status(), source).await);
+    page(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
+}
+
+fn readiness(source: &dyn Source) -> Answer {
+    let status = source.status();
+    if status.serving {
+        return plain(StatusCode::OK, "ok\n");
+    }
+    let text = format!("not serving: this server is {}\n", status.mode.name());
+    plain(StatusCode::SERVICE_UNAVAILABLE, text)
+}
+
+fn command_list(commands_path: &str) -> Answer {
+    let mut text = String::new();
+    for command in Command::ALL.into_iter().filter(|command| !command.is_disabled()) {
+        let name = command.name();
+        text.push_str(&format!("<a href=\"{commands_path}/{name}\">{name}</a>\n<br/>\n"));
+    }
+    page(StatusCode::OK, "text/html; charset=utf-8", text)
+}
+
+/// The page that people look at. What it shows, it asks for itself.
+fn lock_page() -> Answer {
+    let mut answer = page(StatusCode::OK, "text/html; charset=utf-8", include_str!("page.html"));
+    answer.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
+    answer
+}
+
+/// The locks below the parameter `prefix`.
+async fn lock_view(request: &Request<Incoming>, source: &dyn Source) -> Answer {
+    let prefix = parameter(request, "prefix");
+    match locks::prefix(prefix.as_deref()) {
+        Ok(prefix) => view(Scope::Locks { prefix }, source).await,
+        Err(reason) => plain(StatusCode::BAD_REQUEST, format!("prefix: {reason}\n")),
+    }
+}
+
+async fn view(scope: Scope, source: &dyn Source) -> Answer {
+    match locks::answer(scope, source).await {
+        Some(answer) => page(StatusCode::OK, "application/json", answer),
+        None => plain(StatusCode::SERVICE_UNAVAILABLE, "not serving: this server is stopping\n"),
+    }
+}
+
+async fn command(request: &Request<Incoming>, name: &str, source: &dyn Source) -> Answer {
+    let Some(command) = Command::find(name) else {
+        return json_page(StatusCode::OK, &commands::unknown(name));
+    };
+    let methods = if command.is_post() { WRITING } else { READING };
+    if let Some(refusal) = refusal(request.method(), methods) {
+        return refusal;
+    }
+    let trace_mask = parameter(request, "traceMask");
+    let answer = commands::run(command, trace_mask.as_deref(), source).await;
+    let disabled = command.is_disabled();
+    json_page(if disabled { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }, &answer)
+}
+
+/// The first value of a parameter of a query.
+fn parameter(request: &Request<Incoming>, name: &str) -> Option<String> {
+    let query = request.uri().query().unwrap_or("");
+    query.split('&').find_map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (key == name).then(|| percent_decoded(value))
+    })
+}
+
+/// `%41` becomes `A`; what is no valid escape stays, what is no UTF-8 is replaced.
+fn percent_decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let digit =
+            |offset: usize| bytes.get(at + offset).and_then(|&byte| char::from(byte).to_digit(16));
+        match (bytes[at], digit(1), digit(2)) {
+            (b'%', Some(high), Some(low)) => {
+                decoded.push((high * 16 + low) as u8);
+                at += 3;
+            }
+            (byte, _, _) => {
+                decoded.push(byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
+/// What the page may do: be itself, and ask this server.
+const PAGE_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+                           connect-src 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+fn json_page(status: StatusCode, value: &serde_json::Value) -> Answer {
+    page(status, "application/json", format!("{value:#}"))
+}
+
+fn not_found() -> Answer {
+    plain(StatusCode::NOT_FOUND, "not found\n")
+}
+
+/// `None` if the method is one of those that are allowed.
+fn refusal(method: &Method, allowed: &'static str) -> Option<Answer> {
+    if allowed.split(", ").any(|allowed| method == allowed) {
+        return None;
+    }
+    let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, format!("allowed here: {allowed}\n"));
+    answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    Some(answer)
+}
+
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {
+    page(status, "text/plain; charset=utf-8", text)
+}
+
+fn page(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use serde_json::{Value, json};
+
+    use super::super::fake::Fake;
+    use super::super::served::Served;
+    use super::*;
+
+    #[tokio::test]
+    async fn the_list_of_commands_links_to_those_that_work() {
+        let served = Served::new().await;
+        let list = served.get("/commands").await;
+        assert_eq!(list.status, 200);
+        assert!(list.body.starts_with(
+            "<a href=\"/commands/configuration\">configuration</a>\n<br/>\n\
+             <a href=\"/commands/connection_stat_reset\">connection_stat_reset</a>\n<br/>\n"
+        ));
+        assert!(!list.body.contains("/snapshot\""));
+        assert_eq!(served.get("/commands/").await.body, list.body);
+        for link in list.body.lines().filter_map(|line| line.split('"').nth(1)) {
+            assert_eq!(served.get(link).await.status, 200, "{link}");
+        }
+    }
+
+    #[tokio::test]
+    async fn commands_answer_in_indented_json_by_every_name() {
+        let served = Served::new().await;
+        let answer = served.get("/commands/watch_summary").await;
+        assert_eq!(
+            answer.body,
+            "{\n  \"num_connections\": 2,\n  \"num_paths\": 2,\n  \"num_total_watches\": 3,\n  \
+             \"command\": \"watch_summary\",\n  \"error\": null\n}"
+        );
+        assert_eq!(served.get("/commands/wchs").await.body, answer.body);
+        assert_eq!(served.get("/commands/wchs?x=1&traceMask=%zz").await.body, answer.body);
+    }
+
+    #[tokio::test]
+    async fn an_unknown_command_is_answered_with_200_and_its_name() {
+        let served = Served::new().await;
+        for (target, name) in [
+            ("/commands/nosuch", "nosuch"),
+            ("/commands/RUOK", "RUOK"),
+            ("/commands/shed_connections", "shed_connections"),
+            ("/commands/a%22%3Cb%2f%zz%4", "a\"<b/%zz%4"),
+            ("/commands/%ff", "\u{fffd}"),
+        ] {
+            let answer = served.get(target).await;
+            assert_eq!(answer.status, 200);
+            let error = format!("Unknown command: {name}");
+            assert_eq!(answer.json(), json!({ "command": name, "error": error }), "{target}");
+        }
+    }
+
+    #[tokio::test]
+    async fn commands_that_do_not_exist_yet_are_disabled() {
+        let served = Served::new().await;
+        for (method, name) in [("GET", "snapshot"), ("GET", "snap"), ("POST", "restore")] {
+            let answer = served.ask(method, &format!("/commands/{name}")).await;
+            assert_eq!(answer.status, 503, "{name}");
+            let error = answer.json()["error"].as_str().unwrap().to_string();
+            assert!(error.ends_with("is disabled: this server cannot do it yet"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_reading_methods_are_allowed_but_for_restore() {
+        let served = Served::new().await;
+        for (method, target, allow) in [
+            ("POST", "/commands/ruok", "get, head"),
+            ("PUT", "/commands/ruok", "get, head, post"),
+            ("TRACE", "/commands/ruok", "get, head, post"),
+            ("GET", "/commands/restore", "post"),
+            ("POST", "/commands", "get, head"),
+            ("POST", "/metrics", "get, head"),
+            ("DELETE", "/livez", "get, head"),
+            ("BREW", "/readyz", "get, head"),
+        ] {
+            let answer = served.ask(method, target).await;
+            assert_eq!(answer.status, 405, "{method} {target}");
+            assert!(answer.head.contains(&format!("allow: {allow}\r\n")), "{}", answer.head);
+        }
+        assert!(served.fake.asked.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn head_has_the_length_and_no_body() {
+        let served = Served::new().await;
+        let got = served.get("/commands/conf").await;
+        let head = served.ask("HEAD", "/commands/conf").await;
+        assert_eq!(head.status, 200);
+        assert_eq!(head.body, "");
+        assert!(head.head.contains(&format!("content-length: {}", got.body.len())));
+    }
+
+    #[tokio::test]
+    async fn other_paths_are_not_found() {
+        let served = Served::new().await;
+        for target in ["/commandsruok", "/metrics/", "/livez2", "*", "/..", "/favicon.ico"] {
+            assert_eq!(served.get(target).await.status, 404, "{target}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_page_of_locks_asks_this_server_alone() {
+        let served = Served::new().await;
+        let page = served.get("/").await;
+        assert_eq!(page.status, 200);
+        assert!(page.head.contains("content-type: text/html"), "{}", page.head);
+        assert!(page.head.contains("content-security-policy: default-src 'none'"));
+        assert!(!page.body.contains("://"), "nothing is loaded from elsewhere");
+        let locks = served.get("/locks?prefix=/a%20b").await;
+        let answer: Value = serde_json::from_str(&locks.body).unwrap();
+        assert_eq!((&answer["prefix"], &answer["locks"]), (&json!("/a b"), &json!([])));
+        assert_eq!(served.get("/locks?prefix=a").await.status, 400);
+        assert_eq!(served.ask("POST", "/locks").await.status, 405);
+        assert_eq!(served.ask("POST", "/sessions").await.status, 405);
+    }
+
+    #[tokio::test]
+    async fn metrics_are_in_the_text_format() {
+        let served = Served::new().await;
+        let answer = served.get("/metrics").await;
+        assert_eq!(answer.status, 200);
+        assert!(answer.head.contains("content-type: text/plain; version=0.0.4"));
+        assert!(answer.body.contains("\n# TYPE znode_count gauge\nznode_count 5\n"));
+    }
+
+    #[tokio::test]
+    async fn a_port_for_metrics_offers_nothing_else() {
+        let options = Options { surface: Surface::Metrics, ..Options::default() };
+        let served = Served::with(Fake::standalone(), options).await;
+        assert_eq!(served.get("/metrics").await.status, 200);
+        for target in ["/commands", "/commands/ruok", "/livez", "/readyz"] {
+            assert_eq!(served.get(target).await.status, 404, "{target}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_commands_can_be_elsewhere() {
+        let options = Options { commands_path: "/zk".to_string(), ..Options::default() };
+        let served = Served::with(Fake::standalone(), options).await;
+        assert!(served.get("/zk").await.body.starts_with("<a href=\"/zk/configuration\">"));
+        assert_eq!(served.get("/zk/ruok").await.status, 200);
+        assert_eq!(served.get("/commands/ruok").await.status, 404);
+    }
+
+    #[tokio::test]
+    async fn readiness_follows_serving_and_liveness_does_not() {
+        let served = Served::new().await;
+        assert_eq!(served.get("/readyz").await.status, 200);
+        served.fake.paused.store(true, Ordering::Relaxed);
+        let answer = served.get("/readyz").await;
+        assert_eq!(answer.status, 503);
+        assert!(answer.body.starts_with("not serving: "), "{}", answer.body);
+        assert_eq!(served.get("/livez").await.status, 200);
+        let command = served.get("/commands/srvr").await;
+        assert_eq!(command.status, 200);
+        assert_eq!(
+            command.json()["error"],
+            "This ZooKeeper instance is not currently serving requests"
+        );
+        served.fake.paused.store(false, Ordering::Relaxed);
+        assert_eq!(served.get("/readyz").await.status, 200);
+    }
+}
