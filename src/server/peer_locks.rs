@@ -18,15 +18,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::driver::Message;
 use super::peer_connect::greet;
 use super::peer_frame;
 use super::peer_hello::{Kind, LOCKS_SINCE};
 use super::peers::Peers;
+use super::shared::inspect;
 use crate::admin::GATHER_MAX;
 use crate::locks::snapshot::{Connection, SESSIONS_MAX, Standing, WATCHES_MAX, Watch, WatchKind};
 use crate::locks::{Local, Scope};
@@ -95,20 +94,16 @@ async fn answer(peers: &Peers, stream: &mut TcpStream) -> io::Result<()> {
     let question = peer_frame::receive(stream, QUESTION_BYTES_MAX);
     let question = timeout(PATIENCE, question).await??.map_err(invalid)?;
     let what = Inspect::Locks(decode_scope(question).map_err(invalid)?);
-    let report = timeout(PATIENCE, inspect(peers, what)).await?;
+    let ask = async {
+        let _turn = peers.questions.lock().await;
+        inspect(&peers.driver, what).await
+    };
+    let report = timeout(PATIENCE, ask).await?;
     let report = report.ok_or_else(|| io::Error::other("this server is stopping"))?;
     let Report::Locks(snapshot) = report else {
         return Err(io::Error::other("the replica answered another question"));
     };
     timeout(PATIENCE, send(stream, |out| encode_local(&snapshot.local, out))).await?
-}
-
-/// What the replica says; nothing if the server is stopping.
-async fn inspect(peers: &Peers, what: Inspect) -> Option<Report> {
-    let _turn = peers.questions.lock().await;
-    let (answer, answered) = oneshot::channel();
-    peers.driver.send(Message::Inspect { what, answer }).await.ok()?;
-    answered.await.ok()
 }
 
 async fn send(stream: &mut TcpStream, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {

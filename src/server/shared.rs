@@ -18,7 +18,7 @@ use super::throttle::Throttle;
 use crate::admin::{Counters, Facts, Gathering, Inspection, Source};
 use crate::config::FourLetterWords;
 use crate::locks::Scope;
-use crate::replica::{Inspect, Status};
+use crate::replica::{Inspect, Report, Status};
 
 /// Shared by everything that belongs to one server.
 #[derive(Debug)]
@@ -72,9 +72,7 @@ impl Source for Shared {
                     | Inspect::ResetConnections
                     | Inspect::ResetServer => None,
                 };
-                let (answer, answered) = oneshot::channel();
-                self.driver.send(Message::Inspect { what, answer }).await.ok()?;
-                answered.await.ok()
+                inspect(&self.driver, what).await
             };
             timeout(INSPECT_MAX, ask).await.unwrap_or(None)
         })
@@ -96,6 +94,13 @@ impl Source for Shared {
     fn word_allowed(&self, word: &str, from_loopback: bool) -> bool {
         self.words.allows(word, from_loopback)
     }
+}
+
+/// What the replica says; `None` if the server is stopping.
+pub async fn inspect(driver: &mpsc::Sender<Message>, what: Inspect) -> Option<Report> {
+    let (answer, answered) = oneshot::channel();
+    driver.send(Message::Inspect { what, answer }).await.ok()?;
+    answered.await.ok()
 }
 
 /// The replica's figures, as of the driver's last batch.
