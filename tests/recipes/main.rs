@@ -21,6 +21,7 @@ mod rwlock;
 mod semaphore;
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -114,17 +115,9 @@ async fn drop_anywhere<T>(
     mut attempt: impl AsyncFnMut() -> T,
 ) {
     for steps in 1..=8 {
-        let mut polls = 0;
-        let mut attempt = Box::pin(attempt());
-        let partly = poll_fn(|context| {
-            polls += 1;
-            let ended = attempt.as_mut().poll(context);
-            assert!(ended.is_pending(), "the lock is held by another");
-            if polls == steps { Poll::Ready(()) } else { Poll::Pending }
-        });
         // With nothing left to happen, it waits for the holder.
-        let _ = tokio::time::timeout(Duration::from_millis(100), partly).await;
-        drop(attempt);
+        let got = take_steps(attempt(), steps, Duration::from_millis(100)).await;
+        assert!(got.is_none(), "the lock is held by another");
         common::wait_until("it has left", async || {
             for (path, count) in left {
                 if children(observer, path).await.len() != *count {
@@ -135,4 +128,23 @@ async fn drop_anywhere<T>(
         })
         .await;
     }
+}
+
+/// Drops `attempt` after so many of its steps, or that time; what it came to, if it ended before.
+async fn take_steps<T>(
+    attempt: impl Future<Output = T>,
+    steps: u64,
+    most: Duration,
+) -> Option<T> {
+    let mut attempt = pin!(attempt);
+    let mut taken = 0;
+    let partly = poll_fn(|context| {
+        taken += 1;
+        match attempt.as_mut().poll(context) {
+            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+            Poll::Pending if taken == steps => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    });
+    tokio::time::timeout(most, partly).await.ok().flatten()
 }

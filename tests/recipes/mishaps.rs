@@ -3,10 +3,9 @@
 //! waits for them. `LOCKKEEPER_LOCK_MISHAPS=200` for the figures of docs/LOCKS.md,
 //! `LOCKKEEPER_LOCK_SEED=7` for other moments.
 
-use std::future::{pending, poll_fn};
+use std::future::pending;
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use lockkeeper::Ensemble;
@@ -21,7 +20,7 @@ use zookeeper_client::Client;
 
 use super::common::proxy::{Proxy, Weather};
 use super::common::{PATIENCE, wait_until};
-use super::{client_for, lock};
+use super::{client_for, lock, take_steps};
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,14 +225,7 @@ impl Plan {
 
     /// After so many steps, unless it has the lock by then or just waits.
     async fn drop_anywhere(&self, client: &Client) {
-        let mut attempt = Box::pin(self.want.acquire(client, Wait::Forever));
-        let mut steps = 0;
-        let partly = poll_fn(|context| {
-            steps += 1;
-            let ended = attempt.as_mut().poll(context).is_ready();
-            if ended || steps == self.steps { Poll::Ready(()) } else { Poll::Pending }
-        });
-        let _ = timeout(LATEST, partly).await;
+        drop(take_steps(self.want.acquire(client, Wait::Forever), self.steps, LATEST).await);
     }
 
     async fn drop_cut_off(&self, client: &Client, network: &Proxy) {
