@@ -32,8 +32,22 @@ const KILLS: u64 = 24;
 /// Power cuts in `cargo test`.
 const POWER_CUTS: u64 = 3;
 
-fn history(name: &str, directory: &tempfile::TempDir) -> History {
-    History::new(name, &directory.path().join("data"), directory.path())
+/// Lets a server live on a directory of its own, and what `befall`s it be told at the end.
+fn tell(name: &str, befall: impl FnOnce(&mut History, &mut Process)) {
+    let begun = Instant::now();
+    let directory = tempfile::tempdir().unwrap();
+    let mut history = History::new(name, &directory.path().join("data"), directory.path());
+    let mut process = history.begin();
+    befall(&mut history, &mut process);
+    history.report(name, begun);
+}
+
+/// As [`tell`], where there is an strace.
+fn tell_traced(name: &str, befall: impl FnOnce(&mut History, &mut Process)) {
+    match strace::available() {
+        Ok(()) => tell(name, befall),
+        Err(why) => eprintln!("skipped: {name}: {why}"),
+    }
 }
 
 fn kill_after_a_while(process: &mut Process, random: &mut Random) {
@@ -43,92 +57,77 @@ fn kill_after_a_while(process: &mut Process, random: &mut Random) {
 
 #[test]
 fn nothing_acknowledged_is_lost_when_a_server_is_killed_at_any_time() {
-    let name = "kills at any time";
-    let begun = Instant::now();
-    let directory = tempfile::tempdir().unwrap();
-    let mut history = history(name, &directory);
-    let mut process = history.begin();
-    for _ in 0..count("LOCKKEEPER_KILLS", KILLS, 1, 3) {
-        history.load(&mut process, kill_after_a_while);
-        history.died("at any time");
-        process = history.recover();
-    }
-    history.report(name, begun);
+    tell("kills at any time", |history, process| {
+        for _ in 0..count("LOCKKEEPER_KILLS", KILLS, 1, 3) {
+            history.load(process, kill_after_a_while);
+            history.died("at any time");
+            *process = history.recover();
+        }
+    });
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_when_a_server_is_killed_at_a_system_call() {
-    let name = "kills at a system call";
-    if let Err(why) = strace::available() {
-        eprintln!("skipped: {name}: {why}");
-        return;
-    }
-    let begun = Instant::now();
-    let directory = tempfile::tempdir().unwrap();
-    let mut history = history(name, &directory);
-    let mut process = history.begin();
-    for turn in 0..count("LOCKKEEPER_KILLS", KILLS, 5, 12) {
-        let (call, max) = strace::CALLS[turn as usize % strace::CALLS.len()];
-        let is_hit = history.load(&mut process, |process, random| {
-            let n = random.spread(max);
-            let tracer = strace::Tracer::attach(process.id(), true, call, "signal=KILL", n);
-            let _tracer = tracer.expect("as before");
-            let is_hit = process.end_within(Duration::from_secs(2)).is_some();
-            process.kill();
-            is_hit
-        });
-        let how = if is_hit { format!("at {call}") } else { format!("waiting for {call}") };
-        history.died(&how);
-        process = history.recover();
-    }
-    history.report(name, begun);
+    tell_traced("kills at a system call", |history, process| {
+        for turn in 0..count("LOCKKEEPER_KILLS", KILLS, 5, 12) {
+            let (call, max) = strace::CALLS[turn as usize % strace::CALLS.len()];
+            let is_hit = history.load(process, |process, random| {
+                let n = random.spread(max);
+                let tracer = strace::Tracer::attach(process.id(), true, call, "signal=KILL", n);
+                let _tracer = tracer.expect("as before");
+                let is_hit = process.end_within(Duration::from_secs(2)).is_some();
+                process.kill();
+                is_hit
+            });
+            let how = if is_hit { format!("at {call}") } else { format!("waiting for {call}") };
+            history.died(&how);
+            *process = history.recover();
+        }
+    });
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_when_a_server_is_killed_while_it_recovers() {
     let name = "kills during recovery";
-    let begun = Instant::now();
-    let directory = tempfile::tempdir().unwrap();
-    let mut history = history(name, &directory);
     let can_trace = strace::available();
     if let Err(why) = &can_trace {
         eprintln!("skipped: {name} at a system call: {why}");
     }
-    let mut process = history.begin();
-    history.load(&mut process, |process, _| {
-        std::thread::sleep(Duration::from_millis(1200));
-        process.kill();
-    });
-    history.died("before recovery");
-    process = history.recover();
-    let turns = count("LOCKKEEPER_KILLS", KILLS, 3, 12);
-    for turn in 0..turns {
-        // What it recovers from must be worth it.
-        if turn % 3 == 0 {
-            history.load(&mut process, kill_after_a_while);
-            history.died("before recovery");
-        } else {
+    tell(name, |history, process| {
+        history.load(process, |process, _| {
+            std::thread::sleep(Duration::from_millis(1200));
             process.kill();
-            history.died("idle");
+        });
+        history.died("before recovery");
+        *process = history.recover();
+        let turns = count("LOCKKEEPER_KILLS", KILLS, 3, 12);
+        for turn in 0..turns {
+            // What it recovers from must be worth it.
+            if turn % 3 == 0 {
+                history.load(process, kill_after_a_while);
+                history.died("before recovery");
+            } else {
+                process.kill();
+                history.died("idle");
+            }
+            let is_traced = can_trace.is_ok() && turn % 3 != 2;
+            if is_traced {
+                let (call, max) = *history.random.pick(&strace::CALLS_AT_START);
+                let n = history.random.spread(max);
+                let mut victim = history.start_in_vain(&strace::wrapper(call, "signal=KILL", n));
+                let is_hit = victim.address.is_none();
+                victim.kill();
+                let how =
+                    if is_hit { format!("recovering, at {call}") } else { "just recovered".into() };
+                history.died(&how);
+            } else {
+                let wait = Duration::from_micros(500 + history.random.below(30_000));
+                history.kill_after_start(wait);
+                history.died("recovering, at any time");
+            }
+            *process = history.recover();
         }
-        let is_traced = can_trace.is_ok() && turn % 3 != 2;
-        if is_traced {
-            let (call, max) = *history.random.pick(&strace::CALLS_AT_START);
-            let n = history.random.spread(max);
-            let mut victim = history.start_in_vain(&strace::wrapper(call, "signal=KILL", n));
-            let is_hit = victim.address.is_none();
-            victim.kill();
-            let how =
-                if is_hit { format!("recovering, at {call}") } else { "just recovered".into() };
-            history.died(&how);
-        } else {
-            let wait = Duration::from_micros(500 + history.random.below(30_000));
-            history.kill_after_start(wait);
-            history.died("recovering, at any time");
-        }
-        process = history.recover();
-    }
-    history.report(name, begun);
+    });
 }
 
 /// What a server says last.
@@ -138,95 +137,76 @@ fn last_words(said: &str) -> Vec<&str> {
 
 #[test]
 fn an_error_of_the_logs_disk_ends_the_server_and_loses_nothing() {
-    let name = "errors of the log's disk";
-    if let Err(why) = strace::available() {
-        eprintln!("skipped: {name}: {why}");
-        return;
-    }
-    let begun = Instant::now();
-    let directory = tempfile::tempdir().unwrap();
-    let mut history = history(name, &directory);
-    let mut process = history.begin();
-    for (call, error) in
-        [("fdatasync", "EIO"), ("fdatasync", "ENOSPC"), ("pwrite64", "EIO"), ("pwrite64", "ENOSPC")]
-    {
-        let status = history.load(&mut process, |process, random| {
-            let thread = process.thread("lk-log").expect("it has a log");
-            let n = random.spread(100);
-            let tracer = strace::Tracer::attach(thread, false, call, &format!("error={error}"), n);
-            let _tracer = tracer.expect("as before");
-            process.end_within(PATIENCE).expect("it ends by itself")
-        });
-        let said = history.said();
-        assert_eq!((status.code(), status.signal()), (Some(1), None), "{call} {error}: {said}");
-        let words = last_words(&said);
-        assert_eq!(words.len(), 1, "{call} {error}: {said}");
-        assert!(words[0].contains("the log cannot be written"), "{call} {error}: {said}");
-        history.died(&format!("{error} of {call}"));
-        process = history.recover();
-    }
-    history.report(name, begun);
+    tell_traced("errors of the log's disk", |history, process| {
+        for (call, error) in [
+            ("fdatasync", "EIO"),
+            ("fdatasync", "ENOSPC"),
+            ("pwrite64", "EIO"),
+            ("pwrite64", "ENOSPC"),
+        ] {
+            let status = history.load(process, |process, random| {
+                let thread = process.thread("lk-log").expect("it has a log");
+                let n = random.spread(100);
+                let tracer =
+                    strace::Tracer::attach(thread, false, call, &format!("error={error}"), n);
+                let _tracer = tracer.expect("as before");
+                process.end_within(PATIENCE).expect("it ends by itself")
+            });
+            let said = history.said();
+            assert_eq!((status.code(), status.signal()), (Some(1), None), "{call} {error}: {said}");
+            let words = last_words(&said);
+            assert_eq!(words.len(), 1, "{call} {error}: {said}");
+            assert!(words[0].contains("the log cannot be written"), "{call} {error}: {said}");
+            history.died(&format!("{error} of {call}"));
+            *process = history.recover();
+        }
+    });
 }
 
 #[test]
 fn a_disk_that_fails_as_a_whole_ends_the_server_in_words_and_not_in_a_panic() {
-    let name = "a disk that fails as a whole";
-    if let Err(why) = strace::available() {
-        eprintln!("skipped: {name}: {why}");
-        return;
-    }
-    let begun = Instant::now();
-    let directory = tempfile::tempdir().unwrap();
-    let mut history = history(name, &directory);
-    let mut process = history.begin();
-    for _ in 0..2 {
-        let status = history.load(&mut process, |process, _| {
-            let (calls, what) = ("fdatasync,fsync", "error=EIO");
-            let tracer = strace::Tracer::attach(process.id(), true, calls, what, "1+");
-            let _tracer = tracer.expect("as before");
-            process.end_within(PATIENCE).expect("it ends by itself")
-        });
-        let said = history.said();
-        assert_eq!((status.code(), status.signal()), (Some(1), None), "{said}");
-        assert_eq!(last_words(&said).len(), 1, "{said}");
-        assert!(!said.contains("panicked"), "{said}");
-        history.died("the whole disk");
-        process = history.recover();
-    }
-    history.report(name, begun);
+    tell_traced("a disk that fails as a whole", |history, process| {
+        for _ in 0..2 {
+            let status = history.load(process, |process, _| {
+                let (calls, what) = ("fdatasync,fsync", "error=EIO");
+                let tracer = strace::Tracer::attach(process.id(), true, calls, what, "1+");
+                let _tracer = tracer.expect("as before");
+                process.end_within(PATIENCE).expect("it ends by itself")
+            });
+            let said = history.said();
+            assert_eq!((status.code(), status.signal()), (Some(1), None), "{said}");
+            assert_eq!(last_words(&said).len(), 1, "{said}");
+            assert!(!said.contains("panicked"), "{said}");
+            history.died("the whole disk");
+            *process = history.recover();
+        }
+    });
 }
 
 #[test]
 fn an_error_of_the_images_disk_does_not_end_the_server() {
-    let name = "errors of the images' disk";
-    if let Err(why) = strace::available() {
-        eprintln!("skipped: {name}: {why}");
-        return;
-    }
-    let begun = Instant::now();
-    let directory = tempfile::tempdir().unwrap();
-    let mut history = history(name, &directory);
-    let mut process = history.begin();
-    for (call, error) in [("pwrite64", "EIO"), ("fdatasync", "EIO"), ("pwrite64", "ENOSPC")] {
-        let said = history.layout.said_path(history.generation());
-        history.load(&mut process, |process, random| {
-            let thread = process.thread("lk-state").expect("it has a copy of the tree");
-            let n = random.spread(3);
-            let tracer = strace::Tracer::attach(thread, false, call, &format!("error={error}"), n);
-            let _tracer = tracer.expect("as before");
-            let deadline = Instant::now() + PATIENCE;
-            while !is_complaining(&std::fs::read_to_string(&said).unwrap()) {
-                assert!(Instant::now() < deadline, "{call} {error}: it did not notice");
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            let ended = process.end_within(Duration::from_millis(200 + random.below(500)));
-            process.kill();
-            assert!(ended.is_none(), "{call} {error}: it ended: {ended:?}");
-        });
-        history.died(&format!("after {error} of {call}"));
-        process = history.recover();
-    }
-    history.report(name, begun);
+    tell_traced("errors of the images' disk", |history, process| {
+        for (call, error) in [("pwrite64", "EIO"), ("fdatasync", "EIO"), ("pwrite64", "ENOSPC")] {
+            let said = history.layout.said_path(history.generation());
+            history.load(process, |process, random| {
+                let thread = process.thread("lk-state").expect("it has a copy of the tree");
+                let n = random.spread(3);
+                let tracer =
+                    strace::Tracer::attach(thread, false, call, &format!("error={error}"), n);
+                let _tracer = tracer.expect("as before");
+                let deadline = Instant::now() + PATIENCE;
+                while !is_complaining(&std::fs::read_to_string(&said).unwrap()) {
+                    assert!(Instant::now() < deadline, "{call} {error}: it did not notice");
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                let ended = process.end_within(Duration::from_millis(200 + random.below(500)));
+                process.kill();
+                assert!(ended.is_none(), "{call} {error}: it ended: {ended:?}");
+            });
+            history.died(&format!("after {error} of {call}"));
+            *process = history.recover();
+        }
+    });
 }
 
 fn is_complaining(said: &str) -> bool {
