@@ -15,7 +15,7 @@ import time
 from proof import HERE, Load, judge
 from servers import CLIENT_PORT
 from suites import control, curator, kazoo
-from suites.common import Dialogue, build, need, say, up_to_date
+from suites.common import Dialogue, say, up_to_date
 from wire import Client, Session
 
 SESSION_TIMEOUT_MS = 10000
@@ -71,11 +71,9 @@ def curator_command(context, hosts, path):
     classes = context.work / "curator-lock"
     source = HERE / "holders" / "CuratorLock.java"
     if not up_to_date(classes / "CuratorLock.class", source):
-        need("javac", "apt-get install default-jdk-headless")
-        build(["javac", "-cp", f"{control.jars(context)}/*", "-d", classes, source], context.log("curator-lock.log"))
-    return (["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m",
-             "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{control.jars(context)}/*:{classes}",
-             "CuratorLock", hosts, SESSION_TIMEOUT_MS, path], context.environment())
+        control.compile_java(context, "curator-lock.log", classes, source)
+    command = control.java(context, "CuratorLock", hosts, SESSION_TIMEOUT_MS, path, classes=classes, heap_mb=128)
+    return command, context.environment()
 
 
 CLIENTS = {"kazoo": kazoo_command, "curator": curator_command}

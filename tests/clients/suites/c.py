@@ -38,6 +38,10 @@ def folder(context):
     return context.work / "c"
 
 
+def include(context):
+    return folder(context) / "root" / "usr" / "include"
+
+
 def library(context):
     found = sorted(folder(context).glob("root/usr/lib/*/libzookeeper_mt.so.2"))
     if not found:
@@ -65,8 +69,13 @@ def prepare(context):
             build(["dpkg", "-x", package, target / "root"], log)
     source, program = HERE / "c" / "session.c", target / "session"
     if not up_to_date(program, source):
-        folders = [f"-I{target}/root/usr/include", f"-L{library(context)}"]
-        build(["cc", "-Wall", "-DTHREADED", *folders, "-o", program, source, "-l:libzookeeper_mt.so.2"], log)
+        compile_c(context, "c.build.log", program, "-Wall", source)
+
+
+def compile_c(context, log, target, *arguments):
+    """Compiles a program that uses the client; sources and more options are `arguments`."""
+    build(["cc", "-DTHREADED", f"-I{include(context)}", f"-L{library(context)}", "-o", target, *arguments,
+           "-l:libzookeeper_mt.so.2"], context.log(log))
 
 
 def download(target, log):

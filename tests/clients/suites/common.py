@@ -113,6 +113,14 @@ def build(arguments, log, **options):
         raise SetupError(f"{' '.join(str(a) for a in arguments)}: exit {code}\n{tail}")
 
 
+def build_go(context, log, source, target):
+    """Builds the program in the folder `source`, with the modules that its go.sum names."""
+    need("go", "Go 1.19 or later")
+    if not up_to_date(target, *source.iterdir()):
+        env = context.environment(GOFLAGS="-mod=readonly", GOTOOLCHAIN="local")
+        build(["go", "build", "-o", target, "."], context.log(log), cwd=source, env=env)
+
+
 def up_to_date(product, *sources):
     """Whether `product` exists and is newer than all of `sources`."""
     return product.exists() and all(product.stat().st_mtime >= pathlib.Path(s).stat().st_mtime for s in sources)

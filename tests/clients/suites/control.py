@@ -1,4 +1,4 @@
-"""The jars of real Apache ZooKeeper: the control, the Java command line client, Curator."""
+"""The jars of real Apache ZooKeeper: the control, the Java command line client, Curator. And Java programs that use them."""
 
 from .common import HERE, build, need
 
@@ -17,3 +17,16 @@ def jars(context):
                "-DincludeScope=runtime"], context.log("control.build.log"))
         (target / "ready").touch()
     return target
+
+
+def compile_java(context, log, target, *sources):
+    """Compiles sources into the folder `target`."""
+    need("javac", "apt-get install default-jdk-headless")
+    build(["javac", "-cp", f"{jars(context)}/*", "-d", target, *sources], context.log(log))
+
+
+def java(context, *command, classes="", heap_mb=256, log_level="off"):
+    """The command that runs a class of the jars, or of the folder `classes`, with these arguments."""
+    return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Xmx{heap_mb}m",
+            f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}", "-cp",
+            f"{jars(context)}/*" + (f":{classes}" if classes else ""), *command]

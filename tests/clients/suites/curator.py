@@ -3,7 +3,7 @@
 import time
 
 from . import control
-from .common import HERE, Dialogue, Result, Server, build, need, one_line, run_limited, up_to_date
+from .common import HERE, Dialogue, Result, Server, one_line, run_limited, up_to_date
 
 NAME = "curator"
 CLIENT = f"Apache Curator {control.CURATOR} on Apache ZooKeeper {control.VERSION}'s client"
@@ -15,17 +15,13 @@ def classes(context):
 
 
 def prepare(context):
-    need("javac", "apt-get install default-jdk-headless")
     source = HERE / "curator" / "Recipes.java"
     if not up_to_date(classes(context) / "Recipes.class", source):
-        build(["javac", "-cp", f"{control.jars(context)}/*", "-d", classes(context), source],
-              context.log("curator.build.log"))
+        control.compile_java(context, "curator.build.log", classes(context), source)
 
 
 def program(context, argument):
-    return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m",
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{control.jars(context)}/*:{classes(context)}",
-            "Recipes", argument]
+    return control.java(context, "Recipes", argument, classes=classes(context))
 
 
 def list_tests(context):

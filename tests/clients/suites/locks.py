@@ -7,7 +7,7 @@ import tarfile
 import threading
 
 from . import c, control, kazoo
-from .common import HERE, Dialogue, SetupError, build, cargo_examples, need, up_to_date
+from .common import HERE, Dialogue, SetupError, build, build_go, cargo_examples, need, up_to_date
 
 SOURCES = HERE / "locks"
 LOG = "interop.build.log"
@@ -54,23 +54,18 @@ def recipes(context):
 
 
 def java(context):
-    need("javac", "apt-get install default-jdk-headless")
-    jars, target, source = control.jars(context), folder(context, "java"), SOURCES / "java" / "Locks.java"
+    target, source = folder(context, "java"), SOURCES / "java" / "Locks.java"
     if not up_to_date(target / "Locks.class", source):
         annotation = target / "SuppressFBWarnings.java"
         annotation.write_text(ANNOTATION)
         theirs = sorted((recipes(context) / "java").rglob("*.java"))
-        build(["javac", "-cp", f"{jars}/*", "-d", target, source, annotation, *theirs], context.log(LOG))
-    return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m",
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{jars}/*:{target}", "Locks"], {}
+        control.compile_java(context, LOG, target, source, annotation, *theirs)
+    return control.java(context, "Locks", classes=target), {}
 
 
 def go(context):
-    need("go", "Go 1.19 or later")
-    target, source = folder(context, "go") / "locks", SOURCES / "go"
-    if not up_to_date(target, *source.iterdir()):
-        env = context.environment(GOFLAGS="-mod=readonly", GOTOOLCHAIN="local")
-        build(["go", "build", "-o", target, "."], context.log(LOG), cwd=source, env=env)
+    target = folder(context, "go") / "locks"
+    build_go(context, LOG, SOURCES / "go", target)
     return [target], {}
 
 
@@ -85,9 +80,8 @@ def zkr(context):
     target, source = folder(context, "c") / "zkr_lock", SOURCES / "zkr_lock.c"
     if not up_to_date(target, source):
         theirs = recipes(context) / "c"
-        include = c.folder(context) / "root" / "usr" / "include" / "zookeeper"
-        build(["cc", "-DTHREADED", f"-I{include}", f"-I{theirs}/include", f"-L{c.library(context)}", "-o", target,
-               source, theirs / "src" / "zoo_lock.c", "-l:libzookeeper_mt.so.2"], context.log(LOG))
+        c.compile_c(context, LOG, target, f"-I{c.include(context)}/zookeeper", f"-I{theirs}/include", source,
+                    theirs / "src" / "zoo_lock.c")
     return [target], {"LD_LIBRARY_PATH": c.library(context)}
 
 

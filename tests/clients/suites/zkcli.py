@@ -79,10 +79,9 @@ def list_tests(_context):
 
 def shell(context, address):
     """A zkCli that reads commands from its standard input, connected, unless it cannot: its commands then fail."""
-    command = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m", "-cp", f"{control.jars(context)}/*",
-               "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "org.apache.zookeeper.ZooKeeperMain",
-               "-waitforconnection", "-timeout", "10000", "-server", address]
-    dialogue = Dialogue(command)
+    dialogue = Dialogue(control.java(
+        context, "org.apache.zookeeper.ZooKeeperMain", "-waitforconnection", "-timeout", "10000", "-server", address,
+        heap_mb=128, log_level="error"))
     dialogue.wait_for("WatchedEvent state:SyncConnected type:None", seconds=30)
     return dialogue
 
