@@ -1,8 +1,7 @@
 //! The servers of a run: real processes from zoo.cfg files, and what can be done to them.
 //!
-//! *Owns* their directories below the run's, their configuration and processes. *Invariants*: what a
-//! server wrote into its audit log before it was killed is kept, start for start; a server that ends
-//! without being asked to is remembered. *Never* knows who the clients are.
+//! *Owns* their configuration, and which of them run. *Invariant*: a server that ends without being asked
+//! to is remembered. *Never* knows who the clients are.
 
 pub mod clock;
 mod damage;
@@ -10,6 +9,7 @@ pub mod disk;
 mod faults;
 mod guest;
 pub mod namespaces;
+mod node;
 pub mod ports;
 pub mod process;
 pub mod switch;
@@ -18,20 +18,17 @@ mod words;
 pub mod zookeeper_log;
 
 use std::fs;
-use std::io::ErrorKind;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::client::Server;
 use crate::nemesis::{Faults, Kind, Part};
-use damage::Wound;
-use disk::Disk;
 use guest::GUESTS;
 use namespaces::Namespaces;
+use node::Node;
 use process::Process;
 use switch::{Switch, Tally, Weather};
-use tracer::Tracer;
 
 /// Which software is under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,32 +64,6 @@ pub struct Blueprint {
     pub seed: u64,
     /// The run's directory.
     pub folder: PathBuf,
-}
-
-/// One server.
-#[derive(Debug)]
-pub struct Node {
-    pub name: String,
-    pub address: SocketAddr,
-    folder: PathBuf,
-    /// Of peers and of elections.
-    peer_ports: [u16; 2],
-    /// Behind the process, which ends first.
-    process: Option<Process>,
-    /// Has it slowed down or failed at what it does to its disk.
-    tracer: Option<Tracer>,
-    /// A disk of its own, if it has one.
-    disk: Option<Disk>,
-    /// The disk has no power.
-    is_dark: bool,
-    /// The disk has no room.
-    is_full: bool,
-    /// The disk fails, so that the server may end by itself, in good order.
-    may_end: bool,
-    /// What was damaged of its data while it is down.
-    wound: Option<Wound>,
-    /// How often it was started.
-    starts: usize,
 }
 
 /// The servers.
@@ -140,9 +111,6 @@ const IMAGE_LOG_BYTES_MIN: u64 = 1 << 20;
 const PORTS_PER_NODE: usize = 3;
 /// The ports of a server with a network of its own.
 const PORTS_OF_ITS_OWN: [u16; PORTS_PER_NODE] = [2181, 2888, 3888];
-/// Lines of a server's output that are shown when it ends by itself.
-const OUTPUT_LINES: usize = 5;
-
 impl Cluster {
     /// Writes the configurations; nothing runs yet.
     ///
@@ -472,118 +440,6 @@ impl Cluster {
     /// A directory cannot be removed.
     pub fn remove_data(&self) -> Result<(), String> {
         self.nodes.iter().chain(&self.guest).try_for_each(Node::remove_all_data)
-    }
-}
-
-impl Node {
-    /// The server at a place; nothing runs yet.
-    fn new(
-        at: usize,
-        host: Ipv4Addr,
-        ports: [u16; PORTS_PER_NODE],
-        blueprint: &Blueprint,
-    ) -> Result<Self, String> {
-        let name = format!("n{}", at + 1);
-        let folder = blueprint.folder.join(&name);
-        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let has_disk = blueprint.faults.kinds.iter().any(|kind| kind.needs_disks());
-        let disk = if has_disk { Some(Disk::new(&folder, "disk")?) } else { None };
-        let [client, peer, election] = ports;
-        let node = Self {
-            name,
-            address: SocketAddr::from((host, client)),
-            folder,
-            peer_ports: [peer, election],
-            process: None,
-            tracer: None,
-            disk,
-            is_dark: false,
-            is_full: false,
-            may_end: false,
-            wound: None,
-            starts: 0,
-        };
-        if blueprint.faults.has(Kind::Clock) {
-            clock::set(&node.clock_file(), 0)?;
-        }
-        Ok(node)
-    }
-
-    fn data(&self) -> PathBuf {
-        self.disk.as_ref().map_or(self.folder.as_path(), Disk::path).join("data")
-    }
-
-    fn clock_file(&self) -> PathBuf {
-        self.folder.join("clock")
-    }
-
-    /// As `zoo.cfg` names it.
-    fn line(&self, id: usize, role: &str) -> String {
-        let (host, [peer, election]) = (self.address.ip(), self.peer_ports);
-        format!("server.{id}={host}:{peer}:{election}:{role};{}\n", self.address)
-    }
-
-    fn start(&mut self, command: &[String]) -> Result<(), String> {
-        assert!(self.process.is_none(), "a server runs once at a time");
-        self.put_audit_aside()?;
-        self.starts += 1;
-        let output = self.folder.join("server.log");
-        self.process = Some(Process::start(command, &self.folder, &output)?);
-        Ok(())
-    }
-
-    fn remove_data(&self) -> Result<(), String> {
-        let data = self.data();
-        match fs::remove_dir_all(&data) {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(format!("{}: {error}", data.display())),
-        }
-    }
-
-    fn audit_file(&self) -> PathBuf {
-        self.folder.join("audit.jsonl")
-    }
-
-    fn old_audit_file(&self, start: usize) -> PathBuf {
-        self.folder.join(format!("audit.{start}.jsonl"))
-    }
-
-    /// A server that was killed in a line must not write on behind it.
-    fn put_audit_aside(&self) -> Result<(), String> {
-        let file = self.audit_file();
-        if self.starts == 0 || !file.exists() {
-            return Ok(());
-        }
-        let aside = self.old_audit_file(self.starts);
-        fs::rename(&file, aside).map_err(|error| format!("{}: {error}", file.display()))
-    }
-
-    /// Its audit logs, start after start, without lines that a kill has cut short.
-    fn account(&self) -> Result<String, String> {
-        let mut all = String::new();
-        let old = (1..self.starts).map(|start| self.old_audit_file(start));
-        for file in old.chain([self.audit_file()]).filter(|file| file.exists()) {
-            let bytes = fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-            let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-            all.push_str(&String::from_utf8_lossy(&bytes[..whole]));
-        }
-        Ok(all)
-    }
-
-    fn output(&self) -> String {
-        let bytes = fs::read(self.folder.join("server.log")).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-
-    fn last_words(&self) -> String {
-        let output = self.output();
-        let lines: Vec<&str> = output.lines().collect();
-        lines[lines.len().saturating_sub(OUTPUT_LINES)..].join(" | ")
-    }
-
-    fn panic_line(&self) -> Option<String> {
-        process::panic_in(&self.output()).map(str::to_owned)
     }
 }
 
