@@ -117,9 +117,9 @@ impl Expiry {
         self.now_us
     }
 
-    /// Sessions that are overdue, marked as closing. Those that `may_be_alive` are looked at again in
-    /// the next bucket.
-    pub(super) fn overdue(&mut self, may_be_alive: impl Fn(i64) -> bool) -> Vec<i64> {
+    /// Sessions that are overdue, marked as closing. Those that `may_have_been_heard`, in the time that
+    /// ended then, are looked at again in the next bucket.
+    pub(super) fn overdue(&mut self, may_have_been_heard: impl Fn(i64, u64) -> bool) -> Vec<i64> {
         let mut overdue = Vec::new();
         while let Some(entry) = self.buckets.first_entry() {
             let bucket = *entry.key();
@@ -131,10 +131,11 @@ impl Expiry {
                 if deadline.closing || deadline.bucket != bucket {
                     continue;
                 }
-                if deadline.at_us <= self.now_us && may_be_alive(session) {
+                let is_over = deadline.at_us <= self.now_us;
+                if is_over && may_have_been_heard(session, deadline.at_us) {
                     deadline.bucket = bucket_of(self.now_us + 1);
                     self.buckets.entry(deadline.bucket).or_default().push(session);
-                } else if deadline.at_us <= self.now_us {
+                } else if is_over {
                     deadline.closing = true;
                     overdue.push(session);
                 } else {
@@ -166,7 +167,7 @@ mod tests {
         let mut seen = Vec::new();
         for ms in (from_ms..=to_ms).step_by(10) {
             expiry.tick(ms * 1000);
-            seen.extend(expiry.overdue(|_| false).into_iter().map(|session| (ms, session)));
+            seen.extend(expiry.overdue(|_, _| false).into_iter().map(|session| (ms, session)));
         }
         seen
     }
@@ -207,7 +208,7 @@ mod tests {
         expiry.tick(0);
         expiry.track(1, 4000);
         expiry.tick(60_000_000);
-        assert!(expiry.overdue(|_| false).is_empty());
+        assert!(expiry.overdue(|_, _| false).is_empty());
         assert!(expiry.remaining_ms(1).unwrap() >= 3500);
     }
 

@@ -515,12 +515,12 @@ impl Replica {
 
     /// Proposes to close what was not heard from in time.
     fn expire(&mut self) {
-        let (sessions, roll, now_us) = (self.machine.sessions(), &self.roll, self.expiry.now_us());
-        let may_be_alive = |session| {
+        let (sessions, roll) = (self.machine.sessions(), &self.roll);
+        let may_have_been_heard = |session, before_us| {
             let known = sessions.find(session);
-            known.is_some_and(|known| roll.may_have_heard(known.owner.0, now_us))
+            known.is_some_and(|known| roll.may_have_heard(known.owner.0, before_us))
         };
-        for session in self.expiry.overdue(may_be_alive) {
+        for session in self.expiry.overdue(may_have_been_heard) {
             if mutant!("sessions-never-expire") {
                 continue;
             }
@@ -531,7 +531,7 @@ impl Replica {
 
     /// Ends silent connections that only read.
     fn close_overdue_local(&mut self) {
-        for session in self.local_expiry.overdue(|_| false) {
+        for session in self.local_expiry.overdue(|_, _| false) {
             self.local_expiry.forget(session);
             if let Some(conn) = self.clients.connection_of(session) {
                 self.clients.hang_up(conn);

@@ -2,8 +2,8 @@
 //!
 //! *Owns* for each process that clients are connected to, up to when it has told this leader whom it
 //! heard from, and until when it may go on answering if nothing reaches it any more. *Invariants*: a
-//! session does not end while its process may have heard from it unknown to the leader; a process that
-//! cannot have answered any more is given up once, and its sessions get their timeout once more.
+//! session does not end while its process may have heard from it in time, unknown to the leader; a process
+//! that cannot have answered any more is given up once, and its sessions get their timeout once more.
 //! *Never* compares the clocks of two servers: each gets its own readings back, with
 //! [`PeerMessage::Ping`] and [`PeerMessage::Touch`].
 //!
@@ -17,7 +17,7 @@ use super::touches::CONFIRMED_US_MAX;
 use super::{Replica, TICK_MS};
 
 const TICK_US: u64 = TICK_MS * 1000;
-/// A process that has told nothing for longer may have heard from any of its clients.
+/// A process that has told nothing for longer is silent.
 const SILENT_US: u64 = 4 * TICK_US;
 /// How long a process answers its clients at most after the last that was heard of it: until it is not
 /// sure any more of being heard, and then until it sends them away. Clocks differ by a tenth at most.
@@ -81,11 +81,11 @@ impl Roll {
         }
     }
 
-    /// Whether a client of this process may have been heard of lately, unknown to this leader.
-    pub(super) fn may_have_heard(&self, process: u64, now_us: u64) -> bool {
+    /// Whether a client of this process may have been heard of before that, unknown to this leader.
+    pub(super) fn may_have_heard(&self, process: u64, before_us: u64) -> bool {
         self.processes
             .get(&process)
-            .is_some_and(|known| !known.is_given_up && now_us > known.told_us + SILENT_US)
+            .is_some_and(|known| !known.is_given_up && known.told_us < before_us)
     }
 
     /// Those who cannot have answered anybody since, for the first time.

@@ -63,6 +63,26 @@ fn ends_after(cluster: &mut Cluster, session: &ConnectResponse, answered_us: u64
     assert!((2000..2000 + 2500).contains(&after_ms), "{after_ms} ms after the last answer");
 }
 
+/// A client asks for something and is answered: when.
+fn answered(cluster: &mut Cluster, server: u8) -> u64 {
+    cluster.send(server, 1, &[(1, get("/"))]);
+    assert_eq!(cluster.replies(server, 1), [(1, 0)]);
+    cluster.now_us
+}
+
+#[test]
+fn a_session_that_is_answered_in_time_does_not_end_before_the_leader_can_have_heard_of_that() {
+    let mut cluster = Cluster::with(3, short_sessions());
+    let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
+    let session = cluster.connect(follower, 1, None);
+    cluster.advance_ms(1900);
+    cluster.cut.insert((follower, leader));
+    let answered_us = answered(&mut cluster, follower);
+    cluster.advance_ms(150);
+    cluster.cut.clear();
+    ends_after(&mut cluster, &session, answered_us);
+}
+
 #[test]
 fn a_session_that_a_cut_off_server_still_answers_has_its_timeout_from_then_on() {
     let mut cluster = Cluster::with(3, short_sessions());
