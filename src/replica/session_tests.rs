@@ -84,6 +84,27 @@ fn a_session_that_is_answered_in_time_does_not_end_before_the_leader_can_have_he
 }
 
 #[test]
+fn who_was_told_to_a_deposed_leader_is_told_to_the_next_one_too() {
+    let mut cluster = Cluster::with(5, short_sessions());
+    let (leader, with_it) = (cluster.leader().unwrap(), cluster.follower());
+    let session = cluster.connect(with_it, 1, None);
+    let both = [leader, with_it];
+    both.iter().for_each(|server| cluster.isolate(*server));
+    cluster.cut.retain(|(from, to)| !both.contains(from) || !both.contains(to));
+    // The machine that they are on stands still.
+    let stand_still = both.map(|server| (server, cluster.replicas.remove(&server).unwrap()));
+    cluster.until("another one leads", |cluster| cluster.leader().is_some());
+    cluster.replicas.extend(stand_still);
+    cluster.advance_ms(4 * TICK_MS);
+    let answered_us = answered(&mut cluster, with_it);
+    cluster.advance_ms(2 * TICK_MS);
+    assert!(cluster.replicas[&leader].leading.is_some(), "it has yet to find out");
+    assert_eq!(cluster.replicas[&with_it].touches.len(), 0, "it was told");
+    cluster.cut.clear();
+    ends_after(&mut cluster, &session, answered_us);
+}
+
+#[test]
 fn a_session_that_a_cut_off_server_still_answers_has_its_timeout_from_then_on() {
     let mut cluster = Cluster::with(3, short_sessions());
     let follower = cluster.follower();

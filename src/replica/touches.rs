@@ -2,7 +2,7 @@
 //!
 //! *Owns* the sessions that the leader has yet to be told of, and when it last confirmed that it was
 //! told. *Invariants*: a session is reported until the leader confirms a report with it, so that no cut
-//! loses one; a server that was not confirmed for [`CONFIRMED_US_MAX`] is as good as one without a
+//! loses one, and to the next leader once more if that may have been elected by then; a server that was not confirmed for [`CONFIRMED_US_MAX`] is as good as one without a
 //! leader, also if it hears one. *Never* decides about sessions.
 //!
 //! Takes the place of `Learner.ping` and of `LearnerSessionTracker`'s touch table.
@@ -24,6 +24,11 @@ pub(super) const CONFIRMED_US_MAX: u64 = 1_000_000;
 pub(super) struct Touches {
     /// Sessions, and the first report that they are in.
     heard: BTreeMap<i64, u64>,
+    /// Those that were confirmed lately, and by which report: if another leader was elected by then, and
+    /// has given them their timeout already, it does not know.
+    confirmed: BTreeMap<i64, u64>,
+    /// The term of the leader that confirms.
+    term: u64,
     /// Number of the last report: the time when it was made, or more.
     last: u64,
     /// When the last report was made that is known to have arrived.
@@ -36,9 +41,16 @@ impl Touches {
         self.heard.insert(session, self.last + 1);
     }
 
+    /// How many the leader is to be told of.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.heard.len()
+    }
+
     /// There is no need to tell anybody.
     pub(super) fn clear(&mut self) {
         self.heard.clear();
+        self.confirmed.clear();
     }
 
     /// This server leads: what was heard longer ago was heard before anybody else can have been elected,
@@ -58,10 +70,28 @@ impl Touches {
         self.confirmed_us + CONFIRMED_US_MAX
     }
 
+    /// The leader of this term asks.
+    fn follow(&mut self, term: u64) {
+        if self.term != term {
+            self.term = term;
+            for session in std::mem::take(&mut self.confirmed).into_keys() {
+                self.heard.entry(session).or_insert(self.last + 1);
+            }
+        }
+    }
+
     /// The leader has this report.
     fn arrived(&mut self, number: u64, now_us: u64) {
         if number <= self.last {
-            self.heard.retain(|_, report| *report > number);
+            let confirmed = &mut self.confirmed;
+            self.heard.retain(|session, report| {
+                let is_in_it = *report <= number;
+                if is_in_it {
+                    confirmed.insert(*session, number);
+                }
+                !is_in_it
+            });
+            self.confirmed.retain(|_, report| *report + DEPOSED_US_MAX > number);
             self.confirm(number.min(now_us));
         }
     }
@@ -91,6 +121,7 @@ impl Replica {
         if self.consensus.leader() != Some(from) || self.consensus.term() != term {
             return;
         }
+        self.touches.follow(term);
         if let Some(stamp) = heard.filter(|stamp| stamp.process == self.origin) {
             self.touches.arrived(stamp.number, self.now_us);
         }
