@@ -105,6 +105,21 @@ fn who_was_told_to_a_deposed_leader_is_told_to_the_next_one_too() {
 }
 
 #[test]
+fn sessions_that_only_one_server_knows_are_not_kept_for_a_leader() {
+    let mut cluster = Cluster::with(3, Setup { read_only_mode: true, ..short_sessions() });
+    let follower = cluster.follower();
+    cluster.isolate(follower);
+    cluster.advance_ms(3000);
+    for conn in 1..=10 {
+        cluster.connect(follower, conn, None);
+        cluster.send(follower, conn, &[(1, get("/"))]);
+        assert_eq!(cluster.replies(follower, conn), [(1, 0)]);
+        cluster.replicas.get_mut(&follower).unwrap().step(Input::Closed { conn });
+    }
+    assert_eq!(cluster.replicas[&follower].touches.len(), 0);
+}
+
+#[test]
 fn a_session_that_a_cut_off_server_still_answers_has_its_timeout_from_then_on() {
     let mut cluster = Cluster::with(3, short_sessions());
     let follower = cluster.follower();

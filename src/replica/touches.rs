@@ -111,7 +111,8 @@ impl Replica {
             self.expiry.touch(session);
         }
         // A leader too: another one may lead by now, and this one learn of it only after it has answered.
-        if self.setup.ensemble.is_some() {
+        // Sessions that only read are nobody else's business.
+        if self.setup.ensemble.is_some() && self.is_serving() {
             self.touches.insert(session);
         }
     }
