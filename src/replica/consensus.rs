@@ -590,6 +590,18 @@ impl Consensus {
         members.get_voters().len() <= 1 && members.get_voters_outgoing().is_empty()
     }
 
+    /// Since when a majority has been heard, if each voter was as `heard` says of its id.
+    pub(super) fn majority_heard(&self, heard: impl Fn(u64) -> u64) -> u64 {
+        let members = self.node.store().membership();
+        let by_majority = |ids: &[u64]| {
+            let mut times: Vec<u64> = ids.iter().map(|id| heard(*id)).collect();
+            times.sort_unstable();
+            times.len().checked_sub(1).map_or(u64::MAX, |last| times[last / 2])
+        };
+        // In the middle of a change, it takes one before it and one behind it.
+        by_majority(members.get_voters()).min(by_majority(members.get_voters_outgoing()))
+    }
+
     /// Last index of the log here, durable or not.
     pub(super) fn last_index(&self) -> u64 {
         self.node.raft.raft_log.last_index()

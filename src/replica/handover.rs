@@ -253,9 +253,11 @@ impl Handover {
         self.foreign.drain(..).filter(|parcel| parcel.from.0 != 0).collect()
     }
 
-    /// All connections are closed.
+    /// All connections are closed. What is not of theirs stays.
     pub(super) fn clear(&mut self) {
-        *self = Self { chores: std::mem::take(&mut self.chores), ..Self::default() };
+        let (chores, foreign) =
+            (std::mem::take(&mut self.chores), std::mem::take(&mut self.foreign));
+        *self = Self { chores, foreign, ..Self::default() };
     }
 }
 

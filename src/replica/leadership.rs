@@ -96,7 +96,7 @@ impl Replica {
             }
             (false, None) => {}
         }
-        if is_leader {
+        if is_leader && self.consensus.is_alone() {
             self.touches.confirm(self.now_us);
         }
         // A leader that does not hear this server is none.
@@ -130,6 +130,8 @@ impl Replica {
         self.reconfig_proposed = None;
         self.led_since_us = self.now_us;
         self.touches.clear();
+        // A majority has agreed on what it began with.
+        self.touches.confirm(self.now_us);
         self.reap_at_us = self.now_us + self.setup.container_check_interval_ms * 1000;
         self.expiry.clear();
         let sessions: Vec<(i64, i32)> =
@@ -162,6 +164,19 @@ impl Replica {
             self.standing.serving = true;
         }
         self.standing.barrier = None;
+    }
+
+    /// Time has passed, perhaps much at once: whoever may have been given up meanwhile answers nobody
+    /// before it is sure again.
+    pub(super) fn mind_doubts(&mut self) {
+        let doubts_from_us = self.touches.confirmed_until_us();
+        let since = self.standing.leaderless_since_us;
+        let since_us = since.map_or(doubts_from_us, |since| since.min(doubts_from_us));
+        let is_alone = self.consensus.is_leader() && self.consensus.is_alone();
+        let is_over = self.now_us >= since_us + LEADERLESS_MS_MAX * 1000;
+        if self.standing.serving && is_over && !is_alone {
+            self.stop_serving();
+        }
     }
 
     /// Sends all clients away: they find another server, or come back.

@@ -481,6 +481,7 @@ impl Replica {
         self.clients.now_us = now_us;
         self.expiry.tick(now_us);
         self.local_expiry.tick(now_us);
+        self.mind_doubts();
         let ticked_us = self.ticked_us.get_or_insert(now_us);
         let due = now_us.saturating_sub(*ticked_us) / (TICK_MS * 1000);
         *ticked_us += due * TICK_MS * 1000;

@@ -12,7 +12,9 @@
 //!          | reject u8 | context | entries: count, each kind u8, term, index, data, context
 //!          | image: only with the type that announces one: index, term, membership
 //! forward  term | batch
-//! touch    session ids, 8 bytes each
+//! return   term | batch
+//! ping     term | time | stamp of the last report: process, number
+//! touch    term | time | stamp | session ids, 8 bytes each
 //! ```
 
 use bytes::Bytes;

@@ -22,8 +22,8 @@ const SILENT_US: u64 = 4 * TICK_US;
 /// How long a process answers its clients at most after the last that was heard of it: until it is not
 /// sure any more of being heard, and then until it sends them away. Clocks differ by a tenth at most.
 const ANSWERS_US_MAX: u64 = (CONFIRMED_US_MAX + LEADERLESS_MS_MAX * 1000) * 11 / 10;
-/// The same after another server was elected, who may have confirmed something since: for so long it
-/// takes itself for the leader.
+/// A leader that no majority has answered for longer confirms nothing: so long after another one was
+/// elected, a deposed one may have.
 pub(super) const DEPOSED_US_MAX: u64 = 15 * TICK_US;
 
 /// A process of a server, by the number that is in the origins of its clients' transactions.
@@ -43,12 +43,15 @@ pub(super) struct Roll {
     processes: BTreeMap<u64, Process>,
     /// The last report of each server, by its raft id: it is told that it arrived.
     stamps: BTreeMap<u64, Stamp>,
+    /// When the last ping was sent that each of them has answered, by the replica's time.
+    answered: BTreeMap<u64, u64>,
 }
 
 impl Roll {
     /// A new leader knows nothing but who may have clients.
     fn begin(&mut self, processes: BTreeSet<u64>, now_us: u64) {
         self.stamps.clear();
+        self.answered.clear();
         let answers_until_us = now_us + ANSWERS_US_MAX + DEPOSED_US_MAX;
         let process = Process { told_us: now_us, answers_until_us, is_given_up: false };
         self.processes = processes.into_iter().map(|id| (id, process)).collect();
@@ -63,7 +66,7 @@ impl Roll {
     }
 
     /// A process has answered the ping of this time.
-    fn answered(&mut self, process: u64, ping_us: u64, now_us: u64) {
+    fn told(&mut self, process: u64, ping_us: u64, now_us: u64) {
         let told_us = ping_us.min(now_us);
         let known = self.processes.entry(process).or_insert(Process {
             told_us,
@@ -107,9 +110,10 @@ impl Replica {
     /// Asks the others whom they have heard from.
     pub(super) fn call_roll(&mut self) {
         let Some(term) = self.leading else { return };
-        let (own, at_us) = (self.consensus.id(), self.expiry.now_us());
+        let (own, at_us) = (self.consensus.id(), self.now_us);
+        let is_sure = self.touches.confirmed_us() + DEPOSED_US_MAX > at_us;
         for peer in self.consensus.peers().iter().map(|peer| peer.id).filter(|id| *id != own) {
-            let heard = self.roll.stamps.get(&peer).copied();
+            let heard = self.roll.stamps.get(&peer).copied().filter(|_| is_sure);
             self.send.push((peer, PeerMessage::Ping { term, at_us, heard }));
         }
     }
@@ -133,10 +137,26 @@ impl Replica {
             }
         }
         if self.leading == Some(term) {
-            self.roll.answered(stamp.process, at_us, self.expiry.now_us());
+            // Of the time since then, not all counts.
+            let (now_us, age_us) = (self.expiry.now_us(), self.now_us.saturating_sub(at_us));
+            self.roll.told(stamp.process, now_us.saturating_sub(age_us), now_us);
             self.roll.stamps.insert(from, stamp);
+            self.answered_by(from, at_us.min(self.now_us));
         }
         true
+    }
+
+    /// A server has answered the ping of this time: with it, perhaps a majority.
+    fn answered_by(&mut self, peer: u64, at_us: u64) {
+        let answered = &mut self.roll.answered;
+        let known = answered.entry(peer).or_default();
+        *known = at_us.max(*known);
+        let (own, now_us) = (self.consensus.id(), self.now_us);
+        let heard = |id: u64| match id == own {
+            true => now_us,
+            false => answered.get(&id).copied().unwrap_or_default(),
+        };
+        self.touches.confirm(self.consensus.majority_heard(heard));
     }
 
     /// This server begins to lead: the others may go on for a while without knowing.

@@ -105,6 +105,28 @@ fn who_was_told_to_a_deposed_leader_is_told_to_the_next_one_too() {
 }
 
 #[test]
+fn a_server_that_stood_still_for_long_answers_nobody_before_it_is_sure_of_being_heard() {
+    for at_leader in [true, false] {
+        let mut cluster = Cluster::with(3, Setup::default());
+        let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
+        let server = if at_leader { leader } else { follower };
+        cluster.connect(server, 1, None);
+        cluster.isolate(server);
+        let stands_still = cluster.replicas.remove(&server).unwrap();
+        cluster.advance_ms(3500);
+        assert_ne!(cluster.leader(), Some(server));
+        cluster.replicas.insert(server, stands_still);
+        // Its turn begins with a look at the time, and goes on with what its clients asked for.
+        let (now_us, wall_ms) = (cluster.now_us, 1_000_000);
+        let goes_on = cluster.replicas.get_mut(&server).unwrap();
+        goes_on.step(Input::Tick { now_us, wall_ms });
+        cluster.send(server, 1, &[(1, get("/"))]);
+        assert_eq!(cluster.replies(server, 1), [], "its session may have been given up");
+        assert!(cluster.closed(server, 1));
+    }
+}
+
+#[test]
 fn sessions_that_only_one_server_knows_are_not_kept_for_a_leader() {
     let mut cluster = Cluster::with(3, Setup { read_only_mode: true, ..short_sessions() });
     let follower = cluster.follower();

@@ -31,7 +31,8 @@ pub(super) struct Touches {
     term: u64,
     /// Number of the last report: the time when it was made, or more.
     last: u64,
-    /// When the last report was made that is known to have arrived.
+    /// When the last report was made that is known to have arrived; of a leader, when it asked those who
+    /// have answered, with whom it is a majority.
     confirmed_us: u64,
 }
 
@@ -63,6 +64,11 @@ impl Touches {
     /// This server is in touch with a majority.
     pub(super) fn confirm(&mut self, now_us: u64) {
         self.confirmed_us = self.confirmed_us.max(now_us);
+    }
+
+    /// When a leader has last heard this server, or a majority this leader.
+    pub(super) fn confirmed_us(&self) -> u64 {
+        self.confirmed_us
     }
 
     /// When this server begins to doubt that it is heard.
