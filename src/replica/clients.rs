@@ -6,9 +6,9 @@
 //!
 //! Reproduces `FinalRequestProcessor` (reads) and the notification half of `DataTree`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use super::connection::{Answer, Connection, Pending, Phase};
+use super::connection::{Answer, Connection, OUTPUT_BYTES_PER_TURN_MAX, Pending, Phase};
 use super::input::{ClientRequest, ConnId};
 use super::inspect::{ConnectionReport, Latency, WatchReport};
 use super::machine::{Applied, Machine};
@@ -51,6 +51,8 @@ pub(super) struct Clients {
     with_output: Vec<ConnId>,
     /// Bytes of answers and events that wait to be taken, of all connections.
     pub(super) output_bytes: usize,
+    /// Connections whose next answer waits for the next turn.
+    postponed: VecDeque<ConnId>,
     sync_waiting: Vec<ConnId>,
     /// Context of the newest read index asked for, and of the newest confirmed and applied.
     pub(super) sync_asked: u64,
@@ -88,6 +90,7 @@ impl Clients {
             by_session: BTreeMap::new(),
             with_output: Vec::new(),
             output_bytes: 0,
+            postponed: VecDeque::new(),
             sync_waiting: Vec::new(),
             sync_asked: 0,
             sync_confirmed: 0,
@@ -256,10 +259,13 @@ impl Clients {
             Ok(read) => Answer::Read(read),
         };
         let is_next = connection.queue.is_empty() || mutant!("read-overtakes-write");
-        if is_next && !connection.is_full() {
-            self.answer(machine, conn, xid, answer, at_us);
-        } else {
+        if !is_next || connection.is_full() {
             connection.queue.push_back(Pending::Answer { xid, answer, at_us });
+        } else if self.output_bytes >= OUTPUT_BYTES_PER_TURN_MAX {
+            connection.queue.push_back(Pending::Answer { xid, answer, at_us });
+            self.postponed.push_back(conn);
+        } else {
+            self.answer(machine, conn, xid, answer, at_us);
         }
         None
     }
@@ -412,6 +418,20 @@ impl Clients {
         }
     }
 
+    /// Whether answers wait for the next turn.
+    pub(super) fn has_postponed(&self) -> bool {
+        !self.postponed.is_empty()
+    }
+
+    /// A new turn: answers what had to wait for it, as much as there is room for.
+    pub(super) fn resume(&mut self, machine: &Machine) {
+        while self.output_bytes < OUTPUT_BYTES_PER_TURN_MAX
+            && let Some(conn) = self.postponed.pop_front()
+        {
+            self.drain(machine, conn);
+        }
+    }
+
     /// Answers whatever is at the front and waits for nothing.
     fn drain(&mut self, machine: &Machine, conn: ConnId) {
         loop {
@@ -424,6 +444,9 @@ impl Clients {
                 Some(Pending::Confirmed { context, .. }) if *context <= self.sync_confirmed => {}
                 Some(Pending::Confirmed { .. }) => return self.sync_waiting.push(conn),
                 Some(Pending::Write { .. }) | None => return,
+            }
+            if self.output_bytes >= OUTPUT_BYTES_PER_TURN_MAX {
+                return self.postponed.push_back(conn);
             }
             if !self.answer_front(machine, conn) {
                 return;

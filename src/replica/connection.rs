@@ -32,6 +32,10 @@ const REPLY_BYTES_USUAL: usize = 128;
 /// these are written.
 pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
+/// Bytes of answers and events of all connections beyond which answers wait for the next turn, if they can:
+/// 10,000 contenders that list 10,000 names at once ask for 2 GB.
+pub const OUTPUT_BYTES_PER_TURN_MAX: usize = 8 << 20;
+
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {

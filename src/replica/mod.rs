@@ -60,6 +60,7 @@ use raft::eraftpb::Message;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
+pub use connection::OUTPUT_BYTES_PER_TURN_MAX;
 pub use durable::{
     Append, Changes, Entry, EntryKind, HardState, Mark, Membership, Record, Restore,
 };
@@ -387,10 +388,17 @@ impl Replica {
     }
 
     /// Bytes of answers and events that the next [`Ready`] holds so far: whoever steps on and on makes
-    /// all of them wait, and holds all of them in memory.
+    /// all of them wait. Beyond [`OUTPUT_BYTES_PER_TURN_MAX`] there are few more.
     #[must_use]
     pub fn output_bytes(&self) -> usize {
         self.clients.output_bytes
+    }
+
+    /// Whether there are answers that only wait for the next [`Input::Tick`], because too many would be
+    /// held in memory at once: it should come when those that are there have left, not later.
+    #[must_use]
+    pub fn owes_answers(&self) -> bool {
+        self.clients.has_postponed()
     }
 
     /// Says what is to be done. To be called until it gives `None`, after every batch of inputs and
@@ -482,6 +490,7 @@ impl Replica {
         self.expiry.tick(now_us);
         self.local_expiry.tick(now_us);
         self.mind_doubts();
+        self.clients.resume(&self.machine);
         let ticked_us = self.ticked_us.get_or_insert(now_us);
         let due = now_us.saturating_sub(*ticked_us) / (TICK_MS * 1000);
         *ticked_us += due * TICK_MS * 1000;

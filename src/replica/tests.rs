@@ -488,3 +488,36 @@ fn answers_beyond_their_bound_wait_for_room_and_keep_their_order() {
     assert!(rig.closed(1));
     assert_eq!(rig.replica.status().outstanding, 0);
 }
+
+#[test]
+fn answers_beyond_the_bound_of_a_turn_wait_for_the_next_and_keep_their_order() {
+    let mut rig = Rig::new();
+    let conns = 1..=40;
+    for conn in conns.clone() {
+        rig.connect(conn, 0, &[]);
+    }
+    let data = Some(Bytes::from(vec![7; 400 << 10]));
+    let big = Request::SetData { path: "/big".into(), data, version: -1 };
+    rig.send(1, &[(1, create("/big", 0)), (2, big)]);
+    rig.replies(1);
+    for conn in conns.clone() {
+        rig.step(conn, &[(3, get("/big", false)), (4, get("/", false))]);
+    }
+    assert!(rig.replica.output_bytes() < OUTPUT_BYTES_PER_TURN_MAX + (401 << 10));
+    assert!(rig.replica.owes_answers());
+    rig.drive();
+    assert_eq!(rig.replies(40), [], "it waits");
+    // What comes behind waits too, also a transaction that is applied, and one that is closed by then
+    // disturbs nobody.
+    rig.send(39, &[(5, create("/a", 0)), (6, get("/a", false)), (7, Request::CloseSession)]);
+    rig.replica.step(Input::Closed { conn: 38 });
+    for _ in 0..3 {
+        rig.advance_ms(1);
+    }
+    assert!(!rig.replica.owes_answers());
+    assert_eq!(rig.replies(40), [(3, 0), (4, 0)]);
+    assert_eq!(rig.replies(39), (3..=7).map(|xid| (xid, 0)).collect::<Vec<_>>());
+    assert!(rig.closed(39));
+    assert_eq!(rig.replies(38), []);
+    assert_eq!(rig.replica.status().outstanding, 0);
+}

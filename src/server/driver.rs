@@ -20,16 +20,15 @@ use super::clock;
 use super::connection::Line;
 use super::error::ServerError;
 use super::figures::Figures;
-use super::limits::{
-    CHANGES_RECORDS_MAX, CHANGES_WAITING_MAX, DIRECT_BYTES_MAX, DRIVER_BATCH_MAX,
-    OUTPUT_BYTES_PER_TURN_MAX,
-};
+use super::limits::{CHANGES_RECORDS_MAX, CHANGES_WAITING_MAX, DIRECT_BYTES_MAX, DRIVER_BATCH_MAX};
 use super::log_writer::LogWriter;
 use super::outbox::Pushed;
 use super::peer_links::{LinkEvent, Links};
 use super::queue::Queue;
 use super::shared::{Published, Stop};
-use crate::replica::{ConnId, Input, Inspect, Outgoing, Ready, Replica, Report, Status};
+use crate::replica::{
+    ConnId, Input, Inspect, OUTPUT_BYTES_PER_TURN_MAX, Outgoing, Ready, Replica, Report, Status,
+};
 use crate::storage::Lock;
 
 /// What the driver is sent.
@@ -120,18 +119,18 @@ impl Driver {
         let mut inspections = Inspections::default();
         let mut pace = Pace { completed: start, is_open: false };
         let mut serves = Some(serves);
-        while self.messages.turn(&mut batch).await {
+        while self.turn(&mut batch).await {
             if self.stop.is_asked() {
                 break;
             }
-            let now_us = clock::micros_since(start);
-            self.replica.step(Input::Tick { now_us, wall_ms: clock::wall_ms() });
+            let mut now_us = self.tick(start);
             for message in batch.drain(..) {
-                self.take(message, &mut inspections)?;
                 if self.replica.output_bytes() >= OUTPUT_BYTES_PER_TURN_MAX {
                     self.settle(now_us, &mut inspections)?;
                     yield_now().await;
+                    now_us = self.tick(start);
                 }
+                self.take(message, &mut inspections)?;
             }
             self.settle(now_us, &mut inspections)?;
             let status = self.replica.status();
@@ -147,6 +146,23 @@ impl Driver {
             self.published.publish(status);
         }
         Ok(())
+    }
+
+    /// Waits for messages or for time to pass, but not while there are answers that only wait for the
+    /// connections to write others. False: nobody sends any more.
+    async fn turn(&mut self, batch: &mut Vec<Message>) -> bool {
+        let owes_answers = self.replica.owes_answers();
+        tokio::select! {
+            biased;
+            goes_on = self.messages.turn(batch) => goes_on,
+            () = yield_now(), if owes_answers => true,
+        }
+    }
+
+    fn tick(&mut self, start: Instant) -> u64 {
+        let now_us = clock::micros_since(start);
+        self.replica.step(Input::Tick { now_us, wall_ms: clock::wall_ms() });
+        now_us
     }
 
     fn take(&mut self, message: Message, inspections: &mut Inspections) -> Result<(), ServerError> {
@@ -368,6 +384,141 @@ impl Inspections {
         if let Some(answer) = self.waiting.remove(&token) {
             // Whoever asked may have given up.
             let _ = answer.send(report);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use bytes::Bytes;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::proto::request::{Create, CreateKind, Request};
+    use crate::proto::{Acl, ConnectRequest, RequestHeader};
+    use crate::replica::{ClientRequest, Machine, Restored, Setup};
+    use crate::server::limits::Limits;
+    use crate::server::outbox::Outbox;
+    use crate::tree::Options;
+
+    const CLIENTS: u64 = 40;
+    const DATA_BYTES: usize = 700 << 10;
+
+    fn driver(messages: mpsc::Receiver<Message>) -> Driver {
+        let machine = Machine::fresh(Options::default());
+        Driver {
+            replica: Replica::new(Setup::default(), machine, Restored::default()).unwrap(),
+            messages: Queue::new(messages),
+            disk: None,
+            audit: None,
+            published: Arc::default(),
+            stop: Arc::default(),
+            connections: Connections::new(Arc::default()),
+            members: watch::Sender::default(),
+            links: None,
+        }
+    }
+
+    /// Connections, and the other ends of their sockets, which nobody reads from.
+    async fn lines() -> Vec<(Arc<Line>, TcpStream)> {
+        let limits = Limits::of(&Config::without_file());
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let mut lines = Vec::new();
+        for _ in 0..CLIENTS {
+            let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (_, writer) = listener.accept().await.unwrap().0.into_split();
+            lines.push((Arc::new(Line { outbox: Outbox::new(&limits), writer }), client));
+        }
+        lines
+    }
+
+    fn open(conn: ConnId, line: &Arc<Line>) -> Message {
+        let request = ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: 0,
+            timeout_ms: 40_000,
+            session_id: 0,
+            password: Bytes::new(),
+            read_only: None,
+        };
+        let remote = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let input = Input::Connected { conn, remote, remote_port: 1, request };
+        Message::Open { conn, line: Arc::clone(line), input }
+    }
+
+    fn ask(conn: ConnId, requests: &[Request]) -> Message {
+        let requests = requests.iter().map(|request| {
+            let mut payload = Vec::new();
+            RequestHeader { xid: 1, op: request.op() as i32 }.encode(&mut payload);
+            request.encode(&mut payload);
+            ClientRequest::decode(payload.into()).unwrap()
+        });
+        Message::Input(Input::Requests { conn, requests: requests.collect() })
+    }
+
+    fn big() -> Request {
+        Request::Create(Create {
+            path: "/big".into(),
+            data: Some(vec![7; DATA_BYTES].into()),
+            acl: Some(vec![Acl::open()]),
+            flags: 0,
+            ttl_ms: 0,
+            kind: CreateKind::Create,
+        })
+    }
+
+    /// Takes what the connections are given, whenever the driver lets them, until it is that many bytes
+    /// or more. The most that there was at once.
+    async fn take_all(lines: &[(Arc<Line>, TcpStream)], bytes: usize) -> usize {
+        let (mut all, mut most) = (0, 0);
+        while all < bytes {
+            let mut at_once = 0;
+            for (line, _) in lines {
+                let context = Context::from_waker(Waker::noop());
+                let Poll::Ready(taken) = line.outbox.poll_take(&context, false) else { continue };
+                let bytes = taken.chunks.iter().map(Vec::len).sum();
+                line.outbox.written(bytes);
+                at_once += bytes;
+            }
+            (all, most) = (all + at_once, most.max(at_once));
+            yield_now().await;
+        }
+        most
+    }
+
+    #[tokio::test]
+    async fn no_more_answers_are_made_than_the_connections_may_write_meanwhile() {
+        let (sender, messages) = mpsc::channel(1000);
+        let send = |message| sender.try_send(message).expect("room");
+        let (lines, mut driver) = (lines().await, driver(messages));
+        let (serves, _) = oneshot::channel();
+        let tested = async {
+            send(Message::Wake);
+            yield_now().await;
+            (1..).zip(&lines).for_each(|(conn, (line, _))| send(open(conn, line)));
+            take_all(&lines, CLIENTS as usize * 40).await;
+            send(ask(1, &[big()]));
+            take_all(&lines, 1).await;
+            let get = Request::GetData { path: "/big".into(), watch: false };
+            let sync = Request::Sync { path: Some("/".into()) };
+            for asked in [&[get.clone()][..], &[sync, get]] {
+                (1..=CLIENTS).for_each(|conn| send(ask(conn, asked)));
+                let most = take_all(&lines, CLIENTS as usize * DATA_BYTES).await;
+                let at_most = OUTPUT_BYTES_PER_TURN_MAX + 2 * DATA_BYTES;
+                assert!(most <= at_most, "{most} bytes at once for {asked:?}");
+            }
+        };
+        let mut runs = pin!(driver.run(serves));
+        tokio::select! {
+            biased;
+            ended = &mut runs => panic!("{ended:?}"),
+            () = tested => {}
         }
     }
 }

@@ -14,10 +14,6 @@ pub const DRIVER_QUEUE_MAX: usize = 4096;
 /// Messages that the driver takes at once, between two ticks.
 pub const DRIVER_BATCH_MAX: usize = 1024;
 
-/// Bytes of answers after which the driver looks no further into its batch until the connections have
-/// written what they can: 10,000 contenders that list 10,000 names at once ask for 2 GB.
-pub const OUTPUT_BYTES_PER_TURN_MAX: usize = 8 << 20;
-
 /// Bytes of one answer up to which the driver writes it by itself.
 pub const DIRECT_BYTES_MAX: usize = 16 << 10;
 
