@@ -431,3 +431,22 @@ impl Settings {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper_check::history::CONSEQUENCES;
+
+    use super::*;
+    use crate::cluster::switch::Tally;
+    use crate::nemesis::Part;
+    use crate::nemesis::strike::MISSED;
+
+    #[test]
+    fn what_came_of_faults_is_taken_for_no_fault() {
+        let counts = Tally::default().counts().map(|(name, _)| name);
+        let found = Part::ALL.map(|(part, _)| part.found());
+        let told = [&[MISSED, STOPPED, NO_ROOM][..], &counts, &found].concat();
+        assert!(told.iter().all(|name| CONSEQUENCES.contains(name)), "{told:?}");
+        assert_eq!(told.len(), CONSEQUENCES.len());
+    }
+}

@@ -99,6 +99,21 @@ pub enum EventKind {
 /// The name of the one fault that is no server's: a client sleeps.
 pub const CLIENT_SLEEP: &str = "client-sleep";
 
+/// The names of what is told like faults and begins none: what came of one, often told only when that is
+/// over, and a strike that was not done.
+pub const CONSEQUENCES: [&str; 10] = [
+    "missed",
+    "stopped-by-disk",
+    "no-room",
+    "packets-held-up",
+    "packets-lost",
+    "packets-overtaken",
+    "log-refused",
+    "image-fetched",
+    "image-set-aside",
+    "state-made-anew",
+];
+
 /// Something that the run did to the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {

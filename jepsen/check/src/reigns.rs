@@ -8,7 +8,7 @@
 
 use crate::audit::AuditLine;
 use crate::clock::{Clock, ms};
-use crate::history::{CLIENT_SLEEP, History};
+use crate::history::{CLIENT_SLEEP, CONSEQUENCES, History};
 use crate::liveness::HEAL;
 
 /// What is known of one leader, milliseconds of the run's clock.
@@ -101,7 +101,8 @@ impl Reigns {
     }
 }
 
-/// What is done to servers, and what becomes of it, lasts until all is healed.
+/// What is done to servers, and what becomes of it, lasts until all is healed. What is told of it behind
+/// that is over, too.
 fn faults(history: &History) -> Vec<Fault> {
     let mut faults: Vec<Fault> = Vec::new();
     let mut open = 0;
@@ -110,7 +111,7 @@ fn faults(history: &History) -> Vec<Fault> {
         if fault.name == HEAL {
             faults[open..].iter_mut().for_each(|fault| fault.until_ms = at_ms);
             open = faults.len();
-        } else {
+        } else if open < faults.len() || !CONSEQUENCES.contains(&fault.name.as_str()) {
             faults.push(Fault { from_ms: at_ms, until_ms: i64::MAX / 4 });
         }
     }

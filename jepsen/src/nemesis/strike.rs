@@ -12,7 +12,7 @@ use crate::cluster::Cluster;
 use crate::journal::Journal;
 
 /// The name of a strike that came to nothing.
-const MISSED: &str = "missed";
+pub(crate) const MISSED: &str = "missed";
 
 /// Servers that a fault has left alone follow their leader within this time.
 const IN_STEP_MAX: Duration = Duration::from_secs(3);

@@ -13,6 +13,7 @@ pub fn stories() -> Vec<Story> {
         never_ended(),
         outlives_followers(),
         outlives_leaders(),
+        outlives_what_is_told(),
         another_session(),
         write_after_the_end(),
         ephemeral_that_stays(),
@@ -95,6 +96,23 @@ fn outlives_leaders() -> Story {
     let mut service = six_strikes(true);
     service.expire(1);
     Story::of("session_outlives_leaders", service).about(&["session-timing"])
+}
+
+/// What is told of faults when they are over prolongs nothing.
+fn outlives_what_is_told() -> Story {
+    let mut service = Service::default();
+    service.connect(1, "n1", 1, 0);
+    service.connect(2, "n1", 2, 0);
+    service.fault("loss");
+    service.wait_ms(1000);
+    service.fault("heal");
+    service.fault("packets-lost");
+    for _ in 0..12 {
+        service.wait_ms(1000);
+        service.run(2, set("/", "1", -1)).unwrap();
+    }
+    Story::of("session_outlives_what_is_told", service)
+        .found(&[("session-timing", Rule::SessionEnded)])
 }
 
 /// Who comes back in time is silently given a new session.
