@@ -42,6 +42,7 @@ mod pace;
 pub mod peer;
 pub mod peer_codec;
 mod peers;
+mod raft_codec;
 mod reads;
 pub mod ready;
 mod roll;

@@ -2,15 +2,10 @@
 //!
 //! *Owns* the encoding of [`PeerMessage`]. *Invariants*: decoding is total (no panic, no recursion, no
 //! allocation from a count that the bytes do not back) and canonical (whatever decodes encodes to the
-//! same bytes); the data of entries shares the memory of what was received. What is accepted is what
-//! Raft may take from another server: types that are local to one server are malformed here, entries
-//! are contiguous and their terms do not fall. *Never* lets protobuf's parser see bytes from a socket.
+//! same bytes). *Never* knows what is in a message of Raft (`raft_codec.rs`).
 //!
 //! ```text
 //! message  version u8 | kind u8 | body
-//! raft     type u8 | fields u16 (which of the numbers are not 0) | those numbers, 8 bytes each
-//!          | reject u8 | context | entries: count, each kind u8, term, index, data, context
-//!          | image: only with the type that announces one: index, term, membership
 //! forward  term | batch
 //! return   term | batch
 //! ping     term | time | stamp of the last report: process, number
@@ -18,10 +13,10 @@
 //! ```
 
 use bytes::Bytes;
-use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, Snapshot};
+use raft::eraftpb::Entry;
 
 use super::peer::{PeerMessage, Stamp};
-use crate::proto::jute::wire_len;
+use super::raft_codec;
 use crate::proto::{Malformed, Reader, Writer};
 
 /// Version of the format of messages.
@@ -48,7 +43,7 @@ const KIND_PING: u8 = 5;
 /// A report of no session: version, kind, term, time and stamp.
 const TOUCH_BYTES_MIN: usize = 2 + 8 + 8 + 16;
 /// Shortest entry: kind, term, index and two lengths.
-const ENTRY_BYTES_MIN: usize = 1 + 8 + 8 + 4 + 4;
+pub(super) const ENTRY_BYTES_MIN: usize = 1 + 8 + 8 + 4 + 4;
 
 impl PeerMessage {
     /// Appends the message to `out`.
@@ -57,7 +52,7 @@ impl PeerMessage {
         match self {
             Self::Raft(message) => {
                 out.push(KIND_RAFT);
-                encode_raft(message, out);
+                raft_codec::encode(message, out);
             }
             Self::Forward { term, batch } => {
                 out.push(KIND_FORWARD);
@@ -100,7 +95,7 @@ impl PeerMessage {
             return Err(Malformed::new("version", "is not known"));
         }
         let message = match reader.byte("kind")? {
-            KIND_RAFT => Self::Raft(Box::new(decode_raft(&mut reader)?)),
+            KIND_RAFT => Self::Raft(Box::new(raft_codec::decode(&mut reader)?)),
             KIND_FORWARD => {
                 Self::Forward { term: number(&mut reader, "term")?, batch: bytes(&mut reader)? }
             }
@@ -163,246 +158,28 @@ fn touch(reader: &mut Reader) -> Result<PeerMessage, Malformed> {
     Ok(PeerMessage::Touch { term, at_us, stamp, sessions })
 }
 
-/// The numbers of a message, in the order in which they are written.
-fn numbers(message: &mut Message) -> [(&'static str, &mut u64); 9] {
-    [
-        ("to", &mut message.to),
-        ("from", &mut message.from),
-        ("term", &mut message.term),
-        ("log_term", &mut message.log_term),
-        ("index", &mut message.index),
-        ("commit", &mut message.commit),
-        ("commit_term", &mut message.commit_term),
-        ("request_snapshot", &mut message.request_snapshot),
-        ("reject_hint", &mut message.reject_hint),
-    ]
-}
-
-fn encode_raft(message: &Message, out: &mut Vec<u8>) {
-    let parts = [
-        message.to,
-        message.from,
-        message.term,
-        message.log_term,
-        message.index,
-        message.commit,
-        message.commit_term,
-        message.request_snapshot,
-        message.reject_hint,
-    ];
-    out.push(wire_type(message.get_msg_type()));
-    let present = (0..parts.len()).filter(|at| parts[*at] != 0);
-    let fields = present.clone().fold(0_u16, |fields, at| fields | 1 << at);
-    out.extend_from_slice(&fields.to_be_bytes());
-    for at in present {
-        put_number(parts[at], out);
-    }
-    out.put_bool(message.reject);
-    out.put_buffer(Some(&message.context));
-    out.put_int(wire_len(message.entries.len()));
-    for entry in &message.entries {
-        out.push(match entry.get_entry_type() {
-            EntryType::EntryNormal => 0,
-            EntryType::EntryConfChange => 1,
-            EntryType::EntryConfChangeV2 => 2,
-        });
-        put_number(entry.term, out);
-        put_number(entry.index, out);
-        out.put_buffer(Some(&entry.data));
-        out.put_buffer(Some(&entry.context));
-    }
-    if message.get_msg_type() == MessageType::MsgSnapshot {
-        let metadata = message.get_snapshot().get_metadata();
-        put_number(metadata.index, out);
-        put_number(metadata.term, out);
-        let state = metadata.get_conf_state();
-        out.put_bool(state.auto_leave);
-        for part in [&state.voters, &state.learners, &state.voters_outgoing, &state.learners_next] {
-            out.put_int(wire_len(part.len()));
-            for id in part {
-                put_number(*id, out);
-            }
-        }
-    }
-}
-
-fn decode_raft(reader: &mut Reader) -> Result<Message, Malformed> {
-    let mut message = Message::default();
-    message.set_msg_type(type_of(reader.byte("type")?)?);
-    let fields = u16::from(reader.byte("fields")?) << 8 | u16::from(reader.byte("fields")?);
-    let mut parts = numbers(&mut message);
-    if fields >> parts.len() != 0 {
-        return Err(Malformed::new("fields", "are not known"));
-    }
-    for (at, (name, part)) in parts.iter_mut().enumerate() {
-        if fields & 1 << at != 0 {
-            **part = number(reader, name)?;
-            if **part == 0 {
-                return Err(Malformed::new(name, "is 0, which is not written"));
-            }
-        }
-    }
-    message.reject = flag(reader, "reject")?;
-    message.context = context(reader)?;
-    let count = count(reader, "entries", ENTRY_BYTES_MIN, MESSAGE_ENTRIES_MAX)?;
-    let mut entries = Vec::with_capacity(count);
-    for _ in 0..count {
-        entries.push(entry(reader)?);
-    }
-    message.set_entries(entries.into());
-    if message.get_msg_type() == MessageType::MsgSnapshot {
-        message.set_snapshot(announcement(reader)?);
-    }
-    check(&message)?;
-    Ok(message)
-}
-
-/// What Raft takes for granted, and would answer with a panic.
-fn check(message: &Message) -> Result<(), Malformed> {
-    let kind = message.get_msg_type();
-    // A message without a term counts as one of this very server.
-    if message.term == 0 && kind != MessageType::MsgReadIndex {
-        return Err(Malformed::new("term", "is missing"));
-    }
-    if message.from == 0 {
-        return Err(Malformed::new("from", "is missing"));
-    }
-    match kind {
-        MessageType::MsgAppend => {
-            let mut before = (message.index, message.log_term);
-            for entry in &message.entries {
-                if entry.index != before.0 + 1 {
-                    return Err(Malformed::new("entries", "are not contiguous"));
-                }
-                if entry.term < before.1 || entry.term > message.term {
-                    return Err(Malformed::new("entries", "have a term out of order"));
-                }
-                before = (entry.index, entry.term);
-            }
-            Ok(())
-        }
-        MessageType::MsgReadIndex | MessageType::MsgReadIndexResp => Ok(()),
-        _ if message.entries.is_empty() => Ok(()),
-        _ => Err(Malformed::new("entries", "do not belong here")),
-    }
-}
-
-fn entry(reader: &mut Reader) -> Result<Entry, Malformed> {
-    let kind = match reader.byte("entry kind")? {
-        0 => EntryType::EntryNormal,
-        1 => EntryType::EntryConfChange,
-        2 => EntryType::EntryConfChangeV2,
-        _ => return Err(Malformed::new("entry kind", "is not known")),
-    };
-    let mut entry = Entry {
-        term: number(reader, "entry term")?,
-        index: number(reader, "entry index")?,
-        data: bytes(reader)?,
-        context: context(reader)?,
-        ..Entry::default()
-    };
-    entry.set_entry_type(kind);
-    Ok(entry)
-}
-
-fn announcement(reader: &mut Reader) -> Result<Snapshot, Malformed> {
-    let mut snapshot = Snapshot::default();
-    let metadata = snapshot.mut_metadata();
-    metadata.index = number(reader, "image index")?;
-    metadata.term = number(reader, "image term")?;
-    let mut state = ConfState { auto_leave: flag(reader, "auto_leave")?, ..ConfState::default() };
-    state.voters = ids(reader)?;
-    state.learners = ids(reader)?;
-    state.voters_outgoing = ids(reader)?;
-    state.learners_next = ids(reader)?;
-    metadata.set_conf_state(state);
-    Ok(snapshot)
-}
-
-fn ids(reader: &mut Reader) -> Result<Vec<u64>, Malformed> {
-    let count = count(reader, "members", 8, MEMBERS_MAX)?;
-    (0..count).map(|_| number(reader, "member")).collect()
-}
-
-/// A count of elements that the bytes behind it can hold, and at most `max`.
-fn count(
-    reader: &mut Reader,
-    field: &'static str,
-    element_bytes_min: usize,
-    max: usize,
-) -> Result<usize, Malformed> {
-    match usize::try_from(reader.int(field)?) {
-        Ok(count) if count <= max.min(reader.remaining() / element_bytes_min) => Ok(count),
-        Ok(_) | Err(_) => Err(Malformed::new(field, "are more than there can be")),
-    }
-}
-
-fn bytes(reader: &mut Reader) -> Result<Bytes, Malformed> {
+pub(super) fn bytes(reader: &mut Reader) -> Result<Bytes, Malformed> {
     reader.buffer("data")?.ok_or(Malformed::new("data", "is null"))
 }
 
-fn context(reader: &mut Reader) -> Result<Bytes, Malformed> {
-    let context = bytes(reader)?;
-    if context.len() > CONTEXT_BYTES_MAX {
-        return Err(Malformed::new("context", "is too long"));
-    }
-    Ok(context)
-}
-
-/// 0 or 1 and nothing else: what decodes must encode to the same bytes.
-fn flag(reader: &mut Reader, field: &'static str) -> Result<bool, Malformed> {
-    match reader.byte(field)? {
-        0 => Ok(false),
-        1 => Ok(true),
-        _ => Err(Malformed::new(field, "is neither 0 nor 1")),
-    }
-}
-
-fn number(reader: &mut Reader, field: &'static str) -> Result<u64, Malformed> {
+pub(super) fn number(reader: &mut Reader, field: &'static str) -> Result<u64, Malformed> {
     match u64::try_from(reader.long(field)?) {
         Ok(number) if number <= NUMBER_MAX => Ok(number),
         Ok(_) | Err(_) => Err(Malformed::new(field, "is out of range")),
     }
 }
 
-fn put_number(number: u64, out: &mut Vec<u8>) {
+pub(super) fn put_number(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&number.to_be_bytes());
-}
-
-/// Types that travel, and their numbers.
-const TYPES: [(MessageType, u8); 13] = [
-    (MessageType::MsgAppend, 3),
-    (MessageType::MsgAppendResponse, 4),
-    (MessageType::MsgRequestVote, 5),
-    (MessageType::MsgRequestVoteResponse, 6),
-    (MessageType::MsgSnapshot, 7),
-    (MessageType::MsgHeartbeat, 8),
-    (MessageType::MsgHeartbeatResponse, 9),
-    (MessageType::MsgTransferLeader, 13),
-    (MessageType::MsgTimeoutNow, 14),
-    (MessageType::MsgReadIndex, 15),
-    (MessageType::MsgReadIndexResp, 16),
-    (MessageType::MsgRequestPreVote, 17),
-    (MessageType::MsgRequestPreVoteResponse, 18),
-];
-
-/// A number that nobody understands, for a type that does not travel: the receiver refuses it.
-const TYPE_LOCAL: u8 = 0;
-
-fn wire_type(kind: MessageType) -> u8 {
-    TYPES.iter().find(|(known, _)| *known == kind).map_or(TYPE_LOCAL, |(_, number)| *number)
-}
-
-fn type_of(number: u8) -> Result<MessageType, Malformed> {
-    let known = TYPES.iter().find(|(_, known)| *known == number);
-    known.map(|(kind, _)| *kind).ok_or(Malformed::new("type", "is not one between servers"))
 }
 
 #[cfg(test)]
 mod tests {
+    use raft::eraftpb::{ConfState, EntryType, Message, MessageType};
     use rand_chacha::ChaCha20Rng;
     use rand_core::{RngCore, SeedableRng};
 
+    use super::super::raft_codec::{TYPES, numbers};
     use super::*;
 
     struct Dice(ChaCha20Rng);
