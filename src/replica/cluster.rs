@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use bytes::{Bytes, BytesMut};
 
 use super::*;
+use crate::config::ServerSpec;
 use crate::proto::connect::{ConnectRequest, ConnectResponse};
 use crate::proto::request::{Create, CreateKind, Request};
 use crate::proto::response::ReplyHeader;
