@@ -131,11 +131,7 @@ async fn drop_anywhere<T>(
 }
 
 /// Drops `attempt` after so many of its steps, or that time; what it came to, if it ended before.
-async fn take_steps<T>(
-    attempt: impl Future<Output = T>,
-    steps: u64,
-    most: Duration,
-) -> Option<T> {
+async fn take_steps<T>(attempt: impl Future<Output = T>, steps: u64, most: Duration) -> Option<T> {
     let mut attempt = pin!(attempt);
     let mut taken = 0;
     let partly = poll_fn(|context| {
