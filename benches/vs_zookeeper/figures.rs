@@ -41,8 +41,9 @@ pub struct Cell {
 pub struct LockCell {
     pub acquire_p50_ms: f64,
     pub acquire_p99_ms: f64,
-    pub handoff_p50_ms: f64,
-    pub handoff_p99_ms: f64,
+    /// From a release to the next holder, if somebody waited for one.
+    pub handoff_p50_ms: Option<f64>,
+    pub handoff_p99_ms: Option<f64>,
     /// Watch events per release that the clients have received, where there are any.
     pub events_per_release: Option<f64>,
     /// The same by the servers' own count, if they say.
@@ -102,14 +103,26 @@ impl From<&Outcome> for Cell {
     }
 }
 
+impl Cell {
+    /// Itself, unless nothing was done in its window: then its latencies are those of nothing.
+    pub fn measured(self) -> Result<Self, String> {
+        match self.per_second > 0.0 {
+            true => Ok(self),
+            false => Err("has done nothing in a window".to_owned()),
+        }
+    }
+}
+
 impl LockCell {
     fn of(outcome: &Outcome) -> Option<Self> {
         let contention = outcome.contention.as_ref()?;
+        let handoffs = Some(&contention.handoffs).filter(|handoffs| !handoffs.is_empty());
+        let handoff_ms = |quantile| handoffs.map(|handoffs| milliseconds(handoffs, quantile));
         Some(LockCell {
             acquire_p50_ms: milliseconds(&contention.acquires, 0.5),
             acquire_p99_ms: milliseconds(&contention.acquires, 0.99),
-            handoff_p50_ms: milliseconds(&contention.handoffs, 0.5),
-            handoff_p99_ms: milliseconds(&contention.handoffs, 0.99),
+            handoff_p50_ms: handoff_ms(0.5),
+            handoff_p99_ms: handoff_ms(0.99),
             events_per_release: outcome.events_per_release(),
             server_events_per_release: contention.server_events_per_release(),
             tries: None,

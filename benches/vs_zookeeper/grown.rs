@@ -94,7 +94,7 @@ impl Point {
     pub fn p99_ms(&self, peer: usize) -> f64 {
         let waits = self.mode.work.contends() && self.mode.connections > 1;
         let of = |cell: &Cell| match &cell.lock {
-            Some(lock) if waits => lock.handoff_p99_ms,
+            Some(lock) if waits => lock.handoff_p99_ms.unwrap_or(f64::NAN),
             Some(_) | None => cell.p99_ms,
         };
         median(&self.cells[peer].iter().map(of).collect::<Vec<_>>())

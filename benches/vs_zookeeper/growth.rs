@@ -232,5 +232,6 @@ fn measure(
         }
         Ok(Cell::from(&outcome))
     });
-    measured.map_err(|e| peer.failure(&e.to_string()))
+    let measured = measured.map_err(|e| e.to_string()).and_then(Cell::measured);
+    measured.map_err(|e| peer.failure(&e))
 }

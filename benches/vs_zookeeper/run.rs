@@ -111,5 +111,6 @@ fn measure(
     let Rounds { warm_up, window, .. } = *rounds;
     let room = format!("r{round}-{}x{}", mode.connections, mode.depth);
     let times = Times { warm_up, window, hold: Duration::ZERO, rate };
-    load::load_and_clean(peer, mode, &room, times)
+    let cell = load::load_and_clean(peer, mode, &room, times)?;
+    cell.measured().map_err(|e| peer.failure(&e))
 }

@@ -154,8 +154,6 @@ fn write_contention(figures: &Comparison, out: &mut String) -> fmt::Result {
             write!(out, "| {} ", Spread::of(&rates).show(0))?;
             write!(out, "| {} ", show(|l| l.acquire_p50_ms, 0))?;
             write!(out, "| {} ", show(|l| l.acquire_p99_ms, 0))?;
-            write!(out, "| {} ", show(|l| l.handoff_p50_ms, 2))?;
-            write!(out, "| {} ", show(|l| l.handoff_p99_ms, 2))?;
             let known = |field: fn(&LockCell) -> Option<f64>, digits| {
                 let values: Vec<f64> = locks.iter().filter_map(|lock| field(lock)).collect();
                 match values.len() == locks.len() {
@@ -163,6 +161,8 @@ fn write_contention(figures: &Comparison, out: &mut String) -> fmt::Result {
                     false => "-".to_owned(),
                 }
             };
+            write!(out, "| {} ", known(|l| l.handoff_p50_ms, 2))?;
+            write!(out, "| {} ", known(|l| l.handoff_p99_ms, 2))?;
             write!(out, "| {} ", known(|l| l.events_per_release, 3))?;
             write!(out, "| {} ", known(|l| l.server_events_per_release, 3))?;
             writeln!(out, "| {} |", known(|l| l.tries, 2))?;

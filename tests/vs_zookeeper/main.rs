@@ -37,7 +37,7 @@ mod rival_locks;
 use std::fs;
 use std::path::Path;
 
-use figures::{Cell, Comparison, ModeFigures, PeerName, Site, Spread, median};
+use figures::{Cell, Comparison, LockCell, ModeFigures, PeerName, Site, Spread, median};
 use results::Results;
 
 /// A cell in which only the rate and the CPU matter.
@@ -91,6 +91,27 @@ fn a_ratio_is_the_median_of_those_within_the_rounds() {
         text.starts_with("2 x a processor; commit 0123456789.\n3 servers of each kind;"),
         "{text}"
     );
+}
+
+#[test]
+fn what_nobody_did_is_no_figure() {
+    assert!(cell(1.0, 40.0).measured().is_ok());
+    assert!(cell(0.0, 40.0).measured().is_err(), "no latency is that of no operation");
+    let mut figures = comparison();
+    figures.modes[0].mode = "contended:1x1".parse().expect("a mode");
+    for cell in figures.modes[0].cells.iter_mut().flatten() {
+        cell.lock = Some(LockCell {
+            acquire_p50_ms: 1.0,
+            acquire_p99_ms: 1.0,
+            handoff_p50_ms: None,
+            handoff_p99_ms: None,
+            events_per_release: None,
+            server_events_per_release: None,
+            tries: None,
+        });
+    }
+    let text = Results::Comparison(figures).to_markdown();
+    assert!(text.contains("| 1 (1-1) | 1 (1-1) | - | - | - | - | - |"), "{text}");
 }
 
 #[test]
