@@ -1,10 +1,12 @@
-//! What a zoo.cfg amounts to: defaults, limits, refusals, server lines, flags.
+//! What a zoo.cfg amounts to: defaults, limits, refusals, flags. Who the servers are is in `server_lines.rs`.
 
-use std::path::{Path, PathBuf};
+mod server_lines;
+
+use std::path::PathBuf;
 
 use lockkeeper::config::{
     CONFIG_ERRORS_MAX, CONFIG_TEXT_BYTES_MAX, Config, Draft, Form, FourLetterWords, HostPort,
-    PATH_BYTES_MAX, Role, SECTIONS, VALUE_BYTES_MAX,
+    PATH_BYTES_MAX, SECTIONS, VALUE_BYTES_MAX,
 };
 
 const LEAST: &str = "dataDir=/data\nclientPort=2181\n";
@@ -451,134 +453,6 @@ fn keys_of_zookeepers_parser_are_checked_though_without_effect() {
     assert_eq!(config.ignored.len(), 4);
 }
 
-// --- server lines
-
-/// A file of the least keys and these, on the server `myid`.
-fn on(myid: &str, lines: &str) -> Result<Config, Vec<String>> {
-    let mut draft = Draft::from_text("zoo.cfg", &format!("{LEAST}{lines}"));
-    draft.set_myid("/data/myid", myid);
-    draft.resolve().map_err(|errors| errors.iter().map(ToString::to_string).collect())
-}
-
-const THREE: &str = "server.1=a:2888:3888\nserver.2=b:2888:3888\nserver.3=c:2888:3888";
-
-#[test]
-fn one_participant_is_a_single_server() {
-    let config = good("server.7=host:2888:3888");
-    assert_eq!(config.servers.len(), 1);
-    assert_eq!((config.servers[0].id, config.servers[0].role), (7, Role::Participant));
-    assert!(!config.is_ensemble() && !Config::default().is_ensemble());
-}
-
-#[test]
-fn several_participants_are_an_ensemble() {
-    let config = on("2", THREE).unwrap();
-    assert!(config.is_ensemble());
-    assert_eq!((config.servers.len(), config.server_id), (3, Some(2)));
-    assert_eq!(config.own_server().unwrap().addresses[0].host, "b");
-    assert_eq!((config.warnings.len(), config.ignored.len()), (0, 0));
-    let with_observers = format!("{THREE}\nserver.4=d:2888:3888:observer");
-    assert_eq!(on("4", &with_observers).unwrap().own_server().unwrap().role, Role::Observer);
-}
-
-#[test]
-fn one_participant_is_an_ensemble_where_standalone_is_off() {
-    let alone = "standaloneEnabled=false\nserver.1=[::1]:2888:3888:participant";
-    let config = on("1", alone).unwrap();
-    assert!(config.is_ensemble());
-    assert_eq!(reasons(&config.warnings), ["server.N"], "it may not fail");
-    assert!(on("2", &format!("{alone}\nserver.2=h:1:2:observer")).unwrap().is_ensemble());
-}
-
-#[test]
-fn a_server_of_an_ensemble_needs_its_number() {
-    assert_eq!(
-        with(THREE).unwrap_err(),
-        ["/data/myid: missing: write the number of this server (1, 2, 3: the N of its own line \
-          server.N) into this file, or give it once with --myid N"]
-    );
-    let faulty = on("one", THREE).unwrap_err();
-    assert_eq!(faulty.len(), 1, "and nothing else: {faulty:?}");
-    let mut draft = Draft::from_text("zoo.cfg", &format!("{LEAST}{THREE}"));
-    draft.set_server_id("3", "--myid");
-    assert_eq!(draft.resolve().unwrap().server_id, Some(3));
-}
-
-#[test]
-fn a_number_given_by_flag_must_agree_with_the_file() {
-    let both = |flag: &str| {
-        let mut draft = Draft::from_text("zoo.cfg", &format!("{LEAST}{THREE}"));
-        draft.set_myid("/data/myid", "3\n");
-        draft.set_server_id(flag, "--myid");
-        draft.resolve().map_err(|errors| errors[0].to_string())
-    };
-    assert_eq!(both("3").unwrap().server_id, Some(3));
-    assert_eq!(both("2").unwrap_err(), "--myid: `2` is not the number in /data/myid, 3");
-}
-
-#[test]
-fn a_server_of_an_ensemble_needs_a_line_of_its_own() {
-    let errors = on("4", THREE).unwrap_err();
-    assert_eq!(errors.len(), 1, "{errors:?}");
-    assert!(errors[0].starts_with("/data/myid:1: 4 has no server line (there are 1, 2, 3): "));
-    assert!(errors[0].contains("lockkeeper member add 'server.4=...'"), "{errors:?}");
-}
-
-#[test]
-fn two_servers_cannot_be_on_one_address() {
-    let fault = |lines: &str| on("1", lines).unwrap_err();
-    assert_eq!(
-        fault("server.1=a:1:2\nserver.2=A:1:3\nserver.3=c:1:2"),
-        ["zoo.cfg:4: server.2: a:1 is the address of server 1, too"]
-    );
-    assert_eq!(fault("server.1=a:1:2|x:5:6\nserver.2=b:1:2|x:5:7\nserver.3=c:1:2").len(), 1);
-    let clients = "server.1=a:1:2;10.0.0.1:5\nserver.2=b:1:2;10.0.0.1:5\nserver.3=c:1:2";
-    let clients = Draft::from_text("zoo.cfg", &format!("dataDir=/d\n{clients}"));
-    let mut clients = clients;
-    clients.set_myid("myid", "1");
-    assert!(clients.resolve().unwrap_err()[0].reason.contains("10.0.0.1:5"));
-    on("1", "server.1=a:1:2;2181\nserver.2=b:1:2;2181\nserver.3=c:1:2;2181").unwrap();
-    on("1", "server.1=h:1:2\nserver.2=h:3:4\nserver.3=h:5:6").unwrap();
-}
-
-#[test]
-fn weak_ensembles_are_warned_of_as_zookeeper_does() {
-    let warning = |lines: &str| {
-        let config = on("1", lines).unwrap();
-        config.warnings.iter().map(|(key, why)| format!("{key}: {why}")).collect::<Vec<_>>()
-    };
-    let two = "server.1=a:1:2\nserver.2=b:1:2";
-    assert!(warning(two)[0].starts_with("server.N: two participants: neither may fail"));
-    let four = format!("{two}\nserver.3=c:1:2\nserver.4=d:1:2");
-    assert!(warning(&four)[0].contains("no more of them may fail than of 3"));
-    let observer = format!("{two}\nserver.3=c:1:2\nserver.4=d:1:2:observer");
-    assert_eq!(warning(&observer), [""; 0]);
-    let wildcard = "server.1=0.0.0.0:1:2\nserver.2=b:1:2\nserver.3=c:1:2";
-    assert!(warning(wildcard)[0].starts_with("server.1: 0.0.0.0 is no address under which"));
-}
-
-#[test]
-fn a_peer_type_that_differs_from_the_own_line_is_warned_of() {
-    let lines = format!("{THREE}\nserver.4=d:2888:3888:observer");
-    for (myid, peer_type, warned) in [
-        ("1", "participant", 0),
-        ("4", "observer", 0),
-        ("1", "observer", 1),
-        ("4", "PARTICIPANT", 1),
-    ] {
-        let config = on(myid, &format!("{lines}\npeerType={peer_type}")).unwrap();
-        assert_eq!(config.warnings.len(), warned, "{myid} {peer_type}: {:?}", config.warnings);
-    }
-}
-
-#[test]
-fn observers_need_participants() {
-    assert!(fault("server.1=a:1:2:observer").contains("observers without a participant"));
-    let one = "server.1=a:1:2\nserver.2=b:1:2:observer";
-    assert!(fault(one).contains("observers need more than one participant"));
-    assert!(fault("standaloneEnabled=false").contains("there are none"));
-}
-
 #[test]
 fn reads_are_zookeepers_or_linearizable() {
     assert!(good("lockkeeper.reads=linearizable").linearizable_reads);
@@ -587,90 +461,6 @@ fn reads_are_zookeepers_or_linearizable() {
         fault("lockkeeper.reads=fast"),
         "zoo.cfg:3: lockkeeper.reads: `fast` is neither zookeeper nor linearizable"
     );
-}
-
-#[test]
-fn a_faulty_server_line_names_its_part() {
-    assert!(fault("server.1=host:2888").starts_with("zoo.cfg:3: server.1: expected host:peerPort"));
-    assert!(fault("server.x=h:1:2").contains("the server id `x` is not a number from 1 to 254"));
-    assert!(fault("server.255=h:1:2").contains("1 to 254"));
-    let twice = "server.1=h:1:2\nserver.01=h:1:2";
-    assert_eq!(fault(twice), "zoo.cfg:4: server.01: there are two lines for server 1");
-}
-
-#[test]
-fn the_own_server_line_may_give_the_client_port() {
-    let text = "dataDir=/d\nserver.1=h:1:2;[::1]:2181\n";
-    assert_eq!(parse(text).unwrap().client_addr, addr("::1", 2181));
-    let config = good("server.1=h:1:2;10.0.0.1:2181");
-    assert_eq!(config.client_addr, addr("10.0.0.1", 2181), "the static address was the wildcard");
-    let error = with("server.1=h:1:2;2182").unwrap_err();
-    assert_eq!(
-        error,
-        ["zoo.cfg:2: clientPort: 0.0.0.0:2181 differs from 0.0.0.0:2182 of the own server line"]
-    );
-    assert!(with("clientPortAddress=10.0.0.1\nserver.1=h:1:2;10.0.0.2:2181").is_err());
-}
-
-#[test]
-fn myid_is_a_number_in_the_first_line() {
-    let myid = |text: &str| {
-        let mut draft = Draft::from_text("zoo.cfg", LEAST);
-        assert_eq!(draft.data_dir(), Some(Path::new("/data")));
-        draft.set_myid("/data/myid", text);
-        draft.resolve().map_err(|errors| errors[0].to_string())
-    };
-    assert_eq!(myid("3\n").unwrap().server_id, Some(3));
-    assert_eq!(myid(" 254 \r\nrest").unwrap().server_id, Some(254));
-    assert_eq!(
-        myid("three").unwrap_err(),
-        "/data/myid:1: the server id `three` is not a number from 1 to 254"
-    );
-    for bad in ["", "0", "255", "-1", "99999999999999999999"] {
-        assert!(myid(bad).is_err(), "{bad}");
-    }
-}
-
-#[test]
-fn a_myid_that_is_not_the_only_servers_is_warned_of() {
-    let mut draft = Draft::from_text("zoo.cfg", &format!("{LEAST}server.1=h:1:2"));
-    draft.set_myid("myid", "2");
-    assert_eq!(reasons(&draft.resolve().unwrap().warnings), ["server.1"]);
-}
-
-#[test]
-fn server_lines_may_be_in_a_dynamic_file() {
-    let text = format!("{LEAST}dynamicConfigFile=zoo.cfg.dynamic.1\n");
-    let load = |dynamic: &str| {
-        let mut draft = Draft::from_text("zoo.cfg", &text);
-        assert_eq!(draft.dynamic_config_file(), Some("zoo.cfg.dynamic.1"));
-        draft.load_dynamic("zoo.cfg.dynamic.1", dynamic);
-        draft.resolve().map_err(|errors| errors[0].to_string())
-    };
-    let config = load("server.1=h:1:2:participant;2181\n").unwrap();
-    assert_eq!(config.servers[0].to_string(), "h:1:2:participant;0.0.0.0:2181");
-    assert_eq!(
-        load("server.1=h:1:2\nversion=1").unwrap_err(),
-        "zoo.cfg.dynamic.1:2: version: the version is the suffix of the file's name"
-    );
-    assert!(load("tickTime=1").unwrap_err().contains("only server lines"));
-    assert!(load("group.1=1").unwrap_err().contains("refused"));
-    assert!(load("server.1=a:1:2\nserver.2=b:1:2").unwrap_err().contains("/data/myid: missing"));
-}
-
-#[test]
-fn server_lines_beside_a_dynamic_file_are_an_error_wherever_they_stand() {
-    for text in ["server.1=h:1:2\ndynamicConfigFile=d", "dynamicConfigFile=d\nserver.1=h:1:2"] {
-        let mut draft = Draft::from_text("zoo.cfg", &format!("{LEAST}{text}"));
-        draft.load_dynamic("d", "server.1=h:1:2");
-        let errors = draft.resolve().unwrap_err();
-        assert!(errors[0].reason.contains("must be in the dynamicConfigFile"), "{errors:?}");
-    }
-}
-
-#[test]
-fn a_dynamic_file_that_was_not_read_is_never_taken_for_a_single_server() {
-    assert!(fault("dynamicConfigFile=d").contains("the text of d was not given"));
 }
 
 // --- flags
