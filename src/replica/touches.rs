@@ -2,8 +2,9 @@
 //!
 //! *Owns* the sessions that the leader has yet to be told of, and when it last confirmed that it was
 //! told. *Invariants*: a session is reported until the leader confirms a report with it, so that no cut
-//! loses one, and to the next leader once more if that may have been elected by then; a server that was not confirmed for [`CONFIRMED_US_MAX`] is as good as one without a
-//! leader, also if it hears one. *Never* decides about sessions.
+//! loses one, and to the next leader once more if that may have been elected by then; a server that
+//! was not confirmed for [`CONFIRMED_US_MAX`] is as good as one without a leader, also if it hears one.
+//! *Never* decides about sessions.
 //!
 //! Takes the place of `Learner.ping` and of `LearnerSessionTracker`'s touch table.
 
