@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::session::{PATIENCE, Session};
+use super::session::{Answer, PATIENCE, Session};
 use super::sockets::LOOK;
 use super::{Fault, files, wire};
 
@@ -40,6 +40,32 @@ impl Bystanders {
             }
         }
         Ok(all)
+    }
+
+    /// Has these, too.
+    pub(super) fn absorb(&mut self, mut others: Bystanders) {
+        self.sessions.append(&mut others.sessions);
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Has each ask the same; those of a group do so at one time. `judge` sees the answers.
+    pub(super) fn ask_each(
+        &mut self,
+        group: usize,
+        request: &[u8],
+        mut judge: impl FnMut(&Answer) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        for group in self.sessions.chunks_mut(group) {
+            group.iter_mut().try_for_each(|session| session.ask(request.to_vec()))?;
+            for session in group {
+                judge(&session.answered()?)?;
+            }
+        }
+        Ok(())
     }
 
     /// Watches the data of these znodes, each by one of the sessions, in turn.
@@ -82,7 +108,7 @@ impl Bystanders {
         let mut pinged = 0;
         while began.elapsed() < length {
             let turns = began.elapsed().as_secs_f64() / interval.as_secs_f64();
-            let due = (turns * count as f64) as usize;
+            let due = (turns * count as f64).ceil() as usize;
             for _ in pinged..due {
                 let session = &mut self.sessions[self.next];
                 session.ping()?;
@@ -93,5 +119,11 @@ impl Bystanders {
             std::thread::sleep(LOOK.min(length.saturating_sub(began.elapsed())));
         }
         Ok(())
+    }
+}
+
+impl From<Vec<Session>> for Bystanders {
+    fn from(sessions: Vec<Session>) -> Self {
+        Bystanders { sessions, next: 0 }
     }
 }

@@ -39,6 +39,17 @@ impl Fake {
         self.reply(xid, self.zxid, body);
     }
 
+    /// Answers the next request by this; false if the client has gone instead.
+    pub(super) fn serves_next(&mut self, body: &[u8]) -> bool {
+        let mut probe = [0; 1];
+        if !matches!(self.stream.peek(&mut probe), Ok(1)) {
+            return false;
+        }
+        let (xid, _) = self.request();
+        self.answer(xid, body);
+        true
+    }
+
     pub(super) fn event(&mut self) {
         self.reply(wire::EVENT_XID, -1, b"");
     }

@@ -33,6 +33,7 @@ mod session;
 mod sessions;
 mod sockets;
 mod step;
+mod storm;
 pub mod wire;
 
 pub use alarm::{Alarms, TOKEN as ALARM};
@@ -45,3 +46,4 @@ pub use plan::{Go, Length, Plan, Work, below_path};
 pub use script::numbered_path;
 pub use session::{PATIENCE, Session};
 pub use sessions::{Lives, live};
+pub use storm::{Passed, Storm};

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use super::wire::Granted;
 use super::{Fault, wire};
 
 /// Session timeout asked for. Long, so that a stalled machine does not end a measurement.
@@ -46,19 +47,37 @@ impl Session {
     /// # Errors
     /// There is no connection, or no session on it.
     pub fn open(addr: SocketAddr, patience: Duration) -> Result<Self, Fault> {
+        let mut session = Session::greet(addr, patience, &wire::connect(TIMEOUT_MS))?;
+        match session.granted() {
+            Ok(Some(_)) => Ok(session),
+            Ok(None) => Err(Fault::Unreachable(format!("{addr}: session refused"))),
+            Err(fault) => Err(fault.after(&addr.to_string())),
+        }
+    }
+
+    /// Connects and sends a connect request. [`Session::granted`] is to follow.
+    pub(super) fn greet(
+        addr: SocketAddr,
+        patience: Duration,
+        request: &[u8],
+    ) -> Result<Self, Fault> {
         let fault = |e: std::io::Error| Fault::Unreachable(format!("{addr}: {e}"));
         let stream = TcpStream::connect_timeout(&addr, patience).map_err(fault)?;
         stream.set_nodelay(true).map_err(fault)?;
         stream.set_read_timeout(Some(patience)).map_err(fault)?;
         let mut session = Session { stream, xid: 0, timeout: Duration::ZERO };
-        session.stream.write_all(&wire::connect(TIMEOUT_MS)).map_err(fault)?;
-        let frame = session.frame().map_err(|e| e.after(&addr.to_string()))?;
-        let granted = wire::connect_reply(&frame)
-            .ok_or_else(|| Fault::wrong(format!("{addr}: connect reply too short")))?;
-        session.timeout = granted
-            .timeout()
-            .ok_or_else(|| Fault::Unreachable(format!("{addr}: session refused")))?;
+        session.stream.write_all(request).map_err(fault)?;
         Ok(session)
+    }
+
+    /// Waits for the answer to that; `None` if there is no session.
+    pub(super) fn granted(&mut self) -> Result<Option<Granted>, Fault> {
+        let frame = self.frame()?;
+        let granted =
+            wire::connect_reply(&frame).ok_or_else(|| Fault::wrong("connect reply too short"))?;
+        let Some(timeout) = granted.timeout() else { return Ok(None) };
+        self.timeout = timeout;
+        Ok(Some(granted))
     }
 
     /// The same, and then names these credentials, each a scheme and its secret.
@@ -88,10 +107,20 @@ impl Session {
     ///
     /// # Errors
     /// The connection ended, or the reply is another's.
-    pub fn call(&mut self, mut request: Vec<u8>) -> Result<Answer, Fault> {
+    pub fn call(&mut self, request: Vec<u8>) -> Result<Answer, Fault> {
+        self.ask(request)?;
+        self.answered()
+    }
+
+    /// Sends one request. [`Session::answered`] is to follow.
+    pub(super) fn ask(&mut self, mut request: Vec<u8>) -> Result<(), Fault> {
         self.xid += 1;
         wire::patch_xid(&mut request, self.xid);
-        self.send(&request)?;
+        self.send(&request)
+    }
+
+    /// Waits for the answer to the last request.
+    pub(super) fn answered(&mut self) -> Result<Answer, Fault> {
         self.answer(self.xid)
     }
 
@@ -103,15 +132,13 @@ impl Session {
         mut judge: impl FnMut(String, &Answer) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let mut in_flight = VecDeque::with_capacity(IN_FLIGHT_MAX);
-        for (words, mut request) in requests {
+        for (words, request) in requests {
             if in_flight.len() == IN_FLIGHT_MAX
                 && let Some((xid, words)) = in_flight.pop_front()
             {
                 judge(words, &self.answer(xid)?)?;
             }
-            self.xid += 1;
-            wire::patch_xid(&mut request, self.xid);
-            self.send(&request)?;
+            self.ask(request)?;
             in_flight.push_back((self.xid, words));
         }
         for (xid, words) in in_flight {
@@ -149,6 +176,17 @@ impl Session {
         let version = wire::int_at(&answer.body, 4 + data.len() + wire::STAT_VERSION_AT)
             .ok_or_else(|| Fault::wrong("get without a Stat"))?;
         Ok((data, version))
+    }
+
+    /// Reads how many children a znode has.
+    pub(super) fn children(&mut self, path: &str) -> Result<u32, Fault> {
+        let answer = self.call(wire::get(path))?;
+        if answer.err != 0 {
+            return Err(Fault::refused(format!("get {path}"), answer.err));
+        }
+        let data = wire::buffer_at(&answer.body, 0).map_or(0, <[u8]>::len);
+        let children = wire::int_at(&answer.body, 4 + data + wire::STAT_CHILDREN_AT);
+        children.map(i32::unsigned_abs).ok_or_else(|| Fault::wrong("get without a Stat"))
     }
 
     /// Ends the session and waits until the server says so.

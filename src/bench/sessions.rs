@@ -301,13 +301,10 @@ fn see_off(
     let began = Instant::now();
     let mut first = None;
     loop {
-        let answer = counter.call(wire::get(&plan.room_path()))?;
-        let data = wire::buffer_at(&answer.body, 0).map_or(0, <[u8]>::len);
-        let left = wire::int_at(&answer.body, 4 + data + wire::STAT_CHILDREN_AT);
-        let left = left.ok_or_else(|| Fault::wrong("get without a Stat"))?;
+        let left = counter.children(&plan.room_path())?;
         let now = Instant::now();
         let since = now.duration_since(began);
-        if left.unsigned_abs() < plan.connections as u32 && first.is_none() {
+        if left < plan.connections as u32 && first.is_none() {
             if now < earliest {
                 return Err(Fault::wrong("a session has ended before its timeout"));
             }
@@ -326,7 +323,7 @@ fn see_off(
         let interim = Interim {
             measured: true,
             elapsed: since,
-            ops: plan.connections as u64 - u64::from(left.unsigned_abs()),
+            ops: plan.connections as u64 - u64::from(left),
             latencies: &lives.opens,
         };
         if look(&interim) == Go::Stop {

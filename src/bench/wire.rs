@@ -94,13 +94,23 @@ pub fn buffer(out: &mut Vec<u8>, bytes: &[u8]) {
 /// A new session's connect request; `timeout_ms` is what the client asks for.
 #[must_use]
 pub fn connect(timeout_ms: i32) -> Vec<u8> {
+    connect_as(timeout_ms, 0, &[0; 16])
+}
+
+/// The connect request of a session that is there already, with another connection for it.
+#[must_use]
+pub fn reconnect(granted: &Granted) -> Vec<u8> {
+    connect_as(granted.timeout_ms, granted.session, &granted.password)
+}
+
+fn connect_as(timeout_ms: i32, session: i64, password: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     frame(&mut out, |f| {
         int(f, 0);
         long(f, 0);
         int(f, timeout_ms);
-        long(f, 0);
-        buffer(f, &[0; 16]);
+        long(f, session);
+        buffer(f, password);
         f.push(0);
     });
     out
@@ -312,6 +322,8 @@ pub struct Granted {
     pub timeout_ms: i32,
     /// The session's id.
     pub session: i64,
+    /// What proves to be its client.
+    pub password: Vec<u8>,
 }
 
 impl Granted {
@@ -326,5 +338,9 @@ impl Granted {
 /// Reads a connect reply (without its length prefix).
 #[must_use]
 pub fn connect_reply(frame: &[u8]) -> Option<Granted> {
-    Some(Granted { timeout_ms: int_at(frame, 4)?, session: long_at(frame, 8)? })
+    Some(Granted {
+        timeout_ms: int_at(frame, 4)?,
+        session: long_at(frame, 8)?,
+        password: buffer_at(frame, 16).unwrap_or_default().to_vec(),
+    })
 }
