@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum as _};
-use lockkeeper::bench::{self, Go, Length, Plan};
+use lockkeeper::bench::{self, Go, Length, Plan, Work};
 
 use crate::figures::Cell;
 use crate::filled::Fills;
@@ -14,7 +14,7 @@ use crate::kinds::Kind;
 use crate::mode::Mode;
 use crate::results::{self, Results};
 use crate::rounds::Rounds;
-use crate::{fill, growth, idle, machine, null, run};
+use crate::{fill, growth, idle, machine, null, run, steady};
 
 /// The nine modes that are compared unless others are asked for.
 const MODES: [&str; 9] = [
@@ -67,6 +67,8 @@ enum Command {
     Growth(GrowthArgs),
     /// See what servers take that nobody asks anything, and how soon a new one answers.
     Idle(IdleArgs),
+    /// See whether a load stays what it is for minutes, with a full tree, while sessions come and go in storms.
+    Steady(SteadyArgs),
     /// Make tables and charts again of figures that were kept.
     Render(RenderArgs),
     /// Put load on one running server.
@@ -214,6 +216,30 @@ struct IdleArgs {
 }
 
 #[derive(Args)]
+struct SteadyArgs {
+    #[command(flatten)]
+    peers: PeerArgs,
+    /// Servers of each kind, which are measured one kind after the other.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=9))]
+    servers: u16,
+    /// The load: get, set and mixed go to all znodes in scattered order. Not one that only grows or
+    /// ends, such as create.
+    #[arg(long, default_value = "mixed:16x16")]
+    mode: Mode,
+    /// Znodes of 100 bytes that are there.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    nodes: u64,
+    /// Share of the most that it does, measured first, that is offered; 1 is as much as it takes.
+    #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = share)]
+    share: f64,
+    #[arg(long, default_value = "600", value_parser = seconds)]
+    seconds: Duration,
+    /// From one storm of sessions to the next.
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
+    storm_every: Duration,
+}
+
+#[derive(Args)]
 struct LoadArgs {
     /// The server, or several with commas between them.
     #[arg(value_delimiter = ',', required = true)]
@@ -247,6 +273,7 @@ pub fn main() -> Result<(), String> {
         Some(Command::Fill(args)) => fill(&args),
         Some(Command::Growth(args)) => grow(args),
         Some(Command::Idle(args)) => see_idle(args),
+        Some(Command::Steady(args)) => stay_steady(args),
         Some(Command::Render(args)) => results::render(&args.out, Some(&args.document)),
         Some(Command::Load(args)) => load(args),
         Some(Command::Null(args)) => null::serve(args.port, &args.log),
@@ -332,6 +359,29 @@ fn see_idle(args: IdleArgs) -> Result<(), String> {
     };
     let figures = idle::run(&settings, |line| eprintln!("{line}"))?;
     finish(&Results::Idle(figures), &args.peers.keep, "idle")
+}
+
+fn stay_steady(args: SteadyArgs) -> Result<(), String> {
+    if matches!(args.mode.work, Work::Create | Work::Delete | Work::ReadBack) {
+        return Err(format!("{} is no steady load", args.mode.name()));
+    }
+    let settings = steady::Settings {
+        kinds: kinds_for("steady", &args.peers)?,
+        servers: args.servers,
+        mode: args.mode,
+        znodes: args.nodes,
+        share: args.share,
+        length: args.seconds,
+        storm_every: args.storm_every.max(Duration::from_secs(1)),
+        base_port: args.peers.base_port,
+        data: args.peers.data,
+    };
+    let figures = steady::run(&settings, |line| eprintln!("{line}"))?;
+    let name = match args.servers {
+        1 => "steady".to_owned(),
+        several => format!("steady-{several}"),
+    };
+    finish(&Results::Steady(figures), &args.peers.keep, &name)
 }
 
 /// Shows what was measured, and keeps it if that was asked for.

@@ -20,6 +20,14 @@ pub struct Site {
     pub commit: String,
 }
 
+/// Some files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DiskUse {
+    pub files: u64,
+    /// As allocated on the disk.
+    pub mib: f64,
+}
+
 /// One measurement: one peer, one mode, one round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cell {

@@ -10,7 +10,7 @@ use lockkeeper::bench::{self, Bystanders, Fault, Go, Length, Plan, Work};
 
 use crate::figures::Cell;
 use crate::grown::{Axis, Curve, Grows, Growth, Point};
-use crate::load;
+use crate::load::{self, TREE};
 use crate::mode::Mode;
 use crate::peers::{self, Peer};
 use crate::rounds::Rounds;
@@ -25,8 +25,6 @@ const WATCHING_MAX: usize = 100;
 /// for each connection of other loads.
 const QUEUEING: Duration = Duration::from_millis(2);
 const SETTLING: Duration = Duration::from_micros(100);
-/// Room of the znodes that stay.
-const TREE: &str = "tree";
 
 pub struct Settings {
     pub rounds: Rounds,
@@ -127,7 +125,7 @@ fn stages(settings: &Settings, grows: Grows) -> Result<Vec<Stage>, String> {
             let mut crowd = Bystanders::default();
             match grows {
                 Grows::Znodes => {
-                    let each = create_numbered(&peer, CONNECTIONS, size).map_err(fault)?;
+                    let each = load::create_numbered(&peer, CONNECTIONS, size).map_err(fault)?;
                     stage.scatter = each.first().copied();
                 }
                 Grows::Sessions => {
@@ -144,22 +142,9 @@ fn stages(settings: &Settings, grows: Grows) -> Result<Vec<Stage>, String> {
     Ok(stages)
 }
 
-/// Makes so many numbered znodes in the room that stays; returns how many are each connection's, which
-/// are equally many.
-fn create_numbered(peer: &Peer, connections: usize, count: u64) -> Result<Vec<u64>, Fault> {
-    let each = vec![count.div_ceil(connections as u64); connections];
-    let plan = Plan {
-        length: Length::Counted(each.clone()),
-        room: TREE.to_owned(),
-        ..Plan::new(peer.addrs(), Work::Create, connections, DEPTH)
-    };
-    bench::run(&plan, &mut |_| Go::On)?;
-    Ok(each)
-}
-
 /// Sessions that have so many watches together.
 fn watching(peer: &Peer, watches: u64) -> Result<Bystanders, Fault> {
-    create_numbered(peer, 1, watches)?;
+    load::create_numbered(peer, 1, watches)?;
     let own = bench::below_path(&format!("/bench/{TREE}"), 0);
     let paths: Vec<String> = (0..watches).map(|at| bench::numbered_path(&own, at)).collect();
     let mut crowd = Bystanders::open(&peer.addrs(), paths.len().min(WATCHING_MAX))?;

@@ -22,6 +22,11 @@ const REST_CPU: f64 = 0.15;
 /// How long locks are held before the first round, so that a second holder would be seen.
 const WARM_UP_HOLD: Duration = Duration::from_millis(1);
 
+/// Room of the znodes that stay.
+pub const TREE: &str = "tree";
+/// Creates in flight on each connection that makes these.
+const FILL_DEPTH: usize = 16;
+
 /// How long everything is.
 #[derive(Clone, Copy)]
 pub struct Times {
@@ -56,6 +61,19 @@ pub fn load_and_clean(peer: &Peer, mode: Mode, room: &str, times: Times) -> Resu
     take_back(&plan, &outcome).map_err(failed)?;
     clean(&plan).map_err(failed)?;
     Ok(Cell::from(&outcome))
+}
+
+/// Makes so many numbered znodes in the room that stays; returns how many are each connection's, which
+/// are equally many.
+pub fn create_numbered(peer: &Peer, connections: usize, count: u64) -> Result<Vec<u64>, Fault> {
+    let each = vec![count.div_ceil(connections as u64); connections];
+    let plan = Plan {
+        length: Length::Counted(each.clone()),
+        room: TREE.to_owned(),
+        ..Plan::new(peer.addrs(), Work::Create, connections, FILL_DEPTH)
+    };
+    bench::run(&plan, &mut |_| Go::On)?;
+    Ok(each)
 }
 
 /// Deletes what a run of create has made. Not by `bench::clear`: the null server cannot list.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::figures::Site;
+use crate::figures::{DiskUse, Site};
 
 /// The machine, with the file system that holds `data`, and the commit of these sources.
 pub fn site(data: &Path) -> Site {
@@ -63,20 +63,21 @@ fn file_system(path: &Path) -> String {
         .map_or_else(|| "an unknown file system".into(), |(_, name)| name)
 }
 
-/// Bytes of all files below `path`, in MiB as allocated on the disk.
-pub fn disk_mib(path: &Path) -> f64 {
+/// All files below `path` with such names.
+pub fn disk_use(path: &Path, counts: impl Fn(&str) -> bool) -> DiskUse {
     use std::os::unix::fs::MetadataExt;
     let mut waiting = vec![path.to_path_buf()];
-    let mut blocks = 0;
+    let (mut files, mut blocks) = (0, 0);
     while let Some(folder) = waiting.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let Ok(meta) = entry.metadata() else { continue };
             if meta.is_dir() {
                 waiting.push(entry.path());
-            } else {
+            } else if counts(&entry.file_name().to_string_lossy()) {
+                files += 1;
                 blocks += meta.blocks();
             }
         }
     }
-    blocks as f64 * 512.0 / (1024.0 * 1024.0)
+    DiskUse { files, mib: blocks as f64 * 512.0 / (1024.0 * 1024.0) }
 }

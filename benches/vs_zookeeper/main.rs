@@ -24,6 +24,8 @@ mod results;
 mod rivals;
 mod rounds;
 mod run;
+mod steady;
+mod steady_figures;
 mod svg;
 mod table;
 

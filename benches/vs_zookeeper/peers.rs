@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use lockkeeper::bench::{Fault, PATIENCE, Session};
 
+use crate::figures::DiskUse;
 use crate::kinds::{Kind, Place};
 use crate::machine;
 
@@ -100,7 +101,18 @@ impl Peer {
     }
 
     pub fn disk_mib(&self) -> f64 {
-        machine::disk_mib(&self.dir)
+        machine::disk_use(&self.dir, |_| true).mib
+    }
+
+    /// What its logs take; every kind names these so.
+    pub fn logs(&self) -> DiskUse {
+        machine::disk_use(&self.dir, |name| name.ends_with(".log") || name.starts_with("log."))
+    }
+
+    /// The same of images, which ZooKeeper calls snapshots.
+    pub fn images(&self) -> DiskUse {
+        let is = |name: &str| name.ends_with(".image") || name.starts_with("snapshot.");
+        machine::disk_use(&self.dir, is)
     }
 
     /// Adds what the servers last said to an error.

@@ -10,6 +10,7 @@ use crate::figures::Comparison;
 use crate::filled::Fills;
 use crate::grown::{self, Growth};
 use crate::idle_figures::{self, Idleness};
+use crate::steady_figures::{self, Steadiness};
 use crate::{chart, document, filled, growth_chart, table};
 
 /// Name of the chart of all comparisons, and what it shows.
@@ -28,6 +29,8 @@ pub enum Results {
     Growth(Growth),
     /// Of `idle`.
     Idle(Idleness),
+    /// Of `steady`.
+    Steady(Steadiness),
 }
 
 impl Results {
@@ -38,13 +41,16 @@ impl Results {
             Results::Fill(fills) => filled::to_markdown(fills),
             Results::Growth(growth) => grown::to_markdown(growth),
             Results::Idle(figures) => idle_figures::to_markdown(figures),
+            Results::Steady(figures) => steady_figures::to_markdown(figures),
         }
     }
 
     /// As a chart of its own, with the words that stand for it, if it has one.
     fn drawing(&self) -> Option<(&'static str, String)> {
         match self {
-            Results::Comparison(_) | Results::Fill(_) | Results::Idle(_) => None,
+            Results::Comparison(_) | Results::Fill(_) | Results::Idle(_) | Results::Steady(_) => {
+                None
+            }
             Results::Growth(growth) => {
                 Some(("Operations per second and p99 by what grows", growth_chart::draw(growth)))
             }
@@ -73,7 +79,7 @@ pub fn make(folder: &Path, document: Option<&Path>) -> Result<Vec<Made>, String>
         .iter()
         .filter_map(|(_, results)| match results {
             Results::Comparison(figures) => Some(figures),
-            Results::Fill(_) | Results::Growth(_) | Results::Idle(_) => None,
+            Results::Fill(_) | Results::Growth(_) | Results::Idle(_) | Results::Steady(_) => None,
         })
         .collect();
     let own = |name: &str| format!("{name}.svg");

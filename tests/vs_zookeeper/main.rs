@@ -25,6 +25,8 @@ mod mode;
 mod results;
 #[path = "../../benches/vs_zookeeper/rivals/mod.rs"]
 mod rivals;
+#[path = "../../benches/vs_zookeeper/steady_figures.rs"]
+mod steady_figures;
 #[path = "../../benches/vs_zookeeper/svg.rs"]
 mod svg;
 #[path = "../../benches/vs_zookeeper/table.rs"]
@@ -33,6 +35,7 @@ mod table;
 mod growing;
 mod idling;
 mod rival_locks;
+mod staying;
 
 use std::fs;
 use std::path::Path;
