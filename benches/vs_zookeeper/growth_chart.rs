@@ -67,7 +67,7 @@ fn class(work: Work) -> &'static str {
     match work {
         Work::Get | Work::ReadBack => "l1",
         Work::Set | Work::Mixed | Work::Multi => "l2",
-        Work::Create | Work::Delete => "l3",
+        Work::Create | Work::Delete | Work::Churn => "l3",
         Work::Lock | Work::Contended | Work::Herd | Work::Watches => "l4",
     }
 }

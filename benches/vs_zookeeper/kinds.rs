@@ -99,11 +99,11 @@ impl Kind {
     }
 
     /// Whether it is measured by this: rivals have locks and nothing else here, the null server has
-    /// no sessions.
+    /// no sessions, and no lists by which to take back what churn has left.
     pub fn does(&self, work: Work) -> bool {
         match self {
             Kind::ZooKeeper { .. } | Kind::Lockkeeper { .. } => true,
-            Kind::Null => !work.locks() && work != Work::Watches,
+            Kind::Null => !work.locks() && !matches!(work, Work::Watches | Work::Churn),
             Kind::Redis { .. } | Kind::Redlock { .. } | Kind::Etcd { .. } => {
                 matches!(work, Work::Lock | Work::Contended)
             }

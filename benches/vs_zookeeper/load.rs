@@ -58,8 +58,11 @@ pub fn load_and_clean(peer: &Peer, mode: Mode, room: &str, times: Times) -> Resu
         ..Plan::new(peer.addrs(), mode.work, mode.connections, mode.depth)
     };
     let outcome = bench::run(&plan, &mut |_| Go::On).map_err(failed)?;
-    take_back(&plan, &outcome).map_err(failed)?;
-    clean(&plan).map_err(failed)?;
+    if mode.work == Work::Churn {
+        bench::clear(&plan).map_err(failed)?;
+    } else {
+        take_back(&plan, &outcome).and_then(|()| clean(&plan)).map_err(failed)?;
+    }
     Ok(Cell::from(&outcome))
 }
 

@@ -43,7 +43,7 @@ pub use fault::Fault;
 pub use load::{CONNECTIONS_MAX, DEPTH_MAX, run};
 pub use outcome::{Contention, Interim, Outcome, histogram, milliseconds, record};
 pub use plan::{Go, Length, Plan, Work, below_path};
-pub use script::numbered_path;
+pub use script::{CHURN_LAG, numbered_path};
 pub use session::{PATIENCE, Session};
 pub use sessions::{Lives, live};
 pub use storm::{Passed, Storm};

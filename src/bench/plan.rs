@@ -25,6 +25,9 @@ pub enum Work {
     Create,
     /// Deletes the numbered znodes, the last one first.
     Delete,
+    /// Creates numbered znodes, and in turn deletes each when [`super::CHURN_LAG`] more are there, so
+    /// that they do not get more.
+    Churn,
     /// Reads the numbered znodes, in order.
     ReadBack,
     /// Takes and releases a lock of the connection's own.
@@ -40,13 +43,14 @@ pub enum Work {
 
 impl Work {
     /// All of them, with their names.
-    const NAMES: [(Work, &'static str); 11] = [
+    const NAMES: [(Work, &'static str); 12] = [
         (Work::Get, "get"),
         (Work::Set, "set"),
         (Work::Mixed, "mixed"),
         (Work::Multi, "multi"),
         (Work::Create, "create"),
         (Work::Delete, "delete"),
+        (Work::Churn, "churn"),
         (Work::ReadBack, "read-back"),
         (Work::Lock, "lock"),
         (Work::Contended, "contended"),

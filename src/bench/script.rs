@@ -18,6 +18,10 @@ const CHILD_DIGITS: usize = 8;
 /// Numbered paths per script at most: what the digits of a directory can name.
 const INDEX_MAX: u64 = 9_999_999 * (CHILDREN + 1);
 
+/// Numbered znodes of a connection that [`Work::Churn`] leaves between the one it creates and the one it
+/// deletes.
+pub const CHURN_LAG: u64 = 2 * CHILDREN;
+
 /// A prime above any count of numbered znodes that a scattered order has been asked of.
 const SCATTER_STEP: u64 = 2_654_435_761;
 
@@ -39,6 +43,7 @@ pub(super) struct Script {
     /// The numbered znodes: to create, delete or read them, and to set them.
     numbered: Numbered,
     numbered_set: Numbered,
+    numbered_delete: Numbered,
     /// Reads and sets go to so many of these, not to the own node.
     scatter: Option<u64>,
 }
@@ -64,7 +69,7 @@ impl Script {
         limit: Option<u64>,
     ) -> Self {
         let numbered = Numbered::new(own, |path| match work {
-            Work::Create => wire::create(path, &data),
+            Work::Create | Work::Churn => wire::create(path, &data),
             Work::Delete => wire::delete(path),
             Work::Get | Work::Set | Work::Mixed | Work::Multi | Work::ReadBack => wire::get(path),
             Work::Lock | Work::Contended | Work::Herd | Work::Watches => {
@@ -85,6 +90,7 @@ impl Script {
             },
             numbered,
             numbered_set: Numbered::new(own, |path| wire::set(path, &data)),
+            numbered_delete: Numbered::new(own, wire::delete),
             scatter: None,
             data,
         }
@@ -116,6 +122,10 @@ impl Script {
                 self.own.check_and_set(self.first_version.wrapping_add(index as i32))
             }
             (Work::Create | Work::ReadBack, _) => self.numbered.request(index),
+            (Work::Churn, _) => match Turn::of(index) {
+                Turn::Create(at) => self.numbered.request(at),
+                Turn::Delete(at) => self.numbered_delete.request(at),
+            },
             (Work::Delete, _) => self.numbered.request(self.limit - 1 - index),
             (Work::Lock | Work::Contended | Work::Herd | Work::Watches, _) => {
                 unreachable!("{NO_SCRIPT}")
@@ -153,16 +163,23 @@ impl Script {
                     ))),
                 }
             }
-            Work::Create => match wire::buffer_at(body, 0) {
-                Some(path) if path == self.numbered.path(index) => Ok(()),
-                _ => Err(Fault::wrong("create answered with another path")),
+            Work::Create => self.check_created(index, body),
+            Work::Churn => match Turn::of(index) {
+                Turn::Create(at) => self.check_created(at, body),
+                Turn::Delete(_) => check_deleted(body),
             },
-            Work::Delete if body.is_empty() => Ok(()),
-            Work::Delete => Err(Fault::wrong("delete answered with a body")),
+            Work::Delete => check_deleted(body),
             Work::ReadBack => check_data(body, &self.data),
             Work::Lock | Work::Contended | Work::Herd | Work::Watches => {
                 unreachable!("{NO_SCRIPT}")
             }
+        }
+    }
+
+    fn check_created(&mut self, at: u64, body: &[u8]) -> Result<(), Fault> {
+        match wire::buffer_at(body, 0) {
+            Some(path) if path == self.numbered.path(at) => Ok(()),
+            _ => Err(Fault::wrong("create answered with another path")),
         }
     }
 
@@ -179,6 +196,28 @@ impl Frames {
     fn check_and_set(&mut self, version: i32) -> &mut [u8] {
         self.check_and_set[self.version_at..][..4].copy_from_slice(&version.to_be_bytes());
         &mut self.check_and_set
+    }
+}
+
+/// What [`Work::Churn`] does to which numbered znode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Turn {
+    Create(u64),
+    Delete(u64),
+}
+
+impl Turn {
+    /// By its request number `index`.
+    fn of(index: u64) -> Self {
+        let Some(since) = index.checked_sub(CHURN_LAG) else { return Turn::Create(index) };
+        let number = since / 2;
+        if since.is_multiple_of(2) {
+            return Turn::Create(CHURN_LAG + number);
+        }
+        // A directory has the first number of its own and goes last.
+        let (directory, child) = (number / (CHILDREN + 1), number % (CHILDREN + 1));
+        let at = if child == CHILDREN { 0 } else { child + 1 };
+        Turn::Delete(directory * (CHILDREN + 1) + at)
     }
 }
 
@@ -220,6 +259,13 @@ fn check_data(body: &[u8], expected: &[u8]) -> Result<(), Fault> {
     match wire::buffer_at(body, 0) {
         Some(data) if data == expected && body.len() == 4 + data.len() + wire::STAT => Ok(()),
         _ => Err(Fault::wrong("a read answered with other data")),
+    }
+}
+
+fn check_deleted(body: &[u8]) -> Result<(), Fault> {
+    match body {
+        [] => Ok(()),
+        [..] => Err(Fault::wrong("delete answered with a body")),
     }
 }
 
@@ -291,6 +337,24 @@ mod tests {
             let met: BTreeSet<u64> = (0..count).map(|index| scattered(index, count)).collect();
             assert_eq!(met, (0..count).collect());
             assert_eq!(scattered(count, count), scattered(0, count));
+        }
+    }
+
+    #[test]
+    fn churn_deletes_what_is_there_and_a_directory_when_it_is_empty() {
+        let mut there = BTreeSet::new();
+        for index in 0..10 * CHURN_LAG {
+            match Turn::of(index) {
+                Turn::Create(at) => assert!(there.insert(at)),
+                Turn::Delete(at) => {
+                    assert!(there.remove(&at), "{at} is there");
+                    let last = at + CHILDREN;
+                    let is_directory = at % (CHILDREN + 1) == 0;
+                    assert!(!is_directory || there.range(at..=last).next().is_none(), "{at}");
+                    assert!(!is_directory || Some(&last) < there.last(), "{at} is complete");
+                }
+            }
+            assert!(there.len() as u64 <= CHURN_LAG + 1);
         }
     }
 
