@@ -25,8 +25,9 @@ use tokio::time::timeout;
 
 use super::driver::Message;
 use super::first_frame::{self, First};
+use super::intake::Intake;
 use super::limits::{
-    FAREWELL_MAX, LINGER_BYTES_MAX, LINGER_MAX, READ_BYTES_MAX, REQUEST_BYTES_PER_MESSAGE_MAX,
+    FAREWELL_MAX, LINGER_BYTES_MAX, LINGER_MAX, REQUEST_BYTES_PER_MESSAGE_MAX,
     REQUESTS_PER_MESSAGE_MAX, WRITE_SLICES_MAX,
 };
 use super::outbox::{End, Outbox};
@@ -34,9 +35,6 @@ use super::shared::Shared;
 use super::throttle::InFlight;
 use crate::proto::frame;
 use crate::replica::{ClientRequest, ConnId, Input};
-
-/// Smallest buffer to read into: what an idle connection holds. Most requests are half as long.
-const READ_BYTES_MIN: usize = 512;
 
 /// Serves one accepted connection until it ends.
 pub async fn serve(mut stream: TcpStream, remote: SocketAddr, conn: ConnId, shared: Arc<Shared>) {
@@ -68,8 +66,7 @@ pub async fn serve(mut stream: TcpStream, remote: SocketAddr, conn: ConnId, shar
         line: &line,
         shared: &shared,
         in_flight,
-        buffer,
-        read_bytes: READ_BYTES_MIN,
+        intake: Intake::new(buffer),
         has_unread_frames: true,
         is_malformed: false,
         unwritten: VecDeque::new(),
@@ -139,11 +136,8 @@ struct Connection<'a> {
     line: &'a Line,
     shared: &'a Shared,
     in_flight: InFlight,
-    /// Bytes read and not decoded yet.
-    buffer: BytesMut,
-    /// How much to make room for before the next read.
-    read_bytes: usize,
-    /// Whether `buffer` may hold a whole frame.
+    intake: Intake,
+    /// Whether that may hold a whole frame.
     has_unread_frames: bool,
     /// Whether a frame came that no client may send.
     is_malformed: bool,
@@ -310,20 +304,10 @@ impl Connection<'_> {
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        // A declared length claims one read's worth of memory, however long it is: the rest is only
-        // made room for as the bytes arrive.
-        let wanted = rest_of_frame(&self.buffer).clamp(self.read_bytes, READ_BYTES_MAX);
-        if self.buffer.capacity() - self.buffer.len() < wanted / 2 {
-            self.buffer.reserve(wanted);
-        }
-        let room = self.buffer.capacity() - self.buffer.len();
-        let read = ready!(pin!(self.reader.read_buf(&mut self.buffer)).poll(context))?;
+        let room = self.intake.make_room();
+        let read = ready!(pin!(self.reader.read_buf(&mut self.intake.buffer)).poll(context))?;
         self.shared.figures.received(read);
-        if read == room {
-            self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
-        } else if read < self.read_bytes / 4 {
-            self.read_bytes = (self.read_bytes / 2).max(READ_BYTES_MIN);
-        }
+        self.intake.note_read(read, room);
         Poll::Ready(Ok(read))
     }
 
@@ -357,18 +341,19 @@ impl Connection<'_> {
         let mut bytes = 0;
         let requests_max = self.room().min(REQUESTS_PER_MESSAGE_MAX);
         while requests.len() < requests_max && bytes < REQUEST_BYTES_PER_MESSAGE_MAX {
-            let payload = match frame::next(&mut self.buffer, self.shared.limits.frame_bytes_max) {
-                Ok(Some(payload)) => payload,
-                Ok(None) => {
-                    self.has_unread_frames = false;
-                    break;
-                }
-                Err(frame::BadLength(length)) => {
-                    self.shared.figures.cut_malformed(length > 0);
-                    self.is_malformed = true;
-                    break;
-                }
-            };
+            let payload =
+                match frame::next(&mut self.intake.buffer, self.shared.limits.frame_bytes_max) {
+                    Ok(Some(payload)) => payload,
+                    Ok(None) => {
+                        self.has_unread_frames = false;
+                        break;
+                    }
+                    Err(frame::BadLength(length)) => {
+                        self.shared.figures.cut_malformed(length > 0);
+                        self.is_malformed = true;
+                        break;
+                    }
+                };
             bytes += payload.len();
             match ClientRequest::decode(payload) {
                 Some(request) => requests.push(request),
@@ -385,13 +370,6 @@ impl Connection<'_> {
 
 fn size_of_body(body: &Bytes) -> u32 {
     u32::try_from(body.len()).unwrap_or(u32::MAX)
-}
-
-/// Bytes missing to the end of the frame that `buffer` begins with, 0 if that is not known.
-fn rest_of_frame(buffer: &BytesMut) -> usize {
-    let Some(prefix) = buffer.first_chunk::<4>() else { return 0 };
-    usize::try_from(i32::from_be_bytes(*prefix))
-        .map_or(0, |length| (4 + length).saturating_sub(buffer.len()))
 }
 
 /// Closes so that the peer sees the last bytes: unread ones would turn the close into a reset,

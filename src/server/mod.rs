@@ -6,8 +6,8 @@
 //! nobody is answered before the server serves; when `stop` has returned, every thread has ended and
 //! the data directory is free. Where things are: `driver.rs` (the loop around the replica),
 //! `log_writer.rs` and `checkpoints.rs` (the disk's threads), `listener.rs`, `first_frame.rs` and
-//! `connection.rs` (clients), `founding.rs`, `peers.rs` and `peer_*.rs` (other servers), `outbox.rs`
-//! and `throttle.rs` (what is queued and in flight).
+//! `connection.rs` (clients), `founding.rs`, `peers.rs` and `peer_*.rs` (other servers), `intake.rs`,
+//! `outbox.rs` and `throttle.rs` (what was read, is queued and in flight).
 
 mod audit;
 mod builder;
@@ -22,6 +22,7 @@ mod error;
 mod figures;
 mod first_frame;
 mod founding;
+mod intake;
 pub mod limits;
 mod listener;
 mod log_writer;
