@@ -314,6 +314,12 @@ impl Replica {
         self.clients.output_bytes
     }
 
+    /// Requests of clients that are not answered yet.
+    #[must_use]
+    pub fn requests_in_flight(&self) -> u64 {
+        self.clients.figures.outstanding
+    }
+
     /// Whether there are answers that only wait for the next [`Input::Tick`], because too many would be
     /// held in memory at once: it should come when those that are there have left, not later.
     #[must_use]

@@ -295,6 +295,7 @@ const THREAD: &str = "lk-state";
 mod tests {
     use std::sync::atomic::AtomicU64;
 
+    use super::super::log_disk::LogDisk;
     use super::super::log_writer::LogWriter;
     use super::*;
     use crate::replica::{Append, Mark, Record};
@@ -342,9 +343,8 @@ mod tests {
             written_at_image: 0,
             image_every_bytes: 1,
         });
-        let slow = Duration::from_secs(60);
-        let log = LogWriter::start(log, images.clone(), sender.clone(), Arc::default(), slow);
-        let log = log.unwrap();
+        let disk = LogDisk::new(log, images.clone(), Arc::default(), Duration::from_secs(60));
+        let log = LogWriter::start(disk, sender.clone()).unwrap();
         let checkpoints =
             Checkpoints::start(checkpointer, dir.into(), log.cutter(), sender, Arc::default());
         (log, checkpoints.unwrap(), messages, images)
@@ -369,7 +369,7 @@ mod tests {
         let mut received = images.receive(&mark(500)).unwrap();
         received.record(b"/key", b"value").unwrap();
         received.finish().unwrap();
-        checkpoints.installed(log.append(install(500)).unwrap().unwrap());
+        checkpoints.installed(log.append(install(500), false).unwrap().unwrap());
         drop(checkpoints);
         drop(log);
         assert_eq!(images.list().unwrap(), [500]);
@@ -382,7 +382,7 @@ mod tests {
         let (mut log, checkpoints, messages, images) = start(dir.path());
         checkpoints.hand_over(full_pass(30));
         // It was never received.
-        checkpoints.installed(log.append(install(500)).unwrap().unwrap());
+        checkpoints.installed(log.append(install(500), false).unwrap().unwrap());
         checkpoints.hand_over(full_pass(501));
         drop(checkpoints);
         drop(log);

@@ -3,9 +3,10 @@
 //! *Owns* the loop, the clocks given to the replica and the way of every answer to its connection.
 //! *Invariants*: every batch begins with a tick; what is to be sent to other servers and to the log
 //! goes there before anything else; audit lines are in their file, and the figures are published,
-//! before an answer is handed out. *Never* waits for anything but messages and time: a full state queue
-//! leaves changes in the replica, a slow client is cut off, the log's queue has no bound of its own
-//! (it cannot hold more than the requests in flight, which are bounded).
+//! before an answer is handed out. *Never* waits for anything but messages and time (and the disk, where
+//! nobody else is there who could have to wait as well: see `log_writer`): a full state queue leaves
+//! changes in the replica, a slow client is cut off, the log's queue has no bound of its own (it cannot
+//! hold more than the requests in flight, which are bounded).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -204,15 +205,15 @@ impl Driver {
 
     /// Does what the replica wants, until it wants nothing.
     fn settle(&mut self, now_us: u64, inspections: &mut Inspections) -> Result<(), ServerError> {
-        if let Some(disk) = &mut self.disk
-            && let Some(number) = disk.log.persisted()?
-        {
-            self.replica.persisted(number);
-        }
-        while let Some(ready) = self.replica.ready().map_err(defect)? {
+        loop {
+            if let Some(disk) = &mut self.disk
+                && let Some(number) = disk.log.persisted()?
+            {
+                self.replica.persisted(number);
+            }
+            let Some(ready) = self.replica.ready().map_err(defect)? else { return Ok(()) };
             self.act(ready, now_us, inspections)?;
         }
-        Ok(())
     }
 
     fn act(
@@ -228,7 +229,10 @@ impl Driver {
         if let Some(append) = ready.append {
             match &mut self.disk {
                 Some(disk) => {
-                    if let Some(installing) = disk.log.append(append)? {
+                    // Other servers would have to be told that this one is there.
+                    let is_only_one =
+                        self.links.is_none() && self.replica.requests_in_flight() <= 1;
+                    if let Some(installing) = disk.log.append(append, is_only_one)? {
                         disk.checkpoints.installed(installing);
                     }
                 }

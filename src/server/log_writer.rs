@@ -1,27 +1,29 @@
 //! The thread that makes entries durable: one append and one fsync for all that is waiting.
 //!
-//! *Owns* the open log. *Invariants*: what is waiting is appended as one batch, in order, images that
+//! *Owns* the way to the log. *Invariants*: what is waiting is appended as one batch, in order, images that
 //! are to be installed included; the driver learns of durability by a number and a wake, neither of
-//! which can wait. *Never* tries an fsync again: the first error ends the server. *Never* waits for
-//! the driver: an answer that its queue has no room for is kept.
+//! which can wait; what nobody waits for wakes nobody, and goes along with what is next. Where nobody
+//! else could have used the driver's thread meanwhile, that appends by itself: to hand something to
+//! another thread and to hear of it again costs as much as a fast disk does. *Never* tries an fsync again:
+//! the first error ends the server. *Never* waits for the driver: an answer that its queue has no room
+//! for is kept.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::clock;
 use super::driver::Message;
 use super::error::{ServerError, panic_message};
-use super::figures::Figures;
-use crate::replica::{Append, Entry, Fetch, Input, Mark};
-use crate::storage::{self, Images, InstallError, Log, LogError};
+use super::log_disk::LogDisk;
+use crate::replica::{Append, Fetch, Input, Mark};
+use crate::storage::InstallError;
 
 /// What the thread is asked for.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ enum Order {
     Read(Fetch),
     /// Entries up to this index are covered by images.
     Cut(u64),
+    /// The next segment is due.
+    Prepare,
     /// Nothing comes behind this.
     End,
 }
@@ -58,9 +62,34 @@ pub struct LogWriter {
     /// Not bounded itself: it never holds more than the requests in flight, which are.
     orders: Sender<Order>,
     progress: Arc<Progress>,
+    disk: Arc<Mutex<LogDisk>>,
     thread: Option<JoinHandle<()>>,
-    /// The last number that the driver was told.
+    /// The last number that the thread was given, and the last that the driver was told.
+    ordered: u64,
     told: u64,
+    /// What nobody waits for: it goes along with what is next.
+    kept: Option<Append>,
+    trust: Trust,
+}
+
+/// Whether the disk is fast enough for the driver to wait for it.
+#[derive(Debug, Default)]
+struct Trust {
+    /// Batches that go to the thread before the driver tries again.
+    withdrawn: u32,
+}
+
+impl Trust {
+    fn is_given(&mut self) -> bool {
+        self.withdrawn = self.withdrawn.saturating_sub(1);
+        self.withdrawn == 0
+    }
+
+    fn note(&mut self, took: Duration) {
+        if took > WAIT_MAX {
+            self.withdrawn = WITHDRAWN_BATCHES;
+        }
+    }
 }
 
 /// Lets the state thread cut the log.
@@ -83,29 +112,20 @@ struct Progress {
 }
 
 impl LogWriter {
-    /// Starts the thread. `images` are those that it installs; `messages` is the driver's queue; an
-    /// fsync longer than `slow` is warned of.
+    /// Starts the thread. `messages` is the driver's queue.
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(
-        log: Log,
-        images: Images,
-        messages: mpsc::Sender<Message>,
-        figures: Arc<Figures>,
-        slow: Duration,
-    ) -> std::io::Result<Self> {
+    pub fn start(disk: LogDisk, messages: mpsc::Sender<Message>) -> std::io::Result<Self> {
         // Its receiver sleeps at once; one that spins first costs the others of a small machine.
         let (sender, orders) = channel();
         let progress = Arc::new(Progress::default());
+        let disk = Arc::new(Mutex::new(disk));
         let mut writer = Writer {
-            log,
-            images,
+            disk: Arc::clone(&disk),
             progress: Arc::clone(&progress),
             messages,
             answers: VecDeque::new(),
-            figures,
-            slow,
         };
         let thread = std::thread::Builder::new().name(THREAD.to_string()).spawn(move || {
             let run = catch_unwind(AssertUnwindSafe(|| writer.run(&orders)));
@@ -120,7 +140,16 @@ impl LogWriter {
             let _ = writer.progress.failure.set(failure);
             writer.wake_driver();
         })?;
-        Ok(Self { orders: sender, progress, thread: Some(thread), told: 0 })
+        Ok(Self {
+            orders: sender,
+            progress,
+            disk,
+            thread: Some(thread),
+            ordered: 0,
+            told: 0,
+            kept: None,
+            trust: Trust::default(),
+        })
     }
 
     /// For the state thread.
@@ -129,17 +158,57 @@ impl LogWriter {
         LogCutter(self.orders.clone())
     }
 
-    /// Queues a batch. Never waits. If it installs an image, the state thread must be told.
+    /// Takes a batch. Waits for the disk only if `may_wait`, and if that was fast lately. If the batch
+    /// installs an image, the state thread must be told.
     ///
     /// # Errors
-    /// The thread has ended.
-    pub fn append(&mut self, append: Append) -> Result<Option<Installing>, ServerError> {
+    /// The log cannot be written, or the thread has ended.
+    pub fn append(
+        &mut self,
+        mut append: Append,
+        may_wait: bool,
+    ) -> Result<Option<Installing>, ServerError> {
+        if let Some(kept) = self.kept.take() {
+            append.hard_state = append.hard_state.or(kept.hard_state);
+        }
+        if append.entries.is_empty() && append.install.is_none() && !append.must_sync {
+            self.kept = Some(append);
+            return Ok(None);
+        }
+        let append = match may_wait && append.install.is_none() && self.trust.is_given() {
+            true => match self.append_now(append)? {
+                Some(append) => append,
+                None => return Ok(None),
+            },
+            false => append,
+        };
+        self.ordered = append.number;
         let Some(mark) = append.install.clone() else {
             return self.order(Order::Append(append, None)).map(|()| None);
         };
         let (sender, done) = channel();
         self.order(Order::Append(append, Some(sender)))?;
         Ok(Some(Installing { mark, done }))
+    }
+
+    /// Makes a batch durable, unless the thread has something to do: then it is given back.
+    fn append_now(&mut self, append: Append) -> Result<Option<Append>, ServerError> {
+        if self.progress.persisted.load(Ordering::Acquire) < self.ordered {
+            return Ok(Some(append));
+        }
+        // What it may have to read or to cut comes to the same before and after.
+        let Ok(mut disk) = self.disk.try_lock() else { return Ok(Some(append)) };
+        let number = append.number;
+        let took = disk.append(&[append]).map_err(|error| ServerError::Log(error.to_string()))?;
+        let wants_segment = disk.log.wants_segment();
+        drop(disk);
+        self.trust.note(took);
+        self.ordered = number;
+        self.progress.persisted.store(number, Ordering::Release);
+        if wants_segment {
+            self.order(Order::Prepare)?;
+        }
+        Ok(None)
     }
 
     /// Asks for entries: `Input::Fetched` answers. Never waits.
@@ -164,7 +233,13 @@ impl LogWriter {
         if let Some(failure) = self.progress.failure.get() {
             return Err(failure.clone());
         }
-        let number = self.progress.persisted.load(Ordering::Acquire);
+        let mut number = self.progress.persisted.load(Ordering::Acquire);
+        if let Some(kept) = &self.kept
+            && number == self.ordered
+        {
+            // What there was to make durable before it is.
+            number = kept.number;
+        }
         let is_news = number > self.told;
         self.told = number;
         Ok(is_news.then_some(number))
@@ -173,7 +248,10 @@ impl LogWriter {
 
 impl Drop for LogWriter {
     fn drop(&mut self) {
-        // Fails if the thread has ended already.
+        // These fail if the thread has ended already.
+        if let Some(kept) = self.kept.take() {
+            let _ = self.orders.send(Order::Append(kept, None));
+        }
         let _ = self.orders.send(Order::End);
         if let Some(thread) = self.thread.take() {
             // Its panics were caught and told.
@@ -184,15 +262,12 @@ impl Drop for LogWriter {
 
 /// The thread's side.
 struct Writer {
-    log: Log,
-    images: Images,
+    disk: Arc<Mutex<LogDisk>>,
     progress: Arc<Progress>,
     messages: mpsc::Sender<Message>,
     /// What the driver's queue had no room for yet. Bounded by the questions, of which the replica
     /// has one at a time for each server that is behind.
     answers: VecDeque<Input>,
-    figures: Arc<Figures>,
-    slow: Duration,
 }
 
 /// The orders of one turn.
@@ -214,6 +289,7 @@ impl Turn {
             }
             Order::Read(fetch) => self.reads.push(fetch),
             Order::Cut(index) => self.cut = Some(self.cut.map_or(index, |cut| cut.max(index))),
+            Order::Prepare => {}
             Order::End => self.is_ending = true,
         }
     }
@@ -229,15 +305,18 @@ impl Writer {
             let mut turn = Turn::default();
             first.into_iter().chain(orders.try_iter()).for_each(|order| turn.add(order));
             is_ending = turn.is_ending;
-            self.act(turn)?;
-            self.figures.disk().log_dir_bytes = self.log.bytes();
+            let shared = Arc::clone(&self.disk);
+            let Ok(mut disk) = shared.lock() else { return Ok(()) };
+            self.act(&mut disk, turn)?;
             self.give_answers();
             came = orders.try_recv().ok().map(Some);
             if came.is_none() {
-                self.log.prepare();
+                disk.log.prepare();
             }
         }
-        Ok(self.log.close()?)
+        // If the driver has panicked half-way through an append, nobody knows where to go on.
+        let Ok(mut disk) = self.disk.lock() else { return Ok(()) };
+        Ok(disk.log.close()?)
     }
 
     /// The next order; nothing if an answer has waited long enough for another look at the queue.
@@ -253,10 +332,10 @@ impl Writer {
     }
 
     /// Appends first, because somebody waits for them; what is read and cut comes to the same.
-    fn act(&mut self, turn: Turn) -> Result<(), InstallError> {
-        let base = self.log.base();
+    fn act(&mut self, disk: &mut LogDisk, turn: Turn) -> Result<(), InstallError> {
+        let base = disk.log.base();
         if let Some(last) = turn.appends.last().map(|append| append.number) {
-            self.append(&turn.appends)?;
+            disk.append(&turn.appends)?;
             for installing in turn.installing {
                 // The state thread may have ended with the server.
                 let _ = installing.send(());
@@ -265,36 +344,17 @@ impl Writer {
             self.wake_driver();
         }
         for fetch in turn.reads {
-            let entries = self.read(&fetch);
+            let entries = disk.read(&fetch);
             self.answers.push_back(Input::Fetched { fetch, entries });
         }
         if let Some(index) = turn.cut {
-            self.log.cut(index)?;
+            disk.cut(index)?;
         }
-        let now = self.log.base();
+        let now = disk.log.base();
         if now != base {
             self.answers.push_back(Input::LogCut { before: (now.index, now.term) });
         }
         Ok(())
-    }
-
-    /// The entries asked for, none if the log does not hold them. The end of the range may have been
-    /// overwritten meanwhile by a shorter log.
-    fn read(&self, fetch: &Fetch) -> Vec<Entry> {
-        let to = fetch.to.min(self.log.last().index);
-        if fetch.from > to {
-            return Vec::new();
-        }
-        match self.log.read(fetch.from, to, fetch.bytes_max) {
-            Ok(entries) => entries,
-            Err(LogError::NotHeld { .. }) => Vec::new(),
-            Err(error) => {
-                // The server that is behind is sent an image instead. Here, the next start will
-                // have to decide whether these entries are needed.
-                tracing::error!(%error, "entries that another server needs cannot be read");
-                Vec::new()
-            }
-        }
     }
 
     /// The number is stored before this is called: if the queue is full, the driver has still to
@@ -317,30 +377,12 @@ impl Writer {
             }
         }
     }
-
-    fn append(&mut self, batch: &[Append]) -> Result<(), InstallError> {
-        let start = Instant::now();
-        storage::append(&mut self.log, &self.images, batch)?;
-        let took_us = clock::micros_since(start);
-        let entries: usize = batch.iter().map(|append| append.entries.len()).sum();
-        // To install an image takes other things than an fsync.
-        let is_synced = (entries > 0 || batch.iter().any(|append| append.must_sync))
-            && batch.iter().all(|append| append.install.is_none());
-        let is_slow = is_synced && u128::from(took_us) > self.slow.as_micros();
-        let mut disk = self.figures.disk();
-        disk.log_batch.record(entries as u64);
-        if is_synced {
-            disk.fsync.record(took_us);
-            disk.fsyncs_slow += u64::from(is_slow);
-        }
-        drop(disk);
-        if is_slow {
-            tracing::warn!(ms = took_us / 1000, entries, "slow fsync of the log");
-        }
-        Ok(())
-    }
 }
 
+/// The driver waits for no disk that lately took longer than this: everybody waits for the driver.
+const WAIT_MAX: Duration = Duration::from_millis(2);
+/// How many batches that concerns.
+const WITHDRAWN_BATCHES: u32 = 1000;
 /// Time between two tries to give an answer to a driver whose queue is full.
 const ANSWER_RETRY: Duration = Duration::from_millis(1);
 const THREAD: &str = "lk-log";
@@ -348,10 +390,12 @@ const THREAD: &str = "lk-log";
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::time::Instant;
 
     use super::*;
-    use crate::replica::{EntryKind, HardState};
-    use crate::storage::{LogOptions, OsFs};
+    use crate::replica::{Entry, EntryKind, HardState};
+    use crate::server::figures::Figures;
+    use crate::storage::{Images, Log, LogOptions, OsFs};
 
     /// After this long a thread that says nothing will say nothing.
     const PATIENCE: Duration = Duration::from_secs(30);
@@ -370,8 +414,8 @@ mod tests {
     fn start(dir: &Path, room: usize) -> (LogWriter, mpsc::Receiver<Message>) {
         let (sender, messages) = mpsc::channel(room);
         let (log, images) = open(dir);
-        let slow = Duration::from_secs(60);
-        (LogWriter::start(log, images, sender, Arc::default(), slow).unwrap(), messages)
+        let disk = LogDisk::new(log, images, Arc::<Figures>::default(), Duration::from_secs(60));
+        (LogWriter::start(disk, sender).unwrap(), messages)
     }
 
     fn batch(number: u64, first: u64, count: u64) -> Append {
@@ -423,7 +467,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut writer, mut messages) = start(dir.path(), 64);
         for i in 0..10 {
-            assert!(writer.append(batch(i + 1, i * 4 + 1, 4)).unwrap().is_none());
+            assert!(writer.append(batch(i + 1, i * 4 + 1, 4), false).unwrap().is_none());
             // One by one, so that the log has several segments.
             durable(&mut writer, i + 1);
         }
@@ -451,7 +495,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut writer, mut messages) = start(dir.path(), 1);
         for i in 0..20 {
-            assert!(writer.append(batch(i + 1, i + 1, 1)).unwrap().is_none());
+            assert!(writer.append(batch(i + 1, i + 1, 1), false).unwrap().is_none());
             writer.read(fetch(i + 1, i + 1, usize::MAX)).unwrap();
         }
         // Nobody takes a message, and yet everything becomes durable.
@@ -462,15 +506,77 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_that_may_be_waited_for_is_durable_at_once_unless_the_thread_is_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut writer, mut messages) = start(dir.path(), 64);
+        assert_eq!(writer.append_now(batch(1, 1, 1)).unwrap(), None);
+        assert_eq!(writer.persisted().unwrap(), Some(1));
+        assert!(messages.try_recv().is_err(), "nobody had to be woken");
+        let disk = Arc::clone(&writer.disk);
+        let busy = disk.lock().unwrap();
+        assert_eq!(writer.append_now(batch(2, 2, 1)).unwrap(), Some(batch(2, 2, 1)));
+        assert!(writer.append(batch(2, 2, 1), true).unwrap().is_none());
+        assert_eq!(writer.append_now(batch(3, 3, 1)).unwrap(), Some(batch(3, 3, 1)));
+        drop(busy);
+        // In order, whoever does it.
+        assert!(writer.append(batch(3, 3, 40), true).unwrap().is_none());
+        durable(&mut writer, 3);
+        drop(writer);
+        let (log, _) = open(dir.path());
+        assert_eq!(log.last().index, 42);
+    }
+
+    #[test]
+    fn a_batch_that_nobody_waits_for_counts_at_once_and_goes_along_with_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut writer, mut messages) = start(dir.path(), 64);
+        let commit = |number, commit| Append {
+            hard_state: Some(HardState { term: 1, vote: 1, commit }),
+            entries: Vec::new(),
+            must_sync: false,
+            ..batch(number, 1, 0)
+        };
+        let disk = Arc::clone(&writer.disk);
+        let busy = disk.lock().unwrap();
+        assert!(writer.append(batch(1, 1, 4), false).unwrap().is_none());
+        assert!(writer.append(commit(2, 1), false).unwrap().is_none());
+        assert_eq!(writer.persisted().unwrap(), None, "what is before it is not durable");
+        drop(busy);
+        durable(&mut writer, 2);
+        assert!(writer.append(commit(3, 4), false).unwrap().is_none());
+        assert_eq!(writer.persisted().unwrap(), Some(3));
+        let unrelated = Append { hard_state: None, ..batch(4, 5, 1) };
+        assert!(writer.append(unrelated, false).unwrap().is_none());
+        durable(&mut writer, 4);
+        assert!(matches!(messages.try_recv(), Ok(Message::Wake)));
+        assert!(writer.append(commit(5, 5), false).unwrap().is_none());
+        drop(writer);
+        let options = LogOptions { cluster_id: 1, node_id: 1, segment_bytes: 512, ensemble: true };
+        let (_, recovery) = Log::open(Arc::new(OsFs), dir.path(), options).unwrap();
+        assert_eq!(recovery.hard_state.commit, 5, "a clean stop loses nothing of that");
+    }
+
+    #[test]
+    fn a_slow_disk_is_not_waited_for_again_soon() {
+        let mut trust = Trust::default();
+        assert!(trust.is_given());
+        trust.note(WAIT_MAX);
+        assert!(trust.is_given());
+        trust.note(WAIT_MAX + Duration::from_micros(1));
+        let first = (1..).find(|_| trust.is_given());
+        assert_eq!(first, Some(WITHDRAWN_BATCHES));
+    }
+
+    #[test]
     fn an_image_is_installed_in_its_turn_and_then_whoever_waits_is_told() {
         let dir = tempfile::tempdir().unwrap();
         let (mut writer, mut messages) = start(dir.path(), 64);
         let mark = Mark { index: 500, term: 3, ..Mark::default() };
         open_images(dir.path()).receive(&mark).unwrap().finish().unwrap();
-        assert!(writer.append(batch(1, 1, 4)).unwrap().is_none());
+        assert!(writer.append(batch(1, 1, 4), false).unwrap().is_none());
         let install = Append { install: Some(mark.clone()), ..batch(2, 501, 2) };
-        let installing = writer.append(install).unwrap().expect("it installs something");
-        assert!(writer.append(batch(3, 503, 2)).unwrap().is_none());
+        let installing = writer.append(install, true).unwrap().expect("it installs something");
+        assert!(writer.append(batch(3, 503, 2), false).unwrap().is_none());
         assert!(installing.wait());
         assert_eq!(open_images(dir.path()).list().unwrap(), [500]);
         let Input::LogCut { before: (500, 3) } = answer(&mut messages) else {
@@ -487,7 +593,7 @@ mod tests {
         let (mut writer, _messages) = start(dir.path(), 64);
         let mark = Mark { index: 500, term: 3, ..Mark::default() };
         let install = Append { install: Some(mark), ..batch(1, 501, 2) };
-        let installing = writer.append(install).unwrap().expect("it installs something");
+        let installing = writer.append(install, true).unwrap().expect("it installs something");
         assert!(!installing.wait());
         let error = loop {
             match writer.persisted() {

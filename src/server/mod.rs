@@ -25,6 +25,7 @@ mod founding;
 mod intake;
 pub mod limits;
 mod listener;
+mod log_disk;
 mod log_writer;
 mod member;
 mod outbox;

@@ -16,6 +16,7 @@ use super::disk::{self, Found};
 use super::driver::{Connections, Disk, Driver, Message};
 use super::error::StartError;
 use super::figures::Figures;
+use super::log_disk::LogDisk;
 use super::log_writer::LogWriter;
 use super::member::{Member, State};
 use super::peer_image_fetch::{Waiting, open_or_mend};
@@ -158,8 +159,8 @@ fn disk_threads(
         move |error: std::io::Error| StartError::System { what, error: error.to_string() }
     };
     let slow = Duration::from_millis(config.fsync_warning_threshold_ms.into());
-    let log = LogWriter::start(log, images, messages.clone(), Arc::clone(figures), slow)
-        .map_err(system("log thread"))?;
+    let log = LogDisk::new(log, images, Arc::clone(figures), slow);
+    let log = LogWriter::start(log, messages.clone()).map_err(system("log thread"))?;
     let data_dir = config.data_dir.clone();
     let checkpoints =
         Checkpoints::start(checkpointer, data_dir, log.cutter(), messages, Arc::clone(figures))

@@ -267,15 +267,20 @@ impl Log {
         self.guarded(|log| if log.held { log.write(&[]) } else { Ok(()) })
     }
 
+    /// Whether [`Log::prepare`] has something to do.
+    #[must_use]
+    pub fn wants_segment(&self) -> bool {
+        self.end >= self.segment().size / 2
+            && self.prepared.is_none()
+            && !self.prepare_failed
+            && self.failed.is_none()
+    }
+
     /// Makes the next segment if this one is half full. For when there is nothing to append: it
     /// takes the time of a few syncs. Costs nothing if there is nothing to do; a failure is logged
     /// and becomes an error only when the segment is needed.
     pub fn prepare(&mut self) {
-        let half = self.segment().size / 2;
-        if self.prepared.is_some() || self.prepare_failed || self.failed.is_some() {
-            return;
-        }
-        if self.end < half {
+        if !self.wants_segment() {
             return;
         }
         match segment::prepare(&*self.fs, &self.dir, segment_size(&self.options, 0)) {
