@@ -50,6 +50,7 @@ mod settings;
 mod shared;
 mod start;
 mod throttle;
+mod ticks;
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,33 +1,28 @@
 //! What the driver is sent, and the time that passes meanwhile.
 //!
-//! *Owns* the receiving end and the clock that wakes an idle driver. *Invariant*: two turns are at
-//! most [`TICK_MS`] apart, as long as whoever takes them is not busy for longer. *Never* wakes
-//! anybody more often than that: an idle server costs next to nothing.
-
-use std::time::Duration;
+//! *Owns* the receiving end. *Invariant*: two turns are at most [`crate::replica::TICK_MS`] apart, as long
+//! as whoever takes them is not busy for longer. *Never* wakes anybody more often than that: an idle
+//! server costs next to nothing.
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::driver::Message;
 use super::limits::DRIVER_BATCH_MAX;
-use crate::replica::TICK_MS;
+use super::ticks::Ticks;
 
 /// The driver's queue.
 #[derive(Debug)]
 pub struct Queue {
     messages: mpsc::Receiver<Message>,
-    ticks: Interval,
+    ticks: Ticks,
 }
 
 impl Queue {
     /// The receiving end of these messages. In a runtime only.
     #[must_use]
     pub fn new(messages: mpsc::Receiver<Message>) -> Self {
-        let mut ticks = interval(Duration::from_millis(TICK_MS));
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { messages, ticks }
+        Self { messages, ticks: Ticks::new() }
     }
 
     /// Waits for messages or for time to pass, and adds what has arrived to `batch`. False: nobody is
@@ -36,7 +31,7 @@ impl Queue {
         tokio::select! {
             biased;
             taken = self.messages.recv_many(batch, DRIVER_BATCH_MAX) => taken > 0,
-            _ = self.ticks.tick() => true,
+            () = self.ticks.next() => true,
         }
     }
 
@@ -48,14 +43,22 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::time::Instant;
 
     use super::*;
+    use crate::replica::TICK_MS;
+
+    /// A queue whose time a test moves.
+    fn queue(messages: mpsc::Receiver<Message>) -> Queue {
+        Queue { messages, ticks: Ticks::of_runtime() }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_turn_takes_a_tick() {
         let (_sender, messages) = mpsc::channel(1);
-        let mut queue = Queue::new(messages);
+        let mut queue = queue(messages);
         let mut batch = Vec::new();
         assert!(queue.turn(&mut batch).await, "the first one begins at once");
         let start = Instant::now();
@@ -69,7 +72,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_message_ends_a_turn_and_puts_no_tick_off() {
         let (sender, messages) = mpsc::channel(1);
-        let mut queue = Queue::new(messages);
+        let mut queue = queue(messages);
         let mut batch = Vec::new();
         queue.turn(&mut batch).await;
         let start = Instant::now();
