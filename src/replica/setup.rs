@@ -70,15 +70,16 @@ impl Default for Setup {
 /// What the disk gave back.
 #[derive(Clone, Debug, Default)]
 pub struct Restored {
-    /// The last hard state that is durable.
+    /// The last hard state that is durable; `commit` is at least `applied`.
     pub hard_state: HardState,
-    /// Who took part at the image that was loaded, or at the beginning. Changes in the entries
-    /// behind it are in the machine.
+    /// Who took part in the state that the machine was loaded from, or at the beginning if that was the
+    /// log alone. Changes in the entries behind it are in the machine.
     pub membership: Membership,
-    /// The image that was loaded, if it can be sent to others.
+    /// The image that was loaded, if it was one: it can be sent to others.
     pub image: Option<Mark>,
     /// Index and term of the last entry in the image, or whatever else the machine was loaded from:
-    /// it has replayed everything from there on.
+    /// it has replayed everything from there on. The log may have older ones, whose terms nobody has
+    /// read.
     pub begun_after: (u64, u64),
     /// Index of the last entry that the machine contains.
     pub applied: u64,

@@ -7,32 +7,18 @@ use std::path::{Path, PathBuf};
 
 use super::StartError;
 use crate::config::Config;
+use crate::replica::Machine;
 use crate::replica::founding::Identified;
-use crate::replica::{Machine, Restored};
 use crate::storage::log::SEGMENT_BYTES;
-use crate::storage::{
-    self, Checkpointer, Identity, Images, Lock, Log, Mending, OpenError, Options, Place, Report,
-};
+use crate::storage::{self, Identity, Mending, OpenError, Opened, Options, Place, Report};
 use crate::tree;
 
 /// What was found in the data directory.
 pub(super) struct Found {
-    /// Whose it is: with the raft id.
-    pub identity: Identity,
     /// Everything up to `restored.applied`.
     pub machine: Machine,
-    /// For the replica.
-    pub restored: Restored,
-    /// For the log thread.
-    pub log: Log,
-    /// For the log thread, and for whoever sends and receives them.
-    pub images: Images,
-    /// For the state thread.
-    pub checkpointer: Checkpointer,
-    /// For people.
-    pub report: Report,
-    /// To be held until the threads have ended.
-    pub lock: Lock,
+    /// What else is needed of it.
+    pub opened: Opened,
 }
 
 /// What a new data directory of a server on its own becomes.
@@ -110,25 +96,7 @@ pub(super) fn open(
             _refused => Refused::Start(StartError::Data(words)),
         }
     })?;
-    let restored = Restored {
-        hard_state: opened.hard_state,
-        membership: opened.membership,
-        image: opened.image,
-        begun_after: opened.begun_after,
-        applied: opened.applied,
-        applied_term: opened.applied_term,
-        tail: opened.tail,
-    };
-    Ok(Found {
-        identity: opened.identity,
-        machine,
-        restored,
-        log: opened.log,
-        images: opened.images,
-        checkpointer: opened.checkpointer,
-        report: opened.report,
-        lock: opened.lock,
-    })
+    Ok(Found { machine, opened })
 }
 
 /// Takes a directory that [`open`] calls stateless.

@@ -29,7 +29,7 @@ use super::start::Recovered;
 use crate::config::Config;
 use crate::replica::founding::Identified;
 use crate::replica::{Machine, Replica, Restored, Setup};
-use crate::storage::{Checkpointer, Identity, Images, Lock, Log};
+use crate::storage::{Checkpointer, Identity, Images, Lock, Log, Opened};
 
 /// What a driver is made from.
 pub struct Parts {
@@ -127,7 +127,8 @@ fn founded(parts: Parts, unready: impl FnMut()) -> Result<Option<(Driver, bool)>
         let replica = replica(setup, Machine::fresh(options), restored)?;
         return Ok(Some((driver(replica, None, links), true)));
     };
-    let Found { identity, machine, restored, log, images, checkpointer, report, lock } = found;
+    let Found { machine, opened } = found;
+    let Opened { identity, restored, log, images, checkpointer, report, lock } = opened;
     setup.raft_id = identity.raft_id;
     let lock = Arc::new(lock);
     if let Some(links) = &links {

@@ -51,7 +51,7 @@ struct Server {
 impl Server {
     fn start(fs: &TestFs, state: &TestState) -> Result<Self, OpenError> {
         let (opened, mut machine) = try_open(fs, state)?;
-        for entry in &opened.tail {
+        for entry in &opened.restored.tail {
             machine.entry(entry).unwrap();
         }
         Ok(Self { opened, machine })
@@ -174,10 +174,10 @@ fn what_was_found_says_which_image_was_loaded_and_where_the_log_begins() {
     server.install(far()).unwrap();
     drop(server);
     let (opened, _) = try_open(&fs, &state).unwrap();
-    assert_eq!(opened.image, Some(far().mark()));
-    assert_eq!(opened.begun_after, FAR);
-    assert_eq!(opened.membership, far().mark().membership);
-    assert_eq!((opened.applied, opened.tail.len()), (FAR.0, 2));
+    assert_eq!(opened.restored.image, Some(far().mark()));
+    assert_eq!(opened.restored.begun_after, FAR);
+    assert_eq!(opened.restored.membership, far().mark().membership);
+    assert_eq!((opened.restored.applied, opened.restored.tail.len()), (FAR.0, 2));
     assert_eq!(opened.checkpointer.newest(), Some(&far().mark()));
 }
 
@@ -208,7 +208,7 @@ fn a_server_that_died_while_it_installed_an_image_completes_that() {
     let (fs, state) = interrupted();
     let (opened, machine) = try_open(&fs, &state).unwrap();
     assert_eq!(machine, far());
-    assert_eq!((opened.applied, opened.begun_after), (FAR.0, FAR));
+    assert_eq!((opened.restored.applied, opened.restored.begun_after), (FAR.0, FAR));
     assert_eq!(opened.images.list().unwrap()[0], FAR.0);
     assert!(opened.images.received().unwrap().is_empty());
     assert!(opened.report.set_aside.is_empty(), "older images are not damaged");
@@ -308,8 +308,8 @@ fn the_log_begins_anew_behind_an_image_that_it_does_not_reach_or_does_not_agree_
         mend(&fs, &state, &image).unwrap();
         let (opened, machine) = try_open(&fs, &state).unwrap();
         assert_eq!(machine, image);
-        assert_eq!(opened.begun_after, (image.applied, image.term));
-        assert!(opened.tail.is_empty());
+        assert_eq!(opened.restored.begun_after, (image.applied, image.term));
+        assert!(opened.restored.tail.is_empty());
     }
     // What is committed is not replaced by anything that contradicts it.
     let (fs, state, _) = stateless();
@@ -388,7 +388,7 @@ fn an_image_that_the_state_thread_does_not_know_of_yet_survives_it() {
     assert_eq!(server.opened.log.base().index, FAR.0, "a cut for an old image does nothing");
     drop(server);
     let (opened, machine) = try_open(&fs, &state).unwrap();
-    assert_eq!((machine.records, opened.tail.len()), (far().records, 1));
+    assert_eq!((machine.records, opened.restored.tail.len()), (far().records, 1));
 }
 
 #[test]
@@ -474,7 +474,7 @@ fn judge(server: &Server, life: &Life, what: &str) {
         }
         None => {
             let mut expected = far();
-            for entry in &server.opened.tail {
+            for entry in &server.opened.restored.tail {
                 expected.entry(entry).unwrap();
             }
             assert_eq!(machine.records, expected.records, "{what}");

@@ -21,7 +21,7 @@ use super::recovery::Recovery;
 use super::sled::SledState;
 use super::state::StateStore;
 use crate::replica::peer::server_of;
-use crate::replica::{Entry, HardState, Mark, Membership, Restore};
+use crate::replica::{HardState, Restore, Restored};
 
 const LOCK: &str = "lock";
 pub(super) const IMAGES: &str = "image";
@@ -114,23 +114,8 @@ pub struct Report {
 pub struct Opened {
     /// Whose it is.
     pub identity: Identity,
-    /// What Raft remembers; `commit` is at least `applied`.
-    pub hard_state: HardState,
-    /// Who took part in the state that the entries were applied to: at its mark, or by the identity
-    /// if the log alone was used. Changes of membership in the entries behind were given to
-    /// [`Restore::entry`].
-    pub membership: Membership,
-    /// The image that was loaded, if it was one.
-    pub image: Option<Mark>,
-    /// Index and term of the last entry in the state that the entries were applied to. The log may
-    /// have older ones, whose terms nobody has read.
-    pub begun_after: (u64, u64),
-    /// Index up to which the machine got records and entries.
-    pub applied: u64,
-    /// Term of the entry there.
-    pub applied_term: u64,
-    /// Durable entries behind `applied`.
-    pub tail: Vec<Entry>,
+    /// For the replica.
+    pub restored: Restored,
     /// For the log thread.
     pub log: Log,
     /// For whoever sends and receives images, and for the log thread, which installs them.
@@ -147,9 +132,9 @@ impl fmt::Debug for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Opened")
             .field("identity", &self.identity)
-            .field("hard_state", &self.hard_state)
-            .field("applied", &self.applied)
-            .field("tail", &self.tail.len())
+            .field("hard_state", &self.restored.hard_state)
+            .field("applied", &self.restored.applied)
+            .field("tail", &self.restored.tail.len())
             .field("report", &self.report)
             .finish_non_exhaustive()
     }
@@ -220,8 +205,7 @@ pub fn open(
         written_at_image: written_now.saturating_sub(log.bytes_after(begun.mark.index)),
         image_every_bytes: options.image_every_bytes,
     });
-    Ok(Opened {
-        identity,
+    let restored = Restored {
         hard_state: HardState { commit, ..found.hard_state },
         membership,
         image,
@@ -229,12 +213,8 @@ pub fn open(
         applied: commit,
         applied_term,
         tail,
-        log,
-        images,
-        checkpointer,
-        report,
-        lock,
-    })
+    };
+    Ok(Opened { identity, restored, log, images, checkpointer, report, lock })
 }
 
 /// Whose data is in `place`; `None` if there is none yet. Changes and locks nothing: for deciding

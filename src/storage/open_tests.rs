@@ -45,7 +45,7 @@ impl Server {
     fn start(fs: &TestFs, state: &TestState, acknowledged: Vec<Entry>) -> Result<Self, OpenError> {
         let (opened, mut machine) = try_open(fs, state)?;
         // A single server commits its tail.
-        for entry in &opened.tail {
+        for entry in &opened.restored.tail {
             machine.entry(entry).unwrap();
         }
         Ok(Self { opened, machine, acknowledged })
@@ -148,9 +148,12 @@ fn a_new_directory_is_made_and_found_again() {
     let (fs, state) = (TestFs::default(), TestState::default());
     let (opened, machine) = try_open(&fs, &state).unwrap();
     assert!(opened.report.new);
-    assert_eq!((opened.applied, opened.applied_term, opened.tail.len()), (0, 0, 0));
-    assert_eq!((opened.membership.voters, machine), (vec![1], Machine::default()));
-    assert_eq!((opened.image, opened.begun_after), (None, (0, 0)));
+    assert_eq!(
+        (opened.restored.applied, opened.restored.applied_term, opened.restored.tail.len()),
+        (0, 0, 0)
+    );
+    assert_eq!((opened.restored.membership.voters, machine), (vec![1], Machine::default()));
+    assert_eq!((opened.restored.image, opened.restored.begun_after), (None, (0, 0)));
     drop(opened.lock);
     let (opened, _) = try_open(&fs, &state).unwrap();
     assert!(!opened.report.new);
@@ -162,11 +165,11 @@ fn the_newest_image_and_the_entries_behind_it_give_the_state_back() {
     let (fs, state, acknowledged) = used();
     let (opened, mut machine) = try_open(&fs, &state).unwrap();
     assert!(opened.report.records > 0 && opened.report.entries > 0);
-    assert_eq!(opened.hard_state.commit, opened.applied);
-    assert_eq!(opened.membership.voters, [1]);
+    assert_eq!(opened.restored.hard_state.commit, opened.restored.applied);
+    assert_eq!(opened.restored.membership.voters, [1]);
     // The last batch was not committed as far as the disk knows.
-    assert_eq!(opened.tail, acknowledged[acknowledged.len() - 4..]);
-    for entry in &opened.tail {
+    assert_eq!(opened.restored.tail, acknowledged[acknowledged.len() - 4..]);
+    for entry in &opened.restored.tail {
         machine.entry(entry).unwrap();
     }
     assert_eq!(machine.records, replayed(&acknowledged).records);
@@ -256,7 +259,7 @@ fn a_new_directory_keeps_what_the_founding_decided() {
     assert_eq!(peek(&place(&fs, &state)).unwrap(), None);
     let options = Options { new: new.clone(), ensemble: true, ..options() };
     let opened = open(place(&fs, &state), &options, &mut Machine::default()).unwrap();
-    assert_eq!(opened.membership, new.membership);
+    assert_eq!(opened.restored.membership, new.membership);
     drop(opened);
     // What another start would have it be does not matter any more.
     let again = Identity { raft_id: 2, founders: Vec::new(), ..new.clone() };
@@ -389,8 +392,8 @@ fn without_images_the_closed_checkpoint_of_the_state_store_is_used() {
     assert_eq!(server.opened.report.begun_from, "test");
     assert_eq!(server.machine.records, replayed(&acknowledged).records);
     // The log reaches further back, but what was replayed does not.
-    let (begun_after, _) = server.opened.begun_after;
-    assert_eq!(begun_after, server.opened.applied - server.opened.report.entries);
+    let (begun_after, _) = server.opened.restored.begun_after;
+    assert_eq!(begun_after, server.opened.restored.applied - server.opened.report.entries);
     assert!(begun_after > server.opened.log.base().index);
 }
 
@@ -476,7 +479,7 @@ fn on_a_real_disk_with_sled_a_killed_server_comes_back() {
         let place = Place::on_disk(dir.path(), &dir.path().join("."));
         let mut machine = Machine::default();
         let opened = open(place, &options(), &mut machine).unwrap();
-        for entry in &opened.tail {
+        for entry in &opened.restored.tail {
             machine.entry(entry).unwrap();
         }
         assert_eq!(machine.records, replayed(&acknowledged).records, "round {round}");

@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(peek(&dirs.place()).unwrap(), None);
         let opened = dirs.open().unwrap();
         assert!(opened.report.new);
-        assert!(opened.tail.is_empty());
+        assert!(opened.restored.tail.is_empty());
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
         drop(opened);
         assert_eq!(set_aside(&dirs.place(), 1).unwrap(), nothing);
         assert!(was_set_aside(&dirs.place()).unwrap());
-        assert_eq!(dirs.open().unwrap().tail.len(), 1);
+        assert_eq!(dirs.open().unwrap().restored.tail.len(), 1);
         std::fs::remove_dir_all(dirs.path("data/set-aside-1")).unwrap();
         // Nothing is set aside into a place that is taken.
         let aside = set_aside(&dirs.place(), 1).unwrap();
@@ -244,7 +244,7 @@ mod tests {
         let error = set_aside(&dirs.place(), 1).unwrap_err();
         assert!(matches!(error, OpenError::InUse { .. }), "{error}");
         drop(opened);
-        assert_eq!(dirs.open().unwrap().tail.len(), 1);
+        assert_eq!(dirs.open().unwrap().restored.tail.len(), 1);
     }
 
     #[test]
@@ -252,7 +252,7 @@ mod tests {
         let dirs = Dirs::filled();
         let error = set_aside(&dirs.place(), 2).unwrap_err();
         assert!(error.to_string().contains("belongs to server 1, but this is server 2"), "{error}");
-        assert_eq!(dirs.open().unwrap().tail.len(), 1);
+        assert_eq!(dirs.open().unwrap().restored.tail.len(), 1);
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub fn examine(data: &Path, scratch: &Path, digests: &mut Digests, acknowledged:
     let from_image = opened.report.records > 0;
     let is_torn = opened.report.torn.is_some();
     // Everything in the log of a server on its own is committed when that server starts.
-    for entry in &opened.tail {
+    for entry in &opened.restored.tail {
         history.entry(entry).expect("an entry of our own");
     }
     drop(opened);

@@ -16,7 +16,7 @@ use lockkeeper::config::ServerSpec;
 use lockkeeper::proto::{ConnectRequest, frame};
 use lockkeeper::replica::{
     Append, AuditLine, Changes, ClientRequest, ConnId, Fetch, Input, Machine, Mark, Member,
-    Membership, Outgoing, PeerMessage, Ready, Replica, Restored, SendImage, Setup,
+    Membership, Outgoing, PeerMessage, Ready, Replica, SendImage, Setup,
 };
 use lockkeeper::storage::{
     self, Checkpointer, Identity, Images, Lock, Log, LogOptions, OpenError, Outcome, Report,
@@ -238,15 +238,6 @@ impl Server {
         machine.audit_replay();
         let opened = storage::open(place(host), &storage_options(new, config), &mut machine)?;
         let audit = machine.take_replayed_audit();
-        let restored = Restored {
-            hard_state: opened.hard_state,
-            membership: opened.membership,
-            image: opened.image,
-            begun_after: opened.begun_after,
-            applied: opened.applied,
-            applied_term: opened.applied_term,
-            tail: opened.tail,
-        };
         let setup = Setup {
             raft_id: opened.identity.raft_id,
             server_id: id,
@@ -264,7 +255,7 @@ impl Server {
         };
         let server = Self {
             identity: opened.identity,
-            replica: Replica::new(setup, machine, restored).expect("it fits together"),
+            replica: Replica::new(setup, machine, opened.restored).expect("it fits together"),
             log: opened.log,
             images: opened.images,
             checkpointer: opened.checkpointer,
