@@ -7,11 +7,20 @@ const BEGIN: &str = "<!-- figures: ";
 const BEGIN_END: &str = " -->\n";
 const END: &str = "<!-- end of figures -->";
 
-/// Replaces one part; `None` if the document has no place for it.
-pub fn replace(document: &str, name: &str, part: &str) -> Option<String> {
+/// Replaces one part.
+///
+/// # Errors
+/// What the document lacks, in words that go on from its name: a place for the part, or the end of it. The
+/// next part's end is not its own.
+pub fn replace(document: &str, name: &str, part: &str) -> Result<String, String> {
     let mark = format!("{BEGIN}{name}{BEGIN_END}");
-    let begins = document.find(&mark)? + mark.len();
-    let ends = begins + document[begins..].find(END)?;
+    let shown = mark.trim();
+    let at = document.find(&mark).ok_or_else(|| format!("has no place for {name} ({shown})"))?;
+    let (before, behind) = document.split_at(at + mark.len());
+    let length = behind.find(END).unwrap_or(behind.len());
+    if length == behind.len() || behind[..length].contains(BEGIN) {
+        return Err(format!("has no {END} for {shown}"));
+    }
     let part = part.trim();
-    Some(format!("{}\n{part}\n\n{}", &document[..begins], &document[ends..]))
+    Ok(format!("{before}\n{part}\n\n{}", &behind[length..]))
 }

@@ -96,9 +96,8 @@ pub fn make(folder: &Path, document: Option<&Path>) -> Result<Vec<Made>, String>
     if let Some(path) = document {
         let mut text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
         let mut fill = |name: &str, part: &str| {
-            text = document::replace(&text, name, part).ok_or_else(|| {
-                format!("{} has no place for {name} (<!-- figures: {name} -->)", path.display())
-            })?;
+            text = document::replace(&text, name, part)
+                .map_err(|lacking| format!("{} {lacking}", path.display()))?;
             Ok::<_, String>(())
         };
         let from = path.parent().unwrap_or(Path::new(""));

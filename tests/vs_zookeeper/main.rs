@@ -190,12 +190,29 @@ fn only_the_part_of_a_document_that_is_named_changes() {
     let text = |b| format!("# Top\n{}between\n{}last\n", place("a", "1"), place("b", b));
     let once = document::replace(&text("2"), "b", "3").expect("it has the place");
     assert_eq!(once, text("3"));
-    assert_eq!(
-        document::replace(&once, "b", "3"),
-        Some(once.clone()),
-        "again, and nothing changes"
-    );
-    assert_eq!(document::replace(&once, "c", "3"), None);
+    assert_eq!(document::replace(&once, "b", "3"), Ok(once.clone()), "again, and nothing changes");
+    let lacking = document::replace(&once, "c", "3").expect_err("no place");
+    assert_eq!(lacking, "has no place for c (<!-- figures: c -->)");
+}
+
+#[test]
+fn a_part_of_a_document_without_its_end_takes_nothing_of_what_follows() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("DOC.md");
+    let kept = folder.path().join("kept");
+    Results::Comparison(comparison()).keep(&kept, "a").expect("kept");
+    let begun = "<!-- figures: a -->\n\nwords of people\n";
+    let next = "<!-- figures: ratios -->\n<!-- end of figures -->\n";
+    for text in [format!("{begun}{next}"), format!("{next}{begun}")] {
+        fs::write(&path, &text).expect("written");
+        let error = results::render(&kept, Some(&path)).expect_err("the end of a is not there");
+        let place = path.display();
+        assert_eq!(
+            error,
+            format!("{place} has no <!-- end of figures --> for <!-- figures: a -->")
+        );
+        assert_eq!(fs::read_to_string(&path).expect("read"), text);
+    }
 }
 
 #[test]
