@@ -34,7 +34,7 @@ use super::outbox::{End, Outbox};
 use super::shared::Shared;
 use super::throttle::InFlight;
 use crate::proto::frame;
-use crate::replica::{ClientRequest, ConnId, Input};
+use crate::replica::{ClientRequest, ConnId, Input, Outgoing};
 
 /// Serves one accepted connection until it ends.
 pub async fn serve(mut stream: TcpStream, remote: SocketAddr, conn: ConnId, shared: Arc<Shared>) {
@@ -91,6 +91,15 @@ pub struct Line {
     pub outbox: Outbox,
     /// Whoever the outbox says may write.
     pub writer: OwnedWriteHalf,
+}
+
+impl Line {
+    /// Sends a client away that comes before there is anything for anybody.
+    pub fn refuse(&self, conn: ConnId, now_us: u64) {
+        let refused = Outgoing { conn, close: true, ..Outgoing::default() };
+        // Its task learns of the end, and has nothing to write.
+        let _ = self.outbox.push(refused, now_us, |_| 0);
+    }
 }
 
 /// Closes the socket, whoever still holds the line.

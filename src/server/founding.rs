@@ -18,7 +18,6 @@ use super::peers::Peers;
 use super::queue::Queue;
 use super::shared::Stop;
 use crate::config::ServerSpec;
-use crate::replica::Outgoing;
 use crate::replica::founding::{Chance, Decision, Founding, Introduction};
 
 /// A server without data.
@@ -79,11 +78,7 @@ impl Founder {
             let now_us = clock::micros_since(self.start);
             for message in batch.drain(..) {
                 match message {
-                    Message::Open { conn, line, .. } => {
-                        let refused = Outgoing { conn, close: true, ..Outgoing::default() };
-                        // Its task learns of the end, and has nothing to write.
-                        let _ = line.outbox.push(refused, now_us, |_| 0);
-                    }
+                    Message::Open { conn, line, .. } => line.refuse(conn, now_us),
                     Message::Link(LinkEvent::Introduced { server, introduction }) => {
                         self.founding.heard(server, introduction, now_us);
                     }

@@ -31,7 +31,7 @@ use super::peers::{Ends, Peers};
 use super::queue::Queue;
 use super::shared::Stop;
 use crate::config::Config;
-use crate::replica::{Mark, Outgoing};
+use crate::replica::Mark;
 use crate::storage::{Identity, Mending};
 use crate::tree;
 
@@ -114,11 +114,7 @@ fn fetch(
 fn send_away(batch: &mut Vec<Message>, now_us: u64) -> Option<ServerError> {
     for message in batch.drain(..) {
         match message {
-            Message::Open { conn, line, .. } => {
-                let refused = Outgoing { conn, close: true, ..Outgoing::default() };
-                // Its task learns of the end, and has nothing to write.
-                let _ = line.outbox.push(refused, now_us, |_| 0);
-            }
+            Message::Open { conn, line, .. } => line.refuse(conn, now_us),
             // All links are cut: what they still say is of no use, and new ones will be told anew.
             Message::Link(_)
             | Message::Input(_)
