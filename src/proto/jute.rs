@@ -220,6 +220,19 @@ impl Reader {
         Ok(Some(count))
     }
 
+    /// The element count of a list between servers: one that is there, and has no more than `max`.
+    pub fn count_of(
+        &mut self,
+        field: &'static str,
+        element_bytes_min: usize,
+        max: usize,
+    ) -> Result<usize, Malformed> {
+        match usize::try_from(self.int(field)?) {
+            Ok(count) if count <= max.min(self.remaining() / element_bytes_min) => Ok(count),
+            Ok(_) | Err(_) => Err(Malformed::new(field, "are more than there can be")),
+        }
+    }
+
     /// A vector of strings that must be there (the vector, and each string).
     pub fn strings(&mut self, field: &'static str) -> Result<Vec<Text>, Malformed> {
         let count = self.count(field, 4)?.ok_or(Malformed::new(field, "is null"))?;

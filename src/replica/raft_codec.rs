@@ -106,7 +106,7 @@ pub(super) fn decode(reader: &mut Reader) -> Result<Message, Malformed> {
     }
     message.reject = flag(reader, "reject")?;
     message.context = context(reader)?;
-    let count = count(reader, "entries", ENTRY_BYTES_MIN, MESSAGE_ENTRIES_MAX)?;
+    let count = reader.count_of("entries", ENTRY_BYTES_MIN, MESSAGE_ENTRIES_MAX)?;
     let mut entries = Vec::with_capacity(count);
     for _ in 0..count {
         entries.push(entry(reader)?);
@@ -182,21 +182,8 @@ fn announcement(reader: &mut Reader) -> Result<Snapshot, Malformed> {
 }
 
 fn ids(reader: &mut Reader) -> Result<Vec<u64>, Malformed> {
-    let count = count(reader, "members", 8, MEMBERS_MAX)?;
+    let count = reader.count_of("members", 8, MEMBERS_MAX)?;
     (0..count).map(|_| number(reader, "member")).collect()
-}
-
-/// A count of elements that the bytes behind it can hold, and at most `max`.
-fn count(
-    reader: &mut Reader,
-    field: &'static str,
-    element_bytes_min: usize,
-    max: usize,
-) -> Result<usize, Malformed> {
-    match usize::try_from(reader.int(field)?) {
-        Ok(count) if count <= max.min(reader.remaining() / element_bytes_min) => Ok(count),
-        Ok(_) | Err(_) => Err(Malformed::new(field, "are more than there can be")),
-    }
 }
 
 fn context(reader: &mut Reader) -> Result<Bytes, Malformed> {

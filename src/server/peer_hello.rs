@@ -279,10 +279,7 @@ fn introduction(reader: &mut Reader) -> Result<Introduction, Malformed> {
             let high = reader.long("ensemble")?.cast_unsigned();
             let low = reader.long("ensemble")?.cast_unsigned();
             let raft_id = reader.long("raft id")?.cast_unsigned();
-            let count = reader.count("founders", 9)?.unwrap_or(0);
-            if count > FOUNDERS_MAX {
-                return Err(Malformed::new("founders", "are more than there can be"));
-            }
+            let count = reader.count_of("founders", 9, FOUNDERS_MAX)?;
             let mut founders = Vec::with_capacity(count);
             for _ in 0..count {
                 let id = reader.byte("founder")?;
@@ -304,10 +301,7 @@ fn encode_ids(ids: &[u64], out: &mut Vec<u8>) {
 }
 
 fn ids(reader: &mut Reader) -> Result<Vec<u64>, Malformed> {
-    let count = reader.count("members", 8)?.unwrap_or(0);
-    if count > FOUNDERS_MAX {
-        return Err(Malformed::new("members", "are more than there can be"));
-    }
+    let count = reader.count_of("members", 8, FOUNDERS_MAX)?;
     (0..count).map(|_| Ok(reader.long("member")?.cast_unsigned())).collect()
 }
 

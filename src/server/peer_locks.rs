@@ -172,7 +172,7 @@ fn decode_local(payload: Bytes) -> Result<Local, Malformed> {
     let mut reader = Reader::new(payload);
     let is_cut = reader.byte("is_cut")? != 0;
     let mut local = Local { is_cut, ..Local::default() };
-    for _ in 0..count(&mut reader, "sessions", SESSION_BYTES_MIN, SESSIONS_MAX)? {
+    for _ in 0..reader.count_of("sessions", SESSION_BYTES_MIN, SESSIONS_MAX)? {
         let id = reader.long("session")?;
         let expires_in_ms = Some(number(&mut reader)?).filter(|ms| *ms != NEVER);
         let connection = match reader.byte("is connected")? {
@@ -185,7 +185,7 @@ fn decode_local(payload: Bytes) -> Result<Local, Malformed> {
         };
         local.sessions.push(Standing { id, connection, expires_in_ms });
     }
-    for _ in 0..count(&mut reader, "watches", WATCH_BYTES_MIN, WATCHES_MAX)? {
+    for _ in 0..reader.count_of("watches", WATCH_BYTES_MIN, WATCHES_MAX)? {
         let session = reader.long("session")?;
         let kind = usize::from(reader.byte("kind")?);
         let kind = WatchKind::ALL.get(kind).copied();
@@ -194,18 +194,6 @@ fn decode_local(payload: Bytes) -> Result<Local, Malformed> {
         local.watches.push(Watch { session, path, kind });
     }
     Ok(local)
-}
-
-fn count(
-    reader: &mut Reader,
-    field: &'static str,
-    element_bytes_min: usize,
-    max: usize,
-) -> Result<usize, Malformed> {
-    match reader.count(field, element_bytes_min)?.unwrap_or(0) {
-        count if count > max => Err(Malformed::new(field, "are more than there can be")),
-        count => Ok(count),
-    }
 }
 
 fn put_number(number: u64, out: &mut Vec<u8>) {
