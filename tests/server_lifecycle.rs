@@ -128,12 +128,12 @@ async fn images_are_written_counted_and_shown() {
     let data = vec![7; 100_000];
     wait_until("an image", async || {
         client.set("/a", &data).await.unwrap();
-        server.counters().last_image.is_some()
+        server.counters().disk.last_image.is_some()
     })
     .await;
     let counters = server.counters();
-    assert!(counters.image.count >= 1 && counters.data_dir_bytes > 0);
-    assert!(counters.last_image.expect("waited for").zxid <= server.status().zxid);
+    assert!(counters.disk.image.count >= 1 && counters.disk.data_dir_bytes > 0);
+    assert!(counters.disk.last_image.expect("waited for").zxid <= server.status().zxid);
     server.stop().await.unwrap();
 }
 

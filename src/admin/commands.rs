@@ -122,7 +122,7 @@ fn disabled(command: Command) -> String {
 }
 
 fn dirs(counters: &Counters) -> Value {
-    json!({ "datadir_size": counters.data_dir_bytes, "logdir_size": counters.log_dir_bytes })
+    json!({ "datadir_size": counters.disk.data_dir_bytes, "logdir_size": counters.disk.log_dir_bytes })
 }
 
 fn watch_summary(watches: &WatchReport) -> Value {
@@ -200,8 +200,10 @@ fn digests(list: &[(i64, u64)]) -> Value {
 
 /// ZooKeeper shows -1 for both where there is no snapshot.
 fn last_snapshot(counters: &Counters) -> Value {
-    let (zxid, timestamp) =
-        counters.last_image.map_or((-1, -1), |image| (image.zxid, image.wall_ms.div_euclid(1000)));
+    let (zxid, timestamp) = counters
+        .disk
+        .last_image
+        .map_or((-1, -1), |image| (image.zxid, image.wall_ms.div_euclid(1000)));
     json!({ "zxid": format!("{zxid:x}"), "timestamp": timestamp })
 }
 
@@ -236,10 +238,10 @@ fn server_stats(status: &Status, counters: &Counters) -> Value {
         "server_stats": {
             "packets_sent": counters.packets_sent,
             "packets_received": counters.packets_received,
-            "fsync_threshold_exceed_count": counters.fsyncs_slow,
+            "fsync_threshold_exceed_count": counters.disk.fsyncs_slow,
             "client_response_stats": sizes,
-            "data_dir_size": counters.data_dir_bytes,
-            "log_dir_size": counters.log_dir_bytes,
+            "data_dir_size": counters.disk.data_dir_bytes,
+            "log_dir_size": counters.disk.log_dir_bytes,
             "last_processed_zxid": status.zxid,
             "server_state": status.mode.name(),
             "outstanding_requests": status.outstanding,
@@ -450,7 +452,7 @@ mod tests {
         let answer = ask("last_snapshot", &fake).await;
         assert_eq!(answer["zxid"], "100000040");
         assert_eq!(answer["timestamp"], 1_795_228_630);
-        fake.counters.last_image = None;
+        fake.counters.disk.last_image = None;
         let answer = ask("last_snapshot", &fake).await;
         assert_eq!(answer["zxid"], "ffffffffffffffff");
         assert_eq!(answer["timestamp"], -1);

@@ -48,6 +48,16 @@ pub struct Counters {
     /// Requests refused for their size.
     pub large_requests_refused: u64,
 
+    /// What the threads of the log and of the tree's copy measure.
+    pub disk: DiskCounters,
+
+    /// Traffic with other servers; `None` without an ensemble.
+    pub links: Option<LinkCounters>,
+}
+
+/// What the threads of the log and of the tree's copy measure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskCounters {
     /// Fsyncs of the log.
     pub fsync: Latency,
     /// Fsyncs of the log that took longer than the warning threshold.
@@ -69,9 +79,6 @@ pub struct Counters {
     pub log_since_image_bytes: u64,
     /// The newest verified image; `None` while there is none.
     pub last_image: Option<LastImage>,
-
-    /// Traffic with other servers; `None` without an ensemble.
-    pub links: Option<LinkCounters>,
 }
 
 /// What went between this server and the others.

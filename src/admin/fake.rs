@@ -5,7 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{
-    Counters, Facts, Gathering, Inspection, LastImage, LinkCounters, ResponseSizes, Source, Tally,
+    Counters, DiskCounters, Facts, Gathering, Inspection, LastImage, LinkCounters, ResponseSizes,
+    Source, Tally,
 };
 use crate::locks::{Local, Scope, Snapshot};
 use crate::replica::inspect::{
@@ -251,16 +252,22 @@ fn counters() -> Counters {
         connections_non_mtls_remote: 1,
         connections_non_mtls_local: 8,
         large_requests_refused: 1,
-        fsync: Latency { count: 4, sum_us: 6_000, min_us: 1_000, max_us: 2_000 },
-        fsyncs_slow: 1,
-        log_batch: Tally { count: 4, sum: 71, min: 1, max: 40 },
-        checkpoint: Latency::default(),
-        image: Latency { count: 1, sum_us: 30_000, min_us: 30_000, max_us: 30_000 },
-        image_errors: 0,
-        data_dir_bytes: 1_234,
-        log_dir_bytes: 67_108_880,
-        log_since_image_bytes: 4_321,
-        last_image: Some(LastImage { index: 64, zxid: 0x1_0000_0040, wall_ms: 1_795_228_630_000 }),
+        disk: DiskCounters {
+            fsync: Latency { count: 4, sum_us: 6_000, min_us: 1_000, max_us: 2_000 },
+            fsyncs_slow: 1,
+            log_batch: Tally { count: 4, sum: 71, min: 1, max: 40 },
+            checkpoint: Latency::default(),
+            image: Latency { count: 1, sum_us: 30_000, min_us: 30_000, max_us: 30_000 },
+            image_errors: 0,
+            data_dir_bytes: 1_234,
+            log_dir_bytes: 67_108_880,
+            log_since_image_bytes: 4_321,
+            last_image: Some(LastImage {
+                index: 64,
+                zxid: 0x1_0000_0040,
+                wall_ms: 1_795_228_630_000,
+            }),
+        },
         links: None,
     }
 }

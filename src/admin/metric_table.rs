@@ -196,13 +196,13 @@ pub const METRICS: &[Metric] = &[
         whole(r.counters.large_requests_refused)
     }),
     counter("snapshot_error_count", "Images that could not be written or verified", |r| {
-        whole(r.counters.image_errors)
+        whole(r.counters.disk.image_errors)
     }),
     summary("fsynctime", "Milliseconds of each fsync of the log", |r| {
-        Some(r.counters.fsync.into())
+        Some(r.counters.disk.fsync.into())
     }),
     summary("snapshottime", "Milliseconds to write and verify each image", |r| {
-        Some(r.counters.image.into())
+        Some(r.counters.disk.image.into())
     }),
     summary("dbinittime", "Milliseconds from the start to serving", |r| {
         let ms = r.recovery_ms?;
@@ -215,7 +215,7 @@ pub const METRICS: &[Metric] = &[
         Some(r.status.write_latency.into())
     }),
     summary("sync_processor_batch_size", "Entries appended to the log with one fsync", |r| {
-        Some(r.counters.log_batch.into())
+        Some(r.counters.disk.log_batch.into())
     }),
     gauge("lockkeeper_serving", "1 while requests are answered, else 0", |r| {
         whole(u64::from(r.status.serving))
@@ -247,26 +247,28 @@ pub const METRICS: &[Metric] = &[
     gauge("lockkeeper_sessions_connected", "Connections with a session", |r| {
         whole(r.status.connections)
     }),
-    gauge("lockkeeper_log_bytes", "Bytes of the log on disk", |r| whole(r.counters.log_dir_bytes)),
+    gauge("lockkeeper_log_bytes", "Bytes of the log on disk", |r| {
+        whole(r.counters.disk.log_dir_bytes)
+    }),
     gauge(
         "lockkeeper_log_since_image_bytes",
         "Bytes of log written since the newest image: while it grows without end, no checkpoint \
          completes",
-        |r| whole(r.counters.log_since_image_bytes),
+        |r| whole(r.counters.disk.log_since_image_bytes),
     ),
     gauge("lockkeeper_image_bytes", "Bytes of images and the tree's copy on disk", |r| {
-        whole(r.counters.data_dir_bytes)
+        whole(r.counters.disk.data_dir_bytes)
     }),
     gauge("lockkeeper_last_image_index", "Log index of the newest verified image", |r| {
-        r.counters.last_image.map(|image| image.index.into())
+        r.counters.disk.last_image.map(|image| image.index.into())
     }),
     gauge("lockkeeper_last_image_zxid", "Zxid of the newest verified image", |r| {
-        r.counters.last_image.map(|image| Value::Whole(image.zxid))
+        r.counters.disk.last_image.map(|image| Value::Whole(image.zxid))
     }),
     gauge(
         "lockkeeper_last_image_timestamp_seconds",
         "When the newest verified image was finished, seconds since the epoch",
-        |r| r.counters.last_image.map(|image| Value::Real(image.wall_ms as f64 / 1000.0)),
+        |r| r.counters.disk.last_image.map(|image| Value::Real(image.wall_ms as f64 / 1000.0)),
     ),
     counter("lockkeeper_connections_accepted", "Client connections accepted", |r| {
         whole(r.counters.connections_accepted)
@@ -324,12 +326,12 @@ pub const METRICS: &[Metric] = &[
         whole(r.counters.bytes_sent)
     }),
     counter("lockkeeper_fsyncs_slow", "Fsyncs of the log above the warning threshold", |r| {
-        whole(r.counters.fsyncs_slow)
+        whole(r.counters.disk.fsyncs_slow)
     }),
     summary(
         "lockkeeper_checkpoint_time",
         "Milliseconds of each checkpoint of the tree's copy",
-        |r| Some(r.counters.checkpoint.into()),
+        |r| Some(r.counters.disk.checkpoint.into()),
     ),
     gauge("lockkeeper_locks", "Locks with a contender, by kind", |r| {
         of_locks(r, |locks| Value::Set(locks.kinds.clone()))

@@ -350,7 +350,7 @@ mod tests {
         let mut fake = Fake::standalone();
         fake.facts.recovery_ms = None;
         fake.counters.response_sizes = None;
-        fake.counters.last_image = None;
+        fake.counters.disk.last_image = None;
         let mut reading = reading(&fake);
         reading.descriptors = Descriptors::default();
         for text in [mntr(&reading), prometheus(&reading)] {
@@ -525,7 +525,7 @@ mod tests {
     fn prometheus_text_is_valid_at_the_extremes() {
         let mut fake = Fake::standalone();
         fake.counters.packets_sent = u64::MAX;
-        fake.counters.fsync.sum_us = u64::MAX;
+        fake.counters.disk.fsync.sum_us = u64::MAX;
         fake.status.zxid = -1;
         let samples = check_prometheus(&prometheus(&reading(&fake)));
         assert_eq!(samples["packets_sent"], i64::MAX as f64);

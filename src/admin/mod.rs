@@ -38,7 +38,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-pub use counters::{Counters, LastImage, LinkCounters, ResponseSizes, Tally};
+pub use counters::{Counters, DiskCounters, LastImage, LinkCounters, ResponseSizes, Tally};
 pub use facts::Facts;
 pub use four_letter::{Word, answer, word};
 pub use http::{Options, Surface, serve};

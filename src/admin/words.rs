@@ -179,9 +179,9 @@ pub(super) fn conf(facts: &Facts, counters: &Counters) -> String {
         port(facts.client_address),
         port(facts.secure_client_address),
         path(facts.data_dir.as_deref()),
-        counters.data_dir_bytes,
+        counters.disk.data_dir_bytes,
         path(facts.log_dir.as_deref()),
-        counters.log_dir_bytes,
+        counters.disk.log_dir_bytes,
         facts.tick_time_ms,
         facts.connections_per_ip_max,
         facts.session_timeout_ms_min,
@@ -203,7 +203,10 @@ pub(super) fn path(path: Option<&Path>) -> String {
 
 /// `dirs`.
 pub(super) fn dirs(counters: &Counters) -> String {
-    format!("datadir_size: {}\nlogdir_size: {}\n", counters.data_dir_bytes, counters.log_dir_bytes)
+    format!(
+        "datadir_size: {}\nlogdir_size: {}\n",
+        counters.disk.data_dir_bytes, counters.disk.log_dir_bytes
+    )
 }
 
 /// `hash`. ZooKeeper keeps digests as signed longs.

@@ -10,9 +10,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::clock;
-use crate::admin::{Counters, LastImage, LinkCounters, ResponseSizes, Tally};
+use crate::admin::{Counters, DiskCounters, LinkCounters, ResponseSizes};
 use crate::proto::frame;
-use crate::replica::inspect::Latency;
 
 /// Counts since the start, or since the last reset.
 #[derive(Debug)]
@@ -37,7 +36,7 @@ pub struct Figures {
     non_mtls_remote: AtomicU64,
     non_mtls_local: AtomicU64,
     large_requests_refused: AtomicU64,
-    disk: Mutex<DiskFigures>,
+    disk: Mutex<DiskCounters>,
     links: OnceLock<LinkFigures>,
 }
 
@@ -123,31 +122,6 @@ impl LinkFigures {
             counter.store(0, Ordering::Relaxed);
         }
     }
-}
-
-/// What the log and state threads measure.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct DiskFigures {
-    /// Fsyncs of the log.
-    pub fsync: Latency,
-    /// Those above the warning threshold.
-    pub fsyncs_slow: u64,
-    /// Entries per append.
-    pub log_batch: Tally,
-    /// Checkpoints of the tree's copy.
-    pub checkpoint: Latency,
-    /// Images written and verified.
-    pub image: Latency,
-    /// Images that could not be written or verified.
-    pub image_errors: u64,
-    /// Bytes of images and of the tree's copy.
-    pub data_dir_bytes: u64,
-    /// Bytes of the log.
-    pub log_dir_bytes: u64,
-    /// Bytes of log written since the newest image.
-    pub log_since_image_bytes: u64,
-    /// The newest verified image.
-    pub last_image: Option<LastImage>,
 }
 
 impl Default for Figures {
@@ -274,7 +248,7 @@ impl Figures {
     }
 
     /// What the disk's threads measure.
-    pub fn disk(&self) -> MutexGuard<'_, DiskFigures> {
+    pub fn disk(&self) -> MutexGuard<'_, DiskCounters> {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -293,7 +267,6 @@ impl Figures {
     #[must_use]
     pub fn snapshot(&self) -> Counters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let disk = *self.disk();
         let min = read(&self.response_min);
         let sizes =
             ResponseSizes { last: read(&self.response_last), min, max: read(&self.response_max) };
@@ -317,16 +290,7 @@ impl Figures {
             connections_non_mtls_remote: read(&self.non_mtls_remote),
             connections_non_mtls_local: read(&self.non_mtls_local),
             large_requests_refused: read(&self.large_requests_refused),
-            fsync: disk.fsync,
-            fsyncs_slow: disk.fsyncs_slow,
-            log_batch: disk.log_batch,
-            checkpoint: disk.checkpoint,
-            image: disk.image,
-            image_errors: disk.image_errors,
-            data_dir_bytes: disk.data_dir_bytes,
-            log_dir_bytes: disk.log_dir_bytes,
-            log_since_image_bytes: disk.log_since_image_bytes,
-            last_image: disk.last_image,
+            disk: *self.disk(),
             links: self.links.get().map(LinkFigures::snapshot),
         }
     }
@@ -359,12 +323,12 @@ impl Figures {
             links.reset();
         }
         let mut disk = self.disk();
-        *disk = DiskFigures {
+        *disk = DiskCounters {
             data_dir_bytes: disk.data_dir_bytes,
             log_dir_bytes: disk.log_dir_bytes,
             log_since_image_bytes: disk.log_since_image_bytes,
             last_image: disk.last_image,
-            ..DiskFigures::default()
+            ..DiskCounters::default()
         };
     }
 }
