@@ -183,6 +183,7 @@ fn messages_between_servers() {
             term: 3,
             at_us: 1,
             stamp: Stamp { process: u64::MAX, number: 2 },
+            base: 1,
             sessions: vec![1, -1, i64::MAX],
         },
     ];

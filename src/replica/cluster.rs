@@ -24,6 +24,8 @@ pub(super) struct Cluster {
     pub(super) cut: BTreeSet<(u8, u8)>,
     /// What was sent between them.
     pub(super) lost: Vec<PeerMessage>,
+    /// Pairs between which something was lost, and nothing has arrived since.
+    broken: BTreeSet<(u8, u8)>,
     pub(super) now_us: u64,
     /// Frames received and whether the connection was closed, by server and connection.
     pub(super) seen: BTreeMap<(u8, ConnId), (Vec<Bytes>, bool)>,
@@ -58,6 +60,7 @@ impl Cluster {
             ids: BTreeMap::new(),
             cut: BTreeSet::new(),
             lost: Vec::new(),
+            broken: BTreeSet::new(),
             now_us: 0,
             seen: BTreeMap::new(),
             logs: BTreeMap::new(),
@@ -188,7 +191,14 @@ impl Cluster {
                 let (source, target) = (peer::server_of(from), peer::server_of(to));
                 if self.cut.contains(&(source, target)) {
                     self.lost.push(message);
+                    self.broken.insert((source, target));
                     continue;
+                }
+                if self.broken.remove(&(source, target))
+                    && let Some(replica) = self.replicas.get_mut(&source)
+                {
+                    // A link that has lost something is another one when it delivers again.
+                    replica.step(Input::PeerUp { peer: to });
                 }
                 if self.ids.get(&target) != Some(&to) {
                     continue;

@@ -217,6 +217,7 @@ impl Replica {
         self.connected.insert(server_of(peer), peer);
         // A leader may have been heard before there was a way to it, and what was given to it had none.
         self.handover.link_lost(peer);
+        self.touches.link_changed();
     }
 
     /// The link to or from another server broke.
@@ -227,6 +228,7 @@ impl Replica {
         }
         // Also if it is not known to lead just now: it may come back as the leader of the same term.
         self.handover.link_lost(peer);
+        self.touches.link_changed();
         if self.consensus.leader() != Some(peer) {
             return;
         }

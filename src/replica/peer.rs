@@ -53,7 +53,8 @@ pub enum PeerMessage {
         /// The last report that it has got.
         heard: Option<Stamp>,
     },
-    /// Sessions that the sender has heard from, for the leader: all that it does not know to be confirmed.
+    /// Sessions that the sender has heard from, for the leader: all that it does not know to be confirmed,
+    /// except for those that are in the reports that this one goes on from.
     Touch {
         /// The term of the ping that is answered. 0: none, more is to come.
         term: u64,
@@ -61,6 +62,9 @@ pub enum PeerMessage {
         at_us: u64,
         /// Which report this is.
         stamp: Stamp,
+        /// Number of the report before: without that one, this one does not say everything. 0: it goes on
+        /// from none.
+        base: u64,
         /// Ids of sessions.
         sessions: Vec<i64>,
     },

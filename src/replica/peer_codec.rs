@@ -9,7 +9,7 @@
 //! forward  term | batch
 //! return   term | batch
 //! ping     term | time | stamp of the last report: process, number
-//! touch    term | time | stamp | session ids, 8 bytes each
+//! touch    term | time | stamp | number of the report before | session ids, 8 bytes each
 //! ```
 
 use bytes::Bytes;
@@ -40,8 +40,8 @@ const KIND_TOUCH: u8 = 3;
 const KIND_RETURN: u8 = 4;
 const KIND_PING: u8 = 5;
 
-/// A report of no session: version, kind, term, time and stamp.
-const TOUCH_BYTES_MIN: usize = 2 + 8 + 8 + 16;
+/// A report of no session: version, kind, term, time, stamp and the report before.
+const TOUCH_BYTES_MIN: usize = 2 + 8 + 8 + 16 + 8;
 /// Shortest entry: kind, term, index and two lengths.
 pub(super) const ENTRY_BYTES_MIN: usize = 1 + 8 + 8 + 4 + 4;
 
@@ -70,11 +70,12 @@ impl PeerMessage {
                 put_number(*at_us, out);
                 put_stamp(heard.unwrap_or_default(), out);
             }
-            Self::Touch { term, at_us, stamp, sessions } => {
+            Self::Touch { term, at_us, stamp, base, sessions } => {
                 out.push(KIND_TOUCH);
                 put_number(*term, out);
                 put_number(*at_us, out);
                 put_stamp(*stamp, out);
+                put_number(*base, out);
                 for session in sessions {
                     out.put_long(*session);
                 }
@@ -147,6 +148,7 @@ fn stamp(reader: &mut Reader) -> Result<Stamp, Malformed> {
 fn touch(reader: &mut Reader) -> Result<PeerMessage, Malformed> {
     let (term, at_us) = (number(reader, "term")?, number(reader, "time")?);
     let stamp = stamp(reader)?;
+    let base = number(reader, "number of the report before")?;
     let count = reader.remaining() / 8;
     if count * 8 != reader.remaining() {
         return Err(Malformed::new("sessions", "end within a session"));
@@ -155,7 +157,7 @@ fn touch(reader: &mut Reader) -> Result<PeerMessage, Malformed> {
         return Err(Malformed::new("sessions", "are too many"));
     }
     let sessions = (0..count).map(|_| reader.long("session")).collect::<Result<_, _>>()?;
-    Ok(PeerMessage::Touch { term, at_us, stamp, sessions })
+    Ok(PeerMessage::Touch { term, at_us, stamp, base, sessions })
 }
 
 pub(super) fn bytes(reader: &mut Reader) -> Result<Bytes, Malformed> {
@@ -268,7 +270,8 @@ mod tests {
                 1 => {
                     let sessions = (0..self.below(9)).map(|_| self.0.next_u64() as i64).collect();
                     let (term, at_us) = (self.number(), self.number());
-                    PeerMessage::Touch { term, at_us, stamp: self.stamp(), sessions }
+                    let (stamp, base) = (self.stamp(), self.number());
+                    PeerMessage::Touch { term, at_us, stamp, base, sessions }
                 }
                 _ => PeerMessage::Raft(Box::new(self.raft())),
             }

@@ -48,8 +48,8 @@ impl Replica {
                 self.pinged(from, (term, at_us), heard);
                 true
             }
-            PeerMessage::Touch { term, at_us, stamp, sessions } => {
-                self.touched(from, (term, at_us), stamp, &sessions)
+            PeerMessage::Touch { term, at_us, stamp, base, sessions } => {
+                self.touched(from, (term, at_us), (stamp, base), &sessions)
             }
         };
         if !makes_sense {

@@ -2,8 +2,10 @@
 //!
 //! *Owns* for each process that clients are connected to, up to when it has told this leader whom it
 //! heard from, and until when it may go on answering if nothing reaches it any more. *Invariants*: a
-//! session does not end while its process may have heard from it in time, unknown to the leader; a process
-//! that cannot have answered any more is given up once, and its sessions get their timeout once more.
+//! session does not end while its process may have heard from it in time, unknown to the leader; an answer
+//! counts only if it goes on from the last one that counted, or from none, so that together they name all
+//! that there is to be told; a process that cannot have answered any more is given up once, and its sessions
+//! get their timeout once more.
 //! *Never* compares the clocks of two servers: each gets its own readings back, with
 //! [`PeerMessage::Ping`] and [`PeerMessage::Touch`].
 //!
@@ -118,12 +120,12 @@ impl Replica {
         }
     }
 
-    /// Another server has said whom it heard from. False: nobody asked it.
+    /// Another server has said whom it heard from. False: nobody asked it, or what it said before is missing.
     pub(super) fn touched(
         &mut self,
         from: u64,
         (term, at_us): (u64, u64),
-        stamp: Stamp,
+        (stamp, base): (Stamp, u64),
         sessions: &[i64],
     ) -> bool {
         if server_of(stamp.process) != server_of(from) {
@@ -137,6 +139,10 @@ impl Replica {
             }
         }
         if self.leading == Some(term) {
+            let before = Stamp { number: base, ..stamp };
+            if base != 0 && self.roll.stamps.get(&from) != Some(&before) {
+                return false;
+            }
             // Of the time since then, not all counts.
             let (now_us, age_us) = (self.expiry.now_us(), self.now_us.saturating_sub(at_us));
             self.roll.told(stamp.process, now_us.saturating_sub(age_us), now_us);

@@ -83,6 +83,34 @@ fn a_session_that_is_answered_in_time_does_not_end_before_the_leader_can_have_he
     ends_after(&mut cluster, &session, answered_us);
 }
 
+/// An answer of a follower to the leader's ping of now, that names nobody.
+fn answer(cluster: &mut Cluster, follower: u8, base: u64, number: u64) {
+    let leader = cluster.leader().unwrap();
+    let stamp = peer::Stamp { process: cluster.replicas[&follower].origin, number };
+    let (from, at_us) = (cluster.ids[&follower], cluster.now_us);
+    let leads = cluster.replicas.get_mut(&leader).unwrap();
+    let term = leads.leading.unwrap();
+    let message = PeerMessage::Touch { term, at_us, stamp, base, sessions: Vec::new() };
+    leads.step(Input::Peer { from, message });
+    cluster.advance_ms(TICK_MS);
+}
+
+#[test]
+fn an_answer_behind_one_that_did_not_arrive_ends_no_session() {
+    let mut cluster = Cluster::with(3, short_sessions());
+    let follower = cluster.follower();
+    let session = cluster.connect(follower, 1, None);
+    cluster.isolate(follower);
+    cluster.advance_ms(2100);
+    assert!(is_open(&cluster, &session));
+    // Between the two there is one that may have named the session.
+    answer(&mut cluster, follower, 1 << 40, (1 << 40) + 1);
+    assert!(is_open(&cluster, &session));
+    answer(&mut cluster, follower, 0, (1 << 40) + 2);
+    cluster.advance_ms(2 * TICK_MS);
+    assert!(!is_open(&cluster, &session), "this one would have named it");
+}
+
 #[test]
 fn who_was_told_to_a_deposed_leader_is_told_to_the_next_one_too() {
     let mut cluster = Cluster::with(5, short_sessions());

@@ -1,10 +1,11 @@
 //! Whom this server has heard from, for the leader.
 //!
 //! *Owns* the sessions that the leader has yet to be told of, and when it last confirmed that it was
-//! told. *Invariants*: a session is reported until the leader confirms a report with it, so that no cut
-//! loses one, and to the next leader once more if that may have been elected by then; a server that
-//! was not confirmed for [`CONFIRMED_US_MAX`] is as good as one without a leader, also if it hears one.
-//! *Never* decides about sessions.
+//! told. *Invariants*: a session is kept until the leader confirms a report with it, and reported again
+//! after every cut, so that no cut loses one, and to the next leader once more if that may have been
+//! elected by then; a server that was not confirmed for [`CONFIRMED_US_MAX`] is as good as one without a
+//! leader, also if it hears one. *Never* decides about sessions; never repeats what is on its way: where
+//! many sessions are heard from at once and the link is slow, that would fill it faster than it empties.
 //!
 //! Takes the place of `Learner.ping` and of `LearnerSessionTracker`'s touch table.
 
@@ -32,6 +33,9 @@ pub(super) struct Touches {
     term: u64,
     /// Number of the last report: the time when it was made, or more.
     last: u64,
+    /// The report that the next one goes on from. 0: it names all, because it may be that the last one does
+    /// not arrive.
+    base: u64,
     /// When the last report was made that is known to have arrived; of a leader, when it asked those who
     /// have answered, with whom it is a majority.
     confirmed_us: u64,
@@ -81,6 +85,7 @@ impl Touches {
     fn follow(&mut self, term: u64) {
         if self.term != term {
             self.term = term;
+            self.base = 0;
             for session in std::mem::take(&mut self.confirmed).into_keys() {
                 self.heard.entry(session).or_insert(self.last + 1);
             }
@@ -103,10 +108,17 @@ impl Touches {
         }
     }
 
-    /// Number of a new report, and what is in it.
-    fn report(&mut self, now_us: u64) -> (u64, Vec<i64>) {
+    /// What was on its way to another server may be lost.
+    pub(super) fn link_changed(&mut self) {
+        self.base = 0;
+    }
+
+    /// A new report: its number, the one that it goes on from, and what is in it.
+    fn report(&mut self, now_us: u64) -> (u64, u64, Vec<i64>) {
         self.last = now_us.max(self.last + 1);
-        (self.last, self.heard.keys().copied().collect())
+        let base = std::mem::replace(&mut self.base, self.last);
+        let fresh = self.heard.iter().filter(|(_, first)| **first > base);
+        (self.last, base, fresh.map(|(session, _)| *session).collect())
     }
 }
 
@@ -133,7 +145,7 @@ impl Replica {
         if let Some(stamp) = heard.filter(|stamp| stamp.process == self.origin) {
             self.touches.arrived(stamp.number, self.now_us);
         }
-        let (number, mut sessions) = self.touches.report(self.now_us);
+        let (number, base, mut sessions) = self.touches.report(self.now_us);
         if mutant!("touches-not-passed-on") {
             sessions.clear();
         }
@@ -142,9 +154,71 @@ impl Replica {
             // Only with the last of them is everything told.
             let stamp = Stamp { process, number: 0 };
             let sessions = sessions.split_off(sessions.len() - TOUCHES_MAX);
-            self.send.push((from, PeerMessage::Touch { term: 0, at_us: 0, stamp, sessions }));
+            let part = PeerMessage::Touch { term: 0, at_us: 0, stamp, base: 0, sessions };
+            self.send.push((from, part));
         }
         let stamp = Stamp { process, number };
-        self.send.push((from, PeerMessage::Touch { term, at_us, stamp, sessions }));
+        self.send.push((from, PeerMessage::Touch { term, at_us, stamp, base, sessions }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_term(term: u64) -> Touches {
+        let mut touches = Touches::default();
+        touches.follow(term);
+        touches
+    }
+
+    #[test]
+    fn a_session_is_in_one_report_and_kept_until_that_is_confirmed() {
+        let mut touches = of_term(1);
+        touches.insert(7);
+        assert_eq!(touches.report(100), (100, 0, vec![7]));
+        touches.insert(8);
+        assert_eq!(touches.report(150), (150, 100, vec![8]));
+        assert_eq!(touches.report(200), (200, 150, vec![]));
+        touches.arrived(100, 250);
+        assert_eq!(touches.len(), 1, "8 was not in it");
+        touches.arrived(200, 300);
+        assert_eq!(touches.len(), 0);
+    }
+
+    #[test]
+    fn a_session_that_is_heard_from_again_is_in_the_next_report() {
+        let mut touches = of_term(1);
+        touches.insert(7);
+        touches.report(100);
+        touches.insert(7);
+        touches.arrived(100, 120);
+        assert_eq!(touches.report(150), (150, 100, vec![7]));
+    }
+
+    #[test]
+    fn behind_a_cut_all_that_is_not_confirmed_is_reported_again() {
+        let mut touches = of_term(1);
+        touches.insert(7);
+        touches.report(100);
+        touches.insert(8);
+        touches.report(150);
+        touches.arrived(100, 180);
+        touches.link_changed();
+        touches.insert(9);
+        assert_eq!(touches.report(200), (200, 0, vec![8, 9]));
+        assert_eq!(touches.report(250), (250, 200, vec![]));
+    }
+
+    #[test]
+    fn the_next_leader_is_told_all_that_was_not_confirmed_or_just_before() {
+        let mut touches = of_term(1);
+        touches.insert(7);
+        touches.report(100);
+        touches.arrived(100, 120);
+        touches.insert(8);
+        touches.report(150);
+        touches.follow(2);
+        assert_eq!(touches.report(200), (200, 0, vec![7, 8]));
     }
 }

@@ -703,9 +703,9 @@ impl std::fmt::Display for Shown<'_> {
                     heard.map(|heard| heard.number)
                 )
             }
-            PeerMessage::Touch { term, at_us, stamp, sessions } => {
+            PeerMessage::Touch { term, at_us, stamp, base, sessions } => {
                 let number = stamp.number;
-                write!(f, "Touch {number} term {term}, {at_us} us: {sessions:x?}")
+                write!(f, "Touch {number} behind {base} term {term}, {at_us} us: {sessions:x?}")
             }
         }
     }
