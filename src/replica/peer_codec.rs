@@ -19,7 +19,9 @@ use super::peer::{PeerMessage, Stamp};
 use super::raft_codec;
 use crate::proto::{Malformed, Reader, Writer};
 
-/// Version of the format of messages.
+/// Version of the format of messages. It is 1 until something is released: no server that speaks an earlier
+/// form is to be met. From then on every change is another version, which is sent only to a server that has
+/// said in its hello that it reads it, because servers are upgraded one after the other.
 pub const PEER_FORMAT: u8 = 1;
 /// Longest encoded message: one entry as long as entries may be, and a full batch beside it.
 pub const MESSAGE_BYTES_MAX: usize = 384 << 20;
@@ -397,6 +399,83 @@ mod tests {
             let refused = decoded(&wrong);
             assert!(refused.is_err(), "{count}: {refused:?}");
         }
+    }
+
+    /// The bytes of version 1. Once it is released they do not change: see [`PEER_FORMAT`].
+    #[test]
+    fn messages_are_written_as_their_version_has_them() {
+        assert_eq!(PEER_FORMAT, 1);
+        let batch = Bytes::from_static(b"ab");
+        let stamp = |number| Stamp { process: 0x0a02, number };
+        let (term, at_us) = (5, 6);
+        let mut changes = append(&[(7, 3)]);
+        changes.entries[0].set_entry_type(EntryType::EntryConfChangeV2);
+        changes.entries[0].data = Bytes::from_static(b"d");
+        changes.entries[0].context = Bytes::from_static(b"c");
+        let mut numbered = Message { reject: true, ..Message::default() };
+        numbered.set_msg_type(MessageType::MsgHeartbeat);
+        for ((_, part), number) in numbers(&mut numbered).into_iter().zip(1..) {
+            *part = number;
+        }
+        numbered.context = Bytes::from_static(b"x");
+        let mut announcing = Message { from: 2, term, ..Message::default() };
+        announcing.set_msg_type(MessageType::MsgSnapshot);
+        let metadata = announcing.mut_snapshot().mut_metadata();
+        (metadata.index, metadata.term) = (50, 4);
+        let mut state = ConfState { auto_leave: true, ..ConfState::default() };
+        (state.voters, state.learners, state.learners_next) = (vec![1, 2], vec![3], vec![4]);
+        metadata.set_conf_state(state);
+        let raft = |message| PeerMessage::Raft(Box::new(message));
+        let golden = [
+            (
+                PeerMessage::Forward { term, batch: batch.clone() },
+                "01 02 0000000000000005 00000002 6162",
+            ),
+            (PeerMessage::Return { term, batch }, "01 04 0000000000000005 00000002 6162"),
+            (
+                PeerMessage::Ping { term, at_us, heard: None },
+                "01 05 0000000000000005 0000000000000006 0000000000000000 0000000000000000",
+            ),
+            (
+                PeerMessage::Ping { term, at_us, heard: Some(stamp(7)) },
+                "01 05 0000000000000005 0000000000000006 0000000000000a02 0000000000000007",
+            ),
+            (
+                PeerMessage::Touch { term, at_us, stamp: stamp(8), base: 7, sessions: vec![9, -1] },
+                "01 03 0000000000000005 0000000000000006 0000000000000a02 0000000000000008 \
+                 0000000000000007 0000000000000009 ffffffffffffffff",
+            ),
+            (
+                raft(changes),
+                "01 01 03 001f 0000000000000001 0000000000000002 0000000000000005 \
+                 0000000000000003 0000000000000006 00 00000000 \
+                 00000001 02 0000000000000003 0000000000000007 00000001 64 00000001 63",
+            ),
+            (
+                raft(numbered),
+                "01 01 08 01ff 0000000000000001 0000000000000002 0000000000000003 \
+                 0000000000000004 0000000000000005 0000000000000006 0000000000000007 \
+                 0000000000000008 0000000000000009 01 00000001 78 00000000",
+            ),
+            (
+                raft(announcing),
+                "01 01 07 0006 0000000000000002 0000000000000005 00 00000000 00000000 \
+                 0000000000000032 0000000000000004 01 00000002 0000000000000001 0000000000000002 \
+                 00000001 0000000000000003 00000000 00000001 0000000000000004",
+            ),
+        ];
+        for (message, bytes) in golden {
+            let hex: String = encoded(&message).iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(hex, bytes.replace(' ', ""), "{message:?}");
+        }
+        let types = TYPES.map(|(kind, _)| wire_type_of(kind));
+        assert_eq!(types, [3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 16, 17, 18]);
+    }
+
+    fn wire_type_of(kind: MessageType) -> u8 {
+        let mut message = Message { from: 1, term: 1, ..Message::default() };
+        message.set_msg_type(kind);
+        encoded(&PeerMessage::Raft(Box::new(message)))[2]
     }
 
     #[test]

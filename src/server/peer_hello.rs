@@ -29,7 +29,9 @@ use crate::replica::Membership;
 use crate::replica::founding::{Identified, Introduction};
 use crate::replica::peer::server_of;
 
-/// Lowest and highest version of the protocol between servers that this program speaks.
+/// Lowest and highest version of the protocol between servers that this program speaks. A change of what
+/// they say to each other after a release is a higher one; the lowest rises when what only older servers
+/// say is not understood any more, which lets those be refused by name.
 pub const VERSIONS: (u16, u16) = (1, 2);
 /// From this version on, a server answers [`Kind::Locks`].
 pub const LOCKS_SINCE: u16 = 2;
@@ -357,6 +359,38 @@ mod tests {
                 assert_eq!(Answer::decode(bytes.into()), Ok(answer));
             }
         }
+    }
+
+    /// Servers of all versions must understand it, to find out which of them they have in common.
+    #[test]
+    fn a_hello_and_its_answer_are_written_alike_for_ever() {
+        let data = "01 00000000000000000000000000000007 0000000000000302 \
+                    00000002 01 000000000000004d 02 ffffffffffffffff \
+                    00000003 0000000000000001 0000000000000002 0000000000000003 \
+                    00000001 0000000000000004";
+        for (introduction, state) in
+            [(founded(7, 0x302), data), (founding(), "00 fffffffffffffffe 03")]
+        {
+            let (versions, software) = ((1, 2), "1.2".to_owned());
+            let (server, kind) = (2, Kind::Image);
+            let hello = Hello { versions, server, kind, introduction, software };
+            let mut bytes = Vec::new();
+            hello.encode(&mut bytes);
+            assert_written(&bytes, &format!("0001 0002 02 02 {state} 00000003 312e32"));
+            for (verdict, version, words) in
+                [(Ok(2), "0002", "00000000"), (Err("no".to_owned()), "0000", "00000002 6e6f")]
+            {
+                let introduction = hello.introduction.clone();
+                let mut bytes = Vec::new();
+                Answer { verdict, server: 9, introduction }.encode(&mut bytes);
+                assert_written(&bytes, &format!("{version} 09 {state} {words}"));
+            }
+        }
+    }
+
+    fn assert_written(bytes: &[u8], expected: &str) {
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, expected.replace(' ', ""));
     }
 
     #[test]
