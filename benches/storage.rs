@@ -1,5 +1,5 @@
 //! Figures of the disk code, on the directory named by LOCKKEEPER_BENCH_DIR (default: the target
-//! directory): `cargo bench --bench storage`.
+//! directory): `cargo bench --bench storage`, or one part of them: `-- log`, `-- image`, `-- state`.
 
 #![allow(clippy::disallowed_methods)] // a benchmark measures time
 
@@ -23,13 +23,21 @@ fn main() {
     let dir = root.join("bench-storage");
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).expect("the directory for the benchmark can be made");
-    for batch in [1, 64] {
-        bare(&dir, batch);
-        append(&dir, batch);
+    let only = std::env::args().nth(1).filter(|arg| !arg.starts_with('-'));
+    let is_asked = |part: &str| only.as_deref().is_none_or(|only| only == part);
+    if is_asked("log") {
+        for batch in [1, 64] {
+            bare(&dir, batch);
+            append(&dir, batch);
+        }
+        reopen(&dir);
     }
-    reopen(&dir);
-    image(&dir);
-    state(&dir);
+    if is_asked("image") {
+        image(&dir);
+    }
+    if is_asked("state") {
+        state(&dir);
+    }
     std::fs::remove_dir_all(&dir).expect("the directory of the benchmark can be removed");
 }
 
@@ -156,37 +164,116 @@ fn checkpointer(dir: &Path, source: Source) -> Checkpointer {
     })
 }
 
-/// A million records into sled, verified after reopening.
+/// Records of the state that is measured.
+const STATE_RECORDS: u64 = 1_000_000;
+/// Records that are handed over at once, and how often a checkpoint is completed then.
+const BITE: u64 = 1024;
+const BITES_PER_CHECKPOINT: u64 = 64;
+
+/// What the copy of a million znodes costs: made, changed all over, changed by one record, read.
 fn state(dir: &Path) {
     let dir = dir.join("state");
-    let mut checkpointer = self::checkpointer(&dir, Source::Log);
+    let sets = std::env::var("LOCKKEEPER_BENCH_SETS").ok().and_then(|n| n.parse().ok());
     let before = resident_kib();
-    let begun = Instant::now();
-    let total = 1_000_000;
-    for first in (0..total).step_by(10_000) {
-        let records = (first..first + 10_000)
-            .map(|i| Record { key: key(i).into(), value: Some(Box::new([9; 118])) })
-            .collect();
-        let end = first + 10_000;
-        let mark = (end == total).then(|| Mark { index: 1, records: total, ..Mark::default() });
-        let changes = Changes { begins_full_pass: false, records, mark };
-        checkpointer.apply(changes).expect("apply");
+    let mut store = Store { checkpointer: self::checkpointer(&dir, Source::Log), index: 0 };
+    store.measure("creates", STATE_RECORDS, |i| i);
+    store.measure("scattered sets", STATE_RECORDS, scattered);
+    let begun = (Instant::now(), cpu_ms());
+    for i in 0..1000 {
+        store.changes(std::iter::once(scattered(i)), true);
     }
     println!(
-        "checkpoint of {total} records: {:?}, {} MiB resident more",
-        begun.elapsed(),
-        (resident_kib() - before) / 1024
+        "checkpoint of one record: {:?}, {} us of CPU",
+        begun.0.elapsed() / 1000,
+        cpu_ms() - begun.1
     );
-    drop(checkpointer);
+    println!("state/ {} MiB, {} MiB resident more", mib_in(&dir), (resident_kib() - before) / 1024);
+    store.measure("more scattered sets", sets.unwrap_or(10_000_000), scattered);
+    println!("state/ {} MiB, {} MiB resident more", mib_in(&dir), (resident_kib() - before) / 1024);
+    drop(store);
     let before = resident_kib();
     let mut checkpointer = self::checkpointer(&dir, Source::Log);
-    let begun = Instant::now();
+    let begun = (Instant::now(), cpu_ms());
     let outcome = checkpointer.begin().expect("begin");
     println!(
-        "state store verified after reopening: {:?} ({outcome:?}), {} MiB resident more",
-        begun.elapsed(),
+        "state store verified after reopening: {:?}, {} ms of CPU ({outcome:?}), {} MiB resident more",
+        begun.0.elapsed(),
+        cpu_ms() - begun.1,
         (resident_kib() - before) / 1024
     );
+}
+
+/// Numbers below [`STATE_RECORDS`] in no order.
+fn scattered(i: u64) -> u64 {
+    i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 20
+        & 0xff_ffff_ffff
+}
+
+struct Store {
+    checkpointer: Checkpointer,
+    index: u64,
+}
+
+impl Store {
+    fn measure(&mut self, what: &str, count: u64, number: impl Fn(u64) -> u64) {
+        let begun = (Instant::now(), cpu_ms());
+        let mut longest = Duration::ZERO;
+        for (bite, first) in (0..count).step_by(BITE as usize).enumerate() {
+            let end = count.min(first + BITE);
+            let mark = (bite as u64 + 1).is_multiple_of(BITES_PER_CHECKPOINT) || end == count;
+            let at = Instant::now();
+            self.changes((first..end).map(&number), mark);
+            longest = longest.max(at.elapsed());
+        }
+        println!(
+            "{count} {what}: {:.2} us of CPU each, {:?} in all, longest pause {longest:?}",
+            (cpu_ms() - begun.1) as f64 * 1000.0 / count as f64,
+            begun.0.elapsed(),
+        );
+    }
+
+    fn changes(&mut self, numbers: impl Iterator<Item = u64>, mark: bool) {
+        self.index += 1;
+        let mut value = [9; 118];
+        value[..8].copy_from_slice(&self.index.to_le_bytes());
+        let mut records = Vec::new();
+        for number in numbers {
+            let key = key(number % STATE_RECORDS);
+            records.push(Record { key: key.into(), value: Some(Box::new(value)) });
+        }
+        let mark =
+            mark.then(|| Mark { index: self.index, records: self.records(), ..Mark::default() });
+        let changes = Changes { begins_full_pass: false, records, mark };
+        self.checkpointer.apply(changes).expect("apply");
+    }
+
+    /// How many there are: the first ones come in order.
+    fn records(&self) -> u64 {
+        STATE_RECORDS.min(self.index * BITE)
+    }
+}
+
+/// Milliseconds of CPU that this process has had.
+fn cpu_ms() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split(' ').collect();
+    let ticks = |at: usize| fields.get(at).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
+    (ticks(12) + ticks(13)) * 10
+}
+
+fn mib_in(directory: &Path) -> u64 {
+    let mut bytes = 0;
+    let mut directories = vec![directory.to_path_buf()];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            match entry.metadata() {
+                Ok(metadata) if metadata.is_dir() => directories.push(entry.path()),
+                Ok(metadata) => bytes += metadata.len(),
+                Err(_) => {}
+            }
+        }
+    }
+    bytes >> 20
 }
 
 fn resident_kib() -> i64 {
