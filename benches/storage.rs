@@ -7,8 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockkeeper::replica::{Changes, Mark, Record};
-use lockkeeper::storage::{Checkpointer, Fs, Images, Ingredients, Log, OsFs, SledState, Source};
+use lockkeeper::replica::{Changes, Mark, Records};
+use lockkeeper::storage::{
+    Checkpointer, Fs, Images, Ingredients, Log, OsFs, Runs, SledState, Source,
+};
 
 #[path = "common/logs.rs"]
 mod logs;
@@ -151,7 +153,7 @@ fn checkpointer(dir: &Path, source: Source) -> Checkpointer {
     let images_dir = dir.join("images");
     std::fs::create_dir_all(&images_dir).expect("directory");
     Checkpointer::new(Ingredients {
-        state: Box::new(SledState::new(&dir.join("state"))),
+        state: Runs::new(Box::new(SledState::new(&dir.join("state")))),
         images: Images::new(Arc::new(OsFs), &images_dir, 1),
         source,
         image: None,
@@ -236,10 +238,9 @@ impl Store {
         self.index += 1;
         let mut value = [9; 118];
         value[..8].copy_from_slice(&self.index.to_le_bytes());
-        let mut records = Vec::new();
+        let mut records = Records::default();
         for number in numbers {
-            let key = key(number % STATE_RECORDS);
-            records.push(Record { key: key.into(), value: Some(Box::new(value)) });
+            records.push(&key(number % STATE_RECORDS), Some(&value));
         }
         let mark =
             mark.then(|| Mark { index: self.index, records: self.records(), ..Mark::default() });

@@ -216,10 +216,10 @@ impl World {
             if changes.begins_full_pass {
                 self.disk.clear();
             }
-            for record in changes.records {
+            for record in changes.records.iter() {
                 match record.value {
-                    Some(value) => drop(self.disk.insert(record.key, value)),
-                    None => drop(self.disk.remove(&record.key)),
+                    Some(value) => drop(self.disk.insert(record.key.into(), value.into())),
+                    None => drop(self.disk.remove(record.key)),
                 }
             }
             if let Some(mark) = changes.mark {

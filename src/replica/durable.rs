@@ -5,6 +5,8 @@
 
 use bytes::Bytes;
 
+use super::records::Records;
+
 /// What a log entry holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
@@ -80,17 +82,6 @@ pub struct Mark {
     pub membership: Membership,
 }
 
-/// One record of the state: a znode (its key is its path), a session or another part of the
-/// machine (keys that do not begin with `/`). Keys are unique; sorted by key, a parent comes before
-/// its children.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// The key.
-    pub key: Box<[u8]>,
-    /// The value; `None` when the record is gone.
-    pub value: Option<Box<[u8]>>,
-}
-
 /// Records that changed. Several of these make up a checkpoint, and only the one that carries a
 /// mark completes it: before that, the records may stem from different moments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,7 +89,7 @@ pub struct Changes {
     /// Whether this begins a pass over the whole state: whatever was stored before is void.
     pub begins_full_pass: bool,
     /// The records, later ones win.
-    pub records: Vec<Record>,
+    pub records: Records,
     /// With a mark, the records so far and those of earlier checkpoints are exactly that state.
     pub mark: Option<Mark>,
 }

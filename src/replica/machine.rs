@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use twox_hash::XxHash3_128;
 
-use super::durable::{Changes, Entry, EntryKind, Mark, Membership, Record, Restore};
+use super::durable::{Changes, Entry, EntryKind, Mark, Membership, Restore};
 use super::members::{self, Asked};
 use super::ready::AuditLine;
 use super::session::{KEY_SESSION, Session, Sessions};
@@ -358,7 +358,7 @@ impl Machine {
             Changes { begins_full_pass: std::mem::take(&mut self.full_pass), ..Changes::default() };
         let records = &mut changes.records;
         let mut push = |key: &[u8], value: Option<&[u8]>| {
-            records.push(Record { key: key.into(), value: value.map(Into::into) });
+            records.push(key, value);
         };
         if self.tree.drain_changes(records_max, &mut push) {
             return Some(changes);

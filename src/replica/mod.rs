@@ -45,6 +45,7 @@ mod peers;
 mod raft_codec;
 mod reads;
 pub mod ready;
+pub mod records;
 mod roll;
 mod session;
 #[cfg(test)]
@@ -63,14 +64,13 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
 pub use connection::OUTPUT_BYTES_PER_TURN_MAX;
-pub use durable::{
-    Append, Changes, Entry, EntryKind, HardState, Mark, Membership, Record, Restore,
-};
+pub use durable::{Append, Changes, Entry, EntryKind, HardState, Mark, Membership, Restore};
 pub use input::{ClientRequest, ConnId, Input};
 pub use inspect::{Inspect, Report, Status};
 pub use machine::Machine;
 pub use peer::{Member, PeerMessage};
 pub use ready::{AuditLine, Fetch, Outgoing, Ready, SendImage};
+pub use records::{Record, Records};
 pub use setup::{Restored, Setup};
 
 use clients::{Clients, Rules, Wanted};

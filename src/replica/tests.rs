@@ -381,10 +381,10 @@ fn sync_waits_for_the_writes_in_front_of_it() {
 fn checkpoint(replica: &mut Replica, disk: &mut BTreeMap<Box<[u8]>, Box<[u8]>>) -> Mark {
     loop {
         let changes = replica.drain_changes(64).expect("until the mark");
-        for Record { key, value } in changes.records {
+        for Record { key, value } in changes.records.iter() {
             match value {
-                Some(value) => disk.insert(key, value),
-                None => disk.remove(&key),
+                Some(value) => disk.insert(key.into(), value.into()),
+                None => disk.remove(key),
             };
         }
         if let Some(mark) = changes.mark {
@@ -437,8 +437,8 @@ fn the_state_drains_in_pieces_and_loads_back() {
     let mut records = BTreeMap::new();
     let mark = loop {
         let changes = rig.replica.drain_changes(64).expect("until the mark");
-        for record in changes.records {
-            records.insert(record.key, record.value);
+        for Record { key, value } in changes.records.iter() {
+            records.insert(Box::from(key), value.map(Box::from));
         }
         if let Some(mark) = changes.mark {
             break mark;

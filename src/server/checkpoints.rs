@@ -299,9 +299,7 @@ mod tests {
     use super::super::log_writer::LogWriter;
     use super::*;
     use crate::replica::{Append, Mark, Record};
-    use crate::storage::{
-        Images, Ingredients, Log, LogOptions, MemoryState, OsFs, Source, StateStore,
-    };
+    use crate::storage::{Images, Ingredients, Log, LogOptions, MemoryState, OsFs, Runs, Source};
 
     /// A state of one record.
     fn mark(index: u64) -> Mark {
@@ -309,8 +307,9 @@ mod tests {
     }
 
     fn full_pass(index: u64) -> Changes {
-        let record = Record { key: (*b"/key").into(), value: Some((*b"value").into()) };
-        Changes { begins_full_pass: true, records: vec![record], mark: Some(mark(index)) }
+        let record = Record { key: b"/key", value: Some(b"value") };
+        let records = [record].into_iter().collect();
+        Changes { begins_full_pass: true, records, mark: Some(mark(index)) }
     }
 
     fn install(index: u64) -> Append {
@@ -332,7 +331,7 @@ mod tests {
         log.begin().unwrap();
         let images = Images::new(Arc::new(OsFs), dir, 1);
         let checkpointer = Checkpointer::new(Ingredients {
-            state: Box::new(MemoryState::default()) as Box<dyn StateStore>,
+            state: Runs::new(Box::new(MemoryState::default())),
             images: images.clone(),
             source: Source::Log,
             image: None,

@@ -21,7 +21,10 @@ use super::clock;
 use super::connection::Line;
 use super::error::ServerError;
 use super::figures::Figures;
-use super::limits::{CHANGES_RECORDS_MAX, CHANGES_WAITING_MAX, DIRECT_BYTES_MAX, DRIVER_BATCH_MAX};
+use super::limits::{
+    CHANGES_BATCHES_IDLE_MAX, CHANGES_RECORDS_MAX, CHANGES_WAITING_MAX, DIRECT_BYTES_MAX,
+    DRIVER_BATCH_MAX,
+};
 use super::log_writer::LogWriter;
 use super::outbox::Pushed;
 use super::peer_links::{LinkEvent, Links};
@@ -125,6 +128,7 @@ impl Driver {
                 break;
             }
             let mut now_us = self.tick(start);
+            let is_idle = batch.is_empty();
             for message in batch.drain(..) {
                 if self.replica.output_bytes() >= OUTPUT_BYTES_PER_TURN_MAX {
                     self.settle(now_us, &mut inspections)?;
@@ -135,7 +139,7 @@ impl Driver {
             }
             self.settle(now_us, &mut inspections)?;
             let status = self.replica.status();
-            self.hand_over_changes(status.changes_waiting, &mut pace);
+            self.hand_over_changes(status.changes_waiting, is_idle, &mut pace);
             if status.serving
                 && let Some(serves) = serves.take()
             {
@@ -284,7 +288,7 @@ impl Driver {
 
     /// Gives changed records to the state thread when it has room for them: once there are many or
     /// they have waited, and from then on until a checkpoint is complete.
-    fn hand_over_changes(&mut self, waiting: u64, pace: &mut Pace) {
+    fn hand_over_changes(&mut self, waiting: u64, is_idle: bool, pace: &mut Pace) {
         let Some(disk) = &self.disk else { return };
         let checkpoints = &disk.checkpoints;
         let is_due =
@@ -292,15 +296,22 @@ impl Driver {
         if !(is_due || pace.is_open) || !checkpoints.has_room() {
             return;
         }
-        match self.replica.drain_changes(CHANGES_RECORDS_MAX) {
-            Some(changes) => {
-                pace.is_open = changes.mark.is_none();
-                checkpoints.hand_over(changes);
+        // A driver that only time wakes does more at once.
+        for _ in 0..if is_idle { CHANGES_BATCHES_IDLE_MAX } else { 1 } {
+            match self.replica.drain_changes(CHANGES_RECORDS_MAX) {
+                Some(changes) => {
+                    pace.is_open = changes.mark.is_none();
+                    checkpoints.hand_over(changes);
+                }
+                None => pace.is_open = false,
             }
-            None => pace.is_open = false,
-        }
-        if !pace.is_open {
-            pace.completed = Instant::now();
+            if !pace.is_open {
+                pace.completed = Instant::now();
+                return;
+            }
+            if !checkpoints.has_room() {
+                return;
+            }
         }
     }
 }

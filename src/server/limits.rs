@@ -65,10 +65,13 @@ pub const LINGER_BYTES_MAX: usize = 1 << 20;
 pub const INSPECT_MAX: Duration = Duration::from_secs(5);
 
 /// Batches of changed records that may wait for the state thread; more stay in the replica.
-pub const CHANGES_QUEUE_MAX: usize = 2;
+pub const CHANGES_QUEUE_MAX: usize = 8;
 
-/// Records of one such batch.
-pub const CHANGES_RECORDS_MAX: usize = 4096;
+/// Records of one such batch: the driver makes it in a fraction of a millisecond, between two turns.
+pub const CHANGES_RECORDS_MAX: usize = 1024;
+
+/// Such batches that the driver makes at once while nobody wants anything else of it.
+pub const CHANGES_BATCHES_IDLE_MAX: usize = 4;
 
 /// So many changed records begin a checkpoint at once. Fewer of them wait for more, as long as
 /// `lockkeeper.checkpointMillis` says: what is created and deleted in that time never reaches the

@@ -10,7 +10,9 @@ use super::peer_image_receive::read;
 use super::peer_image_send::{Failure, write};
 use super::peer_images::{Frame, Store, Transfers};
 use crate::replica::peer::RaftMessage;
-use crate::replica::{Changes, Input, Machine, Mark, PeerMessage, Replica, Restored, Setup};
+use crate::replica::{
+    Changes, Input, Machine, Mark, PeerMessage, Record, Replica, Restored, Setup,
+};
 use crate::storage::{ImageError, Images, OsFs};
 use crate::tree;
 
@@ -30,7 +32,10 @@ fn state() -> Changes {
             break changes;
         }
     };
-    changes.records.sort_by(|a, b| a.key.cmp(&b.key));
+    let records = std::mem::take(&mut changes.records);
+    let mut sorted: Vec<Record<'_>> = records.iter().collect();
+    sorted.sort_by_key(|record| record.key);
+    changes.records = sorted.into_iter().collect();
     changes
 }
 
@@ -47,8 +52,8 @@ fn store(directory: &Path) -> Store {
 fn written(images: &Images, state: &Changes) -> Mark {
     let mark = state.mark.clone().expect("it is complete");
     let mut writer = images.create(&mark).unwrap();
-    for record in &state.records {
-        writer.record(&record.key, record.value.as_ref().expect("it is there")).unwrap();
+    for record in state.records.iter() {
+        writer.record(record.key, record.value.expect("it is there")).unwrap();
     }
     writer.finish().unwrap();
     mark
@@ -129,12 +134,8 @@ fn one_whose_state_is_not_that_of_its_mark_is_refused() {
         let message = announcement(&wrong);
         Frame::Begin { mark: wrong.clone(), message }.write(&mut bytes).unwrap();
         let mut records = Vec::new();
-        for record in &state.records {
-            super::peer_images::append_record(
-                &mut records,
-                &record.key,
-                record.value.as_ref().unwrap(),
-            );
+        for record in state.records.iter() {
+            super::peer_images::append_record(&mut records, record.key, record.value.unwrap());
         }
         Frame::Records(Bytes::from(records)).write(&mut bytes).unwrap();
         Frame::End { records: mark.records }.write(&mut bytes).unwrap();

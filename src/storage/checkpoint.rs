@@ -1,13 +1,12 @@
 //! Turns what the replica says has changed into checkpoints, images and cuts of the log.
 //!
-//! *Owns* the state store and the images while the server runs. *Invariants*: the store's records
-//! mean something only at a mark; an image is written only from a store whose contents were just
-//! found to be what was put there; the log may be cut only up to the older of two images that this
+//! *Owns* the copy of the state and the images while the server runs. *Invariants*: changes count from
+//! the mark on that completes them; an image is written only from a copy whose contents were just
+//! found to be what was put there, and as many as the state has; the log may be cut only up to the older of two images that this
 //! process wrote or loaded, and therefore verified. *Never* stops the server because of the state
 //! store: a store at fault is set aside and filled again by a full pass, and after
 //! [`FAULTS_MAX`] faults without an image in between replaced by one in memory.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,8 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::image::{ImageError, Images};
-use super::state::{Contents, MemoryState, StateError, StateMark, StateStore};
-use crate::replica::{Changes, Mark, Record};
+use super::manifest::{Found, Manifest};
+use super::runs::Runs;
+use super::state::{MemoryState, StateError};
+use crate::replica::{Changes, Mark};
 
 /// An image is written after at least this much log, unless told otherwise.
 pub const IMAGE_EVERY_BYTES: u64 = 64 << 20;
@@ -26,11 +27,6 @@ pub const IMAGE_OVERDUE_TIMES: u64 = 8;
 /// How many times the state store may fail, with no image written in between, before one in memory
 /// replaces it.
 pub const FAULTS_MAX: u32 = 3;
-/// Records are collected up to this many bytes before they are written, so that a key that changes
-/// often is written once.
-const COLLECTED_BYTES_MAX: usize = 8 << 20;
-/// What a collected record costs besides its bytes.
-const COLLECTED_OVERHEAD: usize = 64;
 
 /// What to do about a log that lost its end where there are other servers. What it lost was
 /// acknowledged to them, and perhaps a vote with it: this server must not go on without.
@@ -89,8 +85,8 @@ pub enum Source {
 /// What a checkpointer begins with.
 #[derive(Debug)]
 pub struct Ingredients {
-    /// The state store, of which nothing is known yet.
-    pub state: Box<dyn StateStore>,
+    /// The copy of the state, of which nothing is known yet.
+    pub state: Runs,
     /// The images.
     pub images: Images,
     /// Where the state came from.
@@ -112,15 +108,13 @@ pub struct Ingredients {
     pub image_every_bytes: u64,
 }
 
-/// How far a checkpoint has got.
+/// What is known of the state store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// [`Checkpointer::begin`] has not looked at the store yet.
+    /// [`Checkpointer::begin`] has not looked at it yet.
     Unverified,
-    /// The store is exactly the state of its mark.
-    Closed,
-    /// Some records of the next one are written.
-    Open,
+    /// What changes is put there.
+    Followed,
     /// The store is empty and useless until a full pass begins.
     Lost,
 }
@@ -129,11 +123,6 @@ enum Phase {
 pub struct Checkpointer {
     given: Ingredients,
     phase: Phase,
-    /// What the store holds.
-    contents: Contents,
-    /// Records not written yet.
-    collected: BTreeMap<Box<[u8]>, Option<Box<[u8]>>>,
-    collected_bytes: usize,
     /// Indexes of verified images, ascending, at most two.
     verified: Vec<u64>,
     /// The mark of the last of them.
@@ -150,7 +139,7 @@ impl fmt::Debug for Checkpointer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Checkpointer")
             .field("phase", &self.phase)
-            .field("contents", &self.contents)
+            .field("mark", &self.given.state.mark())
             .field("verified", &self.verified)
             .field("faults", &self.faults)
             .finish_non_exhaustive()
@@ -169,9 +158,6 @@ impl Checkpointer {
             newest: given.image.clone(),
             given,
             phase: Phase::Unverified,
-            contents: Contents::default(),
-            collected: BTreeMap::new(),
-            collected_bytes: 0,
             verified,
             is_image_wanted: false,
             retry_at: 0,
@@ -221,22 +207,23 @@ impl Checkpointer {
         if self.phase != Phase::Unverified {
             return Ok(Outcome::Continue);
         }
-        let mark = match self.given.state.mark() {
-            Ok(mark) => mark,
+        let found = match self.given.state.open() {
+            Ok(found) => found,
             Err(error) => return Ok(self.fault(&error)),
         };
-        match mark {
-            Some(StateMark::Closed { mark, contents }) => self.verify(&mark, contents),
-            Some(StateMark::Open) => {
+        match found {
+            Found::State(Manifest { mark, .. }) => self.verify(&mark),
+            Found::Earlier => {
                 tracing::info!(
-                    "the last checkpoint was not completed: the state store is refilled"
+                    "the state store was written by an earlier version: it is filled anew, from \
+                     what the images and the log hold"
                 );
                 Ok(self.refill())
             }
-            None => match self.given.source {
-                // Nothing was ever stored, and all there is will be drained.
+            Found::Nothing => match self.given.source {
+                // Nothing was ever completed, and all there is will be drained.
                 Source::Log => {
-                    self.phase = Phase::Closed;
+                    self.phase = Phase::Followed;
                     Ok(Outcome::Continue)
                 }
                 Source::Image(_) | Source::State(_) => {
@@ -247,7 +234,7 @@ impl Checkpointer {
         }
     }
 
-    fn verify(&mut self, mark: &Mark, expected: Contents) -> Result<Outcome, LogLostEnd> {
+    fn verify(&mut self, mark: &Mark) -> Result<Outcome, LogLostEnd> {
         let last = self.given.log_last;
         if mark.index > last {
             let store = self.given.state.path().to_owned();
@@ -271,35 +258,15 @@ impl Checkpointer {
             );
             return Ok(self.refill());
         }
-        let mut actual = Contents::default();
-        let mut scratch = Vec::new();
-        let scanned = self.given.state.scan(&mut |key, value| {
-            actual.add(key, value, &mut scratch);
-            Ok(())
-        });
-        let checked = scanned.and_then(|()| self.compare(expected, actual));
-        if let Err(error) = checked {
+        if let Err(error) = self.given.state.scan(&mut |_, _| Ok(())) {
             return Ok(self.fault(&error));
         }
-        self.contents = actual;
-        self.phase = Phase::Closed;
+        self.phase = Phase::Followed;
         if matches!(self.given.source, Source::State(_)) {
-            // It is the only copy there is, and the next checkpoint would begin by opening it.
+            // It is the only copy there is, and the next checkpoint may find it at fault.
             return Ok(self.write_image(mark));
         }
         Ok(Outcome::Continue)
-    }
-
-    fn compare(&self, expected: Contents, actual: Contents) -> Result<(), StateError> {
-        if expected == actual {
-            return Ok(());
-        }
-        let what = format!(
-            "its contents are not what was put there: {} records with sum {:032x} expected, {} \
-             with {:032x} found",
-            expected.records, expected.sum, actual.records, actual.sum
-        );
-        Err(StateError { path: self.given.state.path().to_owned(), what })
     }
 
     /// Takes changes; with a mark, completes a checkpoint, and writes an image if one is due.
@@ -381,68 +348,25 @@ impl Checkpointer {
     fn write_image_soon(&mut self) -> Outcome {
         self.retry_at = 0;
         self.is_image_wanted = true;
-        match self.given.state.mark() {
-            Ok(Some(StateMark::Closed { mark, .. })) if self.phase == Phase::Closed => {
-                self.write_image(&mark)
-            }
-            Ok(_) => Outcome::Continue,
-            Err(error) => self.fault(&error),
+        match self.given.state.mark().cloned() {
+            Some(mark) if self.phase == Phase::Followed => self.write_image(&mark),
+            Some(_) | None => Outcome::Continue,
         }
     }
 
     fn start_full_pass(&mut self) -> Result<(), StateError> {
         self.given.state.clear()?;
-        self.forget();
-        self.phase = Phase::Closed;
+        self.phase = Phase::Followed;
         Ok(())
-    }
-
-    fn forget(&mut self) {
-        self.collected.clear();
-        self.collected_bytes = 0;
-        self.contents = Contents::default();
     }
 
     /// Stores the records; returns the mark if they complete a checkpoint.
     fn store(&mut self, changes: Changes) -> Result<Option<Mark>, StateError> {
-        for Record { key, value } in changes.records {
-            self.collected_bytes +=
-                key.len() + value.as_ref().map_or(0, |v| v.len()) + COLLECTED_OVERHEAD;
-            self.collected.insert(key, value);
-            if self.collected_bytes >= COLLECTED_BYTES_MAX {
-                self.put_collected()?;
-            }
+        self.given.state.put(&changes.records)?;
+        if let Some(mark) = &changes.mark {
+            self.given.state.close(mark.clone())?;
         }
-        let Some(mark) = changes.mark else {
-            return Ok(None);
-        };
-        self.put_collected()?;
-        if self.contents.records != mark.records {
-            let what = format!(
-                "it has {} records at index {}, the state has {}",
-                self.contents.records, mark.index, mark.records
-            );
-            return Err(StateError { path: self.given.state.path().to_owned(), what });
-        }
-        let closed = StateMark::Closed { mark: mark.clone(), contents: self.contents };
-        self.given.state.set_mark(&closed)?;
-        self.phase = Phase::Closed;
-        Ok(Some(mark))
-    }
-
-    fn put_collected(&mut self) -> Result<(), StateError> {
-        if self.collected.is_empty() {
-            return Ok(());
-        }
-        if self.phase != Phase::Open {
-            self.given.state.set_mark(&StateMark::Open)?;
-            self.phase = Phase::Open;
-        }
-        let collected = std::mem::take(&mut self.collected);
-        let records: Vec<Record> =
-            collected.into_iter().map(|(key, value)| Record { key, value }).collect();
-        self.collected_bytes = 0;
-        self.given.state.put(&records, &mut self.contents)
+        Ok(changes.mark)
     }
 
     fn write_image_if_due(&mut self, mark: &Mark) -> Outcome {
@@ -497,11 +421,8 @@ impl Checkpointer {
 
     fn copy_to_image(&mut self, mark: &Mark) -> Result<u64, CopyError> {
         let mut writer = self.given.images.create(mark).map_err(CopyError::Image)?;
-        let mut actual = Contents::default();
-        let mut scratch = Vec::new();
         let mut failed = None;
         let scanned = self.given.state.scan(&mut |key, value| {
-            actual.add(key, value, &mut scratch);
             writer.record(key, value).map_err(|error| {
                 let what = error.to_string();
                 failed = Some(error);
@@ -512,13 +433,11 @@ impl Checkpointer {
             return Err(CopyError::Image(error));
         }
         scanned.map_err(CopyError::State)?;
-        self.compare(self.contents, actual).map_err(CopyError::State)?;
         writer.finish().map_err(CopyError::Image)
     }
 
     /// The store cannot be continued, but nothing is wrong with it.
     fn refill(&mut self) -> Outcome {
-        self.forget();
         self.phase = Phase::Lost;
         match self.given.state.clear() {
             Ok(()) => Outcome::RecordsLost,
@@ -529,11 +448,10 @@ impl Checkpointer {
     /// The store is at fault: sets it aside.
     fn fault(&mut self, error: &StateError) -> Outcome {
         self.faults += 1;
-        self.forget();
         self.phase = Phase::Lost;
         if self.faults >= FAULTS_MAX {
             tracing::error!(%error, "the state store keeps failing: memory is used instead");
-            self.given.state = Box::new(MemoryState::default());
+            self.given.state.replace(Box::new(MemoryState::default()));
             return Outcome::RecordsLost;
         }
         match self.given.state.set_aside() {
@@ -542,7 +460,7 @@ impl Checkpointer {
             }
             Err(also) => {
                 tracing::error!(%error, %also, "the state store fails: memory is used instead");
-                self.given.state = Box::new(MemoryState::default());
+                self.given.state.replace(Box::new(MemoryState::default()));
             }
         }
         Outcome::RecordsLost

@@ -7,7 +7,7 @@
 //! dataDir/identity     whose data this is            identity.rs
 //! dataDir/lock         held by the running server
 //! dataDir/image/       whole states, verified        image.rs, install.rs
-//! dataDir/state/       sled, disposable              state.rs, sled.rs
+//! dataDir/state/       sled, disposable              runs.rs, state.rs, sled.rs
 //! dataLogDir/log/      every entry since the images  log.rs
 //! .../set-aside-N/     what --rejoin put away        set_aside.rs
 //! ```
@@ -21,6 +21,7 @@ mod blocks;
 pub mod checkpoint;
 #[cfg(test)]
 mod checkpoint_tests;
+mod collected;
 pub mod fs;
 pub mod identity;
 pub mod image;
@@ -35,8 +36,10 @@ pub mod log;
 mod log_error;
 #[cfg(test)]
 mod log_tests;
+pub mod manifest;
 mod mark;
 mod mend;
+mod merge;
 mod open;
 mod open_error;
 #[cfg(test)]
@@ -44,6 +47,10 @@ mod open_tests;
 mod record;
 mod recovery;
 mod replay;
+pub mod run;
+pub mod runs;
+#[cfg(test)]
+mod runs_tests;
 mod segment;
 mod set_aside;
 pub mod sled;
@@ -66,7 +73,8 @@ pub use mend::Mending;
 pub use open::{Lock, Opened, Options, Place, Report, open, peek};
 pub use open_error::OpenError;
 pub use record::ENTRY_BYTES_MAX;
+pub use runs::Runs;
 pub use segment::Position;
 pub use set_aside::{set_aside, was_set_aside};
 pub use sled::SledState;
-pub use state::{Contents, MemoryState, StateError, StateMark, StateStore, Take};
+pub use state::{MemoryState, StateError, StateStore, Take};

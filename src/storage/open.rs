@@ -18,6 +18,7 @@ use super::image::Images;
 use super::log::{Log, LogOptions, SEGMENT_BYTES};
 use super::open_error::OpenError;
 use super::recovery::Recovery;
+use super::runs::Runs;
 use super::sled::SledState;
 use super::state::StateStore;
 use crate::replica::peer::server_of;
@@ -194,7 +195,7 @@ pub fn open(
     let written = log.written();
     let written_now = written.load(Ordering::Relaxed);
     let checkpointer = Checkpointer::new(Ingredients {
-        state: place.state,
+        state: Runs::new(place.state),
         images: images.clone(),
         source: begun.source,
         image: image.clone(),

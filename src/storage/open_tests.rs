@@ -408,7 +408,25 @@ fn without_any_image_or_checkpoint_a_cut_log_is_refused_by_names() {
     for path in images(&fs) {
         assert!(text.contains(&path.display().to_string()), "{text}");
     }
-    assert!(text.contains("test: it is empty"), "{text}");
+    assert!(text.contains("test: it has no complete checkpoint"), "{text}");
+}
+
+#[test]
+fn a_state_store_of_another_version_that_is_the_only_copy_is_refused_by_name_and_kept() {
+    let (fs, state, _) = used();
+    for path in images(&fs) {
+        damage(&fs, &path);
+    }
+    for (version, named) in [(1, "an earlier version of lockkeeper"), (3, "format has version 3")] {
+        let mut manifest = vec![version, 0];
+        manifest.extend_from_slice(&crc32c::crc32c(&manifest).to_le_bytes());
+        state.clone().set_manifest(&manifest).unwrap();
+        let blocks = state.blocks();
+        let text = refused(&fs, &state);
+        assert!(text.contains(named), "{text}");
+        assert_eq!(state.clone().manifest().unwrap(), Some(manifest));
+        assert_eq!(state.blocks(), blocks);
+    }
 }
 
 #[test]

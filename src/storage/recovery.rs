@@ -12,9 +12,10 @@ use super::checkpoint::{LOG_LOST_END_ENSEMBLE, Source};
 use super::image::{Copy, ImageError, Images};
 use super::log::{Log, LogRecovery};
 use super::log_error::LogError;
+use super::manifest::{Found, Manifest};
+use super::merge::scan;
 use super::open::{IMAGES, LOG, Place};
 use super::open_error::OpenError;
-use super::state::{Contents, StateMark};
 use crate::replica::{Mark, Restore};
 
 /// What the state was begun from.
@@ -159,14 +160,17 @@ impl<'a> Recovery<'a> {
 
     /// Restores the last checkpoint of the state store: only when there is no image.
     fn state(&mut self) -> Result<Begun, String> {
-        let state = &mut self.place.state;
+        let state = &mut *self.place.state;
         let path = state.path().display().to_string();
-        let mark = match state.mark().map_err(|e| e.to_string())? {
-            Some(StateMark::Closed { mark, contents }) => (mark, contents),
-            Some(StateMark::Open) => return Err(format!("{path}: its checkpoint is incomplete")),
-            None => return Err(format!("{path}: it is empty")),
+        let manifest = match Manifest::read(state).map_err(|e| e.to_string())? {
+            Found::State(manifest) => manifest,
+            // Which only the version that wrote it can turn into an image.
+            Found::Earlier => {
+                return Err(format!("{path}: it was written by an earlier version of lockkeeper"));
+            }
+            Found::Nothing => return Err(format!("{path}: it has no complete checkpoint")),
         };
-        let (mark, expected) = mark;
+        let mark = manifest.mark.clone();
         if mark.index > self.found.last.index {
             let last = self.found.last.index;
             return Err(format!(
@@ -177,19 +181,9 @@ impl<'a> Recovery<'a> {
         self.reaches(&mark)
             .map_err(|e| e.to_string())?
             .map_err(|what| format!("{path}: {what}"))?;
-        let mut actual = Contents::default();
-        let mut scratch = Vec::new();
         let restore = &mut *self.restore;
-        self.place
-            .state
-            .scan(&mut |key, value| {
-                actual.add(key, value, &mut scratch);
-                restore.record(key, value)
-            })
+        scan(&mut *self.place.state, &manifest, &mut |key, value| restore.record(key, value))
             .map_err(|e| e.to_string())?;
-        if actual != expected {
-            return Err(format!("{path}: its contents are not what was put there"));
-        }
         self.restore.finish(&mark).map_err(|what| format!("{path}: {what}"))?;
         let source = Source::State(mark.index);
         Ok(Begun { source, mark, name: path, image_bytes: 0, received: false })

@@ -1,18 +1,14 @@
-//! The state store: a disposable copy of the whole state, from which images are written.
+//! Where the copy of the state is kept: blocks of bytes, and one manifest.
 //!
-//! *Owns* the trait [`StateStore`], what a store says of its contents ([`StateMark`]), and
-//! [`MemoryState`]. *Invariants*: between [`StateMark::Open`] and the next [`StateMark::Closed`]
-//! the records stem from different moments and mean nothing. *Never* is the only copy of anything:
-//! a store that is found wrong is set aside and filled again.
+//! *Owns* the trait [`StateStore`] and [`MemoryState`]. What is in the blocks, and what makes them a
+//! state, is said in `runs.rs`. *Invariant*: a store may lose anything, or show what it was at an
+//! earlier moment, but a process that is killed leaves it with all that it held when the manifest was
+//! last set. *Never* is the only copy of anything: one that is found wrong is set aside and filled
+//! again.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-
-use twox_hash::XxHash3_128;
-
-use super::mark::{self, take};
-use crate::replica::{Mark, Record};
 
 /// A state store that cannot be used any more.
 #[derive(Debug, thiserror::Error)]
@@ -24,124 +20,58 @@ pub struct StateError {
     pub what: String,
 }
 
-/// How many records there are, and a sum over them that depends on every bit but not on their
-/// order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
-    /// Number of records.
-    pub records: u64,
-    /// Sum of a 128-bit hash of each, modulo 2^128.
-    pub sum: u128,
-}
+/// Bytes of every block of a run but its last. sled keeps a value of more than 128 KiB in a file of its
+/// own, and a leaf of its tree, which has up to 17 entries, is written like a value.
+pub const BLOCK_BYTES: usize = 7 << 10;
 
-impl Contents {
-    /// One more record. `scratch` is overwritten.
-    pub fn add(&mut self, key: &[u8], value: &[u8], scratch: &mut Vec<u8>) {
-        self.records = self.records.wrapping_add(1);
-        self.sum = self.sum.wrapping_add(hash(key, value, scratch));
-    }
-
-    /// One record less. `scratch` is overwritten.
-    pub fn remove(&mut self, key: &[u8], value: &[u8], scratch: &mut Vec<u8>) {
-        self.records = self.records.wrapping_sub(1);
-        self.sum = self.sum.wrapping_sub(hash(key, value, scratch));
-    }
-}
-
-fn hash(key: &[u8], value: &[u8], scratch: &mut Vec<u8>) -> u128 {
-    scratch.clear();
-    scratch.extend_from_slice(&(key.len() as u64).to_le_bytes());
-    scratch.extend_from_slice(key);
-    scratch.extend_from_slice(value);
-    XxHash3_128::oneshot(scratch)
-}
-
-/// What a store says of its contents.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StateMark {
-    /// A checkpoint is being written.
-    Open,
-    /// The records are exactly this state.
-    Closed {
-        /// Which state.
-        mark: Mark,
-        /// What a scan must find.
-        contents: Contents,
-    },
-}
-
-const VERSION: u8 = 1;
-
-impl StateMark {
-    /// As bytes.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
-        match self {
-            Self::Open => out.push(0),
-            Self::Closed { mark, contents } => {
-                out.push(1);
-                out.extend_from_slice(&contents.records.to_le_bytes());
-                out.extend_from_slice(&contents.sum.to_le_bytes());
-                mark::encode(mark, &mut out);
-            }
-        }
-        out.extend_from_slice(&crc32c::crc32c(&out).to_le_bytes());
-        out
-    }
-
-    /// From bytes; `None` if they are damaged or of another version.
-    #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (mut reader, crc) = bytes.split_last_chunk::<4>()?;
-        if u32::from_le_bytes(*crc) != crc32c::crc32c(reader) {
-            return None;
-        }
-        match take(&mut reader)? {
-            [VERSION, 0] => Some(Self::Open),
-            [VERSION, 1] => {
-                let records = u64::from_le_bytes(take(&mut reader)?);
-                let sum = u128::from_le_bytes(take(&mut reader)?);
-                let mark = mark::decode(&mut reader)?;
-                Some(Self::Closed { mark, contents: Contents { records, sum } })
-            }
-            [_, _] => None,
-        }
-    }
-}
+const COLLECTED_BYTES_MAX: usize = 8 << 20;
 
 /// Receives a record: its key and its value. Says why it cannot.
 pub type Take<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<(), String>;
 
-/// Where the copy of the state is kept. Every error means that the store is unusable until
-/// [`StateStore::set_aside`] or [`StateStore::clear`].
+/// Keeps blocks, which belong to numbered runs, and a manifest. Every error means that the store is
+/// unusable until [`StateStore::set_aside`] or [`StateStore::clear`].
 pub trait StateStore: Send + fmt::Debug {
     /// Where it is, for messages.
     fn path(&self) -> &Path;
 
-    /// What it says of its contents; `None` if nothing was ever stored.
+    /// Changed records are collected up to this many bytes before they are written there, so that a
+    /// key that changes often is written once, and that many records can be sorted at once.
+    fn collected_bytes_max(&self) -> usize {
+        COLLECTED_BYTES_MAX
+    }
+
+    /// What was last set; `None` if nothing ever was.
     ///
     /// # Errors
     /// It cannot be opened or read.
-    fn mark(&mut self) -> Result<Option<StateMark>, StateError>;
+    fn manifest(&mut self) -> Result<Option<Vec<u8>>, StateError>;
 
-    /// Says something of its contents. Must not be reordered with writes of records.
+    /// Replaces the manifest, at once or not at all. On return it and everything before it survives
+    /// the process.
     ///
     /// # Errors
     /// It cannot be written.
-    fn set_mark(&mut self, mark: &StateMark) -> Result<(), StateError>;
+    fn set_manifest(&mut self, manifest: &[u8]) -> Result<(), StateError>;
 
-    /// Writes records (each key at most once) and keeps `contents` in step with what is stored.
+    /// Writes a block of at most [`BLOCK_BYTES`]. Those of a run come in the order of their numbers,
+    /// from 0.
     ///
     /// # Errors
-    /// It cannot be written; some records may have been.
-    fn put(&mut self, records: &[Record], contents: &mut Contents) -> Result<(), StateError>;
+    /// It cannot be written.
+    fn put_block(&mut self, run: u64, number: u32, bytes: &[u8]) -> Result<(), StateError>;
 
-    /// Gives all records to `take` in ascending order of keys. If `take` objects, so does this.
+    /// Appends a block to `out`; false if it is not there.
     ///
     /// # Errors
-    /// It cannot be read, or `take` objects.
-    fn scan(&mut self, take: Take<'_>) -> Result<(), StateError>;
+    /// It cannot be read.
+    fn read_block(&mut self, run: u64, number: u32, out: &mut Vec<u8>) -> Result<bool, StateError>;
+
+    /// Removes the blocks of all other runs.
+    ///
+    /// # Errors
+    /// They cannot be removed.
+    fn retain_runs(&mut self, runs: &[u64]) -> Result<(), StateError>;
 
     /// Begins anew with nothing stored.
     ///
@@ -158,10 +88,10 @@ pub trait StateStore: Send + fmt::Debug {
 }
 
 /// A state store in memory: the last resort when no other works, and the model in tests.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct MemoryState {
-    mark: Option<StateMark>,
-    records: BTreeMap<Box<[u8]>, Box<[u8]>>,
+    pub(super) manifest: Option<Vec<u8>>,
+    pub(super) blocks: BTreeMap<(u64, u32), Box<[u8]>>,
 }
 
 impl StateStore for MemoryState {
@@ -169,36 +99,28 @@ impl StateStore for MemoryState {
         Path::new("(memory)")
     }
 
-    fn mark(&mut self) -> Result<Option<StateMark>, StateError> {
-        Ok(self.mark.clone())
+    fn manifest(&mut self) -> Result<Option<Vec<u8>>, StateError> {
+        Ok(self.manifest.clone())
     }
 
-    fn set_mark(&mut self, mark: &StateMark) -> Result<(), StateError> {
-        self.mark = Some(mark.clone());
+    fn set_manifest(&mut self, manifest: &[u8]) -> Result<(), StateError> {
+        self.manifest = Some(manifest.to_vec());
         Ok(())
     }
 
-    fn put(&mut self, records: &[Record], contents: &mut Contents) -> Result<(), StateError> {
-        let mut scratch = Vec::new();
-        for Record { key, value } in records {
-            let old = match value {
-                Some(value) => {
-                    contents.add(key, value, &mut scratch);
-                    self.records.insert(key.clone(), value.clone())
-                }
-                None => self.records.remove(key),
-            };
-            if let Some(old) = old {
-                contents.remove(key, &old, &mut scratch);
-            }
-        }
+    fn put_block(&mut self, run: u64, number: u32, bytes: &[u8]) -> Result<(), StateError> {
+        self.blocks.insert((run, number), bytes.into());
         Ok(())
     }
 
-    fn scan(&mut self, take: Take<'_>) -> Result<(), StateError> {
-        for (key, value) in &self.records {
-            take(key, value).map_err(|what| StateError { path: "(memory)".into(), what })?;
-        }
+    fn read_block(&mut self, run: u64, number: u32, out: &mut Vec<u8>) -> Result<bool, StateError> {
+        let block = self.blocks.get(&(run, number));
+        out.extend_from_slice(block.map_or(&[], |block| block));
+        Ok(block.is_some())
+    }
+
+    fn retain_runs(&mut self, runs: &[u64]) -> Result<(), StateError> {
+        self.blocks.retain(|(run, _), _| runs.contains(run));
         Ok(())
     }
 

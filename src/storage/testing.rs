@@ -12,8 +12,11 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
 use super::fs::{DiskFile, FileLock, Fs, FsError, Reserved};
-use super::state::{Contents, MemoryState, StateError, StateMark, StateStore, Take};
-use crate::replica::{Append, Entry, EntryKind, HardState, Mark, Membership, Record, Restore};
+use super::manifest::{Found, Manifest};
+use super::state::{MemoryState, StateError, StateStore};
+use crate::replica::{
+    Append, Entry, EntryKind, HardState, Mark, Membership, Record, Records, Restore,
+};
 
 const SECTOR: usize = 512;
 
@@ -390,26 +393,42 @@ pub(super) struct TestState {
     pub(super) kept: Arc<Mutex<MemoryState>>,
     /// Calls that still succeed, once set.
     pub(super) works_for: Arc<Mutex<Option<u32>>>,
-    pub(super) cannot_be_scanned: bool,
+    pub(super) cannot_be_read: bool,
+    /// How often it was set aside.
+    pub(super) set_aside: Arc<Mutex<u32>>,
+    /// How many bytes are collected for it, if not as many as always.
+    pub(super) collects: Option<usize>,
 }
 
 impl TestState {
     /// Another one with the same contents, which works.
     pub(super) fn twin(&self) -> Self {
-        let mut kept = MemoryState::default();
-        let mut source = self.kept.lock().unwrap();
-        let mut records = Vec::new();
-        source
-            .scan(&mut |key, value| {
-                records.push(Record { key: key.into(), value: Some(value.into()) });
-                Ok(())
-            })
-            .unwrap();
-        kept.put(&records, &mut Contents::default()).unwrap();
-        if let Some(mark) = source.mark().unwrap() {
-            kept.set_mark(&mark).unwrap();
-        }
+        let kept = self.kept.lock().unwrap().clone();
         Self { kept: Arc::new(Mutex::new(kept)), ..Self::default() }
+    }
+
+    /// The state of its last complete checkpoint.
+    pub(super) fn mark(&self) -> Option<Mark> {
+        match Manifest::read(&mut *self.kept.lock().unwrap()).unwrap() {
+            Found::State(manifest) => Some(manifest.mark),
+            Found::Nothing => None,
+            Found::Earlier => panic!("nothing here makes one"),
+        }
+    }
+
+    /// The blocks of all runs, by run and number.
+    pub(super) fn blocks(&self) -> Vec<(u64, u32)> {
+        self.kept.lock().unwrap().blocks.keys().copied().collect()
+    }
+
+    /// Changes a block, or loses it, as sled may in a power cut.
+    pub(super) fn alter(&self, block: (u64, u32), alter: impl FnOnce(&mut Option<Box<[u8]>>)) {
+        let blocks = &mut self.kept.lock().unwrap().blocks;
+        let mut bytes = blocks.remove(&block);
+        alter(&mut bytes);
+        if let Some(bytes) = bytes {
+            blocks.insert(block, bytes);
+        }
     }
 
     fn work(&self) -> Result<(), StateError> {
@@ -427,24 +446,31 @@ impl StateStore for TestState {
     fn path(&self) -> &Path {
         Path::new("test")
     }
-    fn mark(&mut self) -> Result<Option<StateMark>, StateError> {
-        self.work()?;
-        self.kept.lock().unwrap().mark()
+    fn collected_bytes_max(&self) -> usize {
+        self.collects.unwrap_or(MemoryState::default().collected_bytes_max())
     }
-    fn set_mark(&mut self, mark: &StateMark) -> Result<(), StateError> {
+    fn manifest(&mut self) -> Result<Option<Vec<u8>>, StateError> {
         self.work()?;
-        self.kept.lock().unwrap().set_mark(mark)
+        self.kept.lock().unwrap().manifest()
     }
-    fn put(&mut self, records: &[Record], contents: &mut Contents) -> Result<(), StateError> {
+    fn set_manifest(&mut self, manifest: &[u8]) -> Result<(), StateError> {
         self.work()?;
-        self.kept.lock().unwrap().put(records, contents)
+        self.kept.lock().unwrap().set_manifest(manifest)
     }
-    fn scan(&mut self, take: Take<'_>) -> Result<(), StateError> {
+    fn put_block(&mut self, run: u64, number: u32, bytes: &[u8]) -> Result<(), StateError> {
         self.work()?;
-        if self.cannot_be_scanned {
+        self.kept.lock().unwrap().put_block(run, number, bytes)
+    }
+    fn read_block(&mut self, run: u64, number: u32, out: &mut Vec<u8>) -> Result<bool, StateError> {
+        self.work()?;
+        if self.cannot_be_read {
             return Err(StateError { path: "test".into(), what: "unreadable".into() });
         }
-        self.kept.lock().unwrap().scan(take)
+        self.kept.lock().unwrap().read_block(run, number, out)
+    }
+    fn retain_runs(&mut self, runs: &[u64]) -> Result<(), StateError> {
+        self.work()?;
+        self.kept.lock().unwrap().retain_runs(runs)
     }
     fn clear(&mut self) -> Result<(), StateError> {
         self.work()?;
@@ -452,6 +478,7 @@ impl StateStore for TestState {
     }
     fn set_aside(&mut self) -> Result<PathBuf, StateError> {
         self.work()?;
+        *self.set_aside.lock().unwrap() += 1;
         self.kept.lock().unwrap().set_aside()
     }
 }
@@ -473,35 +500,31 @@ impl fmt::Debug for Machine {
 
 impl Machine {
     pub(super) fn mark(&self) -> Mark {
-        let mut contents = Contents::default();
-        let mut scratch = Vec::new();
+        let mut digest = 1_u128;
         for (key, value) in &self.records {
-            contents.add(key, value, &mut scratch);
+            let bytes = [&key.len().to_le_bytes(), &key[..], &value[..]].concat();
+            digest = digest.wrapping_add(twox_hash::XxHash3_128::oneshot(&bytes));
         }
         Mark {
             index: self.applied,
             term: self.term,
             zxid: self.applied as i64,
-            digest: contents.sum ^ 1,
-            records: contents.records,
+            digest,
+            records: self.records.len() as u64,
             membership: Membership { voters: vec![1], learners: Vec::new() },
         }
     }
 
     /// All records that changed since the last call.
-    pub(super) fn drain(&mut self) -> Vec<Record> {
+    pub(super) fn drain(&mut self) -> Records {
         let dirty = std::mem::take(&mut self.dirty);
-        dirty.into_iter().map(|key| self.record_of(key)).collect()
+        let value = |key| self.records.get(key).map(|value| &value[..]);
+        dirty.iter().map(|key| Record { key, value: value(key) }).collect()
     }
 
-    pub(super) fn all(&mut self) -> Vec<Record> {
+    pub(super) fn all(&mut self) -> Records {
         self.dirty.clear();
-        self.records.keys().cloned().map(|key| self.record_of(key)).collect()
-    }
-
-    fn record_of(&self, key: Vec<u8>) -> Record {
-        let value = self.records.get(&key).map(|v| v.clone().into());
-        Record { key: key.into(), value }
+        self.records.iter().map(|(key, value)| Record { key, value: Some(value) }).collect()
     }
 }
 

@@ -2,16 +2,15 @@
 //!
 //! *Owns* a state store whose contents survive a kill, and of which a power cut leaves any of what
 //! was measured: everything, an older checkpoint, nothing at all without a word, a database that
-//! does not open, or one whose contents are not what its mark says. *Never* seen, and never done
-//! here: contents that pass their own checks but are of no moment at all.
+//! does not open, or one whose blocks are not what its manifest says: one is gone, damaged, or of
+//! another place. *Never* seen, and never done here: contents that pass their own checks but are of
+//! no moment at all.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use lockkeeper::replica::Record;
-use lockkeeper::storage::StateStore;
-use lockkeeper::storage::state::{Contents, StateError, StateMark, Take};
+use lockkeeper::storage::{StateError, StateStore};
 
 use super::disk::Crash;
 use super::rng::Rng;
@@ -20,19 +19,21 @@ use super::rng::Rng;
 const OLDER_MAX: usize = 3;
 
 type Bytes = Box<[u8]>;
+/// Which run a block is of, and its number.
+type Place = (u64, u32);
 
 #[derive(Clone, Debug, Default)]
 struct Database {
-    mark: Option<StateMark>,
-    records: BTreeMap<Bytes, Bytes>,
+    manifest: Option<Vec<u8>>,
+    blocks: BTreeMap<Place, Bytes>,
 }
 
-/// A moment at which the database was closed, and how to get back there from the next one.
+/// A moment at which the manifest was set, and how to get back there from the next one.
 #[derive(Debug)]
 struct Checkpoint {
-    mark: StateMark,
-    /// What was changed since, oldest first: keys, and what they had before.
-    undo: Vec<(Bytes, Option<Bytes>)>,
+    manifest: Vec<u8>,
+    /// What was changed since, oldest first: places, and what was there before.
+    undo: Vec<(Place, Option<Bytes>)>,
 }
 
 /// What was done to the database, for coverage.
@@ -53,6 +54,8 @@ pub struct Sled {
     rng: Rng,
     database: Database,
     older: VecDeque<Checkpoint>,
+    /// How many bytes are collected before something is written there.
+    collects: usize,
     /// It does not open.
     broken: bool,
     /// An error at one in so many operations; 0 for never.
@@ -65,8 +68,9 @@ pub struct Sled {
 pub struct SimState(Arc<Mutex<Sled>>);
 
 impl SimState {
-    pub fn new(rng: Rng) -> Self {
+    pub fn new(mut rng: Rng) -> Self {
         Self(Arc::new(Mutex::new(Sled {
+            collects: *rng.pick(&[400, 5000, 1 << 20]),
             rng,
             database: Database::default(),
             older: VecDeque::new(),
@@ -134,60 +138,66 @@ impl Sled {
         }
     }
 
-    /// Changes a record. What it was.
-    fn set(&mut self, key: &[u8], value: Option<Bytes>) -> Option<Bytes> {
-        let records = &mut self.database.records;
-        let old = match value {
-            Some(value) => records.insert(key.into(), value),
-            None => records.remove(key),
+    /// Changes a block.
+    fn set(&mut self, place: Place, bytes: Option<Bytes>) {
+        let blocks = &mut self.database.blocks;
+        let old = match bytes {
+            Some(bytes) => blocks.insert(place, bytes),
+            None => blocks.remove(&place),
         };
         if let Some(checkpoint) = self.older.back_mut() {
-            checkpoint.undo.push((key.into(), old.clone()));
+            checkpoint.undo.push((place, old));
         }
-        old
     }
 
     fn empty(&mut self) {
-        let records = std::mem::take(&mut self.database).records;
+        let blocks = std::mem::take(&mut self.database).blocks;
         if let Some(checkpoint) = self.older.back_mut() {
-            checkpoint.undo.extend(records.into_iter().map(|(key, value)| (key, Some(value))));
+            checkpoint.undo.extend(blocks.into_iter().map(|(place, bytes)| (place, Some(bytes))));
         }
     }
 
     /// Brings back a checkpoint, if it is one.
     fn go_back(&mut self, at: usize) {
         while self.older.len() > at
-            && let Some(Checkpoint { mark, undo }) = self.older.pop_back()
+            && let Some(Checkpoint { manifest, undo }) = self.older.pop_back()
         {
-            for (key, old) in undo.into_iter().rev() {
+            for (place, old) in undo.into_iter().rev() {
                 match old {
-                    Some(old) => drop(self.database.records.insert(key, old)),
-                    None => drop(self.database.records.remove(&key)),
+                    Some(old) => drop(self.database.blocks.insert(place, old)),
+                    None => drop(self.database.blocks.remove(&place)),
                 }
             }
-            self.database.mark = Some(mark.clone());
+            self.database.manifest = Some(manifest.clone());
             if self.older.len() == at {
-                self.older.push_back(Checkpoint { mark, undo: Vec::new() });
+                self.older.push_back(Checkpoint { manifest, undo: Vec::new() });
                 self.figures.older += 1;
                 return;
             }
         }
     }
 
+    /// Loses a block, damages it, or puts another one in its place.
     fn alter(&mut self) {
-        let len = self.database.records.len();
+        let len = self.database.blocks.len();
         if len == 0 {
             return;
         }
-        let at = self.rng.index(len);
-        let key = self.database.records.keys().nth(at).expect("below the length").clone();
-        if self.rng.chance(500) {
-            self.set(&key, None);
-        } else if let Some(mut value) = self.database.records.get(&key).cloned()
-            && let Some(byte) = value.last_mut()
-        {
-            *byte ^= 0x40;
-            self.set(&key, Some(value));
+        let mut places = self.database.blocks.keys().copied();
+        let place = places.nth(self.rng.index(len)).expect("below the length");
+        let mut bytes = self.database.blocks[&place].clone();
+        match self.rng.below(3) {
+            0 => self.set(place, None),
+            1 => {
+                let at = self.rng.index(bytes.len());
+                bytes[at] ^= 0x40;
+                self.set(place, Some(bytes));
+            }
+            _ => {
+                let mut others = self.database.blocks.values();
+                let other = others.nth(self.rng.index(len)).expect("below the length").clone();
+                self.set(place, Some(other));
+            }
         }
         self.figures.altered += 1;
     }
@@ -204,41 +214,43 @@ impl StateStore for SimState {
         Path::new(PATH)
     }
 
-    fn mark(&mut self) -> Result<Option<StateMark>, StateError> {
-        Ok(self.begin()?.database.mark.clone())
+    fn collected_bytes_max(&self) -> usize {
+        self.sled().collects
     }
 
-    fn set_mark(&mut self, mark: &StateMark) -> Result<(), StateError> {
+    fn manifest(&mut self) -> Result<Option<Vec<u8>>, StateError> {
+        Ok(self.begin()?.database.manifest.clone())
+    }
+
+    fn set_manifest(&mut self, manifest: &[u8]) -> Result<(), StateError> {
         let mut sled = self.begin()?;
-        sled.database.mark = Some(mark.clone());
-        if matches!(mark, StateMark::Closed { .. }) {
-            sled.figures.checkpoints += 1;
-            sled.older.push_back(Checkpoint { mark: mark.clone(), undo: Vec::new() });
-            if sled.older.len() > OLDER_MAX {
-                sled.older.pop_front();
-            }
+        sled.database.manifest = Some(manifest.to_vec());
+        sled.figures.checkpoints += 1;
+        sled.older.push_back(Checkpoint { manifest: manifest.to_vec(), undo: Vec::new() });
+        if sled.older.len() > OLDER_MAX {
+            sled.older.pop_front();
         }
         Ok(())
     }
 
-    fn put(&mut self, records: &[Record], contents: &mut Contents) -> Result<(), StateError> {
-        let mut sled = self.begin()?;
-        let mut scratch = Vec::new();
-        for Record { key, value } in records {
-            if let Some(value) = value {
-                contents.add(key, value, &mut scratch);
-            }
-            if let Some(old) = sled.set(key, value.clone()) {
-                contents.remove(key, &old, &mut scratch);
-            }
-        }
+    fn put_block(&mut self, run: u64, number: u32, bytes: &[u8]) -> Result<(), StateError> {
+        self.begin()?.set((run, number), Some(bytes.into()));
         Ok(())
     }
 
-    fn scan(&mut self, take: Take<'_>) -> Result<(), StateError> {
+    fn read_block(&mut self, run: u64, number: u32, out: &mut Vec<u8>) -> Result<bool, StateError> {
         let sled = self.begin()?;
-        for (key, value) in &sled.database.records {
-            take(key, value).map_err(|what| error(&what))?;
+        let block = sled.database.blocks.get(&(run, number));
+        out.extend_from_slice(block.map_or(&[], |block| block));
+        Ok(block.is_some())
+    }
+
+    fn retain_runs(&mut self, runs: &[u64]) -> Result<(), StateError> {
+        let mut sled = self.begin()?;
+        let places: Vec<Place> =
+            sled.database.blocks.keys().copied().filter(|(run, _)| !runs.contains(run)).collect();
+        for place in places {
+            sled.set(place, None);
         }
         Ok(())
     }

@@ -1,0 +1,158 @@
+//! What a state store says of its contents.
+//!
+//! *Owns* the manifest: which runs there are, and which state they are together. *Never* is believed
+//! unless its checksum is right, whatever version it claims to be of.
+//!
+//! ```text
+//! version u8, mark (mark.rs), number of runs u32, then of each, oldest first: id u64, blocks u32,
+//! records u64, removed u64, bytes u64, sum u128; crc32c u32
+//! ```
+
+use std::path::Path;
+
+use super::mark::{self, take};
+use super::run::Run;
+use super::state::{StateError, StateStore};
+use crate::replica::Mark;
+
+/// 1 was a store with one entry for each record.
+const VERSION: u8 = 2;
+
+/// Which state the runs of a store are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// The state.
+    pub mark: Mark,
+    /// Its runs, oldest first.
+    pub runs: Vec<Run>,
+}
+
+/// What was found in a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Nothing was ever completed there.
+    Nothing,
+    /// A state.
+    State(Manifest),
+    /// What an earlier version of this program left there.
+    Earlier,
+}
+
+impl Manifest {
+    /// As bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        mark::encode(&self.mark, &mut out);
+        let count = u32::try_from(self.runs.len()).expect("runs are merged when there are many");
+        out.extend_from_slice(&count.to_le_bytes());
+        for run in &self.runs {
+            out.extend_from_slice(&run.id.to_le_bytes());
+            out.extend_from_slice(&run.blocks.to_le_bytes());
+            out.extend_from_slice(&run.records.to_le_bytes());
+            out.extend_from_slice(&run.removed.to_le_bytes());
+            out.extend_from_slice(&run.bytes.to_le_bytes());
+            out.extend_from_slice(&run.sum.to_le_bytes());
+        }
+        out.extend_from_slice(&crc32c::crc32c(&out).to_le_bytes());
+        out
+    }
+
+    /// What `store` says of itself.
+    pub(super) fn read(store: &mut dyn StateStore) -> Result<Found, StateError> {
+        let Some(bytes) = store.manifest()? else { return Ok(Found::Nothing) };
+        decode(&bytes).map_err(|what| StateError { path: store.path().to_owned(), what })
+    }
+
+    /// Objects if there are not as many records in the runs as the state has.
+    pub(super) fn check_records(&self, store: &Path, found: u64) -> Result<(), StateError> {
+        if found == self.mark.records {
+            return Ok(());
+        }
+        let Mark { index, records, .. } = self.mark;
+        let what = format!("it has {found} records at index {index}, the state has {records}");
+        Err(StateError { path: store.to_owned(), what })
+    }
+
+    /// The numbers of its runs.
+    pub(super) fn ids(&self) -> impl Iterator<Item = u64> {
+        self.runs.iter().map(|run| run.id)
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<Found, String> {
+    let damaged = || "its manifest is damaged".to_owned();
+    let (mut reader, crc) = bytes.split_last_chunk::<4>().ok_or_else(damaged)?;
+    if u32::from_le_bytes(*crc) != crc32c::crc32c(reader) {
+        return Err(damaged());
+    }
+    match take(&mut reader) {
+        Some([1]) => Ok(Found::Earlier),
+        Some([VERSION]) => manifest(reader).map(Found::State).ok_or_else(damaged),
+        Some([version]) => Err(format!(
+            "its format has version {version}, this program knows up to {VERSION}: use the \
+             version of lockkeeper that wrote it"
+        )),
+        None => Err(damaged()),
+    }
+}
+
+fn manifest(mut reader: &[u8]) -> Option<Manifest> {
+    let mark = mark::decode(&mut reader)?;
+    let count = u32::from_le_bytes(take(&mut reader)?);
+    // Nothing is reserved for a number that was read: it ends where the bytes do.
+    let runs = (0..count).map(|_| run(&mut reader)).collect::<Option<_>>()?;
+    reader.is_empty().then_some(Manifest { mark, runs })
+}
+
+fn run(reader: &mut &[u8]) -> Option<Run> {
+    Some(Run {
+        id: u64::from_le_bytes(take(reader)?),
+        blocks: u32::from_le_bytes(take(reader)?),
+        records: u64::from_le_bytes(take(reader)?),
+        removed: u64::from_le_bytes(take(reader)?),
+        bytes: u64::from_le_bytes(take(reader)?),
+        sum: u128::from_le_bytes(take(reader)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some() -> Manifest {
+        let run = |id| Run { id, blocks: 2, records: 9, removed: 1, bytes: 70, sum: 1 << 99 };
+        Manifest {
+            mark: Mark { index: 7, records: 8, ..Mark::default() },
+            runs: vec![run(3), run(9)],
+        }
+    }
+
+    fn with_crc(mut bytes: Vec<u8>) -> Vec<u8> {
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_manifest_survives_encoding_and_no_other_bytes_do() {
+        let bytes = some().encode();
+        assert_eq!(decode(&bytes), Ok(Found::State(some())));
+        for len in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..len]), Err("its manifest is damaged".to_owned()));
+            let mut flipped = bytes.clone();
+            flipped[len] ^= 1;
+            assert_eq!(decode(&flipped), Err("its manifest is damaged".to_owned()));
+        }
+        // Nor what is damaged under a checksum that is right.
+        for len in 0..bytes.len() - 4 {
+            assert!(decode(&with_crc(bytes[..len].to_vec())).is_err(), "cut to {len}");
+        }
+    }
+
+    #[test]
+    fn an_earlier_format_is_known_and_a_later_one_is_named() {
+        assert_eq!(decode(&with_crc(vec![1, 0])), Ok(Found::Earlier));
+        let error = decode(&with_crc(vec![3, 1, 2])).unwrap_err();
+        assert!(error.contains("version 3, this program knows up to 2"), "{error}");
+    }
+}

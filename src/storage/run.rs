@@ -1,0 +1,241 @@
+//! A run: records sorted by key, written once and never changed.
+//!
+//! *Owns* its format, and that what is read is what was written. *Invariants*: keys ascend and none
+//! is there twice; a run that was read to its end had every byte that was written to it, in order,
+//! and nothing else. *Never* believes a record before that more than that it can be looked at: whoever
+//! reads a run must not use what it gave if its end is not reached.
+//!
+//! ```text
+//! record   length of key u32, length of value u32 (u32::MAX: the key is removed), key, value
+//! block    7 KiB of records one behind the other; a record may go on in the next block
+//! ```
+
+use twox_hash::XxHash3_128;
+
+use super::state::{BLOCK_BYTES, StateError, StateStore};
+use crate::replica::Record;
+
+/// Length of the value of a record that is gone.
+const REMOVED: u32 = u32::MAX;
+const HEADER_BYTES: usize = 8;
+/// Memory that a reader keeps for long records.
+const KEPT_BYTES_MAX: usize = 4 * BLOCK_BYTES;
+
+/// What is known of a complete run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// Its number: those of newer runs are larger.
+    pub id: u64,
+    /// How many blocks it has.
+    pub blocks: u32,
+    /// How many records, removals among them.
+    pub records: u64,
+    /// How many of them are removals.
+    pub removed: u64,
+    /// Bytes of all blocks.
+    pub bytes: u64,
+    /// Sum over the hashes of its blocks, each hashed together with its place.
+    pub sum: u128,
+}
+
+impl Run {
+    /// Counts the next block.
+    fn add_block(&mut self, block: &[u8]) {
+        // A seed keeps two equal blocks in different places apart.
+        let place = self.id.rotate_left(32) ^ u64::from(self.blocks);
+        self.sum = self.sum.wrapping_add(XxHash3_128::oneshot_with_seed(place, block));
+        self.bytes += block.len() as u64;
+        self.blocks += 1;
+    }
+}
+
+/// Appends a record to `out` as it is in a run.
+pub(super) fn pack(record: Record<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(&length(record.key.len()).to_le_bytes());
+    let value_len = record.value.map_or(REMOVED, |value| length(value.len()));
+    out.extend_from_slice(&value_len.to_le_bytes());
+    out.extend_from_slice(record.key);
+    out.extend_from_slice(record.value.unwrap_or_default());
+}
+
+fn length(len: usize) -> u32 {
+    u32::try_from(len).ok().filter(|len| *len < REMOVED).expect("a frame limits a record")
+}
+
+/// How many bytes the key and the value of the record at the front have, if that much is there.
+fn lengths(bytes: &[u8]) -> Option<(usize, Option<usize>)> {
+    let (key_len, rest) = bytes.split_first_chunk::<4>()?;
+    let value_len = u32::from_le_bytes(*rest.first_chunk()?);
+    let value_len = (value_len != REMOVED).then_some(value_len as usize);
+    Some((u32::from_le_bytes(*key_len) as usize, value_len))
+}
+
+/// The record at the front of what [`pack`] made.
+pub(super) fn unpack(bytes: &[u8]) -> Record<'_> {
+    let (key_len, value_len) = lengths(bytes).expect("a record was packed there");
+    let (key, rest) = bytes[HEADER_BYTES..].split_at(key_len);
+    Record { key, value: value_len.map(|len| &rest[..len]) }
+}
+
+/// Writes a run into a store. What it has written is of no use before it is finished.
+#[derive(Debug)]
+pub(super) struct RunWriter {
+    run: Run,
+    block: Vec<u8>,
+    packed: Vec<u8>,
+    last_key: Vec<u8>,
+}
+
+impl RunWriter {
+    pub(super) fn new(id: u64) -> Self {
+        Self {
+            run: Run { id, ..Run::default() },
+            block: Vec::with_capacity(BLOCK_BYTES),
+            packed: Vec::new(),
+            last_key: Vec::new(),
+        }
+    }
+
+    /// Adds a record. Keys must ascend.
+    pub(super) fn record(
+        &mut self,
+        store: &mut dyn StateStore,
+        record: Record<'_>,
+    ) -> Result<(), StateError> {
+        if self.run.records > 0 && record.key <= &self.last_key[..] {
+            let what = format!("run {}: its keys do not ascend", self.run.id);
+            return Err(StateError { path: store.path().to_owned(), what });
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(record.key);
+        self.run.records += 1;
+        self.run.removed += u64::from(record.value.is_none());
+        self.packed.clear();
+        pack(record, &mut self.packed);
+        let mut packed = &self.packed[..];
+        while !packed.is_empty() {
+            let (now, later) = packed.split_at(packed.len().min(BLOCK_BYTES - self.block.len()));
+            self.block.extend_from_slice(now);
+            packed = later;
+            if self.block.len() == BLOCK_BYTES {
+                Self::flush(&mut self.run, &mut self.block, store)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(
+        run: &mut Run,
+        block: &mut Vec<u8>,
+        store: &mut dyn StateStore,
+    ) -> Result<(), StateError> {
+        store.put_block(run.id, run.blocks, block)?;
+        run.add_block(block);
+        block.clear();
+        Ok(())
+    }
+
+    /// Completes the run.
+    pub(super) fn finish(mut self, store: &mut dyn StateStore) -> Result<Run, StateError> {
+        if !self.block.is_empty() {
+            Self::flush(&mut self.run, &mut self.block, store)?;
+        }
+        Ok(self.run)
+    }
+}
+
+/// Reads a run, one record after the other.
+#[derive(Debug)]
+pub(super) struct RunReader {
+    expected: Run,
+    found: Run,
+    /// What was read and not gone past yet; the current record begins at `at`.
+    bytes: Vec<u8>,
+    at: usize,
+    key_end: usize,
+    /// End of the current record, and whether it has a value.
+    end: usize,
+    has_value: bool,
+}
+
+impl RunReader {
+    /// In front of the first record.
+    pub(super) fn new(run: &Run) -> Self {
+        Self {
+            expected: run.clone(),
+            found: Run { id: run.id, ..Run::default() },
+            bytes: Vec::new(),
+            at: 0,
+            key_end: 0,
+            end: 0,
+            has_value: false,
+        }
+    }
+
+    /// Goes to the next record; false at the end, which is only reached if everything was there.
+    pub(super) fn advance(&mut self, store: &mut dyn StateStore) -> Result<bool, StateError> {
+        self.at = self.end;
+        if !self.fill(store, 1)? {
+            return match self.found == self.expected {
+                true => Ok(false),
+                false => Err(self.wrong(store, "it is not what was written there")),
+            };
+        }
+        let is_whole = self.fill(store, HEADER_BYTES)?;
+        let (key_len, value_len) = match lengths(&self.bytes[self.at..]) {
+            Some(lengths) if is_whole => lengths,
+            Some(_) | None => return Err(self.wrong(store, "its last record is cut off")),
+        };
+        let len = HEADER_BYTES + key_len + value_len.unwrap_or(0);
+        if !self.fill(store, len)? {
+            return Err(self.wrong(store, "a record is longer than what is left"));
+        }
+        self.key_end = self.at + HEADER_BYTES + key_len;
+        self.end = self.at + len;
+        self.has_value = value_len.is_some();
+        self.found.records += 1;
+        self.found.removed += u64::from(value_len.is_none());
+        Ok(true)
+    }
+
+    /// The record that [`RunReader::advance`] went to.
+    pub(super) fn record(&self) -> Record<'_> {
+        let value = self.has_value.then(|| &self.bytes[self.key_end..self.end]);
+        Record { key: self.key(), value }
+    }
+
+    /// The key of that.
+    pub(super) fn key(&self) -> &[u8] {
+        &self.bytes[self.at + HEADER_BYTES..self.key_end]
+    }
+
+    /// Reads until `len` bytes from the current place on are there; false if the run has no more.
+    fn fill(&mut self, store: &mut dyn StateStore, len: usize) -> Result<bool, StateError> {
+        let left = self.expected.bytes.saturating_sub(self.found.bytes);
+        if self.at + len > self.bytes.len() && (len - (self.bytes.len() - self.at)) as u64 > left {
+            return Ok(false);
+        }
+        while self.bytes.len() - self.at < len {
+            if self.found.blocks == self.expected.blocks {
+                return Ok(false);
+            }
+            self.bytes.drain(..self.at);
+            self.at = 0;
+            if self.bytes.capacity() > KEPT_BYTES_MAX {
+                self.bytes.shrink_to(KEPT_BYTES_MAX.max(len));
+            }
+            let begin = self.bytes.len();
+            if !store.read_block(self.found.id, self.found.blocks, &mut self.bytes)? {
+                let what = format!("its block {} is missing", self.found.blocks);
+                return Err(self.wrong(store, &what));
+            }
+            self.found.add_block(&self.bytes[begin..]);
+        }
+        Ok(true)
+    }
+
+    fn wrong(&self, store: &dyn StateStore, what: &str) -> StateError {
+        let what = format!("run {} of {} records: {what}", self.found.id, self.expected.records);
+        StateError { path: store.path().to_owned(), what }
+    }
+}
