@@ -1,11 +1,11 @@
 //! Turns what the replica says has changed into checkpoints, images and cuts of the log.
 //!
-//! *Owns* the copy of the state and the images while the server runs. *Invariants*: changes count from
-//! the mark on that completes them; an image is written only from a copy whose contents were just
-//! found to be what was put there, and as many as the state has; the log may be cut only up to the older of two images that this
-//! process wrote or loaded, and therefore verified. *Never* stops the server because of the state
-//! store: a store at fault is set aside and filled again by a full pass, and after
-//! [`FAULTS_MAX`] faults without an image in between replaced by one in memory.
+//! *Owns* the copy of the state and the images while the server runs. *Invariants*: changes count
+//! from the mark on that completes them; an image is written only from a copy whose contents were
+//! just found to be what was put there, and as many as the state has; the log may be cut only up to
+//! the older of two images that this process wrote or loaded, and therefore verified. *Never* stops
+//! the server because of the state store: a store at fault is set aside and filled again by a full
+//! pass, and after [`FAULTS_MAX`] faults without an image in between replaced by one in memory.
 
 use std::fmt;
 use std::path::PathBuf;

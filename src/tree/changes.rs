@@ -17,7 +17,7 @@ use crate::proto::Acl;
 
 /// Bytes of records that one drain hands out, and one record more: a thousand small ones and a
 /// thousand of a megabyte are not the same to whoever copies and holds them.
-pub const DRAIN_BYTES_MAX: usize = 8 << 20;
+pub const DRAIN_BYTES_MAX: usize = 2 << 20;
 
 /// Paths whose records have to go.
 #[derive(Debug, Default)]
