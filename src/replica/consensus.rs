@@ -52,8 +52,6 @@ const CAUGHT_UP_ENTRIES_MAX: u64 = 64;
 /// The consensus of one replica.
 pub(super) struct Consensus {
     node: RawNode<Tail>,
-    /// The election timeout in ticks, and the term that it is for.
-    timeout_set: (u64, usize),
     /// Payload bytes proposed here in `proposed_term` and not committed yet.
     uncommitted_bytes: u64,
     proposed_term: u64,
@@ -165,7 +163,6 @@ impl Consensus {
         let node = RawNode::new(&config, tail, &logger).map_err(|error| error.to_string())?;
         let mut consensus = Self {
             node,
-            timeout_set: (0, 0),
             uncommitted_bytes: 0,
             proposed_term: 0,
             to_sync: 0,
@@ -187,17 +184,13 @@ impl Consensus {
 
     fn fix_timeout(&mut self) {
         let raft = &mut self.node.raft;
-        let is_set = raft.randomized_election_timeout() == self.timeout_set.1;
-        if is_set && raft.term == self.timeout_set.0 {
-            return;
-        }
         let voters = raft.prs().conf().voters().ids();
         let rank = voters.iter().filter(|id| *id < raft.id).count();
         let count = voters.len().max(1);
         // By turns, so that one that cannot win does not come first every time.
         let turn = usize::try_from(raft.term % count as u64).expect("below their number");
-        self.timeout_set = (raft.term, timeout(count, (rank + turn) % count));
-        raft.set_randomized_election_timeout(self.timeout_set.1);
+        // Whatever it drew: what it drew before, too, may be of other voters.
+        raft.set_randomized_election_timeout(timeout(count, (rank + turn) % count));
     }
 
     /// One tick of [`super::TICK_MS`].
