@@ -22,8 +22,8 @@ use super::connection::Line;
 use super::error::ServerError;
 use super::figures::Figures;
 use super::limits::{
-    CHANGES_BATCHES_IDLE_MAX, CHANGES_RECORDS_MAX, CHANGES_WAITING_MAX, DIRECT_BYTES_MAX,
-    DRIVER_BATCH_MAX,
+    CHANGES_BATCHES_MAX, CHANGES_RECORDS_MAX, CHANGES_WAITING_MAX, CHECKPOINT_LATE,
+    DIRECT_BYTES_MAX, DRIVER_BATCH_MAX,
 };
 use super::log_writer::LogWriter;
 use super::outbox::Pushed;
@@ -296,8 +296,9 @@ impl Driver {
         if !(is_due || pace.is_open) || !checkpoints.has_room() {
             return;
         }
-        // A driver that only time wakes does more at once.
-        for _ in 0..if is_idle { CHANGES_BATCHES_IDLE_MAX } else { 1 } {
+        // A driver that only time wakes does more at once, and one that never comes to an end otherwise.
+        let does_more = is_idle || pace.completed.elapsed() >= CHECKPOINT_LATE;
+        for _ in 0..if does_more { CHANGES_BATCHES_MAX } else { 1 } {
             match self.replica.drain_changes(CHANGES_RECORDS_MAX) {
                 Some(changes) => {
                     pace.is_open = changes.mark.is_none();

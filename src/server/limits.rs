@@ -70,8 +70,12 @@ pub const CHANGES_QUEUE_MAX: usize = 8;
 /// Records of one such batch: the driver makes it in a fraction of a millisecond, between two turns.
 pub const CHANGES_RECORDS_MAX: usize = 1024;
 
-/// Such batches that the driver makes at once while nobody wants anything else of it.
-pub const CHANGES_BATCHES_IDLE_MAX: usize = 4;
+/// Such batches that the driver makes at once while nobody wants anything else of it, or if the last
+/// checkpoint was complete longer ago than [`CHECKPOINT_LATE`].
+pub const CHANGES_BATCHES_MAX: usize = 4;
+
+/// A checkpoint that takes longer than this gains on the changes too slowly, or not at all.
+pub const CHECKPOINT_LATE: Duration = Duration::from_secs(30);
 
 /// So many changed records begin a checkpoint at once. Fewer of them wait for more, as long as
 /// `lockkeeper.checkpointMillis` says: what is created and deleted in that time never reaches the

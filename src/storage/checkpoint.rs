@@ -349,6 +349,8 @@ impl Checkpointer {
         self.retry_at = 0;
         self.is_image_wanted = true;
         match self.given.state.mark().cloned() {
+            // The one that is there already, written again, would be no second one.
+            Some(mark) if self.verified.last() == Some(&mark.index) => Outcome::Continue,
             Some(mark) if self.phase == Phase::Followed => self.write_image(&mark),
             Some(_) | None => Outcome::Continue,
         }

@@ -211,6 +211,31 @@ fn the_log_is_cut_to_the_older_of_two_verified_images() {
 }
 
 #[test]
+fn an_image_that_is_there_already_is_not_written_twice_and_counts_once() {
+    let mut bench = Bench::new();
+    let mut checkpointer = bench.checkpointer();
+    for _ in 0..2 {
+        bench.log_grows();
+        let changes = bench.changes(10);
+        checkpointer.apply(changes).unwrap();
+    }
+    assert_eq!(bench.images.list().unwrap(), [20, 10]);
+    // Another server asks for a later one, again and again, before there is a checkpoint of that.
+    for _ in 0..3 {
+        assert_eq!(checkpointer.wanted(25), Outcome::Continue);
+    }
+    assert_eq!(bench.images.list().unwrap(), [20, 10]);
+    // Without the older one, there is one image, however often that is written.
+    assert_eq!(checkpointer.damaged(10), Outcome::Continue);
+    assert_eq!(checkpointer.images().written, 2);
+    // What was asked for is written as soon as there is something to write it from, and that is the
+    // second one.
+    let changes = bench.changes(5);
+    assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::CutLog(20));
+    assert_eq!(bench.images.list().unwrap(), [25, 20]);
+}
+
+#[test]
 fn an_image_that_was_loaded_counts_as_verified() {
     let mut bench = Bench::new();
     let mut checkpointer = bench.checkpointer();

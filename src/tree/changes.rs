@@ -126,6 +126,7 @@ impl Tree {
                 break;
             }
             if let Some(path) = self.changes.tombstones.pop_first() {
+                bytes += path.len();
                 out(&path, None);
             } else if let Some(id) = self.slab.pop_changed() {
                 let znode = &self.slab[id];
