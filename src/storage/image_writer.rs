@@ -15,6 +15,9 @@ use super::image_reader::ImageReader;
 use super::mark;
 use crate::replica::Mark;
 
+/// Bytes between two syncs of a file that is being written.
+const SYNC_BYTES: u64 = 4 << 20;
+
 /// An image being written. Dropped before [`ImageWriter::finish`], it leaves nothing behind.
 #[derive(Debug)]
 pub struct ImageWriter {
@@ -25,6 +28,8 @@ pub struct ImageWriter {
     target: PathBuf,
     file: Option<Box<dyn DiskFile>>,
     offset: u64,
+    /// Up to here, it was synced.
+    synced: u64,
     crc: u32,
     /// The chunk being filled, with room for its header.
     chunk: Vec<u8>,
@@ -54,6 +59,7 @@ impl ImageWriter {
             path,
             target: images.file(mark.index, copy),
             offset: 0,
+            synced: 0,
             crc,
             chunk: Vec::with_capacity(CHUNK_BYTES + 4096),
             chunk_records: 0,
@@ -143,9 +149,15 @@ impl ImageWriter {
         written
     }
 
+    /// Syncs now and then: what is written at the end at one blow, the log would have to wait for.
     fn write(&mut self, bytes: &[u8]) -> Result<(), ImageError> {
-        self.file.as_mut().expect("open until finished").write_at(bytes, self.offset)?;
+        let file = self.file.as_mut().expect("open until finished");
+        file.write_at(bytes, self.offset)?;
         self.offset += bytes.len() as u64;
+        if self.offset - self.synced >= SYNC_BYTES {
+            file.sync()?;
+            self.synced = self.offset;
+        }
         Ok(())
     }
 

@@ -33,7 +33,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Nothing is known of `store` yet: see [`Runs::open`].
+    /// Nothing is known of `store` yet: see `Runs::open`.
     #[must_use]
     pub fn new(store: Box<dyn StateStore>) -> Self {
         Self {

@@ -5,13 +5,13 @@
 //! corruption shows as panics. *Never* relies on sled's `flush`, which calls no fsync: what sled lost
 //! in a power cut is noticed by the manifest and the sums over the runs, and sled is filled again.
 //!
-//! A run is in trees of its own, [`TREE_BLOCKS`] to each. To remove one, sled only forgets its pages,
+//! A run is in trees of its own, `TREE_BLOCKS` to each. To remove one, sled only forgets its pages,
 //! while removed entries have what is beside them written again. Three habits of sled 0.34 count:
 //! * A leaf is split in two at its 17th entry, and both halves are written again. So entries are made
-//!   empty first, a lot ahead ([`AHEAD_MAX`]), and filled when the leaves have been split: that writes a
+//!   empty first, a lot ahead (`AHEAD_MAX`), and filled when the leaves have been split: that writes a
 //!   block 1.2 times instead of four times.
 //! * What may leave the cache is looked at only once in 64 accesses, for each of 256 parts of it. So a
-//!   leaf is accessed that often when its last block was written or read ([`settle`]): 30 MiB
+//!   leaf is accessed that often when its last block was written or read (`settle`): 30 MiB
 //!   instead of the whole tree stay in memory.
 //! * A tree that is removed stays in memory until all of it is: that is why a run has several.
 
