@@ -1,9 +1,10 @@
 //! A server of tests: it answers what the test says, and when.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::session::PATIENCE;
 use super::wire;
 
 /// Its end of a connection.
@@ -15,7 +16,7 @@ pub(super) struct Fake {
 impl Fake {
     /// Takes a connection, and gives it a session of this timeout after `delay`.
     pub(super) fn accept(listener: &TcpListener, timeout_ms: i32, delay: Duration) -> Self {
-        let mut fake = Self { stream: listener.accept().expect("a connection").0, zxid: 0 };
+        let mut fake = Self { stream: connection(listener), zxid: 0 };
         fake.frame();
         std::thread::sleep(delay);
         fake.send(|f| {
@@ -75,5 +76,23 @@ impl Fake {
         let mut frame = vec![0; u32::from_be_bytes(length) as usize];
         self.stream.read_exact(&mut frame).expect("a frame");
         frame
+    }
+}
+
+/// The next connection. A client that has failed makes none: its test is to say so, and not to hang.
+fn connection(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).expect("a listener that can be asked");
+    let began = Instant::now();
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false).expect("a stream that waits");
+                return stream;
+            }
+            Err(e) if e.kind() == ErrorKind::WouldBlock && began.elapsed() < PATIENCE * 2 => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(e) => panic!("a connection: {e}"),
+        }
     }
 }

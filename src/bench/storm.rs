@@ -170,14 +170,16 @@ mod tests {
             let accept = || Fake::accept(&listener, 1, Duration::ZERO);
             let mut counter = accept();
             assert!(counter.serves_next(b"")); // the room
-            let mut crowd = [accept(), accept()];
-            for _ in ["create", "ping"] {
-                assert!(crowd.iter_mut().all(|fake| fake.serves_next(b"")));
-            }
-            let mut back = accept();
+            // The znodes, and then as many pings as the client has time for.
+            let crowd = [accept(), accept()];
+            let serve = |mut fake: Fake| while fake.serves_next(b"") {};
+            std::thread::scope(|scope| {
+                crowd.into_iter().for_each(|fake| drop(scope.spawn(move || serve(fake))));
+            });
+            let back = accept();
             // Pings until the client has counted, and the close if it goes on.
             std::thread::scope(|scope| {
-                scope.spawn(|| while back.serves_next(b"") {});
+                scope.spawn(|| serve(back));
                 while counter.serves_next(&stat(left)) {}
             });
         });
