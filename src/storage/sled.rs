@@ -104,6 +104,20 @@ impl SledState {
         self.error(format!("cannot {what}: {error}"))
     }
 
+    /// Leaves an open database with nothing in it.
+    fn empty(&mut self) -> Result<(), StateError> {
+        self.ahead = (0, 0);
+        self.with(|db| {
+            db.remove(MANIFEST).map_err(text)?;
+            if !db.is_empty() {
+                return Err("it has records of an earlier version".to_owned());
+            }
+            db.flush().map_err(text)?;
+            Ok(())
+        })?;
+        self.retain_runs(&[])
+    }
+
     /// Closes the database without running into what may be wrong with it.
     fn abandon(&mut self) {
         self.ahead = (0, 0);
@@ -217,6 +231,10 @@ impl StateStore for SledState {
     }
 
     fn clear(&mut self) -> Result<(), StateError> {
+        // A database that is only abandoned keeps its files' room for as long as this process lives.
+        if self.db.is_some() && self.empty().is_ok() {
+            return Ok(());
+        }
         self.abandon();
         match std::fs::remove_dir_all(&self.dir) {
             Ok(()) => Ok(()),
@@ -403,6 +421,23 @@ mod tests {
         // A number that was used comes back with new blocks only.
         put(&mut state, 2, 1);
         assert_has(&mut state, 2, 1);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_store_that_is_cleared_while_it_is_open_holds_no_files_that_are_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut state = SledState::new(&dir.path().join("state"));
+        for run in 1..4 {
+            put(&mut state, run, 300);
+            state.set_manifest(b"something").unwrap();
+            state.clear().unwrap();
+            assert_eq!((state.manifest().unwrap(), trees(&mut state)), (None, 0));
+        }
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        let held = open.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+        let gone = held.filter(|path| path.starts_with(dir.path()) && !path.exists());
+        assert_eq!(gone.collect::<Vec<_>>(), Vec::<PathBuf>::new());
     }
 
     #[test]
