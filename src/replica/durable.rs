@@ -94,6 +94,9 @@ pub struct Changes {
     pub mark: Option<Mark>,
 }
 
+/// What a record, its key and its value, adds to the digest of a state; or what is wrong with it.
+pub type RecordDigest = fn(&[u8], &[u8]) -> Result<u128, String>;
+
 /// Takes back a state: records, then entries. Implemented by the machine, called by the disk.
 pub trait Restore {
     /// Forgets everything restored so far: another source is tried.
@@ -108,6 +111,9 @@ pub trait Restore {
     /// # Errors
     /// Says which of them disagrees.
     fn finish(&mut self, mark: &Mark) -> Result<(), String>;
+    /// How to tell from its records which state it is that would be taken back: what they add up to,
+    /// modulo 2^128, is the digest of its mark.
+    fn record_digest(&self) -> RecordDigest;
     /// A committed entry after the mark (after nothing, if there was no mark), in index order.
     ///
     /// # Errors

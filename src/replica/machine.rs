@@ -13,15 +13,15 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use twox_hash::XxHash3_128;
 
-use super::durable::{Changes, Entry, EntryKind, Mark, Membership, Restore};
+use super::durable::{Changes, Entry, EntryKind, Mark, Membership, RecordDigest, Restore};
 use super::members::{self, Asked};
 use super::ready::AuditLine;
-use super::session::{KEY_SESSION, Session, Sessions};
+use super::session::{self, KEY_SESSION, Session, Sessions};
 use super::txn::{Batch, Txn, TxnOp};
 use crate::proto::connect::Password;
 use crate::proto::request::{CreateKind, Request, Undecodable};
 use crate::proto::{ErrorCode, MultiOp, OpCode, Response, Stat, Text};
-use crate::tree::{Context, Event, Options, Tree};
+use crate::tree::{self, Context, Event, Options, Tree};
 
 /// Key of the record that holds the last zxid and time.
 const KEY_CLOCK: &[u8] = b"c";
@@ -385,6 +385,10 @@ impl Machine {
     }
 }
 
+fn unknown(key: &[u8]) -> String {
+    format!("a record with the unknown key {:?}", String::from_utf8_lossy(key))
+}
+
 /// Id of the session that a transaction opens: the server's byte, then the zxid. Unlike ZooKeeper's,
 /// which come from a clock, these can never be used twice.
 fn session_id(server: i64, zxid: i64) -> i64 {
@@ -554,7 +558,16 @@ impl Restore for Machine {
                 self.last_time_ms = i64::from_be_bytes(time.try_into().expect("8 of 16"));
                 Ok(())
             }
-            _ => Err(format!("a record with the unknown key {:?}", String::from_utf8_lossy(key))),
+            _ => Err(unknown(key)),
+        }
+    }
+
+    fn record_digest(&self) -> RecordDigest {
+        |key, value| match key.first() {
+            Some(b'/') => tree::record_digest(key, value).map_err(|bad| bad.to_string()),
+            Some(&KEY_SESSION) => session::record_digest(key, value),
+            _ if key == KEY_CLOCK => Ok(XxHash3_128::oneshot(value)),
+            _ => Err(unknown(key)),
         }
     }
 

@@ -64,7 +64,9 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
 pub use connection::OUTPUT_BYTES_PER_TURN_MAX;
-pub use durable::{Append, Changes, Entry, EntryKind, HardState, Mark, Membership, Restore};
+pub use durable::{
+    Append, Changes, Entry, EntryKind, HardState, Mark, Membership, RecordDigest, Restore,
+};
 pub use input::{ClientRequest, ConnId, Input};
 pub use inspect::{Inspect, Report, Status};
 pub use machine::Machine;

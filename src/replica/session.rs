@@ -105,20 +105,7 @@ impl Sessions {
 
     /// Takes back a record.
     pub(super) fn load(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
-        let id = <[u8; 8]>::try_from(&key[1..]).map_err(|_| "a session key of a wrong length")?;
-        let value = <[u8; RECORD_BYTES]>::try_from(value)
-            .map_err(|_| "a session record of a wrong length".to_owned())?;
-        let mut value = Reader::new(Bytes::copy_from_slice(&value));
-        let wrong = |_| "a session record of a wrong length".to_owned();
-        let session = Session {
-            timeout_ms: value.int("timeout").map_err(wrong)?,
-            owner: (
-                value.long("server").map_err(wrong)?.cast_unsigned(),
-                value.long("connection").map_err(wrong)?.cast_unsigned(),
-            ),
-            password: Password::try_from(&value.rest()[..]).expect("16 of 36"),
-        };
-        let id = i64::from_be_bytes(id);
+        let (id, session) = session_of(key, value)?;
         if !self.open(id, session) {
             return Err("a session that is there twice".into());
         }
@@ -179,6 +166,33 @@ fn digest_of(id: i64, session: &Session) -> u128 {
     input[1..9].copy_from_slice(&id.to_be_bytes());
     input[9..].copy_from_slice(&record_of(session));
     XxHash3_128::oneshot(&input)
+}
+
+/// The session of a record.
+fn session_of(key: &[u8], value: &[u8]) -> Result<(i64, Session), String> {
+    let id = <[u8; 8]>::try_from(&key[1..]).map_err(|_| "a session key of a wrong length")?;
+    let value = <[u8; RECORD_BYTES]>::try_from(value)
+        .map_err(|_| "a session record of a wrong length".to_owned())?;
+    let mut value = Reader::new(Bytes::copy_from_slice(&value));
+    let wrong = |_| "a session record of a wrong length".to_owned();
+    let session = Session {
+        timeout_ms: value.int("timeout").map_err(wrong)?,
+        owner: (
+            value.long("server").map_err(wrong)?.cast_unsigned(),
+            value.long("connection").map_err(wrong)?.cast_unsigned(),
+        ),
+        password: Password::try_from(&value.rest()[..]).expect("16 of 36"),
+    };
+    Ok((i64::from_be_bytes(id), session))
+}
+
+/// What the session of a stored record adds to the digest of its table.
+///
+/// # Errors
+/// It is no record.
+pub(super) fn record_digest(key: &[u8], value: &[u8]) -> Result<u128, String> {
+    let (id, session) = session_of(key, value)?;
+    Ok(digest_of(id, &session))
 }
 
 #[cfg(test)]

@@ -332,6 +332,7 @@ mod tests {
         let images = Images::new(Arc::new(OsFs), dir, 1);
         let checkpointer = Checkpointer::new(Ingredients {
             state: Runs::new(Box::new(MemoryState::default())),
+            record_digest: |_, _| Ok(0),
             images: images.clone(),
             source: Source::Log,
             image: None,

@@ -2,9 +2,9 @@
 //!
 //! *Owns* the copy of the state and the images while the server runs. *Invariants*: changes count
 //! from the mark on that completes them; an image is written only from a copy whose contents were
-//! just found to be what was put there, and as many as the state has; the log may be cut only up to
-//! the older of two images that this process wrote or loaded, and therefore verified. *Never* stops
-//! the server because of the state store: a store at fault is set aside and filled again by a full
+//! just found to be what was put there, and by their number and their digest the state of its mark;
+//! the log may be cut only up to the older of two images that this process wrote or loaded, and
+//! therefore verified. *Never* stops the server because of the state store: a store at fault is set aside and filled again by a full
 //! pass, and after [`FAULTS_MAX`] faults without an image in between replaced by one in memory.
 
 use std::fmt;
@@ -17,7 +17,7 @@ use super::image::{ImageError, Images};
 use super::manifest::{Found, Manifest};
 use super::runs::Runs;
 use super::state::{MemoryState, StateError};
-use crate::replica::{Changes, Mark};
+use crate::replica::{Changes, Mark, RecordDigest};
 
 /// An image is written after at least this much log, unless told otherwise.
 pub const IMAGE_EVERY_BYTES: u64 = 64 << 20;
@@ -87,6 +87,8 @@ pub enum Source {
 pub struct Ingredients {
     /// The copy of the state, of which nothing is known yet.
     pub state: Runs,
+    /// What a record adds to the digest of a state.
+    pub record_digest: RecordDigest,
     /// The images.
     pub images: Images,
     /// Where the state came from.
@@ -423,8 +425,10 @@ impl Checkpointer {
 
     fn copy_to_image(&mut self, mark: &Mark) -> Result<u64, CopyError> {
         let mut writer = self.given.images.create(mark).map_err(CopyError::Image)?;
-        let mut failed = None;
+        let (mut failed, mut digest) = (None, 0_u128);
+        let record_digest = self.given.record_digest;
         let scanned = self.given.state.scan(&mut |key, value| {
+            digest = digest.wrapping_add(record_digest(key, value)?);
             writer.record(key, value).map_err(|error| {
                 let what = error.to_string();
                 failed = Some(error);
@@ -435,6 +439,16 @@ impl Checkpointer {
             return Err(CopyError::Image(error));
         }
         scanned.map_err(CopyError::State)?;
+        if digest != mark.digest {
+            // Whatever was put there: a change was not, or a wrong one.
+            let what = format!(
+                "its records are not the state at index {}: their digest is {digest:032x}, that of \
+                 the state {:032x}",
+                mark.index, mark.digest
+            );
+            let path = self.given.state.path().to_owned();
+            return Err(CopyError::State(StateError { path, what }));
+        }
         writer.finish().map_err(CopyError::Image)
     }
 

@@ -49,6 +49,7 @@ impl Bench {
     fn checkpointer(&self) -> Checkpointer {
         Checkpointer::new(Ingredients {
             state: Runs::new(Box::new(self.state.clone())),
+            record_digest: self.machine.record_digest(),
             images: self.images.clone(),
             source: self.source,
             image: None,
@@ -96,6 +97,23 @@ impl Bench {
     fn log_grows(&self) {
         self.written.fetch_add(EVERY, Ordering::Relaxed);
     }
+}
+
+#[test]
+fn no_image_is_written_of_records_that_are_not_the_state() {
+    let mut bench = Bench::new();
+    let mut checkpointer = bench.checkpointer();
+    let _done = checkpointer.apply(bench.changes(50)).unwrap();
+    bench.log_grows();
+    // As many records as there should be, each as it was put there; but one change never was.
+    let mut changes = bench.changes(10);
+    changes.records = changes.records.iter().filter(|record| record.key != b"/k3").collect();
+    assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::RecordsLost);
+    assert_eq!(checkpointer.images().written, 0);
+    assert!(bench.images.list().unwrap().is_empty());
+    // The machine has it still.
+    let _done = checkpointer.apply(bench.full_pass()).unwrap();
+    assert_eq!(bench.images.list().unwrap(), [60]);
 }
 
 #[test]

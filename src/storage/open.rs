@@ -196,6 +196,7 @@ pub fn open(
     let written_now = written.load(Ordering::Relaxed);
     let checkpointer = Checkpointer::new(Ingredients {
         state: Runs::new(place.state),
+        record_digest: restore.record_digest(),
         images: images.clone(),
         source: begun.source,
         image: image.clone(),

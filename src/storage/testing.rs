@@ -15,7 +15,7 @@ use super::fs::{DiskFile, FileLock, Fs, FsError, Reserved};
 use super::manifest::{Found, Manifest};
 use super::state::{MemoryState, StateError, StateStore};
 use crate::replica::{
-    Append, Entry, EntryKind, HardState, Mark, Membership, Record, Records, Restore,
+    Append, Entry, EntryKind, HardState, Mark, Membership, Record, RecordDigest, Records, Restore,
 };
 
 const SECTOR: usize = 512;
@@ -500,10 +500,9 @@ impl fmt::Debug for Machine {
 
 impl Machine {
     pub(super) fn mark(&self) -> Mark {
-        let mut digest = 1_u128;
+        let mut digest = 0_u128;
         for (key, value) in &self.records {
-            let bytes = [&key.len().to_le_bytes(), &key[..], &value[..]].concat();
-            digest = digest.wrapping_add(twox_hash::XxHash3_128::oneshot(&bytes));
+            digest = digest.wrapping_add(digest_of(key, value));
         }
         Mark {
             index: self.applied,
@@ -528,7 +527,16 @@ impl Machine {
     }
 }
 
+fn digest_of(key: &[u8], value: &[u8]) -> u128 {
+    let bytes = [&key.len().to_le_bytes(), key, value].concat();
+    twox_hash::XxHash3_128::oneshot(&bytes)
+}
+
 impl Restore for Machine {
+    fn record_digest(&self) -> RecordDigest {
+        |key, value| Ok(digest_of(key, value))
+    }
+
     fn restart(&mut self) {
         *self = Self::default();
     }

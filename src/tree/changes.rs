@@ -12,7 +12,7 @@ use super::owner::Owner;
 use super::path::{self, ZnodePath};
 use super::slab::ZnodeId;
 use super::znode::Content;
-use super::{Tree, record};
+use super::{Tree, digest, record};
 use crate::proto::Acl;
 
 /// Bytes of records that one drain hands out, and one record more: a thousand small ones and a
@@ -59,6 +59,20 @@ impl fmt::Display for BadRecord {
 }
 
 impl std::error::Error for BadRecord {}
+
+/// What the znode of a stored record adds to the digest of its tree.
+///
+/// # Errors
+/// It is no record.
+pub fn record_digest(path: &[u8], value: &[u8]) -> Result<u128, BadRecord> {
+    let record = record::decode(value)
+        .map_err(|reason| BadRecord { path: String::from_utf8_lossy(path).into_owned(), reason })?;
+    let open = [Acl::open()];
+    let acl = digest::acl(record.acl.as_deref().unwrap_or(&open));
+    let content = Content::new(path, record.data.as_deref());
+    let numbers = digest::numbers(digest::path(path), &record.meta);
+    Ok(numbers.wrapping_add(digest::content(&content, record.meta.owner, acl)))
+}
 
 impl Tree {
     /// Adds the znode of a stored record to a tree that began [`empty`](Tree::empty). Records come

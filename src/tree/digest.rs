@@ -11,7 +11,6 @@ use twox_hash::XxHash3_128;
 
 use crate::proto::{Acl, Writer};
 
-use super::acl::AclList;
 use super::path;
 use super::znode::{Content, Meta, Znode};
 
@@ -29,12 +28,12 @@ pub(super) fn acl(entries: &[Acl]) -> u128 {
     XxHash3_128::oneshot_with_seed(SEED_ACL, &bytes)
 }
 
-/// The first contribution.
-pub(super) fn content(content: &Content, owner: i64, acl: &AclList) -> u128 {
+/// The first contribution; `acl` is that of its list.
+pub(super) fn content(content: &Content, owner: i64, acl: u128) -> u128 {
     let bytes = XxHash3_128::oneshot_with_seed(SEED_BYTES, content.bytes());
     let mut fields = Fields::<45>::new();
     fields.put(&bytes.to_le_bytes());
-    fields.put(&acl.hash().to_le_bytes());
+    fields.put(&acl.to_le_bytes());
     fields.put(&owner.to_le_bytes());
     // Where the path ends, without which path and data could be confused.
     let path_length = u32::try_from(content.path().len()).expect("a frame limits a path");

@@ -180,6 +180,6 @@ impl Tree {
             return numbers;
         }
         let acl = self.acls.list(znode.meta.acl);
-        numbers.wrapping_add(digest::content(&znode.content, znode.meta.owner, acl))
+        numbers.wrapping_add(digest::content(&znode.content, znode.meta.owner, acl.hash()))
     }
 }

@@ -63,7 +63,7 @@ use crate::proto::acl::perms;
 use crate::proto::{Acl, EventType, Stat, Text};
 
 pub use acl::{AclList, Identity};
-pub use changes::{BadRecord, DRAIN_BYTES_MAX, TakeChange};
+pub use changes::{BadRecord, DRAIN_BYTES_MAX, TakeChange, record_digest};
 pub use figures::Figures;
 pub use owner::{Owner, TTL_MS_MAX};
 pub use path::ZnodePath;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use lockkeeper::replica::{Entry, Machine, Mark, Restore};
+use lockkeeper::replica::{Entry, Machine, Mark, RecordDigest, Restore};
 use lockkeeper::storage::{self, Options, Place};
 use lockkeeper::tree;
 
@@ -124,6 +124,10 @@ impl Restore for History {
 
     fn record(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
         self.machine.record(key, value)
+    }
+
+    fn record_digest(&self) -> RecordDigest {
+        self.machine.record_digest()
     }
 
     fn finish(&mut self, mark: &Mark) -> Result<(), String> {

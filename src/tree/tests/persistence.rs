@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-use super::super::{BadRecord, DRAIN_BYTES_MAX, record};
+use super::super::{BadRecord, DRAIN_BYTES_MAX, record, record_digest};
 use super::*;
 
 type Disk = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -38,6 +38,8 @@ fn load(disk: &Disk, options: &Options) -> Result<Tree, BadRecord> {
         tree.load_record(path, value)?;
     }
     tree.load_finished()?;
+    let sum = disk.iter().map(|(path, value)| record_digest(path, value).unwrap());
+    assert_eq!(sum.fold(0, u128::wrapping_add), tree.digest());
     Ok(tree)
 }
 
