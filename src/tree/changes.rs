@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::LazyLock;
 
 use super::owner::Owner;
 use super::path::{self, ZnodePath};
@@ -60,6 +61,9 @@ impl fmt::Display for BadRecord {
 
 impl std::error::Error for BadRecord {}
 
+/// That of the list that most have.
+static OPEN_ACL: LazyLock<u128> = LazyLock::new(|| digest::acl(&[Acl::open()]));
+
 /// What the znode of a stored record adds to the digest of its tree.
 ///
 /// # Errors
@@ -67,9 +71,8 @@ impl std::error::Error for BadRecord {}
 pub fn record_digest(path: &[u8], value: &[u8]) -> Result<u128, BadRecord> {
     let record = record::decode(value)
         .map_err(|reason| BadRecord { path: String::from_utf8_lossy(path).into_owned(), reason })?;
-    let open = [Acl::open()];
-    let acl = digest::acl(record.acl.as_deref().unwrap_or(&open));
-    let content = Content::new(path, record.data.as_deref());
+    let acl = record.acl.as_deref().map_or_else(|| *OPEN_ACL, digest::acl);
+    let content = Content::new(path, record.data);
     let numbers = digest::numbers(digest::path(path), &record.meta);
     Ok(numbers.wrapping_add(digest::content(&content, record.meta.owner, acl)))
 }
@@ -109,7 +112,7 @@ impl Tree {
         let likely =
             if self.slab.len() > 0 { self.slab[parent].meta.acl } else { super::acls::AclId::OPEN };
         record.meta.acl = self.acls.acquire(entries, likely);
-        let id = self.link(parent, record.meta, Content::new(path, record.data.as_deref()));
+        let id = self.link(parent, record.meta, Content::new(path, record.data));
         self.slab.set_stored(id, true);
         self.slab.unmark_changed(id);
         Ok(())

@@ -30,14 +30,17 @@ const HAS_DATA: u8 = 1;
 const HAS_ACL: u8 = 2;
 const FLAGS: u8 = HAS_DATA | HAS_ACL;
 
+/// Six times eight and three times four.
+const NUMBERS_BYTES: usize = 60;
+
 /// A decoded record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct Record<'a> {
     /// Its `acl` says nothing.
     pub(super) meta: Meta,
     /// `None` for the open list.
     pub(super) acl: Option<Vec<Acl>>,
-    pub(super) data: Option<Bytes>,
+    pub(super) data: Option<&'a [u8]>,
 }
 
 /// Appends the record of a znode.
@@ -59,7 +62,7 @@ pub(super) fn encode(znode: &Znode, acl: &AclList, out: &mut Vec<u8>) {
 }
 
 /// Reads a record.
-pub(super) fn decode(value: &[u8]) -> Result<Record, &'static str> {
+pub(super) fn decode(value: &[u8]) -> Result<Record<'_>, &'static str> {
     let [layout, flags, rest @ ..] = value else {
         return Err("is shorter than its head");
     };
@@ -69,26 +72,42 @@ pub(super) fn decode(value: &[u8]) -> Result<Record, &'static str> {
     if flags & !FLAGS != 0 {
         return Err("has unknown flags");
     }
-    let mut reader = Reader::new(Bytes::copy_from_slice(rest));
-    let fields = |reader: &mut Reader| {
-        let mut long = || reader.long("record");
-        let (czxid, mzxid, pzxid) = (long()?, long()?, long()?);
-        let (ctime, mtime, owner) = (long()?, long()?, long()?);
-        let mut int = || reader.int("record");
-        let (version, creates, aversion) = (int()?, int()?, int()?);
-        let acl = AclId::OPEN;
-        let meta =
-            Meta { czxid, mzxid, pzxid, ctime, mtime, owner, version, creates, aversion, acl };
-        let acl = if flags & HAS_ACL != 0 { Acl::decode_list(reader)? } else { None };
-        Ok::<_, crate::proto::Malformed>((meta, acl))
+    let Some((numbers, rest)) = rest.split_first_chunk::<NUMBERS_BYTES>() else {
+        return Err("is too short");
     };
-    let (meta, acl) = fields(&mut reader).map_err(|_| "is too short or has a malformed ACL")?;
-    if flags & HAS_ACL != 0 && acl.as_ref().is_none_or(Vec::is_empty) {
-        return Err("has no entry in its ACL");
-    }
-    let data = reader.rest();
+    let (acl, data) = match flags & HAS_ACL {
+        0 => (None, rest),
+        _ => decode_acl(rest)?,
+    };
     if flags & HAS_DATA == 0 && !data.is_empty() {
         return Err("has bytes behind its end");
     }
-    Ok(Record { meta, acl, data: (flags & HAS_DATA != 0).then_some(data) })
+    let data = (flags & HAS_DATA != 0).then_some(data);
+    Ok(Record { meta: decode_numbers(numbers), acl, data })
+}
+
+fn decode_numbers(numbers: &[u8; NUMBERS_BYTES]) -> Meta {
+    let mut left = &numbers[..];
+    let mut long = || take(&mut left).map_or(0, i64::from_be_bytes);
+    let [czxid, mzxid, pzxid, ctime, mtime, owner] = std::array::from_fn(|_| long());
+    let mut int = || take(&mut left).map_or(0, i32::from_be_bytes);
+    let [version, creates, aversion] = std::array::from_fn(|_| int());
+    let acl = AclId::OPEN;
+    Meta { czxid, mzxid, pzxid, ctime, mtime, owner, version, creates, aversion, acl }
+}
+
+fn take<const N: usize>(left: &mut &[u8]) -> Option<[u8; N]> {
+    let (field, rest) = left.split_first_chunk()?;
+    *left = rest;
+    Some(*field)
+}
+
+/// The list at the front, and what is behind it.
+fn decode_acl(bytes: &[u8]) -> Result<(Option<Vec<Acl>>, &[u8]), &'static str> {
+    let mut reader = Reader::new(Bytes::copy_from_slice(bytes));
+    let acl = Acl::decode_list(&mut reader).map_err(|_| "has a malformed ACL")?;
+    if acl.as_ref().is_none_or(Vec::is_empty) {
+        return Err("has no entry in its ACL");
+    }
+    Ok((acl, &bytes[bytes.len() - reader.rest().len()..]))
 }
