@@ -4,8 +4,9 @@
 //! from the mark on that completes them; an image is written only from a copy whose contents were
 //! just found to be what was put there, and by their number and their digest the state of its mark;
 //! the log may be cut only up to the older of two images that this process wrote or loaded, and
-//! therefore verified. *Never* stops the server because of the state store: a store at fault is set aside and filled again by a full
-//! pass, and after [`FAULTS_MAX`] faults without an image in between replaced by one in memory.
+//! therefore verified. *Never* stops the server because of the state store: a store at fault is set
+//! aside and filled again by a full pass, and after [`FAULTS_MAX`] faults without an image in between
+//! replaced by one in memory.
 
 use std::fmt;
 use std::path::PathBuf;
