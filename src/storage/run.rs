@@ -3,7 +3,8 @@
 //! *Owns* its format, and that what is read is what was written. *Invariants*: keys ascend and none
 //! is there twice; a run that was read to its end had every byte that was written to it, in order,
 //! and nothing else. *Never* believes a record before that more than that it can be looked at: whoever
-//! reads a run must not use what it gave if its end is not reached.
+//! reads a run must not use what it gave if its end is not reached. *Never* takes memory for a long
+//! record before the whole run has turned out to be what was written: nothing else bounds a length.
 //!
 //! ```text
 //! record   length of key u32, length of value u32 (u32::MAX: the key is removed), key, value
@@ -18,8 +19,12 @@ use crate::replica::Record;
 /// Length of the value of a record that is gone.
 const REMOVED: u32 = u32::MAX;
 const HEADER_BYTES: usize = 8;
+const OTHER: &str = "it is not what was written there";
 /// Memory that a reader keeps for long records.
 const KEPT_BYTES_MAX: usize = 4 * BLOCK_BYTES;
+/// The longest record that memory is taken for before its run is proved. Requests of the usual size
+/// make none that is longer; a run with longer ones is read twice.
+const UNPROVED_BYTES_MAX: usize = 4 << 20;
 
 /// What is known of a complete run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -156,6 +161,8 @@ pub(super) struct RunReader {
     /// End of the current record, and whether it has a value.
     end: usize,
     has_value: bool,
+    /// Whether all of the run is known to be what was written.
+    is_proved: bool,
 }
 
 impl RunReader {
@@ -169,6 +176,7 @@ impl RunReader {
             key_end: 0,
             end: 0,
             has_value: false,
+            is_proved: false,
         }
     }
 
@@ -178,7 +186,7 @@ impl RunReader {
         if !self.fill(store, 1)? {
             return match self.found == self.expected {
                 true => Ok(false),
-                false => Err(self.wrong(store, "it is not what was written there")),
+                false => Err(self.wrong(store, OTHER)),
             };
         }
         let is_whole = self.fill(store, HEADER_BYTES)?;
@@ -187,6 +195,9 @@ impl RunReader {
             Some(_) | None => return Err(self.wrong(store, "its last record is cut off")),
         };
         let len = HEADER_BYTES + key_len + value_len.unwrap_or(0);
+        if len > UNPROVED_BYTES_MAX && self.may_have(len) {
+            self.prove(store)?;
+        }
         if !self.fill(store, len)? {
             return Err(self.wrong(store, "a record is longer than what is left"));
         }
@@ -209,10 +220,15 @@ impl RunReader {
         &self.bytes[self.at + HEADER_BYTES..self.key_end]
     }
 
+    /// Whether the run has room for `len` bytes from the current place on.
+    fn may_have(&self, len: usize) -> bool {
+        let left = self.expected.bytes.saturating_sub(self.found.bytes);
+        len as u64 <= (self.bytes.len() - self.at) as u64 + left
+    }
+
     /// Reads until `len` bytes from the current place on are there; false if the run has no more.
     fn fill(&mut self, store: &mut dyn StateStore, len: usize) -> Result<bool, StateError> {
-        let left = self.expected.bytes.saturating_sub(self.found.bytes);
-        if self.at + len > self.bytes.len() && (len - (self.bytes.len() - self.at)) as u64 > left {
+        if !self.may_have(len) {
             return Ok(false);
         }
         while self.bytes.len() - self.at < len {
@@ -226,16 +242,108 @@ impl RunReader {
             }
             let begin = self.bytes.len();
             if !store.read_block(self.found.id, self.found.blocks, &mut self.bytes)? {
-                let what = format!("its block {} is missing", self.found.blocks);
-                return Err(self.wrong(store, &what));
+                return Err(self.missing(store, self.found.blocks));
             }
             self.found.add_block(&self.bytes[begin..]);
         }
         Ok(true)
     }
 
+    /// Reads the blocks that were not read yet, and keeps none of them: afterwards every length in
+    /// the run is one that was written there.
+    fn prove(&mut self, store: &mut dyn StateStore) -> Result<(), StateError> {
+        if self.is_proved {
+            return Ok(());
+        }
+        let mut whole = self.found.clone();
+        let mut block = Vec::with_capacity(BLOCK_BYTES);
+        while whole.blocks < self.expected.blocks {
+            block.clear();
+            if !store.read_block(whole.id, whole.blocks, &mut block)? {
+                return Err(self.missing(store, whole.blocks));
+            }
+            whole.add_block(&block);
+        }
+        self.is_proved = (whole.bytes, whole.sum) == (self.expected.bytes, self.expected.sum);
+        match self.is_proved {
+            true => Ok(()),
+            false => Err(self.wrong(store, OTHER)),
+        }
+    }
+
+    fn missing(&self, store: &dyn StateStore, block: u32) -> StateError {
+        self.wrong(store, &format!("its block {block} is missing"))
+    }
+
     fn wrong(&self, store: &dyn StateStore, what: &str) -> StateError {
         let what = format!("run {} of {} records: {what}", self.found.id, self.expected.records);
         StateError { path: store.path().to_owned(), what }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::TestState;
+    use super::*;
+
+    const LONG: usize = UNPROVED_BYTES_MAX + 1;
+
+    /// A run of records with values of these lengths.
+    fn written(store: &mut TestState, lens: &[usize]) -> Run {
+        let mut writer = RunWriter::new(1);
+        for (i, len) in lens.iter().enumerate() {
+            let key = &(i as u64).to_be_bytes()[..];
+            let value = vec![i as u8; *len];
+            writer.record(store, Record { key, value: Some(&value) }).unwrap();
+        }
+        writer.finish(store).unwrap()
+    }
+
+    /// Has the first record of the run say that its value is this long.
+    fn claim(store: &TestState, value_len: usize) {
+        let value_len = u32::try_from(value_len).unwrap().to_le_bytes();
+        store.alter((1, 0), |block| block.as_mut().unwrap()[4..8].copy_from_slice(&value_len));
+    }
+
+    #[test]
+    fn a_damaged_length_takes_no_memory() {
+        let mut store = TestState::default();
+        let run = written(&mut store, &[100; 100_000]);
+        assert!(run.bytes > 2 * LONG as u64, "there is enough to believe it");
+        claim(&store, LONG);
+        let mut reader = RunReader::new(&run);
+        let error = reader.advance(&mut store).unwrap_err();
+        assert!(error.what.ends_with(OTHER), "{error}");
+        assert!(reader.bytes.capacity() <= KEPT_BYTES_MAX, "{}", reader.bytes.capacity());
+    }
+
+    #[test]
+    fn a_length_that_is_more_than_what_is_left_is_refused_at_once() {
+        for value_len in [LONG, REMOVED as usize - 1] {
+            let mut store = TestState::default();
+            let run = written(&mut store, &[100; 1000]);
+            claim(&store, value_len);
+            let error = RunReader::new(&run).advance(&mut store).unwrap_err();
+            assert!(error.what.ends_with("longer than what is left"), "{error}");
+            assert_eq!(store.blocks_read(), 1);
+        }
+    }
+
+    #[test]
+    fn a_run_is_read_once_and_one_with_long_records_twice() {
+        for (longest, times) in [(LONG - 100, 1), (LONG, 2)] {
+            let mut store = TestState::default();
+            let lens = [longest, 7, longest, longest, 7];
+            let run = written(&mut store, &lens);
+            let mut reader = RunReader::new(&run);
+            for (i, len) in lens.into_iter().enumerate() {
+                assert!(reader.advance(&mut store).unwrap());
+                assert!(reader.record().value == Some(&vec![i as u8; len]), "record {i}");
+            }
+            assert!(!reader.advance(&mut store).unwrap());
+            let read = store.blocks_read();
+            // The first block was read before it was known what comes.
+            assert_eq!(read, u64::from(run.blocks * times) - u64::from(times - 1));
+        }
     }
 }

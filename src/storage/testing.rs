@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -398,6 +399,7 @@ pub(super) struct TestState {
     pub(super) set_aside: Arc<Mutex<u32>>,
     /// How many bytes are collected for it, if not as many as always.
     pub(super) collects: Option<usize>,
+    pub(super) blocks_read: Arc<AtomicU64>,
 }
 
 impl TestState {
@@ -414,6 +416,11 @@ impl TestState {
             Found::Nothing => None,
             Found::Earlier => panic!("nothing here makes one"),
         }
+    }
+
+    /// How often a block was read.
+    pub(super) fn blocks_read(&self) -> u64 {
+        self.blocks_read.load(Ordering::Relaxed)
     }
 
     /// The blocks of all runs, by run and number.
@@ -463,6 +470,7 @@ impl StateStore for TestState {
     }
     fn read_block(&mut self, run: u64, number: u32, out: &mut Vec<u8>) -> Result<bool, StateError> {
         self.work()?;
+        self.blocks_read.fetch_add(1, Ordering::Relaxed);
         if self.cannot_be_read {
             return Err(StateError { path: "test".into(), what: "unreadable".into() });
         }
