@@ -119,6 +119,7 @@ fn run(reader: &mut &[u8]) -> Option<Run> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replica::Membership;
 
     fn some() -> Manifest {
         let run = |id| Run { id, blocks: 2, records: 9, removed: 1, bytes: 70, sum: 1 << 99 };
@@ -147,6 +148,28 @@ mod tests {
         for len in 0..bytes.len() - 4 {
             assert!(decode(&with_crc(bytes[..len].to_vec())).is_err(), "cut to {len}");
         }
+    }
+
+    /// Whoever changes this makes a new version.
+    #[test]
+    fn the_bytes_of_a_manifest_are_these() {
+        let membership = Membership { voters: vec![1, 258], learners: vec![3] };
+        let (index, term, zxid, records) = (7, 6, -2, 8);
+        let mark = Mark { index, term, zxid, digest: 1 << 120 | 5, records, membership };
+        let run = |id| Run { id, blocks: 2, records: 9, removed: 1, bytes: 70, sum: 1 << 99 };
+        let bytes = Manifest { mark, runs: vec![run(3), run(4)] }.encode();
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let golden = "02 \
+             0700000000000000 0600000000000000 feffffffffffffff \
+             05000000000000000000000000000001 0800000000000000 \
+             02000000 0100000000000000 0201000000000000 01000000 0300000000000000 \
+             02000000 \
+             0300000000000000 02000000 0900000000000000 0100000000000000 4600000000000000 \
+             00000000000000000000000008000000 \
+             0400000000000000 02000000 0900000000000000 0100000000000000 4600000000000000 \
+             00000000000000000000000008000000 \
+             a24dd176";
+        assert_eq!(hex, golden.replace(' ', ""));
     }
 
     #[test]

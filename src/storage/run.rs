@@ -305,6 +305,40 @@ mod tests {
         store.alter((1, 0), |block| block.as_mut().unwrap()[4..8].copy_from_slice(&value_len));
     }
 
+    /// Whoever changes this makes a new version of the manifest (`manifest.rs`), which decides how
+    /// runs are read.
+    #[test]
+    fn the_bytes_of_a_run_are_these() {
+        let mut store = TestState::default();
+        let mut writer = RunWriter::new(3);
+        for (key, value) in [(&b"/a"[..], Some(&b"one"[..])), (b"/b", None), (b"/c", Some(b""))] {
+            writer.record(&mut store, Record { key, value }).unwrap();
+        }
+        let run = writer.finish(&mut store).unwrap();
+        let mut block = Vec::new();
+        assert!(store.read_block(3, 0, &mut block).unwrap());
+        let golden: [&[u8]; 3] = [
+            b"\x02\0\0\0\x03\0\0\0/aone",
+            b"\x02\0\0\0\xff\xff\xff\xff/b",
+            b"\x02\0\0\0\0\0\0\0/c",
+        ];
+        assert_eq!(block, golden.concat());
+        let sum = 0x0216f182b16e80db38ef780200d2092e;
+        let expected = Run { id: 3, blocks: 1, records: 3, removed: 1, bytes: 33, sum };
+        assert_eq!(run, expected);
+    }
+
+    #[test]
+    fn the_sum_over_a_run_is_that_of_its_blocks_and_their_places() {
+        let mut run = Run { id: 3, ..Run::default() };
+        let mut sums = Vec::new();
+        for block in [&b"one"[..], b"two"] {
+            run.add_block(block);
+            sums.push(format!("{:032x}", run.sum));
+        }
+        assert_eq!(sums, ["b128fe2a417dbb4aa0accf38bc352d5f", "30b75233b3714f62524b3b1f0a6dba77"]);
+    }
+
     #[test]
     fn a_damaged_length_takes_no_memory() {
         let mut store = TestState::default();
