@@ -5,7 +5,7 @@
 //! the configuration is known to be right; the client address is taken before the data is touched;
 //! nobody is answered before the server serves; when `stop` has returned, every thread has ended and
 //! the data directory is free. Where things are: `driver.rs` (the loop around the replica),
-//! `log_writer.rs` and `checkpoints.rs` (the disk's threads), `listener.rs`, `first_frame.rs` and
+//! `log_writer.rs`, `log_thread.rs` and `checkpoints.rs` (the disk's threads), `listener.rs`, `first_frame.rs` and
 //! `connection.rs` (clients), `founding.rs`, `peers.rs` and `peer_*.rs` (other servers), `intake.rs`,
 //! `outbox.rs` and `throttle.rs` (what was read, is queued and in flight).
 
@@ -26,6 +26,7 @@ mod intake;
 pub mod limits;
 mod listener;
 mod log_disk;
+mod log_thread;
 mod log_writer;
 mod member;
 mod outbox;
