@@ -4,24 +4,29 @@
 //! *Invariants*: the same entries in the same order give the same state, the same results and the
 //! same digests on every server and at every replay; every transaction takes one zxid, also one
 //! that fails; zxids only rise. *Never* looks at a clock, at a connection, or at who is the leader.
+//! How the disk gives it back is in `machine/restore.rs`.
 //!
 //! Reproduces `ZKDatabase` and the deciding half of `PrepRequestProcessor`: requests are decided
 //! here, when they are applied, not before they are proposed.
+
+mod restore;
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use twox_hash::XxHash3_128;
 
-use super::durable::{Changes, Entry, EntryKind, Mark, Membership, RecordDigest, Restore};
+use restore::Replayed;
+
+use super::durable::{Changes, Entry, Mark, Membership};
 use super::members::{self, Asked};
 use super::ready::AuditLine;
-use super::session::{self, KEY_SESSION, Session, Sessions};
+use super::session::{Session, Sessions};
 use super::txn::{Batch, Txn, TxnOp};
 use crate::proto::connect::Password;
 use crate::proto::request::{CreateKind, Request, Undecodable};
 use crate::proto::{ErrorCode, MultiOp, OpCode, Response, Stat, Text};
-use crate::tree::{self, Context, Event, Options, Tree};
+use crate::tree::{Context, Event, Options, Tree};
 
 /// Key of the record that holds the last zxid and time.
 const KEY_CLOCK: &[u8] = b"c";
@@ -44,17 +49,6 @@ pub struct Machine {
     txns_applied: u64,
     replayed: Replayed,
     audits_replay: bool,
-}
-
-/// What a replay has seen of the log besides transactions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Replayed {
-    /// Index and term of the first entry of each term.
-    pub(super) runs: Vec<(u64, u64)>,
-    /// Changes of membership, as they are in their entries.
-    pub(super) conf_changes: Vec<Bytes>,
-    /// What the audit log says of the transactions, if somebody asked.
-    audit: Vec<AuditLine>,
 }
 
 /// What became of one transaction.
@@ -307,22 +301,6 @@ impl Machine {
         }
     }
 
-    /// From here on, a replay keeps an audit line of every transaction: a server that comes back may
-    /// be the first one that applies what the others have only agreed on.
-    pub fn audit_replay(&mut self) {
-        self.audits_replay = true;
-    }
-
-    /// Takes the audit lines of a replay.
-    pub fn take_replayed_audit(&mut self) -> Vec<AuditLine> {
-        std::mem::take(&mut self.replayed.audit)
-    }
-
-    /// Takes what a replay has seen.
-    pub(super) fn take_replayed(&mut self) -> Replayed {
-        std::mem::take(&mut self.replayed)
-    }
-
     /// Znodes, sessions and other records that changed and were not drained.
     #[must_use]
     pub fn changes_waiting(&self) -> u64 {
@@ -383,10 +361,6 @@ impl Machine {
     fn record_count(&self) -> u64 {
         self.tree.node_count() as u64 + self.sessions.len() as u64 + 1
     }
-}
-
-fn unknown(key: &[u8]) -> String {
-    format!("a record with the unknown key {:?}", String::from_utf8_lossy(key))
 }
 
 /// Id of the session that a transaction opens: the server's byte, then the zxid. Unlike ZooKeeper's,
@@ -535,78 +509,6 @@ fn multi_outcome(results: &[crate::proto::MultiResult]) -> &'static str {
         _ => None,
     });
     codes.next().map_or("ok", ErrorCode::name)
-}
-
-impl Restore for Machine {
-    fn restart(&mut self) {
-        let audits_replay = self.audits_replay;
-        *self = Self { audits_replay, ..Self::fresh(self.tree.options().clone()) };
-    }
-
-    fn record(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
-        if self.records_loaded == 0 {
-            self.tree = Tree::empty(self.tree.options().clone());
-        }
-        self.records_loaded += 1;
-        match key.first() {
-            Some(b'/') => self.tree.load_record(key, value).map_err(|bad| bad.to_string()),
-            Some(&KEY_SESSION) => self.sessions.load(key, value),
-            _ if key == KEY_CLOCK => {
-                let clock = <[u8; 16]>::try_from(value).map_err(|_| "a clock of a wrong length")?;
-                let (zxid, time) = clock.split_first_chunk::<8>().expect("8 of 16");
-                self.last_zxid = i64::from_be_bytes(*zxid);
-                self.last_time_ms = i64::from_be_bytes(time.try_into().expect("8 of 16"));
-                Ok(())
-            }
-            _ => Err(unknown(key)),
-        }
-    }
-
-    fn record_digest(&self) -> RecordDigest {
-        |key, value| match key.first() {
-            Some(b'/') => tree::record_digest(key, value).map_err(|bad| bad.to_string()),
-            Some(&KEY_SESSION) => session::record_digest(key, value),
-            _ if key == KEY_CLOCK => Ok(XxHash3_128::oneshot(value)),
-            _ => Err(unknown(key)),
-        }
-    }
-
-    fn finish(&mut self, mark: &Mark) -> Result<(), String> {
-        self.tree.load_finished().map_err(|bad| bad.to_string())?;
-        self.clock_dirty = false;
-        if self.record_count() != mark.records {
-            let count = self.record_count();
-            return Err(format!("{count} records, but the mark says {}", mark.records));
-        }
-        if self.digest() != mark.digest && !mutant!("damaged-image-served") {
-            let digest = self.digest();
-            return Err(format!("digest {digest:032x}, but the mark says {:032x}", mark.digest));
-        }
-        if self.last_zxid != mark.zxid {
-            return Err(format!("zxid {:#x}, but the mark says {:#x}", self.last_zxid, mark.zxid));
-        }
-        Ok(())
-    }
-
-    fn entry(&mut self, entry: &Entry) -> Result<(), String> {
-        // The disk may hold a later state than the one that this began with.
-        self.keep_all_tombstones(true);
-        if self.replayed.runs.last().is_none_or(|(_, term)| *term != entry.term) {
-            self.replayed.runs.push((entry.index, entry.term));
-        }
-        if entry.kind == EntryKind::ConfChange {
-            self.replayed.conf_changes.push(entry.data.clone());
-            return Ok(());
-        }
-        for txn in open_entry(self, entry)? {
-            let applied = self.apply(entry.term, &txn);
-            if self.audits_replay {
-                let line = self.audit_line((entry.index, entry.term), &txn, &applied);
-                self.replayed.audit.push(line);
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Moves the clock to that of a normal entry, and gives its transactions: to be applied in order.
