@@ -5,8 +5,8 @@
 //! just found to be what was put there, and by their number and their digest the state of its mark;
 //! the log may be cut only up to the older of two images that this process wrote or loaded, and
 //! therefore verified. *Never* stops the server because of the state store: a store at fault is set
-//! aside and filled again by a full pass, and after [`FAULTS_MAX`] faults without an image in between
-//! replaced by one in memory.
+//! aside, or emptied if it lacks room, and filled again by a full pass, and after [`FAULTS_MAX`] faults
+//! without an image in between replaced by one in memory.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -447,8 +447,7 @@ impl Checkpointer {
                  the state {:032x}",
                 mark.index, mark.digest
             );
-            let path = self.given.state.path().to_owned();
-            return Err(CopyError::State(StateError { path, what }));
+            return Err(CopyError::State(StateError::new(self.given.state.path(), what)));
         }
         writer.finish().map_err(CopyError::Image)
     }
@@ -462,23 +461,38 @@ impl Checkpointer {
         }
     }
 
-    /// The store is at fault: sets it aside.
+    /// The store is at fault: sets it aside. Where there is no room on the disk, a copy would keep
+    /// what there is of it, and show nothing: but it is kept if there may be no other of the state.
     fn fault(&mut self, error: &StateError) -> Outcome {
         self.faults += 1;
         self.phase = Phase::Lost;
-        if self.faults >= FAULTS_MAX {
-            tracing::error!(%error, "the state store keeps failing: memory is used instead");
-            self.given.state.replace(Box::new(MemoryState::default()));
-            return Outcome::RecordsLost;
-        }
-        match self.given.state.set_aside() {
-            Ok(aside) => {
-                tracing::error!(%error, aside = %aside.display(), "the state store is refilled");
-            }
+        let is_last = self.faults >= FAULTS_MAX;
+        let state = &mut self.given.state;
+        let begun_anew = match error.is_full && !self.verified.is_empty() {
+            true => state.clear().map(|()| None),
+            false if is_last => Ok(None),
+            false => state.set_aside().map(Some),
+        };
+        let uses_memory = match begun_anew {
             Err(also) => {
                 tracing::error!(%error, %also, "the state store fails: memory is used instead");
-                self.given.state.replace(Box::new(MemoryState::default()));
+                true
             }
+            Ok(_) if is_last => {
+                tracing::error!(%error, "the state store keeps failing: memory is used instead");
+                true
+            }
+            Ok(Some(aside)) => {
+                tracing::error!(%error, aside = %aside.display(), "the state store is refilled");
+                false
+            }
+            Ok(None) => {
+                tracing::error!(%error, "the state store has no room: it is emptied and refilled");
+                false
+            }
+        };
+        if uses_memory {
+            state.replace(Box::new(MemoryState::default()));
         }
         Outcome::RecordsLost
     }

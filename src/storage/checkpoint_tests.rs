@@ -331,6 +331,72 @@ fn a_store_at_fault_is_set_aside_and_filled_by_a_full_pass() {
 }
 
 #[test]
+fn a_store_without_room_is_emptied_and_no_copy_of_it_is_kept() {
+    for works_for in 0..6 {
+        let mut bench = Bench::new();
+        bench.state.is_full = true;
+        let mut checkpointer = bench.checkpointer();
+        bench.log_grows();
+        let changes = bench.changes(10);
+        checkpointer.apply(changes).unwrap();
+        assert_eq!(bench.images.list().unwrap(), [10]);
+        bench.log_grows();
+        *bench.state.works_for.lock().unwrap() = Some(works_for);
+        let changes = bench.changes(10);
+        let mut outcome = checkpointer.apply(changes).unwrap();
+        for _ in 1..FAULTS_MAX {
+            assert_eq!(outcome, Outcome::RecordsLost, "{works_for}");
+            assert_eq!(bench.state.blocks(), []);
+            *bench.state.works_for.lock().unwrap() = Some(0);
+            let changes = bench.full_pass();
+            outcome = checkpointer.apply(changes).unwrap();
+        }
+        assert_eq!(outcome, Outcome::RecordsLost);
+        // Memory takes its place, and what room it had is free.
+        let changes = bench.full_pass();
+        assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::CutLog(10));
+        assert_eq!(bench.images.list().unwrap(), [20, 10]);
+        assert_eq!(bench.state.blocks(), []);
+        assert_eq!(*bench.state.set_aside.lock().unwrap(), 0);
+    }
+}
+
+#[test]
+fn a_store_that_has_room_again_is_filled_again() {
+    let mut bench = Bench::new();
+    bench.state.is_full = true;
+    let mut checkpointer = bench.checkpointer();
+    bench.log_grows();
+    let changes = bench.changes(10);
+    checkpointer.apply(changes).unwrap();
+    *bench.state.works_for.lock().unwrap() = Some(1);
+    let changes = bench.changes(10);
+    assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::RecordsLost);
+    *bench.state.works_for.lock().unwrap() = None;
+    let changes = bench.full_pass();
+    assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::Continue);
+    bench.assert_stored();
+}
+
+#[test]
+fn a_store_without_room_is_kept_as_long_as_there_is_no_image() {
+    let mut bench = Bench::new();
+    bench.state.is_full = true;
+    let changes = bench.changes(10);
+    bench.checkpointer().apply(changes).unwrap();
+    // It is what the server came back from, and no image can be written of it.
+    bench.source = Source::State(10);
+    let mut checkpointer = bench.checkpointer();
+    bench.fs.fail_at(1, Fault::Error(ErrorKind::StorageFull));
+    assert_eq!(checkpointer.begin().unwrap(), Outcome::Continue);
+    assert!(bench.images.list().unwrap().is_empty());
+    *bench.state.works_for.lock().unwrap() = Some(1);
+    let changes = bench.changes(10);
+    assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::RecordsLost);
+    assert_eq!(*bench.state.set_aside.lock().unwrap(), 1);
+}
+
+#[test]
 fn a_store_that_keeps_failing_is_replaced_by_memory_and_images_go_on() {
     let mut bench = Bench::new();
     let mut checkpointer = bench.checkpointer();

@@ -61,7 +61,7 @@ impl Manifest {
     /// What `store` says of itself.
     pub(super) fn read(store: &mut dyn StateStore) -> Result<Found, StateError> {
         let Some(bytes) = store.manifest()? else { return Ok(Found::Nothing) };
-        decode(&bytes).map_err(|what| StateError { path: store.path().to_owned(), what })
+        decode(&bytes).map_err(|what| StateError::new(store.path(), what))
     }
 
     /// Objects if there are not as many records in the runs as the state has.
@@ -71,7 +71,7 @@ impl Manifest {
         }
         let Mark { index, records, .. } = self.mark;
         let what = format!("it has {found} records at index {index}, the state has {records}");
-        Err(StateError { path: store.to_owned(), what })
+        Err(StateError::new(store, what))
     }
 
     /// The numbers of its runs.

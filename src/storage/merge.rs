@@ -136,12 +136,11 @@ pub(super) fn scan(
         if let Some(value) = value {
             // Damaged ones come in any order, and who takes them is not to be blamed for it.
             if records > 0 && key <= &last_key[..] {
-                let what = "its keys do not ascend".to_owned();
-                return Err(StateError { path: store.path().to_owned(), what });
+                return Err(StateError::new(store.path(), "its keys do not ascend"));
             }
             last_key.clear();
             last_key.extend_from_slice(key);
-            take(key, value).map_err(|what| StateError { path: store.path().to_owned(), what })?;
+            take(key, value).map_err(|what| StateError::new(store.path(), what))?;
             records += 1;
         }
     }

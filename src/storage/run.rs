@@ -109,7 +109,7 @@ impl RunWriter {
     ) -> Result<(), StateError> {
         if self.run.records > 0 && record.key <= &self.last_key[..] {
             let what = format!("run {}: its keys do not ascend", self.run.id);
-            return Err(StateError { path: store.path().to_owned(), what });
+            return Err(StateError::new(store.path(), what));
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(record.key);
@@ -277,7 +277,7 @@ impl RunReader {
 
     fn wrong(&self, store: &dyn StateStore, what: &str) -> StateError {
         let what = format!("run {} of {} records: {what}", self.found.id, self.expected.records);
-        StateError { path: store.path().to_owned(), what }
+        StateError::new(store.path(), what)
     }
 }
 

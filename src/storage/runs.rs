@@ -158,8 +158,8 @@ impl Runs {
         match &self.manifest {
             Some(manifest) => scan(&mut *self.store, manifest, take),
             None => {
-                let what = "it has no complete checkpoint".to_owned();
-                Err(StateError { path: self.store.path().to_owned(), what })
+                let what = "it has no complete checkpoint";
+                Err(StateError::new(self.store.path(), what))
             }
         }
     }

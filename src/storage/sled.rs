@@ -15,6 +15,7 @@
 //!   instead of the whole tree stay in memory.
 //! * A tree that is removed stays in memory until all of it is: that is why a run has several.
 
+use std::io::ErrorKind;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -68,7 +69,10 @@ impl SledState {
 
     /// Runs `f` on the open database, opening it first if need be. After an error the database is
     /// abandoned, not dropped: its destructor writes, and may panic or wait for ever.
-    fn with<T>(&mut self, f: impl FnOnce(&sled::Db) -> Result<T, String>) -> Result<T, StateError> {
+    fn with<T>(
+        &mut self,
+        f: impl FnOnce(&sled::Db) -> Result<T, Failure>,
+    ) -> Result<T, StateError> {
         let dir = self.dir.clone();
         let held = self.db.take().map(ManuallyDrop::new);
         let result = catch_unwind(AssertUnwindSafe(move || {
@@ -77,42 +81,40 @@ impl SledState {
                 None => ManuallyDrop::new(open(&dir)?),
             };
             let value = f(&db)?;
-            Ok((db, value))
+            Ok::<_, Failure>((db, value))
         }));
         match result {
             Ok(Ok((db, value))) => {
                 self.db = Some(ManuallyDrop::into_inner(db));
                 Ok(value)
             }
-            Ok(Err(what)) => Err(self.error(what)),
+            Ok(Err(Failure { what, is_full })) => {
+                Err(StateError { path: self.dir.clone(), what, is_full })
+            }
             Err(panic) => {
                 let what = panic
                     .downcast_ref::<String>()
                     .map(String::as_str)
                     .or_else(|| panic.downcast_ref::<&str>().copied())
                     .unwrap_or("unknown reason");
-                Err(self.error(format!("sled panicked: {what}")))
+                Err(StateError::new(&self.dir, format!("sled panicked: {what}")))
             }
         }
     }
 
-    fn error(&self, what: String) -> StateError {
-        StateError { path: self.dir.clone(), what }
-    }
-
     fn io(&self, what: &str, error: &std::io::Error) -> StateError {
-        self.error(format!("cannot {what}: {error}"))
+        StateError::new(&self.dir, format!("cannot {what}: {error}"))
     }
 
     /// Leaves an open database with nothing in it.
     fn empty(&mut self) -> Result<(), StateError> {
         self.ahead = (0, 0);
         self.with(|db| {
-            db.remove(MANIFEST).map_err(text)?;
+            db.remove(MANIFEST)?;
             if !db.is_empty() {
-                return Err("it has records of an earlier version".to_owned());
+                return Err("it has records of an earlier version".into());
             }
-            db.flush().map_err(text)?;
+            db.flush()?;
             Ok(())
         })?;
         self.retain_runs(&[])
@@ -169,18 +171,18 @@ impl StateStore for SledState {
     }
 
     fn manifest(&mut self) -> Result<Option<Vec<u8>>, StateError> {
-        self.with(|db| match db.get(MANIFEST).map_err(text)? {
+        self.with(|db| match db.get(MANIFEST)? {
             Some(bytes) => Ok(Some(bytes.to_vec())),
             None if db.is_empty() => Ok(None),
-            None => Err("it has records but no mark".to_owned()),
+            None => Err("it has records but no mark".into()),
         })
     }
 
     fn set_manifest(&mut self, manifest: &[u8]) -> Result<(), StateError> {
         self.with(|db| {
-            db.insert(MANIFEST, manifest).map_err(text)?;
+            db.insert(MANIFEST, manifest)?;
             // Not durable, but out of the process: a kill does not lose the checkpoint.
-            db.flush().map_err(text)?;
+            db.flush()?;
             Ok(())
         })
     }
@@ -195,12 +197,12 @@ impl StateStore for SledState {
         let tree_end = (number / TREE_BLOCKS + 1) * TREE_BLOCKS;
         let made = if number < ahead { ahead } else { next.min(tree_end) };
         self.with(|db| {
-            let tree = db.open_tree(tree_name(run, number)).map_err(text)?;
+            let tree = db.open_tree(tree_name(run, number))?;
             for empty in ahead.max(number)..made {
-                tree.insert(block_key(empty), &[]).map_err(text)?;
+                tree.insert(block_key(empty), &[])?;
             }
-            tree.insert(block_key(number), bytes).map_err(text)?;
-            settle(&tree, number)
+            tree.insert(block_key(number), bytes)?;
+            Ok(settle(&tree, number)?)
         })?;
         self.ahead = (run, made);
         Ok(())
@@ -209,8 +211,8 @@ impl StateStore for SledState {
     fn read_block(&mut self, run: u64, number: u32, out: &mut Vec<u8>) -> Result<bool, StateError> {
         self.with(|db| {
             // Makes one that is missing: the store is found wrong then, and set aside.
-            let tree = db.open_tree(tree_name(run, number)).map_err(text)?;
-            let Some(block) = tree.get(block_key(number)).map_err(text)? else {
+            let tree = db.open_tree(tree_name(run, number))?;
+            let Some(block) = tree.get(block_key(number))? else {
                 return Ok(false);
             };
             out.extend_from_slice(&block);
@@ -223,7 +225,7 @@ impl StateStore for SledState {
         self.with(|db| {
             for name in db.tree_names() {
                 if run_of(&name).is_some_and(|run| !runs.contains(&run)) {
-                    db.drop_tree(name).map_err(text)?;
+                    db.drop_tree(name)?;
                 }
             }
             Ok(())
@@ -236,9 +238,13 @@ impl StateStore for SledState {
             return Ok(());
         }
         self.abandon();
+        // So does one that was abandoned before, after an error: there is nothing left in the file.
+        if let Ok(file) = std::fs::File::options().write(true).open(self.dir.join("db")) {
+            file.set_len(0).map_err(|e| self.io("empty", &e))?;
+        }
         match std::fs::remove_dir_all(&self.dir) {
             Ok(()) => Ok(()),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
             Err(e) => Err(self.io("remove", &e)),
         }
     }
@@ -248,7 +254,7 @@ impl StateStore for SledState {
         let aside = self.aside()?;
         match std::fs::rename(&self.dir, &aside) {
             Ok(()) => Ok(aside),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(aside),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(aside),
             Err(e) => Err(self.io("rename", &e)),
         }
     }
@@ -274,10 +280,10 @@ fn block_key(number: u32) -> [u8; 4] {
 }
 
 /// Has sled look at its cache once a leaf was gone through.
-fn settle(tree: &sled::Tree, number: u32) -> Result<(), String> {
+fn settle(tree: &sled::Tree, number: u32) -> sled::Result<()> {
     if number % LEAF_BLOCKS == LEAF_BLOCKS - 1 {
         for _ in 0..SETTLING {
-            tree.contains_key(block_key(number)).map_err(text)?;
+            tree.contains_key(block_key(number))?;
         }
     }
     Ok(())
@@ -285,8 +291,9 @@ fn settle(tree: &sled::Tree, number: u32) -> Result<(), String> {
 
 /// Opens the database in `dir`. One that this process has just dropped keeps its lock until sled's
 /// own threads have let go of it; the lock of the data directory says that nobody else can hold it.
-fn open(dir: &Path) -> Result<sled::Db, String> {
-    remove_unfinished_snapshots(dir).map_err(|e| format!("cannot prepare it: {e}"))?;
+fn open(dir: &Path) -> Result<sled::Db, Failure> {
+    remove_unfinished_snapshots(dir)
+        .map_err(|e| Failure::from(format!("cannot prepare it: {e}")))?;
     let give_up = Instant::now() + UNLOCK_MAX;
     loop {
         let opened =
@@ -295,7 +302,7 @@ fn open(dir: &Path) -> Result<sled::Db, String> {
             Err(sled::Error::Io(error)) if is_lock(&error) && Instant::now() < give_up => {
                 std::thread::sleep(UNLOCK_PAUSE);
             }
-            opened => return opened.map_err(text),
+            opened => return Ok(opened?),
         }
     }
 }
@@ -309,7 +316,7 @@ fn is_lock(error: &std::io::Error) -> bool {
 fn remove_unfinished_snapshots(dir: &Path) -> std::io::Result<()> {
     let entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
         Err(e) => return Err(e),
     };
     for entry in entries {
@@ -322,8 +329,34 @@ fn remove_unfinished_snapshots(dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn text(error: sled::Error) -> String {
-    error.to_string()
+/// Why sled did not do what it was asked for.
+struct Failure {
+    what: String,
+    is_full: bool,
+}
+
+impl From<sled::Error> for Failure {
+    fn from(error: sled::Error) -> Self {
+        let is_full = match &error {
+            sled::Error::Io(error) => {
+                matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+            }
+            _ => false,
+        };
+        Self { what: error.to_string(), is_full }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(what: String) -> Self {
+        Self { what, is_full: false }
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(what: &str) -> Self {
+        what.to_owned().into()
+    }
 }
 
 #[cfg(test)]
@@ -441,6 +474,38 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_os = "linux")]
+    fn a_store_that_is_cleared_after_an_error_takes_no_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
+        let mut state = SledState::new(&path);
+        put(&mut state, 1, 300);
+        state.set_manifest(b"something").unwrap();
+        state.with(|_| Err::<(), _>("it fails".into())).unwrap_err();
+        state.clear().unwrap();
+        assert!(!path.exists());
+        // The database was not closed, and holds files that are gone.
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|file| {
+            let file = file.ok()?.path();
+            std::fs::read_link(&file).ok()?.starts_with(&path).then(|| std::fs::metadata(file))
+        });
+        let held: Vec<u64> = open.filter_map(|file| Some(file.ok()?.len())).collect();
+        assert!(!held.is_empty() && held.iter().all(|len| *len == 0), "{held:?}");
+        assert_eq!(state.manifest().unwrap(), None, "it begins anew");
+    }
+
+    #[test]
+    fn an_error_for_want_of_room_is_known_as_such() {
+        let failure = |kind: ErrorKind| Failure::from(sled::Error::Io(kind.into()));
+        assert!(failure(ErrorKind::StorageFull).is_full);
+        assert!(!failure(ErrorKind::PermissionDenied).is_full);
+        let dir = tempfile::tempdir().unwrap();
+        let mut state = SledState::new(dir.path());
+        let full = |_: &sled::Db| Err::<(), _>(failure(ErrorKind::StorageFull));
+        assert!(state.with(full).unwrap_err().is_full);
+    }
+
+    #[test]
     fn runs_that_come_and_go_give_their_room_back() {
         let dir = tempfile::tempdir().unwrap();
         let mut state = SledState::new(dir.path());
@@ -478,9 +543,10 @@ mod tests {
         mark.extend_from_slice(&crc32c::crc32c(&mark).to_le_bytes());
         state
             .with(|db| {
-                db.insert(b"r/key", b"value").map_err(text)?;
-                db.insert(MANIFEST, mark).map_err(text)?;
-                db.flush().map_err(text).map(drop)
+                db.insert(b"r/key", b"value")?;
+                db.insert(MANIFEST, mark)?;
+                db.flush()?;
+                Ok(())
             })
             .unwrap();
         let mut runs = Runs::new(Box::new(state));
@@ -495,7 +561,7 @@ mod tests {
     fn records_without_a_mark_are_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let mut state = SledState::new(dir.path());
-        state.with(|db| db.insert(b"r/key", b"value").map_err(text).map(drop)).unwrap();
+        state.with(|db| Ok(db.insert(b"r/key", b"value")?)).unwrap();
         let error = state.manifest().unwrap_err();
         assert_eq!(error.what, "it has records but no mark");
     }

@@ -18,6 +18,16 @@ pub struct StateError {
     pub path: PathBuf,
     /// What is wrong with it.
     pub what: String,
+    /// Whether the disk has no room for more: what is stored need not be wrong then.
+    pub is_full: bool,
+}
+
+impl StateError {
+    /// It is wrong, and not for want of room.
+    #[must_use]
+    pub fn new(path: &Path, what: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), what: what.into(), is_full: false }
+    }
 }
 
 /// Bytes of every block of a run but its last. sled keeps a value of more than 128 KiB in a file of its

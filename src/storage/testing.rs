@@ -395,6 +395,8 @@ pub(super) struct TestState {
     /// Calls that still succeed, once set.
     pub(super) works_for: Arc<Mutex<Option<u32>>>,
     pub(super) cannot_be_read: bool,
+    /// Whether it fails because there is no room. Then it can be emptied and set aside even so.
+    pub(super) is_full: bool,
     /// How often it was set aside.
     pub(super) set_aside: Arc<Mutex<u32>>,
     /// How many bytes are collected for it, if not as many as always.
@@ -441,7 +443,8 @@ impl TestState {
     fn work(&self) -> Result<(), StateError> {
         if let Some(left) = &mut *self.works_for.lock().unwrap() {
             if *left == 0 {
-                return Err(StateError { path: "test".into(), what: "broken".into() });
+                let broken = StateError::new(self.path(), "broken");
+                return Err(StateError { is_full: self.is_full, ..broken });
             }
             *left -= 1;
         }
@@ -472,7 +475,7 @@ impl StateStore for TestState {
         self.work()?;
         self.blocks_read.fetch_add(1, Ordering::Relaxed);
         if self.cannot_be_read {
-            return Err(StateError { path: "test".into(), what: "unreadable".into() });
+            return Err(StateError::new(self.path(), "unreadable"));
         }
         self.kept.lock().unwrap().read_block(run, number, out)
     }
@@ -481,11 +484,15 @@ impl StateStore for TestState {
         self.kept.lock().unwrap().retain_runs(runs)
     }
     fn clear(&mut self) -> Result<(), StateError> {
-        self.work()?;
+        if !self.is_full {
+            self.work()?;
+        }
         self.kept.lock().unwrap().clear()
     }
     fn set_aside(&mut self) -> Result<PathBuf, StateError> {
-        self.work()?;
+        if !self.is_full {
+            self.work()?;
+        }
         *self.set_aside.lock().unwrap() += 1;
         self.kept.lock().unwrap().set_aside()
     }

@@ -204,7 +204,7 @@ impl Sled {
 }
 
 fn error(what: &str) -> StateError {
-    StateError { path: PathBuf::from(PATH), what: what.to_owned() }
+    StateError::new(Path::new(PATH), what)
 }
 
 const PATH: &str = "/data/state";
