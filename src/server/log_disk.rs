@@ -75,13 +75,13 @@ impl LogDisk {
         }
     }
 
-    /// Removes entries up to this index, which images cover.
+    /// Removes some of the entries up to this index, which images cover. True if there are more.
     ///
     /// # Errors
     /// The server cannot go on.
-    pub fn cut(&mut self, index: u64) -> Result<(), InstallError> {
-        self.log.cut(index)?;
+    pub fn cut_oldest(&mut self, index: u64) -> Result<bool, InstallError> {
+        let is_more = self.log.cut_oldest(index)?;
         self.figures.disk().log_dir_bytes = self.log.bytes();
-        Ok(())
+        Ok(is_more)
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn start(
     progress: Arc<Progress>,
     messages: mpsc::Sender<Message>,
 ) -> std::io::Result<JoinHandle<()>> {
-    let mut writer = Writer { disk, progress, messages, answers: VecDeque::new() };
+    let mut writer = Writer { disk, progress, messages, answers: VecDeque::new(), cut: None };
     std::thread::Builder::new().name(THREAD.to_string()).spawn(move || {
         let run = catch_unwind(AssertUnwindSafe(|| writer.run(&orders)));
         let failure = match run {
@@ -81,6 +81,8 @@ struct Writer {
     /// What the driver's queue had no room for yet. Bounded by the questions, of which the replica
     /// has one at a time for each server that is behind.
     answers: VecDeque<Input>,
+    /// Up to where the log is to be cut: a segment in each turn, behind what is appended.
+    cut: Option<u64>,
 }
 
 /// The orders of one turn.
@@ -101,7 +103,7 @@ impl Turn {
                 self.installing.extend(installing);
             }
             Order::Read(fetch) => self.reads.push(fetch),
-            Order::Cut(index) => self.cut = Some(self.cut.map_or(index, |cut| cut.max(index))),
+            Order::Cut(index) => self.cut = self.cut.max(Some(index)),
             Order::Prepare => {}
             Order::End => self.is_ending = true,
         }
@@ -132,8 +134,12 @@ impl Writer {
         Ok(disk.log.close()?)
     }
 
-    /// The next order; nothing if an answer has waited long enough for another look at the queue.
+    /// The next order; nothing if there is something else to do: the log is to be cut, or an answer has
+    /// waited long enough for another look at the queue.
     fn next(&self, orders: &Receiver<Order>) -> Option<Option<Order>> {
+        if self.cut.is_some() {
+            return Some(orders.try_recv().ok());
+        }
         if self.answers.is_empty() {
             return orders.recv().ok().map(Some);
         }
@@ -160,8 +166,11 @@ impl Writer {
             let entries = disk.read(&fetch);
             self.answers.push_back(Input::Fetched { fetch, entries });
         }
-        if let Some(index) = turn.cut {
-            disk.cut(index)?;
+        self.cut = self.cut.max(turn.cut);
+        if let Some(index) = self.cut
+            && !disk.cut_oldest(index)?
+        {
+            self.cut = None;
         }
         let now = disk.log.base();
         if now != base {
@@ -237,6 +246,14 @@ mod tests {
         }
     }
 
+    /// What the driver is told of a log that was cut.
+    fn log_begins(messages: &mut mpsc::Receiver<Message>) -> u64 {
+        match answer(messages) {
+            Input::LogCut { before: (index, 1) } => index,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn entries_that_the_log_holds_can_be_fetched_and_others_come_back_as_none() {
         let dir = tempfile::tempdir().unwrap();
@@ -255,10 +272,10 @@ mod tests {
         assert_eq!(fetched(&mut messages), (5, vec![5, 6]));
         assert_eq!(fetched(&mut messages), (38, vec![38, 39, 40]));
         assert_eq!(fetched(&mut messages), (41, vec![]));
-        let Input::LogCut { before: (index, 1) } = answer(&mut messages) else {
-            panic!("the driver is told where the log begins now")
-        };
-        assert!((1..=20).contains(&index), "{index}");
+        // A segment at a time, all of the same length here.
+        let length = log_begins(&mut messages);
+        let index = (2..=20 / length).fold(length, |_, _| log_begins(&mut messages));
+        assert!((length + 1..=20).contains(&index), "{index}, segments of {length}");
         writer.read(fetch(index, index + 1, usize::MAX)).unwrap();
         writer.read(fetch(index + 1, index + 1, usize::MAX)).unwrap();
         assert_eq!(fetched(&mut messages), (index, vec![]));

@@ -367,13 +367,33 @@ impl Log {
     /// The file system failed; the log is poisoned.
     pub fn cut(&mut self, index: u64) -> Result<usize, LogError> {
         self.guarded(|log| {
-            // Entries that count and lie before a segment are not behind its base.
-            let keep = log.segments.iter().rposition(|s| s.base.index <= index).unwrap_or(0);
-            for _ in 0..keep {
+            let removable = log.removable(index);
+            for _ in 0..removable {
                 log.remove_oldest()?;
             }
-            Ok(keep)
+            Ok(removable)
         })
+    }
+
+    /// Removes one segment of those that [`Log::cut`] would, so that appends need not wait for all: to
+    /// remove a file takes as long as some of them. True if there are more.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn cut_oldest(&mut self, index: u64) -> Result<bool, LogError> {
+        self.guarded(|log| {
+            let removable = log.removable(index);
+            if removable > 0 {
+                log.remove_oldest()?;
+            }
+            Ok(removable > 1)
+        })
+    }
+
+    /// Segments with nothing but entries up to `index`: entries that count and lie before a segment are
+    /// not behind its base.
+    fn removable(&self, index: u64) -> usize {
+        self.segments.iter().rposition(|s| s.base.index <= index).unwrap_or(0)
     }
 
     /// Empties the log: an image of `mark` is there and durable. The next entry is

@@ -231,6 +231,21 @@ fn a_cut_removes_whole_segments_only() {
 }
 
 #[test]
+fn a_cut_can_be_made_a_segment_at_a_time() {
+    let (fs, entries) = filled();
+    let mut log = open(&fs);
+    let before = segments(&fs).len();
+    assert!(before > 2, "{before}");
+    assert!(!log.cut_oldest(9).unwrap(), "there is none to remove");
+    assert_eq!(segments(&fs).len(), before);
+    for left in (1..before).rev() {
+        assert_eq!(log.cut_oldest(70).unwrap(), left > 1);
+        assert_eq!(segments(&fs).len(), left);
+        assert_eq!(all(&log), entries[log.base().index as usize..]);
+    }
+}
+
+#[test]
 fn a_reset_log_begins_behind_the_image() {
     let (fs, _) = filled();
     let mut log = open(&fs);
