@@ -1,7 +1,7 @@
 //! The clock that wakes an idle driver.
 //!
 //! *Owns* a timer of the system's that needs no more than to be read. *Invariant*: [`Ticks::next`] is
-//! ready once for every [`TICK_MS`] or less often, if nobody looked in time. *Never* asks the runtime for
+//! ready at once, and then once for every [`TICK_MS`], or less often if nobody looked in time. *Never* asks the runtime for
 //! a timer where the system has one: to set one there wakes the runtime by a write to itself, and its
 //! wheel turns once or twice before it is due, which is most of what an idle server would do.
 
@@ -83,7 +83,9 @@ fn system(period: Duration) -> std::io::Result<AsyncFd<OwnedFd>> {
     let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
     let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
     let period = Timespec::try_from(period).map_err(std::io::Error::other)?;
-    let times = Itimerspec { it_interval: period, it_value: period };
+    // The first one is due at once, as the runtime's is: nobody waits half a start for it.
+    let first = Timespec { tv_sec: 0, tv_nsec: 1 };
+    let times = Itimerspec { it_interval: period, it_value: first };
     timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times)?;
     #[allow(deprecated, reason = "what replaces it is unsafe; the descriptor is owned, as it asks")]
     AsyncFd::new(timer)
@@ -92,6 +94,14 @@ fn system(period: Duration) -> std::io::Result<AsyncFd<OwnedFd>> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn the_first_tick_is_due_at_once() {
+        let hour = Duration::from_secs(3600);
+        let mut ticks = Ticks::System(system(hour).expect("Linux has timers"));
+        ticks.next().await;
+        assert!(matches!(ticks, Ticks::System(_)), "it did not fail");
+    }
 
     #[tokio::test]
     async fn the_clock_of_the_system_ticks_on_and_on() {
