@@ -1,9 +1,10 @@
 //! The clock that wakes an idle driver.
 //!
 //! *Owns* a timer of the system's that needs no more than to be read. *Invariant*: [`Ticks::next`] is
-//! ready at once, and then once for every [`TICK_MS`], or less often if nobody looked in time. *Never* asks the runtime for
-//! a timer where the system has one: to set one there wakes the runtime by a write to itself, and its
-//! wheel turns once or twice before it is due, which is most of what an idle server would do.
+//! ready at once, and then once for every [`TICK_MS`], or less often if nobody looked in time. *Never*
+//! asks the runtime for a timer where the system has one: to set one there wakes the runtime by a write
+//! to itself, and its wheel turns once or twice before it is due, which is most of what an idle server
+//! would do.
 
 use std::time::Duration;
 
