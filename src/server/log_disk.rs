@@ -79,8 +79,8 @@ impl LogDisk {
     ///
     /// # Errors
     /// The server cannot go on.
-    pub fn cut_oldest(&mut self, index: u64) -> Result<bool, InstallError> {
-        let is_more = self.log.cut_oldest(index)?;
+    pub fn cut(&mut self, index: u64) -> Result<bool, InstallError> {
+        let is_more = self.log.cut(index)?;
         self.figures.disk().log_dir_bytes = self.log.bytes();
         Ok(is_more)
     }

@@ -79,7 +79,7 @@ struct Writer {
     progress: Arc<Progress>,
     messages: mpsc::Sender<Message>,
     /// What the driver's queue had no room for yet. Bounded by the questions, of which the replica
-    /// has one at a time for each server that is behind.
+    /// has one at a time for each server that is behind, and by the segments that were cut off.
     answers: VecDeque<Input>,
     /// Up to where the log is to be cut: a segment in each turn, behind what is appended.
     cut: Option<u64>,
@@ -168,7 +168,7 @@ impl Writer {
         }
         self.cut = self.cut.max(turn.cut);
         if let Some(index) = self.cut
-            && !disk.cut_oldest(index)?
+            && !disk.cut(index)?
         {
             self.cut = None;
         }

@@ -360,27 +360,13 @@ impl Log {
         Ok(entries.first().expect("read gives at least one entry").term)
     }
 
-    /// Removes the segments that hold nothing behind `index`. Their entries must be covered by
-    /// images. Returns how many were removed.
+    /// Removes the oldest of the segments that hold nothing behind `index`: their entries must be covered
+    /// by images. True if there are more. One at a time, so that appends need not wait for all: to remove
+    /// a file takes as long as some of them.
     ///
     /// # Errors
     /// The file system failed; the log is poisoned.
-    pub fn cut(&mut self, index: u64) -> Result<usize, LogError> {
-        self.guarded(|log| {
-            let removable = log.removable(index);
-            for _ in 0..removable {
-                log.remove_oldest()?;
-            }
-            Ok(removable)
-        })
-    }
-
-    /// Removes one segment of those that [`Log::cut`] would, so that appends need not wait for all: to
-    /// remove a file takes as long as some of them. True if there are more.
-    ///
-    /// # Errors
-    /// As [`Log::append`].
-    pub fn cut_oldest(&mut self, index: u64) -> Result<bool, LogError> {
+    pub fn cut(&mut self, index: u64) -> Result<bool, LogError> {
         self.guarded(|log| {
             let removable = log.removable(index);
             if removable > 0 {
@@ -582,7 +568,13 @@ impl Log {
         // One after another, so that a crash never leaves a hole.
         self.fs.sync_dir(&self.dir)?;
         self.segments.remove(0);
-        self.base = self.segments[0].base;
+        // A segment that a conflict began lies before the one in front of it, and holds what counts from
+        // there on: `replay.rs` begins there, too.
+        for segment in &self.segments {
+            if segment.number == self.segments[0].number || segment.base.index < self.base.index {
+                self.base = segment.base;
+            }
+        }
         self.spans.forget_before(self.segments[0].number);
         Ok(())
     }

@@ -166,7 +166,7 @@ fn a_conflict_may_reach_back_over_segments() {
     assert_eq!(all(&reopened), all(&log));
     // What was overwritten can be cut away with what it was written over.
     reopened.begin().unwrap();
-    reopened.cut(2).unwrap();
+    while reopened.cut(2).unwrap() {}
     assert_eq!((segments(&fs).len(), reopened.base().index), (1, 2));
     assert_eq!(try_open(&fs).unwrap().1.last.index, 4);
 }
@@ -216,8 +216,10 @@ fn reading_checks_checksums_again() {
 fn a_cut_removes_whole_segments_only() {
     let (fs, entries) = filled();
     let mut log = open(&fs);
-    assert_eq!(log.cut(9).unwrap(), 0);
-    assert_eq!(log.cut(40).unwrap(), 1);
+    assert!(!log.cut(9).unwrap());
+    assert_eq!(segments(&fs).len(), 3);
+    assert!(!log.cut(40).unwrap());
+    assert_eq!(segments(&fs).len(), 2);
     let base = log.base();
     assert!(base.index > 9 && base.index <= 40);
     assert_eq!(log.term(base.index).unwrap(), 1);
@@ -226,23 +228,34 @@ fn a_cut_removes_whole_segments_only() {
     assert_eq!((found.base, found.last.index), (base, 70));
     assert_eq!(all(&reopened), all(&log));
     // The segment that is written to stays.
-    assert_eq!(log.cut(70).unwrap(), 1);
+    assert!(!log.cut(70).unwrap());
     assert_eq!(segments(&fs).len(), 1);
 }
 
 #[test]
-fn a_cut_can_be_made_a_segment_at_a_time() {
-    let (fs, entries) = filled();
+fn a_log_that_is_cut_in_part_begins_where_a_conflict_does() {
+    let fs = created();
     let mut log = open(&fs);
-    let before = segments(&fs).len();
-    assert!(before > 2, "{before}");
-    assert!(!log.cut_oldest(9).unwrap(), "there is none to remove");
-    assert_eq!(segments(&fs).len(), before);
-    for left in (1..before).rev() {
-        assert_eq!(log.cut_oldest(70).unwrap(), left > 1);
-        assert_eq!(segments(&fs).len(), left);
-        assert_eq!(all(&log), entries[log.base().index as usize..]);
+    let mut append = |first, term| {
+        log.append(&[Append { hard_state: None, ..batch(first, 5, term) }]).unwrap();
+    };
+    (0..14).for_each(|i| append(i * 5 + 1, 1));
+    // Entries of another term begin in the middle of all that, and lie in segments of their own.
+    (0..12).for_each(|i| append(i * 5 + 31, 2));
+    assert!(segments(&fs).len() > 4);
+    let entries = all(&log);
+    let mut is_more = true;
+    while is_more {
+        is_more = log.cut(80).unwrap();
+        let base = log.base();
+        assert!(base.index <= 80, "{base:?}");
+        assert_eq!(base.term, if base.index > 30 { 2 } else { 1 });
+        assert_eq!(log.term(base.index).unwrap(), base.term);
+        assert_eq!(all(&log), entries[base.index as usize..]);
+        let (reopened, found) = try_open(&fs).unwrap();
+        assert_eq!((found.base, all(&reopened)), (base, all(&log)));
     }
+    assert!(log.base().index >= 30, "{:?}", log.base());
 }
 
 #[test]
@@ -548,7 +561,7 @@ fn run(log: &mut Log, model: &mut Model) -> Result<(), LogError> {
         if i % 5 == 4 {
             commit = last.saturating_sub(2);
             log.prepare();
-            log.cut(commit)?;
+            while log.cut(commit)? {}
         }
     }
     Ok(())

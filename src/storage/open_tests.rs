@@ -77,7 +77,8 @@ impl Server {
         match self.opened.checkpointer.apply(changes).map_err(|e| e.to_string())? {
             Outcome::Continue => Ok(()),
             Outcome::CutLog(index) => {
-                self.opened.log.cut(index).map(|_| ()).map_err(|e| e.to_string())
+                while self.opened.log.cut(index).map_err(|e| e.to_string())? {}
+                Ok(())
             }
             Outcome::RecordsLost => {
                 let records = self.machine.all();

@@ -239,8 +239,10 @@ impl StateStore for SledState {
         }
         self.abandon();
         // So does one that was abandoned before, after an error: there is nothing left in the file.
-        if let Ok(file) = std::fs::File::options().write(true).open(self.dir.join("db")) {
-            file.set_len(0).map_err(|e| self.io("empty", &e))?;
+        if let Ok(file) = std::fs::File::options().write(true).open(self.dir.join("db"))
+            && let Err(error) = file.set_len(0)
+        {
+            tracing::warn!(path = %self.dir.display(), %error, "its room is not given back yet");
         }
         match std::fs::remove_dir_all(&self.dir) {
             Ok(()) => Ok(()),

@@ -580,7 +580,10 @@ impl Server {
             self.input(Input::Fetched { fetch, entries });
         }
         if let Some(covered) = self.cut.take() {
-            self.log.cut(covered).map_err(|error| Stop::Died(error.to_string()))?;
+            // The rest comes behind other appends, as it does in the server.
+            if self.log.cut(covered).map_err(|error| Stop::Died(error.to_string()))? {
+                self.cut = Some(covered);
+            }
             let base = self.log.base().index;
             // An image may have been installed meanwhile.
             if base > covered && number.is_none() {
