@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -108,7 +109,12 @@ impl History {
             for writer in writers {
                 scope.spawn(move || writer.run(address, promises));
             }
-            bring_about(process, random, promises)
+            let brought = AssertUnwindSafe(|| bring_about(process, random, promises));
+            catch_unwind(brought).unwrap_or_else(|panic| {
+                // The writers end with the server, and the test that fails behind them.
+                process.kill();
+                resume_unwind(panic)
+            })
         })
     }
 

@@ -210,7 +210,7 @@ fn an_error_of_the_images_disk_does_not_end_the_server() {
 }
 
 fn is_complaining(said: &str) -> bool {
-    said.contains("no image written") || said.contains("the state store is refilled")
+    said.contains("no image written") || said.contains("refilled")
 }
 
 /// Where disks are made: in memory, if that is possible, as a test's disk need not outlive it.
