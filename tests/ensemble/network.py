@@ -81,7 +81,10 @@ class Network:
         ip("link", "set", f"peers{i}", "master", "peers")
 
     def close(self):
-        for holder in self.holders.values():
+        for i, holder in self.holders.items():
+            # The kernel takes them away some time after the namespace has ended: too late for the next network.
+            for bridge in ("peers", "clients"):
+                ip("link", "del", f"{bridge}{i}")
             end_group(holder)
         self.holders.clear()
         for bridge in ("peers", "clients"):
