@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use lockkeeper::Ensemble;
 use lockkeeper_check::audit;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use zookeeper_client::{Acls, Client, CreateMode};
@@ -167,6 +168,12 @@ impl Stage {
         self.contenders[who].child.kill().expect("it runs");
         self.contenders[who].child.wait().expect("our child");
         self.contenders[who].watches = 0;
+    }
+
+    /// Has it stand still, or go on.
+    pub fn signal(&self, who: usize, signal: Signal) {
+        let pid = Pid::from_child(&self.contenders[who].child);
+        kill_process(pid, signal).expect("it runs");
     }
 
     /// What was heard up to now that begins with this word.
