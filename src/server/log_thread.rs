@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -57,7 +57,8 @@ pub(super) fn start(
     progress: Arc<Progress>,
     messages: mpsc::Sender<Message>,
 ) -> std::io::Result<JoinHandle<()>> {
-    let mut writer = Writer { disk, progress, messages, answers: VecDeque::new(), cut: None };
+    let mut writer =
+        Writer { disk, progress, messages, answers: VecDeque::new(), cut: Cut::default() };
     std::thread::Builder::new().name(THREAD.to_string()).spawn(move || {
         let run = catch_unwind(AssertUnwindSafe(|| writer.run(&orders)));
         let failure = match run {
@@ -81,8 +82,27 @@ struct Writer {
     /// What the driver's queue had no room for yet. Bounded by the questions, of which the replica
     /// has one at a time for each server that is behind, and by the segments that were cut off.
     answers: VecDeque<Input>,
-    /// Up to where the log is to be cut: a segment in each turn, behind what is appended.
-    cut: Option<u64>,
+    cut: Cut,
+}
+
+/// How the log is cut: a segment at a time, behind what is appended. To remove one takes a disk
+/// milliseconds in which nothing is made durable, so what has come meanwhile is dealt with before the
+/// next.
+#[derive(Debug, Default)]
+struct Cut {
+    /// Up to where, if there is something left to remove.
+    to: Option<u64>,
+    /// When a segment was removed last.
+    removed: Option<Instant>,
+}
+
+impl Cut {
+    /// Time until the next segment is to be removed; none if there is nothing to remove.
+    fn due_in(&self, now: Instant) -> Option<Duration> {
+        self.to?;
+        let since = self.removed.map_or(CUT_INTERVAL, |then| now.duration_since(then));
+        Some(CUT_INTERVAL.saturating_sub(since))
+    }
 }
 
 /// The orders of one turn.
@@ -137,13 +157,10 @@ impl Writer {
     /// The next order; nothing if there is something else to do: the log is to be cut, or an answer has
     /// waited long enough for another look at the queue.
     fn next(&self, orders: &Receiver<Order>) -> Option<Option<Order>> {
-        if self.cut.is_some() {
-            return Some(orders.try_recv().ok());
-        }
-        if self.answers.is_empty() {
-            return orders.recv().ok().map(Some);
-        }
-        match orders.recv_timeout(ANSWER_RETRY) {
+        let answers = (!self.answers.is_empty()).then_some(ANSWER_RETRY);
+        let patience = self.cut.due_in(Instant::now()).into_iter().chain(answers).min();
+        let Some(patience) = patience else { return orders.recv().ok().map(Some) };
+        match orders.recv_timeout(patience) {
             Ok(order) => Some(Some(order)),
             Err(RecvTimeoutError::Timeout) => Some(None),
             Err(RecvTimeoutError::Disconnected) => None,
@@ -166,11 +183,11 @@ impl Writer {
             let entries = disk.read(&fetch);
             self.answers.push_back(Input::Fetched { fetch, entries });
         }
-        self.cut = self.cut.max(turn.cut);
-        if let Some(index) = self.cut
-            && !disk.cut(index)?
+        self.cut.to = self.cut.to.max(turn.cut);
+        if let (Some(index), Some(Duration::ZERO)) = (self.cut.to, self.cut.due_in(Instant::now()))
         {
-            self.cut = None;
+            self.cut.to = disk.cut(index)?.then_some(index);
+            self.cut.removed = Some(Instant::now());
         }
         let now = disk.log.base();
         if now != base {
@@ -203,12 +220,13 @@ impl Writer {
 
 /// Time between two tries to give an answer to a driver whose queue is full.
 const ANSWER_RETRY: Duration = Duration::from_millis(1);
+/// Least time from the removal of one segment to that of the next: several times what it takes.
+const CUT_INTERVAL: Duration = Duration::from_millis(100);
 const THREAD: &str = "lk-log";
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::time::Instant;
 
     use super::super::log_writer::tests::{PATIENCE, batch, durable, open, start};
     use super::*;
@@ -280,6 +298,17 @@ mod tests {
         writer.read(fetch(index + 1, index + 1, usize::MAX)).unwrap();
         assert_eq!(fetched(&mut messages), (index, vec![]));
         assert_eq!(fetched(&mut messages), (index + 1, vec![index + 1]));
+    }
+
+    #[test]
+    fn segments_are_removed_with_time_for_others_in_between() {
+        let now = Instant::now();
+        assert_eq!(Cut::default().due_in(now), None);
+        assert_eq!(Cut { to: Some(9), removed: None }.due_in(now), Some(Duration::ZERO));
+        let cut = Cut { to: Some(9), removed: Some(now) };
+        assert_eq!(cut.due_in(now), Some(CUT_INTERVAL));
+        assert_eq!(cut.due_in(now + CUT_INTERVAL), Some(Duration::ZERO));
+        assert_eq!(Cut { to: None, ..cut }.due_in(now), None);
     }
 
     #[test]
