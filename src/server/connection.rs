@@ -14,6 +14,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use socket2::SockRef;
@@ -27,12 +28,13 @@ use super::driver::Message;
 use super::first_frame::{self, First};
 use super::intake::Intake;
 use super::limits::{
-    FAREWELL_MAX, LINGER_BYTES_MAX, LINGER_MAX, REQUEST_BYTES_PER_MESSAGE_MAX,
+    FAREWELL_MAX, LINGER_BYTES_MAX, LINGER_MAX, QUIET_MIN, REQUEST_BYTES_PER_MESSAGE_MAX,
     REQUESTS_PER_MESSAGE_MAX, WRITE_SLICES_MAX,
 };
 use super::outbox::{End, Outbox};
 use super::shared::Shared;
 use super::throttle::InFlight;
+use super::turnstile::Place;
 use crate::proto::frame;
 use crate::replica::{ClientRequest, ConnId, Input, Outgoing};
 
@@ -69,6 +71,9 @@ pub async fn serve(mut stream: TcpStream, remote: SocketAddr, conn: ConnId, shar
         intake: Intake::new(buffer),
         has_unread_frames: true,
         is_malformed: false,
+        has_read_all: false,
+        heard: Instant::now(),
+        place: Place::default(),
         unwritten: VecDeque::new(),
         unwritten_bytes: 0,
         head_written: 0,
@@ -77,6 +82,8 @@ pub async fn serve(mut stream: TcpStream, remote: SocketAddr, conn: ConnId, shar
         end: None,
     };
     let is_peer_reading = connection.run().await;
+    // To close it takes the longest of all that is done for it.
+    shared.turnstile.pass().await;
     drop(registered);
     if is_peer_reading {
         Box::pin(linger(&mut connection.reader)).await;
@@ -150,6 +157,12 @@ struct Connection<'a> {
     has_unread_frames: bool,
     /// Whether a frame came that no client may send.
     is_malformed: bool,
+    /// Whether there was nothing to read when it last looked.
+    has_read_all: bool,
+    /// When something was there to read.
+    heard: Instant,
+    /// Where it waits if it was silent, and many others are heard from with it.
+    place: Place,
     /// What was taken from the outbox and is not written yet.
     unwritten: VecDeque<Vec<u8>>,
     unwritten_bytes: usize,
@@ -312,9 +325,26 @@ impl Connection<'_> {
         }
     }
 
+    /// Ready when something may be read that it is this connection's turn to read.
+    fn poll_heard(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.has_read_all {
+            ready!(self.reader.as_ref().poll_read_ready(context))?;
+            let now = Instant::now();
+            if now.duration_since(self.heard) >= QUIET_MIN {
+                ready!(self.shared.turnstile.poll_pass(context, &mut self.place));
+            }
+            self.heard = now;
+            self.has_read_all = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        ready!(self.poll_heard(context))?;
         let room = self.intake.make_room();
-        let read = ready!(pin!(self.reader.read_buf(&mut self.intake.buffer)).poll(context))?;
+        let read = pin!(self.reader.read_buf(&mut self.intake.buffer)).poll(context);
+        self.has_read_all = read.is_pending();
+        let read = ready!(read)?;
         self.shared.figures.received(read);
         self.intake.note_read(read, room);
         Poll::Ready(Ok(read))

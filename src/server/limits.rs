@@ -36,6 +36,13 @@ pub const ANSWER_BYTES_UNKNOWN: usize = 256 << 10;
 /// flight are not read from.
 pub const OUTSTANDING_BYTES_MAX: u64 = 256 << 20;
 
+/// Connections that are accepted, and as many that are closed or heard after [`QUIET_MIN`] of silence, in
+/// one round of the runtime, in which everybody who is at work is served: a tenth of a millisecond.
+pub const CROWD_PER_ROUND: usize = 4;
+
+/// Whoever was heard from within this time does not wait behind a crowd.
+pub const QUIET_MIN: Duration = Duration::from_millis(100);
+
 /// Bytes read from a socket at once.
 pub const READ_BYTES_MAX: usize = 64 << 10;
 

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::sleep;
 
 use super::connection;
 use super::figures::Figures;
-use super::limits::Limits;
+use super::limits::{CROWD_PER_ROUND, Limits};
 use super::shared::{Shared, Stop};
 use crate::replica::ConnId;
 
@@ -99,6 +99,9 @@ pub async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Arc<Stop>,
         shared.figures.accepted(remote.ip(), local);
         prepare(&stream, keep_alive);
         next_conn += 1;
+        if next_conn.is_multiple_of(CROWD_PER_ROUND as u64) {
+            yield_now().await;
+        }
         let shared = Arc::clone(&shared);
         connections.spawn(async move {
             connection::serve(stream, remote, next_conn, shared).await;

@@ -78,6 +78,7 @@ impl Offer {
             driver: messages.clone(),
             limits: *limits,
             throttle: Arc::new(Throttle::new(limits.outstanding_max)),
+            turnstile: Arc::default(),
             figures: Arc::clone(figures),
             published: Arc::clone(published),
             facts: settings::facts(config, self.is_in_memory, address, recovery_ms),

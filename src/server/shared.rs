@@ -15,6 +15,7 @@ use super::limits::{INSPECT_MAX, Limits};
 use super::peer_locks;
 use super::peers::Peers;
 use super::throttle::Throttle;
+use super::turnstile::Turnstile;
 use crate::admin::{Counters, Facts, Gathering, Inspection, Source};
 use crate::config::FourLetterWords;
 use crate::locks::Scope;
@@ -29,6 +30,8 @@ pub struct Shared {
     pub limits: Limits,
     /// What is in flight.
     pub throttle: Arc<Throttle>,
+    /// What many clients that come at one moment pass.
+    pub turnstile: Arc<Turnstile>,
     /// What is counted.
     pub figures: Arc<Figures>,
     /// What the driver has published last.

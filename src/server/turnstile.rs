@@ -1,0 +1,173 @@
+//! Lets a crowd through a few at a time, so that nobody who is at work waits behind all of it.
+//!
+//! A thousand clients that are heard from at one moment after they were silent, or that leave at one
+//! moment, are a thousand tasks that can run, before those of clients whose requests come all the
+//! time. The work of each of them is a few microseconds up to the turnstile, and tens behind it.
+//!
+//! *Owns* the queue. *Invariants*: whoever waits is let through in the order of coming,
+//! [`CROWD_PER_ROUND`] in each round of the runtime, in which everybody else who can run does so once;
+//! nobody waits who comes alone. *Never* costs anything between crowds: its task ends with them.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tokio::task::yield_now;
+
+use super::limits::CROWD_PER_ROUND;
+
+/// A turnstile of one server.
+#[derive(Debug)]
+pub struct Turnstile {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// How many more may pass in this round.
+    left: usize,
+    /// In the order of their places, the first of which is `called`.
+    waiting: VecDeque<Waker>,
+    /// Every place below this may pass.
+    called: u64,
+    /// Whether a task counts the rounds.
+    is_turning: bool,
+}
+
+/// A place in the queue: of somebody who waits.
+#[derive(Debug, Default)]
+pub struct Place(Option<u64>);
+
+impl Default for Turnstile {
+    fn default() -> Self {
+        let state =
+            State { left: CROWD_PER_ROUND, waiting: VecDeque::new(), called: 0, is_turning: false };
+        Self { state: Mutex::new(state) }
+    }
+}
+
+impl Turnstile {
+    /// Waits for a turn.
+    pub async fn pass(self: &Arc<Self>) {
+        let mut place = Place::default();
+        poll_fn(|context| self.poll_pass(context, &mut place)).await;
+    }
+
+    /// As [`Turnstile::pass`]; `place` is kept until it is ready. In a runtime only.
+    pub fn poll_pass(self: &Arc<Self>, context: &mut Context<'_>, place: &mut Place) -> Poll<()> {
+        let mut state = self.lock();
+        match place.0 {
+            Some(number) if number < state.called => {
+                place.0 = None;
+                return Poll::Ready(());
+            }
+            Some(number) => {
+                let waits = (number - state.called) as usize;
+                state.waiting[waits].clone_from(context.waker());
+                return Poll::Pending;
+            }
+            None => {}
+        }
+        if !std::mem::replace(&mut state.is_turning, true) {
+            tokio::spawn(Arc::clone(self).turn());
+        }
+        if state.left > 0 {
+            state.left -= 1;
+            return Poll::Ready(());
+        }
+        place.0 = Some(state.called + state.waiting.len() as u64);
+        state.waiting.push_back(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Begins a round, until one has passed in which nobody came.
+    async fn turn(self: Arc<Self>) {
+        loop {
+            // Comes back when everybody who can run has done so.
+            yield_now().await;
+            let Some(called) = self.call() else { return };
+            called.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Those whose turn it is in a new round; nothing if nobody came in the last one.
+    fn call(&self) -> Option<Vec<Waker>> {
+        let mut state = self.lock();
+        if state.left == CROWD_PER_ROUND && state.waiting.is_empty() {
+            state.is_turning = false;
+            return None;
+        }
+        let count = state.waiting.len().min(CROWD_PER_ROUND);
+        state.left = CROWD_PER_ROUND - count;
+        state.called += count as u64;
+        Some(state.waiting.drain(..count).collect())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Has `count` pass, and counts them.
+    fn crowd(turnstile: &Arc<Turnstile>, count: usize) -> Arc<Mutex<Vec<usize>>> {
+        let passed = Arc::new(Mutex::new(Vec::new()));
+        for number in 0..count {
+            let (turnstile, passed) = (Arc::clone(turnstile), Arc::clone(&passed));
+            tokio::spawn(async move {
+                turnstile.pass().await;
+                passed.lock().unwrap().push(number);
+            });
+        }
+        passed
+    }
+
+    #[tokio::test]
+    async fn a_crowd_passes_in_order_and_a_few_in_a_round() {
+        let turnstile = Arc::<Turnstile>::default();
+        let passed = crowd(&turnstile, 10 * CROWD_PER_ROUND);
+        let mut before = 0;
+        for _ in 0..100 {
+            yield_now().await;
+            let now = passed.lock().unwrap().len();
+            assert!(now <= before + 2 * CROWD_PER_ROUND, "{now} after {before}");
+            before = now;
+        }
+        assert_eq!(*passed.lock().unwrap(), (0..10 * CROWD_PER_ROUND).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn whoever_comes_alone_passes_at_once_and_again() {
+        let turnstile = Arc::<Turnstile>::default();
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..2 * CROWD_PER_ROUND {
+            assert!(turnstile.poll_pass(&mut context, &mut Place::default()).is_ready());
+            while turnstile.lock().is_turning {
+                yield_now().await;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_leaves_the_queue_keeps_nobody_back() {
+        let turnstile = Arc::<Turnstile>::default();
+        let leaves = AtomicUsize::new(0);
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..3 * CROWD_PER_ROUND {
+            let mut place = Place::default();
+            let passes = turnstile.poll_pass(&mut context, &mut place).is_ready();
+            leaves.fetch_add(usize::from(!passes), Ordering::Relaxed);
+        }
+        assert_eq!(leaves.into_inner(), 2 * CROWD_PER_ROUND);
+        let passed = crowd(&turnstile, 1);
+        while passed.lock().unwrap().is_empty() {
+            yield_now().await;
+        }
+    }
+}
