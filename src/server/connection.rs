@@ -82,11 +82,14 @@ pub async fn serve(mut stream: TcpStream, remote: SocketAddr, conn: ConnId, shar
         end: None,
     };
     let is_peer_reading = connection.run().await;
-    // To close it takes the longest of all that is done for it.
-    shared.turnstile.pass().await;
+    // What it held is free for others at once, and the driver knows.
+    let Connection { mut reader, end, .. } = connection;
     drop(registered);
     if is_peer_reading {
-        Box::pin(linger(&mut connection.reader)).await;
+        Box::pin(linger(&mut reader)).await;
+    } else if end.is_none() {
+        // The client has left, perhaps with thousands: to close its socket takes the longest.
+        shared.turnstile.pass().await;
     }
     drop(hang_up);
 }
@@ -340,11 +343,15 @@ impl Connection<'_> {
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let was_at_work = !self.has_read_all;
         ready!(self.poll_heard(context))?;
         let room = self.intake.make_room();
         let read = pin!(self.reader.read_buf(&mut self.intake.buffer)).poll(context);
         self.has_read_all = read.is_pending();
         let read = ready!(read)?;
+        if was_at_work {
+            self.heard = Instant::now();
+        }
         self.shared.figures.received(read);
         self.intake.note_read(read, room);
         Poll::Ready(Ok(read))

@@ -20,8 +20,9 @@ use tokio::time::sleep;
 
 use super::connection;
 use super::figures::Figures;
-use super::limits::{CROWD_PER_ROUND, Limits};
+use super::limits::Limits;
 use super::shared::{Shared, Stop};
+use super::turnstile::ration;
 use crate::replica::ConnId;
 
 /// A bound client port that does not listen yet.
@@ -76,7 +77,13 @@ pub async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Arc<Stop>,
     let mut next_conn: ConnId = 0;
     let mut complaint = Complaint::default();
     let mut asked = std::pin::pin!(stop.asked());
+    let mut left = 0;
     loop {
+        if left == 0 {
+            let began = Instant::now();
+            yield_now().await;
+            left = ration(began.elapsed());
+        }
         let accepted = tokio::select! {
             biased;
             () = &mut asked => break,
@@ -94,14 +101,12 @@ pub async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Arc<Stop>,
                 continue;
             }
         };
+        left -= 1;
         let Some(admitted) = Admissions::admit(&admissions, remote.ip()) else { continue };
         let local = stream.local_addr().ok().map(|local| local.ip());
         shared.figures.accepted(remote.ip(), local);
         prepare(&stream, keep_alive);
         next_conn += 1;
-        if next_conn.is_multiple_of(CROWD_PER_ROUND as u64) {
-            yield_now().await;
-        }
         let shared = Arc::clone(&shared);
         connections.spawn(async move {
             connection::serve(stream, remote, next_conn, shared).await;

@@ -86,22 +86,26 @@ struct Writer {
 }
 
 /// How the log is cut: a segment at a time, behind what is appended. To remove one takes a disk
-/// milliseconds in which nothing is made durable, so what has come meanwhile is dealt with before the
-/// next.
+/// milliseconds in which nothing is made durable, so there is time for others before the next.
 #[derive(Debug, Default)]
 struct Cut {
     /// Up to where, if there is something left to remove.
     to: Option<u64>,
-    /// When a segment was removed last.
-    removed: Option<Instant>,
+    /// Not before this.
+    next: Option<Instant>,
 }
 
 impl Cut {
     /// Time until the next segment is to be removed; none if there is nothing to remove.
     fn due_in(&self, now: Instant) -> Option<Duration> {
         self.to?;
-        let since = self.removed.map_or(CUT_INTERVAL, |then| now.duration_since(then));
-        Some(CUT_INTERVAL.saturating_sub(since))
+        Some(self.next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now)))
+    }
+
+    /// A segment was removed, and perhaps there are more.
+    fn removed(&mut self, has_more: bool, began: Instant, ended: Instant) {
+        self.to = self.to.filter(|_| has_more);
+        self.next = Some(ended + CUT_PAUSE_TIMES * ended.duration_since(began));
     }
 }
 
@@ -184,10 +188,10 @@ impl Writer {
             self.answers.push_back(Input::Fetched { fetch, entries });
         }
         self.cut.to = self.cut.to.max(turn.cut);
-        if let (Some(index), Some(Duration::ZERO)) = (self.cut.to, self.cut.due_in(Instant::now()))
-        {
-            self.cut.to = disk.cut(index)?.then_some(index);
-            self.cut.removed = Some(Instant::now());
+        let began = Instant::now();
+        if let (Some(index), Some(Duration::ZERO)) = (self.cut.to, self.cut.due_in(began)) {
+            let has_more = disk.cut(index)?;
+            self.cut.removed(has_more, began, Instant::now());
         }
         let now = disk.log.base();
         if now != base {
@@ -220,8 +224,8 @@ impl Writer {
 
 /// Time between two tries to give an answer to a driver whose queue is full.
 const ANSWER_RETRY: Duration = Duration::from_millis(1);
-/// Least time from the removal of one segment to that of the next: several times what it takes.
-const CUT_INTERVAL: Duration = Duration::from_millis(100);
+/// How many times as long as the removal of a segment took, the next one waits.
+const CUT_PAUSE_TIMES: u32 = 8;
 const THREAD: &str = "lk-log";
 
 #[cfg(test)]
@@ -302,13 +306,17 @@ mod tests {
 
     #[test]
     fn segments_are_removed_with_time_for_others_in_between() {
-        let now = Instant::now();
-        assert_eq!(Cut::default().due_in(now), None);
-        assert_eq!(Cut { to: Some(9), removed: None }.due_in(now), Some(Duration::ZERO));
-        let cut = Cut { to: Some(9), removed: Some(now) };
-        assert_eq!(cut.due_in(now), Some(CUT_INTERVAL));
-        assert_eq!(cut.due_in(now + CUT_INTERVAL), Some(Duration::ZERO));
-        assert_eq!(Cut { to: None, ..cut }.due_in(now), None);
+        let (began, took) = (Instant::now(), Duration::from_millis(12));
+        let ended = began + took;
+        let mut cut = Cut::default();
+        assert_eq!(cut.due_in(began), None);
+        cut.to = Some(9);
+        assert_eq!(cut.due_in(began), Some(Duration::ZERO));
+        cut.removed(true, began, ended);
+        assert_eq!(cut.due_in(ended), Some(CUT_PAUSE_TIMES * took));
+        assert_eq!(cut.due_in(ended + CUT_PAUSE_TIMES * took), Some(Duration::ZERO));
+        cut.removed(false, began, ended);
+        assert_eq!(cut.due_in(ended), None);
     }
 
     #[test]

@@ -4,18 +4,25 @@
 //! moment, are a thousand tasks that can run, before those of clients whose requests come all the
 //! time. The work of each of them is a few microseconds up to the turnstile, and tens behind it.
 //!
-//! *Owns* the queue. *Invariants*: whoever waits is let through in the order of coming,
-//! [`CROWD_PER_ROUND`] in each round of the runtime, in which everybody else who can run does so once;
-//! nobody waits who comes alone. *Never* costs anything between crowds: its task ends with them.
+//! *Owns* the queue, and how many may come in a round of the runtime ([`ration`]). *Invariants*: whoever
+//! waits is let through in the order of coming; nobody waits who comes alone; a crowd gets on at the same
+//! pace however long the rounds are. *Never* runs between crowds: its task ends with them.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use tokio::task::yield_now;
 
-use super::limits::CROWD_PER_ROUND;
+use super::limits::{CROWD_INTERVAL, CROWD_PER_ROUND};
+
+/// How many of a crowd may come in a round behind one that took so long.
+#[must_use]
+pub fn ration(round: Duration) -> usize {
+    CROWD_PER_ROUND.max((round.as_micros() / CROWD_INTERVAL.as_micros()) as usize)
+}
 
 /// A turnstile of one server.
 #[derive(Debug)]
@@ -25,7 +32,8 @@ pub struct Turnstile {
 
 #[derive(Debug)]
 struct State {
-    /// How many more may pass in this round.
+    /// How many may pass in this round, and how many more.
+    ration: usize,
     left: usize,
     /// In the order of their places, the first of which is `called`.
     waiting: VecDeque<Waker>,
@@ -41,8 +49,13 @@ pub struct Place(Option<u64>);
 
 impl Default for Turnstile {
     fn default() -> Self {
-        let state =
-            State { left: CROWD_PER_ROUND, waiting: VecDeque::new(), called: 0, is_turning: false };
+        let state = State {
+            ration: CROWD_PER_ROUND,
+            left: CROWD_PER_ROUND,
+            waiting: VecDeque::new(),
+            called: 0,
+            is_turning: false,
+        };
         Self { state: Mutex::new(state) }
     }
 }
@@ -84,22 +97,25 @@ impl Turnstile {
     /// Begins a round, until one has passed in which nobody came.
     async fn turn(self: Arc<Self>) {
         loop {
+            let began = Instant::now();
             // Comes back when everybody who can run has done so.
             yield_now().await;
-            let Some(called) = self.call() else { return };
+            let Some(called) = self.call(ration(began.elapsed())) else { return };
             called.into_iter().for_each(Waker::wake);
         }
     }
 
     /// Those whose turn it is in a new round; nothing if nobody came in the last one.
-    fn call(&self) -> Option<Vec<Waker>> {
+    fn call(&self, ration: usize) -> Option<Vec<Waker>> {
         let mut state = self.lock();
-        if state.left == CROWD_PER_ROUND && state.waiting.is_empty() {
+        let has_come = state.left < state.ration || !state.waiting.is_empty();
+        (state.ration, state.left) = (ration, ration);
+        if !has_come {
             state.is_turning = false;
             return None;
         }
-        let count = state.waiting.len().min(CROWD_PER_ROUND);
-        state.left = CROWD_PER_ROUND - count;
+        let count = state.waiting.len().min(ration);
+        state.left -= count;
         state.called += count as u64;
         Some(state.waiting.drain(..count).collect())
     }
@@ -129,17 +145,39 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_crowd_passes_in_order_and_a_few_in_a_round() {
+    async fn a_crowd_passes_in_the_order_of_coming() {
         let turnstile = Arc::<Turnstile>::default();
         let passed = crowd(&turnstile, 10 * CROWD_PER_ROUND);
-        let mut before = 0;
-        for _ in 0..100 {
+        while turnstile.lock().is_turning || passed.lock().unwrap().is_empty() {
             yield_now().await;
-            let now = passed.lock().unwrap().len();
-            assert!(now <= before + 2 * CROWD_PER_ROUND, "{now} after {before}");
-            before = now;
         }
         assert_eq!(*passed.lock().unwrap(), (0..10 * CROWD_PER_ROUND).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn no_more_pass_in_a_round_than_it_is_for() {
+        let turnstile = Arc::<Turnstile>::default();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut places: Vec<Place> = (0..30).map(|_| Place::default()).collect();
+        let mut pass = || {
+            let before = places.len();
+            places.retain_mut(|place| turnstile.poll_pass(&mut context, place).is_pending());
+            before - places.len()
+        };
+        assert_eq!((pass(), pass()), (CROWD_PER_ROUND, 0));
+        assert_eq!(turnstile.call(7).unwrap().len(), 7);
+        assert_eq!((pass(), pass()), (7, 0));
+        assert_eq!(turnstile.call(99).unwrap().len(), 30 - CROWD_PER_ROUND - 7);
+        assert_eq!(pass(), 30 - CROWD_PER_ROUND - 7);
+        assert!(turnstile.call(4).is_some(), "somebody has come in the last round");
+        assert!(turnstile.call(4).is_none(), "and nobody in this one");
+    }
+
+    #[test]
+    fn a_crowd_gets_on_as_fast_in_long_rounds() {
+        assert_eq!(ration(Duration::ZERO), CROWD_PER_ROUND);
+        assert_eq!(ration(CROWD_INTERVAL), CROWD_PER_ROUND);
+        assert_eq!(ration(100 * CROWD_INTERVAL), 100);
     }
 
     #[tokio::test]
