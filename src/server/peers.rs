@@ -61,6 +61,8 @@ impl Peers {
         transfers: Transfers,
         figures: Arc<Figures>,
     ) -> Self {
+        // Whoever reads the counters finds none counted so far, and not a server without others.
+        figures.links();
         Self {
             own,
             driver,
@@ -264,5 +266,22 @@ impl Drop for Known {
             let driver = self.driver.clone();
             runtime.spawn(async move { driver.send(down).await.ok() });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::LinkCounters;
+
+    #[test]
+    fn a_server_with_others_has_counts_of_links_before_there_is_one() {
+        let figures: Arc<Figures> = Arc::default();
+        assert_eq!(figures.snapshot().links, None);
+        let introduction = Introduction::Founding { nonce: 1, lowest: 1 };
+        let (driver, transfers) = (mpsc::channel(1).0, Transfers::new().0);
+        let _peers =
+            Peers::new(1, Vec::new(), introduction, driver, transfers, Arc::clone(&figures));
+        assert_eq!(figures.snapshot().links, Some(LinkCounters::default()));
     }
 }
