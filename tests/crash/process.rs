@@ -117,8 +117,19 @@ impl Process {
         self.child.wait().expect("our child");
     }
 
-    /// Threads by name.
-    pub fn thread(&self, name: &str) -> Option<u32> {
+    /// Waits for a thread of this name: it gives itself its name, some time after the server serves.
+    pub fn thread(&self, name: &str) -> u32 {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(id) = self.find_thread(name) {
+                return id;
+            }
+            assert!(Instant::now() < deadline, "no thread {name}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn find_thread(&self, name: &str) -> Option<u32> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.id())).ok()?;
         tasks.flatten().find_map(|task| {
             let found = std::fs::read_to_string(task.path().join("comm")).ok()?;
