@@ -6,9 +6,6 @@
 //! [`WAIT_US_MAX`] for more than the next look at the clock; where commits take longer than that, because
 //! the network or a disk is slow, nothing waits at all.
 
-/// Entries that are not committed yet, below which the next ones do not wait: what one client does
-/// after the other still overlaps.
-const ENTRIES_MAX: u64 = 2;
 /// Longest commit that is waited for, microseconds.
 const WAIT_US_MAX: u64 = 5000;
 
@@ -35,7 +32,7 @@ impl Pace {
                 self.looked_at = None;
             }
         }
-        last.saturating_sub(committed) < ENTRIES_MAX || self.usual_us.max(waited_us) > WAIT_US_MAX
+        last <= committed || self.usual_us.max(waited_us) > WAIT_US_MAX
     }
 
     /// The entry with this index was proposed.
@@ -53,19 +50,16 @@ mod tests {
         let mut pace = Pace::default();
         assert!(pace.is_clear(1, (10, 10), 0));
         pace.proposed(1, 11, 0);
-        assert!(pace.is_clear(1, (10, 11), 100), "one overlaps with another");
-        pace.proposed(1, 12, 100);
-        assert!(!pace.is_clear(1, (10, 12), 200));
-        assert!(pace.is_clear(1, (12, 12), 400));
+        assert!(!pace.is_clear(1, (10, 11), 100));
+        assert!(pace.is_clear(1, (11, 11), 400));
     }
 
     #[test]
     fn nothing_waits_for_a_commit_that_does_not_come() {
         let mut pace = Pace::default();
         pace.proposed(1, 11, 0);
-        pace.proposed(1, 12, 0);
-        assert!(!pace.is_clear(1, (10, 12), WAIT_US_MAX));
-        assert!(pace.is_clear(1, (10, 12), WAIT_US_MAX + 1));
+        assert!(!pace.is_clear(1, (10, 11), WAIT_US_MAX));
+        assert!(pace.is_clear(1, (10, 11), WAIT_US_MAX + 1));
     }
 
     #[test]
@@ -74,7 +68,7 @@ mod tests {
         let commit = |pace: &mut Pace, index: u64, now_us: &mut u64, took_us: u64| {
             pace.proposed(1, index, *now_us);
             *now_us += took_us;
-            pace.is_clear(1, (index, index + 2), *now_us)
+            pace.is_clear(1, (index, index + 1), *now_us)
         };
         let mut now_us = 0;
         let slow = (1..9).map(|index| commit(&mut pace, index, &mut now_us, 30_000));
@@ -90,7 +84,6 @@ mod tests {
         pace.proposed(1, 11, 0);
         assert!(pace.is_clear(5, (40, 40), 90_000_000));
         pace.proposed(5, 41, 90_000_000);
-        pace.proposed(5, 42, 90_000_000);
-        assert!(!pace.is_clear(5, (40, 42), 90_000_100));
+        assert!(!pace.is_clear(5, (40, 41), 90_000_100));
     }
 }
