@@ -105,7 +105,8 @@ impl Replica {
                 let size = parcel.payload.len() as u64;
                 match self.consensus.propose(std::mem::take(&mut parcel.payload)) {
                     Ok(()) => {
-                        self.pace.proposed(term, self.consensus.last_index(), self.now_us);
+                        let index = self.consensus.last_index();
+                        self.pace.proposed(term, index, size, self.now_us);
                         self.figures.proposals += 1;
                         if asks_reconfig {
                             self.reconfig_proposed = Some(self.consensus.last_index());
