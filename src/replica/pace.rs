@@ -4,8 +4,9 @@
 //! it, and is one batch then: every server spends one message, one wake-up and one fsync on it,
 //! and what was committed travels with what is next. One entry does not wait for a small one: few
 //! clients are at work then, and an answer that comes sooner is worth more. *Invariant*: nothing waits
-//! longer than [`WAIT_US_MAX`] for more than the next look at the clock; where commits take longer than
-//! that, because the network or a disk is slow, nothing waits at all.
+//! longer than [`WAIT_US_MAX`] for an entry that was proposed here, but for the next look at the clock;
+//! where commits take longer than that, because the network or a disk is slow, nothing waits at all. What
+//! Raft puts into the log by itself (a new leader's entry, the end of a change of members) is waited for.
 
 /// Bytes of an entry that the next one does not wait for: a few requests of locks.
 const SMALL_BYTES_MAX: u64 = 600;
