@@ -4,9 +4,9 @@
 //! it, and is one batch then: every server spends one message, one wake-up and one fsync on it,
 //! and what was committed travels with what is next. One entry does not wait for a small one: few
 //! clients are at work then, and an answer that comes sooner is worth more. *Invariant*: nothing waits
-//! longer than [`WAIT_US_MAX`] for an entry that was proposed here, but for the next look at the clock;
-//! where commits take longer than that, because the network or a disk is slow, nothing waits at all. What
-//! Raft puts into the log by itself (a new leader's entry, the end of a change of members) is waited for.
+//! longer than [`WAIT_US_MAX`] for an entry, be it one that Raft put into the log by itself, but for the
+//! next look at the clock; where commits take longer than that, because the network or a disk is slow,
+//! nothing waits at all.
 
 /// Bytes of an entry that the next one does not wait for: a few requests of locks.
 const SMALL_BYTES_MAX: u64 = 600;
@@ -16,7 +16,7 @@ const WAIT_US_MAX: u64 = 5000;
 /// The pace of one leader.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// Index, term and time of an entry that is looked at.
+    /// Index and term of an entry that is looked at, and since when.
     looked_at: Option<(u64, u64, u64)>,
     /// Index of the entry that was proposed last, and its bytes.
     newest: (u64, u64),
@@ -37,6 +37,9 @@ impl Pace {
                 self.usual_us = (3 * self.usual_us + waited_us) / 4;
                 self.looked_at = None;
             }
+        }
+        if last > committed {
+            self.looked_at.get_or_insert((last, term, now_us));
         }
         let (index, bytes) = self.newest;
         let is_behind_small = last == committed + 1 && index == last && bytes <= SMALL_BYTES_MAX;
@@ -91,6 +94,19 @@ mod tests {
         pace.proposed(1, 11, LARGE, 0);
         assert!(!pace.is_clear(1, (10, 11), WAIT_US_MAX));
         assert!(pace.is_clear(1, (10, 11), WAIT_US_MAX + 1));
+    }
+
+    #[test]
+    fn nothing_waits_for_long_for_what_was_put_into_the_log_by_raft_or_behind_another() {
+        let mut pace = Pace::default();
+        assert!(!pace.is_clear(2, (10, 11), 0), "the first entry of a term");
+        assert!(!pace.is_clear(2, (10, 11), WAIT_US_MAX));
+        assert!(pace.is_clear(2, (10, 11), WAIT_US_MAX + 1));
+        let mut pace = Pace::default();
+        pace.proposed(1, 11, SMALL_BYTES_MAX, 0);
+        pace.proposed(1, 12, LARGE, 100);
+        assert!(!pace.is_clear(1, (11, 12), 400));
+        assert!(pace.is_clear(1, (11, 12), 400 + WAIT_US_MAX + 1));
     }
 
     #[test]
