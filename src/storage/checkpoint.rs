@@ -428,7 +428,7 @@ impl Checkpointer {
         let mut writer = self.given.images.create(mark).map_err(CopyError::Image)?;
         let (mut failed, mut digest) = (None, 0_u128);
         let record_digest = self.given.record_digest;
-        let scanned = self.given.state.scan(&mut |key, value| {
+        let scanned = self.given.state.scan_and_merge(&mut |key, value| {
             digest = digest.wrapping_add(record_digest(key, value)?);
             writer.record(key, value).map_err(|error| {
                 let what = error.to_string();

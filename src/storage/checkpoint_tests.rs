@@ -84,7 +84,8 @@ impl Bench {
         let Found::State(manifest) = Manifest::read(&mut state).unwrap() else {
             panic!("no complete checkpoint");
         };
-        scan(&mut state, &manifest, &mut |key, value| machine.record(key, value)).unwrap();
+        let mut take = |key: &[u8], value: &[u8]| machine.record(key, value);
+        scan(&mut state, &manifest, None, &mut take).unwrap();
         let mark = manifest.mark;
         machine.finish(&mark).unwrap();
         machine

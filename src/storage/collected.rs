@@ -30,12 +30,12 @@ impl Collected {
         self.starts.is_empty()
     }
 
-    /// Takes all records, sorted, each key once.
+    /// Takes all records, sorted, each key once. Memory is kept for the next.
     pub(super) fn take<E>(
         &mut self,
         mut take: impl FnMut(Record<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Self { packed, mut starts } = std::mem::take(self);
+        let Self { packed, starts } = self;
         let record = |start: usize| unpack(&packed[start..]);
         // Stable: of one key, the newest stays last. What comes in order costs next to nothing.
         starts.sort_by(|a, b| record(*a).key.cmp(record(*b).key));
@@ -46,6 +46,8 @@ impl Collected {
                 take(now)?;
             }
         }
+        packed.clear();
+        starts.clear();
         Ok(())
     }
 }

@@ -6,6 +6,7 @@
 //! and never hides which file and which operation failed.
 
 use std::fmt;
+use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -140,8 +141,9 @@ pub trait DiskFile: Send + fmt::Debug {
     /// The size cannot be set. That blocks cannot be reserved is not an error.
     fn preallocate(&mut self, len: u64) -> Result<Reserved, FsError>;
 
-    /// From now on, writes of whole blocks ([`BLOCK_BYTES`]) may go past the operating system's
-    /// cache, so that a sync has only the device to wait for. For a file that has not been renamed.
+    /// From now on, reads and writes of whole blocks ([`BLOCK_BYTES`]) may go past the operating
+    /// system's cache, so that a sync has only the device to wait for, and what is read is what the
+    /// device has. For a file that has not been renamed.
     fn bypass_cache(&mut self) {}
 
     /// Makes contents and size durable.
@@ -159,7 +161,7 @@ pub struct OsFs;
 #[derive(Debug)]
 struct OsFile {
     file: std::fs::File,
-    /// The same file, opened so that writes go past the cache.
+    /// The same file, opened so that reads and writes go past the cache.
     direct: Option<std::fs::File>,
     path: PathBuf,
 }
@@ -169,15 +171,22 @@ impl OsFile {
         Box::new(Self { file, direct: None, path: path.to_owned() })
     }
 
+    /// Reads past the cache what can be read like that.
+    fn read_some(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        if let Some(direct) = self.direct.as_ref().filter(|_| is_aligned(buffer, offset)) {
+            match direct.read_at(buffer, offset) {
+                Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
+                read => return read,
+            }
+        }
+        self.file.read_at(buffer, offset)
+    }
+
     /// Tries to write past the cache; false: it has to go through it.
     fn write_direct(&mut self, bytes: &[u8], offset: u64) -> io::Result<bool> {
-        let Some(direct) = &self.direct else { return Ok(false) };
-        let is_aligned = offset.is_multiple_of(BLOCK_BYTES as u64)
-            && bytes.len().is_multiple_of(BLOCK_BYTES)
-            && bytes.as_ptr().align_offset(BLOCK_BYTES) == 0;
-        if !is_aligned {
+        let Some(direct) = self.direct.as_ref().filter(|_| is_aligned(bytes, offset)) else {
             return Ok(false);
-        }
+        };
         match direct.write_all_at(bytes, offset) {
             // Whoever is below wants larger blocks: the cache knows how to write them.
             Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
@@ -189,6 +198,13 @@ impl OsFile {
     }
 }
 
+/// Whether these are whole blocks, in memory as in the file.
+fn is_aligned(bytes: &[u8], offset: u64) -> bool {
+    offset.is_multiple_of(BLOCK_BYTES as u64)
+        && bytes.len().is_multiple_of(BLOCK_BYTES)
+        && bytes.as_ptr().align_offset(BLOCK_BYTES) == 0
+}
+
 #[derive(Debug)]
 struct OsLock(#[expect(dead_code, reason = "held, not read")] std::fs::File);
 
@@ -196,7 +212,7 @@ impl FileLock for OsLock {}
 
 impl Fs for OsFs {
     fn open(&self, path: &Path) -> Result<Box<dyn DiskFile>, FsError> {
-        let file = std::fs::OpenOptions::new()
+        let file = OpenOptions::new()
             .read(true)
             .write(true)
             .open(path)
@@ -205,7 +221,7 @@ impl Fs for OsFs {
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn DiskFile>, FsError> {
-        let file = std::fs::OpenOptions::new()
+        let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create_new(true)
@@ -249,7 +265,7 @@ impl Fs for OsFs {
     }
 
     fn lock(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, FsError> {
-        let file = std::fs::OpenOptions::new()
+        let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
@@ -268,7 +284,7 @@ impl DiskFile for OsFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, FsError> {
         let mut done = 0;
         while done < buffer.len() {
-            match self.file.read_at(&mut buffer[done..], offset + done as u64) {
+            match self.read_some(&mut buffer[done..], offset + done as u64) {
                 Ok(0) => break,
                 Ok(n) => done += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -306,7 +322,7 @@ impl DiskFile for OsFile {
 
     fn bypass_cache(&mut self) {
         let flags = OFlags::DIRECT.bits().cast_signed();
-        match std::fs::OpenOptions::new().write(true).custom_flags(flags).open(&self.path) {
+        match OpenOptions::new().read(true).write(true).custom_flags(flags).open(&self.path) {
             Ok(file) => self.direct = Some(file),
             Err(error) => {
                 let file = self.path.display();

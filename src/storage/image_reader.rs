@@ -5,19 +5,20 @@
 
 use std::path::{Path, PathBuf};
 
-use super::fs::{DiskFile, Fs};
+use super::fs::Fs;
 use super::image::{
     CHUNK_HEADER_BYTES, FIXED_BYTES, FOOTER_BYTES, ImageError, MAGIC, MARK_BYTES_MAX, VERSION,
     chunk_crc,
 };
 use super::mark::{self, take};
 use super::state::Take;
+use super::stream::Reading;
 use crate::replica::Mark;
 
 /// An image being read.
 #[derive(Debug)]
 pub struct ImageReader {
-    file: Box<dyn DiskFile>,
+    file: Reading,
     path: PathBuf,
     len: u64,
     offset: u64,
@@ -34,7 +35,21 @@ pub struct ImageReader {
 
 impl ImageReader {
     pub(super) fn open(fs: &dyn Fs, path: &Path, cluster_id: u128) -> Result<Self, ImageError> {
-        let file = fs.open(path)?;
+        Self::begin(Reading::new(fs.open(path)?), path, cluster_id)
+    }
+
+    /// As [`ImageReader::open`], for what is on the disk itself.
+    pub(super) fn open_past_cache(
+        fs: &dyn Fs,
+        path: &Path,
+        cluster_id: u128,
+    ) -> Result<Self, ImageError> {
+        let mut file = Reading::new(fs.open(path)?);
+        file.bypass_cache();
+        Self::begin(file, path, cluster_id)
+    }
+
+    fn begin(file: Reading, path: &Path, cluster_id: u128) -> Result<Self, ImageError> {
         let len = file.len()?;
         let mut reader = Self {
             file,
@@ -218,7 +233,7 @@ impl ImageReader {
     }
 
     /// Fills `bytes` from the current offset on.
-    fn read_exact(&self, bytes: &mut [u8]) -> Result<(), ImageError> {
+    fn read_exact(&mut self, bytes: &mut [u8]) -> Result<(), ImageError> {
         let read = self.file.read_at(bytes, self.offset)?;
         if read < bytes.len() {
             return Err(self.damaged(self.offset + read as u64, "the file ends here"));

@@ -6,17 +6,14 @@
 
 use std::path::PathBuf;
 
-use super::fs::DiskFile;
 use super::image::{
     CHUNK_BYTES, CHUNK_HEADER_BYTES, Copy, FOOTER_BYTES, ImageError, Images, MAGIC, VERSION,
     chunk_crc,
 };
 use super::image_reader::ImageReader;
 use super::mark;
+use super::stream::Writing;
 use crate::replica::Mark;
-
-/// Bytes between two syncs of a file that is being written.
-const SYNC_BYTES: u64 = 4 << 20;
 
 /// An image being written. Dropped before [`ImageWriter::finish`], it leaves nothing behind.
 #[derive(Debug)]
@@ -26,10 +23,7 @@ pub struct ImageWriter {
     /// Until it is complete; empty after that.
     path: PathBuf,
     target: PathBuf,
-    file: Option<Box<dyn DiskFile>>,
-    offset: u64,
-    /// Up to here, it was synced.
-    synced: u64,
+    file: Option<Writing>,
     crc: u32,
     /// The chunk being filled, with room for its header.
     chunk: Vec<u8>,
@@ -53,13 +47,11 @@ impl ImageWriter {
         let crc = crc32c::crc32c(&header);
         header.extend_from_slice(&crc.to_le_bytes());
         let mut writer = Self {
-            file: Some(images.fs.create(&path)?),
+            file: Some(Writing::new(images.fs.create(&path)?)),
             images: images.clone(),
             mark: mark.clone(),
             path,
             target: images.file(mark.index, copy),
-            offset: 0,
-            synced: 0,
             crc,
             chunk: Vec::with_capacity(CHUNK_BYTES + 4096),
             chunk_records: 0,
@@ -114,20 +106,17 @@ impl ImageWriter {
         self.crc = crc32c::crc32c_append(self.crc, &footer[..12]);
         footer[12..].copy_from_slice(&self.crc.to_le_bytes());
         self.write(&footer)?;
-        if !mutant!("image-not-synced") {
-            self.file.as_mut().expect("open until here").sync()?;
-        }
-        self.file = None;
+        let bytes = self.file.take().expect("open until here").finish()?;
 
         let images = &self.images;
-        let mut reader = ImageReader::open(&*images.fs, &self.path, images.cluster_id)?;
+        let mut reader = ImageReader::open_past_cache(&*images.fs, &self.path, images.cluster_id)?;
         if *reader.mark() != self.mark || reader.rest(&mut |_, _| Ok(()))? != self.crc {
             return Err(self.refused("what was read back is not what was written".to_owned()));
         }
         images.fs.rename(&self.path, &self.target)?;
         self.path = PathBuf::new();
         images.fs.sync_dir(&images.dir)?;
-        Ok(self.offset)
+        Ok(bytes)
     }
 
     fn flush(&mut self) -> Result<(), ImageError> {
@@ -149,16 +138,8 @@ impl ImageWriter {
         written
     }
 
-    /// Syncs now and then: what is written at the end at one blow, the log would have to wait for.
     fn write(&mut self, bytes: &[u8]) -> Result<(), ImageError> {
-        let file = self.file.as_mut().expect("open until finished");
-        file.write_at(bytes, self.offset)?;
-        self.offset += bytes.len() as u64;
-        if self.offset - self.synced >= SYNC_BYTES {
-            file.sync()?;
-            self.synced = self.offset;
-        }
-        Ok(())
+        Ok(self.file.as_mut().expect("open until finished").write(bytes)?)
     }
 
     fn refused(&self, what: String) -> ImageError {

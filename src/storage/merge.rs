@@ -118,14 +118,15 @@ pub(super) fn merge(
     writer.finish(store)
 }
 
-/// Gives all records of a state to `take` in ascending order of keys. If that succeeds, they are
-/// exactly what was put there.
+/// Gives all records of a state to `take` in ascending order of keys, and to `copy`, if there is one.
+/// If that succeeds, they are exactly what was put there.
 ///
 /// # Errors
-/// Something is missing or damaged, the store cannot be read, or `take` objects.
+/// Something is missing or damaged, the store cannot be read or written, or `take` objects.
 pub(super) fn scan(
     store: &mut dyn StateStore,
     manifest: &Manifest,
+    mut copy: Option<&mut RunWriter>,
     take: Take<'_>,
 ) -> Result<(), StateError> {
     let mut merge = Merge::new(store, &manifest.runs)?;
@@ -141,6 +142,9 @@ pub(super) fn scan(
             last_key.clear();
             last_key.extend_from_slice(key);
             take(key, value).map_err(|what| StateError::new(store.path(), what))?;
+            if let Some(copy) = &mut copy {
+                copy.record(store, merge.record())?;
+            }
             records += 1;
         }
     }
@@ -150,14 +154,14 @@ pub(super) fn scan(
 /// From which run on the runs are to be merged, if any: all that are newer as well.
 ///
 /// A run is merged when those above it have come to [`FAN_IN`] - 1 times its bytes, so that every record
-/// is written about once for each eightfold of what is stored, and there are few runs. The lowest one
+/// is written about once for each sixteenfold of what is stored, and there are few runs. The lowest one
 /// has all that never changes, and is merged earlier: what it takes for nothing is bounded.
 pub(super) fn first_to_merge(runs: &[Run], has_lowest: bool) -> Option<usize> {
     let mut newer: u64 = runs.iter().map(weight).sum();
     for (at, run) in runs.iter().enumerate() {
         newer -= weight(run);
         let is_due = match at == 0 && has_lowest {
-            true => newer >= weight(run) / LOWEST_PART || removes_much(runs),
+            true => newer >= weight(run) * LOWEST_TIMES || removes_much(runs),
             false => newer >= weight(run) * (FAN_IN - 1),
         };
         if is_due && at + 1 < runs.len() {
@@ -165,6 +169,14 @@ pub(super) fn first_to_merge(runs: &[Run], has_lowest: bool) -> Option<usize> {
         }
     }
     None
+}
+
+/// Whether runs that are read anyway are to be written as one: that is cheaper than to read them
+/// once more when the lowest one is due, which it is soon.
+pub(super) fn is_worth_a_copy(runs: &[Run]) -> bool {
+    let [lowest, newer @ ..] = runs else { return false };
+    let newer: u64 = newer.iter().map(weight).sum();
+    newer * COPIED_PART >= weight(lowest) || removes_much(runs)
 }
 
 /// A small run costs as much as one of a block.
@@ -178,6 +190,8 @@ fn removes_much(runs: &[Run]) -> bool {
     removed > 0 && removed * 2 >= runs[0].records
 }
 
-const FAN_IN: u64 = 8;
-/// The lowest run is merged when those above it have come to this part of it.
-const LOWEST_PART: u64 = 1;
+const FAN_IN: u64 = 16;
+/// The lowest run is merged when those above it have come to this many times its bytes.
+const LOWEST_TIMES: u64 = 2;
+/// It is when all are read for another reason, and those above it have come to this part of it.
+const COPIED_PART: u64 = 2;

@@ -56,6 +56,7 @@ mod set_aside;
 pub mod sled;
 mod spans;
 pub mod state;
+mod stream;
 #[cfg(test)]
 mod testing;
 

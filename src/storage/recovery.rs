@@ -182,7 +182,7 @@ impl<'a> Recovery<'a> {
             .map_err(|e| e.to_string())?
             .map_err(|what| format!("{path}: {what}"))?;
         let restore = &mut *self.restore;
-        scan(&mut *self.place.state, &manifest, &mut |key, value| restore.record(key, value))
+        scan(&mut *self.place.state, &manifest, None, &mut |key, value| restore.record(key, value))
             .map_err(|e| e.to_string())?;
         self.restore.finish(&mark).map_err(|what| format!("{path}: {what}"))?;
         let source = Source::State(mark.index);

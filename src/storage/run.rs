@@ -29,7 +29,7 @@ const UNPROVED_BYTES_MAX: usize = 4 << 20;
 /// What is known of a complete run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// Its number: those of newer runs are larger.
+    /// Its number, which no other has.
     pub id: u64,
     /// How many blocks it has.
     pub blocks: u32,

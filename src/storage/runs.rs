@@ -2,8 +2,9 @@
 //!
 //! *Owns* the store. What changed is collected, sorted and written as a run (`run.rs`), which nothing
 //! refers to until its checkpoint is complete; then the manifest (`manifest.rs`) names it, and when
-//! there are many runs, or much in them is void, some are merged into one (`merge.rs`). So a change
-//! costs a part of a large write at the end of a file, whatever else is stored.
+//! there are many runs, or much in them is void, some are merged into one (`merge.rs`); all of them
+//! best when they are read for an image. So a change costs a part of a large write at the end of a file,
+//! whatever else is stored.
 //!
 //! *Invariants*: what the manifest names was written before it and is not touched while it is named,
 //! so whenever the process is killed, the last complete checkpoint is there; runs that no manifest
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use super::collected::Collected;
 use super::manifest::{Found, Manifest};
-use super::merge::{first_to_merge, merge, scan};
+use super::merge::{first_to_merge, is_worth_a_copy, merge, scan};
 use super::run::{Run, RunWriter};
 use super::state::{StateError, StateStore, Take};
 use crate::replica::{Mark, Records};
@@ -113,7 +114,12 @@ impl Runs {
     /// # Errors
     /// The store fails, or shows that it has not.
     pub fn close(&mut self, mark: Mark) -> Result<(), StateError> {
+        let is_large = !self.unclosed.is_empty();
         self.write_collected()?;
+        if !is_large {
+            // Its memory is only kept while there is much to collect.
+            self.collected = Collected::default();
+        }
         let mut runs = self.manifest.take().map(|manifest| manifest.runs).unwrap_or_default();
         runs.append(&mut self.unclosed);
         let mut manifest = Manifest { mark, runs };
@@ -155,13 +161,31 @@ impl Runs {
     /// # Errors
     /// There is none, it is not what was put there, it cannot be read, or `take` objects.
     pub fn scan(&mut self, take: Take<'_>) -> Result<(), StateError> {
-        match &self.manifest {
-            Some(manifest) => scan(&mut *self.store, manifest, take),
-            None => {
-                let what = "it has no complete checkpoint";
-                Err(StateError::new(self.store.path(), what))
-            }
+        let manifest = self.manifest.as_ref().ok_or_else(|| no_checkpoint(&*self.store))?;
+        scan(&mut *self.store, manifest, None, take)
+    }
+
+    /// As [`Runs::scan`]; and if it is about time to merge the lowest run, all of them are one afterwards.
+    ///
+    /// # Errors
+    /// As [`Runs::scan`], or the store cannot be written. What `take` objects to changes nothing.
+    pub fn scan_and_merge(&mut self, take: Take<'_>) -> Result<(), StateError> {
+        let manifest = self.manifest.as_ref().ok_or_else(|| no_checkpoint(&*self.store))?;
+        if !is_worth_a_copy(&manifest.runs) {
+            return self.scan(take);
         }
+        let mut copy = RunWriter::new(self.next);
+        self.next += 1;
+        if let Err(error) = scan(&mut *self.store, manifest, Some(&mut copy), take) {
+            self.remove_unnamed()?;
+            return Err(error);
+        }
+        let run = copy.finish(&mut *self.store)?;
+        let runs = Vec::from_iter((run.records > 0).then_some(run));
+        let manifest = Manifest { mark: manifest.mark.clone(), runs };
+        self.store.set_manifest(&manifest.encode())?;
+        self.manifest = Some(manifest);
+        self.remove_unnamed()
     }
 
     fn forget(&mut self) {
@@ -195,4 +219,8 @@ impl Runs {
         self.forget();
         self.store = store;
     }
+}
+
+fn no_checkpoint(store: &dyn StateStore) -> StateError {
+    StateError::new(store.path(), "it has no complete checkpoint")
 }
