@@ -30,7 +30,7 @@ impl Collected {
         self.starts.is_empty()
     }
 
-    /// Takes all records, sorted, each key once. Memory is kept for the next.
+    /// Takes all records, sorted, each key once. Keeps their memory for others.
     pub(super) fn take<E>(
         &mut self,
         mut take: impl FnMut(Record<'_>) -> Result<(), E>,

@@ -114,12 +114,9 @@ impl Runs {
     /// # Errors
     /// The store fails, or shows that it has not.
     pub fn close(&mut self, mark: Mark) -> Result<(), StateError> {
-        let is_large = !self.unclosed.is_empty();
         self.write_collected()?;
-        if !is_large {
-            // Its memory is only kept while there is much to collect.
-            self.collected = Collected::default();
-        }
+        // The next one may come later, or be small.
+        self.collected = Collected::default();
         let mut runs = self.manifest.take().map(|manifest| manifest.runs).unwrap_or_default();
         runs.append(&mut self.unclosed);
         let mut manifest = Manifest { mark, runs };
