@@ -98,7 +98,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut file = OsFs.create(&dir.path().join("f")).unwrap();
         if bypasses {
-            file.bypass_cache();
+            file.write_past_cache();
         }
         file.preallocate(size as u64).unwrap();
         let mut blocks = Blocks::default();

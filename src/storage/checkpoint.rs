@@ -437,6 +437,7 @@ impl Checkpointer {
             })
         });
         if let Some(error) = failed {
+            self.given.state.remove_unnamed().map_err(CopyError::State)?;
             return Err(CopyError::Image(error));
         }
         scanned.map_err(CopyError::State)?;

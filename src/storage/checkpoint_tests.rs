@@ -363,6 +363,36 @@ fn a_store_without_room_is_emptied_and_no_copy_of_it_is_kept() {
 }
 
 #[test]
+fn a_store_that_fails_behind_an_image_that_failed_is_at_fault() {
+    let (mut image_alone, mut both) = (0, 0);
+    for works_for in 0..12 {
+        let mut bench = Bench::new();
+        let mut checkpointer = bench.checkpointer();
+        bench.log_grows();
+        let changes = bench.changes(10);
+        checkpointer.apply(changes).unwrap();
+        bench.log_grows();
+        *bench.state.works_for.lock().unwrap() = Some(works_for);
+        bench.fs.fail_at(1, Fault::Error(ErrorKind::StorageFull));
+        let changes = bench.changes(10);
+        let outcome = checkpointer.apply(changes).unwrap();
+        let is_broken = *bench.state.works_for.lock().unwrap() == Some(0)
+            && bench.state.has_failed.load(Ordering::Relaxed);
+        match outcome {
+            Outcome::Continue => {
+                assert!(!is_broken, "{works_for}");
+                image_alone += 1;
+            }
+            outcome => {
+                assert_eq!(outcome, Outcome::RecordsLost, "{works_for}");
+                both += 1;
+            }
+        }
+    }
+    assert!(image_alone > 0 && both > 0, "{image_alone} {both}");
+}
+
+#[test]
 fn a_store_that_has_room_again_is_filled_again() {
     let mut bench = Bench::new();
     bench.state.is_full = true;

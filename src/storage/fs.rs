@@ -10,13 +10,19 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
-/// What a device writes at once, or a multiple of it, on all devices in use: writes that go past the
-/// cache have to begin, end and lie in memory at multiples of this.
+/// What a device reads or writes at once, or a multiple of it, on all devices in use: what goes past the
+/// cache has to begin, end and lie in memory at multiples of this.
 pub const BLOCK_BYTES: usize = 4096;
+
+/// What is removed of a large file at a time.
+const REMOVED_BYTES: u64 = 8 << 20;
+/// How many times as long as that took, the next step waits.
+const REMOVAL_PAUSE_TIMES: u32 = 4;
 
 /// A file system operation that failed.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +87,15 @@ pub trait Fs: Send + Sync + fmt::Debug {
     /// As the operating system says.
     fn remove(&self, path: &Path) -> Result<(), FsError>;
 
+    /// Removes a large file little by little, so that others who wait for the disk have it in between. One
+    /// that is open for reading stays whole until it is closed. To be called by who can wait.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn remove_gently(&self, path: &Path) -> Result<(), FsError> {
+        self.remove(path)
+    }
+
     /// Names in a directory, sorted; empty if the directory does not exist.
     ///
     /// # Errors
@@ -141,10 +156,13 @@ pub trait DiskFile: Send + fmt::Debug {
     /// The size cannot be set. That blocks cannot be reserved is not an error.
     fn preallocate(&mut self, len: u64) -> Result<Reserved, FsError>;
 
-    /// From now on, reads and writes of whole blocks ([`BLOCK_BYTES`]) may go past the operating
-    /// system's cache, so that a sync has only the device to wait for, and what is read is what the
-    /// device has. For a file that has not been renamed.
-    fn bypass_cache(&mut self) {}
+    /// From now on, writes of whole blocks ([`BLOCK_BYTES`]) may go past the operating system's
+    /// cache, so that a sync has only the device to wait for. For a file that has not been renamed.
+    fn write_past_cache(&mut self) {}
+
+    /// From now on, reads of whole blocks may go past the operating system's cache, so that what is read
+    /// is what the device has. For a file that has not been renamed.
+    fn read_past_cache(&mut self) {}
 
     /// Makes contents and size durable.
     ///
@@ -161,19 +179,31 @@ pub struct OsFs;
 #[derive(Debug)]
 struct OsFile {
     file: std::fs::File,
-    /// The same file, opened so that reads and writes go past the cache.
-    direct: Option<std::fs::File>,
+    /// The same file, opened so that it is written to past the cache, or read.
+    direct_writes: Option<std::fs::File>,
+    direct_reads: Option<std::fs::File>,
     path: PathBuf,
 }
 
 impl OsFile {
     fn boxed(file: std::fs::File, path: &Path) -> Box<dyn DiskFile> {
-        Box::new(Self { file, direct: None, path: path.to_owned() })
+        Box::new(Self { file, direct_writes: None, direct_reads: None, path: path.to_owned() })
+    }
+
+    fn open_direct(&self, options: &mut OpenOptions) -> Option<std::fs::File> {
+        let flags = OFlags::DIRECT.bits().cast_signed();
+        match options.custom_flags(flags).open(&self.path) {
+            Ok(file) => Some(file),
+            Err(error) => {
+                tracing::debug!(file = %self.path.display(), %error, "the cache is not passed");
+                None
+            }
+        }
     }
 
     /// Reads past the cache what can be read like that.
     fn read_some(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        if let Some(direct) = self.direct.as_ref().filter(|_| is_aligned(buffer, offset)) {
+        if let Some(direct) = self.direct_reads.as_ref().filter(|_| is_aligned(buffer, offset)) {
             match direct.read_at(buffer, offset) {
                 Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
                 read => return read,
@@ -184,13 +214,13 @@ impl OsFile {
 
     /// Tries to write past the cache; false: it has to go through it.
     fn write_direct(&mut self, bytes: &[u8], offset: u64) -> io::Result<bool> {
-        let Some(direct) = self.direct.as_ref().filter(|_| is_aligned(bytes, offset)) else {
+        let Some(direct) = self.direct_writes.as_ref().filter(|_| is_aligned(bytes, offset)) else {
             return Ok(false);
         };
         match direct.write_all_at(bytes, offset) {
             // Whoever is below wants larger blocks: the cache knows how to write them.
             Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-                self.direct = None;
+                self.direct_writes = None;
                 Ok(false)
             }
             written => written.map(|()| true),
@@ -205,6 +235,20 @@ fn is_aligned(bytes: &[u8], offset: u64) -> bool {
         && bytes.as_ptr().align_offset(BLOCK_BYTES) == 0
 }
 
+/// Gives the room of a file back, but for the last step: what a disk does to forget much at once keeps
+/// everybody waiting for tens of milliseconds. Whatever fails, fails again when the file is removed.
+fn shrink(file: &std::fs::File) {
+    let mut len = file.metadata().map_or(0, |metadata| metadata.len());
+    while len > REMOVED_BYTES {
+        len -= REMOVED_BYTES;
+        let begun = Instant::now();
+        if file.set_len(len).is_err() {
+            return;
+        }
+        std::thread::sleep(REMOVAL_PAUSE_TIMES * begun.elapsed());
+    }
+}
+
 #[derive(Debug)]
 struct OsLock(#[expect(dead_code, reason = "held, not read")] std::fs::File);
 
@@ -217,7 +261,12 @@ impl Fs for OsFs {
             .write(true)
             .open(path)
             .map_err(|e| FsError::new(path, "open", e))?;
-        Ok(OsFile::boxed(file, path))
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            // It is being removed.
+            Err(e @ Errno::WOULDBLOCK) => Err(FsError::new(path, "open", e.into())),
+            // Where there are no locks, nothing is removed little by little.
+            Ok(()) | Err(_) => Ok(OsFile::boxed(file, path)),
+        }
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn DiskFile>, FsError> {
@@ -236,6 +285,16 @@ impl Fs for OsFs {
 
     fn remove(&self, path: &Path) -> Result<(), FsError> {
         std::fs::remove_file(path).map_err(|e| FsError::new(path, "remove", e))
+    }
+
+    fn remove_gently(&self, path: &Path) -> Result<(), FsError> {
+        let file = OpenOptions::new().write(true).open(path);
+        if let Ok(file) = file
+            && rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        {
+            shrink(&file);
+        }
+        self.remove(path)
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>, FsError> {
@@ -320,15 +379,12 @@ impl DiskFile for OsFile {
         Ok(Reserved::No)
     }
 
-    fn bypass_cache(&mut self) {
-        let flags = OFlags::DIRECT.bits().cast_signed();
-        match OpenOptions::new().read(true).write(true).custom_flags(flags).open(&self.path) {
-            Ok(file) => self.direct = Some(file),
-            Err(error) => {
-                let file = self.path.display();
-                tracing::debug!(%file, %error, "writes go through the cache");
-            }
-        }
+    fn write_past_cache(&mut self) {
+        self.direct_writes = self.open_direct(OpenOptions::new().write(true));
+    }
+
+    fn read_past_cache(&mut self) {
+        self.direct_reads = self.open_direct(OpenOptions::new().read(true));
     }
 
     fn sync(&mut self) -> Result<(), FsError> {
@@ -368,6 +424,35 @@ mod tests {
         assert_eq!(file.read_at(&mut bytes, 0).unwrap(), 10_000);
         assert_eq!(&bytes[4_999..5_004], b"\0abc\0");
         assert_eq!(file.len().unwrap(), 10_000);
+    }
+
+    #[test]
+    fn who_reads_a_file_that_is_removed_reads_it_to_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let len = 2 * REMOVED_BYTES + 5;
+        for is_read in [false, true] {
+            OsFs.create(&path).unwrap().preallocate(len).unwrap();
+            let reader = is_read.then(|| OsFs.open(&path).unwrap());
+            OsFs.remove_gently(&path).unwrap();
+            assert!(!path.exists());
+            assert!(reader.is_none_or(|file| file.len().unwrap() == len));
+        }
+    }
+
+    #[test]
+    fn a_large_file_shrinks_before_it_is_removed_and_cannot_be_opened_meanwhile() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        OsFs.create(&path).unwrap().preallocate(3 * REMOVED_BYTES + 5).unwrap();
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        shrink(&file);
+        assert_eq!(file.metadata().unwrap().len(), 5);
+        let error = OsFs.open(&path).unwrap_err();
+        assert_eq!(error.source.kind(), io::ErrorKind::WouldBlock);
+        drop(file);
+        OsFs.open(&path).unwrap();
     }
 
     #[test]

@@ -227,7 +227,11 @@ impl Images {
     pub fn retain(&self, indexes: &[u64]) -> Result<(), FsError> {
         let newest = indexes.iter().copied().max().unwrap_or(0);
         for index in self.list()?.into_iter().filter(|i| *i < newest && !indexes.contains(i)) {
-            self.fs.remove(&self.path(index))?;
+            // No image any more before anything of it is gone.
+            let path = self.temporary(index);
+            self.fs.rename(&self.path(index), &path)?;
+            self.fs.sync_dir(&self.dir)?;
+            self.fs.remove_gently(&path)?;
         }
         self.fs.sync_dir(&self.dir)
     }

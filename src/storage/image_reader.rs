@@ -1,7 +1,8 @@
 //! Reads an image.
 //!
 //! *Owns* the verification: a length is believed once it is known to fit the file, a byte once the
-//! checksum over everything before it agrees. *Never* holds more than one chunk in memory.
+//! checksum over everything before it agrees. *Never* holds more than one chunk, and a piece of the
+//! file, in memory.
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +46,7 @@ impl ImageReader {
         cluster_id: u128,
     ) -> Result<Self, ImageError> {
         let mut file = Reading::new(fs.open(path)?);
-        file.bypass_cache();
+        file.pass_cache();
         Self::begin(file, path, cluster_id)
     }
 

@@ -156,7 +156,7 @@ impl Log {
         options: LogOptions,
     ) -> Result<(Self, LogRecovery), LogError> {
         let (replayed, mut active) = replay::replay(&*fs, dir, &options)?;
-        active.bypass_cache();
+        active.write_past_cache();
         let Replayed { segments, spans, base, last, hard_state, sequence, crc, .. } = replayed;
         let Replayed { last_record, end, torn, .. } = replayed;
         let recovery = LogRecovery {

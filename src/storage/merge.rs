@@ -171,8 +171,8 @@ pub(super) fn first_to_merge(runs: &[Run], has_lowest: bool) -> Option<usize> {
     None
 }
 
-/// Whether runs that are read anyway are to be written as one: that is cheaper than to read them
-/// once more when the lowest one is due, which it is soon.
+/// Whether runs that are read anyway are to be written as one: that is cheaper than to read them all
+/// once more when the lowest one is due.
 pub(super) fn is_worth_a_copy(runs: &[Run]) -> bool {
     let [lowest, newer @ ..] = runs else { return false };
     let newer: u64 = newer.iter().map(weight).sum();

@@ -20,6 +20,10 @@ use super::run::{Run, RunWriter};
 use super::state::{StateError, StateStore, Take};
 use crate::replica::{Mark, Records};
 
+/// How many times what the runs come to there must be room for, before they are read for an image and
+/// written as one besides: the image needs once, what is written up to twice.
+const COPY_ROOM_TIMES: u64 = 3;
+
 /// A state store, and what this process knows of it.
 #[derive(Debug)]
 pub struct Runs {
@@ -145,8 +149,12 @@ impl Runs {
         Ok((run.records > 0).then_some(run))
     }
 
-    /// Removes the runs of checkpoints that were not completed, and those that were merged.
-    fn remove_unnamed(&mut self) -> Result<(), StateError> {
+    /// Removes the runs of checkpoints that were not completed, those that were merged, and what was to
+    /// become one.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub(super) fn remove_unnamed(&mut self) -> Result<(), StateError> {
         let named = self.manifest.iter().flat_map(Manifest::ids);
         let named: Vec<u64> = named.chain(self.unclosed.iter().map(|run| run.id)).collect();
         self.store.retain_runs(&named)
@@ -162,21 +170,22 @@ impl Runs {
         scan(&mut *self.store, manifest, None, take)
     }
 
-    /// As [`Runs::scan`]; and if it is about time to merge the lowest run, all of them are one afterwards.
+    /// As [`Runs::scan`]; and if the newer runs have come to a good part of the lowest, and there is room
+    /// enough, all of them are one afterwards.
     ///
     /// # Errors
-    /// As [`Runs::scan`], or the store cannot be written. What `take` objects to changes nothing.
-    pub fn scan_and_merge(&mut self, take: Take<'_>) -> Result<(), StateError> {
+    /// As [`Runs::scan`], or the store cannot be written. If it was `take` that objected, the state is what
+    /// it was, and [`Runs::remove_unnamed`] gives back the room that was taken so far.
+    pub(super) fn scan_and_merge(&mut self, take: Take<'_>) -> Result<(), StateError> {
         let manifest = self.manifest.as_ref().ok_or_else(|| no_checkpoint(&*self.store))?;
-        if !is_worth_a_copy(&manifest.runs) {
+        let bytes: u64 = manifest.runs.iter().map(|run| run.bytes).sum();
+        let has_room = self.store.room() / COPY_ROOM_TIMES >= bytes;
+        if !has_room || !is_worth_a_copy(&manifest.runs) {
             return self.scan(take);
         }
         let mut copy = RunWriter::new(self.next);
         self.next += 1;
-        if let Err(error) = scan(&mut *self.store, manifest, Some(&mut copy), take) {
-            self.remove_unnamed()?;
-            return Err(error);
-        }
+        scan(&mut *self.store, manifest, Some(&mut copy), take)?;
         let run = copy.finish(&mut *self.store)?;
         let runs = Vec::from_iter((run.records > 0).then_some(run));
         let manifest = Manifest { mark: manifest.mark.clone(), runs };

@@ -471,6 +471,7 @@ fn an_image_that_cannot_be_written_leaves_the_runs_as_they_were() {
     });
     assert_eq!(error.unwrap_err().what, "no room");
     assert_eq!(bench.manifest(), before);
+    bench.runs.remove_unnamed().unwrap();
     bench.assert_kept();
     scan_and_merge(&mut bench).unwrap();
     bench.assert_kept();
@@ -510,6 +511,34 @@ fn a_kill_anywhere_while_runs_become_one_leaves_a_complete_state() {
             return;
         }
     }
+}
+
+#[test]
+fn a_store_that_has_no_room_for_a_copy_says_so_and_is_not_used_again() {
+    let mut bench = worth_a_copy();
+    bench.state.is_full = true;
+    bench.runs = Runs::new(Box::new(bench.state.clone()));
+    bench.runs.open().unwrap();
+    *bench.state.works_for.lock().unwrap() = Some(15);
+    let error = scan_and_merge(&mut bench).unwrap_err();
+    assert!(error.is_full, "{error}");
+    assert_eq!(error.what, "broken");
+}
+
+#[test]
+fn runs_are_not_written_once_more_where_an_image_may_need_the_room() {
+    let mut bench = worth_a_copy();
+    let before = bench.manifest();
+    let bytes: u64 = before.runs.iter().map(|run| run.bytes).sum();
+    let mut with_room = |room: u64| {
+        bench.state.room = Some(room);
+        bench.reopen();
+        assert_eq!(scan_and_merge(&mut bench).unwrap(), bench.model);
+        bench.assert_kept();
+        bench.manifest()
+    };
+    assert_eq!(with_room(3 * bytes - 1), before);
+    assert_eq!(with_room(3 * bytes).runs.len(), 1);
 }
 
 #[test]

@@ -186,7 +186,7 @@ pub(super) fn prepare(
         fs.remove(&path)?;
     }
     let mut file = fs.create(&path)?;
-    file.bypass_cache();
+    file.write_past_cache();
     if file.preallocate(size)? == Reserved::No {
         tracing::debug!(file = %path.display(), "no space could be reserved: the file is sparse");
     }

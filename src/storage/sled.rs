@@ -170,6 +170,10 @@ impl StateStore for SledState {
         &self.dir
     }
 
+    fn room(&self) -> u64 {
+        rustix::fs::statvfs(&self.dir).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
     fn manifest(&mut self) -> Result<Option<Vec<u8>>, StateError> {
         self.with(|db| match db.get(MANIFEST)? {
             Some(bytes) => Ok(Some(bytes.to_vec())),

@@ -51,6 +51,11 @@ pub trait StateStore: Send + fmt::Debug {
         COLLECTED_BYTES_MAX
     }
 
+    /// Bytes that there is room for; 0 if that cannot be found out.
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
+
     /// What was last set; `None` if nothing ever was.
     ///
     /// # Errors

@@ -2,8 +2,8 @@
 //!
 //! *Owns* the file meanwhile, and a piece of it in memory. What is written goes past the operating
 //! system's cache, so nobody else's sync has to wait for much of it and nothing else leaves the cache
-//! for it; whoever reads past the cache as well finds out what the disk has. *Never* writes twice to
-//! one place.
+//! for it; whoever reads past the cache as well finds out what the disk has. *Never* holds more of a file
+//! than a piece.
 
 use super::fs::{BLOCK_BYTES, DiskFile, FsError};
 
@@ -53,7 +53,7 @@ pub(super) struct Writing {
 impl Writing {
     /// At the beginning of an empty file.
     pub(super) fn new(mut file: Box<dyn DiskFile>) -> Self {
-        file.bypass_cache();
+        file.write_past_cache();
         Self { file, piece: Piece::new(), synced: 0 }
     }
 
@@ -117,8 +117,8 @@ impl Reading {
     }
 
     /// What is read from now on comes from the disk, where that is possible.
-    pub(super) fn bypass_cache(&mut self) {
-        self.file.bypass_cache();
+    pub(super) fn pass_cache(&mut self) {
+        self.file.read_past_cache();
     }
 
     /// Size of the file in bytes.
@@ -171,7 +171,7 @@ mod tests {
     fn assert_reads(path: &Path, expected: &[u8], bypasses: bool) {
         let mut file = Reading::new(OsFs.open(path).unwrap());
         if bypasses {
-            file.bypass_cache();
+            file.pass_cache();
         }
         assert_eq!(file.len().unwrap(), expected.len() as u64);
         let (mut at, mut len) = (0, 1);

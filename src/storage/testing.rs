@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -402,6 +402,10 @@ pub(super) struct TestState {
     /// How many bytes are collected for it, if not as many as always.
     pub(super) collects: Option<usize>,
     pub(super) blocks_read: Arc<AtomicU64>,
+    /// How many bytes it has room for, if that is little.
+    pub(super) room: Option<u64>,
+    /// Whether it failed: it must be emptied or set aside then.
+    pub(super) has_failed: Arc<AtomicBool>,
 }
 
 impl TestState {
@@ -443,6 +447,9 @@ impl TestState {
     fn work(&self) -> Result<(), StateError> {
         if let Some(left) = &mut *self.works_for.lock().unwrap() {
             if *left == 0 {
+                if self.has_failed.swap(true, Ordering::Relaxed) {
+                    return Err(StateError::new(self.path(), "it was used after it had failed"));
+                }
                 let broken = StateError::new(self.path(), "broken");
                 return Err(StateError { is_full: self.is_full, ..broken });
             }
@@ -455,6 +462,9 @@ impl TestState {
 impl StateStore for TestState {
     fn path(&self) -> &Path {
         Path::new("test")
+    }
+    fn room(&self) -> u64 {
+        self.room.unwrap_or(MemoryState::default().room())
     }
     fn collected_bytes_max(&self) -> usize {
         self.collects.unwrap_or(MemoryState::default().collected_bytes_max())
@@ -487,12 +497,14 @@ impl StateStore for TestState {
         if !self.is_full {
             self.work()?;
         }
+        self.has_failed.store(false, Ordering::Relaxed);
         self.kept.lock().unwrap().clear()
     }
     fn set_aside(&mut self) -> Result<PathBuf, StateError> {
         if !self.is_full {
             self.work()?;
         }
+        self.has_failed.store(false, Ordering::Relaxed);
         *self.set_aside.lock().unwrap() += 1;
         self.kept.lock().unwrap().set_aside()
     }
