@@ -161,6 +161,7 @@ struct Counted {
     latencies: Histogram<u64>,
     /// CPU seconds of the server, the client, the machine.
     cpu: [f64; 3],
+    dropped_packets: u64,
 }
 
 impl<'a> Watch<'a> {
@@ -176,6 +177,7 @@ impl<'a> Watch<'a> {
             ops: 0,
             latencies: histogram(),
             cpu: cpu(peer).map_err(|e| peer.failure(&e.to_string()))?,
+            dropped_packets: proc::dropped_packets().map_err(|e| e.to_string())?,
         };
         Ok(Watch {
             settings,
@@ -212,6 +214,7 @@ impl<'a> Watch<'a> {
             // What came before the first window is not its.
             self.patrolled.try_iter().for_each(drop);
             self.before.cpu = cpu(self.peer).map_err(|e| e.to_string())?;
+            self.before.dropped_packets = proc::dropped_packets().map_err(|e| e.to_string())?;
             return Ok(());
         };
         self.late = self.late.max(before.elapsed().saturating_sub(LOOK));
@@ -282,6 +285,7 @@ impl<'a> Watch<'a> {
             ops,
             latencies: latencies.clone(),
             cpu: cpu(self.peer).map_err(failed)?,
+            dropped_packets: proc::dropped_packets().map_err(failed)?,
         };
         let mut own = now.latencies.clone();
         own.subtract(&self.before.latencies).map_err(|e| format!("latencies: {e}"))?;
@@ -300,6 +304,7 @@ impl<'a> Watch<'a> {
             client_cpu,
             other_cpu: (all_cpu - server_cpu - client_cpu).max(0.0),
             client_late_ms: self.late.as_secs_f64() * 1e3,
+            dropped_packets: Some(now.dropped_packets - self.before.dropped_packets),
             rss_mib: proc::rss_mib_of(&self.peer.pids()).map_err(failed)?,
             logs: self.peer.logs(),
             images: self.peer.images(),

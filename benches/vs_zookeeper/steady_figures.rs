@@ -60,6 +60,8 @@ pub struct Window {
     pub other_cpu: f64,
     /// Longest time that the client itself did not come round to look at its clock, less what it sleeps.
     pub client_late_ms: f64,
+    /// Packets of anybody that this machine had no room for; earlier runs did not count them.
+    pub dropped_packets: Option<u64>,
     /// At the end, of all servers together.
     pub rss_mib: f64,
     pub logs: DiskUse,
@@ -213,16 +215,17 @@ fn write_stalls(of: &SteadyPeer, out: &mut String) -> fmt::Result {
     let probed: u64 = of.windows.iter().map(|w| w.disk.stalls).sum();
     write!(
         out,
-        "\n{} of {} windows have a p99.9 above {STALL_MS:.0} ms; the disk probe had {probed} such appends in all.",
+        "\n{} of {} windows have a p99.9 above {STALL_MS:.0} ms; the disk probe had {probed} such appends in all{}.",
         stalled.len(),
-        of.windows.len()
+        of.windows.len(),
+        words_of(of.windows.iter().map(|w| w.dropped_packets).sum()),
     )?;
     for window in stalled {
         let events = window.events(&of.storms).join(", ");
         write!(
             out,
             "\n* From {:.0} s: p99.9 {:.0} ms, max {:.0} ms; disk probe max {:.0} ms, up to {:.0} ms late, \
-             the client up to {:.0} ms late; other CPU {:.2} s/s{}{events}",
+             the client up to {:.0} ms late; other CPU {:.2} s/s{}{}{events}",
             window.from_s,
             window.p999_ms,
             window.max_ms,
@@ -230,10 +233,16 @@ fn write_stalls(of: &SteadyPeer, out: &mut String) -> fmt::Result {
             window.disk.late_max_ms,
             window.client_late_ms,
             window.other_cpu,
+            words_of(window.dropped_packets),
             if events.is_empty() { "" } else { "; sessions: " },
         )?;
     }
     writeln!(out)
+}
+
+/// How many packets were dropped, if somebody counted them.
+fn words_of(dropped_packets: Option<u64>) -> String {
+    dropped_packets.map_or_else(String::new, |count| format!(", {count} packets dropped"))
 }
 
 /// The last minute beside the first.

@@ -15,6 +15,12 @@ use super::{Fault, files, wire};
 /// How long those that are open wait for the others before they are heard of.
 const OPENING_MAX: Duration = Duration::from_secs(5);
 
+/// Sessions that send at one moment: the packets of as many hosts pass through this one machine, whose
+/// kernel queues a thousand for a processor and drops the rest, whoever they are of.
+pub(super) const AT_ONCE: usize = 64;
+/// Between two groups that nobody answers: long enough for the packets of one to arrive.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// Some sessions.
 #[derive(Debug, Default)]
 pub struct Bystanders {
@@ -52,14 +58,13 @@ impl Bystanders {
         self.sessions.len()
     }
 
-    /// Has each ask the same; those of a group do so at one time. `judge` sees the answers.
+    /// Has each ask the same, [`AT_ONCE`] at one time. `judge` sees the answers.
     pub(super) fn ask_each(
         &mut self,
-        group: usize,
         request: &[u8],
         mut judge: impl FnMut(&Answer) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        for group in self.sessions.chunks_mut(group) {
+        for group in self.sessions.chunks_mut(AT_ONCE) {
             group.iter_mut().try_for_each(|session| session.ask(request.to_vec()))?;
             for session in group {
                 judge(&session.answered()?)?;
@@ -92,8 +97,19 @@ impl Bystanders {
     /// # Errors
     /// One has ended.
     pub fn keep_alive(&mut self) -> Result<(), Fault> {
-        self.sessions.iter_mut().try_for_each(Session::ping)?;
-        self.sessions.iter_mut().try_for_each(Session::pinged)
+        for group in self.sessions.chunks_mut(AT_ONCE) {
+            group.iter_mut().try_for_each(Session::ping)?;
+            group.iter_mut().try_for_each(Session::pinged)?;
+        }
+        Ok(())
+    }
+
+    /// Ends all connections without a word: 64,000 a second.
+    pub(super) fn vanish(mut self) {
+        while !self.sessions.is_empty() {
+            self.sessions.truncate(self.sessions.len().saturating_sub(AT_ONCE));
+            std::thread::sleep(PAUSE);
+        }
     }
 
     /// Returns after so long, in which each has pinged as a real client would: at a third of its

@@ -7,12 +7,11 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use super::bystanders::AT_ONCE;
 use super::session::{Answer, PATIENCE, Session};
 use super::wire::Granted;
 use super::{Bystanders, Fault, files, wire};
 
-/// Sessions that are opened, and closed, at one time.
-const GROUP: usize = 64;
 /// How much longer than their timeout those that do not come back may last.
 const EXPIRY_MAX: Duration = Duration::from_secs(60);
 /// Time between two counts of the znodes that are left.
@@ -61,7 +60,7 @@ impl Storm {
         let began = Instant::now();
         let (crowd, granted) = self.gather()?;
         let opened = began.elapsed();
-        drop(crowd);
+        crowd.vanish();
         let mut crowd = self.come_back(&granted[..self.returning])?;
         let back = crowd.count();
         let returned = began.elapsed();
@@ -79,7 +78,7 @@ impl Storm {
         if counter.children(&self.room)? as usize != back {
             return Err(Fault::wrong("a session that is alive has lost its ephemeral znode"));
         }
-        crowd.ask_each(GROUP, &wire::bare(wire::CLOSE), accepted)?;
+        crowd.ask_each(&wire::bare(wire::CLOSE), accepted)?;
         let closed = began.elapsed();
         counter.call(wire::delete(&self.room))?;
         counter.close()?;
@@ -98,7 +97,7 @@ impl Storm {
         let (mut all, mut granted) = (Bystanders::default(), Vec::with_capacity(count));
         let mut heard = Instant::now();
         while granted.len() < count {
-            let group = granted.len()..count.min(granted.len() + GROUP);
+            let group = granted.len()..count.min(granted.len() + AT_ONCE);
             let greet = |number| Session::greet(self.addr(number), PATIENCE, &request);
             let mut sessions = group.map(greet).collect::<Result<Vec<_>, _>>()?;
             for session in &mut sessions {
@@ -106,7 +105,7 @@ impl Storm {
                 granted.push(session.granted()?.ok_or_else(refused)?);
             }
             let mut group = Bystanders::from(sessions);
-            group.ask_each(GROUP, &create, accepted)?;
+            group.ask_each(&create, accepted)?;
             all.absorb(group);
             if heard.elapsed() >= self.timeout / 3 {
                 all.keep_alive()?;

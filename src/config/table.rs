@@ -22,8 +22,9 @@ pub const JUTE_MAX_BUFFER_MIN: i64 = 1024;
 pub const OUTSTANDING_LIMIT_MAX: i64 = 1_000_000;
 /// Longest listen backlog; systems cut it down further (`net.core.somaxconn`).
 pub const LISTEN_BACKLOG_MAX: i64 = 65_535;
-/// Listen backlog unless configured: a thousand clients may reconnect at once.
-pub const LISTEN_BACKLOG_DEFAULT: u32 = 1024;
+/// Listen backlog unless configured, as long as systems allow unless they are told otherwise: thousands
+/// of clients may reconnect at once, and whoever does not fit in waits a second to try again.
+pub const LISTEN_BACKLOG_DEFAULT: u32 = 4096;
 /// Most log bytes between two images.
 pub const IMAGE_LOG_BYTES_MAX: i64 = 1 << 40;
 /// Least log bytes between two images.
@@ -115,8 +116,9 @@ static PLACE: [Key; 9] = [
         "clientPortListenBacklog",
         "-1",
         |c| c.listen_backlog.to_string(),
-        "Connections that may wait to be accepted. -1 and 0 are 1024 (ZooKeeper: 50), so that a \
-         thousand clients can come back at once.",
+        "Connections that may wait to be accepted. -1 and 0 are 4096 (ZooKeeper: 50), so that \
+         thousands of clients can come back at once: whoever does not fit in tries again a second later. \
+         Linux cuts it down to `net.core.somaxconn`.",
     )
     .number(-1, LISTEN_BACKLOG_MAX, |c, n| {
         c.listen_backlog = if n < 1 { LISTEN_BACKLOG_DEFAULT } else { u32_of(n) };
