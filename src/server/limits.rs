@@ -42,8 +42,12 @@ pub const OUTSTANDING_BYTES_MAX: u64 = 256 << 20;
 pub const CROWD_PER_ROUND: usize = 4;
 
 /// Behind a longer round, one for each of these: a server that is busy lets a crowd through all the same,
-/// 8,000 a second, which takes it a part of its time.
+/// 8,000 a second, which takes it a part of its time. They have sessions that may be about to expire.
 pub const CROWD_INTERVAL: Duration = Duration::from_micros(128);
+
+/// The same for connections that are accepted, which cost more: 4,000 a second, a second for as many as
+/// wait to be accepted.
+pub const ACCEPT_INTERVAL: Duration = Duration::from_micros(256);
 
 /// Whoever was heard from within this time is at work, and does not wait behind a crowd.
 pub const QUIET_MIN: Duration = Duration::from_millis(100);
@@ -100,6 +104,9 @@ pub const STOP_CONNECTIONS_MAX: Duration = Duration::from_millis(500);
 
 /// Open files below which a server warns that it will run out of them.
 pub const OPEN_FILES_MIN: u64 = 4096;
+
+/// Open files that the kernel has room for from the start, if so many are allowed: half a megabyte.
+pub const OPEN_FILES_ROOM: u64 = 65_536;
 
 /// Bytes of one batch of messages to another server up to which the driver writes it by itself.
 pub const PEER_DIRECT_BYTES_MAX: usize = 64 << 10;

@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 use super::connection;
 use super::figures::Figures;
-use super::limits::Limits;
+use super::limits::{ACCEPT_INTERVAL, Limits};
 use super::shared::{Shared, Stop};
 use super::turnstile::ration;
 use crate::replica::ConnId;
@@ -82,7 +82,7 @@ pub async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Arc<Stop>,
         if left == 0 {
             let began = Instant::now();
             yield_now().await;
-            left = ration(began.elapsed());
+            left = ration(began.elapsed(), ACCEPT_INTERVAL);
         }
         let accepted = tokio::select! {
             biased;

@@ -18,10 +18,10 @@ use tokio::task::yield_now;
 
 use super::limits::{CROWD_INTERVAL, CROWD_PER_ROUND};
 
-/// How many of a crowd may come in a round behind one that took so long.
+/// How many of a crowd may come in a round behind one that took so long: at least one in each `interval`.
 #[must_use]
-pub fn ration(round: Duration) -> usize {
-    CROWD_PER_ROUND.max((round.as_micros() / CROWD_INTERVAL.as_micros()) as usize)
+pub fn ration(round: Duration, interval: Duration) -> usize {
+    CROWD_PER_ROUND.max((round.as_micros() / interval.as_micros()) as usize)
 }
 
 /// A turnstile of one server.
@@ -100,7 +100,7 @@ impl Turnstile {
             let began = Instant::now();
             // Comes back when everybody who can run has done so.
             yield_now().await;
-            let Some(called) = self.call(ration(began.elapsed())) else { return };
+            let Some(called) = self.call(ration(began.elapsed(), CROWD_INTERVAL)) else { return };
             called.into_iter().for_each(Waker::wake);
         }
     }
@@ -175,9 +175,10 @@ mod tests {
 
     #[test]
     fn a_crowd_gets_on_as_fast_in_long_rounds() {
-        assert_eq!(ration(Duration::ZERO), CROWD_PER_ROUND);
-        assert_eq!(ration(CROWD_INTERVAL), CROWD_PER_ROUND);
-        assert_eq!(ration(100 * CROWD_INTERVAL), 100);
+        let interval = Duration::from_micros(100);
+        assert_eq!(ration(Duration::ZERO, interval), CROWD_PER_ROUND);
+        assert_eq!(ration(interval, interval), CROWD_PER_ROUND);
+        assert_eq!(ration(100 * interval, interval), 100);
     }
 
     #[tokio::test]
