@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Client, EPHEMERAL, PATIENCE, text};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process};
 
 fn lockkeeper(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
@@ -99,6 +99,19 @@ async fn a_server_runs_shows_six_lines_and_stops_cleanly_with_its_sessions() {
     assert!(again.exists("/e").await);
     server.signal(Signal::INT);
     assert_eq!(server.exit().0, Some(0));
+}
+
+/// A table that grows under load holds everybody up, each time that it is doubled.
+#[test]
+fn there_is_room_for_many_connections_before_the_first_comes() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Running::start(directory.path(), &ANYWHERE);
+    let status = format!("/proc/{}/status", server.child.id());
+    let status = std::fs::read_to_string(status).expect("it runs");
+    let size = status.lines().find_map(|line| line.strip_prefix("FDSize:")).expect("in the kernel");
+    let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    let room: u64 = size.trim().parse().expect("a number");
+    assert!(room >= allowed.min(65_536), "{room} of {allowed}");
 }
 
 #[tokio::test]
