@@ -1,10 +1,12 @@
-//! Raft, made deterministic: the only file that calls into `raft`'s node.
+//! Raft, made deterministic: the only module that calls into `raft`'s node.
 //!
 //! *Owns* the `RawNode`. *Invariants*: the same calls give the same run: `raft` draws election
 //! timeouts from the process's generator, so after every call that may have drawn one it is
 //! replaced by a function of id, voters and term, which is another one for each voter. A message
 //! that promises something (a vote, an acknowledgement) is held back until what it promises is
 //! durable; heartbeats never are. A server whose disk takes an image in stands for no election.
+
+mod peer_progress;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,6 +20,7 @@ use super::conf_change;
 use super::durable::{Append, Entry, HardState, Mark, Membership};
 use super::log::{Tail, from_raft};
 use super::ready::{Fetch, SendImage};
+pub(super) use peer_progress::PeerProgress;
 
 /// Ticks between heartbeats (50 ms).
 const HEARTBEAT_TICKS: usize = 1;
@@ -41,14 +44,8 @@ const MESSAGES_INFLIGHT_MAX: usize = 256;
 const UNCOMMITTED_BYTES_MAX: u64 = 64 << 20;
 /// Payload bytes applied in one go.
 const COMMITTED_BYTES_MAX: u64 = 4 << 20;
-/// Ticks without a sign of life after which another server counts as gone. `raft` forgets whom it heard
-/// from once per election timeout, and the next answers take until the heartbeat after that.
-const SILENT_TICKS_MAX: u64 = 2;
 /// The context of a heartbeat that nobody has to answer. That of a read index is longer.
 const NOTICE: &[u8] = b"n";
-/// A learner that lacks at most this many entries may vote.
-const CAUGHT_UP_ENTRIES_MAX: u64 = 64;
-
 /// The consensus of one replica.
 pub(super) struct Consensus {
     node: RawNode<Tail>,
@@ -91,20 +88,6 @@ pub(super) struct Progress {
     pub(super) images: Vec<SendImage>,
     /// Entries wanted from the disk.
     pub(super) fetch: Vec<Fetch>,
-}
-
-/// How far another server is, as the leader knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PeerProgress {
-    pub(super) id: u64,
-    pub(super) votes: bool,
-    /// It was heard from within an election timeout.
-    pub(super) is_active: bool,
-    /// It has, or is about to have, all that is committed.
-    pub(super) is_caught_up: bool,
-    /// It has said that it knows of the last change of membership, durably, and so does the leader.
-    pub(super) knows_members: bool,
-    pub(super) matched: u64,
 }
 
 /// One step of a change of membership.
@@ -203,22 +186,6 @@ impl Consensus {
         self.count_election(before);
         self.fix_timeout();
         self.listen();
-    }
-
-    /// Counts for how long the others have said nothing, of those that were heard by this leader.
-    fn listen(&mut self) {
-        if !self.is_leader() {
-            return self.silent_ticks.clear();
-        }
-        let members = self.node.raft.prs();
-        self.silent_ticks.retain(|id, _| members.get(*id).is_some());
-        for (id, progress) in members.iter() {
-            if progress.recent_active {
-                self.silent_ticks.insert(*id, 0);
-            } else if let Some(ticks) = self.silent_ticks.get_mut(id) {
-                *ticks += 1;
-            }
-        }
     }
 
     /// Stands for election now.
@@ -509,40 +476,6 @@ impl Consensus {
         self.node.transfer_leader(best.id);
         self.fix_timeout();
         true
-    }
-
-    /// All servers of the group, this one included, as the leader knows them.
-    pub(super) fn peers(&self) -> Vec<PeerProgress> {
-        let raft = &self.node.raft;
-        let committed = raft.raft_log.committed;
-        // In the middle of a change, only those count whose votes do before and after it.
-        let state = self.node.store().membership();
-        let votes = |id: &u64| {
-            let outgoing = state.get_voters_outgoing();
-            state.get_voters().contains(id) && (outgoing.is_empty() || outgoing.contains(id))
-        };
-        // In the middle of a change there is no last one yet: who is to leave still counts.
-        let is_known = self.synced >= self.members_append && !self.is_joint();
-        let mut peers: Vec<PeerProgress> = raft
-            .prs()
-            .iter()
-            .map(|(id, progress)| PeerProgress {
-                id: *id,
-                votes: votes(id),
-                is_active: *id == raft.id
-                    || progress.recent_active
-                    || self.silent_ticks.get(id).is_some_and(|ticks| *ticks <= SILENT_TICKS_MAX),
-                is_caught_up: *id == raft.id
-                    || (progress.state == ProgressState::Replicate
-                        && progress.matched + CAUGHT_UP_ENTRIES_MAX >= committed),
-                knows_members: is_known
-                    && (*id == raft.id || progress.committed_index >= self.members_at),
-                matched: progress.matched,
-            })
-            .collect();
-        // They are in a table that is ordered by a hash.
-        peers.sort_unstable_by_key(|peer| peer.id);
-        peers
     }
 
     pub(super) fn id(&self) -> u64 {

@@ -5,33 +5,30 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::checkpoint::{
-    Checkpointer, FAULTS_MAX, IMAGE_OVERDUE_TIMES, Ingredients, Outcome, Source,
-};
+use super::checkpoint::{Checkpointer, IMAGE_OVERDUE_TIMES, Ingredients, Outcome, Source};
 use super::fs::Fs;
 use super::image::Images;
 use super::manifest::{Found, Manifest};
 use super::merge::scan;
 use super::runs::Runs;
-use super::state::StateStore as _;
 use super::testing::{Fault, Machine, TestFs, TestState, entry};
 use crate::replica::{Changes, Mark, Restore};
 
 const EVERY: u64 = 1000;
 
-struct Bench {
-    fs: TestFs,
-    state: TestState,
-    images: Images,
-    written: Arc<AtomicU64>,
-    machine: Machine,
-    source: Source,
-    log_last: u64,
-    ensemble: bool,
+pub(super) struct Bench {
+    pub(super) fs: TestFs,
+    pub(super) state: TestState,
+    pub(super) images: Images,
+    pub(super) written: Arc<AtomicU64>,
+    pub(super) machine: Machine,
+    pub(super) source: Source,
+    pub(super) log_last: u64,
+    pub(super) ensemble: bool,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let fs = TestFs::default();
         fs.create_dir(Path::new("/image")).unwrap();
         Self {
@@ -46,7 +43,7 @@ impl Bench {
         }
     }
 
-    fn checkpointer(&self) -> Checkpointer {
+    pub(super) fn checkpointer(&self) -> Checkpointer {
         Checkpointer::new(Ingredients {
             state: Runs::new(Box::new(self.state.clone())),
             record_digest: self.machine.record_digest(),
@@ -63,7 +60,7 @@ impl Bench {
     }
 
     /// Applies entries and gives what changed, with a mark.
-    fn changes(&mut self, count: u64) -> Changes {
+    pub(super) fn changes(&mut self, count: u64) -> Changes {
         for _ in 0..count {
             let index = self.machine.applied + 1;
             let data = format!("/k{}={index}", index % 50);
@@ -73,12 +70,12 @@ impl Bench {
         Changes { begins_full_pass: false, records, mark: Some(self.machine.mark()) }
     }
 
-    fn full_pass(&mut self) -> Changes {
+    pub(super) fn full_pass(&mut self) -> Changes {
         let records = self.machine.all();
         Changes { begins_full_pass: true, records, mark: Some(self.machine.mark()) }
     }
 
-    fn stored(&self) -> Machine {
+    pub(super) fn stored(&self) -> Machine {
         let mut machine = Machine::default();
         let mut state = self.state.clone();
         let Found::State(manifest) = Manifest::read(&mut state).unwrap() else {
@@ -91,11 +88,11 @@ impl Bench {
         machine
     }
 
-    fn assert_stored(&self) {
+    pub(super) fn assert_stored(&self) {
         assert_eq!(self.stored().records, self.machine.records);
     }
 
-    fn log_grows(&self) {
+    pub(super) fn log_grows(&self) {
         self.written.fetch_add(EVERY, Ordering::Relaxed);
     }
 }
@@ -303,196 +300,6 @@ fn an_image_that_cannot_be_written_is_tried_again_and_nothing_is_cut() {
 }
 
 #[test]
-fn a_store_at_fault_is_set_aside_and_filled_by_a_full_pass() {
-    for works_for in 0.. {
-        let mut bench = Bench::new();
-        let mut checkpointer = bench.checkpointer();
-        let changes = bench.changes(10);
-        checkpointer.apply(changes).unwrap();
-        bench.log_grows();
-        *bench.state.works_for.lock().unwrap() = Some(works_for);
-        let changes = bench.changes(10);
-        let outcome = checkpointer.apply(changes).unwrap();
-        *bench.state.works_for.lock().unwrap() = None;
-        if outcome == Outcome::Continue {
-            assert_eq!(bench.images.list().unwrap(), [20]);
-            assert!(works_for > 6, "a run, the manifest, a merge and the image were tried");
-            return;
-        }
-        assert_eq!(outcome, Outcome::RecordsLost, "{works_for}");
-        assert!(bench.images.list().unwrap().is_empty());
-        // What was drained before the replica knew is ignored.
-        let changes = bench.changes(10);
-        assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::Continue);
-        assert!(bench.images.list().unwrap().is_empty());
-        let changes = bench.full_pass();
-        assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::Continue);
-        assert_eq!(bench.images.list().unwrap(), [30], "images go on");
-    }
-}
-
-#[test]
-fn a_store_without_room_is_emptied_and_no_copy_of_it_is_kept() {
-    for works_for in 0..6 {
-        let mut bench = Bench::new();
-        bench.state.is_full = true;
-        let mut checkpointer = bench.checkpointer();
-        bench.log_grows();
-        let changes = bench.changes(10);
-        checkpointer.apply(changes).unwrap();
-        assert_eq!(bench.images.list().unwrap(), [10]);
-        bench.log_grows();
-        *bench.state.works_for.lock().unwrap() = Some(works_for);
-        let changes = bench.changes(10);
-        let mut outcome = checkpointer.apply(changes).unwrap();
-        for _ in 1..FAULTS_MAX {
-            assert_eq!(outcome, Outcome::RecordsLost, "{works_for}");
-            assert_eq!(bench.state.blocks(), []);
-            *bench.state.works_for.lock().unwrap() = Some(0);
-            let changes = bench.full_pass();
-            outcome = checkpointer.apply(changes).unwrap();
-        }
-        assert_eq!(outcome, Outcome::RecordsLost);
-        // Memory takes its place, and what room it had is free.
-        let changes = bench.full_pass();
-        assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::CutLog(10));
-        assert_eq!(bench.images.list().unwrap(), [20, 10]);
-        assert_eq!(bench.state.blocks(), []);
-        assert_eq!(*bench.state.set_aside.lock().unwrap(), 0);
-    }
-}
-
-#[test]
-fn a_store_that_fails_behind_an_image_that_failed_is_at_fault() {
-    let (mut image_alone, mut both) = (0, 0);
-    for works_for in 0..12 {
-        let mut bench = Bench::new();
-        let mut checkpointer = bench.checkpointer();
-        bench.log_grows();
-        let changes = bench.changes(10);
-        checkpointer.apply(changes).unwrap();
-        bench.log_grows();
-        *bench.state.works_for.lock().unwrap() = Some(works_for);
-        bench.fs.fail_at(1, Fault::Error(ErrorKind::StorageFull));
-        let changes = bench.changes(10);
-        let outcome = checkpointer.apply(changes).unwrap();
-        let is_broken = *bench.state.works_for.lock().unwrap() == Some(0)
-            && bench.state.has_failed.load(Ordering::Relaxed);
-        match outcome {
-            Outcome::Continue => {
-                assert!(!is_broken, "{works_for}");
-                image_alone += 1;
-            }
-            outcome => {
-                assert_eq!(outcome, Outcome::RecordsLost, "{works_for}");
-                both += 1;
-            }
-        }
-    }
-    assert!(image_alone > 0 && both > 0, "{image_alone} {both}");
-}
-
-#[test]
-fn a_store_that_has_room_again_is_filled_again() {
-    let mut bench = Bench::new();
-    bench.state.is_full = true;
-    let mut checkpointer = bench.checkpointer();
-    bench.log_grows();
-    let changes = bench.changes(10);
-    checkpointer.apply(changes).unwrap();
-    *bench.state.works_for.lock().unwrap() = Some(1);
-    let changes = bench.changes(10);
-    assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::RecordsLost);
-    *bench.state.works_for.lock().unwrap() = None;
-    let changes = bench.full_pass();
-    assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::Continue);
-    bench.assert_stored();
-}
-
-#[test]
-fn a_store_without_room_is_kept_as_long_as_there_is_no_image() {
-    let mut bench = Bench::new();
-    bench.state.is_full = true;
-    let changes = bench.changes(10);
-    bench.checkpointer().apply(changes).unwrap();
-    // It is what the server came back from, and no image can be written of it.
-    bench.source = Source::State(10);
-    let mut checkpointer = bench.checkpointer();
-    bench.fs.fail_at(1, Fault::Error(ErrorKind::StorageFull));
-    assert_eq!(checkpointer.begin().unwrap(), Outcome::Continue);
-    assert!(bench.images.list().unwrap().is_empty());
-    *bench.state.works_for.lock().unwrap() = Some(1);
-    let changes = bench.changes(10);
-    assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::RecordsLost);
-    assert_eq!(*bench.state.set_aside.lock().unwrap(), 1);
-}
-
-#[test]
-fn a_store_that_keeps_failing_is_replaced_by_memory_and_images_go_on() {
-    let mut bench = Bench::new();
-    let mut checkpointer = bench.checkpointer();
-    *bench.state.works_for.lock().unwrap() = Some(0);
-    let changes = bench.changes(10);
-    let mut outcome = checkpointer.apply(changes).unwrap();
-    let mut passes = 0;
-    while outcome == Outcome::RecordsLost {
-        passes += 1;
-        assert!(passes <= FAULTS_MAX);
-        bench.log_grows();
-        let changes = bench.full_pass();
-        outcome = checkpointer.apply(changes).unwrap();
-    }
-    assert_eq!(bench.images.list().unwrap(), [10]);
-}
-
-#[test]
-fn a_store_that_takes_everything_and_gives_nothing_back_is_replaced_as_well() {
-    let mut bench = Bench::new();
-    bench.state.cannot_be_read = true;
-    let mut checkpointer = bench.checkpointer();
-    bench.log_grows();
-    let changes = bench.changes(10);
-    let mut outcome = checkpointer.apply(changes).unwrap();
-    for _ in 0..FAULTS_MAX {
-        assert_eq!(outcome, Outcome::RecordsLost);
-        let changes = bench.full_pass();
-        outcome = checkpointer.apply(changes).unwrap();
-    }
-    assert_eq!(outcome, Outcome::Continue);
-    assert_eq!(bench.images.list().unwrap(), [10]);
-}
-
-#[test]
-fn a_store_with_other_contents_than_were_put_there_is_never_made_an_image() {
-    let mut bench = Bench::new();
-    let mut checkpointer = bench.checkpointer();
-    let changes = bench.changes(10);
-    checkpointer.apply(changes).unwrap();
-    // Another value for one key: as many records, but not the right ones.
-    let [block] = bench.state.blocks()[..] else { panic!("there is little") };
-    bench.state.alter(block, |bytes| *bytes.as_mut().unwrap().last_mut().unwrap() ^= 1);
-    bench.log_grows();
-    let changes = bench.changes(1);
-    assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::RecordsLost);
-    assert!(bench.images.list().unwrap().is_empty());
-}
-
-#[test]
-fn a_store_with_another_number_of_records_than_the_state_is_never_made_an_image() {
-    let mut bench = Bench::new();
-    let mut checkpointer = bench.checkpointer();
-    let mut changes = bench.changes(10);
-    changes.records = changes.records.iter().take(9).collect();
-    bench.log_grows();
-    assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::RecordsLost);
-    assert!(bench.images.list().unwrap().is_empty());
-    assert_eq!(bench.fs.list(Path::new("/image")).unwrap(), Vec::<String>::new());
-    let changes = bench.full_pass();
-    checkpointer.apply(changes).unwrap();
-    assert_eq!(bench.images.list().unwrap(), [10]);
-}
-
-#[test]
 fn after_a_restart_the_store_is_verified_and_continued() {
     let mut bench = Bench::new();
     let changes = bench.changes(10);
@@ -503,47 +310,6 @@ fn after_a_restart_the_store_is_verified_and_continued() {
     let changes = bench.changes(15);
     assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::Continue);
     bench.assert_stored();
-}
-
-#[test]
-fn a_store_that_changed_while_nobody_looked_is_lost() {
-    let mut bench = Bench::new();
-    let changes = bench.changes(10);
-    bench.checkpointer().apply(changes).unwrap();
-    let [block] = bench.state.blocks()[..] else { panic!("there is little") };
-    bench.state.alter(block, |bytes| *bytes = None);
-    assert_eq!(bench.checkpointer().begin().unwrap(), Outcome::RecordsLost);
-}
-
-#[test]
-fn a_store_older_than_the_image_or_missing_is_filled_anew() {
-    let mut bench = Bench::new();
-    bench.source = Source::Image(5);
-    assert_eq!(bench.checkpointer().begin().unwrap(), Outcome::RecordsLost);
-    bench.source = Source::Log;
-    let changes = bench.changes(10);
-    bench.checkpointer().apply(changes).unwrap();
-    bench.source = Source::Image(11);
-    assert_eq!(bench.checkpointer().begin().unwrap(), Outcome::RecordsLost);
-    bench.assert_empty();
-}
-
-#[test]
-fn a_store_of_an_earlier_version_is_filled_anew_and_one_of_a_later_is_set_aside() {
-    for (version, source) in [(1, Source::Log), (1, Source::Image(10)), (3, Source::Image(10))] {
-        let mut bench = Bench::new();
-        bench.source = source;
-        bench.changes(10);
-        let mut manifest = vec![version, 0];
-        manifest.extend_from_slice(&crc32c::crc32c(&manifest).to_le_bytes());
-        bench.state.clone().set_manifest(&manifest).unwrap();
-        let mut checkpointer = bench.checkpointer();
-        assert_eq!(checkpointer.begin().unwrap(), Outcome::RecordsLost);
-        bench.assert_empty();
-        assert_eq!(*bench.state.set_aside.lock().unwrap(), u32::from(version == 3));
-        checkpointer.apply(bench.full_pass()).unwrap();
-        bench.assert_stored();
-    }
 }
 
 #[test]
@@ -558,7 +324,7 @@ fn a_checkpoint_beyond_the_end_of_the_log_ends_the_server() {
 }
 
 impl Bench {
-    fn assert_empty(&self) {
+    pub(super) fn assert_empty(&self) {
         assert_eq!(self.state.mark(), None);
         assert_eq!(self.state.blocks(), []);
     }

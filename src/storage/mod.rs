@@ -20,6 +20,8 @@
 mod blocks;
 pub mod checkpoint;
 #[cfg(test)]
+mod checkpoint_store_tests;
+#[cfg(test)]
 mod checkpoint_tests;
 mod collected;
 pub mod fs;

@@ -14,7 +14,8 @@ use lockkeeper::proto::response::ReplyHeader;
 use lockkeeper::proto::{MultiResult, OpCode, Reader, Request, Response, Text};
 use lockkeeper::replica::ClientRequest;
 
-use super::model::{self, Event, Id, Model};
+use super::acl::{self, Id};
+use super::model::{self, Event, Model};
 use super::sessions::Grant;
 
 /// What a rule's violation is.
@@ -260,7 +261,7 @@ impl Conn {
         if self.must_close.is_some() || !self.watches.fires(event.kind, &event.path) {
             return;
         }
-        if model::allowed(&event.acl, &self.ids, model::READ).is_ok() {
+        if acl::allowed(&event.acl, &self.ids, acl::READ).is_ok() {
             self.expected.push_back((zxid, event.kind, event.path.clone()));
         }
     }

@@ -8,7 +8,8 @@
 use lockkeeper::proto::{Request, Response};
 use lockkeeper::replica::{AuditLine, ConnId};
 
-use super::model::{Code, Event, Id, Model, Txn};
+use super::acl::Id;
+use super::model::{Code, Event, Model, Txn};
 use super::sessions::Grant;
 
 /// A copy of the model is kept at every so many transactions.

@@ -3,17 +3,14 @@
 //! *Owns* what the driver, the log thread, the state thread, the links to other servers and a
 //! connection's reader do in the real server, in steps that the world calls when it likes.
 //! *Invariants*: as there: every batch begins with a tick; appends are made durable in order, many at
-//! once; behind a ConnectRequest nothing is read until the session is answered; a link takes messages
-//! only while the driver knows of it.
+//! once; a link takes messages only while the driver knows of it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::BytesMut;
 use lockkeeper::config::ServerSpec;
-use lockkeeper::proto::{ConnectRequest, frame};
 use lockkeeper::replica::{
     Append, AuditLine, Changes, ClientRequest, ConnId, Fetch, Input, Machine, Mark, Member,
     Membership, Outgoing, PeerMessage, Ready, Replica, SendImage, Setup,
@@ -28,14 +25,13 @@ use super::config::Config;
 use super::conn::Violation;
 use super::disk::SimFs;
 use super::host::Host;
-use super::trace::Trace;
+use super::trace::{Shown, Trace};
+use super::wires::Wires;
 
 /// Directory of the data.
 pub const DATA: &str = "/data";
 /// Directory of the log.
 pub const LOG: &str = "/data/log";
-/// Longest frame that the simulated server takes.
-const FRAME_BYTES_MAX: usize = 1 << 16;
 const CLUSTER: u128 = 0x51a7_ed00_0000_0000_0000_0000_0000_0001;
 
 /// Why a server ends.
@@ -51,15 +47,6 @@ impl From<Violation> for Stop {
     fn from(violation: Violation) -> Self {
         Self::Violation(violation)
     }
-}
-
-/// One connection's reading half.
-#[derive(Debug)]
-struct Wire {
-    buffer: BytesMut,
-    remote: Ipv4Addr,
-    is_connecting: bool,
-    is_attached: bool,
 }
 
 /// A turn of a driver.
@@ -152,7 +139,7 @@ pub struct Server {
     has_begun: bool,
     /// Index of the newest image that the replica was told of.
     told_of_image: Option<u64>,
-    wires: BTreeMap<ConnId, Wire>,
+    wires: Wires,
 }
 
 /// A server that has recovered what its disk has.
@@ -273,65 +260,26 @@ impl Server {
             changes_queue_max: config.changes_queue_max,
             has_begun: false,
             told_of_image: None,
-            wires: BTreeMap::new(),
+            wires: Wires::default(),
         };
         Ok(Opened { server, report: opened.report, audit })
     }
 
     /// A client connects.
     pub fn accept(&mut self, conn: ConnId, remote: Ipv4Addr) {
-        let wire =
-            Wire { buffer: BytesMut::new(), remote, is_connecting: false, is_attached: false };
-        self.wires.insert(conn, wire);
+        self.wires.accept(conn, remote);
     }
 
     /// Bytes of a client arrive. False: they are none that a client may send, the connection ends.
     pub fn receive(&mut self, conn: ConnId, bytes: &[u8]) -> bool {
-        let Some(wire) = self.wires.get_mut(&conn) else { return true };
-        wire.buffer.extend_from_slice(bytes);
-        self.decode(conn)
+        let (inputs, goes_on) = self.wires.receive(conn, bytes);
+        self.arrivals.extend(inputs.into_iter().map(Arrival::Input));
+        goes_on
     }
 
-    fn decode(&mut self, conn: ConnId) -> bool {
-        let Some(wire) = self.wires.get_mut(&conn) else { return true };
-        if wire.is_connecting && !wire.is_attached {
-            return true;
-        }
-        if !wire.is_connecting {
-            let payload = match frame::next(&mut wire.buffer, FRAME_BYTES_MAX) {
-                Ok(Some(payload)) => payload,
-                Ok(None) => return true,
-                Err(_) => return self.disconnect(conn),
-            };
-            let Ok(request) = ConnectRequest::decode(payload) else { return self.disconnect(conn) };
-            wire.is_connecting = true;
-            let remote = IpAddr::V4(wire.remote);
-            self.input(Input::Connected { conn, remote, remote_port: 1, request });
-            return true;
-        }
-        let mut requests = Vec::new();
-        let goes_on = loop {
-            match frame::next(&mut wire.buffer, FRAME_BYTES_MAX) {
-                Ok(None) => break true,
-                Ok(Some(payload)) => match ClientRequest::decode(payload) {
-                    Some(request) => requests.push(request),
-                    None => break false,
-                },
-                Err(_) => break false,
-            }
-        };
-        if !requests.is_empty() {
-            self.input(Input::Requests { conn, requests });
-        }
-        goes_on || self.disconnect(conn)
-    }
-
-    /// A connection is gone. Always false, for [`Server::decode`].
-    pub fn disconnect(&mut self, conn: ConnId) -> bool {
-        if self.wires.remove(&conn).is_some_and(|wire| wire.is_connecting) {
-            self.input(Input::Closed { conn });
-        }
-        false
+    /// A connection is gone.
+    pub fn disconnect(&mut self, conn: ConnId) {
+        self.arrivals.extend(self.wires.disconnect(conn).map(Arrival::Input));
     }
 
     /// Something for the driver's next turn.
@@ -372,7 +320,8 @@ impl Server {
         }
         checker.settled(index, now_us)?;
         for outgoing in &todo.client {
-            self.answered(outgoing.conn, outgoing.close);
+            let inputs = self.wires.answered(outgoing.conn, outgoing.close);
+            self.arrivals.extend(inputs.into_iter().map(Arrival::Input));
         }
         if self.tasks.len() < self.changes_queue_max {
             let changes = self.replica.drain_changes(config.drain_records_max);
@@ -520,20 +469,6 @@ impl Server {
         Ok(())
     }
 
-    /// The session was answered, or the end announced: reading goes on, or is over.
-    fn answered(&mut self, conn: ConnId, close: bool) {
-        if close {
-            self.wires.remove(&conn);
-            return;
-        }
-        if let Some(wire) = self.wires.get_mut(&conn)
-            && !wire.is_attached
-        {
-            wire.is_attached = true;
-            self.decode(conn);
-        }
-    }
-
     /// Index and term of everything in the log, and of the entry that it begins after.
     pub fn log_entries(&self) -> Result<BTreeMap<u64, u64>, Violation> {
         let (base, last) = (self.log.base(), self.log.last().index);
@@ -673,43 +608,5 @@ fn tell(checker: &mut Checker, server: usize, input: &Input, now_us: u64) {
         | Input::ImageSent { .. }
         | Input::ImageReceived { .. }
         | Input::Resign => {}
-    }
-}
-
-/// A message, for the trace.
-struct Shown<'a>(&'a PeerMessage);
-
-impl std::fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            PeerMessage::Raft(m) => write!(
-                f,
-                "{:?} term {} index {} log_term {} commit {} entries {} reject {}",
-                m.get_msg_type(),
-                m.term,
-                m.index,
-                m.log_term,
-                m.commit,
-                m.entries.len(),
-                m.reject
-            ),
-            PeerMessage::Forward { term, batch } => {
-                write!(f, "Forward term {term}, {} bytes", batch.len())
-            }
-            PeerMessage::Return { term, batch } => {
-                write!(f, "Return of term {term}, {} bytes", batch.len())
-            }
-            PeerMessage::Ping { term, at_us, heard } => {
-                write!(
-                    f,
-                    "Ping term {term}, {at_us} us, heard {:?}",
-                    heard.map(|heard| heard.number)
-                )
-            }
-            PeerMessage::Touch { term, at_us, stamp, base, sessions } => {
-                let number = stamp.number;
-                write!(f, "Touch {number} behind {base} term {term}, {at_us} us: {sessions:x?}")
-            }
-        }
     }
 }

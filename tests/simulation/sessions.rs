@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use lockkeeper::proto::Request;
 use lockkeeper::replica::ConnId;
 
-use super::model::Id;
+use super::acl::Id;
 
 /// How many signs of life are remembered.
 const HEARD_MAX: usize = 64;

@@ -17,6 +17,7 @@
 //! Used by the test `simulation` and by the example `simulate`, each of which leaves some unused.
 #![allow(dead_code, reason = "two programs share these modules, and neither uses all of them")]
 
+pub mod acl;
 pub mod agreement;
 pub mod checker;
 pub mod client;
@@ -42,4 +43,5 @@ pub mod sled;
 pub mod trace;
 pub mod transfer;
 pub mod view;
+mod wires;
 pub mod world;

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
 
+use lockkeeper::replica::PeerMessage;
+
 /// How many of the last lines are kept.
 const KEPT: usize = 200;
 
@@ -57,5 +59,43 @@ impl Trace {
     /// The last lines.
     pub fn tail(&self) -> String {
         self.last.iter().fold(String::new(), |all, line| all + line + "\n")
+    }
+}
+
+/// A message, for the trace.
+pub struct Shown<'a>(pub &'a PeerMessage);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            PeerMessage::Raft(m) => write!(
+                f,
+                "{:?} term {} index {} log_term {} commit {} entries {} reject {}",
+                m.get_msg_type(),
+                m.term,
+                m.index,
+                m.log_term,
+                m.commit,
+                m.entries.len(),
+                m.reject
+            ),
+            PeerMessage::Forward { term, batch } => {
+                write!(f, "Forward term {term}, {} bytes", batch.len())
+            }
+            PeerMessage::Return { term, batch } => {
+                write!(f, "Return of term {term}, {} bytes", batch.len())
+            }
+            PeerMessage::Ping { term, at_us, heard } => {
+                write!(
+                    f,
+                    "Ping term {term}, {at_us} us, heard {:?}",
+                    heard.map(|heard| heard.number)
+                )
+            }
+            PeerMessage::Touch { term, at_us, stamp, base, sessions } => {
+                let number = stamp.number;
+                write!(f, "Touch {number} behind {base} term {term}, {at_us} us: {sessions:x?}")
+            }
+        }
     }
 }

@@ -1,0 +1,77 @@
+//! How far the other servers are, as the leader knows, and who is still heard of.
+
+use raft::ProgressState;
+
+use super::Consensus;
+
+/// Ticks without a sign of life after which another server counts as gone. `raft` forgets whom it heard
+/// from once per election timeout, and the next answers take until the heartbeat after that.
+const SILENT_TICKS_MAX: u64 = 2;
+/// A learner that lacks at most this many entries may vote.
+const CAUGHT_UP_ENTRIES_MAX: u64 = 64;
+
+/// How far another server is, as the leader knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::replica) struct PeerProgress {
+    pub(in crate::replica) id: u64,
+    pub(in crate::replica) votes: bool,
+    /// It was heard from within an election timeout.
+    pub(in crate::replica) is_active: bool,
+    /// It has, or is about to have, all that is committed.
+    pub(in crate::replica) is_caught_up: bool,
+    /// It has said that it knows of the last change of membership, durably, and so does the leader.
+    pub(in crate::replica) knows_members: bool,
+    pub(in crate::replica) matched: u64,
+}
+
+impl Consensus {
+    /// Counts for how long the others have said nothing, of those that were heard by this leader.
+    pub(super) fn listen(&mut self) {
+        if !self.is_leader() {
+            return self.silent_ticks.clear();
+        }
+        let members = self.node.raft.prs();
+        self.silent_ticks.retain(|id, _| members.get(*id).is_some());
+        for (id, progress) in members.iter() {
+            if progress.recent_active {
+                self.silent_ticks.insert(*id, 0);
+            } else if let Some(ticks) = self.silent_ticks.get_mut(id) {
+                *ticks += 1;
+            }
+        }
+    }
+
+    /// All servers of the group, this one included, as the leader knows them.
+    pub(in crate::replica) fn peers(&self) -> Vec<PeerProgress> {
+        let raft = &self.node.raft;
+        let committed = raft.raft_log.committed;
+        // In the middle of a change, only those count whose votes do before and after it.
+        let state = self.node.store().membership();
+        let votes = |id: &u64| {
+            let outgoing = state.get_voters_outgoing();
+            state.get_voters().contains(id) && (outgoing.is_empty() || outgoing.contains(id))
+        };
+        // In the middle of a change there is no last one yet: who is to leave still counts.
+        let is_known = self.synced >= self.members_append && !self.is_joint();
+        let mut peers: Vec<PeerProgress> = raft
+            .prs()
+            .iter()
+            .map(|(id, progress)| PeerProgress {
+                id: *id,
+                votes: votes(id),
+                is_active: *id == raft.id
+                    || progress.recent_active
+                    || self.silent_ticks.get(id).is_some_and(|ticks| *ticks <= SILENT_TICKS_MAX),
+                is_caught_up: *id == raft.id
+                    || (progress.state == ProgressState::Replicate
+                        && progress.matched + CAUGHT_UP_ENTRIES_MAX >= committed),
+                knows_members: is_known
+                    && (*id == raft.id || progress.committed_index >= self.members_at),
+                matched: progress.matched,
+            })
+            .collect();
+        // They are in a table that is ordered by a hash.
+        peers.sort_unstable_by_key(|peer| peer.id);
+        peers
+    }
+}
