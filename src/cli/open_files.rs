@@ -15,7 +15,8 @@ pub fn raise() {
     {
         tracing::warn!(%error, "cannot raise the limit of open files");
     }
-    match getrlimit(Resource::Nofile).current {
+    let allowed = getrlimit(Resource::Nofile).current;
+    match allowed {
         Some(files) if files < OPEN_FILES_MIN => tracing::warn!(
             files,
             "few files may be open at once, and every connection is one: raise `ulimit -n`"
@@ -23,7 +24,7 @@ pub fn raise() {
         Some(files) => tracing::debug!(files, "limit of open files"),
         None => {}
     }
-    make_room(limit.maximum.unwrap_or(OPEN_FILES_ROOM).min(OPEN_FILES_ROOM));
+    make_room(allowed.map_or(OPEN_FILES_ROOM, |files| files.min(OPEN_FILES_ROOM)));
 }
 
 /// Has the kernel's table of this process's files be as large as that. Otherwise it is doubled whenever

@@ -66,7 +66,7 @@ fn with_a_file_the_defaults_are_zookeepers() {
     assert_eq!(config.data_log_dir, PathBuf::from("/data"));
     assert!(config.data_dir_autocreate);
     assert_eq!(config.client_addr, addr("0.0.0.0", 2181));
-    assert_eq!(config.listen_backlog, 1024);
+    assert_eq!(config.listen_backlog, 4096);
     assert!(!config.client_tcp_keep_alive);
     assert_eq!(config.image_log_bytes, 64 << 20);
     assert_eq!(config.tick_time_ms, 3000);
@@ -283,8 +283,8 @@ fn the_command_url_is_a_plain_path() {
 
 #[test]
 fn the_backlog_of_minus_one_or_zero_is_ours() {
-    assert_eq!(good("clientPortListenBacklog=-1").listen_backlog, 1024);
-    assert_eq!(good("clientPortListenBacklog=0").listen_backlog, 1024);
+    assert_eq!(good("clientPortListenBacklog=-1").listen_backlog, 4096);
+    assert_eq!(good("clientPortListenBacklog=0").listen_backlog, 4096);
     assert_eq!(good("clientPortListenBacklog=1").listen_backlog, 1);
 }
 
