@@ -304,7 +304,8 @@ impl<'a> Watch<'a> {
             client_cpu,
             other_cpu: (all_cpu - server_cpu - client_cpu).max(0.0),
             client_late_ms: self.late.as_secs_f64() * 1e3,
-            dropped_packets: Some(now.dropped_packets - self.before.dropped_packets),
+            // The kernel counts in 32 bits, and only processors that are there.
+            dropped_packets: Some(now.dropped_packets.saturating_sub(self.before.dropped_packets)),
             rss_mib: proc::rss_mib_of(&self.peer.pids()).map_err(failed)?,
             logs: self.peer.logs(),
             images: self.peer.images(),

@@ -18,10 +18,10 @@ fn a_store_at_fault_is_set_aside_and_filled_by_a_full_pass() {
         let changes = bench.changes(10);
         checkpointer.apply(changes).unwrap();
         bench.log_grows();
-        *bench.state.works_for.lock().unwrap() = Some(works_for);
+        bench.store_works_for(Some(works_for));
         let changes = bench.changes(10);
         let outcome = checkpointer.apply(changes).unwrap();
-        *bench.state.works_for.lock().unwrap() = None;
+        bench.store_works_for(None);
         if outcome == Outcome::Continue {
             assert_eq!(bench.images.list().unwrap(), [20]);
             assert!(works_for > 6, "a run, the manifest, a merge and the image were tried");
@@ -50,13 +50,13 @@ fn a_store_without_room_is_emptied_and_no_copy_of_it_is_kept() {
         checkpointer.apply(changes).unwrap();
         assert_eq!(bench.images.list().unwrap(), [10]);
         bench.log_grows();
-        *bench.state.works_for.lock().unwrap() = Some(works_for);
+        bench.store_works_for(Some(works_for));
         let changes = bench.changes(10);
         let mut outcome = checkpointer.apply(changes).unwrap();
         for _ in 1..FAULTS_MAX {
             assert_eq!(outcome, Outcome::RecordsLost, "{works_for}");
             assert_eq!(bench.state.blocks(), []);
-            *bench.state.works_for.lock().unwrap() = Some(0);
+            bench.store_works_for(Some(0));
             let changes = bench.full_pass();
             outcome = checkpointer.apply(changes).unwrap();
         }
@@ -80,7 +80,7 @@ fn a_store_that_fails_behind_an_image_that_failed_is_at_fault() {
         let changes = bench.changes(10);
         checkpointer.apply(changes).unwrap();
         bench.log_grows();
-        *bench.state.works_for.lock().unwrap() = Some(works_for);
+        bench.store_works_for(Some(works_for));
         bench.fs.fail_at(1, Fault::Error(ErrorKind::StorageFull));
         let changes = bench.changes(10);
         let outcome = checkpointer.apply(changes).unwrap();
@@ -108,10 +108,10 @@ fn a_store_that_has_room_again_is_filled_again() {
     bench.log_grows();
     let changes = bench.changes(10);
     checkpointer.apply(changes).unwrap();
-    *bench.state.works_for.lock().unwrap() = Some(1);
+    bench.store_works_for(Some(1));
     let changes = bench.changes(10);
     assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::RecordsLost);
-    *bench.state.works_for.lock().unwrap() = None;
+    bench.store_works_for(None);
     let changes = bench.full_pass();
     assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::Continue);
     bench.assert_stored();
@@ -129,7 +129,7 @@ fn a_store_without_room_is_kept_as_long_as_there_is_no_image() {
     bench.fs.fail_at(1, Fault::Error(ErrorKind::StorageFull));
     assert_eq!(checkpointer.begin().unwrap(), Outcome::Continue);
     assert!(bench.images.list().unwrap().is_empty());
-    *bench.state.works_for.lock().unwrap() = Some(1);
+    bench.store_works_for(Some(1));
     let changes = bench.changes(10);
     assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::RecordsLost);
     assert_eq!(*bench.state.set_aside.lock().unwrap(), 1);
@@ -139,7 +139,7 @@ fn a_store_without_room_is_kept_as_long_as_there_is_no_image() {
 fn a_store_that_keeps_failing_is_replaced_by_memory_and_images_go_on() {
     let mut bench = Bench::new();
     let mut checkpointer = bench.checkpointer();
-    *bench.state.works_for.lock().unwrap() = Some(0);
+    bench.store_works_for(Some(0));
     let changes = bench.changes(10);
     let mut outcome = checkpointer.apply(changes).unwrap();
     let mut passes = 0;

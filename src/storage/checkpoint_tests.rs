@@ -92,6 +92,11 @@ impl Bench {
         assert_eq!(self.stored().records, self.machine.records);
     }
 
+    /// So many calls of the store, then none; `None`: all.
+    pub(super) fn store_works_for(&self, calls: Option<u32>) {
+        *self.state.works_for.lock().unwrap() = calls;
+    }
+
     pub(super) fn log_grows(&self) {
         self.written.fetch_add(EVERY, Ordering::Relaxed);
     }
@@ -405,7 +410,7 @@ fn a_store_that_fails_when_an_image_is_installed_is_filled_all_the_same() {
     let changes = bench.changes(10);
     checkpointer.apply(changes).unwrap();
     let mark = install(&mut bench);
-    *bench.state.works_for.lock().unwrap() = Some(0);
+    bench.store_works_for(Some(0));
     checkpointer.installed(&mark);
     bench.log_grows();
     let changes = bench.full_pass();
@@ -441,9 +446,9 @@ fn an_image_found_damaged_later_is_set_aside_and_another_one_written_at_once() {
     let aside = bench.fs.list(Path::new("/image")).unwrap();
     assert_eq!(aside.iter().filter(|name| name.ends_with(".bad")).count(), 1, "{aside:?}");
     // Without a complete checkpoint the next one is waited for, but no log.
-    *bench.state.works_for.lock().unwrap() = Some(0);
+    bench.store_works_for(Some(0));
     assert_eq!(checkpointer.damaged(10), Outcome::RecordsLost);
-    *bench.state.works_for.lock().unwrap() = None;
+    bench.store_works_for(None);
     assert_eq!((checkpointer.newest(), bench.images.list().unwrap()), (None, vec![]));
     bench.changes(5);
     checkpointer.apply(bench.full_pass()).unwrap();
