@@ -28,7 +28,7 @@ use super::driver::Message;
 use super::first_frame::{self, First};
 use super::intake::Intake;
 use super::limits::{
-    FAREWELL_MAX, LINGER_BYTES_MAX, LINGER_MAX, QUIET_MIN, REQUEST_BYTES_PER_MESSAGE_MAX,
+    FAREWELL_MAX, LINGER_BYTES_MAX, LINGER_MAX, REQUEST_BYTES_PER_MESSAGE_MAX,
     REQUESTS_PER_MESSAGE_MAX, WRITE_SLICES_MAX,
 };
 use super::outbox::{End, Outbox};
@@ -333,8 +333,9 @@ impl Connection<'_> {
         if self.has_read_all {
             ready!(self.reader.as_ref().poll_read_ready(context))?;
             let now = Instant::now();
-            if now.duration_since(self.heard) >= QUIET_MIN {
-                ready!(self.shared.turnstile.poll_pass(context, &mut self.place));
+            let turnstile = &self.shared.turnstile;
+            if self.place.is_taken() || turnstile.is_quiet(now.duration_since(self.heard)) {
+                ready!(turnstile.poll_pass(context, &mut self.place));
             }
             self.heard = now;
             self.has_read_all = false;

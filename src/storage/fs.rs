@@ -205,7 +205,7 @@ impl OsFile {
     fn read_some(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         if let Some(direct) = self.direct_reads.as_ref().filter(|_| is_aligned(buffer, offset)) {
             match direct.read_at(buffer, offset) {
-                Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
+                Err(e) if wants_the_cache(&e) => {}
                 read => return read,
             }
         }
@@ -218,14 +218,19 @@ impl OsFile {
             return Ok(false);
         };
         match direct.write_all_at(bytes, offset) {
-            // Whoever is below wants larger blocks: the cache knows how to write them.
-            Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+            Err(e) if wants_the_cache(&e) => {
                 self.direct_writes = None;
                 Ok(false)
             }
             written => written.map(|()| true),
         }
     }
+}
+
+/// Whether whoever is below cannot do without the cache: it wants larger blocks, or says only now that
+/// it knows of no way past it.
+fn wants_the_cache(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::OPNOTSUPP))
 }
 
 /// Whether these are whole blocks, in memory as in the file.
