@@ -333,9 +333,8 @@ impl Connection<'_> {
         if self.has_read_all {
             ready!(self.reader.as_ref().poll_read_ready(context))?;
             let now = Instant::now();
-            let turnstile = &self.shared.turnstile;
-            if self.place.is_taken() || turnstile.is_quiet(now.duration_since(self.heard)) {
-                ready!(turnstile.poll_pass(context, &mut self.place));
+            if self.place.is_taken() || self.shared.silence.is_quiet(self.heard, now) {
+                ready!(self.shared.turnstile.poll_pass(context, &mut self.place));
             }
             self.heard = now;
             self.has_read_all = false;

@@ -54,7 +54,7 @@ pub const QUIET_MIN: Duration = Duration::from_millis(100);
 
 /// The same, in times between two requests as is usual of those at work, if that is more: 10,000 clients
 /// that have the server do all it can have an answer each 0.1 s.
-pub const QUIET_USUAL_TIMES: u64 = 4;
+pub const QUIET_USUAL_TIMES: u32 = 4;
 
 /// But whoever was silent for so long is none of those at work. Clients that only live are heard from
 /// less often: a third of the least session timeout is 1.3 s, unless configured.

@@ -18,6 +18,7 @@ use super::peers::Peers;
 use super::recovery::Parts;
 use super::settings;
 use super::shared::{Published, Shared, Stop};
+use super::silence::Silence;
 use super::throttle::Throttle;
 use crate::admin::{self, Options, Surface};
 use crate::config::{AdminConfig, Config};
@@ -79,6 +80,7 @@ impl Offer {
             limits: *limits,
             throttle: Arc::new(Throttle::new(limits.outstanding_max)),
             turnstile: Arc::default(),
+            silence: Silence::default(),
             figures: Arc::clone(figures),
             published: Arc::clone(published),
             facts: settings::facts(config, self.is_in_memory, address, recovery_ms),

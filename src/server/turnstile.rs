@@ -4,24 +4,20 @@
 //! moment, are a thousand tasks that can run, before those of clients whose requests come all the
 //! time. The work of each of them is a few microseconds up to the turnstile, and tens behind it.
 //!
-//! *Owns* the queue, how many may come in a round of the runtime ([`ration`]), and who is one of a crowd:
-//! who was silent for longer than is usual of those at work ([`Turnstile::is_quiet`]). *Invariants*: whoever
+//! *Owns* the queue, and how many may come in a round of the runtime ([`ration`]). *Invariants*: whoever
 //! waits is let through in the order of coming; nobody waits who comes alone; a crowd gets on at the same
-//! pace however long the rounds are. *Never* runs between crowds: its task ends with them.
+//! pace however long the rounds are. *Never* runs between crowds: its task ends with them. *Never* knows who
+//! is one of a crowd: see `silence.rs`.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::task::yield_now;
 
-use super::limits::{CROWD_INTERVAL, CROWD_PER_ROUND, QUIET_MAX, QUIET_MIN, QUIET_USUAL_TIMES};
-
-/// The usual silence is a mean over about as many times that somebody was heard from.
-const USUAL_OF: u64 = 1024;
+use super::limits::{CROWD_INTERVAL, CROWD_PER_ROUND};
 
 /// How many of a crowd may come in a round behind one that took so long: at least one in each `interval`.
 #[must_use]
@@ -33,8 +29,6 @@ pub fn ration(round: Duration, interval: Duration) -> usize {
 #[derive(Debug)]
 pub struct Turnstile {
     state: Mutex<State>,
-    /// For how long those at work are silent between two requests, in nanoseconds.
-    usual_ns: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -63,7 +57,7 @@ impl Default for Turnstile {
             called: 0,
             is_turning: false,
         };
-        Self { state: Mutex::new(state), usual_ns: AtomicU64::new(0) }
+        Self { state: Mutex::new(state) }
     }
 }
 
@@ -76,19 +70,6 @@ impl Place {
 }
 
 impl Turnstile {
-    /// Whether somebody who was silent for so long has to pass: nobody of those at work is.
-    pub fn is_quiet(&self, silent: Duration) -> bool {
-        let usual_ns = self.usual_ns.load(Ordering::Relaxed);
-        let often = Duration::from_nanos(usual_ns.saturating_mul(QUIET_USUAL_TIMES));
-        if silent >= often.clamp(QUIET_MIN, QUIET_MAX) {
-            return true;
-        }
-        // One thread hears of all; if there were two, one would not count.
-        let weighed = usual_ns * (USUAL_OF - 1) + silent.as_nanos() as u64;
-        self.usual_ns.store(weighed / USUAL_OF, Ordering::Relaxed);
-        false
-    }
-
     /// Waits for a turn.
     pub async fn pass(self: &Arc<Self>) {
         let mut place = Place::default();
@@ -170,35 +151,6 @@ mod tests {
             });
         }
         passed
-    }
-
-    /// Has as many as make what is usual be heard from after such a silence, who are at work.
-    fn work(turnstile: &Turnstile, silent: Duration) {
-        assert!((0..8 * USUAL_OF).all(|_| !turnstile.is_quiet(silent)));
-    }
-
-    #[test]
-    fn whoever_is_heard_from_about_as_often_as_others_is_at_work() {
-        let turnstile = Turnstile::default();
-        assert!(turnstile.is_quiet(QUIET_MIN));
-        work(&turnstile, QUIET_MIN * 9 / 10);
-        work(&turnstile, QUIET_MIN * 11 / 10);
-        assert!(turnstile.is_quiet(QUIET_MIN * 5));
-        work(&turnstile, Duration::from_millis(1));
-        assert!(turnstile.is_quiet(QUIET_MIN), "when they have less to do it is as before");
-    }
-
-    #[test]
-    fn no_crowd_is_at_work_however_large_it_is() {
-        let turnstile = Turnstile::default();
-        for silent in [QUIET_MIN, QUIET_MAX, 10 * QUIET_MAX] {
-            work(&turnstile, Duration::from_millis(1));
-            assert!((0..8 * USUAL_OF).all(|_| turnstile.is_quiet(silent)));
-        }
-        for percent in [90, 300, 900, 999] {
-            work(&turnstile, QUIET_MIN * percent / 100);
-        }
-        assert!(turnstile.is_quiet(QUIET_MAX));
     }
 
     #[tokio::test]
