@@ -6,9 +6,9 @@
 //! nobody is answered before the server serves; when `stop` has returned, every thread has ended and
 //! the data directory is free. Where things are: `driver.rs` (the loop around the replica),
 //! `log_writer.rs`, `log_thread.rs` and `checkpoints.rs` (the disk's threads), `listener.rs`, `first_frame.rs` and
-//! `connection.rs` (clients), `silence.rs` and `turnstile.rs` (many of them at one moment), `founding.rs`, `peers.rs` and
-//! `peer_*.rs` (other servers), `intake.rs`, `outbox.rs` and `throttle.rs` (what was read, is queued and in
-//! flight).
+//! `connection.rs` (clients), `silence.rs` and `turnstile.rs` (many of them at one moment), `founding.rs`,
+//! `peers.rs` and `peer_*.rs` (other servers), `intake.rs`, `outbox.rs` and `throttle.rs` (what was read, is
+//! queued and in flight).
 
 mod audit;
 mod builder;
