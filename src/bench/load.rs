@@ -192,7 +192,8 @@ impl<'a> Loop<'a> {
         let connections = self.links.len();
         for number in 0..connections {
             if let Some(rate) = self.plan.rate {
-                self.links[number].set_pace(Pace::new(start, rate, number, connections));
+                let pace = Pace::new(start, rate, number, connections, self.plan.depth);
+                self.links[number].set_pace(pace);
             }
             self.send(number, start)?;
         }
