@@ -344,7 +344,7 @@ mod tests {
             image_every_bytes: 1,
         });
         let disk = LogDisk::new(log, images.clone(), Arc::default(), Duration::from_secs(60));
-        let log = LogWriter::start(disk, sender.clone()).unwrap();
+        let log = LogWriter::start(disk, sender.clone(), Arc::default()).unwrap();
         let checkpoints =
             Checkpoints::start(checkpointer, dir.into(), log.cutter(), sender, Arc::default());
         (log, checkpoints.unwrap(), messages, images)

@@ -30,6 +30,7 @@ use super::log_writer::LogWriter;
 use super::outbox::Pushed;
 use super::peer_links::{LinkEvent, Links};
 use super::queue::Queue;
+use super::sched::{Scheduling, ThreadScheduling};
 use super::shared::{Published, Stop};
 use crate::replica::{
     ConnId, Input, Inspect, OUTPUT_BYTES_PER_TURN_MAX, Outgoing, Ready, Replica, Report, Status,
@@ -92,6 +93,8 @@ pub struct Driver {
     pub stop: Arc<Stop>,
     /// The connections' queues.
     pub connections: Connections,
+    /// How this server's threads are scheduled.
+    pub scheduling: Arc<Scheduling>,
     /// Told of the text of the members.
     pub members: watch::Sender<String>,
     /// Links with other servers; `None` without an ensemble.
@@ -124,6 +127,7 @@ impl Driver {
         let mut inspections = Inspections::default();
         let mut pace = Pace { completed: start, is_open: false };
         let mut serves = Some(serves);
+        let mut scheduling = ThreadScheduling::new(Arc::clone(&self.scheduling));
         while self.turn(&mut batch).await {
             if self.stop.is_asked() {
                 break;
@@ -150,6 +154,7 @@ impl Driver {
                 let _ = serves.send(status.clone());
             }
             self.published.publish(status);
+            scheduling.look(Instant::now());
         }
         Ok(())
     }
@@ -457,6 +462,7 @@ mod tests {
             published: Arc::default(),
             stop: Arc::default(),
             connections: Connections::new(Arc::default()),
+            scheduling: Arc::default(),
             members: watch::Sender::default(),
             links: None,
         }

@@ -20,6 +20,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use super::driver::Message;
 use super::error::{ServerError, panic_message};
 use super::log_disk::LogDisk;
+use super::sched::{Scheduling, ThreadScheduling};
 use crate::replica::{Append, Fetch, Input};
 use crate::storage::InstallError;
 
@@ -56,11 +57,14 @@ pub(super) fn start(
     disk: Arc<Mutex<LogDisk>>,
     progress: Arc<Progress>,
     messages: mpsc::Sender<Message>,
+    scheduling: Arc<Scheduling>,
 ) -> std::io::Result<JoinHandle<()>> {
     let mut writer =
         Writer { disk, progress, messages, answers: VecDeque::new(), cut: Cut::default() };
     std::thread::Builder::new().name(THREAD.to_string()).spawn(move || {
-        let run = catch_unwind(AssertUnwindSafe(|| writer.run(&orders)));
+        let run = catch_unwind(AssertUnwindSafe(|| {
+            writer.run(&orders, ThreadScheduling::new(scheduling))
+        }));
         let failure = match run {
             Ok(Ok(())) => return,
             Ok(Err(error)) => ServerError::Log(error.to_string()),
@@ -135,7 +139,11 @@ impl Turn {
 }
 
 impl Writer {
-    fn run(&mut self, orders: &Receiver<Order>) -> Result<(), InstallError> {
+    fn run(
+        &mut self,
+        orders: &Receiver<Order>,
+        mut scheduling: ThreadScheduling,
+    ) -> Result<(), InstallError> {
         let mut is_ending = false;
         let mut came = None;
         while !is_ending {
@@ -148,6 +156,7 @@ impl Writer {
             let Ok(mut disk) = shared.lock() else { return Ok(()) };
             self.act(&mut disk, turn)?;
             self.give_answers();
+            scheduling.look(Instant::now());
             came = orders.try_recv().ok().map(Some);
             if came.is_none() {
                 disk.log.prepare();

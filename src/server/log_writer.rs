@@ -18,6 +18,7 @@ use super::driver::Message;
 use super::error::ServerError;
 use super::log_disk::LogDisk;
 use super::log_thread::{self, Order, Progress};
+use super::sched::Scheduling;
 use crate::replica::{Append, Fetch, Mark};
 
 /// An image that is about to be installed by the log thread: for `Checkpoints::installed`.
@@ -89,12 +90,22 @@ impl LogWriter {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(disk: LogDisk, messages: mpsc::Sender<Message>) -> std::io::Result<Self> {
+    pub fn start(
+        disk: LogDisk,
+        messages: mpsc::Sender<Message>,
+        scheduling: Arc<Scheduling>,
+    ) -> std::io::Result<Self> {
         // Its receiver sleeps at once; one that spins first costs the others of a small machine.
         let (sender, orders) = channel();
         let progress = Arc::new(Progress::default());
         let disk = Arc::new(Mutex::new(disk));
-        let thread = log_thread::start(orders, Arc::clone(&disk), Arc::clone(&progress), messages)?;
+        let thread = log_thread::start(
+            orders,
+            Arc::clone(&disk),
+            Arc::clone(&progress),
+            messages,
+            scheduling,
+        )?;
         Ok(Self {
             orders: sender,
             progress,
@@ -251,7 +262,7 @@ pub(super) mod tests {
         let (sender, messages) = mpsc::channel(room);
         let (log, images) = open(dir);
         let disk = LogDisk::new(log, images, Arc::<Figures>::default(), Duration::from_secs(60));
-        (LogWriter::start(disk, sender).unwrap(), messages)
+        (LogWriter::start(disk, sender, Arc::default()).unwrap(), messages)
     }
 
     pub(in crate::server) fn batch(number: u64, first: u64, count: u64) -> Append {

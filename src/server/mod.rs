@@ -48,6 +48,7 @@ mod peers;
 mod ports;
 mod queue;
 mod recovery;
+mod sched;
 mod settings;
 mod shared;
 mod silence;

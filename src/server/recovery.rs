@@ -23,6 +23,7 @@ use super::peer_image_fetch::{Waiting, open_or_mend};
 use super::peer_images::Store;
 use super::peer_links::Links;
 use super::queue::Queue;
+use super::sched::Scheduling;
 use super::settings;
 use super::shared::{Published, Stop};
 use super::start::Recovered;
@@ -104,6 +105,8 @@ fn founded(parts: Parts, unready: impl FnMut()) -> Result<Option<(Driver, bool)>
         }
         opened
     };
+    let scheduling = Arc::<Scheduling>::default();
+    let of_driver = Arc::clone(&scheduling);
     let driver = |replica, disk, links| Driver {
         replica,
         messages: queue,
@@ -112,6 +115,7 @@ fn founded(parts: Parts, unready: impl FnMut()) -> Result<Option<(Driver, bool)>
         published,
         stop,
         connections: Connections::new(Arc::clone(&figures)),
+        scheduling: of_driver,
         members,
         links,
     };
@@ -138,7 +142,8 @@ fn founded(parts: Parts, unready: impl FnMut()) -> Result<Option<(Driver, bool)>
         links.introduce(identity.identified());
     }
     disk::tell(&report);
-    let disk = disk_threads(&config, messages, &figures, (log, images, checkpointer, lock))?;
+    let disk =
+        disk_threads(&config, messages, &figures, scheduling, (log, images, checkpointer, lock))?;
     let replica = replica(setup, machine, restored)?;
     Ok(Some((driver(replica, Some(disk), links), report.new)))
 }
@@ -154,6 +159,7 @@ fn disk_threads(
     config: &Config,
     messages: mpsc::Sender<Message>,
     figures: &Arc<Figures>,
+    scheduling: Arc<Scheduling>,
     (log, images, checkpointer, lock): (Log, Images, Checkpointer, Arc<Lock>),
 ) -> Result<Disk, StartError> {
     let system = |what: &'static str| {
@@ -161,7 +167,7 @@ fn disk_threads(
     };
     let slow = Duration::from_millis(config.fsync_warning_threshold_ms.into());
     let log = LogDisk::new(log, images, Arc::clone(figures), slow);
-    let log = LogWriter::start(log, messages.clone()).map_err(system("log thread"))?;
+    let log = LogWriter::start(log, messages.clone(), scheduling).map_err(system("log thread"))?;
     let data_dir = config.data_dir.clone();
     let checkpoints =
         Checkpoints::start(checkpointer, data_dir, log.cutter(), messages, Arc::clone(figures))
