@@ -22,9 +22,10 @@ const DEPTH: usize = 16;
 /// Sessions that share the watches, at most.
 const WATCHING_MAX: usize = 100;
 /// Additional unmeasured load for each contender, all of whom must have queued before it counts, and
-/// for each connection of other loads.
+/// for each connection of other loads: a server takes 10,000 that come at once for a crowd, for a few
+/// seconds, until it has heard often enough from each.
 const QUEUEING: Duration = Duration::from_millis(2);
-const SETTLING: Duration = Duration::from_micros(100);
+const SETTLING: Duration = Duration::from_micros(400);
 
 pub struct Settings {
     pub rounds: Rounds,
