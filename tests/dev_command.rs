@@ -7,25 +7,28 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use common::{Client, EPHEMERAL};
+use tempfile::NamedTempFile;
 
-/// The command, with its standard input and output.
+/// The command, with its standard input and output, and what it logs.
 struct Dev {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
+    log: NamedTempFile,
 }
 
 impl Dev {
     /// Starts it; with it, the addresses for clients.
     fn start(flags: &[&str]) -> (Self, Vec<SocketAddr>) {
+        let log = NamedTempFile::new().expect("a file");
         let mut child = Command::new(env!("CARGO_BIN_EXE_lockkeeper"))
             .args([&["dev", "--port", "0"], flags].concat())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(log.reopen().expect("the file"))
             .spawn()
             .expect("it starts");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let mut dev = Self { child, lines };
+        let mut dev = Self { child, lines, log };
         let connect = dev.line(|line| line.starts_with("connect  "));
         let addresses = connect["connect  ".len()..].split(',');
         let addresses = addresses.map(|text| text.parse().expect("an address")).collect();
@@ -36,7 +39,10 @@ impl Dev {
     /// The next line of this kind.
     fn line(&mut self, wanted: impl Fn(&str) -> bool) -> String {
         let lines = self.lines.by_ref().map(|line| line.expect("text"));
-        lines.into_iter().find(|line| wanted(line)).expect("one before it ends")
+        lines.into_iter().find(|line| wanted(line)).unwrap_or_else(|| {
+            let log = std::fs::read_to_string(self.log.path()).expect("a log");
+            panic!("it ended without such a line: {:?}\n{log}", self.child.wait())
+        })
     }
 
     fn say(&mut self, line: &str) {

@@ -3,13 +3,16 @@
 //! A thread that is woken takes the core from whoever runs there. On a machine with few cores that is a
 //! client about to send its next request, or another thread that answers one: every request is a batch of
 //! its own then, with a fsync, messages and changes of threads of its own. By `SCHED_BATCH` a thread lets
-//! whoever runs come to an end, and finds more to do. It costs nothing where cores are free; where
-//! somebody computes without an end, it is too polite.
+//! whoever runs go on until that one sleeps or has had its time, and finds more to do. Where a core is
+//! free it makes no difference; where somebody computes without an end, it is too polite: each time that a
+//! thread is woken it waits for two milliseconds, and a write wakes several.
 //!
-//! *Owns* the policy of the threads that call it. *Invariants*: if one of a server waits for a core
-//! [`WAITS_TIMES`] as long as it runs, all of them are scheduled as any other for a while; niceness, and a
-//! policy that the operator chose, stay; where the system does not say how long threads wait, they stay as
-//! they are. *Never* raises a priority, and needs no privilege.
+//! *Owns* the policy of the threads that call it. *Invariants*: if one of a server waits for a core for
+//! long, and many times as long as it runs, each of them is scheduled as any other for a while, from its
+//! next look on; niceness stays, and so does a policy that somebody else gave; where the system does not
+//! say how long threads wait, they stay as they are. A thread that runs for long whenever it is woken is
+//! not told from one beside busy clients: it waits that long, and does as much more at once. *Never*
+//! raises a priority, and needs no privilege.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -18,18 +21,20 @@ use std::time::{Duration, Instant};
 
 use thread_priority::{
     NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
-    set_thread_priority_and_policy, thread_native_id, thread_schedule_policy,
+    set_thread_priority_and_policy, thread_native_id,
 };
 
 /// Time between two looks at how long a thread waited.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// So often a thread must have come to run before its waits say something.
 const RUNS_MIN: u64 = 8;
+/// What a thread waited counts for so long.
+const WINDOW_MAX: Duration = Duration::from_secs(10);
 /// A wait for a core that may be too long, on average, and what that is of what the thread ran. Beside
-/// clients and other servers of two cores, all busy, a thread waits up to twenty times as long as it runs,
-/// and for what it is given to do; beside somebody who computes there, 50 to 500 times.
-const LONG: Duration = Duration::from_micros(300);
-const WAITS_TIMES: u64 = 32;
+/// clients and other servers of two cores, all busy, one that waits as long as this waits less than eleven
+/// times as long as it runs; beside somebody who computes there, 20 to 500 times.
+const LONG: Duration = Duration::from_micros(700);
+const WAITS_TIMES: u64 = 12;
 /// For how long threads are scheduled as any other then: first, and at most.
 const PAUSE_MIN: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_secs(640);
@@ -39,6 +44,10 @@ const BATCH: ThreadSchedulePolicy = ThreadSchedulePolicy::Normal(NormalThreadSch
 /// Others do not count waits either.
 #[cfg(not(target_os = "linux"))]
 const BATCH: ThreadSchedulePolicy = OTHER;
+/// Linux's numbers of these, and where it says which one a thread has (`proc_pid_stat(5)`).
+const SCHED_OTHER: u32 = 0;
+const SCHED_BATCH: u32 = 3;
+const POLICY_FIELD: usize = 41;
 const OTHER: ThreadSchedulePolicy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Other);
 
 /// What the threads of one server have found.
@@ -68,7 +77,8 @@ impl Pause {
         self.until = Some(now + self.length);
         tracing::debug!(
             seconds = self.length.as_secs(),
-            "threads wait long for a core: others compute there; SCHED_OTHER for a while"
+            "threads wait long for a core: others compute there, or a quota is used up; SCHED_OTHER \
+             for a while"
         );
     }
 }
@@ -86,8 +96,7 @@ pub struct ThreadScheduling {
 impl ThreadScheduling {
     /// Of the calling thread, which must be the one that looks.
     pub fn new(of: Arc<Scheduling>) -> Self {
-        let is_usual = thread_schedule_policy().is_ok_and(|policy| policy == OTHER);
-        let waits = is_usual.then(Waits::open).flatten();
+        let waits = is_usual().then(Waits::open).flatten();
         Self { of, waits, is_batch: false, looked: None }
     }
 
@@ -98,27 +107,59 @@ impl ThreadScheduling {
         }
         self.looked = Some(now);
         let Some(waits) = &mut self.waits else { return };
-        let waits_long = waits.are_long();
+        let waits_long = waits.are_long(now);
         // Nothing that holds the lock can panic half-way through a change.
         let mut pause = self.of.0.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_batch && waits_long {
             pause.begin(now);
         }
         let is_batch = pause.is_over(now);
+        drop(pause);
         if is_batch != self.is_batch {
-            self.is_batch = is_batch;
-            if let Err(error) = set(if is_batch { BATCH } else { OTHER }) {
-                tracing::debug!(%error, "a thread's scheduling policy stays as it is");
-                self.waits = None;
-            }
+            self.change(is_batch);
+        }
+    }
+
+    fn change(&mut self, is_batch: bool) {
+        let is_ours = policy() == Some(if self.is_batch { SCHED_BATCH } else { SCHED_OTHER });
+        if is_ours && let Err(error) = set(if is_batch { BATCH } else { OTHER }) {
+            tracing::debug!(%error, "a thread's scheduling policy cannot be set");
+        }
+        self.is_batch = policy() == Some(SCHED_BATCH);
+        if !is_ours || (is_batch && !self.is_batch) {
+            // Somebody else decides, or nobody may.
+            self.waits = None;
         }
     }
 }
 
-/// Gives the calling thread a policy, and leaves it its niceness.
+/// Whether the calling thread is scheduled as any other.
+pub fn is_usual() -> bool {
+    policy() == Some(SCHED_OTHER)
+}
+
+/// Has the calling thread scheduled as any other, if it was made by one that is scheduled as a batch.
+pub fn forget_inherited() {
+    if policy() == Some(SCHED_BATCH)
+        && let Err(error) = set(OTHER)
+    {
+        tracing::debug!(%error, "a thread's scheduling policy cannot be set");
+    }
+}
+
+/// The policy of the calling thread, by the number that Linux gives it. (The C library keeps one of its own,
+/// which is not changed by others, and which new threads are given wrongly.)
+fn policy() -> Option<u32> {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").ok()?;
+    // Behind the name, which is in parentheses and may be anything, come the third and later fields.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_ascii_whitespace().nth(POLICY_FIELD - 3)?.parse().ok()
+}
+
+/// Gives the calling thread a policy. Linux leaves it its niceness; the library sets that as well, and says it
+/// on a scale of its own.
 fn set(policy: ThreadSchedulePolicy) -> Result<(), String> {
     let niceness = rustix::process::getpriority_process(None).map_err(|error| error.to_string())?;
-    // The library sets both, and says niceness on a scale of its own.
     let mut scale = (0..=u8::MAX)
         .filter_map(|of_100| Some(ThreadPriority::Crossplatform(of_100.try_into().ok()?)));
     let same = scale.find(|priority| priority.to_posix(policy).is_ok_and(|set| set == niceness));
@@ -132,6 +173,7 @@ fn set(policy: ThreadSchedulePolicy) -> Result<(), String> {
 struct Waits {
     counts: File,
     last: Counts,
+    since: Option<Instant>,
 }
 
 /// Time on a core and waiting for one, nanoseconds, and how often it came to run.
@@ -171,19 +213,24 @@ impl Counts {
 impl Waits {
     /// None if the system does not count.
     fn open() -> Option<Self> {
-        let counts = File::open("/proc/thread-self/schedstat").ok()?;
+        Self::of(File::open("/proc/thread-self/schedstat").ok()?)
+    }
+
+    fn of(counts: File) -> Option<Self> {
         let last = read(&counts)?;
-        Some(Self { counts, last })
+        // Whoever asks has come to run: there are kernels that do not count and say so by zeros.
+        (last.runs > 0).then_some(Self { counts, last, since: None })
     }
 
     /// Whether the thread waited long since the last time that it came to run often enough to say.
-    fn are_long(&mut self) -> bool {
-        let Some(now) = read(&self.counts) else { return false };
-        let new = now.since(self.last);
-        if new.says_something() {
-            self.last = now;
+    fn are_long(&mut self, now: Instant) -> bool {
+        let Some(counts) = read(&self.counts) else { return false };
+        let new = counts.since(self.last);
+        let is_old = self.since.is_none_or(|since| now.duration_since(since) > WINDOW_MAX);
+        if is_old || new.says_something() {
+            (self.last, self.since) = (counts, Some(now));
         }
-        new.says_something() && new.is_long_wait()
+        !is_old && new.says_something() && new.is_long_wait()
     }
 }
 
@@ -195,54 +242,118 @@ fn read(counts: &File) -> Option<Counts> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
-    fn policy() -> ThreadSchedulePolicy {
-        thread_schedule_policy().unwrap()
+    /// Does this in a thread of its own, whose policy nobody else has to live with.
+    fn in_thread(act: impl FnOnce() + Send + 'static) {
+        std::thread::spawn(act).join().unwrap();
+    }
+
+    /// A thread's side, and a file that says what it waited.
+    fn waiting(of: &Arc<Scheduling>) -> (ThreadScheduling, tempfile::NamedTempFile) {
+        let mut counts = tempfile::NamedTempFile::new().unwrap();
+        counts.write_all(b"1 0 1\n").unwrap();
+        let mut thread = ThreadScheduling::new(Arc::clone(of));
+        thread.waits = Waits::of(counts.reopen().unwrap());
+        (thread, counts)
+    }
+
+    fn write(counts: &tempfile::NamedTempFile, text: &str) {
+        counts.as_file().write_all_at(text.as_bytes(), 0).unwrap();
     }
 
     #[test]
-    fn a_thread_is_scheduled_as_a_batch_unless_one_of_its_server_waits_long_for_a_core() {
-        std::thread::spawn(|| {
+    fn a_thread_is_scheduled_as_a_batch_where_linux_counts_its_waits() {
+        in_thread(|| {
+            let mut thread = ThreadScheduling::new(Arc::default());
+            assert!(thread.waits.is_some());
+            assert_eq!(policy(), Some(SCHED_OTHER));
+            thread.look(Instant::now());
+            assert_eq!(policy(), Some(SCHED_BATCH));
+        });
+        assert_eq!(policy(), Some(SCHED_OTHER), "no other thread is");
+    }
+
+    #[test]
+    fn threads_of_a_server_are_scheduled_as_any_other_while_one_of_them_waits_long() {
+        in_thread(|| {
             let of = Arc::<Scheduling>::default();
-            let mut thread = ThreadScheduling::new(Arc::clone(&of));
-            assert!(thread.waits.is_some(), "Linux counts how long threads wait");
-            let start = Instant::now();
-            thread.look(start);
-            assert_eq!(policy(), BATCH);
-            of.0.lock().unwrap().begin(start);
-            thread.look(start + LOOK_INTERVAL / 2);
-            assert_eq!(policy(), BATCH, "it is not time to look yet");
-            thread.look(start + LOOK_INTERVAL);
-            assert_eq!(policy(), OTHER);
-            thread.look(start + PAUSE_MIN);
-            assert_eq!(policy(), BATCH);
-        })
-        .join()
-        .unwrap();
+            let (mut log, counts) = waiting(&of);
+            let (mut other, _) = waiting(&of);
+            let mut now = Instant::now();
+            let mut look = |thread: &mut ThreadScheduling, after: Duration| {
+                now += after;
+                thread.look(now);
+                policy().unwrap()
+            };
+            assert_eq!(look(&mut log, LOOK_INTERVAL), SCHED_BATCH);
+            write(&counts, "160001 17600000 8\n");
+            assert_eq!(look(&mut log, LOOK_INTERVAL), SCHED_BATCH, "seven times say nothing");
+            write(&counts, "160001 17600000 9\n");
+            assert_eq!(look(&mut log, LOOK_INTERVAL / 2), SCHED_BATCH, "it is not time to look");
+            assert_eq!(look(&mut log, LOOK_INTERVAL), SCHED_OTHER);
+            assert_eq!(look(&mut other, LOOK_INTERVAL), SCHED_OTHER);
+            write(&counts, "260001 37600000 19\n");
+            assert_eq!(look(&mut log, PAUSE_MIN), SCHED_BATCH, "waits of before do not count");
+        });
+    }
+
+    #[test]
+    fn what_was_waited_long_ago_does_not_count() {
+        in_thread(|| {
+            let (mut thread, counts) = waiting(&Arc::default());
+            let now = Instant::now();
+            thread.look(now);
+            write(&counts, "160001 17600000 9\n");
+            thread.look(now + WINDOW_MAX + LOOK_INTERVAL);
+            assert_eq!(policy(), Some(SCHED_BATCH));
+        });
     }
 
     #[test]
     fn a_thread_keeps_its_niceness() {
-        std::thread::spawn(|| {
+        in_thread(|| {
+            let niceness = || rustix::process::getpriority_process(None).unwrap();
+            let before = niceness();
             rustix::process::nice(3).unwrap();
             ThreadScheduling::new(Arc::default()).look(Instant::now());
-            assert_eq!(policy(), BATCH);
-            assert_eq!(rustix::process::getpriority_process(None).unwrap(), 3);
-        })
-        .join()
-        .unwrap();
+            assert_eq!((policy(), niceness()), (Some(SCHED_BATCH), (before + 3).min(19)));
+        });
     }
 
     #[test]
-    fn a_policy_that_was_chosen_stays() {
-        std::thread::spawn(|| {
-            set(ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle)).unwrap();
+    fn a_policy_that_somebody_else_gave_stays() {
+        in_thread(|| {
+            let (mut thread, _) = waiting(&Arc::default());
+            set(BATCH).unwrap();
+            assert!(ThreadScheduling::new(Arc::default()).waits.is_none());
+            let now = Instant::now();
+            thread.look(now);
+            assert!(thread.waits.is_none(), "it was given after the start");
+            assert_eq!(policy(), Some(SCHED_BATCH));
+        });
+    }
+
+    #[test]
+    fn threads_that_one_makes_that_is_scheduled_as_a_batch_are_not() {
+        in_thread(|| {
             ThreadScheduling::new(Arc::default()).look(Instant::now());
-            assert_eq!(policy(), ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle));
-        })
-        .join()
-        .unwrap();
+            in_thread(|| {
+                assert_eq!(policy(), Some(SCHED_BATCH), "inherited");
+                forget_inherited();
+                assert_eq!(policy(), Some(SCHED_OTHER));
+            });
+        });
+    }
+
+    #[test]
+    fn a_system_that_does_not_count_is_not_believed() {
+        let counts = tempfile::NamedTempFile::new().unwrap();
+        assert!(Waits::of(counts.reopen().unwrap()).is_none());
+        write(&counts, "0 0 0\n");
+        assert!(Waits::of(counts.reopen().unwrap()).is_none());
     }
 
     #[test]
@@ -253,26 +364,10 @@ mod tests {
             runs,
         };
         assert!(of(30, 2000, 1).is_long_wait());
-        assert!(!of(100, 2000, 1).is_long_wait(), "clients have as much to do as the server");
-        assert!(!of(1, 200, 1).is_long_wait(), "nobody notices");
+        assert!(!of(200, 2000, 1).is_long_wait(), "clients have as much to do as the server");
+        assert!(!of(1, 600, 1).is_long_wait(), "nobody notices");
         assert!(of(30 * 8, 2000 * 8, 8).is_long_wait());
         assert!(!of(0, 0, 0).is_long_wait());
-    }
-
-    #[test]
-    fn a_thread_hears_of_its_own_waits_and_of_each_once() {
-        let mut waits = Waits::open().unwrap();
-        let begin = waits.last;
-        while !read(&waits.counts).unwrap().since(begin).says_something() {
-            std::thread::sleep(Duration::from_micros(50));
-        }
-        assert!(waits.last.runs == begin.runs);
-        waits.are_long();
-        assert!(waits.last.runs >= begin.runs + RUNS_MIN);
-        assert!(waits.last.ran_ns > begin.ran_ns);
-        let heard = waits.last;
-        waits.are_long();
-        assert_eq!(waits.last.runs, heard.runs, "it did not come to run often enough since");
     }
 
     #[test]

@@ -28,7 +28,7 @@ use super::ports::{Offer, Ports};
 use super::queue::Queue;
 use super::recovery::{self, Parts};
 use super::shared::Stop;
-use super::{Server, disk, dynamic_file, ended, peer_accept};
+use super::{Server, disk, dynamic_file, ended, peer_accept, sched};
 use crate::config::{Config, ConfigError, HostPort};
 use crate::replica::Status;
 
@@ -116,6 +116,13 @@ fn run(
     told: &mut Told,
 ) -> Result<(), StartError> {
     let mut runtime = runtime::Builder::new_current_thread();
+    let is_usual = sched::is_usual();
+    // What this thread is given later is not for threads that only help.
+    runtime.on_thread_start(move || {
+        if is_usual {
+            sched::forget_inherited()
+        }
+    });
     let runtime = runtime.enable_all().thread_name(WORKER).build();
     let runtime = runtime.map_err(|error| system("runtime", &error))?;
     runtime.block_on(serve(builder, queue, stop, told))
