@@ -12,6 +12,7 @@ import json
 import os
 import random
 import shutil
+import struct
 import threading
 import time
 
@@ -25,6 +26,8 @@ FIXED, FIXED_BYTES = 2000, 24576
 BULK_BYTES, PIPELINE = 16384, 32
 REFUSED_SECONDS = 30
 LOG_BYTES_MIN = 1 << 17
+# Of the first segment of a log, as src/storage/segment.rs has it.
+LOG_HEADER_BYTES, LOG_BASE_AT = 128, 56
 
 
 def fixed(number):
@@ -109,31 +112,43 @@ class Onlooker(threading.Thread):
 
 
 def last_index(ensemble, i):
+    """Of the last whole line of its audit log."""
     with open(ensemble.audit_log(i), "rb") as log:
         log.seek(0, 2)
         log.seek(max(0, log.tell() - 4096))
-        tail = log.read().decode(errors="replace").rstrip("\n")
-    return json.loads(tail[tail.rindex("{"):])["index"]
+        whole = log.read().rpartition(b"\n")[0]
+    return json.loads(whole.rpartition(b"\n")[2])["index"]
 
 
 def image_indexes(ensemble, i):
     return sorted(int(path.stem, 16) for path in (ensemble.data(i) / "image").glob("*.image"))
 
 
+def log_base(ensemble, i):
+    """The index behind which the log of server i begins: it has no entry up to this one."""
+    while True:
+        try:
+            with open(min((ensemble.data(i) / "log").glob("*.log")), "rb") as first:
+                return struct.unpack_from("<Q", first.read(LOG_HEADER_BYTES), LOG_BASE_AT)[0]
+        except FileNotFoundError:
+            # It was cut in between.
+            continue
+
+
 def behind_the_log(ensemble, i):
-    """Kills server i and writes until the leader's images are all newer than what server i has."""
-    last = last_index(ensemble, i)
+    """Kills server i and writes until no other server's log has an entry that server i lacks; returns its last one."""
     ensemble.kill(i)
+    # What follows was begun after it was killed, so it is not in the end of its log either.
+    write_much(ensemble, 8)
+    last = last_index(ensemble, ensemble.wait_for_leader())
     deadline = time.monotonic() + 180
     while True:
+        # A log is cut behind the older of two images, a segment at a time, and no more than ten of these in a second.
         write_much(ensemble, 8)
-        leader = ensemble.wait_for_leader()
-        images = image_indexes(ensemble, leader)
-        if len(images) >= 2 and images[0] > last:
-            # The log is cut to the older image, by whole segments: one more of those.
-            write_much(ensemble, 8)
+        bases = [log_base(ensemble, other) for other in ensemble.ids if other != i]
+        if min(bases) > last:
             return last
-        assert time.monotonic() < deadline, f"no newer images: server {leader} has {images}, server {i} ended at {last}"
+        assert time.monotonic() < deadline, f"logs begin behind {bases}, not behind {last}, where server {i} lacks entries"
 
 
 def wipe(ensemble, i):
