@@ -35,6 +35,8 @@ pub(super) struct Cluster {
     pub(super) synced_commits: BTreeMap<u8, u64>,
     /// A server that is not told of commits behind this index.
     pub(super) kept_from: Option<(u8, u64)>,
+    /// A server whose disk gets nothing done, and what it was to write meanwhile.
+    held: Option<(u8, Vec<u64>)>,
     pub(super) setup: Setup,
 }
 
@@ -66,6 +68,7 @@ impl Cluster {
             logs: BTreeMap::new(),
             synced_commits: BTreeMap::new(),
             kept_from: None,
+            held: None,
             setup,
         };
         let voters: Vec<u64> = (1..=u64::from(count)).collect();
@@ -172,7 +175,10 @@ impl Cluster {
                             log.split_off(&entry.index);
                             log.insert(entry.index, entry);
                         }
-                        replica.persisted(append.number);
+                        match &mut self.held {
+                            Some((held, numbers)) if held == server => numbers.push(append.number),
+                            _ => replica.persisted(append.number),
+                        }
                     }
                     for fetch in ready.fetch {
                         let range = fetch.from..=fetch.to;
@@ -218,6 +224,20 @@ impl Cluster {
                 }
             }
         }
+    }
+
+    /// From now on, nothing that a server writes gets durable.
+    pub(super) fn hold_disk(&mut self, server: u8) {
+        self.held = Some((server, Vec::new()));
+    }
+
+    /// What was held back is durable, and all that follows at once.
+    pub(super) fn release_disk(&mut self) {
+        let (server, numbers) = self.held.take().expect("a disk that is held");
+        for number in numbers {
+            self.replicas.get_mut(&server).unwrap().persisted(number);
+        }
+        self.drive();
     }
 
     /// Cuts a server off from all others, both ways, without anybody being told.

@@ -372,6 +372,22 @@ fn members_asked_for_before_the_last_change_is_applied_are_refused() {
 }
 
 #[test]
+fn members_asked_for_once_the_last_change_was_answered_wait_for_the_leader_to_apply_that() {
+    let mut cluster = Cluster::new(3);
+    let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
+    cluster.connect_super_user(follower);
+    // The others commit and apply what the leader must not apply before its own disk has it.
+    cluster.hold_disk(leader);
+    let observer = "server.4=127.0.0.1:4:104:observer;204";
+    cluster.send(follower, 1, &[(1, reconfig(Some(observer), None))]);
+    assert_eq!(cluster.replies(follower, 1), [(1, 0)]);
+    cluster.send(follower, 1, &[(2, reconfig(None, Some("4")))]);
+    assert_eq!(cluster.replies(follower, 1), []);
+    cluster.release_disk();
+    assert_eq!(cluster.replies(follower, 1), [(2, 0)]);
+}
+
+#[test]
 fn a_minority_offers_reading_only_when_it_is_told_to() {
     let mut cluster = Cluster::with(3, Setup { read_only_mode: true, ..Setup::default() });
     let alone = cluster.follower();

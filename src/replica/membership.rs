@@ -144,6 +144,13 @@ impl Replica {
             && known.any(|member| member.raft_id == Some(id))
     }
 
+    /// Whether a change of members is decided that this leader has not applied. Others may have, and have
+    /// answered whoever asked for it: the next one that is asked for is not one too many.
+    pub(super) fn is_reconfig_unapplied(&self) -> bool {
+        let (committed, _) = self.consensus.log_ends();
+        self.reconfig_proposed.is_some_and(|index| index <= committed)
+    }
+
     /// Looks at a batch that asks for other members before it is proposed: what cannot be done now
     /// is refused. The rest is decided when it is applied. Says whether something is left to decide:
     /// until then, the next request cannot be judged.

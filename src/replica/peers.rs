@@ -94,8 +94,8 @@ impl Replica {
             {
                 let mut asks_reconfig = false;
                 if parcel.asks_reconfig {
-                    if self.leading != Some(term) {
-                        // Elected, but what was decided before is yet to be applied: it waits for that.
+                    if self.leading != Some(term) || self.is_reconfig_unapplied() {
+                        // What was decided before is yet to be applied: it waits for that.
                         self.handover.give_back(parcel);
                         break;
                     }
