@@ -100,49 +100,20 @@ impl EnsembleBuilder {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn start(self) -> Result<Ensemble, StartError> {
-        let is_new = self.is_new();
         let mut attempt = 1;
         loop {
             match self.start_once().await {
                 // Somebody else took a port after it was found free.
                 Err(StartError::Address { .. })
-                    if attempt < START_ATTEMPTS && is_new && self.client_port.is_none() => {}
-                Err(StartError::PeerAddress { .. }) if attempt < START_ATTEMPTS && is_new => {}
+                    if attempt < START_ATTEMPTS
+                        && self.data_dir.is_none()
+                        && self.client_port.is_none() => {}
+                Err(StartError::PeerAddress { .. })
+                    if attempt < START_ATTEMPTS && self.data_dir.is_none() => {}
                 started => return started,
             }
-            self.forget()?;
             attempt += 1;
         }
-    }
-
-    /// Whether nothing of an ensemble is in its directory.
-    fn is_new(&self) -> bool {
-        let mut parts = self.data_dir.iter().flat_map(|path| self.parts(path));
-        parts.all(|part| matches!(part.try_exists(), Ok(false)))
-    }
-
-    /// Takes away what a start has left in a directory that was new, with the ports that it had chosen.
-    fn forget(&self) -> Result<(), StartError> {
-        for part in self.data_dir.iter().flat_map(|path| self.parts(path)) {
-            let is_file = part.ends_with(ADDRESSES);
-            let removed =
-                if is_file { std::fs::remove_file(&part) } else { std::fs::remove_dir_all(&part) };
-            match removed {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(StartError::Data(format!("{}: {error}", part.display())));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// What an ensemble has in a directory.
-    fn parts(&self, directory: &Path) -> Vec<PathBuf> {
-        let servers = 1..=self.participants.saturating_add(self.observers);
-        let mut parts: Vec<PathBuf> = servers.map(|id| directory.join(id.to_string())).collect();
-        parts.push(directory.join(ADDRESSES));
-        parts
     }
 
     async fn start_once(&self) -> Result<Ensemble, StartError> {
@@ -545,35 +516,3 @@ const START_ATTEMPTS: u32 = 3;
 /// How long the servers may take to agree.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_start_left_in_a_new_directory_is_taken_away_and_nothing_else() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path();
-        std::fs::write(path.join("notes"), "of somebody else").unwrap();
-        let builder = Ensemble::builder(2).observers(1).data_dir(path);
-        assert!(builder.is_new());
-        builder.configurations(path).unwrap();
-        assert!(!builder.is_new());
-        std::fs::create_dir_all(path.join("3").join("log")).unwrap();
-        std::fs::create_dir(path.join("4")).unwrap();
-        builder.forget().unwrap();
-        assert!(builder.is_new());
-        let left = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
-        let mut left: Vec<_> = left.collect();
-        left.sort();
-        assert_eq!(left, ["4", "notes"]);
-    }
-
-    #[test]
-    fn a_server_alone_makes_a_directory_one_that_is_not_new() {
-        let directory = tempfile::tempdir().unwrap();
-        let builder = Ensemble::builder(3).data_dir(directory.path());
-        std::fs::create_dir(directory.path().join("2")).unwrap();
-        assert!(!builder.is_new());
-    }
-}
