@@ -15,6 +15,7 @@ mod builder;
 mod checkpoints;
 mod clock;
 mod connection;
+mod cores;
 mod disk;
 mod driver;
 mod dynamic_file;

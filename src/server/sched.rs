@@ -1,18 +1,20 @@
-//! How the threads that serve are scheduled: by `SCHED_BATCH`, unless they wait for a core then.
+//! How the threads that serve are scheduled: by `SCHED_BATCH` while cores are short, unless they wait for
+//! one too long then.
 //!
 //! A thread that is woken takes the core from whoever runs there. On a machine with few cores that is a
 //! client about to send its next request, or another thread that answers one: every request is a batch of
 //! its own then, with a fsync, messages and changes of threads of its own. By `SCHED_BATCH` a thread lets
-//! whoever runs go on until that one sleeps or has had its time, and finds more to do. Where a core is
-//! free it makes no difference; where somebody computes without an end, it is too polite: each time that a
-//! thread is woken it waits for two milliseconds, and a write wakes several.
+//! whoever runs go on until that one sleeps or has had its time, and finds more to do. Where there is less
+//! to do than the cores can, there is no more to find, and all that comes of it is that some requests wait;
+//! where somebody computes without an end, it is too polite: each time that a thread is woken it waits for
+//! two milliseconds, and a write wakes several.
 //!
-//! *Owns* the policy of the threads that call it. *Invariants*: if one of a server waits for a core for
-//! long, and many times as long as it runs, each of them is scheduled as any other for a while, from its
-//! next look on; niceness stays, and so does a policy that somebody else gave; where the system does not
-//! say how long threads wait, they stay as they are. A thread that runs for long whenever it is woken is
-//! not told from one beside busy clients: it waits that long, and does as much more at once. *Never*
-//! raises a priority, and needs no privilege.
+//! *Owns* the policy of the threads that call it. *Invariants*: while cores are not short (`cores.rs`), each
+//! thread is scheduled as any other; so it is, for a while and from its next look on, if one of a server
+//! waits for a core for long, and many times as long as it runs; niceness stays, and so does a policy that
+//! somebody else gave; where the system does not say how long threads wait, they stay as they are. A thread
+//! that runs for long whenever it is woken is not told from one beside busy clients: it waits that long, and
+//! does as much more at once. *Never* raises a priority, and needs no privilege.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -23,6 +25,8 @@ use thread_priority::{
     NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
     set_thread_priority_and_policy, thread_native_id,
 };
+
+use super::cores::Cores;
 
 /// Time between two looks at how long a thread waited.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -51,8 +55,20 @@ const POLICY_FIELD: usize = 41;
 const OTHER: ThreadSchedulePolicy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Other);
 
 /// What the threads of one server have found.
-#[derive(Debug, Default)]
-pub struct Scheduling(Mutex<Pause>);
+#[derive(Debug)]
+pub struct Scheduling(Mutex<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    cores: Cores,
+    pause: Pause,
+}
+
+impl Default for Scheduling {
+    fn default() -> Self {
+        Self(Mutex::new(Shared { cores: Cores::new(), pause: Pause::default() }))
+    }
+}
 
 /// When threads are scheduled as any other.
 #[derive(Debug, Default)]
@@ -109,12 +125,12 @@ impl ThreadScheduling {
         let Some(waits) = &mut self.waits else { return };
         let waits_long = waits.are_long(now);
         // Nothing that holds the lock can panic half-way through a change.
-        let mut pause = self.of.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = self.of.0.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_batch && waits_long {
-            pause.begin(now);
+            shared.pause.begin(now);
         }
-        let is_batch = pause.is_over(now);
-        drop(pause);
+        let is_batch = shared.cores.are_short(now) && shared.pause.is_over(now);
+        drop(shared);
         if is_batch != self.is_batch {
             self.change(is_batch);
         }
@@ -251,6 +267,12 @@ mod tests {
         std::thread::spawn(act).join().unwrap();
     }
 
+    /// Of a server on a machine that is short of cores.
+    fn on_few_cores() -> Arc<Scheduling> {
+        let shared = Shared { cores: Cores::unknown(), pause: Pause::default() };
+        Arc::new(Scheduling(Mutex::new(shared)))
+    }
+
     /// A thread's side, and a file that says what it waited.
     fn waiting(of: &Arc<Scheduling>) -> (ThreadScheduling, tempfile::NamedTempFile) {
         let mut counts = tempfile::NamedTempFile::new().unwrap();
@@ -267,7 +289,7 @@ mod tests {
     #[test]
     fn a_thread_is_scheduled_as_a_batch_where_linux_counts_its_waits() {
         in_thread(|| {
-            let mut thread = ThreadScheduling::new(Arc::default());
+            let mut thread = ThreadScheduling::new(on_few_cores());
             assert!(thread.waits.is_some());
             assert_eq!(policy(), Some(SCHED_OTHER));
             thread.look(Instant::now());
@@ -277,9 +299,19 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_is_scheduled_as_any_other_where_cores_are_not_short() {
+        in_thread(|| {
+            // Of which nothing is known yet.
+            let mut thread = ThreadScheduling::new(Arc::default());
+            thread.look(Instant::now());
+            assert_eq!(policy(), Some(SCHED_OTHER));
+        });
+    }
+
+    #[test]
     fn threads_of_a_server_are_scheduled_as_any_other_while_one_of_them_waits_long() {
         in_thread(|| {
-            let of = Arc::<Scheduling>::default();
+            let of = on_few_cores();
             let (mut log, counts) = waiting(&of);
             let (mut other, _) = waiting(&of);
             let mut now = Instant::now();
@@ -303,7 +335,7 @@ mod tests {
     #[test]
     fn what_was_waited_long_ago_does_not_count() {
         in_thread(|| {
-            let (mut thread, counts) = waiting(&Arc::default());
+            let (mut thread, counts) = waiting(&on_few_cores());
             let now = Instant::now();
             thread.look(now);
             write(&counts, "160001 17600000 9\n");
@@ -318,7 +350,7 @@ mod tests {
             let niceness = || rustix::process::getpriority_process(None).unwrap();
             let before = niceness();
             rustix::process::nice(3).unwrap();
-            ThreadScheduling::new(Arc::default()).look(Instant::now());
+            ThreadScheduling::new(on_few_cores()).look(Instant::now());
             assert_eq!((policy(), niceness()), (Some(SCHED_BATCH), (before + 3).min(19)));
         });
     }
@@ -326,9 +358,9 @@ mod tests {
     #[test]
     fn a_policy_that_somebody_else_gave_stays() {
         in_thread(|| {
-            let (mut thread, _) = waiting(&Arc::default());
+            let (mut thread, _) = waiting(&on_few_cores());
             set(BATCH).unwrap();
-            assert!(ThreadScheduling::new(Arc::default()).waits.is_none());
+            assert!(ThreadScheduling::new(on_few_cores()).waits.is_none());
             let now = Instant::now();
             thread.look(now);
             assert!(thread.waits.is_none(), "it was given after the start");
@@ -339,7 +371,7 @@ mod tests {
     #[test]
     fn threads_that_one_makes_that_is_scheduled_as_a_batch_are_not() {
         in_thread(|| {
-            ThreadScheduling::new(Arc::default()).look(Instant::now());
+            ThreadScheduling::new(on_few_cores()).look(Instant::now());
             in_thread(|| {
                 assert_eq!(policy(), Some(SCHED_BATCH), "inherited");
                 forget_inherited();
