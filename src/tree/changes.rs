@@ -94,8 +94,8 @@ impl Tree {
         let text = std::str::from_utf8(path).map_err(|_| "has a path that is not UTF-8")?;
         let parsed = ZnodePath::parse(text).map_err(|invalid| invalid.0)?;
         let mut record = record::decode(value)?;
-        if self.find(text).is_some() {
-            return Err("is there twice");
+        if self.slab.last().is_some_and(|before| path <= before.path()) {
+            return Err("does not come behind the one before it");
         }
         let parent = match parsed.parent() {
             None => ZnodeId::ROOT,

@@ -9,7 +9,7 @@
 
 use twox_hash::XxHash3_128;
 
-use crate::proto::{Acl, Writer};
+use crate::proto::Acl;
 
 use super::path;
 use super::znode::{Content, Meta, Znode};
@@ -20,6 +20,10 @@ const SEED_BYTES: u64 = 0x6c6f_636b_0000_0002;
 const SEED_CONTENT: u64 = 0x6c6f_636b_0000_0003;
 const SEED_PATH: u64 = 0x6c6f_636b_0000_0004;
 const SEED_NUMBERS: u64 = 0x6c6f_636b_0000_0005;
+
+/// Six times eight and three times four.
+const LEGACY_NUMBERS_BYTES: usize = 60;
+const TOGETHER_BYTES_MAX: usize = 512;
 
 /// Of a list, in its order.
 pub(super) fn acl(entries: &[Acl]) -> u128 {
@@ -68,20 +72,34 @@ pub(super) fn legacy(znode: &Znode) -> u64 {
         return 0;
     }
     let meta = &znode.meta;
-    let mut numbers = Vec::with_capacity(60);
+    let mut numbers = Fields::<LEGACY_NUMBERS_BYTES>::new();
     for long in [meta.czxid, meta.mzxid, meta.pzxid, meta.ctime, meta.mtime] {
-        numbers.put_long(long);
+        numbers.put(&long.to_be_bytes());
     }
     for int in [meta.version, meta.creates, meta.aversion] {
-        numbers.put_int(int);
+        numbers.put(&int.to_be_bytes());
     }
-    numbers.put_long(meta.owner);
-    let mut crc = crc32fast::Hasher::new();
+    numbers.put(&meta.owner.to_be_bytes());
     // There, the path of the root is the empty one.
-    crc.update(if path == path::ROOT.as_bytes() { b"" } else { path });
-    crc.update(znode.data().unwrap_or_default());
-    crc.update(&numbers);
-    u64::from(crc.finalize())
+    let of_root = usize::from(path == path::ROOT.as_bytes());
+    let content = &znode.content.bytes()[of_root..];
+    u64::from(crc32(content, numbers.filled()))
+}
+
+/// Of two pieces, one behind the other. Every piece that is given to the checksum costs as much as dozens
+/// of bytes, so short ones are put together before.
+fn crc32(front: &[u8], back: &[u8]) -> u32 {
+    let mut together = [0; TOGETHER_BYTES_MAX];
+    let len = front.len() + back.len();
+    if let Some(together) = together.get_mut(..len) {
+        together[..front.len()].copy_from_slice(front);
+        together[front.len()..].copy_from_slice(back);
+        return crc32fast::hash(together);
+    }
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(front);
+    crc.update(back);
+    crc.finalize()
 }
 
 /// Fixed-size fields one behind the other, without an allocation.

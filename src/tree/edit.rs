@@ -28,6 +28,16 @@ enum Undo {
     Amended { id: ZnodeId, meta: Meta, content: Option<Content> },
 }
 
+/// What a znode adds to both digests, as it is: all but the hash of its content.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shares {
+    /// Of its path.
+    name: u128,
+    numbers: u128,
+    /// 0 if ZooKeeper's digest is not kept.
+    legacy: u64,
+}
+
 /// The edits of one multi. Between multis it is empty and notes nothing.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
@@ -64,7 +74,7 @@ impl Tree {
             (znode.parent, znode.position) = (parent, position);
         }
         self.slab.mark_changed(id);
-        self.add_to_digests(id, digest::path(self.slab[id].path()), true);
+        self.add_to_digests(id, self.shares(id, digest::path(self.slab[id].path())), true);
         if self.journal.is_open {
             self.journal.edits.push(Undo::Linked(id));
         }
@@ -75,7 +85,9 @@ impl Tree {
     pub(super) fn unlink(&mut self, id: ZnodeId) {
         assert!(self.slab[id].children().is_empty(), "only leaves are removed");
         assert!(id != ZnodeId::ROOT, "the root stays");
-        self.take_from_digests(id, digest::path(self.slab[id].path()), true);
+        self.take_from_digests(id, self.shares(id, digest::path(self.slab[id].path())), true);
+        // Another znode may get its number.
+        self.last_amended = None;
         let Znode { parent, position, .. } = self.slab[id];
         if let Some(moved) = self.slab[parent].remove_child(position) {
             self.slab[moved].position = position;
@@ -116,8 +128,9 @@ impl Tree {
         content: Option<Content>,
     ) -> (Meta, Option<Content>) {
         let is_deep = content.is_some() || meta.acl != self.slab[id].meta.acl;
-        let name = digest::path(self.slab[id].path());
-        self.take_from_digests(id, name, is_deep);
+        let shares = self.last_amended.take().filter(|(of, _)| *of == id).map(|(_, shares)| shares);
+        let shares = shares.unwrap_or_else(|| self.shares(id, digest::path(self.slab[id].path())));
+        self.take_from_digests(id, shares, is_deep);
         let znode = &mut self.slab[id];
         let old_meta = std::mem::replace(&mut znode.meta, meta);
         let old_content = content.map(|content| {
@@ -126,7 +139,9 @@ impl Tree {
         });
         self.data_size -= old_content.as_ref().map_or(0, |old| old.bytes().len() as u64);
         self.slab.mark_changed(id);
-        self.add_to_digests(id, name, is_deep);
+        let shares = self.shares(id, shares.name);
+        self.add_to_digests(id, shares, is_deep);
+        self.last_amended = Some((id, shares));
         (old_meta, old_content)
     }
 
@@ -160,26 +175,30 @@ impl Tree {
         }
     }
 
-    fn add_to_digests(&mut self, id: ZnodeId, name: u128, is_deep: bool) {
-        self.digest = self.digest.wrapping_add(self.contribution(id, name, is_deep));
-        self.legacy_digest =
-            self.legacy_digest.map(|sum| sum.wrapping_add(digest::legacy(&self.slab[id])));
+    fn add_to_digests(&mut self, id: ZnodeId, shares: Shares, is_deep: bool) {
+        self.digest = self.digest.wrapping_add(self.contribution(id, shares, is_deep));
+        self.legacy_digest = self.legacy_digest.map(|sum| sum.wrapping_add(shares.legacy));
     }
 
-    fn take_from_digests(&mut self, id: ZnodeId, name: u128, is_deep: bool) {
-        self.digest = self.digest.wrapping_sub(self.contribution(id, name, is_deep));
-        self.legacy_digest =
-            self.legacy_digest.map(|sum| sum.wrapping_sub(digest::legacy(&self.slab[id])));
+    fn take_from_digests(&mut self, id: ZnodeId, shares: Shares, is_deep: bool) {
+        self.digest = self.digest.wrapping_sub(self.contribution(id, shares, is_deep));
+        self.legacy_digest = self.legacy_digest.map(|sum| sum.wrapping_sub(shares.legacy));
+    }
+
+    fn shares(&self, id: ZnodeId, name: u128) -> Shares {
+        let znode = &self.slab[id];
+        let legacy = self.legacy_digest.map_or(0, |_| digest::legacy(znode));
+        Shares { name, numbers: digest::numbers(name, &znode.meta), legacy }
     }
 
     /// What a znode adds to the digest; unless deep, only the part that its numbers decide.
-    fn contribution(&self, id: ZnodeId, name: u128, is_deep: bool) -> u128 {
-        let znode = &self.slab[id];
-        let numbers = digest::numbers(name, &znode.meta);
+    fn contribution(&self, id: ZnodeId, shares: Shares, is_deep: bool) -> u128 {
         if !is_deep {
-            return numbers;
+            return shares.numbers;
         }
+        let znode = &self.slab[id];
         let acl = self.acls.list(znode.meta.acl);
-        numbers.wrapping_add(digest::content(&znode.content, znode.meta.owner, acl.hash()))
+        let content = digest::content(&znode.content, znode.meta.owner, acl.hash());
+        shares.numbers.wrapping_add(content)
     }
 }

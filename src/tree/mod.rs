@@ -72,7 +72,7 @@ pub use slab::ZNODES_MAX;
 
 use acls::{AclId, AclTable};
 use changes::Changes;
-use edit::Journal;
+use edit::{Journal, Shares};
 use owner::Owned;
 use quota::QuotaPaths;
 use slab::{Slab, ZnodeId};
@@ -161,6 +161,8 @@ pub struct Tree {
     data_size: u64,
     digest: u128,
     legacy_digest: Option<u64>,
+    /// The znode that was amended last, often to be amended again: a parent by each of its children.
+    last_amended: Option<(ZnodeId, Shares)>,
 }
 
 impl Tree {
@@ -203,6 +205,7 @@ impl Tree {
             data_size: 0,
             digest: 0,
             legacy_digest: options.legacy_digest.then_some(0),
+            last_amended: None,
             options,
         }
     }

@@ -101,6 +101,14 @@ impl Slab {
         ZnodeId(u32::try_from(number).expect("ZNODES_MAX is checked before a znode is made"))
     }
 
+    /// The znode that was inserted last, if none was ever removed.
+    pub(super) fn last(&self) -> Option<&Znode> {
+        match self.chunks.last()?.slots.last()? {
+            Slot::Used(znode) => Some(znode),
+            Slot::Free(_) => None,
+        }
+    }
+
     fn set_used(&mut self, id: ZnodeId, is_used: bool) {
         let (chunk, slot) = id.split();
         let chunk = &mut self.chunks[chunk];
