@@ -25,6 +25,8 @@ const CORES_MAX: f64 = 2.0;
 pub struct Cores {
     /// None: the system does not say.
     stat: Option<File>,
+    /// How many there are for this process.
+    count: f64,
     last: Option<(Instant, Times)>,
     is_short: bool,
 }
@@ -39,11 +41,12 @@ struct Times {
 impl Cores {
     /// Nothing is known yet.
     pub fn new() -> Self {
-        Self::of(File::open("/proc/stat").ok())
+        let count = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
+        Self::of(File::open("/proc/stat").ok(), count)
     }
 
-    fn of(stat: Option<File>) -> Self {
-        Self { is_short: stat.is_none(), stat, last: None }
+    fn of(stat: Option<File>, count: f64) -> Self {
+        Self { is_short: stat.is_none(), stat, count, last: None }
     }
 
     /// Looks, now and then, what they did since the last time; says whether they are few.
@@ -61,23 +64,18 @@ impl Cores {
             return;
         };
         if let Some((_, last)) = self.last {
-            self.judge(times.since(last), parallelism());
+            self.judge(times.since(last));
         }
         self.last = Some((now, times));
     }
 
-    fn judge(&mut self, new: Times, cores: f64) {
+    fn judge(&mut self, new: Times) {
         if new.all == 0 {
             return;
         }
-        let free = cores * new.free as f64 / new.all as f64 / cores.min(CORES_MAX);
+        let free = self.count * new.free as f64 / new.all as f64 / self.count.min(CORES_MAX);
         self.is_short = free < if self.is_short { PLENTY } else { SHORT };
     }
-}
-
-/// How many cores there are for this process.
-fn parallelism() -> f64 {
-    std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64)
 }
 
 impl Times {
@@ -108,7 +106,7 @@ fn read(stat: &File) -> Option<Times> {
 impl Cores {
     /// Of a system that does not say.
     pub fn unknown() -> Self {
-        Self::of(None)
+        Self::of(None, 1.0)
     }
 }
 
@@ -116,10 +114,10 @@ impl Cores {
 mod tests {
     use super::*;
 
-    fn short_after(is_short: bool, free: u64, cores: f64) -> bool {
-        let mut of = Cores { is_short, ..Cores::unknown() };
-        of.judge(Times { free, all: 100 }, cores);
-        of.is_short
+    fn short_after(is_short: bool, free: u64, count: f64) -> bool {
+        let mut cores = Cores { is_short, ..Cores::of(None, count) };
+        cores.judge(Times { free, all: 100 });
+        cores.is_short
     }
 
     #[test]
@@ -140,12 +138,12 @@ mod tests {
             stat.as_file().set_len(0).and_then(|()| stat.as_file().write_all_at(text.as_bytes(), 0))
         };
         write("cpu  0 0 0 500 400 0 0 100 0 0\ncpu0 0 0").unwrap();
-        let mut cores = Cores::of(Some(stat.reopen().unwrap()));
+        let mut cores = Cores::of(Some(stat.reopen().unwrap()), 2.0);
         let now = Instant::now();
         assert!(!cores.are_short(now), "nothing is known");
         write("cpu  90 0 0 505 405 0 0 100 0 0\ncpu0 0 0").unwrap();
         assert!(!cores.are_short(now + LOOK_INTERVAL / 2), "it is not time to look");
-        assert!(cores.are_short(now + LOOK_INTERVAL) || parallelism() > 5.0);
+        assert!(cores.are_short(now + LOOK_INTERVAL));
         write("cpu  90 0 0 600 500 0 0 100 0 0\ncpu0 0 0").unwrap();
         assert!(!cores.are_short(now + 2 * LOOK_INTERVAL));
     }
@@ -154,7 +152,7 @@ mod tests {
     fn a_system_that_does_not_say_is_short() {
         assert!(Cores::unknown().are_short(Instant::now()));
         let stat = tempfile::NamedTempFile::new().unwrap();
-        assert!(Cores::of(Some(stat.reopen().unwrap())).are_short(Instant::now()));
+        assert!(Cores::of(Some(stat.reopen().unwrap()), 2.0).are_short(Instant::now()));
     }
 
     #[test]
