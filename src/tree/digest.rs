@@ -123,3 +123,20 @@ impl<const N: usize> Fields<N> {
         &self.bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_of_two_pieces_is_that_of_both_together_however_long_they_are() {
+        for len in [0, 1, 451, 452, 453, 512, 600] {
+            let (front, back) = (vec![7; len], [9; LEGACY_NUMBERS_BYTES]);
+            assert_eq!(
+                crc32(&front, &back),
+                crc32fast::hash(&[&front[..], &back].concat()),
+                "{len}"
+            );
+        }
+    }
+}
