@@ -112,3 +112,18 @@ fn children_lists_shrink_and_stay_right() {
     }
     assert_eq!(f.names("/p").len(), 10);
 }
+
+#[test]
+fn a_znode_in_the_place_of_one_that_was_amended_is_hashed_anew() {
+    let mut f = Fixture::new();
+    f.create("/a", 0).unwrap();
+    let id = f.tree.find("/a").unwrap();
+    let mut meta = f.tree.slab[id].meta;
+    f.tree.amend(id, meta, crate::tree::edit::NewData::Replace(Some(b"data")));
+    f.tree.unlink(id);
+    meta.acl = f.tree.acls.acquire(&[Acl::open()], meta.acl);
+    let other = f.tree.link(ZnodeId::ROOT, meta, crate::tree::znode::Content::new(b"/b", None));
+    assert_eq!(other, id);
+    f.tree.amend(other, meta, crate::tree::edit::NewData::Keep);
+    assert_eq!(digests_from_scratch(&f.tree), (f.tree.digest(), f.tree.legacy_digest().unwrap()));
+}
