@@ -1,4 +1,4 @@
-//! Gives the crate the date it was built on, as the `srvr` word shows it.
+//! Gives the crate the date it was built on, as the `srvr` word shows it, and its version with how it was built.
 //!
 //! Honours `SOURCE_DATE_EPOCH` (seconds since 1970), so that a build can be reproduced.
 
@@ -10,11 +10,20 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=src");
     println!("cargo:rerun-if-env-changed=SOURCE_DATE_EPOCH");
+    println!("cargo:rerun-if-env-changed=RUSTFLAGS");
     let seconds = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(text) => text.trim().parse().expect("SOURCE_DATE_EPOCH is a number of seconds"),
         Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
     };
     println!("cargo:rustc-env=LOCKKEEPER_BUILT={}", minute(seconds));
+    println!("cargo:rustc-env=LOCKKEEPER_VERSION={}", version());
+}
+
+/// Its number; and whether it is the binary of `benches/build_profiled`, which figures depend on.
+fn version() -> String {
+    let flags = std::env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    let how = if flags.contains("profile-use") { " (by profile)" } else { "" };
+    format!("{}{how}", env!("CARGO_PKG_VERSION"))
 }
 
 /// `MM/DD/YYYY HH:MM UTC`.

@@ -39,7 +39,12 @@ pub use shell::CliFlags;
 
 /// A ZooKeeper-compatible lock and coordination server.
 #[derive(Debug, Parser)]
-#[command(name = "lockkeeper", version, about, arg_required_else_help = true)]
+#[command(
+    name = "lockkeeper",
+    version = env!("LOCKKEEPER_VERSION"),
+    about,
+    arg_required_else_help = true
+)]
 pub struct CommandLine {
     #[command(subcommand)]
     command: Command,
