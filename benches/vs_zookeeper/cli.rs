@@ -157,6 +157,10 @@ struct RunArgs {
     /// in that mode, measured first. Default modes: five that the processors limit.
     #[arg(long, value_name = "SHARE", value_parser = share, conflicts_with_all = ["redis", "etcd"])]
     share: Option<f64>,
+    /// Measure a window again of which a virtual machine's host took more than so many CPU seconds per
+    /// second, up to five times, and count the one with the least. For latencies on a busy host.
+    #[arg(long, value_name = "CPU", value_parser = stolen)]
+    stolen_max: Option<f64>,
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     #[command(flatten)]
@@ -308,7 +312,8 @@ fn compare(args: RunArgs) -> Result<(), String> {
         return Err("ensembles, locks and shares need --lockkeeper or --zookeeper".into());
     }
     let rounds = rounds(kinds, args.servers, args.rounds, &args.times, &args.peers);
-    let figures = run::run(&rounds, &modes, args.share, |line| eprintln!("{line}"))?;
+    let figures =
+        run::run(&rounds, &modes, args.share, args.stolen_max, |line| eprintln!("{line}"))?;
     let name = format!("{}-{}", args.share.map_or("run", |_| "latency"), args.servers);
     finish(&Results::Comparison(figures), &args.peers.keep, &name)
 }
@@ -445,6 +450,14 @@ fn share(text: &str) -> Result<f64, String> {
     match share > 0.0 && share <= 1.0 {
         true => Ok(share),
         false => Err(format!("{text}: above 0, and 1 at most, please")),
+    }
+}
+
+fn stolen(text: &str) -> Result<f64, String> {
+    let stolen: f64 = text.parse().map_err(|_| format!("{text} is not a number such as 0.02"))?;
+    match stolen >= 0.0 && stolen.is_finite() {
+        true => Ok(stolen),
+        false => Err(format!("{text}: 0 or more, please")),
     }
 }
 

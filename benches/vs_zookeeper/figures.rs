@@ -7,6 +7,7 @@ use lockkeeper::bench::{Outcome, milliseconds};
 use serde::{Deserialize, Serialize};
 
 use crate::mode::Mode;
+use crate::stolen::Repeats;
 
 /// What everything is compared with.
 pub const REFERENCE: &str = "zookeeper";
@@ -41,6 +42,8 @@ pub struct Cell {
     pub rss_mib: f64,
     /// CPU seconds per second that neither the peer nor the client used.
     pub other_cpu: f64,
+    /// CPU seconds per second that a virtual machine's host gave to others; earlier runs did not ask.
+    pub stolen_cpu: Option<f64>,
     pub lock: Option<LockCell>,
 }
 
@@ -89,6 +92,8 @@ pub struct Comparison {
     pub window_ms: u64,
     /// What was offered, as a share of the most that the first of the references does.
     pub share: Option<f64>,
+    /// Whether windows that the host spoilt were measured again.
+    pub repeats: Option<Repeats>,
     pub modes: Vec<ModeFigures>,
     /// Disk probes between the measurements: durable appends per second.
     pub durable_appends_per_second: Vec<f64>,
@@ -106,6 +111,7 @@ impl From<&Outcome> for Cell {
             client_cpu_us: outcome.client_us(),
             rss_mib: outcome.server_rss_mib,
             other_cpu: outcome.other_cpu / outcome.seconds,
+            stolen_cpu: Some(outcome.stolen_cpu / outcome.seconds),
             lock: LockCell::of(outcome),
         }
     }

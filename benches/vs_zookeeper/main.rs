@@ -26,6 +26,7 @@ mod rounds;
 mod run;
 mod steady;
 mod steady_figures;
+mod stolen;
 mod svg;
 mod table;
 

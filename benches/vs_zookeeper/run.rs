@@ -11,17 +11,20 @@ use crate::load::{self, Times};
 use crate::mode::Mode;
 use crate::peers::Peer;
 use crate::rounds::Rounds;
+use crate::stolen::{self, Repeats};
 use crate::{disk, machine, peers};
 
 /// Windows in which the most is found out.
 const PROBES: usize = 3;
 
 /// Compares servers by these modes: all are offered a `share` of what the reference does at most, or
-/// else as much as each takes. `note` is told what is going on.
+/// else as much as each takes. A window is measured again if the machine's host took more than
+/// `stolen_max` CPU seconds per second. `note` is told what is going on.
 pub fn run(
     rounds: &Rounds,
     modes: &[Mode],
     share: Option<f64>,
+    stolen_max: Option<f64>,
     note: impl Fn(&str),
 ) -> Result<Comparison, String> {
     let mut peers = Vec::new();
@@ -39,6 +42,7 @@ pub fn run(
         load::first_warm_up(peer, rounds.first_warm_up, locks)?;
     }
     let mut figures = empty(rounds, modes, share);
+    figures.repeats = stolen_max.map(Repeats::above);
     if let Some(share) = share {
         let reference = &peers[figures.reference()];
         for of_mode in &mut figures.modes {
@@ -57,21 +61,29 @@ pub fn run(
                 if !peers[at].kind.does(mode.work) {
                     continue;
                 }
-                let rested = load::rest(&peers);
                 let rate = figures.modes[number].offered;
-                let cell = measure(rounds, &peers[at], mode, round, rate)?;
-                note(&format!(
-                    "round {} {}: {:<12} {:>9.0}/s, p99 {:.2} ms, server CPU {:>6.2} us/op, others \
-                     {:.2} CPU{}",
-                    round + 1,
-                    mode.name(),
-                    peers[at].kind.name(),
-                    cell.per_second,
-                    cell.p99_ms,
-                    cell.server_cpu_us,
-                    cell.other_cpu,
-                    if rested { "" } else { " (another peer was still busy)" },
-                ));
+                let measure_once = || {
+                    let rested = load::rest(&peers);
+                    let cell = measure(rounds, &peers[at], mode, round, rate)?;
+                    note(&format!(
+                        "round {} {}: {:<12} {:>9.0}/s, p99 {:.2} ms, server CPU {:>6.2} us/op, others \
+                         {:.2} CPU, stolen {}{}",
+                        round + 1,
+                        mode.name(),
+                        peers[at].kind.name(),
+                        cell.per_second,
+                        cell.p99_ms,
+                        cell.server_cpu_us,
+                        cell.other_cpu,
+                        stolen::show([cell.stolen_cpu]),
+                        if rested { "" } else { " (another peer was still busy)" },
+                    ));
+                    Ok::<_, String>(cell)
+                };
+                let cell = match &mut figures.repeats {
+                    None => measure_once()?,
+                    Some(repeats) => repeats.least_stolen(measure_once)?,
+                };
                 figures.modes[number].cells[at].push(cell);
             }
         }
@@ -90,6 +102,7 @@ fn empty(rounds: &Rounds, modes: &[Mode], share: Option<f64>) -> Comparison {
         rounds: rounds.count,
         window_ms: rounds.window_ms(),
         share,
+        repeats: None,
         modes: modes.iter().map(mode).collect(),
         durable_appends_per_second: Vec::new(),
     }

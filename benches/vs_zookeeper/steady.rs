@@ -160,7 +160,7 @@ struct Counted {
     ops: u64,
     latencies: Histogram<u64>,
     /// CPU seconds of the server, the client, the machine.
-    cpu: [f64; 3],
+    cpu: [f64; 4],
     dropped_packets: u64,
 }
 
@@ -290,8 +290,8 @@ impl<'a> Watch<'a> {
         let mut own = now.latencies.clone();
         own.subtract(&self.before.latencies).map_err(|e| format!("latencies: {e}"))?;
         let seconds = (elapsed - self.before.elapsed).as_secs_f64();
-        let [server_cpu, client_cpu, all_cpu] =
-            [0, 1, 2].map(|at| (now.cpu[at] - self.before.cpu[at]) / seconds);
+        let [server_cpu, client_cpu, all_cpu, stolen_cpu] =
+            [0, 1, 2, 3].map(|at| (now.cpu[at] - self.before.cpu[at]) / seconds);
         let window = Window {
             from_s: self.before.elapsed.as_secs_f64(),
             seconds,
@@ -303,6 +303,7 @@ impl<'a> Watch<'a> {
             server_cpu,
             client_cpu,
             other_cpu: (all_cpu - server_cpu - client_cpu).max(0.0),
+            stolen_cpu: Some(stolen_cpu),
             client_late_ms: self.late.as_secs_f64() * 1e3,
             // The kernel counts in 32 bits, and only processors that are there.
             dropped_packets: Some(now.dropped_packets.saturating_sub(self.before.dropped_packets)),
@@ -337,12 +338,12 @@ impl<'a> Watch<'a> {
     }
 }
 
-fn cpu(peer: &Peer) -> Result<[f64; 3], Fault> {
-    Ok([
-        proc::cpu_seconds_of(&peer.pids())?,
-        proc::cpu_seconds(std::process::id())?,
-        proc::machine_cpu_seconds()?,
-    ])
+/// CPU seconds of the server, of this process and of all, and those the host took.
+fn cpu(peer: &Peer) -> Result<[f64; 4], Fault> {
+    let server = proc::cpu_seconds_of(&peer.pids())?;
+    let client = proc::cpu_seconds(std::process::id())?;
+    let all = proc::processors()?;
+    Ok([server, client, all.used, all.stolen])
 }
 
 fn disk_probe(patrolled: impl Iterator<Item = Patrolled>) -> DiskProbe {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::figures::{DiskUse, PeerName, Site, median};
 use crate::mode::Mode;
+use crate::stolen;
 use crate::table;
 
 /// Latencies above this are a stall.
@@ -58,6 +59,8 @@ pub struct Window {
     pub server_cpu: f64,
     pub client_cpu: f64,
     pub other_cpu: f64,
+    /// What a virtual machine's host gave to others; earlier runs did not ask.
+    pub stolen_cpu: Option<f64>,
     /// Longest time that the client itself did not come round to look at its clock, less what it sleeps.
     pub client_late_ms: f64,
     /// Packets of anybody that this machine had no room for; earlier runs did not count them.
@@ -161,8 +164,9 @@ fn write_peer(of: &SteadyPeer, out: &mut String) -> fmt::Result {
         out,
         "| minute | ops/s | p50 ms | p99 ms | p99.9 ms | max ms | windows above {STALL_MS:.0} ms "
     )?;
-    write!(out, "| disk probe p50 ms | max ms | server CPU s/s | other CPU s/s | RSS MiB ")?;
-    writeln!(out, "| logs, MiB | images, MiB | sessions |\n|{}", "---|".repeat(15))?;
+    write!(out, "| disk probe p50 ms | max ms | server CPU s/s | other CPU s/s ")?;
+    write!(out, "| stolen CPU s/s | RSS MiB ")?;
+    writeln!(out, "| logs, MiB | images, MiB | sessions |\n|{}", "---|".repeat(16))?;
     for (number, line) in lines(&of.windows).iter().enumerate() {
         write_line(number + 1, line, &of.storms, out)?;
     }
@@ -201,6 +205,7 @@ fn write_line(
     write!(out, "| {} of {} ", line.iter().filter(|w| w.stalls()).count(), line.len())?;
     write!(out, "| {:.2} | {:.1} ", median(&all(|w| w.disk.p50_ms)), most(|w| w.disk.max_ms))?;
     write!(out, "| {:.2} | {:.2} ", median(&all(|w| w.server_cpu)), median(&all(|w| w.other_cpu)))?;
+    write!(out, "| {} ", stolen::show(line.iter().map(|window| window.stolen_cpu)))?;
     let last = line.last().expect("a line has a window");
     let files = |of: DiskUse| format!("{}, {:.0}", of.files, of.mib);
     write!(out, "| {:.0} | {} | {} ", last.rss_mib, files(last.logs), files(last.images))?;
@@ -225,7 +230,7 @@ fn write_stalls(of: &SteadyPeer, out: &mut String) -> fmt::Result {
         write!(
             out,
             "\n* From {:.0} s: p99.9 {:.0} ms, max {:.0} ms; disk probe max {:.0} ms, up to {:.0} ms late, \
-             the client up to {:.0} ms late; other CPU {:.2} s/s{}{}{events}",
+             the client up to {:.0} ms late; other CPU {:.2} s/s, stolen {} s/s{}{}{events}",
             window.from_s,
             window.p999_ms,
             window.max_ms,
@@ -233,6 +238,7 @@ fn write_stalls(of: &SteadyPeer, out: &mut String) -> fmt::Result {
             window.disk.late_max_ms,
             window.client_late_ms,
             window.other_cpu,
+            stolen::show([window.stolen_cpu]),
             words_of(window.dropped_packets),
             if events.is_empty() { "" } else { "; sessions: " },
         )?;

@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 use crate::figures::{
     Cell, Comparison, LockCell, ModeFigures, REFERENCE, Site, Spread, median, ratios,
 };
+use crate::stolen::{self, Repeats};
 
 /// The peers that others are set in relation to.
 const REFERENCES: [&str; 2] = [REFERENCE, "null"];
@@ -41,16 +42,26 @@ fn write_all(figures: &Comparison, out: &mut String) -> fmt::Result {
     for peer in &figures.peers {
         writeln!(out, "* {}: {}", peer.name, peer.description)?;
     }
+    if let Some(Repeats { stolen_max, count, spoilt }) = figures.repeats {
+        writeln!(
+            out,
+            "\nA window of which the machine's host took more than {stolen_max} CPU s/s was measured again: \
+             {count} times; it was no better then in {spoilt} that count."
+        )?;
+    }
     if let Some(share) = figures.share {
         return write_offered(figures, share, out);
     }
     let against: Vec<usize> = REFERENCES.iter().filter_map(|name| figures.peer(name)).collect();
     write!(out, "\n| mode | server | ops/s | p50 ms | p99 ms | p99.9 ms | max ms ")?;
-    write!(out, "| server CPU us/op | client CPU us/op | RSS MiB | other CPU s/s |")?;
+    write!(
+        out,
+        "| server CPU us/op | client CPU us/op | RSS MiB | other CPU s/s | stolen CPU s/s |"
+    )?;
     for &at in &against {
         write!(out, " / {0} | CPU / {0} |", figures.peers[at].name)?;
     }
-    writeln!(out, "\n|{}", "---|".repeat(11 + 2 * against.len()))?;
+    writeln!(out, "\n|{}", "---|".repeat(12 + 2 * against.len()))?;
     for of_mode in &figures.modes {
         for at in 0..figures.peers.len() {
             write_row(figures, of_mode, at, &against, out)?;
@@ -69,7 +80,11 @@ fn write_offered(figures: &Comparison, share: f64, out: &mut String) -> fmt::Res
          takes; latency counts from these moments.\n"
     )?;
     write!(out, "| mode | offered/s | server | done/s | p50 ms | p99 ms | p99.9 ms | max ms ")?;
-    writeln!(out, "| server CPU us/op | other CPU s/s | p99 / {of} |\n|{}", "---|".repeat(11))?;
+    writeln!(
+        out,
+        "| server CPU us/op | other CPU s/s | stolen CPU s/s | p99 / {of} |\n|{}",
+        "---|".repeat(12)
+    )?;
     for of_mode in &figures.modes {
         for (at, (peer, cells)) in figures.peers.iter().zip(&of_mode.cells).enumerate() {
             let all = |field: fn(&Cell) -> f64| cells.iter().map(field).collect::<Vec<_>>();
@@ -82,6 +97,7 @@ fn write_offered(figures: &Comparison, share: f64, out: &mut String) -> fmt::Res
             write!(out, "| {:.1} ", median(&all(|c| c.max_ms)))?;
             write!(out, "| {:.2} ", median(&all(|c| c.server_cpu_us)))?;
             write!(out, "| {:.2} ", median(&all(|c| c.other_cpu)))?;
+            write!(out, "| {} ", stolen::show(cells.iter().map(|cell| cell.stolen_cpu)))?;
             match at == reference {
                 true => writeln!(out, "| 1 |")?,
                 false => {
@@ -115,7 +131,8 @@ fn write_row(
     write!(out, "| {} ", Spread::of(&all(|c| c.server_cpu_us)).show(2))?;
     write!(out, "| {:.2} ", median(&all(|c| c.client_cpu_us)))?;
     write!(out, "| {:.0} ", median(&all(|c| c.rss_mib)))?;
-    write!(out, "| {:.2} |", median(&all(|c| c.other_cpu)))?;
+    write!(out, "| {:.2} ", median(&all(|c| c.other_cpu)))?;
+    write!(out, "| {} |", stolen::show(cells.iter().map(|cell| cell.stolen_cpu)))?;
     for &reference in against {
         let those = &of_mode.cells[reference];
         for figure in [|c: &Cell| c.per_second, |c: &Cell| c.server_cpu_us] {

@@ -17,10 +17,11 @@ use super::lock::Lock;
 use super::outcome::{Contention, Interim, Outcome, Tally};
 use super::pace::Pace;
 use super::plan::{Go, Length, Plan, Work};
+use super::proc::{self, Processors};
 use super::script::{self, Script};
 use super::session::{self, Session};
 use super::sockets::{self, LOOK};
-use super::{Fault, count, files, proc, wire};
+use super::{Fault, count, files, wire};
 
 /// Of connections that watch a znode, the one that changes it.
 const WRITER: usize = 0;
@@ -124,7 +125,7 @@ struct Reading {
     at: Instant,
     server: f64,
     client: f64,
-    machine: f64,
+    machine: Processors,
 }
 
 /// What is known when the window ends, and kept until the last answer is in.
@@ -342,7 +343,7 @@ impl<'a> Loop<'a> {
         let (opening, reading) = (&self.opening, &closing.reading);
         let server_cpu = reading.server - opening.server;
         let client_cpu = reading.client - opening.client;
-        let machine_cpu = reading.machine - opening.machine;
+        let machine_cpu = reading.machine.used - opening.machine.used;
         Outcome {
             ops: self.ops,
             seconds: (reading.at - opening.at).as_secs_f64(),
@@ -350,6 +351,7 @@ impl<'a> Loop<'a> {
             server_cpu,
             client_cpu,
             other_cpu: (machine_cpu - server_cpu - client_cpu).max(0.0),
+            stolen_cpu: reading.machine.stolen - opening.machine.stolen,
             server_rss_mib: closing.rss_mib,
             answered: self.links.iter().map(Link::answered).collect(),
             unsent: closing.unsent,
@@ -376,7 +378,7 @@ fn read_counters(plan: &Plan) -> Result<Reading, Fault> {
     Ok(Reading {
         server: proc::cpu_seconds_of(&plan.pids)?,
         client: proc::cpu_seconds(std::process::id())?,
-        machine: proc::machine_cpu_seconds()?,
+        machine: proc::processors()?,
         at: Instant::now(),
     })
 }

@@ -24,6 +24,8 @@ pub struct Outcome {
     pub client_cpu: f64,
     /// CPU seconds within the window of everything else.
     pub other_cpu: f64,
+    /// CPU seconds within the window that a virtual machine's host gave to others.
+    pub stolen_cpu: f64,
     /// Resident memory of the servers at the end of the window.
     pub server_rss_mib: f64,
     /// Requests answered per connection, warm-up and drain included.

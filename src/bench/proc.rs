@@ -53,27 +53,41 @@ fn rss_mib(pid: u32) -> Result<f64, Fault> {
     kib.map(|kib| kib / 1024.0).ok_or_else(|| Fault::Machine(format!("{path}: no VmRSS in it")))
 }
 
-/// Seconds of CPU that everything on this machine has used, idle and I/O wait left out.
+/// What became of the processors since the machine started, all of them together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Processors {
+    /// Seconds that something on this machine has used; idle and I/O wait left out.
+    pub used: f64,
+    /// Seconds for which something was ready to run, and a virtual machine's host ran something of
+    /// others. Whoever waits for the processor then waits some milliseconds more.
+    pub stolen: f64,
+}
+
+/// What became of the processors of this machine.
 ///
 /// # Errors
 /// /proc does not say.
-pub fn machine_cpu_seconds() -> Result<f64, Fault> {
-    let text = text_of("/proc/stat")?;
-    let fields: Vec<u64> = text
+pub fn processors() -> Result<Processors, Fault> {
+    let path = "/proc/stat";
+    let processors = processors_in(&text_of(path)?);
+    processors.ok_or_else(|| Fault::Machine(format!("{path}: no CPU times in its first line")))
+}
+
+/// The first line is of all processors.
+fn processors_in(stat: &str) -> Option<Processors> {
+    let fields: Vec<u64> = stat
         .lines()
-        .next()
-        .unwrap_or_default()
+        .next()?
         .split_ascii_whitespace()
         .skip(1)
         .filter_map(|f| f.parse().ok())
         .collect();
-    // user nice system idle iowait irq softirq
-    match fields[..] {
-        [user, nice, system, _, _, irq, softirq, ..] => {
-            Ok((user + nice + system + irq + softirq) as f64 / TICKS_PER_SECOND)
-        }
-        _ => Err(Fault::Machine("/proc/stat: no CPU times in its first line".into())),
-    }
+    let [user, nice, system, _idle, _iowait, irq, softirq, steal, ..] = fields[..] else {
+        return None;
+    };
+    let seconds = |ticks: u64| ticks as f64 / TICKS_PER_SECOND;
+    let used = seconds(user + nice + system + irq + softirq);
+    Some(Processors { used, stolen: seconds(steal) })
 }
 
 /// Packets that came to this machine and were dropped since it started, because the queue of a
@@ -104,6 +118,13 @@ fn text_of(path: &str) -> Result<String, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stolen_time_is_not_used_time() {
+        let stat = "cpu  100 20 300 4000 50 6 7 80 9 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n";
+        assert_eq!(processors_in(stat), Some(Processors { used: 4.33, stolen: 0.8 }));
+        assert_eq!(processors_in("cpu  100 20 300\n"), None);
+    }
 
     #[test]
     fn dropped_packets_are_those_of_all_processors() {

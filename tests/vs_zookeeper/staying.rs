@@ -18,6 +18,7 @@ fn steadiness() -> Steadiness {
         server_cpu: 0.5,
         client_cpu: 0.2,
         other_cpu: 0.0,
+        stolen_cpu: Some(0.03),
         client_late_ms: 3.0,
         dropped_packets: Some(u64::from(number == 6) * 9),
         rss_mib: 100.0 + f64::from(number),
@@ -55,13 +56,13 @@ fn steadiness() -> Steadiness {
 fn a_line_is_a_minute_and_a_stall_is_told_with_what_went_on() {
     let text = Results::Steady(steadiness()).to_markdown();
     for row in [
-        "| 1 | 1000 | 1.00 (1.00) | 2.00 (2.00) | 4.00 (4.00) | 60.0 | 0 of 6 | 0.20 | 7.0 | 0.50 | 0.00 | 105 \
+        "| 1 | 1000 | 1.00 (1.00) | 2.00 (2.00) | 4.00 (4.00) | 60.0 | 0 of 6 | 0.20 | 7.0 | 0.50 | 0.00 | 0.03 | 105 \
          | 2, 128 | 1, 20 |  |",
-        "| 2 | 1000 | 1.00 (1.00) | 2.00 (2.00) | 4.00 (51.00) | 60.0 | 1 of 6 | 0.20 | 7.0 | 0.50 | 0.00 | 111 \
+        "| 2 | 1000 | 1.00 (1.00) | 2.00 (2.00) | 4.00 (51.00) | 60.0 | 1 of 6 | 0.20 | 7.0 | 0.50 | 0.00 | 0.03 | 111 \
          | 2, 128 | 1, 20 | 1500 open, 1000 return, 500 expire, 1000 close |",
         "1 of 12 windows have a p99.9 above 50 ms; the disk probe had 0 such appends in all, 9 packets dropped.",
         "* From 60 s: p99.9 51 ms, max 60 ms; disk probe max 7 ms, up to 1 ms late, the client up to 3 ms \
-         late; other CPU 0.00 s/s, 9 packets dropped; sessions: 1500 open, 1000 return",
+         late; other CPU 0.00 s/s, stolen 0.03 s/s, 9 packets dropped; sessions: 1500 open, 1000 return",
         "The last minute beside the first: 1.00 of the operations, 1.00 of the p50, 1.00 of the p99, 1.00 of \
          the p99.9; RSS 111 and 105 MiB.",
     ] {

@@ -146,6 +146,7 @@ impl<'a, C: Course> Driver<'a, C> {
                 server_cpu: 0.0,
                 client_cpu: 0.0,
                 other_cpu: 0.0,
+                stolen_cpu: 0.0,
                 server_rss_mib: 0.0,
                 answered: Vec::new(),
                 unsent: 0,
@@ -206,21 +207,22 @@ impl<'a, C: Course> Driver<'a, C> {
         Ok(Driven { outcome: self.outcome, tries_per_lock })
     }
 
-    /// The time, and the CPU seconds of servers, client and machine.
-    fn read(&self) -> Result<(Instant, [f64; 3]), String> {
+    /// The time, and the CPU seconds of servers, client and machine, and those its host took.
+    fn read(&self) -> Result<(Instant, [f64; 4]), String> {
         let server = proc::cpu_seconds_of(self.drive.pids).map_err(|e| e.to_string())?;
         let client = proc::cpu_seconds(std::process::id()).map_err(|e| e.to_string())?;
-        let machine = proc::machine_cpu_seconds().map_err(|e| e.to_string())?;
-        Ok((Instant::now(), [server, client, machine]))
+        let machine = proc::processors().map_err(|e| e.to_string())?;
+        Ok((Instant::now(), [server, client, machine.used, machine.stolen]))
     }
 
-    fn end(&mut self, opening: &(Instant, [f64; 3])) -> Result<(), String> {
+    fn end(&mut self, opening: &(Instant, [f64; 4])) -> Result<(), String> {
         let (now, cpu) = self.read()?;
-        let [server, client, machine] = [0, 1, 2].map(|at| cpu[at] - opening.1[at]);
+        let [server, client, machine, stolen] = [0, 1, 2, 3].map(|at| cpu[at] - opening.1[at]);
         self.outcome.seconds = now.duration_since(opening.0).as_secs_f64();
         self.outcome.server_cpu = server;
         self.outcome.client_cpu = client;
         self.outcome.other_cpu = (machine - server - client).max(0.0);
+        self.outcome.stolen_cpu = stolen;
         self.outcome.server_rss_mib =
             proc::rss_mib_of(self.drive.pids).map_err(|e| e.to_string())?;
         self.phase = Phase::Drain;

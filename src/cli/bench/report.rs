@@ -88,7 +88,11 @@ impl Report {
             return tool;
         }
         let others = outcome.other_cpu / outcome.seconds;
-        format!("{:.2} of the servers, {tool}; others {others:.2} processors", outcome.server_us())
+        let stolen = outcome.stolen_cpu / outcome.seconds;
+        let servers = outcome.server_us();
+        format!(
+            "{servers:.2} of the servers, {tool}; others {others:.2} processors, stolen {stolen:.2}"
+        )
     }
 
     fn load_json(&self, outcome: &Outcome) -> Value {
@@ -112,6 +116,7 @@ impl Report {
         if !plan.pids.is_empty() {
             all["server_cpu_us"] = json!(outcome.server_us());
             all["other_cpu"] = json!(outcome.other_cpu / outcome.seconds);
+            all["stolen_cpu"] = json!(outcome.stolen_cpu / outcome.seconds);
             all["server_rss_before_mib"] = json!(self.rss_before_mib);
             all["server_rss_mib"] = json!(outcome.server_rss_mib);
         }
