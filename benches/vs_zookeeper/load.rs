@@ -129,9 +129,12 @@ pub fn first_warm_up(peer: &Peer, whole: Duration, locks: bool) -> Result<(), St
     Ok(())
 }
 
-/// Waits until no peer has anything left to do; false if one would not come to rest.
+/// Waits until no peer has anything left to do; false if one would not come to rest. What anybody has
+/// written is on the disk then: else the kernel writes it while the next one is measured, whose syncs wait
+/// behind it.
 pub fn rest<'a>(peers: impl IntoIterator<Item = &'a Peer>) -> bool {
     let pids: Vec<u32> = peers.into_iter().flat_map(Peer::pids).collect();
+    rustix::fs::sync();
     let began = Instant::now();
     let mut before = proc::cpu_seconds_of(&pids);
     while began.elapsed() < REST_MAX {

@@ -423,8 +423,9 @@ impl Replica {
         let due = now_us.saturating_sub(*ticked_us) / (TICK_MS * 1000);
         *ticked_us += due * TICK_MS * 1000;
         let ticks = due.min(TICKS_AT_ONCE_MAX);
+        let mut beats = false;
         for _ in 0..ticks {
-            self.consensus.tick();
+            beats |= self.consensus.tick();
         }
         self.mind_silence(ticks);
         self.follow_hint();
@@ -438,7 +439,10 @@ impl Replica {
         self.follow_resignation();
         if self.leading.is_some() {
             self.touches.forget_old(now_us);
-            self.call_roll();
+            // In one packet with the heartbeats: nobody is woken up twice.
+            if beats {
+                self.call_roll();
+            }
             self.give_up_silent();
             self.expire();
             self.reap();
