@@ -3,6 +3,7 @@
 //! *Owns* a buffer of them. *Invariant*: they come out sorted by key, each key once, as
 //! it was last. *Never* writes anything.
 
+use super::courtesy::{Courtesy, RECORD_STEPS};
 use super::run::{pack, unpack};
 use crate::replica::Record;
 
@@ -38,12 +39,17 @@ impl Collected {
         let Self { packed, starts } = self;
         let record = |start: usize| unpack(&packed[start..]);
         // Stable: of one key, the newest stays last. What comes in order costs next to nothing.
-        starts.sort_by(|a, b| record(*a).key.cmp(record(*b).key));
+        let mut courtesy = Courtesy::new();
+        starts.sort_by(|a, b| {
+            courtesy.did(1);
+            record(*a).key.cmp(record(*b).key)
+        });
         for (at, start) in starts.iter().enumerate() {
             let now = record(*start);
             let next = starts.get(at + 1).map(|next| record(*next).key);
             if next != Some(now.key) {
                 take(now)?;
+                courtesy.did(RECORD_STEPS);
             }
         }
         packed.clear();

@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::courtesy::{BLOCK_STEPS, Courtesy};
 use super::fs::Fs;
 use super::image::{
     CHUNK_HEADER_BYTES, FIXED_BYTES, FOOTER_BYTES, ImageError, MAGIC, MARK_BYTES_MAX, VERSION,
@@ -128,11 +129,13 @@ impl ImageReader {
     /// As [`ImageReader::read`]; returns the checksum of everything.
     pub(super) fn rest(&mut self, take: Take<'_>) -> Result<u32, ImageError> {
         let path = self.path.clone();
+        let mut courtesy = Courtesy::new();
         while let Some(records) = self.next_records()? {
             for (key, value) in records {
                 take(key, value)
                     .map_err(|what| ImageError::Refused { path: path.clone(), what })?;
             }
+            courtesy.did(BLOCK_STEPS);
         }
         Ok(self.crc)
     }

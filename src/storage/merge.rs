@@ -5,6 +5,7 @@
 //! every run turned out to be what was written. *Never* holds more of a run than one block, or one
 //! record that is longer.
 
+use super::courtesy::{Courtesy, RECORD_STEPS};
 use super::manifest::Manifest;
 use super::run::{Run, RunReader, RunWriter};
 use super::state::{StateError, StateStore, Take};
@@ -19,13 +20,15 @@ pub(super) struct Merge {
     heap: Vec<usize>,
     /// Whether [`Merge::record`] was not gone past yet.
     has_record: bool,
+    courtesy: Courtesy,
 }
 
 impl Merge {
     /// In front of the first record of `runs`, which are given oldest first.
     pub(super) fn new(store: &mut dyn StateStore, runs: &[Run]) -> Result<Self, StateError> {
         let readers: Vec<RunReader> = runs.iter().map(RunReader::new).collect();
-        let mut merge = Self { readers, heap: Vec::new(), has_record: false };
+        let mut merge =
+            Self { readers, heap: Vec::new(), has_record: false, courtesy: Courtesy::new() };
         for at in 0..merge.readers.len() {
             if merge.readers[at].advance(store)? {
                 merge.heap.push(at);
@@ -39,6 +42,7 @@ impl Merge {
 
     /// Goes to the next record; false at the end.
     pub(super) fn advance(&mut self, store: &mut dyn StateStore) -> Result<bool, StateError> {
+        self.courtesy.did(RECORD_STEPS);
         if std::mem::take(&mut self.has_record) {
             let last = self.heap[0];
             // The older records of the same key come next, as the first two below it.

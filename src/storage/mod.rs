@@ -24,6 +24,7 @@ mod checkpoint_store_tests;
 #[cfg(test)]
 mod checkpoint_tests;
 mod collected;
+mod courtesy;
 pub mod fs;
 pub mod identity;
 pub mod image;
