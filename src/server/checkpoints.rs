@@ -21,7 +21,7 @@ use super::limits::CHANGES_QUEUE_MAX;
 use super::log_writer::{Installing, LogCutter};
 use crate::admin::LastImage;
 use crate::replica::{Changes, Input};
-use crate::storage::{Checkpointer, ImageTally, LogLostEnd, Outcome};
+use crate::storage::{Checkpointer, ImageTally, Leisure, LogLostEnd, Outcome};
 
 /// What the thread is given, in this order.
 #[derive(Debug)]
@@ -41,6 +41,8 @@ enum Task {
 pub struct Checkpoints {
     /// Changes are handed over while there are few; installed images are rare.
     tasks: Option<Sender<Task>>,
+    /// The thread's.
+    leisure: Leisure,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -57,8 +59,10 @@ impl Checkpoints {
         figures: Arc<Figures>,
     ) -> std::io::Result<Self> {
         let (sender, tasks) = unbounded();
+        let leisure = Leisure::default();
         let mut writer = Writer {
             checkpointer,
+            leisure: leisure.clone(),
             data_dir,
             cutter,
             messages,
@@ -80,13 +84,18 @@ impl Checkpoints {
             // Fails if the server is ending anyway.
             let _ = writer.messages.blocking_send(Message::Failed(failure));
         })?;
-        Ok(Self { tasks: Some(sender), thread: Some(thread) })
+        Ok(Self { tasks: Some(sender), leisure, thread: Some(thread) })
     }
 
     /// Whether [`Checkpoints::hand_over`] may be called.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.tasks.as_ref().is_some_and(|tasks| tasks.len() < CHANGES_QUEUE_MAX)
+    }
+
+    /// Says whether the thread may take its time over what it has.
+    pub fn may_take_time(&self, may: bool) {
+        self.leisure.set(may);
     }
 
     /// Queues changed records. Only when there is room: the driver is the only one who does.
@@ -122,6 +131,8 @@ impl Checkpoints {
 impl Drop for Checkpoints {
     fn drop(&mut self) {
         self.tasks = None;
+        // Somebody waits for it now.
+        self.leisure.set(false);
         if let Some(thread) = self.thread.take() {
             // Its panics were caught.
             let _ = thread.join();
@@ -131,6 +142,8 @@ impl Drop for Checkpoints {
 
 struct Writer {
     checkpointer: Checkpointer,
+    /// Whether there is time for what is written in turn.
+    leisure: Leisure,
     data_dir: PathBuf,
     cutter: LogCutter,
     messages: mpsc::Sender<Message>,
@@ -144,6 +157,7 @@ struct Writer {
 
 impl Writer {
     fn run(&mut self, tasks: &Receiver<Task>) -> Result<(), LogLostEnd> {
+        self.leisure.begin();
         self.tell_of_image();
         let found = self.checkpointer.begin()?;
         self.act_on(found);
@@ -167,11 +181,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Does what may write an image out of turn.
+    /// Does what may write an image out of turn, because somebody waits for one.
     fn write(&mut self, work: impl FnOnce(&mut Checkpointer) -> Outcome) {
         let images = self.checkpointer.images();
         let start = Instant::now();
+        Leisure::default().begin();
         let outcome = work(&mut self.checkpointer);
+        self.leisure.begin();
         self.record(images, clock::micros_since(start));
         self.act_on(outcome);
     }

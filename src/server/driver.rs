@@ -23,8 +23,8 @@ use super::connection::Line;
 use super::error::ServerError;
 use super::figures::Figures;
 use super::limits::{
-    CHANGES_BATCHES_MAX, CHANGES_RECORDS_MAX, CHANGES_WAITING_MAX, CHECKPOINT_LATE,
-    DIRECT_BYTES_MAX, DRIVER_BATCH_MAX,
+    CHANGES_BATCHES_MAX, CHANGES_RECORDS_MAX, CHANGES_WAITING_LATE, CHANGES_WAITING_MAX,
+    CHECKPOINT_LATE, DIRECT_BYTES_MAX, DRIVER_BATCH_MAX,
 };
 use super::log_writer::LogWriter;
 use super::outbox::Pushed;
@@ -145,6 +145,10 @@ impl Driver {
             self.settle(now_us, &mut inspections)?;
             let status = self.replica.status();
             self.hand_over_changes(status.changes_waiting, is_idle, &mut pace);
+            if let Some(disk) = &self.disk {
+                let is_late = status.changes_waiting >= CHANGES_WAITING_LATE || pace.is_late();
+                disk.checkpoints.may_take_time(scheduling.is_batch() && !is_late);
+            }
             if status.serving
                 && let Some(serves) = serves.take()
             {
@@ -318,7 +322,7 @@ impl Driver {
             return;
         }
         // A driver that only time wakes does more at once, and one that never comes to an end otherwise.
-        let does_more = is_idle || pace.completed.elapsed() >= CHECKPOINT_LATE;
+        let does_more = is_idle || pace.is_late();
         for _ in 0..if does_more { CHANGES_BATCHES_MAX } else { 1 } {
             match self.replica.drain_changes(CHANGES_RECORDS_MAX) {
                 Some(changes) => {
@@ -344,6 +348,12 @@ struct Pace {
     completed: Instant,
     /// Whether one has been begun and lacks its mark.
     is_open: bool,
+}
+
+impl Pace {
+    fn is_late(&self) -> bool {
+        self.completed.elapsed() >= CHECKPOINT_LATE
+    }
 }
 
 fn defect(message: String) -> ServerError {

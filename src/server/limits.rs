@@ -107,6 +107,10 @@ pub const CHECKPOINT_LATE: Duration = Duration::from_secs(30);
 /// waits for a checkpoint but the next image, and so the next cut of the log.
 pub const CHANGES_WAITING_MAX: u64 = 64 << 10;
 
+/// With so many, checkpoints take longer than it takes to change what they write: the state thread takes
+/// no time for others then.
+pub const CHANGES_WAITING_LATE: u64 = 4 * CHANGES_WAITING_MAX;
+
 /// How long `stop` waits for the connections to end by themselves.
 pub const STOP_CONNECTIONS_MAX: Duration = Duration::from_millis(500);
 

@@ -136,6 +136,11 @@ impl ThreadScheduling {
         }
     }
 
+    /// Whether it was found to be short of cores, so that others go first.
+    pub fn is_batch(&self) -> bool {
+        self.is_batch
+    }
+
     fn change(&mut self, is_batch: bool) {
         let is_ours = policy() == Some(if self.is_batch { SCHED_BATCH } else { SCHED_OTHER });
         if is_ours && let Err(error) = set(if is_batch { BATCH } else { OTHER }) {

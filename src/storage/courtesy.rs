@@ -2,11 +2,15 @@
 //!
 //! The threads that serve let others have their time (`server/sched.rs`), and that of a thread which writes
 //! an image is 3 ms each time that one of them is woken, whatever its priority. A client with a fixed number
-//! of requests in flight then falls behind for as long as the image takes.
+//! of requests in flight then falls behind for as long as the image takes. Where cores are short and nothing
+//! waits for the image, the thread therefore takes a small part of one core and leaves the rest.
 //!
 //! *Invariant*: it gives others at most [`GIVEN_TIMES`] times the time that it takes, so that it gets on
 //! beside whoever computes without an end. *Never* holds anything that others wait for while it stands back.
 
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Steps of work from one time to the next: some ten microseconds.
@@ -17,10 +21,40 @@ pub(super) const RECORD_STEPS: u32 = 8;
 pub(super) const BLOCK_STEPS: u32 = STEPS;
 /// Of the time that it worked, what others are given at most.
 const GIVEN_TIMES: u32 = 8;
+/// It works so long between two rests: a rest costs some microseconds.
+const RUN_MIN: Duration = Duration::from_micros(50);
+/// Who worked longer than this since its last rest was kept from its core meanwhile.
+const RUN_MAX: Duration = Duration::from_micros(250);
 
-/// Of one long work.
+/// Whether a thread in the background may take its time. Whoever hands work to it knows what waits for that.
+#[derive(Clone, Debug, Default)]
+pub struct Leisure(Arc<AtomicBool>);
+
+thread_local! {
+    /// That of this thread. Without one that was given, there is none.
+    static LEISURE: RefCell<Leisure> = RefCell::default();
+}
+
+impl Leisure {
+    /// Says whether there is time.
+    pub fn set(&self, is_there: bool) {
+        self.0.store(is_there, Ordering::Relaxed);
+    }
+
+    /// From now on this is the calling thread's.
+    pub fn begin(&self) {
+        LEISURE.set(self.clone());
+    }
+
+    fn is_there(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Of one long work of the thread that makes it.
 #[derive(Debug)]
 pub(super) struct Courtesy {
+    leisure: Leisure,
     steps: u32,
     /// When it last went on working.
     since: Instant,
@@ -28,10 +62,32 @@ pub(super) struct Courtesy {
     given: Duration,
 }
 
+/// How a thread lets others work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// Until those who wait for this core had their turn.
+    Yield,
+    Sleep(Duration),
+}
+
+impl Wait {
+    fn now(self) {
+        match self {
+            Self::Yield => std::thread::yield_now(),
+            Self::Sleep(time) => std::thread::sleep(time),
+        }
+    }
+}
+
 impl Courtesy {
     pub(super) fn new() -> Self {
-        let since = Instant::now();
-        Self { steps: 0, since, worked: Duration::ZERO, given: Duration::ZERO }
+        Self {
+            leisure: LEISURE.with_borrow(Clone::clone),
+            steps: 0,
+            since: Instant::now(),
+            worked: Duration::ZERO,
+            given: Duration::ZERO,
+        }
     }
 
     /// So many steps of the work are done.
@@ -39,16 +95,24 @@ impl Courtesy {
         self.steps += steps;
         if self.steps >= STEPS {
             self.steps = 0;
-            self.give_way(std::thread::yield_now, Instant::now);
+            self.give_way(Wait::now, Instant::now);
         }
     }
 
-    fn give_way(&mut self, wait: impl FnOnce(), now: impl Fn() -> Instant) {
+    fn give_way(&mut self, wait: impl FnOnce(Wait), now: impl Fn() -> Instant) {
         let stopped = now();
-        self.worked += stopped - self.since;
+        let ran = stopped - self.since;
+        let how = if !self.leisure.is_there() {
+            Wait::Yield
+        } else if ran >= RUN_MIN {
+            Wait::Sleep(ran.min(RUN_MAX) * GIVEN_TIMES)
+        } else {
+            return;
+        };
+        self.worked += ran;
         self.since = stopped;
         if self.given < self.worked * GIVEN_TIMES {
-            wait();
+            wait(how);
             self.since = now();
             self.given += self.since - stopped;
         }
@@ -63,30 +127,50 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Works a millisecond at a time; each time that it stands back costs `wait`. How often it stood back.
-    fn stood_back(times: u32, wait: Duration) -> u32 {
+    /// Works for `run` so many times; each time that it stands back costs `more` than it asks for. How it
+    /// stood back, each time.
+    fn stood_back(leisure: &Leisure, times: u32, run: Duration, more: Duration) -> Vec<Wait> {
+        leisure.begin();
         let mut courtesy = Courtesy::new();
-        let (now, waits) = (Cell::new(courtesy.since), Cell::new(0));
+        let now = Cell::new(courtesy.since);
+        let mut waits = Vec::new();
         for _ in 0..times {
-            now.set(now.get() + MS);
-            let stand_back = || {
-                now.set(now.get() + wait);
-                waits.set(waits.get() + 1);
+            now.set(now.get() + run);
+            let stand_back = |wait| {
+                waits.push(wait);
+                let asked = if let Wait::Sleep(time) = wait { time } else { Duration::ZERO };
+                now.set(now.get() + asked + more);
             };
             courtesy.give_way(stand_back, || now.get());
         }
-        waits.get()
+        waits
     }
 
     #[test]
     fn who_has_nobody_beside_it_stands_back_every_time() {
-        assert_eq!(stood_back(100, Duration::ZERO), 100);
-        assert_eq!(stood_back(100, 3 * MS), 100);
+        for more in [Duration::ZERO, 3 * MS] {
+            assert_eq!(stood_back(&Leisure::default(), 100, MS, more), vec![Wait::Yield; 100]);
+        }
     }
 
     #[test]
     fn beside_somebody_without_an_end_it_gets_its_part() {
-        let waits = stood_back(1000, 80 * MS);
-        assert_eq!(waits, 1000 * GIVEN_TIMES / 80);
+        let leisure = Leisure::default();
+        assert_eq!(stood_back(&leisure, 1000, MS, 80 * MS).len() as u32, 1000 * GIVEN_TIMES / 80);
+        leisure.set(true);
+        let rest = RUN_MAX * GIVEN_TIMES;
+        let rests = stood_back(&leisure, 1000, MS, 80 * MS - rest);
+        assert_eq!(rests, vec![Wait::Sleep(rest); 1000 * GIVEN_TIMES as usize / 80]);
+    }
+
+    #[test]
+    fn with_time_it_rests_several_times_as_long_as_it_works() {
+        let leisure = Leisure::default();
+        leisure.set(true);
+        let rests = stood_back(&leisure, 100, RUN_MIN / 2, Duration::ZERO);
+        assert_eq!(rests, vec![Wait::Sleep(RUN_MIN * GIVEN_TIMES); 50]);
+        leisure.set(false);
+        let waits = stood_back(&leisure, 100, RUN_MIN / 2, Duration::ZERO);
+        assert_eq!(waits, vec![Wait::Yield; 100], "somebody waits for it");
     }
 }

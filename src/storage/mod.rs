@@ -64,6 +64,7 @@ mod stream;
 mod testing;
 
 pub use checkpoint::{Checkpointer, ImageTally, Ingredients, LogLostEnd, Outcome, Source};
+pub use courtesy::Leisure;
 pub use fs::{DiskFile, FileLock, Fs, FsError, OsFs, Reserved};
 pub use identity::{Identity, IdentityError};
 pub use image::{ImageError, Images};
