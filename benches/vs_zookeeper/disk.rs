@@ -29,6 +29,20 @@ fn probe(path: &Path) -> std::io::Result<f64> {
     Ok(APPENDS as f64 / began.elapsed().as_secs_f64())
 }
 
+/// What must be left on the disk while something is measured for long.
+const ROOM_MIN: u64 = 4 << 30;
+
+/// Objects when little room is left on the disk that has `folder`: some servers never remove what they
+/// have written, and a disk without room belongs to others too.
+pub fn keep_room(folder: &Path) -> Result<(), String> {
+    let disk = rustix::fs::statvfs(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let room = disk.f_bavail.saturating_mul(disk.f_frsize);
+    match room >= ROOM_MIN {
+        true => Ok(()),
+        false => Err(format!("{}: only {} MiB are left on its disk", folder.display(), room >> 20)),
+    }
+}
+
 /// Time from one append of a patrol to the next.
 const PATROL_INTERVAL: Duration = Duration::from_millis(50);
 

@@ -279,6 +279,7 @@ impl<'a> Watch<'a> {
         latencies: &Histogram<u64>,
         note: &impl Fn(&str),
     ) -> Result<(), String> {
+        disk::keep_room(&self.settings.data)?;
         let failed = |e: Fault| self.peer.failure(&e.to_string());
         let now = Counted {
             elapsed,

@@ -49,6 +49,9 @@ pub const CROWD_INTERVAL: Duration = Duration::from_micros(128);
 /// wait to be accepted.
 pub const ACCEPT_INTERVAL: Duration = Duration::from_micros(256);
 
+/// Connections are a crowd of which [`CROWD_PER_ROUND`] are accepted within this time.
+pub const CROWD_QUICK: Duration = Duration::from_millis(4);
+
 /// Whoever was heard from within this time is at work, and does not wait behind a crowd.
 pub const QUIET_MIN: Duration = Duration::from_millis(100);
 

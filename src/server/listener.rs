@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 use super::connection;
 use super::figures::Figures;
-use super::limits::{ACCEPT_INTERVAL, Limits};
+use super::limits::{ACCEPT_INTERVAL, CROWD_PER_ROUND, CROWD_QUICK, Limits};
 use super::shared::{Shared, Stop};
 use super::turnstile::ration;
 use crate::replica::ConnId;
@@ -77,10 +77,14 @@ pub async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Arc<Stop>,
     let mut next_conn: ConnId = 0;
     let mut complaint = Complaint::default();
     let mut asked = std::pin::pin!(stop.asked());
-    let mut left = 0;
+    let (mut left, mut last) = (CROWD_PER_ROUND, Instant::now());
     loop {
         if left == 0 {
             let began = Instant::now();
+            if began.duration_since(last) < CROWD_QUICK {
+                shared.scheduling.crowd_comes(began);
+            }
+            last = began;
             yield_now().await;
             left = ration(began.elapsed(), ACCEPT_INTERVAL);
         }

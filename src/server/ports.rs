@@ -16,10 +16,12 @@ use super::limits::Limits;
 use super::listener::{self, Port};
 use super::peers::Peers;
 use super::recovery::Parts;
+use super::sched::Scheduling;
 use super::settings;
 use super::shared::{Published, Shared, Stop};
 use super::silence::Silence;
 use super::throttle::Throttle;
+use super::turnstile::Turnstile;
 use crate::admin::{self, Options, Surface};
 use crate::config::{AdminConfig, Config};
 
@@ -32,6 +34,7 @@ pub struct Offer {
     figures: Arc<Figures>,
     published: Arc<Published>,
     stop: Arc<Stop>,
+    scheduling: Arc<Scheduling>,
     peers: Option<Arc<Peers>>,
 }
 
@@ -58,6 +61,7 @@ impl Offer {
             figures: Arc::clone(&parts.figures),
             published: Arc::clone(&parts.published),
             stop: Arc::clone(&parts.stop),
+            scheduling: Arc::clone(&parts.scheduling),
             peers: parts.member.as_ref().map(|member| Arc::clone(&member.peers)),
         }
     }
@@ -79,7 +83,8 @@ impl Offer {
             driver: messages.clone(),
             limits: *limits,
             throttle: Arc::new(Throttle::new(limits.outstanding_max)),
-            turnstile: Arc::default(),
+            turnstile: Arc::new(Turnstile::new(Arc::clone(&self.scheduling))),
+            scheduling: Arc::clone(&self.scheduling),
             silence: Silence::default(),
             figures: Arc::clone(figures),
             published: Arc::clone(published),

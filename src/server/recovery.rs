@@ -54,6 +54,8 @@ pub struct Parts {
     pub member: Option<Member>,
     /// Told of the text of the members.
     pub members: watch::Sender<String>,
+    /// How its threads are scheduled.
+    pub scheduling: Arc<Scheduling>,
     /// The server's runtime.
     pub runtime: Handle,
 }
@@ -82,7 +84,7 @@ fn founded(parts: Parts, unready: impl FnMut()) -> Result<Option<(Driver, bool)>
     let seed = seed()?;
     let Parts { config, is_in_memory, messages, mut queue, audit, figures, published, .. } = parts;
     let (stop, member, members) = (parts.stop, parts.member, parts.members);
-    let runtime = parts.runtime;
+    let (scheduling, runtime) = (parts.scheduling, parts.runtime);
     let options = settings::tree_options(&config, seed);
     let mut setup = settings::setup(&config, seed, audit.is_some(), !is_in_memory);
     let (peers, identity) = match member {
@@ -105,7 +107,6 @@ fn founded(parts: Parts, unready: impl FnMut()) -> Result<Option<(Driver, bool)>
         }
         opened
     };
-    let scheduling = Arc::<Scheduling>::default();
     let of_driver = Arc::clone(&scheduling);
     let driver = |replica, disk, links| Driver {
         replica,

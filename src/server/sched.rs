@@ -7,18 +7,20 @@
 //! whoever runs go on until that one sleeps or has had its time, and finds more to do. Where there is less
 //! to do than the cores can, there is no more to find, and all that comes of it is that some requests wait;
 //! where somebody computes without an end, it is too polite: each time that a thread is woken it waits for
-//! two milliseconds, and a write wakes several.
+//! two milliseconds, and a write wakes several. The same goes for a crowd that comes at one moment: it computes
+//! while it comes, and those at work have nothing to gain from it.
 //!
 //! *Owns* the policy of the threads that call it. *Invariants*: while cores are not short (`cores.rs`), each
 //! thread is scheduled as any other; so it is, for a while and from its next look on, if one of a server
-//! waits for a core for long, and many times as long as it runs; niceness stays, and so does a policy that
+//! waits for a core for long, and many times as long as it runs, and while a crowd comes; niceness stays, and so does a policy that
 //! somebody else gave; where the system does not say how long threads wait, they stay as they are. A thread
 //! that runs for long whenever it is woken is not told from one beside busy clients: it waits that long, and
 //! does as much more at once. *Never* raises a priority, and needs no privilege.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use thread_priority::{
@@ -42,6 +44,8 @@ const WAITS_TIMES: u64 = 12;
 /// For how long threads are scheduled as any other then: first, and at most.
 const PAUSE_MIN: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_secs(640);
+/// And for how long behind the last of a crowd.
+const CROWD_PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(target_os = "linux")]
 const BATCH: ThreadSchedulePolicy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Batch);
@@ -56,17 +60,57 @@ const OTHER: ThreadSchedulePolicy = ThreadSchedulePolicy::Normal(NormalThreadSch
 
 /// What the threads of one server have found.
 #[derive(Debug)]
-pub struct Scheduling(Mutex<Shared>);
+pub struct Scheduling {
+    shared: Mutex<Shared>,
+    /// How many crowds have come: threads look at once when another one does.
+    crowds: AtomicU64,
+}
 
 #[derive(Debug)]
 struct Shared {
     cores: Cores,
     pause: Pause,
+    /// When one of a crowd last came.
+    crowded: Option<Instant>,
+}
+
+impl Shared {
+    fn new(cores: Cores) -> Self {
+        Self { cores, pause: Pause::default(), crowded: None }
+    }
+
+    fn is_batch(&mut self, now: Instant) -> bool {
+        self.cores.are_short(now) && self.pause.is_over(now) && !self.is_crowded(now)
+    }
+
+    fn is_crowded(&self, now: Instant) -> bool {
+        self.crowded.is_some_and(|came| now.duration_since(came) < CROWD_PAUSE)
+    }
 }
 
 impl Default for Scheduling {
     fn default() -> Self {
-        Self(Mutex::new(Shared { cores: Cores::new(), pause: Pause::default() }))
+        Self::of(Cores::new())
+    }
+}
+
+impl Scheduling {
+    fn of(cores: Cores) -> Self {
+        Self { shared: Mutex::new(Shared::new(cores)), crowds: AtomicU64::new(0) }
+    }
+
+    /// One of a crowd comes: threads are scheduled as any other until a while behind the last one.
+    pub fn crowd_comes(&self, now: Instant) {
+        let mut shared = self.lock();
+        if !shared.is_crowded(now) {
+            self.crowds.fetch_add(1, Ordering::Relaxed);
+        }
+        shared.crowded = Some(now);
+    }
+
+    /// Nothing that holds the lock can panic half-way through a change.
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -107,29 +151,33 @@ pub struct ThreadScheduling {
     waits: Option<Waits>,
     is_batch: bool,
     looked: Option<Instant>,
+    /// Crowds that had come when it looked.
+    crowds: u64,
 }
 
 impl ThreadScheduling {
     /// Of the calling thread, which must be the one that looks.
     pub fn new(of: Arc<Scheduling>) -> Self {
         let waits = is_usual().then(Waits::open).flatten();
-        Self { of, waits, is_batch: false, looked: None }
+        Self { of, waits, is_batch: false, looked: None, crowds: 0 }
     }
 
-    /// Looks, now and then, how the thread is to be scheduled.
+    /// Looks, now and then and when a crowd comes, how the thread is to be scheduled.
     pub fn look(&mut self, now: Instant) {
-        if self.looked.is_some_and(|looked| now.duration_since(looked) < LOOK_INTERVAL) {
+        let crowds = self.of.crowds.load(Ordering::Relaxed);
+        if crowds == self.crowds
+            && self.looked.is_some_and(|looked| now.duration_since(looked) < LOOK_INTERVAL)
+        {
             return;
         }
-        self.looked = Some(now);
+        (self.looked, self.crowds) = (Some(now), crowds);
         let Some(waits) = &mut self.waits else { return };
         let waits_long = waits.are_long(now);
-        // Nothing that holds the lock can panic half-way through a change.
-        let mut shared = self.of.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = self.of.lock();
         if self.is_batch && waits_long {
             shared.pause.begin(now);
         }
-        let is_batch = shared.cores.are_short(now) && shared.pause.is_over(now);
+        let is_batch = shared.is_batch(now);
         drop(shared);
         if is_batch != self.is_batch {
             self.change(is_batch);
@@ -274,8 +322,7 @@ mod tests {
 
     /// Of a server on a machine that is short of cores.
     fn on_few_cores() -> Arc<Scheduling> {
-        let shared = Shared { cores: Cores::unknown(), pause: Pause::default() };
-        Arc::new(Scheduling(Mutex::new(shared)))
+        Arc::new(Scheduling::of(Cores::unknown()))
     }
 
     /// A thread's side, and a file that says what it waited.
@@ -334,6 +381,25 @@ mod tests {
             assert_eq!(look(&mut other, LOOK_INTERVAL), SCHED_OTHER);
             write(&counts, "260001 37600000 19\n");
             assert_eq!(look(&mut log, PAUSE_MIN), SCHED_BATCH, "waits of before do not count");
+        });
+    }
+
+    #[test]
+    fn threads_are_scheduled_as_any_other_while_a_crowd_comes() {
+        in_thread(|| {
+            let of = on_few_cores();
+            let mut thread = ThreadScheduling::new(Arc::clone(&of));
+            let start = Instant::now();
+            let mut look = |after: Duration| {
+                thread.look(start + after);
+                policy().unwrap()
+            };
+            assert_eq!(look(Duration::ZERO), SCHED_BATCH);
+            of.crowd_comes(start);
+            assert_eq!(look(LOOK_INTERVAL / 10), SCHED_OTHER, "at once");
+            of.crowd_comes(start + CROWD_PAUSE / 2);
+            assert_eq!(look(CROWD_PAUSE), SCHED_OTHER, "more of it came");
+            assert_eq!(look(CROWD_PAUSE * 2), SCHED_BATCH);
         });
     }
 

@@ -14,6 +14,7 @@ use super::figures::Figures;
 use super::limits::{INSPECT_MAX, Limits};
 use super::peer_locks;
 use super::peers::Peers;
+use super::sched::Scheduling;
 use super::silence::Silence;
 use super::throttle::Throttle;
 use super::turnstile::Turnstile;
@@ -33,6 +34,8 @@ pub struct Shared {
     pub throttle: Arc<Throttle>,
     /// What many clients that come at one moment pass.
     pub turnstile: Arc<Turnstile>,
+    /// How the server's threads are scheduled.
+    pub scheduling: Arc<Scheduling>,
     /// Who of those that are heard from are many that come at one moment.
     pub silence: Silence,
     /// What is counted.

@@ -171,6 +171,7 @@ async fn serve(
         stop,
         member,
         members: watch::Sender::default(),
+        scheduling: Arc::default(),
         runtime: Handle::current(),
     };
     let offer = Offer::of(&parts, limits);

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::task::yield_now;
 
 use super::limits::{CROWD_INTERVAL, CROWD_PER_ROUND};
+use super::sched::Scheduling;
 
 /// How many of a crowd may come in a round behind one that took so long: at least one in each `interval`.
 #[must_use]
@@ -29,6 +30,8 @@ pub fn ration(round: Duration, interval: Duration) -> usize {
 #[derive(Debug)]
 pub struct Turnstile {
     state: Mutex<State>,
+    /// Told of every one of a crowd.
+    scheduling: Arc<Scheduling>,
 }
 
 #[derive(Debug)]
@@ -48,19 +51,6 @@ struct State {
 #[derive(Debug, Default)]
 pub struct Place(Option<u64>);
 
-impl Default for Turnstile {
-    fn default() -> Self {
-        let state = State {
-            ration: CROWD_PER_ROUND,
-            left: CROWD_PER_ROUND,
-            waiting: VecDeque::new(),
-            called: 0,
-            is_turning: false,
-        };
-        Self { state: Mutex::new(state) }
-    }
-}
-
 impl Place {
     /// Whether somebody waits there.
     #[must_use]
@@ -70,6 +60,19 @@ impl Place {
 }
 
 impl Turnstile {
+    /// Nobody is there yet.
+    #[must_use]
+    pub fn new(scheduling: Arc<Scheduling>) -> Self {
+        let state = State {
+            ration: CROWD_PER_ROUND,
+            left: CROWD_PER_ROUND,
+            waiting: VecDeque::new(),
+            called: 0,
+            is_turning: false,
+        };
+        Self { state: Mutex::new(state), scheduling }
+    }
+
     /// Waits for a turn.
     pub async fn pass(self: &Arc<Self>) {
         let mut place = Place::default();
@@ -98,6 +101,7 @@ impl Turnstile {
             state.left -= 1;
             return Poll::Ready(());
         }
+        self.scheduling.crowd_comes(Instant::now());
         place.0 = Some(state.called + state.waiting.len() as u64);
         state.waiting.push_back(context.waker().clone());
         Poll::Pending
@@ -140,6 +144,10 @@ mod tests {
 
     use super::*;
 
+    fn turnstile() -> Arc<Turnstile> {
+        Arc::new(Turnstile::new(Arc::default()))
+    }
+
     /// Has `count` pass, and counts them.
     fn crowd(turnstile: &Arc<Turnstile>, count: usize) -> Arc<Mutex<Vec<usize>>> {
         let passed = Arc::new(Mutex::new(Vec::new()));
@@ -155,7 +163,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_crowd_passes_in_the_order_of_coming() {
-        let turnstile = Arc::<Turnstile>::default();
+        let turnstile = turnstile();
         let passed = crowd(&turnstile, 10 * CROWD_PER_ROUND);
         while turnstile.lock().is_turning || passed.lock().unwrap().is_empty() {
             yield_now().await;
@@ -165,7 +173,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_more_pass_in_a_round_than_it_is_for() {
-        let turnstile = Arc::<Turnstile>::default();
+        let turnstile = turnstile();
         let mut context = Context::from_waker(Waker::noop());
         let mut places: Vec<Place> = (0..30).map(|_| Place::default()).collect();
         let mut pass = || {
@@ -192,7 +200,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_comes_alone_passes_at_once_and_again() {
-        let turnstile = Arc::<Turnstile>::default();
+        let turnstile = turnstile();
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..2 * CROWD_PER_ROUND {
             assert!(turnstile.poll_pass(&mut context, &mut Place::default()).is_ready());
@@ -204,7 +212,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_leaves_the_queue_keeps_nobody_back() {
-        let turnstile = Arc::<Turnstile>::default();
+        let turnstile = turnstile();
         let leaves = AtomicUsize::new(0);
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..3 * CROWD_PER_ROUND {
