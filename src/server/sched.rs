@@ -12,8 +12,9 @@
 //!
 //! *Owns* the policy of the threads that call it. *Invariants*: while cores are not short (`cores.rs`), each
 //! thread is scheduled as any other; so it is, for a while and from its next look on, if one of a server
-//! waits for a core for long, and many times as long as it runs, and while a crowd comes; niceness stays, and so does a policy that
-//! somebody else gave; where the system does not say how long threads wait, they stay as they are. A thread
+//! waits for a core for long, and many times as long as it runs, and while a crowd comes; niceness stays,
+//! and so does a policy that somebody else gave; where the system does not say how long threads wait, they
+//! stay as they are. A thread
 //! that runs for long whenever it is woken is not told from one beside busy clients: it waits that long, and
 //! does as much more at once. *Never* raises a priority, and needs no privilege.
 
