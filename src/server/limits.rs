@@ -49,8 +49,11 @@ pub const CROWD_INTERVAL: Duration = Duration::from_micros(128);
 /// wait to be accepted.
 pub const ACCEPT_INTERVAL: Duration = Duration::from_micros(256);
 
-/// Connections are a crowd of which [`CROWD_PER_ROUND`] are accepted within this time.
-pub const CROWD_QUICK: Duration = Duration::from_millis(4);
+/// With so many who wait to be let through, or that are accepted within [`CROWD_MANY_WITHIN`], a crowd takes a
+/// good part of the machine for a while, and its clients too.
+pub const CROWD_MANY: usize = 128;
+/// See [`CROWD_MANY`].
+pub const CROWD_MANY_WITHIN: Duration = Duration::from_millis(100);
 
 /// Whoever was heard from within this time is at work, and does not wait behind a crowd.
 pub const QUIET_MIN: Duration = Duration::from_millis(100);

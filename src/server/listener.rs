@@ -20,9 +20,9 @@ use tokio::time::sleep;
 
 use super::connection;
 use super::figures::Figures;
-use super::limits::{ACCEPT_INTERVAL, CROWD_PER_ROUND, CROWD_QUICK, Limits};
+use super::limits::{ACCEPT_INTERVAL, CROWD_MANY, CROWD_MANY_WITHIN, Limits};
 use super::shared::{Shared, Stop};
-use super::turnstile::ration;
+use super::turnstile;
 use crate::replica::ConnId;
 
 /// A bound client port that does not listen yet.
@@ -77,16 +77,17 @@ pub async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Arc<Stop>,
     let mut next_conn: ConnId = 0;
     let mut complaint = Complaint::default();
     let mut asked = std::pin::pin!(stop.asked());
-    let (mut left, mut last) = (CROWD_PER_ROUND, Instant::now());
+    let (mut ration, mut left) = (0, 0);
+    let mut arrivals = Arrivals { since: Instant::now(), count: 0 };
     loop {
         if left == 0 {
             let began = Instant::now();
-            if began.duration_since(last) < CROWD_QUICK {
+            if arrivals.are_many(ration, began) {
                 shared.scheduling.crowd_comes(began);
             }
-            last = began;
             yield_now().await;
-            left = ration(began.elapsed(), ACCEPT_INTERVAL);
+            ration = turnstile::ration(began.elapsed(), ACCEPT_INTERVAL);
+            left = ration;
         }
         let accepted = tokio::select! {
             biased;
@@ -136,6 +137,23 @@ fn report_panic(ended: Result<(), tokio::task::JoinError>) {
         && error.is_panic()
     {
         tracing::error!(%error, "defect: a connection's task has panicked");
+    }
+}
+
+/// Connections that were accepted lately.
+struct Arrivals {
+    since: Instant,
+    count: usize,
+}
+
+impl Arrivals {
+    /// Whether those are a crowd, with the last `count`.
+    fn are_many(&mut self, count: usize, now: Instant) -> bool {
+        if now.duration_since(self.since) >= CROWD_MANY_WITHIN {
+            (self.since, self.count) = (now, 0);
+        }
+        self.count += count;
+        self.count >= CROWD_MANY
     }
 }
 
@@ -213,3 +231,23 @@ impl Complaint {
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// See [`Complaint`].
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_accepted_at_one_moment_are_a_crowd_and_as_many_in_a_while_are_none() {
+        let since = Instant::now();
+        let mut arrivals = Arrivals { since, count: 0 };
+        let mut come = |after| (0..CROWD_MANY).any(|_| arrivals.are_many(1, since + after));
+        assert!(come(CROWD_MANY_WITHIN / 2));
+        assert!(come(CROWD_MANY_WITHIN * 2), "another one");
+        let mut now = since;
+        let mut arrivals = Arrivals { since, count: 0 };
+        for _ in 0..10 * CROWD_MANY {
+            now += 2 * CROWD_MANY_WITHIN / CROWD_MANY as u32;
+            assert!(!arrivals.are_many(1, now));
+        }
+    }
+}
