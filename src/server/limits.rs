@@ -49,9 +49,9 @@ pub const CROWD_INTERVAL: Duration = Duration::from_micros(128);
 /// wait to be accepted.
 pub const ACCEPT_INTERVAL: Duration = Duration::from_micros(256);
 
-/// With so many who wait to be let through, or that are accepted within [`CROWD_MANY_WITHIN`], a crowd takes a
-/// good part of the machine for a while, and its clients too.
-pub const CROWD_MANY: usize = 128;
+/// So many connections that are accepted within [`CROWD_MANY_WITHIN`] are a crowd, which takes a good part of the
+/// machine for a while, and so do its clients. (Where somebody has to wait to be let through, there is one.)
+pub const CROWD_MANY: usize = 64;
 /// See [`CROWD_MANY`].
 pub const CROWD_MANY_WITHIN: Duration = Duration::from_millis(100);
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::yield_now;
 
-use super::limits::{CROWD_INTERVAL, CROWD_MANY, CROWD_PER_ROUND};
+use super::limits::{CROWD_INTERVAL, CROWD_PER_ROUND};
 use super::sched::Scheduling;
 
 /// How many of a crowd may come in a round behind one that took so long: at least one in each `interval`.
@@ -30,7 +30,7 @@ pub fn ration(round: Duration, interval: Duration) -> usize {
 #[derive(Debug)]
 pub struct Turnstile {
     state: Mutex<State>,
-    /// Told of a crowd of many.
+    /// Told of everybody who has to wait.
     scheduling: Arc<Scheduling>,
 }
 
@@ -101,9 +101,7 @@ impl Turnstile {
             state.left -= 1;
             return Poll::Ready(());
         }
-        if state.waiting.len() >= CROWD_MANY {
-            self.scheduling.crowd_comes(Instant::now());
-        }
+        self.scheduling.crowd_comes(Instant::now());
         place.0 = Some(state.called + state.waiting.len() as u64);
         state.waiting.push_back(context.waker().clone());
         Poll::Pending
