@@ -35,7 +35,7 @@ use super::outbox::{End, Outbox};
 use super::shared::Shared;
 use super::throttle::InFlight;
 use super::turnstile::Place;
-use crate::proto::frame;
+use crate::proto::{OpCode, frame};
 use crate::replica::{ClientRequest, ConnId, Input, Outgoing};
 
 /// Serves one accepted connection until it ends.
@@ -89,7 +89,7 @@ pub async fn serve(mut stream: TcpStream, remote: SocketAddr, conn: ConnId, shar
         Box::pin(linger(&mut reader)).await;
     } else if end.is_none() {
         // The client has left, perhaps with thousands: to close its socket takes the longest.
-        shared.turnstile.pass().await;
+        shared.leaving.pass().await;
     }
     drop(hang_up);
 }
@@ -334,7 +334,7 @@ impl Connection<'_> {
             ready!(self.reader.as_ref().poll_read_ready(context))?;
             let now = Instant::now();
             if self.place.is_taken() || self.shared.silence.is_quiet(self.heard, now) {
-                ready!(self.shared.turnstile.poll_pass(context, &mut self.place));
+                ready!(self.shared.hearing.poll_pass(context, &mut self.place));
             }
             self.heard = now;
             self.has_read_all = false;
@@ -368,6 +368,10 @@ impl Connection<'_> {
             let sizes: Vec<u32> =
                 message.iter().map(|request| size_of_body(&request.body)).collect();
             self.in_flight.add(&sizes);
+            if message.iter().any(|request| request.op == OpCode::CloseSession as i32) {
+                // Of many that end their sessions, the work is what the server does for that.
+                self.shared.leaving.pass().await;
+            }
             self.shared.figures.packets_received(message.len());
             let input = Input::Requests { conn: self.conn, requests: message };
             if self.shared.driver.send(Message::Input(input)).await.is_err() {

@@ -147,7 +147,7 @@ impl Driver {
             self.hand_over_changes(status.changes_waiting, is_idle, &mut pace);
             if let Some(disk) = &self.disk {
                 let is_late = status.changes_waiting >= CHANGES_WAITING_LATE || pace.is_late();
-                disk.checkpoints.may_take_time(scheduling.is_batch() && !is_late);
+                disk.checkpoints.may_take_time(scheduling.gives_way() && !is_late);
             }
             if status.serving
                 && let Some(serves) = serves.take()

@@ -3,8 +3,8 @@
 //! *Owns* the listening socket, the number of every connection and the count of connections per
 //! address. *Invariants*: the port is bound before the data is touched and listens only when the
 //! server serves; a connection above a limit is accepted and closed at once, so that the client
-//! learns of it; running out of files slows accepting down and nothing else. Reproduces
-//! `NIOServerCnxnFactory`.
+//! learns of it; a crowd is accepted at the pace of `pace.rs`; running out of files slows accepting down and
+//! nothing else. Reproduces `NIOServerCnxnFactory`.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,14 +15,15 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinSet, yield_now};
-use tokio::time::sleep;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, sleep_until};
 
 use super::connection;
 use super::figures::Figures;
-use super::limits::{ACCEPT_INTERVAL, CROWD_MANY, CROWD_MANY_WITHIN, Limits};
+use super::limits::{ACCEPT_INTERVAL, CROWD_TICK, Limits};
+use super::pace::Pace;
+use super::sched::Scheduling;
 use super::shared::{Shared, Stop};
-use super::turnstile;
 use crate::replica::ConnId;
 
 /// A bound client port that does not listen yet.
@@ -77,18 +78,9 @@ pub async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Arc<Stop>,
     let mut next_conn: ConnId = 0;
     let mut complaint = Complaint::default();
     let mut asked = std::pin::pin!(stop.asked());
-    let (mut ration, mut left) = (0, 0);
-    let mut arrivals = Arrivals { since: Instant::now(), count: 0 };
+    let mut pace = Pace::new(ACCEPT_INTERVAL, Instant::now());
+    let mut held_back = None;
     loop {
-        if left == 0 {
-            let began = Instant::now();
-            if arrivals.are_many(ration, began) {
-                shared.scheduling.crowd_comes(began);
-            }
-            yield_now().await;
-            ration = turnstile::ration(began.elapsed(), ACCEPT_INTERVAL);
-            left = ration;
-        }
         let accepted = tokio::select! {
             biased;
             () = &mut asked => break,
@@ -96,7 +88,11 @@ pub async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Arc<Stop>,
                 report_panic(ended);
                 continue;
             }
-            accepted = listener.accept() => accepted,
+            () = until(held_back) => {
+                held_back = next(&mut pace, &shared.scheduling);
+                continue;
+            }
+            accepted = listener.accept(), if held_back.is_none() => accepted,
         };
         let (stream, remote) = match accepted {
             Ok(accepted) => accepted,
@@ -106,7 +102,7 @@ pub async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Arc<Stop>,
                 continue;
             }
         };
-        left -= 1;
+        held_back = next(&mut pace, &shared.scheduling);
         let Some(admitted) = Admissions::admit(&admissions, remote.ip()) else { continue };
         let local = stream.local_addr().ok().map(|local| local.ip());
         shared.figures.accepted(remote.ip(), local);
@@ -120,6 +116,24 @@ pub async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Arc<Stop>,
     }
     drop(listener);
     connections.shutdown().await;
+}
+
+/// Whether the next one may come; if not, when that is to be seen again.
+fn next(pace: &mut Pace, scheduling: &Scheduling) -> Option<Instant> {
+    let now = Instant::now();
+    if pace.may_come(now) {
+        return None;
+    }
+    scheduling.crowd_comes(now);
+    Some(now + CROWD_TICK)
+}
+
+/// Never, if there is no such moment.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment.into()).await,
+        None => std::future::pending().await,
+    }
 }
 
 fn prepare(stream: &TcpStream, keep_alive: bool) {
@@ -137,23 +151,6 @@ fn report_panic(ended: Result<(), tokio::task::JoinError>) {
         && error.is_panic()
     {
         tracing::error!(%error, "defect: a connection's task has panicked");
-    }
-}
-
-/// Connections that were accepted lately.
-struct Arrivals {
-    since: Instant,
-    count: usize,
-}
-
-impl Arrivals {
-    /// Whether those are a crowd, with the last `count`.
-    fn are_many(&mut self, count: usize, now: Instant) -> bool {
-        if now.duration_since(self.since) >= CROWD_MANY_WITHIN {
-            (self.since, self.count) = (now, 0);
-        }
-        self.count += count;
-        self.count >= CROWD_MANY
     }
 }
 
@@ -231,23 +228,3 @@ impl Complaint {
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// See [`Complaint`].
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn many_accepted_at_one_moment_are_a_crowd_and_as_many_in_a_while_are_none() {
-        let since = Instant::now();
-        let mut arrivals = Arrivals { since, count: 0 };
-        let mut come = |after| (0..CROWD_MANY).any(|_| arrivals.are_many(1, since + after));
-        assert!(come(CROWD_MANY_WITHIN / 2));
-        assert!(come(CROWD_MANY_WITHIN * 2), "another one");
-        let mut now = since;
-        let mut arrivals = Arrivals { since, count: 0 };
-        for _ in 0..10 * CROWD_MANY {
-            now += 2 * CROWD_MANY_WITHIN / CROWD_MANY as u32;
-            assert!(!arrivals.are_many(1, now));
-        }
-    }
-}

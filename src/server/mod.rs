@@ -6,7 +6,7 @@
 //! nobody is answered before the server serves; when `stop` has returned, every thread has ended and
 //! the data directory is free. Where things are: `driver.rs` (the loop around the replica),
 //! `log_writer.rs`, `log_thread.rs` and `checkpoints.rs` (the disk's threads), `listener.rs`, `first_frame.rs` and
-//! `connection.rs` (clients), `silence.rs` and `turnstile.rs` (many of them at one moment), `founding.rs`,
+//! `connection.rs` (clients), `silence.rs`, `turnstile.rs` and `pace.rs` (many of them at one moment), `founding.rs`,
 //! `peers.rs` and `peer_*.rs` (other servers), `intake.rs`, `outbox.rs` and `throttle.rs` (what was read, is
 //! queued and in flight).
 
@@ -32,6 +32,7 @@ mod log_thread;
 mod log_writer;
 mod member;
 mod outbox;
+mod pace;
 mod peer_accept;
 mod peer_connect;
 mod peer_frame;

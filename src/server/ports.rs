@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::driver::Message;
 use super::error::StartError;
 use super::figures::Figures;
-use super::limits::Limits;
+use super::limits::{HEAR_INTERVAL, LEAVE_INTERVAL, Limits};
 use super::listener::{self, Port};
 use super::peers::Peers;
 use super::recovery::Parts;
@@ -83,7 +83,8 @@ impl Offer {
             driver: messages.clone(),
             limits: *limits,
             throttle: Arc::new(Throttle::new(limits.outstanding_max)),
-            turnstile: Arc::new(Turnstile::new(Arc::clone(&self.scheduling))),
+            hearing: Arc::new(Turnstile::new(HEAR_INTERVAL, Arc::clone(&self.scheduling))),
+            leaving: Arc::new(Turnstile::new(LEAVE_INTERVAL, Arc::clone(&self.scheduling))),
             scheduling: Arc::clone(&self.scheduling),
             silence: Silence::default(),
             figures: Arc::clone(figures),

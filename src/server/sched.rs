@@ -80,8 +80,9 @@ impl Shared {
         Self { cores, pause: Pause::default(), crowded: None }
     }
 
-    fn is_batch(&mut self, now: Instant) -> bool {
-        self.cores.are_short(now) && self.pause.is_over(now) && !self.is_crowded(now)
+    /// Cores are short, and no thread waits long for one.
+    fn gives_way(&mut self, now: Instant) -> bool {
+        self.cores.are_short(now) && self.pause.is_over(now)
     }
 
     fn is_crowded(&self, now: Instant) -> bool {
@@ -151,6 +152,7 @@ pub struct ThreadScheduling {
     /// None: it stays as it is.
     waits: Option<Waits>,
     is_batch: bool,
+    gives_way: bool,
     looked: Option<Instant>,
     /// Crowds that had come when it looked.
     crowds: u64,
@@ -160,7 +162,7 @@ impl ThreadScheduling {
     /// Of the calling thread, which must be the one that looks.
     pub fn new(of: Arc<Scheduling>) -> Self {
         let waits = is_usual().then(Waits::open).flatten();
-        Self { of, waits, is_batch: false, looked: None, crowds: 0 }
+        Self { of, waits, is_batch: false, gives_way: false, looked: None, crowds: 0 }
     }
 
     /// Looks, now and then and when a crowd comes, how the thread is to be scheduled.
@@ -178,16 +180,18 @@ impl ThreadScheduling {
         if self.is_batch && waits_long {
             shared.pause.begin(now);
         }
-        let is_batch = shared.is_batch(now);
+        self.gives_way = shared.gives_way(now);
+        let is_batch = self.gives_way && !shared.is_crowded(now);
         drop(shared);
         if is_batch != self.is_batch {
             self.change(is_batch);
         }
     }
 
-    /// Whether it was found to be short of cores, so that others go first.
-    pub fn is_batch(&self) -> bool {
-        self.is_batch
+    /// Whether cores were found to be short, so that others go first: whoever works in the background does
+    /// so while a crowd comes, too.
+    pub fn gives_way(&self) -> bool {
+        self.gives_way
     }
 
     fn change(&mut self, is_batch: bool) {
@@ -198,7 +202,7 @@ impl ThreadScheduling {
         self.is_batch = policy() == Some(SCHED_BATCH);
         if !is_ours || (is_batch && !self.is_batch) {
             // Somebody else decides, or nobody may.
-            self.waits = None;
+            (self.waits, self.gives_way) = (None, false);
         }
     }
 }
@@ -393,6 +397,7 @@ mod tests {
             let start = Instant::now();
             let mut look = |after: Duration| {
                 thread.look(start + after);
+                assert!(thread.gives_way(), "what is in the background waits all the more");
                 policy().unwrap()
             };
             assert_eq!(look(Duration::ZERO), SCHED_BATCH);

@@ -32,8 +32,10 @@ pub struct Shared {
     pub limits: Limits,
     /// What is in flight.
     pub throttle: Arc<Throttle>,
-    /// What many clients that come at one moment pass.
-    pub turnstile: Arc<Turnstile>,
+    /// What many clients pass that are heard from at one moment.
+    pub hearing: Arc<Turnstile>,
+    /// What many pass that leave at one moment.
+    pub leaving: Arc<Turnstile>,
     /// How the server's threads are scheduled.
     pub scheduling: Arc<Scheduling>,
     /// Who of those that are heard from are many that come at one moment.

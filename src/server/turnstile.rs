@@ -2,12 +2,11 @@
 //!
 //! A thousand clients that are heard from at one moment after they were silent, or that leave at one
 //! moment, are a thousand tasks that can run, before those of clients whose requests come all the
-//! time. The work of each of them is a few microseconds up to the turnstile, and tens behind it.
+//! time.
 //!
-//! *Owns* the queue, and how many may come in a round of the runtime ([`ration`]). *Invariants*: whoever
-//! waits is let through in the order of coming; nobody waits who comes alone; a crowd gets on at the same
-//! pace however long the rounds are. *Never* runs between crowds: its task ends with them. *Never* knows who
-//! is one of a crowd: see `silence.rs`.
+//! *Owns* the queue. *Invariants*: whoever waits is let through in the order of coming, at the pace of `pace.rs`;
+//! nobody waits who comes alone. *Never* runs between crowds: its task ends with them. *Never* knows who is one
+//! of a crowd: see `silence.rs`.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -15,18 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use tokio::task::yield_now;
+use tokio::time::sleep;
 
-use super::limits::{CROWD_INTERVAL, CROWD_PER_ROUND};
+use super::limits::CROWD_TICK;
+use super::pace::Pace;
 use super::sched::Scheduling;
 
-/// How many of a crowd may come in a round behind one that took so long: at least one in each `interval`.
-#[must_use]
-pub fn ration(round: Duration, interval: Duration) -> usize {
-    CROWD_PER_ROUND.max((round.as_micros() / interval.as_micros()) as usize)
-}
-
-/// A turnstile of one server.
+/// What they pass one by one.
 #[derive(Debug)]
 pub struct Turnstile {
     state: Mutex<State>,
@@ -36,14 +30,12 @@ pub struct Turnstile {
 
 #[derive(Debug)]
 struct State {
-    /// How many may pass in this round, and how many more.
-    ration: usize,
-    left: usize,
+    pace: Pace,
     /// In the order of their places, the first of which is `called`.
     waiting: VecDeque<Waker>,
     /// Every place below this may pass.
     called: u64,
-    /// Whether a task counts the rounds.
+    /// Whether a task calls them.
     is_turning: bool,
 }
 
@@ -60,12 +52,11 @@ impl Place {
 }
 
 impl Turnstile {
-    /// Nobody is there yet.
+    /// Nobody is there yet. Of a crowd, one is let through in each `interval`.
     #[must_use]
-    pub fn new(scheduling: Arc<Scheduling>) -> Self {
+    pub fn new(interval: Duration, scheduling: Arc<Scheduling>) -> Self {
         let state = State {
-            ration: CROWD_PER_ROUND,
-            left: CROWD_PER_ROUND,
+            pace: Pace::new(interval, Instant::now()),
             waiting: VecDeque::new(),
             called: 0,
             is_turning: false,
@@ -94,41 +85,39 @@ impl Turnstile {
             }
             None => {}
         }
+        let now = Instant::now();
+        if state.waiting.is_empty() && state.pace.may_come(now) {
+            return Poll::Ready(());
+        }
+        self.scheduling.crowd_comes(now);
+        place.0 = Some(state.called + state.waiting.len() as u64);
+        state.waiting.push_back(context.waker().clone());
         if !std::mem::replace(&mut state.is_turning, true) {
             tokio::spawn(Arc::clone(self).turn());
         }
-        if state.left > 0 {
-            state.left -= 1;
-            return Poll::Ready(());
-        }
-        self.scheduling.crowd_comes(Instant::now());
-        place.0 = Some(state.called + state.waiting.len() as u64);
-        state.waiting.push_back(context.waker().clone());
         Poll::Pending
     }
 
-    /// Begins a round, until one has passed in which nobody came.
+    /// Lets through whoever may come, until nobody waits.
     async fn turn(self: Arc<Self>) {
         loop {
-            let began = Instant::now();
-            // Comes back when everybody who can run has done so.
-            yield_now().await;
-            let Some(called) = self.call(ration(began.elapsed(), CROWD_INTERVAL)) else { return };
+            sleep(CROWD_TICK).await;
+            let Some(called) = self.call(Instant::now()) else { return };
             called.into_iter().for_each(Waker::wake);
         }
     }
 
-    /// Those whose turn it is in a new round; nothing if nobody came in the last one.
-    fn call(&self, ration: usize) -> Option<Vec<Waker>> {
+    /// Those whose turn it is now; nothing if nobody waits.
+    fn call(&self, now: Instant) -> Option<Vec<Waker>> {
         let mut state = self.lock();
-        let has_come = state.left < state.ration || !state.waiting.is_empty();
-        (state.ration, state.left) = (ration, ration);
-        if !has_come {
+        if state.waiting.is_empty() {
             state.is_turning = false;
             return None;
         }
-        let count = state.waiting.len().min(ration);
-        state.left -= count;
+        let mut count = 0;
+        while count < state.waiting.len() && state.pace.may_come(now) {
+            count += 1;
+        }
         state.called += count as u64;
         Some(state.waiting.drain(..count).collect())
     }
@@ -140,12 +129,15 @@ impl Turnstile {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
+    use super::super::limits::CROWD_MIN;
     use super::*;
 
+    /// As many as do not wait.
+    const MANY: usize = CROWD_MIN as usize;
+    const INTERVAL: Duration = Duration::from_micros(256);
+
     fn turnstile() -> Arc<Turnstile> {
-        Arc::new(Turnstile::new(Arc::default()))
+        Arc::new(Turnstile::new(INTERVAL, Arc::default()))
     }
 
     /// Has `count` pass, and counts them.
@@ -161,69 +153,58 @@ mod tests {
         passed
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_crowd_passes_in_the_order_of_coming() {
         let turnstile = turnstile();
-        let passed = crowd(&turnstile, 10 * CROWD_PER_ROUND);
-        while turnstile.lock().is_turning || passed.lock().unwrap().is_empty() {
-            yield_now().await;
+        let passed = crowd(&turnstile, 3 * MANY);
+        while passed.lock().unwrap().len() < 3 * MANY {
+            sleep(CROWD_TICK).await;
         }
-        assert_eq!(*passed.lock().unwrap(), (0..10 * CROWD_PER_ROUND).collect::<Vec<_>>());
+        assert_eq!(*passed.lock().unwrap(), (0..3 * MANY).collect::<Vec<_>>());
+        while turnstile.lock().is_turning {
+            sleep(CROWD_TICK).await;
+        }
     }
 
     #[tokio::test]
-    async fn no_more_pass_in_a_round_than_it_is_for() {
+    async fn no_more_pass_at_a_time_than_may() {
         let turnstile = turnstile();
         let mut context = Context::from_waker(Waker::noop());
-        let mut places: Vec<Place> = (0..30).map(|_| Place::default()).collect();
+        let mut places: Vec<Place> = (0..2 * MANY).map(|_| Place::default()).collect();
         let mut pass = || {
             let before = places.len();
             places.retain_mut(|place| turnstile.poll_pass(&mut context, place).is_pending());
             before - places.len()
         };
-        assert_eq!((pass(), pass()), (CROWD_PER_ROUND, 0));
-        assert_eq!(turnstile.call(7).unwrap().len(), 7);
-        assert_eq!((pass(), pass()), (7, 0));
-        assert_eq!(turnstile.call(99).unwrap().len(), 30 - CROWD_PER_ROUND - 7);
-        assert_eq!(pass(), 30 - CROWD_PER_ROUND - 7);
-        assert!(turnstile.call(4).is_some(), "somebody has come in the last round");
-        assert!(turnstile.call(4).is_none(), "and nobody in this one");
-    }
-
-    #[test]
-    fn a_crowd_gets_on_as_fast_in_long_rounds() {
-        let interval = Duration::from_micros(100);
-        assert_eq!(ration(Duration::ZERO, interval), CROWD_PER_ROUND);
-        assert_eq!(ration(interval, interval), CROWD_PER_ROUND);
-        assert_eq!(ration(100 * interval, interval), 100);
+        let at_once = pass();
+        assert!((MANY..MANY + 10).contains(&at_once), "{at_once}");
+        assert_eq!(pass(), 0);
+        let later = Instant::now() + INTERVAL * MANY as u32 / 2;
+        let called = turnstile.call(later).unwrap().len();
+        assert!((MANY / 2..MANY / 2 + 10).contains(&called), "{called}");
+        assert_eq!(pass(), called);
+        assert_eq!(turnstile.call(later + INTERVAL * MANY as u32).unwrap().len(), places.len());
     }
 
     #[tokio::test]
     async fn whoever_comes_alone_passes_at_once_and_again() {
         let turnstile = turnstile();
         let mut context = Context::from_waker(Waker::noop());
-        for _ in 0..2 * CROWD_PER_ROUND {
+        for _ in 0..MANY {
             assert!(turnstile.poll_pass(&mut context, &mut Place::default()).is_ready());
-            while turnstile.lock().is_turning {
-                yield_now().await;
-            }
         }
+        assert!(!turnstile.lock().is_turning);
     }
 
     #[tokio::test]
     async fn whoever_leaves_the_queue_keeps_nobody_back() {
         let turnstile = turnstile();
-        let leaves = AtomicUsize::new(0);
         let mut context = Context::from_waker(Waker::noop());
-        for _ in 0..3 * CROWD_PER_ROUND {
-            let mut place = Place::default();
-            let passes = turnstile.poll_pass(&mut context, &mut place).is_ready();
-            leaves.fetch_add(usize::from(!passes), Ordering::Relaxed);
-        }
-        assert_eq!(leaves.into_inner(), 2 * CROWD_PER_ROUND);
+        let leave = || turnstile.poll_pass(&mut context, &mut Place::default()).is_pending();
+        assert!(std::iter::repeat_with(leave).take(2 * MANY).filter(|left| *left).count() > 0);
         let passed = crowd(&turnstile, 1);
         while passed.lock().unwrap().is_empty() {
-            yield_now().await;
+            sleep(CROWD_TICK).await;
         }
     }
 }
