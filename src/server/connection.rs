@@ -73,6 +73,7 @@ pub async fn serve(mut stream: TcpStream, remote: SocketAddr, conn: ConnId, shar
         is_malformed: false,
         has_read_all: false,
         heard: Instant::now(),
+        was_quiet: false,
         place: Place::default(),
         unwritten: VecDeque::new(),
         unwritten_bytes: 0,
@@ -164,6 +165,8 @@ struct Connection<'a> {
     has_read_all: bool,
     /// When something was there to read.
     heard: Instant,
+    /// Whether it was silent before that.
+    was_quiet: bool,
     /// Where it waits if it was silent, and many others are heard from with it.
     place: Place,
     /// What was taken from the outbox and is not written yet.
@@ -333,7 +336,8 @@ impl Connection<'_> {
         if self.has_read_all {
             ready!(self.reader.as_ref().poll_read_ready(context))?;
             let now = Instant::now();
-            if self.place.is_taken() || self.shared.silence.is_quiet(self.heard, now) {
+            self.was_quiet = self.place.is_taken() || self.shared.silence.is_quiet(self.heard, now);
+            if self.was_quiet {
                 ready!(self.shared.hearing.poll_pass(context, &mut self.place));
             }
             self.heard = now;
@@ -368,9 +372,9 @@ impl Connection<'_> {
             let sizes: Vec<u32> =
                 message.iter().map(|request| size_of_body(&request.body)).collect();
             self.in_flight.add(&sizes);
-            if message.iter().any(|request| request.op == OpCode::CloseSession as i32) {
-                // Of many that end their sessions, the work is what the server does for that.
-                self.shared.leaving.pass().await;
+            if self.was_quiet && message.iter().any(closes_session) {
+                // Of many that do so, this is the work.
+                self.shared.closing.pass().await;
             }
             self.shared.figures.packets_received(message.len());
             let input = Input::Requests { conn: self.conn, requests: message };
@@ -416,6 +420,10 @@ impl Connection<'_> {
         }
         requests
     }
+}
+
+fn closes_session(request: &ClientRequest) -> bool {
+    request.op == OpCode::CloseSession as i32
 }
 
 fn size_of_body(body: &Bytes) -> u32 {

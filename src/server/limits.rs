@@ -44,7 +44,8 @@ pub const CROWD_MIN: u32 = 64;
 /// the server's thread.
 pub const ACCEPT_INTERVAL: Duration = Duration::from_micros(256);
 
-/// For each session that is closed by its client, and each connection whose client has left: as many.
+/// For each session that is closed by a client that was silent before, and likewise for each connection whose
+/// client has left: as many.
 pub const LEAVE_INTERVAL: Duration = Duration::from_micros(256);
 
 /// For each client that is heard from: 16,000 a second. Most of them ping, which is a few microseconds and must

@@ -84,6 +84,7 @@ impl Offer {
             limits: *limits,
             throttle: Arc::new(Throttle::new(limits.outstanding_max)),
             hearing: Arc::new(Turnstile::new(HEAR_INTERVAL, Arc::clone(&self.scheduling))),
+            closing: Arc::new(Turnstile::new(LEAVE_INTERVAL, Arc::clone(&self.scheduling))),
             leaving: Arc::new(Turnstile::new(LEAVE_INTERVAL, Arc::clone(&self.scheduling))),
             scheduling: Arc::clone(&self.scheduling),
             silence: Silence::default(),

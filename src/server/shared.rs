@@ -34,7 +34,9 @@ pub struct Shared {
     pub throttle: Arc<Throttle>,
     /// What many clients pass that are heard from at one moment.
     pub hearing: Arc<Turnstile>,
-    /// What many pass that leave at one moment.
+    /// What many of them pass that close their sessions.
+    pub closing: Arc<Turnstile>,
+    /// What the sockets of many pass that have left at one moment.
     pub leaving: Arc<Turnstile>,
     /// How the server's threads are scheduled.
     pub scheduling: Arc<Scheduling>,

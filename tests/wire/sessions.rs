@@ -9,6 +9,10 @@ use crate::raw::{ConnectRequest, EventKind, wait_for};
 /// How much later than promised a loaded machine may do something.
 const SLACK: Duration = Duration::from_secs(10);
 
+/// More than come at one moment without waiting, and a silence after which they are a crowd.
+const CROWD: usize = 200;
+const SILENCE: Duration = Duration::from_secs(1);
+
 #[test]
 fn close_session_is_answered_then_closed_and_takes_the_ephemerals() {
     let server = server();
@@ -191,4 +195,25 @@ fn who_am_i_lists_the_identities_of_the_connection() {
     assert_eq!(identities(&mut client), [digest, ip.clone()]);
     // They belong to the connection: the session taken up again starts without them.
     assert_eq!(identities(&mut client.reattach(server.address)), [ip]);
+}
+
+#[test]
+fn sessions_of_a_crowd_are_all_opened_and_all_closed() {
+    let server = server();
+    let root = server.scratch();
+    let mut crowd: Vec<_> = (0..CROWD).map(|_| server.connect()).collect();
+    for (number, client) in crowd.iter_mut().enumerate() {
+        client.create_as(&format!("{root}/{number}"), mode::EPHEMERAL).unwrap();
+    }
+    let mut observer = server.connect();
+    assert_eq!(observer.children(&root, false).map(|names| names.len()), Ok(CROWD));
+    std::thread::sleep(SILENCE);
+    for client in &mut crowd {
+        client.send(op::CLOSE_SESSION, &Body::new());
+    }
+    for client in &mut crowd {
+        assert_eq!(client.receive().err, 0);
+        client.assert_closed();
+    }
+    assert_eq!(observer.children(&root, false), Ok(vec![]));
 }
