@@ -354,7 +354,7 @@ impl Connection<'_> {
         self.has_read_all = read.is_pending();
         let read = ready!(read)?;
         if was_at_work {
-            self.heard = Instant::now();
+            (self.heard, self.was_quiet) = (Instant::now(), false);
         }
         self.shared.figures.received(read);
         self.intake.note_read(read, room);

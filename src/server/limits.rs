@@ -53,7 +53,7 @@ pub const LEAVE_INTERVAL: Duration = Duration::from_micros(256);
 pub const HEAR_INTERVAL: Duration = Duration::from_micros(64);
 
 /// A crowd comes twice as fast behind each of these in which there always was somebody of it: they have sessions
-/// that may be about to expire.
+/// that may be about to expire. Of those accepted 24,000 come within 4 s.
 pub const CROWD_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How often it is seen who may come.
