@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use lockkeeper::replica::{Append, Entry, EntryKind, Mark};
+use lockkeeper::replica::{Append, Entry, EntryKind, Mark, Urgency};
 use lockkeeper::storage::{
     DiskFile, FileLock, Fs, FsError, Identity, Images, Log, LogOptions, LogRecovery, Position,
     Reserved,
@@ -103,7 +103,7 @@ pub fn log(data: &[u8]) {
         install: None,
         entries: vec![entry.clone()],
         hard_state: Some(found.hard_state),
-        must_sync: true,
+        urgency: Urgency::High,
     };
     log.append(&[append]).expect("a log that was opened can be continued");
     drop(log);
@@ -154,8 +154,13 @@ pub fn good_log() -> Vec<u8> {
     for index in 1..12 {
         let data = Bytes::from(vec![b'x'; 40]);
         let entries = vec![Entry { term: 1, index, kind: EntryKind::Normal, data }];
-        let append =
-            Append { number: index, install: None, entries, hard_state: None, must_sync: true };
+        let append = Append {
+            number: index,
+            install: None,
+            entries,
+            hard_state: None,
+            urgency: Urgency::High,
+        };
         log.append(&[append]).expect("there is room");
     }
     drop(log);

@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use lockkeeper::proto::response::ReplyHeader;
 use lockkeeper::proto::{ConnectRequest, ConnectResponse, OpCode, Reader, Writer, frame};
 use lockkeeper::replica::{
-    ClientRequest, ConnId, Input, Mark, Outgoing, Replica, Restore, Restored, Setup,
+    ClientRequest, ConnId, Drained, Input, Mark, Outgoing, Replica, Restore, Restored, Setup,
 };
 
 use crate::bodies::machine;
@@ -212,7 +212,7 @@ impl World {
 
     /// Takes all changes to the disk, and a state back from it.
     fn checkpoint(&mut self) {
-        while let Some(changes) = self.replica.drain_changes(7) {
+        while let Drained::Changes(changes) = self.replica.drain_changes(7) {
             if changes.begins_full_pass {
                 self.disk.clear();
             }

@@ -43,6 +43,7 @@ const CATALOGUE: &[Mutant] = &[
     mutant("log-checksum-unchecked", 1, 20),
     mutant("damaged-image-served", 1, 60),
     mutant("log-cut-to-newest-image", 1, 20),
+    mutant("checkpoint-ahead-of-log", 3, 60),
     mutant("overwritten-entry-comes-back", 3, 20),
     mutant("overwrites-one-too-many", 3, 20),
     mutant("entry-applied-twice-at-restart", 1, 20),

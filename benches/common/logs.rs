@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lockkeeper::replica::{Append, Entry, EntryKind, HardState};
+use lockkeeper::replica::{Append, Entry, EntryKind, HardState, Urgency};
 use lockkeeper::storage::{Log, LogOptions, OsFs};
 
 pub fn options() -> LogOptions {
@@ -25,5 +25,5 @@ pub fn batch(first: u64, count: u64) -> Append {
         .map(|index| Entry { term: 1, index, kind: EntryKind::Normal, data: data.clone() })
         .collect();
     let hard_state = Some(HardState { term: 1, vote: 1, commit: first - 1 });
-    Append { number: first, install: None, entries, hard_state, must_sync: true }
+    Append { number: first, install: None, entries, hard_state, urgency: Urgency::High }
 }

@@ -37,6 +37,8 @@ pub(super) struct Cluster {
     pub(super) kept_from: Option<(u8, u64)>,
     /// A server whose disk gets nothing done, and what it was to write meanwhile.
     held: Option<(u8, Vec<u64>)>,
+    /// Of the last entries that each server wrote.
+    pub(super) urgency: BTreeMap<u8, Urgency>,
     pub(super) setup: Setup,
 }
 
@@ -69,6 +71,7 @@ impl Cluster {
             synced_commits: BTreeMap::new(),
             kept_from: None,
             held: None,
+            urgency: BTreeMap::new(),
             setup,
         };
         let voters: Vec<u64> = (1..=u64::from(count)).collect();
@@ -141,13 +144,17 @@ impl Cluster {
 
     pub(super) fn advance_ms(&mut self, ms: u64) {
         for _ in 0..ms.div_ceil(TICK_MS) {
-            self.now_us += TICK_MS * 1000;
-            let wall_ms = 1_000_000 + i64::try_from(self.now_us / 1000).unwrap();
-            for replica in self.replicas.values_mut() {
-                replica.step(Input::Tick { now_us: self.now_us, wall_ms });
-            }
-            self.drive();
+            self.tick_in(TICK_MS * 1000);
         }
+    }
+
+    pub(super) fn tick_in(&mut self, us: u64) {
+        self.now_us += us;
+        let wall_ms = 1_000_000 + i64::try_from(self.now_us / 1000).unwrap();
+        for replica in self.replicas.values_mut() {
+            replica.step(Input::Tick { now_us: self.now_us, wall_ms });
+        }
+        self.drive();
     }
 
     pub(super) fn drive(&mut self) {
@@ -168,8 +175,13 @@ impl Cluster {
                         if append.install.is_some() {
                             log.clear();
                         }
-                        if let Some(state) = append.hard_state.filter(|_| append.must_sync) {
+                        if let Some(state) = append.hard_state
+                            && append.urgency != Urgency::None
+                        {
                             self.synced_commits.insert(*server, state.commit);
+                        }
+                        if !append.entries.is_empty() {
+                            self.urgency.insert(*server, append.urgency);
                         }
                         for entry in append.entries {
                             log.split_off(&entry.index);

@@ -4,22 +4,26 @@
 //! timeouts from the process's generator, so after every call that may have drawn one it is
 //! replaced by a function of id, voters and term, which is another one for each voter. A message
 //! that promises something (a vote, an acknowledgement) is held back until what it promises is
-//! durable; heartbeats never are. A server whose disk takes an image in stands for no election.
+//! durable; heartbeats never are. A server that follows applies what is committed, whether or not its
+//! own disk has it yet: others have, and it has promised nothing. A server whose disk takes an image in
+//! stands for no election.
 
+mod durability;
+mod ease;
+mod members;
 mod peer_progress;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use raft::eraftpb::{
-    ConfChangeSingle, ConfChangeType, ConfChangeV2, ConfState, Entry as RaftEntry, Message,
-    MessageType,
-};
+use raft::eraftpb::{Entry as RaftEntry, Message, MessageType};
 use raft::{Config, ProgressState, RawNode, ReadOnlyOption, ReadState, SnapshotStatus, StateRole};
 
-use super::conf_change;
-use super::durable::{Append, Entry, HardState, Mark, Membership};
+use super::durable::{Append, Entry, HardState, Mark, Urgency};
 use super::log::{Tail, from_raft};
 use super::ready::{Fetch, SendImage};
+use durability::Durability;
+use ease::Ease;
+pub(super) use members::Step;
 pub(super) use peer_progress::PeerProgress;
 
 /// Ticks between heartbeats (100 ms): three of them in a lease. Each wakes every server, and the leader
@@ -56,6 +60,11 @@ pub(super) struct Consensus {
     /// Number of the last append that something waits for, and of the last that is durable.
     to_sync: u64,
     synced: u64,
+    /// Up to where the log is on the disk.
+    durability: Durability,
+    /// Nothing is applied before it is on the disk: a checkpoint waits for that.
+    waits_for_disk: bool,
+    ease: Ease,
     /// Number of the append that installs an image, and its index, until it is durable: so long,
     /// `raft` has not applied it, and there are no entries between that and the image.
     installing: Option<(u64, u64)>,
@@ -89,14 +98,6 @@ pub(super) struct Progress {
     pub(super) images: Vec<SendImage>,
     /// Entries wanted from the disk.
     pub(super) fetch: Vec<Fetch>,
-}
-
-/// One step of a change of membership.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    Vote(u64),
-    Learn(u64),
-    Remove(u64),
 }
 
 impl std::fmt::Debug for Consensus {
@@ -143,6 +144,7 @@ impl Consensus {
             },
             ..Config::default()
         };
+        let durability = Durability::new(tail.last());
         let logger = slog::Logger::root(slog::Discard, slog::o!());
         let node = RawNode::new(&config, tail, &logger).map_err(|error| error.to_string())?;
         let mut consensus = Self {
@@ -151,6 +153,9 @@ impl Consensus {
             proposed_term: 0,
             to_sync: 0,
             synced: 0,
+            durability,
+            waits_for_disk: false,
+            ease: Ease::default(),
             installing: None,
             members_at: applied,
             members_append: 0,
@@ -187,6 +192,7 @@ impl Consensus {
         self.count_election(before);
         self.fix_timeout();
         self.listen();
+        self.choose_relied_on();
         self.is_leader() && self.node.raft.heartbeat_elapsed() == 0
     }
 
@@ -218,6 +224,7 @@ impl Consensus {
             && !message.reject
             && message.index > self.node.raft.raft_log.last_index();
         let is_mine = message.to == self.node.raft.id;
+        self.ease.received(&message);
         let taken = is_mine && !is_beyond && self.node.step(message).is_ok();
         self.elections += u64::from(self.term() > term);
         self.fix_timeout();
@@ -259,29 +266,43 @@ impl Consensus {
             return (!is_idle).then_some(progress);
         }
         let mut ready = self.node.ready();
+        let number = ready.number();
         let entries = ready.take_entries();
         let hard_state = ready.hs().cloned();
+        let is_at_ease = self.ease.take() && !entries.is_empty() && !self.is_leader();
         let tail = self.node.mut_store();
         if ready.snapshot().get_metadata().index > 0 {
             let metadata = ready.snapshot().get_metadata().clone();
             tail.install(metadata.index, metadata.term, metadata.get_conf_state().clone());
             progress.installed = Some((metadata.index, metadata.term));
             self.members_at = metadata.index;
-            self.installing = Some((ready.number(), metadata.index));
+            self.installing = Some((number, metadata.index));
+            self.durability.begun_anew(number, metadata.index);
         }
         tail.append(&entries);
-        let mut must_sync = ready.must_sync() && !mutant!("vote-before-sync");
+        if let (Some(first), Some(last)) = (entries.first(), entries.last()) {
+            self.durability.appended(number, first.index, last.index);
+        }
+        let must_sync = ready.must_sync() && !mutant!("vote-before-sync");
+        let mut urgency = match must_sync {
+            false => Urgency::None,
+            true if is_at_ease && self.installing.is_none() => Urgency::Low,
+            true => Urgency::High,
+        };
         if let Some(hard_state) = &hard_state {
+            if must_sync && tail.is_promise(hard_state) {
+                urgency = Urgency::High;
+            }
             // Whoever forgot who votes now could not be elected by them.
             if tail.changes_members_up_to(hard_state.commit) {
-                must_sync = true;
-                self.members_append = ready.number();
+                urgency = Urgency::High;
+                self.members_append = number;
             }
             tail.set_hard_state(hard_state);
         }
         let writes = !entries.is_empty() || hard_state.is_some() || progress.installed.is_some();
         progress.append = writes.then(|| Append {
-            number: ready.number(),
+            number,
             install: None,
             entries: entries.iter().map(from_raft).collect(),
             hard_state: hard_state.map(|hs| HardState {
@@ -289,10 +310,10 @@ impl Consensus {
                 vote: hs.vote,
                 commit: hs.commit,
             }),
-            must_sync,
+            urgency,
         });
-        if writes && must_sync {
-            self.to_sync = ready.number();
+        if writes && urgency != Urgency::None {
+            self.to_sync = number;
         }
         progress.committed = ready.take_committed_entries();
         let bytes: u64 = progress.committed.iter().map(|entry| entry.data.len() as u64).sum();
@@ -313,9 +334,15 @@ impl Consensus {
             }
         }
         self.node.advance_append_async(ready);
+        if !self.is_leader() && self.installing.is_none() && !self.waits_for_disk {
+            // For `raft`, that is what may be applied. It counts for a commit at a leader only, and there
+            // only from the entry on that its term began with, which is durable behind all of these.
+            self.node.on_persist_ready(number);
+        }
         progress.fetch = self.node.mut_store().take_wanted();
         for message in &mut progress.send {
             self.give_notice(message);
+            self.give_ease(message);
         }
         let is_image = |message: &Message| message.get_msg_type() == MessageType::MsgSnapshot;
         let (images, send): (Vec<_>, Vec<_>) = progress.send.into_iter().partition(is_image);
@@ -346,9 +373,10 @@ impl Consensus {
     /// Everything up to the append with this number is durable.
     pub(super) fn persisted(&mut self, number: u64) {
         self.synced = self.synced.max(number);
+        self.durability.persisted(number);
         self.node.on_persist_ready(number);
         if mutant!("commit-without-quorum") && self.is_leader() {
-            let own = self.persisted_index();
+            let own = self.durable_index();
             self.node.raft.raft_log.commit_to(own);
         }
         if let Some((_, index)) = self.installing.take_if(|(of, _)| *of <= number) {
@@ -356,6 +384,7 @@ impl Consensus {
         }
         while self.held.front().is_some_and(|(of, _)| *of <= number) {
             let (_, message) = self.held.pop_front().expect("it was just seen");
+            self.released.pop_if(|before| says_all_of(&message, before));
             self.released.push(message);
         }
         self.fix_timeout();
@@ -364,57 +393,9 @@ impl Consensus {
     /// Everything up to `index` is applied.
     pub(super) fn applied(&mut self, index: u64) {
         self.node.advance_apply_to(index);
-        self.node.mut_store().trim(index);
+        let durable = self.durability.index();
+        self.node.mut_store().trim(index.min(durable));
         self.fix_timeout();
-    }
-
-    /// Carries out the committed change of membership at this index.
-    ///
-    /// # Errors
-    /// It cannot be understood, or makes no sense.
-    pub(super) fn apply_change(&mut self, index: u64, data: &[u8]) -> Result<(), String> {
-        let change = conf_change::decode(data)?;
-        let membership = self
-            .node
-            .apply_conf_change(&change)
-            .map_err(|error| format!("a change of membership cannot be applied: {error}"))?;
-        self.node.mut_store().set_membership(membership);
-        self.members_at = index;
-        self.fix_timeout();
-        Ok(())
-    }
-
-    /// Proposes a change of membership. False: not now, one is under way.
-    pub(super) fn propose_change(&mut self, steps: &[Step]) -> bool {
-        let raft = &self.node.raft;
-        let is_busy = raft.has_pending_conf() || self.is_joint() || raft.lead_transferee.is_some();
-        if !self.is_leader() || is_busy {
-            return false;
-        }
-        let mut change = ConfChangeV2::default();
-        for step in steps {
-            let mut one = ConfChangeSingle::default();
-            let (kind, id) = match step {
-                Step::Vote(id) => (ConfChangeType::AddNode, *id),
-                Step::Learn(id) => (ConfChangeType::AddLearnerNode, *id),
-                Step::Remove(id) => (ConfChangeType::RemoveNode, *id),
-            };
-            one.set_change_type(kind);
-            one.node_id = id;
-            change.mut_changes().push(one);
-        }
-        let proposed = self.node.propose_conf_change(Vec::new(), change).is_ok();
-        self.fix_timeout();
-        proposed
-    }
-
-    /// Whether a change of membership is under way.
-    pub(super) fn is_changing(&self) -> bool {
-        self.node.raft.has_pending_conf() || self.is_joint()
-    }
-
-    fn is_joint(&self) -> bool {
-        !self.node.store().membership().get_voters_outgoing().is_empty()
     }
 
     /// Entries that were wanted came from the disk.
@@ -535,29 +516,16 @@ impl Consensus {
         self.node.raft.raft_log.last_index()
     }
 
-    /// Last index that is durable here.
-    pub(super) fn persisted_index(&self) -> u64 {
-        self.node.raft.raft_log.persisted
+    /// Last index up to which the log is durable here.
+    pub(super) fn durable_index(&self) -> u64 {
+        self.durability.index()
     }
 
-    /// Who takes part; `None` while that is changing.
-    pub(super) fn settled_membership(&self) -> Option<Membership> {
-        (!self.is_joint()).then(|| membership_of(self.node.store().membership()))
+    /// Whether nothing is applied from now on before it is durable here. It need not be otherwise where
+    /// others commit, but a checkpoint must not hold what the log may not.
+    pub(super) fn wait_for_disk(&mut self, waits: bool) {
+        self.waits_for_disk = waits;
     }
-
-    /// Raft ids that vote and that learn, by their newest configuration.
-    pub(super) fn membership(&self) -> Membership {
-        membership_of(self.node.store().membership())
-    }
-}
-
-fn membership_of(state: &ConfState) -> Membership {
-    let sorted = |ids: &[u64]| {
-        let mut ids = ids.to_vec();
-        ids.sort_unstable();
-        ids
-    };
-    Membership { voters: sorted(state.get_voters()), learners: sorted(state.get_learners()) }
 }
 
 /// Whether a message may leave before what was decided with it is durable.
@@ -569,6 +537,15 @@ fn promises_nothing(kind: MessageType) -> bool {
             | MessageType::MsgRequestPreVote
             | MessageType::MsgRequestPreVoteResponse
     )
+}
+
+/// Whether nothing is lost if only `message` is sent and not `before`: one acknowledges all of the other.
+fn says_all_of(message: &Message, before: &Message) -> bool {
+    let is_ack = |of: &Message| of.get_msg_type() == MessageType::MsgAppendResponse && !of.reject;
+    is_ack(message)
+        && is_ack(before)
+        && (message.to, message.term) == (before.to, before.term)
+        && message.index >= before.index
 }
 
 /// See [`Consensus::give_notice`].

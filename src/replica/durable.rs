@@ -61,8 +61,19 @@ pub struct Append {
     pub entries: Vec<Entry>,
     /// The new hard state, if it changed.
     pub hard_state: Option<HardState>,
-    /// Whether anything waits for durability. A batch that only moves `commit` does not.
-    pub must_sync: bool,
+    /// Who waits for it.
+    pub urgency: Urgency,
+}
+
+/// Who waits until a batch is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// Nobody. It only moves `commit`.
+    None,
+    /// Whoever leads, but others have as much and make up the majority: it may wait for more.
+    Low,
+    /// Somebody, now.
+    High,
 }
 
 /// Which state a complete set of records is.
@@ -92,6 +103,18 @@ pub struct Changes {
     pub records: Records,
     /// With a mark, the records so far and those of earlier checkpoints are exactly that state.
     pub mark: Option<Mark>,
+}
+
+/// What `Replica::drain_changes` found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// All changes are handed out, the last of them with a mark; or there can be no mark now.
+    Nothing,
+    /// All are handed out, but some of the state is not durable in the log here yet: there will be a mark
+    /// once it is.
+    NotDurable,
+    /// These.
+    Changes(Changes),
 }
 
 /// What a record, its key and its value, adds to the digest of a state; or what is wrong with it.

@@ -388,6 +388,101 @@ fn members_asked_for_once_the_last_change_was_answered_wait_for_the_leader_to_ap
 }
 
 #[test]
+fn a_follower_shows_what_is_committed_before_its_own_disk_has_it_and_acknowledges_nothing() {
+    let mut cluster = Cluster::new(3);
+    let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
+    cluster.connect(follower, 1, None);
+    cluster.hold_disk(follower);
+    cluster.send(follower, 1, &[(1, create("/by-two-others", 0))]);
+    assert_eq!(cluster.replies(follower, 1), [(1, 0)]);
+    let other = 6 - leader - follower;
+    cluster.kill(other);
+    cluster.send(follower, 1, &[(2, create("/by-one-of-two", 0))]);
+    assert_eq!(cluster.replies(follower, 1), []);
+    cluster.release_disk();
+    assert_eq!(cluster.replies(follower, 1), [(2, 0)]);
+}
+
+#[test]
+fn a_checkpoint_holds_nothing_that_the_log_of_its_server_may_lack() {
+    let mut cluster = Cluster::with(3, Setup { durable: true, ..Setup::default() });
+    let follower = cluster.follower();
+    cluster.connect(follower, 1, None);
+    cluster.hold_disk(follower);
+    cluster.send(follower, 1, &[(1, create("/applied", 0))]);
+    let replica = cluster.replicas.get_mut(&follower).unwrap();
+    let shown = replica.applied;
+    let Drained::Changes(changes) = replica.drain_changes(usize::MAX) else { panic!("changes") };
+    assert_eq!(changes.mark, None);
+    assert_eq!(replica.drain_changes(usize::MAX), Drained::NotDurable);
+    cluster.send(follower, 1, &[(2, create("/later", 0))]);
+    let replica = cluster.replicas.get_mut(&follower).unwrap();
+    assert_eq!(replica.applied, shown, "or there would always be something that is not durable");
+    assert_eq!(replica.drain_changes(usize::MAX), Drained::NotDurable);
+    cluster.release_disk();
+    let replica = cluster.replicas.get_mut(&follower).unwrap();
+    let Drained::Changes(changes) = replica.drain_changes(usize::MAX) else { panic!("changes") };
+    assert_eq!(changes.mark.map(|mark| mark.index), Some(replica.applied.0));
+    assert!(replica.applied > shown);
+    cluster.hold_disk(follower);
+    cluster.send(follower, 1, &[(3, create("/after", 0))]);
+    assert_eq!(cluster.replies(follower, 1), [(1, 0), (2, 0), (3, 0)], "nothing waits any more");
+}
+
+#[test]
+fn one_follower_of_two_takes_its_time_until_a_commit_has_to_wait_for_it() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.leader().unwrap();
+    cluster.connect(leader, 1, None);
+    let write = |cluster: &mut Cluster, xid| {
+        cluster.advance_ms(TICK_MS);
+        cluster.send(leader, 1, &[(xid, create(&format!("/n{xid}"), 0))]);
+        assert_eq!(cluster.replies(leader, 1), [(xid, 0)]);
+        let of = |urgency| {
+            let followers = cluster.urgency.iter().filter(|(id, _)| **id != leader);
+            followers.filter(|(_, is)| **is == urgency).map(|(id, _)| *id).collect::<Vec<u8>>()
+        };
+        assert_eq!(cluster.urgency[&leader], Urgency::High);
+        (of(Urgency::High), of(Urgency::Low))
+    };
+    let (high, low) = write(&mut cluster, 1);
+    assert_eq!((high.len(), low.len()), (1, 1));
+    assert_eq!(write(&mut cluster, 2), (high.clone(), low.clone()), "always the same");
+    cluster.isolate(high[0]);
+    write(&mut cluster, 3);
+    assert_eq!(
+        write(&mut cluster, 4),
+        ([high, low].concat(), vec![]),
+        "by the last that each wrote"
+    );
+}
+
+#[test]
+fn who_is_heard_from_while_proposals_wait_does_not_expire() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.leader().unwrap();
+    let session = cluster.connect(leader, 1, None).session_id;
+    cluster.connect(leader, 2, None);
+    let before_its_end =
+        |cluster: &Cluster| cluster.replicas[&leader].expiry.remaining_ms(session) > Some(TICK_MS);
+    while before_its_end(&cluster) {
+        cluster.advance_ms(TICK_MS);
+        cluster.send(leader, 2, &[(1, get("/"))]);
+    }
+    // A large entry is on its way when that time comes, and then the client is heard from.
+    cluster.cut = (1..=3).filter(|id| *id != leader).map(|id| (id, leader)).collect();
+    cluster.tick_in(TICK_MS * 1000 - 1000);
+    cluster.send(leader, 2, &[(2, create(&format!("/{}", "large".repeat(200)), 0))]);
+    cluster.tick_in(1000);
+    cluster.send(leader, 1, &[(3, get("/"))]);
+    cluster.cut.clear();
+    cluster.advance_ms(TICK_MS);
+    cluster.send(leader, 1, &[(4, create("/lives", 0))]);
+    assert!(!cluster.closed(leader, 1));
+    assert_eq!(cluster.replies(leader, 1), [(3, 0), (4, 0)]);
+}
+
+#[test]
 fn a_minority_offers_reading_only_when_it_is_told_to() {
     let mut cluster = Cluster::with(3, Setup { read_only_mode: true, ..Setup::default() });
     let alone = cluster.follower();

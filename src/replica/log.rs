@@ -118,6 +118,11 @@ impl Tail {
         self.hard_state = hard_state.clone();
     }
 
+    /// Whether this says more than up to where the log is committed.
+    pub(super) fn is_promise(&self, hard_state: &RaftHardState) -> bool {
+        (hard_state.term, hard_state.vote) != (self.hard_state.term, self.hard_state.vote)
+    }
+
     /// Whether a change of membership is among the entries that are known to be committed only now.
     pub(super) fn changes_members_up_to(&self, commit: u64) -> bool {
         let known = self.hard_state.commit.max(self.before.0);
@@ -194,7 +199,8 @@ impl Tail {
         }
     }
 
-    fn last(&self) -> u64 {
+    /// Index of the last entry.
+    pub(super) fn last(&self) -> u64 {
         self.before.0 + self.entries.len() as u64
     }
 

@@ -18,7 +18,7 @@ use twox_hash::XxHash3_128;
 
 use restore::Replayed;
 
-use super::durable::{Changes, Entry, Mark, Membership};
+use super::durable::{Changes, Drained, Entry, Mark, Membership};
 use super::members::{self, Asked};
 use super::ready::AuditLine;
 use super::session::{Session, Sessions};
@@ -322,15 +322,19 @@ impl Machine {
         self.clock_dirty = true;
     }
 
-    /// Hands out changed records. The last call, when nothing is left, carries the mark.
+    /// Hands out changed records. The last call, when nothing is left, carries the mark, if index and
+    /// term of the last applied entry are given.
     pub(super) fn drain_changes(
         &mut self,
         records_max: usize,
-        applied: (u64, u64),
+        applied: Option<(u64, u64)>,
         membership: Membership,
-    ) -> Option<Changes> {
+    ) -> Drained {
         if self.changes_waiting() == 0 && !self.clock_dirty && !self.full_pass {
-            return None;
+            return Drained::Nothing;
+        }
+        if self.changes_waiting() == 0 && !self.full_pass && applied.is_none() {
+            return Drained::NotDurable;
         }
         let mut changes =
             Changes { begins_full_pass: std::mem::take(&mut self.full_pass), ..Changes::default() };
@@ -339,23 +343,25 @@ impl Machine {
             records.push(key, value);
         };
         if self.tree.drain_changes(records_max, &mut push) {
-            return Some(changes);
+            return Drained::Changes(changes);
         }
         self.sessions.drain(records_max, &mut push);
-        if self.sessions.changes_waiting() > 0 {
-            return Some(changes);
-        }
+        let Some((index, term)) = applied.filter(|_| self.sessions.changes_waiting() == 0) else {
+            // Or nothing would be left, and no mark be given.
+            self.clock_dirty = true;
+            return Drained::Changes(changes);
+        };
         push(KEY_CLOCK, Some(&self.clock_record()));
         self.clock_dirty = false;
         changes.mark = Some(Mark {
-            index: applied.0,
-            term: applied.1,
+            index,
+            term,
             zxid: self.last_zxid,
             digest: self.digest(),
             records: self.record_count(),
             membership,
         });
-        Some(changes)
+        Drained::Changes(changes)
     }
 
     fn record_count(&self) -> u64 {

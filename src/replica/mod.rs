@@ -65,7 +65,8 @@ use rand_core::{RngCore, SeedableRng};
 
 pub use connection::OUTPUT_BYTES_PER_TURN_MAX;
 pub use durable::{
-    Append, Changes, Entry, EntryKind, HardState, Mark, Membership, RecordDigest, Restore,
+    Append, Changes, Drained, Entry, EntryKind, HardState, Mark, Membership, RecordDigest, Restore,
+    Urgency,
 };
 pub use input::{ClientRequest, ConnId, Input};
 pub use inspect::{Inspect, Report, Status};
@@ -108,6 +109,8 @@ pub struct Replica {
     clients: Clients,
     /// Deadlines of all sessions, while this server leads.
     expiry: Expiry,
+    /// Whether they are to be looked at before the next proposal.
+    expiry_is_due: bool,
     /// Those of sessions that only this server knows.
     local_expiry: Expiry,
     random: ChaCha20Rng,
@@ -236,6 +239,7 @@ impl Replica {
             departures: Departures::since(machine.last_time_ms()),
             machine,
             expiry: Expiry::default(),
+            expiry_is_due: false,
             local_expiry: Expiry::default(),
             origin: random.next_u64() << 8 | u64::from(setup.server_id),
             random,
@@ -392,17 +396,23 @@ impl Replica {
 
     /// Hands out records that changed, at most about `records_max` of them. The changes that carry
     /// a mark complete a checkpoint. To be called only while the disk has room for them.
-    pub fn drain_changes(&mut self, records_max: usize) -> Option<Changes> {
+    pub fn drain_changes(&mut self, records_max: usize) -> Drained {
         if !self.setup.durable || self.applied.0 < self.log_end_at_start {
-            return None;
+            return Drained::Nothing;
         }
         // A mark names who takes part; while that changes, there is none.
-        let membership = self.consensus.settled_membership()?;
-        let changes = self.machine.drain_changes(records_max, self.applied, membership);
-        if changes.as_ref().is_some_and(|changes| changes.mark.is_some()) {
+        let Some(membership) = self.consensus.settled_membership() else { return Drained::Nothing };
+        let is_durable =
+            self.applied.0 <= self.consensus.durable_index() || mutant!("checkpoint-ahead-of-log");
+        let at = is_durable.then_some(self.applied);
+        let drained = self.machine.drain_changes(records_max, at, membership);
+        // Under load there would always be something that is applied and not durable yet.
+        let lacks_mark = drained != Drained::Nothing && self.machine.changes_waiting() == 0;
+        self.consensus.wait_for_disk(lacks_mark && !is_durable);
+        if let Drained::Changes(Changes { mark: Some(_), .. }) = drained {
             self.machine.keep_all_tombstones(false);
         }
-        changes
+        drained
     }
 
     /// The state, for checkers.
@@ -444,7 +454,7 @@ impl Replica {
                 self.call_roll();
             }
             self.give_up_silent();
-            self.expire();
+            self.expiry_is_due = true;
             self.reap();
             self.reconcile();
         }
@@ -455,8 +465,12 @@ impl Replica {
         self.expiry.track_with_grace(session, timeout_ms, self.setup.expiry_grace_ms);
     }
 
-    /// Proposes to close what was not heard from in time.
+    /// Proposes to close what was not heard from in time. Only when proposals go to the log at once: what is
+    /// heard while they wait must count.
     fn expire(&mut self) {
+        if self.leading.is_none() || !std::mem::take(&mut self.expiry_is_due) {
+            return;
+        }
         let (sessions, roll) = (self.machine.sessions(), &self.roll);
         let may_have_been_heard = |session, before_us| {
             let known = sessions.find(session);

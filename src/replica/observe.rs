@@ -23,7 +23,7 @@ impl Replica {
             zxid: self.machine.last_zxid(),
             term: self.consensus.term(),
             applied: self.applied.0,
-            persisted: self.consensus.persisted_index(),
+            persisted: self.consensus.durable_index(),
             // ZooKeeper's count has the root twice.
             znode_count: tree.node_count() as u64 + 1,
             ephemerals_count: tree.ephemeral_count() as u64,

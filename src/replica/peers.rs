@@ -89,6 +89,9 @@ impl Replica {
         if self.consensus.is_leader() {
             let is_clear = self.consensus.is_alone()
                 || self.pace.is_clear(term, self.consensus.log_ends(), self.now_us);
+            if is_clear {
+                self.expire();
+            }
             while is_clear
                 && let Some(mut parcel) = self.handover.next_to_propose(term, self.wall_ms)
             {
@@ -229,7 +232,7 @@ mod tests {
 
     use super::*;
     use crate::config::ServerSpec;
-    use crate::replica::{Append, Input, Membership, Restored, Setup, TICK_MS};
+    use crate::replica::{Append, Input, Membership, Restored, Setup, TICK_MS, Urgency};
     use crate::tree::Options;
 
     /// Server 2 of three, that has heard nothing yet.
@@ -294,7 +297,7 @@ mod tests {
         let (install, said) = turn(&mut replica);
         let [install] = &install[..] else { panic!("{install:?}") };
         assert_eq!(install.install.as_ref().map(|mark| mark.index), Some(50));
-        assert!(install.must_sync && install.entries.is_empty());
+        assert!(install.urgency == Urgency::High && install.entries.is_empty());
         assert_eq!(install.hard_state.map(|state| (state.term, state.commit)), Some((5, 50)));
         assert_eq!(said, []);
         // What comes behind it waits for it, and for itself; and no time makes it stand for election.

@@ -377,10 +377,17 @@ fn sync_waits_for_the_writes_in_front_of_it() {
     assert_eq!(rig.replies(1), [(1, 0), (2, 0), (3, 0), (4, 0)]);
 }
 
+fn drain(replica: &mut Replica) -> Changes {
+    match replica.drain_changes(64) {
+        Drained::Changes(changes) => changes,
+        other => panic!("{other:?} before the mark"),
+    }
+}
+
 /// Drains up to the mark into what an earlier process left on the disk.
 fn checkpoint(replica: &mut Replica, disk: &mut BTreeMap<Box<[u8]>, Box<[u8]>>) -> Mark {
     loop {
-        let changes = replica.drain_changes(64).expect("until the mark");
+        let changes = drain(replica);
         for Record { key, value } in changes.records.iter() {
             match value {
                 Some(value) => disk.insert(key.into(), value.into()),
@@ -436,7 +443,7 @@ fn the_state_drains_in_pieces_and_loads_back() {
     rig.send(1, &requests);
     let mut records = BTreeMap::new();
     let mark = loop {
-        let changes = rig.replica.drain_changes(64).expect("until the mark");
+        let changes = drain(&mut rig.replica);
         for Record { key, value } in changes.records.iter() {
             records.insert(Box::from(key), value.map(Box::from));
         }
@@ -444,7 +451,7 @@ fn the_state_drains_in_pieces_and_loads_back() {
             break mark;
         }
     };
-    assert_eq!(rig.replica.drain_changes(64), None);
+    assert_eq!(rig.replica.drain_changes(64), Drained::Nothing);
     let mut machine = Machine::fresh(Options::default());
     let (record_digest, mut digest) = (machine.record_digest(), 0_u128);
     for (key, value) in &records {

@@ -314,7 +314,7 @@ mod tests {
     use super::super::log_disk::LogDisk;
     use super::super::log_writer::LogWriter;
     use super::*;
-    use crate::replica::{Append, Mark, Record};
+    use crate::replica::{Append, Mark, Record, Urgency};
     use crate::storage::{Images, Ingredients, Log, LogOptions, MemoryState, OsFs, Runs, Source};
 
     /// A state of one record.
@@ -334,7 +334,7 @@ mod tests {
             install: Some(mark(index)),
             entries: Vec::new(),
             hard_state: None,
-            must_sync: true,
+            urgency: Urgency::High,
         }
     }
 

@@ -33,7 +33,8 @@ use super::queue::Queue;
 use super::sched::{Scheduling, ThreadScheduling};
 use super::shared::{Published, Stop};
 use crate::replica::{
-    ConnId, Input, Inspect, OUTPUT_BYTES_PER_TURN_MAX, Outgoing, Ready, Replica, Report, Status,
+    ConnId, Drained, Input, Inspect, OUTPUT_BYTES_PER_TURN_MAX, Outgoing, Ready, Replica, Report,
+    Status,
 };
 use crate::storage::Lock;
 
@@ -325,11 +326,16 @@ impl Driver {
         let does_more = is_idle || pace.is_late();
         for _ in 0..if does_more { CHANGES_BATCHES_MAX } else { 1 } {
             match self.replica.drain_changes(CHANGES_RECORDS_MAX) {
-                Some(changes) => {
+                Drained::Changes(changes) => {
                     pace.is_open = changes.mark.is_none();
                     checkpoints.hand_over(changes);
                 }
-                None => pace.is_open = false,
+                // The log thread wakes this one.
+                Drained::NotDurable => {
+                    pace.is_open = true;
+                    return;
+                }
+                Drained::Nothing => pace.is_open = false,
             }
             if !pace.is_open {
                 pace.completed = Instant::now();

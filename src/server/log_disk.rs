@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::clock;
 use super::figures::Figures;
-use crate::replica::{Append, Entry, Fetch};
+use crate::replica::{Append, Entry, Fetch, Urgency};
 use crate::storage::{self, Images, InstallError, Log, LogError};
 
 /// The log, the images that it installs, and where its figures go.
@@ -39,7 +39,7 @@ impl LogDisk {
         let took_us = clock::micros_since(start);
         let entries: usize = batch.iter().map(|append| append.entries.len()).sum();
         // To install an image takes other things than an fsync.
-        let is_synced = (entries > 0 || batch.iter().any(|append| append.must_sync))
+        let is_synced = (entries > 0 || batch.iter().any(|append| append.urgency != Urgency::None))
             && batch.iter().all(|append| append.install.is_none());
         let is_slow = is_synced && u128::from(took_us) > self.slow.as_micros();
         let mut disk = self.figures.disk();

@@ -2,7 +2,8 @@
 //!
 //! *Owns* its turns at the log; between two of them the driver may append by itself (`log_writer.rs`).
 //! *Invariants*: what is waiting is appended as one batch, in order, images that are to be installed
-//! included; the driver learns of durability by a number and a wake, neither of which can wait. *Never*
+//! included; the driver learns of durability by a number and a wake, neither of which can wait; what is of
+//! no urgency waits [`REST`] at most, and only if something was appended that lately. *Never*
 //! tries an fsync again: the first error ends the server. *Never* waits for the driver: an answer that
 //! its queue has no room for is kept.
 
@@ -21,7 +22,7 @@ use super::driver::Message;
 use super::error::{ServerError, panic_message};
 use super::log_disk::LogDisk;
 use super::sched::{Scheduling, ThreadScheduling};
-use crate::replica::{Append, Fetch, Input};
+use crate::replica::{Append, Fetch, Input, Urgency};
 use crate::storage::InstallError;
 
 /// What the thread is asked for.
@@ -37,6 +38,19 @@ pub(super) enum Order {
     Prepare,
     /// Nothing comes behind this.
     End,
+}
+
+impl Order {
+    /// Whether it ends a rest.
+    pub(super) fn is_urgent(&self) -> bool {
+        match self {
+            Self::Append(append, installing) => {
+                append.urgency == Urgency::High || installing.is_some()
+            }
+            Self::Read(_) | Self::Cut(_) | Self::Prepare => false,
+            Self::End => true,
+        }
+    }
 }
 
 /// What the thread tells the driver.
@@ -121,10 +135,12 @@ struct Turn {
     reads: Vec<Fetch>,
     cut: Option<u64>,
     is_ending: bool,
+    is_urgent: bool,
 }
 
 impl Turn {
     fn add(&mut self, order: Order) {
+        self.is_urgent |= order.is_urgent();
         match order {
             Order::Append(append, installing) => {
                 self.appends.push(append);
@@ -146,12 +162,17 @@ impl Writer {
     ) -> Result<(), InstallError> {
         let mut is_ending = false;
         let mut came = None;
+        let mut rests_until = None;
         while !is_ending {
             // The other ends are only dropped behind an end.
             let Some(first) = came.take().or_else(|| self.next(orders)) else { break };
             let mut turn = Turn::default();
             first.into_iter().chain(orders.try_iter()).for_each(|order| turn.add(order));
+            rest(&mut turn, orders, rests_until);
             is_ending = turn.is_ending;
+            if !turn.appends.is_empty() {
+                rests_until = Instant::now().checked_add(REST);
+            }
             let shared = Arc::clone(&self.disk);
             let Ok(mut disk) = shared.lock() else { return Ok(()) };
             self.act(&mut disk, turn)?;
@@ -231,6 +252,23 @@ impl Writer {
     }
 }
 
+/// Lets more come as long as nothing is urgent. Whoever sends what is not does not wake this thread: that
+/// is what a rest is for, as much as fewer syncs are.
+fn rest(turn: &mut Turn, orders: &Receiver<Order>, until: Option<Instant>) {
+    let Some(until) = until else { return };
+    while !turn.is_urgent && !turn.appends.is_empty() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        std::thread::park_timeout(left);
+        orders.try_iter().for_each(|order| turn.add(order));
+    }
+}
+
+/// Between two appends that nobody waits for: a dozen of a loaded leader's, and a small part of what it
+/// takes to notice that a server does not answer.
+const REST: Duration = Duration::from_millis(2);
 /// Time between two tries to give an answer to a driver whose queue is full.
 const ANSWER_RETRY: Duration = Duration::from_millis(1);
 /// How many times as long as the removal of a segment took, the next one waits.
@@ -311,6 +349,36 @@ mod tests {
         writer.read(fetch(index + 1, index + 1, usize::MAX)).unwrap();
         assert_eq!(fetched(&mut messages), (index, vec![]));
         assert_eq!(fetched(&mut messages), (index + 1, vec![index + 1]));
+    }
+
+    #[test]
+    fn what_is_of_no_urgency_waits_for_what_is_and_goes_along_with_it() {
+        let low = |number| Append { urgency: Urgency::Low, ..batch(number, number, 1) };
+        let (sender, orders) = std::sync::mpsc::channel();
+        let resting = std::thread::spawn(move || {
+            let mut turn = Turn::default();
+            turn.add(Order::Append(low(1), None));
+            rest(&mut turn, &orders, Instant::now().checked_add(Duration::from_secs(3600)));
+            turn.appends.iter().map(|append| append.number).collect::<Vec<u64>>()
+        });
+        for number in 2..10 {
+            sender.send(Order::Append(low(number), None)).unwrap();
+            resting.thread().unpark();
+        }
+        sender.send(Order::Append(batch(10, 10, 1), None)).unwrap();
+        resting.thread().unpark();
+        assert_eq!(resting.join().unwrap(), (1..=10).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn who_appended_nothing_lately_does_not_rest() {
+        let (_sender, orders) = std::sync::mpsc::channel();
+        for until in [None, Some(Instant::now())] {
+            let mut turn = Turn::default();
+            turn.add(Order::Append(Append { urgency: Urgency::Low, ..batch(1, 1, 1) }, None));
+            rest(&mut turn, &orders, until);
+            assert_eq!(turn.appends.len(), 1);
+        }
     }
 
     #[test]

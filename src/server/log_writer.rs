@@ -2,9 +2,10 @@
 //!
 //! *Owns* the way to the log's thread (`log_thread.rs`). *Invariants*: batches are appended in the order
 //! in which they came, whoever does it; what nobody waits for wakes nobody, and goes along with what is
-//! next. Where nobody else could have used the driver's thread meanwhile, that appends by itself: to
-//! hand something to another thread and to hear of it again costs as much as a fast disk does. *Never*
-//! has the driver wait for a disk that was slow lately, nor for the thread before the end.
+//! next; what is of no urgency ends no rest. Where nobody else could have used the driver's thread
+//! meanwhile, that appends by itself: to hand something to another thread and to hear of it again costs as
+//! much as a fast disk does. *Never* has the driver wait for a disk that was slow lately, nor for the
+//! thread before the end.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,7 +20,7 @@ use super::error::ServerError;
 use super::log_disk::LogDisk;
 use super::log_thread::{self, Order, Progress};
 use super::sched::Scheduling;
-use crate::replica::{Append, Fetch, Mark};
+use crate::replica::{Append, Fetch, Mark, Urgency};
 
 /// An image that is about to be installed by the log thread: for `Checkpoints::installed`.
 #[derive(Debug)]
@@ -137,7 +138,8 @@ impl LogWriter {
         if let Some(kept) = self.kept.take() {
             append.hard_state = append.hard_state.or(kept.hard_state);
         }
-        if append.entries.is_empty() && append.install.is_none() && !append.must_sync {
+        if append.entries.is_empty() && append.install.is_none() && append.urgency == Urgency::None
+        {
             self.kept = Some(append);
             return Ok(None);
         }
@@ -187,8 +189,19 @@ impl LogWriter {
 
     fn order(&self, order: Order) -> Result<(), ServerError> {
         let unknown = || ServerError::Log("its thread has ended".to_string());
+        let is_urgent = order.is_urgent();
         let sent = self.orders.send(order);
+        if is_urgent {
+            self.hurry();
+        }
         sent.map_err(|_| self.progress.failure.get().cloned().unwrap_or_else(unknown))
+    }
+
+    /// Ends the thread's rest, if it takes one.
+    fn hurry(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
     }
 
     /// The highest number that has become durable since the last call.
@@ -219,6 +232,7 @@ impl Drop for LogWriter {
             let _ = self.orders.send(Order::Append(kept, None));
         }
         let _ = self.orders.send(Order::End);
+        self.hurry();
         if let Some(thread) = self.thread.take() {
             // Its panics were caught and told.
             let _ = thread.join();
@@ -271,7 +285,7 @@ pub(super) mod tests {
             .map(|index| Entry { term: 1, index, kind: EntryKind::Normal, data: data.clone() })
             .collect();
         let hard_state = Some(HardState { term: 1, vote: 1, commit: first - 1 });
-        Append { number, install: None, entries, hard_state, must_sync: true }
+        Append { number, install: None, entries, hard_state, urgency: Urgency::High }
     }
 
     pub(in crate::server) fn durable(writer: &mut LogWriter, number: u64) {
@@ -310,7 +324,7 @@ pub(super) mod tests {
         let commit = |number, commit| Append {
             hard_state: Some(HardState { term: 1, vote: 1, commit }),
             entries: Vec::new(),
-            must_sync: false,
+            urgency: Urgency::None,
             ..batch(number, 1, 0)
         };
         let disk = Arc::clone(&writer.disk);

@@ -11,7 +11,7 @@ use super::peer_image_send::{Failure, write};
 use super::peer_images::{Frame, Store, Transfers};
 use crate::replica::peer::RaftMessage;
 use crate::replica::{
-    Changes, Input, Machine, Mark, PeerMessage, Record, Replica, Restored, Setup,
+    Changes, Drained, Input, Machine, Mark, PeerMessage, Record, Replica, Restored, Setup,
 };
 use crate::storage::{ImageError, Images, OsFs};
 use crate::tree;
@@ -28,7 +28,7 @@ fn state() -> Changes {
                 replica.persisted(append.number);
             }
         }
-        if let Some(changes) = replica.drain_changes(usize::MAX) {
+        if let Drained::Changes(changes) = replica.drain_changes(usize::MAX) {
             break changes;
         }
     };

@@ -13,7 +13,7 @@ use super::open::{Opened, Options, Place, open};
 use super::open_error::OpenError;
 use super::state::StateStore as _;
 use super::testing::{Fault, Machine, TestFs, TestState, UNSYNCED, Unsynced, append, entry};
-use crate::replica::{Append, Changes, Entry, HardState, Mark, Restore};
+use crate::replica::{Append, Changes, Entry, HardState, Mark, Restore, Urgency};
 
 /// Index and term of the image that is received, far ahead of what the server has.
 const FAR: (u64, u64) = (500, 4);
@@ -194,7 +194,7 @@ fn batches_before_and_behind_an_installed_image_keep_their_order() {
         install: Some(far().mark()),
         entries: Vec::new(),
         hard_state: None,
-        must_sync: true,
+        urgency: Urgency::High,
     };
     let more = append(behind[..2].to_vec());
     let most = append(behind[2..].to_vec());
@@ -255,7 +255,8 @@ fn stateless() -> (TestFs, TestState, [Machine; 3]) {
     }
     let middle = server.machine.clone();
     let commit = HardState { term: 1, vote: 0, commit: middle.applied };
-    let hard_state = Append { hard_state: Some(commit), must_sync: true, ..append(Vec::new()) };
+    let hard_state =
+        Append { hard_state: Some(commit), urgency: Urgency::High, ..append(Vec::new()) };
     server.append(&[hard_state]).unwrap();
     let entries = server.entries(3);
     server.append(&[append(entries.clone())]).unwrap();

@@ -24,7 +24,7 @@ use super::record::{self, ENTRY_BYTES_MAX, Place};
 use super::replay::{self, Replayed, Torn};
 use super::segment::{self, HEADER_BYTES, Position, SegmentHeader};
 use super::spans::Spans;
-use crate::replica::{Append, Entry, HardState, Mark};
+use crate::replica::{Append, Entry, HardState, Mark, Urgency};
 
 /// Size of a segment unless [`LogOptions::segment_bytes`] says otherwise.
 pub const SEGMENT_BYTES: u64 = 64 << 20;
@@ -249,7 +249,7 @@ impl Log {
                 log.held |= hard_state != log.hard_state;
                 log.hard_state = hard_state;
             }
-            if entries.is_empty() && !appends.iter().any(|a| a.must_sync) {
+            if entries.is_empty() && appends.iter().all(|a| a.urgency == Urgency::None) {
                 return Ok(());
             }
             for group in groups(&entries) {

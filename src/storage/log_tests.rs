@@ -9,7 +9,7 @@ use super::fs::Fs;
 use super::log::{Log, LogOptions, LogRecovery};
 use super::log_error::LogError;
 use super::testing::{Fault, TestFs, UNSYNCED, Unsynced, append, entry};
-use crate::replica::{Append, Entry, HardState, Mark};
+use crate::replica::{Append, Entry, HardState, Mark, Urgency};
 
 const DIR: &str = "/log";
 
@@ -96,7 +96,7 @@ fn a_commit_alone_waits_for_the_next_record_or_for_the_close() {
         install: None,
         entries: Vec::new(),
         hard_state: Some(HardState { term: 1, vote: 1, commit: 2 }),
-        must_sync: false,
+        urgency: Urgency::None,
     };
     log.append(&[commit]).unwrap();
     assert_eq!(fs.changes(), before);
@@ -114,7 +114,7 @@ fn a_vote_is_durable_without_entries() {
         install: None,
         entries: Vec::new(),
         hard_state: Some(vote),
-        must_sync: true,
+        urgency: Urgency::High,
     };
     open(&fs).append(&[append]).unwrap();
     fs.crash(Unsynced::Lost);
@@ -277,8 +277,14 @@ fn a_reset_keeps_a_higher_term_and_the_vote_in_it() {
         let mut log = open(&fs);
         let hard_state = Some(HardState { term, vote: 3, commit: 65 });
         let entries = Vec::new();
-        log.append(&[Append { number: 1, install: None, entries, hard_state, must_sync: true }])
-            .unwrap();
+        log.append(&[Append {
+            number: 1,
+            install: None,
+            entries,
+            hard_state,
+            urgency: Urgency::High,
+        }])
+        .unwrap();
         log.reset(&Mark { index: 100, term: 7, ..Mark::default() }).unwrap();
         let found = try_open(&fs).unwrap().1;
         let expected = HardState { term: term.max(7), vote, commit: 100 };
@@ -556,7 +562,13 @@ fn run(log: &mut Log, model: &mut Model) -> Result<(), LogError> {
             .collect();
         Model::overwrite(&mut model.asked, &entries);
         let hard_state = Some(HardState { term: i, vote: 1, commit });
-        log.append(&[Append { number: i, install: None, entries, hard_state, must_sync: true }])?;
+        log.append(&[Append {
+            number: i,
+            install: None,
+            entries,
+            hard_state,
+            urgency: Urgency::High,
+        }])?;
         model.acknowledged = model.asked.clone();
         if i % 5 == 4 {
             commit = last.saturating_sub(2);

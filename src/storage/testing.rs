@@ -17,6 +17,7 @@ use super::manifest::{Found, Manifest};
 use super::state::{MemoryState, StateError, StateStore};
 use crate::replica::{
     Append, Entry, EntryKind, HardState, Mark, Membership, Record, RecordDigest, Records, Restore,
+    Urgency,
 };
 
 const SECTOR: usize = 512;
@@ -605,5 +606,5 @@ pub(super) fn append(entries: Vec<Entry>) -> Append {
     let commit = entries.first().map_or(0, |e| e.index - 1);
     let term = entries.last().map_or(0, |e| e.term);
     let hard_state = Some(HardState { term, vote: 1, commit });
-    Append { number: 0, install: None, entries, hard_state, must_sync: true }
+    Append { number: 0, install: None, entries, hard_state, urgency: Urgency::High }
 }

@@ -25,6 +25,8 @@ use super::world::{Event, World};
 const WALL_MS: i64 = 1_700_000_000_000;
 /// Longest time between two turns of the driver.
 const TURN_US_MAX: u64 = 50_000;
+/// How long a log thread rests at most.
+const LOG_REST_US: u64 = 2_000;
 
 /// A machine.
 #[derive(Debug)]
@@ -265,6 +267,7 @@ impl World {
         let turn = Turn { index: host, now_us: local_us, wall_ms, world_us: now_us, config };
         let driven = server.drive(&turn, checker, trace, fs);
         let (zxid, more) = (server.replica.machine().last_zxid(), server.has_inputs());
+        let may_rest = server.log_may_rest();
         let has_log_work = match driven {
             Err(stop) => return self.stopped(host, stop),
             Ok(todo) => {
@@ -284,7 +287,8 @@ impl World {
         if has_log_work && !machine.log_is_busy {
             machine.log_is_busy = true;
             let (least, most) = self.config.log_us;
-            let in_us = machine.rng.range(least, most);
+            let rest_us = if may_rest { LOG_REST_US } else { 0 };
+            let in_us = machine.rng.range(least, most + rest_us);
             self.at_host(host, in_us, HostEvent::LogDone);
         }
         self.trace.note(now_us, format_args!("turn of {} zxid {zxid:#x}", host + 1));

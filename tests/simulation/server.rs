@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use lockkeeper::config::ServerSpec;
 use lockkeeper::replica::{
-    Append, AuditLine, Changes, ClientRequest, ConnId, Fetch, Input, Machine, Mark, Member,
-    Membership, Outgoing, PeerMessage, Ready, Replica, SendImage, Setup,
+    Append, AuditLine, Changes, ClientRequest, ConnId, Drained, Fetch, Input, Machine, Mark,
+    Member, Membership, Outgoing, PeerMessage, Ready, Replica, SendImage, Setup, Urgency,
 };
 use lockkeeper::storage::{
     self, Checkpointer, Identity, Images, Lock, Log, LogOptions, OpenError, Outcome, Report,
@@ -323,9 +323,10 @@ impl Server {
             let inputs = self.wires.answered(outgoing.conn, outgoing.close);
             self.arrivals.extend(inputs.into_iter().map(Arrival::Input));
         }
-        if self.tasks.len() < self.changes_queue_max {
-            let changes = self.replica.drain_changes(config.drain_records_max);
-            self.tasks.extend(changes.map(Task::Changes));
+        if self.tasks.len() < self.changes_queue_max
+            && let Drained::Changes(changes) = self.replica.drain_changes(config.drain_records_max)
+        {
+            self.tasks.push_back(Task::Changes(changes));
         }
         todo.log = !self.log_queue.is_empty() || self.cut.is_some() || !self.fetches.is_empty();
         Ok(todo)
@@ -487,6 +488,12 @@ impl Server {
     /// Whether inputs wait for a turn.
     pub fn has_inputs(&self) -> bool {
         !self.arrivals.is_empty()
+    }
+
+    /// Whether nobody waits for anything that the log thread has to do: it may rest before it does.
+    pub fn log_may_rest(&self) -> bool {
+        let no_urgency = |append: &Append| append.urgency != Urgency::High;
+        self.log_queue.iter().all(no_urgency)
     }
 
     /// The log thread: everything that waits becomes durable. The number to tell the driver, and

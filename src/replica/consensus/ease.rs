@@ -1,0 +1,81 @@
+//! Whose disk a commit waits for, and who may therefore take its time.
+//!
+//! *Owns* the leader's choice, and what a follower makes of it. *Invariants*: with this server, those that
+//! are relied on are a majority and no more; who joins, leaves, or is to be found out about is not one
+//! of the others. *Never* changes what an acknowledgement says: it only comes later, by as much as the
+//! disk may wait for more (`server/log_thread.rs`).
+
+use raft::ProgressState;
+use raft::eraftpb::{Message, MessageType};
+
+use super::Consensus;
+
+/// The context of entries whose sender has a majority without the receiver.
+const EASE: &[u8] = b"e";
+
+/// Both ends of it.
+#[derive(Debug, Default)]
+pub(super) struct Ease {
+    /// The leader's: whose acknowledgements it counts on. `None`: on anybody's.
+    relied_on: Option<Vec<u64>>,
+    /// The follower's: whether the leader waits for entries that came since [`Ease::take`].
+    is_hurried: bool,
+}
+
+impl Ease {
+    /// The follower's: entries come.
+    pub(super) fn received(&mut self, message: &Message) {
+        self.is_hurried |= message.get_msg_type() == MessageType::MsgAppend
+            && !message.entries.is_empty()
+            && message.get_context() != EASE;
+    }
+
+    /// The follower's: whether nobody waits for any of the entries that came since the last call.
+    pub(super) fn take(&mut self) -> bool {
+        !std::mem::take(&mut self.is_hurried)
+    }
+}
+
+impl Consensus {
+    /// The leader's, at every tick. Whoever lacks something that is committed was not what the commit
+    /// waited for, and is replaced; everybody else stays, so that they are always the same.
+    pub(super) fn choose_relied_on(&mut self) {
+        let chosen = (self.is_leader() && !self.is_joint()).then(|| self.best_of_majority());
+        self.ease.relied_on = chosen.flatten();
+    }
+
+    /// As many other voters as make up a majority with this one; `None` if one of them lacks something.
+    fn best_of_majority(&self) -> Option<Vec<u64>> {
+        let raft = &self.node.raft;
+        let voters = self.node.store().membership().get_voters();
+        let known = self.ease.relied_on.as_deref().unwrap_or_default();
+        let lacks = |id: u64| {
+            let has_all = |progress: &raft::Progress| {
+                progress.state == ProgressState::Replicate
+                    && progress.matched >= raft.raft_log.committed
+            };
+            !raft.prs().get(id).is_some_and(has_all)
+        };
+        let others = voters.iter().filter(|id| **id != raft.id);
+        let mut others: Vec<(bool, bool, u64)> =
+            others.map(|id| (lacks(*id), !known.contains(id), *id)).collect();
+        others.sort_unstable();
+        others.truncate(voters.len() / 2);
+        let all_there = others.iter().all(|(lacks, ..)| !lacks);
+        all_there.then(|| others.into_iter().map(|(.., id)| id).collect())
+    }
+
+    /// The leader's: tells whoever it does not rely on that there is no hurry.
+    pub(super) fn give_ease(&self, message: &mut Message) {
+        let Some(relied_on) = &self.ease.relied_on else { return };
+        let is_meant = message.get_msg_type() == MessageType::MsgAppend
+            && !message.entries.is_empty()
+            && !relied_on.contains(&message.to)
+            && self.is_leader();
+        let progress = self.node.raft.prs().get(message.to);
+        // Of the others nothing is known until they have answered.
+        if is_meant && progress.is_some_and(|p| p.state == ProgressState::Replicate) {
+            message.context = EASE.into();
+        }
+    }
+}
