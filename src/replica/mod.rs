@@ -15,6 +15,7 @@
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod chores;
 mod clients;
 #[cfg(test)]
 mod cluster;
@@ -92,7 +93,7 @@ use touches::Touches;
 use txn::{Origin, Txn, TxnOp};
 
 use crate::config::Role;
-use crate::proto::{OpCode, Text};
+use crate::proto::OpCode;
 
 /// Longest time in milliseconds that may pass between two ticks.
 pub const TICK_MS: u64 = 50;
@@ -457,57 +458,6 @@ impl Replica {
             self.expiry_is_due = true;
             self.reap();
             self.reconcile();
-        }
-    }
-
-    /// Begins to watch a session, for its timeout and the grace that is configured.
-    fn track(&mut self, session: i64, timeout_ms: i32) {
-        self.expiry.track_with_grace(session, timeout_ms, self.setup.expiry_grace_ms);
-    }
-
-    /// Proposes to close what was not heard from in time. Only when proposals go to the log at once: what is
-    /// heard while they wait must count.
-    fn expire(&mut self) {
-        if self.leading.is_none() || !std::mem::take(&mut self.expiry_is_due) {
-            return;
-        }
-        let (sessions, roll) = (self.machine.sessions(), &self.roll);
-        let may_have_been_heard = |session, before_us| {
-            let known = sessions.find(session);
-            known.is_some_and(|known| roll.may_have_heard(known.owner.0, before_us))
-        };
-        for session in self.expiry.overdue(may_have_been_heard) {
-            if mutant!("sessions-never-expire") {
-                continue;
-            }
-            self.figures.sessions_expired += 1;
-            self.handover.push_chore(session, &TxnOp::ExpireSession);
-        }
-    }
-
-    /// Ends silent connections that only read.
-    fn close_overdue_local(&mut self) {
-        for session in self.local_expiry.overdue(|_, _| false) {
-            self.local_expiry.forget(session);
-            if let Some(conn) = self.clients.connection_of(session) {
-                self.clients.hang_up(conn);
-            }
-        }
-    }
-
-    /// Proposes to remove containers and TTL znodes whose time has come.
-    fn reap(&mut self) {
-        if self.now_us < self.reap_at_us {
-            return;
-        }
-        let interval_ms = self.setup.container_check_interval_ms;
-        self.reap_at_us = self.now_us + interval_ms * 1000;
-        let quota = u64::from(self.setup.container_max_per_minute) * interval_ms / 60_000;
-        let at_once_max = usize::try_from(quota.max(1)).unwrap_or(usize::MAX);
-        let never_used_ms = self.setup.container_never_used_ms;
-        let paths = self.machine.tree().reapable(self.wall_ms, never_used_ms, at_once_max);
-        for path in paths {
-            self.handover.push_chore(0, &TxnOp::Reap { path: Text::copy_from(path.as_str()) });
         }
     }
 

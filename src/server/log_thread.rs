@@ -266,8 +266,8 @@ fn rest(turn: &mut Turn, orders: &Receiver<Order>, until: Option<Instant>) {
     }
 }
 
-/// Between two appends that nobody waits for: a dozen of a loaded leader's, and a small part of what it
-/// takes to notice that a server does not answer.
+/// Between two appends that nobody waits for: half a dozen of a loaded leader's, and a small part of what
+/// it takes to notice that a server does not answer.
 const REST: Duration = Duration::from_millis(2);
 /// Time between two tries to give an answer to a driver whose queue is full.
 const ANSWER_RETRY: Duration = Duration::from_millis(1);
