@@ -45,7 +45,7 @@ pub const CROWD_MIN: u32 = 64;
 pub const ACCEPT_INTERVAL: Duration = Duration::from_micros(256);
 
 /// For each session that is closed by a client that was silent before, and likewise for each connection whose
-/// client has left: as many.
+/// client has left: as many, of all servers of an ensemble ([`Limits::of_ensemble`]).
 pub const LEAVE_INTERVAL: Duration = Duration::from_micros(256);
 
 /// For each client that is heard from: 16,000 a second. Most of them ping, which is a few microseconds and must
@@ -184,6 +184,8 @@ pub struct Limits {
     pub connections_max: u32,
     /// `nio.sessionlessCnxnTimeout`: how long a connection may take to ask for a session.
     pub sessionless_timeout: Duration,
+    /// Servers that each end of a session is work for: those of the ensemble, or this one.
+    pub servers: u32,
     /// `globalOutstandingLimit`: unanswered requests beyond which connections that have some in
     /// flight are not read from.
     pub outstanding_max: u64,
@@ -205,10 +207,33 @@ impl Limits {
             connections_per_ip_max: config.max_client_cnxns,
             connections_max: config.max_cnxns,
             sessionless_timeout: Duration::from_millis(config.sessionless_timeout_ms.into()),
+            servers: u32::try_from(config.servers.len()).unwrap_or(u32::MAX).max(1),
             outstanding_max: config.global_outstanding_limit.into(),
             outgoing_bytes_soft_max: OUTGOING_BYTES_SOFT_MAX,
             outgoing_bytes_max: OUTGOING_BYTES_MAX,
             outgoing_stall_max: OUTGOING_STALL_MAX,
         }
+    }
+
+    /// The time for one of a crowd that comes to one of the servers, if this is the time for one that comes to any
+    /// of them: what one does, each of them does.
+    #[must_use]
+    pub fn of_ensemble(&self, interval: Duration) -> Duration {
+        interval.saturating_mul(self.servers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ServerSpec;
+
+    #[test]
+    fn a_crowd_leaves_an_ensemble_no_faster_than_one_server() {
+        let mut config = Config::without_file();
+        assert_eq!(Limits::of(&config).of_ensemble(LEAVE_INTERVAL), LEAVE_INTERVAL);
+        let spec = |id| ServerSpec::parse(id, "host:1:2").unwrap();
+        config.servers = (1..=3).map(spec).collect();
+        assert_eq!(Limits::of(&config).of_ensemble(LEAVE_INTERVAL), LEAVE_INTERVAL * 3);
     }
 }

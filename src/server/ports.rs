@@ -79,13 +79,14 @@ impl Offer {
     ) -> Result<Ports, StartError> {
         let Self { config, limits, messages, figures, published, stop, .. } = self;
         let address = port.address;
+        let leave = limits.of_ensemble(LEAVE_INTERVAL);
         let shared = Arc::new(Shared {
             driver: messages.clone(),
             limits: *limits,
             throttle: Arc::new(Throttle::new(limits.outstanding_max)),
             hearing: Arc::new(Turnstile::new(HEAR_INTERVAL, Arc::clone(&self.scheduling))),
-            closing: Arc::new(Turnstile::new(LEAVE_INTERVAL, Arc::clone(&self.scheduling))),
-            leaving: Arc::new(Turnstile::new(LEAVE_INTERVAL, Arc::clone(&self.scheduling))),
+            closing: Arc::new(Turnstile::new(leave, Arc::clone(&self.scheduling))),
+            leaving: Arc::new(Turnstile::new(leave, Arc::clone(&self.scheduling))),
             scheduling: Arc::clone(&self.scheduling),
             silence: Silence::default(),
             figures: Arc::clone(figures),
