@@ -40,12 +40,13 @@ pub const OUTSTANDING_BYTES_MAX: u64 = 256 << 20;
 /// that leave, and clients that are heard from after [`QUIET_MIN`] of silence or more.
 pub const CROWD_MIN: u32 = 64;
 
-/// For each connection that is accepted: of a crowd 4,000 a second, with the session that it asks for a fifth of
-/// the server's thread.
-pub const ACCEPT_INTERVAL: Duration = Duration::from_micros(256);
+/// For each connection that is accepted: of a crowd 2,000 a second, with the session that it asks for a tenth of
+/// the server's thread. Of two cores the client and the system take as much again, and twice as many a second
+/// were too much for those at work beside them.
+pub const ACCEPT_INTERVAL: Duration = Duration::from_micros(512);
 
 /// For each session that is closed by a client that was silent before, and likewise for each connection whose
-/// client has left: as many, of all servers of an ensemble ([`Limits::of_ensemble`]).
+/// client has left: twice as many, of all servers of an ensemble ([`Limits::of_ensemble`]).
 pub const LEAVE_INTERVAL: Duration = Duration::from_micros(256);
 
 /// For each client that is heard from: 16,000 a second. Most of them ping, which is a few microseconds and must
@@ -53,7 +54,7 @@ pub const LEAVE_INTERVAL: Duration = Duration::from_micros(256);
 pub const HEAR_INTERVAL: Duration = Duration::from_micros(64);
 
 /// A crowd comes twice as fast behind each of these in which there always was somebody of it: they have sessions
-/// that may be about to expire. Of those accepted 24,000 come within 4 s.
+/// that may be about to expire. Of those accepted 12,000 come within 4 s.
 pub const CROWD_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How often it is seen who may come.

@@ -7,7 +7,7 @@
 //!
 //! *Owns* when the next one may come. *Invariants*: fewer than [`CROWD_MIN`] at one moment are no crowd and
 //! do not wait; a crowd is let through twice as fast with each [`CROWD_PATIENCE`] that it lasts: of those accepted,
-//! 24,000 within 4 s, the least session timeout unless configured. Behind a crowd the pace is the first one again:
+//! 12,000 within 4 s, the least session timeout unless configured. Behind a crowd the pace is the first one again:
 //! clients that are always more than that wait for a while again and again. *Never* knows who waits.
 
 use std::time::{Duration, Instant};
