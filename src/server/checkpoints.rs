@@ -93,9 +93,9 @@ impl Checkpoints {
         self.tasks.as_ref().is_some_and(|tasks| tasks.len() < CHANGES_QUEUE_MAX)
     }
 
-    /// Says whether the thread may take its time over what it has.
-    pub fn may_take_time(&self, may: bool) {
-        self.leisure.set(may);
+    /// Says how many times as long as it works the thread may rest; 0: not at all.
+    pub fn may_rest(&self, times: u32) {
+        self.leisure.set(times);
     }
 
     /// Queues changed records. Only when there is room: the driver is the only one who does.
@@ -132,7 +132,7 @@ impl Drop for Checkpoints {
     fn drop(&mut self) {
         self.tasks = None;
         // Somebody waits for it now.
-        self.leisure.set(false);
+        self.leisure.set(0);
         if let Some(thread) = self.thread.take() {
             // Its panics were caught.
             let _ = thread.join();

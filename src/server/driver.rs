@@ -24,7 +24,8 @@ use super::error::ServerError;
 use super::figures::Figures;
 use super::limits::{
     CHANGES_BATCHES_MAX, CHANGES_RECORDS_MAX, CHANGES_WAITING_LATE, CHANGES_WAITING_MAX,
-    CHECKPOINT_LATE, DIRECT_BYTES_MAX, DRIVER_BATCH_MAX,
+    CHECKPOINT_LATE, DIRECT_BYTES_MAX, DRIVER_BATCH_MAX, LATENESS_BEHIND, REST_TIMES,
+    REST_TIMES_BEHIND,
 };
 use super::log_writer::LogWriter;
 use super::outbox::Pushed;
@@ -147,8 +148,8 @@ impl Driver {
             let status = self.replica.status();
             self.hand_over_changes(status.changes_waiting, is_idle, &mut pace);
             if let Some(disk) = &self.disk {
-                let is_late = status.changes_waiting >= CHANGES_WAITING_LATE || pace.is_late();
-                disk.checkpoints.may_take_time(scheduling.gives_way() && !is_late);
+                let rest = pace.rest_times(status.changes_waiting);
+                disk.checkpoints.may_rest(if scheduling.gives_way() { rest } else { 0 });
             }
             if status.serving
                 && let Some(serves) = serves.take()
@@ -358,7 +359,22 @@ struct Pace {
 
 impl Pace {
     fn is_late(&self) -> bool {
-        self.completed.elapsed() >= CHECKPOINT_LATE
+        self.lateness(0) >= 1.0
+    }
+
+    /// How many times as long as it works the state thread may rest, with so many changes waiting.
+    fn rest_times(&self, waiting: u64) -> u32 {
+        match self.lateness(waiting) {
+            ..LATENESS_BEHIND => REST_TIMES,
+            ..1.0 => REST_TIMES_BEHIND,
+            _ => 0,
+        }
+    }
+
+    /// How far it is, with so many changes waiting, to where a checkpoint is late (1).
+    fn lateness(&self, waiting: u64) -> f64 {
+        let time = self.completed.elapsed().as_secs_f64() / CHECKPOINT_LATE.as_secs_f64();
+        time.max(waiting as f64 / CHANGES_WAITING_LATE as f64)
     }
 }
 
@@ -549,6 +565,16 @@ mod tests {
             yield_now().await;
         }
         most
+    }
+
+    #[test]
+    fn the_state_thread_rests_the_less_the_more_waits_for_it_and_the_longer_it_takes() {
+        let of = |ago: Duration| Pace { completed: Instant::now() - ago, is_open: true };
+        assert_eq!(of(CHECKPOINT_LATE / 5).rest_times(CHANGES_WAITING_LATE / 5), REST_TIMES);
+        assert_eq!(of(CHECKPOINT_LATE / 5).rest_times(CHANGES_WAITING_LATE / 3), REST_TIMES_BEHIND);
+        assert_eq!(of(CHECKPOINT_LATE / 3).rest_times(0), REST_TIMES_BEHIND);
+        assert_eq!(of(CHECKPOINT_LATE / 5).rest_times(CHANGES_WAITING_LATE), 0);
+        assert_eq!(of(CHECKPOINT_LATE).rest_times(0), 0);
     }
 
     #[tokio::test]

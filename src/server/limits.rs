@@ -118,9 +118,18 @@ pub const CHECKPOINT_LATE: Duration = Duration::from_secs(30);
 /// waits for a checkpoint but the next image, and so the next cut of the log.
 pub const CHANGES_WAITING_MAX: u64 = 64 << 10;
 
-/// With so many, checkpoints take longer than it takes to change what they write: the state thread takes
-/// no time for others then.
-pub const CHANGES_WAITING_LATE: u64 = 4 * CHANGES_WAITING_MAX;
+/// With so many, checkpoints take longer than it takes to change what they write: the state thread does
+/// not rest then.
+pub const CHANGES_WAITING_LATE: u64 = 8 * CHANGES_WAITING_MAX;
+
+/// While cores are short the state thread rests so many times as long as it works: it takes a ninth of a
+/// core, which is enough for most of what changes.
+pub const REST_TIMES: u32 = 8;
+/// And from this part of the way to where a checkpoint is late, so many times: a quarter of a core, for
+/// seconds, so that it does not come to be late. What is made up for later takes all of a core.
+pub const LATENESS_BEHIND: f64 = 0.25;
+/// See [`LATENESS_BEHIND`].
+pub const REST_TIMES_BEHIND: u32 = 3;
 
 /// How long `stop` waits for the connections to end by themselves.
 pub const STOP_CONNECTIONS_MAX: Duration = Duration::from_millis(500);

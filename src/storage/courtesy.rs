@@ -10,25 +10,27 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// Steps of work from one time to the next: some ten microseconds.
 const STEPS: u32 = 256;
 /// Of a record that is read, put in its place and written. One to compare two of them.
 pub(super) const RECORD_STEPS: u32 = 8;
-/// Of what takes some ten microseconds by itself.
+/// Of what takes some ten microseconds by itself, or more.
 pub(super) const BLOCK_STEPS: u32 = STEPS;
 /// Of the time that it worked, what others are given at most.
 const GIVEN_TIMES: u32 = 8;
 /// It works so long between two rests: a rest costs some microseconds.
 const RUN_MIN: Duration = Duration::from_micros(50);
-/// Who worked longer than this since its last rest was kept from its core meanwhile.
-const RUN_MAX: Duration = Duration::from_micros(250);
+/// The longest rest: whoever wants the thread to end waits for that.
+const REST_MAX: Duration = Duration::from_millis(100);
 
-/// Whether a thread in the background may take its time. Whoever hands work to it knows what waits for that.
+/// How long a thread in the background may rest. Whoever hands work to it knows what waits for that.
 #[derive(Clone, Debug, Default)]
-pub struct Leisure(Arc<AtomicBool>);
+pub struct Leisure(Arc<AtomicU32>);
 
 thread_local! {
     /// That of this thread. Without one that was given, there is none.
@@ -36,9 +38,9 @@ thread_local! {
 }
 
 impl Leisure {
-    /// Says whether there is time.
-    pub fn set(&self, is_there: bool) {
-        self.0.store(is_there, Ordering::Relaxed);
+    /// Says how many times as long as it works the thread is to rest; 0: others only have their turns.
+    pub fn set(&self, times: u32) {
+        self.0.store(times.min(GIVEN_TIMES), Ordering::Relaxed);
     }
 
     /// From now on this is the calling thread's.
@@ -46,7 +48,7 @@ impl Leisure {
         LEISURE.set(self.clone());
     }
 
-    fn is_there(&self) -> bool {
+    fn times(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -56,8 +58,8 @@ impl Leisure {
 pub(super) struct Courtesy {
     leisure: Leisure,
     steps: u32,
-    /// When it last went on working.
-    since: Instant,
+    /// What the thread had computed when it was last looked at.
+    computed: Duration,
     worked: Duration,
     given: Duration,
 }
@@ -84,7 +86,7 @@ impl Courtesy {
         Self {
             leisure: LEISURE.with_borrow(Clone::clone),
             steps: 0,
-            since: Instant::now(),
+            computed: thread_computed(),
             worked: Duration::ZERO,
             given: Duration::ZERO,
         }
@@ -95,28 +97,32 @@ impl Courtesy {
         self.steps += steps;
         if self.steps >= STEPS {
             self.steps = 0;
-            self.give_way(Wait::now, Instant::now);
+            self.give_way(Wait::now, Instant::now, thread_computed());
         }
     }
 
-    fn give_way(&mut self, wait: impl FnOnce(Wait), now: impl Fn() -> Instant) {
-        let stopped = now();
-        let ran = stopped - self.since;
-        let how = if !self.leisure.is_there() {
-            Wait::Yield
-        } else if ran >= RUN_MIN {
-            Wait::Sleep(ran.min(RUN_MAX) * GIVEN_TIMES)
-        } else {
-            return;
+    /// `computed` is what the thread has by now.
+    fn give_way(&mut self, wait: impl FnOnce(Wait), now: impl Fn() -> Instant, computed: Duration) {
+        let ran = computed.saturating_sub(self.computed);
+        let how = match self.leisure.times() {
+            0 => Wait::Yield,
+            times if ran >= RUN_MIN => Wait::Sleep((ran * times).min(REST_MAX)),
+            _ => return,
         };
         self.worked += ran;
-        self.since = stopped;
+        self.computed = computed;
         if self.given < self.worked * GIVEN_TIMES {
+            let stopped = now();
             wait(how);
-            self.since = now();
-            self.given += self.since - stopped;
+            self.given += now() - stopped;
         }
     }
+}
+
+/// Time that the calling thread had a core.
+fn thread_computed() -> Duration {
+    // Neither is ever negative.
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -132,16 +138,17 @@ mod tests {
     fn stood_back(leisure: &Leisure, times: u32, run: Duration, more: Duration) -> Vec<Wait> {
         leisure.begin();
         let mut courtesy = Courtesy::new();
-        let now = Cell::new(courtesy.since);
+        let now = Cell::new(Instant::now());
+        let mut computed = courtesy.computed;
         let mut waits = Vec::new();
         for _ in 0..times {
-            now.set(now.get() + run);
+            computed += run;
             let stand_back = |wait| {
                 waits.push(wait);
                 let asked = if let Wait::Sleep(time) = wait { time } else { Duration::ZERO };
                 now.set(now.get() + asked + more);
             };
-            courtesy.give_way(stand_back, || now.get());
+            courtesy.give_way(stand_back, || now.get(), computed);
         }
         waits
     }
@@ -157,8 +164,8 @@ mod tests {
     fn beside_somebody_without_an_end_it_gets_its_part() {
         let leisure = Leisure::default();
         assert_eq!(stood_back(&leisure, 1000, MS, 80 * MS).len() as u32, 1000 * GIVEN_TIMES / 80);
-        leisure.set(true);
-        let rest = RUN_MAX * GIVEN_TIMES;
+        leisure.set(GIVEN_TIMES);
+        let rest = MS * GIVEN_TIMES;
         let rests = stood_back(&leisure, 1000, MS, 80 * MS - rest);
         assert_eq!(rests, vec![Wait::Sleep(rest); 1000 * GIVEN_TIMES as usize / 80]);
     }
@@ -166,11 +173,31 @@ mod tests {
     #[test]
     fn with_time_it_rests_several_times_as_long_as_it_works() {
         let leisure = Leisure::default();
-        leisure.set(true);
+        leisure.set(GIVEN_TIMES);
         let rests = stood_back(&leisure, 100, RUN_MIN / 2, Duration::ZERO);
         assert_eq!(rests, vec![Wait::Sleep(RUN_MIN * GIVEN_TIMES); 50]);
-        leisure.set(false);
+        leisure.set(0);
         let waits = stood_back(&leisure, 100, RUN_MIN / 2, Duration::ZERO);
         assert_eq!(waits, vec![Wait::Yield; 100], "somebody waits for it");
+    }
+
+    #[test]
+    fn with_less_time_it_rests_for_less_of_it() {
+        let leisure = Leisure::default();
+        for (times, rest) in [(3, 3 * RUN_MIN), (GIVEN_TIMES + 1, RUN_MIN * GIVEN_TIMES)] {
+            leisure.set(times);
+            let rests = stood_back(&leisure, 10, RUN_MIN, Duration::ZERO);
+            assert_eq!(rests, vec![Wait::Sleep(rest); 10]);
+        }
+    }
+
+    #[test]
+    fn it_rests_long_behind_long_work_but_not_longer_than_somebody_may_wait() {
+        let leisure = Leisure::default();
+        leisure.set(3);
+        let rests = stood_back(&leisure, 2, 12 * MS, Duration::ZERO);
+        assert_eq!(rests, [Wait::Sleep(36 * MS); 2]);
+        let rests = stood_back(&leisure, 2, 1000 * MS, Duration::ZERO);
+        assert_eq!(rests, [Wait::Sleep(REST_MAX); 2]);
     }
 }

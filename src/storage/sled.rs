@@ -21,6 +21,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::courtesy::{BLOCK_STEPS, Courtesy};
 use super::state::{StateError, StateStore};
 
 /// sled's cache. It uses several times as much.
@@ -226,10 +227,12 @@ impl StateStore for SledState {
     }
 
     fn retain_runs(&mut self, runs: &[u64]) -> Result<(), StateError> {
+        let mut courtesy = Courtesy::new();
         self.with(|db| {
             for name in db.tree_names() {
                 if run_of(&name).is_some_and(|run| !runs.contains(&run)) {
                     db.drop_tree(name)?;
+                    courtesy.did(BLOCK_STEPS);
                 }
             }
             Ok(())
