@@ -17,16 +17,13 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::yield_now;
 
 use super::audit::Audit;
+use super::checkpoint_pace::CheckpointPace;
 use super::checkpoints::Checkpoints;
 use super::clock;
 use super::connection::Line;
 use super::error::ServerError;
 use super::figures::Figures;
-use super::limits::{
-    CHANGES_BATCHES_MAX, CHANGES_RECORDS_MAX, CHANGES_WAITING_LATE, CHANGES_WAITING_MAX,
-    CHECKPOINT_LATE, DIRECT_BYTES_MAX, DRIVER_BATCH_MAX, LATENESS_BEHIND, REST_TIMES,
-    REST_TIMES_BEHIND,
-};
+use super::limits::{CHANGES_BATCHES_MAX, CHANGES_RECORDS_MAX, DIRECT_BYTES_MAX, DRIVER_BATCH_MAX};
 use super::log_writer::LogWriter;
 use super::outbox::Pushed;
 use super::peer_links::{LinkEvent, Links};
@@ -127,7 +124,7 @@ impl Driver {
         let start = Instant::now();
         let mut batch = Vec::with_capacity(DRIVER_BATCH_MAX);
         let mut inspections = Inspections::default();
-        let mut pace = Pace { completed: start, is_open: false };
+        let mut pace = CheckpointPace::new(start);
         let mut serves = Some(serves);
         let mut scheduling = ThreadScheduling::new(Arc::clone(&self.scheduling));
         while self.turn(&mut batch).await {
@@ -148,7 +145,7 @@ impl Driver {
             let status = self.replica.status();
             self.hand_over_changes(status.changes_waiting, is_idle, &mut pace);
             if let Some(disk) = &self.disk {
-                let rest = pace.rest_times(status.changes_waiting);
+                let rest = pace.rest_times(status.changes_waiting, Instant::now());
                 disk.checkpoints.may_rest(if scheduling.gives_way() { rest } else { 0 });
             }
             if status.serving
@@ -315,66 +312,33 @@ impl Driver {
 
     /// Gives changed records to the state thread when it has room for them: once there are many or
     /// they have waited, and from then on until a checkpoint is complete.
-    fn hand_over_changes(&mut self, waiting: u64, is_idle: bool, pace: &mut Pace) {
+    fn hand_over_changes(&mut self, waiting: u64, is_idle: bool, pace: &mut CheckpointPace) {
         let Some(disk) = &self.disk else { return };
         let checkpoints = &disk.checkpoints;
-        let is_due =
-            waiting >= CHANGES_WAITING_MAX || pace.completed.elapsed() >= disk.changes_wait;
-        if !(is_due || pace.is_open) || !checkpoints.has_room() {
+        let now = Instant::now();
+        if !pace.is_due(waiting, disk.changes_wait, now) || !checkpoints.has_room() {
             return;
         }
         // A driver that only time wakes does more at once, and one that never comes to an end otherwise.
-        let does_more = is_idle || pace.is_late();
+        let does_more = is_idle || pace.is_late(now);
         for _ in 0..if does_more { CHANGES_BATCHES_MAX } else { 1 } {
             match self.replica.drain_changes(CHANGES_RECORDS_MAX) {
                 Drained::Changes(changes) => {
-                    pace.is_open = changes.mark.is_none();
+                    let is_complete = changes.mark.is_some();
                     checkpoints.hand_over(changes);
+                    if is_complete {
+                        return pace.complete(now);
+                    }
+                    pace.go_on();
                 }
                 // The log thread wakes this one.
-                Drained::NotDurable => {
-                    pace.is_open = true;
-                    return;
-                }
-                Drained::Nothing => pace.is_open = false,
-            }
-            if !pace.is_open {
-                pace.completed = Instant::now();
-                return;
+                Drained::NotDurable => return pace.go_on(),
+                Drained::Nothing => return pace.complete(now),
             }
             if !checkpoints.has_room() {
                 return;
             }
         }
-    }
-}
-
-/// When changed records are handed over.
-struct Pace {
-    /// When the last checkpoint was complete.
-    completed: Instant,
-    /// Whether one has been begun and lacks its mark.
-    is_open: bool,
-}
-
-impl Pace {
-    fn is_late(&self) -> bool {
-        self.lateness(0) >= 1.0
-    }
-
-    /// How many times as long as it works the state thread may rest, with so many changes waiting.
-    fn rest_times(&self, waiting: u64) -> u32 {
-        match self.lateness(waiting) {
-            ..LATENESS_BEHIND => REST_TIMES,
-            ..1.0 => REST_TIMES_BEHIND,
-            _ => 0,
-        }
-    }
-
-    /// How far it is, with so many changes waiting, to where a checkpoint is late (1).
-    fn lateness(&self, waiting: u64) -> f64 {
-        let time = self.completed.elapsed().as_secs_f64() / CHECKPOINT_LATE.as_secs_f64();
-        time.max(waiting as f64 / CHANGES_WAITING_LATE as f64)
     }
 }
 
@@ -565,16 +529,6 @@ mod tests {
             yield_now().await;
         }
         most
-    }
-
-    #[test]
-    fn the_state_thread_rests_the_less_the_more_waits_for_it_and_the_longer_it_takes() {
-        let of = |ago: Duration| Pace { completed: Instant::now() - ago, is_open: true };
-        assert_eq!(of(CHECKPOINT_LATE / 5).rest_times(CHANGES_WAITING_LATE / 5), REST_TIMES);
-        assert_eq!(of(CHECKPOINT_LATE / 5).rest_times(CHANGES_WAITING_LATE / 3), REST_TIMES_BEHIND);
-        assert_eq!(of(CHECKPOINT_LATE / 3).rest_times(0), REST_TIMES_BEHIND);
-        assert_eq!(of(CHECKPOINT_LATE / 5).rest_times(CHANGES_WAITING_LATE), 0);
-        assert_eq!(of(CHECKPOINT_LATE).rest_times(0), 0);
     }
 
     #[tokio::test]

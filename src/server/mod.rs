@@ -5,13 +5,14 @@
 //! the configuration is known to be right; the client address is taken before the data is touched;
 //! nobody is answered before the server serves; when `stop` has returned, every thread has ended and
 //! the data directory is free. Where things are: `driver.rs` (the loop around the replica),
-//! `log_writer.rs`, `log_thread.rs` and `checkpoints.rs` (the disk's threads), `listener.rs`, `first_frame.rs` and
-//! `connection.rs` (clients), `silence.rs`, `turnstile.rs` and `pace.rs` (many of them at one moment), `founding.rs`,
-//! `peers.rs` and `peer_*.rs` (other servers), `intake.rs`, `outbox.rs` and `throttle.rs` (what was read, is
-//! queued and in flight).
+//! `log_writer.rs`, `log_thread.rs`, `checkpoints.rs` and `checkpoint_pace.rs` (the disk's threads),
+//! `listener.rs`, `first_frame.rs` and `connection.rs` (clients), `silence.rs`, `turnstile.rs` and `pace.rs`
+//! (many of them at one moment), `founding.rs`, `peers.rs` and `peer_*.rs` (other servers), `intake.rs`,
+//! `outbox.rs` and `throttle.rs` (what was read, is queued and in flight).
 
 mod audit;
 mod builder;
+mod checkpoint_pace;
 mod checkpoints;
 mod clock;
 mod connection;

@@ -5,7 +5,7 @@
 //! of requests in flight then falls behind for as long as the image takes. Where cores are short and nothing
 //! waits for the image, the thread therefore takes a small part of one core and leaves the rest.
 //!
-//! *Invariant*: it gives others at most [`GIVEN_TIMES`] times the time that it takes, so that it gets on
+//! *Invariant*: it gives others at most [`Leisure::TIMES_MAX`] times the time that it takes, so that it gets on
 //! beside whoever computes without an end. *Never* holds anything that others wait for while it stands back.
 
 use std::cell::RefCell;
@@ -21,8 +21,6 @@ const STEPS: u32 = 256;
 pub(super) const RECORD_STEPS: u32 = 8;
 /// Of what takes some ten microseconds by itself, or more.
 pub(super) const BLOCK_STEPS: u32 = STEPS;
-/// Of the time that it worked, what others are given at most.
-const GIVEN_TIMES: u32 = 8;
 /// It works so long between two rests: a rest costs some microseconds.
 const RUN_MIN: Duration = Duration::from_micros(50);
 /// The longest rest: whoever wants the thread to end waits for that.
@@ -38,9 +36,12 @@ thread_local! {
 }
 
 impl Leisure {
+    /// Of the time that the thread works, what others are given at most.
+    pub const TIMES_MAX: u32 = 8;
+
     /// Says how many times as long as it works the thread is to rest; 0: others only have their turns.
     pub fn set(&self, times: u32) {
-        self.0.store(times.min(GIVEN_TIMES), Ordering::Relaxed);
+        self.0.store(times.min(Leisure::TIMES_MAX), Ordering::Relaxed);
     }
 
     /// From now on this is the calling thread's.
@@ -111,7 +112,7 @@ impl Courtesy {
         };
         self.worked += ran;
         self.computed = computed;
-        if self.given < self.worked * GIVEN_TIMES {
+        if self.given < self.worked * Leisure::TIMES_MAX {
             let stopped = now();
             wait(how);
             self.given += now() - stopped;
@@ -163,19 +164,22 @@ mod tests {
     #[test]
     fn beside_somebody_without_an_end_it_gets_its_part() {
         let leisure = Leisure::default();
-        assert_eq!(stood_back(&leisure, 1000, MS, 80 * MS).len() as u32, 1000 * GIVEN_TIMES / 80);
-        leisure.set(GIVEN_TIMES);
-        let rest = MS * GIVEN_TIMES;
+        assert_eq!(
+            stood_back(&leisure, 1000, MS, 80 * MS).len() as u32,
+            1000 * Leisure::TIMES_MAX / 80
+        );
+        leisure.set(Leisure::TIMES_MAX);
+        let rest = MS * Leisure::TIMES_MAX;
         let rests = stood_back(&leisure, 1000, MS, 80 * MS - rest);
-        assert_eq!(rests, vec![Wait::Sleep(rest); 1000 * GIVEN_TIMES as usize / 80]);
+        assert_eq!(rests, vec![Wait::Sleep(rest); 1000 * Leisure::TIMES_MAX as usize / 80]);
     }
 
     #[test]
     fn with_time_it_rests_several_times_as_long_as_it_works() {
         let leisure = Leisure::default();
-        leisure.set(GIVEN_TIMES);
+        leisure.set(Leisure::TIMES_MAX);
         let rests = stood_back(&leisure, 100, RUN_MIN / 2, Duration::ZERO);
-        assert_eq!(rests, vec![Wait::Sleep(RUN_MIN * GIVEN_TIMES); 50]);
+        assert_eq!(rests, vec![Wait::Sleep(RUN_MIN * Leisure::TIMES_MAX); 50]);
         leisure.set(0);
         let waits = stood_back(&leisure, 100, RUN_MIN / 2, Duration::ZERO);
         assert_eq!(waits, vec![Wait::Yield; 100], "somebody waits for it");
@@ -184,7 +188,9 @@ mod tests {
     #[test]
     fn with_less_time_it_rests_for_less_of_it() {
         let leisure = Leisure::default();
-        for (times, rest) in [(3, 3 * RUN_MIN), (GIVEN_TIMES + 1, RUN_MIN * GIVEN_TIMES)] {
+        for (times, rest) in
+            [(3, 3 * RUN_MIN), (Leisure::TIMES_MAX + 1, RUN_MIN * Leisure::TIMES_MAX)]
+        {
             leisure.set(times);
             let rests = stood_back(&leisure, 10, RUN_MIN, Duration::ZERO);
             assert_eq!(rests, vec![Wait::Sleep(rest); 10]);
