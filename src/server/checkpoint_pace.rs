@@ -1,14 +1,14 @@
 //! When a checkpoint is due, and how much of a core it may take.
 //!
 //! *Owns* when the last one was complete. *Invariants*: the nearer a checkpoint comes to being late, by its
-//! changes or by its time, the less the state thread rests; once it is late, not at all. *Never* looks at a
-//! clock itself.
+//! changes or by its time, the less the state thread rests, but that it waits for a crowd; once it is late, it
+//! does not rest at all. *Never* looks at a clock itself.
 
 use std::time::{Duration, Instant};
 
 use super::limits::{
     CHANGES_WAITING_LATE, CHANGES_WAITING_MAX, CHECKPOINT_LATE, LATENESS_BEHIND, REST_TIMES,
-    REST_TIMES_BEHIND,
+    REST_TIMES_BEHIND, REST_TIMES_CROWDED,
 };
 
 /// Of one checkpoint after the other.
@@ -46,11 +46,13 @@ impl CheckpointPace {
         self.took(now) >= CHECKPOINT_LATE
     }
 
-    /// How many times as long as it works the state thread may rest, with so many changes waiting.
-    pub fn rest_times(&self, waiting: u64, now: Instant) -> u32 {
+    /// How many times as long as it works the state thread may rest, with so many changes waiting, and whether a crowd
+    /// of clients comes.
+    pub fn rest_times(&self, waiting: u64, is_crowded: bool, now: Instant) -> u32 {
         let of_time = self.took(now).as_secs_f64() / CHECKPOINT_LATE.as_secs_f64();
         let of_changes = waiting as f64 / CHANGES_WAITING_LATE as f64;
         match of_time.max(of_changes) {
+            ..1.0 if is_crowded => REST_TIMES_CROWDED,
             ..LATENESS_BEHIND => REST_TIMES,
             ..1.0 => REST_TIMES_BEHIND,
             _ => 0,
@@ -70,7 +72,7 @@ mod tests {
     fn the_state_thread_rests_the_less_the_nearer_a_checkpoint_is_to_being_late() {
         let start = Instant::now();
         let pace = CheckpointPace::new(start);
-        let rests = |time, changes| pace.rest_times(changes, start + time);
+        let rests = |time, changes| pace.rest_times(changes, false, start + time);
         let (time, changes) = (CHECKPOINT_LATE, CHANGES_WAITING_LATE);
         assert_eq!(rests(time / 5, changes / 5), REST_TIMES);
         assert_eq!(rests(time / 5, changes / 4), REST_TIMES_BEHIND);
@@ -78,6 +80,10 @@ mod tests {
         assert_eq!(rests(time / 5, changes - 1), REST_TIMES_BEHIND);
         assert_eq!(rests(time / 5, changes), 0);
         assert_eq!(rests(time, 0), 0);
+        let crowded = |time, changes| pace.rest_times(changes, true, start + time);
+        assert_eq!(crowded(time / 5, changes / 5), REST_TIMES_CROWDED);
+        assert_eq!(crowded(time / 5, changes - 1), REST_TIMES_CROWDED);
+        assert_eq!((crowded(time / 5, changes), crowded(time, 0)), (0, 0), "late is late");
     }
 
     #[test]

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::proto::frame::FRAME_BYTES_MAX_DEFAULT;
-use crate::storage::Leisure;
 
 /// Messages that may wait for the driver; connections then wait before they read on.
 pub const DRIVER_QUEUE_MAX: usize = 4096;
@@ -125,12 +124,15 @@ pub const CHANGES_WAITING_LATE: u64 = 8 * CHANGES_WAITING_MAX;
 
 /// While cores are short the state thread rests so many times as long as it works: it takes a ninth of a
 /// core, which is enough for most of what changes.
-pub const REST_TIMES: u32 = Leisure::TIMES_MAX;
+pub const REST_TIMES: u32 = 8;
 /// And from this part of the way to where a checkpoint is late, so many times: a quarter of a core, for
 /// seconds, so that it does not come to be late. What is made up for later takes all of a core.
 pub const LATENESS_BEHIND: f64 = 0.25;
 /// See [`LATENESS_BEHIND`].
 pub const REST_TIMES_BEHIND: u32 = 3;
+/// While a crowd of clients comes or leaves, so many times, unless a checkpoint is late: for those seconds the
+/// cores are theirs and those of whoever is at work.
+pub const REST_TIMES_CROWDED: u32 = 64;
 
 /// How long `stop` waits for the connections to end by themselves.
 pub const STOP_CONNECTIONS_MAX: Duration = Duration::from_millis(500);

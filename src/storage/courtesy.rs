@@ -5,8 +5,8 @@
 //! of requests in flight then falls behind for as long as the image takes. Where cores are short and nothing
 //! waits for the image, the thread therefore takes a small part of one core and leaves the rest.
 //!
-//! *Invariant*: it gives others at most [`Leisure::TIMES_MAX`] times the time that it takes, so that it gets on
-//! beside whoever computes without an end. *Never* holds anything that others wait for while it stands back.
+//! *Invariant*: it gives others at most as many times the time that it takes as it was told, or [`TURN_TIMES`], so
+//! that it gets on beside whoever computes without an end. *Never* holds anything that others wait for while it stands back.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -23,6 +23,8 @@ pub(super) const RECORD_STEPS: u32 = 8;
 pub(super) const BLOCK_STEPS: u32 = STEPS;
 /// It works so long between two rests: a rest costs some microseconds.
 const RUN_MIN: Duration = Duration::from_micros(50);
+/// Of the time that it works, what others get at most by having their turns.
+const TURN_TIMES: u32 = 8;
 /// The longest rest: whoever wants the thread to end waits for that.
 const REST_MAX: Duration = Duration::from_millis(100);
 
@@ -36,8 +38,8 @@ thread_local! {
 }
 
 impl Leisure {
-    /// Of the time that the thread works, what others are given at most.
-    pub const TIMES_MAX: u32 = 8;
+    /// The most that a thread may rest: it still takes a hundredth part of a core.
+    pub const TIMES_MAX: u32 = 99;
 
     /// Says how many times as long as it works the thread is to rest; 0: others only have their turns.
     pub fn set(&self, times: u32) {
@@ -61,7 +63,8 @@ pub(super) struct Courtesy {
     steps: u32,
     /// What the thread had computed when it was last looked at.
     computed: Duration,
-    worked: Duration,
+    /// Time that it may give others, and what it gave.
+    allowed: Duration,
     given: Duration,
 }
 
@@ -88,7 +91,7 @@ impl Courtesy {
             leisure: LEISURE.with_borrow(Clone::clone),
             steps: 0,
             computed: thread_computed(),
-            worked: Duration::ZERO,
+            allowed: Duration::ZERO,
             given: Duration::ZERO,
         }
     }
@@ -105,14 +108,15 @@ impl Courtesy {
     /// `computed` is what the thread has by now.
     fn give_way(&mut self, wait: impl FnOnce(Wait), now: impl Fn() -> Instant, computed: Duration) {
         let ran = computed.saturating_sub(self.computed);
-        let how = match self.leisure.times() {
+        let times = self.leisure.times();
+        let how = match times {
             0 => Wait::Yield,
-            times if ran >= RUN_MIN => Wait::Sleep((ran * times).min(REST_MAX)),
+            _ if ran >= RUN_MIN => Wait::Sleep((ran * times).min(REST_MAX)),
             _ => return,
         };
-        self.worked += ran;
+        self.allowed += ran * times.max(TURN_TIMES);
         self.computed = computed;
-        if self.given < self.worked * Leisure::TIMES_MAX {
+        if self.given < self.allowed {
             let stopped = now();
             wait(how);
             self.given += now() - stopped;
@@ -164,22 +168,21 @@ mod tests {
     #[test]
     fn beside_somebody_without_an_end_it_gets_its_part() {
         let leisure = Leisure::default();
-        assert_eq!(
-            stood_back(&leisure, 1000, MS, 80 * MS).len() as u32,
-            1000 * Leisure::TIMES_MAX / 80
-        );
-        leisure.set(Leisure::TIMES_MAX);
-        let rest = MS * Leisure::TIMES_MAX;
-        let rests = stood_back(&leisure, 1000, MS, 80 * MS - rest);
-        assert_eq!(rests, vec![Wait::Sleep(rest); 1000 * Leisure::TIMES_MAX as usize / 80]);
+        assert_eq!(stood_back(&leisure, 1000, MS, 80 * MS).len() as u32, 1000 * TURN_TIMES / 80);
+        for times in [3, TURN_TIMES, 64] {
+            leisure.set(times);
+            let (rest, part) = (MS * times, times.max(TURN_TIMES));
+            let rests = stood_back(&leisure, 1000, MS, 160 * MS - rest);
+            assert_eq!(rests, vec![Wait::Sleep(rest); (1000 * part).div_ceil(160) as usize]);
+        }
     }
 
     #[test]
     fn with_time_it_rests_several_times_as_long_as_it_works() {
         let leisure = Leisure::default();
-        leisure.set(Leisure::TIMES_MAX);
+        leisure.set(8);
         let rests = stood_back(&leisure, 100, RUN_MIN / 2, Duration::ZERO);
-        assert_eq!(rests, vec![Wait::Sleep(RUN_MIN * Leisure::TIMES_MAX); 50]);
+        assert_eq!(rests, vec![Wait::Sleep(RUN_MIN * 8); 50]);
         leisure.set(0);
         let waits = stood_back(&leisure, 100, RUN_MIN / 2, Duration::ZERO);
         assert_eq!(waits, vec![Wait::Yield; 100], "somebody waits for it");
