@@ -145,8 +145,9 @@ impl Driver {
             let status = self.replica.status();
             self.hand_over_changes(status.changes_waiting, is_idle, &mut pace);
             if let Some(disk) = &self.disk {
-                let is_crowded = scheduling.is_crowded();
-                let rest = pace.rest_times(status.changes_waiting, is_crowded, Instant::now());
+                let now = Instant::now();
+                let is_crowded = self.scheduling.is_crowded(now);
+                let rest = pace.rest_times(status.changes_waiting, is_crowded, now);
                 disk.checkpoints.may_rest(if scheduling.gives_way() { rest } else { 0 });
             }
             if status.serving

@@ -42,11 +42,12 @@ pub const CROWD_MIN: u32 = 64;
 
 /// For each connection that is accepted: of a crowd 2,000 a second, with the session that it asks for a tenth of
 /// the server's thread. Of two cores the client and the system take as much again, and twice as many a second
-/// were too much for those at work beside them.
+/// were too much for those at work beside them. Of all servers of an ensemble: each of them makes the sessions that
+/// any of them is asked for ([`Limits::of_ensemble`]).
 pub const ACCEPT_INTERVAL: Duration = Duration::from_micros(512);
 
 /// For each session that is closed by a client that was silent before, and likewise for each connection whose
-/// client has left: twice as many, of all servers of an ensemble ([`Limits::of_ensemble`]).
+/// client has left: twice as many, likewise.
 pub const LEAVE_INTERVAL: Duration = Duration::from_micros(256);
 
 /// For each client that is heard from: 16,000 a second. Most of them ping, which is a few microseconds and must
@@ -242,11 +243,11 @@ mod tests {
     use crate::config::ServerSpec;
 
     #[test]
-    fn a_crowd_leaves_an_ensemble_no_faster_than_one_server() {
+    fn a_crowd_comes_to_an_ensemble_no_faster_than_to_one_server() {
         let mut config = Config::without_file();
-        assert_eq!(Limits::of(&config).of_ensemble(LEAVE_INTERVAL), LEAVE_INTERVAL);
+        assert_eq!(Limits::of(&config).of_ensemble(ACCEPT_INTERVAL), ACCEPT_INTERVAL);
         let spec = |id| ServerSpec::parse(id, "host:1:2").unwrap();
         config.servers = (1..=3).map(spec).collect();
-        assert_eq!(Limits::of(&config).of_ensemble(LEAVE_INTERVAL), LEAVE_INTERVAL * 3);
+        assert_eq!(Limits::of(&config).of_ensemble(ACCEPT_INTERVAL), ACCEPT_INTERVAL * 3);
     }
 }

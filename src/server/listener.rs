@@ -78,7 +78,7 @@ pub async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Arc<Stop>,
     let mut next_conn: ConnId = 0;
     let mut complaint = Complaint::default();
     let mut asked = std::pin::pin!(stop.asked());
-    let mut pace = Pace::new(ACCEPT_INTERVAL, Instant::now());
+    let mut pace = Pace::new(shared.limits.of_ensemble(ACCEPT_INTERVAL), Instant::now());
     let mut held_back = None;
     loop {
         let accepted = tokio::select! {

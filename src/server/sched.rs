@@ -110,6 +110,11 @@ impl Scheduling {
         shared.crowded = Some(now);
     }
 
+    /// Whether one comes, or did so shortly before.
+    pub fn is_crowded(&self, now: Instant) -> bool {
+        self.lock().is_crowded(now)
+    }
+
     /// Nothing that holds the lock can panic half-way through a change.
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
@@ -153,7 +158,6 @@ pub struct ThreadScheduling {
     waits: Option<Waits>,
     is_batch: bool,
     gives_way: bool,
-    is_crowded: bool,
     looked: Option<Instant>,
     /// Crowds that had come when it looked.
     crowds: u64,
@@ -163,15 +167,7 @@ impl ThreadScheduling {
     /// Of the calling thread, which must be the one that looks.
     pub fn new(of: Arc<Scheduling>) -> Self {
         let waits = is_usual().then(Waits::open).flatten();
-        Self {
-            of,
-            waits,
-            is_batch: false,
-            gives_way: false,
-            is_crowded: false,
-            looked: None,
-            crowds: 0,
-        }
+        Self { of, waits, is_batch: false, gives_way: false, looked: None, crowds: 0 }
     }
 
     /// Looks, now and then and when a crowd comes, how the thread is to be scheduled.
@@ -190,8 +186,7 @@ impl ThreadScheduling {
             shared.pause.begin(now);
         }
         self.gives_way = shared.gives_way(now);
-        self.is_crowded = shared.is_crowded(now);
-        let is_batch = self.gives_way && !self.is_crowded;
+        let is_batch = self.gives_way && !shared.is_crowded(now);
         drop(shared);
         if is_batch != self.is_batch {
             self.change(is_batch);
@@ -202,11 +197,6 @@ impl ThreadScheduling {
     /// so while a crowd comes, too.
     pub fn gives_way(&self) -> bool {
         self.gives_way
-    }
-
-    /// Whether a crowd came when it last looked.
-    pub fn is_crowded(&self) -> bool {
-        self.is_crowded
     }
 
     fn change(&mut self, is_batch: bool) {

@@ -24,7 +24,7 @@ use super::sched::Scheduling;
 #[derive(Debug)]
 pub struct Turnstile {
     state: Mutex<State>,
-    /// Told of everybody who has to wait.
+    /// Told of a crowd until the last one of it is through.
     scheduling: Arc<Scheduling>,
 }
 
@@ -85,11 +85,9 @@ impl Turnstile {
             }
             None => {}
         }
-        let now = Instant::now();
-        if state.waiting.is_empty() && state.pace.may_come(now) {
+        if state.waiting.is_empty() && state.pace.may_come(Instant::now()) {
             return Poll::Ready(());
         }
-        self.scheduling.crowd_comes(now);
         place.0 = Some(state.called + state.waiting.len() as u64);
         state.waiting.push_back(context.waker().clone());
         if !std::mem::replace(&mut state.is_turning, true) {
@@ -114,6 +112,7 @@ impl Turnstile {
             state.is_turning = false;
             return None;
         }
+        self.scheduling.crowd_comes(now);
         let mut count = 0;
         while count < state.waiting.len() && state.pace.may_come(now) {
             count += 1;
@@ -184,6 +183,22 @@ mod tests {
         assert!((MANY / 2..MANY / 2 + 10).contains(&called), "{called}");
         assert_eq!(pass(), called);
         assert_eq!(turnstile.call(later + INTERVAL * MANY as u32).unwrap().len(), places.len());
+    }
+
+    #[tokio::test]
+    async fn a_crowd_is_there_until_the_last_one_is_through() {
+        let turnstile = turnstile();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut now = Instant::now();
+        let _ = std::iter::repeat_with(|| turnstile.poll_pass(&mut context, &mut Place::default()))
+            .take(2 * MANY)
+            .filter(Poll::is_pending)
+            .count();
+        while turnstile.call(now).is_some() {
+            assert!(turnstile.scheduling.is_crowded(now));
+            now += Duration::from_secs(10);
+        }
+        assert!(!turnstile.scheduling.is_crowded(now));
     }
 
     #[tokio::test]

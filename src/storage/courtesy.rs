@@ -5,8 +5,9 @@
 //! of requests in flight then falls behind for as long as the image takes. Where cores are short and nothing
 //! waits for the image, the thread therefore takes a small part of one core and leaves the rest.
 //!
-//! *Invariant*: it gives others at most as many times the time that it takes as it was told, or [`TURN_TIMES`], so
-//! that it gets on beside whoever computes without an end. *Never* holds anything that others wait for while it stands back.
+//! *Invariant*: it gives others at most as many times the time that it takes as it was told, or [`TURN_TIMES`],
+//! so that it gets on beside whoever computes without an end. *Never* holds anything that others wait for while
+//! it stands back.
 
 use std::cell::RefCell;
 use std::sync::Arc;
