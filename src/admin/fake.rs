@@ -34,6 +34,8 @@ pub(super) struct Fake {
     pub stopping: bool,
     /// Can be changed while it is served: overrides `status.serving`.
     pub paused: AtomicBool,
+    /// Why it is not ready; can be changed while it is served.
+    pub conditions: Mutex<Vec<String>>,
     /// What was asked, and `counters` for a reset of those.
     pub asked: Mutex<Vec<String>>,
 }
@@ -78,6 +80,7 @@ impl Fake {
             loopback_only: Vec::new(),
             stopping: false,
             paused: AtomicBool::new(false),
+            conditions: Mutex::default(),
             asked: Mutex::new(Vec::new()),
         }
     }
@@ -145,6 +148,10 @@ impl Source for Fake {
         let mut status = self.status.clone();
         status.serving &= !self.paused.load(Ordering::Relaxed);
         status
+    }
+
+    fn conditions(&self) -> Vec<String> {
+        self.conditions.lock().unwrap().clone()
     }
 
     fn counters(&self) -> Counters {

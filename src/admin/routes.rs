@@ -100,11 +100,17 @@ async fn metrics_page(source: &dyn Source) -> Answer {
 }
 
 fn readiness(source: &dyn Source) -> Answer {
-    let status = source.status();
-    if status.serving {
+    let (status, conditions) = (source.status(), source.conditions());
+    if status.serving && conditions.is_empty() {
         return plain(StatusCode::OK, "ok\n");
     }
-    let text = format!("not serving: this server is {}\n", status.mode.name());
+    let mut text = match status.serving {
+        true => "not ready\n".to_string(),
+        false => format!("not serving: this server is {}\n", status.mode.name()),
+    };
+    for condition in conditions {
+        text += &format!("{condition}\n");
+    }
     plain(StatusCode::SERVICE_UNAVAILABLE, text)
 }
 
@@ -382,6 +388,21 @@ mod tests {
             command.json()["error"],
             "This ZooKeeper instance is not currently serving requests"
         );
+        served.fake.paused.store(false, Ordering::Relaxed);
+        assert_eq!(served.get("/readyz").await.status, 200);
+    }
+
+    #[tokio::test]
+    async fn a_server_with_something_wrong_says_what_and_is_not_ready() {
+        let served = Served::new().await;
+        served.fake.conditions.lock().unwrap().push("the disk hangs".to_string());
+        let answer = served.get("/readyz").await;
+        assert_eq!((answer.status, answer.body.as_str()), (503, "not ready\nthe disk hangs\n"));
+        served.fake.paused.store(true, Ordering::Relaxed);
+        let answer = served.get("/readyz").await;
+        assert!(answer.body.starts_with("not serving: "), "{}", answer.body);
+        assert!(answer.body.ends_with("\nthe disk hangs\n"), "{}", answer.body);
+        served.fake.conditions.lock().unwrap().clear();
         served.fake.paused.store(false, Ordering::Relaxed);
         assert_eq!(served.get("/readyz").await.status, 200);
     }

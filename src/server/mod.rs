@@ -15,6 +15,7 @@ mod builder;
 mod checkpoint_pace;
 mod checkpoints;
 mod clock;
+mod conditions;
 mod connection;
 mod cores;
 mod disk;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
+use super::conditions::Conditions;
 use super::driver::Message;
 use super::figures::Figures;
 use super::limits::{INSPECT_MAX, Limits};
@@ -67,6 +68,10 @@ impl Source for Shared {
         self.published.status()
     }
 
+    fn conditions(&self) -> Vec<String> {
+        self.published.conditions.all()
+    }
+
     fn counters(&self) -> Counters {
         self.figures.snapshot()
     }
@@ -116,20 +121,24 @@ pub async fn inspect(driver: &mpsc::Sender<Message>, what: Inspect) -> Option<Re
     answered.await.ok()
 }
 
-/// The replica's figures, as of the driver's last batch.
+/// The replica's figures, as of the driver's last batch, and what is wrong.
 #[derive(Debug, Default)]
-pub struct Published(Mutex<Status>);
+pub struct Published {
+    status: Mutex<Status>,
+    /// Why this server is not ready.
+    pub conditions: Conditions,
+}
 
 impl Published {
     /// A copy.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Replaces it.
     pub fn publish(&self, status: Status) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = status;
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
     }
 }
 
