@@ -52,6 +52,8 @@ pub mod replica;
 pub mod server;
 #[cfg(feature = "server")]
 pub mod storage;
+#[cfg(feature = "server")]
+pub mod supervision;
 pub mod tree;
 
 #[cfg(feature = "server")]

@@ -3,8 +3,8 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read as _};
-use std::net::{SocketAddr, TcpListener};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -36,8 +36,11 @@ struct Running {
 
 impl Running {
     fn start(directory: &Path, arguments: &[&str]) -> Self {
-        let mut child =
-            lockkeeper(directory, &[&["server"], arguments].concat()).spawn().expect("it starts");
+        Self::of(lockkeeper(directory, &[&["server"], arguments].concat()))
+    }
+
+    fn of(mut command: Command) -> Self {
+        let mut child = command.spawn().expect("it starts");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let screen: Vec<String> =
             lines.by_ref().take(6).map(|line| line.expect("a line of text")).collect();
@@ -244,6 +247,41 @@ async fn serves(address: SocketAddr) {
         Client::open(address, &common::fresh(20_000)).await.is_some()
     })
     .await;
+}
+
+/// A debug build panics where it is told to, once a file is there.
+#[cfg(debug_assertions)]
+#[test]
+fn a_server_with_a_thread_that_has_panicked_exits_within_a_second_and_says_so_in_one_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let soon = ["--set", "lockkeeper.checkpointMillis=20"];
+    for task in ["driver", "lk-state", "client connection"] {
+        let now = directory.path().join(task);
+        let command = |directory: &Path| {
+            let mut command = lockkeeper(directory, &[&["server"], &ANYWHERE[..], &soon].concat());
+            command.env("LOCKKEEPER_PANIC_IN", format!("{task}:{}", now.display()));
+            command.env_remove("RUST_BACKTRACE");
+            command
+        };
+        let mut server = Running::of(command(directory.path()));
+        let mut client = TcpStream::connect(server.address).unwrap();
+        std::fs::write(&now, "").unwrap();
+        // A session is a change.
+        client.write_all(&common::connect_frame(&common::fresh(20_000))).unwrap();
+        let (code, took) = server.exit();
+        assert!(code == Some(1) && took < Duration::from_secs(1), "{task}: {code:?}, {took:?}");
+        let mut said = String::new();
+        server.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let [line] = said.lines().collect::<Vec<_>>()[..] else { panic!("{task}: {said}") };
+        let begins = format!("lockkeeper: defect in {task} at src/supervision.rs:");
+        assert!(line.starts_with(&begins) && line.contains("start it again"), "{line}");
+        if task != "client connection" {
+            let started = command(directory.path()).output().unwrap();
+            let said = stderr(&started);
+            assert_eq!(started.status.code(), Some(1), "{said}");
+            assert!(said.contains(&format!("defect in {task} at")), "{said}");
+        }
+    }
 }
 
 #[test]

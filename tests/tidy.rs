@@ -18,20 +18,24 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tree", &["proto"]),
     ("locks", &[]),
     ("replica", &["proto", "tree", "locks", "config"]),
-    ("storage", &["replica"]),
-    ("admin", &["replica", "proto", "locks", "config"]),
-    ("server", &["proto", "tree", "locks", "replica", "storage", "admin", "config"]),
+    ("supervision", &[]),
+    ("storage", &["replica", "supervision"]),
+    ("admin", &["replica", "proto", "locks", "config", "supervision"]),
+    ("server", &["proto", "tree", "locks", "replica", "storage", "admin", "config", "supervision"]),
     ("recipes", &["locks"]),
     ("bench", &[]),
     ("mutants", &[]),
-    ("cli", &["server", "admin", "config", "proto", "tree", "locks", "recipes", "bench"]),
+    (
+        "cli",
+        &["server", "admin", "config", "proto", "tree", "locks", "recipes", "bench", "supervision"],
+    ),
     ("main", &["server", "config", "cli", "admin"]),
     ("lib", &["server", "config", "cli", "admin", "storage", "replica", "locks", "tree", "proto"]),
 ];
 
 /// Crates that belong to one place only.
 const CRATES: &[(&str, &[&str])] = &[
-    ("tokio", &["server", "admin", "cli", "main", "recipes"]),
+    ("tokio", &["server", "admin", "supervision", "cli", "main", "recipes"]),
     ("sled", &["storage"]),
     ("raft", &["replica"]),
     ("nom", &["proto"]),
@@ -40,6 +44,15 @@ const CRATES: &[(&str, &[&str])] = &[
     ("mio", &["bench"]),
     ("zookeeper_client", &["recipes", "cli"]),
 ];
+
+/// Modules whose threads and tasks are supervised: a panic in one of them ends its server.
+const SUPERVISED: [&str; 4] = ["server", "admin", "storage", "replica"];
+/// Files of those that are parts of tests.
+const TEST_FILES: [&str; 3] =
+    ["src/server/peer_image_tests.rs", "src/admin/served.rs", "src/admin/fake.rs"];
+/// What starts a thread or task that nobody supervises.
+const UNSUPERVISED: [&str; 6] =
+    ["JoinSet", "thread::Builder", "thread::scope", "spawn_local", "tokio::spawn", "task::spawn"];
 
 /// Words that mark unfinished work. This file alone may name them.
 const UNFINISHED: [&str; 4] = ["todo!(", "unimplemented!(", "FIXME", "#[ignore"];
@@ -179,6 +192,72 @@ fn a_planted_import_is_caught() {
         assert_eq!(forbidden_arrows(name, text).len(), 1, "{name}: {text}");
     }
     assert_eq!(forbidden_arrows("src/tree/x.rs", "use crate::proto::Stat; // tokio::x"), [""; 0]);
+}
+
+/// Threads and tasks that are not spawned by `supervision`, which wants to know what they are.
+fn bare_spawns(name: &str, text: &str) -> Vec<String> {
+    if !SUPERVISED.contains(&module_of(name)) || TEST_FILES.contains(&name) {
+        return Vec::new();
+    }
+    let text: String = text.lines().map(|line| format!("{}\n", code(line))).collect();
+    // Tests are the last thing in a file.
+    let tests = ["\n#[cfg(test)]\nmod tests", "\n#[cfg(test)]\npub(super) mod tests"];
+    let end = tests.iter().filter_map(|tests| text.find(tests)).min().unwrap_or(text.len());
+    let text = &text[..end];
+    let at = |position: usize| format!("{name}:{}", text[..position].lines().count());
+    let mut wrong = Vec::new();
+    for (position, word) in text.match_indices("spawn") {
+        let rest = &text[position + word.len()..];
+        let Some(first) = rest.trim_start_matches("_blocking").strip_prefix('(') else { continue };
+        let is_definition = text[..position].ends_with("fn ");
+        let says_what = ["Task::", "supervision::Task::", "task,"];
+        let says_what = says_what.iter().any(|task| first.trim_start().starts_with(task));
+        if !is_definition && !says_what {
+            wrong.push(format!("{}: spawned without supervision", at(position)));
+        }
+    }
+    for word in UNSUPERVISED {
+        let found = text.match_indices(word);
+        wrong.extend(
+            found.map(|(position, _)| format!("{}: {word} is for supervision", at(position))),
+        );
+    }
+    wrong
+}
+
+#[test]
+fn every_thread_and_task_of_a_server_is_supervised() {
+    let wrong: Vec<String> =
+        sources("src").iter().flat_map(|(name, text)| bare_spawns(name, text)).collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_planted_bare_spawn_is_caught() {
+    for text in [
+        "    tokio::spawn(work());",
+        "    let task = tokio::task::spawn_blocking(work);",
+        "use tokio::task::JoinSet;",
+        "    runtime.spawn(async move { work() });",
+        "    thread.spawn(\n        work,\n    )",
+        "    std::thread::Builder::new()",
+        "    spawn_blocking(move || work())",
+    ] {
+        assert!(!bare_spawns("src/server/x.rs", text).is_empty(), "{text}");
+        assert!(!bare_spawns("src/admin/x.rs", text).is_empty(), "{text}");
+        let as_test = format!("\n#[cfg(test)]\nmod tests {{\n{text}\n}}");
+        for (name, text) in [("src/supervision.rs", text), ("src/server/x.rs", as_test.as_str())] {
+            assert_eq!(bare_spawns(name, text), [""; 0], "{name}: {text}");
+        }
+    }
+    for text in [
+        "    supervision::spawn(Task::Driver, drive())",
+        "    tasks.spawn(\n        Task::Clients,\n        accept())",
+        "    pub fn spawn(task: Task, future: F) -> Self {\n        supervision::spawn(task, future)",
+        "use crate::supervision::{self, Task, spawn_blocking}; // not tokio::spawn(x)",
+    ] {
+        assert_eq!(bare_spawns("src/server/x.rs", text), [""; 0], "{text}");
+    }
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub(super) struct Fake {
     pub stopping: bool,
     /// Can be changed while it is served: overrides `status.serving`.
     pub paused: AtomicBool,
+    /// Why it is about to end.
+    pub failure: Option<String>,
     /// Why it is not ready; can be changed while it is served.
     pub conditions: Mutex<Vec<String>>,
     /// What was asked, and `counters` for a reset of those.
@@ -80,6 +82,7 @@ impl Fake {
             loopback_only: Vec::new(),
             stopping: false,
             paused: AtomicBool::new(false),
+            failure: None,
             conditions: Mutex::default(),
             asked: Mutex::new(Vec::new()),
         }
@@ -148,6 +151,10 @@ impl Source for Fake {
         let mut status = self.status.clone();
         status.serving &= !self.paused.load(Ordering::Relaxed);
         status
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.failure.clone()
     }
 
     fn conditions(&self) -> Vec<String> {

@@ -17,11 +17,11 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 use super::Source;
 use super::idle::IdleStream;
 use super::routes::respond;
+use crate::supervision::{Task, TaskSet};
 
 /// Connections served at once; one more is closed at once.
 pub const CONNECTIONS_MAX: usize = 128;
@@ -76,16 +76,13 @@ pub async fn serve(
 ) {
     let options = Arc::new(options);
     let (stop, stopping) = watch::channel(false);
-    let mut connections = JoinSet::new();
+    let mut connections = TaskSet::default();
     tokio::pin!(shutdown);
     loop {
         tokio::select! {
             () = &mut shutdown => break,
-            Some(ended) = connections.join_next() => {
-                if let Err(error) = ended {
-                    tracing::error!(%error, "an HTTP connection's task failed");
-                }
-            }
+            // One that has panicked ends the server.
+            Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) if connections.len() >= CONNECTIONS_MAX => {
                     tracing::warn!(%peer, max = CONNECTIONS_MAX, "too many HTTP connections");
@@ -93,7 +90,8 @@ pub async fn serve(
                 }
                 Ok((stream, _)) => {
                     let (source, options) = (Arc::clone(&source), Arc::clone(&options));
-                    connections.spawn(connection(stream, source, options, stopping.clone()));
+                    let serve = connection(stream, source, options, stopping.clone());
+                    connections.spawn(Task::HttpConnection, serve);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept an HTTP connection");

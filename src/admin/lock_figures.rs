@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::Source;
@@ -14,6 +13,7 @@ use super::locks::Asked;
 use crate::locks::view::Kind;
 use crate::locks::{FindingKind, Scope};
 use crate::replica::inspect::Mode;
+use crate::supervision::{Task, spawn_blocking};
 
 /// What there is of locks, of all together.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -47,7 +47,7 @@ impl LockFigures {
         }
         let everywhere = Scope::Locks { prefix: "/".to_owned() };
         let asked = timeout(ANSWER_MAX, Asked::ask(everywhere, source)).await.ok()??;
-        spawn_blocking(move || Self::of(&asked)).await.ok()
+        spawn_blocking(Task::HttpAnswer, move || Self::of(&asked)).await.ok()
     }
 
     fn of(asked: &Asked) -> Self {

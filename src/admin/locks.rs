@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{Source, question};
 use crate::locks::snapshot::Session;
 use crate::locks::{Clients, Finding, Local, Lock, Place, Presence, Scope, Snapshot, view};
+use crate::supervision::{self, Task};
 
 /// The path of a prefix: the root without one.
 ///
@@ -26,7 +27,8 @@ pub(super) fn prefix(text: Option<&str>) -> Result<String, &'static str> {
 pub(super) async fn answer(scope: Scope, source: &dyn Source) -> Option<String> {
     let asked = Asked::ask(scope, source).await?;
     // The sockets' thread has better things to do than to think about thousands of contenders.
-    tokio::task::spawn_blocking(move || format!("{:#}", asked.json())).await.ok()
+    let write = move || format!("{:#}", asked.json());
+    supervision::spawn_blocking(Task::HttpAnswer, write).await.ok()
 }
 
 /// All that was answered.

@@ -62,6 +62,9 @@ pub trait Source: Send + Sync + 'static {
     /// The replica's figures, as of the driver's last batch.
     fn status(&self) -> Status;
 
+    /// Why the server is about to end by itself, in one line; `None` as long as it is not.
+    fn failure(&self) -> Option<String>;
+
     /// Why the server is not ready, one sentence for each reason; empty if nothing is wrong.
     fn conditions(&self) -> Vec<String>;
 

@@ -32,7 +32,7 @@ pub(super) async fn respond(
     }
     match route {
         Route::Metrics => metrics_page(source).await,
-        Route::Liveness => plain(StatusCode::OK, "ok\n"),
+        Route::Liveness => liveness(source),
         Route::Readiness => readiness(source),
         Route::Page => lock_page(),
         Route::Locks => lock_view(request, source).await,
@@ -99,8 +99,16 @@ async fn metrics_page(source: &dyn Source) -> Answer {
     page(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
 }
 
+fn liveness(source: &dyn Source) -> Answer {
+    match source.failure() {
+        None => plain(StatusCode::OK, "ok\n"),
+        Some(why) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+    }
+}
+
 fn readiness(source: &dyn Source) -> Answer {
-    let (status, conditions) = (source.status(), source.conditions());
+    let (status, mut conditions) = (source.status(), source.conditions());
+    conditions.extend(source.failure());
     if status.serving && conditions.is_empty() {
         return plain(StatusCode::OK, "ok\n");
     }

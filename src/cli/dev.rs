@@ -93,7 +93,9 @@ async fn serve(flags: &DevFlags) -> Result<(), String> {
             }
         }
     };
-    ended.and(ensemble.shutdown().await.map_err(|error| error.to_string()))
+    // The one that has ended says why; the others are stopped all the same.
+    let stopped = ensemble.shutdown().await.map_err(|error| error.to_string());
+    ended.and(stopped)
 }
 
 async fn start(flags: &DevFlags) -> Result<Ensemble, String> {

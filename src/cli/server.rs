@@ -1,12 +1,13 @@
 //! `lockkeeper server [zoo.cfg]`: runs one server until it is told to stop.
 //!
 //! Owns the command's flags, its first screen and its exit codes: 0 after a clean stop, 1 if the
-//! server does not start or cannot go on, 2 if the configuration is wrong (then nothing was bound
-//! or created).
+//! server does not start or cannot go on (behind a panic within a second, whatever its threads wait
+//! for), 2 if the configuration is wrong (then nothing was bound or created).
 
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
+use std::panic;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use super::config_check::EXIT_INVALID;
 use super::{LogFormat, config_file, log_output, open_files, say};
 use crate::config::{Config, ConfigError, Draft, HostPort};
 use crate::server::{Server, ServerError, StartError};
+use crate::supervision;
 
 /// Flags of `lockkeeper server`. Each overrides the configuration file.
 #[derive(Debug, Args)]
@@ -62,6 +64,7 @@ pub struct ServerFlags {
 /// Runs the command.
 pub(super) fn run(flags: &ServerFlags) -> ExitCode {
     log_output::start(flags.log);
+    say_panics_once();
     let config = match flags.draft().resolve() {
         Ok(config) => config,
         Err(errors) => return invalid(&errors),
@@ -120,6 +123,17 @@ async fn serve(config: Config, flags: &ServerFlags) -> ExitCode {
         _ = interrupt.recv() => std::process::exit(EXIT_IMPATIENT),
     }
     ExitCode::SUCCESS
+}
+
+/// Keeps a panic of the server to the one line that it ends with, unless backtraces are asked for.
+fn say_panics_once() {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let wants_more = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0");
+        if wants_more || !supervision::is_supervised() {
+            usual(info);
+        }
+    }));
 }
 
 fn signals() -> io::Result<(Signal, Signal)> {

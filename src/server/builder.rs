@@ -20,6 +20,8 @@ pub struct Builder {
     pub(super) is_rejoining: bool,
     pub(super) outgoing: Option<(usize, usize, Duration)>,
     pub(super) cut_off: BTreeSet<u8>,
+    #[cfg(debug_assertions)]
+    pub(super) panics_in: Option<crate::supervision::Task>,
     errors: Vec<ConfigError>,
 }
 
@@ -31,6 +33,8 @@ impl Default for Builder {
             is_rejoining: false,
             outgoing: None,
             cut_off: BTreeSet::new(),
+            #[cfg(debug_assertions)]
+            panics_in: None,
             errors: Vec::new(),
         };
         builder.set("clientPort", "0").set("admin.enableServer", "false")
@@ -155,6 +159,15 @@ impl Builder {
     #[must_use]
     pub fn cut_off_from(mut self, servers: &[u8]) -> Self {
         self.cut_off = servers.iter().copied().collect();
+        self
+    }
+
+    /// See [`Server::panic_in`]: from the start on.
+    #[cfg(debug_assertions)]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn panic_in(mut self, task: crate::supervision::Task) -> Self {
+        self.panics_in = Some(task);
         self
     }
 

@@ -4,7 +4,6 @@
 //! hands anything over. A copy at fault never ends the server: it is asked for again from the start
 //! (`Input::RecordsLost`). *Never* writes to the log: it only says up to where that may be cut.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -15,13 +14,14 @@ use tokio::sync::mpsc;
 
 use super::clock;
 use super::driver::Message;
-use super::error::{ServerError, panic_message};
+use super::error::ServerError;
 use super::figures::Figures;
 use super::limits::CHANGES_QUEUE_MAX;
 use super::log_writer::{Installing, LogCutter};
 use crate::admin::LastImage;
 use crate::replica::{Changes, Input};
 use crate::storage::{Checkpointer, ImageTally, Leisure, LogLostEnd, Outcome};
+use crate::supervision;
 
 /// What the thread is given, in this order.
 #[derive(Debug)]
@@ -71,18 +71,13 @@ impl Checkpoints {
             measured: None,
             warned: None,
         };
-        let thread = std::thread::Builder::new().name(THREAD.to_string()).spawn(move || {
+        let thread = supervision::thread(supervision::Task::State, move || {
             lower_priority();
-            let run = catch_unwind(AssertUnwindSafe(|| writer.run(&tasks)));
-            let failure = match run {
-                Ok(Ok(())) => return,
-                Ok(Err(lost_end)) => ServerError::Log(lost_end.to_string()),
-                Err(payload) => {
-                    ServerError::Panic { thread: THREAD, message: panic_message(&*payload) }
-                }
-            };
-            // Fails if the server is ending anyway.
-            let _ = writer.messages.blocking_send(Message::Failed(failure));
+            if let Err(lost_end) = writer.run(&tasks) {
+                let failure = ServerError::Log(lost_end.to_string());
+                // Fails if the server is ending anyway.
+                let _ = writer.messages.blocking_send(Message::Failed(failure));
+            }
         })?;
         Ok(Self { tasks: Some(sender), leisure, thread: Some(thread) })
     }
@@ -122,8 +117,8 @@ impl Checkpoints {
     fn give(&self, task: Task) {
         let sender = self.tasks.as_ref().expect("taken only when dropped");
         if sender.send(task).is_err() {
-            // The thread ends with the server only: its panics are caught.
-            tracing::error!("changed records were lost: the state thread has ended");
+            // The thread ends with the server only.
+            tracing::debug!("changed records were lost: the state thread has ended");
         }
     }
 }
@@ -134,7 +129,7 @@ impl Drop for Checkpoints {
         // Somebody waits for it now.
         self.leisure.set(0);
         if let Some(thread) = self.thread.take() {
-            // Its panics were caught.
+            // A panic was recorded.
             let _ = thread.join();
         }
     }
@@ -163,6 +158,7 @@ impl Writer {
         self.act_on(found);
         self.measure_directory();
         for task in tasks {
+            supervision::panic_point();
             match task {
                 Task::Changes(changes) => self.apply(changes)?,
                 // Before that, the images that it replaces are all that a start could begin from.
@@ -305,7 +301,6 @@ fn lower_priority() {
 }
 
 const NICENESS: i32 = 5;
-const THREAD: &str = "lk-state";
 
 #[cfg(test)]
 mod tests {

@@ -37,6 +37,7 @@ use super::throttle::InFlight;
 use super::turnstile::Place;
 use crate::proto::{OpCode, frame};
 use crate::replica::{ClientRequest, ConnId, Input, Outgoing};
+use crate::supervision::{self, Task};
 
 /// Serves one accepted connection until it ends.
 pub async fn serve(mut stream: TcpStream, remote: SocketAddr, conn: ConnId, shared: Arc<Shared>) {
@@ -142,10 +143,10 @@ impl Drop for Registered {
         let closed = Message::Input(Input::Closed { conn: self.conn });
         // A full queue is the rare case; a closed one means that nobody is left to be told.
         if let Err(mpsc::error::TrySendError::Full(closed)) = self.driver.try_send(closed)
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+            && tokio::runtime::Handle::try_current().is_ok()
         {
             let driver = self.driver.clone();
-            runtime.spawn(async move { driver.send(closed).await.ok() });
+            supervision::spawn(Task::Notice, async move { driver.send(closed).await.ok() });
         }
     }
 }

@@ -35,6 +35,7 @@ use crate::replica::{
     Status,
 };
 use crate::storage::Lock;
+use crate::supervision::Task;
 
 /// What the driver is sent.
 #[derive(Debug)]
@@ -345,7 +346,7 @@ impl Driver {
 }
 
 fn defect(message: String) -> ServerError {
-    ServerError::Panic { thread: "lk-server", message }
+    ServerError::Panic { task: Task::Driver.name(), message, location: None }
 }
 
 /// The way to every connection, by number.

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 
 use crate::config::{Config, Membership, dynamic_text, static_text};
+use crate::supervision::{self, Task};
 
 /// Follows the text of the members for as long as somebody tells it: says once where the
 /// configuration says otherwise and, with `reconfigEnabled`, keeps its files up to date. That they
@@ -37,7 +38,7 @@ pub async fn follow(config: Config, mut members: watch::Receiver<String>) {
             continue;
         }
         let write = move || write_dynamic(&path, server_id, &text);
-        match tokio::task::spawn_blocking(write).await {
+        match supervision::spawn_blocking(Task::MembersFile, write).await {
             Ok(Ok(Some(file))) => {
                 tracing::info!("the members of the ensemble are in {} now", file.display());
             }
@@ -45,7 +46,8 @@ pub async fn follow(config: Config, mut members: watch::Receiver<String>) {
             Ok(Err(error)) => {
                 tracing::warn!("the members of the ensemble are not written: {error}")
             }
-            Err(_) => tracing::error!("defect: the writing of the members has panicked"),
+            // It has panicked, and ends the server.
+            Err(_) => return,
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::supervision::Failure;
+
 /// Why a server did not start. Nothing is left running or bound.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -66,23 +68,33 @@ pub enum ServerError {
     /// A server of an ensemble that had no data found out what it is to become, and cannot.
     #[error("{0}")]
     Founding(String),
-    /// A broken invariant: a defect of this program.
-    #[error("defect in {thread}: {message}")]
+    /// A broken invariant: a defect of this program. What was acknowledged is durable.
+    #[error("defect in {task}{}: {message}{ADVICE}", at(.location.as_deref()))]
     Panic {
-        /// The thread that ended.
-        thread: &'static str,
+        /// The thread or task that has panicked.
+        task: &'static str,
         /// What it said.
         message: String,
+        /// File and line; `None` where that is not known, as of a panic whose hook the program has
+        /// replaced.
+        location: Option<String>,
     },
 }
 
-fn lines(errors: &[crate::config::ConfigError]) -> String {
-    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+impl From<&Failure> for ServerError {
+    fn from(Failure { task, message, location }: &Failure) -> Self {
+        let (message, location) = (message.clone(), location.clone());
+        Self::Panic { task: task.name(), message, location }
+    }
 }
 
-/// The text of a panic.
-pub(super) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "panicked without a text".to_string())
+fn at(location: Option<&str>) -> String {
+    location.map(|location| format!(" at {location}")).unwrap_or_default()
+}
+
+/// What whoever reads it is to do.
+const ADVICE: &str = "; the server has ended, and what it acknowledged is safe: start it again, and report this line";
+
+fn lines(errors: &[crate::config::ConfigError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

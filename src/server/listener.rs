@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
 
 use super::connection;
@@ -25,6 +24,7 @@ use super::pace::Pace;
 use super::sched::Scheduling;
 use super::shared::{Shared, Stop};
 use crate::replica::ConnId;
+use crate::supervision::{Task, TaskSet};
 
 /// A bound client port that does not listen yet.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Port {
 /// Accepts until the end is asked for, then ends every connection.
 pub async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Arc<Stop>, keep_alive: bool) {
     let admissions = Arc::new(Admissions::new(&shared.limits, Arc::clone(&shared.figures)));
-    let mut connections = JoinSet::new();
+    let mut connections = TaskSet::default();
     let mut next_conn: ConnId = 0;
     let mut complaint = Complaint::default();
     let mut asked = std::pin::pin!(stop.asked());
@@ -84,10 +84,8 @@ pub async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Arc<Stop>,
         let accepted = tokio::select! {
             biased;
             () = &mut asked => break,
-            Some(ended) = connections.join_next() => {
-                report_panic(ended);
-                continue;
-            }
+            // One that has panicked ends the server.
+            Some(_) = connections.join_next() => continue,
             () = until(held_back) => {
                 held_back = next(&mut pace, &shared.scheduling);
                 continue;
@@ -109,7 +107,7 @@ pub async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Arc<Stop>,
         prepare(&stream, keep_alive);
         next_conn += 1;
         let shared = Arc::clone(&shared);
-        connections.spawn(async move {
+        connections.spawn(Task::Client, async move {
             connection::serve(stream, remote, next_conn, shared).await;
             drop(admitted);
         });
@@ -143,14 +141,6 @@ fn prepare(stream: &TcpStream, keep_alive: bool) {
     }
     if keep_alive && let Err(error) = SockRef::from(stream).set_keepalive(true) {
         tracing::debug!(%error, "SO_KEEPALIVE");
-    }
-}
-
-fn report_panic(ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended
-        && error.is_panic()
-    {
-        tracing::error!(%error, "defect: a connection's task has panicked");
     }
 }
 

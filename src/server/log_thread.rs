@@ -8,7 +8,6 @@
 //! its queue has no room for is kept.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -19,11 +18,12 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::driver::Message;
-use super::error::{ServerError, panic_message};
+use super::error::ServerError;
 use super::log_disk::LogDisk;
 use super::sched::{Scheduling, ThreadScheduling};
 use crate::replica::{Append, Fetch, Input, Urgency};
 use crate::storage::InstallError;
+use crate::supervision::{self, Task};
 
 /// What the thread is asked for.
 #[derive(Debug)]
@@ -75,20 +75,12 @@ pub(super) fn start(
 ) -> std::io::Result<JoinHandle<()>> {
     let mut writer =
         Writer { disk, progress, messages, answers: VecDeque::new(), cut: Cut::default() };
-    std::thread::Builder::new().name(THREAD.to_string()).spawn(move || {
-        let run = catch_unwind(AssertUnwindSafe(|| {
-            writer.run(&orders, ThreadScheduling::new(scheduling))
-        }));
-        let failure = match run {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => ServerError::Log(error.to_string()),
-            Err(payload) => {
-                ServerError::Panic { thread: THREAD, message: panic_message(&*payload) }
-            }
-        };
-        // The first failure is the only one: the thread ends here.
-        let _ = writer.progress.failure.set(failure);
-        writer.wake_driver();
+    supervision::thread(Task::Log, move || {
+        if let Err(error) = writer.run(&orders, ThreadScheduling::new(scheduling)) {
+            // The first failure is the only one: the thread ends here.
+            let _ = writer.progress.failure.set(ServerError::Log(error.to_string()));
+            writer.wake_driver();
+        }
     })
 }
 
@@ -169,6 +161,7 @@ impl Writer {
             let mut turn = Turn::default();
             first.into_iter().chain(orders.try_iter()).for_each(|order| turn.add(order));
             rest(&mut turn, orders, rests_until);
+            supervision::panic_point();
             is_ending = turn.is_ending;
             if !turn.appends.is_empty() {
                 rests_until = Instant::now().checked_add(REST);
@@ -273,7 +266,6 @@ const REST: Duration = Duration::from_millis(2);
 const ANSWER_RETRY: Duration = Duration::from_millis(1);
 /// How many times as long as the removal of a segment took, the next one waits.
 const CUT_PAUSE_TIMES: u32 = 8;
-const THREAD: &str = "lk-log";
 
 #[cfg(test)]
 mod tests {

@@ -234,7 +234,7 @@ impl Drop for LogWriter {
         let _ = self.orders.send(Order::End);
         self.hurry();
         if let Some(thread) = self.thread.take() {
-            // Its panics were caught and told.
+            // A panic was recorded.
             let _ = thread.join();
         }
     }

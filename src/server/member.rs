@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 
 use super::disk;
 use super::driver::Message;
@@ -21,6 +20,7 @@ use super::shared::Stop;
 use crate::config::{Config, ServerSpec};
 use crate::replica::SendImage;
 use crate::replica::founding::{Identified, Introduction};
+use crate::supervision::{Task, TaskSet};
 
 /// What a server of an ensemble has besides.
 pub struct Member {
@@ -81,15 +81,15 @@ impl Member {
         orders: Orders,
         ports: Vec<TcpListener>,
         stop: &Arc<Stop>,
-        tasks: &mut JoinSet<()>,
+        tasks: &mut TaskSet<()>,
     ) {
         let send = send_images(Arc::clone(&self.peers), orders);
-        tasks.spawn(Arc::clone(stop).before(send));
+        tasks.spawn(Task::Images, Arc::clone(stop).before(send));
         let connect = peers::connect(Arc::clone(&self.peers));
-        tasks.spawn(Arc::clone(stop).before(connect));
+        tasks.spawn(Task::Links, Arc::clone(stop).before(connect));
         for port in ports {
             let accept = peer_accept::accept(port, Arc::clone(&self.peers));
-            tasks.spawn(Arc::clone(stop).before(accept));
+            tasks.spawn(Task::Peers, Arc::clone(stop).before(accept));
         }
     }
 }

@@ -168,8 +168,21 @@ impl Server {
         }
     }
 
+    /// Has a thread or task of this kind panic, when one runs next. For tests, in debug builds only.
+    #[cfg(debug_assertions)]
+    #[doc(hidden)]
+    pub fn panic_in(&self, task: crate::supervision::Task) {
+        if let Some(supervisor) = &self.shared.supervisor {
+            supervisor.panic_in(task);
+        }
+    }
+
     /// Waits until the server ends by itself, or because [`Server::stop`] was called on another
     /// task's behalf.
+    ///
+    /// A panic of any thread or task of the server ends it: its ports close, and this returns
+    /// [`ServerError::Panic`] within a second, even if a thread of it still waits for the disk then.
+    /// The process goes on, and with it other servers in it.
     ///
     /// # Errors
     /// Why it could not go on.
@@ -182,7 +195,8 @@ impl Server {
     /// durable, joins the threads and frees the data directory.
     ///
     /// # Errors
-    /// Why it had ended before, if it had ended by itself.
+    /// Why it had ended before, if it had ended by itself. Only behind [`ServerError::Panic`] a
+    /// thread may still be there and hold the data directory: see [`Server::wait`].
     pub async fn stop(self) -> Result<(), ServerError> {
         self.resign().await;
         self.end().await
@@ -219,8 +233,9 @@ async fn ended(mut ended: Ended) -> Result<(), ServerError> {
     match ended.wait_for(Option::is_some).await {
         Ok(result) => result.clone().expect("waited for"),
         Err(_) => Err(ServerError::Panic {
-            thread: "lk-server",
+            task: "lk-server",
             message: "ended without a word".to_string(),
+            location: None,
         }),
     }
 }

@@ -13,7 +13,6 @@ use bytes::BytesMut;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream, lookup_host};
 use tokio::sync::{Notify, Semaphore};
-use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::driver::Message;
@@ -29,6 +28,7 @@ use crate::config::{PeerAddress, ServerSpec};
 use crate::replica::PeerMessage;
 use crate::replica::founding::Introduction;
 use crate::replica::peer_codec::MESSAGE_BYTES_MAX;
+use crate::supervision::{Task, TaskSet};
 
 /// Listens at the addresses of the own server line. A host that is none of this machine's (the
 /// address of a proxy or of a container's host) is taken for all of them.
@@ -70,22 +70,18 @@ async fn bind(PeerAddress { host, peer_port, .. }: &PeerAddress) -> io::Result<T
 /// Accepts until it is dropped.
 pub async fn accept(listener: TcpListener, peers: Arc<Peers>) {
     let room = Arc::new(Semaphore::new(PEER_CONNECTIONS_MAX));
-    let mut connections = JoinSet::new();
+    let mut connections = TaskSet::default();
     loop {
         let Ok(admitted) = Arc::clone(&room).acquire_owned().await else { return };
         let accepted = tokio::select! {
-            Some(ended) = connections.join_next() => {
-                if ended.is_err_and(|error: tokio::task::JoinError| error.is_panic()) {
-                    tracing::error!("defect: the task of a link has panicked");
-                }
-                continue;
-            }
+            // One that has panicked ends the server.
+            Some(_) = connections.join_next() => continue,
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, remote)) => {
                 let peers = Arc::clone(&peers);
-                connections.spawn(async move {
+                connections.spawn(Task::Peer, async move {
                     serve(&peers, stream, remote).await;
                     drop(admitted);
                 });

@@ -33,6 +33,7 @@ use super::shared::Stop;
 use crate::config::Config;
 use crate::replica::Mark;
 use crate::storage::{Identity, Mending};
+use crate::supervision::Task;
 use crate::tree;
 
 /// What the driver's thread works with before there is a driver.
@@ -91,7 +92,7 @@ fn fetch(
     let store = Store { images: Some(mending.images().clone()), lock: Weak::new(), options };
     let (done, mut fetched) = oneshot::channel();
     let asking = ask_all(Arc::clone(peers), barred.clone(), store, mending.index_min(), done);
-    let asking = runtime.block_on(async { Ends::spawn(asking) });
+    let asking = runtime.block_on(async { Ends::spawn(Task::ImageFetch, asking) });
     let mut batch = Vec::with_capacity(DRIVER_BATCH_MAX);
     let result = loop {
         if !messages.turn_blocking(runtime, &mut batch) || stop.is_asked() {

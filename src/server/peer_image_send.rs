@@ -27,6 +27,7 @@ use crate::replica::founding::Introduction;
 use crate::replica::peer::server_of;
 use crate::replica::{Input, SendImage};
 use crate::storage::{ImageError, ImageReader};
+use crate::supervision::Task;
 
 /// Sends what is ordered, until it is dropped.
 pub async fn send_images(peers: Arc<Peers>, mut orders: mpsc::UnboundedReceiver<SendImage>) {
@@ -36,7 +37,7 @@ pub async fn send_images(peers: Arc<Peers>, mut orders: mpsc::UnboundedReceiver<
         let to = order.to;
         // The one before it, if there is one, ends here.
         tasks.remove(&to);
-        tasks.insert(to, Ends::spawn(carry_out(Arc::clone(&peers), order)));
+        tasks.insert(to, Ends::spawn(Task::Image, carry_out(Arc::clone(&peers), order)));
     }
 }
 

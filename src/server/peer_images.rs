@@ -33,6 +33,7 @@ use crate::proto::{Malformed, Reader, Writer as _};
 use crate::replica::peer::{Announcement, RaftMessage};
 use crate::replica::{Mark, PeerMessage, SendImage};
 use crate::storage::{Images, Lock, decode_mark, encode_mark};
+use crate::supervision::{self, Task};
 use crate::tree;
 
 /// Where the images of this server are, and how their records become a state.
@@ -141,7 +142,7 @@ impl Drop for Begun<'_> {
 /// the work.
 ///
 /// # Errors
-/// The system refuses; that the work panicked is one as well.
+/// The system refuses. That the work has panicked is one as well, and the end of the server.
 pub async fn on_thread<T: Send + 'static>(
     transfers: &Transfers,
     stream: tokio::net::TcpStream,
@@ -155,7 +156,7 @@ pub async fn on_thread<T: Send + 'static>(
     SockRef::from(&stream).set_tcp_user_timeout(Some(PEER_IMAGE_STALL_MAX))?;
     let mut cut = Cut(Some(stream.try_clone()?));
     let running = Working::begin(transfers.running.clone());
-    let working = tokio::task::spawn_blocking(move || {
+    let working = supervision::spawn_blocking(Task::ImageWork, move || {
         let _running = running;
         work(stream)
     });

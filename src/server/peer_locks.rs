@@ -18,7 +18,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::peer_connect::greet;
@@ -32,6 +31,7 @@ use crate::locks::{Local, Scope};
 use crate::proto::jute::wire_len;
 use crate::proto::{Malformed, Reader, Writer};
 use crate::replica::{Inspect, Report};
+use crate::supervision::{Task, TaskSet};
 
 /// Longest question, bytes.
 const QUESTION_BYTES_MAX: usize = 1 << 20;
@@ -42,20 +42,18 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Asks all other servers; see [`GATHER_MAX`]. In order of their ids.
 pub async fn gather(peers: &Arc<Peers>, scope: Scope) -> Vec<(u64, Option<Local>)> {
-    let mut asked = JoinSet::new();
+    let mut asked = TaskSet::default();
     for server in peers.others() {
         let (peers, scope) = (Arc::clone(peers), scope.clone());
-        asked.spawn(async move {
+        asked.spawn(Task::Question, async move {
             let answer = timeout(GATHER_MAX, ask(&peers, server, &scope)).await;
             (u64::from(server), answer.unwrap_or(None))
         });
     }
     let mut answers = Vec::new();
     while let Some(ended) = asked.join_next().await {
-        match ended {
-            Ok(answer) => answers.push(answer),
-            Err(error) => tracing::error!(%error, "defect: a question to another server"),
-        }
+        // One that has panicked ends the server.
+        answers.extend(ended.ok());
     }
     answers.sort_by_key(|(server, _)| *server);
     answers

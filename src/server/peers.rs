@@ -21,6 +21,7 @@ use super::peer_images::Transfers;
 use super::peer_links::LinkEvent;
 use crate::config::{PeerAddress, ServerSpec};
 use crate::replica::founding::Introduction;
+use crate::supervision::{self, Task};
 
 /// Shared by the tasks that serve links.
 #[derive(Debug)]
@@ -203,7 +204,7 @@ pub async fn connect(peers: Arc<Peers>) {
             }
             let task =
                 peer_connect::keep_connected(Arc::clone(&peers), spec.id, spec.addresses.clone());
-            tasks.insert(spec.id, (spec.addresses, Ends::spawn(task)));
+            tasks.insert(spec.id, (spec.addresses, Ends::spawn(Task::Link, task)));
         }
         if members.changed().await.is_err() {
             return;
@@ -217,8 +218,8 @@ pub struct Ends(JoinHandle<()>);
 
 impl Ends {
     /// Begins it.
-    pub fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self(tokio::spawn(task))
+    pub fn spawn(task: Task, future: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(supervision::spawn(task, future))
     }
 
     /// Whether it has ended by itself.
@@ -261,10 +262,10 @@ impl Drop for Known {
         let down = Message::Link(LinkEvent::Down { link: self.link, peer: self.peer });
         // A full queue is the rare case; a closed one means that nobody is left to be told.
         if let Err(mpsc::error::TrySendError::Full(down)) = self.driver.try_send(down)
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+            && tokio::runtime::Handle::try_current().is_ok()
         {
             let driver = self.driver.clone();
-            runtime.spawn(async move { driver.send(down).await.ok() });
+            supervision::spawn(Task::Notice, async move { driver.send(down).await.ok() });
         }
     }
 }
@@ -273,6 +274,38 @@ impl Drop for Known {
 mod tests {
     use super::*;
     use crate::admin::LinkCounters;
+    use crate::supervision::{End, Failure, Supervisor};
+
+    /// Hears of a panic.
+    struct Told(std::sync::mpsc::Sender<Task>);
+
+    impl End for Told {
+        fn ask(&self, failure: &Failure) {
+            self.0.send(failure.task).unwrap();
+        }
+
+        fn is_late(&self, _: &Failure) {}
+    }
+
+    /// The one task that tests/server_panics.rs cannot have run.
+    #[test]
+    fn a_panic_of_what_tells_a_busy_driver_of_an_end_ends_the_server() {
+        let (sender, told) = std::sync::mpsc::channel();
+        let supervisor = Supervisor::new(Told(sender));
+        supervisor.panic_in(Task::Notice);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let run = async {
+            let (driver, _messages) = mpsc::channel(1);
+            driver.try_send(Message::Wake).unwrap();
+            drop(Known { link: 1, peer: 2, driver });
+            while supervision::current().unwrap().failure().is_none() {
+                tokio::task::yield_now().await;
+            }
+        };
+        supervisor.thread(Task::Server, move || runtime.block_on(run)).unwrap().join().unwrap();
+        let patience = std::time::Duration::from_secs(20);
+        assert_eq!(told.recv_timeout(patience), Ok(Task::Notice));
+    }
 
     #[test]
     fn a_server_with_others_has_counts_of_links_before_there_is_one() {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 
 use super::driver::Message;
 use super::error::StartError;
@@ -24,6 +23,7 @@ use super::throttle::Throttle;
 use super::turnstile::Turnstile;
 use crate::admin::{self, Options, Surface};
 use crate::config::{AdminConfig, Config};
+use crate::supervision::{self, Task, TaskSet};
 
 /// What is going to be offered.
 pub struct Offer {
@@ -75,7 +75,7 @@ impl Offer {
         &self,
         port: Port,
         recovery_ms: Option<u64>,
-        tasks: &mut JoinSet<()>,
+        tasks: &mut TaskSet<()>,
     ) -> Result<Ports, StartError> {
         let Self { config, limits, messages, figures, published, stop, .. } = self;
         let address = port.address;
@@ -96,13 +96,14 @@ impl Offer {
             commands_path: config.admin.command_url.clone(),
             peers: self.peers.clone(),
             turn: tokio::sync::Mutex::default(),
+            supervisor: supervision::current(),
         });
         let failed = |error| StartError::Address { address: config.client_addr.to_string(), error };
         let clients = port.listen(config.listen_backlog).map_err(failed)?;
         let admin_address = serve_http(config, &shared, stop, tasks).await;
         let keep_alive = config.client_tcp_keep_alive;
         let (behind, stop) = (Arc::clone(&shared), Arc::clone(stop));
-        tasks.spawn(listener::accept(clients, behind, stop, keep_alive));
+        tasks.spawn(Task::Clients, listener::accept(clients, behind, stop, keep_alive));
         Ok(Ports { shared, address, admin_address })
     }
 }
@@ -112,7 +113,7 @@ async fn serve_http(
     config: &Config,
     shared: &Arc<Shared>,
     stop: &Arc<Stop>,
-    tasks: &mut JoinSet<()>,
+    tasks: &mut TaskSet<()>,
 ) -> Option<SocketAddr> {
     let AdminConfig { enabled, addr, command_url } = &config.admin;
     let all = Options { commands_path: command_url.clone(), ..Options::default() };
@@ -130,7 +131,7 @@ async fn serve_http(
                 let (source, stop) = (Arc::clone(shared), Arc::clone(stop));
                 let serve =
                     async move { admin::serve(listener, source, options, stop.asked()).await };
-                tasks.spawn(serve);
+                tasks.spawn(Task::Http, serve);
             }
             Err(error) => tracing::warn!(%address, %error, "no HTTP port: it cannot be bound"),
         }

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::conditions::Conditions;
 use super::driver::Message;
+use super::error::ServerError;
 use super::figures::Figures;
 use super::limits::{INSPECT_MAX, Limits};
 use super::peer_locks;
@@ -23,6 +24,7 @@ use crate::admin::{Counters, Facts, Gathering, Inspection, Source};
 use crate::config::FourLetterWords;
 use crate::locks::Scope;
 use crate::replica::{Inspect, Report, Status};
+use crate::supervision::Supervisor;
 
 /// Shared by everything that belongs to one server.
 #[derive(Debug)]
@@ -57,6 +59,8 @@ pub struct Shared {
     pub peers: Option<Arc<Peers>>,
     /// Held by whoever asks for locks: that takes more of the driver's time than other questions.
     pub turn: tokio::sync::Mutex<()>,
+    /// Knows whether a thread or task has panicked; `None` in unit tests.
+    pub supervisor: Option<Arc<Supervisor>>,
 }
 
 impl Source for Shared {
@@ -66,6 +70,11 @@ impl Source for Shared {
 
     fn status(&self) -> Status {
         self.published.status()
+    }
+
+    fn failure(&self) -> Option<String> {
+        let failure = self.supervisor.as_ref()?.failure()?;
+        Some(ServerError::from(failure).to_string())
     }
 
     fn conditions(&self) -> Vec<String> {

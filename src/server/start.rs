@@ -4,7 +4,8 @@
 //! and only then anyone who could ask something; and the server's thread, in whose runtime the driver
 //! and every socket are tasks: what one of them has for another costs no wake-up, and everything that
 //! came in the meantime is one batch. *Invariants*: a start that fails, or that nobody waits for any
-//! more, leaves nothing running; whoever is told of an end finds that everything has ended.
+//! more, leaves nothing running; whoever is told of an end finds that everything has ended, unless a
+//! thread or task has panicked and the others have not ended within `supervision::END_MAX`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,12 +14,12 @@ use std::time::Instant;
 use tokio::net::lookup_host;
 use tokio::runtime::{self, Handle};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::{JoinError, JoinSet, spawn_blocking};
+use tokio::task::JoinError;
 
 use super::audit::Audit;
 use super::builder::Builder;
 use super::driver::{Driver, Message};
-use super::error::{ServerError, StartError, panic_message};
+use super::error::{ServerError, StartError};
 use super::figures::Figures;
 use super::limits::DRIVER_QUEUE_MAX;
 use super::listener::Port;
@@ -31,6 +32,7 @@ use super::shared::Stop;
 use super::{Server, disk, dynamic_file, ended, peer_accept, sched};
 use crate::config::{Config, ConfigError, HostPort};
 use crate::replica::Status;
+use crate::supervision::{self, End, Failure, Supervisor, Task, TaskSet, spawn_blocking};
 
 /// What was found on the disk at the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,34 +70,91 @@ pub(super) async fn start(builder: Builder) -> Result<Server, StartError> {
     let (messages, queue) = mpsc::channel(DRIVER_QUEUE_MAX);
     let running = Running { stop: Arc::default(), messages: messages.clone() };
     let (told, hears) = oneshot::channel();
-    let (end, end_heard) = watch::channel(None);
-    let stop = Arc::clone(&running.stop);
-    let thread = std::thread::Builder::new().name(THREAD.to_string());
-    let spawned = thread.spawn(move || {
+    let (end, mut end_heard) = watch::channel(None);
+    let ending = Ending {
+        stop: Arc::clone(&running.stop),
+        messages: messages.clone(),
+        ended: Arc::new(end),
+    };
+    let (stop, end) = (Arc::clone(&running.stop), Arc::clone(&ending.ended));
+    let supervisor = Supervisor::new(ending);
+    #[cfg(debug_assertions)]
+    if let Some(task) = builder.panics_in {
+        supervisor.panic_in(task);
+    }
+    let supervised = Arc::clone(&supervisor);
+    let spawned = supervisor.thread(Task::Server, move || {
         let mut told = Some(told);
-        let result = run(builder, (messages, queue), stop, &mut told);
-        end.send_replace(Some(match (result, told) {
-            (Ok(()), _) => Ok(()),
-            // Nobody else needs to know why a start fails; that nobody waits for it is fine.
-            (Err(error), Some(told)) => told.send(Err(error)).map_or(Ok(()), |()| Ok(())),
-            (Err(StartError::Ended(error)), None) => Err(error),
-            (Err(error), None) => Err(ServerError::Founding(error.to_string())),
-        }));
+        let result = supervision::catch(|| run(builder, (messages, queue), stop, &mut told));
+        let result = match (supervised.failure(), result) {
+            (Some(failure), _) => Err(StartError::Ended(failure.into())),
+            (None, Some(result)) => result,
+            (None, None) => unreachable!("a panic was recorded"),
+        };
+        say_ended(
+            &end,
+            match (result, told) {
+                (Ok(()), _) => Ok(()),
+                // Nobody else needs to know why a start fails; that nobody waits for it is fine.
+                (Err(error), Some(told)) => told.send(Err(error)).map_or(Ok(()), |()| Ok(())),
+                (Err(StartError::Ended(error)), None) => Err(error),
+                (Err(error), None) => Err(ServerError::Founding(error.to_string())),
+            },
+        );
     });
-    spawned.map_err(|error| system(THREAD, &error))?;
-    match hears.await {
-        Ok(Ok(started)) => {
+    spawned.map_err(|error| system(Task::Server.name(), &error))?;
+    let heard = tokio::select! {
+        biased;
+        heard = hears => heard.ok(),
+        // A thread has panicked, and another one does not end.
+        _ = end_heard.wait_for(Option::is_some) => None,
+    };
+    match heard {
+        Some(Ok(started)) => {
             let Started { ports: Ports { shared, address, admin_address }, recovered, peers } =
                 started;
             let ended = end_heard;
             Ok(Server { shared, running, ended, address, admin_address, recovered, peers })
         }
-        Ok(Err(error)) => Err(error),
-        Err(_) => match ended(end_heard).await {
+        Some(Err(error)) => Err(error),
+        None => match ended(end_heard).await {
             Err(error) => Err(error.into()),
             Ok(()) => unreachable!("the thread ends without a word only when it fails"),
         },
     }
+}
+
+/// What a panic of a thread or task of the server does.
+struct Ending {
+    stop: Arc<Stop>,
+    messages: mpsc::Sender<Message>,
+    ended: Arc<EndSender>,
+}
+
+/// Where an end is told.
+type EndSender = watch::Sender<Option<Result<(), ServerError>>>;
+
+impl End for Ending {
+    fn ask(&self, _: &Failure) {
+        self.stop.ask();
+        // A full queue wakes the driver as well.
+        let _ = self.messages.try_send(Message::Wake);
+    }
+
+    fn is_late(&self, failure: &Failure) {
+        say_ended(&self.ended, Err(failure.into()));
+    }
+}
+
+/// Tells how the server has ended, unless that was told.
+fn say_ended(end: &EndSender, result: Result<(), ServerError>) {
+    end.send_if_modified(|known| {
+        let is_first = known.is_none();
+        if is_first {
+            *known = Some(result);
+        }
+        is_first
+    });
 }
 
 /// Whoever starts a server waits for this, once.
@@ -144,7 +203,7 @@ async fn serve(
         Some(path) => Some(open_audit(path)?),
         None => None,
     };
-    let mut tasks = JoinSet::new();
+    let mut tasks = TaskSet::default();
     let figures: Arc<Figures> = Arc::default();
     let member = match config.own_server().filter(|_| config.is_ensemble()) {
         Some(own) => {
@@ -192,12 +251,12 @@ async fn with_others(
     offer: &Offer,
     port: Port,
     peers: &Arc<Peers>,
-    tasks: &mut JoinSet<()>,
+    tasks: &mut TaskSet<()>,
     told: &mut Told,
 ) -> Result<Result<(), ServerError>, StartError> {
     let start = Instant::now();
     let follow = dynamic_file::follow(parts.config.clone(), parts.members.subscribe());
-    tasks.spawn(Arc::clone(&parts.stop).before(follow));
+    tasks.spawn(Task::Members, Arc::clone(&parts.stop).before(follow));
     let ports = offer.open(port, None, tasks).await?;
     let mut tell = |recovered| {
         if let Some(told) = told.take() {
@@ -209,8 +268,8 @@ async fn with_others(
     let Some((driver, is_new)) = recover(parts, &mut tell).await? else { return Ok(Ok(())) };
     tell(Recovered::of(&driver.replica.status(), is_new, start));
     let (serves, _) = oneshot::channel();
-    let result =
-        tokio::spawn(drive(driver, serves)).await.unwrap_or_else(|error| Err(panicked(error)));
+    let driving = supervision::spawn(Task::Driver, drive(driver, serves));
+    let result = driving.await.unwrap_or_else(|error| Err(panicked(&error)));
     peers.transfers.ended().await;
     Ok(result)
 }
@@ -220,13 +279,13 @@ async fn alone(
     parts: Parts,
     offer: &Offer,
     port: Port,
-    tasks: &mut JoinSet<()>,
+    tasks: &mut TaskSet<()>,
     told: &mut Told,
 ) -> Result<Result<(), ServerError>, StartError> {
     let start = Instant::now();
     let Some((driver, is_new)) = recover(parts, |_| ()).await? else { return Ok(Ok(())) };
     let (serves, serving) = oneshot::channel();
-    let driving = tokio::spawn(drive(driver, serves));
+    let driving = supervision::spawn(Task::Driver, drive(driver, serves));
     // If it does not, the driver has ended.
     if let Ok(status) = serving.await {
         let recovered = Recovered::of(&status, is_new, start);
@@ -236,7 +295,7 @@ async fn alone(
             let _ = told.send(Ok(Started { ports, recovered, peers: None }));
         }
     }
-    Ok(driving.await.unwrap_or_else(|error| Err(panicked(error))))
+    Ok(driving.await.unwrap_or_else(|error| Err(panicked(&error))))
 }
 
 /// Makes the driver in a thread of its own: meanwhile the others are listened to. Calls `waits` if
@@ -247,7 +306,7 @@ async fn recover(
 ) -> Result<Option<(Driver, bool)>, StartError> {
     let (waits_for_others, waiting) = oneshot::channel();
     let mut waits_for_others = Some(waits_for_others);
-    let mut recovering = spawn_blocking(move || {
+    let mut recovering = spawn_blocking(Task::Recovery, move || {
         recovery::driver(parts, |recovered| {
             if let Some(waits_for_others) = waits_for_others.take() {
                 // It is waited for as long as this runs.
@@ -263,24 +322,24 @@ async fn recover(
             recovering.await
         }
     };
-    recovered.unwrap_or_else(|error| Err(panicked(error).into()))
+    recovered.unwrap_or_else(|error| Err(panicked(&error).into()))
 }
 
 /// Runs the driver to its end, and ends the disk's threads.
 async fn drive(mut driver: Driver, serves: oneshot::Sender<Status>) -> Result<(), ServerError> {
-    let result = driver.run(serves).await;
+    // A panic unwinds no further than this: to drop the driver takes as long as the disk does.
+    let result = supervision::caught(driver.run(serves)).await;
     driver.stop.ask();
-    // That takes as long as the disk does, and the clients are not to wait for it.
-    spawn_blocking(move || drop(driver)).await.map_err(panicked)?;
-    result
+    // The clients are not to wait for the disk.
+    let ended = spawn_blocking(Task::DriverEnd, move || drop(driver)).await;
+    ended.map_err(|error| panicked(&error))?;
+    // Of a panic the supervisor knows more.
+    result.unwrap_or(Ok(()))
 }
 
-fn panicked(error: JoinError) -> ServerError {
-    let message = match error.try_into_panic() {
-        Ok(payload) => panic_message(&*payload),
-        Err(error) => error.to_string(),
-    };
-    ServerError::Panic { thread: THREAD, message }
+/// What is known of a panic here: the supervisor knows more.
+fn panicked(error: &JoinError) -> ServerError {
+    ServerError::Panic { task: Task::Server.name(), message: error.to_string(), location: None }
 }
 
 fn system(what: &'static str, error: &std::io::Error) -> StartError {
@@ -337,6 +396,5 @@ fn put_away(config: &Config, server_id: u8) -> Result<(), StartError> {
     Ok(())
 }
 
-const THREAD: &str = "lk-server";
 /// Reading and waiting that would hold up the server's thread.
 const WORKER: &str = "lk-worker";

@@ -19,6 +19,7 @@ use tokio::time::sleep;
 use super::limits::CROWD_TICK;
 use super::pace::Pace;
 use super::sched::Scheduling;
+use crate::supervision::{self, Task};
 
 /// What they pass one by one.
 #[derive(Debug)]
@@ -91,7 +92,7 @@ impl Turnstile {
         place.0 = Some(state.called + state.waiting.len() as u64);
         state.waiting.push_back(context.waker().clone());
         if !std::mem::replace(&mut state.is_turning, true) {
-            tokio::spawn(Arc::clone(self).turn());
+            supervision::spawn(Task::Admission, Arc::clone(self).turn());
         }
         Poll::Pending
     }

@@ -1,8 +1,8 @@
 //! The state store on sled.
 //!
 //! *Owns* the directory `state/`, and how blocks are put into sled so that they are written about once
-//! and take little memory. *Invariant*: every call into sled runs under `catch_unwind`, since its
-//! corruption shows as panics. *Never* relies on sled's `flush`, which calls no fsync: what sled lost
+//! and take little memory. *Invariant*: every call into sled runs under `supervision::contain`, since
+//! its corruption shows as panics. *Never* relies on sled's `flush`, which calls no fsync: what sled lost
 //! in a power cut is noticed by the manifest and the sums over the runs, and sled is filled again.
 //!
 //! A run is in trees of its own, `TREE_BLOCKS` to each. To remove one, sled only forgets its pages,
@@ -17,12 +17,12 @@
 
 use std::io::ErrorKind;
 use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::courtesy::{BLOCK_STEPS, Courtesy};
 use super::state::{StateError, StateStore};
+use crate::supervision;
 
 /// sled's cache. It uses several times as much.
 const CACHE_BYTES: u64 = 8 << 20;
@@ -76,14 +76,14 @@ impl SledState {
     ) -> Result<T, StateError> {
         let dir = self.dir.clone();
         let held = self.db.take().map(ManuallyDrop::new);
-        let result = catch_unwind(AssertUnwindSafe(move || {
+        let result = supervision::contain(move || {
             let db = match held {
                 Some(db) => db,
                 None => ManuallyDrop::new(open(&dir)?),
             };
             let value = f(&db)?;
             Ok::<_, Failure>((db, value))
-        }));
+        });
         match result {
             Ok(Ok((db, value))) => {
                 self.db = Some(ManuallyDrop::into_inner(db));
@@ -92,14 +92,7 @@ impl SledState {
             Ok(Err(Failure { what, is_full })) => {
                 Err(StateError { path: self.dir.clone(), what, is_full })
             }
-            Err(panic) => {
-                let what = panic
-                    .downcast_ref::<String>()
-                    .map(String::as_str)
-                    .or_else(|| panic.downcast_ref::<&str>().copied())
-                    .unwrap_or("unknown reason");
-                Err(StateError::new(&self.dir, format!("sled panicked: {what}")))
-            }
+            Err(what) => Err(StateError::new(&self.dir, format!("sled panicked: {what}"))),
         }
     }
 

@@ -72,9 +72,7 @@ impl Client {
             ConnectResponse { timeout_ms: 0, session_id: 0, password: [0; 16], read_only: None };
         let (buffer, events) = (BytesMut::new(), VecDeque::new());
         let mut client = Self { stream, buffer, xid: 0, events, session };
-        let mut out = Vec::new();
-        frame::append(&mut out, |out| request.encode(out));
-        client.send_bytes(&out).await;
+        client.send_bytes(&connect_frame(request)).await;
         let answer = client.frame().await?;
         client.session = ConnectResponse::decode(answer).expect("a connect response");
         Some(client)
@@ -228,6 +226,13 @@ pub fn fresh(timeout_ms: i32) -> ConnectRequest {
         password: Bytes::new(),
         read_only: Some(false),
     }
+}
+
+/// A connect request as it is sent.
+pub fn connect_frame(request: &ConnectRequest) -> Vec<u8> {
+    let mut out = Vec::new();
+    frame::append(&mut out, |out| request.encode(out));
+    out
 }
 
 pub fn request_frame(xid: i32, request: &Request) -> Vec<u8> {
