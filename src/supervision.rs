@@ -69,8 +69,10 @@ tasks! {
     Notice = "notice of an end",
     /// Admits a crowd one by one.
     Admission = "admission of a crowd",
-    /// Accepts HTTP connections.
-    Http = "HTTP port",
+    /// The thread whose runtime the HTTP connections are tasks of.
+    Http = "lk-http",
+    /// Accepts them.
+    HttpPort = "HTTP port",
     /// One of them.
     HttpConnection = "HTTP connection",
     /// Makes a long answer.
@@ -129,7 +131,7 @@ pub trait End: Send + Sync + 'static {
 pub struct Supervisor {
     failure: OnceLock<Failure>,
     end: Box<dyn End>,
-    #[cfg(debug_assertions)]
+    #[cfg(any(test, debug_assertions))]
     armed: std::sync::Mutex<Option<Task>>,
 }
 
@@ -147,7 +149,7 @@ impl Supervisor {
         Arc::new(Self {
             failure: OnceLock::new(),
             end: Box::new(end),
-            #[cfg(debug_assertions)]
+            #[cfg(any(test, debug_assertions))]
             armed: std::sync::Mutex::default(),
         })
     }
@@ -190,13 +192,13 @@ impl Supervisor {
     }
 
     /// Has the next thread or task of this kind panic, when it runs next. For tests.
-    #[cfg(debug_assertions)]
+    #[cfg(any(test, debug_assertions))]
     #[doc(hidden)]
     pub fn panic_in(&self, task: Task) {
         *self.armed.lock().expect("its holders do not panic") = Some(task);
     }
 
-    #[cfg(debug_assertions)]
+    #[cfg(any(test, debug_assertions))]
     fn is_armed(&self, task: Task) -> bool {
         let mut armed = self.armed.lock().expect("its holders do not panic");
         let is_armed = *armed == Some(task);
@@ -335,7 +337,7 @@ pub fn contain<T>(run: impl FnOnce() -> T) -> Result<T, String> {
 /// A place at which a test has this thread or task panic. Nothing of it is in a release.
 #[inline]
 pub fn panic_point() {
-    #[cfg(debug_assertions)]
+    #[cfg(any(test, debug_assertions))]
     {
         let armed = CURRENT.with_borrow(|current| {
             let Place { supervisor, task } = current.as_ref()?;
@@ -348,7 +350,7 @@ pub fn panic_point() {
 }
 
 /// `LOCKKEEPER_PANIC_IN=driver:/path`: that one panics once the file is there.
-#[cfg(debug_assertions)]
+#[cfg(any(test, debug_assertions))]
 fn armed_by_environment(task: Task) -> bool {
     static PLANTED: OnceLock<Option<(String, std::path::PathBuf)>> = OnceLock::new();
     let planted = PLANTED.get_or_init(|| {

@@ -284,6 +284,43 @@ fn a_server_with_a_thread_that_has_panicked_exits_within_a_second_and_says_so_in
     }
 }
 
+/// The driver waits for its audit log (here for the reader of a pipe): it cannot end, and the process does.
+#[cfg(debug_assertions)]
+#[tokio::test]
+async fn a_server_whose_disk_hangs_exits_within_a_second_of_a_panic_as_well() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("audit");
+    let (kind, mode) =
+        (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+    let _reader = std::fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    let now = directory.path().join("now");
+    let flags = [&["server", "--audit-log", "audit"], &ANYWHERE[..]].concat();
+    let mut command = lockkeeper(directory.path(), &flags);
+    command.env("LOCKKEEPER_PANIC_IN", format!("HTTP connection:{}", now.display()));
+    command.env_remove("RUST_BACKTRACE");
+    let mut server = Running::of(command);
+    let mut client = Client::connect(server.address).await;
+    client.create("/a", b"", 0).await.unwrap();
+    for number in 0..1000 {
+        client.send(&common::set("/a", &[number as u8; 10])).await;
+    }
+    common::wait_until("the driver waits", async || {
+        let ruok = common::ask(server.address, b"ruok");
+        tokio::time::timeout(Duration::from_millis(200), ruok).await.is_err()
+    })
+    .await;
+    std::fs::write(&now, "").unwrap();
+    let admin = server.screen[3].strip_prefix("admin    http://").expect("the fourth line");
+    let admin = admin.split('/').next().unwrap().parse().unwrap();
+    let _ = common::ask(admin, b"GET /livez HTTP/1.0\r\n\r\n").await;
+    let (code, took) = server.exit();
+    assert!(code == Some(1) && took < Duration::from_secs(1), "{code:?}, {took:?}");
+    let mut said = String::new();
+    server.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("defect in HTTP connection at src/supervision.rs:"), "{said}");
+}
+
 #[test]
 fn the_version_is_the_packages() {
     let said = output(Path::new("."), &["--version"]);

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use common::{Client, fresh, get, request_frame, say, set, wait_until};
 use lockkeeper::Server;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
 
 #[tokio::test]
 async fn the_longest_frame_is_served_and_one_byte_more_closes() {
@@ -192,5 +194,28 @@ async fn a_client_that_does_not_take_its_events_is_cut_off_and_keeps_its_session
     let again = Client::open(server.local_addr(), &slow.again()).await.expect("an answer");
     assert_eq!(again.session.session_id, slow.session.session_id);
     assert!(busy.exists("/").await, "nobody else has noticed");
+    server.stop().await.unwrap();
+}
+
+/// Whether a server lives, is ready and how it does is answered whatever strangers hold open.
+#[tokio::test]
+async fn health_and_metrics_are_answered_however_many_http_connections_are_held_open() {
+    let server = Server::builder().admin_address("127.0.0.1", 0).start().await.unwrap();
+    let address = server.admin_addr().expect("there is one");
+    let mut held = Vec::new();
+    for number in 0..400 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        if number >= 300 {
+            stream.write_all(b"GET /livez HTTP/1.1\r\nHost: ").await.unwrap();
+        }
+        held.push(stream);
+    }
+    for path in ["/livez", "/readyz", "/metrics"] {
+        let request = format!("GET {path} HTTP/1.0\r\n\r\n");
+        let answer = timeout(Duration::from_secs(1), say(address, request.as_bytes())).await;
+        let answer = answer.unwrap_or_else(|_| panic!("{path}: not within a second"));
+        assert!(answer.starts_with("HTTP/1.0 200"), "{path}: {answer}");
+    }
+    drop(held);
     server.stop().await.unwrap();
 }

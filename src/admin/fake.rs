@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::{
     Counters, DiskCounters, Facts, Gathering, Inspection, LastImage, LinkCounters, ResponseSizes,
@@ -34,6 +35,8 @@ pub(super) struct Fake {
     pub stopping: bool,
     /// Can be changed while it is served: overrides `status.serving`.
     pub paused: AtomicBool,
+    /// How long its driver has been busy.
+    pub stalled: Option<Duration>,
     /// Why it is about to end.
     pub failure: Option<String>,
     /// Why it is not ready; can be changed while it is served.
@@ -82,6 +85,7 @@ impl Fake {
             loopback_only: Vec::new(),
             stopping: false,
             paused: AtomicBool::new(false),
+            stalled: None,
             failure: None,
             conditions: Mutex::default(),
             asked: Mutex::new(Vec::new()),
@@ -155,6 +159,10 @@ impl Source for Fake {
 
     fn failure(&self) -> Option<String> {
         self.failure.clone()
+    }
+
+    fn stalled(&self) -> Option<Duration> {
+        self.stalled
     }
 
     fn conditions(&self) -> Vec<String> {

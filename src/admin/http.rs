@@ -1,9 +1,10 @@
 //! The HTTP port.
 //!
 //! *Owns* the listener's connections and their limits. *Invariants*: a request's head, the connections
-//! and their idle time are bounded; the body of a request is never read; nothing that a client sends
-//! makes it panic. It can be bound more than once (a port for metrics alone). *Never* knows what a
-//! path leads to (`routes.rs`).
+//! and the time that a client may take are bounded; a new connection is served however many are held
+//! open (`places.rs`); the body of a request is never read; nothing that a client sends makes it panic.
+//! It can be bound more than once (a port for metrics alone). *Never* knows what a path leads to
+//! (`routes.rs`).
 //!
 //! Reproduces `JettyAdminServer` and the servlet of `PrometheusMetricsProvider`.
 
@@ -14,23 +15,31 @@ use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::Source;
-use super::idle::IdleStream;
+use super::idle::{Patience, Phase, WatchedStream};
+use super::places::{Place, Places};
 use super::routes::respond;
 use crate::supervision::{Task, TaskSet};
 
-/// Connections served at once; one more is closed at once.
+/// Connections served at once; for one more, another one is closed.
 pub const CONNECTIONS_MAX: usize = 128;
 /// Bytes of a request's line and headers.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Number of a request's headers.
 pub const HEADERS_MAX: usize = 64;
-/// Longest time for which nothing may move on a connection, as ZooKeeper's `admin.idleTimeout`.
+/// Longest time between two requests on a connection, as ZooKeeper's `admin.idleTimeout`. Less would
+/// keep nobody's place free: who is idle yields to a new connection anyway.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time for the head of a request, and for the first one from the beginning of the connection.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest time in which a client takes an answer.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Answers that are made at once, those to health checks aside: they do not wait for many long ones.
+pub const ANSWERS_MAX: usize = 4;
 /// How long answers that are under way may take when the server stops.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 /// Pause after the system refused to accept (no descriptors left).
@@ -53,8 +62,12 @@ pub struct Options {
     pub surface: Surface,
     /// Where the commands are, without a slash at the end (`admin.commandURL`).
     pub commands_path: String,
-    /// Longest time for which nothing may move on a connection (`admin.idleTimeout`).
+    /// Longest time between two requests on a connection (`admin.idleTimeout`).
     pub idle_timeout: Duration,
+    /// Longest time for the head of a request.
+    pub request_timeout: Duration,
+    /// Longest time in which a client takes an answer.
+    pub write_timeout: Duration,
 }
 
 impl Default for Options {
@@ -63,6 +76,8 @@ impl Default for Options {
             surface: Surface::All,
             commands_path: "/commands".to_string(),
             idle_timeout: IDLE_TIMEOUT,
+            request_timeout: REQUEST_TIMEOUT,
+            write_timeout: WRITE_TIMEOUT,
         }
     }
 }
@@ -75,8 +90,10 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) {
     let options = Arc::new(options);
+    let turns = Arc::new(Semaphore::new(ANSWERS_MAX));
     let (stop, stopping) = watch::channel(false);
     let mut connections = TaskSet::default();
+    let mut places = Places::new(CONNECTIONS_MAX);
     tokio::pin!(shutdown);
     loop {
         tokio::select! {
@@ -84,14 +101,17 @@ pub async fn serve(
             // One that has panicked ends the server.
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) if connections.len() >= CONNECTIONS_MAX => {
-                    tracing::warn!(%peer, max = CONNECTIONS_MAX, "too many HTTP connections");
-                    drop(stream);
-                }
-                Ok((stream, _)) => {
+                Ok((stream, remote)) => {
+                    let place = places.take(remote.ip());
+                    // One that has yielded has closed its socket before this one is served.
+                    while connections.len() >= CONNECTIONS_MAX {
+                        connections.join_next().await;
+                    }
+                    let number = place.number();
                     let (source, options) = (Arc::clone(&source), Arc::clone(&options));
-                    let serve = connection(stream, source, options, stopping.clone());
-                    connections.spawn(Task::HttpConnection, serve);
+                    let (turns, stopping) = (Arc::clone(&turns), stopping.clone());
+                    let serve = connection(stream, place, (source, options, turns), stopping);
+                    places.runs(number, connections.spawn(Task::HttpConnection, serve));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept an HTTP connection");
@@ -110,19 +130,27 @@ pub async fn serve(
 
 async fn connection(
     stream: TcpStream,
-    source: Arc<dyn Source>,
-    options: Arc<Options>,
+    place: Place,
+    (source, options, turns): (Arc<dyn Source>, Arc<Options>, Arc<Semaphore>),
     mut stopping: watch::Receiver<bool>,
 ) {
-    let stream = TokioIo::new(IdleStream::new(stream, options.idle_timeout));
-    let idle_timeout = options.idle_timeout;
-    let service = service_fn(move |request| {
-        let (source, options) = (Arc::clone(&source), Arc::clone(&options));
-        async move { Ok::<_, Infallible>(respond(&request, source.as_ref(), &options).await) }
+    let patience = Patience {
+        request: options.request_timeout,
+        idle: options.idle_timeout,
+        write: options.write_timeout,
+    };
+    let stream = WatchedStream::new(stream, Arc::clone(&place.activity), patience);
+    let stream = TokioIo::new(stream);
+    let (source, options, turns, activity) = (&source, &options, &turns, &place.activity);
+    let service = service_fn(move |request| async move {
+        activity.set(Phase::Answering);
+        let answer = respond(&request, source.as_ref(), options, turns).await;
+        activity.set(Phase::Writing);
+        Ok::<_, Infallible>(answer)
     });
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(idle_timeout)
+        // The stream has deadlines of its own, which begin with a connection or a request.
+        .header_read_timeout(None::<Duration>)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         // `nc` closes its side as soon as it has sent the request.
@@ -207,7 +235,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_silent_or_slow_client_is_cut() {
-        let options = Options { idle_timeout: Duration::from_millis(50), ..Options::default() };
+        let short = Duration::from_millis(50);
+        let options = Options { idle_timeout: short, request_timeout: short, ..Options::default() };
         let served = Served::with(Fake::standalone(), options).await;
         for head in [&b""[..], b"GET /livez HT", b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"] {
             let mut stream = served.connect().await;
@@ -217,29 +246,30 @@ mod tests {
         }
     }
 
+    /// Those that strangers hold open: idle ones, half a request, a request whose answer is not read.
     #[tokio::test]
-    async fn one_connection_too_many_is_closed_and_room_is_made_again() {
+    async fn a_new_connection_is_served_whatever_is_held_open() {
         let served = Served::new().await;
         let mut held = Vec::new();
-        for _ in 0..CONNECTIONS_MAX {
-            held.push(served.connect().await);
+        for number in 0..3 * CONNECTIONS_MAX {
+            let mut stream = served.connect().await;
+            let bytes = match number % 3 {
+                0 => &b""[..],
+                1 => b"GET /livez HT",
+                _ => b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
+            };
+            stream.write_all(bytes).await.unwrap();
+            held.push(stream);
+            assert!(number % 32 > 0 || served.get("/livez").await.status == 200);
         }
-        assert_eq!(all(&mut served.connect().await).await, "");
-        let last = held.last_mut().unwrap();
-        last.write_all(b"GET /livez HTTP/1.0\r\n\r\n").await.unwrap();
-        assert_eq!(Reply::parse(&all(last).await).status, 200);
-        // Its place is free as soon as the server has seen its end.
-        let probe = b"GET /livez HTTP/1.0\r\n\r\n";
-        let served_again = async {
-            loop {
-                let mut stream = served.connect().await;
-                let sent = stream.write_all(probe).await;
-                if sent.is_ok() && !all(&mut stream).await.is_empty() {
-                    return;
-                }
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(10), served_again).await.expect("room again");
+        for path in ["/livez", "/readyz", "/metrics"] {
+            assert_eq!(served.get(path).await.status, 200, "{path}");
+        }
+        // The oldest have yielded, the newest are served.
+        assert_eq!(all(&mut held[0]).await, "");
+        let idle = held.iter_mut().rev().nth(2).unwrap();
+        idle.write_all(b"GET /livez HTTP/1.0\r\n\r\n").await.unwrap();
+        assert_eq!(Reply::parse(&all(idle).await).status, 200);
     }
 
     #[tokio::test]

@@ -23,6 +23,7 @@ mod lock_figures;
 mod locks;
 mod metric_table;
 pub mod metrics;
+mod places;
 mod question;
 mod routes;
 mod trace;
@@ -67,6 +68,9 @@ pub trait Source: Send + Sync + 'static {
 
     /// Why the server is not ready, one sentence for each reason; empty if nothing is wrong.
     fn conditions(&self) -> Vec<String>;
+
+    /// How long the driver has been busy with one turn, or dead, if that is long; else nothing.
+    fn stalled(&self) -> Option<Duration>;
 
     /// The shell's figures, now.
     fn counters(&self) -> Counters;

@@ -8,6 +8,8 @@ use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use tokio::sync::Semaphore;
+use tokio::time::{Duration, sleep};
 
 use super::Source;
 use super::command::Command;
@@ -20,19 +22,30 @@ use crate::locks::Scope;
 /// What a request is answered with.
 pub(super) type Answer = Response<Full<Bytes>>;
 
-/// Answers a request.
+/// Answers a request: one of a health check at once, others when it is their turn.
 pub(super) async fn respond(
     request: &Request<Incoming>,
     source: &dyn Source,
     options: &Options,
+    turns: &Semaphore,
 ) -> Answer {
     let Some(route) = Route::of(request.uri().path(), options) else { return not_found() };
     if let Some(refusal) = refusal(request.method(), route.methods()) {
         return refusal;
     }
+    let _turn = match route {
+        Route::Liveness | Route::Readiness => None,
+        // Fails when it is closed, which it never is.
+        Route::Metrics
+        | Route::Page
+        | Route::Locks
+        | Route::Sessions
+        | Route::Commands
+        | Route::Command(_) => turns.acquire().await.ok(),
+    };
     match route {
         Route::Metrics => metrics_page(source).await,
-        Route::Liveness => liveness(source),
+        Route::Liveness => liveness(source).await,
         Route::Readiness => readiness(source),
         Route::Page => lock_page(),
         Route::Locks => lock_view(request, source).await,
@@ -99,16 +112,39 @@ async fn metrics_page(source: &dyn Source) -> Answer {
     page(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
 }
 
-fn liveness(source: &dyn Source) -> Answer {
-    match source.failure() {
+/// A server lives unless a thread of it has panicked, or its driver does not come to an end of what it
+/// is doing: a restart mends both. What it waits for (a disk, another server) is no reason to kill it.
+async fn liveness(source: &dyn Source) -> Answer {
+    if let Some(why) = source.failure() {
+        return plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"));
+    }
+    let is_dead = || source.stalled().filter(|stalled| *stalled >= STALLED_DEAD);
+    if is_dead().is_some() {
+        // A process that was stopped, and goes on, has not had its turn yet.
+        sleep(SECOND_LOOK).await;
+    }
+    match is_dead() {
         None => plain(StatusCode::OK, "ok\n"),
-        Some(why) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+        Some(stalled) => plain(StatusCode::SERVICE_UNAVAILABLE, stall(stalled) + "\n"),
     }
 }
+
+fn stall(stalled: Duration) -> String {
+    format!("the driver has not come to the end of a turn for {} s", stalled.as_secs())
+}
+
+/// A driver that is busy for so long with one turn is dead. The longest that are known (a state of
+/// gigabytes that is replaced, a disk that takes its time) take a few seconds.
+const STALLED_DEAD: Duration = Duration::from_secs(30);
+/// And one that is busy for so long serves nobody at the moment.
+const STALLED_UNREADY: Duration = Duration::from_secs(5);
+/// Time before a driver that seems dead is looked at again.
+const SECOND_LOOK: Duration = Duration::from_millis(200);
 
 fn readiness(source: &dyn Source) -> Answer {
     let (status, mut conditions) = (source.status(), source.conditions());
     conditions.extend(source.failure());
+    conditions.extend(source.stalled().filter(|time| *time >= STALLED_UNREADY).map(stall));
     if status.serving && conditions.is_empty() {
         return plain(StatusCode::OK, "ok\n");
     }
@@ -398,6 +434,25 @@ mod tests {
         );
         served.fake.paused.store(false, Ordering::Relaxed);
         assert_eq!(served.get("/readyz").await.status, 200);
+    }
+
+    #[tokio::test]
+    async fn a_server_with_a_panicked_thread_or_a_driver_that_is_stuck_is_not_alive() {
+        let asked = async |fake| {
+            let served = Served::with(fake, Options::default()).await;
+            (served.get("/livez").await, served.get("/readyz").await)
+        };
+        let failure = Some("defect in driver".to_owned());
+        let (live, ready) = asked(Fake { failure, ..Fake::standalone() }).await;
+        assert_eq!((live.status, live.body.as_str()), (503, "defect in driver\n"));
+        assert_eq!(ready.status, 503);
+        for (seconds, statuses) in [(4, (200, 200)), (6, (200, 503)), (31, (503, 503))] {
+            let stalled = Some(Duration::from_secs(seconds));
+            let (live, ready) = asked(Fake { stalled, ..Fake::standalone() }).await;
+            assert_eq!((live.status, ready.status), statuses, "{seconds}");
+            let says_so = format!("the driver has not come to the end of a turn for {seconds} s");
+            assert_eq!(ready.body.contains(&says_so), seconds > 5, "{}", ready.body);
+        }
     }
 
     #[tokio::test]

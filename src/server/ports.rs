@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::runtime;
+use tokio::sync::{mpsc, oneshot};
 
 use super::driver::Message;
 use super::error::StartError;
@@ -15,7 +16,7 @@ use super::limits::{HEAR_INTERVAL, LEAVE_INTERVAL, Limits};
 use super::listener::{self, Port};
 use super::peers::Peers;
 use super::recovery::Parts;
-use super::sched::Scheduling;
+use super::sched::{self, Scheduling};
 use super::settings;
 use super::shared::{Published, Shared, Stop};
 use super::silence::Silence;
@@ -35,6 +36,8 @@ pub struct Offer {
     published: Arc<Published>,
     stop: Arc<Stop>,
     scheduling: Arc<Scheduling>,
+    /// Whether the process is scheduled as any other.
+    is_usual: bool,
     peers: Option<Arc<Peers>>,
 }
 
@@ -50,7 +53,7 @@ pub struct Ports {
 }
 
 impl Offer {
-    /// Of a server that is made from these parts.
+    /// Of a server that is made from these parts, before it has a driver.
     #[must_use]
     pub fn of(parts: &Parts, limits: Limits) -> Self {
         Self {
@@ -62,6 +65,7 @@ impl Offer {
             published: Arc::clone(&parts.published),
             stop: Arc::clone(&parts.stop),
             scheduling: Arc::clone(&parts.scheduling),
+            is_usual: sched::is_usual(),
             peers: parts.member.as_ref().map(|member| Arc::clone(&member.peers)),
         }
     }
@@ -70,7 +74,7 @@ impl Offer {
     /// took to read the data, if that is known.
     ///
     /// # Errors
-    /// Another process has taken the client port meanwhile.
+    /// Another process has taken the client port meanwhile, or the system gives no thread.
     pub async fn open(
         &self,
         port: Port,
@@ -100,7 +104,7 @@ impl Offer {
         });
         let failed = |error| StartError::Address { address: config.client_addr.to_string(), error };
         let clients = port.listen(config.listen_backlog).map_err(failed)?;
-        let admin_address = serve_http(config, &shared, stop, tasks).await;
+        let admin_address = serve_http(config, &shared, stop, self.is_usual, tasks).await?;
         let keep_alive = config.client_tcp_keep_alive;
         let (behind, stop) = (Arc::clone(&shared), Arc::clone(stop));
         tasks.spawn(Task::Clients, listener::accept(clients, behind, stop, keep_alive));
@@ -109,32 +113,85 @@ impl Offer {
 }
 
 /// Offers the HTTP port, and the one for metrics alone. One that cannot be bound is warned of.
+///
+/// They have a thread of their own: whether this server lives is answered also while its own thread is
+/// busy with a long turn or waits for a disk, and what is made for operators takes no time of it.
+///
+/// # Errors
+/// The system gives no thread.
 async fn serve_http(
     config: &Config,
     shared: &Arc<Shared>,
     stop: &Arc<Stop>,
+    is_usual: bool,
     tasks: &mut TaskSet<()>,
-) -> Option<SocketAddr> {
+) -> Result<Option<SocketAddr>, StartError> {
     let AdminConfig { enabled, addr, command_url } = &config.admin;
     let all = Options { commands_path: command_url.clone(), ..Options::default() };
     let metrics = Options { surface: Surface::Metrics, ..Options::default() };
     let ports = [(enabled.then_some(addr), all), (config.metrics_addr.as_ref(), metrics)];
     let mut bound = None;
+    let mut listeners = Vec::new();
     for (address, options) in ports {
         let Some(address) = address else { continue };
         let is_admin = options.surface == Surface::All;
-        match TcpListener::bind((address.host.as_str(), address.port)).await {
+        let listener = TcpListener::bind((address.host.as_str(), address.port)).await;
+        match listener.and_then(TcpListener::into_std) {
             Ok(listener) => {
                 if is_admin {
                     bound = listener.local_addr().ok();
                 }
-                let (source, stop) = (Arc::clone(shared), Arc::clone(stop));
-                let serve =
-                    async move { admin::serve(listener, source, options, stop.asked()).await };
-                tasks.spawn(Task::Http, serve);
+                listeners.push((listener, options));
             }
             Err(error) => tracing::warn!(%address, %error, "no HTTP port: it cannot be bound"),
         }
     }
-    bound
+    if listeners.is_empty() {
+        return Ok(None);
+    }
+    let failed = |error: std::io::Error| StartError::System {
+        what: Task::Http.name(),
+        error: error.to_string(),
+    };
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let (shared, stop) = (Arc::clone(shared), Arc::clone(stop));
+    let (ending, ended) = oneshot::channel::<()>();
+    let thread = supervision::thread(Task::Http, move || {
+        // Dropped at the end, also by a panic.
+        let _ending = ending;
+        if is_usual {
+            sched::forget_inherited();
+        }
+        runtime.block_on(serve_ports(listeners, shared, stop));
+    });
+    let thread = thread.map_err(failed)?;
+    tasks.spawn(Task::HttpPort, async move {
+        let _ = ended.await;
+        // A panic of it was recorded.
+        let _ = thread.join();
+    });
+    Ok(bound)
+}
+
+async fn serve_ports(
+    listeners: Vec<(std::net::TcpListener, Options)>,
+    shared: Arc<Shared>,
+    stop: Arc<Stop>,
+) {
+    let mut ports = TaskSet::default();
+    for (listener, options) in listeners {
+        let listener = match TcpListener::from_std(listener) {
+            Ok(listener) => listener,
+            Err(error) => {
+                tracing::warn!(%error, "no HTTP port: it cannot be served");
+                continue;
+            }
+        };
+        let (source, stop) = (Arc::clone(&shared), Arc::clone(&stop));
+        ports.spawn(Task::HttpPort, async move {
+            admin::serve(listener, source, options, stop.asked()).await;
+        });
+    }
+    // One that has panicked ends the server.
+    while ports.join_next().await.is_some() {}
 }

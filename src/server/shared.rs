@@ -3,8 +3,9 @@
 //! *Owns* [`Shared`], which is also what operators look at (`admin::Source`). *Invariant*: nothing in
 //! it is locked for longer than a copy.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
@@ -77,6 +78,10 @@ impl Source for Shared {
         Some(ServerError::from(failure).to_string())
     }
 
+    fn stalled(&self) -> Option<Duration> {
+        self.published.stalled()
+    }
+
     fn conditions(&self) -> Vec<String> {
         self.published.conditions.all()
     }
@@ -131,14 +136,37 @@ pub async fn inspect(driver: &mpsc::Sender<Message>, what: Inspect) -> Option<Re
 }
 
 /// The replica's figures, as of the driver's last batch, and what is wrong.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Published {
     status: Mutex<Status>,
+    /// When it was published last, in milliseconds since `born`; 0: never.
+    published_ms: AtomicU64,
+    born: Instant,
     /// Why this server is not ready.
     pub conditions: Conditions,
 }
 
+impl Default for Published {
+    fn default() -> Self {
+        Self {
+            status: Mutex::default(),
+            published_ms: AtomicU64::new(0),
+            born: Instant::now(),
+            conditions: Conditions::default(),
+        }
+    }
+}
+
 impl Published {
+    /// How long ago the driver has published last, which it does in every turn, if that is longer than
+    /// turns are apart; nothing before it has begun.
+    #[must_use]
+    pub fn stalled(&self) -> Option<Duration> {
+        let published = Duration::from_millis(self.published_ms.load(Ordering::Acquire));
+        let ago = self.born.elapsed().saturating_sub(published);
+        (!published.is_zero() && ago > TURN_USUAL_MAX).then_some(ago)
+    }
+
     /// A copy.
     #[must_use]
     pub fn status(&self) -> Status {
@@ -148,8 +176,13 @@ impl Published {
     /// Replaces it.
     pub fn publish(&self, status: Status) {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+        let now_ms = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.published_ms.store(now_ms.max(1), Ordering::Release);
     }
 }
+
+/// An idle driver has a turn with every tick; a busy one is not stuck yet.
+const TURN_USUAL_MAX: Duration = Duration::from_secs(1);
 
 /// Tells threads and tasks alike that the server is to end.
 #[derive(Debug)]
