@@ -20,6 +20,7 @@ use super::sched::{self, Scheduling};
 use super::settings;
 use super::shared::{Published, Shared, Stop};
 use super::silence::Silence;
+use super::start::WORKER;
 use super::throttle::Throttle;
 use super::turnstile::Turnstile;
 use crate::admin::{self, Options, Surface};
@@ -153,7 +154,8 @@ async fn serve_http(
         what: Task::Http.name(),
         error: error.to_string(),
     };
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let mut runtime = runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().thread_name(WORKER).build().map_err(failed)?;
     let (shared, stop) = (Arc::clone(shared), Arc::clone(stop));
     let (ending, ended) = oneshot::channel::<()>();
     let thread = supervision::thread(Task::Http, move || {

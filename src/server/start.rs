@@ -397,4 +397,4 @@ fn put_away(config: &Config, server_id: u8) -> Result<(), StartError> {
 }
 
 /// Reading and waiting that would hold up the server's thread.
-const WORKER: &str = "lk-worker";
+pub(super) const WORKER: &str = "lk-worker";
