@@ -25,8 +25,8 @@ struct Part {
     refusals: Vec<ErrorCode>,
     /// Connections that are closed at once.
     closes: u32,
-    /// The connection ends instead of an answer to reconfig, which is carried out or not.
-    loses: Option<bool>,
+    /// For one reconfig each: the connection ends instead of an answer, and it is carried out or not.
+    loses: Vec<bool>,
     writers: Vec<Acl>,
     /// What was asked for: joining and leaving.
     asked: Vec<(String, String)>,
@@ -78,7 +78,7 @@ impl Played {
             let header = RequestHeader::decode(&mut reader).expect("a header");
             let request = Request::decode(header.op, reader.rest()).expect("a request");
             let is_reconfig = request.op() == OpCode::Reconfig;
-            let loses = self.with(|part| part.loses.take_if(|_| is_reconfig));
+            let loses = self.with(|part| if is_reconfig { part.loses.pop() } else { None });
             if loses == Some(false) {
                 return None;
             }
@@ -324,13 +324,29 @@ fn a_change_waits_for_an_earlier_one() {
 
 #[test]
 fn a_lost_answer_is_looked_up_in_the_members() {
-    let played = Played::start(Part { loses: Some(true), ..ensemble() });
-    let said = success(&on(&played, &["remove", "3"]));
-    assert!(said.contains("server 3 is no member any more"), "{said}");
+    let played = Played::start(Part { loses: vec![true], ..ensemble() });
+    let said = success(&on(&played, &["add", FOURTH]));
+    assert!(said.contains("server 4 is a member"), "{said}");
+    assert_eq!(played.with(|part| part.asked.len()), 1);
 
-    let played = Played::start(Part { loses: Some(false), ..ensemble() });
+    let played = Played::start(Part { loses: vec![false], ..ensemble() });
     let said = failure(&on(&played, &["remove", "3"]), 75);
     assert!(said.contains("the members are as before so far: repeat the command"), "{said}");
+}
+
+/// The members do not say whether a server that was removed has a vote still.
+#[test]
+fn a_lost_answer_to_a_removal_is_asked_for_again() {
+    let played = Played::start(Part { loses: vec![true], ..ensemble() });
+    let said = success(&on(&played, &["remove", "3"]));
+    assert!(said.contains("server 3 is no member any more: stop it"), "{said}");
+    assert_eq!(played.with(|part| part.asked.len()), 2);
+
+    let played = Played::start(Part { loses: vec![true; 2], ..ensemble() });
+    let said = failure(&on(&played, &["remove", "3"]), 75);
+    assert!(said.contains("no member any more is: 3. No server has said that its vote"), "{said}");
+    assert!(said.contains("repeat the command before it is stopped"), "{said}");
+    success(&on(&played, &["remove", "3"]));
 }
 
 #[test]

@@ -54,6 +54,8 @@ pub(super) struct Clients {
     /// Connections whose next answer waits for the next turn.
     postponed: VecDeque<ConnId>,
     sync_waiting: Vec<ConnId>,
+    /// Connections whose answers wait for the voters to follow a change of members.
+    wait_for_members: Vec<ConnId>,
     /// Context of the newest read index asked for, and of the newest confirmed and applied.
     pub(super) sync_asked: u64,
     sync_confirmed: u64,
@@ -92,6 +94,7 @@ impl Clients {
             output_bytes: 0,
             postponed: VecDeque::new(),
             sync_waiting: Vec::new(),
+            wait_for_members: Vec::new(),
             sync_asked: 0,
             sync_confirmed: 0,
         }
@@ -392,6 +395,46 @@ impl Clients {
             self.hang_up(conn);
         }
         !ends
+    }
+
+    /// A connection's next answer waits until the voters have followed a change of members, at most
+    /// until `until_us`.
+    pub(super) fn hold_for_members(&mut self, conn: ConnId, until_us: u64) {
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            connection.hold_for_members(until_us);
+            self.wait_for_members.push(conn);
+        }
+    }
+
+    /// The voters have followed the members.
+    pub(super) fn members_settled(&mut self) {
+        for conn in std::mem::take(&mut self.wait_for_members) {
+            if let Some(connection) = self.connections.get_mut(&conn) {
+                connection.members_settled();
+                self.touch(conn);
+            }
+        }
+    }
+
+    /// Ends those connections for which the voters were waited for long enough: what became of their
+    /// request is for their clients to find out.
+    pub(super) fn give_up_members(&mut self) {
+        let now_us = self.now_us;
+        let waits = |conn: &ConnId| {
+            let connection = self.connections.get(conn);
+            connection.and_then(Connection::waits_for_members_until)
+        };
+        let is_overdue = |conn: &ConnId| waits(conn).is_some_and(|until_us| until_us <= now_us);
+        let overdue: Vec<ConnId> =
+            self.wait_for_members.iter().copied().filter(is_overdue).collect();
+        for conn in overdue {
+            self.hang_up(conn);
+        }
+        let connections = &self.connections;
+        self.wait_for_members.retain(|conn| {
+            let connection = connections.get(conn);
+            connection.is_some_and(|known| known.waits_for_members_until().is_some())
+        });
     }
 
     /// A connection has written what it was given: it may be given more.

@@ -35,6 +35,8 @@ pub(super) struct Cluster {
     pub(super) synced_commits: BTreeMap<u8, u64>,
     /// A server that is not told of commits behind this index.
     pub(super) kept_from: Option<(u8, u64)>,
+    /// A server and a connection: once that is answered, what is on its way between the servers is lost.
+    pub(super) halts_at: Option<(u8, ConnId)>,
     /// A server whose disk gets nothing done, and what it was to write meanwhile.
     held: Option<(u8, Vec<u64>)>,
     /// Of the last entries that each server wrote.
@@ -70,6 +72,7 @@ impl Cluster {
             logs: BTreeMap::new(),
             synced_commits: BTreeMap::new(),
             kept_from: None,
+            halts_at: None,
             held: None,
             urgency: BTreeMap::new(),
             setup,
@@ -203,6 +206,15 @@ impl Cluster {
                 }
             }
             if messages.is_empty() {
+                return;
+            }
+            let is_answered =
+                |at: &mut (u8, ConnId)| self.seen.get(at).is_some_and(|seen| !seen.0.is_empty());
+            if self.halts_at.take_if(is_answered).is_some() {
+                for (from, to, message) in messages {
+                    self.broken.insert((peer::server_of(from), peer::server_of(to)));
+                    self.lost.push(message);
+                }
                 return;
             }
             for (from, to, message) in messages {

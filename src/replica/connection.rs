@@ -94,6 +94,9 @@ pub(super) struct Connection {
     counted_bytes: usize,
     /// Answers wait until what was taken for sending is written.
     held_back: bool,
+    /// What is in front of an answer that waits for Raft's voters to follow a change of members, and until
+    /// when that is waited for; `out` is what comes from that answer on.
+    behind_members: Option<(Outgoing, u64)>,
     report: ConnectionReport,
 }
 
@@ -120,6 +123,7 @@ impl Connection {
             has_output: false,
             counted_bytes: 0,
             held_back: false,
+            behind_members: None,
             report: ConnectionReport {
                 conn,
                 remote,
@@ -216,8 +220,39 @@ impl Connection {
         self.report.latency.record(latency_us);
     }
 
-    /// Nothing more is taken or answered; what was queued for sending still goes.
+    /// Nothing more is sent before the voters have followed a change of members, at most until
+    /// `until_us`; what was queued for sending still goes.
+    pub(super) fn hold_for_members(&mut self, until_us: u64) {
+        if self.behind_members.is_none() {
+            let conn = self.out.conn;
+            let in_front =
+                std::mem::replace(&mut self.out, Outgoing { conn, ..Outgoing::default() });
+            self.counted_bytes = 0;
+            self.behind_members = Some((in_front, until_us));
+        }
+    }
+
+    /// Until when the voters are waited for, if they are.
+    pub(super) fn waits_for_members_until(&self) -> Option<u64> {
+        self.behind_members.as_ref().map(|(_, until_us)| *until_us)
+    }
+
+    /// The voters have followed: what was held is sent.
+    pub(super) fn members_settled(&mut self) {
+        if let Some((mut in_front, _)) = self.behind_members.take() {
+            in_front.frames.append(&mut self.out.frames);
+            in_front.replies += self.out.replies;
+            self.out = in_front;
+            self.counted_bytes = self.out.frames.len();
+        }
+    }
+
+    /// Nothing more is taken or answered; what was queued for sending still goes, but for what is held
+    /// back until the voters have followed a change of members.
     pub(super) fn hang_up(&mut self) {
+        if let Some((in_front, _)) = self.behind_members.take() {
+            self.out = in_front;
+        }
         self.phase = Phase::Closing;
         self.out.close = true;
         self.queue.clear();
@@ -268,6 +303,10 @@ impl Connection {
     /// Takes the output.
     pub(super) fn take_output(&mut self) -> Outgoing {
         self.has_output = false;
+        if let Some((in_front, _)) = &mut self.behind_members {
+            let conn = in_front.conn;
+            return std::mem::replace(in_front, Outgoing { conn, ..Outgoing::default() });
+        }
         self.counted_bytes = 0;
         self.held_back = self.is_full();
         self.out.more = self.held_back;

@@ -61,7 +61,7 @@ fn the_members_are_written_by_the_first_leader() {
     let cluster = Cluster::new(3);
     let text = cluster.replicas[&2].machine.tree().config_text().to_owned();
     assert!(text.starts_with("server.1=127.0.0.1:1:101:participant;0.0.0.0:201\n"), "{text}");
-    assert!(text.ends_with("\nversion=100000001"), "{text}");
+    assert!(text.ends_with("\nversion=100000000"), "{text}");
     let mode = |id| cluster.replicas[&id].status().mode;
     let leaders = (1..=3).filter(|id| mode(*id) == inspect::Mode::Leader).count();
     let followers = (1..=3).filter(|id| mode(*id) == inspect::Mode::Follower).count();
@@ -296,6 +296,18 @@ fn members_that_make_no_sense_are_refused_before_it_is_asked_who_may_change_them
 }
 
 #[test]
+fn an_address_that_nobody_can_dial_is_refused() {
+    let mut cluster = with_super_user(3);
+    for joining in ["server.4=0.0.0.0:4:104;204", "server.3=[::]:3:103;203"] {
+        cluster.send(1, 1, &[(1, reconfig(Some(joining), None))]);
+        assert_eq!(cluster.replies(1, 1), [(1, ErrorCode::BadArguments as i32)], "{joining}");
+    }
+    // For clients it is what their machine makes of it.
+    cluster.send(1, 1, &[(2, reconfig(Some("server.3=127.0.0.1:3:103;0.0.0.0:203"), None))]);
+    assert_eq!(cluster.replies(1, 1), [(2, 0)]);
+}
+
+#[test]
 fn members_that_nobody_hears_of_cannot_be_the_majority() {
     let mut cluster = with_super_user(3);
     let joining = "server.4=127.0.0.1:4:104;204,server.5=127.0.0.1:5:105;205,\
@@ -518,12 +530,73 @@ fn an_acknowledgement_of_what_was_never_sent_is_dropped() {
     assert_eq!(cluster.replies(leader, 1), [(1, 0)]);
 }
 
+/// Two of five are down and removed: once that is answered, any two of the other three go on, whichever
+/// stops at this very moment, and whatever it had still to send.
+#[test]
+fn after_the_answer_to_a_removal_any_majority_of_those_that_stay_elects_a_leader() {
+    for asked in 3..=5 {
+        for stops in 3..=5 {
+            let mut cluster = Cluster::new(5);
+            cluster.kill(1);
+            cluster.kill(2);
+            let all_serve = |cluster: &Cluster| cluster.replicas.values().all(Replica::is_serving);
+            cluster.until("a leader", |cluster| cluster.leader().is_some() && all_serve(cluster));
+            cluster.connect_super_user(asked);
+            cluster.halts_at = Some((asked, 1));
+            cluster.send(asked, 1, &[(1, reconfig(None, Some("1,2")))]);
+            cluster.until("an answer", |cluster| cluster.halts_at.is_none());
+            assert_eq!(cluster.replies(asked, 1), [(1, 0)]);
+            cluster.kill(stops);
+            let went = format!("{asked} is asked, {stops} stops");
+            cluster.until(&went, |cluster| cluster.leader().is_some());
+            let left = *cluster.replicas.keys().next().unwrap();
+            cluster.until(&went, |cluster| cluster.replicas[&left].is_serving());
+            cluster.connect(left, 2, None);
+            cluster.send(left, 2, &[(1, create("/goes-on", 0))]);
+            assert_eq!(cluster.replies(left, 2), [(1, 0)], "{went}");
+        }
+    }
+}
+
+/// The others commit and apply what the leader, whose disk hangs, does not carry out.
+#[test]
+fn an_answer_to_a_removal_is_waited_for_no_longer_than_its_bound() {
+    let mut cluster = Cluster::new(5);
+    let (leader, asked) = (cluster.leader().unwrap(), cluster.follower());
+    let gone = (1..=5).rev().find(|id| ![leader, asked].contains(id)).unwrap();
+    cluster.connect_super_user(asked);
+    cluster.hold_disk(leader);
+    cluster.send(asked, 1, &[(1, reconfig(None, Some(&gone.to_string()))), (2, get("/"))]);
+    let begun_us = cluster.now_us;
+    while !cluster.closed(asked, 1) {
+        cluster.send(asked, 1, &[(-2, Request::Ping)]);
+        cluster.advance_ms(TICK_MS);
+        assert!(cluster.now_us < begun_us + 30_000_000);
+    }
+    assert_eq!((cluster.now_us - begun_us) / 1000, membership::REMOVAL_MS_MAX);
+    assert_eq!(cluster.replies(asked, 1), [], "nothing behind it either");
+    cluster.release_disk();
+    cluster.until("it is carried out all the same", |cluster| cluster.counts(4, 1));
+}
+
+/// An observer that is down has no vote, however it lost that.
+#[test]
+fn a_participant_that_is_down_becomes_an_observer() {
+    let mut cluster = Cluster::new(3);
+    let (leader, gone) = (cluster.leader().unwrap(), cluster.follower());
+    cluster.connect_super_user(leader);
+    cluster.kill(gone);
+    let observer = format!("server.{gone}=127.0.0.1:{gone}:10{gone}:observer;20{gone}");
+    cluster.send(leader, 1, &[(1, reconfig(Some(&observer), None))]);
+    cluster.until("an answer", |cluster| cluster.counts(2, 1));
+    assert_eq!(cluster.replies(leader, 1), [(1, 0)]);
+}
+
 #[test]
 fn a_leader_that_is_removed_hands_over_first() {
     let mut cluster = with_super_user(3);
     let old = cluster.leader().unwrap();
     cluster.send(1, 1, &[(1, reconfig(None, Some(&old.to_string())))]);
-    assert_eq!(cluster.replies(1, 1), [(1, 0)]);
     cluster.until("two others vote", |cluster| {
         cluster.leader().is_some_and(|leader| {
             let voters = cluster.replicas[&leader].consensus.membership().voters;
@@ -532,6 +605,8 @@ fn a_leader_that_is_removed_hands_over_first() {
     });
     let membership = cluster.replicas[&cluster.leader().unwrap()].consensus.membership();
     assert_eq!(membership.learners, [u64::from(old)]);
+    cluster.until("an answer", |cluster| !cluster.seen[&(1, 1)].0.is_empty());
+    assert_eq!(cluster.replies(1, 1), [(1, 0)]);
 }
 
 #[test]

@@ -145,7 +145,7 @@ impl Replica {
             && self.machine.tree().config_text().is_empty()
         {
             let members = Text::from(members::lines(servers));
-            self.handover.push_chore(0, &TxnOp::Found { members });
+            self.handover.push_chore(0, &TxnOp::Found { members, opens_term: true });
         }
     }
 

@@ -147,9 +147,12 @@ impl Machine {
         record
     }
 
-    /// The zxid of the next transaction in an entry of `term`.
-    fn next_zxid(&self, term: u64) -> i64 {
-        let first_of_term = i64::try_from(term << 32).expect("terms stay below 2^31") | 1;
+    /// The zxid of the next transaction in an entry of `term`. The counter 0 is left to the one that
+    /// names the first members: the version of theirs is then ZooKeeper's, 0x100000000.
+    fn next_zxid(&self, term: u64, op: &TxnOp) -> i64 {
+        let least_counter = i64::from(!matches!(op, TxnOp::Found { opens_term: true, .. }));
+        let first_of_term =
+            i64::try_from(term << 32).expect("terms stay below 2^31") | least_counter;
         if mutant!("zxid-forgets-term") {
             return self.last_zxid + 1;
         }
@@ -163,7 +166,7 @@ impl Machine {
 
     /// Decides one transaction and carries it out.
     pub(super) fn apply(&mut self, term: u64, txn: &Txn) -> Applied {
-        let zxid = self.next_zxid(term);
+        let zxid = self.next_zxid(term, &txn.op);
         self.last_zxid = zxid;
         self.clock_dirty = true;
         self.txns_applied += 1;
@@ -223,7 +226,7 @@ impl Machine {
                 let reaped = self.tree.delete_container(&context, path, &mut applied.events);
                 applied.result = reaped.map(|()| Response::Empty);
             }
-            TxnOp::Found { members } => {
+            TxnOp::Found { members, .. } => {
                 applied.op = OpCode::Reconfig;
                 let found = self.found(&context, members, &mut applied.events);
                 applied.result = found.map(Response::Stat);

@@ -7,13 +7,17 @@
 
 use super::Replica;
 use super::consensus::{PeerProgress, Step};
+use super::input::ConnId;
 use super::members::{self, Asked, Members};
 use super::peer::{Member, raft_id, server_of};
-use super::txn::{Batch, BatchBuilder, TxnOp};
-use crate::config::Role;
+use super::txn::{Batch, BatchBuilder, TxnOp, members_mark};
+use crate::config::{PeerAddress, Role, ServerSpec};
 use crate::proto::request::Request;
 use crate::proto::{ErrorCode, OpCode};
 
+/// How long an answer to a reconfig waits for what leaves to count no longer, in milliseconds. Then its
+/// connection is closed: the change is decided, and its client does not know.
+pub const REMOVAL_MS_MAX: u64 = 5000;
 /// Fewest voters that reconfig may lead to: ZooKeeper's, unless a lone server is an ensemble.
 const VOTERS_MIN: usize = 2;
 
@@ -74,6 +78,46 @@ impl Replica {
         let steps = self.next_steps();
         if !steps.is_empty() {
             self.consensus.propose_change(&steps);
+        } else if self.owes_mark && self.voters_are_members() {
+            // Where it is not taken now, the next tick tries again.
+            let mark = members_mark(self.wall_ms);
+            self.owes_mark = self.consensus.propose(mark).is_err();
+        }
+    }
+
+    /// Whether every vote that counts is that of a participant: of one that leaves, or becomes an
+    /// observer, none does.
+    fn voters_are_members(&self) -> bool {
+        let members = self.members();
+        let takes_part = |id: u64| {
+            members.get(&server_of(id)).is_some_and(|spec| spec.role == Role::Participant)
+        };
+        self.consensus.counting().into_iter().all(takes_part)
+    }
+
+    /// A change of the members was applied, asked for by the client of this connection, if it is one of
+    /// this server's. While votes count that are to count no longer, its answer waits for a mark: what
+    /// an operator stops then may be what the majority hangs on.
+    pub(super) fn members_applied(&mut self, is_asked_for: bool, conn: Option<ConnId>) {
+        self.members_changed = true;
+        // Of the first members, none leaves.
+        self.owes_mark |= is_asked_for;
+        if let Some(conn) = conn
+            && !self.voters_are_members()
+            && !mutant!("removal-acknowledged-early")
+        {
+            self.clients.hold_for_members(conn, self.now_us + REMOVAL_MS_MAX * 1000);
+        }
+    }
+
+    /// A mark was applied: a leader proposed it when it had applied every change of the voters in front
+    /// of it. It is committed by the voters that were left, and a server that has it knows that those
+    /// changes are committed. So of any majority of them, the one with the longest log does, and can be
+    /// elected.
+    pub(super) fn voters_marked(&mut self) {
+        if self.voters_are_members() {
+            self.owes_mark = false;
+            self.clients.members_settled();
         }
     }
 
@@ -92,6 +136,15 @@ impl Replica {
             let Some(first) = there.first() else {
                 return vec![Step::Learn(known.unwrap_or(raft_id(0, spec.id)))];
             };
+            // Whether it is there to learn or not, an observer's vote counts for nothing.
+            let vote = there.iter().find(|peer| spec.role == Role::Observer && peer.votes);
+            if let Some(vote) = vote {
+                if vote.id == own {
+                    self.hand_over();
+                    return Vec::new();
+                }
+                return vec![Step::Learn(vote.id)];
+            }
             // Of two identities of a server, the one that is connected is to stay.
             let is_known = |peer: &&PeerProgress| Some(peer.id) == known;
             let Some(stays) = there.iter().find(is_known).or(known.is_none().then_some(first))
@@ -109,12 +162,7 @@ impl Replica {
                 }
                 // It learns first: the old identity keeps its place as long.
                 (Role::Participant, false) => continue,
-                (Role::Observer, true) if stays.id == own => {
-                    self.hand_over();
-                    return Vec::new();
-                }
-                (Role::Observer, true) => steps.push(Step::Learn(stays.id)),
-                (Role::Participant, true) | (Role::Observer, false) => {}
+                (Role::Participant, true) | (Role::Observer, _) => {}
             }
             if known.is_some() && !steps.is_empty() {
                 return steps;
@@ -204,6 +252,14 @@ impl Replica {
             return None;
         }
         let changed = members::change(&current, asked).ok()?;
+        // Others cannot dial what stands for all addresses of a machine.
+        let is_new = |spec: &&ServerSpec| current.get(&spec.id) != Some(*spec);
+        let is_any = |address: &PeerAddress| {
+            address.host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_unspecified())
+        };
+        if changed.values().filter(is_new).any(|spec| spec.addresses.iter().any(is_any)) {
+            return Some(ErrorCode::BadArguments);
+        }
         let voters = members::participants(&changed);
         if voters < VOTERS_MIN && members::participants(&current) >= VOTERS_MIN || voters == 0 {
             return Some(ErrorCode::BadArguments);

@@ -150,6 +150,9 @@ pub struct Replica {
     reconfig_proposed: Option<u64>,
     /// When this leader proposes.
     pace: Pace,
+    /// The members or the voters have changed, and no mark in the log says yet that the voters follow
+    /// (see `membership.rs`).
+    owes_mark: bool,
     members_changed: bool,
     announced: Vec<Member>,
     /// The version that these members had.
@@ -262,6 +265,7 @@ impl Replica {
             connected: BTreeMap::new(),
             incoming: None,
             reconfig_proposed: None,
+            owes_mark: !replayed.conf_changes.is_empty(),
             pace: Pace::default(),
             members_changed: true,
             announced: Vec::new(),
@@ -429,6 +433,7 @@ impl Replica {
         self.expiry.tick(now_us);
         self.local_expiry.tick(now_us);
         self.mind_doubts();
+        self.clients.give_up_members();
         self.clients.resume(&self.machine);
         let ticked_us = self.ticked_us.get_or_insert(now_us);
         let due = now_us.saturating_sub(*ticked_us) / (TICK_MS * 1000);
@@ -499,6 +504,7 @@ impl Replica {
             EntryKind::ConfChange => {
                 self.consensus.apply_change(entry.index, &entry.data)?;
                 self.members_changed = true;
+                self.owes_mark = true;
             }
             EntryKind::Normal => self.apply_batch(entry)?,
         }
@@ -509,6 +515,9 @@ impl Replica {
 
     fn apply_batch(&mut self, entry: &Entry) -> Result<(), String> {
         let batch = open_entry(&mut self.machine, entry)?;
+        if txn::is_members_mark(&entry.data) {
+            self.voters_marked();
+        }
         if mutant!("time-of-each-server") {
             self.machine.begin_entry(self.wall_ms);
         }
@@ -540,7 +549,10 @@ impl Replica {
         if is_here {
             self.handover.applied(conn, sequence);
         }
-        self.members_changed |= applied.op == OpCode::Reconfig;
+        if applied.op == OpCode::Reconfig && applied.result.is_ok() {
+            let is_asked_for = matches!(txn.op, TxnOp::Client { .. });
+            self.members_applied(is_asked_for, is_here.then_some(conn));
+        }
         match applied.session_change {
             Some(SessionChange::Opened(id, session) | SessionChange::Attached(id, session)) => {
                 return self.attached(id, session);

@@ -92,6 +92,9 @@ pub enum TxnOp {
     Found {
         /// Their lines.
         members: Text,
+        /// Whether it takes the zxid with which its term begins, counter 0, as ZooKeeper's first
+        /// configuration does. In the logs of earlier versions it takes the next one.
+        opens_term: bool,
     },
     /// A client's request that the leader refuses.
     Refuse {
@@ -110,6 +113,7 @@ const KIND_REAP: u8 = 5;
 const KIND_ATTACH: u8 = 6;
 const KIND_FOUND: u8 = 7;
 const KIND_REFUSE: u8 = 8;
+const KIND_FOUND_AT_ZERO: u8 = 9;
 
 /// Why an entry cannot be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +184,8 @@ impl BatchBuilder {
             TxnOp::CloseSession => KIND_CLOSE,
             TxnOp::ExpireSession => KIND_EXPIRE,
             TxnOp::Reap { .. } => KIND_REAP,
-            TxnOp::Found { .. } => KIND_FOUND,
+            TxnOp::Found { opens_term: false, .. } => KIND_FOUND,
+            TxnOp::Found { opens_term: true, .. } => KIND_FOUND_AT_ZERO,
             TxnOp::Refuse { .. } => KIND_REFUSE,
         });
         for part in [origin.server, origin.conn, origin.sequence] {
@@ -210,7 +215,7 @@ impl BatchBuilder {
             }
             TxnOp::CloseSession | TxnOp::ExpireSession => {}
             TxnOp::Reap { path } => out.put_string(path.as_str()),
-            TxnOp::Found { members } => out.put_string(members.as_str()),
+            TxnOp::Found { members, .. } => out.put_string(members.as_str()),
             TxnOp::Refuse { op, code } => {
                 out.put_int(*op);
                 out.put_int(*code);
@@ -229,6 +234,23 @@ impl BatchBuilder {
         self.count = 0;
         bytes
     }
+}
+
+/// The payload of an entry without a transaction: the leader's word that it has applied every change of
+/// the voters in front of it. Whoever has the entry was told of the commit of these with it.
+#[must_use]
+pub fn members_mark(wall_ms: i64) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_BYTES];
+    bytes[0] = TXN_FORMAT;
+    restamp(&mut bytes, wall_ms);
+    bytes
+}
+
+/// Whether a payload is [`members_mark`]: unlike the empty entry with which a term begins, which says
+/// nothing of what is committed.
+#[must_use]
+pub fn is_members_mark(payload: &[u8]) -> bool {
+    payload.len() == HEADER_BYTES && payload[9..] == [0; 4]
 }
 
 /// Gives a batch the clock of the leader that proposes it.
@@ -311,7 +333,10 @@ impl Txn {
             KIND_CLOSE => TxnOp::CloseSession,
             KIND_EXPIRE => TxnOp::ExpireSession,
             KIND_REAP => TxnOp::Reap { path: reader.string("path")? },
-            KIND_FOUND => TxnOp::Found { members: reader.string("members")? },
+            KIND_FOUND | KIND_FOUND_AT_ZERO => TxnOp::Found {
+                members: reader.string("members")?,
+                opens_term: kind == KIND_FOUND_AT_ZERO,
+            },
             KIND_REFUSE => TxnOp::Refuse { op: reader.int("op")?, code: reader.int("code")? },
             _ => return Err(Malformed::new("kind", "is unknown")),
         };
@@ -322,6 +347,10 @@ impl Txn {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn found(opens_term: bool) -> TxnOp {
+        TxnOp::Found { members: "server.1=h:1:2:participant".into(), opens_term }
+    }
 
     fn sample() -> (Vec<Txn>, Vec<u8>) {
         let ids: Identities =
@@ -340,8 +369,9 @@ mod tests {
             txn(4, TxnOp::ExpireSession),
             txn(5, TxnOp::Reap { path: "/c".into() }),
             txn(6, TxnOp::AttachSession { timeout_ms: 4000, password: [9; 16] }),
-            txn(7, TxnOp::Found { members: "server.1=h:1:2:participant".into() }),
+            txn(7, found(false)),
             txn(8, TxnOp::Refuse { op: 16, code: -13 }),
+            txn(9, found(true)),
         ];
         let mut builder = BatchBuilder::default();
         for txn in &txns {

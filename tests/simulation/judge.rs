@@ -124,7 +124,7 @@ impl Checker {
                 ("expireSession", self.close_session(txn.session)?)
             }
             TxnOp::Reap { path } => ("deleteContainer", self.reap(line, path.as_str(), proposal)?),
-            TxnOp::Found { members } => ("found", Effect::Found(members.to_string())),
+            TxnOp::Found { members, .. } => ("found", Effect::Found(members.to_string())),
             TxnOp::Client { .. } | TxnOp::CloseSession | TxnOp::Refuse { .. } => {
                 (line.op, self.client_write(line, txn)?)
             }

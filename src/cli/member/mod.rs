@@ -3,7 +3,8 @@
 //! *Owns* the command's flags, output and exit codes: 0 it is so now, 1 refused, 2 the command is
 //! wrong, 69 no server answers, 75 not now (worth repeating), 77 no permission. *Invariants*: speaks
 //! the client protocol alone, so it works from anywhere and against ZooKeeper, too; says what it did
-//! only after reading it back or being told so. A change that is there already is no error, so a
+//! only after reading it back or being told so, and of a removal only after being told: what was removed
+//! may be stopped then. A change that is there already is no error, so a
 //! command whose answer was lost may be repeated.
 
 mod modes;
@@ -257,44 +258,73 @@ fn read(client: &mut Client) -> Result<Membership, Failure> {
 fn change(access: &Access, change: &Change) -> Result<String, Failure> {
     let mut client = access.connect()?;
     let before = read(&mut client)?;
-    if change.is_done(&before) {
+    // Who is no member any more may have a vote still: the servers answer when it has none.
+    if change.is_done(&before) && matches!(change, Change::Add(_)) {
         client.close();
         return Ok(format!("nothing to change\n{}", modes::table(&before)));
     }
+    match ask(client, change, &before)? {
+        Ok(after) => Ok(format!("{}{}", change.what_next(), modes::table(&after))),
+        Err(why) => lost(access, change, &why),
+    }
+}
+
+/// Asks for a change: the members that it led to, or why the answer was lost.
+fn ask(
+    mut client: Client,
+    change: &Change,
+    before: &Membership,
+) -> Result<Result<Membership, String>, Failure> {
     let begun = Instant::now();
-    let after = loop {
+    loop {
         let code = match client.call(&change.request()) {
             Ok(Response::Data(text, _)) => {
                 let text = text.unwrap_or_default();
-                break Membership::parse(&String::from_utf8_lossy(&text))
+                let after = Membership::parse(&String::from_utf8_lossy(&text))
                     .map_err(|reason| Failure::new(EXIT_REFUSED, reason))?;
+                client.close();
+                return Ok(Ok(after));
             }
             Ok(other) => {
                 return Err(Failure::new(EXIT_REFUSED, format!("an odd answer: {other:?}")));
             }
             Err(ClientError::Refused { code, .. }) => code,
-            Err(error) => return lost(access, change, &error.to_string()),
+            Err(error) => return Ok(Err(error.to_string())),
         };
         if code != ErrorCode::ReconfigInProgress as i32 || begun.elapsed() > EARLIER_CHANGE_MAX {
-            let asked = change.applied(&before);
-            let failure = refusal::explain(code, &mut client, &before, &asked);
+            let asked = change.applied(before);
+            let failure = refusal::explain(code, &mut client, before, &asked);
             client.close();
             return Err(failure);
         }
         std::thread::sleep(EARLIER_CHANGE_PAUSE);
-    };
-    client.close();
-    Ok(format!("{}{}", change.what_next(), modes::table(&after)))
+    }
 }
 
-/// The answer was lost: the members themselves say what became of it.
+/// The answer was lost: the members themselves say what became of it. Of a removal they do not say
+/// whether what was removed has a vote still: it is asked for once more, which changes nothing else.
 fn lost(access: &Access, change: &Change, why: &str) -> Result<String, Failure> {
     let mut client = access.connect()?;
     let members = read(&mut client)?;
-    client.close();
-    if change.is_done(&members) {
-        return Ok(format!("{}{}", change.what_next(), modes::table(&members)));
+    if !change.is_done(&members) {
+        client.close();
+        let text = format!("{why}; the members are as before so far: repeat the command");
+        return Err(Failure::new(EXIT_NOT_NOW, text));
     }
-    let text = format!("{why}; the members are as before so far: repeat the command");
-    Err(Failure::new(EXIT_NOT_NOW, text))
+    let members = match change {
+        Change::Add(_) => {
+            client.close();
+            members
+        }
+        Change::Remove(ids) => ask(client, change, &members)?.map_err(|again| {
+            let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+            let ids = ids.join(", ");
+            let text = format!(
+                "{why}, and again: {again}; no member any more is: {ids}. No server has said that its \
+                 vote has ceased to count: repeat the command before it is stopped"
+            );
+            Failure::new(EXIT_NOT_NOW, text)
+        })?,
+    };
+    Ok(format!("{}{}", change.what_next(), modes::table(&members)))
 }

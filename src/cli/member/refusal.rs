@@ -71,7 +71,9 @@ fn bad_arguments(before: &Membership, asked: &[ServerSpec]) -> String {
     match (voters(&before.servers), voters(asked)) {
         (_, 0) => "no server would vote".to_string(),
         (2.., 1) => "a single server would vote: an ensemble keeps at least two".to_string(),
-        _ => "two servers would claim the same host and port, or a line is malformed".to_string(),
+        _ => "two servers would claim the same host and port, or a line is malformed, or says 0.0.0.0 where \
+              the other servers are to connect"
+            .to_string(),
     }
 }
 

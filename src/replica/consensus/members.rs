@@ -76,6 +76,15 @@ impl Consensus {
         (!self.is_joint()).then(|| membership_of(self.node.store().membership()))
     }
 
+    /// Raft ids of those whose votes count: in the middle of a change, before it or after it.
+    pub(in crate::replica) fn counting(&self) -> Vec<u64> {
+        let state = self.node.store().membership();
+        let mut ids = [state.get_voters(), state.get_voters_outgoing()].concat();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
     /// Raft ids that vote and that learn, by their newest configuration.
     pub(in crate::replica) fn membership(&self) -> Membership {
         membership_of(self.node.store().membership())
