@@ -399,6 +399,11 @@ impl<T: Send + 'static> TaskSet<T> {
         self.0.join_next().await
     }
 
+    /// As [`TaskSet::join_next`], without waiting.
+    pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
+        self.0.try_join_next()
+    }
+
     /// Cancels all of them, and waits for that.
     pub async fn shutdown(&mut self) {
         self.0.shutdown().await;

@@ -55,8 +55,16 @@ impl World {
     }
 
     fn line(&self, id: u8) -> String {
-        let host = self.host(id);
-        format!("server.{id}={host}:17288:17388:participant;{host}:17181")
+        self.line_at(id, 17288, 17181)
+    }
+
+    fn line_at(&self, id: u8, peer_port: u16, client_port: u16) -> String {
+        let (host, election_port) = (self.host(id), peer_port + 100);
+        format!("server.{id}={host}:{peer_port}:{election_port}:participant;{host}:{client_port}")
+    }
+
+    fn at(&self, id: u8, port: u16) -> SocketAddr {
+        format!("{}:{port}", self.host(id)).parse().unwrap()
     }
 
     fn data(&self, id: u8) -> PathBuf {
@@ -88,11 +96,68 @@ impl World {
     }
 
     async fn member(&self, arguments: &[&str]) -> Output {
-        let server = format!("{},{}", self.address(1), self.address(2));
+        let servers: Vec<String> = [17181, 17182, 17183]
+            .into_iter()
+            .flat_map(|port| (1..=3).map(move |id| (id, port)))
+            .map(|(id, port)| self.at(id, port).to_string())
+            .collect();
+        let server = servers.join(",");
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
         command.arg("member").args(arguments).args(["--server", &server]);
         tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
     }
+}
+
+impl World {
+    /// Has the ensemble say these lines.
+    async fn reconfig(&self, lines: &[String]) {
+        let mut arguments = vec!["add"];
+        arguments.extend(lines.iter().map(String::as_str));
+        arguments.extend(["--auth", "digest:super:secret"]);
+        let done = self.member(&arguments).await;
+        assert_eq!(done.status.code(), Some(0), "{}", said(&done));
+    }
+
+    /// All three serve clients at these ports, agree, and listen at no others.
+    async fn all_serve(&self, servers: &[Server], client_ports: [u16; 3]) {
+        static WRITES: AtomicU32 = AtomicU32::new(0);
+        for (server, port) in servers.iter().zip(client_ports) {
+            until("it listens there", async || (server.local_addr().port() == port).then_some(()))
+                .await;
+            serves(server).await;
+        }
+        let path = format!("/n{}", WRITES.fetch_add(1, Ordering::Relaxed));
+        for (id, port) in (1..=3).zip(client_ports) {
+            until("it takes writes", async || {
+                let mut client = client(self.at(id, port)).await;
+                let path = format!("{path}-{id}");
+                client.create(&path, b"", 0).await.ok()?;
+                Some(())
+            })
+            .await;
+        }
+        for port in client_ports {
+            let last = format!("{path}-3");
+            let id = 1 + client_ports.iter().position(|one| *one == port).unwrap() as u8;
+            assert_eq!(data(self.at(id, port), &last).await, b"");
+        }
+    }
+
+    async fn is_closed(&self, id: u8, port: u16) {
+        until("the port is closed", async || {
+            tokio::net::TcpStream::connect(self.at(id, port)).await.is_err().then_some(())
+        })
+        .await;
+    }
+}
+
+fn reconfigurable() -> String {
+    format!("reconfigEnabled=true\nDigestAuthenticationProvider.superDigest={SUPER}")
+}
+
+fn leader(servers: &[Server]) -> u8 {
+    let at = servers.iter().position(|server| server.status().mode == Mode::Leader);
+    1 + u8::try_from(at.expect("a leader")).unwrap()
 }
 
 /// Looks again and again until there is an answer.
@@ -236,6 +301,121 @@ async fn a_server_on_its_own_becomes_three_and_does_not_take_their_data_for_its_
     stop(servers).await;
     let error = alone().start().await.expect_err("it is not its own any more").to_string();
     assert!(error.contains("these servers vote: 1, "), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_listen_where_a_reconfig_says() {
+    let world = World::new(&reconfigurable());
+    let mut servers = world.start_three().await;
+    let leads = leader(&servers);
+    let follows = (1..=3).find(|id| *id != leads).unwrap();
+    let mut clients = [17181; 3];
+    for id in [follows, leads] {
+        let mut stays = client(world.address(id)).await;
+        world.reconfig(&[world.line_at(id, 17288, 17182)]).await;
+        clients[usize::from(id) - 1] = 17182;
+        world.all_serve(&servers, clients).await;
+        world.is_closed(id, 17181).await;
+        assert!(stays.exists("/zookeeper").await, "its connection is kept");
+    }
+    // One moves its port for the other servers, then all of them do at once.
+    let client_port = |id: u8| clients[usize::from(id) - 1];
+    world.reconfig(&[world.line_at(follows, 17289, client_port(follows))]).await;
+    world.is_closed(follows, 17288).await;
+    world.all_serve(&servers, clients).await;
+    let lines: Vec<String> = (1..=3).map(|id| world.line_at(id, 17290, client_port(id))).collect();
+    world.reconfig(&lines).await;
+    for id in 1..=3 {
+        world.is_closed(id, if id == follows { 17289 } else { 17288 }).await;
+    }
+    world.all_serve(&servers, clients).await;
+    // The same after a restart of each.
+    for id in 1..=3 {
+        servers.remove(0).stop().await.unwrap();
+        servers.push(world.start(id).await);
+    }
+    world.all_serve(&servers, clients).await;
+    stop(servers).await;
+}
+
+/// As after a kill between the decision and the writing of the file, or where a file cannot be written.
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_whose_files_are_old_meet_where_the_members_say() {
+    let world = World::new(&reconfigurable());
+    let files: Vec<String> =
+        (1..=3).map(|id| fs::read_to_string(world.file(id)).unwrap()).collect();
+    let mut servers = world.start_three().await;
+    // Server 3 is away when all move.
+    servers.pop().unwrap().stop().await.unwrap();
+    let lines: Vec<String> = (1..=3).map(|id| world.line_at(id, 17290, 17183)).collect();
+    world.reconfig(&lines).await;
+    servers.push(world.start(3).await);
+    world.all_serve(&servers, [17183; 3]).await;
+    world.is_closed(1, 17288).await;
+    stop(servers).await;
+
+    for (id, text) in (1..=3).zip(files) {
+        fs::write(world.file(id), text).unwrap();
+    }
+    let servers = world.start_three().await;
+    world.all_serve(&servers, [17183; 3]).await;
+    stop(servers).await;
+}
+
+/// Three machines that have other names now: what the members say of them is nobody's address any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_are_renamed_in_all_files_find_each_other() {
+    let world = World::new("");
+    let servers = world.start_three().await;
+    client(world.address(1)).await.create("/kept", b"old", 0).await.unwrap();
+    stop(servers).await;
+    let old: Vec<_> = (1..=3)
+        .map(|id| {
+            let listener = std::net::TcpListener::bind(world.at(id, 17288)).unwrap();
+            std::thread::spawn({
+                let listener = listener.try_clone().unwrap();
+                move || while listener.accept().is_ok_and(|(_, from)| from.port() != 0) {}
+            });
+            let text = fs::read_to_string(world.file(id)).unwrap();
+            fs::write(world.file(id), text.replace(":17288:17388", ":17291:17391")).unwrap();
+            listener
+        })
+        .collect();
+    let servers = world.start_three().await;
+    assert_eq!(data(world.address(3), "/kept").await, b"old");
+    world.all_serve(&servers, [17181; 3]).await;
+    stop(servers).await;
+    drop(old);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_that_another_process_has_is_named_and_tried_again() {
+    let more = "admin.enableServer=true\nadmin.serverPort=0";
+    let world = World::new(&format!("{}\n{more}", reconfigurable()));
+    let servers = world.start_three().await;
+    let taken = [17182, 17289].map(|port| std::net::TcpListener::bind(world.at(3, port)).unwrap());
+    world.reconfig(&[world.line_at(3, 17289, 17182)]).await;
+    let ready = async || {
+        let admin = servers[2].admin_addr().unwrap();
+        common::say(admin, b"GET /readyz HTTP/1.0\r\n\r\n").await
+    };
+    until("it is said", async || {
+        let said = ready().await;
+        let (client, peer) = (world.at(3, 17182), world.at(3, 17289));
+        let is_said = said.contains(&format!("clients cannot connect to server 3 at {client}"))
+            && said.contains(&format!("cannot listen for the other servers at {peer}"));
+        is_said.then_some(())
+    })
+    .await;
+    // Meanwhile it goes on where it was.
+    client(world.address(3)).await.create("/meanwhile", b"", 0).await.unwrap();
+    drop(taken);
+    world.all_serve(&servers, [17181, 17181, 17182]).await;
+    world.is_closed(3, 17181).await;
+    world.is_closed(3, 17288).await;
+    let is_ready = async || ready().await.starts_with("HTTP/1.0 200").then_some(());
+    until("it is ready", is_ready).await;
+    stop(servers).await;
 }
 
 #[tokio::test]

@@ -144,7 +144,7 @@ fn watches_by_session(watches: &WatchReport) -> Value {
 
 fn configuration(facts: &Facts) -> Value {
     json!({
-        "client_port": port(facts.client_address),
+        "client_port": port(facts.client_address.get()),
         "data_dir": path(facts.data_dir.as_deref()),
         "data_log_dir": path(facts.log_dir.as_deref()),
         "tick_time": facts.tick_time_ms,

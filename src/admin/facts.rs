@@ -1,15 +1,16 @@
-//! What does not change while a server runs.
+//! What does not change while a server runs, but for where its clients connect.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Fixed properties of a server, as `conf` and the HTTP port show them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// `myid`; 0 is what ZooKeeper shows for a standalone server.
     pub server_id: u64,
-    /// Where clients connect, with the port that was really bound; `None` without a plain port.
-    pub client_address: Option<SocketAddr>,
+    /// Where clients connect.
+    pub client_address: ClientAddress,
     /// Where clients connect with TLS; `None` without such a port.
     pub secure_client_address: Option<SocketAddr>,
     /// Absolute directory of images and the tree's copy; `None` in memory.
@@ -39,3 +40,35 @@ pub struct Facts {
     /// Settings in force, for `/commands/system_properties`: the same warning holds.
     pub properties: Vec<(String, String)>,
 }
+
+/// Where clients connect, with the port that was really bound; nowhere without a plain port. Clones are of
+/// one and the same, which a change of the members may move.
+#[derive(Clone, Debug, Default)]
+pub struct ClientAddress(Arc<Mutex<Option<SocketAddr>>>);
+
+impl ClientAddress {
+    /// At this address.
+    #[must_use]
+    pub fn at(address: SocketAddr) -> Self {
+        Self(Arc::new(Mutex::new(Some(address))))
+    }
+
+    /// Where it is now.
+    #[must_use]
+    pub fn get(&self) -> Option<SocketAddr> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It has moved.
+    pub fn set(&self, address: SocketAddr) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
+    }
+}
+
+impl PartialEq for ClientAddress {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl Eq for ClientAddress {}

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{
-    Counters, DiskCounters, Facts, Gathering, Inspection, LastImage, LinkCounters, ResponseSizes,
-    Source, Tally,
+    ClientAddress, Counters, DiskCounters, Facts, Gathering, Inspection, LastImage, LinkCounters,
+    ResponseSizes, Source, Tally,
 };
 use crate::locks::{Local, Scope, Snapshot};
 use crate::replica::inspect::{
@@ -206,7 +206,7 @@ impl Source for Fake {
 fn facts() -> Facts {
     Facts {
         server_id: 0,
-        client_address: Some(SocketAddr::from(([127, 0, 0, 1], 2181))),
+        client_address: ClientAddress::at(SocketAddr::from(([127, 0, 0, 1], 2181))),
         secure_client_address: None,
         data_dir: Some("/var/lib/lockkeeper/data".into()),
         log_dir: Some("/var/lib/lockkeeper/log".into()),

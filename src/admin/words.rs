@@ -176,7 +176,7 @@ pub(super) fn conf(facts: &Facts, counters: &Counters) -> String {
          maxSessionTimeout={}\n\
          clientPortListenBacklog={}\n\
          serverId={}\n",
-        port(facts.client_address),
+        port(facts.client_address.get()),
         port(facts.secure_client_address),
         path(facts.data_dir.as_deref()),
         counters.disk.data_dir_bytes,

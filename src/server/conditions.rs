@@ -19,6 +19,10 @@ pub enum Cause {
     Majority,
     /// Its data is older than what it once promised.
     RolledBack,
+    /// It cannot listen where the other servers are to find it.
+    PeerPort,
+    /// It cannot listen where clients are to find it.
+    ClientPort,
 }
 
 /// The conditions of one server. Shared by its threads and tasks.

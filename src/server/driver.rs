@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 use tokio::task::yield_now;
 
+use super::announced::Announced;
 use super::audit::Audit;
 use super::checkpoint_pace::CheckpointPace;
 use super::checkpoints::Checkpoints;
@@ -95,8 +96,8 @@ pub struct Driver {
     pub connections: Connections,
     /// How this server's threads are scheduled.
     pub scheduling: Arc<Scheduling>,
-    /// Told of the text of the members.
-    pub members: watch::Sender<String>,
+    /// Told of the members.
+    pub members: watch::Sender<Announced>,
     /// Links with other servers; `None` without an ensemble.
     pub links: Option<Links>,
 }
@@ -158,6 +159,10 @@ impl Driver {
                 tracing::debug!(zxid = status.zxid, %digest, "serves");
                 // Not everybody waits for that.
                 let _ = serves.send(status.clone());
+            }
+            if self.links.is_some() {
+                let text = self.replica.machine().tree().config_text();
+                self.members.send_if_modified(|known| known.update(text, status.serving));
             }
             self.published.publish(status);
             scheduling.look(Instant::now());
@@ -280,12 +285,6 @@ impl Driver {
             && let Some(members) = ready.members
         {
             links.follow(members);
-            let text = self.replica.machine().tree().config_text();
-            self.members.send_if_modified(|known| {
-                let is_new = known != text;
-                text.clone_into(known);
-                is_new
-            });
         }
         for image in ready.images {
             match &self.links {

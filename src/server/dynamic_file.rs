@@ -14,16 +14,25 @@ use std::path::{Path, PathBuf};
 
 use tokio::sync::watch;
 
-use crate::config::{Config, Membership, dynamic_text, static_text};
+use super::announced::Announced;
+use crate::config::{Config, Membership, ServerSpec, dynamic_text, static_text};
 use crate::supervision::{self, Task};
 
-/// Follows the text of the members for as long as somebody tells it: says once where the
-/// configuration says otherwise and, with `reconfigEnabled`, keeps its files up to date. That they
-/// cannot be written ends nothing.
-pub async fn follow(config: Config, mut members: watch::Receiver<String>) {
-    let mut is_first = true;
+/// Follows the members: says once where the configuration says otherwise and, with `reconfigEnabled`, keeps
+/// its files up to date. That they cannot be written ends nothing. What a start finds on the disk may be
+/// older than what a file says already, and is not written: only what this server served with, which is
+/// what the ensemble has decided. `file` is told of the lines that are in the file then.
+pub async fn follow(
+    config: Config,
+    mut members: watch::Receiver<Announced>,
+    file: watch::Sender<Vec<ServerSpec>>,
+) {
+    let (mut is_first, mut written) = (true, String::new());
     while members.changed().await.is_ok() {
-        let text = members.borrow_and_update().clone();
+        let Announced { text, is_confirmed } = members.borrow_and_update().clone();
+        if !is_confirmed || text == written {
+            continue;
+        }
         if std::mem::take(&mut is_first)
             && let Ok(membership) = Membership::parse(&text)
         {
@@ -31,18 +40,28 @@ pub async fn follow(config: Config, mut members: watch::Receiver<String>) {
                 tracing::warn!("{difference}");
             }
         }
+        written.clone_from(&text);
         let (Some(path), Some(server_id)) = (config.path.clone(), config.server_id) else {
             continue;
         };
         if !config.reconfig_enabled {
             continue;
         }
+        let servers = Membership::parse(&text).map(|membership| membership.servers);
         let write = move || write_dynamic(&path, server_id, &text);
         match supervision::spawn_blocking(Task::MembersFile, write).await {
-            Ok(Ok(Some(file))) => {
-                tracing::info!("the members of the ensemble are in {} now", file.display());
+            Ok(Ok(dynamic)) => {
+                if let Some(dynamic) = dynamic {
+                    tracing::info!("the members of the ensemble are in {} now", dynamic.display());
+                }
+                if let Ok(servers) = servers {
+                    file.send_if_modified(|known| {
+                        let is_new = *known != servers;
+                        *known = servers;
+                        is_new
+                    });
+                }
             }
-            Ok(Ok(None)) => {}
             Ok(Err(error)) => {
                 tracing::warn!("the members of the ensemble are not written: {error}")
             }

@@ -169,6 +169,10 @@ pub const PEER_RETRY_MIN: Duration = Duration::from_millis(20);
 /// The same, in the end.
 pub const PEER_RETRY_MAX: Duration = Duration::from_secs(1);
 
+/// Longest time between two attempts to reach a server at its new address while the link to the old one
+/// stands: it may never come there, if its machine was given another name in the files alone.
+pub const PEER_MOVE_RETRY_MAX: Duration = Duration::from_secs(10);
+
 /// Time between two introductions of a server that has no data yet.
 pub const INTRODUCTION_INTERVAL: Duration = Duration::from_millis(100);
 

@@ -15,8 +15,10 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use tokio::time::{sleep, sleep_until};
 
+use super::client_port::Move;
 use super::connection;
 use super::figures::Figures;
 use super::limits::{ACCEPT_INTERVAL, CROWD_TICK, Limits};
@@ -71,8 +73,16 @@ impl Port {
     }
 }
 
-/// Accepts until the end is asked for, then ends every connection.
-pub async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Arc<Stop>, keep_alive: bool) {
+/// Accepts until the end is asked for, then ends every connection. `moves`: the socket to accept from, from
+/// then on; the connections of the one before stay.
+pub async fn accept(
+    listener: TcpListener,
+    mut moves: mpsc::Receiver<Move>,
+    shared: Arc<Shared>,
+    stop: Arc<Stop>,
+    keep_alive: bool,
+) {
+    let mut listener = Some(listener);
     let admissions = Arc::new(Admissions::new(&shared.limits, Arc::clone(&shared.figures)));
     let mut connections = TaskSet::default();
     let mut next_conn: ConnId = 0;
@@ -90,7 +100,13 @@ pub async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Arc<Stop>,
                 held_back = next(&mut pace, &shared.scheduling);
                 continue;
             }
-            accepted = listener.accept(), if held_back.is_none() => accepted,
+            Some(moved) = moves.recv() => {
+                listener = moved.listener;
+                // Who asked for it may be gone.
+                let _ = moved.done.send(());
+                continue;
+            }
+            accepted = next_of(listener.as_ref()), if held_back.is_none() => accepted,
         };
         let (stream, remote) = match accepted {
             Ok(accepted) => accepted,
@@ -114,6 +130,14 @@ pub async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Arc<Stop>,
     }
     drop(listener);
     connections.shutdown().await;
+}
+
+/// Never, while there is no socket.
+async fn next_of(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Whether the next one may come; if not, when that is to be seen again.

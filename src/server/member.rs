@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use super::disk;
@@ -12,7 +11,6 @@ use super::driver::Message;
 use super::error::StartError;
 use super::figures::Figures;
 use super::founding::Founder;
-use super::peer_accept;
 use super::peer_image_send::send_images;
 use super::peer_images::Transfers;
 use super::peers::{self, Peers};
@@ -75,21 +73,11 @@ impl Member {
         Ok((Self { peers: Arc::new(peers), state }, images))
     }
 
-    /// Connects to the other servers, and lets them connect, until the end is asked for.
-    pub fn begin(
-        &self,
-        orders: Orders,
-        ports: Vec<TcpListener>,
-        stop: &Arc<Stop>,
-        tasks: &mut TaskSet<()>,
-    ) {
+    /// Connects to the other servers until the end is asked for.
+    pub fn begin(&self, orders: Orders, stop: &Arc<Stop>, tasks: &mut TaskSet<()>) {
         let send = send_images(Arc::clone(&self.peers), orders);
         tasks.spawn(Task::Images, Arc::clone(stop).before(send));
         let connect = peers::connect(Arc::clone(&self.peers));
         tasks.spawn(Task::Links, Arc::clone(stop).before(connect));
-        for port in ports {
-            let accept = peer_accept::accept(port, Arc::clone(&self.peers));
-            tasks.spawn(Task::Peers, Arc::clone(stop).before(accept));
-        }
     }
 }

@@ -10,10 +10,12 @@
 //! (many of them at one moment), `founding.rs`, `peers.rs` and `peer_*.rs` (other servers), `intake.rs`,
 //! `outbox.rs` and `throttle.rs` (what was read, is queued and in flight).
 
+mod announced;
 mod audit;
 mod builder;
 mod checkpoint_pace;
 mod checkpoints;
+mod client_port;
 mod clock;
 mod conditions;
 mod connection;
@@ -47,6 +49,7 @@ mod peer_image_tests;
 mod peer_images;
 mod peer_links;
 mod peer_locks;
+mod peer_ports;
 mod peer_wire;
 mod peers;
 mod ports;
@@ -114,13 +117,13 @@ impl Server {
     /// Where clients connect, with the port that was really bound.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
-        self.address
+        self.shared.facts.client_address.get().unwrap_or(self.address)
     }
 
     /// What to give to a client on this machine: `host:port`.
     #[must_use]
     pub fn connect_string(&self) -> String {
-        reachable(self.address).to_string()
+        reachable(self.local_addr()).to_string()
     }
 
     /// Where the HTTP port is; `None` if there is none, or if it could not be bound.

@@ -1,74 +1,33 @@
 //! Those who connect to this server: other servers, or whoever finds the port.
 //!
-//! *Owns* the port for other servers, and the incoming end of every link. *Invariants*: nothing of a
+//! *Owns* the incoming end of every link; the sockets themselves are `peer_ports.rs`'s. *Invariants*: nothing of a
 //! connection but its hello is read before that was accepted; what is received reaches the driver in
 //! the order in which it came; a frame that is damaged or malformed ends the link.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, TcpStream, lookup_host};
-use tokio::sync::{Notify, Semaphore};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::sleep;
 
 use super::driver::Message;
-use super::error::StartError;
 use super::limits::{PEER_CONNECTIONS_MAX, PEER_READ_BYTES_MAX};
-use super::listener::Port;
 use super::peer_connect::{introduced, prepare};
 use super::peer_hello::{Answer, Hello, Kind, judge, negotiate};
 use super::peer_links::LinkEvent;
 use super::peers::{Known, Peers};
 use super::{peer_frame, peer_image_receive, peer_image_send, peer_locks};
-use crate::config::{PeerAddress, ServerSpec};
 use crate::replica::PeerMessage;
 use crate::replica::founding::Introduction;
 use crate::replica::peer_codec::MESSAGE_BYTES_MAX;
 use crate::supervision::{Task, TaskSet};
 
-/// Listens at the addresses of the own server line. A host that is none of this machine's (the
-/// address of a proxy or of a container's host) is taken for all of them.
-///
-/// # Errors
-/// A port cannot be had.
-pub async fn listen(own: &ServerSpec) -> Result<Vec<TcpListener>, StartError> {
-    let mut listeners = Vec::new();
-    for address in &own.addresses {
-        match bind(address).await {
-            Ok(listener) => listeners.push(listener),
-            Err(error) => {
-                let address = format!("{}:{}", address.host, address.peer_port);
-                return Err(StartError::PeerAddress { address, error });
-            }
-        }
-    }
-    Ok(listeners)
-}
-
-async fn bind(PeerAddress { host, peer_port, .. }: &PeerAddress) -> io::Result<TcpListener> {
-    let bound = match lookup_host((host.as_str(), *peer_port)).await {
-        Ok(addresses) => Port::bind(addresses),
-        Err(error) => Err(error),
-    };
-    let port = match bound {
-        Ok(port) => port,
-        // Another server has it: another address would not help.
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
-        Err(error) => {
-            tracing::warn!(host, port = peer_port, %error,
-                "listens for other servers on all addresses instead of its own");
-            Port::bind([SocketAddr::from(([0, 0, 0, 0], *peer_port))])?
-        }
-    };
-    port.listen(BACKLOG)
-}
-
-/// Accepts until it is dropped.
-pub async fn accept(listener: TcpListener, peers: Arc<Peers>) {
+/// Accepts until it is dropped, or until `closed` is: then the links that were made go on.
+pub async fn accept(listener: TcpListener, peers: Arc<Peers>, mut closed: oneshot::Receiver<()>) {
     let room = Arc::new(Semaphore::new(PEER_CONNECTIONS_MAX));
     let mut connections = TaskSet::default();
     loop {
@@ -76,6 +35,7 @@ pub async fn accept(listener: TcpListener, peers: Arc<Peers>) {
         let accepted = tokio::select! {
             // One that has panicked ends the server.
             Some(_) = connections.join_next() => continue,
+            _ = &mut closed => break,
             accepted = listener.accept() => accepted,
         };
         match accepted {
@@ -92,6 +52,8 @@ pub async fn accept(listener: TcpListener, peers: Arc<Peers>) {
             }
         }
     }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
 }
 
 async fn serve(peers: &Arc<Peers>, mut stream: TcpStream, remote: SocketAddr) {
@@ -132,6 +94,7 @@ async fn serve(peers: &Arc<Peers>, mut stream: TcpStream, remote: SocketAddr) {
     match (hello.kind, hello.introduction) {
         (Kind::Messages, Introduction::Founded(identity)) if is_accepted => {
             peers.nudge(server);
+            let _incoming = peers.incoming(server, stream.local_addr().map_or(0, |at| at.port()));
             tokio::select! {
                 () = receive(peers, server, identity.raft_id, stream) => {}
                 () = peers.barred(server) => {}
@@ -233,7 +196,5 @@ async fn messages(peers: &Peers, known: &Known, stream: &mut TcpStream) -> Resul
 
 /// What an idle link holds.
 const READ_BYTES_MIN: usize = 4 << 10;
-/// Connections that may wait to be accepted.
-const BACKLOG: u32 = 128;
 /// How long to wait when the system refuses another connection (usually: no file left).
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);

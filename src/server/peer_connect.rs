@@ -16,7 +16,8 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{sleep, timeout};
 
 use super::limits::{
-    INTRODUCTION_INTERVAL, PEER_CONNECT_MAX, PEER_RETRY_MAX, PEER_RETRY_MIN, PEER_SILENCE_MAX,
+    INTRODUCTION_INTERVAL, PEER_CONNECT_MAX, PEER_MOVE_RETRY_MAX, PEER_RETRY_MAX, PEER_RETRY_MIN,
+    PEER_SILENCE_MAX,
 };
 use super::peer_hello::{Hello, Kind, judge, negotiate};
 use super::peer_links::LinkEvent;
@@ -27,7 +28,7 @@ use crate::replica::founding::Identified;
 use crate::replica::founding::Introduction;
 
 /// Connects to a server whenever there is no connection.
-pub async fn keep_connected(peers: Arc<Peers>, server: u8, addresses: Vec<PeerAddress>) {
+pub async fn keep_connected(peers: Arc<Peers>, server: u8) {
     let mut pause = PEER_RETRY_MIN;
     loop {
         if peers.is_barred(server) {
@@ -35,7 +36,7 @@ pub async fn keep_connected(peers: Arc<Peers>, server: u8, addresses: Vec<PeerAd
             continue;
         }
         let attempt = tokio::select! {
-            attempt = attempt(&peers, server, &addresses) => attempt,
+            attempt = attempt(&peers, server) => attempt,
             () = peers.barred(server) => continue,
         };
         pause = match attempt {
@@ -65,21 +66,47 @@ enum Attempt {
     Failed,
 }
 
-async fn attempt(peers: &Peers, server: u8, addresses: &[PeerAddress]) -> Attempt {
+async fn attempt(peers: &Peers, server: u8) -> Attempt {
     let introduction = peers.introduction();
     let kind = match introduction {
         Introduction::Founding { .. } => Kind::Introduction,
         Introduction::Founded(_) => Kind::Messages,
     };
-    let Some((stream, other)) = greet(peers, server, addresses, kind, introduction).await else {
-        return Attempt::Failed;
-    };
-    match (kind, other) {
-        (Kind::Messages, Introduction::Founded(identity)) => {
-            serve(peers, server, identity, stream).await;
-            Attempt::Served
+    for line in peers.lines(server) {
+        let Some((stream, other)) = greet(peers, server, &line, kind, introduction.clone()).await
+        else {
+            continue;
+        };
+        let (Kind::Messages, Introduction::Founded(identity)) = (kind, other) else {
+            return Attempt::Introduced;
+        };
+        let mut link = Some((line, identity, stream));
+        while let Some(known) = link {
+            link = serve(peers, server, known).await;
         }
-        (_, _) => Attempt::Introduced,
+        return Attempt::Served;
+    }
+    Attempt::Failed
+}
+
+/// A connection to a server: where, and who it is.
+type Made = (Vec<PeerAddress>, Identified, TcpStream);
+
+/// Waits until the members of the ensemble say another address of a server than the one that it was reached
+/// at, and it answers there. Until then, the link to the old address is the only way to let it know.
+async fn moved(peers: &Peers, server: u8, old: &[PeerAddress]) -> Made {
+    let mut pause = PEER_RETRY_MIN;
+    loop {
+        peers.moved(server, old).await;
+        if let (Some(line), introduction @ Introduction::Founded(_)) =
+            (peers.line(server), peers.introduction())
+            && let Some((stream, Introduction::Founded(identity))) =
+                greet(peers, server, &line, Kind::Messages, introduction).await
+        {
+            return (line, identity, stream);
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(PEER_MOVE_RETRY_MAX);
     }
 }
 
@@ -139,24 +166,32 @@ pub async fn introduced(peers: &Peers, server: u8, introduction: Introduction) {
     let _ = peers.driver.send(super::driver::Message::Link(event)).await;
 }
 
-async fn serve(peers: &Peers, server: u8, identity: Identified, stream: TcpStream) {
+/// Sends on a connection until its end. If the server has moved meanwhile, the next connection.
+async fn serve(peers: &Peers, server: u8, (line, identity, stream): Made) -> Option<Made> {
     let address = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
     let (mut reader, writer) = stream.into_split();
     let wire = Arc::new(Wire::new(writer));
     let peer = identity.raft_id;
     let event = |link| LinkEvent::Outgoing { link, peer, wire: Arc::clone(&wire) };
-    let Some(known) = Known::tell(peers, peer, event).await else { return };
+    let known = Known::tell(peers, peer, event).await?;
+    peers.reached(server, line.clone());
     peers.content(server);
     peers.count().made();
     tracing::info!(server, %address, "link made");
-    let ended = tokio::select! {
-        ended = wire.run() => ended,
-        ended = closed(&mut reader) => ended,
+    let (ended, next) = tokio::select! {
+        ended = wire.run() => (ended, None),
+        ended = closed(&mut reader) => (ended, None),
+        next = moved(peers, server, &line) => (Ok(()), Some(next)),
     };
     wire.close();
     drop(known);
-    let reason = ended.map_or_else(|error| error.to_string(), |()| "closed".to_string());
+    let reason = match (ended, &next) {
+        (_, Some(_)) => "the server has moved".to_string(),
+        (Ok(()), None) => "closed".to_string(),
+        (Err(error), None) => error.to_string(),
+    };
     tracing::info!(server, %address, reason, "link ended");
+    next
 }
 
 /// Waits for the end: nothing comes on a connection that is there to send.

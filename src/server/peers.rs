@@ -7,7 +7,7 @@
 //!
 //! Takes the place of `QuorumCnxManager`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,6 +22,9 @@ use super::peer_links::LinkEvent;
 use crate::config::{PeerAddress, ServerSpec};
 use crate::replica::founding::Introduction;
 use crate::supervision::{self, Task};
+
+/// Things said of a server and one cause that are not said again: it is looked for at so many lines at most.
+const COMPLAINTS_KEPT: usize = 4;
 
 /// Shared by the tasks that serve links.
 #[derive(Debug)]
@@ -40,6 +43,13 @@ pub struct Peers {
     introduction: watch::Sender<Introduction>,
     /// Whom to connect to.
     members: watch::Sender<Vec<ServerSpec>>,
+    /// The server lines that the configuration file had at the start: hints.
+    file: Vec<ServerSpec>,
+    /// By server id: where the last link to it was made.
+    reached: Mutex<BTreeMap<u8, Vec<PeerAddress>>>,
+    /// Links for messages that others have made to this server, by a number of their own: from whom, and
+    /// through which port.
+    incoming: Mutex<BTreeMap<u64, (u8, u16)>>,
     /// Servers that there is to be no link with.
     barred: watch::Sender<BTreeSet<u8>>,
     /// By server id: the version that is spoken with it, as agreed last.
@@ -48,7 +58,7 @@ pub struct Peers {
     /// By server id: a reason to try again at once.
     nudges: Vec<Notify>,
     /// What was said last of a server, by cause.
-    complaints: Mutex<BTreeMap<(u8, &'static str), String>>,
+    complaints: Mutex<BTreeMap<(u8, &'static str), VecDeque<String>>>,
 }
 
 impl Peers {
@@ -70,7 +80,10 @@ impl Peers {
             transfers,
             questions: tokio::sync::Mutex::default(),
             introduction: watch::Sender::new(introduction),
-            members: watch::Sender::new(servers),
+            members: watch::Sender::new(servers.clone()),
+            file: servers,
+            reached: Mutex::default(),
+            incoming: Mutex::default(),
             barred: watch::Sender::default(),
             versions: Mutex::default(),
             links: AtomicU64::new(0),
@@ -114,10 +127,69 @@ impl Peers {
         });
     }
 
-    /// Where a server can be reached, as far as this one follows it.
-    pub fn addresses(&self, server: u8) -> Option<Vec<PeerAddress>> {
+    /// Where the members of the ensemble say that a server is; `None` if this one does not follow it.
+    pub fn line(&self, server: u8) -> Option<Vec<PeerAddress>> {
         let members = self.members.borrow();
         members.iter().find(|spec| spec.id == server).map(|spec| spec.addresses.clone())
+    }
+
+    /// Where a server may be reached, in the order in which that is tried: where the members of the
+    /// ensemble say, where it was reached last, and where the configuration file said at the start. Which
+    /// server it is says its hello. Empty if this one does not follow it.
+    pub fn lines(&self, server: u8) -> Vec<Vec<PeerAddress>> {
+        let Some(line) = self.line(server) else { return Vec::new() };
+        let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = self.file.iter().find(|spec| spec.id == server);
+        let hints = reached.get(&server).into_iter().chain(file.map(|spec| &spec.addresses));
+        let key = |address: &PeerAddress| (address.host.clone(), address.peer_port);
+        let mut lines = vec![line];
+        for hint in hints {
+            let is_known = |address: &PeerAddress| {
+                lines.iter().flatten().any(|known| key(known) == key(address))
+            };
+            if hint.iter().any(|address| !is_known(address)) {
+                lines.push(hint.clone());
+            }
+        }
+        lines
+    }
+
+    /// All addresses at which a server may be reached, that of its last link first.
+    pub fn addresses(&self, server: u8) -> Option<Vec<PeerAddress>> {
+        let mut lines = self.lines(server);
+        let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        // It is one of them.
+        lines.sort_by_key(|line| reached.get(&server) != Some(line));
+        (!lines.is_empty()).then(|| lines.concat())
+    }
+
+    /// A link was made to a server.
+    pub fn reached(&self, server: u8, line: Vec<PeerAddress>) {
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner).insert(server, line);
+    }
+
+    /// Waits until the members of the ensemble say another address of a server than `line`.
+    pub async fn moved(&self, server: u8, line: &[PeerAddress]) {
+        let is_elsewhere = |members: &Vec<ServerSpec>| {
+            let known = members.iter().find(|spec| spec.id == server);
+            known.is_some_and(|spec| spec.addresses != line)
+        };
+        // Cannot fail: the sender lives as long as `self`.
+        let _ = self.members.subscribe().wait_for(is_elsewhere).await;
+    }
+
+    /// A server has made a link through one of this one's ports. Dropping what is returned ends that.
+    pub fn incoming(&self, server: u8, port: u16) -> Incoming<'_> {
+        let number = self.next_link();
+        let mut incoming = self.incoming.lock().unwrap_or_else(PoisonError::into_inner);
+        incoming.insert(number, (server, port));
+        Incoming { peers: self, number }
+    }
+
+    /// The ports through which a server has links to this one.
+    pub fn incoming_ports(&self, server: u8) -> Vec<u16> {
+        let incoming = self.incoming.lock().unwrap_or_else(PoisonError::into_inner);
+        incoming.values().filter(|(from, _)| *from == server).map(|(_, port)| *port).collect()
     }
 
     /// The servers that this one follows.
@@ -172,13 +244,15 @@ impl Peers {
         let _ = self.barred.subscribe().wait_for(|barred| barred.contains(&server)).await;
     }
 
-    /// Says something about a server in the log, unless that was the last thing said.
+    /// Says something about a server in the log, unless that was among the last things said: there is
+    /// one for each of the addresses at which it is looked for.
     pub fn complain(&self, server: u8, cause: &'static str, words: String) {
         let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = complaints.get(&(server, cause));
-        if known != Some(&words) {
+        let known = complaints.entry((server, cause)).or_default();
+        if !known.contains(&words) {
             tracing::warn!("{words}");
-            complaints.insert((server, cause), words);
+            known.truncate(COMPLAINTS_KEPT - 1);
+            known.push_front(words);
         }
     }
 
@@ -189,22 +263,41 @@ impl Peers {
     }
 }
 
+/// A link that another server has made.
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    peers: &'a Peers,
+    number: u64,
+}
+
+impl Drop for Incoming<'_> {
+    fn drop(&mut self) {
+        let mut incoming = self.peers.incoming.lock().unwrap_or_else(PoisonError::into_inner);
+        incoming.remove(&self.number);
+    }
+}
+
 /// Keeps connecting to all other members, as they come and go.
 pub async fn connect(peers: Arc<Peers>) {
     let mut members = peers.members.subscribe();
     let mut tasks: BTreeMap<u8, (Vec<PeerAddress>, Ends)> = BTreeMap::new();
     loop {
         let wanted = members.borrow_and_update().clone();
-        tasks.retain(|id, (addresses, _)| {
-            wanted.iter().any(|spec| spec.id == *id && spec.addresses == *addresses)
-        });
+        tasks.retain(|id, _| wanted.iter().any(|spec| spec.id == *id));
         for spec in wanted {
-            if spec.id == peers.own || tasks.contains_key(&spec.id) {
-                continue;
+            match tasks.get_mut(&spec.id) {
+                _ if spec.id == peers.own => {}
+                // Its link stays until there is one to the new address.
+                Some((addresses, _)) if *addresses != spec.addresses => {
+                    *addresses = spec.addresses;
+                    peers.nudge(spec.id);
+                }
+                Some(_) => {}
+                None => {
+                    let task = peer_connect::keep_connected(Arc::clone(&peers), spec.id);
+                    tasks.insert(spec.id, (spec.addresses, Ends::spawn(Task::Link, task)));
+                }
             }
-            let task =
-                peer_connect::keep_connected(Arc::clone(&peers), spec.id, spec.addresses.clone());
-            tasks.insert(spec.id, (spec.addresses, Ends::spawn(Task::Link, task)));
         }
         if members.changed().await.is_err() {
             return;

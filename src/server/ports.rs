@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use tokio::runtime;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
+use super::announced::Announced;
+use super::client_port::ClientPort;
 use super::driver::Message;
 use super::error::StartError;
 use super::figures::Figures;
@@ -40,6 +42,7 @@ pub struct Offer {
     /// Whether the process is scheduled as any other.
     is_usual: bool,
     peers: Option<Arc<Peers>>,
+    members: watch::Receiver<Announced>,
 }
 
 /// What is offered.
@@ -68,6 +71,7 @@ impl Offer {
             scheduling: Arc::clone(&parts.scheduling),
             is_usual: sched::is_usual(),
             peers: parts.member.as_ref().map(|member| Arc::clone(&member.peers)),
+            members: parts.members.subscribe(),
         }
     }
 
@@ -107,8 +111,20 @@ impl Offer {
         let clients = port.listen(config.listen_backlog).map_err(failed)?;
         let admin_address = serve_http(config, &shared, stop, self.is_usual, tasks).await?;
         let keep_alive = config.client_tcp_keep_alive;
+        let (moves, moved) = mpsc::channel(1);
+        if let Some(peers) = &self.peers {
+            let port = ClientPort {
+                own: peers.own,
+                backlog: config.listen_backlog,
+                at: (config.client_addr.clone(), address),
+                shown: shared.facts.client_address.clone(),
+                moves,
+            };
+            let follow = port.follow(self.members.clone(), Arc::clone(published));
+            tasks.spawn(Task::Members, Arc::clone(stop).before(follow));
+        }
         let (behind, stop) = (Arc::clone(&shared), Arc::clone(stop));
-        tasks.spawn(Task::Clients, listener::accept(clients, behind, stop, keep_alive));
+        tasks.spawn(Task::Clients, listener::accept(clients, moved, behind, stop, keep_alive));
         Ok(Ports { shared, address, admin_address })
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
+use super::announced::Announced;
 use super::audit::Audit;
 use super::checkpoints::Checkpoints;
 use super::disk::{self, Found};
@@ -53,7 +54,7 @@ pub struct Parts {
     /// What a server of an ensemble has besides.
     pub member: Option<Member>,
     /// Told of the text of the members.
-    pub members: watch::Sender<String>,
+    pub members: watch::Sender<Announced>,
     /// How its threads are scheduled.
     pub scheduling: Arc<Scheduling>,
     /// The server's runtime.

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::admin::Facts;
+use crate::admin::{ClientAddress, Facts};
 use crate::config::Config;
 use crate::replica::Setup;
 use crate::tree;
@@ -68,7 +68,7 @@ pub fn facts(
         server_id: config.server_id.unwrap_or(0).into(),
         init_limit: config.init_limit(),
         sync_limit: config.sync_limit(),
-        client_address: Some(address),
+        client_address: ClientAddress::at(address),
         secure_client_address: None,
         data_dir: directory(&config.data_dir),
         log_dir: directory(&config.data_log_dir),

@@ -23,14 +23,14 @@ use super::error::{ServerError, StartError};
 use super::figures::Figures;
 use super::limits::DRIVER_QUEUE_MAX;
 use super::listener::Port;
-use super::member::Member;
+use super::member::{Member, State};
 use super::peers::Peers;
 use super::ports::{Offer, Ports};
 use super::queue::Queue;
 use super::recovery::{self, Parts};
-use super::shared::Stop;
-use super::{Server, disk, dynamic_file, ended, peer_accept, sched};
-use crate::config::{Config, ConfigError, HostPort};
+use super::shared::{Published, Stop};
+use super::{Server, disk, dynamic_file, ended, peer_ports, sched};
+use crate::config::{Config, ConfigError, HostPort, ServerSpec};
 use crate::replica::Status;
 use crate::supervision::{self, End, Failure, Supervisor, Task, TaskSet, spawn_blocking};
 
@@ -205,6 +205,9 @@ async fn serve(
     };
     let mut tasks = TaskSet::default();
     let figures: Arc<Figures> = Arc::default();
+    let published: Arc<Published> = Arc::default();
+    let members = watch::Sender::default();
+    let file = watch::Sender::new(config.servers.clone());
     let member = match config.own_server().filter(|_| config.is_ensemble()) {
         Some(own) => {
             if is_rejoining {
@@ -212,9 +215,14 @@ async fn serve(
             }
             let (sender, counts) = (messages.clone(), Arc::clone(&figures));
             let (member, images) = Member::of(&config, own, is_in_memory, sender, counts)?;
-            let ports = peer_accept::listen(own).await?;
+            let is_member = matches!(member.state, State::Founded(_));
+            let ports = peer_ports::listen(own, is_member).await?;
             member.peers.bar(cut_off);
-            member.begin(images, ports, &stop, &mut tasks);
+            member.begin(images, &stop, &mut tasks);
+            let peers = Arc::clone(&member.peers);
+            let (said, lines) = (members.subscribe(), file.subscribe());
+            let follow = ports.follow(peers, said, lines, Arc::clone(&published));
+            tasks.spawn(Task::Members, Arc::clone(&stop).before(follow));
             Some(member)
         }
         None => None,
@@ -226,17 +234,17 @@ async fn serve(
         queue: Queue::new(queue),
         audit,
         figures,
-        published: Arc::default(),
+        published,
         stop,
         member,
-        members: watch::Sender::default(),
+        members,
         scheduling: Arc::default(),
         runtime: Handle::current(),
     };
     let offer = Offer::of(&parts, limits);
     let peers = parts.member.as_ref().map(|member| Arc::clone(&member.peers));
     let result = match peers {
-        Some(peers) => with_others(parts, &offer, port, &peers, &mut tasks, told).await?,
+        Some(peers) => with_others(parts, &offer, (port, file), &peers, &mut tasks, told).await?,
         None => alone(parts, &offer, port, &mut tasks, told).await?,
     };
     // A task fails by a defect only, and then there is nothing of it left to wait for.
@@ -249,13 +257,13 @@ async fn serve(
 async fn with_others(
     parts: Parts,
     offer: &Offer,
-    port: Port,
+    (port, file): (Port, watch::Sender<Vec<ServerSpec>>),
     peers: &Arc<Peers>,
     tasks: &mut TaskSet<()>,
     told: &mut Told,
 ) -> Result<Result<(), ServerError>, StartError> {
     let start = Instant::now();
-    let follow = dynamic_file::follow(parts.config.clone(), parts.members.subscribe());
+    let follow = dynamic_file::follow(parts.config.clone(), parts.members.subscribe(), file);
     tasks.spawn(Task::Members, Arc::clone(&parts.stop).before(follow));
     let ports = offer.open(port, None, tasks).await?;
     let mut tell = |recovered| {
