@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lockkeeper::mutants;
+use simulation::removals;
 use simulation::run::run;
 
 /// A deliberate bug.
@@ -84,6 +85,10 @@ const CATALOGUE: &[Mutant] = &[
     mutant("missed-change-untold", 1, 20),
 ];
 
+/// Bugs that only a removal of members shows, and the seeds of `simulation/removals.rs` that catch them.
+const OF_REMOVALS: &[(&str, u64)] =
+    &[("removal-acknowledged-early", 40), ("removal-without-mark", 200)];
+
 /// Seeds that are played without any bug, by number of servers.
 const CONTROLS: [(usize, u64); 2] = [(1, 3), (3, 2)];
 /// A bug that is found within so many seeds is one of the quick set.
@@ -136,6 +141,18 @@ fn silence_the_hunted() {
 fn quick_ones_are_caught() {
     let quick: Vec<_> = CATALOGUE.iter().filter(|m| m.seeds <= QUICK_SEEDS_MAX).collect();
     assert_eq!(hunt_all(&quick), [""; 0], "not caught");
+}
+
+#[test]
+fn those_of_removals_are_caught() {
+    silence_the_hunted();
+    for (name, seeds) in OF_REMOVALS {
+        mutants::plant(Some(name));
+        let caught = (1..=*seeds).find_map(|seed| Some((seed, removals::run(seed).err()?)));
+        mutants::plant(None);
+        let (seed, how) = caught.unwrap_or_else(|| panic!("{name}: not caught by {seeds} seeds"));
+        println!("{name}: seed {seed} of removals: {how}");
+    }
 }
 
 #[test]

@@ -121,6 +121,15 @@ impl Replica {
         }
     }
 
+    /// A step towards the members was applied.
+    pub(super) fn voters_changed(&mut self) {
+        self.members_changed = true;
+        self.owes_mark = true;
+        if mutant!("removal-without-mark") && self.voters_are_members() {
+            self.clients.members_settled();
+        }
+    }
+
     fn next_steps(&mut self) -> Vec<Step> {
         let members = self.members();
         let peers = self.consensus.peers();

@@ -503,8 +503,7 @@ impl Replica {
         match entry.kind {
             EntryKind::ConfChange => {
                 self.consensus.apply_change(entry.index, &entry.data)?;
-                self.members_changed = true;
-                self.owes_mark = true;
+                self.voters_changed();
             }
             EntryKind::Normal => self.apply_batch(entry)?,
         }

@@ -10,11 +10,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lockkeeper::storage::fs::Fs;
 use simulation::coverage::Coverage;
 use simulation::disk::{Crash, SimFs};
+use simulation::removals;
 use simulation::rng::Rng;
 use simulation::run::{Failure, run};
 
 /// How many seeds every test run plays.
 const SEEDS: u64 = 200;
+
+/// The same, of removals of members.
+const SEEDS_OF_REMOVALS: u64 = 500;
 
 /// What these seeds must have seen, or they prove less than they say.
 const SEEN_AT_LEAST: [(&str, u64); 38] = [
@@ -167,6 +171,17 @@ fn must_go_well(seeds: u64, servers: usize, least: &[(&str, u64)]) {
         }
         Err(failure) => panic!("\n{failure}"),
     }
+}
+
+#[test]
+fn after_the_answer_to_a_removal_any_majority_of_those_that_stay_goes_on() {
+    let mut acknowledged = 0;
+    for seed in 1..=SEEDS_OF_REMOVALS {
+        let outcome = removals::run(seed).unwrap_or_else(|v| panic!("seed {seed}: {v}"));
+        acknowledged += u64::from(outcome == removals::Outcome::Acknowledged);
+    }
+    println!("acknowledged: {acknowledged} of {SEEDS_OF_REMOVALS}");
+    assert!(acknowledged > SEEDS_OF_REMOVALS * 3 / 4, "{acknowledged}");
 }
 
 #[test]

@@ -10,6 +10,7 @@
 //! | `client.rs`, `ops.rs`, `lock.rs` | the fakes above: clients that send real frames |
 //! | `network.rs`, `transfer.rs` | links between servers, images on their way |
 //! | `world.rs`, `faults.rs`, `run.rs` | time and the clients' network, fate, the phases of a run |
+//! | `removals.rs` | a world of its own: who stops at the answer to a removal of members |
 //! | `operator.rs` | who empties servers, one at a time, and how they come back |
 //! | `model.rs`, `history.rs`, `sessions.rs` | what is right, written without looking at `src/tree` |
 //! | `checker.rs`, `judge.rs`, `agreement.rs`, `membership.rs`, `view.rs`, `conn.rs` | whether servers say just that |
@@ -35,6 +36,7 @@ pub mod model;
 pub mod network;
 mod operator;
 pub mod ops;
+pub mod removals;
 pub mod rng;
 pub mod run;
 pub mod server;
