@@ -118,7 +118,7 @@ impl World {
         assert_eq!(done.status.code(), Some(0), "{}", said(&done));
     }
 
-    /// All three serve clients at these ports, agree, and listen at no others.
+    /// All of them serve clients at these ports, and agree.
     async fn all_serve(&self, servers: &[Server], client_ports: [u16; 3]) {
         static WRITES: AtomicU32 = AtomicU32::new(0);
         for (server, port) in servers.iter().zip(client_ports) {
@@ -127,19 +127,17 @@ impl World {
             serves(server).await;
         }
         let path = format!("/n{}", WRITES.fetch_add(1, Ordering::Relaxed));
-        for (id, port) in (1..=3).zip(client_ports) {
+        let addresses = (1..=3).zip(client_ports).map(|(id, port)| self.at(id, port));
+        let addresses: Vec<SocketAddr> = addresses.take(servers.len()).collect();
+        for (number, address) in addresses.iter().enumerate() {
             until("it takes writes", async || {
-                let mut client = client(self.at(id, port)).await;
-                let path = format!("{path}-{id}");
-                client.create(&path, b"", 0).await.ok()?;
-                Some(())
+                let path = format!("{path}-{number}");
+                client(*address).await.create(&path, b"", 0).await.ok()
             })
             .await;
         }
-        for port in client_ports {
-            let last = format!("{path}-3");
-            let id = 1 + client_ports.iter().position(|one| *one == port).unwrap() as u8;
-            assert_eq!(data(self.at(id, port), &last).await, b"");
+        for address in &addresses {
+            assert_eq!(data(*address, &format!("{path}-0")).await, b"");
         }
     }
 
@@ -415,6 +413,66 @@ async fn a_port_that_another_process_has_is_named_and_tried_again() {
     world.is_closed(3, 17288).await;
     let is_ready = async || ready().await.starts_with("HTTP/1.0 200").then_some(());
     until("it is ready", is_ready).await;
+    stop(servers).await;
+}
+
+/// ZooKeeper's way from three servers to five. No two of them are ever an ensemble of their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn five_lines_in_all_files_are_five_members_when_the_command_has_said_so() {
+    let world = World::new(&reconfigurable());
+    let mut servers = world.start_three().await;
+    client(world.address(1)).await.create("/kept", b"old", 0).await.unwrap();
+    let five: String = (1..=5).map(|id| format!("{}\n", world.line(id))).collect();
+    for id in 1..=5 {
+        let text = fs::read_to_string(world.file(id.min(4))).unwrap();
+        let own = text.lines().filter(|line| {
+            !["server.", "dynamicConfigFile", "dataDir", "clientPort"]
+                .iter()
+                .any(|key| line.starts_with(key))
+        });
+        let own: String = own.map(|line| format!("{line}\n")).collect();
+        let data = world.data(id).display().to_string();
+        fs::write(world.file(id), format!("{own}dataDir={data}\n{five}")).unwrap();
+    }
+    let new = vec![world.start(4).await, world.start(5).await];
+    for id in 1..=3 {
+        servers.remove(0).stop().await.unwrap();
+        servers.push(world.start(id).await);
+        serves(&servers[2]).await;
+    }
+    world.all_serve(&servers, [17181; 3]).await;
+    for server in &new {
+        let leads = server.status().mode == Mode::Leader;
+        assert!(!leads && server.status().znode_count <= servers[0].status().znode_count);
+    }
+    world.reconfig(&[world.line(4), world.line(5)]).await;
+    servers.extend(new);
+    for id in [4, 5] {
+        until("it votes", async || {
+            let is_leader = servers[usize::from(id) - 1].status().mode == Mode::Leader;
+            if is_leader { Some(()) } else { votes(&servers, id) }
+        })
+        .await;
+        assert_eq!(data(world.address(id), "/kept").await, b"old");
+    }
+    stop(servers).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_given_another_number_does_not_start() {
+    let world = World::new("");
+    let mut servers = world.start_three().await;
+    servers.pop().unwrap().stop().await.unwrap();
+    let text = fs::read_to_string(world.file(3)).unwrap();
+    let text = text.replace(&world.line(3), &world.line(3).replace("server.3=", "server.4="));
+    fs::write(world.file(3), text).unwrap();
+    let _ = fs::remove_file(world.data(3).join("myid"));
+    let draft = config_file::draft(&world.file(3), None, Some("4"));
+    let config = draft.resolve().expect("a good file");
+    let error = Server::builder().config(config).start().await.expect_err("it is server 3's data");
+    let error = error.to_string();
+    assert!(error.contains("server 3") || error.contains("myid"), "{error}");
+    world.all_serve(&servers, [17181, 17181, 0]).await;
     stop(servers).await;
 }
 

@@ -16,7 +16,7 @@ use lockkeeper::proto::response::ReplyHeader;
 use lockkeeper::proto::{Acl, Reader, Request, Text, frame};
 use lockkeeper::replica::{
     Append, ClientRequest, Entry, HardState, Input, Machine, Membership, PeerMessage, Replica,
-    Restored, Setup, TICK_MS, Urgency,
+    Restored, Setup, Status, TICK_MS, Urgency,
 };
 use lockkeeper::tree;
 
@@ -25,6 +25,9 @@ use super::rng::Rng;
 
 /// How long anything may take that must happen, in microseconds.
 const PATIENCE_US: u64 = 30_000_000;
+/// How long an attempt to write may take, and how many there may be.
+const ATTEMPT_US: u64 = 5_000_000;
+const ATTEMPTS_MAX: u64 = 10;
 /// The operator's connection, and that of a client that writes all the time.
 const OPERATOR: u64 = 1;
 const WRITER: u64 = 2;
@@ -60,10 +63,16 @@ pub fn run(seed: u64) -> Result<Outcome, Violation> {
     world.until("a leader", |world| world.serving().is_some())?;
     let asked = *world.rng.pick(&stays);
     world.until("it serves", |world| world.replica(asked).is_some_and(Replica::is_serving))?;
-    world.connect(asked, OPERATOR);
-    world.until("sessions", |world| !world.answers(asked, OPERATOR).is_empty())?;
-    world.connect(asked, WRITER);
-    world.until("sessions", |world| !world.answers(asked, WRITER).is_empty())?;
+    for conn in [OPERATOR, WRITER] {
+        world.connect(asked, conn);
+        let is_open = |world: &World| !world.answers(asked, conn).is_empty();
+        world.until(&format!("session {conn} of {asked}"), |world| {
+            is_open(world) || world.is_closed(asked, conn)
+        })?;
+        if !is_open(&world) {
+            return Ok(Outcome::Unknown);
+        }
+    }
     let auth = Bytes::from_static(b"super:test");
     world.ask(
         asked,
@@ -80,9 +89,9 @@ pub fn run(seed: u64) -> Result<Outcome, Violation> {
     world.until("time passes", |world| world.now_us >= asks_at_us)?;
     world.ask(asked, OPERATOR, REMOVAL, &removal);
     world.until("an answer", |world| {
-        world.is_closed(asked, OPERATOR) || world.answer_to(asked, REMOVAL).is_some()
+        world.is_closed(asked, OPERATOR) || world.answer_to_removal(asked).is_some()
     })?;
-    if world.answer_to(asked, REMOVAL) != Some(0) {
+    if world.answer_to_removal(asked) != Some(0) {
         return Ok(Outcome::Unknown);
     }
     world.any_majority_goes_on(&stays)?;
@@ -278,7 +287,14 @@ impl World {
         while !done(self) {
             let ((at_us, _), event) = self.queue.pop_first().expect("servers tick");
             if at_us > deadline_us {
-                return Err(format!("still waiting for {what}"));
+                let shown = |server: &Server| {
+                    let Some(replica) = &server.replica else { return "down".to_owned() };
+                    let status = replica.status();
+                    let Status { mode, term, leader, serving, zxid, .. } = status;
+                    format!("{mode:?} term {term} leader {leader:?} serving {serving} {zxid:#x}")
+                };
+                let shown: Vec<String> = self.servers.iter().map(shown).collect();
+                return Err(format!("still waiting for {what}: {}", shown.join("; ")));
             }
             self.now_us = at_us;
             self.happen(event);
@@ -405,11 +421,14 @@ impl World {
     }
 
     /// The error code of the answer to a request.
-    fn answer_to(&self, id: u8, xid: i32) -> Option<i32> {
-        let conn = if xid == REMOVAL { OPERATOR } else { WRITER };
+    fn answer(&self, id: u8, conn: u64, xid: i32) -> Option<i32> {
         let header = |payload: &Bytes| ReplyHeader::decode(&mut Reader::new(payload.clone())).ok();
         let mut headers = self.answers(id, conn).iter().skip(1).filter_map(header);
         headers.find(|header| header.xid == xid).map(|header| header.err)
+    }
+
+    fn answer_to_removal(&self, id: u8) -> Option<i32> {
+        self.answer(id, OPERATOR, REMOVAL)
     }
 
     /// Now, at the answer: a majority of those that stay goes on, and nothing else does.
@@ -445,14 +464,26 @@ impl World {
             }
         }
         let what = format!("a leader of {goes_on:?}, after the answer to a removal left {stays:?}");
-        self.until(&what, |world| world.serving().is_some())?;
-        let leader = self.serving().expect("waited for");
-        self.connect(leader, WRITER);
-        self.until(&what, |world| !world.answers(leader, WRITER).is_empty())?;
-        self.next_xid += 1;
-        let xid = self.next_xid;
-        self.ask(leader, WRITER, xid, &create(xid));
-        self.until(&what, |world| world.answer_to(leader, xid).is_some())
+        // One that was sent away, or asked a leader that is none any more, asks again.
+        for conn in WRITER + 1..WRITER + 1 + ATTEMPTS_MAX {
+            self.until(&what, |world| world.serving().is_some())?;
+            let leader = self.serving().expect("waited for");
+            self.connect(leader, conn);
+            self.next_xid += 1;
+            let xid = self.next_xid;
+            let given_up_us = self.now_us + ATTEMPT_US;
+            let is_over =
+                |world: &Self| world.is_closed(leader, conn) || world.now_us > given_up_us;
+            let is_open = |world: &Self| !world.answers(leader, conn).is_empty();
+            self.until(&what, |world| is_open(world) || is_over(world))?;
+            self.ask(leader, conn, xid, &create(xid));
+            let is_written = |world: &Self| world.answer(leader, conn, xid) == Some(0);
+            self.until(&what, |world| is_written(world) || is_over(world))?;
+            if is_written(self) {
+                return Ok(());
+            }
+        }
+        Err(format!("no write is taken by {what}"))
     }
 }
 
