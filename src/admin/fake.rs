@@ -231,6 +231,8 @@ fn status() -> Status {
         term: 1,
         applied: 71,
         persisted: 72,
+        disk_waits_ms: 120,
+        disk_handovers: 6,
         znode_count: 5,
         ephemerals_count: 3,
         approximate_data_size: 44,

@@ -164,7 +164,7 @@ async fn text(word: Word, rest: &[u8], source: &dyn Source) -> Option<String> {
             text
         }
         Word::Dirs => serving.map(|_| words::dirs(&source.counters()))?,
-        Word::Srvr => words::srvr(serving?, &source.counters()),
+        Word::Srvr => words::srvr(serving?, &source.counters(), &source.conditions()),
         Word::Mntr => metrics::mntr(&metrics::Reading::now(serving?.clone(), source)),
         Word::Stat => {
             let status = serving?;

@@ -241,6 +241,16 @@ pub const METRICS: &[Metric] = &[
     gauge("lockkeeper_persisted_index", "Last log index on this server's disk", |r| {
         whole(r.status.persisted)
     }),
+    gauge(
+        "lockkeeper_disk_waits_ms",
+        "Milliseconds for which the log's disk has finished nothing of what something waits for",
+        |r| whole(r.status.disk_waits_ms),
+    ),
+    counter(
+        "lockkeeper_disk_handovers",
+        "Times this server handed its leadership over because its disk hung",
+        |r| of_member(r, |status| status.disk_handovers),
+    ),
     gauge("lockkeeper_changes_waiting", "Changed records not yet handed to the tree's copy", |r| {
         whole(r.status.changes_waiting)
     }),

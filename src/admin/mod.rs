@@ -40,6 +40,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 pub use counters::{Counters, DiskCounters, LastImage, LinkCounters, ResponseSizes, Tally};
+pub(crate) use date::java_date;
 pub use facts::{ClientAddress, Facts};
 pub use four_letter::{Word, answer, word};
 pub use http::{Options, Surface, serve};

@@ -30,8 +30,12 @@ pub(super) fn isro(status: &Status) -> &'static str {
 }
 
 /// `srvr`.
-pub(super) fn srvr(status: &Status, counters: &Counters) -> String {
-    format!("{}{}", version_lines(status), server_lines(status, counters))
+pub(super) fn srvr(status: &Status, counters: &Counters, conditions: &[String]) -> String {
+    let mut out = format!("{}{}", version_lines(status), server_lines(status, counters));
+    for condition in conditions {
+        put(&mut out, format_args!("Not ready: {condition}\n"));
+    }
+    out
 }
 
 /// `stat`: `srvr` with the connections in between.

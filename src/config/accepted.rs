@@ -12,8 +12,8 @@ use super::servers::Role;
 /// Every key that is known and does nothing here.
 pub static ACCEPTED: [Key; 78] = [
     // --- keys that ZooKeeper's parser checks
-    limit("initLimit", |config, ticks| config.raw.init_limit = Some(ticks)),
-    limit("syncLimit", |config, ticks| config.raw.sync_limit = Some(ticks)),
+    limit("initLimit", ENSEMBLE, |config, ticks| config.raw.init_limit = Some(ticks)),
+    limit("syncLimit", SYNC_LIMIT, |config, ticks| config.raw.sync_limit = Some(ticks)),
     whole("connectToLearnerMasterLimit", ENSEMBLE),
     whole("observerMasterPort", ENSEMBLE),
     whole("quorum.cnxn.threads.size", ENSEMBLE),
@@ -170,9 +170,9 @@ const fn whole(name: &'static str, why: &'static str) -> Key {
     Key::without_effect(name, Effect::Ignored, form, why)
 }
 
-const fn limit(name: &'static str, set: fn(&mut Config, i64)) -> Key {
+const fn limit(name: &'static str, why: &'static str, set: fn(&mut Config, i64)) -> Key {
     let form = Form::Number { min: i32::MIN as i64, max: i32::MAX as i64, set };
-    Key::without_effect(name, Effect::Ignored, form, ENSEMBLE)
+    Key::without_effect(name, Effect::Ignored, form, why)
 }
 
 const fn switch(name: &'static str, why: &'static str) -> Key {
@@ -191,6 +191,8 @@ const ANY: Form = Form::Text { limits: "any text", set: |_, _| Ok(()) };
 const SWITCH: Form = Form::Switch { set: |_, _| {} };
 
 const ENSEMBLE: &str = "a setting between the servers of an ensemble; Raft has its own";
+const SYNC_LIMIT: &str =
+    "Raft has limits of its own; so many ticks are the default of lockkeeper.diskStallMillis";
 const PURGE: &str = "the server deletes what its images and log no longer need by itself";
 const JVM: &str = "there is no JVM";
 const QUORUM_TLS: &str = "TLS between servers is not offered";

@@ -16,7 +16,7 @@ use super::error::{ConfigError, Origin};
 use super::key::{Effect, Key};
 use super::properties::{self, Property};
 use super::servers::{SERVER_ID_MAX, ServerSpec, server_id};
-use super::table::{INT_MAX, SECTIONS, blank};
+use super::table::{DISK_STALL_MS_DEFAULT_MAX, DISK_STALL_MS_MIN, INT_MAX, SECTIONS, blank};
 
 /// Longest text of a configuration file, bytes.
 pub const CONFIG_TEXT_BYTES_MAX: usize = 1 << 20;
@@ -182,6 +182,7 @@ impl Draft {
         self.require();
         self.resolve_servers();
         self.resolve_session_timeouts();
+        self.resolve_disk_stall();
         self.resolve_metrics();
         if self.config.read_only_mode_enabled {
             self.config.four_letter_words.allow_isro();
@@ -404,6 +405,22 @@ impl Draft {
         let ms = |value: i64| u32::try_from(value.min(INT_MAX)).expect("ticks are bounded");
         self.config.min_session_timeout_ms = ms(min);
         self.config.max_session_timeout_ms = ms(max);
+    }
+
+    fn resolve_disk_stall(&mut self) {
+        const KEY: &str = "lockkeeper.diskStallMillis";
+        let config = &self.config;
+        let given = config.raw.disk_stall_ms;
+        if (0..DISK_STALL_MS_MIN).contains(&given) {
+            let reason =
+                format!("{given} is too small: the least value is {DISK_STALL_MS_MIN}, or -1");
+            return self.fail(self.origin_of(KEY).error(KEY, reason));
+        }
+        let ticks = config.sync_limit().map(|ticks| ticks.max(1));
+        let limit = ticks.map(|ticks| ticks.saturating_mul(config.tick_time_ms.into()));
+        let default = limit.unwrap_or(i64::MAX).clamp(DISK_STALL_MS_MIN, DISK_STALL_MS_DEFAULT_MAX);
+        let ms = if given < 0 { default } else { given };
+        self.config.disk_stall_ms = u32::try_from(ms).expect("the table bounds it");
     }
 
     fn resolve_metrics(&mut self) {

@@ -77,6 +77,9 @@ pub struct Config {
     pub image_log_bytes: u64,
     /// `lockkeeper.checkpointMillis`: how long changes wait before they are copied to the disk, ms.
     pub checkpoint_ms: u32,
+    /// `lockkeeper.diskStallMillis`: how long the log's disk may take before it counts as hung, ms;
+    /// `syncLimit` ticks, at most 5000, unless given.
+    pub disk_stall_ms: u32,
     /// `tickTime`, ms. At least 1.
     pub tick_time_ms: u32,
     /// `minSessionTimeout`, ms; two ticks unless given. Never above the longest one.
@@ -172,6 +175,7 @@ struct Raw {
     data_log_dir: Option<PathBuf>,
     min_session_timeout_ms: i64,
     max_session_timeout_ms: i64,
+    disk_stall_ms: i64,
     metrics_host: String,
     metrics_port: i64,
     prometheus: bool,
@@ -216,7 +220,7 @@ impl Config {
         self.raw.init_limit
     }
 
-    /// `syncLimit` as it was written, ticks: shown to operators, without effect.
+    /// `syncLimit` as it was written, ticks: shown to operators; only [`Config::disk_stall_ms`] depends on it.
     #[must_use]
     pub fn sync_limit(&self) -> Option<i64> {
         self.raw.sync_limit

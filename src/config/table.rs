@@ -31,6 +31,12 @@ pub const IMAGE_LOG_BYTES_MAX: i64 = 1 << 40;
 pub const IMAGE_LOG_BYTES_MIN: i64 = 1 << 20;
 /// Longest time between two checkpoints, ms.
 pub const CHECKPOINT_MS_MAX: i64 = 3_600_000;
+/// Longest time that the log's disk may take before it counts as hung, ms.
+pub const DISK_STALL_MS_MAX: i64 = 3_600_000;
+/// Shortest: several elections fit in.
+pub const DISK_STALL_MS_MIN: i64 = 200;
+/// Unless configured, it is no longer than this, ms.
+pub const DISK_STALL_MS_DEFAULT_MAX: i64 = 5000;
 /// Longest time that may be added to session timeouts, ms.
 pub const SESSION_EXPIRY_GRACE_MS_MAX: i64 = 3_600_000;
 /// Longest `admin.commandURL`, bytes.
@@ -60,7 +66,7 @@ pub static SECTIONS: [Section; 7] = [
     Section { title: "The ensemble", keys: &ENSEMBLE },
 ];
 
-static PLACE: [Key; 9] = [
+static PLACE: [Key; 10] = [
     Key::effective(
         "dataDir",
         "",
@@ -149,6 +155,16 @@ static PLACE: [Key; 9] = [
          is created and deleted while it waits is never copied.",
     )
     .number(1, CHECKPOINT_MS_MAX, |c, n| c.checkpoint_ms = u32_of(n)),
+    Key::effective(
+        "lockkeeper.diskStallMillis",
+        "-1",
+        |c| c.disk_stall_ms.to_string(),
+        "How long the log's disk may take for one write or sync before it counts as hung, ms. -1: \
+         syncLimit times tickTime, at most 5000. A leader whose disk hangs while others commit hands \
+         over; a server that cannot answer a write for so long sends its clients to other servers; \
+         either is not ready until the disk returns.",
+    )
+    .number(-1, DISK_STALL_MS_MAX, |c, n| c.raw.disk_stall_ms = n),
 ];
 
 static SESSIONS: [Key; 4] = [
@@ -479,6 +495,7 @@ pub(super) fn blank() -> Config {
         client_tcp_keep_alive: false,
         image_log_bytes: 0,
         checkpoint_ms: 0,
+        disk_stall_ms: 0,
         tick_time_ms: 0,
         min_session_timeout_ms: 0,
         max_session_timeout_ms: 0,

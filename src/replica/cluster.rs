@@ -37,8 +37,8 @@ pub(super) struct Cluster {
     pub(super) kept_from: Option<(u8, u64)>,
     /// A server and a connection: once that is answered, what is on its way between the servers is lost.
     pub(super) halts_at: Option<(u8, ConnId)>,
-    /// A server whose disk gets nothing done, and what it was to write meanwhile.
-    held: Option<(u8, Vec<u64>)>,
+    /// Servers whose disks get nothing done, and what each was to write meanwhile.
+    held: BTreeMap<u8, Vec<u64>>,
     /// Of the last entries that each server wrote.
     pub(super) urgency: BTreeMap<u8, Urgency>,
     pub(super) setup: Setup,
@@ -73,7 +73,7 @@ impl Cluster {
             synced_commits: BTreeMap::new(),
             kept_from: None,
             halts_at: None,
-            held: None,
+            held: BTreeMap::new(),
             urgency: BTreeMap::new(),
             setup,
         };
@@ -190,9 +190,9 @@ impl Cluster {
                             log.split_off(&entry.index);
                             log.insert(entry.index, entry);
                         }
-                        match &mut self.held {
-                            Some((held, numbers)) if held == server => numbers.push(append.number),
-                            _ => replica.persisted(append.number),
+                        match self.held.get_mut(server) {
+                            Some(numbers) => numbers.push(append.number),
+                            None => replica.persisted(append.number),
                         }
                     }
                     for fetch in ready.fetch {
@@ -252,14 +252,16 @@ impl Cluster {
 
     /// From now on, nothing that a server writes gets durable.
     pub(super) fn hold_disk(&mut self, server: u8) {
-        self.held = Some((server, Vec::new()));
+        self.held.insert(server, Vec::new());
     }
 
     /// What was held back is durable, and all that follows at once.
     pub(super) fn release_disk(&mut self) {
-        let (server, numbers) = self.held.take().expect("a disk that is held");
-        for number in numbers {
-            self.replicas.get_mut(&server).unwrap().persisted(number);
+        assert!(!self.held.is_empty(), "a disk that is held");
+        for (server, numbers) in std::mem::take(&mut self.held) {
+            for number in numbers {
+                self.replicas.get_mut(&server).unwrap().persisted(number);
+            }
         }
         self.drive();
     }

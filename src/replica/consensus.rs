@@ -6,8 +6,9 @@
 //! that promises something (a vote, an acknowledgement) is held back until what it promises is
 //! durable; heartbeats never are. A server that follows applies what is committed, whether or not its
 //! own disk has it yet: others have, and it has promised nothing. A server whose disk takes an image in
-//! stands for no election.
+//! stands for no election, nor does one that yielded because its disk hung (`disk_watch.rs`).
 
+mod disk_watch;
 mod durability;
 mod ease;
 mod members;
@@ -21,6 +22,7 @@ use raft::{Config, ProgressState, RawNode, ReadOnlyOption, ReadState, SnapshotSt
 use super::durable::{Append, Entry, HardState, Mark, Urgency};
 use super::log::{Tail, from_raft};
 use super::ready::{Fetch, SendImage};
+use disk_watch::DiskWatch;
 use durability::Durability;
 use ease::Ease;
 pub(super) use members::Step;
@@ -64,6 +66,9 @@ pub(super) struct Consensus {
     durability: Durability,
     /// Nothing is applied before it is on the disk: a checkpoint waits for that.
     waits_for_disk: bool,
+    /// Number of the last append, whether anything waits for it or not.
+    last_append: u64,
+    watch: DiskWatch,
     ease: Ease,
     /// Number of the append that installs an image, and its index, until it is durable: so long,
     /// `raft` has not applied it, and there are no entries between that and the image.
@@ -114,7 +119,8 @@ fn timeout(voters: usize, before: usize) -> usize {
 
 impl Consensus {
     /// A node that continues from `tail`, whose state machine contains `applied`, and whose
-    /// membership changed since the beginning of the tail as `changes` say.
+    /// membership changed since the beginning of the tail as `changes` say. Its disk counts as hung after
+    /// `disk_stall_ms`.
     ///
     /// # Errors
     /// A change cannot be understood.
@@ -123,6 +129,7 @@ impl Consensus {
         applied: u64,
         tail: Tail,
         changes: &[bytes::Bytes],
+        disk_stall_ms: u64,
     ) -> Result<Self, String> {
         let config = Config {
             id,
@@ -155,6 +162,8 @@ impl Consensus {
             synced: 0,
             durability,
             waits_for_disk: false,
+            last_append: 0,
+            watch: DiskWatch::new(disk_stall_ms),
             ease: Ease::default(),
             installing: None,
             members_at: applied,
@@ -184,11 +193,15 @@ impl Consensus {
 
     /// One tick of [`super::TICK_MS`]. Whether a leader sends heartbeats with it.
     pub(super) fn tick(&mut self) -> bool {
+        self.watch_disk();
         if self.installing.is_some() {
             return false;
         }
         let before = self.node.raft.state;
-        self.node.tick();
+        match self.may_stand() {
+            true => drop(self.node.tick()),
+            false => self.tick_without_standing(),
+        }
         self.count_election(before);
         self.fix_timeout();
         self.listen();
@@ -198,7 +211,7 @@ impl Consensus {
 
     /// Stands for election now.
     pub(super) fn campaign(&mut self) {
-        if self.installing.is_some() {
+        if self.installing.is_some() || !self.may_stand() {
             return;
         }
         let before = self.node.raft.state;
@@ -214,10 +227,17 @@ impl Consensus {
     }
 
     /// Takes a message of another server. One that makes no sense is dropped: false.
-    pub(super) fn step(&mut self, message: Message) -> bool {
-        if self.installing.is_some() && message.get_msg_type() == MessageType::MsgTimeoutNow {
+    pub(super) fn step(&mut self, mut message: Message) -> bool {
+        let may_stand = self.installing.is_none() && self.may_stand();
+        let is_refused = match message.get_msg_type() {
+            MessageType::MsgTimeoutNow => !may_stand,
+            MessageType::MsgAppend => !message.entries.is_empty() && self.is_disk_overdue(),
+            _ => false,
+        };
+        if is_refused {
             return true;
         }
+        self.skip_committed(&mut message);
         let term = self.term();
         // Raft would believe it, and end the process over it later.
         let is_beyond = message.get_msg_type() == MessageType::MsgAppendResponse
@@ -312,6 +332,11 @@ impl Consensus {
             }),
             urgency,
         });
+        if writes {
+            let bytes = entries.iter().map(|entry| entry.data.len() as u64).sum();
+            self.watch.appended(number, bytes, urgency != Urgency::None);
+            self.last_append = number;
+        }
         if writes && urgency != Urgency::None {
             self.to_sync = number;
         }
@@ -330,6 +355,13 @@ impl Consensus {
             if is_synced || says_little {
                 progress.send.push(message);
             } else {
+                // A leader that hears nothing of a disk that hangs says the same again and again.
+                let is_said = |(of, before): &(u64, Message)| {
+                    *of == self.to_sync && says_all_of(&message, before)
+                };
+                if self.held.back().is_some_and(is_said) {
+                    self.held.pop_back();
+                }
                 self.held.push_back((self.to_sync, message));
             }
         }
@@ -373,6 +405,7 @@ impl Consensus {
     /// Everything up to the append with this number is durable.
     pub(super) fn persisted(&mut self, number: u64) {
         self.synced = self.synced.max(number);
+        self.watch.persisted(number, self.synced < self.to_sync);
         self.durability.persisted(number);
         self.node.on_persist_ready(number);
         if mutant!("commit-without-quorum") && self.is_leader() {
@@ -461,6 +494,12 @@ impl Consensus {
         true
     }
 
+    /// Asks that server to lead instead.
+    #[cfg(test)]
+    pub(super) fn transfer_to(&mut self, id: u64) {
+        self.node.transfer_leader(id);
+    }
+
     pub(super) fn id(&self) -> u64 {
         self.node.raft.id
     }
@@ -522,9 +561,15 @@ impl Consensus {
     }
 
     /// Whether nothing is applied from now on before it is durable here. It need not be otherwise where
-    /// others commit, but a checkpoint must not hold what the log may not.
+    /// others commit, but a checkpoint must not hold what the log may not. Nothing is for a disk that
+    /// hangs: then the checkpoint waits, and clients do not.
     pub(super) fn wait_for_disk(&mut self, waits: bool) {
-        self.waits_for_disk = waits;
+        let is_stalled = self.is_disk_stalled();
+        let was_waiting = std::mem::replace(&mut self.waits_for_disk, waits && !is_stalled);
+        if was_waiting && is_stalled && !self.is_leader() && self.installing.is_none() {
+            // See `ready`: what came meanwhile may be applied, too.
+            self.node.on_persist_ready(self.last_append);
+        }
     }
 }
 

@@ -79,6 +79,12 @@ pub struct Status {
     pub applied: u64,
     /// Last index that is durable here.
     pub persisted: u64,
+    /// How long the log's disk has finished nothing while something waits for it, ms.
+    pub disk_waits_ms: u64,
+    /// Whether that is as long as it may take at most, or clients were sent away for it.
+    pub is_disk_hung: bool,
+    /// Times since the start that this server handed its leadership over because its disk hung.
+    pub disk_handovers: u64,
     /// Number of znodes as ZooKeeper counts them (the root twice).
     pub znode_count: u64,
     /// Ephemeral znodes.

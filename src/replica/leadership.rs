@@ -35,6 +35,10 @@ pub(super) struct Standing {
     hint: Option<Hint>,
     /// Leadership is to be given away.
     resigns: bool,
+    /// Clients were sent away because the disk hangs: they are served again when it returns.
+    pub(super) awaits_disk: bool,
+    /// When another leader than before was seen last.
+    pub(super) led_anew_us: u64,
     /// Ticks since the leader was heard from.
     silent_ticks: u64,
     /// Changes of the leader that were seen.
@@ -80,6 +84,7 @@ impl Replica {
         if leader.is_some() && leader != self.standing.last_leader {
             self.standing.leader_changes += 1;
             self.standing.last_leader = leader;
+            self.standing.led_anew_us = self.now_us;
         }
         let is_leader = self.consensus.is_leader();
         let leads = is_leader && (self.applied.1 == term || mutant!("lead-before-caught-up"));
@@ -150,6 +155,10 @@ impl Replica {
     }
 
     fn serve(&mut self) {
+        if self.standing.awaits_disk {
+            self.standing.barrier = None;
+            return;
+        }
         if !self.standing.serving {
             if self.setup.ensemble.is_some() && self.machine.tree().config_text().is_empty() {
                 // The first leader has yet to write who the members are: clients shall find that.

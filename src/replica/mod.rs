@@ -30,6 +30,7 @@ mod expiry;
 pub mod founding;
 mod handover;
 mod handshake;
+mod hung_disk;
 pub mod input;
 pub mod inspect;
 pub mod leadership;
@@ -52,6 +53,8 @@ mod session;
 #[cfg(test)]
 mod session_tests;
 mod setup;
+#[cfg(test)]
+mod stall_tests;
 #[cfg(test)]
 mod tests;
 mod touches;
@@ -186,6 +189,8 @@ struct Figures {
     forwards_lost: u64,
     /// Messages of other servers that made no sense.
     peer_messages_dropped: u64,
+    /// Times that this server handed its leadership over because its disk hung.
+    disk_handovers: u64,
 }
 
 impl Replica {
@@ -217,7 +222,8 @@ impl Replica {
         // Until everything was drained once, the disk may hold znodes that this process never stored.
         machine.keep_all_tombstones(setup.durable && log_end_at_start > 0);
         let id = setup.raft_id;
-        let mut consensus = Consensus::new(id, applied.0, tail, &replayed.conf_changes)?;
+        let mut consensus =
+            Consensus::new(id, applied.0, tail, &replayed.conf_changes, setup.disk_stall_ms)?;
         let voters = consensus.membership().voters;
         if setup.ensemble.is_none() && voters != [id] {
             let servers: Vec<String> =
@@ -444,6 +450,7 @@ impl Replica {
             beats |= self.consensus.tick();
         }
         self.mind_silence(ticks);
+        self.mind_disk();
         self.follow_hint();
         if due == 0 {
             return;

@@ -24,6 +24,9 @@ impl Replica {
             term: self.consensus.term(),
             applied: self.applied.0,
             persisted: self.consensus.durable_index(),
+            disk_waits_ms: self.consensus.disk_waits_ms(),
+            is_disk_hung: self.is_disk_hung(),
+            disk_handovers: self.figures.disk_handovers,
             // ZooKeeper's count has the root twice.
             znode_count: tree.node_count() as u64 + 1,
             ephemerals_count: tree.ephemeral_count() as u64,

@@ -40,6 +40,9 @@ pub struct Setup {
     pub linearizable_reads: bool,
     /// Whether clients that ask for it are served while there is no leader.
     pub read_only_mode: bool,
+    /// How long the log's disk may take for what something waits for before it counts as hung, in
+    /// milliseconds.
+    pub disk_stall_ms: u64,
 }
 
 impl Default for Setup {
@@ -63,6 +66,7 @@ impl Default for Setup {
             expiry_grace_ms: 0,
             linearizable_reads: false,
             read_only_mode: false,
+            disk_stall_ms: 5000,
         }
     }
 }

@@ -6,11 +6,13 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::limits::Limits;
 use super::{Server, StartError, start};
 use crate::config::{Config, ConfigError};
+use crate::storage::{Fs, OsFs};
 
 /// Collects what a server is started with; [`Builder::start`] checks and starts it.
 #[derive(Clone, Debug)]
@@ -20,6 +22,7 @@ pub struct Builder {
     pub(super) is_rejoining: bool,
     pub(super) outgoing: Option<(usize, usize, Duration)>,
     pub(super) cut_off: BTreeSet<u8>,
+    pub(super) files: Arc<dyn Fs>,
     #[cfg(debug_assertions)]
     pub(super) panics_in: Option<crate::supervision::Task>,
     errors: Vec<ConfigError>,
@@ -33,6 +36,7 @@ impl Default for Builder {
             is_rejoining: false,
             outgoing: None,
             cut_off: BTreeSet::new(),
+            files: Arc::new(OsFs),
             #[cfg(debug_assertions)]
             panics_in: None,
             errors: Vec::new(),
@@ -168,6 +172,14 @@ impl Builder {
     #[must_use]
     pub fn panic_in(mut self, task: crate::supervision::Task) -> Self {
         self.panics_in = Some(task);
+        self
+    }
+
+    /// Keeps log and images on this file system. For tests of disks that fail.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn file_system(mut self, files: Arc<dyn Fs>) -> Self {
+        self.files = files;
         self
     }
 

@@ -4,13 +4,16 @@
 //! what may be recovered: that is the storage's.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::StartError;
 use crate::config::Config;
 use crate::replica::Machine;
 use crate::replica::founding::Identified;
 use crate::storage::log::SEGMENT_BYTES;
-use crate::storage::{self, Identity, Mending, OpenError, Opened, Options, Place, Report};
+use crate::storage::{
+    self, Identity, Mending, OpenError, Opened, Options, Place, Report, WatchedFs,
+};
 use crate::tree;
 
 /// What was found in the data directory.
@@ -78,6 +81,7 @@ impl From<StartError> for Refused {
 /// It is refused: nothing in it was changed.
 pub(super) fn open(
     config: &Config,
+    files: &WatchedFs,
     new: &Identity,
     ensemble: bool,
     options: tree::Options,
@@ -89,13 +93,14 @@ pub(super) fn open(
     }
     let mut machine = Machine::fresh(options);
     let options = options_of_storage(config, new, ensemble);
-    let opened = storage::open(place(config), &options, &mut machine).map_err(|error| {
-        let words = error.to_string();
-        match error {
-            OpenError::NothingToBeginFrom { .. } if ensemble => Refused::Stateless(words),
-            _refused => Refused::Start(StartError::Data(words)),
-        }
-    })?;
+    let opened =
+        storage::open(place_on(config, files), &options, &mut machine).map_err(|error| {
+            let words = error.to_string();
+            match error {
+                OpenError::NothingToBeginFrom { .. } if ensemble => Refused::Stateless(words),
+                _refused => Refused::Start(StartError::Data(words)),
+            }
+        })?;
     Ok(Found { machine, opened })
 }
 
@@ -103,9 +108,13 @@ pub(super) fn open(
 ///
 /// # Errors
 /// It is not that any more.
-pub(super) fn mend(config: &Config, new: &Identity) -> Result<Mending, StartError> {
+pub(super) fn mend(
+    config: &Config,
+    files: &WatchedFs,
+    new: &Identity,
+) -> Result<Mending, StartError> {
     let options = options_of_storage(config, new, true);
-    Mending::begin(&place(config), &options).map_err(|e| StartError::Data(e.to_string()))
+    Mending::begin(&place_on(config, files), &options).map_err(|e| StartError::Data(e.to_string()))
 }
 
 fn options_of_storage(config: &Config, new: &Identity, ensemble: bool) -> Options {
@@ -120,6 +129,11 @@ fn options_of_storage(config: &Config, new: &Identity, ensemble: bool) -> Option
 
 fn place(config: &Config) -> Place {
     Place::on_disk(&config.data_dir, &config.data_log_dir)
+}
+
+/// The same, where a call that does not return is seen.
+fn place_on(config: &Config, files: &WatchedFs) -> Place {
+    Place::on(Arc::new(files.clone()), &config.data_dir, &config.data_log_dir)
 }
 
 fn must_exist(directory: &Path) -> Result<(), StartError> {

@@ -3,8 +3,8 @@
 //! *Owns* the loop, the clocks given to the replica and the way of every answer to its connection.
 //! *Invariants*: every batch begins with a tick; what is to be sent to other servers and to the log
 //! goes there before anything else; audit lines are in their file, and the figures are published,
-//! before an answer is handed out. *Never* waits for anything but messages and time (and the disk, where
-//! nobody else is there who could have to wait as well: see `log_writer`): a full state queue leaves
+//! before an answer is handed out. *Never* waits for anything but messages and time (and, for 2 ms at most,
+//! for the log's thread, where no other client could have to wait as well: see `log_writer`): a full state queue leaves
 //! changes in the replica, a slow client is cut off, the log's queue has no bound of its own (it cannot
 //! hold more than the requests in flight, which are bounded).
 
@@ -22,6 +22,7 @@ use super::checkpoint_pace::CheckpointPace;
 use super::checkpoints::Checkpoints;
 use super::clock;
 use super::connection::Line;
+use super::disk_alarm::DiskAlarm;
 use super::error::ServerError;
 use super::figures::Figures;
 use super::limits::{CHANGES_BATCHES_MAX, CHANGES_RECORDS_MAX, DIRECT_BYTES_MAX, DRIVER_BATCH_MAX};
@@ -112,6 +113,8 @@ pub struct Disk {
     pub checkpoints: Checkpoints,
     /// How long changed records wait for more of them.
     pub changes_wait: Duration,
+    /// Says when a call takes too long.
+    pub alarm: DiskAlarm,
     /// Keeps other servers out.
     #[expect(dead_code, reason = "held, not read")]
     pub lock: Arc<Lock>,
@@ -146,8 +149,9 @@ impl Driver {
             self.settle(now_us, &mut inspections)?;
             let status = self.replica.status();
             self.hand_over_changes(status.changes_waiting, is_idle, &mut pace);
-            if let Some(disk) = &self.disk {
+            if let Some(disk) = &mut self.disk {
                 let now = Instant::now();
+                disk.alarm.look(&status, &self.published.conditions, now);
                 let is_crowded = self.scheduling.is_crowded(now);
                 let rest = pace.rest_times(status.changes_waiting, is_crowded, now);
                 disk.checkpoints.may_rest(if scheduling.gives_way() { rest } else { 0 });

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -16,6 +17,7 @@ use super::listener::Port;
 use super::{Server, ServerError, StartError};
 use crate::config::{Config, Draft, HostPort, Role, ServerSpec};
 use crate::replica::inspect::Mode;
+use crate::storage::{Fs, OsFs};
 
 /// Servers of one ensemble in this process, with their ids from 1 on.
 ///
@@ -39,6 +41,7 @@ pub struct Ensemble {
     seats: BTreeMap<u8, Seat>,
     /// The servers that no other one can reach, and that reach no other one but each other.
     apart: BTreeSet<u8>,
+    files: Arc<dyn Fs>,
     #[expect(dead_code, reason = "held, not read")]
     directory: Directory,
 }
@@ -58,6 +61,7 @@ pub struct EnsembleBuilder {
     data_dir: Option<PathBuf>,
     client_port: Option<u16>,
     keys: Vec<(String, String)>,
+    files: Arc<dyn Fs>,
 }
 
 impl EnsembleBuilder {
@@ -88,6 +92,14 @@ impl EnsembleBuilder {
     #[must_use]
     pub fn set(mut self, key: &str, value: &str) -> Self {
         self.keys.push((key.to_string(), value.to_string()));
+        self
+    }
+
+    /// Keeps the logs and images of all servers on this file system. For tests of disks that fail.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn file_system(mut self, files: Arc<dyn Fs>) -> Self {
+        self.files = files;
         self
     }
 
@@ -125,7 +137,8 @@ impl EnsembleBuilder {
         for (id, config) in self.configurations(&directory.path)? {
             seats.insert(id, Seat { config, server: None });
         }
-        let mut ensemble = Ensemble { seats, apart: BTreeSet::new(), directory };
+        let mut ensemble =
+            Ensemble { seats, apart: BTreeSet::new(), files: Arc::clone(&self.files), directory };
         let ids: Vec<u8> = ensemble.seats.keys().copied().collect();
         for id in ids {
             ensemble.start_server(id).await?;
@@ -223,6 +236,7 @@ impl Ensemble {
             data_dir: None,
             client_port: None,
             keys: Vec::new(),
+            files: Arc::new(OsFs),
         }
     }
 
@@ -428,7 +442,9 @@ impl Ensemble {
     async fn start_server(&mut self, id: u8) -> Result<(), StartError> {
         let unreachable = self.unreachable_from(id);
         let config = self.seat(id).config.clone();
-        let server = Server::builder().config(config).cut_off_from(&unreachable).start().await?;
+        let files = Arc::clone(&self.files);
+        let builder = Server::builder().config(config).cut_off_from(&unreachable);
+        let server = builder.file_system(files).start().await?;
         self.seat(id).server = Some(server);
         Ok(())
     }

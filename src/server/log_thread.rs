@@ -1,6 +1,6 @@
 //! The thread that makes entries durable: one append and one fsync for all that is waiting.
 //!
-//! *Owns* its turns at the log; between two of them the driver may append by itself (`log_writer.rs`).
+//! *Owns* the log while the server runs.
 //! *Invariants*: what is waiting is appended as one batch, in order, images that are to be installed
 //! included; the driver learns of durability by a number and a wake, neither of which can wait; what is of
 //! no urgency waits [`REST`] at most, and only if something was appended that lately. *Never*
@@ -10,8 +10,8 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -34,8 +34,6 @@ pub(super) enum Order {
     Read(Fetch),
     /// Entries up to this index are covered by images.
     Cut(u64),
-    /// The next segment is due.
-    Prepare,
     /// Nothing comes behind this.
     End,
 }
@@ -47,7 +45,7 @@ impl Order {
             Self::Append(append, installing) => {
                 append.urgency == Urgency::High || installing.is_some()
             }
-            Self::Read(_) | Self::Cut(_) | Self::Prepare => false,
+            Self::Read(_) | Self::Cut(_) => false,
             Self::End => true,
         }
     }
@@ -60,6 +58,24 @@ pub(super) struct Progress {
     pub(super) persisted: AtomicU64,
     /// Why there will be no other.
     pub(super) failure: OnceLock<ServerError>,
+    /// The driver's thread, while that waits for the next number, and is to be woken directly.
+    waiting: Mutex<Option<Thread>>,
+}
+
+impl Progress {
+    /// The calling thread is going to wait for what it orders next.
+    pub(super) fn wait_begins(&self) {
+        *self.waiting() = Some(std::thread::current());
+    }
+
+    /// It does no longer: it looks at the number after this, and is woken by a message from now on.
+    pub(super) fn wait_ends(&self) {
+        *self.waiting() = None;
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Option<Thread>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Starts the thread. It ends behind [`Order::End`], or with a failure.
@@ -68,7 +84,7 @@ pub(super) struct Progress {
 /// The system gives no thread.
 pub(super) fn start(
     orders: Receiver<Order>,
-    disk: Arc<Mutex<LogDisk>>,
+    disk: LogDisk,
     progress: Arc<Progress>,
     messages: mpsc::Sender<Message>,
     scheduling: Arc<Scheduling>,
@@ -86,7 +102,7 @@ pub(super) fn start(
 
 /// The thread's side.
 struct Writer {
-    disk: Arc<Mutex<LogDisk>>,
+    disk: LogDisk,
     progress: Arc<Progress>,
     messages: mpsc::Sender<Message>,
     /// What the driver's queue had no room for yet. Bounded by the questions, of which the replica
@@ -140,7 +156,6 @@ impl Turn {
             }
             Order::Read(fetch) => self.reads.push(fetch),
             Order::Cut(index) => self.cut = self.cut.max(Some(index)),
-            Order::Prepare => {}
             Order::End => self.is_ending = true,
         }
     }
@@ -166,19 +181,15 @@ impl Writer {
             if !turn.appends.is_empty() {
                 rests_until = Instant::now().checked_add(REST);
             }
-            let shared = Arc::clone(&self.disk);
-            let Ok(mut disk) = shared.lock() else { return Ok(()) };
-            self.act(&mut disk, turn)?;
+            self.act(turn)?;
             self.give_answers();
             scheduling.look(Instant::now());
             came = orders.try_recv().ok().map(Some);
             if came.is_none() {
-                disk.log.prepare();
+                self.disk.log.prepare();
             }
         }
-        // If the driver has panicked half-way through an append, nobody knows where to go on.
-        let Ok(mut disk) = self.disk.lock() else { return Ok(()) };
-        Ok(disk.log.close()?)
+        Ok(self.disk.log.close()?)
     }
 
     /// The next order; nothing if there is something else to do: the log is to be cut, or an answer has
@@ -195,10 +206,10 @@ impl Writer {
     }
 
     /// Appends first, because somebody waits for them; what is read and cut comes to the same.
-    fn act(&mut self, disk: &mut LogDisk, turn: Turn) -> Result<(), InstallError> {
-        let base = disk.log.base();
+    fn act(&mut self, turn: Turn) -> Result<(), InstallError> {
+        let base = self.disk.log.base();
         if let Some(last) = turn.appends.last().map(|append| append.number) {
-            disk.append(&turn.appends)?;
+            self.disk.append(&turn.appends)?;
             for installing in turn.installing {
                 // The state thread may have ended with the server.
                 let _ = installing.send(());
@@ -207,16 +218,16 @@ impl Writer {
             self.wake_driver();
         }
         for fetch in turn.reads {
-            let entries = disk.read(&fetch);
+            let entries = self.disk.read(&fetch);
             self.answers.push_back(Input::Fetched { fetch, entries });
         }
         self.cut.to = self.cut.to.max(turn.cut);
         let began = Instant::now();
         if let (Some(index), Some(Duration::ZERO)) = (self.cut.to, self.cut.due_in(began)) {
-            let has_more = disk.cut(index)?;
+            let has_more = self.disk.cut(index)?;
             self.cut.removed(has_more, began, Instant::now());
         }
-        let now = disk.log.base();
+        let now = self.disk.log.base();
         if now != base {
             self.answers.push_back(Input::LogCut { before: (now.index, now.term) });
         }
@@ -226,7 +237,10 @@ impl Writer {
     /// The number is stored before this is called: if the queue is full, the driver has still to
     /// take a message, and looks at the number after it.
     fn wake_driver(&self) {
-        let _ = self.messages.try_send(Message::Wake);
+        match self.progress.waiting().take() {
+            Some(driver) => driver.unpark(),
+            None => drop(self.messages.try_send(Message::Wake)),
+        }
     }
 
     fn give_answers(&mut self) {

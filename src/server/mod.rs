@@ -21,6 +21,7 @@ mod conditions;
 mod connection;
 mod cores;
 mod disk;
+mod disk_alarm;
 mod driver;
 mod dynamic_file;
 mod ensemble;

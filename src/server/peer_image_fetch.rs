@@ -32,7 +32,7 @@ use super::queue::Queue;
 use super::shared::Stop;
 use crate::config::Config;
 use crate::replica::Mark;
-use crate::storage::{Identity, Mending};
+use crate::storage::{Identity, Mending, WatchedFs};
 use crate::supervision::Task;
 use crate::tree;
 
@@ -54,14 +54,14 @@ pub struct Waiting<'a> {
 /// # Errors
 /// It is refused.
 pub fn open_or_mend(
-    config: &Config,
+    (config, files): (&Config, &WatchedFs),
     new: &Identity,
     options: &tree::Options,
     mut waiting: Option<Waiting<'_>>,
     mut unready: impl FnMut(),
 ) -> Result<Option<Found>, StartError> {
     loop {
-        let words = match disk::open(config, new, waiting.is_some(), options.clone()) {
+        let words = match disk::open(config, files, new, waiting.is_some(), options.clone()) {
             Ok(found) => return Ok(Some(found)),
             Err(Refused::Start(error)) => return Err(error),
             Err(Refused::Stateless(words)) => words,
@@ -69,7 +69,7 @@ pub fn open_or_mend(
         let Some(waiting) = &mut waiting else { return Err(StartError::Data(words)) };
         tracing::error!("{words}");
         unready();
-        let mending = disk::mend(config, new)?;
+        let mending = disk::mend(config, files, new)?;
         let Some(mark) = fetch(waiting, &mending, options.clone())? else { return Ok(None) };
         let set_aside = mending.install(&mark);
         let set_aside = set_aside.map_err(|error| StartError::Data(error.to_string()))?;

@@ -14,6 +14,7 @@ use super::announced::Announced;
 use super::audit::Audit;
 use super::checkpoints::Checkpoints;
 use super::disk::{self, Found};
+use super::disk_alarm::DiskAlarm;
 use super::driver::{Connections, Disk, Driver, Message};
 use super::error::StartError;
 use super::figures::Figures;
@@ -31,7 +32,7 @@ use super::start::Recovered;
 use crate::config::Config;
 use crate::replica::founding::Identified;
 use crate::replica::{Machine, Replica, Restored, Setup};
-use crate::storage::{Checkpointer, Identity, Images, Lock, Log, Opened};
+use crate::storage::{Checkpointer, Identity, Images, Lock, Log, Opened, WatchedFs};
 
 /// What a driver is made from.
 pub struct Parts {
@@ -59,6 +60,8 @@ pub struct Parts {
     pub scheduling: Arc<Scheduling>,
     /// The server's runtime.
     pub runtime: Handle,
+    /// Where its data is.
+    pub files: WatchedFs,
 }
 
 /// Recovers the data and makes the driver. Also says whether there was nothing to recover. Calls
@@ -85,7 +88,7 @@ fn founded(parts: Parts, unready: impl FnMut()) -> Result<Option<(Driver, bool)>
     let seed = seed()?;
     let Parts { config, is_in_memory, messages, mut queue, audit, figures, published, .. } = parts;
     let (stop, member, members) = (parts.stop, parts.member, parts.members);
-    let (scheduling, runtime) = (parts.scheduling, parts.runtime);
+    let (scheduling, runtime, files) = (parts.scheduling, parts.runtime, parts.files);
     let options = settings::tree_options(&config, seed);
     let mut setup = settings::setup(&config, seed, audit.is_some(), !is_in_memory);
     let (peers, identity) = match member {
@@ -102,7 +105,7 @@ fn founded(parts: Parts, unready: impl FnMut()) -> Result<Option<(Driver, bool)>
         let (messages, stop) = (&mut queue, &*stop);
         let runtime = &runtime;
         let waiting = peers.as_ref().map(|peers| Waiting { runtime, peers, messages, stop });
-        let opened = open_or_mend(&config, &new, &options, waiting, unready)?;
+        let opened = open_or_mend((&config, &files), &new, &options, waiting, unready)?;
         if opened.is_none() {
             return Ok(None);
         }
@@ -144,8 +147,13 @@ fn founded(parts: Parts, unready: impl FnMut()) -> Result<Option<(Driver, bool)>
         links.introduce(identity.identified());
     }
     disk::tell(&report);
-    let disk =
-        disk_threads(&config, messages, &figures, scheduling, (log, images, checkpointer, lock))?;
+    let disk = disk_threads(
+        (&config, &files),
+        messages,
+        &figures,
+        scheduling,
+        (log, images, checkpointer, lock),
+    )?;
     let replica = replica(setup, machine, restored)?;
     Ok(Some((driver(replica, Some(disk), links), report.new)))
 }
@@ -158,7 +166,7 @@ fn new_identity(server_id: u8, decided: Option<&Identified>) -> Result<Identity,
 }
 
 fn disk_threads(
-    config: &Config,
+    (config, files): (&Config, &WatchedFs),
     messages: mpsc::Sender<Message>,
     figures: &Arc<Figures>,
     scheduling: Arc<Scheduling>,
@@ -174,8 +182,10 @@ fn disk_threads(
     let checkpoints =
         Checkpoints::start(checkpointer, data_dir, log.cutter(), messages, Arc::clone(figures))
             .map_err(system("state thread"))?;
+    let stall = Duration::from_millis(config.disk_stall_ms.into());
+    let alarm = DiskAlarm::new(Arc::clone(files.calls()), stall);
     let changes_wait = Duration::from_millis(config.checkpoint_ms.into());
-    Ok(Disk { log, checkpoints, changes_wait, lock })
+    Ok(Disk { log, checkpoints, changes_wait, alarm, lock })
 }
 
 fn seed() -> Result<[u8; 32], StartError> {

@@ -32,6 +32,7 @@ pub fn setup(config: &Config, seed: [u8; 32], audit: bool, durable: bool) -> Set
         expiry_grace_ms: config.session_expiry_grace_ms.into(),
         linearizable_reads: config.linearizable_reads,
         read_only_mode: config.read_only_mode_enabled,
+        disk_stall_ms: config.disk_stall_ms.into(),
     }
 }
 

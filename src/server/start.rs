@@ -32,6 +32,7 @@ use super::shared::{Published, Stop};
 use super::{Server, disk, dynamic_file, ended, peer_ports, sched};
 use crate::config::{Config, ConfigError, HostPort, ServerSpec};
 use crate::replica::Status;
+use crate::storage::WatchedFs;
 use crate::supervision::{self, End, Failure, Supervisor, Task, TaskSet, spawn_blocking};
 
 /// What was found on the disk at the start.
@@ -194,7 +195,7 @@ async fn serve(
     told: &mut Told,
 ) -> Result<(), StartError> {
     let limits = builder.limits();
-    let Builder { config, is_in_memory, is_rejoining, cut_off, .. } = builder;
+    let Builder { config, is_in_memory, is_rejoining, cut_off, files, .. } = builder;
     if is_rejoining && (is_in_memory || !config.is_ensemble()) {
         return Err(StartError::Config(vec![nobody_to_rejoin()]));
     }
@@ -240,6 +241,7 @@ async fn serve(
         members,
         scheduling: Arc::default(),
         runtime: Handle::current(),
+        files: WatchedFs::new(files),
     };
     let offer = Offer::of(&parts, limits);
     let peers = parts.member.as_ref().map(|member| Arc::clone(&member.peers));

@@ -26,6 +26,8 @@ mod checkpoint_tests;
 mod collected;
 mod courtesy;
 pub mod fs;
+#[doc(hidden)]
+pub mod hanging;
 pub mod identity;
 pub mod image;
 pub mod image_reader;
@@ -62,10 +64,13 @@ pub mod state;
 mod stream;
 #[cfg(test)]
 mod testing;
+mod watched;
 
 pub use checkpoint::{Checkpointer, ImageTally, Ingredients, LogLostEnd, Outcome, Source};
 pub use courtesy::Leisure;
 pub use fs::{DiskFile, FileLock, Fs, FsError, OsFs, Reserved};
+#[doc(hidden)]
+pub use hanging::HangingFs;
 pub use identity::{Identity, IdentityError};
 pub use image::{ImageError, Images};
 pub use image_reader::{ImageReader, Records};
@@ -83,3 +88,4 @@ pub use segment::Position;
 pub use set_aside::{set_aside, was_set_aside};
 pub use sled::SledState;
 pub use state::{MemoryState, StateError, StateStore, Take};
+pub use watched::{DiskCall, DiskCalls, WatchedFs};

@@ -48,11 +48,17 @@ impl Place {
     /// On the operating system's file system, with sled as the state store.
     #[must_use]
     pub fn on_disk(data: &Path, log: &Path) -> Self {
+        Self::on(Arc::new(OsFs), data, log)
+    }
+
+    /// The same, but for sled on another file system.
+    #[must_use]
+    pub fn on(fs: Arc<dyn Fs>, data: &Path, log: &Path) -> Self {
         // One directory under two names is locked once.
         let real = |dir: &Path| dir.canonicalize().or_else(|_| std::path::absolute(dir)).ok();
         let log = if real(log) == real(data) { data } else { log };
         Self {
-            fs: Arc::new(OsFs),
+            fs,
             state: Box::new(SledState::new(&data.join(STATE))),
             data: data.to_owned(),
             log: log.to_owned(),

@@ -128,6 +128,7 @@ fn numbers_hold_at_their_limits_and_fail_beyond() {
         ("lockkeeper.imageLogBytes", "1048576", "1099511627776"),
         ("lockkeeper.checkpointMillis", "1", "3600000"),
         ("lockkeeper.sessionExpiryGraceMillis", "0", "3600000"),
+        ("lockkeeper.diskStallMillis", "-1", "3600000"),
     ] {
         good(&format!("{key}={least}"));
         good(&format!("{key}={greatest}"));
@@ -499,4 +500,16 @@ fn a_whole_configuration_can_be_changed_and_stays_consistent() {
     assert_eq!(reasons(&config.warnings), ["skipACL"]);
     config.set("skipACL", "no", "test").unwrap();
     assert_eq!(reasons(&config.warnings), [""; 0]);
+}
+
+#[test]
+fn a_disk_hangs_after_sync_limit_ticks_or_five_seconds_whichever_is_less() {
+    let stall = |lines: &str| good(lines).disk_stall_ms;
+    assert_eq!(stall(""), 5000);
+    assert_eq!(stall("tickTime=200\nsyncLimit=5"), 1000);
+    assert_eq!(stall("tickTime=2000\nsyncLimit=5"), 5000);
+    assert_eq!(stall("tickTime=10\nsyncLimit=1"), 200, "several elections fit in");
+    assert_eq!(stall("lockkeeper.diskStallMillis=200\nsyncLimit=5"), 200);
+    let short = fault("lockkeeper.diskStallMillis=199");
+    assert!(short.ends_with("199 is too small: the least value is 200, or -1"), "{short}");
 }

@@ -1,0 +1,340 @@
+//! Failure detector for the log's disk: whether it hangs, in ticks of the consensus.
+//!
+//! *Owns* for how long the disk has finished nothing while something waits for it, for how long a leader's
+//! own disk has lacked something that is committed, and whether this server may stand for election after
+//! that. *Invariants*: everything is derived from append numbers and ticks, so that the same inputs give
+//! the same decisions, and a process that stood still does not take that for a hang of its disk; a leader
+//! yields only when a majority of others has what its own disk lacks, so never where all disks are slow
+//! alike. *Never* changes what is promised to others: a vote or an acknowledgement waits for the disk
+//! however long that takes.
+
+use std::collections::VecDeque;
+
+use raft::eraftpb::{Message, MessageType};
+
+use super::Consensus;
+use crate::replica::TICK_MS;
+
+/// A server that yielded stands again once its disk has answered in less than half the bound for so many
+/// bounds.
+const PROBATION_BOUNDS: u64 = 10;
+/// Or once it has known of no leader for so many ticks (1 s, several election timeouts) while its own disk
+/// answers: those who were to lead instead cannot, for example because only this server's log has all that
+/// is committed.
+const LEADERLESS_TICKS: u64 = 20;
+/// Payload bytes that a follower takes beyond what its disk has, while that hangs. What comes beyond is
+/// dropped like a lost message, and comes again.
+const UNSYNCED_BYTES_MAX: u64 = 256 << 20;
+
+/// See the module. Times are ticks since the start.
+#[derive(Debug)]
+pub(super) struct DiskWatch {
+    bound: u64,
+    now: u64,
+    /// Since when something waits for the disk and it has finished nothing.
+    waits_since: Option<u64>,
+    /// When somebody waited for half the bound or longer, last.
+    slow_at: u64,
+    /// What is committed and not durable here while this server leads, and since when.
+    lacks: Option<(u64, u64)>,
+    /// Up to where the log was committed at the last tick, and since when that, and not all, is.
+    stuck: Option<(u64, u64)>,
+    /// This server has yielded, and its disk has not proved itself since.
+    has_yielded: bool,
+    leaderless_since: Option<u64>,
+    /// Who was asked to lead instead, and did not.
+    asked: Vec<u64>,
+    /// They are asked again then.
+    ask_again_at: u64,
+    /// Payload bytes that are not durable.
+    unsynced_bytes: u64,
+    /// Those of each append, by its number.
+    unsynced: VecDeque<(u64, u64)>,
+}
+
+impl DiskWatch {
+    /// A disk that may take `bound_ms` for what something waits for.
+    pub(super) fn new(bound_ms: u64) -> Self {
+        Self {
+            bound: (bound_ms / TICK_MS).max(2),
+            now: 0,
+            waits_since: None,
+            slow_at: 0,
+            lacks: None,
+            stuck: None,
+            has_yielded: false,
+            leaderless_since: None,
+            asked: Vec::new(),
+            ask_again_at: 0,
+            unsynced_bytes: 0,
+            unsynced: VecDeque::new(),
+        }
+    }
+
+    /// The append of this number goes to the disk. Whether something waits for it.
+    pub(super) fn appended(&mut self, number: u64, bytes: u64, is_waited_for: bool) {
+        if is_waited_for {
+            self.waits_since.get_or_insert(self.now);
+        }
+        if bytes > 0 {
+            self.unsynced_bytes += bytes;
+            self.unsynced.push_back((number, bytes));
+        }
+    }
+
+    /// Everything up to the append of this number is durable. Whether something waits for a later one.
+    pub(super) fn persisted(&mut self, number: u64, waits_for_more: bool) {
+        self.waits_since = waits_for_more.then_some(self.now);
+        while let Some((_, bytes)) = self.unsynced.front().filter(|(of, _)| *of <= number) {
+            self.unsynced_bytes -= bytes;
+            self.unsynced.pop_front();
+        }
+    }
+
+    /// Ticks for which the disk has finished nothing of what something waits for.
+    fn waits_for(&self) -> u64 {
+        self.waits_since.map_or(0, |since| self.now - since)
+    }
+
+    fn is_slow(&self) -> bool {
+        2 * self.waits_for() >= self.bound
+    }
+
+    /// Whether it has finished nothing for the bound.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.waits_for() >= self.bound
+    }
+
+    /// Whether a leader's disk has lacked something that is committed for the bound.
+    fn must_yield(&self) -> bool {
+        let is_long = |(_, since): (u64, u64)| self.now - since >= self.bound;
+        // Where nothing is committed any more, a majority of the others is no better by now.
+        self.lacks.is_some_and(is_long) && !self.stuck.is_some_and(is_long)
+    }
+
+    /// Whether this server may stand for election, as far as its disk goes.
+    fn may_stand(&self) -> bool {
+        let is_leaderless =
+            self.leaderless_since.is_some_and(|since| self.now - since >= LEADERLESS_TICKS);
+        !self.has_yielded || is_leaderless && !self.is_slow()
+    }
+
+    /// A tick. `leads`: up to where the log is committed and durable at a leader, and its last index.
+    fn tick(&mut self, leads: Option<(u64, u64, u64)>, has_leader: bool) {
+        self.now += 1;
+        if self.is_slow() {
+            self.slow_at = self.now;
+        }
+        if self.now - self.slow_at >= PROBATION_BOUNDS * self.bound {
+            self.has_yielded = false;
+        }
+        self.leaderless_since = (!has_leader).then(|| self.leaderless_since.unwrap_or(self.now));
+        let Some((committed, durable, last)) = leads else {
+            (self.lacks, self.stuck) = (None, None);
+            self.asked.clear();
+            self.ask_again_at = 0;
+            return;
+        };
+        let still = self.lacks.filter(|(index, _)| *index > durable);
+        self.lacks = still.or((committed > durable).then_some((committed, self.now)));
+        let still = self.stuck.filter(|(index, _)| *index == committed);
+        let stuck = still.unwrap_or((committed, self.now));
+        self.stuck = (committed < last).then_some(stuck);
+    }
+}
+
+impl Consensus {
+    /// Time passes for the disk, too.
+    pub(super) fn watch_disk(&mut self) {
+        let (committed, last) = self.log_ends();
+        let ends = (committed, self.durable_index(), last);
+        let leads = (self.is_leader() && !self.is_alone()).then_some(ends);
+        let has_leader = self.leader().is_some();
+        self.watch.tick(leads, has_leader);
+    }
+
+    /// Whether this server may stand for election now: one that yielded because of its disk leaves that to
+    /// others for a while, if there are any.
+    pub(in crate::replica) fn may_stand(&self) -> bool {
+        self.watch.may_stand() || self.is_alone()
+    }
+
+    /// Milliseconds for which the disk has finished nothing of what something waits for.
+    pub(in crate::replica) fn disk_waits_ms(&self) -> u64 {
+        self.watch.waits_for() * TICK_MS
+    }
+
+    /// Whether the disk has finished nothing for the bound of what something waits for.
+    pub(in crate::replica) fn is_disk_stalled(&self) -> bool {
+        self.watch.is_stalled()
+    }
+
+    /// Whether others have committed what this leader's disk lacks.
+    pub(in crate::replica) fn lacks_committed(&self) -> bool {
+        self.watch.lacks.is_some()
+    }
+
+    /// Whether others have made durable, and committed, what this leader's disk has lacked for the bound.
+    pub(in crate::replica) fn must_yield(&self) -> bool {
+        self.watch.must_yield()
+    }
+
+    /// Asks the voters whose disks are sound, one after another, to lead instead. True if one was asked now
+    /// and this server had not yielded before.
+    pub(in crate::replica) fn yield_leadership(&mut self) -> bool {
+        let is_first = !std::mem::replace(&mut self.watch.has_yielded, true);
+        self.watch.slow_at = self.watch.now;
+        if self.node.raft.lead_transferee.is_some() || self.watch.now < self.watch.ask_again_at {
+            return false;
+        }
+        let (own, (committed, _)) = (self.id(), self.log_ends());
+        let others = self.peers();
+        let is_sound = |peer: &&super::PeerProgress| {
+            peer.votes && peer.is_active && peer.id != own && peer.matched >= committed
+        };
+        let best = others
+            .iter()
+            .filter(is_sound)
+            .filter(|peer| !self.watch.asked.contains(&peer.id))
+            .max_by_key(|peer| (peer.matched, u64::MAX - peer.id));
+        let Some(best) = best else {
+            // While a leadership is handed over, no write is taken.
+            self.watch.asked.clear();
+            self.watch.ask_again_at = self.watch.now + self.watch.bound;
+            return false;
+        };
+        self.watch.asked.push(best.id);
+        self.node.transfer_leader(best.id);
+        self.fix_timeout();
+        is_first
+    }
+
+    /// Whether so much waits for a disk that hangs that no more is taken.
+    pub(super) fn is_disk_overdue(&self) -> bool {
+        self.watch.is_stalled() && self.watch.unsynced_bytes >= UNSYNCED_BYTES_MAX
+    }
+
+    /// Has entries begin behind what is committed here. A new leader that this server's disk keeps from
+    /// acknowledging anything sends all since its election again and again, and `raft` would look at
+    /// nothing behind a beginning that is committed.
+    pub(super) fn skip_committed(&self, message: &mut Message) {
+        let log = &self.node.raft.raft_log;
+        let is_meant = self.watch.is_slow()
+            && message.get_msg_type() == MessageType::MsgAppend
+            && message.index < log.committed;
+        let known = log.committed.saturating_sub(message.index);
+        let Some(last_known) = usize::try_from(known).ok().and_then(|known| known.checked_sub(1))
+        else {
+            return;
+        };
+        let Some(entry) = message.entries.get(last_known).filter(|_| is_meant) else { return };
+        // What is committed is in the log of every later leader; any other message is none of a leader's.
+        if entry.index == log.committed
+            && log.term(entry.index).is_ok_and(|term| term == entry.term)
+        {
+            (message.index, message.log_term) = (entry.index, entry.term);
+            let behind = message.take_entries().into_iter().skip(last_known + 1);
+            message.set_entries(behind.collect());
+        }
+    }
+
+    /// Whether this server yielded, and its disk has not proved itself since.
+    pub(in crate::replica) fn has_yielded(&self) -> bool {
+        self.watch.has_yielded
+    }
+
+    /// A tick of a server that may not stand for election: when it would, it only forgets the leader, so
+    /// that it votes for others.
+    pub(super) fn tick_without_standing(&mut self) {
+        let raft = &self.node.raft;
+        let is_due = raft.election_elapsed + 1 >= raft.randomized_election_timeout();
+        match raft.state {
+            raft::StateRole::Leader => {}
+            raft::StateRole::Follower if is_due => return self.end_lease(),
+            raft::StateRole::Candidate | raft::StateRole::PreCandidate if is_due => {
+                let term = self.term();
+                return self.node.raft.become_follower(term, raft::INVALID_ID);
+            }
+            raft::StateRole::Follower
+            | raft::StateRole::Candidate
+            | raft::StateRole::PreCandidate => {}
+        }
+        self.node.tick();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUND_TICKS: u64 = 20;
+
+    fn watch() -> DiskWatch {
+        DiskWatch::new(BOUND_TICKS * TICK_MS)
+    }
+
+    /// `leads`: up to where the log of a leader is committed, and durable here.
+    fn pass(watch: &mut DiskWatch, ticks: u64, leads: Option<(u64, u64)>) {
+        let leads = leads.map(|(committed, durable)| (committed, durable, committed));
+        (0..ticks).for_each(|_| watch.tick(leads, true));
+    }
+
+    #[test]
+    fn a_disk_that_goes_on_finishing_is_never_stalled_however_much_waits() {
+        let mut watch = watch();
+        watch.appended(1, 10, true);
+        for number in 2..50 {
+            pass(&mut watch, BOUND_TICKS - 1, None);
+            assert!(!watch.is_stalled());
+            watch.appended(number, 10, true);
+            watch.persisted(number - 1, true);
+        }
+        pass(&mut watch, BOUND_TICKS, None);
+        assert!(watch.is_stalled());
+        watch.persisted(49, false);
+        assert!(!watch.is_stalled() && watch.unsynced_bytes == 0);
+    }
+
+    #[test]
+    fn a_leader_yields_when_one_index_has_lacked_for_the_bound_and_not_when_it_is_always_a_little_behind()
+     {
+        let mut watch = watch();
+        for index in 1..10 * BOUND_TICKS {
+            pass(&mut watch, 1, Some((index, index - 1)));
+            assert!(!watch.must_yield());
+        }
+        pass(&mut watch, 1, Some((1000, 999)));
+        pass(&mut watch, BOUND_TICKS - 1, Some((2000, 999)));
+        assert!(!watch.must_yield());
+        pass(&mut watch, 1, Some((2000, 999)));
+        assert!(watch.must_yield());
+        pass(&mut watch, 1, Some((2000, 1000)));
+        assert!(!watch.must_yield());
+        pass(&mut watch, 10 * BOUND_TICKS, Some((2000, 2000)));
+        assert!(!watch.must_yield(), "nothing is committed that it lacks");
+    }
+
+    #[test]
+    fn a_leader_stays_where_nothing_is_committed_any_more() {
+        let mut watch = watch();
+        pass(&mut watch, 1, Some((7, 6)));
+        (0..2 * BOUND_TICKS).for_each(|_| watch.tick(Some((7, 6, 8)), true));
+        assert!(!watch.must_yield());
+        watch.tick(Some((8, 6, 8)), true);
+        assert!(watch.must_yield());
+    }
+
+    #[test]
+    fn one_that_yielded_stands_again_after_ten_bounds_of_quick_syncs() {
+        let mut watch = watch();
+        (watch.has_yielded, watch.slow_at) = (true, 0);
+        pass(&mut watch, BOUND_TICKS, None);
+        watch.appended(1, 0, true);
+        pass(&mut watch, BOUND_TICKS / 2, None);
+        watch.persisted(1, false);
+        pass(&mut watch, PROBATION_BOUNDS * BOUND_TICKS - 1, None);
+        assert!(!watch.may_stand());
+        pass(&mut watch, 1, None);
+        assert!(watch.may_stand());
+    }
+}
