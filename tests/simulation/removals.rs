@@ -290,8 +290,10 @@ impl World {
                 let shown = |server: &Server| {
                     let Some(replica) = &server.replica else { return "down".to_owned() };
                     let status = replica.status();
-                    let Status { mode, term, leader, serving, zxid, .. } = status;
-                    format!("{mode:?} term {term} leader {leader:?} serving {serving} {zxid:#x}")
+                    let Status { mode, term, leader, serving, zxid, peers, .. } = status;
+                    format!(
+                        "{mode:?} term {term} leader {leader:?} serving {serving} {zxid:#x} {peers:?}"
+                    )
                 };
                 let shown: Vec<String> = self.servers.iter().map(shown).collect();
                 return Err(format!("still waiting for {what}: {}", shown.join("; ")));
