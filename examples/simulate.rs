@@ -9,13 +9,14 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use simulation::coverage::Coverage;
+use simulation::founding::Seen;
 use simulation::run::run;
 
-const USAGE: &str =
-    "usage: simulate [--servers 1|3|5] (--seed N [--trace] | --seeds A..B) [--mutant NAME]";
+const USAGE: &str = "usage: simulate [--servers 1|3|5 | --founding] (--seed N [--trace] | --seeds A..B) [--mutant NAME]";
 
 fn main() -> ExitCode {
-    let Some(Asked { seeds, servers, prints, mutant }) = parse(std::env::args().skip(1)) else {
+    let Some(Asked { seeds, servers, prints, mutant, founds }) = parse(std::env::args().skip(1))
+    else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
@@ -24,6 +25,9 @@ fn main() -> ExitCode {
     {
         eprintln!("this program was built without the feature `mutants`");
         return ExitCode::from(2);
+    }
+    if founds {
+        return found(seeds, prints);
     }
     let begun = Instant::now();
     let mut coverage = Coverage::default();
@@ -53,12 +57,36 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Plays foundings of ensembles.
+fn found(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
+    let begun = Instant::now();
+    let (mut seen, mut failed) = (Seen::default(), 0);
+    let count = seeds.end.saturating_sub(seeds.start);
+    for seed in seeds {
+        match simulation::founding::run(seed, prints) {
+            Ok(run) => seen.add(&run),
+            Err(violation) => {
+                println!("seed {seed}: {violation}");
+                failed += 1;
+            }
+        }
+    }
+    for (name, number) in seen.all() {
+        println!("{name:>30} {number}");
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("{count} seeds, {failed} failed, {:.1} seeds a second", count as f64 / seconds);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 /// What is to be played.
 struct Asked {
     seeds: std::ops::Range<u64>,
     servers: usize,
     prints: bool,
     mutant: Option<String>,
+    /// Foundings instead of the lives of founded ensembles.
+    founds: bool,
 }
 
 /// Plants a deliberate bug. False: there are none in this program.
@@ -72,6 +100,7 @@ fn plant(name: String) -> bool {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
     let (mut seeds, mut servers, mut prints, mut mutant) = (None, 1, false, None);
+    let mut founds = false;
     while let Some(word) = words.next() {
         match word.as_str() {
             "--seed" => {
@@ -87,9 +116,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
                 servers = words.next()?.parse().ok().filter(|n| [1, 3, 5].contains(n))?
             }
             "--trace" => prints = true,
+            "--founding" => founds = true,
             "--mutant" => mutant = Some(words.next()?),
             _ => return None,
         }
     }
-    Some(Asked { seeds: seeds?, servers, prints, mutant })
+    Some(Asked { seeds: seeds?, servers, prints, mutant, founds })
 }

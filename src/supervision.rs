@@ -93,7 +93,7 @@ tasks! {
     ImageWork = "work on an image",
     /// Asks the others for an image.
     ImageFetch = "fetching of an image",
-    /// Asks another server for its locks.
+    /// Asks another server for its locks, or its client port whether it serves.
     Question = "question to a server",
     /// Follows the membership.
     Members = "following of the members",

@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lockkeeper::mutants;
+use simulation::founding;
 use simulation::removals;
 use simulation::run::run;
 
@@ -18,19 +19,27 @@ use simulation::run::run;
 struct Mutant {
     /// As `mutant!` has it.
     name: &'static str,
-    /// How many servers the simulated world has; [`REMOVALS`]: it is the one of `simulation/removals.rs`.
+    /// How many servers the simulated world has; [`REMOVALS`] and [`FOUNDING`] are worlds of their own.
     servers: usize,
     /// It must be caught by one of the seeds from 1 to this. Any change of the product may give a seed
     /// another course, so that there is room behind the one that does it now.
     seeds: u64,
 }
 
+impl Mutant {
+    fn is_quick(&self) -> bool {
+        self.servers == FOUNDING || self.seeds <= QUICK_SEEDS_MAX
+    }
+}
+
 const fn mutant(name: &'static str, servers: usize, seeds: u64) -> Mutant {
     Mutant { name, servers, seeds }
 }
 
-/// See [`Mutant::servers`].
+/// Stands for a number of servers: the world of `simulation/removals.rs`.
 const REMOVALS: usize = 0;
+/// The world of `simulation/founding.rs`, whose seeds take milliseconds.
+const FOUNDING: usize = usize::MAX;
 
 /// All of them.
 const CATALOGUE: &[Mutant] = &[
@@ -54,6 +63,15 @@ const CATALOGUE: &[Mutant] = &[
     // --- members
     mutant("removal-acknowledged-early", REMOVALS, 20),
     mutant("removal-without-mark", REMOVALS, 400),
+    // --- how an ensemble is founded
+    mutant("founds-without-asking", FOUNDING, 100),
+    mutant("late-state-joins", FOUNDING, 100),
+    mutant("first-of-two-states-founds", FOUNDING, 600),
+    mutant("founder-serves-alone", FOUNDING, 300),
+    mutant("absent-voters-count", FOUNDING, 300),
+    mutant("state-counts-as-empty", FOUNDING, 100),
+    mutant("unused-counts-as-state", FOUNDING, 100),
+    mutant("unequal-lines-found", FOUNDING, 300),
     // --- what is read
     mutant("sync-without-quorum", 3, 20),
     mutant("read-index-not-awaited", 3, 20),
@@ -102,6 +120,7 @@ fn hunt(mutant: &Mutant) -> Option<(u64, String)> {
     let play = |seed| {
         let violation = match mutant.servers {
             REMOVALS => removals::run(seed).err(),
+            FOUNDING => founding::run(seed, false).err(),
             servers => run(seed, servers, false).err().map(|failure| failure.violation),
         };
         violation.map(|violation| (seed, violation))
@@ -147,13 +166,13 @@ fn silence_the_hunted() {
 
 #[test]
 fn quick_ones_are_caught() {
-    let quick: Vec<_> = CATALOGUE.iter().filter(|m| m.seeds <= QUICK_SEEDS_MAX).collect();
+    let quick: Vec<_> = CATALOGUE.iter().filter(|m| m.is_quick()).collect();
     assert_eq!(hunt_all(&quick), [""; 0], "not caught");
 }
 
 #[test]
 fn stubborn_ones_are_caught() {
-    let stubborn: Vec<_> = CATALOGUE.iter().filter(|m| m.seeds > QUICK_SEEDS_MAX).collect();
+    let stubborn: Vec<_> = CATALOGUE.iter().filter(|m| !m.is_quick()).collect();
     assert_eq!(hunt_all(&stubborn), [""; 0], "not caught");
 }
 

@@ -94,6 +94,8 @@ pub struct LinkCounters {
     pub frames_refused: u64,
     /// Links ended because a server did not take what it was sent.
     pub overfull: u64,
+    /// Links refused to servers that are no members.
+    pub strangers: u64,
     /// Images that others have taken.
     pub images_sent: u64,
     /// Images received and verified.

@@ -105,6 +105,7 @@ impl Fake {
             made: 5,
             frames_refused: 1,
             overfull: 0,
+            strangers: 0,
             images_sent: 2,
             images_received: 0,
             images_failed: 1,

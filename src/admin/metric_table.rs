@@ -310,7 +310,11 @@ pub const METRICS: &[Metric] = &[
     }),
     counter("lockkeeper_links_cut", "Links with other servers ended by this one, by reason", |r| {
         let links = r.counters.links?;
-        Some(Value::Set(vec![("frame", links.frames_refused), ("overfull", links.overfull)]))
+        Some(Value::Set(vec![
+            ("frame", links.frames_refused),
+            ("overfull", links.overfull),
+            ("stranger", links.strangers),
+        ]))
     }),
     counter("lockkeeper_images_moved", "Images sent to and received from other servers", |r| {
         let links = r.counters.links?;

@@ -7,7 +7,7 @@
 //! `QuorumPeer`'s check that it is in its own list. Never resolves a name and never reads `myid`.
 
 use super::address::HostPort;
-use super::servers::{Role, ServerSpec};
+use super::servers::{Role, SERVER_LINES_BYTES_MAX, ServerSpec};
 use super::{Config, PeerAddress};
 
 /// What is wrong with the server lines.
@@ -69,6 +69,7 @@ pub(super) fn faults(config: &Config) -> Vec<Fault> {
         (_, _) if config.is_ensemble() => {
             let mut faults = collisions(&config.servers);
             faults.extend(stranger(config));
+            faults.extend(excess(&config.servers));
             faults
         }
         (_, _) => Vec::new(),
@@ -97,7 +98,8 @@ pub(super) fn warnings(config: &Config) -> Vec<(String, String)> {
     }
     if config.is_ensemble() {
         warnings.extend(size_warning(participants(servers)));
-        warnings.extend(servers.iter().filter_map(unreachable));
+        let others = servers.iter().filter(|spec| Some(spec.id) != config.server_id);
+        warnings.extend(others.filter_map(unreachable));
     }
     warnings
 }
@@ -117,7 +119,8 @@ fn size_warning(voters: usize) -> Option<(String, String)> {
     Some(("server.N".to_string(), reason))
 }
 
-/// Other servers take the address of a line as it is written, on their own machines.
+/// The address of another server is taken as it is written. The own one may be a wildcard, as container
+/// images write it: it is what is bound, and others know this server by their own lines.
 fn unreachable(spec: &ServerSpec) -> Option<(String, String)> {
     let wildcard = |address: &&PeerAddress| {
         address.host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_unspecified())
@@ -128,6 +131,18 @@ fn unreachable(spec: &ServerSpec) -> Option<(String, String)> {
         address.host
     );
     Some((format!("server.{}", spec.id), reason))
+}
+
+/// They are sent to other servers as a whole.
+fn excess(servers: &[ServerSpec]) -> Option<Fault> {
+    let bytes: usize =
+        servers.iter().map(|spec| format!("server.{}={spec}\n", spec.id).len()).sum();
+    let last = servers.last().filter(|_| bytes > SERVER_LINES_BYTES_MAX)?;
+    let reason = format!(
+        "the server lines have {bytes} bytes in all; more than {SERVER_LINES_BYTES_MAX} cannot be sent \
+         to other servers"
+    );
+    Some(Fault { blame: Blame::Line(last.id), reason })
 }
 
 /// Two servers cannot be on one host and port.

@@ -46,7 +46,10 @@ pub use draft::{CONFIG_ERRORS_MAX, CONFIG_TEXT_BYTES_MAX, Draft};
 pub use error::{ConfigError, Origin};
 pub use key::{Effect, Form, Key, VALUE_BYTES_MAX};
 pub use membership::{Membership, dynamic_text, static_text};
-pub use servers::{PeerAddress, Role, SERVER_ADDRESSES_MAX, SERVER_ID_MAX, ServerSpec};
+pub use servers::{
+    PeerAddress, Reach, Role, SERVER_ADDRESSES_MAX, SERVER_ID_MAX, SERVER_LINES_BYTES_MAX,
+    ServerSpec,
+};
 pub use table::{
     CHECKPOINT_MS_MAX, COMMAND_URL_BYTES_MAX, IMAGE_LOG_BYTES_MAX, IMAGE_LOG_BYTES_MIN,
     JUTE_MAX_BUFFER_MAX, JUTE_MAX_BUFFER_MIN, LISTEN_BACKLOG_DEFAULT, LISTEN_BACKLOG_MAX,

@@ -17,6 +17,10 @@ pub const SERVER_ID_MAX: u8 = 254;
 /// Most addresses of one server (`a:1:2|b:1:2|...`).
 pub const SERVER_ADDRESSES_MAX: usize = 16;
 
+/// Most bytes of all server lines of a configuration, role and client address included: they travel in
+/// what servers say to each other first. 254 lines of 250 bytes fit.
+pub const SERVER_LINES_BYTES_MAX: usize = 64 << 10;
+
 /// What a server does in the ensemble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -115,6 +119,46 @@ impl ServerSpec {
     }
 }
 
+impl ServerSpec {
+    /// Reads a whole line, `server.<id>=...`.
+    ///
+    /// # Errors
+    /// The part that is wrong, and the form expected.
+    pub fn parse_line(line: &str) -> Result<ServerSpec, String> {
+        let (id, text) = line
+            .trim()
+            .strip_prefix("server.")
+            .and_then(|rest| rest.split_once('='))
+            .ok_or_else(|| "not of the form server.N=...".to_string())?;
+        ServerSpec::parse(server_id(id.trim())?, text.trim())
+    }
+
+    /// From how far its addresses can be reached, as their text says: the least of them.
+    #[must_use]
+    pub fn reach(&self) -> Reach {
+        let reach = |address: &PeerAddress| match address.host.parse::<std::net::IpAddr>() {
+            Ok(ip) if ip.is_unspecified() => Reach::Nowhere,
+            Ok(ip) if ip.is_loopback() => Reach::Machine,
+            Ok(_) => Reach::Network,
+            Err(_) if address.host.eq_ignore_ascii_case("localhost") => Reach::Machine,
+            Err(_) => Reach::Network,
+        };
+        self.addresses.iter().map(reach).min().unwrap_or(Reach::Nowhere)
+    }
+}
+
+/// From how far an address can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// It stands for all addresses of a machine: it can be bound, and means another machine to each that
+    /// reads it.
+    Nowhere,
+    /// It is one of the loopback interface.
+    Machine,
+    /// From other machines, as far as its text says.
+    Network,
+}
+
 impl fmt::Display for ServerSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, address) in self.addresses.iter().enumerate() {
@@ -191,6 +235,22 @@ mod tests {
 
     fn spec(text: &str) -> ServerSpec {
         ServerSpec::parse(1, text).unwrap()
+    }
+
+    #[test]
+    fn an_address_is_reached_from_as_far_as_the_nearest_of_its_kind() {
+        for (text, reach) in [
+            ("0.0.0.0:1:2", Reach::Nowhere),
+            ("[::]:1:2", Reach::Nowhere),
+            ("zk1:1:2|0.0.0.0:1:2", Reach::Nowhere),
+            ("localhost:1:2", Reach::Machine),
+            ("127.0.1.1:1:2", Reach::Machine),
+            ("[::1]:1:2", Reach::Machine),
+            ("10.0.0.1:1:2", Reach::Network),
+            ("zk1:1:2;0.0.0.0:3", Reach::Network),
+        ] {
+            assert_eq!(spec(text).reach(), reach, "{text}");
+        }
     }
 
     #[test]

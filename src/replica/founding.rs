@@ -1,41 +1,120 @@
-//! How servers without data become an ensemble, and how one that comes back empty finds its way.
+//! The protocol by which servers that belong to no ensemble yet form one, and by which an empty server
+//! finds the ensemble that it belongs to.
 //!
-//! *Owns* [`Founding`], what an empty server does before it has an identity, and [`Introduction`],
+//! *Owns* [`Founding`], what a server does before it is a member of an ensemble, and [`Introduction`],
 //! what every server says of itself. *Invariants*: a server belongs to one ensemble, for ever, and
 //! only after it has said so durably does it take part; a server that was empty when others were not
-//! is a new one for Raft (another incarnation), because it may have voted in the life that it lost.
-//! *Never* takes a clock, a random number or a socket: it is given all three.
+//! is a new one for Raft (another incarnation), because it may have voted in the life that it lost; the
+//! server that founds is the only voter of what it founds, and the others join as servers do that come
+//! later: no vote is counted on that is not there, and no majority of empty servers is ever elected over a
+//! state; of two states none is chosen. *Never* takes a clock, a random number or a socket: it is given all
+//! three.
 //!
-//! One server founds: the lowest one, when it hears all participants, or has heard a majority for
-//! [`PATIENCE_US`]. Only servers that take it for the lowest count, so that two servers that do not
-//! hear each other cannot both win over a third. The number that an empty server draws (its nonce)
-//! goes into the list of founders: whoever finds itself there founds, too; whoever does not, because
-//! it was not there or has been emptied since, joins. Even if two servers should found, every server
-//! follows one of them, so at most one ensemble has a majority.
+//! One server founds, the candidate: the one that brings a state, else the lowest empty participant. It
+//! founds when all participants take it for the candidate, or when a majority has done so for
+//! [`PATIENCE_US`] and each silent participant, asked at its client port, does not serve by itself. Only
+//! servers whose lines name the same participants count, and only those that take it for the candidate,
+//! so that two servers that do not hear each other cannot both win over a third. Even if two servers should
+//! found, every server follows one of them, and an ensemble serves only once its voters are a majority of
+//! the participants (`leadership.rs`): at most one does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::durable::Membership;
+use super::machine::Machine;
 use super::peer::raft_id;
+use super::setup::Restored;
 use crate::config::{Role, ServerSpec};
 
 /// How long a majority is enough to found an ensemble, microseconds: the others may still be starting.
 pub const PATIENCE_US: u64 = 2_000_000;
 /// How long a server counts as heard after its last word, microseconds.
 pub const HEARD_US: u64 = 1_500_000;
+/// How long the answer of a silent server's client port counts, microseconds.
+pub const ASKED_US: u64 = 3_000_000;
+/// Time between two questions to the client port of a silent server, microseconds.
+pub const ASK_INTERVAL_US: u64 = 1_000_000;
+/// How long it is remembered that a server refused this one, microseconds.
+const REFUSED_US: u64 = 5_000_000;
 
 /// What a server says of itself to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Introduction {
-    /// It has no data and belongs nowhere yet.
-    Founding {
-        /// Drawn when it was started.
-        nonce: u64,
-        /// The lowest participant without data that it hears, itself included; 0 for none.
-        lowest: u8,
-    },
+    /// It belongs to no ensemble yet.
+    Founding(Undecided),
     /// It belongs to an ensemble.
     Founded(Identified),
+}
+
+impl Introduction {
+    /// What is said to a stranger: nothing.
+    #[must_use]
+    pub fn withheld() -> Self {
+        Self::Founding(Undecided::default())
+    }
+}
+
+/// A server that belongs to no ensemble yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Undecided {
+    /// Drawn when it was started.
+    pub nonce: u64,
+    /// The participant that it takes for the one that founds, perhaps itself.
+    pub candidate: Option<u8>,
+    /// What it would bring along.
+    pub brings: Brings,
+    /// Its server lines.
+    pub lines: Vec<ServerSpec>,
+}
+
+/// What a server without an ensemble has on its disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Brings {
+    /// Nothing: no data, or that of a server on its own that never had a session or a write.
+    #[default]
+    Nothing,
+    /// It has been a server on its own, and is still reading its disk.
+    Unread,
+    /// The state of a server on its own.
+    State {
+        /// The ensemble that it is, with one server.
+        ensemble: u128,
+        /// Znodes in it, as ZooKeeper counts them.
+        znodes: u64,
+    },
+}
+
+/// What the data of a server on its own has become, by what is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// It has founded an ensemble, and others have joined.
+    Member,
+    /// It has served clients by itself: so many znodes there are, as ZooKeeper counts them.
+    Served {
+        /// With the root twice.
+        znodes: u64,
+    },
+    /// It never had a session or a write.
+    Unused,
+}
+
+impl Past {
+    /// Of the server with this raft id, whose identity says that it is on its own.
+    #[must_use]
+    pub fn of(raft_id: u64, machine: &Machine, restored: &Restored) -> Self {
+        let is_alone = restored.membership.voters == [raft_id]
+            && !machine.has_replayed_changes()
+            && machine.tree().config_text().is_empty();
+        if !is_alone {
+            return Self::Member;
+        }
+        if (machine.last_zxid() == 0 || mutant!("state-counts-as-empty"))
+            && !mutant!("unused-counts-as-state")
+        {
+            return Self::Unused;
+        }
+        Self::Served { znodes: machine.tree().node_count() as u64 + 1 }
+    }
 }
 
 /// Who a server is, durably.
@@ -45,12 +124,15 @@ pub struct Identified {
     pub ensemble: u128,
     /// The server's raft id.
     pub raft_id: u64,
-    /// Server id and nonce of each server that was heard when the ensemble was founded. Empty if this
-    /// server joined later, or was a standalone one.
+    /// Server id and nonce of the server that founded the ensemble, and in data of earlier versions of each
+    /// that it heard. Empty if this server joined later, or was a standalone one.
     pub founders: Vec<(u8, u64)>,
     /// Who took part when the ensemble was founded: equal on all its servers, also those that came
     /// later, because the log's changes of membership begin with it.
     pub initial: Membership,
+    /// The server lines with which the ensemble begins, as its founder put them together: each server's
+    /// address as others name it. Empty on a server on its own, and in data of earlier versions.
+    pub members: Vec<ServerSpec>,
 }
 
 /// What was decided. It must be durable before the server says so or takes part.
@@ -58,6 +140,8 @@ pub struct Identified {
 pub struct Decision {
     /// Who the server is.
     pub identity: Identified,
+    /// Whether its data goes on: otherwise what is there is nothing, and begins anew.
+    pub keeps_data: bool,
 }
 
 /// Random numbers, from the operating system.
@@ -71,52 +155,149 @@ pub struct Chance {
     pub incarnation: u32,
 }
 
-/// A server without data.
+/// What this server has on its disk.
+#[derive(Clone, Debug)]
+enum Own {
+    Nothing,
+    Unread,
+    State { identity: Identified, znodes: u64 },
+}
+
+/// A server that belongs to no ensemble yet.
 #[derive(Clone, Debug)]
 pub struct Founding {
     own: u8,
     chance: Chance,
-    /// It had data: there is an ensemble, and it founds none.
+    /// It had data of an ensemble: there is one, and it founds none.
     only_joins: bool,
-    roles: BTreeMap<u8, Role>,
+    brings: Own,
+    lines: Vec<ServerSpec>,
     heard: BTreeMap<u8, (Introduction, u64)>,
+    /// Servers that the own lines do not name and whose lines name this one, and when they said so.
+    strangers: BTreeMap<u8, (Vec<ServerSpec>, u64)>,
     majority_since_us: Option<u64>,
+    /// What the client ports of silent servers answered, and when: the mode of one that serves.
+    asked: BTreeMap<u8, (Option<String>, u64)>,
+    /// When they were asked last.
+    asked_at_us: BTreeMap<u8, u64>,
+    /// Servers that want nothing to do with this one, why, and when they said so.
+    refused: BTreeMap<u8, (String, u64)>,
 }
 
 impl Founding {
-    /// The server `own` of those that its configuration names.
+    /// The server `own` of those that its configuration names, without data.
     ///
     /// # Panics
     /// If the incarnation is 0, which is that of the founders.
     #[must_use]
-    pub fn new(own: u8, servers: &[ServerSpec], chance: Chance) -> Self {
+    pub fn new(own: u8, lines: &[ServerSpec], chance: Chance) -> Self {
         assert!(chance.incarnation != 0, "incarnation 0 is that of the founders");
-        let roles = servers.iter().map(|server| (server.id, server.role)).collect();
-        let heard = BTreeMap::new();
-        Self { own, chance, only_joins: false, roles, heard, majority_since_us: None }
+        Self {
+            own,
+            chance,
+            only_joins: false,
+            brings: Own::Nothing,
+            lines: lines.to_vec(),
+            heard: BTreeMap::new(),
+            strangers: BTreeMap::new(),
+            majority_since_us: None,
+            asked: BTreeMap::new(),
+            asked_at_us: BTreeMap::new(),
+            refused: BTreeMap::new(),
+        }
     }
 
     /// As [`Founding::new`], of a server whose data was put away: it waits for one that has data,
     /// however many have none.
     #[must_use]
-    pub fn joining(own: u8, servers: &[ServerSpec], chance: Chance) -> Self {
-        Self { only_joins: true, ..Self::new(own, servers, chance) }
+    pub fn joining(own: u8, lines: &[ServerSpec], chance: Chance) -> Self {
+        Self { only_joins: true, ..Self::new(own, lines, chance) }
+    }
+
+    /// As [`Founding::new`], of a server that was on its own and has yet to read its disk: until
+    /// [`Founding::has_read`] it decides nothing, and neither do those that hear it.
+    #[must_use]
+    pub fn reading(own: u8, lines: &[ServerSpec], chance: Chance) -> Self {
+        Self { brings: Own::Unread, ..Self::new(own, lines, chance) }
+    }
+
+    /// A server that was on its own has read its disk: who it was, and how many znodes there are; `None`
+    /// if it never had a session or a write, and therefore counts as empty.
+    pub fn has_read(&mut self, state: Option<(Identified, u64)>) {
+        self.brings = match state {
+            Some((identity, znodes)) => Own::State { identity, znodes },
+            None => Own::Nothing,
+        };
     }
 
     /// What this server says of itself.
     #[must_use]
     pub fn introduction(&self, now_us: u64) -> Introduction {
-        let lowest = self.empty(now_us).find(|id| self.is_participant(*id)).unwrap_or(0);
-        // Nobody founds with the consent of one that only joins.
-        let lowest = if self.only_joins { 0 } else { lowest };
-        Introduction::Founding { nonce: self.chance.nonce, lowest }
+        Introduction::Founding(Undecided {
+            nonce: self.chance.nonce,
+            candidate: self.candidate(now_us),
+            brings: self.brings(),
+            lines: self.lines.clone(),
+        })
     }
 
-    /// Another server has introduced itself. One that the configuration does not name is not asked.
-    pub fn heard(&mut self, server: u8, introduction: Introduction, now_us: u64) {
-        if server != self.own && self.roles.contains_key(&server) {
-            self.heard.insert(server, (introduction, now_us));
+    fn brings(&self) -> Brings {
+        match &self.brings {
+            Own::Nothing => Brings::Nothing,
+            Own::Unread => Brings::Unread,
+            Own::State { identity, znodes } => {
+                Brings::State { ensemble: identity.ensemble, znodes: *znodes }
+            }
         }
+    }
+
+    /// Another server has introduced itself. One that the configuration does not name has no say, but if
+    /// it counts this one among its ensemble's servers, then one of the two has the wrong lines, and each
+    /// might found an ensemble of its own.
+    pub fn heard(&mut self, server: u8, introduction: Introduction, now_us: u64) {
+        if server == self.own {
+            return;
+        }
+        if self.line(server).is_some() {
+            self.refused.remove(&server);
+            self.heard.insert(server, (introduction, now_us));
+            return;
+        }
+        let lines = match introduction {
+            Introduction::Founding(said) => said.lines,
+            Introduction::Founded(identity) => identity.members,
+        };
+        if lines.iter().any(|line| line.id == self.own) {
+            self.strangers.insert(server, (lines, now_us));
+        }
+    }
+
+    /// Another server does not take this one for a member of its ensemble.
+    pub fn refused(&mut self, server: u8, words: String, now_us: u64) {
+        self.refused.insert(server, (words, now_us));
+    }
+
+    /// Participants that are to be asked now, at their client ports, whether they serve: those that are
+    /// silent while there is a majority without them. The answer goes to [`Founding::answered`].
+    pub fn to_ask(&mut self, now_us: u64) -> Vec<u8> {
+        let participants = participants(&self.lines);
+        let present = participants.iter().filter(|id| self.is_present(**id, now_us)).count();
+        if present <= participants.len() / 2 {
+            return Vec::new();
+        }
+        let is_due = |id: &u8| {
+            let last_us = self.asked_at_us.get(id);
+            !self.is_present(*id, now_us)
+                && last_us.is_none_or(|last_us| now_us >= last_us + ASK_INTERVAL_US)
+        };
+        let due: Vec<u8> = participants.into_iter().filter(is_due).collect();
+        self.asked_at_us.extend(due.iter().map(|id| (*id, now_us)));
+        due
+    }
+
+    /// What the client port of a silent server has answered to `srvr`: its mode, if it serves.
+    pub fn answered(&mut self, server: u8, mode: Option<String>, now_us: u64) {
+        self.asked.insert(server, (mode, now_us));
     }
 
     /// What to do, once that is clear. To be asked whenever something was heard, and as time passes.
@@ -125,13 +306,19 @@ impl Founding {
     /// Two servers belong to different ensembles: an operator must say which is right.
     pub fn decide(&mut self, now_us: u64) -> Result<Option<Decision>, Conflict> {
         self.heard.retain(|_, (_, at_us)| at_us.saturating_add(HEARD_US) > now_us);
+        self.strangers.retain(|_, (_, at_us)| at_us.saturating_add(REFUSED_US) > now_us);
+        self.asked.retain(|_, (_, at_us)| at_us.saturating_add(ASKED_US) > now_us);
+        self.refused.retain(|_, (_, at_us)| at_us.saturating_add(REFUSED_US) > now_us);
+        if matches!(self.brings, Own::Unread) {
+            return Ok(None);
+        }
         if let Some(decision) = self.follow()? {
             return Ok(Some(decision));
         }
         Ok(self.found(now_us))
     }
 
-    /// Some server has data: belong to its ensemble.
+    /// Some server belongs to an ensemble: belong to it, too.
     fn follow(&self) -> Result<Option<Decision>, Conflict> {
         let own = (self.own, self.chance.nonce);
         let mut followed: Option<(u8, &Identified)> = None;
@@ -142,15 +329,23 @@ impl Founding {
                     let ensembles = [(first, known.ensemble), (server, identity.ensemble)];
                     return Err(Conflict { ensembles });
                 }
-                // Whoever joined does not know the founders.
+                // A server that joined does not know the founders.
                 Some((_, known)) if known.founders.contains(&own) => {}
                 Some(_) | None => followed = Some((server, identity)),
             }
         }
-        let Some((_, identity)) = followed else { return Ok(None) };
-        if identity.founders.contains(&own) {
-            let raft_id = raft_id(0, self.own);
-            return Ok(Some(Decision { identity: Identified { raft_id, ..identity.clone() } }));
+        let Some((_, followed)) = followed else { return Ok(None) };
+        if let Own::State { identity, .. } = &self.brings {
+            // It founded that ensemble before, or it came too late, and then it gives up nothing.
+            let is_own = identity.ensemble == followed.ensemble || mutant!("late-state-joins");
+            let members = followed.members.clone();
+            let identity = Identified { members, ..identity.clone() };
+            return Ok(is_own.then_some(Decision { identity, keeps_data: true }));
+        }
+        // As earlier versions found: all that are heard are voters from the beginning.
+        if followed.founders.contains(&own) {
+            let identity = Identified { raft_id: raft_id(0, self.own), ..followed.clone() };
+            return Ok(Some(Decision { identity, keeps_data: false }));
         }
         let identity = Identified {
             raft_id: match mutant!("emptied-server-keeps-identity") {
@@ -158,68 +353,249 @@ impl Founding {
                 false => raft_id(self.chance.incarnation, self.own),
             },
             founders: Vec::new(),
-            ..identity.clone()
+            ..followed.clone()
         };
-        Ok(Some(Decision { identity }))
+        Ok(Some(Decision { identity, keeps_data: false }))
     }
 
-    /// Nobody has data: found, if it is this server's turn.
+    /// No server that is heard belongs to an ensemble: found one, if it is this server's turn.
     fn found(&mut self, now_us: u64) -> Option<Decision> {
-        let participants = self.roles.values().filter(|role| **role == Role::Participant).count();
-        // Observers have no say in who is the lowest.
-        let agrees = |(id, (introduction, _)): &(&u8, &(Introduction, u64))| match introduction {
-            Introduction::Founding { lowest, .. } => {
-                self.is_participant(**id) && *lowest == self.own
-            }
-            Introduction::Founded(_) => false,
-        };
-        let agreeing = self.heard.iter().filter(agrees).count() + 1;
-        let is_own_turn = self.introduction(now_us)
-            == Introduction::Founding { nonce: self.chance.nonce, lowest: self.own };
-        if !is_own_turn || agreeing <= participants / 2 {
+        let participants = participants(&self.lines);
+        let agreeing = self.undecided(now_us).filter(|(id, said)| {
+            participants.contains(id)
+                && said.candidate == Some(self.own)
+                && self.names_the_same(&said.lines)
+        });
+        let agreeing: BTreeSet<u8> = agreeing.map(|(id, _)| id).chain([self.own]).collect();
+        // Others have an ensemble, or lines, that do not fit together with the own ones.
+        let is_contested = (!self.strangers.is_empty() || !self.refused.is_empty())
+            && !mutant!("unequal-lines-found");
+        let is_own_turn = self.candidate(now_us) == Some(self.own) && !is_contested;
+        if !is_own_turn || agreeing.len() <= participants.len() / 2 {
             self.majority_since_us = None;
             return None;
         }
         let since_us = *self.majority_since_us.get_or_insert(now_us);
         let is_patient = now_us >= since_us.saturating_add(PATIENCE_US);
-        if agreeing < participants && !is_patient {
+        let is_silent = |id: &&u8| !self.is_present(**id, now_us);
+        let serves_not = |id: &u8| {
+            let answer = self.asked.get(id).filter(|(_, at_us)| *at_us >= since_us);
+            answer.is_some_and(|(mode, _)| mode.is_none()) || mutant!("founds-without-asking")
+        };
+        let may_go_without = is_patient && participants.iter().filter(is_silent).all(serves_not);
+        if agreeing.len() < participants.len() && !may_go_without {
             return None;
         }
-        let mut founders = vec![(self.own, self.chance.nonce)];
-        for (id, (introduction, _)) in &self.heard {
-            if let Introduction::Founding { nonce, .. } = introduction {
-                founders.push((*id, *nonce));
+        let members = self.members(now_us);
+        Some(match &self.brings {
+            Own::State { identity, .. } => {
+                let initial = self.initial_voters(identity.raft_id);
+                let identity = Identified { initial, members, ..identity.clone() };
+                Decision { identity, keeps_data: true }
+            }
+            Own::Nothing | Own::Unread => {
+                let (ensemble, raft_id) = (self.chance.ensemble, raft_id(0, self.own));
+                let founders = vec![(self.own, self.chance.nonce)];
+                let initial = self.initial_voters(raft_id);
+                let identity = Identified { ensemble, raft_id, founders, initial, members };
+                Decision { identity, keeps_data: false }
+            }
+        })
+    }
+
+    /// Who votes in what this server founds: that server alone.
+    fn initial_voters(&self, founder: u64) -> Membership {
+        let mut voters = vec![founder];
+        if mutant!("absent-voters-count") {
+            let others = participants(&self.lines).into_iter().filter(|id| *id != self.own);
+            voters.extend(others.map(|id| raft_id(0, id)));
+        }
+        Membership { voters, learners: Vec::new() }
+    }
+
+    /// The server lines with which the ensemble begins. An address under which others cannot reach a
+    /// server, such as the wildcard that it binds, is taken from the lines of those others.
+    fn members(&self, now_us: u64) -> Vec<ServerSpec> {
+        let better = |line: &ServerSpec| {
+            let others = self.undecided(now_us).filter(|(id, _)| *id != line.id);
+            let mut theirs = others.filter_map(|(_, said)| {
+                said.lines.iter().find(|of| of.id == line.id && of.reach() > line.reach())
+            });
+            let addresses = theirs.next()?.addresses.clone();
+            Some(ServerSpec { addresses, ..line.clone() })
+        };
+        let mut members: Vec<ServerSpec> =
+            self.lines.iter().map(|line| better(line).unwrap_or_else(|| line.clone())).collect();
+        members.sort_by_key(|line| line.id);
+        members
+    }
+
+    /// The participant that is to found, as far as this server knows.
+    fn candidate(&self, now_us: u64) -> Option<u8> {
+        if matches!(self.brings, Own::Unread) {
+            return None;
+        }
+        // No server founds with the consent of one that only joins.
+        if self.only_joins {
+            return None;
+        }
+        let with_state = self.with_state(now_us);
+        let may_found = |id: &u8| {
+            let says_same = *id == self.own
+                || self.said(*id, now_us).is_some_and(|said| self.names_the_same(&said.lines));
+            says_same && participants(&self.lines).contains(id)
+        };
+        match with_state[..] {
+            // Whatever is known of it, a state is never passed over.
+            [(id, _)] => Some(id).filter(may_found),
+            [_, _, ..] if mutant!("first-of-two-states-founds") => Some(with_state[0].0),
+            [_, _, ..] => None,
+            [] if self.undecided(now_us).any(|(_, said)| said.brings == Brings::Unread) => None,
+            [] => {
+                let heard = self.undecided(now_us).map(|(id, _)| id).chain([self.own]);
+                heard.filter(may_found).min()
             }
         }
-        founders.sort_unstable();
-        Some(self.founder(self.chance.ensemble, founders))
     }
 
-    fn founder(&self, ensemble: u128, founders: Vec<(u8, u64)>) -> Decision {
-        let of_role = |wanted: Role| {
-            let of_role = self.roles.iter().filter(move |(_, role)| **role == wanted);
-            of_role.map(|(id, _)| raft_id(0, *id)).collect()
+    /// Servers that bring a state, itself included, with the znodes of each, in order of their ids.
+    fn with_state(&self, now_us: u64) -> Vec<(u8, u64)> {
+        let own = (self.own, self.brings());
+        let heard = self.undecided(now_us).map(|(id, said)| (id, said.brings));
+        let state = |(id, brings)| match brings {
+            Brings::State { znodes, .. } => Some((id, znodes)),
+            Brings::Nothing | Brings::Unread => None,
         };
-        let initial =
-            Membership { voters: of_role(Role::Participant), learners: of_role(Role::Observer) };
-        Decision {
-            identity: Identified { ensemble, raft_id: raft_id(0, self.own), founders, initial },
+        let mut all: Vec<(u8, u64)> = heard.chain([own]).filter_map(state).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// What the others that belong to no ensemble say of themselves.
+    fn undecided(&self, now_us: u64) -> impl Iterator<Item = (u8, &Undecided)> {
+        self.heard.keys().filter_map(move |id| Some((*id, self.said(*id, now_us)?)))
+    }
+
+    fn said(&self, server: u8, now_us: u64) -> Option<&Undecided> {
+        match self.heard.get(&server) {
+            Some((Introduction::Founding(said), at_us))
+                if at_us.saturating_add(HEARD_US) > now_us =>
+            {
+                Some(said)
+            }
+            Some((Introduction::Founding(_) | Introduction::Founded(_), _)) | None => None,
         }
     }
 
-    /// Servers without data, itself included, in order of their ids.
-    fn empty(&self, now_us: u64) -> impl Iterator<Item = u8> {
-        let is_empty = move |id: &u8| match self.heard.get(id) {
-            Some((Introduction::Founding { .. }, at_us)) => at_us + HEARD_US > now_us,
-            Some((Introduction::Founded(_), _)) => false,
-            None => *id == self.own,
-        };
-        self.roles.keys().copied().filter(is_empty)
+    /// Whether a server is this one, or was heard lately.
+    fn is_present(&self, server: u8, now_us: u64) -> bool {
+        let heard = self.heard.get(&server);
+        server == self.own
+            || heard.is_some_and(|(_, at_us)| at_us.saturating_add(HEARD_US) > now_us)
     }
 
-    fn is_participant(&self, id: u8) -> bool {
-        self.roles.get(&id) == Some(&Role::Participant)
+    /// Whether these lines name the participants that the own ones do.
+    fn names_the_same(&self, lines: &[ServerSpec]) -> bool {
+        participants(lines) == participants(&self.lines) || mutant!("unequal-lines-found")
     }
+
+    fn line(&self, server: u8) -> Option<&ServerSpec> {
+        self.lines.iter().find(|line| line.id == server)
+    }
+
+    /// What keeps this server from becoming a member, and what an operator can do about it; `None` while
+    /// it only waits for others to start.
+    #[must_use]
+    pub fn obstacle(&self, now_us: u64) -> Option<String> {
+        self.late().or_else(|| self.two_states(now_us)).or_else(|| self.serving()).or_else(|| {
+            let unequal = self.unequal_lines(now_us).or_else(|| self.unfit_founder());
+            unequal.or_else(|| self.refused.values().next().map(|(words, _)| words.clone()))
+        })
+    }
+
+    fn late(&self) -> Option<String> {
+        let Own::State { identity, znodes } = &self.brings else { return None };
+        let others = self.heard.iter().filter_map(|(id, (introduction, _))| match introduction {
+            Introduction::Founded(other) if other.ensemble != identity.ensemble => Some(*id),
+            Introduction::Founded(_) | Introduction::Founding(_) => None,
+        });
+        let others: Vec<u8> = others.collect();
+        let first = self.heard.get(others.first()?)?;
+        let Introduction::Founded(founded) = &first.0 else { return None };
+        Some(format!(
+            "servers {} founded the ensemble {:032x} without server {}, which has a state of its own \
+             ({znodes} znodes): it serves no client and keeps its data. To have it join with the \
+             ensemble's state instead, start it with --rejoin, which sets its data aside",
+            list(&others),
+            founded.ensemble,
+            self.own
+        ))
+    }
+
+    fn two_states(&self, now_us: u64) -> Option<String> {
+        let with_state = self.with_state(now_us);
+        if with_state.len() < 2 {
+            return None;
+        }
+        let each: Vec<String> = with_state
+            .iter()
+            .map(|(id, znodes)| format!("server {id} ({znodes} znodes)"))
+            .collect();
+        Some(format!(
+            "{} each have a state of their own: no ensemble is founded before one of them is chosen. \
+             Start the others with --rejoin, which sets their data aside",
+            each.join(" and ")
+        ))
+    }
+
+    fn serving(&self) -> Option<String> {
+        let serves = |(id, (mode, _)): (&u8, &(Option<String>, u64))| {
+            mode.as_ref().map(|mode| (*id, mode.clone()))
+        };
+        let (id, mode) = self.asked.iter().find_map(serves)?;
+        Some(format!(
+            "server {id} serves by itself (Mode: {mode}): restart it with these server lines"
+        ))
+    }
+
+    fn unequal_lines(&self, now_us: u64) -> Option<String> {
+        let heard = self.undecided(now_us).map(|(id, said)| (id, &said.lines));
+        let strangers = self.strangers.iter().map(|(id, (lines, _))| (*id, lines));
+        let (id, lines) = heard.chain(strangers).find(|(_, lines)| !self.names_the_same(lines))?;
+        Some(format!(
+            "the server lines of server {id} name the participants {}, those of server {} name {}: \
+             only servers whose lines name the same participants found an ensemble",
+            list(&participants(lines)),
+            self.own,
+            list(&participants(&self.lines))
+        ))
+    }
+
+    fn unfit_founder(&self) -> Option<String> {
+        let Own::State { znodes, .. } = &self.brings else { return None };
+        if participants(&self.lines).contains(&self.own) {
+            return None;
+        }
+        Some(format!(
+            "server {} has a state of its own ({znodes} znodes), but its server lines make it an \
+             observer, which founds no ensemble: make it a participant, or start it with --rejoin, \
+             which sets its data aside",
+            self.own
+        ))
+    }
+}
+
+/// Ids of the participants, in order.
+fn participants(lines: &[ServerSpec]) -> Vec<u8> {
+    let participants = lines.iter().filter(|line| line.role == Role::Participant);
+    let mut ids: Vec<u8> = participants.map(|line| line.id).collect();
+    ids.sort_unstable();
+    ids
+}
+
+fn list(ids: &[u8]) -> String {
+    let words: Vec<String> = ids.iter().map(u8::to_string).collect();
+    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
 }
 
 /// Two servers that the configuration names belong to different ensembles.
@@ -237,296 +613,5 @@ impl std::fmt::Display for Conflict {
             "server {a} belongs to ensemble {of_a:032x}, server {b} to {of_b:032x}: one of them has \
              the wrong data directory"
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: u64 = 1000;
-
-    fn servers(participants: u8, observers: u8) -> Vec<ServerSpec> {
-        let spec = |id: u8| {
-            let role = if id > participants { "observer" } else { "participant" };
-            ServerSpec::parse(id, &format!("h{id}:1:2:{role}")).unwrap()
-        };
-        (1..=participants + observers).map(spec).collect()
-    }
-
-    enum State {
-        Off,
-        Empty(Founding),
-        Decided(Decision),
-    }
-
-    /// Servers that introduce themselves to whom they reach, ten times in a second.
-    struct World {
-        specs: Vec<ServerSpec>,
-        servers: Vec<State>,
-        cut: Vec<(u8, u8)>,
-        now_us: u64,
-        lives: u64,
-    }
-
-    impl World {
-        fn new(participants: u8, observers: u8) -> Self {
-            let specs = servers(participants, observers);
-            let states = specs.iter().map(|_| State::Off).collect();
-            Self { specs, servers: states, cut: Vec::new(), now_us: 0, lives: 0 }
-        }
-
-        fn state(&mut self, id: u8) -> &mut State {
-            &mut self.servers[usize::from(id) - 1]
-        }
-
-        fn start_empty(&mut self, id: u8) {
-            self.lives += 1;
-            let chance = Chance {
-                nonce: 100 + self.lives,
-                ensemble: u128::from(1000 + self.lives),
-                incarnation: 7000 + u32::try_from(self.lives).unwrap(),
-            };
-            *self.state(id) = State::Empty(Founding::new(id, &self.specs, chance));
-        }
-
-        fn stop(&mut self, id: u8) {
-            *self.state(id) = State::Off;
-        }
-
-        fn introductions(&self) -> Vec<(u8, Introduction)> {
-            let of = |(spec, state): (&ServerSpec, &State)| match state {
-                State::Off => None,
-                State::Empty(founding) => Some((spec.id, founding.introduction(self.now_us))),
-                State::Decided(decision) => {
-                    Some((spec.id, Introduction::Founded(decision.identity.clone())))
-                }
-            };
-            self.specs.iter().zip(&self.servers).filter_map(of).collect()
-        }
-
-        fn run_ms(&mut self, ms: u64) {
-            for _ in 0..ms / 100 {
-                self.now_us += 100 * MS;
-                let said = self.introductions();
-                for (spec, state) in self.specs.iter().zip(&mut self.servers) {
-                    let State::Empty(founding) = state else { continue };
-                    for (from, introduction) in &said {
-                        let is_cut = self.cut.contains(&(*from, spec.id))
-                            || self.cut.contains(&(spec.id, *from));
-                        if !is_cut {
-                            founding.heard(*from, introduction.clone(), self.now_us);
-                        }
-                    }
-                    if let Some(decision) = founding.decide(self.now_us).unwrap() {
-                        *state = State::Decided(decision);
-                    }
-                }
-            }
-        }
-
-        fn decision(&self, id: u8) -> Option<&Decision> {
-            match &self.servers[usize::from(id) - 1] {
-                State::Decided(decision) => Some(decision),
-                State::Empty(_) | State::Off => None,
-            }
-        }
-
-        fn raft_ids(&self) -> Vec<Option<u64>> {
-            let id = |spec: &ServerSpec| self.decision(spec.id).map(|d| d.identity.raft_id);
-            self.specs.iter().map(id).collect()
-        }
-
-        fn ensembles(&self) -> Vec<u128> {
-            let id = |spec: &ServerSpec| self.decision(spec.id).map(|d| d.identity.ensemble);
-            let mut all: Vec<u128> = self.specs.iter().filter_map(id).collect();
-            all.sort_unstable();
-            all.dedup();
-            all
-        }
-    }
-
-    #[test]
-    fn servers_that_start_together_found_one_ensemble_at_once() {
-        let mut world = World::new(3, 1);
-        (1..=4).for_each(|id| world.start_empty(id));
-        world.run_ms(500);
-        assert_eq!(world.raft_ids(), [Some(1), Some(2), Some(3), Some(4)]);
-        assert_eq!(world.ensembles().len(), 1);
-        for id in 1..=4 {
-            let decision = world.decision(id).unwrap();
-            assert_eq!(decision.identity.initial.voters, [1, 2, 3]);
-            assert_eq!(decision.identity.initial.learners, [4]);
-            assert_eq!(decision.identity.founders.len(), 4);
-        }
-    }
-
-    #[test]
-    fn a_majority_waits_for_the_others_a_while_and_the_late_one_joins() {
-        let mut world = World::new(3, 0);
-        world.start_empty(3);
-        world.run_ms(10_000);
-        assert_eq!(world.raft_ids(), [None, None, None], "one of three founds nothing");
-        world.start_empty(2);
-        world.run_ms(1900);
-        assert_eq!(world.raft_ids(), [None, None, None]);
-        world.run_ms(500);
-        assert_eq!(world.raft_ids(), [None, Some(2), Some(3)]);
-        world.start_empty(1);
-        world.run_ms(500);
-        let late = world.decision(1).unwrap();
-        assert_eq!(late.identity.raft_id & 0xff, 1);
-        assert!(late.identity.raft_id > 0xff, "another incarnation");
-        assert_eq!(late.identity.initial.voters, [1, 2, 3], "as the others began");
-        assert!(!late.identity.initial.voters.contains(&late.identity.raft_id));
-        assert_eq!(world.ensembles().len(), 1);
-    }
-
-    #[test]
-    fn a_third_server_that_comes_in_time_is_a_founder() {
-        let mut world = World::new(3, 0);
-        world.start_empty(1);
-        world.start_empty(2);
-        world.run_ms(1500);
-        world.start_empty(3);
-        world.run_ms(300);
-        assert_eq!(world.raft_ids(), [Some(1), Some(2), Some(3)]);
-    }
-
-    #[test]
-    fn a_wiped_server_comes_back_as_another_one() {
-        let mut world = World::new(3, 0);
-        (1..=3).for_each(|id| world.start_empty(id));
-        world.run_ms(500);
-        // Also the one that founded, and while another one is away.
-        world.stop(3);
-        world.stop(1);
-        world.start_empty(1);
-        world.run_ms(3000);
-        let wiped = world.decision(1).unwrap();
-        assert!(wiped.identity.raft_id > 0xff);
-        assert_eq!(wiped.identity.founders, []);
-        assert_eq!(world.ensembles().len(), 1);
-    }
-
-    #[test]
-    fn a_server_that_hears_one_of_four_founds_nothing() {
-        let mut world = World::new(5, 0);
-        world.start_empty(1);
-        world.start_empty(2);
-        world.run_ms(10_000);
-        assert_eq!(world.ensembles(), []);
-    }
-
-    #[test]
-    fn observers_neither_found_nor_count() {
-        let mut world = World::new(3, 3);
-        world.start_empty(1);
-        (4..=6).for_each(|id| world.start_empty(id));
-        world.run_ms(10_000);
-        assert_eq!(world.ensembles(), []);
-        world.start_empty(2);
-        world.run_ms(3000);
-        let late_observer = world.decision(4).unwrap();
-        assert_eq!(late_observer.identity.raft_id, 4, "it was heard, so it founded, too");
-    }
-
-    #[test]
-    fn two_servers_that_do_not_hear_each_other_do_not_both_win_the_third() {
-        for (a, b) in [(1, 2), (1, 3), (2, 3)] {
-            let mut world = World::new(3, 0);
-            world.cut.push((a, b));
-            (1..=3).for_each(|id| world.start_empty(id));
-            world.run_ms(5000);
-            assert_eq!(world.ensembles().len(), 1, "without a link between {a} and {b}");
-            world.cut.clear();
-            world.run_ms(1000);
-            assert_eq!(world.ensembles().len(), 1);
-            assert!(world.raft_ids().iter().all(Option::is_some));
-        }
-    }
-
-    #[test]
-    fn whatever_starts_stops_and_is_cut_at_most_one_ensemble_has_a_majority() {
-        use rand_core::{RngCore, SeedableRng};
-        for seed in 0..300 {
-            let mut dice = rand_chacha::ChaCha20Rng::seed_from_u64(seed);
-            let mut below = |limit: u64| u8::try_from(dice.next_u64() % limit).unwrap();
-            let mut world = World::new(5, 1);
-            for _ in 0..20 {
-                let id = 1 + below(6);
-                match below(4) {
-                    0 => world.cut.push((id, 1 + below(6))),
-                    1 => drop(world.cut.pop()),
-                    2 if world.decision(id).is_none() => world.stop(id),
-                    _ if world.decision(id).is_none() => world.start_empty(id),
-                    _ => {}
-                }
-                world.run_ms(u64::from(below(15)) * 100);
-                let conflict = world.ensembles().len() > 1;
-                if conflict {
-                    break;
-                }
-            }
-            let founders = |ensemble: &u128| {
-                let is_in = |id: &u8| {
-                    let decision = world.decision(*id);
-                    decision.is_some_and(|d| {
-                        d.identity.ensemble == *ensemble && d.identity.raft_id <= 0xff
-                    })
-                };
-                (1..=5).filter(is_in).count()
-            };
-            let majorities = world.ensembles().iter().filter(|e| founders(e) >= 3).count();
-            assert!(majorities <= 1, "seed {seed}");
-        }
-    }
-
-    #[test]
-    fn two_ensembles_among_the_peers_are_an_operators_mistake() {
-        let chance = Chance { nonce: 1, ensemble: 2, incarnation: 3 };
-        let mut founding = Founding::new(3, &servers(3, 0), chance);
-        for (server, ensemble) in [(1, 10), (2, 11)] {
-            let founders = vec![(server, 5)];
-            let initial = Membership::default();
-            let identity = Identified { ensemble, raft_id: u64::from(server), founders, initial };
-            founding.heard(server, Introduction::Founded(identity), 0);
-        }
-        let conflict = founding.decide(1).unwrap_err();
-        assert_eq!(conflict.ensembles, [(1, 10), (2, 11)]);
-        assert!(conflict.to_string().contains("server 2 to 0000000000000000000000000000000b"));
-    }
-
-    #[test]
-    fn those_who_put_their_data_away_found_nothing_and_help_nobody_to() {
-        for joining in 1..=2 {
-            let mut world = World::new(3, 0);
-            world.start_empty(1);
-            world.start_empty(2);
-            let State::Empty(founding) = &mut world.servers[joining - 1] else { panic!() };
-            founding.only_joins = true;
-            world.run_ms(10_000);
-            assert_eq!(world.ensembles(), [], "server {joining} of 1 and 2");
-        }
-        let mut world = World::new(3, 0);
-        (1..=3).for_each(|id| world.start_empty(id));
-        world.run_ms(500);
-        world.stop(3);
-        world.start_empty(3);
-        let State::Empty(founding) = &mut world.servers[2] else { panic!() };
-        founding.only_joins = true;
-        world.run_ms(500);
-        assert!(world.decision(3).is_some_and(|decision| decision.identity.raft_id > 0xff));
-    }
-
-    #[test]
-    fn strangers_are_not_heard() {
-        let chance = Chance { nonce: 1, ensemble: 2, incarnation: 3 };
-        let mut founding = Founding::new(1, &servers(3, 0), chance);
-        let (founders, initial) = (Vec::new(), Membership::default());
-        let identity = Identified { ensemble: 9, raft_id: 8, founders, initial };
-        founding.heard(8, Introduction::Founded(identity.clone()), 0);
-        founding.heard(1, Introduction::Founded(identity), 0);
-        assert_eq!(founding.decide(1), Ok(None));
     }
 }

@@ -23,6 +23,10 @@ const RANK_US: u64 = 50_000;
 /// How long such a loss is a reason to stand, in microseconds.
 const HINT_US: u64 = 1_000_000;
 
+/// How long a majority that has joined a new ensemble waits for the others, in microseconds: with them, it
+/// may lose one at once.
+const FOUNDING_PATIENCE_US: u64 = 1_000_000;
+
 /// What this server knows of leadership beyond what Raft does.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
@@ -33,6 +37,8 @@ pub(super) struct Standing {
     /// The read index that must be applied before clients are served.
     barrier: Option<u64>,
     hint: Option<Hint>,
+    /// This leader has yet to see whether it is to write who the members are.
+    founds: bool,
     /// Leadership is to be given away.
     resigns: bool,
     /// Clients were sent away because the disk hangs: they are served again when it returns.
@@ -44,6 +50,13 @@ pub(super) struct Standing {
     /// Changes of the leader that were seen.
     leader_changes: u64,
     last_leader: Option<u64>,
+}
+
+impl Standing {
+    /// Since when there is no leader; `None` if there is one.
+    pub(super) fn leaderless_since_us(&self) -> Option<u64> {
+        self.leaderless_since_us
+    }
 }
 
 /// Ticks without a word from the leader after which a server that does not vote (and therefore stands
@@ -146,12 +159,43 @@ impl Replica {
             self.track(id, timeout_ms);
         }
         self.begin_roll();
-        if let Some(servers) = &self.setup.ensemble
-            && self.machine.tree().config_text().is_empty()
-        {
-            let members = Text::from(members::lines(servers));
-            self.handover.push_chore(0, &TxnOp::Found { members, opens_term: true });
+        self.standing.founds = true;
+        self.write_members();
+    }
+
+    /// The first leader of an ensemble writes who its members are, and until it has, no server serves
+    /// clients. The server that founded the ensemble is its only voter at first; the members are written once all
+    /// participants vote, or when a majority does and the others have had their time. Fewer are not enough:
+    /// those that are silent may have founded another ensemble.
+    pub(super) fn write_members(&mut self) {
+        if self.leading.is_none() || !self.standing.founds {
+            return;
         }
+        if self.setup.ensemble.is_none() || !self.machine.tree().config_text().is_empty() {
+            self.standing.founds = false;
+            return;
+        }
+        let (voting, participants) = self.voting_participants();
+        let has_majority = voting.len() > participants.len() / 2;
+        let is_patient = self.now_us >= self.led_since_us + FOUNDING_PATIENCE_US;
+        let may_begin = voting.len() == participants.len() || has_majority && is_patient;
+        if !may_begin && !mutant!("founder-serves-alone") {
+            return;
+        }
+        self.standing.founds = false;
+        let servers = self.setup.ensemble.iter().flatten();
+        let members = Text::from(members::lines(servers));
+        self.handover.push_chore(0, &TxnOp::Found { members, opens_term: true });
+    }
+
+    /// The participants that the configuration names: those that vote, and all.
+    pub(super) fn voting_participants(&self) -> (Vec<u8>, Vec<u8>) {
+        let servers = self.setup.ensemble.iter().flatten();
+        let participants = servers.filter(|spec| spec.role == Role::Participant);
+        let participants: Vec<u8> = participants.map(|spec| spec.id).collect();
+        let voters = self.consensus.membership().voters;
+        let votes = |id: &u8| voters.iter().any(|voter| server_of(*voter) == *id);
+        (participants.iter().copied().filter(votes).collect(), participants)
     }
 
     fn serve(&mut self) {

@@ -28,6 +28,8 @@ pub mod durable;
 mod ensemble_tests;
 mod expiry;
 pub mod founding;
+#[cfg(test)]
+mod founding_tests;
 mod handover;
 mod handshake;
 mod hung_disk;
@@ -40,6 +42,7 @@ pub mod machine;
 mod members;
 mod membership;
 mod observe;
+mod obstacle;
 mod pace;
 pub mod peer;
 pub mod peer_codec;
@@ -167,6 +170,8 @@ pub struct Replica {
     departures: Departures,
     own_role: Role,
     led_since_us: u64,
+    /// Why clients are not served that will not be by waiting, as of the last tick.
+    obstacle: Option<String>,
     inspected: Vec<(u64, Report)>,
     audit: Vec<AuditLine>,
     /// Wait for the next `Ready`.
@@ -280,6 +285,7 @@ impl Replica {
             peer_status: Vec::new(),
             own_role: Role::Participant,
             led_since_us: 0,
+            obstacle: None,
             inspected: Vec::new(),
             audit: Vec::new(),
             append: None,
@@ -356,6 +362,7 @@ impl Replica {
             self.follow_leadership();
             self.release_reads();
             if self.members_changed {
+                self.write_members();
                 self.reconcile();
             }
             let ready = Ready {
@@ -458,6 +465,7 @@ impl Replica {
         // What was asked for may have been lost on the way.
         self.read_asked = self.read_asked.min(self.read_answered);
         self.observe_peers();
+        self.look_for_obstacle();
         self.close_overdue_local();
         self.follow_resignation();
         if self.leading.is_some() {
@@ -469,6 +477,7 @@ impl Replica {
             self.give_up_silent();
             self.expiry_is_due = true;
             self.reap();
+            self.write_members();
             self.reconcile();
         }
     }

@@ -15,7 +15,7 @@ pub enum Cause {
     Founding,
     /// A disk does not answer.
     Disk,
-    /// A majority of the voters is gone in a way that does not mend itself.
+    /// A majority of the voters is missing in a way that no election mends.
     Majority,
     /// Its data is older than what it once promised.
     RolledBack,

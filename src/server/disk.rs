@@ -39,9 +39,33 @@ pub(super) fn standalone(server_id: u8) -> Result<Identity, StartError> {
 ///
 /// # Errors
 /// It is refused.
-pub(super) fn peek(config: &Config) -> Result<Option<Identified>, StartError> {
-    let identity = storage::peek(&place(config)).map_err(|e| StartError::Data(e.to_string()))?;
-    Ok(identity.as_ref().map(Identity::identified))
+pub(super) fn peek(config: &Config) -> Result<Option<Identity>, StartError> {
+    storage::peek(&place(config)).map_err(|e| StartError::Data(e.to_string()))
+}
+
+/// Makes it durable with which server lines the ensemble begins that a server on its own founds: it is in
+/// `opened`, and stays who it is.
+///
+/// # Errors
+/// The directory cannot be written.
+pub(super) fn founds(
+    config: &Config,
+    opened: &mut Opened,
+    decided: &Identified,
+) -> Result<(), StartError> {
+    opened.identity.members.clone_from(&decided.members);
+    let place = place(config);
+    let stored = opened.identity.store(&*place.fs, &place.data);
+    stored.map_err(|error| StartError::Data(error.to_string()))
+}
+
+/// Empties the directory of a server that was on its own and never had a session or a write: nothing of
+/// it is worth being set aside.
+///
+/// # Errors
+/// The directory cannot be changed.
+pub(super) fn begin_anew(config: &Config, opened: Opened) -> Result<(), StartError> {
+    storage::begin_anew(&place(config), opened).map_err(|e| StartError::Data(e.to_string()))
 }
 
 /// Puts all data of a server of an ensemble away: returns where it is now.

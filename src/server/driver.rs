@@ -21,6 +21,7 @@ use super::audit::Audit;
 use super::checkpoint_pace::CheckpointPace;
 use super::checkpoints::Checkpoints;
 use super::clock;
+use super::conditions::Cause;
 use super::connection::Line;
 use super::disk_alarm::DiskAlarm;
 use super::error::ServerError;
@@ -131,6 +132,7 @@ impl Driver {
         let mut inspections = Inspections::default();
         let mut pace = CheckpointPace::new(start);
         let mut serves = Some(serves);
+        let mut shows_obstacle = false;
         let mut scheduling = ThreadScheduling::new(Arc::clone(&self.scheduling));
         while self.turn(&mut batch).await {
             if self.stop.is_asked() {
@@ -167,6 +169,11 @@ impl Driver {
             if self.links.is_some() {
                 let text = self.replica.machine().tree().config_text();
                 self.members.send_if_modified(|known| known.update(text, status.serving));
+            }
+            if !status.serving || shows_obstacle {
+                let obstacle = self.replica.obstacle().map(str::to_owned);
+                shows_obstacle = obstacle.is_some();
+                self.published.conditions.set(Cause::Majority, obstacle);
             }
             self.published.publish(status);
             scheduling.look(Instant::now());

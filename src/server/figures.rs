@@ -48,6 +48,7 @@ pub struct LinkFigures {
     made: AtomicU64,
     frames_refused: AtomicU64,
     overfull: AtomicU64,
+    strangers: AtomicU64,
     images_sent: AtomicU64,
     images_received: AtomicU64,
     images_failed: AtomicU64,
@@ -79,6 +80,11 @@ impl LinkFigures {
         add(&self.overfull, 1);
     }
 
+    /// A server that is no member was refused.
+    pub fn refused(&self) {
+        add(&self.strangers, 1);
+    }
+
     /// Another server has taken an image.
     pub fn image_sent(&self) {
         add(&self.images_sent, 1);
@@ -102,6 +108,7 @@ impl LinkFigures {
             made: read(&self.made),
             frames_refused: read(&self.frames_refused),
             overfull: read(&self.overfull),
+            strangers: read(&self.strangers),
             images_sent: read(&self.images_sent),
             images_received: read(&self.images_received),
             images_failed: read(&self.images_failed),
@@ -115,6 +122,7 @@ impl LinkFigures {
             &self.made,
             &self.frames_refused,
             &self.overfull,
+            &self.strangers,
             &self.images_sent,
             &self.images_received,
             &self.images_failed,

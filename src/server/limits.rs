@@ -157,6 +157,13 @@ pub const PEER_CONNECTIONS_MAX: usize = 1024;
 /// Bytes read from another server at once.
 pub const PEER_READ_BYTES_MAX: usize = 256 << 10;
 
+/// How long the client port of a server that says nothing to other servers may take to answer `srvr`,
+/// before an ensemble is founded without it: a machine that is off takes all of it.
+pub const SRVR_MAX: Duration = Duration::from_secs(1);
+
+/// Bytes that are read of that answer: ZooKeeper's has some 200.
+pub const SRVR_ANSWER_BYTES_MAX: u64 = 4096;
+
 /// How long a connection to another server may take to be made.
 pub const PEER_CONNECT_MAX: Duration = Duration::from_secs(2);
 

@@ -10,7 +10,7 @@ use super::disk;
 use super::driver::Message;
 use super::error::StartError;
 use super::figures::Figures;
-use super::founding::Founder;
+use super::founding::{Founder, Life};
 use super::peer_image_send::send_images;
 use super::peer_images::Transfers;
 use super::peers::{self, Peers};
@@ -32,6 +32,9 @@ pub struct Member {
 pub enum State {
     /// It asks the others.
     Founding(Founder),
+    /// It has been a server on its own, unless what its disk says has made it a member since: it is to
+    /// read that, and then to ask the others.
+    Standalone(Founder, Identified),
     /// It has data.
     Founded(Identified),
 }
@@ -53,16 +56,19 @@ impl Member {
     ) -> Result<(Self, Orders), StartError> {
         let known = if is_in_memory { None } else { disk::peek(config)? };
         let (state, introduction) = match known {
+            Some(identity) if identity.is_standalone() => {
+                let founder = Founder::new(own.id, config, Life::Standalone)?;
+                let introduction = founder.introduction();
+                (State::Standalone(founder, identity.identified()), introduction)
+            }
             Some(identity) => {
-                let introduction = Introduction::Founded(identity.clone());
-                (State::Founded(identity), introduction)
+                let identity = identity.identified();
+                (State::Founded(identity.clone()), Introduction::Founded(identity))
             }
             None => {
-                let founder = Founder::new(
-                    own.id,
-                    &config.servers,
-                    !is_in_memory && disk::was_set_aside(config)?,
-                )?;
+                let was_set_aside = !is_in_memory && disk::was_set_aside(config)?;
+                let life = if was_set_aside { Life::SetAside } else { Life::New };
+                let founder = Founder::new(own.id, config, life)?;
                 let introduction = founder.introduction();
                 (State::Founding(founder), introduction)
             }

@@ -48,6 +48,7 @@ mod peer_image_send;
 #[cfg(test)]
 mod peer_image_tests;
 mod peer_images;
+mod peer_introduction;
 mod peer_links;
 mod peer_locks;
 mod peer_ports;

@@ -69,6 +69,9 @@ async fn serve(peers: &Arc<Peers>, mut stream: TcpStream, remote: SocketAddr) {
     if peers.is_barred(server) {
         return;
     }
+    if !peers.is_member(server) {
+        return refuse(peers, hello, stream, remote).await;
+    }
     let introduction = peers.introduction();
     let verdict = negotiate(server, hello.versions).and_then(|version| {
         let own = (peers.own, &introduction);
@@ -88,7 +91,7 @@ async fn serve(peers: &Arc<Peers>, mut stream: TcpStream, remote: SocketAddr) {
     if answer.give(&mut stream).await.is_err() {
         return;
     }
-    if server != peers.own && matches!(answer.introduction, Introduction::Founding { .. }) {
+    if server != peers.own && matches!(answer.introduction, Introduction::Founding(_)) {
         introduced(peers, server, hello.introduction.clone()).await;
     }
     match (hello.kind, hello.introduction) {
@@ -98,27 +101,46 @@ async fn serve(peers: &Arc<Peers>, mut stream: TcpStream, remote: SocketAddr) {
             tokio::select! {
                 () = receive(peers, server, identity.raft_id, stream) => {}
                 () = peers.barred(server) => {}
+                () = peers.dismissed(server) => {}
             }
         }
         (Kind::Image, Introduction::Founded(identity)) if is_accepted => {
             tokio::select! {
                 () = peer_image_receive::receive(peers, server, identity.raft_id, stream) => {}
                 () = peers.barred(server) => {}
+                () = peers.dismissed(server) => {}
             }
         }
         (Kind::Fetch, Introduction::Founded(_)) if is_accepted => {
             tokio::select! {
                 () = peer_image_send::give(peers, server, stream) => {}
                 () = peers.barred(server) => {}
+                () = peers.dismissed(server) => {}
             }
         }
         (Kind::Locks, Introduction::Founded(_)) if is_accepted => {
             tokio::select! {
                 () = peer_locks::serve(peers, stream) => {}
                 () = peers.barred(server) => {}
+                () = peers.dismissed(server) => {}
             }
         }
         (_, _) => {}
+    }
+}
+
+/// Answers a server that is no member: it is told nothing but that, and tries again.
+async fn refuse(peers: &Peers, hello: Hello, mut stream: TcpStream, remote: SocketAddr) {
+    let server = hello.server;
+    let words = format!("server {server} {}", peers.stranger(server));
+    peers.count().refused();
+    peers.complain(server, "stranger", format!("refused a link from {remote}: {words}"));
+    let (verdict, introduction) = (Err(words), Introduction::withheld());
+    let answer = Answer { verdict, server: peers.own, introduction };
+    // It is gone: then it needs no answer.
+    let _ = answer.give(&mut stream).await;
+    if matches!(peers.introduction(), Introduction::Founding(_)) {
+        introduced(peers, server, hello.introduction).await;
     }
 }
 

@@ -69,7 +69,7 @@ enum Attempt {
 async fn attempt(peers: &Peers, server: u8) -> Attempt {
     let introduction = peers.introduction();
     let kind = match introduction {
-        Introduction::Founding { .. } => Kind::Introduction,
+        Introduction::Founding(_) => Kind::Introduction,
         Introduction::Founded(_) => Kind::Messages,
     };
     for line in peers.lines(server) {
@@ -139,7 +139,16 @@ pub async fn greet(
         peers.complain(server, "identity", words);
         return None;
     }
-    if let Introduction::Founding { .. } = hello.introduction {
+    let is_withheld = answer.introduction == Introduction::withheld();
+    if let (Err(words), true) = (&answer.verdict, is_withheld) {
+        let words = format!("{name} refuses this server: {words}");
+        peers.complain(server, "refusal", words.clone());
+        let event = LinkEvent::Refused { server, words };
+        // Fails when the server ends.
+        let _ = peers.driver.send(super::driver::Message::Link(event)).await;
+        return None;
+    }
+    if let Introduction::Founding(_) = hello.introduction {
         let introduction = answer.introduction.clone();
         introduced(peers, server, introduction).await;
     }
@@ -149,7 +158,7 @@ pub async fn greet(
         judge(own, (server, &answer.introduction), kind).map(|()| peers.speaks(server, version))
     });
     if let Err(words) = verdict {
-        let is_waiting = matches!(answer.introduction, Introduction::Founding { .. });
+        let is_waiting = matches!(answer.introduction, Introduction::Founding(_));
         // A server without data is one that will have some in a moment.
         if !is_waiting {
             peers.complain(server, "refusal", format!("no link to {name}: {words}"));

@@ -8,12 +8,11 @@
 //! Takes the place of the handshakes of `QuorumCnxManager` and of `LearnerHandler`.
 //!
 //! ```text
-//! hello    "LKPEER01" | frame: versions u16 to u16 | server u8 | kind u8 | state | software: string
-//! answer   "LKPEER01" | frame: version u16, 0 if refused | server u8 | state | words: string
-//! state    0 | nonce u64 | lowest u8                                     without data
-//!          1 | ensemble u128 | raft id u64 | count u32, each id u8, nonce u64    the founders
-//!            | count u32, raft ids u64 | the same    voters and learners at the founding
+//! hello    "LKPEER01" | frame: versions u16 to u16 | server u8 | kind u8 | first | software: string | second
+//! answer   "LKPEER01" | frame: version u16, 0 if refused | server u8 | first | words: string | second
 //! ```
+//!
+//! First and second are the parts of an introduction (`peer_introduction.rs`).
 
 use std::io;
 use std::time::Duration;
@@ -24,9 +23,10 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::peer_frame;
+use super::peer_introduction::{decode_first, decode_second, encode_first, encode_second};
+use crate::config::SERVER_LINES_BYTES_MAX;
 use crate::proto::{Malformed, Reader, Writer};
-use crate::replica::Membership;
-use crate::replica::founding::{Identified, Introduction};
+use crate::replica::founding::Introduction;
 use crate::replica::peer::server_of;
 
 /// Lowest and highest version of the protocol between servers that this program speaks. A change of what
@@ -39,10 +39,8 @@ pub const LOCKS_SINCE: u16 = 2;
 pub const HELLO_MAX: Duration = Duration::from_secs(2);
 
 const MAGIC: &[u8; 8] = b"LKPEER01";
-/// Longest hello or answer: 254 founders and some words fit in a quarter of it.
-const HELLO_BYTES_MAX: usize = 16 << 10;
-/// Most founders: one for each server id.
-const FOUNDERS_MAX: usize = 255;
+/// Longest hello or answer: 254 founders, their server lines and some words fit in it.
+const HELLO_BYTES_MAX: usize = SERVER_LINES_BYTES_MAX + (16 << 10);
 /// Longest text that is shown of what another server says, bytes.
 const WORDS_BYTES_MAX: usize = 1000;
 
@@ -121,8 +119,8 @@ pub fn judge(
         }
         (Introduction::Founded(_), Introduction::Founded(_)) => Ok(()),
         (_, _) if kind == Kind::Introduction => Ok(()),
-        (Introduction::Founding { .. }, _) => Err(format!("server {own} {UNDECIDED}")),
-        (_, Introduction::Founding { .. }) => Err(format!("server {other} {UNDECIDED}")),
+        (Introduction::Founding(_), _) => Err(format!("server {own} {UNDECIDED}")),
+        (_, Introduction::Founding(_)) => Err(format!("server {other} {UNDECIDED}")),
     }
 }
 
@@ -155,8 +153,9 @@ impl Hello {
         out.extend_from_slice(&self.versions.1.to_be_bytes());
         out.push(self.server);
         out.push(self.kind as u8);
-        encode_introduction(&self.introduction, out);
+        encode_first(&self.introduction, out);
         out.put_string(&self.software);
+        encode_second(&self.introduction, out);
     }
 
     fn decode(payload: Bytes) -> Result<Self, Malformed> {
@@ -171,9 +170,11 @@ impl Hello {
             4 => Kind::Locks,
             _ => return Err(Malformed::new("kind", "is not known")),
         };
-        let introduction = introduction(&mut reader)?;
+        let mut introduction = decode_first(&mut reader)?;
+        let software = words(&mut reader)?;
+        decode_second(&mut reader, &mut introduction)?;
         // What a later version may say behind it is passed over.
-        Ok(Self { versions, server, kind, introduction, software: words(&mut reader)? })
+        Ok(Self { versions, server, kind, introduction, software })
     }
 
     /// Sends it, and waits for the answer.
@@ -202,16 +203,18 @@ impl Answer {
         };
         out.extend_from_slice(&version.to_be_bytes());
         out.push(self.server);
-        encode_introduction(&self.introduction, out);
+        encode_first(&self.introduction, out);
         out.put_string(words);
+        encode_second(&self.introduction, out);
     }
 
     fn decode(payload: Bytes) -> Result<Self, Malformed> {
         let mut reader = Reader::new(payload);
         let version = short(&mut reader)?;
         let server = reader.byte("server")?;
-        let introduction = introduction(&mut reader)?;
+        let mut introduction = decode_first(&mut reader)?;
         let words = words(&mut reader)?;
+        decode_second(&mut reader, &mut introduction)?;
         let verdict = if version == REFUSED { Err(words) } else { Ok(version) };
         Ok(Self { verdict, server, introduction })
     }
@@ -249,64 +252,6 @@ fn malformed(error: Malformed) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("its hello is malformed: {error}"))
 }
 
-fn encode_introduction(introduction: &Introduction, out: &mut Vec<u8>) {
-    match introduction {
-        Introduction::Founding { nonce, lowest } => {
-            out.push(0);
-            out.extend_from_slice(&nonce.to_be_bytes());
-            out.push(*lowest);
-        }
-        Introduction::Founded(Identified { ensemble, raft_id, founders, initial }) => {
-            out.push(1);
-            out.extend_from_slice(&ensemble.to_be_bytes());
-            out.extend_from_slice(&raft_id.to_be_bytes());
-            out.put_int(i32::try_from(founders.len()).expect("at most one for each server id"));
-            for (id, nonce) in founders {
-                out.push(*id);
-                out.extend_from_slice(&nonce.to_be_bytes());
-            }
-            encode_ids(&initial.voters, out);
-            encode_ids(&initial.learners, out);
-        }
-    }
-}
-
-fn introduction(reader: &mut Reader) -> Result<Introduction, Malformed> {
-    match reader.byte("state")? {
-        0 => {
-            let nonce = reader.long("nonce")?.cast_unsigned();
-            Ok(Introduction::Founding { nonce, lowest: reader.byte("lowest")? })
-        }
-        1 => {
-            let high = reader.long("ensemble")?.cast_unsigned();
-            let low = reader.long("ensemble")?.cast_unsigned();
-            let raft_id = reader.long("raft id")?.cast_unsigned();
-            let count = reader.count_of("founders", 9, FOUNDERS_MAX)?;
-            let mut founders = Vec::with_capacity(count);
-            for _ in 0..count {
-                let id = reader.byte("founder")?;
-                founders.push((id, reader.long("nonce")?.cast_unsigned()));
-            }
-            let ensemble = u128::from(high) << 64 | u128::from(low);
-            let initial = Membership { voters: ids(reader)?, learners: ids(reader)? };
-            Ok(Introduction::Founded(Identified { ensemble, raft_id, founders, initial }))
-        }
-        _ => Err(Malformed::new("state", "is not known")),
-    }
-}
-
-fn encode_ids(ids: &[u64], out: &mut Vec<u8>) {
-    out.put_int(i32::try_from(ids.len()).expect("at most one for each server id"));
-    for id in ids {
-        out.extend_from_slice(&id.to_be_bytes());
-    }
-}
-
-fn ids(reader: &mut Reader) -> Result<Vec<u64>, Malformed> {
-    let count = reader.count_of("members", 8, FOUNDERS_MAX)?;
-    (0..count).map(|_| Ok(reader.long("member")?.cast_unsigned())).collect()
-}
-
 fn short(reader: &mut Reader) -> Result<u16, Malformed> {
     Ok(u16::from(reader.byte("version")?) << 8 | u16::from(reader.byte("version")?))
 }
@@ -330,15 +275,21 @@ const UNDECIDED: &str = "has no data yet and does not know which ensemble it bel
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::ServerSpec;
+    use crate::replica::Membership;
+    use crate::replica::founding::{Brings, Identified, Undecided};
 
     fn founded(ensemble: u128, raft_id: u64) -> Introduction {
         let founders = vec![(1, 77), (2, u64::MAX)];
         let initial = Membership { voters: vec![1, 2, 3], learners: vec![4] };
-        Introduction::Founded(Identified { ensemble, raft_id, founders, initial })
+        let members = vec![ServerSpec::parse(1, "a:1:2").unwrap()];
+        Introduction::Founded(Identified { ensemble, raft_id, founders, initial, members })
     }
 
     fn founding() -> Introduction {
-        Introduction::Founding { nonce: u64::MAX - 1, lowest: 3 }
+        let brings = Brings::State { ensemble: 7, znodes: 5 };
+        let (nonce, candidate) = (u64::MAX - 1, Some(3));
+        Introduction::Founding(Undecided { nonce, candidate, brings, lines: Vec::new() })
     }
 
     #[test]
@@ -347,7 +298,11 @@ mod tests {
             let hello = Hello::new(2, Kind::Image, introduction.clone());
             let mut bytes = Vec::new();
             hello.encode(&mut bytes);
-            for at in 0..bytes.len() {
+            let mut second = Vec::new();
+            encode_second(&introduction, &mut second);
+            // Without all of that, it is the hello of an earlier version.
+            let whole = bytes.len() - second.len();
+            for at in (0..bytes.len()).filter(|at| *at != whole) {
                 assert!(Hello::decode(Bytes::copy_from_slice(&bytes[..at])).is_err(), "{at}");
             }
             assert_eq!(Hello::decode(bytes.into()), Ok(hello));
@@ -368,22 +323,24 @@ mod tests {
                     00000002 01 000000000000004d 02 ffffffffffffffff \
                     00000003 0000000000000001 0000000000000002 0000000000000003 \
                     00000001 0000000000000004";
-        for (introduction, state) in
-            [(founded(7, 0x302), data), (founding(), "00 fffffffffffffffe 03")]
+        let lines = "00 0000001b 7365727665722e313d613a313a323a7061727469636970616e740a";
+        let brings = "02 00000000000000000000000000000007 0000000000000005 00000000";
+        for (introduction, state, second) in
+            [(founded(7, 0x302), data, lines), (founding(), "00 fffffffffffffffe 03", brings)]
         {
             let (versions, software) = ((1, 2), "1.2".to_owned());
             let (server, kind) = (2, Kind::Image);
             let hello = Hello { versions, server, kind, introduction, software };
             let mut bytes = Vec::new();
             hello.encode(&mut bytes);
-            assert_written(&bytes, &format!("0001 0002 02 02 {state} 00000003 312e32"));
+            assert_written(&bytes, &format!("0001 0002 02 02 {state} 00000003 312e32 {second}"));
             for (verdict, version, words) in
                 [(Ok(2), "0002", "00000000"), (Err("no".to_owned()), "0000", "00000002 6e6f")]
             {
                 let introduction = hello.introduction.clone();
                 let mut bytes = Vec::new();
                 Answer { verdict, server: 9, introduction }.encode(&mut bytes);
-                assert_written(&bytes, &format!("{version} 09 {state} {words}"));
+                assert_written(&bytes, &format!("{version} 09 {state} {words} {second}"));
             }
         }
     }

@@ -126,7 +126,7 @@ async fn send(peers: &Arc<Peers>, server: u8, order: SendImage) -> Result<u64, F
     let (stream, other) = greeted.ok_or(Failure::Unreachable)?;
     match other {
         Introduction::Founded(identity) if identity.raft_id == order.to => {}
-        Introduction::Founded(_) | Introduction::Founding { .. } => return Err(Failure::Gone),
+        Introduction::Founded(_) | Introduction::Founding(_) => return Err(Failure::Gone),
     }
     let counted = Arc::clone(peers);
     let work = move |mut stream: TcpStream| {

@@ -62,6 +62,20 @@ pub enum LinkEvent {
         /// What it says of itself.
         introduction: Introduction,
     },
+    /// A server does not take this one for a member of its ensemble.
+    Refused {
+        /// Its server id.
+        server: u8,
+        /// Why, in words.
+        words: String,
+    },
+    /// The client port of a server that says nothing to other servers was asked whether it serves.
+    Asked {
+        /// Its server id.
+        server: u8,
+        /// Its mode, if it does.
+        mode: Option<String>,
+    },
 }
 
 /// The links of one server.
@@ -135,7 +149,7 @@ impl Links {
                 }
             }
             // Of use to a server without data only.
-            LinkEvent::Introduced { .. } => {}
+            LinkEvent::Introduced { .. } | LinkEvent::Refused { .. } | LinkEvent::Asked { .. } => {}
         }
     }
 
@@ -204,6 +218,7 @@ mod tests {
     use super::super::peer_images::Transfers;
     use super::*;
     use crate::config::ServerSpec;
+    use crate::replica::founding::Undecided;
     use crate::replica::peer::{RaftMessage, RaftMessageType};
     use crate::replica::{Machine, Membership, Restored, Setup};
     use crate::tree::Options;
@@ -217,7 +232,7 @@ mod tests {
         let membership = Membership { voters: vec![1, 2, 3], learners: Vec::new() };
         let restored = Restored { membership, ..Restored::default() };
         let replica = Replica::new(setup, Machine::fresh(Options::default()), restored).unwrap();
-        let introduction = Introduction::Founding { nonce: 1, lowest: 1 };
+        let introduction = Introduction::Founding(Undecided::default());
         let (driver, figures) = (mpsc::channel(1).0, Arc::new(Figures::default()));
         let transfers = Transfers::new().0;
         let peers = Peers::new(1, specs, introduction, driver, transfers, figures);

@@ -198,6 +198,35 @@ impl Peers {
         members.iter().map(|spec| spec.id).filter(|id| *id != self.own).collect()
     }
 
+    /// Whether a server is this one or one that it follows: a member by what is replicated, and before
+    /// that is known by the lines of the configuration. Others are told nothing.
+    #[must_use]
+    pub fn is_member(&self, server: u8) -> bool {
+        server == self.own || self.members.borrow().iter().any(|spec| spec.id == server)
+    }
+
+    /// What is said of a server that is no member.
+    #[must_use]
+    pub fn stranger(&self, server: u8) -> String {
+        let own = self.own;
+        match *self.introduction.borrow() {
+            Introduction::Founded(_) => format!(
+                "is no member of the ensemble of server {own}: to add it there, use `lockkeeper member add \
+                 'server.{server}=...'`"
+            ),
+            Introduction::Founding(_) => {
+                format!("has no line in the configuration of server {own}")
+            }
+        }
+    }
+
+    /// Waits until a server is a member no longer.
+    pub async fn dismissed(&self, server: u8) {
+        let is_gone = |members: &Vec<ServerSpec>| !members.iter().any(|spec| spec.id == server);
+        // Cannot fail: the sender lives as long as `self`.
+        let _ = self.members.subscribe().wait_for(is_gone).await;
+    }
+
     /// A version was agreed upon with a server.
     pub fn speaks(&self, server: u8, version: u16) {
         self.versions.lock().unwrap_or_else(PoisonError::into_inner).insert(server, version);
@@ -367,6 +396,7 @@ impl Drop for Known {
 mod tests {
     use super::*;
     use crate::admin::LinkCounters;
+    use crate::replica::founding::Undecided;
     use crate::supervision::{End, Failure, Supervisor};
 
     /// Hears of a panic.
@@ -404,7 +434,7 @@ mod tests {
     fn a_server_with_others_has_counts_of_links_before_there_is_one() {
         let figures: Arc<Figures> = Arc::default();
         assert_eq!(figures.snapshot().links, None);
-        let introduction = Introduction::Founding { nonce: 1, lowest: 1 };
+        let introduction = Introduction::Founding(Undecided::default());
         let (driver, transfers) = (mpsc::channel(1).0, Transfers::new().0);
         let _peers =
             Peers::new(1, Vec::new(), introduction, driver, transfers, Arc::clone(&figures));

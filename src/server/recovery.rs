@@ -13,24 +13,26 @@ use tokio::sync::{mpsc, watch};
 use super::announced::Announced;
 use super::audit::Audit;
 use super::checkpoints::Checkpoints;
-use super::disk::{self, Found};
+use super::disk::{self, Found, Refused};
 use super::disk_alarm::DiskAlarm;
 use super::driver::{Connections, Disk, Driver, Message};
 use super::error::StartError;
 use super::figures::Figures;
+use super::founding::{self, Founder};
 use super::log_disk::LogDisk;
 use super::log_writer::LogWriter;
 use super::member::{Member, State};
 use super::peer_image_fetch::{Waiting, open_or_mend};
 use super::peer_images::Store;
 use super::peer_links::Links;
+use super::peers::Peers;
 use super::queue::Queue;
 use super::sched::Scheduling;
 use super::settings;
 use super::shared::{Published, Stop};
 use super::start::Recovered;
 use crate::config::Config;
-use crate::replica::founding::Identified;
+use crate::replica::founding::{Decision, Identified, Past};
 use crate::replica::{Machine, Replica, Restored, Setup};
 use crate::storage::{Checkpointer, Identity, Images, Lock, Log, Opened, WatchedFs};
 
@@ -74,18 +76,93 @@ pub fn driver(
     mut parts: Parts,
     mut waits: impl FnMut(Recovered),
 ) -> Result<Option<(Driver, bool)>, StartError> {
-    if let Some(Member { peers, state: State::Founding(founder) }) = parts.member {
-        waits(Recovered { is_new: true, ..Recovered::default() });
-        let decision = founder.decide(&peers, &mut parts.queue, &parts.runtime, &parts.stop)?;
-        let Some(decision) = decision else { return Ok(None) };
-        parts.member = Some(Member { peers, state: State::Founded(decision.identity) });
+    let seed = seed()?;
+    let mut read = None;
+    match parts.member.take() {
+        Some(Member { peers, state: State::Founding(founder) }) => {
+            waits(Recovered { is_new: true, ..Recovered::default() });
+            let Some(decision) = decide(founder, &peers, &mut parts)? else { return Ok(None) };
+            parts.member = Some(Member { peers, state: State::Founded(decision.identity) });
+        }
+        Some(Member { peers, state: State::Standalone(founder, identity) }) => {
+            let found = read_standalone((&parts.config, &parts.files), &identity, seed)?;
+            let Some((identity, found)) =
+                from_standalone((founder, found), &peers, &mut parts, &mut waits)?
+            else {
+                return Ok(None);
+            };
+            read = found;
+            parts.member = Some(Member { peers, state: State::Founded(identity) });
+        }
+        known => parts.member = known,
     }
-    founded(parts, || waits(Recovered { is_fetching: true, ..Recovered::default() }))
+    let unready = || waits(Recovered { is_fetching: true, ..Recovered::default() });
+    founded(parts, seed, read, unready)
 }
 
-/// As [`driver`], of a server that knows what it is.
-fn founded(parts: Parts, unready: impl FnMut()) -> Result<Option<(Driver, bool)>, StartError> {
-    let seed = seed()?;
+/// Asks the other servers what this one is to become.
+fn decide(
+    founder: Founder,
+    peers: &Arc<Peers>,
+    parts: &mut Parts,
+) -> Result<Option<Decision>, StartError> {
+    let decision = founder.decide(&mut founding::Waiting {
+        peers,
+        sender: &parts.messages,
+        messages: &mut parts.queue,
+        runtime: &parts.runtime,
+        stop: &parts.stop,
+        conditions: &parts.published.conditions,
+    })?;
+    Ok(decision)
+}
+
+/// What a server on its own has: there is no other copy of it.
+fn read_standalone(
+    (config, files): (&Config, &WatchedFs),
+    identity: &Identified,
+    seed: [u8; 32],
+) -> Result<Found, StartError> {
+    let server_id = config.own_server().map_or(0, |own| own.id);
+    let new = Identity::new(server_id, identity.clone());
+    let options = settings::tree_options(config, seed);
+    disk::open(config, files, &new, true, options).map_err(|refused| match refused {
+        Refused::Start(error) => error,
+        Refused::Stateless(words) => StartError::Data(words),
+    })
+}
+
+/// What becomes of a server that was on its own and is started with the lines of an ensemble: who it is,
+/// and its data if they go on. `None`: the end was asked for meanwhile.
+fn from_standalone(
+    (mut founder, mut found): (Founder, Found),
+    peers: &Arc<Peers>,
+    parts: &mut Parts,
+    waits: &mut impl FnMut(Recovered),
+) -> Result<Option<(Identified, Option<Found>)>, StartError> {
+    let identity = found.opened.identity.identified();
+    match Past::of(identity.raft_id, &found.machine, &found.opened.restored) {
+        Past::Member => return Ok(Some((identity, Some(found)))),
+        Past::Served { znodes } => founder.has_read(Some((identity, znodes))),
+        Past::Unused => founder.has_read(None),
+    }
+    waits(Recovered { is_new: true, ..Recovered::default() });
+    let Some(decision) = decide(founder, peers, parts)? else { return Ok(None) };
+    if decision.keeps_data {
+        disk::founds(&parts.config, &mut found.opened, &decision.identity)?;
+        return Ok(Some((decision.identity, Some(found))));
+    }
+    disk::begin_anew(&parts.config, found.opened)?;
+    Ok(Some((decision.identity, None)))
+}
+
+/// As [`driver`], of a server that knows what it is. `read`: what is on its disk, if that was read before.
+fn founded(
+    parts: Parts,
+    seed: [u8; 32],
+    read: Option<Found>,
+    unready: impl FnMut(),
+) -> Result<Option<(Driver, bool)>, StartError> {
     let Parts { config, is_in_memory, messages, mut queue, audit, figures, published, .. } = parts;
     let (stop, member, members) = (parts.stop, parts.member, parts.members);
     let (scheduling, runtime, files) = (parts.scheduling, parts.runtime, parts.files);
@@ -95,11 +172,17 @@ fn founded(parts: Parts, unready: impl FnMut()) -> Result<Option<(Driver, bool)>
         Some(Member { peers, state: State::Founded(identity), .. }) => {
             (Some(peers), Some(identity))
         }
-        Some(Member { state: State::Founding(_), .. }) | None => (None, None),
+        Some(Member { state: State::Founding(_) | State::Standalone(..), .. }) | None => {
+            (None, None)
+        }
     };
+    // The address of each server as the others name it.
+    if let Some(identity) = identity.as_ref().filter(|identity| !identity.members.is_empty()) {
+        setup.ensemble = Some(identity.members.clone());
+    }
     let links = peers.as_ref().map(|peers| Links::new(Arc::clone(peers)));
-    let found = if is_in_memory {
-        None
+    let found = if is_in_memory || read.is_some() {
+        read
     } else {
         let new = new_identity(setup.server_id, identity.as_ref())?;
         let (messages, stop) = (&mut queue, &*stop);

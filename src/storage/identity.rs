@@ -12,13 +12,16 @@ use std::str::FromStr;
 
 use super::fs::{Fs, FsError, read_file};
 use super::mark::MEMBERS_MAX;
+use crate::config::ServerSpec;
 use crate::replica::Membership;
 use crate::replica::founding::Identified;
 use crate::replica::peer::server_of;
 
-/// Version of the layout of a data directory. The first one knew standalone servers only.
-pub const FORMAT: u32 = 2;
+/// Version of the layout of a data directory. The first one knew standalone servers only, the second one
+/// does not know with which server lines the ensemble began.
+pub const FORMAT: u32 = 3;
 const FORMAT_STANDALONE: u32 = 1;
+const FORMAT_WITHOUT_LINES: u32 = 2;
 /// Raft id of every server that format 1 describes, whatever its own id.
 const RAFT_ID_STANDALONE: u64 = 1;
 /// Most founders an ensemble can have: one for each server id.
@@ -29,8 +32,8 @@ const TEMPORARY: &str = "identity.tmp";
 const FIRST_LINE: &str = "lockkeeper data directory";
 /// What stands for an empty list.
 const NONE: &str = "none";
-/// Most bytes of the file: more than the longest lists need.
-const BYTES_MAX: u64 = 64 << 10;
+/// Most bytes of the file: more than the longest lists and server lines need.
+const BYTES_MAX: u64 = 128 << 10;
 
 /// Whose data it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +49,8 @@ pub struct Identity {
     /// Who founded the ensemble: server ids, and the number that each had drawn for it. Nobody, on
     /// a server that joined later or is on its own.
     pub founders: Vec<(u8, u64)>,
+    /// The server lines with which the ensemble begins. None on a server on its own.
+    pub members: Vec<ServerSpec>,
     /// Whether the log was made.
     pub ready: bool,
 }
@@ -79,9 +84,18 @@ impl Identity {
     /// A new server whose place in an ensemble was decided.
     #[must_use]
     pub fn new(server_id: u8, decided: Identified) -> Self {
-        let Identified { ensemble, raft_id, founders, initial } = decided;
+        let Identified { ensemble, raft_id, founders, initial, members } = decided;
         let (cluster_id, membership) = (ensemble, initial);
-        Self { cluster_id, server_id, raft_id, membership, founders, ready: false }
+        Self { cluster_id, server_id, raft_id, membership, founders, members, ready: false }
+    }
+
+    /// Whether this is a server on its own, as far as the identity says: the log may have made it the
+    /// first member of an ensemble since.
+    #[must_use]
+    pub fn is_standalone(&self) -> bool {
+        self.founders.is_empty()
+            && self.membership.voters == [self.raft_id]
+            && self.membership.learners.is_empty()
     }
 
     /// What the server says of itself to others.
@@ -92,6 +106,7 @@ impl Identity {
             raft_id: self.raft_id,
             founders: self.founders.clone(),
             initial: self.membership.clone(),
+            members: self.members.clone(),
         }
     }
 
@@ -105,6 +120,7 @@ impl Identity {
             raft_id,
             membership: Membership { voters: vec![raft_id], learners: Vec::new() },
             founders: Vec::new(),
+            members: Vec::new(),
             ready: false,
         }
     }
@@ -151,15 +167,19 @@ impl Identity {
     fn text(&self) -> String {
         let founders: Vec<String> =
             self.founders.iter().map(|(id, nonce)| format!("{id}:{nonce:016x}")).collect();
+        let line = |spec: &ServerSpec| format!("server.{}={spec}\n", spec.id);
+        let lines: String = self.members.iter().map(line).collect();
         sealed(&format!(
             "{FIRST_LINE}\nformat {FORMAT}\nensemble {:032x}\nserver {}\nraft {}\nvoters {}\n\
-             learners {}\nfounders {}\nstate {}\n",
+             learners {}\nfounders {}\nmembers {}\n{}state {}\n",
             self.cluster_id,
             self.server_id,
             self.raft_id,
             list(&self.membership.voters),
             list(&self.membership.learners),
             list(&founders),
+            self.members.len(),
+            lines,
             if self.ready { "ready" } else { "new" }
         ))
     }
@@ -201,7 +221,7 @@ fn parse(bytes: &[u8]) -> Result<Identity, Unusable> {
     lines.0.next();
     let identity = match lines.number("format")? {
         FORMAT_STANDALONE => standalone(&mut lines)?,
-        FORMAT => of_an_ensemble(&mut lines)?,
+        format @ (FORMAT_WITHOUT_LINES | FORMAT) => of_an_ensemble(&mut lines, format == FORMAT)?,
         0 => return Err(damaged("its format is 0")),
         later => return Err(Unusable::Future(later)),
     };
@@ -217,11 +237,11 @@ fn standalone(lines: &mut Lines<'_>) -> Result<Identity, Unusable> {
     let server_id = u8::try_from(node).map_err(|_| damaged(format!("no server has id {node}")))?;
     let ready = lines.ready()?;
     let membership = Membership { voters: vec![RAFT_ID_STANDALONE], learners: Vec::new() };
-    let (raft_id, founders) = (RAFT_ID_STANDALONE, Vec::new());
-    Ok(Identity { cluster_id, server_id, raft_id, membership, founders, ready })
+    let (raft_id, founders, members) = (RAFT_ID_STANDALONE, Vec::new(), Vec::new());
+    Ok(Identity { cluster_id, server_id, raft_id, membership, founders, members, ready })
 }
 
-fn of_an_ensemble(lines: &mut Lines<'_>) -> Result<Identity, Unusable> {
+fn of_an_ensemble(lines: &mut Lines<'_>, has_lines: bool) -> Result<Identity, Unusable> {
     let cluster_id = lines.hex("ensemble")?;
     let server_id = lines.number("server")?;
     let raft_id = lines.number("raft")?;
@@ -232,9 +252,10 @@ fn of_an_ensemble(lines: &mut Lines<'_>) -> Result<Identity, Unusable> {
         let (id, nonce) = word.split_once(':')?;
         Some((id.parse().ok()?, u64::from_str_radix(nonce, 16).ok()?))
     })?;
+    let members = if has_lines { lines.members()? } else { Vec::new() };
     let ready = lines.ready()?;
     let membership = Membership { voters, learners };
-    Ok(Identity { cluster_id, server_id, raft_id, membership, founders, ready })
+    Ok(Identity { cluster_id, server_id, raft_id, membership, founders, members, ready })
 }
 
 /// Lines of a name and a value.
@@ -276,6 +297,21 @@ impl<'a> Lines<'a> {
         items.ok_or_else(|| damaged(format!("unusable {name}: '{value}'")))
     }
 
+    /// How many server lines follow, and then each of them.
+    fn members(&mut self) -> Result<Vec<ServerSpec>, Unusable> {
+        let count: usize = self.number("members")?;
+        if count > FOUNDERS_MAX {
+            return Err(damaged(format!("more than {FOUNDERS_MAX} server lines")));
+        }
+        let mut members = Vec::with_capacity(count);
+        for _ in 0..count {
+            let line = self.0.next().unwrap_or_default();
+            let member = ServerSpec::parse_line(line);
+            members.push(member.map_err(|reason| damaged(format!("'{line}': {reason}")))?);
+        }
+        Ok(members)
+    }
+
     fn ready(&mut self) -> Result<bool, Unusable> {
         match self.value("state")? {
             "ready" => Ok(true),
@@ -298,6 +334,10 @@ mod tests {
             raft_id: 3,
             membership: Membership { voters: vec![1, 2, 3], learners: vec![4] },
             founders: vec![(1, 0x77), (3, u64::MAX)],
+            members: vec![
+                ServerSpec::parse(1, "a:1:2;3").unwrap(),
+                ServerSpec::parse(4, "[::1]:1:2:observer").unwrap(),
+            ],
             ready: true,
         }
     }
@@ -380,12 +420,23 @@ mod tests {
     }
 
     #[test]
+    fn format_2_is_read_without_server_lines() {
+        let text = founder().text();
+        let at = text.find("members").unwrap();
+        let state = text.find("state").unwrap();
+        let body = format!("{}state ready\n", &text[..at]).replace("format 3", "format 2");
+        assert!(text[at..state].contains("server.4=[::1]:1:2:observer\n"), "{text}");
+        let identity = parse(sealed(&body).as_bytes()).unwrap_or_else(|_| panic!("{body}"));
+        assert_eq!(identity, Identity { members: Vec::new(), ..founder() });
+    }
+
+    #[test]
     fn a_later_format_is_refused_by_name() {
         let dir = tempfile::tempdir().unwrap();
-        let text = sealed(&format!("{FIRST_LINE}\nformat 3\nsomething new\n"));
+        let text = sealed(&format!("{FIRST_LINE}\nformat 4\nsomething new\n"));
         std::fs::write(dir.path().join(FILE), text).unwrap();
         let error = Identity::load(&OsFs, dir.path()).unwrap_err();
-        assert!(matches!(error, IdentityError::Future { format: 3, .. }), "{error}");
-        assert!(error.to_string().contains("data format 3, this program knows up to 2"));
+        assert!(matches!(error, IdentityError::Future { format: 4, .. }), "{error}");
+        assert!(error.to_string().contains("data format 4, this program knows up to 3"));
     }
 }

@@ -10,6 +10,7 @@
 //! dataDir/state/       sled, disposable              runs.rs, state.rs, sled.rs
 //! dataLogDir/log/      every entry since the images  log.rs
 //! .../set-aside-N/     what --rejoin put away        set_aside.rs
+//! .../unused-N/        of a server that never served set_aside.rs
 //! ```
 //!
 //! *Invariants*: a server never starts with less than it acknowledged: whatever is missing or
@@ -85,7 +86,7 @@ pub use open_error::OpenError;
 pub use record::ENTRY_BYTES_MAX;
 pub use runs::Runs;
 pub use segment::Position;
-pub use set_aside::{set_aside, was_set_aside};
+pub use set_aside::{begin_anew, set_aside, was_set_aside};
 pub use sled::SledState;
 pub use state::{MemoryState, StateError, StateStore, Take};
 pub use watched::{DiskCall, DiskCalls, WatchedFs};

@@ -255,6 +255,7 @@ fn a_new_directory_keeps_what_the_founding_decided() {
         raft_id: raft_id(0xdead_beef, 2),
         membership: Membership { voters: vec![1, 2], learners: vec![9] },
         founders: vec![(1, 11), (2, 22)],
+        members: Vec::new(),
         ready: false,
     };
     assert_eq!(peek(&place(&fs, &state)).unwrap(), None);

@@ -13,10 +13,12 @@ use std::path::{Path, PathBuf};
 
 use super::fs::{Fs, FsError};
 use super::identity::{self, Identity, IdentityError};
-use super::open::{IMAGES, LOG, Place, STATE, lock, refuse_other_server, refuse_zookeeper};
+use super::open::{IMAGES, LOG, Opened, Place, STATE, lock, refuse_other_server, refuse_zookeeper};
 use super::open_error::OpenError;
 
 const NAME: &str = "set-aside-";
+/// What a server on its own left that never had a session or a write.
+const UNUSED: &str = "unused-";
 
 /// Moves all data of server `server_id` into a new directory beside it (one more below the
 /// directory of the log, if that is another one) and returns where it is now: nothing, if there was
@@ -52,17 +54,17 @@ pub fn set_aside(place: &Place, server_id: u8) -> Result<Vec<PathBuf>, OpenError
         );
         return Ok(Vec::new());
     }
-    let number = next_number(fs, place)?;
+    let number = next_number(fs, place, NAME)?;
     let mut made = Vec::new();
     if place.log != place.data {
-        made.extend(move_all(fs, &place.log, number, |name| name == LOG)?);
+        made.extend(move_all(fs, &place.log, (NAME, number), |name| name == LOG)?);
     }
     let is_data = |name: &str| {
         // The state store's own set aside copies, too.
         [LOG, IMAGES, STATE].contains(&name) || name.strip_prefix(STATE).is_some_and(is_copy)
     };
-    made.extend(move_all(fs, &place.data, number, is_data)?);
-    made.extend(move_all(fs, &place.data, number, |name| name == identity::FILE)?);
+    made.extend(move_all(fs, &place.data, (NAME, number), is_data)?);
+    made.extend(move_all(fs, &place.data, (NAME, number), |name| name == identity::FILE)?);
     made.dedup();
     Ok(made)
 }
@@ -70,10 +72,52 @@ pub fn set_aside(place: &Place, server_id: u8) -> Result<Vec<PathBuf>, OpenError
 /// Whether data was set aside here. A directory like that is not one of a server that begins for the
 /// first time, however empty it is: others have what it had, and it must not found an ensemble.
 ///
+/// What a server on its own had is no reason for that: no other server has it.
+///
 /// # Errors
 /// The directory cannot be read.
 pub fn was_set_aside(place: &Place) -> Result<bool, FsError> {
-    Ok(place.fs.list(&place.data)?.iter().any(|name| number_of(name).is_some()))
+    let fs = &*place.fs;
+    for name in fs.list(&place.data)?.iter().filter(|name| number_of(name).is_some()) {
+        match Identity::load(fs, &place.data.join(name)) {
+            Ok(Some(identity)) if identity.is_standalone() && identity.members.is_empty() => {}
+            Ok(_) | Err(IdentityError::Damaged { .. } | IdentityError::Future { .. }) => {
+                return Ok(true);
+            }
+            Err(IdentityError::Fs(error)) => return Err(error),
+        }
+    }
+    Ok(false)
+}
+
+/// Empties the directory of a server on its own that never had a session or a write, so that it may become
+/// a member of an ensemble: there is nothing in it that anybody could miss, and what is left of it is moved
+/// to a directory that is never looked at again. Durable on return. A crash on the way leaves a directory
+/// that holds as little.
+///
+/// # Errors
+/// The directory cannot be changed.
+pub fn begin_anew(place: &Place, opened: Opened) -> Result<(), OpenError> {
+    let fs = &*place.fs;
+    // Its files are closed before they are moved.
+    let Opened { identity, lock, .. } = opened;
+    // From now on a log that is missing is one that was not made yet.
+    Identity { ready: false, ..identity }.store(fs, &place.data)?;
+    let number = next_number(fs, place, UNUSED)?;
+    let is_data = |name: &str| {
+        [IMAGES, STATE].contains(&name) || name.strip_prefix(STATE).is_some_and(is_copy)
+    };
+    move_all(fs, &place.data, (UNUSED, number), is_data)?;
+    if let Some(unused) = move_all(fs, &place.log, (UNUSED, number), |name| name == LOG)? {
+        // Segments are as long as those of any log.
+        let log = unused.join(LOG);
+        for name in fs.list(&log)? {
+            fs.remove(&log.join(name))?;
+        }
+    }
+    move_all(fs, &place.data, (UNUSED, number), |name| name == identity::FILE)?;
+    drop(lock);
+    Ok(())
 }
 
 /// What was set aside, and not only in part: the identity goes last.
@@ -96,11 +140,12 @@ fn is_copy(suffix: &str) -> bool {
 }
 
 /// The first number that is free in all directories.
-fn next_number(fs: &dyn Fs, place: &Place) -> Result<u64, FsError> {
-    let mut number = 1;
+fn next_number(fs: &dyn Fs, place: &Place, prefix: &str) -> Result<u64, FsError> {
+    let mut number: u64 = 1;
     for dir in [&place.data, &place.log] {
         for name in fs.list(dir)? {
-            if let Some(taken) = number_of(&name) {
+            let taken = name.strip_prefix(prefix).and_then(|number| number.parse::<u64>().ok());
+            if let Some(taken) = taken {
                 number = number.max(taken.saturating_add(1));
             }
         }
@@ -112,14 +157,14 @@ fn next_number(fs: &dyn Fs, place: &Place) -> Result<u64, FsError> {
 fn move_all(
     fs: &dyn Fs,
     dir: &Path,
-    number: u64,
+    (prefix, number): (&str, u64),
     chosen: impl Fn(&str) -> bool,
 ) -> Result<Option<PathBuf>, FsError> {
     let names: Vec<String> = fs.list(dir)?.into_iter().filter(|name| chosen(name)).collect();
     if names.is_empty() {
         return Ok(None);
     }
-    let aside = dir.join(format!("{NAME}{number}"));
+    let aside = dir.join(format!("{prefix}{number}"));
     fs.create_dir(&aside)?;
     fs.sync_dir(dir)?;
     for name in names {
@@ -151,8 +196,14 @@ mod tests {
             Place::on_disk(&self.path("data"), &self.path("logs"))
         }
 
+        /// As the directory of a founder of an ensemble, if it is new.
         fn open(&self) -> Result<Opened, OpenError> {
-            let options = Options { ensemble: true, ..Options::standalone(7) };
+            let founders = vec![(1, 5), (2, 6)];
+            self.open_as(Identity { founders, ..Identity::standalone(7, 1) })
+        }
+
+        fn open_as(&self, new: Identity) -> Result<Opened, OpenError> {
+            let options = Options { ensemble: true, new, ..Options::standalone(7) };
             open(self.place(), &options, &mut Machine::default())
         }
 
@@ -235,6 +286,55 @@ mod tests {
         drop(open(place(), &Options::standalone(7), &mut Machine::default()).unwrap());
         assert_eq!(set_aside(&place(), 1).unwrap(), [data.join("set-aside-1")]);
         assert_eq!(dirs.names("data/set-aside-1"), ["identity", "image", "log"]);
+    }
+
+    #[test]
+    fn what_a_server_on_its_own_had_does_not_keep_it_from_founding_an_ensemble() {
+        let dirs = Dirs::new();
+        drop(dirs.open_as(Identity::standalone(7, 1)).unwrap());
+        set_aside(&dirs.place(), 1).unwrap();
+        assert!(!was_set_aside(&dirs.place()).unwrap());
+        // Unless an ensemble began with it.
+        let dirs = Dirs::new();
+        let members = vec![crate::config::ServerSpec::parse(1, "a:1:2").unwrap()];
+        drop(dirs.open_as(Identity { members, ..Identity::standalone(7, 1) }).unwrap());
+        set_aside(&dirs.place(), 1).unwrap();
+        assert!(was_set_aside(&dirs.place()).unwrap());
+    }
+
+    #[test]
+    fn an_unused_directory_becomes_a_new_one_of_another_server() {
+        let dirs = Dirs::new();
+        let mut opened = dirs.open_as(Identity::standalone(7, 1)).unwrap();
+        opened.log.append(&[append(vec![entry(1, 1, "")])]).unwrap();
+        std::fs::create_dir(dirs.path("data/state")).unwrap();
+        begin_anew(&dirs.place(), opened).unwrap();
+        assert_eq!(peek(&dirs.place()).unwrap(), None);
+        assert!(!was_set_aside(&dirs.place()).unwrap());
+        assert_eq!(dirs.names("data"), ["lock", "unused-1"]);
+        assert_eq!(dirs.names("data/unused-1"), ["identity", "image", "state"]);
+        assert_eq!(dirs.names("logs/unused-1/log"), Vec::<String>::new());
+        let opened = dirs.open().unwrap();
+        assert!(opened.report.new && opened.restored.tail.is_empty());
+        assert_eq!(opened.identity.founders.len(), 2);
+    }
+
+    #[test]
+    fn a_crash_while_an_unused_directory_is_emptied_leaves_one_that_is_as_unused() {
+        for gone in [&[][..], &["data/image"], &["data/image", "data/state", "logs/log"]] {
+            let dirs = Dirs::new();
+            let opened = dirs.open_as(Identity::standalone(7, 1)).unwrap();
+            std::fs::create_dir(dirs.path("data/state")).unwrap();
+            let identity = Identity { ready: false, ..opened.identity.clone() };
+            drop(opened);
+            identity.store(&OsFs, &dirs.path("data")).unwrap();
+            for name in gone {
+                std::fs::remove_dir_all(dirs.path(name)).unwrap();
+            }
+            let opened = dirs.open_as(Identity::standalone(8, 1)).unwrap();
+            assert_eq!(opened.identity.cluster_id, 7, "{gone:?}");
+            assert!(opened.restored.tail.is_empty());
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lockkeeper::storage::fs::Fs;
 use simulation::coverage::Coverage;
 use simulation::disk::{Crash, SimFs};
+use simulation::founding::{self, Seen};
 use simulation::removals;
 use simulation::rng::Rng;
 use simulation::run::{Failure, run};
@@ -160,6 +161,43 @@ fn three_servers_break_no_rule_together() {
 #[test]
 fn five_servers_break_no_rule_together() {
     must_go_well(SEEDS_OF_FIVE, 5, &SEEN_BY_FIVE);
+}
+
+/// How many foundings every test run plays; `simulate --founding --seeds 1..1001` plays more.
+const FOUNDINGS: u64 = 300;
+
+/// What they must have seen.
+const SEEN_BY_FOUNDINGS: [(&str, u64); 11] = [
+    ("with_state", 30),
+    ("empty", 100),
+    ("joined", 300),
+    ("late", 10),
+    ("set_aside", 5),
+    ("serving_alone", 20),
+    ("two_states", 20),
+    ("unequal_lines", 20),
+    ("unused", 20),
+    ("restarts", 1000),
+    ("writes", 1000),
+];
+
+#[test]
+fn servers_that_are_started_in_any_order_become_one_ensemble_or_say_why_not() {
+    let mut seen = Seen::default();
+    for seed in 1..=FOUNDINGS {
+        let run = founding::run(seed, false);
+        seen.add(&run.unwrap_or_else(|violation| {
+            panic!(
+                "seed {seed}: {violation}\nreplay: cargo run --release --example simulate -- \
+                 --founding --seed {seed} --trace"
+            )
+        }));
+    }
+    println!("{seen:?}");
+    let all = seen.all();
+    let missing: Vec<_> =
+        all.iter().zip(SEEN_BY_FOUNDINGS).filter(|((_, n), (_, least))| n < least).collect();
+    assert!(missing.is_empty(), "seen too rarely: {missing:?}");
 }
 
 fn must_go_well(seeds: u64, servers: usize, least: &[(&str, u64)]) {

@@ -11,6 +11,7 @@
 //! | `network.rs`, `transfer.rs` | links between servers, images on their way |
 //! | `world.rs`, `faults.rs`, `run.rs` | time and the clients' network, fate, the phases of a run |
 //! | `removals.rs` | a world of its own: who stops at the answer to a removal of members |
+//! | `founding.rs`, `founding/` | another world: how servers become an ensemble |
 //! | `operator.rs` | who empties servers, one at a time, and how they come back |
 //! | `model.rs`, `history.rs`, `sessions.rs` | what is right, written without looking at `src/tree` |
 //! | `checker.rs`, `judge.rs`, `agreement.rs`, `membership.rs`, `view.rs`, `conn.rs` | whether servers say just that |
@@ -27,6 +28,7 @@ pub mod conn;
 pub mod coverage;
 pub mod disk;
 mod faults;
+pub mod founding;
 pub mod history;
 pub mod host;
 mod judge;

@@ -85,6 +85,13 @@ impl Consensus {
         ids
     }
 
+    /// Raft ids of the voters; in the middle of a change, of those before it as well: a majority of each
+    /// set decides.
+    pub(in crate::replica) fn voters_of_both(&self) -> Vec<Vec<u64>> {
+        let state = self.node.store().membership();
+        vec![state.get_voters().to_vec(), state.get_voters_outgoing().to_vec()]
+    }
+
     /// Raft ids that vote and that learn, by their newest configuration.
     pub(in crate::replica) fn membership(&self) -> Membership {
         membership_of(self.node.store().membership())
