@@ -12,7 +12,8 @@ use simulation::coverage::Coverage;
 use simulation::founding::Seen;
 use simulation::run::run;
 
-const USAGE: &str = "usage: simulate [--servers 1|3|5 | --founding] (--seed N [--trace] | --seeds A..B) [--mutant NAME]";
+const USAGE: &str = "usage: simulate [--servers 1|3|5 | --founding] (--seed N [--trace] | --seeds A..B) \
+                     [--mutant NAME]";
 
 fn main() -> ExitCode {
     let Some(Asked { seeds, servers, prints, mutant, founds }) = parse(std::env::args().skip(1))

@@ -24,7 +24,9 @@ use super::durable::Membership;
 use super::machine::Machine;
 use super::peer::raft_id;
 use super::setup::Restored;
-use crate::config::{Role, ServerSpec};
+use crate::config::Role;
+/// The line of one server, which an identity keeps.
+pub use crate::config::ServerSpec;
 
 /// How long a majority is enough to found an ensemble, microseconds: the others may still be starting.
 pub const PATIENCE_US: u64 = 2_000_000;

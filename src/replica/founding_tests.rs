@@ -19,7 +19,7 @@ enum State {
     Off,
     /// It serves by itself, without the lines of an ensemble.
     Alone,
-    Undecided(Founding),
+    Undecided(Box<Founding>),
     Decided(Decision),
 }
 
@@ -64,14 +64,14 @@ impl World {
 
     fn start_empty(&mut self, id: u8) {
         let chance = self.chance();
-        *self.state(id) = State::Undecided(Founding::new(id, &self.specs, chance));
+        *self.state(id) = State::Undecided(Box::new(Founding::new(id, &self.specs, chance)));
     }
 
     /// As one whose data of an ensemble was set aside.
     fn start_joining(&mut self, id: u8) {
         self.start_empty(id);
         let chance = self.chance();
-        *self.state(id) = State::Undecided(Founding::joining(id, &self.specs, chance));
+        *self.state(id) = State::Undecided(Box::new(Founding::joining(id, &self.specs, chance)));
     }
 
     /// As one that was on its own and has these znodes.
@@ -79,7 +79,7 @@ impl World {
         let chance = self.chance();
         let mut founding = Founding::reading(id, &self.specs, chance);
         founding.has_read(Some((standalone(id), znodes)));
-        *self.state(id) = State::Undecided(founding);
+        *self.state(id) = State::Undecided(Box::new(founding));
     }
 
     fn founding(&mut self, id: u8) -> &mut Founding {
@@ -405,7 +405,7 @@ fn a_state_is_waited_for_while_it_is_read_from_the_disk() {
     world.start_empty(3);
     let chance = world.chance();
     let reading = Founding::reading(1, &world.specs, chance);
-    *world.state(1) = State::Undecided(reading);
+    *world.state(1) = State::Undecided(Box::new(reading));
     world.run_ms(10_000);
     assert_eq!(world.ensembles(), []);
     world.founding(1).has_read(Some((standalone(1), 5)));
@@ -420,7 +420,7 @@ fn a_server_that_never_served_counts_as_empty() {
         let chance = world.chance();
         let mut founding = Founding::reading(id, &world.specs, chance);
         founding.has_read(None);
-        *world.state(id) = State::Undecided(founding);
+        *world.state(id) = State::Undecided(Box::new(founding));
     }
     world.run_ms(500);
     assert_eq!(world.fates(), [Founder, Joined, Joined]);

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// A reason for which a server is not ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(dead_code, reason = "their finders come one by one")]
+#[allow(dead_code, reason = "the finders of some come later")]
 pub enum Cause {
     /// It cannot become a member of an ensemble as things are.
     Founding,

@@ -12,9 +12,8 @@ use std::str::FromStr;
 
 use super::fs::{Fs, FsError, read_file};
 use super::mark::MEMBERS_MAX;
-use crate::config::ServerSpec;
 use crate::replica::Membership;
-use crate::replica::founding::Identified;
+use crate::replica::founding::{Identified, ServerSpec};
 use crate::replica::peer::server_of;
 
 /// Version of the layout of a data directory. The first one knew standalone servers only, the second one

@@ -296,7 +296,7 @@ mod tests {
         assert!(!was_set_aside(&dirs.place()).unwrap());
         // Unless an ensemble began with it.
         let dirs = Dirs::new();
-        let members = vec![crate::config::ServerSpec::parse(1, "a:1:2").unwrap()];
+        let members = vec![crate::replica::founding::ServerSpec::parse(1, "a:1:2").unwrap()];
         drop(dirs.open_as(Identity { members, ..Identity::standalone(7, 1) }).unwrap());
         set_aside(&dirs.place(), 1).unwrap();
         assert!(was_set_aside(&dirs.place()).unwrap());
