@@ -122,6 +122,7 @@ impl Fake {
             leader: Some(1),
             election_count: 3,
             leader_changes: 2,
+            peer_messages_dropped: 3,
             leading_ms: Some(9_000),
             forwarded: 12,
             local_sessions: 1,

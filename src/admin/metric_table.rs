@@ -234,6 +234,11 @@ pub const METRICS: &[Metric] = &[
     counter("lockkeeper_leader_changes", "Times this server learned of another leader", |r| {
         of_member(r, |status| status.leader_changes)
     }),
+    counter(
+        "lockkeeper_peer_messages_dropped",
+        "Messages of other servers that were dropped: they cannot be true, or their term is too far above",
+        |r| of_member(r, |status| status.peer_messages_dropped),
+    ),
     counter("lockkeeper_requests_forwarded", "Requests handed on to the leader", |r| {
         of_member(r, |status| status.forwarded)
     }),

@@ -88,7 +88,10 @@ impl Cluster {
     }
 
     pub(super) fn start(&mut self, server: u8, raft_id: u64, membership: Membership) {
-        let setup = Setup { raft_id, server_id: server, seed: [server; 32], ..self.setup.clone() };
+        // Another one for each process.
+        let mut seed = [server; 32];
+        seed[..8].copy_from_slice(&self.now_us.to_le_bytes());
+        let setup = Setup { raft_id, server_id: server, seed, ..self.setup.clone() };
         let restored = Restored { membership, ..Restored::default() };
         let replica = Replica::new(setup, Machine::fresh(options()), restored).unwrap();
         self.replicas.insert(server, replica);

@@ -11,8 +11,11 @@
 mod disk_watch;
 mod durability;
 mod ease;
+mod guards;
 mod members;
 mod peer_progress;
+mod remember;
+mod terms;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,12 +24,16 @@ use raft::{Config, ProgressState, RawNode, ReadOnlyOption, ReadState, SnapshotSt
 
 use super::durable::{Append, Entry, HardState, Mark, Urgency};
 use super::log::{Tail, from_raft};
+use super::promises::{Held, Promises};
 use super::ready::{Fetch, SendImage};
 use disk_watch::DiskWatch;
 use durability::Durability;
 use ease::Ease;
+pub(super) use guards::{Verdict, check};
 pub(super) use members::Step;
 pub(super) use peer_progress::PeerProgress;
+use remember::Said;
+use terms::Terms;
 
 /// Ticks between heartbeats (100 ms): three of them in a lease. Each wakes every server, and the leader
 /// once more for each answer, which is most of what servers do that nobody asks anything.
@@ -82,6 +89,11 @@ pub(super) struct Consensus {
     /// Messages whose wait is over.
     released: Vec<Message>,
     elections: u64,
+    /// Whether it may vote, and stand for election: not before it is known what others remember of it.
+    may_vote: bool,
+    /// What the others have promised.
+    pub(super) promises: Promises,
+    terms: Terms,
     /// Ticks for which `raft` has not known of any sign of life, of each server that this leader has heard.
     silent_ticks: BTreeMap<u64, u64>,
 }
@@ -152,6 +164,7 @@ impl Consensus {
             ..Config::default()
         };
         let durability = Durability::new(tail.last());
+        let terms = Terms::new(tail.term_known());
         let logger = slog::Logger::root(slog::Discard, slog::o!());
         let node = RawNode::new(&config, tail, &logger).map_err(|error| error.to_string())?;
         let mut consensus = Self {
@@ -171,6 +184,9 @@ impl Consensus {
             held: VecDeque::new(),
             released: Vec::new(),
             elections: 0,
+            may_vote: true,
+            promises: Promises::default(),
+            terms,
             silent_ticks: BTreeMap::new(),
         };
         for change in changes {
@@ -198,9 +214,13 @@ impl Consensus {
             return false;
         }
         let before = self.node.raft.state;
-        match self.may_stand() {
-            true => drop(self.node.tick()),
-            false => self.tick_without_standing(),
+        self.terms.tick(self.term());
+        // One that may not stand yet does so in its turn when it may.
+        let is_early = self.node.raft.election_elapsed + 1 < ELECTION_TICKS_MIN;
+        if !self.may_stand() {
+            self.tick_without_standing();
+        } else if is_early || self.is_leader() || self.may_campaign() {
+            self.node.tick();
         }
         self.count_election(before);
         self.fix_timeout();
@@ -211,7 +231,7 @@ impl Consensus {
 
     /// Stands for election now.
     pub(super) fn campaign(&mut self) {
-        if self.installing.is_some() || !self.may_stand() {
+        if !self.may_campaign() {
             return;
         }
         let before = self.node.raft.state;
@@ -226,29 +246,44 @@ impl Consensus {
         self.elections += u64::from(stands);
     }
 
-    /// Takes a message of another server. One that makes no sense is dropped: false.
-    pub(super) fn step(&mut self, mut message: Message) -> bool {
-        let may_stand = self.installing.is_none() && self.may_stand();
-        let is_refused = match message.get_msg_type() {
-            MessageType::MsgTimeoutNow => !may_stand,
-            MessageType::MsgAppend => !message.entries.is_empty() && self.is_disk_overdue(),
-            _ => false,
-        };
-        if is_refused {
-            return true;
+    /// Takes a message of another server, if it makes sense.
+    pub(super) fn step(&mut self, mut message: Message) -> Verdict {
+        let verdict = self.judge(&message);
+        if verdict != Verdict::Taken {
+            return verdict;
+        }
+        let has_entries =
+            message.get_msg_type() == MessageType::MsgAppend && !message.entries.is_empty();
+        if has_entries && self.is_disk_overdue() {
+            return Verdict::Taken;
         }
         self.skip_committed(&mut message);
         let term = self.term();
-        // Raft would believe it, and end the process over it later.
-        let is_beyond = message.get_msg_type() == MessageType::MsgAppendResponse
-            && !message.reject
-            && message.index > self.node.raft.raft_log.last_index();
-        let is_mine = message.to == self.node.raft.id;
         self.ease.received(&message);
-        let taken = is_mine && !is_beyond && self.node.step(message).is_ok();
+        let said = Said::of(&message);
+        let is_taken = self.node.step(message).is_ok();
+        if is_taken {
+            self.remember(&said);
+        }
         self.elections += u64::from(self.term() > term);
         self.fix_timeout();
-        taken
+        if is_taken { Verdict::Taken } else { Verdict::Dropped }
+    }
+
+    /// Whether this server votes, and stands for election, from now on.
+    pub(super) fn let_vote(&mut self, may: bool) {
+        self.may_vote = may;
+    }
+
+    /// What the disk holds, at the start.
+    pub(super) fn held(&self) -> Held {
+        let tail = self.node.store();
+        Held { term: tail.term_known(), vote: tail.vote_known(), log: tail.terms() }
+    }
+
+    /// Another server has said in which term it is, when this one connected to it.
+    pub(super) fn introduced(&mut self, term: u64) {
+        self.terms.introduced(self.term(), term);
     }
 
     /// Proposes an entry. `Err` gives it back: too much is uncommitted, or this is no leader, or
@@ -375,6 +410,7 @@ impl Consensus {
         for message in &mut progress.send {
             self.give_notice(message);
             self.give_ease(message);
+            self.show_durable(message);
         }
         let is_image = |message: &Message| message.get_msg_type() == MessageType::MsgSnapshot;
         let (images, send): (Vec<_>, Vec<_>) = progress.send.into_iter().partition(is_image);

@@ -72,6 +72,13 @@ pub enum Input {
         /// The message.
         message: PeerMessage,
     },
+    /// A server that this one has connected to says in which term it is; 0 if it does not.
+    Introduced {
+        /// Its raft id.
+        peer: u64,
+        /// The term.
+        term: u64,
+    },
     /// A link to or from a server was made.
     PeerUp {
         /// Its raft id.

@@ -127,6 +127,9 @@ pub struct Status {
     pub election_count: u64,
     /// Times since the start that this server learned of another leader than before.
     pub leader_changes: u64,
+    /// Messages of other servers that were dropped, because they cannot be true or their term is too far
+    /// above this server's.
+    pub peer_messages_dropped: u64,
     /// How long this server has been the leader, ms; `None` while it is not.
     pub leading_ms: Option<u64>,
     /// Requests handed on to the leader since the start.

@@ -267,6 +267,7 @@ impl Replica {
 
     /// A link to or from another server was made.
     pub(super) fn peer_up(&mut self, peer: u64) {
+        self.ask(peer);
         self.connected.insert(server_of(peer), peer);
         // A leader may have been heard before there was a way to it, and what was given to it had none.
         self.handover.link_lost(peer);

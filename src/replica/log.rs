@@ -56,6 +56,29 @@ struct Fetches {
     fetched: BTreeMap<u64, Vec<RaftEntry>>,
 }
 
+/// The terms of the entries of a log.
+#[derive(Clone, Debug)]
+pub(super) struct EntryTerms {
+    /// Index of the last entry in front of those whose terms are known. It is committed.
+    pub(super) begins_after: u64,
+    /// First index and term of each term behind it.
+    pub(super) runs: Vec<(u64, u64)>,
+    /// The last index.
+    pub(super) last: u64,
+}
+
+impl EntryTerms {
+    /// Whether there is an entry of this term (0: of any) at an index. What is committed is there.
+    pub(super) fn holds(&self, index: u64, term: u64) -> bool {
+        if index <= self.begins_after {
+            return true;
+        }
+        let run = self.runs.partition_point(|(from, _)| *from <= index).checked_sub(1);
+        let known = run.and_then(|run| self.runs.get(run));
+        index <= self.last && (term == 0 || known.is_some_and(|(_, of)| *of == term))
+    }
+}
+
 impl Tail {
     /// A tail that begins behind an entry already applied. `disk_before`: what the log on the disk
     /// begins after, and `runs` the terms between the two.
@@ -114,6 +137,22 @@ impl Tail {
         self.hard_state.commit = self.hard_state.commit.max(index);
     }
 
+    /// The terms of all entries, as they are now.
+    pub(super) fn terms(&self) -> EntryTerms {
+        let runs = self.runs.iter().copied().collect();
+        EntryTerms { begins_after: self.disk_before.0, runs, last: self.last() }
+    }
+
+    /// For whom this server has voted in its term.
+    pub(super) fn vote_known(&self) -> u64 {
+        self.hard_state.vote
+    }
+
+    /// The term in which this server is.
+    pub(super) fn term_known(&self) -> u64 {
+        self.hard_state.term
+    }
+
     pub(super) fn set_hard_state(&mut self, hard_state: &RaftHardState) {
         self.hard_state = hard_state.clone();
     }
@@ -137,7 +176,7 @@ impl Tail {
 
     pub(super) fn set_image(&mut self, mark: Mark) {
         // One of before an image was installed may be told of after it.
-        if self.image.as_ref().is_none_or(|image| image.index < mark.index) {
+        if mark.index > 0 && self.image.as_ref().is_none_or(|image| image.index < mark.index) {
             self.image = Some(mark);
         }
     }

@@ -18,6 +18,7 @@ use twox_hash::XxHash3_128;
 
 use restore::Replayed;
 
+use super::bounds::TERM_MAX;
 use super::durable::{Changes, Drained, Entry, Mark, Membership};
 use super::members::{self, Asked};
 use super::ready::AuditLine;
@@ -152,7 +153,7 @@ impl Machine {
     fn next_zxid(&self, term: u64, op: &TxnOp) -> i64 {
         let least_counter = i64::from(!matches!(op, TxnOp::Found { opens_term: true, .. }));
         let first_of_term =
-            i64::try_from(term << 32).expect("terms stay below 2^31") | least_counter;
+            i64::try_from(term << 32).expect("terms stay below 2^23") | least_counter;
         if mutant!("zxid-forgets-term") {
             return self.last_zxid + 1;
         }
@@ -526,8 +527,8 @@ fn multi_outcome(results: &[crate::proto::MultiResult]) -> &'static str {
 /// When the entry cannot be understood. Nothing was changed then.
 pub(super) fn open_entry(machine: &mut Machine, entry: &Entry) -> Result<Vec<Txn>, String> {
     let at = || format!("log entry {} of term {}", entry.index, entry.term);
-    if entry.term >> 31 != 0 {
-        return Err(format!("{}: the term does not fit into a zxid", at()));
+    if entry.term > TERM_MAX {
+        return Err(format!("{}: the term does not fit into the ids of sessions", at()));
     }
     let batch = Batch::decode(&entry.data).map_err(|bad| format!("{}: {bad}", at()))?;
     machine.begin_entry(batch.wall_ms);

@@ -15,6 +15,7 @@
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod bounds;
 mod chores;
 mod clients;
 #[cfg(test)]
@@ -30,6 +31,8 @@ mod expiry;
 pub mod founding;
 #[cfg(test)]
 mod founding_tests;
+#[cfg(test)]
+mod guard_tests;
 mod handover;
 mod handshake;
 mod hung_disk;
@@ -47,11 +50,14 @@ mod pace;
 pub mod peer;
 pub mod peer_codec;
 mod peers;
+pub mod promises;
 mod raft_codec;
 mod reads;
 pub mod ready;
 pub mod records;
 mod roll;
+#[cfg(test)]
+mod rollback_tests;
 mod session;
 #[cfg(test)]
 mod session_tests;
@@ -64,7 +70,7 @@ mod touches;
 pub mod txn;
 mod watch;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use raft::eraftpb::Message;
 use rand_chacha::ChaCha20Rng;
@@ -94,6 +100,7 @@ use leadership::Standing;
 use log::{Tail, from_raft};
 use machine::{Applied, SessionChange, open_entry};
 use pace::Pace;
+use promises::Asking;
 use roll::Roll;
 use touches::Touches;
 use txn::{Origin, Txn, TxnOp};
@@ -179,6 +186,14 @@ pub struct Replica {
     send: Vec<(u64, PeerMessage)>,
     fetch: Vec<Fetch>,
     images: Vec<SendImage>,
+    /// Until it is known what others remember of this server.
+    asking: Option<Asking>,
+    /// Why this server must not take part.
+    refusal: Option<String>,
+    /// Servers that are far behind the term of this one.
+    ahead_of: BTreeSet<u64>,
+    /// Servers whose links are to be cut.
+    cut: Vec<u64>,
     figures: Figures,
 }
 
@@ -205,10 +220,11 @@ impl Replica {
     /// What the disk gave back does not fit together.
     pub fn new(setup: Setup, mut machine: Machine, restored: Restored) -> Result<Self, String> {
         let mut random = ChaCha20Rng::from_seed(setup.seed);
-        let mut membership = restored.membership;
+        let mut membership = restored.membership.clone();
         if membership == Membership::default() && setup.ensemble.is_none() {
             membership.voters = vec![setup.raft_id];
         }
+        consensus::check(setup.raft_id, &membership, &restored)?;
         let log_end_at_start = restored.tail.last().map_or(restored.applied, |last| last.index);
         let applied = (restored.applied, restored.applied_term);
         let replayed = machine.take_replayed();
@@ -240,8 +256,18 @@ impl Replica {
             ));
         }
         if voters == [id] {
+            if consensus.term() >= bounds::TERM_MAX {
+                return Err(format!(
+                    "the data has come to term {}, the last one",
+                    consensus.term()
+                ));
+            }
             consensus.campaign();
         }
+        // A lone voter has promised nothing to anybody.
+        let is_asking = voters != [id];
+        consensus.let_vote(!is_asking);
+        let asking = is_asking.then(|| Asking::new(random.next_u64(), consensus.held()));
         let rules = Rules {
             eager_acl_check: setup.eager_acl_check,
             reconfig_enabled: setup.reconfig_enabled,
@@ -292,6 +318,10 @@ impl Replica {
             send: Vec::new(),
             fetch: Vec::new(),
             images: Vec::new(),
+            asking,
+            refusal: None,
+            ahead_of: BTreeSet::new(),
+            cut: Vec::new(),
             figures: Figures::default(),
             setup,
         })
@@ -317,6 +347,7 @@ impl Replica {
             }
             Input::RecordsLost => self.machine.mark_all_changed(),
             Input::Peer { from, message } => self.peer(from, message),
+            Input::Introduced { peer, term } => self.introduced(peer, term),
             Input::PeerUp { peer } => self.peer_up(peer),
             Input::PeerDown { peer } => self.peer_down(peer),
             Input::Fetched { fetch, entries } => self.consensus.fetched(&fetch, entries),
@@ -356,6 +387,9 @@ impl Replica {
     /// # Errors
     /// A broken invariant, in words. The server must stop.
     pub fn ready(&mut self) -> Result<Option<Ready>, String> {
+        if self.refusal.is_some() {
+            return Ok(None);
+        }
         loop {
             self.propose();
             let progressed = self.progress()?;
@@ -373,6 +407,7 @@ impl Replica {
                 send: std::mem::take(&mut self.send),
                 fetch: std::mem::take(&mut self.fetch),
                 images: std::mem::take(&mut self.images),
+                cut: std::mem::take(&mut self.cut),
                 members: self.changed_members(),
             };
             if !ready.is_empty() {
@@ -448,6 +483,9 @@ impl Replica {
         self.mind_doubts();
         self.clients.give_up_members();
         self.clients.resume(&self.machine);
+        if let Some(asking) = &mut self.asking {
+            asking.tick(now_us);
+        }
         let ticked_us = self.ticked_us.get_or_insert(now_us);
         let due = now_us.saturating_sub(*ticked_us) / (TICK_MS * 1000);
         *ticked_us += due * TICK_MS * 1000;
@@ -466,6 +504,7 @@ impl Replica {
         self.read_asked = self.read_asked.min(self.read_answered);
         self.observe_peers();
         self.look_for_obstacle();
+        self.ask_again();
         self.close_overdue_local();
         self.follow_resignation();
         if self.leading.is_some() {

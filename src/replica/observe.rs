@@ -49,6 +49,7 @@ impl Replica {
             leader: self.known_leader(),
             election_count: self.consensus.elections(),
             leader_changes: self.leader_changes(),
+            peer_messages_dropped: self.figures.peer_messages_dropped,
             leading_ms: self.leading.map(|_| (self.now_us - self.led_since_us) / 1000),
             forwarded: self.figures.forwards,
             local_sessions: self.local_expiry.len() as u64,

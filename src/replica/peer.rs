@@ -7,6 +7,7 @@ use bytes::Bytes;
 use raft::eraftpb::{Message, MessageType};
 
 pub use super::peer_codec::{MESSAGE_BYTES_MAX, PEER_FORMAT};
+use super::promises::Promise;
 use crate::config::ServerSpec;
 
 /// What Raft says to itself on other servers.
@@ -28,6 +29,18 @@ pub fn raft_id(incarnation: u32, server: u8) -> u64 {
 /// One message to another server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PeerMessage {
+    /// The sender was started: what does the receiver remember of its promises?
+    Ask {
+        /// A random number of the sender's process.
+        question: u64,
+    },
+    /// What the sender remembers of the receiver.
+    Recall {
+        /// The question.
+        question: u64,
+        /// `None`: nothing.
+        promise: Option<Promise>,
+    },
     /// Raft's own.
     Raft(Box<Message>),
     /// Transactions of the sender's clients, for the leader to propose.

@@ -9,13 +9,17 @@
 //! forward  term | batch
 //! return   term | batch
 //! ping     term | time | stamp of the last report: process, number
+//! ask      question, 8 bytes
+//! recall   question | promise: nothing, or term | index | term of the entry | vote
 //! touch    term | time | stamp | number of the report before | session ids, 8 bytes each
 //! ```
 
 use bytes::Bytes;
 use raft::eraftpb::Entry;
 
+use super::bounds::{INDEX_MAX, RAFT_ID_MAX, TERM_MAX};
 use super::peer::{PeerMessage, Stamp};
+use super::promises::Promise;
 use super::raft_codec;
 use crate::proto::{Malformed, Reader, Writer};
 
@@ -31,8 +35,6 @@ pub const MESSAGE_ENTRIES_MAX: usize = 1 << 20;
 pub const TOUCHED_SESSIONS_MAX: usize = 1 << 22;
 /// Most servers in one part of an announced membership.
 pub const MEMBERS_MAX: usize = 1024;
-/// Highest term, index or id: sums of two of them do not overflow.
-pub const NUMBER_MAX: u64 = 1 << 62;
 /// Longest context of a message or an entry, bytes.
 pub const CONTEXT_BYTES_MAX: usize = 64 << 10;
 
@@ -41,6 +43,8 @@ const KIND_FORWARD: u8 = 2;
 const KIND_TOUCH: u8 = 3;
 const KIND_RETURN: u8 = 4;
 const KIND_PING: u8 = 5;
+const KIND_ASK: u8 = 6;
+const KIND_RECALL: u8 = 7;
 
 /// A report of no session: version, kind, term, time, stamp and the report before.
 const TOUCH_BYTES_MIN: usize = 2 + 8 + 8 + 16 + 8;
@@ -55,6 +59,19 @@ impl PeerMessage {
             Self::Raft(message) => {
                 out.push(KIND_RAFT);
                 raft_codec::encode(message, out);
+            }
+            Self::Ask { question } => {
+                out.push(KIND_ASK);
+                put_number(*question, out);
+            }
+            Self::Recall { question, promise } => {
+                out.push(KIND_RECALL);
+                put_number(*question, out);
+                if let Some(Promise { term, index, log_term, vote }) = promise {
+                    for number in [term, index, log_term, vote] {
+                        put_number(*number, out);
+                    }
+                }
             }
             Self::Forward { term, batch } => {
                 out.push(KIND_FORWARD);
@@ -99,13 +116,11 @@ impl PeerMessage {
         }
         let message = match reader.byte("kind")? {
             KIND_RAFT => Self::Raft(Box::new(raft_codec::decode(&mut reader)?)),
-            KIND_FORWARD => {
-                Self::Forward { term: number(&mut reader, "term")?, batch: bytes(&mut reader)? }
-            }
-            KIND_RETURN => {
-                Self::Return { term: number(&mut reader, "term")?, batch: bytes(&mut reader)? }
-            }
+            KIND_FORWARD => Self::Forward { term: term(&mut reader)?, batch: bytes(&mut reader)? },
+            KIND_RETURN => Self::Return { term: term(&mut reader)?, batch: bytes(&mut reader)? },
             KIND_PING => ping(&mut reader)?,
+            KIND_ASK => Self::Ask { question: reader.long("question")?.cast_unsigned() },
+            KIND_RECALL => recall(&mut reader)?,
             KIND_TOUCH => return touch(&mut reader),
             _ => return Err(Malformed::new("kind", "is not known")),
         };
@@ -125,14 +140,25 @@ impl PeerMessage {
                 128 + message.context.len() + entries
             }
             Self::Forward { batch, .. } | Self::Return { batch, .. } => 16 + batch.len(),
-            Self::Ping { .. } => TOUCH_BYTES_MIN,
+            Self::Ping { .. } | Self::Ask { .. } | Self::Recall { .. } => TOUCH_BYTES_MIN,
             Self::Touch { sessions, .. } => TOUCH_BYTES_MIN + 8 * sessions.len(),
         }
     }
 }
 
+fn recall(reader: &mut Reader) -> Result<PeerMessage, Malformed> {
+    let question = reader.long("question")?.cast_unsigned();
+    if reader.remaining() == 0 {
+        return Ok(PeerMessage::Recall { question, promise: None });
+    }
+    let (term_of, index) = (term(reader)?, number(reader, "index")?);
+    let promise =
+        Promise { term: term_of, index, log_term: term(reader)?, vote: raft_id(reader, "vote")? };
+    Ok(PeerMessage::Recall { question, promise: Some(promise) })
+}
+
 fn ping(reader: &mut Reader) -> Result<PeerMessage, Malformed> {
-    let (term, at_us) = (number(reader, "term")?, number(reader, "time")?);
+    let (term, at_us) = (term(reader)?, number(reader, "time")?);
     let heard = Some(stamp(reader)?).filter(|stamp| *stamp != Stamp::default());
     Ok(PeerMessage::Ping { term, at_us, heard })
 }
@@ -148,7 +174,7 @@ fn stamp(reader: &mut Reader) -> Result<Stamp, Malformed> {
 }
 
 fn touch(reader: &mut Reader) -> Result<PeerMessage, Malformed> {
-    let (term, at_us) = (number(reader, "term")?, number(reader, "time")?);
+    let (term, at_us) = (term(reader)?, number(reader, "time")?);
     let stamp = stamp(reader)?;
     let base = number(reader, "number of the report before")?;
     let count = reader.remaining() / 8;
@@ -166,9 +192,26 @@ pub(super) fn bytes(reader: &mut Reader) -> Result<Bytes, Malformed> {
     reader.buffer("data")?.ok_or(Malformed::new("data", "is null"))
 }
 
+/// An index, a time, or another number that is counted up.
 pub(super) fn number(reader: &mut Reader, field: &'static str) -> Result<u64, Malformed> {
+    bounded(reader, field, INDEX_MAX)
+}
+
+pub(super) fn term(reader: &mut Reader) -> Result<u64, Malformed> {
+    bounded(reader, "term", TERM_MAX)
+}
+
+pub(super) fn raft_id(reader: &mut Reader, field: &'static str) -> Result<u64, Malformed> {
+    bounded(reader, field, RAFT_ID_MAX)
+}
+
+pub(super) fn bounded(
+    reader: &mut Reader,
+    field: &'static str,
+    most: u64,
+) -> Result<u64, Malformed> {
     match u64::try_from(reader.long(field)?) {
-        Ok(number) if number <= NUMBER_MAX => Ok(number),
+        Ok(number) if number <= most => Ok(number),
         Ok(_) | Err(_) => Err(Malformed::new(field, "is out of range")),
     }
 }
@@ -195,11 +238,19 @@ mod tests {
 
         /// Often 0, sometimes at the edge.
         fn number(&mut self) -> u64 {
+            self.up_to(INDEX_MAX)
+        }
+
+        fn term(&mut self) -> u64 {
+            self.up_to(TERM_MAX)
+        }
+
+        fn up_to(&mut self, most: u64) -> u64 {
             match self.below(4) {
                 0 => 0,
-                1 => NUMBER_MAX,
+                1 => most,
                 2 => self.below(1000),
-                _ => self.below(NUMBER_MAX),
+                _ => self.below(most),
             }
         }
 
@@ -209,17 +260,17 @@ mod tests {
         }
 
         fn ids(&mut self) -> Vec<u64> {
-            (0..self.below(5)).map(|_| self.number()).collect()
+            (0..self.below(5)).map(|_| self.up_to(RAFT_ID_MAX)).collect()
         }
 
         fn raft(&mut self) -> Message {
             let mut message = Message::default();
             let (kind, _) = TYPES[self.below(TYPES.len() as u64) as usize];
             message.set_msg_type(kind);
-            for (_, part) in numbers(&mut message) {
-                *part = self.number();
+            for (_, part, most) in numbers(&mut message) {
+                *part = self.up_to(most);
             }
-            message.term = 1 + self.below(1 << 40);
+            message.term = 1 + self.below(TERM_MAX);
             message.from = 1 + self.below(1 << 40);
             message.reject = self.below(2) == 1;
             message.context = self.bytes();
@@ -245,7 +296,7 @@ mod tests {
             if kind == MessageType::MsgSnapshot {
                 let metadata = message.mut_snapshot().mut_metadata();
                 metadata.index = self.number();
-                metadata.term = self.number();
+                metadata.term = self.term();
                 let auto_leave = self.below(2) == 1;
                 let mut state = ConfState { auto_leave, ..ConfState::default() };
                 state.voters = self.ids();
@@ -262,16 +313,27 @@ mod tests {
         }
 
         fn message(&mut self) -> PeerMessage {
-            match self.below(8) {
+            match self.below(10) {
+                9 => PeerMessage::Ask { question: self.0.next_u64() },
+                8 => {
+                    let promise = Promise {
+                        term: self.term(),
+                        index: self.number(),
+                        log_term: self.term(),
+                        vote: self.up_to(RAFT_ID_MAX),
+                    };
+                    let promise = (self.below(2) == 1).then_some(promise);
+                    PeerMessage::Recall { question: self.0.next_u64(), promise }
+                }
                 7 => {
                     let heard = (self.below(2) == 1).then(|| self.stamp());
-                    PeerMessage::Ping { term: self.number(), at_us: self.number(), heard }
+                    PeerMessage::Ping { term: self.term(), at_us: self.number(), heard }
                 }
-                6 => PeerMessage::Return { term: self.number(), batch: self.bytes() },
-                0 => PeerMessage::Forward { term: self.number(), batch: self.bytes() },
+                6 => PeerMessage::Return { term: self.term(), batch: self.bytes() },
+                0 => PeerMessage::Forward { term: self.term(), batch: self.bytes() },
                 1 => {
                     let sessions = (0..self.below(9)).map(|_| self.0.next_u64() as i64).collect();
-                    let (term, at_us) = (self.number(), self.number());
+                    let (term, at_us) = (self.term(), self.number());
                     let (stamp, base) = (self.stamp(), self.number());
                     PeerMessage::Touch { term, at_us, stamp, base, sessions }
                 }
@@ -311,8 +373,9 @@ mod tests {
             let bytes = encoded(&message);
             for at in 0..bytes.len() {
                 let cut = decoded(&bytes[..at]);
-                let is_whole =
-                    matches!(message, PeerMessage::Touch { .. }) && at >= TOUCH_BYTES_MIN;
+                let is_whole = matches!(message, PeerMessage::Touch { .. })
+                    && at >= TOUCH_BYTES_MIN
+                    || matches!(message, PeerMessage::Recall { .. }) && at == 10;
                 assert!(cut.is_err() || is_whole, "{message:?} cut at {at}");
             }
         }
@@ -373,10 +436,14 @@ mod tests {
         ] {
             assert!(try_raft(append(entries)).is_err(), "{why}");
         }
-        let changes: [fn(&mut Message); 7] = [
+        let changes: [fn(&mut Message); 11] = [
             |message| message.term = 0,
+            |message| message.term = TERM_MAX + 1,
+            |message| message.commit_term = TERM_MAX + 1,
             |message| message.from = 0,
-            |message| message.index = NUMBER_MAX + 1,
+            |message| message.from = RAFT_ID_MAX + 1,
+            |message| message.reject_hint = INDEX_MAX + 1,
+            |message| message.index = INDEX_MAX + 1,
             |message| message.commit = u64::MAX,
             |message| message.set_msg_type(MessageType::MsgHup),
             |message| message.set_msg_type(MessageType::MsgSnapStatus),
@@ -414,7 +481,7 @@ mod tests {
         changes.entries[0].context = Bytes::from_static(b"c");
         let mut numbered = Message { reject: true, ..Message::default() };
         numbered.set_msg_type(MessageType::MsgHeartbeat);
-        for ((_, part), number) in numbers(&mut numbered).into_iter().zip(1..) {
+        for ((_, part, _), number) in numbers(&mut numbered).into_iter().zip(1..) {
             *part = number;
         }
         numbered.context = Bytes::from_static(b"x");
@@ -430,6 +497,16 @@ mod tests {
             (
                 PeerMessage::Forward { term, batch: batch.clone() },
                 "01 02 0000000000000005 00000002 6162",
+            ),
+            (PeerMessage::Ask { question: 11 }, "01 06 000000000000000b"),
+            (PeerMessage::Recall { question: 11, promise: None }, "01 07 000000000000000b"),
+            (
+                PeerMessage::Recall {
+                    question: 11,
+                    promise: Some(Promise { term, index: 9, log_term: 4, vote: 2 }),
+                },
+                "01 07 000000000000000b 0000000000000005 0000000000000009 0000000000000004 \
+                 0000000000000002",
             ),
             (PeerMessage::Return { term, batch }, "01 04 0000000000000005 00000002 6162"),
             (

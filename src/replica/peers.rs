@@ -11,6 +11,7 @@ use raft::ReadState;
 use raft::eraftpb::{Message, MessageType};
 
 use super::Replica;
+use super::consensus::Verdict;
 use super::departures::Departures;
 use super::durable::Mark;
 use super::inspect::ProposalSizes;
@@ -21,7 +22,17 @@ use super::txn::{Txn, TxnOp};
 impl Replica {
     /// A message of another server.
     pub(super) fn peer(&mut self, from: u64, message: PeerMessage) {
+        if self.refusal.is_some() {
+            return;
+        }
         let makes_sense = match message {
+            PeerMessage::Ask { question } => {
+                self.asked(from, question);
+                true
+            }
+            PeerMessage::Recall { question, promise } => {
+                self.recalled(from, question, promise.as_ref())
+            }
             PeerMessage::Raft(message) => message.from == from && self.raft_message(*message),
             PeerMessage::Forward { term, batch } => {
                 // Whoever takes this server for the leader of another term learns better, and then
@@ -66,11 +77,14 @@ impl Replica {
         if kind == MessageType::MsgRequestPreVote {
             self.rival(message.index, message.log_term);
         }
-        let makes_sense = self.consensus.step(message);
-        if self.consensus.leader() == Some(from) {
+        let verdict = self.consensus.step(message);
+        if verdict == Verdict::Refused {
+            self.cut.push(from);
+        }
+        if verdict == Verdict::Taken && self.consensus.leader() == Some(from) {
             self.leader_heard();
         }
-        makes_sense
+        verdict == Verdict::Taken
     }
 
     /// This server leads no longer: who gave it something that it has not proposed may give that to the
@@ -191,7 +205,8 @@ impl Replica {
         if !state.voters.contains(&own) && !state.learners.contains(&own) {
             state.mut_learners().push(own);
         }
-        if self.consensus.step(message) && self.consensus.awaits_image(mark.index) {
+        if self.consensus.step(message) == Verdict::Taken && self.consensus.awaits_image(mark.index)
+        {
             self.incoming = Some((mark, machine));
         }
     }

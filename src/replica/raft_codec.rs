@@ -14,24 +14,26 @@
 use bytes::Bytes;
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, Snapshot};
 
+use super::bounds::{INDEX_MAX, RAFT_ID_MAX, TERM_MAX};
 use super::peer_codec::{
-    CONTEXT_BYTES_MAX, ENTRY_BYTES_MIN, MEMBERS_MAX, MESSAGE_ENTRIES_MAX, bytes, number, put_number,
+    CONTEXT_BYTES_MAX, ENTRY_BYTES_MIN, MEMBERS_MAX, MESSAGE_ENTRIES_MAX, bounded, bytes, number,
+    put_number, raft_id, term,
 };
 use crate::proto::jute::wire_len;
 use crate::proto::{Malformed, Reader, Writer};
 
-/// The numbers of a message, in the order in which they are written.
-pub(super) fn numbers(message: &mut Message) -> [(&'static str, &mut u64); 9] {
+/// The numbers of a message, in the order in which they are written, and what each may be at most.
+pub(super) fn numbers(message: &mut Message) -> [(&'static str, &mut u64, u64); 9] {
     [
-        ("to", &mut message.to),
-        ("from", &mut message.from),
-        ("term", &mut message.term),
-        ("log_term", &mut message.log_term),
-        ("index", &mut message.index),
-        ("commit", &mut message.commit),
-        ("commit_term", &mut message.commit_term),
-        ("request_snapshot", &mut message.request_snapshot),
-        ("reject_hint", &mut message.reject_hint),
+        ("to", &mut message.to, RAFT_ID_MAX),
+        ("from", &mut message.from, RAFT_ID_MAX),
+        ("term", &mut message.term, TERM_MAX),
+        ("log_term", &mut message.log_term, TERM_MAX),
+        ("index", &mut message.index, INDEX_MAX),
+        ("commit", &mut message.commit, INDEX_MAX),
+        ("commit_term", &mut message.commit_term, TERM_MAX),
+        ("request_snapshot", &mut message.request_snapshot, INDEX_MAX),
+        ("reject_hint", &mut message.reject_hint, INDEX_MAX),
     ]
 }
 
@@ -96,9 +98,9 @@ pub(super) fn decode(reader: &mut Reader) -> Result<Message, Malformed> {
     if fields >> parts.len() != 0 {
         return Err(Malformed::new("fields", "are not known"));
     }
-    for (at, (name, part)) in parts.iter_mut().enumerate() {
+    for (at, (name, part, most)) in parts.iter_mut().enumerate() {
         if fields & 1 << at != 0 {
-            **part = number(reader, name)?;
+            **part = bounded(reader, name, *most)?;
             if **part == 0 {
                 return Err(Malformed::new(name, "is 0, which is not written"));
             }
@@ -157,7 +159,7 @@ fn entry(reader: &mut Reader) -> Result<Entry, Malformed> {
         _ => return Err(Malformed::new("entry kind", "is not known")),
     };
     let mut entry = Entry {
-        term: number(reader, "entry term")?,
+        term: term(reader)?,
         index: number(reader, "entry index")?,
         data: bytes(reader)?,
         context: context(reader)?,
@@ -171,7 +173,7 @@ fn announcement(reader: &mut Reader) -> Result<Snapshot, Malformed> {
     let mut snapshot = Snapshot::default();
     let metadata = snapshot.mut_metadata();
     metadata.index = number(reader, "image index")?;
-    metadata.term = number(reader, "image term")?;
+    metadata.term = term(reader)?;
     let mut state = ConfState { auto_leave: flag(reader, "auto_leave")?, ..ConfState::default() };
     state.voters = ids(reader)?;
     state.learners = ids(reader)?;
@@ -183,7 +185,7 @@ fn announcement(reader: &mut Reader) -> Result<Snapshot, Malformed> {
 
 fn ids(reader: &mut Reader) -> Result<Vec<u64>, Malformed> {
     let count = reader.count_of("members", 8, MEMBERS_MAX)?;
-    (0..count).map(|_| number(reader, "member")).collect()
+    (0..count).map(|_| raft_id(reader, "member")).collect()
 }
 
 fn context(reader: &mut Reader) -> Result<Bytes, Malformed> {

@@ -26,6 +26,9 @@ pub struct Ready {
     pub fetch: Vec<Fetch>,
     /// Images to be sent: `Input::ImageSent`.
     pub images: Vec<SendImage>,
+    /// Servers, by raft id, that have sent on their links what cannot be true: the links from them are to
+    /// be cut, and `Input::PeerDown` says so.
+    pub cut: Vec<u64>,
     /// Who belongs to the ensemble, when that changed.
     pub members: Option<Vec<Member>>,
 }
@@ -105,6 +108,7 @@ impl Ready {
             && self.send.is_empty()
             && self.fetch.is_empty()
             && self.images.is_empty()
+            && self.cut.is_empty()
             && self.members.is_none()
     }
 }

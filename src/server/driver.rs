@@ -149,7 +149,15 @@ impl Driver {
                 self.take(message, &mut inspections)?;
             }
             self.settle(now_us, &mut inspections)?;
+            if let Some(words) = self.replica.refused() {
+                let words = words.to_owned();
+                self.published.conditions.set(Cause::RolledBack, Some(words.clone()));
+                return Err(ServerError::RolledBack(words));
+            }
             let status = self.replica.status();
+            if let Some(links) = &self.links {
+                links.set_term(status.term);
+            }
             self.hand_over_changes(status.changes_waiting, is_idle, &mut pace);
             if let Some(disk) = &mut self.disk {
                 let now = Instant::now();
@@ -272,6 +280,9 @@ impl Driver {
         if let Some(links) = &mut self.links {
             // The others have the longer way to their disks.
             links.send(ready.send, &mut self.replica);
+            for peer in ready.cut {
+                links.cut(peer, &mut self.replica);
+            }
         }
         if let Some(append) = ready.append {
             match &mut self.disk {

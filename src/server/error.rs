@@ -68,6 +68,10 @@ pub enum ServerError {
     /// A server of an ensemble that had no data found out what it is to become, and cannot.
     #[error("{0}")]
     Founding(String),
+    /// The data is older than what this server has promised to others, or too far ahead of them. The text
+    /// says what is missing and what to do.
+    #[error("{0}")]
+    RolledBack(String),
     /// A broken invariant: a defect of this program. What was acknowledged is durable.
     #[error("defect in {task}{}: {message}{ADVICE}", at(.location.as_deref()))]
     Panic {

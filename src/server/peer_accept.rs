@@ -87,7 +87,7 @@ async fn serve(peers: &Arc<Peers>, mut stream: TcpStream, remote: SocketAddr) {
         peers.speaks(server, version);
     }
     let is_accepted = verdict.is_ok();
-    let answer = Answer { verdict, server: peers.own, introduction };
+    let answer = Answer { verdict, server: peers.own, introduction, term: peers.term() };
     if answer.give(&mut stream).await.is_err() {
         return;
     }
@@ -136,7 +136,7 @@ async fn refuse(peers: &Peers, hello: Hello, mut stream: TcpStream, remote: Sock
     peers.count().refused();
     peers.complain(server, "stranger", format!("refused a link from {remote}: {words}"));
     let (verdict, introduction) = (Err(words), Introduction::withheld());
-    let answer = Answer { verdict, server: peers.own, introduction };
+    let answer = Answer { verdict, server: peers.own, introduction, term: 0 };
     // It is gone: then it needs no answer.
     let _ = answer.give(&mut stream).await;
     if matches!(peers.introduction(), Introduction::Founding(_)) {

@@ -126,7 +126,7 @@ pub async fn greet(
             return None;
         }
     };
-    let hello = Hello::new(peers.own, kind, introduction);
+    let hello = Hello::new(peers.own, kind, introduction, peers.term());
     let answer = match hello.say(&mut stream).await {
         Ok(answer) => answer,
         Err(error) => {
@@ -164,6 +164,11 @@ pub async fn greet(
             peers.complain(server, "refusal", format!("no link to {name}: {words}"));
         }
         return None;
+    }
+    if let (Kind::Messages, Introduction::Founded(identity)) = (kind, &answer.introduction) {
+        let event = LinkEvent::Term { peer: identity.raft_id, term: answer.term };
+        // Fails when the server ends.
+        let _ = peers.driver.send(super::driver::Message::Link(event)).await;
     }
     Some((stream, answer.introduction))
 }

@@ -8,8 +8,10 @@
 //! Takes the place of the handshakes of `QuorumCnxManager` and of `LearnerHandler`.
 //!
 //! ```text
-//! hello    "LKPEER01" | frame: versions u16 to u16 | server u8 | kind u8 | first | software: string | second
-//! answer   "LKPEER01" | frame: version u16, 0 if refused | server u8 | first | words: string | second
+//! hello    "LKPEER01" | frame: versions u16 to u16 | server u8 | kind u8 | first | software: string
+//!            | second | term u64
+//! answer   "LKPEER01" | frame: version u16, 0 if refused | server u8 | first | words: string | second | term u64
+//! term     the one in which the server is, 0 if it has none; a server that says none is of an earlier version
 //! ```
 //!
 //! First and second are the parts of an introduction (`peer_introduction.rs`).
@@ -26,6 +28,7 @@ use super::peer_frame;
 use super::peer_introduction::{decode_first, decode_second, encode_first, encode_second};
 use crate::config::SERVER_LINES_BYTES_MAX;
 use crate::proto::{Malformed, Reader, Writer};
+use crate::replica::bounds::TERM_MAX;
 use crate::replica::founding::Introduction;
 use crate::replica::peer::server_of;
 
@@ -72,6 +75,8 @@ pub struct Hello {
     pub introduction: Introduction,
     /// Version of its software, for people.
     pub software: String,
+    /// The term in which it is; 0 if it has none, or does not say.
+    pub term: u64,
 }
 
 /// What the other one answers.
@@ -83,6 +88,8 @@ pub struct Answer {
     pub server: u8,
     /// Who it is.
     pub introduction: Introduction,
+    /// The term in which it is; 0 if it has none, or does not say.
+    pub term: u64,
 }
 
 /// Whether a connection of `kind` between this server and another one makes sense.
@@ -143,9 +150,9 @@ pub fn negotiate(other: u8, (lowest, highest): (u16, u16)) -> Result<u16, String
 impl Hello {
     /// What this server says.
     #[must_use]
-    pub fn new(server: u8, kind: Kind, introduction: Introduction) -> Self {
+    pub fn new(server: u8, kind: Kind, introduction: Introduction, term: u64) -> Self {
         let software = env!("CARGO_PKG_VERSION").to_string();
-        Self { versions: VERSIONS, server, kind, introduction, software }
+        Self { versions: VERSIONS, server, kind, introduction, software, term }
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -156,6 +163,7 @@ impl Hello {
         encode_first(&self.introduction, out);
         out.put_string(&self.software);
         encode_second(&self.introduction, out);
+        out.extend_from_slice(&self.term.to_be_bytes());
     }
 
     fn decode(payload: Bytes) -> Result<Self, Malformed> {
@@ -173,8 +181,9 @@ impl Hello {
         let mut introduction = decode_first(&mut reader)?;
         let software = words(&mut reader)?;
         decode_second(&mut reader, &mut introduction)?;
+        let term = term(&mut reader)?;
         // What a later version may say behind it is passed over.
-        Ok(Self { versions, server, kind, introduction, software })
+        Ok(Self { versions, server, kind, introduction, software, term })
     }
 
     /// Sends it, and waits for the answer.
@@ -206,6 +215,7 @@ impl Answer {
         encode_first(&self.introduction, out);
         out.put_string(words);
         encode_second(&self.introduction, out);
+        out.extend_from_slice(&self.term.to_be_bytes());
     }
 
     fn decode(payload: Bytes) -> Result<Self, Malformed> {
@@ -216,7 +226,7 @@ impl Answer {
         let words = words(&mut reader)?;
         decode_second(&mut reader, &mut introduction)?;
         let verdict = if version == REFUSED { Err(words) } else { Ok(version) };
-        Ok(Self { verdict, server, introduction })
+        Ok(Self { verdict, server, introduction, term: term(&mut reader)? })
     }
 
     /// Sends it.
@@ -250,6 +260,17 @@ async fn receive(stream: &mut TcpStream) -> io::Result<Bytes> {
 
 fn malformed(error: Malformed) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("its hello is malformed: {error}"))
+}
+
+/// What servers say since there is a bound on terms. Those before say nothing.
+fn term(reader: &mut Reader) -> Result<u64, Malformed> {
+    if reader.remaining() == 0 {
+        return Ok(0);
+    }
+    match reader.long("term")?.cast_unsigned() {
+        term if term <= TERM_MAX => Ok(term),
+        _ => Err(Malformed::new("term", "is out of range")),
+    }
 }
 
 fn short(reader: &mut Reader) -> Result<u16, Malformed> {
@@ -295,20 +316,26 @@ mod tests {
     #[test]
     fn hellos_and_answers_come_back_as_they_were_and_cut_ones_are_malformed() {
         for introduction in [founded(u128::MAX - 5, 0x00ff_ffff_ff02), founding()] {
-            let hello = Hello::new(2, Kind::Image, introduction.clone());
+            let hello = Hello::new(2, Kind::Image, introduction.clone(), 70_000);
             let mut bytes = Vec::new();
             hello.encode(&mut bytes);
             let mut second = Vec::new();
             encode_second(&introduction, &mut second);
-            // Without all of that, it is the hello of an earlier version.
-            let whole = bytes.len() - second.len();
-            for at in (0..bytes.len()).filter(|at| *at != whole) {
+            let without_term = bytes.len() - 8;
+            // Without these, it is the hello of an earlier version.
+            let ends = [without_term - second.len(), without_term];
+            for at in (0..bytes.len()).filter(|at| !ends.contains(at)) {
                 assert!(Hello::decode(Bytes::copy_from_slice(&bytes[..at])).is_err(), "{at}");
             }
+            let earlier = Hello::decode(Bytes::copy_from_slice(&bytes[..without_term])).unwrap();
+            assert_eq!(earlier, Hello { term: 0, ..hello.clone() });
+            let mut wrong = bytes.clone();
+            wrong[without_term..].copy_from_slice(&(TERM_MAX + 1).to_be_bytes());
+            assert!(Hello::decode(wrong.into()).is_err());
             assert_eq!(Hello::decode(bytes.into()), Ok(hello));
             for verdict in [Ok(1), Err("no".to_string())] {
                 let introduction = introduction.clone();
-                let answer = Answer { verdict, server: 9, introduction };
+                let answer = Answer { verdict, server: 9, introduction, term: TERM_MAX };
                 let mut bytes = Vec::new();
                 answer.encode(&mut bytes);
                 assert_eq!(Answer::decode(bytes.into()), Ok(answer));
@@ -325,22 +352,26 @@ mod tests {
                     00000001 0000000000000004";
         let lines = "00 0000001b 7365727665722e313d613a313a323a7061727469636970616e740a";
         let brings = "02 00000000000000000000000000000007 0000000000000005 00000000";
+        let term = "0000000000000005";
         for (introduction, state, second) in
             [(founded(7, 0x302), data, lines), (founding(), "00 fffffffffffffffe 03", brings)]
         {
             let (versions, software) = ((1, 2), "1.2".to_owned());
             let (server, kind) = (2, Kind::Image);
-            let hello = Hello { versions, server, kind, introduction, software };
+            let hello = Hello { versions, server, kind, introduction, software, term: 5 };
             let mut bytes = Vec::new();
             hello.encode(&mut bytes);
-            assert_written(&bytes, &format!("0001 0002 02 02 {state} 00000003 312e32 {second}"));
+            assert_written(
+                &bytes,
+                &format!("0001 0002 02 02 {state} 00000003 312e32 {second} {term}"),
+            );
             for (verdict, version, words) in
                 [(Ok(2), "0002", "00000000"), (Err("no".to_owned()), "0000", "00000002 6e6f")]
             {
                 let introduction = hello.introduction.clone();
                 let mut bytes = Vec::new();
-                Answer { verdict, server: 9, introduction }.encode(&mut bytes);
-                assert_written(&bytes, &format!("{version} 09 {state} {words} {second}"));
+                Answer { verdict, server: 9, introduction, term: 5 }.encode(&mut bytes);
+                assert_written(&bytes, &format!("{version} 09 {state} {words} {second} {term}"));
             }
         }
     }
@@ -354,7 +385,7 @@ mod tests {
     fn words_of_others_cannot_command_a_terminal() {
         let verdict = Err(format!("\u{1b}[2J{}", "x".repeat(2 * WORDS_BYTES_MAX)));
         let mut bytes = Vec::new();
-        Answer { verdict, server: 9, introduction: founding() }.encode(&mut bytes);
+        Answer { verdict, server: 9, introduction: founding(), term: 0 }.encode(&mut bytes);
         let shown = Answer::decode(bytes.into()).unwrap().verdict.unwrap_err();
         assert!(shown.starts_with(" [2Jxx") && shown.len() == WORDS_BYTES_MAX);
     }

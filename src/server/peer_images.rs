@@ -316,7 +316,9 @@ impl Frame {
                     PeerMessage::Raft(message) if Announcement::of(&message).is_some() => {
                         Ok(Self::Begin { mark, message })
                     }
-                    PeerMessage::Raft(_)
+                    PeerMessage::Ask { .. }
+                    | PeerMessage::Recall { .. }
+                    | PeerMessage::Raft(_)
                     | PeerMessage::Forward { .. }
                     | PeerMessage::Return { .. }
                     | PeerMessage::Ping { .. }

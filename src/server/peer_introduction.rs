@@ -16,6 +16,7 @@
 use crate::config::{SERVER_LINES_BYTES_MAX, ServerSpec};
 use crate::proto::{Malformed, Reader, Writer};
 use crate::replica::Membership;
+use crate::replica::bounds::RAFT_ID_MAX;
 use crate::replica::founding::{Brings, Identified, Introduction, Undecided};
 
 /// Most founders: one for each server id.
@@ -76,7 +77,7 @@ pub fn decode_first(reader: &mut Reader) -> Result<Introduction, Malformed> {
         }
         1 => {
             let ensemble = wide(reader, "ensemble")?;
-            let raft_id = reader.long("raft id")?.cast_unsigned();
+            let raft_id = raft_id(reader, "raft id")?;
             let count = reader.count_of("founders", 9, FOUNDERS_MAX)?;
             let mut founders = Vec::with_capacity(count);
             for _ in 0..count {
@@ -137,7 +138,14 @@ fn encode_ids(ids: &[u64], out: &mut Vec<u8>) {
 
 fn ids(reader: &mut Reader) -> Result<Vec<u64>, Malformed> {
     let count = reader.count_of("members", 8, FOUNDERS_MAX)?;
-    (0..count).map(|_| Ok(reader.long("member")?.cast_unsigned())).collect()
+    (0..count).map(|_| raft_id(reader, "member")).collect()
+}
+
+fn raft_id(reader: &mut Reader, field: &'static str) -> Result<u64, Malformed> {
+    match reader.long(field)?.cast_unsigned() {
+        id if id <= RAFT_ID_MAX => Ok(id),
+        _ => Err(Malformed::new(field, "is out of range")),
+    }
 }
 
 fn wide(reader: &mut Reader, field: &'static str) -> Result<u128, Malformed> {

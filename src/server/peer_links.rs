@@ -16,6 +16,7 @@ use super::peer_images::Store;
 use super::peer_wire::{Overfull, Wire};
 use super::peers::Peers;
 use crate::replica::founding::{Identified, Introduction};
+use crate::replica::peer::server_of;
 use crate::replica::{Input, Member, PeerMessage, Replica, SendImage};
 
 /// What happens on links. The number of a link is higher than those of all links before it.
@@ -38,6 +39,13 @@ pub enum LinkEvent {
         peer: u64,
         /// Ends it.
         cut: Arc<Notify>,
+    },
+    /// A server that was connected to has said in which term it is.
+    Term {
+        /// Its raft id.
+        peer: u64,
+        /// The term; 0 if it does not say.
+        term: u64,
     },
     /// Messages came.
     Received {
@@ -128,6 +136,7 @@ impl Links {
                 self.incoming.insert(peer, (link, cut));
                 replica.step(Input::PeerUp { peer });
             }
+            LinkEvent::Term { peer, term } => replica.step(Input::Introduced { peer, term }),
             LinkEvent::Received { link, peer, messages } => {
                 if self.incoming.get(&peer).is_some_and(|(known, _)| *known == link) {
                     for message in messages {
@@ -186,6 +195,26 @@ impl Links {
             self.outgoing.remove(&peer);
             replica.step(Input::PeerDown { peer });
         }
+    }
+
+    /// Ends the link from a server that has sent what cannot be true. It makes another one.
+    pub fn cut(&mut self, peer: u64, replica: &mut Replica) {
+        let Some((_, link)) = self.incoming.remove(&peer) else { return };
+        link.notify_one();
+        self.peers.count().frame_refused();
+        let server = server_of(peer);
+        let words = format!(
+            "link from server {server} cut: it takes entries for committed here that are not in the \
+             log. Either that was not server {server}, or the data of this server is older than what it \
+             has acknowledged"
+        );
+        self.peers.complain(server, "commit", words);
+        replica.step(Input::PeerDown { peer });
+    }
+
+    /// Says in later hellos in which term this server is.
+    pub fn set_term(&self, term: u64) {
+        self.peers.set_term(term);
     }
 
     /// Begins to send an image: the driver is told what becomes of it.
@@ -336,6 +365,33 @@ mod tests {
         assert_eq!(replica.status().term, 3);
         links.take(LinkEvent::Down { link: 5, peer: 2 }, &mut replica);
         links.take(leads(5, 5), &mut replica);
+        assert_eq!(replica.status().term, 3);
+    }
+
+    #[tokio::test]
+    async fn a_link_that_brings_what_cannot_be_true_is_cut_and_another_one_is_heard() {
+        let (mut links, mut replica) = server();
+        let cut = Arc::new(Notify::new());
+        let incoming =
+            |link, cut: &Arc<Notify>| LinkEvent::Incoming { link, peer: 2, cut: Arc::clone(cut) };
+        links.take(incoming(1, &cut), &mut replica);
+        links.take(leads(1, 1), &mut replica);
+        let mut message =
+            RaftMessage { from: 2, to: 1, term: 1, commit: 9, ..RaftMessage::default() };
+        message.set_msg_type(RaftMessageType::MsgHeartbeat);
+        let messages = vec![PeerMessage::Raft(Box::new(message))];
+        links.take(LinkEvent::Received { link: 1, peer: 2, messages }, &mut replica);
+        let mut wanted = Vec::new();
+        while let Some(ready) = replica.ready().unwrap() {
+            wanted.extend(ready.cut);
+        }
+        assert_eq!(wanted, [2]);
+        links.cut(2, &mut replica);
+        assert!(is_cut(&cut).await);
+        links.take(leads(1, 2), &mut replica);
+        assert_eq!(replica.status().term, 1, "what comes behind it is dropped");
+        links.take(incoming(2, &Arc::new(Notify::new())), &mut replica);
+        links.take(leads(2, 3), &mut replica);
         assert_eq!(replica.status().term, 3);
     }
 

@@ -55,6 +55,8 @@ pub struct Peers {
     /// By server id: the version that is spoken with it, as agreed last.
     versions: Mutex<BTreeMap<u8, u16>>,
     links: AtomicU64,
+    /// The term in which this server is.
+    term: AtomicU64,
     /// By server id: a reason to try again at once.
     nudges: Vec<Notify>,
     /// What was said last of a server, by cause.
@@ -87,6 +89,7 @@ impl Peers {
             barred: watch::Sender::default(),
             versions: Mutex::default(),
             links: AtomicU64::new(0),
+            term: AtomicU64::new(0),
             nudges: (0..=u8::MAX).map(|_| Notify::new()).collect(),
             complaints: Mutex::default(),
             figures,
@@ -236,6 +239,16 @@ impl Peers {
     pub fn version(&self, server: u8) -> u16 {
         let versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
         versions.get(&server).copied().unwrap_or(0)
+    }
+
+    /// The term in which this server is, as of the driver's last batch; 0 before it has one.
+    pub fn term(&self) -> u64 {
+        self.term.load(Ordering::Relaxed)
+    }
+
+    /// This server is in this term from now on.
+    pub fn set_term(&self, term: u64) {
+        self.term.store(term, Ordering::Relaxed);
     }
 
     /// A number for a new link.

@@ -78,6 +78,7 @@ counters!(
     observer_worlds,
     links,
     link_cuts,
+    links_refused,
     peer_messages,
     partitions,
     pauses,

@@ -116,6 +116,7 @@ impl World {
         let reason = match stop {
             Stop::Violation(violation) => return Err(violation),
             Stop::Died(reason) => reason,
+            Stop::Refused(words) => return Err(format!("it refuses whole data: {words}")),
         };
         let (down, figures) = {
             let disk = self.hosts[host].fs.disk();

@@ -277,6 +277,9 @@ impl World {
                 for (link, bytes) in todo.peers {
                     self.send_to_peer(link, bytes);
                 }
+                for link in todo.cut {
+                    self.cut_by_receiver(link);
+                }
                 for image in todo.images {
                     self.send_image(host, image);
                 }

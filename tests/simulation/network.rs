@@ -127,6 +127,8 @@ impl World {
         }
         self.at_host(to, there_us, HostEvent::Link(Arrival::Up(id)));
         self.at_host(from, back_us, HostEvent::Link(Arrival::Up(id)));
+        // Who is connected to connects back at once.
+        self.at_host(to, there_us, HostEvent::Dial(from));
     }
 
     /// A server hears of a link. Whether there is anything to hear: it may be broken already.
@@ -202,6 +204,13 @@ impl World {
     fn redial(&mut self, id: LinkId, in_us: u64) {
         let in_us = in_us + self.network.rng.range(DIAL_US.0 / 2, DIAL_US.0);
         self.at_host(id.from, in_us, HostEvent::Dial(id.to));
+    }
+
+    /// The server at the receiving end ends it: the other one learns of that.
+    pub(super) fn cut_by_receiver(&mut self, id: LinkId) {
+        let in_us = 1 + self.network.rng.below(self.config.peer_latency_us_max);
+        self.coverage.links_refused += 1;
+        self.break_link(id, in_us, 0);
     }
 
     /// Both ends learn of it at once, or nearly so.

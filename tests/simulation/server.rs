@@ -41,6 +41,8 @@ pub enum Stop {
     Violation(Violation),
     /// The disk failed it, as far as it knows.
     Died(String),
+    /// It must not take part, and says why.
+    Refused(String),
 }
 
 impl From<Violation> for Stop {
@@ -71,6 +73,8 @@ pub struct Todo {
     pub peers: Vec<(LinkId, Vec<u8>)>,
     /// Images to be sent.
     pub images: Vec<SendImage>,
+    /// Links to be cut, because of what came on them.
+    pub cut: Vec<LinkId>,
     /// The log has work.
     pub log: bool,
 }
@@ -312,6 +316,9 @@ impl Server {
         while let Some(ready) = self.replica.ready().map_err(Stop::Violation)? {
             self.act(turn, ready, &mut todo, checker, trace, fs)?;
         }
+        if let Some(words) = self.replica.refused() {
+            return Err(Stop::Refused(words.to_owned()));
+        }
         let status = self.replica.status();
         if status.leading_ms.is_some() {
             checker.leads(index, status.term, now_us)?;
@@ -445,6 +452,13 @@ impl Server {
         }
         for peer in cut {
             self.replica.step(Input::PeerDown { peer });
+        }
+        for peer in ready.cut {
+            if let Some(link) = self.incoming.remove(&peer) {
+                trace.note(world_us, format_args!("  {} cuts {link:?}", index + 1));
+                todo.cut.push(link);
+                self.replica.step(Input::PeerDown { peer });
+            }
         }
         if let Some(members) = ready.members {
             self.members = members;
@@ -607,6 +621,7 @@ fn tell(checker: &mut Checker, server: usize, input: &Input, now_us: u64) {
         | Input::Inspect { .. }
         | Input::RecordsLost
         | Input::Peer { .. }
+        | Input::Introduced { .. }
         | Input::PeerUp { .. }
         | Input::PeerDown { .. }
         | Input::Fetched { .. }

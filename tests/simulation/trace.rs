@@ -68,6 +68,10 @@ pub struct Shown<'a>(pub &'a PeerMessage);
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
+            PeerMessage::Ask { question } => write!(f, "Ask {question:x}"),
+            PeerMessage::Recall { question, promise } => {
+                write!(f, "Recall {question:x} {promise:?}")
+            }
             PeerMessage::Raft(m) => write!(
                 f,
                 "{:?} term {} index {} log_term {} commit {} entries {} reject {}",

@@ -34,6 +34,11 @@ impl Consensus {
             .map_err(|error| format!("a change of membership cannot be applied: {error}"))?;
         self.node.mut_store().set_membership(membership);
         self.members_at = index;
+        // Raft would go on to lead, and look in vain for itself.
+        if self.is_leader() && self.node.raft.prs().get(self.id()).is_none() {
+            let term = self.term();
+            self.node.raft.become_follower(term, 0);
+        }
         self.fix_timeout();
         Ok(())
     }
