@@ -219,3 +219,69 @@ async fn health_and_metrics_are_answered_however_many_http_connections_are_held_
     drop(held);
     server.stop().await.unwrap();
 }
+
+/// Takes whatever comes, until the end.
+async fn take_all(mut client: Client) -> u64 {
+    let mut events = 0;
+    while client.next_event().await.is_some() {
+        events += 1;
+    }
+    events
+}
+
+#[tokio::test]
+async fn what_waits_for_all_clients_is_bounded_and_those_that_owe_the_most_are_cut_off_first() {
+    const MAX: u64 = 64 << 20;
+    const CLIENTS: usize = 20;
+    // One connection has no bound of its own here, and none has waited for long enough.
+    let never = Duration::from_secs(600);
+    let server = Server::builder()
+        .set("lockkeeper.outgoingBytesMax", &MAX.to_string())
+        .outgoing_bytes_max(1 << 20, 1 << 40, never)
+        .start()
+        .await
+        .unwrap();
+    let mut busy = Client::connect(server.local_addr()).await;
+    let [much, little] = ["m", "l"].map(|letter| format!("/{}", letter.repeat(4000)));
+    busy.create(&much, b"", 0).await.unwrap();
+    busy.create(&little, b"", 0).await.unwrap();
+    let (mut all, mut some) = (Vec::new(), Vec::new());
+    for _ in 0..CLIENTS {
+        let mut client = reluctant_client(&server).await;
+        client.watch_all("/").await;
+        all.push(client);
+        let mut client = reluctant_client(&server).await;
+        client.watch_all(&little).await;
+        some.push(client);
+    }
+    let mut reading = Client::connect(server.local_addr()).await;
+    reading.watch_all("/").await;
+    let reading = tokio::spawn(take_all(reading));
+    let mut most = 0;
+    let mut sets: u64 = 0;
+    while server.counters().connections_cut_debtors == 0 {
+        let path = if sets.is_multiple_of(4) { &little } else { &much };
+        busy.set(path, b"").await.unwrap();
+        most = most.max(server.counters().outgoing_bytes);
+        sets += 1;
+        assert!(sets < 20_000, "{most} bytes wait, and none was cut off");
+    }
+    assert!((MAX * 7 / 8..=MAX).contains(&most), "{most} bytes waited");
+    assert!(server.counters().outgoing_bytes <= MAX, "fewer wait now");
+    let cut = server.counters().connections_cut_debtors;
+    assert!((1..=CLIENTS as u64 / 2).contains(&cut), "{cut}: an eighth of the bytes had to go");
+    for mut client in some {
+        client.ping().await;
+    }
+    let mut left = 0;
+    for client in &mut all {
+        client.send(&get("/")).await;
+        left += u64::from(client.receive().await.is_some());
+    }
+    assert_eq!(left + cut, CLIENTS as u64, "of those that owed the most");
+    drop((all, busy));
+    let counters = server.counters();
+    assert_eq!((counters.connections_cut_debtors, counters.connections_cut_slow), (cut, 0));
+    server.stop().await.unwrap();
+    assert_eq!(reading.await.unwrap(), sets, "the one that reads has missed nothing");
+}

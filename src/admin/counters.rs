@@ -41,6 +41,12 @@ pub struct Counters {
     pub connections_cut_malformed: u64,
     /// Connections closed: no handshake in time.
     pub connections_cut_sessionless: u64,
+    /// Connections closed: they had asked for no session, and another one needed the place.
+    pub connections_cut_yielded: u64,
+    /// Connections cut: too much waited for all clients, and most of it for theirs.
+    pub connections_cut_debtors: u64,
+    /// Bytes that wait for clients to take them, now.
+    pub outgoing_bytes: u64,
     /// Connections accepted without a client certificate from another address than the server's.
     pub connections_non_mtls_remote: u64,
     /// Connections accepted without a client certificate from the server's own address.
@@ -96,6 +102,8 @@ pub struct LinkCounters {
     pub overfull: u64,
     /// Links refused to servers that are no members.
     pub strangers: u64,
+    /// Connections closed that had not proved to be of a server, because there were too many.
+    pub yielded: u64,
     /// Images that others have taken.
     pub images_sent: u64,
     /// Images received and verified.

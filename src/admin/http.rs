@@ -25,7 +25,7 @@ use super::places::{Place, Places};
 use super::routes::respond;
 use crate::supervision::{Task, TaskSet};
 
-/// Connections served at once; for one more, another one is closed.
+/// Connections served at once, unless [`Options`] says fewer; for one more, another one is closed.
 pub const CONNECTIONS_MAX: usize = 128;
 /// Bytes of a request's line and headers.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -68,6 +68,8 @@ pub struct Options {
     pub request_timeout: Duration,
     /// Longest time in which a client takes an answer.
     pub write_timeout: Duration,
+    /// Connections served at once: fewer than [`CONNECTIONS_MAX`] where few files may be open.
+    pub connections_max: usize,
 }
 
 impl Default for Options {
@@ -78,6 +80,7 @@ impl Default for Options {
             idle_timeout: IDLE_TIMEOUT,
             request_timeout: REQUEST_TIMEOUT,
             write_timeout: WRITE_TIMEOUT,
+            connections_max: CONNECTIONS_MAX,
         }
     }
 }
@@ -93,7 +96,7 @@ pub async fn serve(
     let turns = Arc::new(Semaphore::new(ANSWERS_MAX));
     let (stop, stopping) = watch::channel(false);
     let mut connections = TaskSet::default();
-    let mut places = Places::new(CONNECTIONS_MAX);
+    let mut places = Places::new(options.connections_max);
     tokio::pin!(shutdown);
     loop {
         tokio::select! {
@@ -104,7 +107,7 @@ pub async fn serve(
                 Ok((stream, remote)) => {
                     let place = places.take(remote.ip());
                     // One that has yielded has closed its socket before this one is served.
-                    while connections.len() >= CONNECTIONS_MAX {
+                    while connections.len() >= options.connections_max {
                         connections.join_next().await;
                     }
                     let number = place.number();

@@ -299,7 +299,12 @@ pub const METRICS: &[Metric] = &[
             ("slow", r.counters.connections_cut_slow),
             ("malformed", r.counters.connections_cut_malformed),
             ("sessionless", r.counters.connections_cut_sessionless),
+            ("yielded", r.counters.connections_cut_yielded),
+            ("debtors", r.counters.connections_cut_debtors),
         ]))
+    }),
+    gauge("lockkeeper_outgoing_bytes", "Bytes that wait for clients to take them", |r| {
+        whole(r.counters.outgoing_bytes)
     }),
     counter(
         "lockkeeper_link_bytes",
@@ -319,6 +324,7 @@ pub const METRICS: &[Metric] = &[
             ("frame", links.frames_refused),
             ("overfull", links.overfull),
             ("stranger", links.strangers),
+            ("yielded", links.yielded),
         ]))
     }),
     counter("lockkeeper_images_moved", "Images sent to and received from other servers", |r| {

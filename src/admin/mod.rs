@@ -41,9 +41,10 @@ use std::time::Duration;
 
 pub use counters::{Counters, DiskCounters, LastImage, LinkCounters, ResponseSizes, Tally};
 pub(crate) use date::java_date;
+pub use environment::Descriptors;
 pub use facts::{ClientAddress, Facts};
 pub use four_letter::{Word, answer, word};
-pub use http::{Options, Surface, serve};
+pub use http::{CONNECTIONS_MAX, Options, Surface, serve};
 pub use version::full_version;
 
 use crate::locks::{Local, Scope};

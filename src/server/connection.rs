@@ -31,19 +31,27 @@ use super::limits::{
     FAREWELL_MAX, LINGER_BYTES_MAX, LINGER_MAX, REQUEST_BYTES_PER_MESSAGE_MAX,
     REQUESTS_PER_MESSAGE_MAX, WRITE_SLICES_MAX,
 };
+use super::listener::Place;
 use super::outbox::{End, Outbox};
 use super::shared::Shared;
 use super::throttle::InFlight;
-use super::turnstile::Place;
+use super::turnstile;
 use crate::proto::{OpCode, frame};
 use crate::replica::{ClientRequest, ConnId, Input, Outgoing};
 use crate::supervision::{self, Task};
 
-/// Serves one accepted connection until it ends.
-pub async fn serve(mut stream: TcpStream, remote: SocketAddr, conn: ConnId, shared: Arc<Shared>) {
+/// Serves one accepted connection until it ends. `place`: what it counts as until its socket is closed.
+pub async fn serve(
+    mut stream: TcpStream,
+    remote: SocketAddr,
+    conn: ConnId,
+    shared: Arc<Shared>,
+    place: Place,
+) {
     let mut buffer = BytesMut::new();
     // What is rare or over soon is boxed: the task is as large as the largest thing that it ever does.
-    let first = Box::pin(first_frame::read(&mut stream, &mut buffer, remote.ip(), &shared));
+    let first = first_frame::read(&mut stream, &mut buffer, remote.ip(), &shared, &place.arrival);
+    let first = Box::pin(first);
     let request = match timeout(shared.limits.sessionless_timeout, first).await {
         Ok(First::Session(request)) => request,
         Ok(First::Word(answer)) => return Box::pin(say_and_close(stream, &answer, &shared)).await,
@@ -54,7 +62,11 @@ pub async fn serve(mut stream: TcpStream, remote: SocketAddr, conn: ConnId, shar
         }
     };
     let (reader, writer) = stream.into_split();
-    let line = Arc::new(Line { outbox: Outbox::new(&shared.limits), writer });
+    let line = Arc::new(Line {
+        outbox: Outbox::new(&shared.limits, Arc::clone(&shared.figures.outgoing)),
+        writer,
+        place: Some(place),
+    });
     let hang_up = HangUp(Arc::clone(&line));
     let input = Input::Connected { conn, remote: remote.ip(), remote_port: remote.port(), request };
     let open = Message::Open { conn, line: Arc::clone(&line), input };
@@ -75,7 +87,7 @@ pub async fn serve(mut stream: TcpStream, remote: SocketAddr, conn: ConnId, shar
         has_read_all: false,
         heard: Instant::now(),
         was_quiet: false,
-        place: Place::default(),
+        turn: turnstile::Place::default(),
         unwritten: VecDeque::new(),
         unwritten_bytes: 0,
         head_written: 0,
@@ -85,7 +97,7 @@ pub async fn serve(mut stream: TcpStream, remote: SocketAddr, conn: ConnId, shar
     };
     let is_peer_reading = connection.run().await;
     // What it held is free for others at once, and the driver knows.
-    let Connection { mut reader, end, .. } = connection;
+    let (mut reader, end) = connection.leave();
     drop(registered);
     if is_peer_reading {
         Box::pin(linger(&mut reader)).await;
@@ -103,6 +115,9 @@ pub struct Line {
     pub outbox: Outbox,
     /// Whoever the outbox says may write.
     pub writer: OwnedWriteHalf,
+    /// Dropped behind the socket.
+    #[expect(dead_code, reason = "held, not read")]
+    pub place: Option<Place>,
 }
 
 impl Line {
@@ -169,7 +184,7 @@ struct Connection<'a> {
     /// Whether it was silent before that.
     was_quiet: bool,
     /// Where it waits if it was silent, and many others are heard from with it.
-    place: Place,
+    turn: turnstile::Place,
     /// What was taken from the outbox and is not written yet.
     unwritten: VecDeque<Vec<u8>>,
     unwritten_bytes: usize,
@@ -212,7 +227,7 @@ impl Connection<'_> {
                     }
                 }
                 Next::Farewell => {
-                    let last = timeout(FAREWELL_MAX, poll_fn(|context| self.poll_write(context)));
+                    let last = timeout(FAREWELL_MAX, poll_fn(|context| self.poll_last(context)));
                     return matches!(last.await, Ok(Ok(())));
                 }
                 Next::Drop => return false,
@@ -306,6 +321,20 @@ impl Connection<'_> {
         Poll::Ready(Ok(()))
     }
 
+    /// As [`Self::poll_write`], behind which nothing comes; an error if it is cut off meanwhile.
+    fn poll_last(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.line.outbox.poll_cut_off(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
+            Poll::Pending => self.poll_write(context),
+        }
+    }
+
+    /// Gives back what it held but for the socket.
+    fn leave(self) -> (OwnedReadHalf, Option<End>) {
+        self.line.outbox.cut_off();
+        (self.reader, self.end)
+    }
+
     fn wrote(&mut self, written: usize) {
         self.line.outbox.written(written);
         self.shared.figures.sent(written);
@@ -337,9 +366,9 @@ impl Connection<'_> {
         if self.has_read_all {
             ready!(self.reader.as_ref().poll_read_ready(context))?;
             let now = Instant::now();
-            self.was_quiet = self.place.is_taken() || self.shared.silence.is_quiet(self.heard, now);
+            self.was_quiet = self.turn.is_taken() || self.shared.silence.is_quiet(self.heard, now);
             if self.was_quiet {
-                ready!(self.shared.hearing.poll_pass(context, &mut self.place));
+                ready!(self.shared.hearing.poll_pass(context, &mut self.turn));
             }
             self.heard = now;
             self.has_read_all = false;
@@ -458,7 +487,7 @@ mod tests {
     /// Bytes of the task of a connection, which every idle one costs.
     const TASK_BYTES_MAX: usize = 1536;
 
-    fn size_of_future<A, B, C, D, F>(_: fn(A, B, C, D) -> F) -> usize {
+    fn size_of_future<A, B, C, D, E, F>(_: fn(A, B, C, D, E) -> F) -> usize {
         size_of::<F>()
     }
 

@@ -26,9 +26,12 @@ use super::connection::Line;
 use super::disk_alarm::DiskAlarm;
 use super::error::ServerError;
 use super::figures::Figures;
-use super::limits::{CHANGES_BATCHES_MAX, CHANGES_RECORDS_MAX, DIRECT_BYTES_MAX, DRIVER_BATCH_MAX};
+use super::limits::{
+    CHANGES_BATCHES_MAX, CHANGES_RECORDS_MAX, DEBTS_KEPT_DIVISOR, DEBTS_KEPT_OF, DIRECT_BYTES_MAX,
+    DRIVER_BATCH_MAX, Limits,
+};
 use super::log_writer::LogWriter;
-use super::outbox::Pushed;
+use super::outbox::{Debt, Debts, Pushed};
 use super::peer_links::{LinkEvent, Links};
 use super::queue::Queue;
 use super::sched::{Scheduling, ThreadScheduling};
@@ -376,14 +379,19 @@ pub struct Connections {
     lines: HashMap<ConnId, Arc<Line>>,
     /// Bytes that they were pushed since they could last write.
     pushed_bytes: usize,
+    /// Bytes that they have not written, and how many these may be.
+    debts: Arc<Debts>,
+    debts_max: u64,
     figures: Arc<Figures>,
 }
 
 impl Connections {
     /// None yet.
     #[must_use]
-    pub fn new(figures: Arc<Figures>) -> Self {
-        Self { lines: HashMap::new(), pushed_bytes: 0, figures }
+    pub fn new(limits: &Limits, figures: Arc<Figures>) -> Self {
+        let debts = Arc::clone(&figures.outgoing);
+        let debts_max = limits.outgoing_total_bytes_max;
+        Self { lines: HashMap::new(), pushed_bytes: 0, debts, debts_max, figures }
     }
 
     fn open(&mut self, conn: ConnId, line: Arc<Line>) {
@@ -399,7 +407,6 @@ impl Connections {
         let conn = outgoing.conn;
         // Absent: it was closed in this very batch.
         let Some(line) = self.lines.get(&conn) else { return };
-        let is_last = outgoing.close;
         self.pushed_bytes += outgoing.frames.len();
         let write = |bytes: &[u8]| {
             if bytes.len() > DIRECT_BYTES_MAX {
@@ -415,14 +422,51 @@ impl Connections {
         };
         match line.outbox.push(outgoing, now_us, write) {
             Pushed::Written => {}
-            Pushed::Queued if !is_last => {}
-            Pushed::Queued => self.close(conn),
+            Pushed::Queued => {
+                // Also the last one counts until it is written or too much waits for all: the task tells
+                // of its end.
+                if self.debts.bytes() > self.debts_max {
+                    self.cut_debtors(now_us);
+                }
+            }
             Pushed::CutOff => {
                 self.figures.cut_slow();
                 tracing::warn!(conn, "cut off: the client does not take what it is sent");
                 self.close(conn);
             }
         }
+    }
+}
+
+impl Connections {
+    /// Cuts off those that owe the most, until what all of them owe is well below the bound: so the next
+    /// time that they are looked through is many bytes later.
+    fn cut_debtors(&mut self, now_us: u64) {
+        let before = self.debts.bytes();
+        let enough = self.debts_max / DEBTS_KEPT_DIVISOR * DEBTS_KEPT_OF;
+        let debts = self.lines.iter().map(|(conn, line)| (line.outbox.debt(now_us), *conn));
+        let mut debts: Vec<(Debt, ConnId)> = debts.filter(|(debt, _)| debt.bytes > 0).collect();
+        debts.sort_unstable();
+        let (mut count, mut largest) = (0_u64, 0);
+        while self.debts.bytes() > enough
+            && let Some((debt, conn)) = debts.pop()
+        {
+            if let Some(line) = self.lines.remove(&conn) {
+                line.outbox.cut_off();
+                self.figures.cut_debtor();
+                (count, largest) = (count + 1, debt.bytes.max(largest));
+            }
+        }
+        let (max, after) = (self.debts_max, self.debts.bytes());
+        tracing::warn!(
+            count,
+            largest,
+            before,
+            after,
+            max,
+            "connections cut off: clients do not take what they are sent, and all together wait for \
+             more than lockkeeper.outgoingBytesMax"
+        );
     }
 }
 
@@ -463,7 +507,6 @@ mod tests {
     use crate::proto::request::{Create, CreateKind, Request};
     use crate::proto::{Acl, ConnectRequest, RequestHeader};
     use crate::replica::{ClientRequest, Machine, Restored, Setup};
-    use crate::server::limits::Limits;
     use crate::server::outbox::Outbox;
     use crate::tree::Options;
 
@@ -481,7 +524,7 @@ mod tests {
             audit: None,
             published: Arc::default(),
             stop: Arc::default(),
-            connections: Connections::new(Arc::default()),
+            connections: Connections::new(&Limits::of(&Config::without_file()), Arc::default()),
             scheduling: Arc::default(),
             members: watch::Sender::default(),
             links: None,
@@ -496,7 +539,14 @@ mod tests {
         for _ in 0..CLIENTS {
             let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
             let (_, writer) = listener.accept().await.unwrap().0.into_split();
-            lines.push((Arc::new(Line { outbox: Outbox::new(&limits), writer }), client));
+            lines.push((
+                Arc::new(Line {
+                    outbox: Outbox::new(&limits, Arc::default()),
+                    writer,
+                    place: None,
+                }),
+                client,
+            ));
         }
         lines
     }

@@ -35,6 +35,18 @@ pub enum StartError {
         /// What the system says.
         error: io::Error,
     },
+    /// Too few files may be open at once in this process.
+    #[error(
+        "open files: {limit} are allowed at once, {needed} are needed: what is open already and what \
+         the disk, the operators and the other servers need, and a few clients; raise `ulimit -n` \
+         (LimitNOFILE)"
+    )]
+    OpenFiles {
+        /// The limit of this process.
+        limit: u64,
+        /// The least that would do.
+        needed: u64,
+    },
     /// The data directory is refused, damaged or in use. The text names the file and what to do.
     #[error("{0}")]
     Data(String),

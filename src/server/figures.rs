@@ -6,10 +6,11 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::clock;
+use super::outbox::Debts;
 use crate::admin::{Counters, DiskCounters, LinkCounters, ResponseSizes};
 use crate::proto::frame;
 
@@ -33,6 +34,10 @@ pub struct Figures {
     cut_slow: AtomicU64,
     cut_malformed: AtomicU64,
     cut_sessionless: AtomicU64,
+    cut_yielded: AtomicU64,
+    cut_debtors: AtomicU64,
+    /// Bytes that wait for all clients.
+    pub outgoing: Arc<Debts>,
     non_mtls_remote: AtomicU64,
     non_mtls_local: AtomicU64,
     large_requests_refused: AtomicU64,
@@ -49,6 +54,7 @@ pub struct LinkFigures {
     frames_refused: AtomicU64,
     overfull: AtomicU64,
     strangers: AtomicU64,
+    yielded: AtomicU64,
     images_sent: AtomicU64,
     images_received: AtomicU64,
     images_failed: AtomicU64,
@@ -85,6 +91,16 @@ impl LinkFigures {
         add(&self.strangers, 1);
     }
 
+    /// A connection that had not proved to be of a server was closed because there were too many.
+    pub fn yielded(&self) {
+        add(&self.yielded, 1);
+    }
+
+    /// How many of these there were.
+    pub fn all_yielded(&self) -> u64 {
+        self.yielded.load(Ordering::Relaxed)
+    }
+
     /// Another server has taken an image.
     pub fn image_sent(&self) {
         add(&self.images_sent, 1);
@@ -109,6 +125,7 @@ impl LinkFigures {
             frames_refused: read(&self.frames_refused),
             overfull: read(&self.overfull),
             strangers: read(&self.strangers),
+            yielded: read(&self.yielded),
             images_sent: read(&self.images_sent),
             images_received: read(&self.images_received),
             images_failed: read(&self.images_failed),
@@ -123,6 +140,7 @@ impl LinkFigures {
             &self.frames_refused,
             &self.overfull,
             &self.strangers,
+            &self.yielded,
             &self.images_sent,
             &self.images_received,
             &self.images_failed,
@@ -153,6 +171,9 @@ impl Default for Figures {
             cut_slow: zero(),
             cut_malformed: zero(),
             cut_sessionless: zero(),
+            cut_yielded: zero(),
+            cut_debtors: zero(),
+            outgoing: Arc::default(),
             non_mtls_remote: zero(),
             non_mtls_local: zero(),
             large_requests_refused: zero(),
@@ -215,12 +236,6 @@ impl Figures {
         add(if is_local { &self.non_mtls_local } else { &self.non_mtls_remote }, 1);
     }
 
-    /// Connections that are open.
-    #[must_use]
-    pub fn alive(&self) -> u64 {
-        self.connections_alive.load(Ordering::Relaxed)
-    }
-
     /// An accepted connection has ended.
     pub fn closed(&self) {
         add(&self.connections_closed, 1);
@@ -253,6 +268,16 @@ impl Figures {
     /// A connection was closed because it did not ask for a session in time.
     pub fn cut_sessionless(&self) {
         add(&self.cut_sessionless, 1);
+    }
+
+    /// A connection was closed because another one needed its place, and it had asked for no session.
+    pub fn cut_yielded(&self) {
+        add(&self.cut_yielded, 1);
+    }
+
+    /// A connection was cut off because too much waited for all clients, and most of it for its own.
+    pub fn cut_debtor(&self) {
+        add(&self.cut_debtors, 1);
     }
 
     /// What the disk's threads measure.
@@ -295,6 +320,9 @@ impl Figures {
             connections_cut_slow: read(&self.cut_slow),
             connections_cut_malformed: read(&self.cut_malformed),
             connections_cut_sessionless: read(&self.cut_sessionless),
+            connections_cut_yielded: read(&self.cut_yielded),
+            connections_cut_debtors: read(&self.cut_debtors),
+            outgoing_bytes: self.outgoing.bytes(),
             connections_non_mtls_remote: read(&self.non_mtls_remote),
             connections_non_mtls_local: read(&self.non_mtls_local),
             large_requests_refused: read(&self.large_requests_refused),
@@ -320,6 +348,8 @@ impl Figures {
             &self.cut_slow,
             &self.cut_malformed,
             &self.cut_sessionless,
+            &self.cut_yielded,
+            &self.cut_debtors,
             &self.non_mtls_remote,
             &self.non_mtls_local,
             &self.large_requests_refused,

@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
+use super::arrivals::Arrival;
 use super::shared::Shared;
 use crate::admin;
 use crate::proto::{ConnectRequest, frame};
@@ -31,6 +32,7 @@ pub async fn read(
     buffer: &mut BytesMut,
     remote: IpAddr,
     shared: &Shared,
+    arrival: &Arrival,
 ) -> First {
     loop {
         buffer.reserve(FIRST_READ_BYTES);
@@ -41,13 +43,20 @@ pub async fn read(
         let Some(first_four) = buffer.first_chunk::<4>() else { continue };
         if let Some(word) = admin::word(*first_four) {
             shared.figures.packets_received(1);
+            arrival.asks();
             let answer =
                 admin::answer(word, &buffer[4..], remote.to_canonical().is_loopback(), shared);
             return First::Word(answer.await);
         }
         match frame::next(buffer, shared.limits.frame_bytes_max) {
             Ok(None) => {}
-            Ok(Some(payload)) => return session(payload, shared),
+            Ok(Some(payload)) => {
+                let first = session(payload, shared);
+                if matches!(first, First::Session(_)) {
+                    arrival.is_known();
+                }
+                return first;
+            }
             Err(frame::BadLength(length)) => {
                 shared.figures.cut_malformed(length > 0);
                 return First::Nothing;

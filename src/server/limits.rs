@@ -88,6 +88,12 @@ pub const OUTGOING_BYTES_MAX: usize = 64 << 20;
 /// How long a client may leave queued bytes untouched before [`OUTGOING_BYTES_MAX`] counts.
 pub const OUTGOING_STALL_MAX: Duration = Duration::from_secs(2);
 
+/// When the bytes that wait for all clients are more than `lockkeeper.outgoingBytesMax`, those that owe the
+/// most are cut off until seven eighths of it are left: all connections are looked through once per eighth.
+pub const DEBTS_KEPT_OF: u64 = 7;
+/// See [`DEBTS_KEPT_OF`].
+pub const DEBTS_KEPT_DIVISOR: u64 = 8;
+
 /// How long the last bytes before a close may take to leave.
 pub const FAREWELL_MAX: Duration = Duration::from_secs(2);
 
@@ -141,6 +147,53 @@ pub const STOP_CONNECTIONS_MAX: Duration = Duration::from_millis(500);
 /// Open files below which a server warns that it will run out of them.
 pub const OPEN_FILES_MIN: u64 = 4096;
 
+/// Client connections that a server can have at least, or it does not start: fewer serve nobody.
+pub const CLIENT_CONNECTIONS_MIN: u64 = 16;
+
+/// Files that listen for clients, operators and scrapers, what has their sockets polled in two threads, and
+/// what is read of the time that threads and processors had.
+pub const LISTEN_FILES: u64 = 16;
+
+/// Files of the log at once: the segment that is written to and the next one, each opened twice (also
+/// past the cache), an older one that is read, a directory that is listed or synced.
+pub const LOG_FILES: u64 = 8;
+
+/// Files of the rest of the data directory at once: its lock, sled's own (its database twice while that
+/// is made anew, a snapshot, a blob, its directory), an image that is written and one that is read back,
+/// each opened twice, and a directory.
+pub const STORE_FILES: u64 = 14;
+
+/// Everything else: the audit log, the dynamic file and its directory, what is read in /proc, names that
+/// are looked up, a connection that was accepted and waits for the place of another one, a spare.
+pub const OTHER_FILES: u64 = 14;
+
+/// An image that is received: its connection, what ends that, the file, and the file that is read back.
+pub const IMAGE_RECEIVED_FILES: u64 = 6;
+
+/// Files for each other server: [`PEER_CONNECTIONS_PER_KIND`] connections of it of each of four kinds,
+/// and one to it of three; and the file of an image that it is sent, opened twice, and what ends that.
+pub const PEER_FILES: u64 = 14;
+
+/// Connections of another server of one kind (messages, questions, images). There is one: two are there
+/// while a new one takes the place of one whose end was not noticed. The oldest yields to a third.
+pub const PEER_CONNECTIONS_PER_KIND: usize = 2;
+
+/// Of the open files that are allowed, one in so many may be a connection of each HTTP port, and as many
+/// again one to the port for other servers that has not proved to be of a server.
+pub const SHARE_OF_STRANGERS: u64 = 16;
+
+/// See [`SHARE_OF_STRANGERS`]: and not fewer than this.
+pub const HTTP_CONNECTIONS_MIN: usize = 8;
+
+/// See [`SHARE_OF_STRANGERS`]: and not fewer than this, because several servers may come at once.
+pub const PEER_CONNECTIONS_UNKNOWN_MIN: usize = 8;
+
+/// See [`SHARE_OF_STRANGERS`]: and not more than this. The oldest yields to a new one.
+pub const PEER_CONNECTIONS_UNKNOWN_MAX: usize = 128;
+
+/// Files that are taken to be open where the system does not say.
+pub const FILES_IN_USE_UNKNOWN: u64 = 32;
+
 /// Open files that the kernel has room for from the start, if so many are allowed: half a megabyte.
 pub const OPEN_FILES_ROOM: u64 = 65_536;
 
@@ -150,9 +203,6 @@ pub const PEER_DIRECT_BYTES_MAX: usize = 64 << 10;
 /// Bytes that may wait to be sent to another server; with more of them the link is cut. The log's
 /// own flow control stays far below.
 pub const PEER_QUEUE_BYTES_MAX: usize = 256 << 20;
-
-/// Connections of other servers, or of those who say so, at once; more of them wait to be accepted.
-pub const PEER_CONNECTIONS_MAX: usize = 1024;
 
 /// Bytes read from another server at once.
 pub const PEER_READ_BYTES_MAX: usize = 256 << 10;
@@ -220,6 +270,8 @@ pub struct Limits {
     pub outgoing_bytes_max: usize,
     /// [`OUTGOING_STALL_MAX`], unless a test moves it.
     pub outgoing_stall_max: Duration,
+    /// `lockkeeper.outgoingBytesMax`: bytes that may wait for all clients together.
+    pub outgoing_total_bytes_max: u64,
 }
 
 impl Limits {
@@ -237,6 +289,7 @@ impl Limits {
             outgoing_bytes_soft_max: OUTGOING_BYTES_SOFT_MAX,
             outgoing_bytes_max: OUTGOING_BYTES_MAX,
             outgoing_stall_max: OUTGOING_STALL_MAX,
+            outgoing_total_bytes_max: config.outgoing_bytes_max,
         }
     }
 

@@ -2,25 +2,30 @@
 //!
 //! *Owns* the listening socket, the number of every connection and the count of connections per
 //! address. *Invariants*: the port is bound before the data is touched and listens only when the
-//! server serves; a connection above a limit is accepted and closed at once, so that the client
-//! learns of it; a crowd is accepted at the pace of `pace.rs`; running out of files slows accepting down and
-//! nothing else. Reproduces `NIOServerCnxnFactory`.
+//! server serves; where there is no room for another connection, the oldest of those that have asked for
+//! no session yields; if there is none, the new one is accepted and closed at once, so that the client
+//! learns of it; both are counted, and said at most once a second; a crowd is accepted at the pace of
+//! `pace.rs`; no connection takes a file that the server needs (`files.rs`). Reproduces `NIOServerCnxnFactory`.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use tokio::time::{sleep, sleep_until};
+use tokio::time::{sleep, sleep_until, timeout};
 
+use super::arrivals::{Arrival, Arrivals};
 use super::client_port::Move;
 use super::connection;
 use super::figures::Figures;
+use super::files::Files;
 use super::limits::{ACCEPT_INTERVAL, CROWD_TICK, Limits};
 use super::pace::Pace;
 use super::sched::Scheduling;
@@ -73,6 +78,15 @@ impl Port {
     }
 }
 
+/// How connections are accepted.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Whether the system probes silent clients.
+    pub keep_alive: bool,
+    /// How many there may be.
+    pub files: Files,
+}
+
 /// Accepts until the end is asked for, then ends every connection. `moves`: the socket to accept from, from
 /// then on; the connections of the one before stay.
 pub async fn accept(
@@ -80,13 +94,13 @@ pub async fn accept(
     mut moves: mpsc::Receiver<Move>,
     shared: Arc<Shared>,
     stop: Arc<Stop>,
-    keep_alive: bool,
+    options: Options,
 ) {
     let mut listener = Some(listener);
-    let admissions = Arc::new(Admissions::new(&shared.limits, Arc::clone(&shared.figures)));
+    let mut admissions =
+        Admissions::new(&shared.limits, options.files, Arc::clone(&shared.figures));
     let mut connections = TaskSet::default();
     let mut next_conn: ConnId = 0;
-    let mut complaint = Complaint::default();
     let mut asked = std::pin::pin!(stop.asked());
     let mut pace = Pace::new(shared.limits.of_ensemble(ACCEPT_INTERVAL), Instant::now());
     let mut held_back = None;
@@ -106,26 +120,31 @@ pub async fn accept(
                 let _ = moved.done.send(());
                 continue;
             }
+            () = until(admissions.refusals.due()) => {
+                admissions.refusals.say(&admissions.places);
+                continue;
+            }
             accepted = next_of(listener.as_ref()), if held_back.is_none() => accepted,
         };
         let (stream, remote) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                complaint.about(&error);
-                sleep(ACCEPT_RETRY).await;
+                if !admissions.has_no_file(listener.as_ref(), error).await {
+                    sleep(ACCEPT_RETRY).await;
+                }
                 continue;
             }
         };
         held_back = next(&mut pace, &shared.scheduling);
-        let Some(admitted) = Admissions::admit(&admissions, remote.ip()) else { continue };
+        let Some(counted) = admissions.admit(&stream, remote.ip()).await else { continue };
         let local = stream.local_addr().ok().map(|local| local.ip());
         shared.figures.accepted(remote.ip(), local);
-        prepare(&stream, keep_alive);
+        prepare(&stream, options.keep_alive);
         next_conn += 1;
-        let shared = Arc::clone(&shared);
-        connections.spawn(Task::Client, async move {
-            connection::serve(stream, remote, next_conn, shared).await;
-            drop(admitted);
+        let (shared, conn) = (Arc::clone(&shared), next_conn);
+        admissions.arrivals.spawn(Task::Client, &mut connections, move |arrival| async move {
+            let place = Place { arrival, counted };
+            connection::serve(stream, remote, conn, shared, place).await;
         });
     }
     drop(listener);
@@ -171,74 +190,201 @@ fn prepare(stream: &TcpStream, keep_alive: bool) {
 /// How many connections there are, and from where.
 #[derive(Debug)]
 struct Admissions {
-    per_ip: Mutex<HashMap<IpAddr, u32>>,
+    arrivals: Arc<Arrivals>,
+    per_ip: Arc<PerIp>,
     per_ip_max: u32,
-    total_max: u32,
+    places: Places,
+    files: Files,
+    refusals: Refusals,
+    /// Given up for a moment to accept and close a connection when the process has no other file.
+    spare: Option<File>,
     figures: Arc<Figures>,
+}
+
+/// How many connections there may be, and because of what.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    max: u64,
+    why: &'static str,
+}
+
+/// Connections by address.
+#[derive(Debug, Default)]
+struct PerIp(Mutex<HashMap<IpAddr, u32>>);
+
+/// A connection's place: its socket must be closed when the last reference is dropped.
+#[derive(Debug)]
+pub struct Place {
+    /// By which it yields as long as it asks for no session.
+    pub arrival: Arc<Arrival>,
+    /// It counts until then.
+    #[expect(dead_code, reason = "held, not read")]
+    counted: Counted,
 }
 
 /// A connection that counts; dropping it ends that.
 #[derive(Debug)]
-struct Admitted {
-    admissions: Arc<Admissions>,
+struct Counted {
+    per_ip: Arc<PerIp>,
     ip: IpAddr,
+    figures: Arc<Figures>,
 }
 
 impl Admissions {
-    fn new(limits: &Limits, figures: Arc<Figures>) -> Self {
+    fn new(limits: &Limits, files: Files, figures: Arc<Figures>) -> Self {
+        let configured = Places { max: limits.connections_max.into(), why: "maxCnxns" };
+        let places = match configured.max {
+            1.. if configured.max <= files.clients => configured,
+            _ => Places { max: files.clients, why: "the limit of open files" },
+        };
         Self {
-            per_ip: Mutex::default(),
+            arrivals: Arc::default(),
+            per_ip: Arc::default(),
             per_ip_max: limits.connections_per_ip_max,
-            total_max: limits.connections_max,
+            places,
+            files,
+            refusals: Refusals::default(),
+            spare: spare(),
             figures,
         }
     }
 
-    fn admit(this: &Arc<Self>, ip: IpAddr) -> Option<Admitted> {
-        let mut per_ip = this.per_ip.lock().unwrap_or_else(PoisonError::into_inner);
-        if this.total_max != 0 && this.figures.alive() >= u64::from(this.total_max) {
-            this.figures.rejected_total();
-            tracing::debug!(%ip, max = this.total_max, "connection refused: too many in all");
+    /// Has a new connection count. One that has asked for no session makes room for it if there is
+    /// none. `None`: it is refused.
+    async fn admit(&mut self, stream: &TcpStream, ip: IpAddr) -> Option<Counted> {
+        if self.per_ip_max != 0 && self.per_ip.of(ip) >= self.per_ip_max {
+            self.figures.rejected_per_ip();
+            self.refusals.per_ip += 1;
             return None;
         }
-        let count = per_ip.get(&ip).copied().unwrap_or(0);
-        if this.per_ip_max != 0 && count >= this.per_ip_max {
-            this.figures.rejected_per_ip();
-            tracing::debug!(%ip, max = this.per_ip_max, "connection refused: too many from there");
+        let is_full = self.arrivals.open() >= self.places.max || !self.files.leaves_enough(stream);
+        if is_full && !self.oldest_yields().await {
+            self.refuse();
             return None;
         }
-        per_ip.insert(ip, count + 1);
-        Some(Admitted { admissions: Arc::clone(this), ip })
+        self.per_ip.add(ip);
+        Some(Counted { per_ip: Arc::clone(&self.per_ip), ip, figures: Arc::clone(&self.figures) })
+    }
+
+    async fn oldest_yields(&mut self) -> bool {
+        let has_yielded = self.arrivals.oldest_yields().await;
+        if has_yielded {
+            self.figures.cut_yielded();
+            self.refusals.yielded += 1;
+        }
+        has_yielded
+    }
+
+    fn refuse(&mut self) {
+        self.figures.rejected_total();
+        self.refusals.total += 1;
+    }
+
+    /// Nothing could be accepted. If that is because a program around this server has all files open, a
+    /// connection that asks for nothing gives one back, or the new one is closed at once by means of the
+    /// spare one: it must not wait for nothing. False: nothing helps.
+    async fn has_no_file(&mut self, listener: Option<&TcpListener>, error: io::Error) -> bool {
+        let is_for_files =
+            matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE));
+        if !is_for_files {
+            self.refusals.fails(error);
+            return false;
+        }
+        if self.oldest_yields().await {
+            return true;
+        }
+        self.spare = None;
+        let accepted = timeout(Duration::ZERO, next_of(listener)).await;
+        let is_accepted = matches!(accepted, Ok(Ok(_)));
+        drop(accepted);
+        self.spare = spare();
+        if is_accepted {
+            self.refuse();
+        } else {
+            self.refusals.fails(error);
+        }
+        is_accepted
     }
 }
 
-impl Drop for Admitted {
-    fn drop(&mut self) {
-        self.admissions.figures.closed();
-        let mut per_ip = self.admissions.per_ip.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Occupied(mut count) = per_ip.entry(self.ip) {
+/// A file that is open to be closed.
+fn spare() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+impl PerIp {
+    fn of(&self, ip: IpAddr) -> u32 {
+        self.lock().get(&ip).copied().unwrap_or(0)
+    }
+
+    fn add(&self, ip: IpAddr) {
+        *self.lock().entry(ip).or_default() += 1;
+    }
+
+    fn take_off(&self, ip: IpAddr) {
+        if let Entry::Occupied(mut count) = self.lock().entry(ip) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
             }
         }
     }
-}
 
-/// Speaks at most once per [`COMPLAINT_INTERVAL`].
-#[derive(Debug, Default)]
-struct Complaint(Option<Instant>);
-
-impl Complaint {
-    fn about(&mut self, error: &io::Error) {
-        if self.0.is_none_or(|last| last.elapsed() >= COMPLAINT_INTERVAL) {
-            self.0 = Some(Instant::now());
-            tracing::warn!(%error, "cannot accept connections");
-        }
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How long to wait when the system refuses another connection (usually: no file left).
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.figures.closed();
+        self.per_ip.take_off(self.ip);
+    }
+}
+
+/// What there was no room for since it was said last, which is at most once per [`SAID_INTERVAL`].
+#[derive(Debug, Default)]
+struct Refusals {
+    yielded: u64,
+    total: u64,
+    per_ip: u64,
+    failed: Option<io::Error>,
+    said: Option<Instant>,
+}
+
+impl Refusals {
+    fn fails(&mut self, error: io::Error) {
+        self.failed = Some(error);
+    }
+
+    /// When there is something to say.
+    fn due(&self) -> Option<Instant> {
+        let is_new = self.yielded + self.total + self.per_ip > 0 || self.failed.is_some();
+        is_new.then(|| self.said.map_or_else(Instant::now, |said| said + SAID_INTERVAL))
+    }
+
+    fn say(&mut self, places: &Places) {
+        let Places { max, why } = *places;
+        if self.yielded > 0 {
+            let count = self.yielded;
+            tracing::warn!(count, max, why, "connections closed that had asked for no session");
+        }
+        if self.total > 0 {
+            let count = self.total;
+            tracing::warn!(count, max, why, "connections refused: there are too many in all");
+        }
+        if self.per_ip > 0 {
+            let count = self.per_ip;
+            tracing::warn!(count, "connections refused: maxClientCnxns of one address are open");
+        }
+        if let Some(error) = &self.failed {
+            tracing::warn!(%error, "cannot accept connections");
+        }
+        *self = Self { said: Some(Instant::now()), ..Self::default() };
+    }
+}
+
+/// How long to wait when the system refuses another connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
-/// See [`Complaint`].
-const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
+/// See [`Refusals`].
+const SAID_INTERVAL: Duration = Duration::from_secs(1);

@@ -6,11 +6,13 @@
 //! nobody is answered before the server serves; when `stop` has returned, every thread has ended and
 //! the data directory is free. Where things are: `driver.rs` (the loop around the replica),
 //! `log_writer.rs`, `log_thread.rs`, `checkpoints.rs` and `checkpoint_pace.rs` (the disk's threads),
-//! `listener.rs`, `first_frame.rs` and `connection.rs` (clients), `silence.rs`, `turnstile.rs` and `pace.rs`
+//! `files.rs` (who may open how many), `listener.rs`, `arrivals.rs`, `first_frame.rs` and
+//! `connection.rs` (clients), `silence.rs`, `turnstile.rs` and `pace.rs`
 //! (many of them at one moment), `founding.rs`, `peers.rs` and `peer_*.rs` (other servers), `intake.rs`,
 //! `outbox.rs` and `throttle.rs` (what was read, is queued and in flight).
 
 mod announced;
+mod arrivals;
 mod audit;
 mod builder;
 mod checkpoint_pace;
@@ -27,6 +29,7 @@ mod dynamic_file;
 mod ensemble;
 mod error;
 mod figures;
+mod files;
 mod first_frame;
 mod founding;
 mod intake;

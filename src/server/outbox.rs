@@ -3,13 +3,15 @@
 //! *Owns* [`Outbox`], the ordered queue between the driver, which pushes, and the connection's
 //! task, which takes everything at once and writes it. When nothing is queued or half written and
 //! the task only waits for the client, the driver may write by itself: that saves waking a task,
-//! which costs more than the write. *Invariants*: bytes leave in the order in which they were
-//! pushed; nothing is taken behind a close; a task that waits for answers is woken by them; the lock
+//! which costs more than the write. *Owns* also [`Debts`], the bytes that all queues of a server hold
+//! together. *Invariants*: bytes leave in the order in which they were
+//! pushed; nothing is taken behind a close; what is queued counts for [`Debts`] from then until it is
+//! written, the connection is cut off or its queue is gone; a task that waits for answers is woken by them; the lock
 //! is held for a move of pointers or the copy of a small answer, never across a write. *Never* blocks
 //! the driver: a queue that grows beyond its bound is cut off instead.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::limits::Limits;
@@ -24,8 +26,32 @@ pub struct Outbox {
     queue: Mutex<Queue>,
     /// Bytes that the task has written since the connection began.
     written: AtomicU64,
+    /// Bytes that are queued or taken and not written yet, unless it is cut off.
+    owed: AtomicU64,
+    all: Arc<Debts>,
     bytes_max: u64,
     stall_max_us: u64,
+}
+
+/// Bytes that the queues of all connections hold: pushed, and not written.
+#[derive(Debug, Default)]
+pub struct Debts(AtomicU64);
+
+impl Debts {
+    /// Bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What a connection owes, larger as it should be cut off before others: one whose client takes nothing
+/// before one whose client does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Debt {
+    is_stalled: bool,
+    /// Bytes that are not written.
+    pub bytes: u64,
 }
 
 /// Why a connection ends.
@@ -85,10 +111,12 @@ struct Queue {
 impl Outbox {
     /// An empty queue.
     #[must_use]
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &Limits, all: Arc<Debts>) -> Self {
         Self {
             queue: Mutex::default(),
             written: AtomicU64::new(0),
+            owed: AtomicU64::new(0),
+            all,
             bytes_max: u64::try_from(limits.outgoing_bytes_max).unwrap_or(u64::MAX),
             stall_max_us: u64::try_from(limits.outgoing_stall_max.as_micros()).unwrap_or(u64::MAX),
         }
@@ -124,6 +152,10 @@ impl Outbox {
                 return Pushed::Written;
             }
             queue.head_written = head_written;
+            let left = outgoing.frames.len() - head_written;
+            self.owe(left);
+        } else {
+            self.owe(outgoing.frames.len());
         }
         if written >= queue.mark {
             queue.mark_us = now_us;
@@ -132,12 +164,54 @@ impl Outbox {
         let is_stalled = now_us.saturating_sub(queue.mark_us) >= self.stall_max_us;
         let is_cut_off = is_stalled && queue.pushed - written > self.bytes_max;
         if is_cut_off {
-            queue.end = Some(End::TooSlow);
-        } else {
-            queue.append(outgoing);
+            return self.end(queue);
         }
+        queue.append(outgoing);
         wake(queue);
-        if is_cut_off { Pushed::CutOff } else { Pushed::Queued }
+        Pushed::Queued
+    }
+
+    /// What it owes; nothing if it ends already.
+    pub fn debt(&self, now_us: u64) -> Debt {
+        let bytes = self.owed.load(Ordering::Relaxed);
+        let queue = self.lock();
+        let is_waiting = self.written.load(Ordering::Acquire) < queue.mark;
+        let is_old = now_us.saturating_sub(queue.mark_us) >= self.stall_max_us;
+        Debt { is_stalled: is_waiting && is_old, bytes }
+    }
+
+    /// Ready when it is cut off.
+    pub fn poll_cut_off(&self, context: &Context<'_>) -> Poll<()> {
+        let mut queue = self.lock();
+        if queue.end == Some(End::TooSlow) {
+            return Poll::Ready(());
+        }
+        queue.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Cuts the connection off: what is queued is thrown away, and owed no more.
+    pub fn cut_off(&self) {
+        self.end(self.lock());
+    }
+
+    fn end(&self, mut queue: MutexGuard<'_, Queue>) -> Pushed {
+        queue.end = Some(End::TooSlow);
+        queue.chunks = Vec::new();
+        queue.head_written = 0;
+        wake(queue);
+        self.forgive();
+        Pushed::CutOff
+    }
+
+    fn owe(&self, bytes: usize) {
+        self.owed.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.all.0.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Takes off what is owed, whatever becomes of it.
+    fn forgive(&self) {
+        self.all.0.fetch_sub(self.owed.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Takes everything that is queued, or remembers whom to wake. `is_reading`: the task waits for
@@ -165,11 +239,22 @@ impl Outbox {
     pub fn written(&self, bytes: usize) {
         // What the task has written comes before what the driver writes once it sees this.
         self.written.fetch_add(bytes as u64, Ordering::Release);
+        let paid = |owed: u64| Some(owed.saturating_sub(bytes as u64));
+        let before = self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid);
+        // Never an error, because of `Some`. One that is cut off owes nothing any more.
+        let before = before.unwrap_or_else(|owed| owed);
+        self.all.0.fetch_sub(before.min(bytes as u64), Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         // No code that holds the lock can panic half-way through a change.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        self.forgive();
     }
 }
 
@@ -191,11 +276,19 @@ impl Queue {
             Some(last) if last.len() + outgoing.frames.len() <= COALESCE_BYTES_MAX => {
                 last.extend_from_slice(&outgoing.frames);
             }
-            Some(_) | None => self.chunks.push(outgoing.frames),
+            Some(_) | None => self.begin_chunk(outgoing.frames),
         }
         if outgoing.close {
             self.end = Some(End::AfterBytes);
         }
+    }
+
+    /// Behind the first chunk they wait, perhaps for long: they hold about as much memory as they count.
+    fn begin_chunk(&mut self, frames: Vec<u8>) {
+        if let Some(last) = self.chunks.last_mut() {
+            last.shrink_to_fit();
+        }
+        self.chunks.push(frames);
     }
 }
 
@@ -210,7 +303,7 @@ mod tests {
         let mut limits = Limits::of(&Config::without_file());
         limits.outgoing_bytes_max = bytes_max;
         limits.outgoing_stall_max = Duration::from_millis(stall_ms);
-        Outbox::new(&limits)
+        Outbox::new(&limits, Arc::default())
     }
 
     fn outgoing(bytes: usize) -> Outgoing {
@@ -332,5 +425,54 @@ mod tests {
             assert!(now_ms < 100, "never cut off");
         }
         assert_eq!(now_ms, 10);
+    }
+
+    #[test]
+    fn every_byte_counts_from_when_it_is_queued_until_it_is_written_or_thrown_away() {
+        let outbox = outbox(100, 10_000);
+        let all = Arc::clone(&outbox.all);
+        outbox.push(outgoing(10), 0, |_| 0);
+        outbox.push(outgoing(20), 0, |_| 0);
+        assert_eq!((all.bytes(), outbox.debt(0).bytes), (30, 30));
+        take(&outbox);
+        assert_eq!(all.bytes(), 30, "taken and not written");
+        outbox.written(25);
+        outbox.written(5);
+        assert!(take(&outbox).is_none());
+        assert_eq!(outbox.push(outgoing(10), 0, |bytes| bytes.len()), Pushed::Written);
+        assert_eq!(all.bytes(), 0, "the driver has written it");
+        take(&outbox);
+        assert!(take(&outbox).is_none());
+        outbox.push(outgoing(10), 0, |_| 4);
+        assert_eq!(all.bytes(), 6, "the driver has written some of it");
+        outbox.cut_off();
+        assert_eq!((all.bytes(), outbox.debt(0).bytes), (0, 0));
+        let taken = take(&outbox).expect("the end");
+        assert_eq!((taken.chunks.len(), taken.end), (0, Some(End::TooSlow)));
+        outbox.written(6);
+        outbox.push(outgoing(10), 0, |_| 0);
+        assert_eq!(all.bytes(), 0, "nothing counts any more");
+        let other = Outbox::new(&Limits::of(&Config::without_file()), Arc::clone(&all));
+        other.push(outgoing(7), 0, |_| 0);
+        assert_eq!(all.bytes(), 7);
+        drop(other);
+        assert_eq!(all.bytes(), 0);
+    }
+
+    #[test]
+    fn whoever_takes_nothing_owes_more_than_whoever_takes_some() {
+        let (stalled, reading) = (outbox(1 << 20, 10), outbox(1 << 20, 10));
+        for outbox in [&stalled, &reading] {
+            outbox.push(outgoing(100), 0, |_| 0);
+        }
+        reading.push(outgoing(1000), 0, |_| 0);
+        take(&reading);
+        let now_us = 9_999;
+        assert!(reading.debt(now_us) > stalled.debt(now_us), "neither has waited for long");
+        reading.written(100);
+        reading.push(outgoing(1), 5_000, |_| 0);
+        let now_us = 10_000;
+        assert!(reading.debt(now_us) < stalled.debt(now_us));
+        assert_eq!(reading.debt(now_us).bytes, 1001);
     }
 }

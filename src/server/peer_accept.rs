@@ -1,7 +1,8 @@
 //! Those who connect to this server: other servers, or whoever finds the port.
 //!
 //! *Owns* the incoming end of every link; the sockets themselves are `peer_ports.rs`'s. *Invariants*: nothing of a
-//! connection but its hello is read before that was accepted; what is received reaches the driver in
+//! connection but its hello is read before that was accepted; connections that say none keep no server
+//! out: the oldest of them yields; what is received reaches the driver in
 //! the order in which it came; a frame that is damaged or malformed ends the link.
 
 use std::net::SocketAddr;
@@ -11,11 +12,13 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, Semaphore, oneshot};
-use tokio::time::sleep;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep};
 
+use super::arrivals::{Arrival, Arrivals};
 use super::driver::Message;
-use super::limits::{PEER_CONNECTIONS_MAX, PEER_READ_BYTES_MAX};
+use super::files::Files;
+use super::limits::{PEER_CONNECTIONS_PER_KIND, PEER_READ_BYTES_MAX};
 use super::peer_connect::{introduced, prepare};
 use super::peer_hello::{Answer, Hello, Kind, judge, negotiate};
 use super::peer_links::LinkEvent;
@@ -26,12 +29,17 @@ use crate::replica::founding::Introduction;
 use crate::replica::peer_codec::MESSAGE_BYTES_MAX;
 use crate::supervision::{Task, TaskSet};
 
-/// Accepts until it is dropped, or until `closed` is: then the links that were made go on.
-pub async fn accept(listener: TcpListener, peers: Arc<Peers>, mut closed: oneshot::Receiver<()>) {
-    let room = Arc::new(Semaphore::new(PEER_CONNECTIONS_MAX));
+/// Accepts until it is dropped, or until `closed` is: then the links that were made go on. Where too many
+/// have not proved yet to be another server, the oldest of them yields to a new one.
+pub async fn accept(
+    listener: TcpListener,
+    peers: Arc<Peers>,
+    (arrivals, files): (Arc<Arrivals>, Files),
+    mut closed: oneshot::Receiver<()>,
+) {
     let mut connections = TaskSet::default();
+    let mut said: Option<Instant> = None;
     loop {
-        let Ok(admitted) = Arc::clone(&room).acquire_owned().await else { return };
         let accepted = tokio::select! {
             // One that has panicked ends the server.
             Some(_) = connections.join_next() => continue,
@@ -40,15 +48,34 @@ pub async fn accept(listener: TcpListener, peers: Arc<Peers>, mut closed: onesho
         };
         match accepted {
             Ok((stream, remote)) => {
+                let is_full = arrivals.unknown() >= files.unknown_peers;
+                if is_full || !files.leaves_enough(&stream) {
+                    let has_yielded = arrivals.oldest_yields().await;
+                    peers.count().yielded();
+                    if said.is_none_or(|said| said.elapsed() >= SAID_INTERVAL) {
+                        said = Some(Instant::now());
+                        let (max, count) = (files.unknown_peers, peers.count().all_yielded());
+                        tracing::warn!(
+                            count,
+                            max,
+                            "connections closed that did not prove to be \
+                            of another server, since the start: there were too many"
+                        );
+                    }
+                    if !has_yielded {
+                        continue;
+                    }
+                }
                 let peers = Arc::clone(&peers);
-                connections.spawn(Task::Peer, async move {
-                    serve(&peers, stream, remote).await;
-                    drop(admitted);
+                arrivals.spawn(Task::Peer, &mut connections, |arrival| async move {
+                    serve(&peers, stream, remote, &arrival).await;
                 });
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept connections of other servers");
-                sleep(ACCEPT_RETRY).await;
+                if !arrivals.oldest_yields().await {
+                    sleep(ACCEPT_RETRY).await;
+                }
             }
         }
     }
@@ -56,7 +83,12 @@ pub async fn accept(listener: TcpListener, peers: Arc<Peers>, mut closed: onesho
     while connections.join_next().await.is_some() {}
 }
 
-async fn serve(peers: &Arc<Peers>, mut stream: TcpStream, remote: SocketAddr) {
+async fn serve(
+    peers: &Arc<Peers>,
+    mut stream: TcpStream,
+    remote: SocketAddr,
+    arrival: &Arc<Arrival>,
+) {
     prepare(&stream);
     let hello = match Hello::hear(&mut stream).await {
         Ok(hello) => hello,
@@ -93,6 +125,9 @@ async fn serve(peers: &Arc<Peers>, mut stream: TcpStream, remote: SocketAddr) {
     }
     if server != peers.own && matches!(answer.introduction, Introduction::Founding(_)) {
         introduced(peers, server, hello.introduction.clone()).await;
+    }
+    if is_accepted && hello.kind != Kind::Introduction {
+        arrival.is_known_as((server, hello.kind as u8), PEER_CONNECTIONS_PER_KIND);
     }
     match (hello.kind, hello.introduction) {
         (Kind::Messages, Introduction::Founded(identity)) if is_accepted => {
@@ -220,3 +255,5 @@ async fn messages(peers: &Peers, known: &Known, stream: &mut TcpStream) -> Resul
 const READ_BYTES_MIN: usize = 4 << 10;
 /// How long to wait when the system refuses another connection (usually: no file left).
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+/// Time between two warnings of connections that were closed for others.
+const SAID_INTERVAL: Duration = Duration::from_secs(1);

@@ -19,8 +19,10 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
 use super::announced::Announced;
+use super::arrivals::Arrivals;
 use super::conditions::Cause;
 use super::error::StartError;
+use super::files::Files;
 use super::listener::Port;
 use super::peer_accept;
 use super::peers::Peers;
@@ -34,6 +36,8 @@ pub struct PeerPorts {
     bound: Vec<(SocketAddr, TcpListener)>,
     /// The line of the configuration file.
     own: ServerSpec,
+    /// How many connections there may be.
+    files: Files,
 }
 
 /// Binds the addresses of the own line of the configuration. A host that is none of this machine's (the
@@ -42,8 +46,12 @@ pub struct PeerPorts {
 /// # Errors
 /// A port cannot be had, and the server is no member yet (`is_member`). That of a member is tried again:
 /// the members may say another one.
-pub async fn listen(own: &ServerSpec, is_member: bool) -> Result<PeerPorts, StartError> {
-    let mut ports = PeerPorts { bound: Vec::new(), own: own.clone() };
+pub async fn listen(
+    own: &ServerSpec,
+    is_member: bool,
+    files: Files,
+) -> Result<PeerPorts, StartError> {
+    let mut ports = PeerPorts { bound: Vec::new(), own: own.clone(), files };
     for address in &own.addresses {
         match bind(address, &ports.held()).await {
             Ok(Some(bound)) => ports.bound.push(bound),
@@ -110,6 +118,8 @@ struct Following {
     own: ServerSpec,
     listening: Vec<Listening>,
     accepting: TaskSet<()>,
+    /// The connections of all ports, and how many there may be.
+    arrivals: (Arc<Arrivals>, Files),
     /// Ports that are to be listened on.
     wanted: BTreeSet<u16>,
     /// What was said of addresses of the file that are not needed.
@@ -118,12 +128,13 @@ struct Following {
 
 impl Following {
     fn new(ports: PeerPorts, peers: Arc<Peers>) -> Self {
-        let PeerPorts { bound, own } = ports;
+        let PeerPorts { bound, own, files } = ports;
         let mut following = Self {
             peers,
             own,
             listening: Vec::new(),
             accepting: TaskSet::default(),
+            arrivals: (Arc::default(), files),
             wanted: BTreeSet::new(),
             said: BTreeSet::new(),
         };
@@ -135,7 +146,8 @@ impl Following {
 
     fn accept(&mut self, address: SocketAddr, listener: TcpListener) {
         let (closes, closed) = oneshot::channel();
-        let accept = peer_accept::accept(listener, Arc::clone(&self.peers), closed);
+        let accept =
+            peer_accept::accept(listener, Arc::clone(&self.peers), self.arrivals.clone(), closed);
         self.accepting.spawn(Task::Peers, accept);
         self.listening.push(Listening { address, closes });
     }

@@ -14,6 +14,7 @@ use super::client_port::ClientPort;
 use super::driver::Message;
 use super::error::StartError;
 use super::figures::Figures;
+use super::files::Files;
 use super::limits::{HEAR_INTERVAL, LEAVE_INTERVAL, Limits};
 use super::listener::{self, Port};
 use super::peers::Peers;
@@ -34,6 +35,7 @@ pub struct Offer {
     config: Config,
     is_in_memory: bool,
     limits: Limits,
+    files: Files,
     messages: mpsc::Sender<Message>,
     figures: Arc<Figures>,
     published: Arc<Published>,
@@ -59,11 +61,12 @@ pub struct Ports {
 impl Offer {
     /// Of a server that is made from these parts, before it has a driver.
     #[must_use]
-    pub fn of(parts: &Parts, limits: Limits) -> Self {
+    pub fn of(parts: &Parts, limits: Limits, files: Files) -> Self {
         Self {
             config: parts.config.clone(),
             is_in_memory: parts.is_in_memory,
             limits,
+            files,
             messages: parts.messages.clone(),
             figures: Arc::clone(&parts.figures),
             published: Arc::clone(&parts.published),
@@ -109,8 +112,10 @@ impl Offer {
         });
         let failed = |error| StartError::Address { address: config.client_addr.to_string(), error };
         let clients = port.listen(config.listen_backlog).map_err(failed)?;
-        let admin_address = serve_http(config, &shared, stop, self.is_usual, tasks).await?;
-        let keep_alive = config.client_tcp_keep_alive;
+        let admin_address =
+            serve_http(config, self.files.http, &shared, stop, self.is_usual, tasks).await?;
+        let options =
+            listener::Options { keep_alive: config.client_tcp_keep_alive, files: self.files };
         let (moves, moved) = mpsc::channel(1);
         if let Some(peers) = &self.peers {
             let port = ClientPort {
@@ -124,7 +129,7 @@ impl Offer {
             tasks.spawn(Task::Members, Arc::clone(stop).before(follow));
         }
         let (behind, stop) = (Arc::clone(&shared), Arc::clone(stop));
-        tasks.spawn(Task::Clients, listener::accept(clients, moved, behind, stop, keep_alive));
+        tasks.spawn(Task::Clients, listener::accept(clients, moved, behind, stop, options));
         Ok(Ports { shared, address, admin_address })
     }
 }
@@ -138,14 +143,16 @@ impl Offer {
 /// The system gives no thread.
 async fn serve_http(
     config: &Config,
+    connections_max: usize,
     shared: &Arc<Shared>,
     stop: &Arc<Stop>,
     is_usual: bool,
     tasks: &mut TaskSet<()>,
 ) -> Result<Option<SocketAddr>, StartError> {
     let AdminConfig { enabled, addr, command_url } = &config.admin;
-    let all = Options { commands_path: command_url.clone(), ..Options::default() };
-    let metrics = Options { surface: Surface::Metrics, ..Options::default() };
+    let any = Options { connections_max, ..Options::default() };
+    let all = Options { commands_path: command_url.clone(), ..any.clone() };
+    let metrics = Options { surface: Surface::Metrics, ..any };
     let ports = [(enabled.then_some(addr), all), (config.metrics_addr.as_ref(), metrics)];
     let mut bound = None;
     let mut listeners = Vec::new();

@@ -19,6 +19,7 @@ use super::driver::{Connections, Disk, Driver, Message};
 use super::error::StartError;
 use super::figures::Figures;
 use super::founding::{self, Founder};
+use super::limits::Limits;
 use super::log_disk::LogDisk;
 use super::log_writer::LogWriter;
 use super::member::{Member, State};
@@ -194,6 +195,7 @@ fn founded(
         }
         opened
     };
+    let limits = Limits::of(&config);
     let of_driver = Arc::clone(&scheduling);
     let driver = |replica, disk, links| Driver {
         replica,
@@ -202,7 +204,7 @@ fn founded(
         audit,
         published,
         stop,
-        connections: Connections::new(Arc::clone(&figures)),
+        connections: Connections::new(&limits, Arc::clone(&figures)),
         scheduling: of_driver,
         members,
         links,

@@ -1,6 +1,6 @@
 //! From a configuration to a server that serves, in a thread of its own.
 //!
-//! *Owns* the order of a start: configuration, client address, audit log, data directory, replica,
+//! *Owns* the order of a start: configuration, open files, client address, audit log, data directory, replica,
 //! and only then anyone who could ask something; and the server's thread, in whose runtime the driver
 //! and every socket are tasks: what one of them has for another costs no wake-up, and everything that
 //! came in the meantime is one batch. *Invariants*: a start that fails, or that nobody waits for any
@@ -21,6 +21,7 @@ use super::builder::Builder;
 use super::driver::{Driver, Message};
 use super::error::{ServerError, StartError};
 use super::figures::Figures;
+use super::files::Files;
 use super::limits::DRIVER_QUEUE_MAX;
 use super::listener::Port;
 use super::member::{Member, State};
@@ -199,6 +200,7 @@ async fn serve(
     if is_rejoining && (is_in_memory || !config.is_ensemble()) {
         return Err(StartError::Config(vec![nobody_to_rejoin()]));
     }
+    let open_files = Files::of(&config)?;
     let port = bind(&config.client_addr).await?;
     let audit = match &config.audit_log {
         Some(path) => Some(open_audit(path)?),
@@ -217,7 +219,7 @@ async fn serve(
             let (sender, counts) = (messages.clone(), Arc::clone(&figures));
             let (member, images) = Member::of(&config, own, is_in_memory, sender, counts)?;
             let is_member = matches!(member.state, State::Founded(_));
-            let ports = peer_ports::listen(own, is_member).await?;
+            let ports = peer_ports::listen(own, is_member, open_files).await?;
             member.peers.bar(cut_off);
             member.begin(images, &stop, &mut tasks);
             let peers = Arc::clone(&member.peers);
@@ -243,7 +245,7 @@ async fn serve(
         runtime: Handle::current(),
         files: WatchedFs::new(files),
     };
-    let offer = Offer::of(&parts, limits);
+    let offer = Offer::of(&parts, limits, open_files);
     let peers = parts.member.as_ref().map(|member| Arc::clone(&member.peers));
     let result = match peers {
         Some(peers) => with_others(parts, &offer, (port, file), &peers, &mut tasks, told).await?,

@@ -133,6 +133,14 @@ impl Client {
         }
     }
 
+    /// The next event; `None` if the server closes.
+    pub async fn next_event(&mut self) -> Option<Event> {
+        match self.packet().await? {
+            Packet::Event(event) => Some(event),
+            Packet::Reply(reply) => panic!("an event was expected, not {reply:?}"),
+        }
+    }
+
     /// Waits until the server has closed the connection; what arrives before that is thrown away.
     pub async fn closed(&mut self) {
         while self.frame().await.is_some() {}
