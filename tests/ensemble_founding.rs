@@ -12,6 +12,7 @@ use std::time::Duration;
 use common::{Client, PATIENCE, fresh, wait_until};
 use lockkeeper::Server;
 use lockkeeper::cli::config_file;
+use lockkeeper::proto::Request;
 use lockkeeper::replica::inspect::Mode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -24,6 +25,8 @@ struct World {
     directory: tempfile::TempDir,
     /// The first three bytes of all addresses: no other test, here or elsewhere, has them.
     net: String,
+    /// More keys of everybody's configuration.
+    more: &'static str,
     /// What the ports for other servers begin with: some servers bind them on all addresses.
     ports: u16,
 }
@@ -34,7 +37,7 @@ impl World {
         let (pid, world) = (std::process::id(), WORLDS.fetch_add(1, Ordering::Relaxed));
         let net = format!("127.{}.{}", 130 + world, 1 + pid % 250);
         let ports = 17200 + 10 * u16::try_from(world).unwrap();
-        Self { directory: tempfile::tempdir().unwrap(), net, ports }
+        Self { directory: tempfile::tempdir().unwrap(), net, more: "", ports }
     }
 
     fn data(&self, id: u8) -> PathBuf {
@@ -63,8 +66,9 @@ impl World {
         let file = self.directory.path().join(format!("zoo{id}.cfg"));
         let text = format!(
             "dataDir={}\nclientPort={CLIENT_PORT}\nclientPortAddress={net}.{id}\ntickTime=2000\n\
-             admin.serverAddress={net}.{id}\nadmin.serverPort={ADMIN_PORT}\n{}\n",
+             admin.serverAddress={net}.{id}\nadmin.serverPort={ADMIN_PORT}\n{}\n{}\n",
             self.data(id).display(),
+            self.more,
             lines.join("\n"),
             net = self.net,
         );
@@ -382,5 +386,26 @@ async fn a_server_that_is_no_member_is_told_nothing_and_joins_once_it_is_added()
     world.says(4, "refuses this server: server 4 is no member of the ensemble").await;
     assert!(!fourth.status().serving);
     servers.push(fourth);
+    stop(servers).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_was_removed_while_it_was_away_says_so_when_it_comes_back() {
+    let world = World { more: "reconfigEnabled=true\nskipACL=yes", ..World::new() };
+    let mut servers = Vec::new();
+    for id in 1..=3 {
+        servers.push(world.start(id, &[1, 2, 3]).await);
+    }
+    for server in &servers {
+        serves(server).await;
+    }
+    servers.pop().unwrap().stop().await.unwrap();
+    let leaving = Some(common::text("3"));
+    let remove = Request::Reconfig { joining: None, leaving, members: None, version: -1 };
+    client(world.address(1)).await.call(&remove).await.unwrap();
+    let third = world.start(3, &[1, 2, 3]).await;
+    world.says(3, "refuses this server: server 3 is no member of the ensemble").await;
+    assert!(!third.status().serving);
+    servers.push(third);
     stop(servers).await;
 }

@@ -9,9 +9,8 @@ use std::sync::{Mutex, PoisonError};
 
 /// A reason for which a server is not ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(dead_code, reason = "the finders of some come later")]
 pub enum Cause {
-    /// It cannot become a member of an ensemble as things are.
+    /// It cannot become a member of an ensemble as things are, or is none any more.
     Founding,
     /// A disk does not answer.
     Disk,

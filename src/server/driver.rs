@@ -135,7 +135,7 @@ impl Driver {
         let mut inspections = Inspections::default();
         let mut pace = CheckpointPace::new(start);
         let mut serves = Some(serves);
-        let mut shows_obstacle = false;
+        let (mut served, mut shows_obstacle) = (false, false);
         let mut scheduling = ThreadScheduling::new(Arc::clone(&self.scheduling));
         while self.turn(&mut batch).await {
             if self.stop.is_asked() {
@@ -181,6 +181,11 @@ impl Driver {
                 let text = self.replica.machine().tree().config_text();
                 self.members.send_if_modified(|known| known.update(text, status.serving));
             }
+            if status.serving && !served {
+                // What other servers refused is of no matter to one that serves.
+                self.published.conditions.set(Cause::Founding, None);
+            }
+            served = status.serving;
             if !status.serving || shows_obstacle {
                 let obstacle = self.replica.obstacle().map(str::to_owned);
                 shows_obstacle = obstacle.is_some();
@@ -237,6 +242,11 @@ impl Driver {
                 self.replica.step(input);
             }
             Message::Link(event) => {
+                if let LinkEvent::Refused { words, .. } = &event
+                    && !self.replica.is_serving()
+                {
+                    self.published.conditions.set(Cause::Founding, Some(words.clone()));
+                }
                 if let Some(links) = &mut self.links {
                     links.take(event, &mut self.replica);
                 }

@@ -142,12 +142,13 @@ fn from_standalone(
     waits: &mut impl FnMut(Recovered),
 ) -> Result<Option<(Identified, Option<Found>)>, StartError> {
     let identity = found.opened.identity.identified();
-    match Past::of(identity.raft_id, &found.machine, &found.opened.restored) {
+    let past = Past::of(identity.raft_id, &found.machine, &found.opened.restored);
+    match past {
         Past::Member => return Ok(Some((identity, Some(found)))),
         Past::Served { znodes } => founder.has_read(Some((identity, znodes))),
         Past::Unused => founder.has_read(None),
     }
-    waits(Recovered { is_new: true, ..Recovered::default() });
+    waits(Recovered { is_new: past == Past::Unused, ..Recovered::default() });
     let Some(decision) = decide(founder, peers, parts)? else { return Ok(None) };
     if decision.keeps_data {
         disk::founds(&parts.config, &mut found.opened, &decision.identity)?;
