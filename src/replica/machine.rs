@@ -521,7 +521,8 @@ fn multi_outcome(results: &[crate::proto::MultiResult]) -> &'static str {
     codes.next().map_or("ok", ErrorCode::name)
 }
 
-/// Moves the clock to that of a normal entry, and gives its transactions: to be applied in order.
+/// Moves the clock to that of a normal entry, and gives its transactions: to be applied in order. An
+/// entry without one leaves the clock as it is: there is one state for each zxid.
 ///
 /// # Errors
 /// When the entry cannot be understood. Nothing was changed then.
@@ -531,6 +532,25 @@ pub(super) fn open_entry(machine: &mut Machine, entry: &Entry) -> Result<Vec<Txn
         return Err(format!("{}: the term does not fit into the ids of sessions", at()));
     }
     let batch = Batch::decode(&entry.data).map_err(|bad| format!("{}: {bad}", at()))?;
-    machine.begin_entry(batch.wall_ms);
+    if !batch.txns.is_empty() {
+        machine.begin_entry(batch.wall_ms);
+    }
     Ok(batch.txns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replica::txn::members_mark;
+    use crate::replica::{Entry, EntryKind};
+
+    #[test]
+    fn an_entry_without_a_transaction_changes_nothing_that_is_replicated() {
+        let mut machine = Machine::fresh(Options::default());
+        let before = machine.digest();
+        let data = members_mark(1_700_000_000_000).into();
+        let entry = Entry { term: 3, index: 7, kind: EntryKind::Normal, data };
+        assert_eq!(open_entry(&mut machine, &entry).unwrap(), []);
+        assert_eq!((machine.digest(), machine.last_time_ms()), (before, 0));
+    }
 }
