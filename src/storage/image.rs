@@ -33,6 +33,8 @@ pub(super) const MAGIC: &[u8; 8] = b"LKIMAGE1";
 const SUFFIX: &str = ".image";
 /// A complete image of another server that the log does not begin behind yet.
 const RECEIVED: &str = ".received";
+/// No image has this index.
+const NONE_HELD: u64 = u64::MAX;
 /// Most received images that wait to be installed: a new one replaces the oldest.
 const RECEIVED_KEPT_MAX: usize = 3;
 /// A file that is being written.
@@ -101,6 +103,8 @@ pub struct Images {
     pub(super) cluster_id: u128,
     /// Numbers the files being written, so that two of the same index are two files.
     begun: Arc<AtomicU64>,
+    /// The received image that the log thread is about to install, or [`NONE_HELD`].
+    held: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Images {
@@ -113,7 +117,8 @@ impl Images {
     /// The images in `dir`, which must exist before one is written.
     #[must_use]
     pub fn new(fs: Arc<dyn Fs>, dir: &Path, cluster_id: u128) -> Self {
-        Self { fs, dir: dir.to_owned(), cluster_id, begun: Arc::default() }
+        let held = Arc::new(AtomicU64::new(NONE_HELD));
+        Self { fs, dir: dir.to_owned(), cluster_id, begun: Arc::default(), held }
     }
 
     /// Indexes of all images, newest first.
@@ -180,10 +185,18 @@ impl Images {
     /// # Errors
     /// The file system failed.
     pub fn receive(&self, mark: &Mark) -> Result<ImageWriter, ImageError> {
-        for index in self.received()?.into_iter().skip(RECEIVED_KEPT_MAX - 1) {
+        let held = self.held.load(Ordering::Acquire);
+        let older = self.received()?.into_iter().skip(RECEIVED_KEPT_MAX - 1);
+        for index in older.filter(|index| *index != held) {
             self.fs.remove(&self.file(index, Copy::Received))?;
         }
         ImageWriter::create(self, mark, Copy::Received)
+    }
+
+    /// Until this is called with none, no newer image takes the place of the received one at this index,
+    /// however long the disk takes to install it.
+    pub(super) fn hold_received(&self, index: Option<u64>) {
+        self.held.store(index.unwrap_or(NONE_HELD), Ordering::Release);
     }
 
     /// Indexes of the images that were received and are not installed, newest first.

@@ -37,7 +37,18 @@ pub enum InstallError {
 /// # Errors
 /// After any error the server must end.
 pub fn append(log: &mut Log, images: &Images, appends: &[Append]) -> Result<(), InstallError> {
-    let mut rest = appends;
+    // An image that a newer one replaces in the same batch need not be there any more, and what comes before
+    // the newest goes with the log that it was written to; but for the hard state, which is with the image.
+    let is_last = |append: &Append| append.install.is_some() && append.hard_state.is_some();
+    let rest = &appends[appends.iter().rposition(is_last).unwrap_or(0)..];
+    let held = rest.first().and_then(|append| append.install.as_ref());
+    images.hold_received(held.map(|mark| mark.index));
+    let outcome = append_all(log, images, rest);
+    images.hold_received(None);
+    outcome
+}
+
+fn append_all(log: &mut Log, images: &Images, mut rest: &[Append]) -> Result<(), InstallError> {
     while let Some(first) = rest.first() {
         if let Some(mark) = &first.install {
             install(log, images, mark)?;
