@@ -17,13 +17,15 @@ impl Replica {
     /// Proposes to close what was not heard from in time. Only when proposals go to the log at once: what is
     /// heard while they wait must count.
     pub(super) fn expire(&mut self) {
-        if self.leading.is_none() || !std::mem::take(&mut self.expiry_is_due) {
+        let Some(term) = self.leading else { return };
+        if !std::mem::take(&mut self.expiry_is_due) {
             return;
         }
-        let (sessions, roll) = (self.machine.sessions(), &self.roll);
+        let (sessions, roll, moves) = (self.machine.sessions(), &self.roll, &self.moves);
         let may_have_been_heard = |session, before_us| {
             let known = sessions.find(session);
             known.is_some_and(|known| roll.may_have_heard(known.owner.0, before_us))
+                || moves.may_have_moved(term, session)
         };
         for session in self.expiry.overdue(may_have_been_heard) {
             if mutant!("sessions-never-expire") {

@@ -44,6 +44,7 @@ mod log;
 pub mod machine;
 mod members;
 mod membership;
+mod moves;
 mod observe;
 mod obstacle;
 mod pace;
@@ -99,6 +100,7 @@ use inspect::{PeerStatus, ProposalSizes};
 use leadership::Standing;
 use log::{Tail, from_raft};
 use machine::{Applied, SessionChange, open_entry};
+use moves::Moves;
 use pace::Pace;
 use promises::Asking;
 use roll::Roll;
@@ -153,6 +155,8 @@ pub struct Replica {
     read_confirmed: VecDeque<(u64, u64)>,
     /// What the leader knows of whom the others hear from.
     roll: Roll,
+    /// Sessions that are moving to other servers.
+    moves: Moves,
     /// Whom the leader was not told of.
     touches: Touches,
     /// Raft ids of the servers that there is a link with, by server.
@@ -298,6 +302,7 @@ impl Replica {
             read_answered: 0,
             read_confirmed: VecDeque::new(),
             roll: Roll::default(),
+            moves: Moves::default(),
             touches: Touches::default(),
             connected: BTreeMap::new(),
             incoming: None,
@@ -581,6 +586,9 @@ impl Replica {
                 self.clients.about_to_apply(&self.machine, conn, sequence);
             }
             let applied = self.machine.apply(entry.term, txn);
+            if server != self.origin && matches!(txn.op, TxnOp::AttachSession { .. }) {
+                self.moves.applied(entry.term, txn.session);
+            }
             if self.setup.audit {
                 self.audit.push(self.machine.audit_line((entry.index, entry.term), txn, &applied));
             }

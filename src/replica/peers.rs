@@ -38,13 +38,13 @@ impl Replica {
                 // Whoever takes this server for the leader of another term learns better, and then
                 // knows that this was lost.
                 let (sessions, expiry) = (self.machine.sessions(), &mut self.expiry);
+                let moves = &mut self.moves;
                 // Who comes back just before the end is heard of now, not only when that is applied.
                 let heard = |txn: &Txn| {
-                    if let TxnOp::AttachSession { password, .. } = &txn.op
-                        && sessions
-                            .find(txn.session)
-                            .is_some_and(|known| known.password == *password)
-                    {
+                    let TxnOp::AttachSession { password, .. } = &txn.op else { return };
+                    moves.taken(term, txn.session);
+                    let known = sessions.find(txn.session);
+                    if known.is_some_and(|known| known.password == *password) {
                         expiry.touch(txn.session);
                     }
                 };

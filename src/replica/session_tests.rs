@@ -36,6 +36,28 @@ fn a_session_that_is_taken_up_again_just_before_its_end_does_not_end() {
     }
 }
 
+#[test]
+fn a_session_that_another_server_serves_before_the_leaders_disk_has_its_move_does_not_end() {
+    let setup = Setup { disk_stall_ms: 60_000, ..short_sessions() };
+    let mut cluster = Cluster::with(3, setup);
+    let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
+    let session = cluster.connect(leader, 1, None);
+    cluster.hold_disk(leader);
+    cluster.ask(follower, 2, Some(&session));
+    cluster.advance_ms(200);
+    assert_eq!(cluster.response(follower, 2).unwrap().session_id, session.session_id);
+    for xid in 1..60 {
+        cluster.send(follower, 2, &[(xid, get("/"))]);
+        assert_eq!(cluster.replies(follower, 2), [(xid, 0)]);
+        cluster.advance_ms(100);
+    }
+    cluster.release_disk();
+    cluster.advance_ms(1000);
+    assert!(!cluster.closed(follower, 2) && is_open(&cluster, &session), "it was answered");
+    // And it ends when nothing more is heard from it.
+    cluster.until("its end", |cluster| !is_open(cluster, &session));
+}
+
 fn is_open(cluster: &Cluster, session: &ConnectResponse) -> bool {
     let leader = cluster.leader().expect("somebody leads");
     cluster.replicas[&leader].machine.sessions().is_open(session.session_id)
