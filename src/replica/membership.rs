@@ -78,10 +78,13 @@ impl Replica {
         let steps = self.next_steps();
         if !steps.is_empty() {
             self.consensus.propose_change(&steps);
-        } else if self.owes_mark && self.voters_are_members() {
-            // Where it is not taken now, the next tick tries again.
-            let mark = members_mark(self.wall_ms);
-            self.owes_mark = self.consensus.propose(mark).is_err();
+            return;
+        }
+        let term = Some(self.consensus.term());
+        let is_due = self.owes_mark && self.mark_proposed != term && self.voters_are_members();
+        // Where it is not taken now, the next tick tries again.
+        if is_due && self.consensus.propose(members_mark(self.wall_ms)).is_ok() {
+            self.mark_proposed = term;
         }
     }
 
@@ -102,6 +105,7 @@ impl Replica {
         self.members_changed = true;
         // Of the first members, none leaves.
         self.owes_mark |= is_asked_for;
+        self.mark_proposed = None;
         if let Some(conn) = conn
             && !self.voters_are_members()
             && !mutant!("removal-acknowledged-early")
@@ -125,6 +129,7 @@ impl Replica {
     pub(super) fn voters_changed(&mut self) {
         self.members_changed = true;
         self.owes_mark = true;
+        self.mark_proposed = None;
         if mutant!("removal-without-mark") && self.voters_are_members() {
             self.clients.members_settled();
         }

@@ -170,6 +170,8 @@ pub struct Replica {
     /// The members or the voters have changed, and no mark in the log says yet that the voters follow
     /// (see `membership.rs`).
     owes_mark: bool,
+    /// The term in which this leader has proposed it.
+    mark_proposed: Option<u64>,
     members_changed: bool,
     announced: Vec<Member>,
     /// The version that these members had.
@@ -308,6 +310,7 @@ impl Replica {
             incoming: None,
             reconfig_proposed: None,
             owes_mark: !replayed.conf_changes.is_empty(),
+            mark_proposed: None,
             pace: Pace::default(),
             members_changed: true,
             announced: Vec::new(),
