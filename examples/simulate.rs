@@ -10,13 +10,15 @@ use std::time::Instant;
 
 use simulation::coverage::Coverage;
 use simulation::founding::Seen;
+use simulation::removals::Outcome;
 use simulation::run::run;
 
-const USAGE: &str = "usage: simulate [--servers 1|3|5 | --founding] (--seed N [--trace] | --seeds A..B) \
-                     [--mutant NAME]";
+const USAGE: &str = "usage: simulate [--servers 1|3|5 | --founding | --removals] \
+                     (--seed N [--trace] | --seeds A..B) [--mutant NAME]";
 
 fn main() -> ExitCode {
-    let Some(Asked { seeds, servers, prints, mutant, founds }) = parse(std::env::args().skip(1))
+    let Some(Asked { seeds, servers, prints, mutant, founds, removes }) =
+        parse(std::env::args().skip(1))
     else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
@@ -29,6 +31,9 @@ fn main() -> ExitCode {
     }
     if founds {
         return found(seeds, prints);
+    }
+    if removes {
+        return remove(seeds);
     }
     let begun = Instant::now();
     let mut coverage = Coverage::default();
@@ -80,6 +85,28 @@ fn found(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Plays removals of members.
+fn remove(seeds: std::ops::Range<u64>) -> ExitCode {
+    let begun = Instant::now();
+    let (mut acknowledged, mut failed) = (0, 0);
+    let count = seeds.end.saturating_sub(seeds.start);
+    for seed in seeds {
+        match simulation::removals::run(seed) {
+            Ok(outcome) => acknowledged += u64::from(outcome == Outcome::Acknowledged),
+            Err(violation) => {
+                println!("seed {seed}: {violation}");
+                failed += 1;
+            }
+        }
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    println!(
+        "{count} seeds, {acknowledged} acknowledged, {failed} failed, {:.1} seeds a second",
+        count as f64 / seconds
+    );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 /// What is to be played.
 struct Asked {
     seeds: std::ops::Range<u64>,
@@ -88,6 +115,8 @@ struct Asked {
     mutant: Option<String>,
     /// Foundings instead of the lives of founded ensembles.
     founds: bool,
+    /// Removals of members, likewise.
+    removes: bool,
 }
 
 /// Plants a deliberate bug. False: there are none in this program.
@@ -101,7 +130,7 @@ fn plant(name: String) -> bool {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
     let (mut seeds, mut servers, mut prints, mut mutant) = (None, 1, false, None);
-    let mut founds = false;
+    let (mut founds, mut removes) = (false, false);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--seed" => {
@@ -118,9 +147,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
             }
             "--trace" => prints = true,
             "--founding" => founds = true,
+            "--removals" => removes = true,
             "--mutant" => mutant = Some(words.next()?),
             _ => return None,
         }
     }
-    Some(Asked { seeds: seeds?, servers, prints, mutant, founds })
+    Some(Asked { seeds: seeds?, servers, prints, mutant, founds, removes })
 }
