@@ -60,6 +60,7 @@ const CATALOGUE: &[Mutant] = &[
     mutant("overwritten-entry-comes-back", 3, 20),
     mutant("overwrites-one-too-many", 3, 20),
     mutant("entry-applied-twice-at-restart", 1, 20),
+    mutant("lost-entries-unnoticed", REMOVALS, 2000),
     // --- members
     mutant("removal-acknowledged-early", REMOVALS, 20),
     mutant("removal-without-mark", REMOVALS, 400),

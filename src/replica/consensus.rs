@@ -419,16 +419,19 @@ impl Consensus {
         Some(progress)
     }
 
-    /// An append without entries says up to where the log is committed. Its answer says nothing that
-    /// this server does not know if the other one has acknowledged all of that: then the same is said
-    /// as a heartbeat says it, and nobody has to answer.
+    /// An append without entries says up to where the log is committed. If the other one has acknowledged
+    /// all of that, and may not know yet that it is committed, a heartbeat says the same, and nobody has to
+    /// answer. One that knows is asked whether it has all that was sent to it: what was lost comes again
+    /// when it denies that. Where its disk is needed for a majority, nothing else would find that out.
     fn give_notice(&self, message: &mut Message) {
         let is_commit_only = message.get_msg_type() == MessageType::MsgAppend
             && message.entries.is_empty()
             && self.is_leader();
         let progress = self.node.raft.prs().get(message.to);
         let is_known = |progress: &raft::Progress| {
-            progress.state == ProgressState::Replicate && progress.matched >= message.commit
+            progress.state == ProgressState::Replicate
+                && progress.matched >= message.commit
+                && (progress.committed_index < message.commit || mutant!("lost-entries-unnoticed"))
         };
         if is_commit_only && progress.is_some_and(is_known) {
             message.set_msg_type(MessageType::MsgHeartbeat);

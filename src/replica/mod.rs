@@ -56,6 +56,8 @@ mod raft_codec;
 mod reads;
 pub mod ready;
 pub mod records;
+#[cfg(test)]
+mod replication_tests;
 mod roll;
 #[cfg(test)]
 mod rollback_tests;

@@ -19,7 +19,7 @@ use simulation::run::{Failure, run};
 const SEEDS: u64 = 200;
 
 /// The same, of removals of members.
-const SEEDS_OF_REMOVALS: u64 = 150;
+const SEEDS_OF_REMOVALS: u64 = 500;
 
 /// What these seeds must have seen, or they prove less than they say.
 const SEEN_AT_LEAST: [(&str, u64); 38] = [
