@@ -170,6 +170,14 @@ impl Tail {
         new.any(|entry| entry.get_entry_type() != EntryType::EntryNormal)
     }
 
+    /// The changes of membership behind an index, committed or not.
+    pub(super) fn changes_behind(&self, index: u64) -> impl Iterator<Item = &RaftEntry> {
+        let is_change = move |entry: &&RaftEntry| {
+            entry.index > index && entry.get_entry_type() != EntryType::EntryNormal
+        };
+        self.entries.iter().filter(is_change)
+    }
+
     pub(super) fn set_membership(&mut self, membership: ConfState) {
         self.membership = membership;
     }

@@ -216,7 +216,9 @@ impl Replica {
         let has_answered = |id: u64| id == own || answered.contains(&id);
         let all = self.consensus.all_voters().into_iter().all(has_answered);
         let is_over = since_us.is_some_and(|since_us| self.now_us >= since_us + ASKING_US);
-        let is_known = all || is_over && self.consensus.is_majority(has_answered);
+        let is_majority = self.consensus.is_majority(has_answered)
+            || self.consensus.is_majority_by_log(has_answered);
+        let is_known = all || is_over && is_majority;
         if is_known {
             self.asking = None;
             self.consensus.let_vote(true);

@@ -168,8 +168,8 @@ const FOUNDINGS: u64 = 300;
 
 /// What they must have seen.
 const SEEN_BY_FOUNDINGS: [(&str, u64); 11] = [
-    ("with_state", 30),
-    ("empty", 100),
+    ("with_state", 80),
+    ("empty", 50),
     ("joined", 300),
     ("late", 10),
     ("set_aside", 5),
@@ -178,7 +178,7 @@ const SEEN_BY_FOUNDINGS: [(&str, u64); 11] = [
     ("unequal_lines", 20),
     ("unused", 20),
     ("restarts", 1000),
-    ("writes", 1000),
+    ("writes", 300),
 ];
 
 #[test]

@@ -3,10 +3,13 @@
 //! *Owns* which message shows which promise. *Invariant*: a message counts only in the term in which this
 //! server is when Raft has taken it, and in the role in which Raft counts it.
 
+use std::collections::BTreeSet;
+
 use raft::StateRole;
-use raft::eraftpb::{Message, MessageType};
+use raft::eraftpb::{ConfChangeType, Message, MessageType};
 
 use super::Consensus;
+use crate::replica::conf_change;
 
 /// What counts of a message.
 #[derive(Clone, Copy, Debug)]
@@ -83,5 +86,27 @@ impl Consensus {
         let of = |ids: &[u64]| ids.iter().filter(|id| is_one(**id)).count() > ids.len() / 2;
         let outgoing = members.get_voters_outgoing();
         of(members.get_voters()) && (outgoing.is_empty() || of(outgoing))
+    }
+
+    /// The same, of those who vote behind some change that is in the log here and not applied: it may be
+    /// committed, and this disk may not have been told. Those who voted before may be gone for good then.
+    pub(in crate::replica) fn is_majority_by_log(&self, is_one: impl Fn(u64) -> bool) -> bool {
+        let tail = self.node.store();
+        let mut voters: BTreeSet<u64> = tail.membership().get_voters().iter().copied().collect();
+        for entry in tail.changes_behind(self.node.raft.raft_log.applied) {
+            let Ok(change) = conf_change::decode(&entry.data) else { return false };
+            for one in change.get_changes() {
+                match one.get_change_type() {
+                    ConfChangeType::AddNode => voters.insert(one.node_id),
+                    ConfChangeType::RemoveNode | ConfChangeType::AddLearnerNode => {
+                        voters.remove(&one.node_id)
+                    }
+                };
+            }
+            if voters.iter().filter(|id| is_one(**id)).count() > voters.len() / 2 {
+                return true;
+            }
+        }
+        false
     }
 }
