@@ -1,6 +1,6 @@
 //! Rollback detection: what servers have promised each other, as the others remember it.
 //!
-//! *Owns* [`Promises`], which each server keeps in memory of all others, and [`Asking`], by which one that
+//! *Owns* `Promises`, which each server keeps in memory of all others, and `Asking`, by which one that
 //! was started finds out whether its disk has all that it promised. *Invariants*: a promise is remembered
 //! from a message only that Raft took in its own term: an acknowledgement by the leader, a vote by the
 //! candidate that got it, an office by those who follow; a server asks before it says anything else on a
