@@ -37,12 +37,12 @@ impl Machine {
         std::mem::take(&mut self.replayed.audit)
     }
 
-    /// Takes what a replay has seen.
     /// Whether the entries that were replayed change who takes part.
     pub(in crate::replica) fn has_replayed_changes(&self) -> bool {
         !self.replayed.conf_changes.is_empty()
     }
 
+    /// Takes what a replay has seen.
     pub(in crate::replica) fn take_replayed(&mut self) -> Replayed {
         std::mem::take(&mut self.replayed)
     }
