@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Client, PATIENCE};
+use lockkeeper::Server;
 use lockkeeper::cli::config_file;
 use lockkeeper::replica::inspect::{Mode, PeerStatus};
-use lockkeeper::{Server, server::Builder};
+use lockkeeper::server::{Builder, ServerError};
 
 /// A directory with the files of servers 1 to 4, of which the first three know each other.
 struct World {
@@ -210,6 +211,27 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
+fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for name in names(from) {
+        let (from, to) = (from.join(&name), to.join(&name));
+        if from.is_dir() {
+            copy_all(&from, &to);
+        } else {
+            fs::copy(from, to).unwrap();
+        }
+    }
+}
+
+/// With which words a server ends because it must not take part.
+async fn refusal(server: Server) -> String {
+    let ended = tokio::time::timeout(PATIENCE, server.wait()).await.expect("it ends");
+    match ended.expect_err("it must not take part") {
+        ServerError::RolledBack(words) => words,
+        other => panic!("{other}"),
+    }
+}
+
 async fn stop(servers: Vec<Server>) {
     for server in servers {
         server.stop().await.unwrap();
@@ -278,6 +300,53 @@ async fn a_server_whose_data_is_put_away_fetches_everything_and_votes_again() {
         client(world.address(3)).await.set("/kept", b"newest").await.ok()
     })
     .await;
+    stop(servers).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_on_an_old_copy_of_its_data_refuses_whatever_is_restarted_until_it_rejoins() {
+    let world = World::new("");
+    let mut servers = world.start_three().await;
+    client(world.address(1)).await.create("/kept", b"old", 0).await.unwrap();
+    let id = leader(&servers) % 3 + 1;
+    until("it votes", async || votes(&servers, id)).await;
+    let (at, data_dir, copy) =
+        (usize::from(id) - 1, world.data(id), world.directory.path().join("copy"));
+    servers.remove(at).stop().await.unwrap();
+    copy_all(&data_dir, &copy);
+    servers.insert(at, world.start(id).await);
+    serves(&servers[at]).await;
+    client(world.address(id)).await.set("/kept", b"new").await.unwrap();
+    servers.remove(at).stop().await.unwrap();
+    fs::remove_dir_all(&data_dir).unwrap();
+    fs::rename(&copy, &data_dir).unwrap();
+
+    // It refuses also when its disk does not take the mark.
+    let (mark, in_the_way) = (data_dir.join("rolled-back"), data_dir.join("rolled-back.tmp"));
+    fs::create_dir(&in_the_way).unwrap();
+    let first = refusal(world.start(id).await).await;
+    assert!(first.contains("remembers entry") && first.contains("--rejoin"), "{first}");
+    assert!(!mark.exists());
+    fs::remove_dir(&in_the_way).unwrap();
+    let words = refusal(world.start(id).await).await;
+    assert_eq!(fs::read_to_string(&mark).unwrap(), words);
+
+    // Those who remember are gone.
+    stop(servers).await;
+    let ids = [1, 2, 3].into_iter().filter(|other| *other != id);
+    let mut servers = Vec::new();
+    for other in ids {
+        servers.push(world.start(other).await);
+    }
+    let error = world.builder(id).start().await.expect_err("it is marked").to_string();
+    assert!(error.starts_with(&words), "{error}");
+    for server in &servers {
+        serves(server).await;
+    }
+    let again = world.builder(id).rejoin().start().await.expect("its data is set aside");
+    assert_eq!(data(world.address(id), "/kept").await, b"new");
+    assert!(names(&data_dir.join("set-aside-1")).contains(&"rolled-back".to_string()));
+    servers.push(again);
     stop(servers).await;
 }
 

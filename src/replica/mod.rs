@@ -88,6 +88,7 @@ pub use input::{ClientRequest, ConnId, Input};
 pub use inspect::{Inspect, Report, Status};
 pub use machine::Machine;
 pub use peer::{Member, PeerMessage};
+pub use promises::Refusal;
 pub use ready::{AuditLine, Fetch, Outgoing, Ready, SendImage};
 pub use records::{Record, Records};
 pub use setup::{Restored, Setup};
@@ -197,7 +198,7 @@ pub struct Replica {
     /// Until it is known what others remember of this server.
     asking: Option<Asking>,
     /// Why this server must not take part.
-    refusal: Option<String>,
+    refusal: Option<Refusal>,
     /// Servers that are far behind the term of this one.
     ahead_of: BTreeSet<u64>,
     /// Servers whose links are to be cut.

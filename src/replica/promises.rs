@@ -156,12 +156,22 @@ impl Asking {
     }
 }
 
+/// Why a server must not take part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What is wrong, and what to do.
+    pub words: String,
+    /// Whether the data is known to lack what the server has promised. That stays so when those who
+    /// remember it are gone, and is to be written to its directory (`storage::mark_rolled_back`).
+    pub is_rolled_back: bool,
+}
+
 impl Replica {
-    /// Why this server must not take part: its data is older than what it has promised. It says nothing to
-    /// other servers any more; [`Replica::ready`] has nothing to be done.
+    /// Why this server must not take part: its data is older than what it has promised, or too far ahead of
+    /// the others. It says nothing to other servers any more; [`Replica::ready`] has nothing to be done.
     #[must_use]
-    pub fn refused(&self) -> Option<&str> {
-        self.refusal.as_deref()
+    pub fn refused(&self) -> Option<&Refusal> {
+        self.refusal.as_ref()
     }
 
     /// There is a link: before anything else is said on it, what is to be known is asked.
@@ -200,10 +210,11 @@ impl Replica {
         asking.answered.insert(from);
         if let Some(lacks) = promise.and_then(|promise| asking.held.lacks(promise)) {
             let by = server_of(from);
-            self.refuse_to_serve(&format!(
+            let reason = format!(
                 "the data directory is an older copy of what this server had: server {by} remembers \
                  {lacks}"
-            ));
+            );
+            self.refuse_to_serve(&reason, true);
         }
         self.conclude();
         true
@@ -236,20 +247,23 @@ impl Replica {
         self.ahead_of.insert(peer);
         let is_ahead = |id: u64| self.ahead_of.contains(&id);
         if self.consensus.is_majority(is_ahead) {
-            self.refuse_to_serve(&format!(
+            let reason = format!(
                 "the data has come to term {own}, and a majority of the others is more than \
                  {TERM_STEP_MAX} terms behind it (server {} in term {term}): they do not hear this server",
                 server_of(peer)
-            ));
+            );
+            // It is theirs that may be wrong.
+            self.refuse_to_serve(&reason, false);
         }
     }
 
-    fn refuse_to_serve(&mut self, reason: &str) {
+    fn refuse_to_serve(&mut self, reason: &str, is_rolled_back: bool) {
         self.refusal.get_or_insert_with(|| {
-            format!(
+            let words = format!(
                 "{reason}. It must not vote or acknowledge anything with it. Start the server with \
                  --rejoin: that sets the data aside and fetches everything from the others"
-            )
+            );
+            Refusal { words, is_rolled_back }
         });
         self.consensus.let_vote(false);
         self.stop_serving();

@@ -118,8 +118,9 @@ fn what_it_lacks_of_a_promise_makes_it_refuse_by_name_and_fall_silent() {
         recall(&mut replica, 1, question ^ 1, Some(promise));
         assert_eq!(replica.refused(), None, "it was not asked: {promise:?}");
         recall(&mut replica, 1, question, Some(promise));
-        let refused = replica.refused().expect("it is rolled back").to_owned();
-        assert!(refused.contains(words) && refused.contains("--rejoin"), "{refused}");
+        let refused = replica.refused().expect("it is rolled back").clone();
+        assert!(refused.is_rolled_back);
+        assert!(refused.words.contains(words) && refused.words.contains("--rejoin"), "{refused:?}");
         recall(&mut replica, 3, question, None);
         assert!(!votes(&mut replica, 9));
         replica.step(Input::Tick { now_us: 9_000_000, wall_ms: 1 });
@@ -149,9 +150,9 @@ fn a_follower_and_a_leader_that_come_back_with_an_old_disk_are_told() {
         // The oldest copy of all: an empty one that kept its name.
         cluster.start(server, u64::from(server), membership);
         cluster.advance_ms(300);
-        let refused = cluster.replicas[&server].refused().map(ToOwned::to_owned);
+        let refused = cluster.replicas[&server].refused().cloned();
         let refused = refused.unwrap_or_else(|| panic!("server {server} of leader {leader}"));
-        assert!(refused.contains("older copy"), "{refused}");
+        assert!(refused.words.contains("older copy"), "{refused:?}");
         // The others go on.
         let next = (1..=3).find(|id| *id != server).unwrap();
         cluster.until("two serve", |cluster| cluster.replicas[&next].is_serving());
@@ -176,6 +177,7 @@ fn who_is_far_ahead_of_a_majority_of_the_others_refuses_and_of_one_does_not() {
     told(&mut replica, 4, 0);
     assert_eq!(replica.refused(), None, "two of four, and one that is near enough");
     told(&mut replica, 5, 4);
-    let refused = replica.refused().expect("three of four").to_owned();
-    assert!(refused.contains("65541") && refused.contains("--rejoin"), "{refused}");
+    let Refusal { words, is_rolled_back } = replica.refused().expect("three of four").clone();
+    assert!(words.contains("65541") && words.contains("--rejoin"), "{words}");
+    assert!(!is_rolled_back, "the others may be wrong");
 }

@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::future::ready;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,7 +41,7 @@ use crate::replica::{
     ConnId, Drained, Input, Inspect, OUTPUT_BYTES_PER_TURN_MAX, Outgoing, Ready, Replica, Report,
     Status,
 };
-use crate::storage::Lock;
+use crate::storage::{Lock, WatchedFs, mark_rolled_back};
 use crate::supervision::Task;
 
 /// What the driver is sent.
@@ -119,6 +120,10 @@ pub struct Disk {
     pub changes_wait: Duration,
     /// Says when a call takes too long.
     pub alarm: DiskAlarm,
+    /// Where it is written that the data must not be used any more.
+    pub files: WatchedFs,
+    /// The data directory.
+    pub data_dir: PathBuf,
     /// Keeps other servers out.
     #[expect(dead_code, reason = "held, not read")]
     pub lock: Arc<Lock>,
@@ -152,8 +157,8 @@ impl Driver {
                 self.take(message, &mut inspections)?;
             }
             self.settle(now_us, &mut inspections)?;
-            if let Some(words) = self.replica.refused() {
-                let words = words.to_owned();
+            if let Some(refusal) = self.replica.refused() {
+                let words = refusal.words.clone();
                 self.published.conditions.set(Cause::RolledBack, Some(words.clone()));
                 return Err(ServerError::RolledBack(words));
             }
@@ -195,6 +200,21 @@ impl Driver {
             scheduling.look(Instant::now());
         }
         Ok(())
+    }
+
+    /// The end: what the next start must know is written to the disk, and its threads are ended. Takes as
+    /// long as the disk does.
+    pub fn end(self) {
+        let Some(disk) = &self.disk else { return };
+        let refusal = self.replica.refused().filter(|refusal| refusal.is_rolled_back);
+        let Some(refusal) = refusal else { return };
+        let marked = mark_rolled_back(&disk.files, &disk.data_dir, &refusal.words);
+        if let Err(error) = marked {
+            tracing::error!(
+                "the data directory cannot be marked as rolled back: {error}. Start the server with \
+                 --rejoin before the other servers are restarted: after that, none may know"
+            );
+        }
     }
 
     /// Waits for messages or for time to pass, but not while there are answers that only wait for the

@@ -265,13 +265,19 @@ fn disk_threads(
     let log = LogDisk::new(log, images, Arc::clone(figures), slow);
     let log = LogWriter::start(log, messages.clone(), scheduling).map_err(system("log thread"))?;
     let data_dir = config.data_dir.clone();
-    let checkpoints =
-        Checkpoints::start(checkpointer, data_dir, log.cutter(), messages, Arc::clone(figures))
-            .map_err(system("state thread"))?;
+    let checkpoints = Checkpoints::start(
+        checkpointer,
+        data_dir.clone(),
+        log.cutter(),
+        messages,
+        Arc::clone(figures),
+    )
+    .map_err(system("state thread"))?;
     let stall = Duration::from_millis(config.disk_stall_ms.into());
     let alarm = DiskAlarm::new(Arc::clone(files.calls()), stall);
     let changes_wait = Duration::from_millis(config.checkpoint_ms.into());
-    Ok(Disk { log, checkpoints, changes_wait, alarm, lock })
+    let files = files.clone();
+    Ok(Disk { log, checkpoints, changes_wait, alarm, files, data_dir, lock })
 }
 
 fn seed() -> Result<[u8; 32], StartError> {

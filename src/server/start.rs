@@ -343,7 +343,7 @@ async fn drive(mut driver: Driver, serves: oneshot::Sender<Status>) -> Result<()
     let result = supervision::caught(driver.run(serves)).await;
     driver.stop.ask();
     // The clients are not to wait for the disk.
-    let ended = spawn_blocking(Task::DriverEnd, move || drop(driver)).await;
+    let ended = spawn_blocking(Task::DriverEnd, move || driver.end()).await;
     ended.map_err(|error| panicked(&error))?;
     // Of a panic the supervisor knows more.
     result.unwrap_or(Ok(()))

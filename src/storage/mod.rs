@@ -6,6 +6,7 @@
 //! ```text
 //! dataDir/identity     whose data this is            identity.rs
 //! dataDir/lock         held by the running server
+//! dataDir/rolled-back  why it must not be used any more  rolled_back.rs
 //! dataDir/image/       whole states, verified        image.rs, install.rs
 //! dataDir/state/       sled, disposable              runs.rs, state.rs, sled.rs
 //! dataLogDir/log/      every entry since the images  log.rs
@@ -53,6 +54,7 @@ mod open_tests;
 mod record;
 mod recovery;
 mod replay;
+mod rolled_back;
 pub mod run;
 pub mod runs;
 #[cfg(test)]
@@ -84,6 +86,7 @@ pub use mend::Mending;
 pub use open::{Lock, Opened, Options, Place, Report, open, peek};
 pub use open_error::OpenError;
 pub use record::ENTRY_BYTES_MAX;
+pub use rolled_back::mark_rolled_back;
 pub use runs::Runs;
 pub use segment::Position;
 pub use set_aside::{begin_anew, set_aside, was_set_aside};

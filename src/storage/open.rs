@@ -18,6 +18,7 @@ use super::image::Images;
 use super::log::{Log, LogOptions, SEGMENT_BYTES};
 use super::open_error::OpenError;
 use super::recovery::Recovery;
+use super::rolled_back::refuse_rolled_back;
 use super::runs::Runs;
 use super::sled::SledState;
 use super::state::StateStore;
@@ -237,6 +238,7 @@ pub fn peek(place: &Place) -> Result<Option<Identity>, OpenError> {
     if identity.is_none() {
         refuse_nameless(fs, place)?;
     }
+    refuse_rolled_back(fs, &place.data)?;
     Ok(identity)
 }
 
@@ -273,9 +275,11 @@ pub(super) fn lock(fs: &dyn Fs, place: &Place) -> Result<Lock, OpenError> {
 fn identify(fs: &dyn Fs, place: &Place, options: &Options) -> Result<Identity, OpenError> {
     let Some(identity) = Identity::load(fs, &place.data)? else {
         refuse_nameless(fs, place)?;
+        refuse_rolled_back(fs, &place.data)?;
         return Ok(Identity { ready: false, ..options.new.clone() });
     };
     refuse_other_server(place, &identity, options.new.server_id)?;
+    refuse_rolled_back(fs, &place.data)?;
     if options.ensemble && server_of(identity.raft_id) != identity.server_id {
         let (dir, server) = (place.data.clone(), identity.server_id);
         return Err(OpenError::StandaloneOnly { dir, server });

@@ -65,6 +65,14 @@ pub enum OpenError {
         /// Whose it is.
         server: u8,
     },
+    /// Its server has found out before that it is an older copy of what the server had.
+    #[error("{words} (an earlier start has found this out, and keeps it in {})", path.display())]
+    RolledBack {
+        /// The file that says so.
+        path: PathBuf,
+        /// What was said then: what is missing, and what to do.
+        words: String,
+    },
     /// The log cannot be used.
     #[error(transparent)]
     Log(#[from] LogError),

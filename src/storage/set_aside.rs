@@ -4,10 +4,11 @@
 //! A server of an ensemble whose data is damaged begins anew like this: it comes back empty, as a
 //! server that Raft does not know yet, and is sent everything by the others. *Invariant*: the
 //! identity goes last, so that a directory that was emptied in part is refused, and never taken for
-//! one that holds less. *Never* removes anything, never touches what is not lockkeeper's (`myid`
-//! stays), and never empties a directory twice: a `--rejoin` that was forgotten in a unit file would
-//! empty one server after the other whenever they are restarted. Whoever wants that again removes
-//! what was set aside before.
+//! one that holds less; behind it only the mark of a directory that was rolled back. *Never* removes
+//! anything, never touches what is not lockkeeper's (`myid` stays), and never empties a directory twice:
+//! a `--rejoin` that was forgotten in a unit file would empty one server after the other whenever they
+//! are restarted. An operator who wants that again removes what was set aside before, unless the
+//! directory is marked as rolled back: then it cannot be used anyway.
 
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,7 @@ use super::fs::{Fs, FsError};
 use super::identity::{self, Identity, IdentityError};
 use super::open::{IMAGES, LOG, Opened, Place, STATE, lock, refuse_other_server, refuse_zookeeper};
 use super::open_error::OpenError;
+use super::rolled_back::{self, is_rolled_back};
 
 const NAME: &str = "set-aside-";
 /// What a server on its own left that never had a session or a write.
@@ -26,7 +28,7 @@ const UNUSED: &str = "unused-";
 ///
 /// A crash on the way leaves a directory that [`super::open`] refuses; to call this again completes
 /// it. Once it is complete, this only warns, as long as what was set aside is there: the data is
-/// newer, and stays.
+/// newer, and stays, unless it is marked as rolled back.
 ///
 /// # Errors
 /// A server runs on the directory, it is of another server or a later version, or it cannot be
@@ -45,6 +47,7 @@ pub fn set_aside(place: &Place, server_id: u8) -> Result<Vec<PathBuf>, OpenError
     }
     if let Some(before) = complete(fs, place)?
         && fs.list(&place.data)?.iter().any(|name| name == identity::FILE)
+        && !is_rolled_back(fs, &place.data)?
     {
         tracing::warn!(
             "nothing is put away: that was done before, and {} is still there. If the data is \
@@ -64,7 +67,9 @@ pub fn set_aside(place: &Place, server_id: u8) -> Result<Vec<PathBuf>, OpenError
         [LOG, IMAGES, STATE].contains(&name) || name.strip_prefix(STATE).is_some_and(is_copy)
     };
     made.extend(move_all(fs, &place.data, (NAME, number), is_data)?);
-    made.extend(move_all(fs, &place.data, (NAME, number), |name| name == identity::FILE)?);
+    for last in [identity::FILE, rolled_back::FILE] {
+        made.extend(move_all(fs, &place.data, (NAME, number), |name| name == last)?);
+    }
     made.dedup();
     Ok(made)
 }
@@ -179,7 +184,7 @@ fn move_all(
 mod tests {
     use super::*;
     use crate::storage::testing::{Machine, append, entry};
-    use crate::storage::{Opened, Options, OsFs, open, peek};
+    use crate::storage::{Opened, Options, OsFs, mark_rolled_back, open, peek};
 
     struct Dirs(tempfile::TempDir);
 
@@ -260,6 +265,57 @@ mod tests {
         let aside = set_aside(&dirs.place(), 1).unwrap();
         assert_eq!(aside, [dirs.path("logs/set-aside-2"), dirs.path("data/set-aside-2")]);
         assert_eq!(dirs.names("logs/set-aside-1"), ["log"]);
+        assert!(dirs.open().unwrap().report.new);
+    }
+
+    #[test]
+    fn a_directory_that_was_rolled_back_is_refused_until_it_is_set_aside() {
+        let dirs = Dirs::filled();
+        // What was set aside earlier does not keep it where it is.
+        set_aside(&dirs.place(), 1).unwrap();
+        drop(dirs.open().unwrap());
+        std::fs::write(dirs.path("data/rolled-back.tmp"), "of a crash").unwrap();
+        mark_rolled_back(&OsFs, &dirs.path("data"), "server 2 remembers more").unwrap();
+        for _ in 0..2 {
+            let peeked = peek(&dirs.place()).unwrap_err().to_string();
+            assert!(peeked.contains("server 2 remembers more"), "{peeked}");
+            assert!(peeked.contains("data/rolled-back"), "{peeked}");
+            assert_eq!(dirs.open().unwrap_err().to_string(), peeked);
+        }
+        let aside = set_aside(&dirs.place(), 1).unwrap();
+        assert_eq!(aside, [dirs.path("logs/set-aside-2"), dirs.path("data/set-aside-2")]);
+        assert_eq!(dirs.names("data"), ["lock", "myid", "set-aside-1", "set-aside-2"]);
+        let moved = ["identity", "image", "rolled-back"];
+        assert_eq!(dirs.names("data/set-aside-2"), moved);
+        assert!(was_set_aside(&dirs.place()).unwrap());
+        assert!(dirs.open().unwrap().report.new);
+        // Only once.
+        assert_eq!(set_aside(&dirs.place(), 1).unwrap(), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn whatever_the_mark_of_a_rolled_back_directory_says_it_is_refused() {
+        for damage in [&b""[..], b"\xff\xfe", &[b' '; 100_000]] {
+            let dirs = Dirs::filled();
+            std::fs::write(dirs.path("data/rolled-back"), damage).unwrap();
+            let refused = dirs.open().unwrap_err().to_string();
+            assert!(refused.contains("older copy") && refused.contains("--rejoin"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_mark_of_a_rolled_back_directory_is_moved_last() {
+        let dirs = Dirs::filled();
+        mark_rolled_back(&OsFs, &dirs.path("data"), "server 2 remembers more").unwrap();
+        // As a crash leaves it: all the rest is gone.
+        for name in ["data/identity", "data/image", "data/state", "data/state.bad-1", "logs/log"] {
+            std::fs::create_dir_all(dirs.path("data/set-aside-1")).unwrap();
+            let to = dirs.path("data/set-aside-1").join(name.split_once('/').unwrap().1);
+            std::fs::rename(dirs.path(name), to).unwrap();
+        }
+        assert!(peek(&dirs.place()).is_err() && dirs.open().is_err());
+        assert_eq!(set_aside(&dirs.place(), 1).unwrap(), [dirs.path("data/set-aside-2")]);
+        assert_eq!(peek(&dirs.place()).unwrap(), None);
         assert!(dirs.open().unwrap().report.new);
     }
 

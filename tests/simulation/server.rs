@@ -316,8 +316,8 @@ impl Server {
         while let Some(ready) = self.replica.ready().map_err(Stop::Violation)? {
             self.act(turn, ready, &mut todo, checker, trace, fs)?;
         }
-        if let Some(words) = self.replica.refused() {
-            return Err(Stop::Refused(words.to_owned()));
+        if let Some(refusal) = self.replica.refused() {
+            return Err(Stop::Refused(refusal.words.clone()));
         }
         let status = self.replica.status();
         if status.leading_ms.is_some() {
