@@ -291,6 +291,10 @@ fn each_refusal_says_what_to_do() {
         let said = failure(&on(&Played::start(refusing(code)), &["add", FOURTH]), exit);
         assert!(said.contains(part), "{code}: {said}");
     }
+    let fifth = FOURTH.replace("server.4", "server.5");
+    let played = Played::start(refusing(ErrorCode::NewConfigNoQuorum));
+    let said = failure(&on(&played, &["add", FOURTH, &fifth]), 75);
+    assert!(said.contains("only 2 of them vote today. Add fewer at once"), "{said}");
     let played = Played::start(refusing(ErrorCode::BadArguments));
     let said = failure(&on(&played, &["remove", "2"]), 1);
     assert!(said.contains("a single server would vote"), "{said}");

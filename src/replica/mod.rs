@@ -256,8 +256,9 @@ impl Replica {
             Consensus::new(id, applied.0, tail, &replayed.conf_changes, setup.disk_stall_ms)?;
         let voters = consensus.membership().voters;
         if setup.ensemble.is_none() && voters != [id] {
-            let servers: Vec<String> =
-                voters.iter().map(|id| peer::server_of(*id).to_string()).collect();
+            let mut servers: Vec<u8> = voters.iter().map(|id| peer::server_of(*id)).collect();
+            servers.sort_unstable();
+            let servers: Vec<String> = servers.iter().map(u8::to_string).collect();
             return Err(format!(
                 "the data is that of an ensemble, in which these servers vote: {}. Start it with \
                  the server lines that name them",

@@ -111,10 +111,10 @@ impl Client {
         }
     }
 
-    /// Sends a request and waits for its reply.
+    /// Sends a request and waits for its reply. `Err` has the code of a refusal, or that of a lost connection.
     pub async fn call(&mut self, request: &Request) -> Result<Response, i32> {
         let xid = self.send(request).await;
-        let reply = self.receive().await.expect("a reply");
+        let Some(reply) = self.receive().await else { return Err(CONNECTION_LOSS) };
         assert_eq!(reply.xid, xid, "replies come in the order of the requests");
         match reply.err {
             0 => Ok(Response::decode(request.op(), &mut Reader::new(reply.body)).expect("decodes")),
@@ -297,5 +297,7 @@ pub async fn wait_until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     timeout(PATIENCE, patience).await.unwrap_or_else(|_| panic!("waited too long: {what}"));
 }
 
+/// What clients say of a connection that has ended.
+pub const CONNECTION_LOSS: i32 = -4;
 pub const EPHEMERAL: i32 = 1;
 pub const NODE_DATA_CHANGED: i32 = EventType::NodeDataChanged as i32;

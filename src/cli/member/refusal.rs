@@ -31,7 +31,6 @@ pub(super) fn explain(
     before: &Membership,
     asked: &[ServerSpec],
 ) -> Failure {
-    let voters = voters(asked);
     let (exit, text) = match ErrorCode::from_wire(code) {
         Some(ErrorCode::ReconfigDisabled) => (
             EXIT_REFUSED,
@@ -40,14 +39,7 @@ pub(super) fn explain(
                 .to_string(),
         ),
         Some(ErrorCode::NoAuth) => (EXIT_NO_PERMISSION, who_may(client)),
-        Some(ErrorCode::NewConfigNoQuorum) => (
-            EXIT_NOT_NOW,
-            format!(
-                "of the {voters} servers that would vote, the leader hears no majority that is up \
-                 to date: start those that are down (`lockkeeper member list` shows them), wait until \
-                 they have caught up, and repeat the command"
-            ),
-        ),
+        Some(ErrorCode::NewConfigNoQuorum) => (EXIT_NOT_NOW, no_quorum(before, asked)),
         Some(ErrorCode::ReconfigInProgress) => (
             EXIT_NOT_NOW,
             "an earlier change is not finished: a server that is to vote has not caught up, or \
@@ -65,6 +57,27 @@ pub(super) fn explain(
 
 fn voters(servers: &[ServerSpec]) -> usize {
     servers.iter().filter(|spec| spec.role == Role::Participant).count()
+}
+
+/// Why no majority of those that would vote is up to date: servers that are new are not, however long they run.
+fn no_quorum(before: &Membership, asked: &[ServerSpec]) -> String {
+    let voters = voters(asked);
+    let votes = |spec: &&ServerSpec| spec.role == Role::Participant;
+    let voting: Vec<u8> = before.servers.iter().filter(votes).map(|spec| spec.id).collect();
+    let staying = asked.iter().filter(votes).filter(|spec| voting.contains(&spec.id)).count();
+    if staying <= voters / 2 {
+        return format!(
+            "of the {voters} servers that would vote, the leader hears no majority that is up to date: \
+             only {staying} of them vote today. Add fewer at once, or add the new ones as observers first \
+             (`lockkeeper member add 'server.N=...:observer'`), wait until they follow (`lockkeeper member list` \
+             shows them), and repeat the command"
+        );
+    }
+    format!(
+        "of the {voters} servers that would vote, the leader hears no majority that is up to date: start \
+         those that are down (`lockkeeper member list` shows them), wait until they have caught up, and \
+         repeat the command"
+    )
 }
 
 fn bad_arguments(before: &Membership, asked: &[ServerSpec]) -> String {

@@ -1,7 +1,10 @@
-//! Members of a real ensemble come, go, lose their data and are written to files: three or four
+//! Members of a real ensemble come, go, move, lose their data and are written to files: up to five
 //! servers in this process, each with a directory, files and a loopback address of its own.
 
+mod addresses;
+#[path = "../common/mod.rs"]
 mod common;
+mod files;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,11 +19,13 @@ use lockkeeper::cli::config_file;
 use lockkeeper::replica::inspect::{Mode, PeerStatus};
 use lockkeeper::server::{Builder, ServerError};
 
-/// A directory with the files of servers 1 to 4, of which the first three know each other.
+/// A directory with the files of servers: at first of 1 to 4, of which the first three know each other.
 struct World {
     directory: tempfile::TempDir,
     /// The first three bytes of all addresses: no other test, here or elsewhere, has them.
     net: String,
+    /// More keys of everybody's configuration.
+    more: String,
 }
 
 /// `super:secret`, as `DigestAuthenticationProvider.superDigest` takes it.
@@ -31,20 +36,31 @@ impl World {
         static WORLDS: AtomicU32 = AtomicU32::new(0);
         let (pid, world) = (std::process::id(), WORLDS.fetch_add(1, Ordering::Relaxed));
         let net = format!("127.{}.{}", 100 + world, 1 + pid % 250);
-        let world = Self { directory: tempfile::tempdir().unwrap(), net };
+        let directory = tempfile::tempdir().unwrap();
+        let world = Self { directory, net, more: more.to_owned() };
         for id in 1..=4 {
-            let mut text = format!(
-                "dataDir={}\nclientPort=17181\nclientPortAddress={}\nadmin.enableServer=false\n\
-                 tickTime=2000\n{more}\n",
-                world.data(id).display(),
-                world.host(id)
-            );
-            for member in (1..=3).chain((id == 4).then_some(4)) {
-                text += &format!("{}\n", world.line(member));
-            }
-            fs::write(world.file(id), text).unwrap();
+            let members = (1..=3).chain((id == 4).then_some(4));
+            let lines: Vec<String> = members.map(|member| world.line(member)).collect();
+            world.write_file(id, &lines);
         }
         world
+    }
+
+    /// Gives a server a configuration file with these server lines, whatever it had.
+    fn write_file(&self, id: u8, lines: &[String]) {
+        let text = format!(
+            "dataDir={}\nclientPort=17181\nclientPortAddress={}\nadmin.enableServer=false\n\
+             tickTime=2000\n{}\n{}\n",
+            self.data(id).display(),
+            self.host(id),
+            self.more,
+            lines.join("\n"),
+        );
+        fs::write(self.file(id), text).unwrap();
+    }
+
+    fn lines(&self, ids: &[u8]) -> Vec<String> {
+        ids.iter().map(|id| self.line(*id)).collect()
     }
 
     fn host(&self, id: u8) -> String {
@@ -180,7 +196,11 @@ async fn serves(server: &Server) {
 }
 
 async fn client(address: SocketAddr) -> Client {
-    until("a session", async || Client::open(address, &common::fresh(10_000)).await).await
+    until("a session", async || {
+        let stream = tokio::net::TcpStream::connect(address).await.ok()?;
+        Client::open_on(stream, &common::fresh(10_000)).await
+    })
+    .await
 }
 
 async fn data(address: SocketAddr, path: &str) -> Vec<u8> {
@@ -232,7 +252,7 @@ async fn refusal(server: Server) -> String {
     }
 }
 
-async fn stop(servers: Vec<Server>) {
+async fn stop(servers: impl IntoIterator<Item = Server>) {
     for server in servers {
         server.stop().await.unwrap();
     }
@@ -368,181 +388,6 @@ async fn a_server_on_its_own_becomes_three_and_does_not_take_their_data_for_its_
     stop(servers).await;
     let error = alone().start().await.expect_err("it is not its own any more").to_string();
     assert!(error.contains("these servers vote: 1, "), "{error}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn servers_listen_where_a_reconfig_says() {
-    let world = World::new(&reconfigurable());
-    let mut servers = world.start_three().await;
-    let leads = leader(&servers);
-    let follows = (1..=3).find(|id| *id != leads).unwrap();
-    let mut clients = [17181; 3];
-    for id in [follows, leads] {
-        let mut stays = client(world.address(id)).await;
-        world.reconfig(&[world.line_at(id, 17288, 17182)]).await;
-        clients[usize::from(id) - 1] = 17182;
-        world.all_serve(&servers, clients).await;
-        world.is_closed(id, 17181).await;
-        assert!(stays.exists("/zookeeper").await, "its connection is kept");
-    }
-    // One moves its port for the other servers, then all of them do at once.
-    let client_port = |id: u8| clients[usize::from(id) - 1];
-    world.reconfig(&[world.line_at(follows, 17289, client_port(follows))]).await;
-    world.is_closed(follows, 17288).await;
-    world.all_serve(&servers, clients).await;
-    let lines: Vec<String> = (1..=3).map(|id| world.line_at(id, 17290, client_port(id))).collect();
-    world.reconfig(&lines).await;
-    for id in 1..=3 {
-        world.is_closed(id, if id == follows { 17289 } else { 17288 }).await;
-    }
-    world.all_serve(&servers, clients).await;
-    // The same after a restart of each.
-    for id in 1..=3 {
-        servers.remove(0).stop().await.unwrap();
-        servers.push(world.start(id).await);
-    }
-    world.all_serve(&servers, clients).await;
-    stop(servers).await;
-}
-
-/// As after a kill between the decision and the writing of the file, or where a file cannot be written.
-#[tokio::test(flavor = "multi_thread")]
-async fn servers_whose_files_are_old_meet_where_the_members_say() {
-    let world = World::new(&reconfigurable());
-    let files: Vec<String> =
-        (1..=3).map(|id| fs::read_to_string(world.file(id)).unwrap()).collect();
-    let mut servers = world.start_three().await;
-    // Server 3 is away when all move.
-    servers.pop().unwrap().stop().await.unwrap();
-    let lines: Vec<String> = (1..=3).map(|id| world.line_at(id, 17290, 17183)).collect();
-    world.reconfig(&lines).await;
-    servers.push(world.start(3).await);
-    world.all_serve(&servers, [17183; 3]).await;
-    world.is_closed(1, 17288).await;
-    stop(servers).await;
-
-    for (id, text) in (1..=3).zip(files) {
-        fs::write(world.file(id), text).unwrap();
-    }
-    let servers = world.start_three().await;
-    world.all_serve(&servers, [17183; 3]).await;
-    stop(servers).await;
-}
-
-/// Three machines that have other names now: what the members say of them is nobody's address any more.
-#[tokio::test(flavor = "multi_thread")]
-async fn servers_that_are_renamed_in_all_files_find_each_other() {
-    let world = World::new("");
-    let servers = world.start_three().await;
-    client(world.address(1)).await.create("/kept", b"old", 0).await.unwrap();
-    stop(servers).await;
-    let old: Vec<_> = (1..=3)
-        .map(|id| {
-            let listener = std::net::TcpListener::bind(world.at(id, 17288)).unwrap();
-            std::thread::spawn({
-                let listener = listener.try_clone().unwrap();
-                move || while listener.accept().is_ok_and(|(_, from)| from.port() != 0) {}
-            });
-            let text = fs::read_to_string(world.file(id)).unwrap();
-            fs::write(world.file(id), text.replace(":17288:17388", ":17291:17391")).unwrap();
-            listener
-        })
-        .collect();
-    let servers = world.start_three().await;
-    assert_eq!(data(world.address(3), "/kept").await, b"old");
-    world.all_serve(&servers, [17181; 3]).await;
-    stop(servers).await;
-    drop(old);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_port_that_another_process_has_is_named_and_tried_again() {
-    let more = "admin.enableServer=true\nadmin.serverPort=0";
-    let world = World::new(&format!("{}\n{more}", reconfigurable()));
-    let servers = world.start_three().await;
-    let taken = [17182, 17289].map(|port| std::net::TcpListener::bind(world.at(3, port)).unwrap());
-    world.reconfig(&[world.line_at(3, 17289, 17182)]).await;
-    let ready = async || {
-        let admin = servers[2].admin_addr().unwrap();
-        common::say(admin, b"GET /readyz HTTP/1.0\r\n\r\n").await
-    };
-    until("it is said", async || {
-        let said = ready().await;
-        let (client, peer) = (world.at(3, 17182), world.at(3, 17289));
-        let is_said = said.contains(&format!("clients cannot connect to server 3 at {client}"))
-            && said.contains(&format!("cannot listen for the other servers at {peer}"));
-        is_said.then_some(())
-    })
-    .await;
-    // Meanwhile it goes on where it was.
-    client(world.address(3)).await.create("/meanwhile", b"", 0).await.unwrap();
-    drop(taken);
-    world.all_serve(&servers, [17181, 17181, 17182]).await;
-    world.is_closed(3, 17181).await;
-    world.is_closed(3, 17288).await;
-    let is_ready = async || ready().await.starts_with("HTTP/1.0 200").then_some(());
-    until("it is ready", is_ready).await;
-    stop(servers).await;
-}
-
-/// ZooKeeper's way from three servers to five. No two of them are ever an ensemble of their own.
-#[tokio::test(flavor = "multi_thread")]
-async fn five_lines_in_all_files_are_five_members_when_the_command_has_said_so() {
-    let world = World::new(&reconfigurable());
-    let mut servers = world.start_three().await;
-    client(world.address(1)).await.create("/kept", b"old", 0).await.unwrap();
-    let five: String = (1..=5).map(|id| format!("{}\n", world.line(id))).collect();
-    for id in 1..=5 {
-        let text = fs::read_to_string(world.file(id.min(4))).unwrap();
-        let own = text.lines().filter(|line| {
-            !["server.", "dynamicConfigFile", "dataDir", "clientPort"]
-                .iter()
-                .any(|key| line.starts_with(key))
-        });
-        let own: String = own.map(|line| format!("{line}\n")).collect();
-        let data = world.data(id).display().to_string();
-        fs::write(world.file(id), format!("{own}dataDir={data}\n{five}")).unwrap();
-    }
-    let new = vec![world.start(4).await, world.start(5).await];
-    for id in 1..=3 {
-        servers.remove(0).stop().await.unwrap();
-        servers.push(world.start(id).await);
-        serves(&servers[2]).await;
-    }
-    world.all_serve(&servers, [17181; 3]).await;
-    for server in &new {
-        let leads = server.status().mode == Mode::Leader;
-        assert!(!leads && server.status().znode_count <= servers[0].status().znode_count);
-    }
-    world.reconfig(&[world.line(4), world.line(5)]).await;
-    servers.extend(new);
-    for id in [4, 5] {
-        until("it votes", async || {
-            let is_leader = servers[usize::from(id) - 1].status().mode == Mode::Leader;
-            if is_leader { Some(()) } else { votes(&servers, id) }
-        })
-        .await;
-        assert_eq!(data(world.address(id), "/kept").await, b"old");
-    }
-    stop(servers).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_given_another_number_does_not_start() {
-    let world = World::new("");
-    let mut servers = world.start_three().await;
-    servers.pop().unwrap().stop().await.unwrap();
-    let text = fs::read_to_string(world.file(3)).unwrap();
-    let text = text.replace(&world.line(3), &world.line(3).replace("server.3=", "server.4="));
-    fs::write(world.file(3), text).unwrap();
-    let _ = fs::remove_file(world.data(3).join("myid"));
-    let draft = config_file::draft(&world.file(3), None, Some("4"));
-    let config = draft.resolve().expect("a good file");
-    let error = Server::builder().config(config).start().await.expect_err("it is server 3's data");
-    let error = error.to_string();
-    assert!(error.contains("server 3") || error.contains("myid"), "{error}");
-    world.all_serve(&servers, [17181, 17181, 0]).await;
-    stop(servers).await;
 }
 
 #[tokio::test]
