@@ -296,7 +296,7 @@ fn members_that_make_no_sense_are_refused_before_it_is_asked_who_may_change_them
 }
 
 #[test]
-fn an_address_that_nobody_can_dial_is_refused() {
+fn an_address_that_no_other_server_can_dial_is_refused_of_a_server_that_votes() {
     let mut cluster = with_super_user(3);
     for joining in ["server.4=0.0.0.0:4:104;204", "server.3=[::]:3:103;203"] {
         cluster.send(1, 1, &[(1, reconfig(Some(joining), None))]);
@@ -305,6 +305,9 @@ fn an_address_that_nobody_can_dial_is_refused() {
     // For clients it is what their machine makes of it.
     cluster.send(1, 1, &[(2, reconfig(Some("server.3=127.0.0.1:3:103;0.0.0.0:203"), None))]);
     assert_eq!(cluster.replies(1, 1), [(2, 0)]);
+    // No majority depends on an observer.
+    cluster.send(1, 1, &[(3, reconfig(Some("server.100=0.0.0.0:4:104:observer;204"), None))]);
+    assert_eq!(cluster.replies(1, 1), [(3, 0)]);
 }
 
 #[test]

@@ -266,8 +266,11 @@ impl Replica {
             return None;
         }
         let changed = members::change(&current, asked).ok()?;
-        // Others cannot dial what stands for all addresses of a machine.
-        let is_new = |spec: &&ServerSpec| current.get(&spec.id) != Some(*spec);
+        // Others cannot dial what stands for all addresses of a machine. A majority may need the server
+        // that votes there; kazoo's own tests add an observer like that, and ZooKeeper lets them.
+        let is_new = |spec: &&ServerSpec| {
+            current.get(&spec.id) != Some(*spec) && spec.role == Role::Participant
+        };
         let is_any = |address: &PeerAddress| {
             address.host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_unspecified())
         };

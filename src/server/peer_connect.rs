@@ -6,6 +6,7 @@
 //! once when the other server calls.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -220,6 +221,12 @@ async fn closed(reader: &mut OwnedReadHalf) -> io::Result<()> {
 async fn connect(addresses: &[PeerAddress]) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for PeerAddress { host, peer_port, .. } in addresses {
+        if host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified()) {
+            // To dial it would reach this server.
+            let words = format!("{host} stands for all addresses of a machine");
+            last = io::Error::new(io::ErrorKind::AddrNotAvailable, words);
+            continue;
+        }
         let resolved =
             match timeout(PEER_CONNECT_MAX, lookup_host((host.as_str(), *peer_port))).await {
                 Ok(Ok(resolved)) => resolved,
