@@ -130,6 +130,11 @@ async fn stop(servers: impl IntoIterator<Item = Server>) {
 
 /// All of them serve, one of them leads, all see the znode, and all vote.
 async fn are_one_ensemble(world: &World, servers: &[Server], path: &str) {
+    let ids: Vec<u8> = (1..).take(servers.len()).collect();
+    with_ids_are_one_ensemble(world, &ids, servers, path).await;
+}
+
+async fn with_ids_are_one_ensemble(world: &World, ids: &[u8], servers: &[Server], path: &str) {
     for server in servers {
         serves(server).await;
     }
@@ -140,8 +145,8 @@ async fn are_one_ensemble(world: &World, servers: &[Server], path: &str) {
     })
     .await;
     assert_eq!(servers.iter().filter(leads).count(), 1);
-    for id in (1..).take(servers.len()) {
-        let mut client = client(world.address(id)).await;
+    for id in ids {
+        let mut client = client(world.address(*id)).await;
         wait_until("the znode", async || client.exists(path).await).await;
     }
 }
@@ -173,6 +178,43 @@ async fn two_new_servers_found_nothing_beside_one_that_serves_by_itself_and_it_b
     // The session has moved along with the state.
     let again = Client::open(world.address(3), &holder.again()).await.expect("an answer");
     assert_eq!(again.session, holder.session);
+    stop(servers).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_may_have_the_ids_0_128_and_254() {
+    const IDS: [u8; 3] = [0, 128, 254];
+    let world = World::new();
+    world.leave_state(0, "/kept").await;
+    let mut servers = Vec::new();
+    for id in IDS {
+        servers.push(world.start(id, &IDS).await);
+    }
+    with_ids_are_one_ensemble(&world, &IDS, &servers, "/kept").await;
+    // A lock of each one's client, in the order in which they came; the first is released.
+    client(world.address(254)).await.create("/lock", b"", 0).await.unwrap();
+    let mut holders = Vec::new();
+    for id in IDS {
+        let mut holder = client(world.address(id)).await;
+        let sequential_ephemeral = 3;
+        let node = holder.create("/lock/lock-", b"", sequential_ephemeral).await.unwrap();
+        assert_eq!(holder.session.session_id.cast_unsigned() >> 56, u64::from(id));
+        holders.push((holder, node));
+    }
+    let (mut first, node) = holders.remove(0);
+    first.call(&Request::CloseSession).await.unwrap();
+    let (second, _) = &mut holders[0];
+    wait_until("the next one has the lock", async || !second.exists(&node).await).await;
+    stop(servers).await;
+    // Two that set their data aside found nothing with an empty server 0.
+    fs::remove_dir_all(world.data(0)).unwrap();
+    let empty = world.start(0, &IDS).await;
+    let mut servers = vec![empty];
+    for id in [128, 254] {
+        servers.push(world.start_with(id, &world.lines(&IDS), true).await);
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(servers.iter().all(|server| !server.status().serving));
     stop(servers).await;
 }
 

@@ -150,7 +150,7 @@ mod tests {
     fn a_line_of_another_kind_is_named() {
         for (text, part) in [
             ("group.1=1", "`group.1=1`: neither"),
-            ("server.0=a:1:2", "the server id `0`"),
+            ("server.255=a:1:2", "the server id `255`"),
             ("server.1=a:1", "expected host:peerPort"),
             ("version=xyz", "hexadecimal"),
         ] {

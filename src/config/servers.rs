@@ -2,7 +2,7 @@
 //!
 //! Owns [`ServerSpec`] and its text form:
 //! `host:peerPort:electionPort[:role][|host:port:port[:role]]...[;[clientHost:]clientPort][;...]`.
-//! Reproduces `QuorumPeer.QuorumServer`. Invariants: an id is 1 to [`SERVER_ID_MAX`], a spec has at
+//! Reproduces `QuorumPeer.QuorumServer`. Invariants: an id is 0 to [`SERVER_ID_MAX`], a spec has at
 //! least one address, all addresses of one spec have one role, peer and election port differ.
 //! Never resolves a name; whether an ensemble can be served is the draft's decision.
 
@@ -10,8 +10,8 @@ use std::fmt;
 
 use super::address::{HostPort, bracketed, host_of, port_of, split_host};
 
-/// Highest server id. 255 is excluded: it is the first byte of a session id, and a session id that
-/// begins with 0xff looks like a TTL node's owner.
+/// Highest server id. 255 is excluded: it would be the first byte of the server's session ids, and an
+/// owner that begins with 0xff is the mark of a TTL znode.
 pub const SERVER_ID_MAX: u8 = 254;
 
 /// Most addresses of one server (`a:1:2|b:1:2|...`).
@@ -68,7 +68,7 @@ pub struct PeerAddress {
 /// only if the line has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSpec {
-    /// The N of `server.N`: 1 to [`SERVER_ID_MAX`].
+    /// The N of `server.N`: 0 to [`SERVER_ID_MAX`].
     pub id: u8,
     /// At least one.
     pub addresses: Vec<PeerAddress>,
@@ -181,10 +181,16 @@ impl fmt::Display for ServerSpec {
 /// Reads the N of `server.N`.
 pub(super) fn server_id(text: &str) -> Result<u8, String> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    match text.parse::<u8>() {
-        Ok(id) if is_number && (1..=SERVER_ID_MAX).contains(&id) => Ok(id),
+    match text.parse::<u64>() {
+        Ok(id) if is_number => match u8::try_from(id) {
+            Ok(id) if id <= SERVER_ID_MAX => Ok(id),
+            Ok(_) | Err(_) => Err(format!(
+                "the server id `{text}` is above {SERVER_ID_MAX}: session ids begin with it, in one \
+                 byte, and 255 there is the mark of znodes with a TTL"
+            )),
+        },
         Ok(_) | Err(_) => {
-            Err(format!("the server id `{text}` is not a number from 1 to {SERVER_ID_MAX}"))
+            Err(format!("the server id `{text}` is not a number from 0 to {SERVER_ID_MAX}"))
         }
     }
 }
@@ -320,10 +326,10 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_one_to_254() {
-        assert_eq!(server_id("1"), Ok(1));
+    fn ids_are_0_to_254() {
+        assert_eq!(server_id("0"), Ok(0));
         assert_eq!(server_id("254"), Ok(254));
-        for text in ["0", "255", "256", "-1", "+1", "x", "", "99999999999999999999"] {
+        for text in ["255", "256", "-1", "+1", "x", "", "99999999999999999999"] {
             assert!(server_id(text).is_err(), "{text}");
         }
     }

@@ -44,9 +44,12 @@ pub(super) struct Cluster {
     pub(super) setup: Setup,
 }
 
-fn servers(count: u8) -> Vec<ServerSpec> {
-    let spec = |id| ServerSpec::parse(id, &format!("127.0.0.1:{id}:10{id};20{id}")).unwrap();
-    (1..=count).map(spec).collect()
+fn servers(ids: &[u8]) -> Vec<ServerSpec> {
+    let spec = |id: &u8| {
+        let ports = format!("{}:10{id};20{id}", u16::from(*id) + u16::from(*id == 0));
+        ServerSpec::parse(*id, &format!("127.0.0.1:{ports}")).unwrap()
+    };
+    ids.iter().map(spec).collect()
 }
 
 fn options() -> Options {
@@ -60,7 +63,12 @@ impl Cluster {
     }
 
     pub(super) fn with(count: u8, setup: Setup) -> Self {
-        let setup = Setup { ensemble: Some(servers(count)), reconfig_enabled: true, ..setup };
+        Self::of(&(1..=count).collect::<Vec<u8>>(), setup)
+    }
+
+    /// Servers with these ids.
+    pub(super) fn of(ids: &[u8], setup: Setup) -> Self {
+        let setup = Setup { ensemble: Some(servers(ids)), reconfig_enabled: true, ..setup };
         let mut cluster = Self {
             replicas: BTreeMap::new(),
             ids: BTreeMap::new(),
@@ -77,10 +85,10 @@ impl Cluster {
             urgency: BTreeMap::new(),
             setup,
         };
-        let voters: Vec<u64> = (1..=u64::from(count)).collect();
+        let voters: Vec<u64> = ids.iter().map(|id| peer::raft_id(0, *id)).collect();
         let membership = Membership { voters, learners: Vec::new() };
-        for id in 1..=count {
-            cluster.start(id, u64::from(id), membership.clone());
+        for id in ids {
+            cluster.start(*id, peer::raft_id(0, *id), membership.clone());
         }
         cluster.until("a leader", |cluster| cluster.leader().is_some());
         cluster.until("all serve", |cluster| cluster.replicas.values().all(Replica::is_serving));

@@ -87,6 +87,33 @@ fn a_killed_leader_is_replaced_at_once_and_its_sessions_move() {
 }
 
 #[test]
+fn servers_with_the_ids_0_128_and_254_keep_their_clients_ephemeral_znodes_and_lead() {
+    let ids = [0, 128, 254];
+    let mut cluster = Cluster::of(&ids, Setup::default());
+    let first = cluster.leader().unwrap();
+    assert_eq!(cluster.replicas[&first].status().term, 1, "session ids carry the term");
+    let mut sessions = BTreeMap::new();
+    for id in ids {
+        let session = cluster.connect(id, 1, None);
+        assert_eq!(session.session_id.cast_unsigned() >> 56, u64::from(id));
+        cluster.send(id, 1, &[(1, create(&format!("/of{id}"), 1)), (2, create("/p", 0))]);
+        assert_eq!(cluster.replies(id, 1)[0], (1, 0));
+        sessions.insert(id, session);
+    }
+    let count = |cluster: &Cluster, id: u8| cluster.replicas[&id].status().ephemerals_count;
+    assert!(ids.iter().all(|id| count(&cluster, *id) == 3));
+    // Each of them leads once; the sessions move to it, and the znodes of the one that is closed go.
+    let last = *ids.iter().find(|id| **id != first).unwrap();
+    cluster.kill(first);
+    cluster.until("another leads", |cluster| cluster.leader().is_some());
+    let again = cluster.connect(last, 9, Some(&sessions[&first]));
+    assert_eq!(again.session_id, sessions[&first].session_id);
+    cluster.send(last, 9, &[(3, Request::CloseSession)]);
+    cluster.until("its znode is gone", |cluster| count(cluster, last) == 2);
+    cluster.assert_equal();
+}
+
+#[test]
 fn a_write_through_the_connection_that_a_session_left_has_no_effect_and_no_reply() {
     let mut cluster = Cluster::new(3);
     let session = cluster.connect(1, 1, None);

@@ -124,7 +124,7 @@ fn clash(members: &Members) -> bool {
 fn server_line(line: &str) -> Result<ServerSpec, ErrorCode> {
     let (key, value) = line.trim().split_once('=').ok_or(ErrorCode::BadArguments)?;
     let id = key.trim().strip_prefix("server.").and_then(|id| id.parse().ok());
-    let id: i64 = id.filter(|id| *id > 0).ok_or(ErrorCode::BadArguments)?;
+    let id: i64 = id.filter(|id| *id >= 0).ok_or(ErrorCode::BadArguments)?;
     let is_possible = |id: &u8| *id <= crate::config::SERVER_ID_MAX;
     let id = u8::try_from(id).ok().filter(is_possible).ok_or(ErrorCode::Unimplemented)?;
     ServerSpec::parse(id, value.trim()).map_err(|_| ErrorCode::BadArguments)
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(bad("nonsense"), ErrorCode::BadArguments);
         assert_eq!(bad("server.4=d:1:2"), ErrorCode::BadArguments, "no client port");
         assert_eq!(bad("server.4=d:1;9"), ErrorCode::BadArguments, "no election port");
-        assert_eq!(bad("server.0=d:1:2;9"), ErrorCode::BadArguments);
+        assert_eq!(bad("server.-1=d:1:2;9"), ErrorCode::BadArguments);
         assert_eq!(bad("server.255=d:1:2;9"), ErrorCode::Unimplemented);
         assert_eq!(bad("server.4=a:1:2;9"), ErrorCode::BadArguments, "server 1 is there");
         let leaving = "x".into();

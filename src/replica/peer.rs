@@ -20,10 +20,14 @@ pub fn server_of(raft_id: u64) -> u8 {
     (raft_id & 0xff) as u8
 }
 
-/// The raft id of an incarnation of a server.
+/// The raft id of an incarnation of a server; 0 is the first one. Server 0's first one has the number of
+/// its second: 0 means none to Raft.
 #[must_use]
 pub fn raft_id(incarnation: u32, server: u8) -> u64 {
-    u64::from(incarnation) << 8 | u64::from(server)
+    match u64::from(incarnation) << 8 | u64::from(server) {
+        raft::INVALID_ID => 1 << 8,
+        id => id,
+    }
 }
 
 /// One message to another server.

@@ -6,7 +6,7 @@
 //! server encodes another decodes to the same. *Never* judges what is said (`peer_hello.rs`, `founding.rs`).
 //!
 //! ```text
-//! first    0 | nonce u64 | candidate u8, 0 for none              belongs to no ensemble yet
+//! first    0 | nonce u64 | candidate u8, 0 for none, 255 for server 0    belongs to no ensemble yet
 //!          1 | ensemble u128 | raft id u64 | count u32, each id u8, nonce u64    the founders
 //!            | count u32, raft ids u64 | the same    voters and learners at the founding
 //! second   0 | 1 | 2, ensemble u128, znodes u64      brings nothing, an unread disk, a state
@@ -21,6 +21,9 @@ use crate::replica::founding::{Brings, Identified, Introduction, Undecided};
 
 /// Most founders: one for each server id.
 const FOUNDERS_MAX: usize = 255;
+/// No candidate is known, and how server 0 is written, which versions before did not have.
+const NO_CANDIDATE: u8 = 0;
+const CANDIDATE_0: u8 = 255;
 
 /// The part in front of the words.
 pub fn encode_first(introduction: &Introduction, out: &mut Vec<u8>) {
@@ -28,7 +31,11 @@ pub fn encode_first(introduction: &Introduction, out: &mut Vec<u8>) {
         Introduction::Founding(Undecided { nonce, candidate, .. }) => {
             out.push(0);
             out.extend_from_slice(&nonce.to_be_bytes());
-            out.push(candidate.unwrap_or(0));
+            out.push(match candidate {
+                None => NO_CANDIDATE,
+                Some(0) => CANDIDATE_0,
+                Some(id) => *id,
+            });
         }
         Introduction::Founded(Identified { ensemble, raft_id, founders, initial, .. }) => {
             out.push(1);
@@ -72,7 +79,11 @@ pub fn decode_first(reader: &mut Reader) -> Result<Introduction, Malformed> {
     match reader.byte("state")? {
         0 => {
             let nonce = reader.long("nonce")?.cast_unsigned();
-            let candidate = Some(reader.byte("candidate")?).filter(|id| *id != 0);
+            let candidate = match reader.byte("candidate")? {
+                NO_CANDIDATE => None,
+                CANDIDATE_0 => Some(0),
+                id => Some(id),
+            };
             Ok(Introduction::Founding(Undecided { nonce, candidate, ..Undecided::default() }))
         }
         1 => {
@@ -200,6 +211,17 @@ mod tests {
             for at in 1..second.len() {
                 assert!(decode(&first, &second[..at]).is_err(), "{at}");
             }
+        }
+    }
+
+    #[test]
+    fn server_0_as_the_candidate_is_another_thing_than_no_candidate() {
+        for candidate in [None, Some(0), Some(1), Some(254)] {
+            let said = Undecided { candidate, ..Undecided::default() };
+            let (mut first, mut second) = (Vec::new(), Vec::new());
+            encode_first(&Introduction::Founding(said.clone()), &mut first);
+            encode_second(&Introduction::Founding(said.clone()), &mut second);
+            assert_eq!(decode(&first, &second), Ok(Introduction::Founding(said)));
         }
     }
 

@@ -14,7 +14,7 @@ use super::fs::{Fs, FsError, read_file};
 use super::mark::MEMBERS_MAX;
 use crate::replica::Membership;
 use crate::replica::founding::{Identified, ServerSpec};
-use crate::replica::peer::server_of;
+use crate::replica::peer::{raft_id, server_of};
 
 /// Version of the layout of a data directory. The first one knew standalone servers only, the second one
 /// does not know with which server lines the ensemble began.
@@ -112,7 +112,7 @@ impl Identity {
     /// A new server on its own.
     #[must_use]
     pub fn standalone(cluster_id: u128, server_id: u8) -> Self {
-        let raft_id = server_id.into();
+        let raft_id = raft_id(0, server_id);
         Self {
             cluster_id,
             server_id,
@@ -323,7 +323,6 @@ impl<'a> Lines<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replica::peer::raft_id;
     use crate::storage::OsFs;
 
     fn founder() -> Identity {

@@ -137,8 +137,8 @@ fn observers_need_participants() {
 #[test]
 fn a_faulty_server_line_names_its_part() {
     assert!(fault("server.1=host:2888").starts_with("zoo.cfg:3: server.1: expected host:peerPort"));
-    assert!(fault("server.x=h:1:2").contains("the server id `x` is not a number from 1 to 254"));
-    assert!(fault("server.255=h:1:2").contains("1 to 254"));
+    assert!(fault("server.x=h:1:2").contains("the server id `x` is not a number from 0 to 254"));
+    assert!(fault("server.255=h:1:2").contains("is above 254"));
     let twice = "server.1=h:1:2\nserver.01=h:1:2";
     assert_eq!(fault(twice), "zoo.cfg:4: server.01: there are two lines for server 1");
 }
@@ -169,7 +169,7 @@ fn myid_is_a_number_in_the_first_line() {
     assert_eq!(myid(" 254 \r\nrest").unwrap().server_id, Some(254));
     assert_eq!(
         myid("three").unwrap_err(),
-        "/data/myid:1: the server id `three` is not a number from 1 to 254"
+        "/data/myid:1: the server id `three` is not a number from 0 to 254"
     );
     for bad in ["", "0", "255", "-1", "99999999999999999999"] {
         assert!(myid(bad).is_err(), "{bad}");

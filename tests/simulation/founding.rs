@@ -84,6 +84,10 @@ impl Seen {
     }
 }
 
+/// Ids of servers: in every fourth seed those of which something else could be meant.
+const IDS: [u8; 5] = [1, 2, 3, 4, 5];
+const IDS_AT_THE_EDGES: [u8; 5] = [0, 128, 254, 1, 127];
+
 /// Plays a seed with three or five servers.
 ///
 /// # Errors
@@ -93,7 +97,8 @@ pub fn run(seed: u64, prints: bool) -> Result<Seen, Violation> {
     let servers = if rng.chance(700) { 3 } else { 5 };
     let acts = rng.range(5, 25);
     let played = catch_unwind(AssertUnwindSafe(|| {
-        let mut world = World::new(rng, servers, prints);
+        let ids = if seed.is_multiple_of(4) { IDS_AT_THE_EDGES } else { IDS };
+        let mut world = World::new(rng, &ids[..servers], prints);
         for _ in 0..acts {
             world.act();
             world.live()?;

@@ -41,8 +41,8 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(mut rng: Rng, servers: u8, prints: bool) -> Self {
-        let hosts: Vec<Host> = (1..=servers).map(Host::new).collect();
+    pub fn new(mut rng: Rng, ids: &[u8], prints: bool) -> Self {
+        let hosts: Vec<Host> = ids.iter().copied().map(Host::new).collect();
         let mut world = Self {
             prints,
             now_us: 1_000_000,
@@ -83,7 +83,7 @@ impl World {
         if keeps {
             self.keep_state(at);
         }
-        self.note(format_args!("{} was on its own, with a state: {keeps}", at + 1));
+        self.note(format_args!("{} was on its own, with a state: {keeps}", self.hosts[at].id));
         self.hosts[at].stop();
     }
 
@@ -103,13 +103,13 @@ impl World {
         let lines = host.lines.clone();
         self.note(format_args!(
             "{} starts with lines {lines:?}, was {:x?}",
-            at + 1,
+            self.hosts[at].id,
             before.map(|i| i.ensemble)
         ));
     }
 
     fn stop(&mut self, at: usize) {
-        self.note(format_args!("{} stops", at + 1));
+        self.note(format_args!("{} stops", self.hosts[at].id));
         self.hosts[at].stop();
         let id = self.hosts[at].id;
         let gone: Vec<(u8, u8)> =
@@ -130,11 +130,13 @@ impl World {
     }
 
     fn host(&self, id: u8) -> &Host {
-        &self.hosts[usize::from(id) - 1]
+        let host = self.hosts.iter().find(|host| host.id == id);
+        host.expect("every id is a host's")
     }
 
     fn host_mut(&mut self, id: u8) -> &mut Host {
-        &mut self.hosts[usize::from(id) - 1]
+        let host = self.hosts.iter_mut().find(|host| host.id == id);
+        host.expect("every id is a host's")
     }
 
     fn everybody(&self) -> Vec<u8> {
@@ -261,9 +263,10 @@ impl World {
             let is_right = |other: &Host| {
                 other.disk.identity.as_ref().is_some_and(|identity| identity.raft_id == to)
             };
-            if let Some(link) = self.links.get_mut(&(own, server_of(to)))
-                && is_right(&self.hosts[usize::from(server_of(to)) - 1])
-            {
+            if !is_right(self.host(server_of(to))) {
+                continue;
+            }
+            if let Some(link) = self.links.get_mut(&(own, server_of(to))) {
                 let last_us = link.back().map_or(0, |(us, _)| *us);
                 link.push_back((arrives_us.max(last_us), message));
             }
@@ -382,9 +385,7 @@ impl World {
         let ensemble = decision.identity.ensemble;
         self.note(format_args!(
             "{} decides: {ensemble:x}, raft {:x}, keeps its data: {}",
-            at + 1,
-            decision.identity.raft_id,
-            decision.keeps_data
+            self.hosts[at].id, decision.identity.raft_id, decision.keeps_data
         ));
         let id = self.hosts[at].id;
         if self.founded.insert(ensemble) {
