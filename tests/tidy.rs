@@ -335,8 +335,8 @@ fn every_deliberate_bug_is_hunted_and_recorded() {
     assert!(missing.is_empty(), "not in jepsen/TRACK_RECORD.md: {missing:?}");
 }
 
-/// How many of the fifty scenarios must have a test.
-const SCENARIOS_WITH_TESTS_MIN: usize = 45;
+/// How many scenarios must have a test.
+const SCENARIOS_WITH_TESTS_MIN: usize = 58;
 
 #[test]
 fn every_scenario_names_tests_and_bugs_that_exist() {
@@ -345,7 +345,6 @@ fn every_scenario_names_tests_and_bugs_that_exist() {
     let code: String = all_sources().into_iter().map(|(_, text)| text).collect();
     let rows = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| #"));
     let rows: Vec<Vec<&str>> = rows.map(|line| line.split('|').map(str::trim).collect()).collect();
-    assert_eq!(rows.len(), 50);
     let mut with_tests = 0;
     for (number, row) in (1..).zip(&rows) {
         assert_eq!(row[1], format!("{number}"), "the table is in order and complete");
