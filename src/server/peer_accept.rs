@@ -131,6 +131,8 @@ async fn serve(
     }
     match (hello.kind, hello.introduction) {
         (Kind::Messages, Introduction::Founded(identity)) if is_accepted => {
+            // It may be where nothing that this server has says: then no other way leads there.
+            peers.heard_of(server, hello.listens);
             peers.nudge(server);
             let _incoming = peers.incoming(server, stream.local_addr().map_or(0, |at| at.port()));
             tokio::select! {

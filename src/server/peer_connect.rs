@@ -127,7 +127,7 @@ pub async fn greet(
             return None;
         }
     };
-    let hello = Hello::new(peers.own, kind, introduction, peers.term());
+    let hello = Hello::new(peers.own, kind, introduction, peers.term()).listening(peers.listens());
     let answer = match hello.say(&mut stream).await {
         Ok(answer) => answer,
         Err(error) => {

@@ -9,9 +9,10 @@
 //!
 //! ```text
 //! hello    "LKPEER01" | frame: versions u16 to u16 | server u8 | kind u8 | first | software: string
-//!            | second | term u64
+//!            | second | term u64 | count u32, each host: string, port u32
 //! answer   "LKPEER01" | frame: version u16, 0 if refused | server u8 | first | words: string | second | term u64
 //! term     the one in which the server is, 0 if it has none; a server that says none is of an earlier version
+//! count    of the addresses at which the server listens for others; an earlier version says none
 //! ```
 //!
 //! First and second are the parts of an introduction (`peer_introduction.rs`).
@@ -26,7 +27,7 @@ use tokio::time::timeout;
 
 use super::peer_frame;
 use super::peer_introduction::{decode_first, decode_second, encode_first, encode_second};
-use crate::config::SERVER_LINES_BYTES_MAX;
+use crate::config::{HostPort, PeerAddress, SERVER_LINES_BYTES_MAX};
 use crate::proto::{Malformed, Reader, Writer};
 use crate::replica::bounds::TERM_MAX;
 use crate::replica::founding::Introduction;
@@ -44,6 +45,8 @@ pub const HELLO_MAX: Duration = Duration::from_secs(2);
 const MAGIC: &[u8; 8] = b"LKPEER01";
 /// Longest hello or answer: 254 founders, their server lines and some words fit in it.
 const HELLO_BYTES_MAX: usize = SERVER_LINES_BYTES_MAX + (16 << 10);
+/// Most addresses in a hello: each is tried in turn, for up to 2 s, when all others were tried.
+pub const HINTS_MAX: usize = 8;
 /// Longest text that is shown of what another server says, bytes.
 const WORDS_BYTES_MAX: usize = 1000;
 
@@ -77,6 +80,8 @@ pub struct Hello {
     pub software: String,
     /// The term in which it is; 0 if it has none, or does not say.
     pub term: u64,
+    /// Where it listens for other servers: hints. Empty if it does not say.
+    pub listens: Vec<PeerAddress>,
 }
 
 /// What the other one answers.
@@ -151,8 +156,16 @@ impl Hello {
     /// What this server says.
     #[must_use]
     pub fn new(server: u8, kind: Kind, introduction: Introduction, term: u64) -> Self {
-        let software = env!("CARGO_PKG_VERSION").to_string();
-        Self { versions: VERSIONS, server, kind, introduction, software, term }
+        let (software, listens) = (env!("CARGO_PKG_VERSION").to_string(), Vec::new());
+        Self { versions: VERSIONS, server, kind, introduction, software, term, listens }
+    }
+
+    /// Says where this server listens; the first [`HINTS_MAX`] addresses count.
+    #[must_use]
+    pub fn listening(mut self, listens: Vec<PeerAddress>) -> Self {
+        self.listens = listens;
+        self.listens.truncate(HINTS_MAX);
+        self
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -164,6 +177,11 @@ impl Hello {
         out.put_string(&self.software);
         encode_second(&self.introduction, out);
         out.extend_from_slice(&self.term.to_be_bytes());
+        out.put_int(i32::try_from(self.listens.len()).expect("a few"));
+        for PeerAddress { host, peer_port, .. } in &self.listens {
+            out.put_string(host);
+            out.put_int(i32::from(*peer_port));
+        }
     }
 
     fn decode(payload: Bytes) -> Result<Self, Malformed> {
@@ -182,8 +200,9 @@ impl Hello {
         let software = words(&mut reader)?;
         decode_second(&mut reader, &mut introduction)?;
         let term = term(&mut reader)?;
+        let listens = listens(&mut reader)?;
         // What a later version may say behind it is passed over.
-        Ok(Self { versions, server, kind, introduction, software, term })
+        Ok(Self { versions, server, kind, introduction, software, term, listens })
     }
 
     /// Sends it, and waits for the answer.
@@ -273,6 +292,24 @@ fn term(reader: &mut Reader) -> Result<u64, Malformed> {
     }
 }
 
+/// Where a server listens. What can be no host is no hint.
+fn listens(reader: &mut Reader) -> Result<Vec<PeerAddress>, Malformed> {
+    if reader.remaining() == 0 {
+        return Ok(Vec::new());
+    }
+    let count = reader.count_of("addresses", 8, HINTS_MAX)?;
+    let mut listens = Vec::with_capacity(count);
+    for _ in 0..count {
+        let host = reader.string("host")?;
+        let port = u16::try_from(reader.int("port")?);
+        let port = port.map_err(|_| Malformed::new("port", "is out of range"))?;
+        if let Ok(HostPort { host, port }) = HostPort::new(host.as_str(), port) {
+            listens.push(PeerAddress { host, peer_port: port, election_port: 0 });
+        }
+    }
+    Ok(listens)
+}
+
 fn short(reader: &mut Reader) -> Result<u16, Malformed> {
     Ok(u16::from(reader.byte("version")?) << 8 | u16::from(reader.byte("version")?))
 }
@@ -307,6 +344,10 @@ mod tests {
         Introduction::Founded(Identified { ensemble, raft_id, founders, initial, members })
     }
 
+    fn address(host: &str) -> PeerAddress {
+        PeerAddress { host: host.into(), peer_port: 2888, election_port: 0 }
+    }
+
     fn founding() -> Introduction {
         let brings = Brings::State { ensemble: 7, znodes: 5 };
         let (nonce, candidate) = (u64::MAX - 1, Some(3));
@@ -317,21 +358,32 @@ mod tests {
     fn hellos_and_answers_come_back_as_they_were_and_cut_ones_are_malformed() {
         for introduction in [founded(u128::MAX - 5, 0x00ff_ffff_ff02), founding()] {
             let hello = Hello::new(2, Kind::Image, introduction.clone(), 70_000);
+            let hello = hello.listening(vec![address("a"); HINTS_MAX + 1]);
             let mut bytes = Vec::new();
             hello.encode(&mut bytes);
             let mut second = Vec::new();
             encode_second(&introduction, &mut second);
-            let without_term = bytes.len() - 8;
+            let without_listens = bytes.len() - 4 - HINTS_MAX * 9;
+            let without_term = without_listens - 8;
             // Without these, it is the hello of an earlier version.
-            let ends = [without_term - second.len(), without_term];
+            let ends = [without_term - second.len(), without_term, without_listens];
             for at in (0..bytes.len()).filter(|at| !ends.contains(at)) {
                 assert!(Hello::decode(Bytes::copy_from_slice(&bytes[..at])).is_err(), "{at}");
             }
             let earlier = Hello::decode(Bytes::copy_from_slice(&bytes[..without_term])).unwrap();
-            assert_eq!(earlier, Hello { term: 0, ..hello.clone() });
+            assert_eq!(earlier, Hello { term: 0, listens: Vec::new(), ..hello.clone() });
+            let earlier = Hello::decode(Bytes::copy_from_slice(&bytes[..without_listens])).unwrap();
+            assert_eq!(earlier, Hello { listens: Vec::new(), ..hello.clone() });
+            let mut later = bytes.clone();
+            later.push(7);
+            assert_eq!(Hello::decode(later.into()).as_ref(), Ok(&hello));
             let mut wrong = bytes.clone();
-            wrong[without_term..].copy_from_slice(&(TERM_MAX + 1).to_be_bytes());
+            wrong[without_term..without_listens].copy_from_slice(&(TERM_MAX + 1).to_be_bytes());
             assert!(Hello::decode(wrong.into()).is_err());
+            let mut many = bytes[..without_listens].to_vec();
+            many.put_int(i32::try_from(HINTS_MAX + 1).unwrap());
+            many.extend_from_slice(&[0; 9 * (HINTS_MAX + 1)]);
+            assert!(Hello::decode(many.into()).is_err());
             assert_eq!(Hello::decode(bytes.into()), Ok(hello));
             for verdict in [Ok(1), Err("no".to_string())] {
                 let introduction = introduction.clone();
@@ -353,17 +405,26 @@ mod tests {
         let lines = "00 0000001b 7365727665722e313d613a313a323a7061727469636970616e740a";
         let brings = "02 00000000000000000000000000000007 0000000000000005 00000000";
         let term = "0000000000000005";
+        let listens = "00000001 00000003 3a3a31 00000b48";
         for (introduction, state, second) in
             [(founded(7, 0x302), data, lines), (founding(), "00 fffffffffffffffe 03", brings)]
         {
             let (versions, software) = ((1, 2), "1.2".to_owned());
             let (server, kind) = (2, Kind::Image);
-            let hello = Hello { versions, server, kind, introduction, software, term: 5 };
+            let hello = Hello {
+                versions,
+                server,
+                kind,
+                introduction,
+                software,
+                term: 5,
+                listens: vec![address("::1")],
+            };
             let mut bytes = Vec::new();
             hello.encode(&mut bytes);
             assert_written(
                 &bytes,
-                &format!("0001 0002 02 02 {state} 00000003 312e32 {second} {term}"),
+                &format!("0001 0002 02 02 {state} 00000003 312e32 {second} {term} {listens}"),
             );
             for (verdict, version, words) in
                 [(Ok(2), "0002", "00000000"), (Err("no".to_owned()), "0000", "00000002 6e6f")]

@@ -47,6 +47,8 @@ pub struct Peers {
     file: Vec<ServerSpec>,
     /// By server id: where the last link to it was made.
     reached: Mutex<BTreeMap<u8, Vec<PeerAddress>>>,
+    /// By server id: where it says that it listens, as of the last link that it has made.
+    heard: Mutex<BTreeMap<u8, Vec<PeerAddress>>>,
     /// Links for messages that others have made to this server, by a number of their own: from whom, and
     /// through which port.
     incoming: Mutex<BTreeMap<u64, (u8, u16)>>,
@@ -85,6 +87,7 @@ impl Peers {
             members: watch::Sender::new(servers.clone()),
             file: servers,
             reached: Mutex::default(),
+            heard: Mutex::default(),
             incoming: Mutex::default(),
             barred: watch::Sender::default(),
             versions: Mutex::default(),
@@ -137,13 +140,15 @@ impl Peers {
     }
 
     /// Where a server may be reached, in the order in which that is tried: where the members of the
-    /// ensemble say, where it was reached last, and where the configuration file said at the start. Which
-    /// server it is says its hello. Empty if this one does not follow it.
+    /// ensemble say, where it was reached last, where the configuration file said at the start, and where it
+    /// says itself that it listens. Which server it is says its hello. Empty if this one does not follow it.
     pub fn lines(&self, server: u8) -> Vec<Vec<PeerAddress>> {
         let Some(line) = self.line(server) else { return Vec::new() };
         let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
         let file = self.file.iter().find(|spec| spec.id == server);
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let hints = reached.get(&server).into_iter().chain(file.map(|spec| &spec.addresses));
+        let hints = hints.chain(heard.get(&server));
         let key = |address: &PeerAddress| (address.host.clone(), address.peer_port);
         let mut lines = vec![line];
         for hint in hints {
@@ -169,6 +174,25 @@ impl Peers {
     /// A link was made to a server.
     pub fn reached(&self, server: u8, line: Vec<PeerAddress>) {
         self.reached.lock().unwrap_or_else(PoisonError::into_inner).insert(server, line);
+    }
+
+    /// Where this server listens, for the others: what stands for all addresses of a machine is none.
+    pub fn listens(&self) -> Vec<PeerAddress> {
+        let is_any = |address: &PeerAddress| {
+            address.host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_unspecified())
+        };
+        let mut listens = self.lines(self.own).concat();
+        if listens.is_empty() {
+            let own = self.file.iter().find(|spec| spec.id == self.own);
+            listens = own.map_or(Vec::new(), |spec| spec.addresses.clone());
+        }
+        listens.retain(|address| !is_any(address));
+        listens
+    }
+
+    /// A member has made a link to this server, and says that it listens there.
+    pub fn heard_of(&self, server: u8, listens: Vec<PeerAddress>) {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).insert(server, listens);
     }
 
     /// Waits until the members of the ensemble say another address of a server than `line`.

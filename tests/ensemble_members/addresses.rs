@@ -123,6 +123,32 @@ async fn servers_killed_between_a_change_of_addresses_and_its_file_meet_when_the
     stop(servers).await;
 }
 
+/// Nothing that a server has says where the other one is, but that one finds it, and says where it listens.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_was_away_when_it_or_all_others_moved_is_found_by_what_it_or_they_say() {
+    let world = World::new(&reconfigurable());
+    let mut servers = world.start_three().await;
+    let moves = [(vec![(3, 17289, 17182)], [17181, 17181, 17182]), {
+        (vec![(1, 17290, 17183), (2, 17290, 17183)], [17183, 17183, 17182])
+    }];
+    for (moves, clients) in moves {
+        world.file_is_written(3, servers[0].local_addr()).await;
+        servers.pop().unwrap().stop().await.unwrap();
+        let lines: Vec<String> =
+            moves.iter().map(|(id, peer, client)| world.line_at(*id, *peer, *client)).collect();
+        world.reconfig(&lines).await;
+        for id in 1..=2 {
+            world.file_is_written(id, servers[0].local_addr()).await;
+        }
+        // Those that stayed forget where the others were.
+        stop(servers).await;
+        servers = vec![world.start(1).await, world.start(2).await, world.start(3).await];
+        world.all_serve(&servers, clients).await;
+    }
+    world.is_closed(3, 17288).await;
+    stop(servers).await;
+}
+
 /// Three machines that have other names now: what the members say of them is nobody's address any more.
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_that_are_renamed_in_all_files_find_each_other() {
