@@ -266,7 +266,7 @@ fn credentials_may_come_from_a_file() {
 fn what_is_wrong_with_a_line_is_told_before_anybody_is_asked() {
     for (line, part) in [
         ("4=h:1:2;3", "neither server.N="),
-        ("server.0=h:1:2;3", "server id `0`"),
+        ("server.255=h:1:2;3", "server id `255`"),
         ("server.4=h:1;3", "expected host:peerPort"),
         ("server.4=h:1:2", "append ;<clientPort>"),
         ("version=5", "expected one server.N="),

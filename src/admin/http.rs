@@ -105,7 +105,7 @@ pub async fn serve(
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, remote)) => {
-                    let place = places.take(remote.ip());
+                    let place = places.take(remote.ip().to_canonical());
                     // One that has yielded has closed its socket before this one is served.
                     while connections.len() >= options.connections_max {
                         connections.join_next().await;

@@ -170,7 +170,7 @@ This page is generated from the table in src/config.
 const SERVER_LINES: &str = "
 ### Server lines
 
-`server.N=host:peerPort:electionPort[:participant|:observer][;[clientHost:]clientPort]`, N from 1 to
+`server.N=host:peerPort:electionPort[:participant|:observer][;[clientHost:]clientPort]`, N from 0 to
 254, several addresses of one server separated by `|`, IPv6 in brackets. The first port carries
 everything between the servers; the second, ZooKeeper's election port, is read, shown and never bound.
 Hosts are written as the *other* servers reach them; a name that does not resolve yet is tried again.

@@ -115,7 +115,9 @@ static PLACE: [Key; 10] = [
         "clientPortAddress",
         "0.0.0.0",
         |c| c.client_addr.host.clone(),
-        "Address or host name to listen on for clients.",
+        "Address or host name to listen on for clients. 0.0.0.0 and :: are all addresses of the machine, of \
+         IPv4 and, where the system has it, of IPv6. 127.0.0.1 is IPv4 alone: a client that knows only ::1 \
+         is refused.",
     )
     .text(HOST, |c, text| {
         c.client_addr.host = host_of(text)?;

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,8 @@ pub struct Port {
 }
 
 impl Port {
-    /// Binds the first of `addresses` that can be bound. Nobody can connect yet.
+    /// Binds the first of `addresses` that can be bound; no client can connect yet. An unspecified address
+    /// stands for all of the machine, those of IPv6 as well where the system has it, as with ZooKeeper.
     ///
     /// # Errors
     /// What the system says to the last of them.
@@ -58,13 +59,24 @@ impl Port {
     }
 
     fn bind_one(address: SocketAddr) -> io::Result<Self> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        // Connections of an earlier server that linger in TIME_WAIT do not keep the port.
-        socket.set_reuse_address(true)?;
-        socket.bind(&address.into())?;
+        let all = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port());
+        let bound = match address.ip().is_unspecified() {
+            true => socket_at(all),
+            false => socket_at(address),
+        };
+        let is_missing = |error: &io::Error| {
+            let errno = Errno::from_io_error(error);
+            address.is_ipv4()
+                && (errno == Some(Errno::AFNOSUPPORT) || errno == Some(Errno::ADDRNOTAVAIL))
+        };
+        let socket = match bound {
+            // The system has no IPv6.
+            Err(error) if is_missing(&error) => socket_at(address)?,
+            bound => bound?,
+        };
         let bound = socket.local_addr()?.as_socket();
-        let address = bound.ok_or(io::ErrorKind::AddrNotAvailable)?;
-        Ok(Self { socket, address })
+        let port = bound.ok_or(io::ErrorKind::AddrNotAvailable)?.port();
+        Ok(Self { socket, address: SocketAddr::new(address.ip(), port) })
     }
 
     /// Begins to listen.
@@ -76,6 +88,28 @@ impl Port {
         self.socket.set_nonblocking(true)?;
         TcpListener::from_std(self.socket.into())
     }
+}
+
+/// A socket that is bound there: at an unspecified IPv6 address, at those of IPv4 as well.
+fn socket_at(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // Connections of an earlier server that linger in TIME_WAIT do not keep the port.
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// Waits for a connection. The address of a client of IPv4 is one of IPv4, whatever the socket is bound to:
+/// access lists, limits and logs know it by that.
+///
+/// # Errors
+/// What the system says.
+pub async fn accept_from(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (stream, remote) = listener.accept().await?;
+    Ok((stream, SocketAddr::new(remote.ip().to_canonical(), remote.port())))
 }
 
 /// How connections are accepted.
@@ -137,7 +171,7 @@ pub async fn accept(
         };
         held_back = next(&mut pace, &shared.scheduling);
         let Some(counted) = admissions.admit(&stream, remote.ip()).await else { continue };
-        let local = stream.local_addr().ok().map(|local| local.ip());
+        let local = stream.local_addr().ok().map(|local| local.ip().to_canonical());
         shared.figures.accepted(remote.ip(), local);
         prepare(&stream, options.keep_alive);
         next_conn += 1;
@@ -154,7 +188,7 @@ pub async fn accept(
 /// Never, while there is no socket.
 async fn next_of(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
     match listener {
-        Some(listener) => listener.accept().await,
+        Some(listener) => accept_from(listener).await,
         None => std::future::pending().await,
     }
 }
@@ -388,3 +422,47 @@ impl Refusals {
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// See [`Refusals`].
 const SAID_INTERVAL: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    /// Connects to the port of `bound` at `ip`; what the server sees as the client's address.
+    async fn seen_from(listener: &TcpListener, bound: SocketAddr, ip: IpAddr) -> IpAddr {
+        let client = TcpStream::connect(SocketAddr::new(ip, bound.port()));
+        let (client, accepted) = tokio::join!(client, accept_from(listener));
+        client.expect("it is listened at");
+        accepted.expect("it has connected").1.ip()
+    }
+
+    #[tokio::test]
+    async fn all_addresses_are_those_of_ipv6_as_well_and_an_ipv4_client_stays_one() {
+        let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
+        let has_ipv6 = socket_at(SocketAddr::new(loopback[1], 0)).is_ok();
+        for any in [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
+            if any.is_ipv6() && !has_ipv6 {
+                continue;
+            }
+            let port = Port::bind([SocketAddr::new(any, 0)]).expect("a free port");
+            let bound = port.address;
+            assert_eq!(bound.ip(), any, "it is shown as it was asked for");
+            let listener = port.listen(8).unwrap();
+            for ip in &loopback[..if has_ipv6 { 2 } else { 1 }] {
+                assert_eq!(seen_from(&listener, bound, *ip).await, *ip);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn one_address_is_that_alone() {
+        let port = Port::bind([SocketAddr::from(([127, 0, 0, 1], 0))]).expect("a free port");
+        let bound = port.address;
+        let listener = port.listen(8).unwrap();
+        let local = IpAddr::from(Ipv4Addr::LOCALHOST);
+        assert_eq!(seen_from(&listener, bound, local).await, local);
+        let other = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), bound.port());
+        assert!(TcpStream::connect(other).await.is_err());
+    }
+}

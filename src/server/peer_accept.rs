@@ -23,7 +23,7 @@ use super::peer_connect::{introduced, prepare};
 use super::peer_hello::{Answer, Hello, Kind, judge, negotiate};
 use super::peer_links::LinkEvent;
 use super::peers::{Known, Peers};
-use super::{peer_frame, peer_image_receive, peer_image_send, peer_locks};
+use super::{listener, peer_frame, peer_image_receive, peer_image_send, peer_locks};
 use crate::replica::PeerMessage;
 use crate::replica::founding::Introduction;
 use crate::replica::peer_codec::MESSAGE_BYTES_MAX;
@@ -32,7 +32,7 @@ use crate::supervision::{Task, TaskSet};
 /// Accepts until it is dropped, or until `closed` is: then the links that were made go on. Where too many
 /// have not proved yet to be another server, the oldest of them yields to a new one.
 pub async fn accept(
-    listener: TcpListener,
+    socket: TcpListener,
     peers: Arc<Peers>,
     (arrivals, files): (Arc<Arrivals>, Files),
     mut closed: oneshot::Receiver<()>,
@@ -44,7 +44,7 @@ pub async fn accept(
             // One that has panicked ends the server.
             Some(_) = connections.join_next() => continue,
             _ = &mut closed => break,
-            accepted = listener.accept() => accepted,
+            accepted = listener::accept_from(&socket) => accepted,
         };
         match accepted {
             Ok((stream, remote)) => {
@@ -79,7 +79,7 @@ pub async fn accept(
             }
         }
     }
-    drop(listener);
+    drop(socket);
     while connections.join_next().await.is_some() {}
 }
 

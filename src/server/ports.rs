@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, lookup_host};
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -29,6 +29,9 @@ use super::turnstile::Turnstile;
 use crate::admin::{self, Options, Surface};
 use crate::config::{AdminConfig, Config};
 use crate::supervision::{self, Task, TaskSet};
+
+/// HTTP connections that may wait to be accepted.
+const HTTP_BACKLOG: u32 = 128;
 
 /// What is going to be offered.
 pub struct Offer {
@@ -159,11 +162,18 @@ async fn serve_http(
     for (address, options) in ports {
         let Some(address) = address else { continue };
         let is_admin = options.surface == Surface::All;
-        let listener = TcpListener::bind((address.host.as_str(), address.port)).await;
-        match listener.and_then(TcpListener::into_std) {
-            Ok(listener) => {
+        let listener = match lookup_host((address.host.as_str(), address.port)).await {
+            Ok(addresses) => Port::bind(addresses),
+            Err(error) => Err(error),
+        };
+        let listener = listener.and_then(|port| {
+            let at = port.address;
+            Ok((at, port.listen(HTTP_BACKLOG)?.into_std()?))
+        });
+        match listener {
+            Ok((at, listener)) => {
                 if is_admin {
-                    bound = listener.local_addr().ok();
+                    bound = Some(at);
                 }
                 listeners.push((listener, options));
             }

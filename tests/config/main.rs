@@ -337,7 +337,7 @@ fn unknown_keys_of_our_own_are_errors() {
 #[test]
 fn every_error_is_reported_in_the_order_of_the_lines() {
     let text =
-        "tickTime=0\ndataDir=/d\n\nclientPort=70000\nlockkeeper.a=\nserver.0=h:1:2\n\\u1=2\n";
+        "tickTime=0\ndataDir=/d\n\nclientPort=70000\nlockkeeper.a=\nserver.255=h:1:2\n\\u1=2\n";
     let lines: Vec<String> = parse(text)
         .unwrap_err()
         .iter()
@@ -349,7 +349,7 @@ fn every_error_is_reported_in_the_order_of_the_lines() {
             "zoo.cfg:1: tickTime",
             "zoo.cfg:4: clientPort",
             "zoo.cfg:5: lockkeeper.a",
-            "zoo.cfg:6: server.0",
+            "zoo.cfg:6: server.255",
             "zoo.cfg:7: a \\u escape needs four hexadecimal digits"
         ]
     );

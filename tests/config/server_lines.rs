@@ -167,11 +167,12 @@ fn myid_is_a_number_in_the_first_line() {
     };
     assert_eq!(myid("3\n").unwrap().server_id, Some(3));
     assert_eq!(myid(" 254 \r\nrest").unwrap().server_id, Some(254));
+    assert_eq!(myid("0").unwrap().server_id, Some(0));
     assert_eq!(
         myid("three").unwrap_err(),
         "/data/myid:1: the server id `three` is not a number from 0 to 254"
     );
-    for bad in ["", "0", "255", "-1", "99999999999999999999"] {
+    for bad in ["", "255", "-1", "99999999999999999999"] {
         assert!(myid(bad).is_err(), "{bad}");
     }
 }
