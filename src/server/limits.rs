@@ -226,6 +226,9 @@ pub const PEER_RETRY_MIN: Duration = Duration::from_millis(20);
 /// The same, in the end.
 pub const PEER_RETRY_MAX: Duration = Duration::from_secs(1);
 
+/// A link that ends earlier counts as one that was not to be had.
+pub const LINK_SETTLES: Duration = Duration::from_secs(1);
+
 /// Longest time between two attempts to reach a server at its new address while the link to the old one
 /// stands: it may never come there, if its machine was given another name in the files alone.
 pub const PEER_MOVE_RETRY_MAX: Duration = Duration::from_secs(10);

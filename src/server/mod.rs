@@ -43,6 +43,7 @@ mod outbox;
 mod pace;
 mod peer_accept;
 mod peer_connect;
+mod peer_flapping;
 mod peer_frame;
 mod peer_hello;
 mod peer_image_fetch;

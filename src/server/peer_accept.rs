@@ -112,7 +112,7 @@ async fn serve(
     if let (Err(words), Introduction::Founded(_), Introduction::Founded(_)) =
         (&verdict, &introduction, &hello.introduction)
     {
-        let words = format!("refused a link from server {server} ({remote}): {words}");
+        let words = format!("refused a link from server {server} ({}): {words}", remote.ip());
         peers.complain(server, "refused", words);
     }
     if let Ok(version) = verdict {
@@ -171,7 +171,7 @@ async fn refuse(peers: &Peers, hello: Hello, mut stream: TcpStream, remote: Sock
     let server = hello.server;
     let words = format!("server {server} {}", peers.stranger(server));
     peers.count().refused();
-    peers.complain(server, "stranger", format!("refused a link from {remote}: {words}"));
+    peers.complain(server, "stranger", format!("refused a link from {}: {words}", remote.ip()));
     let (verdict, introduction) = (Err(words), Introduction::withheld());
     let answer = Answer { verdict, server: peers.own, introduction, term: 0 };
     // It is gone: then it needs no answer.

@@ -14,12 +14,13 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::limits::{
-    INTRODUCTION_INTERVAL, PEER_CONNECT_MAX, PEER_MOVE_RETRY_MAX, PEER_RETRY_MAX, PEER_RETRY_MIN,
+    INTRODUCTION_INTERVAL, LINK_SETTLES, PEER_CONNECT_MAX, PEER_MOVE_RETRY_MAX, PEER_RETRY_MIN,
     PEER_SILENCE_MAX,
 };
+use super::peer_flapping::Flapping;
 use super::peer_hello::{Hello, Kind, judge, negotiate};
 use super::peer_links::LinkEvent;
 use super::peer_wire::Wire;
@@ -30,25 +31,25 @@ use crate::replica::founding::Introduction;
 
 /// Connects to a server whenever there is no connection.
 pub async fn keep_connected(peers: Arc<Peers>, server: u8) {
-    let mut pause = PEER_RETRY_MIN;
+    let mut flapping = Flapping::default();
     loop {
         if peers.is_barred(server) {
             peers.nudged(server).await;
             continue;
         }
         let attempt = tokio::select! {
-            attempt = attempt(&peers, server) => attempt,
+            attempt = attempt(&peers, server, &flapping) => attempt,
             () = peers.barred(server) => continue,
         };
-        pause = match attempt {
-            Attempt::Introduced => INTRODUCTION_INTERVAL,
-            Attempt::Served => PEER_RETRY_MIN,
-            Attempt::Failed => (pause * 2).min(PEER_RETRY_MAX),
+        let (pause, is_nudged) = match attempt {
+            Attempt::Introduced => (INTRODUCTION_INTERVAL, true),
+            Attempt::Served(lasted) => flapping.ended(lasted),
+            Attempt::Failed => (flapping.failed(), true),
         };
         let mut introductions = peers.introductions();
         tokio::select! {
             () = sleep(pause) => {}
-            () = peers.nudged(server) => {}
+            () = peers.nudged(server), if is_nudged => {}
             // Only what this server decides changes what another answers.
             changed = introductions.wait_for(|known| matches!(known, Introduction::Founded(_))),
                 if matches!(attempt, Attempt::Introduced) => drop(changed),
@@ -61,13 +62,13 @@ pub async fn keep_connected(peers: Arc<Peers>, server: u8) {
 enum Attempt {
     /// Both know now who the other is.
     Introduced,
-    /// There was a link, and it has ended.
-    Served,
+    /// There was a link, and it has ended, after this time.
+    Served(Duration),
     /// There was none, for a reason that was told.
     Failed,
 }
 
-async fn attempt(peers: &Peers, server: u8) -> Attempt {
+async fn attempt(peers: &Peers, server: u8, flapping: &Flapping) -> Attempt {
     let introduction = peers.introduction();
     let kind = match introduction {
         Introduction::Founding(_) => Kind::Introduction,
@@ -81,11 +82,12 @@ async fn attempt(peers: &Peers, server: u8) -> Attempt {
         let (Kind::Messages, Introduction::Founded(identity)) = (kind, other) else {
             return Attempt::Introduced;
         };
+        let begun = Instant::now();
         let mut link = Some((line, identity, stream));
         while let Some(known) = link {
-            link = serve(peers, server, known).await;
+            link = serve(peers, server, known, flapping).await;
         }
-        return Attempt::Served;
+        return Attempt::Served(begun.elapsed());
     }
     Attempt::Failed
 }
@@ -182,7 +184,12 @@ pub async fn introduced(peers: &Peers, server: u8, introduction: Introduction) {
 }
 
 /// Sends on a connection until its end. If the server has moved meanwhile, the next connection.
-async fn serve(peers: &Peers, server: u8, (line, identity, stream): Made) -> Option<Made> {
+async fn serve(
+    peers: &Peers,
+    server: u8,
+    (line, identity, stream): Made,
+    flapping: &Flapping,
+) -> Option<Made> {
     let address = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
     let (mut reader, writer) = stream.into_split();
     let wire = Arc::new(Wire::new(writer));
@@ -190,13 +197,32 @@ async fn serve(peers: &Peers, server: u8, (line, identity, stream): Made) -> Opt
     let event = |link| LinkEvent::Outgoing { link, peer, wire: Arc::clone(&wire) };
     let known = Known::tell(peers, peer, event).await?;
     peers.reached(server, line.clone());
-    peers.content(server);
     peers.count().made();
-    tracing::info!(server, %address, "link made");
-    let (ended, next) = tokio::select! {
-        ended = wire.run() => (ended, None),
-        ended = closed(&mut reader) => (ended, None),
-        next = moved(peers, server, &line) => (Ok(()), Some(next)),
+    let mut is_logged = flapping.is_worth_a_line();
+    if is_logged {
+        tracing::info!(server, %address, "link made");
+    }
+    let (ended, next) = {
+        let ends = async {
+            tokio::select! {
+                ended = wire.run() => (ended, None),
+                ended = closed(&mut reader) => (ended, None),
+                next = moved(peers, server, &line) => (Ok(()), Some(next)),
+            }
+        };
+        tokio::pin!(ends);
+        match timeout(LINK_SETTLES, &mut ends).await {
+            Ok(ended) => ended,
+            Err(_it_lasts) => {
+                peers.content(server);
+                if !is_logged {
+                    let before = flapping.short();
+                    tracing::info!(server, %address, before, "link made, behind others that ended soon");
+                    is_logged = true;
+                }
+                ends.await
+            }
+        }
     };
     wire.close();
     drop(known);
@@ -205,7 +231,9 @@ async fn serve(peers: &Peers, server: u8, (line, identity, stream): Made) -> Opt
         (Ok(()), None) => "closed".to_string(),
         (Err(error), None) => error.to_string(),
     };
-    tracing::info!(server, %address, reason, "link ended");
+    if is_logged {
+        tracing::info!(server, %address, reason, "link ended");
+    }
     next
 }
 

@@ -322,7 +322,7 @@ impl Peers {
         }
     }
 
-    /// There is a link: whatever is wrong later is worth saying again.
+    /// There is a link that lasts: what is wrong later is worth saying again.
     pub fn content(&self, server: u8) {
         let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
         complaints.retain(|(known, _), _| *known != server);
