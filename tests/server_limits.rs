@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Client, fresh, get, request_frame, say, set, wait_until};
+use common::{Client, connect_frame, fresh, get, request_frame, say, set, wait_until};
 use lockkeeper::Server;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
@@ -29,6 +29,72 @@ async fn the_longest_frame_is_served_and_one_byte_more_closes() {
     assert_eq!(server.counters().connections_cut_malformed, 7);
     let mut client = Client::connect(server.local_addr()).await;
     assert_eq!(client.data("/a").await.unwrap().len(), 2000 - around, "the server still serves");
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_too_long_for_a_first_frame_closes_at_once_and_what_clients_say_does_not() {
+    const BYTES_MAX: u32 = 1024;
+    let server = Server::builder().start().await.unwrap();
+    assert_eq!(say(server.local_addr(), &(BYTES_MAX + 1).to_be_bytes()).await, "");
+    let counters = server.counters();
+    assert_eq!((counters.connections_cut_malformed, counters.large_requests_refused), (1, 1));
+    let mut long = fresh(4000);
+    let around = u32::try_from(connect_frame(&long).len() - 4).unwrap();
+    long.password = vec![7; (BYTES_MAX - around) as usize].into();
+    let mut client = Client::open(server.local_addr(), &long).await.expect("a session");
+    assert!(client.exists("/").await);
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn unfinished_requests_of_all_clients_are_bounded_and_the_longest_are_cut_off_first() {
+    const MAX: u64 = 1 << 20;
+    const CLIENTS: u64 = 10;
+    let server = Server::builder()
+        .set("lockkeeper.incomingBytesMax", &MAX.to_string())
+        .start()
+        .await
+        .unwrap();
+    let arrived = async |bytes: u64| {
+        let what = format!("{bytes} bytes have arrived");
+        wait_until(&what, async || server.counters().incoming_bytes == bytes).await;
+    };
+    let mut many = Vec::new();
+    for _ in 0..CLIENTS {
+        many.push(Client::connect(server.local_addr()).await);
+    }
+    many[0].create("/a", b"", 0).await.unwrap();
+    let frame = request_frame(9, &set("/a", &[7; 100_000]));
+    // What is short does not count, however many there are.
+    let mut short = Client::connect(server.local_addr()).await;
+    short.send_bytes(&frame[..4096]).await;
+    let mut all = 0;
+    for client in &mut many {
+        client.send_bytes(&frame[..60_000]).await;
+        all += 60_000;
+        arrived(all).await;
+    }
+    let mut long = Client::connect(server.local_addr()).await;
+    let long_frame = request_frame(9, &set("/a", &[7; 900_000]));
+    long.send_bytes(&long_frame[..400_000]).await;
+    arrived(all + 400_000).await;
+    // All together are too long now, and the one that was not the last is the longest.
+    let mut last = Client::connect(server.local_addr()).await;
+    last.send_bytes(&frame[..60_000]).await;
+    long.closed().await;
+    arrived(all + 60_000).await;
+    assert_eq!(server.counters().connections_cut_unfinished, 1);
+    short.send_bytes(&frame[4096..]).await;
+    last.send_bytes(&frame[60_000..]).await;
+    for client in [&mut short, &mut last] {
+        assert_eq!(client.receive().await.expect("a reply").err, 0);
+    }
+    arrived(all).await;
+    let again = Client::open(server.local_addr(), &long.again()).await.expect("an answer");
+    assert_eq!(again.session.session_id, long.session.session_id, "its session lives on");
+    drop(many);
+    arrived(0).await;
     server.stop().await.unwrap();
 }
 

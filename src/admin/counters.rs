@@ -45,8 +45,12 @@ pub struct Counters {
     pub connections_cut_yielded: u64,
     /// Connections cut: too much waited for all clients, and most of it for theirs.
     pub connections_cut_debtors: u64,
+    /// Connections cut: the unfinished requests of all clients were too long, and theirs the longest.
+    pub connections_cut_unfinished: u64,
     /// Bytes that wait for clients to take them, now.
     pub outgoing_bytes: u64,
+    /// Bytes of requests that have not arrived whole, now.
+    pub incoming_bytes: u64,
     /// Connections accepted without a client certificate from another address than the server's.
     pub connections_non_mtls_remote: u64,
     /// Connections accepted without a client certificate from the server's own address.

@@ -301,10 +301,14 @@ pub const METRICS: &[Metric] = &[
             ("sessionless", r.counters.connections_cut_sessionless),
             ("yielded", r.counters.connections_cut_yielded),
             ("debtors", r.counters.connections_cut_debtors),
+            ("unfinished", r.counters.connections_cut_unfinished),
         ]))
     }),
     gauge("lockkeeper_outgoing_bytes", "Bytes that wait for clients to take them", |r| {
         whole(r.counters.outgoing_bytes)
+    }),
+    gauge("lockkeeper_incoming_bytes", "Bytes of requests that have not arrived whole", |r| {
+        whole(r.counters.incoming_bytes)
     }),
     counter(
         "lockkeeper_link_bytes",

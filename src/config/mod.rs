@@ -53,8 +53,8 @@ pub use servers::{
 pub use table::{
     CHECKPOINT_MS_MAX, COMMAND_URL_BYTES_MAX, IMAGE_LOG_BYTES_MAX, IMAGE_LOG_BYTES_MIN,
     JUTE_MAX_BUFFER_MAX, JUTE_MAX_BUFFER_MIN, LISTEN_BACKLOG_DEFAULT, LISTEN_BACKLOG_MAX,
-    OUTGOING_BYTES_MAX_MAX, OUTGOING_BYTES_MAX_MIN, OUTSTANDING_LIMIT_MAX, PATH_BYTES_MAX,
-    SECTIONS, SESSION_EXPIRY_GRACE_MS_MAX, Section, TICK_TIME_MS_MAX,
+    OUTSTANDING_LIMIT_MAX, PATH_BYTES_MAX, SECTIONS, SESSION_EXPIRY_GRACE_MS_MAX, Section,
+    TICK_TIME_MS_MAX, TOTAL_BYTES_MAX_MAX, TOTAL_BYTES_MAX_MIN,
 };
 pub use words::{CHEAP as FOUR_LETTER_WORDS_CHEAP, FourLetterWords};
 
@@ -97,6 +97,8 @@ pub struct Config {
     pub max_cnxns: u32,
     /// `globalOutstandingLimit`: requests in flight beyond which reading stops.
     pub global_outstanding_limit: u32,
+    /// `lockkeeper.incomingBytesMax`: bytes that may have been received of requests that are not there whole.
+    pub incoming_bytes_max: u64,
     /// `lockkeeper.outgoingBytesMax`: bytes that may wait for all clients together.
     pub outgoing_bytes_max: u64,
     /// `jute.maxbuffer`: longest request frame, bytes; this length is still accepted.

@@ -20,10 +20,10 @@ pub const JUTE_MAX_BUFFER_MAX: i64 = 128 << 20;
 pub const JUTE_MAX_BUFFER_MIN: i64 = 1024;
 /// Most requests in flight that may be allowed.
 pub const OUTSTANDING_LIMIT_MAX: i64 = 1_000_000;
-/// Fewest bytes that may wait for all clients.
-pub const OUTGOING_BYTES_MAX_MIN: i64 = 1 << 20;
-/// Most bytes that may be allowed to wait for all clients.
-pub const OUTGOING_BYTES_MAX_MAX: i64 = 1 << 40;
+/// Fewest bytes that may wait for all clients, or of what all of them have begun to send.
+pub const TOTAL_BYTES_MAX_MIN: i64 = 1 << 20;
+/// Most bytes of either that may be allowed.
+pub const TOTAL_BYTES_MAX_MAX: i64 = 1 << 40;
 /// Longest listen backlog; systems cut it down further (`net.core.somaxconn`).
 pub const LISTEN_BACKLOG_MAX: i64 = 65_535;
 /// Listen backlog unless configured, as long as systems allow unless they are told otherwise: thousands
@@ -207,7 +207,7 @@ static SESSIONS: [Key; 4] = [
     .number(1, INT_MAX, |c, n| c.sessionless_timeout_ms = u32_of(n)),
 ];
 
-static LIMITS: [Key; 5] = [
+static LIMITS: [Key; 6] = [
     Key::effective(
         "maxClientCnxns",
         "60",
@@ -240,6 +240,17 @@ static LIMITS: [Key; 5] = [
     )
     .number(JUTE_MAX_BUFFER_MIN, JUTE_MAX_BUFFER_MAX, |c, n| c.jute_max_buffer = u32_of(n)),
     Key::effective(
+        "lockkeeper.incomingBytesMax",
+        "268435456",
+        |c| c.incoming_bytes_max.to_string(),
+        "Bytes that may have arrived of requests of all clients that are not there whole yet. Beyond it the \
+         connections that hold the most of them are cut off; their sessions live on until their \
+         timeouts. A request that is longer is never received. (Up to 4 KiB of each connection do not count.)",
+    )
+    .number(TOTAL_BYTES_MAX_MIN, TOTAL_BYTES_MAX_MAX, |c, n| {
+        c.incoming_bytes_max = u64::try_from(n).expect("the limits of the table are positive");
+    }),
+    Key::effective(
         "lockkeeper.outgoingBytesMax",
         "268435456",
         |c| c.outgoing_bytes_max.to_string(),
@@ -248,7 +259,7 @@ static LIMITS: [Key; 5] = [
          others; their sessions live on until their timeouts. An answer that is longer is never \
          delivered. (One connection is cut off by 64 MiB that it does not take.)",
     )
-    .number(OUTGOING_BYTES_MAX_MIN, OUTGOING_BYTES_MAX_MAX, |c, n| {
+    .number(TOTAL_BYTES_MAX_MIN, TOTAL_BYTES_MAX_MAX, |c, n| {
         c.outgoing_bytes_max = u64::try_from(n).expect("the limits of the table are positive");
     }),
 ];
@@ -521,6 +532,7 @@ pub(super) fn blank() -> Config {
         max_client_cnxns: 0,
         max_cnxns: 0,
         global_outstanding_limit: 0,
+        incoming_bytes_max: 0,
         outgoing_bytes_max: 0,
         jute_max_buffer: 0,
         extended_types_enabled: false,

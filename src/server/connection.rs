@@ -33,6 +33,7 @@ use super::limits::{
 };
 use super::listener::Place;
 use super::outbox::{End, Outbox};
+use super::received::Share;
 use super::shared::Shared;
 use super::throttle::InFlight;
 use super::turnstile;
@@ -82,6 +83,7 @@ pub async fn serve(
         shared: &shared,
         in_flight,
         intake: Intake::new(buffer),
+        share: Share::new(&shared, conn),
         has_unread_frames: true,
         is_malformed: false,
         has_read_all: false,
@@ -169,10 +171,12 @@ impl Drop for Registered {
 struct Connection<'a> {
     conn: ConnId,
     reader: OwnedReadHalf,
-    line: &'a Line,
+    line: &'a Arc<Line>,
     shared: &'a Shared,
     in_flight: InFlight,
     intake: Intake,
+    /// What of it counts.
+    share: Share<'a>,
     /// Whether that may hold a whole frame.
     has_unread_frames: bool,
     /// Whether a frame came that no client may send.
@@ -215,7 +219,9 @@ impl Connection<'_> {
         loop {
             match poll_fn(|context| self.poll_next(context)).await {
                 Next::Decode => {
-                    if !self.decode().await {
+                    let goes_on = self.decode().await;
+                    self.share.set(self.intake.buffer.len(), self.line);
+                    if !goes_on {
                         return false;
                     }
                 }

@@ -36,6 +36,7 @@ pub struct Figures {
     cut_sessionless: AtomicU64,
     cut_yielded: AtomicU64,
     cut_debtors: AtomicU64,
+    cut_unfinished: AtomicU64,
     /// Bytes that wait for all clients.
     pub outgoing: Arc<Debts>,
     non_mtls_remote: AtomicU64,
@@ -173,6 +174,7 @@ impl Default for Figures {
             cut_sessionless: zero(),
             cut_yielded: zero(),
             cut_debtors: zero(),
+            cut_unfinished: zero(),
             outgoing: Arc::default(),
             non_mtls_remote: zero(),
             non_mtls_local: zero(),
@@ -280,6 +282,12 @@ impl Figures {
         add(&self.cut_debtors, 1);
     }
 
+    /// A connection was cut off because the unfinished requests of all clients were too long, and its own the
+    /// longest.
+    pub fn cut_unfinished(&self) {
+        add(&self.cut_unfinished, 1);
+    }
+
     /// What the disk's threads measure.
     pub fn disk(&self) -> MutexGuard<'_, DiskCounters> {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner)
@@ -322,7 +330,10 @@ impl Figures {
             connections_cut_sessionless: read(&self.cut_sessionless),
             connections_cut_yielded: read(&self.cut_yielded),
             connections_cut_debtors: read(&self.cut_debtors),
+            connections_cut_unfinished: read(&self.cut_unfinished),
             outgoing_bytes: self.outgoing.bytes(),
+            // The connections' table has them.
+            incoming_bytes: 0,
             connections_non_mtls_remote: read(&self.non_mtls_remote),
             connections_non_mtls_local: read(&self.non_mtls_local),
             large_requests_refused: read(&self.large_requests_refused),
@@ -350,6 +361,7 @@ impl Figures {
             &self.cut_sessionless,
             &self.cut_yielded,
             &self.cut_debtors,
+            &self.cut_unfinished,
             &self.non_mtls_remote,
             &self.non_mtls_local,
             &self.large_requests_refused,

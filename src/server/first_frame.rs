@@ -1,9 +1,9 @@
 //! The first thing a client says: a four-letter word, or what session it wants.
 //!
 //! *Owns* the reading of a connection before the driver knows of it. *Invariants*: four bytes
-//! decide; a bad length, a payload that is no ConnectRequest and an early end all close without an
-//! answer. *Never* reads on behind the first frame, except for what arrived with it: those bytes
-//! stay in the buffer.
+//! decide; a length that no ConnectRequest has, a payload that is none and an early end all close
+//! without an answer, so that a client without a session holds little. *Never* reads on behind the
+//! first frame, except for what arrived with it: those bytes stay in the buffer.
 
 use std::net::IpAddr;
 
@@ -12,6 +12,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use super::arrivals::Arrival;
+use super::limits::FIRST_FRAME_BYTES_MAX;
 use super::shared::Shared;
 use crate::admin;
 use crate::proto::{ConnectRequest, frame};
@@ -48,7 +49,8 @@ pub async fn read(
                 admin::answer(word, &buffer[4..], remote.to_canonical().is_loopback(), shared);
             return First::Word(answer.await);
         }
-        match frame::next(buffer, shared.limits.frame_bytes_max) {
+        let bytes_max = shared.limits.frame_bytes_max.min(FIRST_FRAME_BYTES_MAX);
+        match frame::next(buffer, bytes_max) {
             Ok(None) => {}
             Ok(Some(payload)) => {
                 let first = session(payload, shared);

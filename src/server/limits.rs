@@ -94,6 +94,13 @@ pub const DEBTS_KEPT_OF: u64 = 7;
 /// See [`DEBTS_KEPT_OF`].
 pub const DEBTS_KEPT_DIVISOR: u64 = 8;
 
+/// Longest first frame: a ConnectRequest has 49 bytes, and what asks for no session yet holds no more.
+pub const FIRST_FRAME_BYTES_MAX: usize = 1024;
+
+/// Bytes that a connection may have received and not handed on without counting for
+/// `lockkeeper.incomingBytesMax`: how many connections there are has a bound of its own.
+pub const SHARE_FREE_BYTES: usize = 4 << 10;
+
 /// How long the last bytes before a close may take to leave.
 pub const FAREWELL_MAX: Duration = Duration::from_secs(2);
 
@@ -273,6 +280,8 @@ pub struct Limits {
     pub outgoing_bytes_max: usize,
     /// [`OUTGOING_STALL_MAX`], unless a test moves it.
     pub outgoing_stall_max: Duration,
+    /// `lockkeeper.incomingBytesMax`: bytes that may have been received of all clients' unfinished requests.
+    pub incoming_total_bytes_max: u64,
     /// `lockkeeper.outgoingBytesMax`: bytes that may wait for all clients together.
     pub outgoing_total_bytes_max: u64,
 }
@@ -292,6 +301,7 @@ impl Limits {
             outgoing_bytes_soft_max: OUTGOING_BYTES_SOFT_MAX,
             outgoing_bytes_max: OUTGOING_BYTES_MAX,
             outgoing_stall_max: OUTGOING_STALL_MAX,
+            incoming_total_bytes_max: config.incoming_bytes_max,
             outgoing_total_bytes_max: config.outgoing_bytes_max,
         }
     }

@@ -60,6 +60,7 @@ mod peer_wire;
 mod peers;
 mod ports;
 mod queue;
+mod received;
 mod recovery;
 mod sched;
 mod settings;

@@ -18,6 +18,7 @@ use super::files::Files;
 use super::limits::{HEAR_INTERVAL, LEAVE_INTERVAL, Limits};
 use super::listener::{self, Port};
 use super::peers::Peers;
+use super::received::Received;
 use super::recovery::Parts;
 use super::sched::{self, Scheduling};
 use super::settings;
@@ -99,6 +100,7 @@ impl Offer {
             driver: messages.clone(),
             limits: *limits,
             throttle: Arc::new(Throttle::new(limits.outstanding_max)),
+            received: Received::new(limits.incoming_total_bytes_max),
             hearing: Arc::new(Turnstile::new(HEAR_INTERVAL, Arc::clone(&self.scheduling))),
             closing: Arc::new(Turnstile::new(leave, Arc::clone(&self.scheduling))),
             leaving: Arc::new(Turnstile::new(leave, Arc::clone(&self.scheduling))),

@@ -17,6 +17,7 @@ use super::figures::Figures;
 use super::limits::{INSPECT_MAX, Limits};
 use super::peer_locks;
 use super::peers::Peers;
+use super::received::Received;
 use super::sched::Scheduling;
 use super::silence::Silence;
 use super::throttle::Throttle;
@@ -36,6 +37,8 @@ pub struct Shared {
     pub limits: Limits,
     /// What is in flight.
     pub throttle: Arc<Throttle>,
+    /// What has arrived and is not handed on.
+    pub received: Received,
     /// What many clients pass that are heard from at one moment.
     pub hearing: Arc<Turnstile>,
     /// What many of them pass that close their sessions.
@@ -87,7 +90,7 @@ impl Source for Shared {
     }
 
     fn counters(&self) -> Counters {
-        self.figures.snapshot()
+        Counters { incoming_bytes: self.received.bytes(), ..self.figures.snapshot() }
     }
 
     fn inspect(&self, what: Inspect) -> Inspection<'_> {

@@ -74,7 +74,7 @@ fn with_a_file_the_defaults_are_zookeepers() {
     assert_eq!(config.sessionless_timeout_ms, 10_000);
     assert_eq!((config.max_client_cnxns, config.max_cnxns), (60, 0));
     assert_eq!(config.global_outstanding_limit, 1000);
-    assert_eq!(config.outgoing_bytes_max, 256 << 20);
+    assert_eq!((config.incoming_bytes_max, config.outgoing_bytes_max), (256 << 20, 256 << 20));
     assert_eq!(config.jute_max_buffer, 1_048_575);
     assert!(!config.extended_types_enabled && !config.enforce_quota);
     assert!(!config.skip_acl && !config.eager_acl_check);
@@ -128,6 +128,7 @@ fn numbers_hold_at_their_limits_and_fail_beyond() {
         ("fsync.warningthresholdms", "0", "2147483647"),
         ("lockkeeper.imageLogBytes", "1048576", "1099511627776"),
         ("lockkeeper.checkpointMillis", "1", "3600000"),
+        ("lockkeeper.incomingBytesMax", "1048576", "1099511627776"),
         ("lockkeeper.outgoingBytesMax", "1048576", "1099511627776"),
         ("lockkeeper.sessionExpiryGraceMillis", "0", "3600000"),
         ("lockkeeper.diskStallMillis", "-1", "3600000"),
