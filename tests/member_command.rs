@@ -57,6 +57,11 @@ impl Played {
 
     /// Until the client goes, or is sent away.
     fn serve(&self, mut stream: TcpStream) -> Option<()> {
+        let mut word = [0; 4];
+        if stream.peek(&mut word).is_ok_and(|bytes| word[..bytes] == *b"srvr") {
+            stream.read_exact(&mut word).ok()?;
+            return stream.write_all(b"Mode: leader\n").ok();
+        }
         let is_sent_away = self.with(|part| {
             let is_sent_away = part.closes > 0;
             part.closes = part.closes.saturating_sub(1);
@@ -204,13 +209,15 @@ fn members_are_listed_with_what_they_are_right_now() {
     // Nobody listens behind it any more.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     played.with(|part| {
-        part.members = format!("server.1=h:1:2:participant\nserver.9=h:3:4:observer;{closed}\n")
-            + "version=100000001";
+        part.members =
+            format!("server.1=127.0.0.1:1:2:participant\nserver.9=h:3:4:observer;{closed}\n")
+                + "version=100000001";
     });
     let said = success(&on(&played, &["list"]));
     let lines: Vec<&str> = said.lines().collect();
-    assert!(lines[0].starts_with("server.1=h:1:2:participant "), "{said}");
-    assert!(lines[0].ends_with("has no client port to ask at"), "{said}");
+    // Its line says no client port: it is asked at the one that the command was told of.
+    assert!(lines[0].starts_with("server.1=127.0.0.1:1:2:participant "), "{said}");
+    assert!(lines[0].ends_with("  leader"), "{said}");
     assert!(lines[1].contains(&format!("  does not answer at {closed}: ")), "{said}");
     assert_eq!(lines[2], "version=100000001");
     assert_eq!(played.with(|part| part.ended), 1, "the session is closed");

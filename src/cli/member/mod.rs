@@ -234,7 +234,7 @@ fn list(access: &Access) -> Result<String, Failure> {
     let mut client = access.connect()?;
     let members = read(&mut client)?;
     client.close();
-    Ok(modes::table(&members))
+    Ok(modes::table(&members, &access.servers))
 }
 
 /// The members, as of now.
@@ -261,10 +261,10 @@ fn change(access: &Access, change: &Change) -> Result<String, Failure> {
     // Who is no member any more may have a vote still: the servers answer when it has none.
     if change.is_done(&before) && matches!(change, Change::Add(_)) {
         client.close();
-        return Ok(format!("nothing to change\n{}", modes::table(&before)));
+        return Ok(format!("nothing to change\n{}", modes::table(&before, &access.servers)));
     }
     match ask(client, change, &before)? {
-        Ok(after) => Ok(format!("{}{}", change.what_next(), modes::table(&after))),
+        Ok(after) => Ok(format!("{}{}", change.what_next(), modes::table(&after, &access.servers))),
         Err(why) => lost(access, change, &why),
     }
 }
@@ -326,5 +326,5 @@ fn lost(access: &Access, change: &Change, why: &str) -> Result<String, Failure> 
             Failure::new(EXIT_NOT_NOW, text)
         })?,
     };
-    Ok(format!("{}{}", change.what_next(), modes::table(&members)))
+    Ok(format!("{}{}", change.what_next(), modes::table(&members, &access.servers)))
 }

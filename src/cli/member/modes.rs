@@ -1,7 +1,8 @@
 //! What each member is right now, as it says itself.
 //!
 //! *Owns* the table that `lockkeeper member list` prints: the server lines as they are in the log,
-//! and behind each, what the word `srvr` says at that server's client port.
+//! and behind each, what the word `srvr` says at that server's client port. Most lines do not say which that is,
+//! because each file says it for its own server: then it is taken to be the port that the command was told of.
 
 use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
@@ -17,12 +18,14 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 const ANSWER_BYTES_MAX: u64 = 16 << 10;
 
 /// The members, a line for each, and the version.
-pub(super) fn table(members: &Membership) -> String {
+///
+/// `told`: where the command was told that clients connect.
+pub(super) fn table(members: &Membership, told: &[HostPort]) -> String {
     let lines: Vec<String> =
         members.servers.iter().map(|spec| format!("server.{}={spec}", spec.id)).collect();
     let width = lines.iter().map(String::len).max().unwrap_or(0);
     let mut table = String::new();
-    for (line, mode) in lines.iter().zip(modes(&members.servers)) {
+    for (line, mode) in lines.iter().zip(modes(&members.servers, told)) {
         writeln!(table, "{line:width$}  {mode}").expect("writing to a String does not fail");
     }
     writeln!(table, "version={:x}", members.version).expect("writing to a String does not fail");
@@ -30,10 +33,10 @@ pub(super) fn table(members: &Membership) -> String {
 }
 
 /// All are asked at the same time: those that are down take their time.
-fn modes(servers: &[ServerSpec]) -> Vec<String> {
+fn modes(servers: &[ServerSpec], told: &[HostPort]) -> Vec<String> {
     std::thread::scope(|scope| {
-        let asked: Vec<_> =
-            servers.iter().map(|spec| scope.spawn(|| mode(&client_address(spec)))).collect();
+        let ask = |spec| scope.spawn(move || mode(spec, told));
+        let asked: Vec<_> = servers.iter().map(ask).collect();
         let answer = |thread: std::thread::ScopedJoinHandle<'_, String>| {
             thread.join().unwrap_or_else(|_| "cannot be asked".to_string())
         };
@@ -42,15 +45,25 @@ fn modes(servers: &[ServerSpec]) -> Vec<String> {
 }
 
 /// Where clients reach a server: what stands for all of its addresses is the one that the others use.
-fn client_address(spec: &ServerSpec) -> Option<HostPort> {
-    let client = spec.client.as_ref()?;
+fn client_address(spec: &ServerSpec, told: &[HostPort]) -> Option<HostPort> {
+    let host = &spec.addresses.first()?.host;
+    let Some(client) = &spec.client else {
+        let same_host = |known: &&HostPort| known.host.eq_ignore_ascii_case(host);
+        let known = told.iter().find(same_host).or(told.first())?;
+        return HostPort::new(host, known.port).ok();
+    };
     let is_any = client.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
-    let host = if is_any { &spec.addresses.first()?.host } else { &client.host };
-    HostPort::new(host, client.port).ok()
+    HostPort::new(if is_any { host } else { &client.host }, client.port).ok()
 }
 
-fn mode(address: &Option<HostPort>) -> String {
-    let Some(address) = address else { return "has no client port to ask at".to_string() };
+fn mode(spec: &ServerSpec, told: &[HostPort]) -> String {
+    let Some(address) = &client_address(spec, told) else {
+        return "has no client port to ask at".to_string();
+    };
+    let guess = match &spec.client {
+        Some(_) => "",
+        None => " (its line says no client port: --server host:port,... names it)",
+    };
     match srvr(address) {
         Ok(answer) => answer
             .lines()
@@ -61,7 +74,7 @@ fn mode(address: &Option<HostPort>) -> String {
                 "runs"
             })
             .to_string(),
-        Err(error) => format!("does not answer at {address}: {error}"),
+        Err(error) => format!("does not answer at {address}: {error}{guess}"),
     }
 }
 
