@@ -148,6 +148,8 @@ pub struct Replica {
     now_us: u64,
     ticked_us: Option<u64>,
     reap_at_us: u64,
+    /// How many it may remove then.
+    reap_allowance: chores::Allowance,
     /// Number of the newest sync for which a read index was asked from the consensus.
     read_asked: u64,
     /// How often that was done.
@@ -303,6 +305,7 @@ impl Replica {
             now_us: 0,
             ticked_us: None,
             reap_at_us: 0,
+            reap_allowance: chores::Allowance::default(),
             read_asked: 0,
             read_attempts: 0,
             read_answered: 0,
