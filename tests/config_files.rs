@@ -156,7 +156,7 @@ fn the_description_shows_values_and_where_they_come_from() {
         "lockkeeper.auditLog = -",
         "server.1 = h:1:2:participant",
         "warning: skipACL: no ACL is checked: everybody may do everything",
-        "no effect: foo: not a key of this server",
+        "probably a mistake: zoo.cfg:4: foo: neither this server nor ZooKeeper 3.9 has such a key",
     ] {
         assert!(text.lines().any(|known| known == line), "{line:?} is not in\n{text}");
     }
@@ -223,8 +223,12 @@ mod command {
     use std::path::Path;
 
     fn check(path: &Path) -> (i32, String, String) {
+        check_as(path, false)
+    }
+
+    fn check_as(path: &Path, is_strict: bool) -> (i32, String, String) {
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let code = config_check::check(path, None, &mut out, &mut err).unwrap();
+        let code = config_check::check(path, None, is_strict, &mut out, &mut err).unwrap();
         (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
     }
 
@@ -265,13 +269,43 @@ mod command {
         assert_eq!(err.lines().count(), 1, "and nothing else: {err}");
 
         let path = dir.path().join("zoo.cfg");
-        fs::write(&path, b"dataDir=/d\xff\n").unwrap();
-        assert!(check(&path).2.contains("it is not UTF-8 text"));
-
         fs::write(&path, format!("{LEAST}dynamicConfigFile=/nonexistent/dyn\n")).unwrap();
         let (code, _, err) = check(&path);
         assert_eq!(code, 2);
         assert!(err.contains("/nonexistent/dyn: dynamicConfigFile: cannot be read: "), "{err}");
         assert_eq!(err.lines().count(), 1, "and nothing else: {err}");
+    }
+
+    #[test]
+    fn a_file_that_is_not_utf_8_is_latin_1_as_java_reads_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("zoo.cfg");
+        fs::write(&path, b"# Gr\xfc\xdfe\ndataDir=/d\xe9\nclientPort=1\n").unwrap();
+        let (code, out, err) = check(&path);
+        assert_eq!((code, err.as_str()), (0, ""));
+        assert!(out.starts_with("dataDir = /d\u{e9}  ("), "{out}");
+    }
+
+    #[test]
+    fn a_strict_check_fails_on_lines_that_are_probably_mistakes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("zoo.cfg");
+        let name = path.display();
+        let server = "server.1=h:1:2";
+        for (line, said) in [
+            ("timeTick=5\n", format!("{name}:3: timeTick: ")),
+            (
+                &format!("{server}\n{server}\n"),
+                format!("{name}:3: server.1: given again in line 4"),
+            ),
+        ] {
+            fs::write(&path, format!("{LEAST}{line}")).unwrap();
+            assert_eq!(check(&path).0, 0);
+            let (code, out, err) = check_as(&path, true);
+            assert_eq!((code, out.as_str()), (2, ""));
+            assert!(err.starts_with(&said) && err.lines().count() == 1, "{err}");
+        }
+        fs::write(&path, format!("{LEAST}initLimit=5\nforceSync=no\n")).unwrap();
+        assert_eq!(check_as(&path, true).0, 0, "what is warned of is no mistake");
     }
 }

@@ -2,82 +2,17 @@
 //! codes, signals.
 
 mod common;
+#[path = "common/process.rs"]
+mod process;
 
-use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Client, EPHEMERAL, PATIENCE, text};
-use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process};
-
-fn lockkeeper(directory: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
-    command.args(arguments).current_dir(directory).env_remove("RUST_LOG");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-fn output(directory: &Path, arguments: &[&str]) -> Output {
-    lockkeeper(directory, arguments).output().expect("the binary runs")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("UTF-8")
-}
-
-/// A server in a process of its own.
-struct Running {
-    child: Child,
-    screen: Vec<String>,
-    address: SocketAddr,
-}
-
-impl Running {
-    fn start(directory: &Path, arguments: &[&str]) -> Self {
-        Self::of(lockkeeper(directory, &[&["server"], arguments].concat()))
-    }
-
-    fn of(mut command: Command) -> Self {
-        let mut child = command.spawn().expect("it starts");
-        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let screen: Vec<String> =
-            lines.by_ref().take(6).map(|line| line.expect("a line of text")).collect();
-        let mut said = String::new();
-        if screen.len() < 6 {
-            child.stderr.take().expect("piped").read_to_string(&mut said).expect("UTF-8");
-        }
-        assert_eq!(screen.len(), 6, "the first screen: {screen:?} {said}");
-        let address = screen[2].strip_prefix("connect  ").expect("the third line");
-        Self { child, address: address.parse().expect("an address"), screen }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).expect("it runs");
-    }
-
-    /// The exit code, and how long it took to come to it.
-    fn exit(&mut self) -> (Option<i32>, Duration) {
-        let start = Instant::now();
-        while start.elapsed() < PATIENCE {
-            if let Some(status) = self.child.try_wait().expect("our child") {
-                return (status.code(), start.elapsed());
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        panic!("it does not end");
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended, as it should.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use common::{Client, EPHEMERAL, text};
+use process::{Running, lockkeeper, output, stderr};
+use rustix::process::{Resource, Signal, getrlimit};
 
 const ANYWHERE: [&str; 4] = ["--port", "0", "--admin-addr", "127.0.0.1:0"];
 
@@ -184,6 +119,7 @@ async fn a_server_that_cannot_start_says_why_in_one_line_and_exits_with_1() {
     assert!(said.contains(&format!("127.0.0.1:{port}")) && said.lines().count() == 1, "{said}");
 
     std::fs::create_dir_all(directory.path().join("zk/version-2")).unwrap();
+    std::fs::write(directory.path().join("zk/version-2/snapshot.0"), "ZKSN").unwrap();
     let flags = ["server", "--data-dir", "zk", "--port", "0", "--admin-addr", "off"];
     let started = output(directory.path(), &flags);
     assert_eq!(started.status.code(), Some(1));

@@ -1,7 +1,8 @@
 //! `lockkeeper config check FILE`: what a configuration file amounts to, without starting anything.
 //!
 //! Owns the command's output and exit codes: 0 and the values in force on standard output, or 2 and
-//! every fault on standard error as `file:line: key: reason`.
+//! every fault on standard error as `file:line: key: reason`. With `--strict` lines that are probably
+//! mistakes are faults, too, although a server starts on them.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,8 +14,8 @@ pub const EXIT_INVALID: i32 = 2;
 
 /// Runs the command and returns its exit code.
 #[must_use]
-pub fn run(path: &Path, myid: Option<&str>) -> i32 {
-    match check(path, myid, &mut io::stdout().lock(), &mut io::stderr().lock()) {
+pub fn run(path: &Path, myid: Option<&str>, is_strict: bool) -> i32 {
+    match check(path, myid, is_strict, &mut io::stdout().lock(), &mut io::stderr().lock()) {
         Ok(code) => code,
         // A reader that went away (`| head`) has seen what it wanted; there is nobody to tell.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
@@ -23,17 +24,24 @@ pub fn run(path: &Path, myid: Option<&str>) -> i32 {
 }
 
 /// Writes the values in force on the server `myid` (of the file `myid`, unless given) to `out`, or the
-/// faults to `err`; returns the exit code.
+/// faults to `err`; returns the exit code. `is_strict`: lines that are probably mistakes are faults.
 ///
 /// # Errors
 /// Those of writing.
 pub fn check(
     path: &Path,
     myid: Option<&str>,
+    is_strict: bool,
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> io::Result<i32> {
     match config_file::draft(path, None, myid).resolve() {
+        Ok(config) if is_strict && !config.mistakes.is_empty() => {
+            for mistake in &config.mistakes {
+                writeln!(err, "{mistake}")?;
+            }
+            Ok(EXIT_INVALID)
+        }
         Ok(config) => {
             out.write_all(config.describe().as_bytes())?;
             out.flush()?;

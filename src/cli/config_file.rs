@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
 use std::path::Path;
+use std::string::FromUtf8Error;
 
 use crate::config::{CONFIG_TEXT_BYTES_MAX, ConfigError, Draft};
 
@@ -53,26 +54,24 @@ fn read_myid(draft: &mut Draft) {
         Ok(text) => draft.set_myid(&path.display().to_string(), &text),
         // That the data directory is no directory is for the server's start to say.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
-        Err(error) => draft.fail(unreadable(&path, &error)),
+        Err(error) => draft.fail_myid(unreadable(&path, &error)),
     }
 }
 
-/// The text of a file; one that is longer than `bytes_max` or not UTF-8 is an error.
+/// The text of a file; one that is longer than `bytes_max` is an error. One that is not UTF-8 is taken for
+/// Latin-1, as Java takes every properties file: the comments of such files are in all encodings.
 fn read(path: &Path, bytes_max: usize) -> io::Result<String> {
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX).saturating_add(1);
-    File::open(path)?.take(limit).read_to_string(&mut text)?;
-    if text.len() > bytes_max {
+    File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+    if bytes.len() > bytes_max {
         return Err(io::Error::other(format!("longer than {bytes_max} bytes")));
     }
-    Ok(text)
+    let latin_1 = |error: FromUtf8Error| error.as_bytes().iter().copied().map(char::from).collect();
+    Ok(String::from_utf8(bytes).unwrap_or_else(latin_1))
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> ConfigError {
-    let reason = match error.kind() {
-        ErrorKind::InvalidData => "cannot be read: it is not UTF-8 text".to_string(),
-        _ => format!("cannot be read: {error}"),
-    };
     let (file, key) = (path.display().to_string(), String::new());
-    ConfigError { file, line: 0, key, reason }
+    ConfigError { file, line: 0, key, reason: format!("cannot be read: {error}") }
 }

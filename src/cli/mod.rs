@@ -90,6 +90,10 @@ enum ConfigCommand {
         /// Check it as the server with this number, whatever the file myid says on this machine
         #[arg(long, value_name = "N")]
         myid: Option<String>,
+        /// Fail on lines that are probably mistakes, although a server starts on them: unknown keys, and
+        /// keys that are given twice
+        #[arg(long)]
+        strict: bool,
     },
 }
 
@@ -113,8 +117,8 @@ pub fn run() -> ExitCode {
         Command::Sessions(flags) => locks::run_sessions(&flags),
         #[cfg(feature = "bench")]
         Command::Bench(flags) => bench::run(&flags),
-        Command::Config(ConfigCommand::Check { file, myid }) => {
-            exit_code(config_check::run(&file, myid.as_deref()))
+        Command::Config(ConfigCommand::Check { file, myid, strict }) => {
+            exit_code(config_check::run(&file, myid.as_deref(), strict))
         }
     }
 }

@@ -217,8 +217,11 @@ fn fault(flag: &str, reason: String) -> ConfigError {
     ConfigError { file: flag.to_string(), line: 0, key: String::new(), reason }
 }
 
-/// Lists, once, what of the configuration has no effect.
+/// Lists, once, what of the configuration has no effect, and what in it is probably a mistake.
 fn list_keys(config: &Config) {
+    for mistake in &config.mistakes {
+        tracing::warn!("{mistake}");
+    }
     for (key, why) in &config.warnings {
         tracing::warn!("{key}: {why}");
     }

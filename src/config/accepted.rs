@@ -1,32 +1,48 @@
 //! The table of keys without effect: accepted and listed, warned about, or refused by name.
 //!
-//! Owns the reasons. Invariants: a key that asks for protection which is not there is refused, save
-//! the few that clients' test suites always write (those warn); a key of ZooKeeper's own parser is
-//! still checked for its form, as ZooKeeper does. Families (`ssl.*`) catch what has no entry of its
-//! own.
+//! Owns the reasons: each says what the key does in ZooKeeper 3.9 and why nothing follows from it here, and
+//! was checked against ZooKeeper's sources. Invariants: a key that asks for protection which is not there is
+//! refused, save the few that clients' test suites always write (those warn); one that decides where a server
+//! listens, whom it reaches or whom it serves is never ignored without a warning; a key of ZooKeeper's own
+//! parser is still checked for its form, as ZooKeeper does. Families (`ssl.*`) catch what has no entry of its
+//! own. Every key of ZooKeeper 3.9 is in this table or in `table.rs`: what is in neither is a mistake.
 
 use super::Config;
 use super::key::{Effect, Form, Key};
 use super::servers::Role;
 
 /// Every key that is known and does nothing here.
-pub static ACCEPTED: [Key; 78] = [
+pub static ACCEPTED: [Key; 108] = [
     // --- keys that ZooKeeper's parser checks
-    limit("initLimit", ENSEMBLE, |config, ticks| config.raw.init_limit = Some(ticks)),
-    limit("syncLimit", SYNC_LIMIT, |config, ticks| config.raw.sync_limit = Some(ticks)),
-    whole("connectToLearnerMasterLimit", ENSEMBLE),
-    whole("observerMasterPort", ENSEMBLE),
-    whole("quorum.cnxn.threads.size", ENSEMBLE),
-    whole("multiAddress.reachabilityCheckTimeoutMs", ENSEMBLE),
-    switch("quorumListenOnAllIPs", ENSEMBLE),
-    switch("syncEnabled", ENSEMBLE),
-    switch("multiAddress.enabled", ENSEMBLE),
-    switch("multiAddress.reachabilityCheckEnabled", ENSEMBLE),
+    limit(
+        "initLimit",
+        "how many ticks a server may take to connect and to catch up; here it may take as long as it needs",
+        |config, ticks| config.raw.init_limit = Some(ticks),
+    ),
+    limit(
+        "syncLimit",
+        "how far a follower may lag; Raft sends it what it lacks, however far. So many ticks are the \
+         default of lockkeeper.diskStallMillis",
+        |config, ticks| config.raw.sync_limit = Some(ticks),
+    ),
+    whole(
+        "connectToLearnerMasterLimit",
+        "how many ticks a server tries to reach the leader before it looks for another one; here each \
+         server tries each other for ever",
+    ),
+    whole("quorum.cnxn.threads.size", "threads for SASL between servers, which is not offered"),
+    whole("multiAddress.reachabilityCheckTimeoutMs", REACHABILITY),
+    switch(
+        "multiAddress.enabled",
+        "a server line may always have several addresses: all are listened at, and tried in turn",
+    ),
+    switch("multiAddress.reachabilityCheckEnabled", REACHABILITY),
+    switch("syncEnabled", OBSERVER_DISK),
     Key::without_effect(
         "electionAlg",
         Effect::Ignored,
         Form::Number { min: 3, max: 3, set: |_, _| {} },
-        "elections are Raft's",
+        "elections are Raft's; ZooKeeper has one kind left, too",
     ),
     Key::without_effect(
         "peerType",
@@ -38,7 +54,7 @@ pub static ACCEPTED: [Key; 78] = [
                 Ok(())
             },
         },
-        "the role is what the server lines say; one that differs is warned of",
+        "the role is what the server lines say, as in ZooKeeper; one that differs is warned of",
     ),
     switch(
         "localSessionsUpgradingEnabled",
@@ -50,85 +66,172 @@ pub static ACCEPTED: [Key; 78] = [
     whole("jvm.pause.warn-threshold.ms", JVM),
     whole("jvm.pause.info-threshold.ms", JVM),
     whole("jvm.pause.sleep.time.ms", JVM),
-    switch("portUnification", QUORUM_TLS),
-    switch("sslQuorumReloadCertFiles", QUORUM_TLS),
+    switch("portUnification", "TLS beside plain text between servers: all is plain text"),
+    switch("sslQuorumReloadCertFiles", "TLS between servers is not offered"),
     // --- durability
     Key::without_effect(
         "forceSync",
         Effect::Ignored,
         Form::YesNo { set: |config, on| config.raw.force_sync_off = !on },
         "every write is on disk before it is acknowledged; there is no way to switch that off",
-    ),
+    )
+    .or_else("yes"),
     any("snapCount", IMAGES),
     any("snapSizeLimitInKb", IMAGES),
+    any("snapshotSizeFactor", IMAGES),
     any("txnLogSizeLimitInKb", LOG),
     any("preAllocSize", LOG),
     any("flushDelay", LOG),
     any("maxWriteQueuePollTime", LOG),
     any("maxBatchSize", LOG),
-    any("commitLogCount", LOG),
-    any("digest.enabled", "images and log entries always carry checksums and a state digest"),
+    any(
+        "commitLogCount",
+        "entries that a follower lacks come from the log on disk, as far as it goes",
+    ),
+    any(
+        "digest.enabled",
+        "a digest of the tree in ZooKeeper's snapshots and log; here entries and images always have \
+         checksums, and images a digest of the state",
+    ),
     any("closeSessionTxn.enabled", "closing a session always names what it deletes"),
     any("serializeLastProcessedZxid.enabled", "images always hold the last zxid"),
     any("snapshot.compression.method", "images are not compressed"),
-    any("snapshot.trust.empty", EMPTY),
-    any("db.autocreate", EMPTY),
+    any("snapshot.trust.empty", "for ZooKeeper's own logs without a snapshot, which are not read"),
     any("emulate353TTLNodes", "TTL znodes have ZooKeeper's present form only"),
     // --- flow control and threads
     any("largeRequestMaxBytes", FLOW),
     any("largeRequestThreshold", FLOW),
     any("request_throttle_*", FLOW),
+    any("request_throttler.*", FLOW),
+    any("request_stale_*", "a request whose client has gone is carried out all the same"),
     any("throttled_op_wait_time", FLOW),
-    any("connection_throttle_*", FLOW),
+    any(
+        "connection_throttle_*",
+        "new connections are admitted at a pace that the server chooses, and none is refused for it",
+    ),
     any("maxResponseCacheSize", CACHE),
     any("maxGetChildrenResponseCacheSize", CACHE),
-    any("nio.numSelectorThreads", THREADS),
-    any("nio.numWorkerThreads", THREADS),
-    any("nio.directBufferBytes", THREADS),
+    any("nio.*", THREADS),
+    any("netty.*", THREADS),
     any("commitProcessor.*", THREADS),
+    any("intBufferStartingSizeBytes", THREADS),
+    any("bitHashCacheSize", WATCHES),
+    any("maxInProcessingDeadWatchers", WATCHES),
     any("serverCnxnFactory", "there is one network layer"),
     any("watchManagerName", WATCHES),
     any("watcherClean*", WATCHES),
     any("jute.maxbuffer.extrasize", "records are bounded by the frame they come in"),
-    // --- the admin server and metrics
+    // --- the admin server, metrics, logs
     any("admin.idleTimeout", "the HTTP server has its own fixed timeouts"),
+    any("admin.httpVersion", "the HTTP server speaks HTTP/1.1"),
     any("admin.portUnification", "the HTTP port has no TLS yet"),
     any("admin.snapshot.*", NO_SNAPSHOT),
     any("admin.restore.*", NO_SNAPSHOT),
     any("admin.rateLimiterIntervalInMS", NO_SNAPSHOT),
-    any("metricsProvider.*", "the metrics port has no such setting"),
+    any("metricsProvider.*", "of the threads and the JVM of ZooKeeper's provider: there are none"),
+    any("pathStats.*", "figures for each path are not kept"),
+    any("messageTracker.*", "messages between servers are not kept to be logged"),
+    any("jmx.*", JVM),
     any("audit.impl.class", "there is one audit log: lockkeeper.auditLog"),
     // --- between servers
-    any("leaderServes", ENSEMBLE),
-    any("leader.*", ENSEMBLE),
-    any("observer.*", ENSEMBLE),
-    any("cnxTimeout", ENSEMBLE),
-    any("quorumCnxnTimeoutMs", ENSEMBLE),
-    any("tcpKeepAlive", ENSEMBLE),
-    any("electionPortBindRetry", ENSEMBLE),
+    any("leader.*", "how ZooKeeper's leader connects and sends; Raft's has limits of its own"),
+    any(
+        "follower.*",
+        "how ZooKeeper's follower sends; requests go to the leader in batches at once",
+    ),
+    any("learner.*", "how ZooKeeper's followers send and close; here no sending waits for another"),
+    Key::without_effect(
+        "leaderServes",
+        Effect::Ignored,
+        Form::Text {
+            limits: "any text",
+            set: |config, text| {
+                config.raw.leader_serves_not = text == "no";
+                Ok(())
+            },
+        },
+        "with `no` ZooKeeper's leader takes no clients; here it serves them as every server does, and \
+         `no` is warned of",
+    ),
+    any("observer.syncEnabled", OBSERVER_DISK),
+    any(
+        "observer.*",
+        "when an observer connects again; here each server tries each other for ever",
+    ),
+    any("observerMaster.*", "observers are sent everything by the leader"),
+    any("leaderConnectDelayDuringRetryMs", "links are tried again after a pause of their own"),
+    any(
+        "forceSnapshotSync",
+        "a server is sent an image only if the log no longer has what it lacks",
+    ),
+    any(
+        "forward_learner_requests_to_commit_processor_disabled",
+        "requests of followers' clients have one way through the leader",
+    ),
+    any(
+        "fastleader.*",
+        "pauses of ZooKeeper's election; Raft's timeouts do not depend on the configuration",
+    ),
+    any("cnxTimeout", ELECTION_LINKS),
+    any("quorumCnxnTimeoutMs", ELECTION_LINKS),
+    any("tcpKeepAlive", ELECTION_LINKS),
+    any(
+        "electionPortBindRetry",
+        "the election port is not bound. A port for the other servers that is taken ends the start of a new \
+         server; a member tries again for ever, and is not ready meanwhile",
+    ),
     // --- authentication that is not there, in settings that ask for nothing by themselves
-    any("quorum.auth.*", "SASL between servers is not offered"),
+    any("quorum.auth.*", "names of SASL between servers, which quorum.auth.enableSasl asks for"),
     any("enforce.auth.schemes", "used with enforce.auth.enabled only"),
     any("allowSaslFailedClients", SASL),
+    any("letAnySaslUserDoX", SASL),
+    any("SASLAuthenticationProvider.*", SASL),
     any("sasl.*", SASL),
     any("kerberos.*", SASL),
+    any("security.*", SASL),
+    any("requireKerberosConfig", SASL),
+    any("kinit", SASL),
+    any("jaasLoginRenew", "ZooKeeper 3.9 does not read it either, and SASL is not offered yet"),
     any("java.security.auth.login.config", SASL),
     any("X509AuthenticationProvider.*", "the x509 scheme is not offered"),
-    any("IPAuthenticationProvider.*", "ip ids are the connection's own address"),
+    any(
+        "IPAuthenticationProvider.*",
+        "a header of HTTP that ZooKeeper's admin server may trust; ip ids are the connection's own address",
+    ),
     any("fips-mode", "there is no TLS yet"),
     any("client.*", "there is no TLS yet"),
     any("ssl.authProvider", "there is no TLS yet"),
     any("superUser*", "the x509 and sasl schemes are not offered"),
+    // --- what files have, and ZooKeeper 3.9 does not read
+    any("traceFile", NOT_READ),
+    any("requestTraceFile", NOT_READ),
+    any("clientCnxnSocket", CLIENTS),
+    any("serverCnxnSocket", NOT_READ),
+    any("request.timeout", CLIENTS),
+    any("disableAutoWatchReset", CLIENTS),
+    any("maxTimeToWaitForEpoch", NOT_READ),
+    any("adminPort", NOT_READ),
+    any("test.*", "for ZooKeeper's own tests"),
+    any("testingonly.*", "for ZooKeeper's own tests"),
 ];
 
 /// Keys that ask for something that is not there, and are written too often to be refused.
-pub static WARNED: [Key; 8] = [
+pub static WARNED: [Key; 10] = [
     warned(
         "secureClientPort",
-        Form::Number { min: 0, max: u16::MAX as i64, set: |_, _| {} },
+        Form::Number {
+            min: 0,
+            max: u16::MAX as i64,
+            set: |config, port| config.raw.secure_port = port,
+        },
         "there is no TLS yet: this port is not opened",
     ),
     warned("secureClientPortAddress", ANY, "there is no TLS yet: nothing listens there"),
+    warned(
+        "observerMasterPort",
+        Form::Number { min: i32::MIN as i64, max: i32::MAX as i64, set: |_, _| {} },
+        "this port is not opened: observers connect to the first port of the server lines, as all servers do",
+    ),
     warned(
         "localSessionsEnabled",
         SWITCH,
@@ -139,6 +242,11 @@ pub static WARNED: [Key; 8] = [
         "authProvider.*",
         ANY,
         "authentication plugins are not offered; world, ip, digest and super are built in",
+    ),
+    warned(
+        "requireClientAuthScheme",
+        ANY,
+        "ZooKeeper 3.9 does not read it either: clients that do not authenticate are served",
     ),
     warned("ensembleAuthName", ANY, "clients that expect another ensemble are not turned away"),
     warned("audit.enable", ANY, "ZooKeeper's audit log is not offered; see lockkeeper.auditLog"),
@@ -189,19 +297,21 @@ const fn refused(name: &'static str, form: Form, why: &'static str) -> Key {
 
 const ANY: Form = Form::Text { limits: "any text", set: |_, _| Ok(()) };
 const SWITCH: Form = Form::Switch { set: |_, _| {} };
-
-const ENSEMBLE: &str = "a setting between the servers of an ensemble; Raft has its own";
-const SYNC_LIMIT: &str =
-    "Raft has limits of its own; so many ticks are the default of lockkeeper.diskStallMillis";
+const REACHABILITY: &str = "pings before an address is tried; here the addresses are tried in turn";
+const OBSERVER_DISK: &str = "whether observers keep their data on disk: every server does, unless it is \
+                             started with --in-memory";
+const ELECTION_LINKS: &str = "of ZooKeeper's election connections; here one link carries all, with \
+                              heartbeats, and is cut when they stop";
 const PURGE: &str = "the server deletes what its images and log no longer need by itself";
 const JVM: &str = "there is no JVM";
-const QUORUM_TLS: &str = "TLS between servers is not offered";
-const IMAGES: &str = "images are written by lockkeeper.imageLogBytes";
+const IMAGES: &str =
+    "when ZooKeeper writes snapshots; images are written by lockkeeper.imageLogBytes";
 const LOG: &str = "the log batches, preallocates and cuts by its own rules";
-const EMPTY: &str = "an empty tree is never served where data was or may be";
 const FLOW: &str = "flow control is globalOutstandingLimit and bounded queues";
 const CACHE: &str = "replies are not cached";
 const THREADS: &str = "the server chooses its threads and buffers itself";
 const WATCHES: &str = "there is one watch table";
 const NO_SNAPSHOT: &str = "the commands snapshot and restore are not offered yet";
 const SASL: &str = "SASL is not offered yet";
+const NOT_READ: &str = "ZooKeeper 3.9 does not read it either";
+const CLIENTS: &str = "a setting of clients: no server reads it";

@@ -35,6 +35,9 @@ impl Config {
         if let Some(id) = self.server_id {
             line(format!("myid = {id}"));
         }
+        for mistake in &self.mistakes {
+            line(format!("probably a mistake: {mistake}"));
+        }
         for (title, notes) in [("warning", &self.warnings), ("no effect", &self.ignored)] {
             for (key, reason) in notes {
                 line(format!("{title}: {key}: {reason}"));
@@ -119,7 +122,7 @@ fn effective_row(text: &mut String, key: &Key) {
         key.name,
         code(key.default),
         code(without_file),
-        cell(&key.limits()),
+        cell(&format!("{}{}", key.limits(), if key.stand_in.is_some() { "; lenient" } else { "" })),
         cell(key.doc)
     );
 }
@@ -159,10 +162,22 @@ file. Flags of the command line win over the file. `lockkeeper config check zoo.
 in force or everything that is wrong, as `file:line: key: reason`, and exits with 0 or 2.
 
 The file is a Java properties file in UTF-8: `key=value`, comments begin with `#` or `!`, a backslash
-escapes (`\\uXXXX` too) and continues a line, the last of two equal keys wins. Keys may carry the
-prefix `zookeeper.` of system properties. Numbers may be hexadecimal (`0x...`). A key that is not in
-these tables is accepted, listed once in the log and has no effect; an unknown `lockkeeper.` key is
-an error.
+escapes (`\\uXXXX` too) and continues a line, the last of two equal keys wins. A file that is not UTF-8
+is read as Latin-1, as Java does. Keys may carry the prefix `zookeeper.` of system properties. Numbers
+may be hexadecimal (`0x...`).
+
+The server starts on every file that ZooKeeper 3.9 starts on, or refuses it by name for a reason that
+stands below or in [COMPATIBILITY.md](COMPATIBILITY.md#configuration). So:
+
+* A key that is in none of these tables is none of ZooKeeper's either: it is accepted and has no effect,
+  and a warning of its own names the key that was probably meant. So is a key that is given twice with
+  different values, and a `server.N` that is given twice at all. `lockkeeper config check --strict`
+  fails on both. An unknown `lockkeeper.` key is always an error.
+* A value that ZooKeeper would not read, of a key that it takes for a system property (marked *lenient*),
+  is warned of: the nearest value, or the default, or `false` is in force, as the warning says. The keys
+  of ZooKeeper's own parser are checked as strictly as it does, and so are flags.
+* Some keys are read from zoo.cfg here that ZooKeeper reads from its JVM's flags only:
+  `jute.maxbuffer`, `readonlymode.enabled`, `znode.container.*`.
 
 This page is generated from the table in src/config.
 ";
@@ -179,7 +194,12 @@ Two participants and more are an ensemble (so is one, with `standaloneEnabled=fa
 of participants, or fewer than three, is warned of. One participant alone is a single server, and one
 with observers is refused, both as ZooKeeper does. In an ensemble the file `myid` in dataDir must hold
 the N of this server, and this server must have a line; `lockkeeper server --myid N` writes the file
-where it is missing. A single server needs none.
+where it is missing. A single server needs none, and ignores one that it cannot read, with a warning.
+
+A server whose own host is a name that its machine resolves to a loopback address (`127.0.1.1` in
+Debian's /etc/hosts), while the other servers are on other machines, could be reached by none of them: it
+listens on all addresses instead, and warns. (ZooKeeper listens at that address, and no ensemble forms unless
+`quorumListenOnAllIPs` is true.)
 
 The lines found an ensemble that has no data yet, and tell a new server where the members are. After
 that the membership is part of the replicated data (`/zookeeper/config`): lines that differ from it

@@ -5,7 +5,7 @@
 //! error; [`Draft::resolve`] gives a whole [`Config`] or every fault that was found. Reproduces
 //! `QuorumPeerConfig.parseProperties` and `parseDynamicConfig`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::Config;
@@ -14,7 +14,8 @@ use super::address::HostPort;
 use super::ensemble::{self, Blame, Fault};
 use super::error::{ConfigError, Origin};
 use super::key::{Effect, Key};
-use super::properties::{self, Property};
+use super::likeness;
+use super::properties::{self, LineFault, Property};
 use super::servers::{SERVER_ID_MAX, ServerSpec, server_id};
 use super::table::{DISK_STALL_MS_DEFAULT_MAX, DISK_STALL_MS_MIN, INT_MAX, SECTIONS, blank};
 
@@ -35,10 +36,15 @@ pub struct Draft {
     file: Option<String>,
     errors: Vec<ConfigError>,
     errors_beyond: usize,
+    mistakes_beyond: usize,
+    /// Values that were wrong, and what is in force instead.
+    odd_values: Vec<(String, String)>,
     has_dynamic: bool,
     server_lines: BTreeMap<u8, Origin>,
     /// Where this server's id came from.
     myid: Option<Origin>,
+    /// What is wrong with the file `myid`, which only a server of an ensemble needs.
+    myid_fault: Option<ConfigError>,
 }
 
 impl Draft {
@@ -87,9 +93,12 @@ impl Draft {
             file,
             errors,
             errors_beyond: 0,
+            mistakes_beyond: 0,
+            odd_values: Vec::new(),
             has_dynamic: false,
             server_lines,
             myid: None,
+            myid_fault: None,
         }
     }
 
@@ -132,7 +141,16 @@ impl Draft {
 
     /// Takes the text of the file `myid`: the first line is this server's id.
     pub fn set_myid(&mut self, file_name: &str, text: &str) {
-        self.give_server_id(text, Origin { file: file_name.to_string(), line: 1 });
+        let origin = Origin { file: file_name.to_string(), line: 1 };
+        if let Err(error) = self.take_server_id(text, origin) {
+            self.fail_myid(error);
+        }
+    }
+
+    /// Says that the file `myid` cannot be read: an error of a server of an ensemble, and a warning on one of
+    /// its own, which needs none.
+    pub fn fail_myid(&mut self, error: ConfigError) {
+        self.myid_fault = Some(error);
     }
 
     /// Takes this server's id from a flag, which must agree with the file `myid` if there is one.
@@ -144,17 +162,21 @@ impl Draft {
                 let reason = format!("`{text}` is not the number in {}, {known}", file.file);
                 self.fail(origin.error("", reason));
             }
-            (_, _) => self.give_server_id(text, origin),
+            (_, _) => match self.take_server_id(text, origin) {
+                Ok(()) => self.myid_fault = None,
+                Err(error) => self.fail(error),
+            },
         }
     }
 
-    fn give_server_id(&mut self, text: &str, origin: Origin) {
+    fn take_server_id(&mut self, text: &str, origin: Origin) -> Result<(), ConfigError> {
         match server_id(text.lines().next().unwrap_or_default().trim()) {
             Ok(id) => {
                 self.config.server_id = Some(id);
                 self.myid = Some(origin);
+                Ok(())
             }
-            Err(reason) => self.fail(origin.error("", reason)),
+            Err(reason) => Err(origin.error("", reason)),
         }
     }
 
@@ -191,6 +213,8 @@ impl Draft {
         config.data_log_dir = config.raw.data_log_dir.clone().unwrap_or(config.data_dir.clone());
         self.warn_of_weakness();
         if self.errors.is_empty() {
+            self.config.warnings.append(&mut self.odd_values);
+            self.count_mistakes();
             return Ok(self.config);
         }
         self.errors.sort_by_key(|error| error.line);
@@ -200,6 +224,25 @@ impl Draft {
             self.errors.push(ConfigError { file, line: 0, key, reason });
         }
         Err(self.errors)
+    }
+
+    fn count_mistakes(&mut self) {
+        self.config.mistakes.sort_by_key(|mistake| mistake.line);
+        if self.mistakes_beyond > 0 {
+            let (file, key) = (self.file.clone().unwrap_or_default(), String::new());
+            let reason =
+                format!("and {} more lines that are probably mistakes", self.mistakes_beyond);
+            self.config.mistakes.push(ConfigError { file, line: 0, key, reason });
+        }
+    }
+
+    /// A line that is probably a mistake, and no reason not to start.
+    fn doubt(&mut self, mistake: ConfigError) {
+        if self.config.mistakes.len() < CONFIG_ERRORS_MAX {
+            self.config.mistakes.push(mistake);
+        } else {
+            self.mistakes_beyond += 1;
+        }
     }
 
     /// The last of each key's duplicates, in file order. `zookeeper.x` is `x`.
@@ -213,18 +256,36 @@ impl Draft {
         let (properties, errors) = properties::parse(text);
         for error in errors {
             let origin = Origin { file: file_name.to_string(), line: error.line };
-            self.fail(origin.error("", error.reason));
+            let starts = error.fault == LineFault::NoKey;
+            let error = origin.error("", error.fault.to_string());
+            if starts { self.doubt(error) } else { self.fail(error) }
         }
-        let mut seen = BTreeSet::new();
         let mut last: Vec<Property> = Vec::new();
+        let mut lines: BTreeMap<String, usize> = BTreeMap::new();
         for mut property in properties.into_iter().rev() {
             property.key = plain_name(property.key.trim()).to_string();
-            if seen.insert(property.key.clone()) {
-                last.push(property);
+            match lines.get(&property.key).map(|index| &last[*index]) {
+                Some(held) => self.doubt_earlier(file_name, &property, held),
+                None => {
+                    lines.insert(property.key.clone(), last.len());
+                    last.push(property);
+                }
             }
         }
         last.reverse();
         last
+    }
+
+    /// The last of several lines of one key holds. To say the same twice is harmless, save where a copied line
+    /// was to become that of another server.
+    fn doubt_earlier(&mut self, file_name: &str, earlier: &Property, held: &Property) {
+        if earlier.value.trim() == held.value.trim() && !earlier.key.starts_with("server.") {
+            return;
+        }
+        let origin = Origin { file: file_name.to_string(), line: earlier.line };
+        let reason =
+            format!("given again in line {}, which holds: this line has no effect", held.line);
+        self.doubt(origin.error(&earlier.key, reason));
     }
 
     fn give(&mut self, written: &str, value: &str, origin: Origin) {
@@ -243,9 +304,17 @@ impl Draft {
             self.give_unknown(name, origin);
             return;
         };
-        if let Err(reason) = key.apply(&mut self.config, value) {
-            self.fail(origin.error(name, reason));
-            return;
+        // Flags and callers are told what is wrong with a value; with a file ZooKeeper starts.
+        let applied = match origin.line {
+            0 => key.apply(&mut self.config, value).map(|()| None),
+            _ => key.apply_or_else(&mut self.config, value),
+        };
+        match applied {
+            Err(reason) => return self.fail(origin.error(name, reason)),
+            Ok(Some(reason)) => {
+                note(&mut self.odd_values, name, &format!("line {}: {reason}", origin.line));
+            }
+            Ok(None) => {}
         }
         match key.effect {
             Effect::Effective => {
@@ -263,11 +332,19 @@ impl Draft {
 
     fn give_unknown(&mut self, name: &str, origin: Origin) {
         let own = name.starts_with(OWN_PREFIX);
-        let near = nearest(name).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        let said = if own { self.errors.len() } else { self.config.mistakes.len() };
+        if said >= CONFIG_ERRORS_MAX {
+            // It is only counted: what it is like takes time.
+            let counted = origin.error(name, String::new());
+            return if own { self.fail(counted) } else { self.doubt(counted) };
+        }
+        let near = likeness::nearest(name, all_keys().map(|key| key.name));
+        let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
         if own {
             self.fail(origin.error(name, format!("there is no such key{near}")));
         } else {
-            note(&mut self.config.ignored, name, &format!("not a key of this server{near}"));
+            let reason = format!("neither this server nor ZooKeeper 3.9 has such a key{near}");
+            self.doubt(origin.error(name, reason));
         }
     }
 
@@ -307,7 +384,14 @@ impl Draft {
             (None, Some(client)) => self.config.client_addr = client,
             (None, None) => {
                 if !self.has_error("clientPort") {
-                    self.fail(whole.error("clientPort", "missing: the TCP port for clients"));
+                    let reason = match self.config.raw.secure_port {
+                        0 => "missing: the TCP port for clients".to_string(),
+                        port => format!(
+                            "missing: there is no TLS yet, so secureClientPort={port} is not opened, and clients \
+                             need a port without TLS"
+                        ),
+                    };
+                    self.fail(whole.error("clientPort", reason));
                 }
             }
             (Some(origin), Some(client)) => self.check_client_address(&origin, client),
@@ -326,6 +410,12 @@ impl Draft {
         let agree = configured.port == client.port && same_host;
         if agree {
             self.config.client_addr = client;
+        } else if self.config.server_id.is_none() && !self.config.is_ensemble() {
+            // Without myid ZooKeeper does not look at the line.
+            let reason = format!(
+                "{configured} holds and not {client}, which the server line says: there is no myid"
+            );
+            note(&mut self.config.warnings, "clientPort", &reason);
         } else {
             let reason = format!("{configured} differs from {client} of the own server line");
             self.fail(origin.error("clientPort", reason));
@@ -348,8 +438,14 @@ impl Draft {
             };
             self.fail(error);
         }
-        if self.config.is_ensemble() {
-            self.require_myid();
+        match (self.config.is_ensemble(), self.myid_fault.take()) {
+            (true, Some(fault)) => self.fail(fault),
+            (true, None) => self.require_myid(),
+            (false, Some(fault)) => {
+                let reason = format!("{fault}. A server on its own needs none: it is ignored");
+                note(&mut self.config.warnings, "myid", &reason);
+            }
+            (false, None) => {}
         }
     }
 
@@ -383,15 +479,15 @@ impl Draft {
         let config = &mut self.config;
         let tick = i64::from(config.tick_time_ms);
         let (min, max) = (config.raw.min_session_timeout_ms, config.raw.max_session_timeout_ms);
-        // 0 would let a client ask for a session that is over at once; ZooKeeper's -1 is kept.
-        for (name, value) in [("minSessionTimeout", min), ("maxSessionTimeout", max)] {
-            if value == 0 {
-                let origin = self.origin_of(name);
-                self.fail(origin.error(name, "0 is too small: the least value is 1, or -1"));
-                return;
-            }
+        if max == 0 {
+            let origin = self.origin_of("maxSessionTimeout");
+            self.fail(
+                origin.error("maxSessionTimeout", "0 is too small: the least value is 1, or -1"),
+            );
+            return;
         }
-        let min = if min < 0 { tick * 2 } else { min };
+        // Without a shortest one a session lasts a millisecond at least: one of 0 would be over at once.
+        let min = if min == -1 { tick * 2 } else { min.max(1) };
         let max = if max < 0 { tick * 20 } else { max };
         if min > max {
             let name = match self.config.origin("minSessionTimeout") {
@@ -444,6 +540,10 @@ impl Draft {
             let reason = "ignored: every write is on disk before it is acknowledged";
             note(&mut config.warnings, "forceSync", reason);
         }
+        if config.raw.leader_serves_not {
+            let reason = "ignored: the leader serves clients as every other server does";
+            note(&mut config.warnings, "leaderServes", reason);
+        }
         if config.skip_acl {
             note(&mut config.warnings, "skipACL", "no ACL is checked: everybody may do everything");
         }
@@ -469,12 +569,15 @@ pub(super) fn effective_keys() -> impl Iterator<Item = &'static Key> {
 
 /// The entry of a key: its own, or that of the longest family that it belongs to.
 fn lookup(name: &str) -> Option<&'static Key> {
-    let all = || effective_keys().chain(&REFUSED).chain(&WARNED).chain(&ACCEPTED);
-    let exact = all().find(|key| key.name == name);
+    let exact = all_keys().find(|key| key.name == name);
     exact.or_else(|| {
         let family = |key: &&Key| key.family().is_some_and(|stem| name.starts_with(stem));
-        all().filter(family).max_by_key(|key| key.name.len())
+        all_keys().filter(family).max_by_key(|key| key.name.len())
     })
+}
+
+fn all_keys() -> impl Iterator<Item = &'static Key> {
+    effective_keys().chain(&REFUSED).chain(&WARNED).chain(&ACCEPTED)
 }
 
 /// The name without the prefix of system properties, which both ways of writing may have.
@@ -489,37 +592,7 @@ fn note(notes: &mut Vec<(String, String)>, name: &str, reason: &str) {
     }
 }
 
-/// The key that was probably meant: for own keys the nearest one, else only a slip of the pen.
-fn nearest(name: &str) -> Option<&'static str> {
-    let own = name.starts_with(OWN_PREFIX);
-    if name.len() > NEAREST_BYTES_MAX {
-        return None;
-    }
-    let slip = if own { name.len() / 3 } else { 2 };
-    let candidates = effective_keys().filter(|key| key.name.starts_with(OWN_PREFIX) == own);
-    let nearest = candidates.map(|key| (distance(name, key.name), key.name)).min()?;
-    (nearest.0 <= slip && nearest.0 * 3 <= name.len()).then_some(nearest.1)
-}
-
-/// Levenshtein's distance between two names, upper and lower case alike.
-fn distance(left: &str, right: &str) -> usize {
-    let left = left.to_ascii_lowercase();
-    let right = right.to_ascii_lowercase();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (index, byte) in left.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for (column, other) in right.bytes().enumerate() {
-            let replaced = diagonal + usize::from(byte != other);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[right.len()]
-}
-
 /// Keys whose warnings depend on others.
-const JUDGED: [&str; 3] = ["forceSync", "skipACL", "peerType"];
-const OWN_PREFIX: &str = "lockkeeper.";
-/// Longer names than this are not compared with the table.
-const NEAREST_BYTES_MAX: usize = 64;
+const JUDGED: [&str; 4] = ["forceSync", "skipACL", "peerType", "leaderServes"];
+/// Keys that ZooKeeper does not have begin with this.
+pub(super) const OWN_PREFIX: &str = "lockkeeper.";

@@ -7,7 +7,7 @@
 //! `QuorumPeer`'s check that it is in its own list. Never resolves a name and never reads `myid`.
 
 use super::address::HostPort;
-use super::servers::{Role, SERVER_LINES_BYTES_MAX, ServerSpec};
+use super::servers::{Reach, Role, SERVER_LINES_BYTES_MAX, ServerSpec};
 use super::{Config, PeerAddress};
 
 /// What is wrong with the server lines.
@@ -100,6 +100,7 @@ pub(super) fn warnings(config: &Config) -> Vec<(String, String)> {
         warnings.extend(size_warning(participants(servers)));
         let others = servers.iter().filter(|spec| Some(spec.id) != config.server_id);
         warnings.extend(others.filter_map(unreachable));
+        warnings.extend(hidden(config));
     }
     warnings
 }
@@ -131,6 +132,19 @@ fn unreachable(spec: &ServerSpec) -> Option<(String, String)> {
         address.host
     );
     Some((format!("server.{}", spec.id), reason))
+}
+
+/// A server that is told to listen at a loopback address is reached from its own machine only.
+fn hidden(config: &Config) -> Option<(String, String)> {
+    let is_here = |address: &PeerAddress| address.reach() == Reach::Machine;
+    let own = config.own_server().filter(|own| own.addresses.iter().all(is_here))?;
+    let is_elsewhere = |spec: &ServerSpec| spec.id != own.id && spec.reach() == Reach::Network;
+    if config.quorum_listen_on_all_ips || !config.servers.iter().any(is_elsewhere) {
+        return None;
+    }
+    let reason = "the own line says a loopback address, at which servers on other machines cannot reach this \
+                  one: write the name or address that they know, or quorumListenOnAllIPs=true";
+    Some((format!("server.{}", own.id), reason.to_string()))
 }
 
 /// They are sent to other servers as a whole.

@@ -26,6 +26,9 @@ pub struct Key {
     pub sample: Option<&'static str>,
     /// The value in force, as text.
     pub show: fn(&Config) -> String,
+    /// What a value stands for that cannot be read, where ZooKeeper starts all the same: it takes these keys
+    /// for system properties of the JVM. `None` for those that ZooKeeper's parser checks, as it does.
+    pub stand_in: Option<&'static str>,
 }
 
 /// What a value must look like. Setters get it checked.
@@ -45,7 +48,7 @@ pub enum Form {
         /// Puts it in force.
         set: fn(&mut Config, bool),
     },
-    /// `yes` or `no`, in any case; `true` and `false` are understood.
+    /// `yes` or `no`, exactly.
     YesNo {
         /// Puts it in force.
         set: fn(&mut Config, bool),
@@ -81,7 +84,8 @@ impl Key {
     ) -> Key {
         let form = Form::Text { limits: "", set: |_, _| Ok(()) };
         let effect = Effect::Effective;
-        Key { name, form, effect, doc, default, default_without_file: None, sample: None, show }
+        let (default_without_file, sample, stand_in) = (None, None, None);
+        Key { name, form, effect, doc, default, default_without_file, sample, show, stand_in }
     }
 
     pub(super) const fn without_effect(
@@ -90,9 +94,9 @@ impl Key {
         form: Form,
         doc: &'static str,
     ) -> Key {
-        let (default_without_file, sample) = (None, None);
+        let (default_without_file, sample, stand_in) = (None, None, None);
         let show = |_: &Config| String::new();
-        Key { name, form, effect, doc, default: "", default_without_file, sample, show }
+        Key { name, form, effect, doc, default: "", default_without_file, sample, show, stand_in }
     }
 
     pub(super) const fn number(mut self, min: i64, max: i64, set: fn(&mut Config, i64)) -> Key {
@@ -119,6 +123,13 @@ impl Key {
         self
     }
 
+    /// A file with an unreadable value is started on, as ZooKeeper does, with this in its place. Empty: with
+    /// what the setter has made of it before it said what is wrong.
+    pub(super) const fn or_else(mut self, stand_in: &'static str) -> Key {
+        self.stand_in = Some(stand_in);
+        self
+    }
+
     pub(super) const fn without_file(mut self, default: &'static str) -> Key {
         self.default_without_file = Some(default);
         self
@@ -139,18 +150,47 @@ impl Key {
         }
         match self.form {
             Form::Number { min, max, set } => set(config, number(value, min, max)?),
-            Form::Switch { set } => set(config, truth(value, "true", "false", &[])?),
-            Form::YesNo { set } => set(config, truth(value, "yes", "no", &["true", "false"])?),
+            Form::Switch { set } => set(config, truth(value)?),
+            // As ZooKeeper compares it: what is not exactly one of them must not weaken anything.
+            Form::YesNo { set } => match value {
+                "yes" => set(config, true),
+                "no" => set(config, false),
+                _ => return Err(format!("`{value}` is neither yes nor no")),
+            },
             Form::Text { limits: _, set } => set(config, value)?,
         }
         Ok(())
+    }
+
+    /// As [`Key::apply`], where a value that is wrong is no reason not to start: what is wrong with it, and
+    /// what is in force instead.
+    ///
+    /// # Errors
+    /// The value is wrong, and ZooKeeper would not start either.
+    pub(super) fn apply_or_else(
+        &self,
+        config: &mut Config,
+        value: &str,
+    ) -> Result<Option<String>, String> {
+        let Err(reason) = self.apply(config, value) else { return Ok(None) };
+        let Some(stand_in) = self.stand_in else { return Err(reason) };
+        let nearest = match self.form {
+            Form::Number { min, max, set: _ } => number(value, i64::MIN + 1, i64::MAX)
+                .map_or(stand_in.to_string(), |number| number.clamp(min, max).to_string()),
+            Form::Switch { .. } | Form::YesNo { .. } | Form::Text { .. } => stand_in.to_string(),
+        };
+        if nearest.is_empty() {
+            return Ok(Some(reason));
+        }
+        self.apply(config, &nearest)?;
+        Ok(Some(format!("{reason}; {nearest} is in force")))
     }
 
     /// Does the value ask for the thing at all? Judged for values that passed the check.
     pub(super) fn asks(&self, value: &str) -> bool {
         let is_off = ["false", "no"].iter().any(|off| value.eq_ignore_ascii_case(off));
         match (self.form, self.effect) {
-            (Form::Number { .. }, _) => value != "0",
+            (Form::Number { .. }, _) => value != "0" && !value.starts_with('-'),
             (Form::Switch { .. } | Form::YesNo { .. }, _) => !is_off,
             (Form::Text { .. }, Effect::Refused) => !value.is_empty(),
             (Form::Text { .. }, Effect::Effective | Effect::Ignored | Effect::Warned) => {
@@ -201,14 +241,13 @@ fn number(text: &str, min: i64, max: i64) -> Result<i64, String> {
     Ok(value)
 }
 
-fn truth(text: &str, yes: &str, no: &str, also: &[&str]) -> Result<bool, String> {
-    let is = |word: &str| text.eq_ignore_ascii_case(word);
-    if is(yes) || also.first().is_some_and(|word| is(word)) {
+fn truth(text: &str) -> Result<bool, String> {
+    if text.eq_ignore_ascii_case("true") {
         Ok(true)
-    } else if is(no) || also.last().is_some_and(|word| is(word)) {
+    } else if text.eq_ignore_ascii_case("false") {
         Ok(false)
     } else {
-        Err(format!("`{text}` is neither {yes} nor {no}"))
+        Err(format!("`{text}` is neither true nor false"))
     }
 }
 
@@ -248,12 +287,10 @@ mod tests {
     #[test]
     fn switches_are_true_or_false_in_any_case() {
         for (text, value) in [("true", true), ("TRUE", true), ("False", false)] {
-            assert_eq!(truth(text, "true", "false", &[]), Ok(value));
+            assert_eq!(truth(text), Ok(value));
         }
         for text in ["", "yes", "1", "on", "tru"] {
-            assert!(truth(text, "true", "false", &[]).is_err(), "{text}");
+            assert!(truth(text).is_err(), "{text}");
         }
-        assert_eq!(truth("TRUE", "yes", "no", &["true", "false"]), Ok(true));
-        assert_eq!(truth("no", "yes", "no", &["true", "false"]), Ok(false));
     }
 }

@@ -32,6 +32,7 @@ mod draft;
 mod ensemble;
 mod error;
 mod key;
+mod likeness;
 mod membership;
 mod properties;
 mod servers;
@@ -56,7 +57,7 @@ pub use table::{
     OUTSTANDING_LIMIT_MAX, PATH_BYTES_MAX, SECTIONS, SESSION_EXPIRY_GRACE_MS_MAX, Section,
     TICK_TIME_MS_MAX, TOTAL_BYTES_MAX_MAX, TOTAL_BYTES_MAX_MIN,
 };
-pub use words::{CHEAP as FOUR_LETTER_WORDS_CHEAP, FourLetterWords};
+pub use words::{CHEAP as FOUR_LETTER_WORDS_CHEAP, FourLetterWords, KNOWN as FOUR_LETTER_WORDS};
 
 /// Everything a server is told, resolved: defaults filled in, limits checked.
 ///
@@ -70,6 +71,8 @@ pub struct Config {
     pub data_log_dir: PathBuf,
     /// `datadir.autocreate`: create missing data directories. False: a missing one is an error.
     pub data_dir_autocreate: bool,
+    /// `db.autocreate`: a server without data is a new one. False: only if a file `initialize` says so.
+    pub db_autocreate: bool,
     /// `clientPort` and `clientPortAddress`: where clients connect. Port 0: any free port.
     pub client_addr: HostPort,
     /// `clientPortListenBacklog`: connections that may wait to be accepted. At least 1.
@@ -129,6 +132,8 @@ pub struct Config {
     pub audit_log: Option<PathBuf>,
     /// `standaloneEnabled`.
     pub standalone_enabled: bool,
+    /// `quorumListenOnAllIPs`: listen for the other servers at all addresses of the machine.
+    pub quorum_listen_on_all_ips: bool,
     /// `reconfigEnabled`.
     pub reconfig_enabled: bool,
     /// `readonlymode.enabled`.
@@ -148,6 +153,10 @@ pub struct Config {
     pub ignored: Vec<(String, String)>,
     /// Keys that ask for something that is not there or that weaken protection: to be warned of.
     pub warnings: Vec<(String, String)>,
+    /// Lines that are probably mistakes, although the server starts: keys that neither this server nor
+    /// ZooKeeper has, and keys that are given twice. To be warned of one by one; at most
+    /// [`CONFIG_ERRORS_MAX`], and one that counts the rest.
+    pub mistakes: Vec<ConfigError>,
     /// The file that this was read from, if it may be rewritten when the membership changes; set
     /// by [`Draft::set_path`].
     pub path: Option<PathBuf>,
@@ -187,6 +196,8 @@ struct Raw {
     metrics_port: i64,
     prometheus: bool,
     force_sync_off: bool,
+    leader_serves_not: bool,
+    secure_port: i64,
     peer_type: Option<Role>,
     init_limit: Option<i64>,
     sync_limit: Option<i64>,

@@ -5,9 +5,10 @@
 //! comments; `\t \n \r \f \uXXXX`, any other escaped character stands for itself; a line that ends
 //! in an odd number of backslashes goes on in the next one, whose leading blanks are dropped and
 //! which is never a comment. Two differences, both on purpose: the text is UTF-8 instead of
-//! Latin-1, and a line without a key is an error instead of a key with an empty name.
+//! Latin-1, and a line without a key is a fault instead of a key with an empty name.
 //! Never reads a file.
 
+use std::fmt;
 use std::str::Chars;
 
 /// One `key=value` of a properties text, escapes resolved. Duplicates are all here, in file order.
@@ -27,7 +28,25 @@ pub struct PropertyError {
     /// Line on which the faulty property begins, from 1.
     pub line: u32,
     /// What is wrong with it.
-    pub reason: String,
+    pub fault: LineFault,
+}
+
+/// What may be wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LineFault {
+    /// It has no key. (In Java the key is an empty name.)
+    NoKey,
+    /// An escape is wrong: Java does not read such a text either.
+    Escape(&'static str),
+}
+
+impl fmt::Display for LineFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LineFault::NoKey => f.write_str("a line without a key; write key=value"),
+            LineFault::Escape(reason) => f.write_str(reason),
+        }
+    }
 }
 
 /// Parses a whole text. Every good line is returned, and every faulty one is named.
@@ -48,7 +67,7 @@ pub fn parse(text: &str) -> (Vec<Property>, Vec<PropertyError>) {
         }
         match property(line, &logical) {
             Ok(property) => properties.push(property),
-            Err(reason) => errors.push(PropertyError { line, reason }),
+            Err(fault) => errors.push(PropertyError { line, fault }),
         }
     }
     (properties, errors)
@@ -92,12 +111,12 @@ fn ends_in_odd_backslashes(text: &str) -> bool {
     text.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
 
-fn property(line: u32, logical: &str) -> Result<Property, String> {
+fn property(line: u32, logical: &str) -> Result<Property, LineFault> {
     let (key, rest) = logical.split_at(key_end(logical));
     let rest = rest.trim_start_matches(BLANKS);
     let value = rest.strip_prefix(['=', ':']).unwrap_or(rest).trim_start_matches(BLANKS);
     if key.is_empty() {
-        return Err("a line without a key; write key=value".to_string());
+        return Err(LineFault::NoKey);
     }
     Ok(Property { line, key: unescape(key)?, value: unescape(value)? })
 }
@@ -114,7 +133,7 @@ fn key_end(logical: &str) -> usize {
     logical.len()
 }
 
-fn unescape(text: &str) -> Result<String, String> {
+fn unescape(text: &str) -> Result<String, LineFault> {
     // UTF-16, because a character beyond the basic plane is written as two \u escapes.
     let mut units = Vec::with_capacity(text.len());
     let mut chars = text.chars();
@@ -134,14 +153,15 @@ fn unescape(text: &str) -> Result<String, String> {
             units.extend_from_slice(char.encode_utf16(&mut [0; 2]));
         }
     }
-    String::from_utf16(&units).map_err(|_| "a \\u escape is half of a surrogate pair".to_string())
+    String::from_utf16(&units)
+        .map_err(|_| LineFault::Escape("a \\u escape is half of a surrogate pair"))
 }
 
-fn unicode_escape(chars: &mut Chars<'_>) -> Result<u16, String> {
+fn unicode_escape(chars: &mut Chars<'_>) -> Result<u16, LineFault> {
     let mut unit: u16 = 0;
     for _ in 0..4 {
         let digit = chars.next().and_then(|char| char.to_digit(16));
-        let digit = digit.ok_or("a \\u escape needs four hexadecimal digits")?;
+        let digit = digit.ok_or(LineFault::Escape("a \\u escape needs four hexadecimal digits"))?;
         unit = (unit << 4) | u16::try_from(digit).expect("a hexadecimal digit is below 16");
     }
     Ok(unit)

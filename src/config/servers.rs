@@ -64,6 +64,19 @@ pub struct PeerAddress {
     pub election_port: u16,
 }
 
+impl PeerAddress {
+    /// From how far it can be reached, as its text says.
+    pub(super) fn reach(&self) -> Reach {
+        match self.host.parse::<std::net::IpAddr>() {
+            Ok(ip) if ip.is_unspecified() => Reach::Nowhere,
+            Ok(ip) if ip.is_loopback() => Reach::Machine,
+            Ok(_) => Reach::Network,
+            Err(_) if self.host.eq_ignore_ascii_case("localhost") => Reach::Machine,
+            Err(_) => Reach::Network,
+        }
+    }
+}
+
 /// One `server.N` line. Printed in ZooKeeper's canonical form: the role always, the client address
 /// only if the line has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,14 +149,7 @@ impl ServerSpec {
     /// From how far its addresses can be reached, as their text says: the least of them.
     #[must_use]
     pub fn reach(&self) -> Reach {
-        let reach = |address: &PeerAddress| match address.host.parse::<std::net::IpAddr>() {
-            Ok(ip) if ip.is_unspecified() => Reach::Nowhere,
-            Ok(ip) if ip.is_loopback() => Reach::Machine,
-            Ok(_) => Reach::Network,
-            Err(_) if address.host.eq_ignore_ascii_case("localhost") => Reach::Machine,
-            Err(_) => Reach::Network,
-        };
-        self.addresses.iter().map(reach).min().unwrap_or(Reach::Nowhere)
+        self.addresses.iter().map(PeerAddress::reach).min().unwrap_or(Reach::Nowhere)
     }
 }
 

@@ -49,6 +49,8 @@ pub const COMMAND_URL_BYTES_MAX: usize = 255;
 pub const PATH_BYTES_MAX: usize = 4095;
 /// Greatest millisecond value and count: ZooKeeper's settings are 32-bit integers.
 pub const INT_MAX: i64 = i32::MAX as i64;
+/// Least value of the settings that ZooKeeper's parser reads as 32-bit integers and does not bound.
+const INT_MIN: i64 = i32::MIN as i64;
 
 /// A heading of the documents and the keys below it.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +72,7 @@ pub static SECTIONS: [Section; 7] = [
     Section { title: "The ensemble", keys: &ENSEMBLE },
 ];
 
-static PLACE: [Key; 10] = [
+static PLACE: [Key; 11] = [
     Key::effective(
         "dataDir",
         "",
@@ -101,7 +103,19 @@ static PLACE: [Key; 10] = [
         "Create missing data directories. With false a missing directory is an error, as on a \
          machine whose disk was not mounted.",
     )
-    .switch(|c, on| c.data_dir_autocreate = on),
+    .switch(|c, on| c.data_dir_autocreate = on)
+    .or_else("false"),
+    Key::effective(
+        "db.autocreate",
+        "true",
+        |c| c.db_autocreate.to_string(),
+        "Take a server without data for a new one. With false only a file `initialize` in dataDir \
+         says so (`zkServer-initialize.sh` makes it, and the first start removes it): without it a \
+         server of an ensemble founds none and waits until it can join the one that has its data, and \
+         one on its own does not start (ZooKeeper serves an empty tree with the zxid -1).",
+    )
+    .switch(|c, on| c.db_autocreate = on)
+    .or_else("false"),
     Key::effective(
         "clientPort",
         "",
@@ -128,12 +142,13 @@ static PLACE: [Key; 10] = [
         "clientPortListenBacklog",
         "-1",
         |c| c.listen_backlog.to_string(),
-        "Connections that may wait to be accepted. -1 and 0 are 4096 (ZooKeeper: 50), so that \
-         thousands of clients can come back at once: whoever does not fit in tries again a second later. \
-         Linux cuts it down to `net.core.somaxconn`.",
+        "Connections that may wait to be accepted, at most 65535. -1 and 0 are 4096 (ZooKeeper: 50), so \
+         that thousands of clients can come back at once: a client that does not fit in tries again a \
+         second later. Linux cuts it down to `net.core.somaxconn`.",
     )
-    .number(-1, LISTEN_BACKLOG_MAX, |c, n| {
-        c.listen_backlog = if n < 1 { LISTEN_BACKLOG_DEFAULT } else { u32_of(n) };
+    .number(INT_MIN, INT_MAX, |c, n| {
+        let given = u32_of(n.clamp(0, LISTEN_BACKLOG_MAX));
+        c.listen_backlog = if given == 0 { LISTEN_BACKLOG_DEFAULT } else { given };
     }),
     Key::effective(
         "clientTcpKeepAlive",
@@ -141,7 +156,8 @@ static PLACE: [Key; 10] = [
         |c| c.client_tcp_keep_alive.to_string(),
         "Switch TCP keepalive on for client connections.",
     )
-    .switch(|c, on| c.client_tcp_keep_alive = on),
+    .switch(|c, on| c.client_tcp_keep_alive = on)
+    .or_else("false"),
     Key::effective(
         "lockkeeper.imageLogBytes",
         "67108864",
@@ -188,9 +204,9 @@ static SESSIONS: [Key; 4] = [
         "minSessionTimeout",
         "-1",
         |c| c.min_session_timeout_ms.to_string(),
-        "Shortest session timeout that a client gets, ms. -1: two ticks.",
+        "Shortest session timeout that a client gets, ms. -1: two ticks; 0 and less otherwise: 1.",
     )
-    .number(-1, INT_MAX, |c, n| c.raw.min_session_timeout_ms = n),
+    .number(INT_MIN, INT_MAX, |c, n| c.raw.min_session_timeout_ms = n),
     Key::effective(
         "maxSessionTimeout",
         "-1",
@@ -204,7 +220,8 @@ static SESSIONS: [Key; 4] = [
         |c| c.sessionless_timeout_ms.to_string(),
         "A connection that has not asked for a session is closed after this time, ms.",
     )
-    .number(1, INT_MAX, |c, n| c.sessionless_timeout_ms = u32_of(n)),
+    .number(1, INT_MAX, |c, n| c.sessionless_timeout_ms = u32_of(n))
+    .or_else("10000"),
 ];
 
 static LIMITS: [Key; 6] = [
@@ -212,9 +229,9 @@ static LIMITS: [Key; 6] = [
         "maxClientCnxns",
         "60",
         |c| c.max_client_cnxns.to_string(),
-        "Connections from one IP address. 0: no limit.",
+        "Connections from one IP address. 0 and less: no limit.",
     )
-    .number(0, INT_MAX, |c, n| c.max_client_cnxns = u32_of(n))
+    .number(INT_MIN, INT_MAX, |c, n| c.max_client_cnxns = u32_of(n.max(0)))
     .without_file("0"),
     Key::effective(
         "maxCnxns",
@@ -222,7 +239,8 @@ static LIMITS: [Key; 6] = [
         |c| c.max_cnxns.to_string(),
         "Client connections in all. 0: no limit but that of open files.",
     )
-    .number(0, INT_MAX, |c, n| c.max_cnxns = u32_of(n)),
+    .number(0, INT_MAX, |c, n| c.max_cnxns = u32_of(n))
+    .or_else("0"),
     Key::effective(
         "globalOutstandingLimit",
         "1000",
@@ -230,7 +248,8 @@ static LIMITS: [Key; 6] = [
         "Requests in flight. Beyond it the server stops reading from the connections that have \
          requests outstanding; nothing is refused.",
     )
-    .number(1, OUTSTANDING_LIMIT_MAX, |c, n| c.global_outstanding_limit = u32_of(n)),
+    .number(1, OUTSTANDING_LIMIT_MAX, |c, n| c.global_outstanding_limit = u32_of(n))
+    .or_else("1000"),
     Key::effective(
         "jute.maxbuffer",
         "1048575",
@@ -238,7 +257,8 @@ static LIMITS: [Key; 6] = [
         "Longest request, bytes; it bounds the data of a znode. A longer one closes the \
          connection. Replies may be longer.",
     )
-    .number(JUTE_MAX_BUFFER_MIN, JUTE_MAX_BUFFER_MAX, |c, n| c.jute_max_buffer = u32_of(n)),
+    .number(JUTE_MAX_BUFFER_MIN, JUTE_MAX_BUFFER_MAX, |c, n| c.jute_max_buffer = u32_of(n))
+    .or_else("1048575"),
     Key::effective(
         "lockkeeper.incomingBytesMax",
         "268435456",
@@ -271,35 +291,40 @@ static TREE: [Key; 5] = [
         |c| c.extended_types_enabled.to_string(),
         "Allow TTL znodes.",
     )
-    .switch(|c, on| c.extended_types_enabled = on),
+    .switch(|c, on| c.extended_types_enabled = on)
+    .or_else("false"),
     Key::effective(
         "enforceQuota",
         "false",
         |c| c.enforce_quota.to_string(),
         "Refuse writes beyond a hard quota. With false quotas are only counted.",
     )
-    .switch(|c, on| c.enforce_quota = on),
+    .switch(|c, on| c.enforce_quota = on)
+    .or_else("false"),
     Key::effective(
         "znode.container.checkIntervalMs",
         "60000",
         |c| c.containers.check_interval_ms.to_string(),
         "How often empty containers and outlived TTL znodes are looked for, ms.",
     )
-    .number(1, INT_MAX, |c, n| c.containers.check_interval_ms = u32_of(n)),
+    .number(1, INT_MAX, |c, n| c.containers.check_interval_ms = u32_of(n))
+    .or_else("60000"),
     Key::effective(
         "znode.container.maxPerMinute",
         "10000",
         |c| c.containers.max_per_minute.to_string(),
         "Most containers and TTL znodes deleted in a minute.",
     )
-    .number(1, INT_MAX, |c, n| c.containers.max_per_minute = u32_of(n)),
+    .number(1, INT_MAX, |c, n| c.containers.max_per_minute = u32_of(n))
+    .or_else("10000"),
     Key::effective(
         "znode.container.maxNeverUsedIntervalMs",
-        "300000",
+        "0",
         |c| c.containers.max_never_used_interval_ms.to_string(),
         "A container that never had a child is deleted after this time, ms. 0: never.",
     )
-    .number(0, INT_MAX, |c, n| c.containers.max_never_used_interval_ms = u32_of(n)),
+    .number(0, INT_MAX, |c, n| c.containers.max_never_used_interval_ms = u32_of(n))
+    .or_else("0"),
 ];
 
 static ACCESS: [Key; 5] = [
@@ -309,7 +334,8 @@ static ACCESS: [Key; 5] = [
         |c| c.digest_auth_enabled.to_string(),
         "Offer the `digest` scheme.",
     )
-    .switch(|c, on| c.digest_auth_enabled = on),
+    .switch(|c, on| c.digest_auth_enabled = on)
+    .or_else("false"),
     Key::effective(
         "DigestAuthenticationProvider.superDigest",
         "",
@@ -318,9 +344,11 @@ static ACCESS: [Key; 5] = [
          nobody.",
     )
     .text("user:base64, or nothing", |c, text| {
+        c.super_digest = None;
         c.super_digest = super_digest(text)?;
         Ok(())
-    }),
+    })
+    .or_else(""),
     Key::effective(
         "DigestAuthenticationProvider.digestAlg",
         "SHA1",
@@ -338,14 +366,16 @@ static ACCESS: [Key; 5] = [
         |c| yes_no(c.skip_acl),
         "Check no ACL at all: everybody may do everything.",
     )
-    .yes_no(|c, on| c.skip_acl = on),
+    .yes_no(|c, on| c.skip_acl = on)
+    .or_else("no"),
     Key::effective(
         "enableEagerACLCheck",
         "false",
         |c| c.eager_acl_check.to_string(),
         "Check a write's ACL before it is proposed, too, so that refused ones cost no log entry.",
     )
-    .switch(|c, on| c.eager_acl_check = on),
+    .switch(|c, on| c.eager_acl_check = on)
+    .or_else("false"),
 ];
 
 static OPERATORS: [Key; 10] = [
@@ -358,16 +388,19 @@ static OPERATORS: [Key; 10] = [
          (ZooKeeper: srvr). srvr is always answered.",
     )
     .text("`default`, `*`, or a comma list of words", |c, text| {
-        c.four_letter_words = FourLetterWords::parse(text)?;
-        Ok(())
-    }),
+        let (words, unknown) = FourLetterWords::parse(text);
+        c.four_letter_words = words;
+        unknown.map_or(Ok(()), Err)
+    })
+    .or_else(""),
     Key::effective(
         "admin.enableServer",
         "true",
         |c| c.admin.enabled.to_string(),
         "Offer the HTTP port with /commands, /metrics, /livez and /readyz.",
     )
-    .switch(|c, on| c.admin.enabled = on),
+    .switch(|c, on| c.admin.enabled = on)
+    .or_else("true"),
     Key::effective(
         "admin.serverAddress",
         "0.0.0.0",
@@ -385,7 +418,8 @@ static OPERATORS: [Key; 10] = [
         |c| c.admin.addr.port.to_string(),
         "The HTTP port. 0 takes any free port. A port that is taken is a warning, not an error.",
     )
-    .number(0, u16::MAX as i64, |c, n| c.admin.addr.port = u16_of(n)),
+    .number(0, u16::MAX as i64, |c, n| c.admin.addr.port = u16_of(n))
+    .or_else("8080"),
     Key::effective(
         "admin.commandURL",
         "/commands",
@@ -395,7 +429,8 @@ static OPERATORS: [Key; 10] = [
     .text("a path that begins with / and does not end in one", |c, text| {
         c.admin.command_url = command_url(text)?;
         Ok(())
-    }),
+    })
+    .or_else("/commands"),
     Key::effective(
         "metricsProvider.className",
         "",
@@ -431,7 +466,8 @@ static OPERATORS: [Key; 10] = [
         |c| c.fsync_warning_threshold_ms.to_string(),
         "An fsync of the log that takes longer than this, ms, is logged and counted.",
     )
-    .number(0, INT_MAX, |c, n| c.fsync_warning_threshold_ms = u32_of(n)),
+    .number(0, INT_MAX, |c, n| c.fsync_warning_threshold_ms = u32_of(n))
+    .or_else("1000"),
     Key::effective(
         "lockkeeper.auditLog",
         "",
@@ -444,7 +480,7 @@ static OPERATORS: [Key; 10] = [
     }),
 ];
 
-static ENSEMBLE: [Key; 6] = [
+static ENSEMBLE: [Key; 7] = [
     Key::effective(
         "standaloneEnabled",
         "true",
@@ -453,6 +489,16 @@ static ENSEMBLE: [Key; 6] = [
          others can join, and there must be server lines.",
     )
     .switch(|c, on| c.standalone_enabled = on),
+    Key::effective(
+        "quorumListenOnAllIPs",
+        "false",
+        |c| c.quorum_listen_on_all_ips.to_string(),
+        "Listen for the other servers at all addresses of this machine, at the ports of the own server \
+         line. With false at the addresses of the own line; where its name is that of a loopback address on \
+         this machine alone (Debian's `127.0.1.1`), or of none of its addresses, at all of them all the same, \
+         with a warning.",
+    )
+    .switch(|c, on| c.quorum_listen_on_all_ips = on),
     Key::effective(
         "reconfigEnabled",
         "false",
@@ -468,7 +514,8 @@ static ENSEMBLE: [Key; 6] = [
         "A server of an ensemble that has no leader serves reads to clients that ask for read-only \
          mode, with sessions that only it knows. Adds `isro` to the words that are answered.",
     )
-    .switch(|c, on| c.read_only_mode_enabled = on),
+    .switch(|c, on| c.read_only_mode_enabled = on)
+    .or_else("false"),
     Key::effective(
         "lockkeeper.reads",
         "zookeeper",
@@ -519,6 +566,7 @@ pub(super) fn blank() -> Config {
         data_dir: PathBuf::new(),
         data_log_dir: PathBuf::new(),
         data_dir_autocreate: false,
+        db_autocreate: false,
         client_addr: nowhere.clone(),
         listen_backlog: 0,
         client_tcp_keep_alive: false,
@@ -552,6 +600,7 @@ pub(super) fn blank() -> Config {
         fsync_warning_threshold_ms: 0,
         audit_log: None,
         standalone_enabled: false,
+        quorum_listen_on_all_ips: false,
         reconfig_enabled: false,
         read_only_mode_enabled: false,
         linearizable_reads: false,
@@ -561,6 +610,7 @@ pub(super) fn blank() -> Config {
         servers: Vec::new(),
         ignored: Vec::new(),
         warnings: Vec::new(),
+        mistakes: Vec::new(),
         path: None,
         raw: Raw::default(),
     }

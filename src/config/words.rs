@@ -20,28 +20,31 @@ pub enum FourLetterWords {
 
 impl FourLetterWords {
     /// Reads the key's value: `*`, `default`, or a comma list of words. An empty list leaves
-    /// `srvr`.
-    ///
-    /// # Errors
-    /// Names the entry that is no four-letter word.
-    pub fn parse(text: &str) -> Result<FourLetterWords, String> {
+    /// `srvr`. Words that this server does not know are left out, and named.
+    #[must_use]
+    pub fn parse(text: &str) -> (FourLetterWords, Option<String>) {
         if text == "default" {
-            return Ok(FourLetterWords::Default);
+            return (FourLetterWords::Default, None);
         }
-        let mut words = BTreeSet::new();
+        let (mut words, mut unknown) = (BTreeSet::new(), Vec::new());
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
             if word == "*" {
-                return Ok(FourLetterWords::All);
+                return (FourLetterWords::All, None);
             }
-            if word.len() != 4 || !word.bytes().all(|byte| byte.is_ascii_lowercase()) {
-                return Err(format!(
-                    "`{word}` is not a four-letter word; write a comma list such as `ruok, mntr`, \
-                     `*` for all, or `default`"
-                ));
+            if KNOWN.contains(&word) {
+                words.insert(word.to_string());
+            } else {
+                unknown.push(format!("`{word}`"));
             }
-            words.insert(word.to_string());
         }
-        Ok(FourLetterWords::Listed(words))
+        let unknown = (!unknown.is_empty()).then(|| {
+            format!(
+                "there is no four-letter word {}; write a comma list such as `ruok, mntr`, `*` for all, or \
+                 `default`",
+                unknown.join(", ")
+            )
+        });
+        (FourLetterWords::Listed(words), unknown)
     }
 
     /// May a client ask `word`? `from_loopback`: it is on this machine.
@@ -80,6 +83,11 @@ impl FourLetterWords {
 
 /// Shows digests that cost CPU at every write: they are kept only where the word is named.
 const HASH: &str = "hash";
+/// Every word.
+pub const KNOWN: [&str; 18] = [
+    "conf", "cons", "crst", "dirs", "dump", "envi", "gtmk", "hash", "isro", "mntr", "ruok", "srst",
+    "srvr", "stat", "stmk", "wchc", "wchp", "wchs",
+];
 /// Words that cost little and disclose no session or path: allowed from anywhere by default.
 pub const CHEAP: [&str; 9] =
     ["ruok", "srvr", "stat", "mntr", "conf", "isro", "envi", "wchs", "dirs"];
@@ -102,26 +110,28 @@ mod tests {
 
     #[test]
     fn a_list_allows_exactly_its_words_and_srvr() {
-        let words = FourLetterWords::parse(" mntr ,, ruok,").unwrap();
+        let (words, None) = FourLetterWords::parse(" mntr ,, ruok,") else { panic!() };
         for (word, allowed) in [("mntr", true), ("ruok", true), ("srvr", true), ("stat", false)] {
             assert_eq!(words.allows(word, false), allowed, "{word}");
             assert_eq!(words.allows(word, true), allowed, "{word}");
         }
-        assert!(FourLetterWords::parse("").unwrap().allows("srvr", false));
-        assert!(!FourLetterWords::parse("").unwrap().allows("ruok", true));
+        assert!(FourLetterWords::parse("").0.allows("srvr", false));
+        assert!(!FourLetterWords::parse("").0.allows("ruok", true));
     }
 
     #[test]
     fn a_star_anywhere_allows_all() {
         for text in ["*", "mntr, *"] {
-            assert!(FourLetterWords::parse(text).unwrap().allows("wchp", false));
+            assert!(FourLetterWords::parse(text).0.allows("wchp", false));
         }
     }
 
     #[test]
-    fn what_is_no_word_is_refused_by_name() {
-        for text in ["mntr;ruok", "ruo", "RUOK", "ruok stat"] {
-            assert!(FourLetterWords::parse(text).is_err(), "{text}");
+    fn what_is_no_word_is_named_and_left_out() {
+        for text in ["mntr;ruok", "ruo", "RUOK", "ruok stat", "reqs"] {
+            let (words, unknown) = FourLetterWords::parse(&format!("{text},conf"));
+            assert_eq!(words, FourLetterWords::parse("conf").0);
+            assert!(unknown.is_some_and(|reason| reason.contains(&format!("`{text}`"))), "{text}");
         }
     }
 }

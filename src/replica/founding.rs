@@ -170,7 +170,7 @@ enum Own {
 pub struct Founding {
     own: u8,
     chance: Chance,
-    /// It had data of an ensemble: there is one, and it founds none.
+    /// It had data of an ensemble, as far as is known: there is one, and it founds none.
     only_joins: bool,
     brings: Own,
     lines: Vec<ServerSpec>,
@@ -209,8 +209,8 @@ impl Founding {
         }
     }
 
-    /// As [`Founding::new`], of a server whose data was put away: it waits for one that has data,
-    /// however many have none.
+    /// As [`Founding::new`], of a server whose data was put away, or that is not said to be new: it waits
+    /// for one that has data, however many have none.
     #[must_use]
     pub fn joining(own: u8, lines: &[ServerSpec], chance: Chance) -> Self {
         Self { only_joins: true, ..Self::new(own, lines, chance) }
@@ -511,7 +511,20 @@ impl Founding {
     pub fn obstacle(&self, now_us: u64) -> Option<String> {
         self.late().or_else(|| self.two_states(now_us)).or_else(|| self.serving()).or_else(|| {
             let unequal = self.unequal_lines(now_us).or_else(|| self.unfit_founder());
-            unequal.or_else(|| self.refused.values().next().map(|(words, _)| words.clone()))
+            let refused = || self.refused.values().next().map(|(words, _)| words.clone());
+            unequal.or_else(refused).or_else(|| self.only_waits(now_us))
+        })
+    }
+
+    /// A server that founds none has met no other that has data, or that may found one.
+    fn only_waits(&self, now_us: u64) -> Option<String> {
+        (self.only_joins && now_us > PATIENCE_US).then(|| {
+            format!(
+                "server {} has no data and is not taken for a new server (its data was set aside, or \
+                 db.autocreate is false and there is no file `initialize`): it founds no ensemble and \
+                 waits for the one that has its data",
+                self.own
+            )
         })
     }
 

@@ -399,6 +399,21 @@ fn empty_servers_found_nothing_while_a_silent_one_serves_by_itself() {
 }
 
 #[test]
+fn servers_that_are_not_said_to_be_new_found_nothing_and_say_what_they_wait_for() {
+    let mut world = World::new(3, 0);
+    (1..=3).for_each(|id| world.start_joining(id));
+    world.run_ms(10_000);
+    assert_eq!(world.ensembles(), []);
+    let said = world.obstacle(2);
+    assert!(said.contains("db.autocreate is false and there is no file `initialize`"), "{said}");
+    // One that is said to be new founds with no consent of theirs; a second one is a majority with it.
+    world.start_empty(1);
+    world.start_empty(2);
+    world.run_ms(3000);
+    assert_eq!(world.fates(), [Founder, Joined, Joined]);
+}
+
+#[test]
 fn a_state_is_waited_for_while_it_is_read_from_the_disk() {
     let mut world = World::new(3, 0);
     world.start_empty(2);

@@ -43,6 +43,17 @@ pub(super) fn peek(config: &Config) -> Result<Option<Identity>, StartError> {
     storage::peek(&place(config)).map_err(|e| StartError::Data(e.to_string()))
 }
 
+/// Whether a server without data is to be taken for a new one: `db.autocreate`, or the file that says so.
+///
+/// # Errors
+/// The directory cannot be read.
+pub(super) fn is_new(config: &Config) -> Result<bool, StartError> {
+    if config.db_autocreate {
+        return Ok(true);
+    }
+    storage::is_initialized(&place(config)).map_err(|e| StartError::Data(e.to_string()))
+}
+
 /// Makes it durable with which server lines the ensemble begins that a server on its own founds: it is in
 /// `opened`, and stays who it is.
 ///
@@ -115,6 +126,9 @@ pub(super) fn open(
             must_exist(directory)?;
         }
     }
+    if !ensemble && peek(config)?.is_none() && !is_new(config)? {
+        return Err(Refused::Start(lost(&config.data_dir)));
+    }
     let mut machine = Machine::fresh(options);
     let options = options_of_storage(config, new, ensemble);
     let opened =
@@ -158,6 +172,14 @@ fn place(config: &Config) -> Place {
 /// The same, where a call that does not return is seen.
 fn place_on(config: &Config, files: &WatchedFs) -> Place {
     Place::on(Arc::new(files.clone()), &config.data_dir, &config.data_log_dir)
+}
+
+fn lost(directory: &Path) -> StartError {
+    StartError::Data(format!(
+        "{}: there is no data here, and db.autocreate is false: if this server is new, create an empty \
+         file `initialize` in this directory; if not, its data is lost or elsewhere",
+        directory.display()
+    ))
 }
 
 fn must_exist(directory: &Path) -> Result<(), StartError> {

@@ -42,8 +42,9 @@ pub struct Founder {
 pub enum Life {
     /// It has no data.
     New,
-    /// It had data of an ensemble, which were set aside: there is an ensemble that it belongs to.
-    SetAside,
+    /// It had data of an ensemble, which were set aside, or its operator does not say that it is new:
+    /// there is an ensemble that it belongs to.
+    Lost,
     /// It was a server on its own, and has yet to read what it has.
     Standalone,
 }
@@ -85,7 +86,7 @@ impl Founder {
         let lines = config.servers.clone();
         let founding = match life {
             Life::New => Founding::new(own, &lines, chance),
-            Life::SetAside => Founding::joining(own, &lines, chance),
+            Life::Lost => Founding::joining(own, &lines, chance),
             Life::Standalone => Founding::reading(own, &lines, chance),
         };
         let client_port = config.client_addr.port;

@@ -66,8 +66,9 @@ impl Member {
                 (State::Founded(identity.clone()), Introduction::Founded(identity))
             }
             None => {
-                let was_set_aside = !is_in_memory && disk::was_set_aside(config)?;
-                let life = if was_set_aside { Life::SetAside } else { Life::New };
+                let has_lost =
+                    !is_in_memory && (disk::was_set_aside(config)? || !disk::is_new(config)?);
+                let life = if has_lost { Life::Lost } else { Life::New };
                 let founder = Founder::new(own.id, config, life)?;
                 let introduction = founder.introduction();
                 (State::Founding(founder), introduction)

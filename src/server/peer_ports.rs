@@ -3,14 +3,15 @@
 //! *Owns* them, from the start on. *Invariants*: this server listens at what the members of the ensemble say
 //! of it (its replicated line) and at what its configuration file says; a new port is bound before an old
 //! one is let go of, and that is kept until each other member has a link through a present one, because it
-//! may dial the old one until then; what cannot be bound is tried again, and `/readyz` says so. *Never* ends
-//! a link: the connections of a socket that is closed stay.
+//! may dial the old one until then; what cannot be bound is tried again, and `/readyz` says so; a name that
+//! only this machine takes for a loopback address keeps no other server out. *Never* ends a link: the
+//! connections of a socket that is closed stay.
 //!
 //! Takes the place of the rebinding of `QuorumCnxManager.Listener` in `QuorumPeer.processReconfig`.
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ use super::listener::Port;
 use super::peer_accept;
 use super::peers::Peers;
 use super::shared::Published;
-use crate::config::{Membership, PeerAddress, ServerSpec};
+use crate::config::{Config, Membership, PeerAddress, ServerSpec};
 use crate::supervision::{Task, TaskSet};
 
 /// The sockets, and what could not be bound.
@@ -36,24 +37,31 @@ pub struct PeerPorts {
     bound: Vec<(SocketAddr, TcpListener)>,
     /// The line of the configuration file.
     own: ServerSpec,
+    /// `quorumListenOnAllIPs`.
+    is_everywhere: bool,
     /// How many connections there may be.
     files: Files,
 }
 
-/// Binds the addresses of the own line of the configuration. A host that is none of this machine's (the
-/// address of a proxy or of a container's host) is taken for all of them.
+/// Binds the addresses of the own line of the configuration, or their ports at all addresses of this machine
+/// (`quorumListenOnAllIPs`). A host that is none of this machine's (the address of a proxy or of a
+/// container's host) is taken for all of them, and so is a name that is a loopback address here (of
+/// Debian's /etc/hosts) where other servers are on other machines.
 ///
 /// # Errors
 /// A port cannot be had, and the server is no member yet (`is_member`). That of a member is tried again:
 /// the members may say another one.
 pub async fn listen(
+    config: &Config,
     own: &ServerSpec,
     is_member: bool,
     files: Files,
 ) -> Result<PeerPorts, StartError> {
-    let mut ports = PeerPorts { bound: Vec::new(), own: own.clone(), files };
+    let is_everywhere = config.quorum_listen_on_all_ips;
+    let mut ports = PeerPorts { bound: Vec::new(), own: own.clone(), is_everywhere, files };
+    let others = others(own.id, [&config.servers[..]]);
     for address in &own.addresses {
-        match bind(address, &ports.held()).await {
+        match bind(address, &ports.held(), is_everywhere, &others).await {
             Ok(Some(bound)) => ports.bound.push(bound),
             Ok(None) => {}
             Err(_) if is_member => {}
@@ -116,6 +124,7 @@ struct Listening {
 struct Following {
     peers: Arc<Peers>,
     own: ServerSpec,
+    is_everywhere: bool,
     listening: Vec<Listening>,
     accepting: TaskSet<()>,
     /// The connections of all ports, and how many there may be.
@@ -128,10 +137,11 @@ struct Following {
 
 impl Following {
     fn new(ports: PeerPorts, peers: Arc<Peers>) -> Self {
-        let PeerPorts { bound, own, files } = ports;
+        let PeerPorts { bound, own, is_everywhere, files } = ports;
         let mut following = Self {
             peers,
             own,
+            is_everywhere,
             listening: Vec::new(),
             accepting: TaskSet::default(),
             arrivals: (Arc::default(), files),
@@ -164,10 +174,11 @@ impl Following {
             .chain(hints.map(|address| (address, replicated.is_empty())))
             .collect();
         self.wanted = wanted.iter().map(|(address, _)| address.peer_port).collect();
+        let others = others(self.own.id, [members, file]);
         let mut condition = None;
         for (address, is_needed) in wanted {
             let held: Vec<SocketAddr> = self.listening.iter().map(|known| known.address).collect();
-            match bind(&address, &held).await {
+            match bind(&address, &held, self.is_everywhere, &others).await {
                 Ok(Some((bound, listener))) => {
                     tracing::info!(address = %bound, "listens for the other servers");
                     self.accept(bound, listener);
@@ -230,20 +241,40 @@ impl Following {
     }
 }
 
-/// Listens at an address, unless this server does so already (`held`): `None`.
+/// Hosts of the other servers, as these lines name them.
+fn others<const N: usize>(own: u8, lines: [&[ServerSpec]; N]) -> BTreeSet<String> {
+    let others = lines.into_iter().flatten().filter(|spec| spec.id != own);
+    others.flat_map(|spec| &spec.addresses).map(|address| address.host.clone()).collect()
+}
+
+/// Listens at an address, unless this server does so already (`held`): `None`. `others`: hosts of the other
+/// servers.
 async fn bind(
     PeerAddress { host, peer_port, .. }: &PeerAddress,
     held: &[SocketAddr],
+    is_everywhere: bool,
+    others: &BTreeSet<String>,
 ) -> io::Result<Option<(SocketAddr, TcpListener)>> {
     let listen = |port: Port| {
         let address = port.address;
         port.listen(BACKLOG).map(|listener| Some((address, listener)))
     };
+    let all = SocketAddr::from(([0, 0, 0, 0], *peer_port));
+    if is_everywhere {
+        return if is_held(all, held) { Ok(None) } else { listen(Port::bind([all])?) };
+    }
     let error = match lookup_host((host.as_str(), *peer_port)).await {
         Ok(addresses) => {
             let addresses: Vec<SocketAddr> = addresses.collect();
             if addresses.iter().any(|address| is_held(*address, held)) {
                 return Ok(None);
+            }
+            if is_hidden(host, &addresses) && are_elsewhere(others).await {
+                tracing::warn!(host, address = %addresses[0], port = peer_port,
+                    "this server's own host is a loopback address here, at which other machines cannot reach \
+                     it: it listens for the other servers on all addresses. quorumListenOnAllIPs=true says \
+                     so; another address in the server line, or for the name in /etc/hosts, narrows it");
+                return listen(Port::bind([all])?);
             }
             match Port::bind(addresses) {
                 Ok(port) => return listen(port),
@@ -262,7 +293,31 @@ async fn bind(
     }
     tracing::warn!(host, port = peer_port, %error,
         "listens for other servers on all addresses instead of its own");
-    listen(Port::bind([SocketAddr::from(([0, 0, 0, 0], *peer_port))])?)
+    listen(Port::bind([all])?)
+}
+
+/// Whether a host is a name that stands for loopback addresses on this machine. Who writes such an address, or
+/// `localhost`, means it.
+fn is_hidden(host: &str, addresses: &[SocketAddr]) -> bool {
+    let is_name = host.parse::<IpAddr>().is_err() && !host.eq_ignore_ascii_case("localhost");
+    is_name && !addresses.is_empty() && addresses.iter().all(|address| address.ip().is_loopback())
+}
+
+/// Whether one of these hosts is on another machine, or is not known here yet.
+async fn are_elsewhere(hosts: &BTreeSet<String>) -> bool {
+    for host in hosts {
+        // The port does not matter.
+        let is_here = match lookup_host((host.as_str(), 1)).await {
+            Ok(mut addresses) => {
+                addresses.all(|address| address.ip().is_loopback() || address.ip().is_unspecified())
+            }
+            Err(_) => false,
+        };
+        if !is_here {
+            return true;
+        }
+    }
+    false
 }
 
 fn is_held(address: SocketAddr, held: &[SocketAddr]) -> bool {
@@ -280,3 +335,61 @@ fn shown(PeerAddress { host, peer_port, .. }: &PeerAddress) -> String {
 const BACKLOG: u32 = 128;
 /// Time between two attempts at a port, and between two looks whether an old one is needed still.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| SocketAddr::new(text.parse().unwrap(), 2888)).collect()
+    }
+
+    fn hosts(texts: &[&str]) -> BTreeSet<String> {
+        texts.iter().map(|text| (*text).to_string()).collect()
+    }
+
+    #[test]
+    fn a_name_that_is_a_loopback_address_here_hides_its_server_and_what_says_loopback_means_it() {
+        for (host, found, hidden) in [
+            ("zk1", &["127.0.1.1"][..], true),
+            ("zk1.example.org", &["127.0.1.1", "::1"], true),
+            ("zk1", &["127.0.1.1", "10.0.0.1"], false),
+            ("zk1", &["10.0.0.1"], false),
+            ("zk1", &[], false),
+            ("127.0.1.1", &["127.0.1.1"], false),
+            ("::1", &["::1"], false),
+            ("LocalHost", &["127.0.0.1"], false),
+        ] {
+            assert_eq!(is_hidden(host, &addresses(found)), hidden, "{host} {found:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn servers_are_elsewhere_if_one_is_not_on_this_machine() {
+        for (others, elsewhere) in [
+            (&["127.0.0.2", "localhost"][..], false),
+            (&["0.0.0.0"], false),
+            (&[], false),
+            (&["127.0.0.2", "192.0.2.1"], true),
+            (&["2001:db8::1"], true),
+            (&["name.of.no.host.invalid"], true),
+        ] {
+            assert_eq!(are_elsewhere(&hosts(others)).await, elsewhere, "{others:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_listens_on_all_addresses_is_reached_at_each() {
+        let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+        let address = PeerAddress { host: "127.0.0.2".into(), peer_port: free, election_port: 1 };
+        let (bound, listener) =
+            bind(&address, &[], false, &hosts(&["127.0.0.3"])).await.unwrap().unwrap();
+        assert_eq!(bound.to_string(), format!("127.0.0.2:{free}"));
+        drop(listener);
+        let everywhere = async |held: &[SocketAddr]| bind(&address, held, true, &hosts(&[])).await;
+        let (bound, _listener) = everywhere(&[]).await.unwrap().unwrap();
+        assert!(bound.ip().is_unspecified());
+        tokio::net::TcpStream::connect(("127.0.0.1", free)).await.unwrap();
+        assert!(everywhere(&[bound]).await.unwrap().is_none(), "it does so already");
+    }
+}

@@ -219,7 +219,7 @@ async fn serve(
             let (sender, counts) = (messages.clone(), Arc::clone(&figures));
             let (member, images) = Member::of(&config, own, is_in_memory, sender, counts)?;
             let is_member = matches!(member.state, State::Founded(_));
-            let ports = peer_ports::listen(own, is_member, open_files).await?;
+            let ports = peer_ports::listen(&config, own, is_member, open_files).await?;
             member.peers.bar(cut_off);
             member.begin(images, &stop, &mut tasks);
             let peers = Arc::clone(&member.peers);

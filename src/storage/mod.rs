@@ -83,7 +83,7 @@ pub use log::{Log, LogOptions, LogRecovery};
 pub use log_error::LogError;
 pub use mark::{decode as decode_mark, encode as encode_mark};
 pub use mend::Mending;
-pub use open::{Lock, Opened, Options, Place, Report, open, peek};
+pub use open::{Lock, Opened, Options, Place, Report, is_initialized, open, peek};
 pub use open_error::OpenError;
 pub use record::ENTRY_BYTES_MAX;
 pub use rolled_back::mark_rolled_back;

@@ -31,6 +31,9 @@ pub(super) const STATE: &str = "state";
 pub(super) const LOG: &str = "log";
 /// Where ZooKeeper keeps its data.
 pub(super) const ZOOKEEPER: &str = "version-2";
+/// The file with which an operator says that an empty directory is that of a new server: ZooKeeper's
+/// `zkServer-initialize.sh` makes it, beside an empty [`ZOOKEEPER`].
+const INITIALIZE: &str = "initialize";
 
 /// Where a server's data is.
 #[derive(Debug)]
@@ -183,6 +186,7 @@ pub fn open(
     let tail = recovery.log.read(commit + 1, last, usize::MAX)?;
     let applied_term = recovery.log.term(commit)?;
     let set_aside = recovery.tidy(&begun)?;
+    forget_initialize(&*recovery.place.fs, &recovery.place)?;
     let Recovery { place, log, found, .. } = recovery;
 
     let report = Report {
@@ -248,8 +252,37 @@ pub(super) fn refuse_zookeeper(fs: &dyn Fs, place: &Place) -> Result<(), OpenErr
         return Ok(());
     }
     for (dir, key) in [(&place.data, "dataDir"), (&place.log, "dataLogDir")] {
-        if fs.list(dir)?.iter().any(|name| name == ZOOKEEPER) {
+        let is_there = fs.list(dir)?.iter().any(|name| name == ZOOKEEPER);
+        // An empty one was made for a server that has not run yet.
+        if is_there && !fs.list(&dir.join(ZOOKEEPER))?.is_empty() {
             return Err(OpenError::ZooKeeper { dir: dir.clone(), key });
+        }
+    }
+    Ok(())
+}
+
+/// Whether an operator has said, by the file [`INITIALIZE`], that what is empty here is new.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn is_initialized(place: &Place) -> Result<bool, OpenError> {
+    for dir in [&place.data, &place.log] {
+        if place.fs.list(dir)?.iter().any(|name| name == INITIALIZE) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What the file says is true once only: from now on there is data, and a directory that is empty again
+/// has lost it.
+fn forget_initialize(fs: &dyn Fs, place: &Place) -> Result<(), OpenError> {
+    let mut dirs = vec![&place.data, &place.log];
+    dirs.dedup();
+    for dir in dirs {
+        if fs.list(dir)?.iter().any(|name| name == INITIALIZE) {
+            fs.remove(&dir.join(INITIALIZE))?;
+            fs.sync_dir(dir)?;
         }
     }
     Ok(())

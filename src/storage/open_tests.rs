@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::checkpoint::Outcome;
 use super::fs::Fs;
 use super::identity::Identity;
-use super::open::{Opened, Options, Place, open, peek};
+use super::open::{Opened, Options, Place, is_initialized, open, peek};
 use super::open_error::OpenError;
 use super::state::StateStore;
 use super::testing::{Fault, Machine, TestFs, TestState, UNSYNCED, Unsynced, append, entry};
@@ -218,6 +218,24 @@ fn zookeepers_data_is_refused_whatever_lies_beside_it() {
 }
 
 #[test]
+fn an_empty_folder_of_zookeepers_is_no_data_and_what_says_so_is_true_once() {
+    let (fs, state) = (TestFs::default(), TestState::default());
+    fs.create_dir(Path::new("/data/version-2")).unwrap();
+    fs.plant(Path::new("/data/initialize"), Vec::new());
+    let at = || place(&fs, &state);
+    assert_eq!(peek(&at()).unwrap(), None);
+    assert!(is_initialized(&at()).unwrap(), "a look does not use it up");
+    let (opened, _) = try_open(&fs, &state).unwrap();
+    assert!(opened.report.new);
+    assert!(!is_initialized(&at()).unwrap());
+    drop(opened);
+    // Nor is it left to be found when the data has gone.
+    fs.plant(Path::new("/data/initialize"), Vec::new());
+    drop(try_open(&fs, &state).unwrap());
+    assert!(!is_initialized(&at()).unwrap());
+}
+
+#[test]
 fn data_without_an_identity_is_refused() {
     let (fs, state, _) = used();
     fs.remove(Path::new("/data/identity")).unwrap();
@@ -302,7 +320,8 @@ fn a_look_changes_nothing_and_refuses_what_a_start_would_refuse() {
     let error = peek(&place(&fs, &state)).unwrap_err().to_string();
     assert!(error.contains("no file 'identity'"), "{error}");
     let fs = TestFs::default();
-    fs.plant(Path::new("/data/version-2"), Vec::new());
+    fs.create_dir(Path::new("/data/version-2")).unwrap();
+    fs.plant(Path::new("/data/version-2/log.1"), Vec::new());
     let error = peek(&place(&fs, &state)).unwrap_err();
     assert!(matches!(error, OpenError::ZooKeeper { .. }), "{error}");
 }

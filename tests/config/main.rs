@@ -64,7 +64,7 @@ fn without_a_file_it_is_a_loopback_server_with_short_ticks() {
 fn with_a_file_the_defaults_are_zookeepers() {
     let config = good("");
     assert_eq!(config.data_log_dir, PathBuf::from("/data"));
-    assert!(config.data_dir_autocreate);
+    assert!(config.data_dir_autocreate && config.db_autocreate);
     assert_eq!(config.client_addr, addr("0.0.0.0", 2181));
     assert_eq!(config.listen_backlog, 4096);
     assert!(!config.client_tcp_keep_alive);
@@ -82,7 +82,7 @@ fn with_a_file_the_defaults_are_zookeepers() {
     assert_eq!(config.super_digest, None);
     assert_eq!(config.containers.check_interval_ms, 60_000);
     assert_eq!(config.containers.max_per_minute, 10_000);
-    assert_eq!(config.containers.max_never_used_interval_ms, 300_000);
+    assert_eq!(config.containers.max_never_used_interval_ms, 0);
     assert_eq!(config.four_letter_words, FourLetterWords::Default);
     assert!(config.admin.enabled);
     assert_eq!(config.admin.addr, addr("0.0.0.0", 8080));
@@ -90,6 +90,7 @@ fn with_a_file_the_defaults_are_zookeepers() {
     assert_eq!((config.metrics_addr, config.audit_log), (None, None));
     assert_eq!(config.fsync_warning_threshold_ms, 1000);
     assert!(config.standalone_enabled && !config.reconfig_enabled);
+    assert!(!config.quorum_listen_on_all_ips);
     assert!(!config.read_only_mode_enabled && !config.linearizable_reads);
     assert_eq!(config.session_expiry_grace_ms, 0);
     assert_eq!((config.server_id, config.servers.len()), (None, 0));
@@ -109,85 +110,125 @@ fn a_file_must_name_the_data_directory_and_the_client_port() {
 
 // --- values and their limits
 
+/// A flag is told what is wrong with it, also where a file is started on.
+fn flag(key: &str, value: &str) -> Result<Config, String> {
+    let mut draft = Draft::from_text("zoo.cfg", LEAST);
+    draft.set(key, value, "--set");
+    draft.resolve().map_err(|errors| errors[0].to_string())
+}
+
+/// The one warning of a file that is started on although its third line is `line`.
+fn warned(line: &str) -> (Config, String) {
+    let config = good(line);
+    let [(key, reason)] = &config.warnings[..] else { panic!("{line}: {:?}", config.warnings) };
+    let reason = format!("{key}: {reason}");
+    (config, reason)
+}
+
 #[test]
 fn numbers_hold_at_their_limits_and_fail_beyond() {
-    for (key, least, greatest) in [
-        ("clientPort", "0", "65535"),
-        ("clientPortListenBacklog", "-1", "65535"),
-        ("tickTime", "1", "3600000"),
-        ("nio.sessionlessCnxnTimeout", "1", "2147483647"),
-        ("maxClientCnxns", "0", "2147483647"),
-        ("maxCnxns", "0", "2147483647"),
-        ("globalOutstandingLimit", "1", "1000000"),
-        ("jute.maxbuffer", "1024", "134217728"),
-        ("znode.container.checkIntervalMs", "1", "2147483647"),
-        ("znode.container.maxPerMinute", "1", "2147483647"),
-        ("znode.container.maxNeverUsedIntervalMs", "0", "2147483647"),
-        ("admin.serverPort", "0", "65535"),
-        ("metricsProvider.httpPort", "-1", "65535"),
-        ("fsync.warningthresholdms", "0", "2147483647"),
-        ("lockkeeper.imageLogBytes", "1048576", "1099511627776"),
-        ("lockkeeper.checkpointMillis", "1", "3600000"),
-        ("lockkeeper.incomingBytesMax", "1048576", "1099511627776"),
-        ("lockkeeper.outgoingBytesMax", "1048576", "1099511627776"),
-        ("lockkeeper.sessionExpiryGraceMillis", "0", "3600000"),
-        ("lockkeeper.diskStallMillis", "-1", "3600000"),
+    for (key, least, greatest, lenient) in [
+        ("clientPort", "0", "65535", false),
+        ("tickTime", "1", "3600000", false),
+        ("nio.sessionlessCnxnTimeout", "1", "2147483647", true),
+        ("maxCnxns", "0", "2147483647", true),
+        ("globalOutstandingLimit", "1", "1000000", true),
+        ("jute.maxbuffer", "1024", "134217728", true),
+        ("znode.container.checkIntervalMs", "1", "2147483647", true),
+        ("znode.container.maxPerMinute", "1", "2147483647", true),
+        ("znode.container.maxNeverUsedIntervalMs", "0", "2147483647", true),
+        ("admin.serverPort", "0", "65535", true),
+        ("metricsProvider.httpPort", "-1", "65535", false),
+        ("fsync.warningthresholdms", "0", "2147483647", true),
+        ("lockkeeper.imageLogBytes", "1048576", "1099511627776", false),
+        ("lockkeeper.checkpointMillis", "1", "3600000", false),
+        ("lockkeeper.incomingBytesMax", "1048576", "1099511627776", false),
+        ("lockkeeper.outgoingBytesMax", "1048576", "1099511627776", false),
+        ("lockkeeper.sessionExpiryGraceMillis", "0", "3600000", false),
+        ("lockkeeper.diskStallMillis", "-1", "3600000", false),
     ] {
         good(&format!("{key}={least}"));
         good(&format!("{key}={greatest}"));
-        let below = least.parse::<i64>().unwrap() - 1;
-        let above = greatest.parse::<i64>().unwrap() + 1;
-        let too_small = fault(&format!("{key}={below}"));
-        assert_eq!(
-            too_small,
-            format!("zoo.cfg:3: {key}: {below} is too small: the least value is {least}")
-        );
-        let too_large = fault(&format!("{key}={above}"));
-        assert_eq!(
-            too_large,
-            format!("zoo.cfg:3: {key}: {above} is too large: the greatest value is {greatest}")
-        );
-        assert!(fault(&format!("{key}=99999999999999999999999")).contains("too large"));
-        assert!(fault(&format!("{key}=ten")).ends_with("`ten` is not a whole number"));
-        assert!(fault(&format!("{key}=")).ends_with("`` is not a whole number"));
+        let below = (least.parse::<i64>().unwrap() - 1).to_string();
+        let above = (greatest.parse::<i64>().unwrap() + 1).to_string();
+        for (value, wrong, nearest) in [
+            (&below, format!("{below} is too small: the least value is {least}"), least),
+            (&above, format!("{above} is too large: the greatest value is {greatest}"), greatest),
+        ] {
+            assert_eq!(flag(key, value).unwrap_err(), format!("--set: {key}: {wrong}"));
+            let line = format!("{key}={value}");
+            if lenient {
+                let (config, reason) = warned(&line);
+                assert_eq!(reason, format!("{key}: line 3: {wrong}; {nearest} is in force"));
+                let shown = config.values().into_iter().find(|(known, _)| known == key);
+                assert_eq!(shown.unwrap().1, nearest, "{key}");
+            } else {
+                assert_eq!(fault(&line), format!("zoo.cfg:3: {key}: {wrong}"));
+            }
+        }
+        assert!(flag(key, "99999999999999999999999").unwrap_err().contains("too large"));
+        assert!(flag(key, "ten").unwrap_err().ends_with("`ten` is not a whole number"));
+        assert!(flag(key, "").unwrap_err().ends_with("`` is not a whole number"));
     }
 }
 
 #[test]
-fn every_number_and_switch_of_the_table_refuses_nonsense() {
+fn a_value_that_zookeeper_does_not_read_is_warned_of_and_another_one_refused() {
     for key in SECTIONS.iter().flat_map(|section| section.keys) {
+        let line = format!("{}=nonsense", key.name);
         match key.form {
             Form::Number { .. } | Form::Switch { .. } | Form::YesNo { .. } => {
-                let errors = with(&format!("{}=nonsense", key.name)).unwrap_err();
-                assert!(errors[0].contains(&format!("{}: `nonsense` is ", key.name)), "{errors:?}");
+                let reason = format!("{}: `nonsense` is ", key.name);
+                let said = flag(key.name, "nonsense").unwrap_err();
+                assert!(said.starts_with(&format!("--set: {reason}")), "{said}");
+                match key.stand_in {
+                    None => assert!(fault(&line).starts_with(&format!("zoo.cfg:3: {reason}"))),
+                    Some(stand_in) => {
+                        let (_, said) = warned(&line);
+                        assert!(said.contains(&format!("; {stand_in} is in force")), "{said}");
+                    }
+                }
             }
             Form::Text { .. } => {}
         }
     }
+    let (config, reason) = warned("jute.maxbuffer=many");
+    assert_eq!(config.jute_max_buffer, 1_048_575);
+    assert!(reason.ends_with("`many` is not a whole number; 1048575 is in force"), "{reason}");
 }
 
 #[test]
 fn switches_are_true_or_false_whatever_the_case() {
     assert!(good("enforceQuota=TRUE").enforce_quota);
     assert!(!good("admin.enableServer=False").admin.enabled);
-    assert_eq!(
-        fault("enforceQuota=yes"),
-        "zoo.cfg:3: enforceQuota: `yes` is neither true nor false"
-    );
+    let (config, reason) = warned("enforceQuota=yes");
+    assert!(!config.enforce_quota);
+    assert!(reason.ends_with("`yes` is neither true nor false; false is in force"), "{reason}");
     assert_eq!(
         fault("syncEnabled=maybe"),
         "zoo.cfg:3: syncEnabled: `maybe` is neither true nor false",
         "also where the key has no effect"
     );
+}
+
+#[test]
+fn access_control_is_switched_off_by_the_one_word_that_zookeeper_knows() {
     assert!(good("skipACL=yes").skip_acl);
-    assert_eq!(fault("skipACL=maybe"), "zoo.cfg:3: skipACL: `maybe` is neither yes nor no");
+    for value in ["true", "YES", "maybe", ""] {
+        let (config, reason) = warned(&format!("skipACL={value}"));
+        assert!(!config.skip_acl);
+        assert!(
+            reason.ends_with(&format!("`{value}` is neither yes nor no; no is in force")),
+            "{reason}"
+        );
+    }
 }
 
 #[test]
 fn values_are_trimmed_and_have_a_longest_length() {
     assert_eq!(good("tickTime =  500 \t").tick_time_ms, 500);
     let long = "x".repeat(VALUE_BYTES_MAX + 1);
-    assert!(good(&format!("foo={}", &long[1..])).ignored.len() == 1);
+    assert_eq!(good(&format!("foo={}", &long[1..])).mistakes.len(), 1);
     assert!(fault(&format!("ssl.x={long}")).contains("longer than 65536 bytes"));
     let path = "p".repeat(PATH_BYTES_MAX);
     good(&format!("dataLogDir={path}"));
@@ -206,7 +247,9 @@ fn session_timeouts_follow_the_tick_unless_given() {
     assert_eq!(limits("minSessionTimeout=7\nmaxSessionTimeout=7"), (7, 7));
     assert_eq!(limits("tickTime=3600000"), (7_200_000, 72_000_000));
     assert_eq!(limits("maxSessionTimeout=2147483647").1, 2_147_483_647);
-    assert!(fault("minSessionTimeout=0").contains("least value is 1, or -1"));
+    assert_eq!(limits("minSessionTimeout=0").0, 1, "ZooKeeper has no least one then");
+    assert_eq!(limits("minSessionTimeout=-7").0, 1);
+    assert!(fault("maxSessionTimeout=0").contains("least value is 1, or -1"));
     assert!(fault("maxSessionTimeout=-2").contains("too small"));
 }
 
@@ -255,7 +298,11 @@ fn the_whitelist_of_words_is_honoured_and_read_only_mode_adds_isro() {
     assert!(!words.allows("isro", true));
     let words = good("4lw.commands.whitelist=mntr\nreadonlymode.enabled=true").four_letter_words;
     assert!(words.allows("isro", false));
-    assert!(fault("4lw.commands.whitelist=mntr,everything").contains("`everything`"));
+    let (config, reason) = warned("4lw.commands.whitelist=mntr, everything, reqs");
+    assert!(reason.contains("no four-letter word `everything`, `reqs`"), "{reason}");
+    assert!(config.four_letter_words.allows("mntr", false));
+    assert!(!config.four_letter_words.allows("ruok", false));
+    assert!(flag("4lw.commands.whitelist", "mntr,everything").is_err());
 }
 
 #[test]
@@ -264,8 +311,10 @@ fn the_super_digest_is_taken_but_never_shown() {
         good("DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=");
     assert_eq!(config.super_digest.as_deref(), Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU="));
     assert!(!config.describe().contains("D/InIHSb7"));
-    let error = fault("DigestAuthenticationProvider.superDigest=secret");
-    assert!(!error.contains("secret"), "{error}");
+    let (config, reason) = warned("DigestAuthenticationProvider.superDigest=secret");
+    assert_eq!(config.super_digest, None);
+    assert!(!reason.contains("secret"), "{reason}");
+    assert!(flag("DigestAuthenticationProvider.superDigest", "secret").is_err());
     assert_eq!(good("DigestAuthenticationProvider.superDigest=").super_digest, None);
 }
 
@@ -279,10 +328,18 @@ fn only_sha1_hashes_digest_ids() {
 fn the_command_url_is_a_plain_path() {
     assert_eq!(good("admin.commandURL=/zk/commands").admin.command_url, "/zk/commands");
     for bad in ["commands", "/", "", "/a/", "/a b", "/a?b"] {
-        assert!(with(&format!("admin.commandURL={bad}")).is_err(), "{bad}");
+        assert!(flag("admin.commandURL", bad).is_err(), "{bad}");
+        assert_eq!(warned(&format!("admin.commandURL={bad}")).0.admin.command_url, "/commands");
     }
-    good(&format!("admin.commandURL=/{}", "a".repeat(254)));
-    assert!(with(&format!("admin.commandURL=/{}", "a".repeat(255))).is_err());
+    assert!(flag("admin.commandURL", &format!("/{}", "a".repeat(254))).is_ok());
+    assert!(flag("admin.commandURL", &format!("/{}", "a".repeat(255))).is_err());
+}
+
+#[test]
+fn what_zookeepers_parser_does_not_bound_is_taken_as_it_means_it() {
+    assert_eq!(good("maxClientCnxns=-1").max_client_cnxns, 0, "no limit");
+    assert_eq!(good("clientPortListenBacklog=-5").listen_backlog, 4096);
+    assert_eq!(good("clientPortListenBacklog=100000").listen_backlog, 65_535);
 }
 
 #[test]
@@ -311,18 +368,56 @@ fn keys_may_carry_the_prefix_of_system_properties() {
 }
 
 #[test]
-fn unknown_keys_are_listed_once_with_the_key_that_was_probably_meant() {
-    let config = good("foo=1\nfoo=2\nclientport=1\nmaxClientCnxn=5\nsnapCount=7");
-    let notes: Vec<String> = config.ignored.iter().map(|(k, why)| format!("{k}: {why}")).collect();
+fn an_unknown_key_is_a_mistake_of_its_own_with_the_key_that_was_probably_meant() {
+    let lines = "foo=1\ntimeTick=2\ninitialLimit=5\nclientPrt=7\nautopurge.purgeInteval=1\n\
+                 snapRetainCount=3\nsever.1=h:1:2\nsnapCount=7";
+    let config = good(lines);
+    let said: Vec<String> = config.mistakes.iter().map(ToString::to_string).collect();
+    let unknown = "neither this server nor ZooKeeper 3.9 has such a key";
     assert_eq!(
-        notes,
+        said,
         [
-            "foo: not a key of this server",
-            "clientport: not a key of this server; did you mean clientPort?",
-            "maxClientCnxn: not a key of this server; did you mean maxClientCnxns?",
-            "snapCount: images are written by lockkeeper.imageLogBytes",
+            format!("zoo.cfg:3: foo: {unknown}"),
+            format!("zoo.cfg:4: timeTick: {unknown}; did you mean tickTime?"),
+            format!("zoo.cfg:5: initialLimit: {unknown}; did you mean initLimit?"),
+            format!("zoo.cfg:6: clientPrt: {unknown}; did you mean clientPort?"),
+            format!(
+                "zoo.cfg:7: autopurge.purgeInteval: {unknown}; did you mean autopurge.purgeInterval?"
+            ),
+            format!(
+                "zoo.cfg:8: snapRetainCount: {unknown}; did you mean autopurge.snapRetainCount?"
+            ),
+            format!("zoo.cfg:9: sever.1: {unknown}; did you mean server.N?"),
         ]
     );
+    assert_eq!(reasons(&config.ignored), ["snapCount"], "what is harmless is apart from them");
+}
+
+#[test]
+fn a_key_that_is_given_twice_with_different_values_is_a_mistake() {
+    let config = good("tickTime=5\ninitLimit=1\ninitLimit=1\nzookeeper.tickTime=6");
+    let said: Vec<String> = config.mistakes.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said,
+        ["zoo.cfg:3: tickTime: given again in line 6, which holds: this line has no effect"]
+    );
+    assert_eq!(config.tick_time_ms, 6);
+}
+
+#[test]
+fn a_line_without_a_key_is_a_mistake_as_zookeeper_starts_on_it() {
+    let said = good("=5").mistakes[0].to_string();
+    assert_eq!(said, "zoo.cfg:3: a line without a key; write key=value");
+}
+
+#[test]
+fn mistakes_are_counted_beyond_a_bound() {
+    let many = |count: usize| (0..count).fold(String::new(), |text, n| text + &format!("x{n}=\n"));
+    assert_eq!(good(&many(CONFIG_ERRORS_MAX)).mistakes.len(), CONFIG_ERRORS_MAX);
+    let mistakes = good(&many(CONFIG_ERRORS_MAX + 5)).mistakes;
+    assert_eq!(mistakes.len(), CONFIG_ERRORS_MAX + 1);
+    let last = mistakes.last().unwrap().to_string();
+    assert_eq!(last, "zoo.cfg: and 5 more lines that are probably mistakes");
 }
 
 #[test]
@@ -408,6 +503,13 @@ fn other_quorums_are_refused_by_name() {
 }
 
 #[test]
+fn a_server_without_a_plain_client_port_is_refused_for_want_of_tls() {
+    let error = parse("dataDir=/data\nsecureClientPort=2281\n").unwrap_err();
+    assert_eq!(error.len(), 1);
+    assert!(error[0].contains("there is no TLS yet, so secureClientPort=2281"), "{error:?}");
+}
+
+#[test]
 fn what_clients_suites_always_write_only_warns() {
     let config = good(
         "secureClientPort=2281\nssl.keyStore.location=/k\nssl.keyStore.password=hidden\n\
@@ -435,7 +537,11 @@ fn less_protection_than_we_give_is_not_given_and_warned_of() {
     assert_eq!(reasons(&good("forceSync=no").warnings), ["forceSync"]);
     assert_eq!(reasons(&good("forceSync=yes").warnings), [""; 0]);
     assert_eq!(reasons(&good("skipACL=yes").warnings), ["skipACL"]);
-    assert!(fault("forceSync=sometimes").contains("neither yes nor no"));
+    assert_eq!(reasons(&good("forceSync=sometimes").warnings), ["forceSync"]);
+    assert_eq!(reasons(&good("leaderServes=no").warnings), ["leaderServes"]);
+    assert_eq!(reasons(&good("leaderServes=yes").warnings), [""; 0]);
+    assert_eq!(reasons(&good("observerMasterPort=2191").warnings), ["observerMasterPort"]);
+    assert_eq!(reasons(&good("observerMasterPort=-1").warnings), [""; 0]);
 }
 
 #[test]

@@ -149,32 +149,75 @@ fn the_own_server_line_may_give_the_client_port() {
     assert_eq!(parse(text).unwrap().client_addr, addr("::1", 2181));
     let config = good("server.1=h:1:2;10.0.0.1:2181");
     assert_eq!(config.client_addr, addr("10.0.0.1", 2181), "the static address was the wildcard");
-    let error = with("server.1=h:1:2;2182").unwrap_err();
+    let error = on("1", "server.1=h:1:2;2182").unwrap_err();
     assert_eq!(
         error,
         ["zoo.cfg:2: clientPort: 0.0.0.0:2181 differs from 0.0.0.0:2182 of the own server line"]
     );
-    assert!(with("clientPortAddress=10.0.0.1\nserver.1=h:1:2;10.0.0.2:2181").is_err());
+    assert!(on("1", "clientPortAddress=10.0.0.1\nserver.1=h:1:2;10.0.0.2:2181").is_err());
+    // Without myid ZooKeeper does not look at the line.
+    let config = good("server.1=h:1:2;2182");
+    assert_eq!(config.client_addr, addr("0.0.0.0", 2181));
+    assert_eq!(reasons(&config.warnings), ["clientPort"]);
 }
 
 #[test]
-fn myid_is_a_number_in_the_first_line() {
-    let myid = |text: &str| {
-        let mut draft = Draft::from_text("zoo.cfg", LEAST);
-        assert_eq!(draft.data_dir(), Some(Path::new("/data")));
-        draft.set_myid("/data/myid", text);
-        draft.resolve().map_err(|errors| errors[0].to_string())
-    };
-    assert_eq!(myid("3\n").unwrap().server_id, Some(3));
-    assert_eq!(myid(" 254 \r\nrest").unwrap().server_id, Some(254));
-    assert_eq!(myid("0").unwrap().server_id, Some(0));
-    assert_eq!(
-        myid("three").unwrap_err(),
-        "/data/myid:1: the server id `three` is not a number from 0 to 254"
-    );
-    for bad in ["", "255", "-1", "99999999999999999999"] {
-        assert!(myid(bad).is_err(), "{bad}");
+fn myid_is_a_number_in_the_first_line_and_a_server_on_its_own_needs_none() {
+    assert_eq!(on("3\n", "").unwrap().server_id, Some(3));
+    assert_eq!(on("0", "").unwrap().server_id, Some(0));
+    assert_eq!(on(" 254 \r\nrest", "").unwrap().server_id, Some(254));
+    let three = "`three` is not a number from 0 to 254";
+    assert_eq!(on("three", THREE).unwrap_err(), [format!("/data/myid:1: the server id {three}")]);
+    for bad in ["", "three", "-1", "255", "99999999999999999999", "\u{fe}\u{ff}"] {
+        assert!(on(bad, THREE).is_err(), "{bad}");
+        let config = on(bad, "server.1=h:1:2").unwrap();
+        assert_eq!(config.server_id, None, "{bad}");
+        let [(key, reason)] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
+        assert_eq!(key, "myid");
+        assert!(reason.contains("A server on its own needs none"), "{reason}");
     }
+    let mut draft = Draft::from_text("zoo.cfg", LEAST);
+    assert_eq!(draft.data_dir(), Some(Path::new("/data")), "where the file is looked for");
+    draft.set_myid("/data/myid", "three");
+    draft.set_server_id("2", "--myid");
+    assert_eq!(
+        draft.resolve().unwrap().server_id,
+        Some(2),
+        "a flag may say what the file does not"
+    );
+    let mut draft = Draft::from_text("zoo.cfg", LEAST);
+    draft.set_server_id("three", "--myid");
+    assert_eq!(
+        draft.resolve().unwrap_err()[0].to_string(),
+        format!("--myid: the server id {three}")
+    );
+}
+
+#[test]
+fn a_server_that_is_given_twice_is_a_mistake_even_if_both_lines_are_the_same() {
+    for second in ["server.3=c:2888:3888", "server.3=d:2888:3888"] {
+        let config = on("1", &format!("{THREE}\n{second}")).unwrap();
+        let said: Vec<String> = config.mistakes.iter().map(ToString::to_string).collect();
+        let again = "given again in line 6, which holds: this line has no effect";
+        assert_eq!(said, [format!("zoo.cfg:5: server.3: {again}")]);
+        assert_eq!(config.servers[2].to_string(), format!("{}:participant", &second[9..]));
+    }
+}
+
+#[test]
+fn an_own_line_that_says_loopback_is_warned_of_where_others_are_on_other_machines() {
+    let warnings = |host: &str, more: &str| {
+        let lines = format!("server.1={host}:1:2\nserver.2=zk2:1:2\nserver.3=10.0.0.3:1:2\n{more}");
+        let config = on("1", &lines).unwrap();
+        reasons(&config.warnings).into_iter().map(str::to_string).collect::<Vec<_>>()
+    };
+    for host in ["127.0.0.1", "localhost", "[::1]"] {
+        assert_eq!(warnings(host, ""), ["server.1"], "{host}");
+        assert_eq!(warnings(host, "quorumListenOnAllIPs=true"), [""; 0]);
+    }
+    assert_eq!(warnings("zk1", ""), [""; 0]);
+    let here = "server.1=127.0.0.1:1:2\nserver.2=127.0.0.1:3:4\nserver.3=localhost:5:6";
+    assert_eq!(reasons(&on("1", here).unwrap().warnings), [""; 0]);
 }
 
 #[test]
