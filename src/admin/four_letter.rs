@@ -7,6 +7,8 @@
 //!
 //! Reproduces ZooKeeper's `FourLetterCommands` and `CommandExecutor`.
 
+use std::net::SocketAddr;
+
 use super::environment;
 use super::{Source, dump, ensemble, metrics, question, trace, words};
 use crate::replica::inspect::Mode;
@@ -117,25 +119,19 @@ pub fn word(first_four_bytes: [u8; 4]) -> Option<Word> {
 
 /// The whole answer to a word; the connection is closed after it.
 ///
-/// `rest` is what came after the word ([`Word::argument_bytes`] of it count); `peer_is_loopback`
-/// says that the client is on this machine.
-pub async fn answer(
-    word: Word,
-    rest: &[u8],
-    peer_is_loopback: bool,
-    source: &dyn Source,
-) -> Vec<u8> {
+/// `rest` is what came after the word ([`Word::argument_bytes`] of it count); `asker` is who asks.
+pub async fn answer(word: Word, rest: &[u8], asker: SocketAddr, source: &dyn Source) -> Vec<u8> {
     if word == Word::TelnetClose {
         return Vec::new();
     }
     let name = word.name();
-    if !source.word_allowed(name, peer_is_loopback) {
+    if !source.word_allowed(name, asker.ip().to_canonical().is_loopback()) {
         tracing::debug!(word = name, "four-letter word refused: not in the whitelist");
         return format!("{name} is not executed because it is not in the whitelist.\n")
             .into_bytes();
     }
     tracing::debug!(word = name, "four-letter word");
-    match text(word, rest, source).await {
+    match text(word, rest, asker, source).await {
         Some(text) => text.into_bytes(),
         // The one word whose refusal has no newline.
         None if word == Word::Hash => NOT_SERVING.as_bytes().to_vec(),
@@ -144,7 +140,7 @@ pub async fn answer(
 }
 
 /// The text; `None` where the word needs a server that serves and this one does not.
-async fn text(word: Word, rest: &[u8], source: &dyn Source) -> Option<String> {
+async fn text(word: Word, rest: &[u8], asker: SocketAddr, source: &dyn Source) -> Option<String> {
     let status = source.status();
     let serving = words::is_running(&status).then_some(&status);
     Some(match word {
@@ -168,11 +164,12 @@ async fn text(word: Word, rest: &[u8], source: &dyn Source) -> Option<String> {
         Word::Mntr => metrics::mntr(&metrics::Reading::now(serving?.clone(), source)),
         Word::Stat => {
             let status = serving?;
-            words::stat(status, &source.counters(), &question::connections(source).await?)
+            let connections = question::connections(source).await?;
+            words::stat(status, &source.counters(), &connections, asker)
         }
         Word::Cons => {
             serving?;
-            words::cons(&question::connections(source).await?)
+            words::cons(&question::connections(source).await?, asker)
         }
         Word::Dump => {
             serving?;
@@ -222,15 +219,19 @@ const TELNET_CLOSE: [u8; 4] = [0xff, 0xf4, 0xff, 0xfd];
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use regex_lite::Regex;
 
     use super::super::fake::{Fake, SESSION};
     use super::*;
     use crate::replica::inspect::ConnectionReport;
 
+    const ASKER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 50_000);
+
     async fn ask(word: &str, fake: &Fake) -> String {
         let word = super::word(word.as_bytes().try_into().unwrap()).expect("known");
-        String::from_utf8(answer(word, &[], true, fake).await).unwrap()
+        String::from_utf8(answer(word, &[], ASKER, fake).await).unwrap()
     }
 
     fn version() -> String {
@@ -248,6 +249,14 @@ mod tests {
     }
 
     #[test]
+    fn a_configuration_knows_the_same_words() {
+        let mut names: Vec<_> = Word::ALL.iter().map(|word| word.name()).collect();
+        names.retain(|name| *name != Word::TelnetClose.name());
+        names.sort_unstable();
+        assert_eq!(names, crate::config::FOUR_LETTER_WORDS);
+    }
+
+    #[test]
     fn the_list_of_words_has_each_once() {
         let mut names: Vec<_> = Word::ALL.iter().map(|word| word.name()).collect();
         names.sort_unstable();
@@ -260,7 +269,7 @@ mod tests {
         let fake = Fake::standalone();
         assert_eq!(ask("ruok", &fake).await, "imok");
         assert_eq!(ask("isro", &fake).await, "rw");
-        assert!(answer(Word::TelnetClose, &[], true, &fake).await.is_empty());
+        assert!(answer(Word::TelnetClose, &[], ASKER, &fake).await.is_empty());
         let mut read_only = Fake::standalone();
         read_only.status.mode = Mode::ReadOnly;
         assert_eq!(ask("isro", &read_only).await, "ro");
@@ -321,7 +330,8 @@ mod tests {
         let head = format!(
             "Zookeeper version: {}\nClients:\n \
              /127.0.0.1:41684[1](queued=0,recved=86,sent=87)\n \
-             /127.0.0.1:34716[1](queued=0,recved=1,sent=0)\n\n\
+             /127.0.0.1:34716[1](queued=0,recved=1,sent=0)\n \
+             /127.0.0.1:50000[0](queued=0,recved=1,sent=0)\n\n\
              Latency min/avg/max: 1/1.6/2\n",
             version()
         );
@@ -336,7 +346,9 @@ mod tests {
             " /127.0.0.1:41684[1](queued=0,recved=86,sent=87,sid=0x1000018f5350000,lop=EXIS,\
              est=1795228624662,to=40000,lcxid=0x55,lzxid=0x46,lresp=1644167,llat=0,minlat=0,\
              avglat=1,maxlat=16)\n \
-             /127.0.0.1:34716[1](queued=0,recved=1,sent=0)\n\n"
+             /127.0.0.1:34716[1](queued=0,recved=1,sent=0)\n \
+             /127.0.0.1:50000[0](queued=0,recved=1,sent=0)\n\n",
+            "the connection that asks is one of them, and nothing more is read from it"
         );
     }
 
@@ -354,7 +366,8 @@ mod tests {
         assert_eq!(
             ask("cons", &fake).await,
             " /[::1]:1[1](queued=0,recved=0,sent=0,sid=0xfffffffffffffffe,lop=SESS,est=0,to=0,\
-             lzxid=0xffffffffffffffff,lresp=0,llat=0,minlat=0,avglat=0,maxlat=0)\n\n"
+             lzxid=0xffffffffffffffff,lresp=0,llat=0,minlat=0,avglat=0,maxlat=0)\n \
+             /127.0.0.1:50000[0](queued=0,recved=1,sent=0)\n\n"
         );
     }
 
@@ -453,9 +466,9 @@ mod tests {
         let fake = Fake::standalone();
         assert_eq!(ask("gtmk", &fake).await, "306");
         let mask = [0, 0, 0, 0, 0, 0, 1, 0x33];
-        assert_eq!(answer(Word::Stmk, &mask, true, &fake).await, b"307");
+        assert_eq!(answer(Word::Stmk, &mask, ASKER, &fake).await, b"307");
         assert_eq!(ask("gtmk", &fake).await, "307");
-        assert_eq!(answer(Word::Stmk, &[1, 2, 3], true, &fake).await, b"");
+        assert_eq!(answer(Word::Stmk, &[1, 2, 3], ASKER, &fake).await, b"");
         assert_eq!(ask("gtmk", &fake).await, "307");
         trace::set_mask(306);
     }
@@ -464,7 +477,7 @@ mod tests {
     async fn while_not_serving_only_five_words_are_answered() {
         let fake = Fake::looking();
         for each in Word::ALL {
-            let text = String::from_utf8(answer(each, &[], true, &fake).await).unwrap();
+            let text = String::from_utf8(answer(each, &[], ASKER, &fake).await).unwrap();
             match each {
                 Word::Ruok | Word::Isro | Word::Envi | Word::Gtmk | Word::Stmk => {
                     assert!(!text.contains(NOT_SERVING), "{}", each.name());
@@ -501,7 +514,8 @@ mod tests {
     async fn a_word_outside_the_whitelist_is_refused_by_name_and_costs_nothing() {
         let mut fake = Fake::standalone();
         fake.loopback_only = vec!["dump"];
-        let refused = answer(Word::Dump, &[], false, &fake).await;
+        let elsewhere = "192.0.2.1:5".parse().unwrap();
+        let refused = answer(Word::Dump, &[], elsewhere, &fake).await;
         assert_eq!(refused, b"dump is not executed because it is not in the whitelist.\n");
         assert!(fake.asked.lock().unwrap().is_empty());
         assert!(ask("dump", &fake).await.starts_with("SessionTracker dump:"));

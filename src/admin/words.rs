@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use super::version::full_version;
@@ -38,17 +39,19 @@ pub(super) fn srvr(status: &Status, counters: &Counters, conditions: &[String]) 
     out
 }
 
-/// `stat`: `srvr` with the connections in between.
+/// `stat`: `srvr` with the connections in between, that of `asker` last.
 pub(super) fn stat(
     status: &Status,
     counters: &Counters,
     connections: &[ConnectionReport],
+    asker: SocketAddr,
 ) -> String {
     let mut out = version_lines(status);
     out.push_str("Clients:\n");
     for connection in connections {
         put(&mut out, format_args!("{})\n", connection_brief(connection)));
     }
+    out.push_str(&asker_line(asker));
     out.push('\n');
     out.push_str(&server_lines(status, counters));
     out
@@ -117,15 +120,22 @@ pub(super) fn rounded(mean: f64) -> f64 {
 }
 
 /// `cons`.
-pub(super) fn cons(connections: &[ConnectionReport]) -> String {
+pub(super) fn cons(connections: &[ConnectionReport], asker: SocketAddr) -> String {
     let mut out = String::new();
     for connection in connections {
         out.push_str(&connection_brief(connection));
         out.push_str(&connection_detail(connection));
         out.push_str(")\n");
     }
+    out.push_str(&asker_line(asker));
     out.push('\n');
     out
+}
+
+/// The connection that asks: it has sent one word, of which the replica does not know, and is not read from
+/// any more.
+fn asker_line(asker: SocketAddr) -> String {
+    format!(" /{asker}[0](queued=0,recved=1,sent=0)\n")
 }
 
 /// Up to the figures that every connection has. `[1]`: it is being read from.

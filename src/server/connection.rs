@@ -51,7 +51,7 @@ pub async fn serve(
 ) {
     let mut buffer = BytesMut::new();
     // What is rare or over soon is boxed: the task is as large as the largest thing that it ever does.
-    let first = first_frame::read(&mut stream, &mut buffer, remote.ip(), &shared, &place.arrival);
+    let first = first_frame::read(&mut stream, &mut buffer, remote, &shared, &place.arrival);
     let first = Box::pin(first);
     let request = match timeout(shared.limits.sessionless_timeout, first).await {
         Ok(First::Session(request)) => request,

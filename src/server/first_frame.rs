@@ -5,7 +5,7 @@
 //! without an answer, so that a client without a session holds little. *Never* reads on behind the
 //! first frame, except for what arrived with it: those bytes stay in the buffer.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
@@ -31,7 +31,7 @@ pub enum First {
 pub async fn read(
     stream: &mut TcpStream,
     buffer: &mut BytesMut,
-    remote: IpAddr,
+    remote: SocketAddr,
     shared: &Shared,
     arrival: &Arrival,
 ) -> First {
@@ -45,9 +45,7 @@ pub async fn read(
         if let Some(word) = admin::word(*first_four) {
             shared.figures.packets_received(1);
             arrival.asks();
-            let answer =
-                admin::answer(word, &buffer[4..], remote.to_canonical().is_loopback(), shared);
-            return First::Word(answer.await);
+            return First::Word(admin::answer(word, &buffer[4..], remote, shared).await);
         }
         let bytes_max = shared.limits.frame_bytes_max.min(FIRST_FRAME_BYTES_MAX);
         match frame::next(buffer, bytes_max) {
