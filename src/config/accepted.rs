@@ -63,9 +63,9 @@ pub static ACCEPTED: [Key; 108] = [
     whole("autopurge.snapRetainCount", PURGE),
     any("autopurge.purgeInterval", PURGE),
     switch("jvm.pause.monitor", JVM),
-    whole("jvm.pause.warn-threshold.ms", JVM),
-    whole("jvm.pause.info-threshold.ms", JVM),
-    whole("jvm.pause.sleep.time.ms", JVM),
+    long("jvm.pause.warn-threshold.ms", JVM),
+    long("jvm.pause.info-threshold.ms", JVM),
+    long("jvm.pause.sleep.time.ms", JVM),
     switch("portUnification", "TLS beside plain text between servers: all is plain text"),
     switch("sslQuorumReloadCertFiles", "TLS between servers is not offered"),
     // --- durability
@@ -275,6 +275,12 @@ const fn any(name: &'static str, why: &'static str) -> Key {
 
 const fn whole(name: &'static str, why: &'static str) -> Key {
     let form = Form::Number { min: i32::MIN as i64, max: i32::MAX as i64, set: |_, _| {} };
+    Key::without_effect(name, Effect::Ignored, form, why)
+}
+
+/// ZooKeeper reads these as 64-bit integers.
+const fn long(name: &'static str, why: &'static str) -> Key {
+    let form = Form::Number { min: -i64::MAX, max: i64::MAX, set: |_, _| {} };
     Key::without_effect(name, Effect::Ignored, form, why)
 }
 

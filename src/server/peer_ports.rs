@@ -298,7 +298,7 @@ async fn bind(
 
 /// Whether a host is a name that stands for loopback addresses on this machine. Who writes such an address, or
 /// `localhost`, means it.
-fn is_hidden(host: &str, addresses: &[SocketAddr]) -> bool {
+pub fn is_hidden(host: &str, addresses: &[SocketAddr]) -> bool {
     let is_name = host.parse::<IpAddr>().is_err() && !host.eq_ignore_ascii_case("localhost");
     is_name && !addresses.is_empty() && addresses.iter().all(|address| address.ip().is_loopback())
 }

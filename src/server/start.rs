@@ -7,6 +7,7 @@
 //! more, leaves nothing running; whoever is told of an end finds that everything has ended, unless a
 //! thread or task has panicked and the others have not ended within `supervision::END_MAX`.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -383,6 +384,15 @@ impl Drop for Running {
 async fn bind(address: &HostPort) -> Result<Port, StartError> {
     let failed = |error| StartError::Address { address: address.to_string(), error };
     let addresses = lookup_host((address.host.as_str(), address.port)).await.map_err(failed)?;
+    let addresses: Vec<SocketAddr> = addresses.collect();
+    if peer_ports::is_hidden(&address.host, &addresses) {
+        tracing::warn!(
+            host = address.host,
+            address = %addresses[0],
+            "the host that clients are to connect to is a loopback address here, at which other machines cannot \
+             reach this server: clientPortAddress=0.0.0.0, or another address for the name in /etc/hosts"
+        );
+    }
     Port::bind(addresses).map_err(failed)
 }
 
