@@ -59,7 +59,7 @@ pub enum MemberCommand {
     /// Remove servers
     Remove {
         /// The N of server.N
-        #[arg(required = true, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+        #[arg(required = true, value_name = "N")]
         ids: Vec<u8>,
         #[command(flatten)]
         flags: MemberFlags,
