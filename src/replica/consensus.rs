@@ -623,13 +623,15 @@ fn promises_nothing(kind: MessageType) -> bool {
     )
 }
 
-/// Whether nothing is lost if only `message` is sent and not `before`: one acknowledges all of the other.
+/// Whether nothing is lost if only `message` is sent and not `before`: one acknowledges all of the other, or
+/// they are the same.
 fn says_all_of(message: &Message, before: &Message) -> bool {
     let is_ack = |of: &Message| of.get_msg_type() == MessageType::MsgAppendResponse && !of.reject;
-    is_ack(message)
+    let says_more = is_ack(message)
         && is_ack(before)
         && (message.to, message.term) == (before.to, before.term)
-        && message.index >= before.index
+        && message.index >= before.index;
+    says_more || message == before
 }
 
 /// See [`Consensus::give_notice`].

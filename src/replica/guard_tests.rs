@@ -222,6 +222,23 @@ fn images_whose_members_or_end_cannot_be_are_dropped() {
 }
 
 #[test]
+fn no_image_is_accepted_before_the_one_accepted_last_is_durable() {
+    let installs = |replica: &mut Replica, index| {
+        replica.step(announcement(|_, at| at.0 = index));
+        let mut number = None;
+        while let Some(ready) = replica.ready().unwrap() {
+            number = number.or(ready.append.filter(|append| append.install.is_some()));
+        }
+        number.map(|append| append.number)
+    };
+    let mut replica = follower();
+    let number = installs(&mut replica, 50).expect("the first is accepted");
+    assert_eq!(installs(&mut replica, 60), None, "the disk has yet to take the first");
+    replica.persisted(number);
+    assert!(installs(&mut replica, 70).is_some());
+}
+
+#[test]
 fn a_leader_that_is_removed_steps_down() {
     let mut cluster = Cluster::new(3);
     let leader = cluster.leader().unwrap();

@@ -28,6 +28,11 @@ impl LogDisk {
         Self { log, images, figures, slow }
     }
 
+    /// The images that it installs.
+    pub fn images(&self) -> &Images {
+        &self.images
+    }
+
     /// Makes batches durable by one fsync, images that they install included. Returns how long that
     /// took.
     ///

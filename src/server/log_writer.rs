@@ -2,8 +2,9 @@
 //!
 //! *Owns* the way to the log's thread (`log_thread.rs`). *Invariants*: batches are appended in the order
 //! in which they came, whoever does it; what nobody waits for wakes nobody, and goes along with what is
-//! next; what is of no urgency ends no rest. Where no other client could have used the driver's thread
-//! meanwhile, that waits for the log's thread, which wakes it directly: to hear of it through the queue and
+//! next; what is of no urgency ends no rest; a received image that a batch installs stays until that is done.
+//! Where no other client could have used the driver's thread meanwhile, that waits for the log's thread, which
+//! wakes it directly: to hear of it through the queue and
 //! the sockets' poll costs more. *Never* has the driver wait for longer than [`WAIT_MAX`], for a disk that
 //! was slow lately, or call a disk itself: a call that hangs would stop every task of its thread.
 
@@ -21,6 +22,7 @@ use super::log_disk::LogDisk;
 use super::log_thread::{self, Order, Progress};
 use super::sched::Scheduling;
 use crate::replica::{Append, Fetch, Mark, Urgency};
+use crate::storage::Images;
 
 /// An image that is about to be installed by the log thread: for `Checkpoints::installed`.
 #[derive(Debug)]
@@ -45,6 +47,7 @@ pub struct LogWriter {
     orders: Sender<Order>,
     progress: Arc<Progress>,
     thread: Option<JoinHandle<()>>,
+    images: Images,
     /// The last number that the thread was given, and the last that the driver was told.
     ordered: u64,
     told: u64,
@@ -98,11 +101,13 @@ impl LogWriter {
         // Its receiver sleeps at once; one that spins first costs the others of a small machine.
         let (sender, orders) = channel();
         let progress = Arc::new(Progress::default());
+        let images = disk.images().clone();
         let thread = log_thread::start(orders, disk, Arc::clone(&progress), messages, scheduling)?;
         Ok(Self {
             orders: sender,
             progress,
             thread: Some(thread),
+            images,
             ordered: 0,
             told: 0,
             kept: None,
@@ -148,6 +153,7 @@ impl LogWriter {
             }
             return Ok(None);
         };
+        self.images.hold_received(mark.index);
         let (sender, done) = channel();
         self.order(Order::Append(append, Some(sender)))?;
         Ok(Some(Installing { mark, done }))
@@ -241,7 +247,7 @@ pub(super) mod tests {
     use super::*;
     use crate::replica::{Entry, EntryKind, HardState};
     use crate::server::figures::Figures;
-    use crate::storage::{Fs, HangingFs, Images, Log, LogOptions, OsFs};
+    use crate::storage::{Fs, HangingFs, Log, LogOptions, OsFs};
 
     /// After this long a thread that says nothing will say nothing.
     pub(in crate::server) const PATIENCE: Duration = Duration::from_secs(30);
@@ -323,6 +329,35 @@ pub(super) mod tests {
         files.hang(false);
         durable(&mut writer, 1);
         assert!(matches!(messages.blocking_recv(), Some(Message::Wake)), "the driver is told");
+    }
+
+    #[test]
+    fn an_image_that_is_to_be_installed_stays_while_the_logs_disk_hangs_and_newer_ones_are_received()
+     {
+        let dir = tempfile::tempdir().unwrap();
+        let files = HangingFs::default();
+        let (log, _) = open_on(Arc::new(files.clone()), dir.path());
+        let images = Images::new(Arc::new(OsFs), dir.path(), 1);
+        let disk =
+            LogDisk::new(log, images.clone(), Arc::<Figures>::default(), Duration::from_secs(60));
+        let (sender, _messages) = mpsc::channel(64);
+        let mut writer = LogWriter::start(disk, sender, Arc::default()).unwrap();
+        let receive = |index| {
+            let mark = Mark { index, term: 1, ..Mark::default() };
+            images.receive(&mark).unwrap().finish().unwrap();
+            mark
+        };
+        files.hang(true);
+        assert!(writer.append(batch(1, 1, 1), false).unwrap().is_none());
+        let install = Append { install: Some(receive(500)), ..batch(2, 501, 0) };
+        let installing = writer.append(install, false).unwrap().expect("it installs something");
+        (501..520).for_each(|index| {
+            receive(index);
+        });
+        files.hang(false);
+        assert!(installing.wait());
+        durable(&mut writer, 2);
+        assert_eq!(images.list().unwrap(), [500]);
     }
 
     #[test]

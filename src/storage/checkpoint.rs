@@ -303,13 +303,6 @@ impl Checkpointer {
     ///
     /// Must be called only after that is durable: until then the older images are all there is.
     pub fn installed(&mut self, mark: &Mark) {
-        // One that was replaced by a newer one before the log had it: that one comes next.
-        let images = self.given.images.list().unwrap_or_default();
-        if images.first().is_some_and(|newest| *newest > mark.index)
-            && !images.contains(&mark.index)
-        {
-            return;
-        }
         self.verified = vec![mark.index];
         self.newest = Some(mark.clone());
         if let Err(error) = self.given.images.retain(&self.verified) {

@@ -103,7 +103,7 @@ pub struct Images {
     pub(super) cluster_id: u128,
     /// Numbers the files being written, so that two of the same index are two files.
     begun: Arc<AtomicU64>,
-    /// The received image that the log thread is about to install, or [`NONE_HELD`].
+    /// The received image that is to be installed, or [`NONE_HELD`].
     held: Arc<AtomicU64>,
 }
 
@@ -193,10 +193,15 @@ impl Images {
         ImageWriter::create(self, mark, Copy::Received)
     }
 
-    /// Until this is called with none, no newer image takes the place of the received one at this index,
-    /// however long the disk takes to install it.
-    pub(super) fn hold_received(&self, index: Option<u64>) {
-        self.held.store(index.unwrap_or(NONE_HELD), Ordering::Release);
+    /// The received image at this index is to be installed, and no other one before that is done: no newer
+    /// one takes its place, however long the log's disk takes.
+    pub fn hold_received(&self, index: u64) {
+        self.held.store(index, Ordering::Release);
+    }
+
+    /// It is installed.
+    pub(super) fn release_received(&self) {
+        self.held.store(NONE_HELD, Ordering::Release);
     }
 
     /// Indexes of the images that were received and are not installed, newest first.

@@ -233,16 +233,16 @@ fn received_images_that_nobody_installs_do_not_fill_the_disk() {
 }
 
 #[test]
-fn a_received_image_that_the_log_thread_is_about_to_install_stays() {
+fn a_received_image_that_is_to_be_installed_stays() {
     let fs = TestFs::default();
     let images = images(&fs);
     receive(&images, &machine(1, 2)).unwrap();
-    images.clone().hold_received(Some(1));
+    images.clone().hold_received(1);
     for index in 2..6 {
         receive(&images, &machine(index, 2)).unwrap();
     }
     assert!(images.received().unwrap().contains(&1));
-    images.hold_received(None);
+    images.release_received();
     receive(&images, &machine(6, 2)).unwrap();
     assert_eq!(images.received().unwrap(), [6, 5, 4]);
 }

@@ -3,7 +3,8 @@
 //! *Owns* the order in which batches for the log and received images become durable. To install an
 //! image means:
 //!
-//! 1. it is complete under the name of a received image ([`Images::receive`]);
+//! 1. it is complete under the name of a received image ([`Images::receive`]), and keeps it from when the
+//!    replica accepts it ([`Images::hold_received`]);
 //! 2. the log begins anew behind it ([`Log::reset`]);
 //! 3. it gets the name of an image.
 //!
@@ -37,18 +38,7 @@ pub enum InstallError {
 /// # Errors
 /// After any error the server must end.
 pub fn append(log: &mut Log, images: &Images, appends: &[Append]) -> Result<(), InstallError> {
-    // An image that a newer one replaces in the same batch need not be there any more, and what comes before
-    // the newest goes with the log that it was written to; but for the hard state, which is with the image.
-    let is_last = |append: &Append| append.install.is_some() && append.hard_state.is_some();
-    let rest = &appends[appends.iter().rposition(is_last).unwrap_or(0)..];
-    let held = rest.first().and_then(|append| append.install.as_ref());
-    images.hold_received(held.map(|mark| mark.index));
-    let outcome = append_all(log, images, rest);
-    images.hold_received(None);
-    outcome
-}
-
-fn append_all(log: &mut Log, images: &Images, mut rest: &[Append]) -> Result<(), InstallError> {
+    let mut rest = appends;
     while let Some(first) = rest.first() {
         if let Some(mark) = &first.install {
             install(log, images, mark)?;
@@ -57,6 +47,9 @@ fn append_all(log: &mut Log, images: &Images, mut rest: &[Append]) -> Result<(),
         let next = rest[1..].iter().position(|append| append.install.is_some());
         let (batch, behind) = rest.split_at(next.map_or(rest.len(), |at| at + 1));
         log.append(batch)?;
+        if first.install.is_some() {
+            images.release_received();
+        }
         rest = behind;
     }
     Ok(())

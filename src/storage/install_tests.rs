@@ -205,28 +205,6 @@ fn batches_before_and_behind_an_installed_image_keep_their_order() {
 }
 
 #[test]
-fn an_image_that_a_newer_one_has_replaced_before_the_disk_came_to_it_is_not_missed() {
-    let (_, _, mut server) = used();
-    let newer = far();
-    receive(&server.opened.images, &newer).unwrap();
-    let state = HardState { term: FAR.1, vote: 2, commit: FAR.0 };
-    let install = |number, mark: Mark| Append {
-        number,
-        install: Some(mark),
-        entries: Vec::new(),
-        hard_state: Some(state),
-        urgency: Urgency::High,
-    };
-    // The older one was received, accepted and replaced while the disk hung.
-    let older = Mark { index: FAR.0 - 1, ..newer.mark() };
-    server.append(&[install(7, older), install(8, newer.mark())]).unwrap();
-    let Opened { log, images, .. } = &server.opened;
-    assert_eq!((log.base().index, log.last().index), (FAR.0, FAR.0));
-    assert_eq!(images.list().unwrap()[0], FAR.0);
-    assert!(images.received().unwrap().is_empty());
-}
-
-#[test]
 fn a_server_that_died_while_it_installed_an_image_completes_that() {
     let (fs, state) = interrupted();
     let (opened, machine) = try_open(&fs, &state).unwrap();

@@ -418,6 +418,7 @@ impl Server {
             checker.appended(index, &append, now_us)?;
             if let Some(mark) = &append.install {
                 trace.note(world_us, format_args!("  {} installs {mark:?}", index + 1));
+                self.images.hold_received(mark.index);
                 self.tasks.push_back(Task::Installed(mark.clone(), append.number));
             }
             self.log_queue.push(append);

@@ -42,7 +42,8 @@
 //!
 //! Believed without a panic, and dropped as well: acknowledgements and commits of a follower behind
 //! the end of
-//! the leader's log, and a request for an image of a certain index, which no server makes.
+//! the leader's log, a request for an image of a certain index, which no server makes, and an image while
+//! the one before it is not durable.
 //!
 //! Not to be reached: raft.rs:320, 475, 538, 890, 895, 977, 1146, 1169, 1197, 1225, 1237, 1813,
 //! 1926, 2024, 2038,
@@ -99,12 +100,18 @@ impl Consensus {
             }
             MessageType::MsgTimeoutNow => self.may_campaign(),
             MessageType::MsgReadIndex => message.term == 0 && message.entries.len() == 1,
-            MessageType::MsgSnapshot => is_announcement(message),
+            MessageType::MsgSnapshot => !self.is_installing() && is_announcement(message),
             // Only a leader hands over, by its own decision.
             MessageType::MsgTransferLeader => false,
             _ => true,
         };
         if taken { Taken } else { Dropped }
+    }
+
+    /// Whether an image was accepted and is not durable. Until then, its file must stay: one at a time, or a
+    /// disk that hangs would have others filled.
+    fn is_installing(&self) -> bool {
+        self.installing.is_some() || self.node.snap().is_some()
     }
 
     /// Whether this server may stand for election now.
