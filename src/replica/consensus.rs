@@ -252,6 +252,9 @@ impl Consensus {
         if verdict != Verdict::Taken {
             return verdict;
         }
+        if message.get_msg_type() == MessageType::MsgTimeoutNow && !self.agrees_to_lead() {
+            return Verdict::Dropped;
+        }
         let has_entries =
             message.get_msg_type() == MessageType::MsgAppend && !message.entries.is_empty();
         if has_entries && self.is_disk_overdue() {

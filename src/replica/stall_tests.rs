@@ -70,6 +70,30 @@ fn a_server_that_handed_over_stands_for_no_election_until_its_disk_has_proved_it
 }
 
 #[test]
+fn where_all_others_have_handed_over_the_leader_hands_over_to_one_of_them_whose_disk_answers() {
+    let mut cluster = cluster(3);
+    let mut led = Vec::new();
+    for conn in 1..7 {
+        let leader = cluster.leader().unwrap();
+        led.push(leader);
+        cluster.connect(leader, conn, None);
+        cluster.hold_disk(leader);
+        cluster.send(leader, conn, &[(1, create(&format!("/n{conn}"), 0))]);
+        cluster.advance_ms(BOUND_MS - 2 * TICK_MS);
+        assert_eq!(cluster.leader(), Some(leader), "it is given the whole bound");
+        // Each of the others is asked twice at most.
+        cluster.advance_ms(2 * TICK_MS + 4 * ELECTION_MS);
+        assert_ne!(cluster.leader().unwrap(), leader);
+        assert_eq!(cluster.replies(leader, conn), [(1, 0)]);
+        cluster.release_disk();
+    }
+    assert!(cluster.now_us / 1000 < 10 * BOUND_MS * 6);
+    let first_three: std::collections::BTreeSet<_> = led[..3].iter().collect();
+    assert_eq!(first_three.len(), 3, "one that has not handed over comes first: {led:?}");
+    cluster.assert_equal();
+}
+
+#[test]
 fn one_that_does_not_stand_does_if_no_other_can_lead() {
     let mut cluster = cluster(3);
     let leader = cluster.leader().unwrap();

@@ -7,7 +7,14 @@
 //! yields only when a majority of others has what its own disk lacks, so never where all disks are slow
 //! alike. *Never* changes what is promised to others: a vote or an acknowledgement waits for the disk
 //! however long that takes.
+//!
+//! A server that yielded does not stand for election by itself for ten bounds, and declines when a leader
+//! asks it for the first time: one that has not yielded comes first. If the leader asks it again, all others
+//! have declined, and it agrees while its own disk answers: any leader is better than one whose disk hangs.
+//! So where two disks hang by turns, leadership goes to and fro with them; but each handover takes a bound
+//! in which the leader's disk has finished nothing of what others committed, and goes to a disk that answers.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use raft::eraftpb::{Message, MessageType};
@@ -22,6 +29,8 @@ const PROBATION_BOUNDS: u64 = 10;
 /// answers: those who were to lead instead cannot, for example because only this server's log has all that
 /// is committed.
 const LEADERLESS_TICKS: u64 = 20;
+/// How often a leader that yields asks each of the others: one that has yielded itself agrees the second time.
+const TIMES_ASKED_MAX: usize = 2;
 /// Payload bytes that a follower takes beyond what its disk has, while that hangs. What comes beyond is
 /// dropped like a lost message, and comes again.
 const UNSYNCED_BYTES_MAX: u64 = 256 << 20;
@@ -42,10 +51,14 @@ pub(super) struct DiskWatch {
     /// This server has yielded, and its disk has not proved itself since.
     has_yielded: bool,
     leaderless_since: Option<u64>,
-    /// Who was asked to lead instead, and did not.
+    /// Who was asked to lead instead, and did not: once for each time.
     asked: Vec<u64>,
     /// They are asked again then.
     ask_again_at: u64,
+    /// Another server was asked in this leadership.
+    has_asked: bool,
+    /// The term in which this server was asked to lead and left that to others, because it had yielded.
+    declined_in: Option<u64>,
     /// Payload bytes that are not durable.
     unsynced_bytes: u64,
     /// Those of each append, by its number.
@@ -66,6 +79,8 @@ impl DiskWatch {
             leaderless_since: None,
             asked: Vec::new(),
             ask_again_at: 0,
+            has_asked: false,
+            declined_in: None,
             unsynced_bytes: 0,
             unsynced: VecDeque::new(),
         }
@@ -119,6 +134,13 @@ impl DiskWatch {
         !self.has_yielded || is_leaderless && !self.is_slow()
     }
 
+    /// A server that yielded is asked to lead, in this term. The first time it leaves that to others; asked
+    /// again, there is none of them.
+    fn agrees_to_lead(&mut self, term: u64) -> bool {
+        let is_asked_again = self.declined_in.replace(term) == Some(term);
+        is_asked_again && !self.is_slow()
+    }
+
     /// A tick. `leads`: up to where the log is committed and durable at a leader, and its last index.
     fn tick(&mut self, leads: Option<(u64, u64, u64)>, has_leader: bool) {
         self.now += 1;
@@ -132,7 +154,7 @@ impl DiskWatch {
         let Some((committed, durable, last)) = leads else {
             (self.lacks, self.stuck) = (None, None);
             self.asked.clear();
-            self.ask_again_at = 0;
+            (self.ask_again_at, self.has_asked) = (0, false);
             return;
         };
         let still = self.lacks.filter(|(index, _)| *index > durable);
@@ -179,10 +201,10 @@ impl Consensus {
         self.watch.must_yield()
     }
 
-    /// Asks the voters whose disks are sound, one after another, to lead instead. True if one was asked now
-    /// and this server had not yielded before.
+    /// Asks the voters whose disks are sound, one after another, to lead instead. True if one was asked, for
+    /// the first time in this leadership.
     pub(in crate::replica) fn yield_leadership(&mut self) -> bool {
-        let is_first = !std::mem::replace(&mut self.watch.has_yielded, true);
+        self.watch.has_yielded = true;
         self.watch.slow_at = self.watch.now;
         if self.node.raft.lead_transferee.is_some() || self.watch.now < self.watch.ask_again_at {
             return false;
@@ -192,11 +214,12 @@ impl Consensus {
         let is_sound = |peer: &&super::PeerProgress| {
             peer.votes && peer.is_active && peer.id != own && peer.matched >= committed
         };
+        let times = |id: u64| self.watch.asked.iter().filter(|asked| **asked == id).count();
         let best = others
             .iter()
             .filter(is_sound)
-            .filter(|peer| !self.watch.asked.contains(&peer.id))
-            .max_by_key(|peer| (peer.matched, u64::MAX - peer.id));
+            .filter(|peer| times(peer.id) < TIMES_ASKED_MAX)
+            .max_by_key(|peer| (Reverse(times(peer.id)), peer.matched, u64::MAX - peer.id));
         let Some(best) = best else {
             // While a leadership is handed over, no write is taken.
             self.watch.asked.clear();
@@ -206,7 +229,13 @@ impl Consensus {
         self.watch.asked.push(best.id);
         self.node.transfer_leader(best.id);
         self.fix_timeout();
-        is_first
+        !std::mem::replace(&mut self.watch.has_asked, true)
+    }
+
+    /// The leader asks this server to lead. Whether it stands for election.
+    pub(super) fn agrees_to_lead(&mut self) -> bool {
+        let term = self.term();
+        self.may_stand() || self.watch.agrees_to_lead(term)
     }
 
     /// Whether so much waits for a disk that hangs that no more is taken.

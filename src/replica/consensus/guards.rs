@@ -98,7 +98,7 @@ impl Consensus {
             MessageType::MsgRequestVoteResponse => {
                 raft.state != StateRole::Candidate || self.has_asked_for_votes()
             }
-            MessageType::MsgTimeoutNow => self.may_campaign(),
+            MessageType::MsgTimeoutNow => self.can_campaign(),
             MessageType::MsgReadIndex => message.term == 0 && message.entries.len() == 1,
             MessageType::MsgSnapshot => !self.is_installing() && is_announcement(message),
             // Only a leader hands over, by its own decision.
@@ -116,14 +116,15 @@ impl Consensus {
 
     /// Whether this server may stand for election now.
     pub(super) fn may_campaign(&self) -> bool {
+        self.may_stand() && self.can_campaign()
+    }
+
+    /// The same, but for what its disk has been like.
+    fn can_campaign(&self) -> bool {
         let raft = &self.node.raft;
         // One voter wins at once, and a leader must have all of its log on the disk.
         let is_ready = !self.is_alone() || raft.raft_log.persisted == self.last_index();
-        self.may_vote
-            && self.may_stand()
-            && self.installing.is_none()
-            && raft.term < TERM_MAX
-            && is_ready
+        self.may_vote && self.installing.is_none() && raft.term < TERM_MAX && is_ready
     }
 
     /// Whether the vote of this candidate for itself is durable, as all in front of it: not before then has
