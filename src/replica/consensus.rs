@@ -297,8 +297,7 @@ impl Consensus {
             self.proposed_term = self.term();
             self.uncommitted_bytes = 0;
         }
-        let is_ready = self.is_leader() && self.node.raft.lead_transferee.is_none();
-        if !is_ready || self.uncommitted_bytes >= UNCOMMITTED_BYTES_MAX {
+        if !self.takes_proposals() {
             return Err(data);
         }
         self.uncommitted_bytes += data.len() as u64;
@@ -306,6 +305,13 @@ impl Consensus {
         assert!(proposed.is_ok(), "a leader below its limit takes a proposal: {proposed:?}");
         self.fix_timeout();
         Ok(())
+    }
+
+    /// Whether a proposal goes to the log at once.
+    pub(super) fn takes_proposals(&self) -> bool {
+        let is_full =
+            self.proposed_term == self.term() && self.uncommitted_bytes >= UNCOMMITTED_BYTES_MAX;
+        self.is_leader() && self.node.raft.lead_transferee.is_none() && !is_full
     }
 
     /// Asks for a read index; the answer comes with `context`, or never.

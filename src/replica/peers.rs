@@ -101,8 +101,9 @@ impl Replica {
     pub(super) fn propose(&mut self) {
         let term = self.consensus.term();
         if self.consensus.is_leader() {
-            let is_clear = self.consensus.is_alone()
-                || self.pace.is_clear(term, self.consensus.log_ends(), self.now_us);
+            let is_clear = self.consensus.takes_proposals()
+                && (self.consensus.is_alone()
+                    || self.pace.is_clear(term, self.consensus.log_ends(), self.now_us));
             if is_clear {
                 self.expire();
             }

@@ -58,6 +58,25 @@ fn a_session_that_another_server_serves_before_the_leaders_disk_has_its_move_doe
     cluster.until("its end", |cluster| !is_open(cluster, &session));
 }
 
+#[test]
+fn a_session_that_comes_back_while_leadership_is_being_handed_over_does_not_end() {
+    let mut cluster = Cluster::with(3, short_sessions());
+    let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
+    let session = cluster.connect(leader, 1, None);
+    cluster.advance_ms(1900);
+    // The third is asked to lead, and does not hear that: nothing goes to the log until it is given up.
+    let third = 6 - leader - follower;
+    cluster.isolate(third);
+    let asked = cluster.ids[&third];
+    cluster.replicas.get_mut(&leader).unwrap().consensus.transfer_to(asked);
+    cluster.advance_ms(200);
+    assert!(!cluster.replicas[&leader].consensus.takes_proposals());
+    cluster.ask(follower, 2, Some(&session));
+    cluster.advance_ms(500);
+    assert_eq!(cluster.leader(), Some(leader));
+    assert_eq!(cluster.response(follower, 2).unwrap().session_id, session.session_id);
+}
+
 fn is_open(cluster: &Cluster, session: &ConnectResponse) -> bool {
     let leader = cluster.leader().expect("somebody leads");
     cluster.replicas[&leader].machine.sessions().is_open(session.session_id)
