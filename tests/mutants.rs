@@ -61,6 +61,9 @@ const CATALOGUE: &[Mutant] = &[
     mutant("overwrites-one-too-many", 3, 20),
     mutant("entry-applied-twice-at-restart", 1, 20),
     mutant("lost-entries-unnoticed", REMOVALS, 2000),
+    mutant("hung-leader-stays", 3, 60),
+    mutant("stands-again-at-once", 3, 60),
+    mutant("moving-session-expires", 3, 200),
     // --- members
     mutant("removal-acknowledged-early", REMOVALS, 20),
     mutant("removal-without-mark", REMOVALS, 400),

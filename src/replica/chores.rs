@@ -25,7 +25,7 @@ impl Replica {
         let may_have_been_heard = |session, before_us| {
             let known = sessions.find(session);
             known.is_some_and(|known| roll.may_have_heard(known.owner.0, before_us))
-                || moves.may_have_moved(term, session)
+                || moves.may_have_moved(term, session) && !mutant!("moving-session-expires")
         };
         for session in self.expiry.overdue(may_have_been_heard) {
             if mutant!("sessions-never-expire") {

@@ -111,6 +111,9 @@ pub struct Config {
     pub observers: Vec<usize>,
     /// How often an operator thinks of emptying a server.
     pub wipe_every_us: Option<u64>,
+    /// How often disks hang, and after how long a server takes its own for hung.
+    pub hang_every_us: Option<u64>,
+    pub disk_stall_ms: u64,
 }
 
 impl Config {
@@ -169,11 +172,14 @@ impl Config {
             clock_rates: vec![1000; servers],
             observers: Vec::new(),
             wipe_every_us: None,
+            hang_every_us: None,
+            disk_stall_ms: 5000,
         };
         if servers > 1 {
             config.draw_ensemble(rng);
             config.draw_members(&mut Rng::new(seed, 6));
         }
+        config.draw_hangs(&mut Rng::new(seed, 8));
         config
     }
 
@@ -206,14 +212,35 @@ impl Config {
         self.wipe_every_us = rng.chance(400).then(|| *rng.pick(&[20_000, 500_000, 3_000_000]));
     }
 
+    /// Whether disks hang.
+    fn draw_hangs(&mut self, rng: &mut Rng) {
+        if rng.chance(300) {
+            self.hang_every_us = Some(*rng.pick(&[300_000, 2_000_000]));
+            self.disk_stall_ms = *rng.pick(&[300, 600, 1500]);
+        }
+    }
+
     /// Longest time that anything of the server's own may take, besides timeouts.
     pub fn grace_us(&self) -> u64 {
-        let alone_us = 500_000 + 20 * (self.log_us.1 + self.told_late_us_max + self.state_us_max);
+        // Two hangs may follow each other closely.
+        let hang_us = if self.hang_every_us.is_some() { self.hang_us_max() } else { 0 };
+        self.calm_grace_us() + 2 * hang_us
+    }
+
+    /// The same, while no disk hangs.
+    pub fn calm_grace_us(&self) -> u64 {
+        let own_us = 20 * (self.log_us.1 + self.told_late_us_max + self.state_us_max);
+        let alone_us = 500_000 + own_us;
         if self.servers == 1 {
             return alone_us;
         }
         // Half-open links are found out, a leader is elected, and whoever is behind catches up.
         alone_us + 10_000_000 + 100 * self.peer_latency_us_max
+    }
+
+    /// Longest time that a disk hangs: longer than a handover may take.
+    pub fn hang_us_max(&self) -> u64 {
+        2000 * self.disk_stall_ms + 4_000_000
     }
 }
 

@@ -87,6 +87,9 @@ counters!(
     malformed,
     locks_granted,
     clean_stops,
+    disk_hangs,
+    hung_leaders,
+    disk_handovers,
 );
 
 impl Coverage {

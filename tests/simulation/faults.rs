@@ -30,7 +30,7 @@ impl World {
         let every_us = self.config.crash_every_us.unwrap_or(1_000_000);
         let in_us = 1 + self.hosts[host].rng.below(2 * every_us);
         self.at(in_us, Event::Fault(host));
-        if self.hosts[host].server.is_none() {
+        if self.hosts[host].server.is_none() || self.is_spared() {
             return Ok(());
         }
         if self.config.sync_errors && self.hosts[host].rng.chance(300) {
@@ -79,6 +79,10 @@ impl World {
             false => rng.index(self.config.servers),
         };
         self.at(next_us, Event::Trouble);
+        if self.is_spared() {
+            return;
+        }
+        self.disturbed();
         self.troubles += 1;
         match kind {
             0 => self.cut_some_link(),
@@ -108,6 +112,7 @@ impl World {
     /// A partition is over.
     pub(super) fn relief(&mut self, _number: u64) {
         self.trace.note(self.now_us, format_args!("partition over"));
+        self.disturbed();
         self.unblock();
     }
 
@@ -158,6 +163,7 @@ impl World {
 
     pub(super) fn die(&mut self, host: usize, crash: Crash) {
         self.trace.note(self.now_us, format_args!("crash {crash:?} of {}", host + 1));
+        self.disturbed();
         match crash {
             Crash::Kill => self.coverage.kills += 1,
             Crash::PowerCut => self.coverage.power_cuts += 1,
@@ -224,6 +230,7 @@ impl World {
 
     fn opened(&mut self, host: usize, opened: Opened) -> Result<(), Violation> {
         let Opened { server, report, audit } = opened;
+        self.disturbed();
         let name = host + 1;
         self.hosts[host].incarnation += 1;
         self.trace.note(

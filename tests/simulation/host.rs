@@ -25,6 +25,8 @@ use super::world::{Event, World};
 const WALL_MS: i64 = 1_700_000_000_000;
 /// Longest time between two turns of the driver.
 const TURN_US_MAX: u64 = 50_000;
+/// How often a disk that hangs is looked at.
+const HANG_STEP_US: u64 = 100_000;
 /// How long a log thread rests at most.
 const LOG_REST_US: u64 = 2_000;
 
@@ -49,6 +51,10 @@ pub struct Host {
     pub(super) clock_rate: u64,
     /// It stands still until then, and this happens when it goes on.
     pub(super) paused_until_us: u64,
+    /// Its log's syncs return not before this.
+    pub(super) hangs_until_us: u64,
+    /// What others have applied and its disk lacks while it leads: index, term, and since when.
+    pub(super) behind: Option<(u64, u64, u64)>,
     backlog: VecDeque<(u64, HostEvent)>,
     /// Bits that were turned over on the stopped server's disk.
     pub(super) flips: Vec<Flip>,
@@ -98,6 +104,8 @@ impl Host {
             wall_offset_ms: 0,
             clock_rate: config.clock_rates[index],
             paused_until_us: 0,
+            hangs_until_us: 0,
+            behind: None,
             backlog: VecDeque::new(),
             flips: Vec::new(),
             copies: BTreeMap::new(),
@@ -203,6 +211,8 @@ impl World {
         if machine.paused_until_us == 0 || machine.paused_until_us > self.now_us {
             return Ok(());
         }
+        self.disturbed();
+        let machine = &mut self.hosts[host];
         self.trace.note(self.now_us, format_args!("{} goes on", host + 1));
         let clients_first = machine.rng.chance(500);
         let is_late = |(_, what): &(u64, HostEvent)| {
@@ -296,6 +306,9 @@ impl World {
         }
         self.trace.note(now_us, format_args!("turn of {} zxid {zxid:#x}", host + 1));
         self.sometimes_check(host)?;
+        if self.config.hang_every_us.is_some() && self.config.servers > 1 {
+            self.judge_hung_leader(host)?;
+        }
         if more {
             self.drive_soon(host);
         } else {
@@ -325,6 +338,11 @@ impl World {
 
     fn log_done(&mut self, host: usize) -> Result<(), Violation> {
         let machine = &mut self.hosts[host];
+        if let Some(in_us) = machine.hangs_until_us.checked_sub(self.now_us).filter(|us| *us > 0) {
+            // It may end earlier.
+            self.at_host(host, in_us.min(HANG_STEP_US), HostEvent::LogDone);
+            return Ok(());
+        }
         machine.log_is_busy = false;
         let Some(server) = &mut machine.server else { return Ok(()) };
         let (number, batches) = match server.log_step(host, &mut self.checker) {

@@ -22,7 +22,7 @@ const SEEDS: u64 = 200;
 const SEEDS_OF_REMOVALS: u64 = 500;
 
 /// What these seeds must have seen, or they prove less than they say.
-const SEEN_AT_LEAST: [(&str, u64); 38] = [
+const SEEN_AT_LEAST: [(&str, u64); 39] = [
     ("operations", 400_000),
     ("events", 100_000),
     ("txns", 100_000),
@@ -61,6 +61,7 @@ const SEEN_AT_LEAST: [(&str, u64); 38] = [
     ("setwatches", 2500),
     ("malformed", 250),
     ("locks_granted", 7000),
+    ("disk_hangs", 80),
 ];
 
 /// How many seeds are played with three servers, and with five.
@@ -68,7 +69,7 @@ const SEEDS_OF_THREE: u64 = 80;
 const SEEDS_OF_FIVE: u64 = 20;
 
 /// What the seeds with three servers must have seen.
-const SEEN_BY_THREE: [(&str, u64); 30] = [
+const SEEN_BY_THREE: [(&str, u64); 33] = [
     ("operations", 80_000),
     ("events", 150_000),
     ("txns", 100_000),
@@ -99,10 +100,13 @@ const SEEN_BY_THREE: [(&str, u64); 30] = [
     ("reaped", 1500),
     ("setwatches", 1000),
     ("locks_granted", 5000),
+    ("disk_hangs", 50),
+    ("hung_leaders", 60),
+    ("disk_handovers", 6),
 ];
 
 /// What those with five must have seen.
-const SEEN_BY_FIVE: [(&str, u64); 12] = [
+const SEEN_BY_FIVE: [(&str, u64); 14] = [
     ("operations", 20_000),
     ("txns", 20_000),
     ("elections", 50),
@@ -115,6 +119,8 @@ const SEEN_BY_FIVE: [(&str, u64); 12] = [
     ("installs", 10),
     ("sessions_moved", 500),
     ("locks_granted", 1000),
+    ("disk_hangs", 5),
+    ("disk_handovers", 1),
 ];
 
 /// Plays the seeds on all cores; the first failure of the lowest seed.

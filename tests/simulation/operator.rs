@@ -30,6 +30,9 @@ impl World {
             Some(_) | None => self.operator.below(2 * every_us),
         };
         self.at(1 + in_us, Event::Operator);
+        if self.is_spared() {
+            return;
+        }
         if let Some(server) = self.missing
             && self.is_back(server)
         {

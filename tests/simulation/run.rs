@@ -90,7 +90,7 @@ fn phases(world: &mut World) -> Result<(), Violation> {
     })?;
     world.coverage.starved += u64::from(!is_done(world));
     world.heal()?;
-    let quiet_us = world.config.grace_us() + world.config.timeouts_ms.1 as u64 * 1000;
+    let quiet_us = world.config.calm_grace_us() + world.config.timeouts_ms.1 as u64 * 1000;
     let working_us = world.now_us + quiet_us;
     until(world, "time passes", |world| world.now_us >= working_us)?;
     world.checker.is_strict = true;
@@ -134,6 +134,7 @@ impl World {
         self.unblock();
         self.slow_down(false);
         for host in 0..self.hosts.len() {
+            self.hosts[host].hangs_until_us = 0;
             if self.hosts[host].paused_until_us > 0 {
                 self.hosts[host].paused_until_us = self.now_us;
                 self.resume(host)?;

@@ -19,11 +19,13 @@ use lockkeeper::storage::{
     self, Checkpointer, Identity, Images, Lock, Log, LogOptions, OpenError, Outcome, Report,
 };
 use lockkeeper::tree;
+use raft::eraftpb::MessageType;
 
 use super::checker::Checker;
 use super::config::Config;
 use super::conn::Violation;
 use super::disk::SimFs;
+use super::hangs::Probation;
 use super::host::Host;
 use super::trace::{Shown, Trace};
 use super::wires::Wires;
@@ -144,6 +146,7 @@ pub struct Server {
     /// Index of the newest image that the replica was told of.
     told_of_image: Option<u64>,
     wires: Wires,
+    probation: Probation,
 }
 
 /// A server that has recovered what its disk has.
@@ -242,6 +245,7 @@ impl Server {
             durable: true,
             ensemble: (config.servers > 1).then(|| ensemble(config)),
             linearizable_reads: config.linearizable_reads,
+            disk_stall_ms: config.disk_stall_ms,
             ..Setup::default()
         };
         let server = Self {
@@ -265,6 +269,7 @@ impl Server {
             has_begun: false,
             told_of_image: None,
             wires: Wires::default(),
+            probation: Probation::default(),
         };
         Ok(Opened { server, report: opened.report, audit })
     }
@@ -320,6 +325,8 @@ impl Server {
             return Err(Stop::Refused(refusal.words.clone()));
         }
         let status = self.replica.status();
+        let has_yielded = self.probation.look(&status, config.disk_stall_ms, now_us);
+        checker.coverage.disk_handovers += u64::from(has_yielded);
         if status.leading_ms.is_some() {
             checker.leads(index, status.term, now_us)?;
         } else {
@@ -393,6 +400,11 @@ impl Server {
                 if let PeerMessage::Touch { sessions, .. } = &message {
                     checker.touched(index, link.from, sessions, now_us);
                 }
+                if let PeerMessage::Raft(message) = &message
+                    && message.get_msg_type() == MessageType::MsgTimeoutNow
+                {
+                    self.probation.asked(message.term);
+                }
                 self.replica.step(Input::Peer { from: link.from_id, message });
             }
         }
@@ -441,6 +453,7 @@ impl Server {
         for (to, message) in ready.send {
             if let PeerMessage::Raft(message) = &message {
                 checker.agreement.sent(index, message)?;
+                self.probation.judge(message, &self.replica, now_us)?;
             }
             trace.note(world_us, format_args!("  {} to {to:#x} {}", index + 1, Shown(&message)));
             if let Some(link) = self.outgoing.get(&to) {

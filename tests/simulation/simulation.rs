@@ -12,6 +12,7 @@
 //! | `world.rs`, `faults.rs`, `run.rs` | time and the clients' network, fate, the phases of a run |
 //! | `removals.rs` | a world of its own: who stops at the answer to a removal of members |
 //! | `founding.rs`, `founding/` | another world: how servers become an ensemble |
+//! | `hangs.rs` | disks whose syncs return late, by seconds |
 //! | `operator.rs` | who empties servers, one at a time, and how they come back |
 //! | `model.rs`, `history.rs`, `sessions.rs` | what is right, written without looking at `src/tree` |
 //! | `checker.rs`, `judge.rs`, `agreement.rs`, `membership.rs`, `view.rs`, `conn.rs` | whether servers say just that |
@@ -29,6 +30,7 @@ pub mod coverage;
 pub mod disk;
 mod faults;
 pub mod founding;
+mod hangs;
 pub mod history;
 pub mod host;
 mod judge;

@@ -46,6 +46,8 @@ pub(super) enum Event {
     Image(usize),
     /// The operator looks after the servers.
     Operator,
+    /// Disks hang.
+    Hang,
 }
 
 /// One connection in the network.
@@ -85,6 +87,11 @@ pub struct World {
     pub(super) missing: Option<usize>,
     /// How often there was trouble.
     pub(super) troubles: u64,
+    /// Chance, for disks that hang; until when they have the world for themselves, and since when
+    /// nothing else has gone wrong.
+    pub(super) fate: Rng,
+    pub(super) spared_until_us: u64,
+    pub(super) calm_since_us: u64,
     /// Fencing tokens by lock, in order of the reads that showed them.
     grants: BTreeMap<String, BTreeMap<i64, i64>>,
 }
@@ -128,6 +135,9 @@ impl World {
             transfers: Vec::new(),
             operator: Rng::new(seed, 7),
             missing: None,
+            fate: Rng::new(seed, 9),
+            spared_until_us: 0,
+            calm_since_us: 0,
             troubles: 0,
             grants: BTreeMap::new(),
             config,
@@ -144,6 +154,9 @@ impl World {
         }
         if let Some(every_us) = self.config.trouble_every_us {
             self.at(every_us, Event::Trouble);
+        }
+        if let Some(every_us) = self.config.hang_every_us {
+            self.at(every_us, Event::Hang);
         }
         if let Some(every_us) = self.config.wipe_every_us {
             self.at(every_us, Event::Operator);
@@ -200,6 +213,10 @@ impl World {
             }
             Event::Resume(host) => self.resume(host),
             Event::Image(transfer) => self.image_arrives(transfer),
+            Event::Hang => {
+                self.hang();
+                Ok(())
+            }
             Event::Operator => {
                 self.operate();
                 Ok(())

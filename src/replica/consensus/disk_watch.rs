@@ -124,14 +124,16 @@ impl DiskWatch {
     fn must_yield(&self) -> bool {
         let is_long = |(_, since): (u64, u64)| self.now - since >= self.bound;
         // Where nothing is committed any more, a majority of the others is no better by now.
-        self.lacks.is_some_and(is_long) && !self.stuck.is_some_and(is_long)
+        self.lacks.is_some_and(is_long)
+            && !self.stuck.is_some_and(is_long)
+            && !mutant!("hung-leader-stays")
     }
 
     /// Whether this server may stand for election, as far as its disk goes.
     fn may_stand(&self) -> bool {
         let is_leaderless =
             self.leaderless_since.is_some_and(|since| self.now - since >= LEADERLESS_TICKS);
-        !self.has_yielded || is_leaderless && !self.is_slow()
+        !self.has_yielded || is_leaderless && !self.is_slow() || mutant!("stands-again-at-once")
     }
 
     /// A server that yielded is asked to lead, in this term. The first time it leaves that to others; asked
