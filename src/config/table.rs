@@ -459,7 +459,8 @@ static OPERATORS: [Key; 10] = [
         |c| c.metrics_addr.as_ref().map_or(-1, |addr| i32::from(addr.port)).to_string(),
         "A second HTTP port that offers /metrics only. -1: none.",
     )
-    .number(-1, u16::MAX as i64, |c, n| c.raw.metrics_port = n),
+    .number(-1, u16::MAX as i64, |c, n| c.raw.metrics_port = n)
+    .or_else("-1"),
     Key::effective(
         "fsync.warningthresholdms",
         "1000",

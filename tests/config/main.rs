@@ -138,7 +138,7 @@ fn numbers_hold_at_their_limits_and_fail_beyond() {
         ("znode.container.maxPerMinute", "1", "2147483647", true),
         ("znode.container.maxNeverUsedIntervalMs", "0", "2147483647", true),
         ("admin.serverPort", "0", "65535", true),
-        ("metricsProvider.httpPort", "-1", "65535", false),
+        ("metricsProvider.httpPort", "-1", "65535", true),
         ("fsync.warningthresholdms", "0", "2147483647", true),
         ("lockkeeper.imageLogBytes", "1048576", "1099511627776", false),
         ("lockkeeper.checkpointMillis", "1", "3600000", false),
