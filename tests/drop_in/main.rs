@@ -7,6 +7,8 @@ mod process;
 
 mod files;
 mod folders;
+mod hosts;
+mod values;
 
 use std::path::Path;
 
