@@ -43,13 +43,23 @@ const FOUNDING: usize = usize::MAX;
 
 /// All of them.
 const CATALOGUE: &[Mutant] = &[
-    // --- consensus and the disk
+    // --- consensus
     mutant("acknowledge-before-sync", 3, 20),
     mutant("vote-before-sync", 3, 20),
     mutant("vote-forgotten-at-restart", 3, 20),
     mutant("commit-without-quorum", 3, 20),
     mutant("lead-before-caught-up", 3, 20),
     mutant("emptied-server-keeps-identity", 3, 20),
+    // --- a disk that was put back to an older copy
+    mutant("votes-before-asking", 3, 20),
+    mutant("rollback-unnoticed", 3, 20),
+    mutant("remembers-no-acknowledgements", 3, 20),
+    mutant("remembers-no-votes", 3, 20),
+    mutant("silent-voters-not-awaited", 3, 20),
+    mutant("rollback-mark-not-synced", 3, 20),
+    mutant("answer-counts-what-came-later", 3, 60),
+    mutant("cut-entry-counts-as-lost", 5, 60),
+    // --- the disk
     mutant("log-not-synced", 1, 20),
     mutant("segment-name-not-synced", 1, 20),
     mutant("image-not-synced", 1, 20),

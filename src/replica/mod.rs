@@ -278,7 +278,7 @@ impl Replica {
         }
         // A lone voter has promised nothing to anybody.
         let is_asking = voters != [id];
-        consensus.let_vote(!is_asking);
+        consensus.let_vote(!is_asking || mutant!("votes-before-asking"));
         let asking = is_asking.then(|| Asking::new(random.next_u64(), consensus.held()));
         let rules = Rules {
             eager_acl_check: setup.eager_acl_check,

@@ -52,6 +52,9 @@ pub(super) struct Promises {
 impl Promises {
     /// A server has acknowledged an entry, or has shown that it has it.
     pub(super) fn acknowledged(&mut self, id: u64, term: u64, (index, log_term): (u64, u64)) {
+        if mutant!("remembers-no-acknowledgements") {
+            return;
+        }
         if let Some(promise) = self.promise(id, term)
             && promise.index < index
         {
@@ -61,6 +64,9 @@ impl Promises {
 
     /// A server has voted.
     pub(super) fn voted(&mut self, id: u64, term: u64, vote: u64) {
+        if mutant!("remembers-no-votes") {
+            return;
+        }
         if let Some(promise) = self.promise(id, term) {
             promise.vote = vote;
         }
@@ -87,7 +93,8 @@ impl Promises {
             self.answers.pop_first();
         }
         let answers = self.answers.entry(id).or_default();
-        if let Some((_, known)) = answers.iter().find(|(known, _)| *known == question) {
+        let known = answers.iter().find(|(known, _)| *known == question);
+        if let Some((_, known)) = known.filter(|_| !mutant!("answer-counts-what-came-later")) {
             return *known;
         }
         if answers.len() >= QUESTIONS_MAX {
@@ -115,11 +122,19 @@ impl Held {
     /// What is missing of a promise, in words.
     fn lacks(&self, promise: &Promise) -> Option<String> {
         let Promise { term, index, log_term, vote } = *promise;
-        if self.term != term {
-            let own = self.term;
-            return (own < term).then(|| {
-                format!("a promise of term {term}, but the data has come to term {own} only")
-            });
+        if mutant!("rollback-unnoticed") {
+            return None;
+        }
+        let own = self.term;
+        if own < term {
+            return Some(format!(
+                "a promise of term {term}, but the data has come to term {own} only"
+            ));
+        }
+        // A later leader may have cut the entry off, and a vote counts in its own term.
+        let is_over = own > term;
+        if is_over && !mutant!("cut-entry-counts-as-lost") {
+            return None;
         }
         if !self.log.holds(index, log_term) {
             let last = self.log.last;
@@ -127,7 +142,7 @@ impl Held {
                 "entry {index}, acknowledged in term {term}, but the log of the data ends with {last}"
             ));
         }
-        let is_another = vote != 0 && self.vote != vote;
+        let is_another = !is_over && vote != 0 && self.vote != vote;
         is_another.then(|| {
             let server = server_of(vote);
             format!("a vote for server {server} in term {term}, but the data does not have it")
@@ -226,7 +241,8 @@ impl Replica {
         let own = self.consensus.id();
         let has_answered = |id: u64| id == own || answered.contains(&id);
         let all = self.consensus.all_voters().into_iter().all(has_answered);
-        let is_over = since_us.is_some_and(|since_us| self.now_us >= since_us + ASKING_US);
+        let is_over = since_us.is_some_and(|since_us| self.now_us >= since_us + ASKING_US)
+            || mutant!("silent-voters-not-awaited");
         let is_majority = self.consensus.is_majority(has_answered)
             || self.consensus.is_majority_by_log(has_answered);
         let is_known = all || is_over && is_majority;

@@ -34,6 +34,9 @@ pub fn mark_rolled_back(fs: &dyn Fs, dir: &Path, words: &str) -> Result<(), FsEr
     file.write_at(words.as_bytes(), 0)?;
     file.sync()?;
     fs.rename(&temporary, &dir.join(FILE))?;
+    if mutant!("rollback-mark-not-synced") {
+        return Ok(());
+    }
     fs.sync_dir(dir)
 }
 

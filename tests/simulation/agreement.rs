@@ -6,8 +6,9 @@
 //! anywhere is on the disks of a majority of those who vote there; nobody votes twice in a term, or
 //! forgets a vote that is on the disk, or acknowledges what is not synced, or says anything under an
 //! identity that it lost; who never was to vote stands for no election; a server that comes back has
-//! what it had synced, as far as that was committed. What a disk held that was emptied since counts:
-//! it was there when it was acknowledged.
+//! what it had synced, as far as that was committed, unless its disk was put back to an older copy: then
+//! it takes no part. What a disk held that was emptied or put back since counts: it was there when it
+//! was acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,6 +41,14 @@ struct Log {
     synced: BTreeMap<u64, u64>,
 }
 
+/// What a disk holds: term, vote and last entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    pub term: u64,
+    pub vote: u64,
+    pub last: u64,
+}
+
 /// What there is to agree on.
 #[derive(Debug)]
 pub struct Agreement {
@@ -59,6 +68,8 @@ pub struct Agreement {
     proposals: BTreeMap<(u64, u64), Proposal>,
     /// By raft id, also of those who are gone.
     logs: BTreeMap<u64, Log>,
+    /// By raft id of a server whose disk was put back: what it held before.
+    lost: BTreeMap<u64, BTreeMap<u64, u64>>,
     /// Terms of all entries up to the last one that was applied anywhere.
     committed: BTreeMap<u64, u64>,
     /// Who takes part from behind an index on.
@@ -76,6 +87,7 @@ impl Agreement {
             written: BTreeMap::new(),
             proposals: BTreeMap::new(),
             logs: BTreeMap::new(),
+            lost: BTreeMap::new(),
             committed: BTreeMap::from([(0, 0)]),
             memberships: vec![(0, initial.into())],
         }
@@ -113,6 +125,9 @@ impl Agreement {
         if id != self.ids[server] && message.get_msg_type() != MessageType::MsgReadIndex {
             let known = self.ids[server];
             return Err(format!("{known:#x} speaks as {id:#x}: {message:?}"));
+        }
+        if self.lost.contains_key(&id) && is_part(message) {
+            return Err(format!("the disk of {id:#x} is an old copy, but it says {message:?}"));
         }
         match message.get_msg_type() {
             MessageType::MsgAppend
@@ -267,10 +282,13 @@ impl Agreement {
         membership: usize,
         is_late: bool,
     ) -> Result<(), Violation> {
+        let is_in = |log: &BTreeMap<u64, u64>| {
+            let first = log.first_key_value().map_or(u64::MAX, |(first, _)| *first);
+            log.get(&index) == Some(&term) || is_late && index < first && first < u64::MAX
+        };
         let holds = |id| {
-            let Some(log) = self.logs.get(&id) else { return false };
-            let first = log.synced.first_key_value().map_or(u64::MAX, |(first, _)| *first);
-            log.synced.get(&index) == Some(&term) || is_late && index < first && first < u64::MAX
+            self.logs.get(&id).is_some_and(|log| is_in(&log.synced))
+                || self.lost.get(&id).is_some_and(is_in)
         };
         let (_, membership) = &self.memberships[membership];
         if membership.is_quorum(holds) {
@@ -306,12 +324,66 @@ impl Agreement {
         Ok(())
     }
 
+    /// The raft id of a server, 0 if it has none.
+    pub fn id_of(&self, server: usize) -> u64 {
+        self.ids[server]
+    }
+
+    /// What is on the disk of a server, and no power cut can take away.
+    pub fn held(&self, id: u64) -> Held {
+        let (term, vote) = self.written.get(&id).copied().unwrap_or_default();
+        let last = self.logs.get(&id).and_then(|log| log.synced.last_key_value());
+        Held { term, vote, last: last.map_or(0, |(last, _)| *last) }
+    }
+
+    /// Term of an entry on the disk of a server.
+    pub fn term_at(&self, id: u64, index: u64) -> Option<u64> {
+        self.logs.get(&id)?.synced.get(&index).copied()
+    }
+
+    /// A server was started on an older copy of its disk: this is the log that it gives back.
+    pub fn rolled_back(
+        &mut self,
+        id: u64,
+        held: Held,
+        entries: BTreeMap<u64, u64>,
+    ) -> Result<(), Violation> {
+        let last = entries.last_key_value().map_or(0, |(last, _)| *last);
+        if last != held.last {
+            return Err(format!("the copy of {id:#x} was to hold {held:?}, it ends with {last}"));
+        }
+        let log = Log { appended: entries.clone(), synced: entries };
+        let before = self.logs.insert(id, log).unwrap_or_default();
+        self.lost.insert(id, before.synced);
+        self.written.insert(id, (held.term, held.vote));
+        Ok(())
+    }
+
     /// The disk of a server was emptied: it must never be heard of again as who it was.
     pub fn wiped(&mut self, server: usize) {
         let id = std::mem::take(&mut self.ids[server]);
         if id != 0 {
             self.gone.insert(id);
         }
+    }
+}
+
+/// Whether the sender votes, stands for election or leads. One that has forgotten what it promised may do
+/// nothing of that; it may learn, and acknowledge what it has learnt.
+fn is_part(message: &Message) -> bool {
+    match message.get_msg_type() {
+        MessageType::MsgRequestVoteResponse | MessageType::MsgRequestPreVoteResponse => {
+            !message.reject
+        }
+        kind => matches!(
+            kind,
+            MessageType::MsgAppend
+                | MessageType::MsgHeartbeat
+                | MessageType::MsgSnapshot
+                | MessageType::MsgTimeoutNow
+                | MessageType::MsgRequestVote
+                | MessageType::MsgRequestPreVote
+        ),
     }
 }
 

@@ -114,6 +114,8 @@ pub struct Config {
     /// How often disks hang, and after how long a server takes its own for hung.
     pub hang_every_us: Option<u64>,
     pub disk_stall_ms: u64,
+    /// How often a copy of a server's disk is made, or put in the place of what it has.
+    pub old_copies_every_us: Option<u64>,
 }
 
 impl Config {
@@ -174,10 +176,12 @@ impl Config {
             wipe_every_us: None,
             hang_every_us: None,
             disk_stall_ms: 5000,
+            old_copies_every_us: None,
         };
         if servers > 1 {
             config.draw_ensemble(rng);
             config.draw_members(&mut Rng::new(seed, 6));
+            config.draw_old_copies(&mut Rng::new(seed, 11));
         }
         config.draw_hangs(&mut Rng::new(seed, 8));
         config
@@ -218,6 +222,12 @@ impl Config {
             self.hang_every_us = Some(*rng.pick(&[300_000, 2_000_000]));
             self.disk_stall_ms = *rng.pick(&[300, 600, 1500]);
         }
+    }
+
+    /// Whether disks are put back to older copies.
+    fn draw_old_copies(&mut self, rng: &mut Rng) {
+        let is_on = rng.chance(400);
+        self.old_copies_every_us = is_on.then(|| *rng.pick(&[100_000, 300_000, 1_000_000]));
     }
 
     /// Longest time that anything of the server's own may take, besides timeouts.

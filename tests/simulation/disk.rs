@@ -122,6 +122,13 @@ pub struct Disk {
     pub figures: DiskFigures,
 }
 
+/// What no power cut could take away, at some time.
+#[derive(Debug)]
+pub struct DiskCopy {
+    names: BTreeMap<PathBuf, Node>,
+    inodes: BTreeMap<u64, Inode>,
+}
+
 /// A handle on a disk.
 #[derive(Clone, Debug)]
 pub struct SimFs(Arc<Mutex<Disk>>);
@@ -191,6 +198,28 @@ impl Disk {
         self.names = root.clone();
         self.durable_names = root;
         self.unsynced_names.clear();
+    }
+
+    /// A copy of what is durable now.
+    pub fn copy(&self) -> DiskCopy {
+        let mut inodes = BTreeMap::new();
+        for number in self.durable_names.values().filter_map(Node::inode) {
+            let Some(inode) = self.inodes.get(&number) else { continue };
+            let durable = inode.durable.clone();
+            let (cached, allocated) = (durable.clone(), durable.len());
+            let writes = inode.writes.clone();
+            inodes.insert(number, Inode { cached, durable, writes, allocated, ..Inode::default() });
+        }
+        DiskCopy { names: self.durable_names.clone(), inodes }
+    }
+
+    /// Somebody puts a copy in the place of everything that is here.
+    pub fn put_copy(&mut self, copy: DiskCopy) {
+        self.inodes = copy.inodes;
+        self.durable_names.clone_from(&copy.names);
+        self.names = copy.names;
+        self.unsynced_names.clear();
+        self.drop_orphans();
     }
 
     /// Whether, and how, the server has died.

@@ -30,7 +30,7 @@ impl World {
         let every_us = self.config.crash_every_us.unwrap_or(1_000_000);
         let in_us = 1 + self.hosts[host].rng.below(2 * every_us);
         self.at(in_us, Event::Fault(host));
-        if self.hosts[host].server.is_none() || self.is_spared() {
+        if self.hosts[host].server.is_none() || self.is_spared() || self.rollbacks.is_pending() {
             return Ok(());
         }
         if self.config.sync_errors && self.hosts[host].rng.chance(300) {
@@ -79,7 +79,7 @@ impl World {
             false => rng.index(self.config.servers),
         };
         self.at(next_us, Event::Trouble);
-        if self.is_spared() {
+        if self.is_spared() || self.rollbacks.is_pending() {
             return;
         }
         self.disturbed();
@@ -121,7 +121,7 @@ impl World {
         let reason = match stop {
             Stop::Violation(violation) => return Err(violation),
             Stop::Died(reason) => reason,
-            Stop::Refused(words) => return Err(format!("it refuses whole data: {words}")),
+            Stop::Refused(words) => return self.refused(host, &words),
         };
         let (down, figures) = {
             let disk = self.hosts[host].fs.disk();
@@ -173,6 +173,7 @@ impl World {
         self.hosts[host].state.sled().crashed(crash);
         let in_us = 1 + self.hosts[host].rng.below(self.config.down_us_max);
         self.at(in_us, Event::Restart(host));
+        self.call_off(host);
     }
 
     /// An operator stops the server.
@@ -199,7 +200,7 @@ impl World {
             disk.limit_room(None);
         }
         let Some(new) = self.decide(host)? else { return Ok(()) };
-        if self.faults_are_on {
+        if self.faults_are_on && !self.rollbacks.is_pending() {
             if !is_first {
                 self.flip_bits(host);
             }
@@ -215,7 +216,7 @@ impl World {
         }
     }
 
-    fn open(&mut self, host: usize, new: Identity) -> Result<Opened, OpenError> {
+    pub(super) fn open(&mut self, host: usize, new: Identity) -> Result<Opened, OpenError> {
         let mut seed = [0; 32];
         for part in seed.chunks_mut(8) {
             part.copy_from_slice(&self.hosts[host].rng.next().to_le_bytes());
@@ -238,7 +239,10 @@ impl World {
             format_args!("{name} opened from {} and {} entries", report.begun_from, report.entries),
         );
         let (id, log) = (server.identity.raft_id, server.log_entries()?);
-        self.checker.agreement.recovered(host, id, log)?;
+        match self.rollbacks.held_by(host) {
+            Some(held) => self.checker.agreement.rolled_back(id, held, log)?,
+            None => self.checker.agreement.recovered(host, id, log)?,
+        }
         let local_us = self.hosts[host].local_us(self.now_us);
         self.checker.recovered(host, &audit, server.replica.machine(), local_us)?;
         let coverage = &mut self.coverage;

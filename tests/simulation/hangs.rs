@@ -45,6 +45,9 @@ impl World {
         };
         let is_alone = rng.chance(700);
         self.at(next_us + lasts_us, Event::Hang);
+        if self.rollbacks.is_pending() {
+            return;
+        }
         self.trace.note(self.now_us, format_args!("disks of {victims:?} hang for {lasts_us}"));
         self.coverage.disk_hangs += 1;
         if is_alone {

@@ -287,6 +287,7 @@ impl World {
                 for (link, bytes) in todo.peers {
                     self.send_to_peer(link, bytes);
                 }
+                self.counted_votes(&todo.voters);
                 for link in todo.cut {
                     self.cut_by_receiver(link);
                 }
@@ -355,6 +356,9 @@ impl World {
         self.coverage.batches_of_many += u64::from(batches > 1);
         if let Some(number) = number {
             self.at_host(host, late_us, HostEvent::Told(number));
+        }
+        if self.is_killed_behind_a_cut(host) {
+            return Ok(());
         }
         self.died_at_an_operation(host)
     }

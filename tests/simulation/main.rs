@@ -69,7 +69,7 @@ const SEEDS_OF_THREE: u64 = 80;
 const SEEDS_OF_FIVE: u64 = 20;
 
 /// What the seeds with three servers must have seen.
-const SEEN_BY_THREE: [(&str, u64); 33] = [
+const SEEN_BY_THREE: [(&str, u64); 35] = [
     ("operations", 80_000),
     ("events", 150_000),
     ("txns", 100_000),
@@ -77,6 +77,8 @@ const SEEN_BY_THREE: [(&str, u64); 33] = [
     ("elections", 200),
     ("membership_changes", 80),
     ("wipes", 60),
+    ("rollbacks_recognised", 60),
+    ("rollbacks_of_votes", 5),
     ("links", 1500),
     ("link_cuts", 1500),
     ("partitions", 70),
@@ -106,12 +108,13 @@ const SEEN_BY_THREE: [(&str, u64); 33] = [
 ];
 
 /// What those with five must have seen.
-const SEEN_BY_FIVE: [(&str, u64); 14] = [
+const SEEN_BY_FIVE: [(&str, u64); 15] = [
     ("operations", 20_000),
     ("txns", 20_000),
     ("elections", 50),
     ("membership_changes", 15),
     ("wipes", 15),
+    ("rollbacks_recognised", 20),
     ("observer_worlds", 2),
     ("partitions", 35),
     ("pauses", 20),

@@ -317,6 +317,14 @@ impl World {
         }
     }
 
+    /// What a server is sent takes so much longer.
+    pub(super) fn slow_towards(&mut self, host: usize, us: u64) {
+        self.slow_down(false);
+        for row in &mut self.network.slow_us {
+            row[host] = us;
+        }
+    }
+
     /// Draws who cannot speak to whom.
     pub(super) fn draw_partition(&mut self) -> Vec<(usize, usize)> {
         let servers = self.config.servers;
@@ -326,7 +334,11 @@ impl World {
         let all = all.filter(|(from, to)| from != to);
         let one = if rng.chance(600) { leader } else { rng.index(servers) };
         let other = (one + 1 + rng.index(servers - 1)) % servers;
-        let kind = rng.below(6);
+        // What the one follower of a leader acknowledges is cut off later, and then it is not to be missed.
+        let leaves_one =
+            self.config.old_copies_every_us.is_some() && servers > 3 && rng.chance(400);
+        let kind = if leaves_one { 6 } else { rng.below(6) };
+        let is_with_leader = |server: usize| server == leader || server == other;
         let side: Vec<bool> = (0..servers).map(|_| rng.chance(500)).collect();
         all.filter(|&(from, to)| match kind {
             // Two sides.
@@ -336,6 +348,8 @@ impl World {
             // One that is not heard, or does not hear.
             2 => from == one,
             3 => to == one,
+            // The leader and one other server.
+            6 => is_with_leader(from) != is_with_leader(to),
             // A ring: everybody knows a neighbour on each side only.
             4 if servers > 3 => (from + 1) % servers != to && (to + 1) % servers != from,
             // Two that do not reach each other.

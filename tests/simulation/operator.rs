@@ -23,6 +23,9 @@ impl World {
         if !self.faults_are_on {
             return;
         }
+        if self.rollbacks.is_pending() {
+            return self.at(LOOK_US_MAX, Event::Operator);
+        }
         let every_us = self.config.wipe_every_us.unwrap_or(1_000_000);
         let in_us = match self.missing {
             // The same one may be emptied again, but that takes time.
@@ -45,7 +48,7 @@ impl World {
     }
 
     /// Whether a server that was emptied follows a leader that counts it, and everybody else.
-    fn is_back(&self, server: usize) -> bool {
+    pub(super) fn is_back(&self, server: usize) -> bool {
         let shown = |host: usize| {
             let host = &self.hosts[host];
             let replica = host.server.as_ref().map(|server| &server.replica);
@@ -65,7 +68,7 @@ impl World {
     }
 
     /// Kills a server, if it runs, and empties its disk.
-    fn wipe(&mut self, server: usize) {
+    pub(super) fn wipe(&mut self, server: usize) {
         if self.hosts[server].incarnation == 0 {
             return;
         }
@@ -84,6 +87,7 @@ impl World {
         machine.copies.clear();
         machine.founding = None;
         machine.was_wiped = true;
+        self.rollbacks.wiped(server);
         self.checker.wiped(server);
     }
 

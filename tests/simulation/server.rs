@@ -27,6 +27,7 @@ use super::conn::Violation;
 use super::disk::SimFs;
 use super::hangs::Probation;
 use super::host::Host;
+use super::rollback::Evidence;
 use super::trace::{Shown, Trace};
 use super::wires::Wires;
 
@@ -75,6 +76,8 @@ pub struct Todo {
     pub peers: Vec<(LinkId, Vec<u8>)>,
     /// Images to be sent.
     pub images: Vec<SendImage>,
+    /// Those whose votes were counted.
+    pub voters: Vec<u64>,
     /// Links to be cut, because of what came on them.
     pub cut: Vec<LinkId>,
     /// The log has work.
@@ -147,6 +150,8 @@ pub struct Server {
     told_of_image: Option<u64>,
     wires: Wires,
     probation: Probation,
+    /// What others were seen to promise this process.
+    pub evidence: Evidence,
 }
 
 /// A server that has recovered what its disk has.
@@ -270,6 +275,7 @@ impl Server {
             told_of_image: None,
             wires: Wires::default(),
             probation: Probation::default(),
+            evidence: Evidence::default(),
         };
         Ok(Opened { server, report: opened.report, audit })
     }
@@ -327,6 +333,9 @@ impl Server {
         let status = self.replica.status();
         let has_yielded = self.probation.look(&status, config.disk_stall_ms, now_us);
         checker.coverage.disk_handovers += u64::from(has_yielded);
+        if config.old_copies_every_us.is_some() {
+            todo.voters = self.evidence.settle(index as u8 + 1, &status);
+        }
         if status.leading_ms.is_some() {
             checker.leads(index, status.term, now_us)?;
         } else {
@@ -405,6 +414,9 @@ impl Server {
                 {
                     self.probation.asked(message.term);
                 }
+                if turn.config.old_copies_every_us.is_some() {
+                    self.evidence.hears(link.from_id, &message);
+                }
                 self.replica.step(Input::Peer { from: link.from_id, message });
             }
         }
@@ -454,6 +466,7 @@ impl Server {
             if let PeerMessage::Raft(message) = &message {
                 checker.agreement.sent(index, message)?;
                 self.probation.judge(message, &self.replica, now_us)?;
+                self.evidence.says(message);
             }
             trace.note(world_us, format_args!("  {} to {to:#x} {}", index + 1, Shown(&message)));
             if let Some(link) = self.outgoing.get(&to) {

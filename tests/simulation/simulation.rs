@@ -13,6 +13,7 @@
 //! | `removals.rs` | a world of its own: who stops at the answer to a removal of members |
 //! | `founding.rs`, `founding/` | another world: how servers become an ensemble |
 //! | `hangs.rs` | disks whose syncs return late, by seconds |
+//! | `rollback.rs` | old copies of disks, and what was promised since they were made |
 //! | `operator.rs` | who empties servers, one at a time, and how they come back |
 //! | `model.rs`, `history.rs`, `sessions.rs` | what is right, written without looking at `src/tree` |
 //! | `checker.rs`, `judge.rs`, `agreement.rs`, `membership.rs`, `view.rs`, `conn.rs` | whether servers say just that |
@@ -42,6 +43,7 @@ mod operator;
 pub mod ops;
 pub mod removals;
 pub mod rng;
+pub mod rollback;
 pub mod run;
 pub mod server;
 pub mod sessions;

@@ -63,6 +63,10 @@ pub struct Sled {
     pub figures: SledFigures,
 }
 
+/// A copy, and whether it opens.
+#[derive(Debug)]
+pub struct SledCopy(Database, bool);
+
 /// A handle on it.
 #[derive(Clone, Debug)]
 pub struct SimState(Arc<Mutex<Sled>>);
@@ -113,6 +117,17 @@ impl Sled {
         self.database = Database::default();
         self.older.clear();
         self.broken = false;
+    }
+
+    /// A copy of it.
+    pub fn copy(&self) -> SledCopy {
+        SledCopy(self.database.clone(), self.broken)
+    }
+
+    /// The copy is there instead.
+    pub fn put_copy(&mut self, SledCopy(database, broken): SledCopy) {
+        (self.database, self.broken) = (database, broken);
+        self.older.clear();
     }
 
     /// The server has died.

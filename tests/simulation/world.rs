@@ -17,6 +17,7 @@ use super::disk::Crash;
 use super::host::{Host, HostEvent};
 use super::network::Network;
 use super::rng::Rng;
+use super::rollback::Rollbacks;
 use super::server::{LinkId, initial_membership};
 use super::trace::Trace;
 use super::transfer::Transfer;
@@ -48,6 +49,12 @@ pub(super) enum Event {
     Operator,
     /// Disks hang.
     Hang,
+    /// A copy of a disk is made, or put back.
+    Backup,
+    /// A good time to put back the copy of this server's disk.
+    OldCopy(usize),
+    /// A server that was put back to an old copy then must have been recognised by now.
+    OldCopyKnown(u64),
 }
 
 /// One connection in the network.
@@ -85,6 +92,8 @@ pub struct World {
     /// The operator's chance, and the server that was emptied and is not back yet.
     pub(super) operator: Rng,
     pub(super) missing: Option<usize>,
+    /// Copies of disks that are put back.
+    pub(super) rollbacks: Rollbacks,
     /// How often there was trouble.
     pub(super) troubles: u64,
     /// Chance, for disks that hang; until when they have the world for themselves, and since when
@@ -138,6 +147,7 @@ impl World {
             fate: Rng::new(seed, 9),
             spared_until_us: 0,
             calm_since_us: 0,
+            rollbacks: Rollbacks::new(Rng::new(seed, 12)),
             troubles: 0,
             grants: BTreeMap::new(),
             config,
@@ -160,6 +170,9 @@ impl World {
         }
         if let Some(every_us) = self.config.wipe_every_us {
             self.at(every_us, Event::Operator);
+        }
+        if let Some(every_us) = self.config.old_copies_every_us {
+            self.at(every_us, Event::Backup);
         }
         for client in 0..self.clients.len() {
             self.at(1000 + client as u64, Event::Client(client));
@@ -217,6 +230,15 @@ impl World {
                 self.hang();
                 Ok(())
             }
+            Event::Backup => {
+                self.back_up();
+                Ok(())
+            }
+            Event::OldCopy(host) => {
+                self.put_back(host);
+                Ok(())
+            }
+            Event::OldCopyKnown(put_back_us) => self.must_be_recognised(put_back_us),
             Event::Operator => {
                 self.operate();
                 Ok(())
