@@ -28,9 +28,10 @@ use super::world::{Event, World};
 const RECOGNISED_US_MAX: u64 = 2_000_000;
 /// Longest time until the server is started again on the old copy.
 const DOWN_US_MAX: u64 = 20_000;
-/// How much longer what others say may take to get there: longer than an election timeout, so that one that
-/// does not wait for it would stand, and shorter than the second after which a majority is enough.
-const SLOW_US: (u64, u64) = (500_000, 700_000);
+/// How much longer what others say may take to get there: about an election timeout, so that one that does not
+/// wait for it may stand. Twice that fits into the second after which a majority is enough: a heartbeat that
+/// commits more than the copy holds cuts the link on which the first answer comes.
+const SLOW_US: (u64, u64) = (340_000, 400_000);
 
 /// A copy of everything that a server has on its disk.
 #[derive(Debug)]
