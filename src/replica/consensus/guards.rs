@@ -12,7 +12,8 @@
 //! where; reached by; guard:
 //!
 //! * raft_log.rs:292 `to_commit is out of range`; a heartbeat's commit above the last index:
-//!   forged, or this server's disk is an older copy; refused
+//!   forged, or this server's disk is an older copy; refused, and dropped while this server does not know yet
+//!   what others remember of it
 //! * the same; an announced image with term 0 behind the end of the log, which "matches"; dropped
 //! * raft.rs:648 `term should not be set when sending`; MsgReadIndex or MsgTransferLeader with a
 //!   term, passed on by a follower; dropped
@@ -86,7 +87,10 @@ impl Consensus {
             return Dropped;
         }
         let taken = match message.get_msg_type() {
-            MessageType::MsgHeartbeat if message.commit > last => return Refused,
+            // Before it votes, the link may bring what it waits for: what the other one remembers of it.
+            MessageType::MsgHeartbeat if message.commit > last => {
+                return if self.may_vote { Refused } else { Dropped };
+            }
             MessageType::MsgHeartbeat | MessageType::MsgAppend => true,
             MessageType::MsgAppendResponse => {
                 (message.reject || message.index <= last)
