@@ -261,7 +261,7 @@ pub(super) fn refuse_zookeeper(fs: &dyn Fs, place: &Place) -> Result<(), OpenErr
     Ok(())
 }
 
-/// Whether an operator has said, by the file [`INITIALIZE`], that what is empty here is new.
+/// Whether an operator has said, by the file `initialize`, that what is empty here is new.
 ///
 /// # Errors
 /// The directory cannot be read.
