@@ -76,6 +76,14 @@ fn follower() -> Replica {
 }
 
 #[test]
+fn while_a_server_waits_for_what_others_remember_such_a_heartbeat_leaves_it_the_link() {
+    let mut replica = start(2, Restored { membership: members(), ..Restored::default() }).unwrap();
+    let (_, cut) = told(&mut replica, vec![heartbeat(9)]);
+    assert!(cut.is_empty());
+    assert_eq!(replica.consensus.log_ends(), (0, 0), "it is not taken either");
+}
+
+#[test]
 fn a_heartbeat_that_commits_what_is_not_there_ends_its_link_and_nothing_else() {
     let mut replica = follower();
     for commit in [4, 224, 1 << 62] {

@@ -268,6 +268,22 @@ mod tests {
         (Links::new(Arc::new(peers)), replica)
     }
 
+    /// The others say that they remember nothing of it: from then on it votes, and cuts links.
+    fn is_remembered_by_none(replica: &mut Replica) {
+        for peer in [2, 3] {
+            replica.step(Input::PeerUp { peer });
+        }
+        let mut questions = Vec::new();
+        while let Some(ready) = replica.ready().unwrap() {
+            questions.extend(ready.send);
+        }
+        for (from, message) in questions {
+            let PeerMessage::Ask { question } = message else { panic!("{message:?}") };
+            let message = PeerMessage::Recall { question, promise: None };
+            replica.step(Input::Peer { from, message });
+        }
+    }
+
     /// The way to another server, and what arrives there.
     async fn wire() -> (Arc<Wire>, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -371,6 +387,7 @@ mod tests {
     #[tokio::test]
     async fn a_link_that_brings_what_cannot_be_true_is_cut_and_another_one_is_heard() {
         let (mut links, mut replica) = server();
+        is_remembered_by_none(&mut replica);
         let cut = Arc::new(Notify::new());
         let incoming =
             |link, cut: &Arc<Notify>| LinkEvent::Incoming { link, peer: 2, cut: Arc::clone(cut) };
