@@ -74,6 +74,11 @@ impl World {
             self.hosts[host].behind = None;
             return Ok(());
         }
+        if self.missing.is_some_and(|emptied| !self.is_back(emptied)) {
+            // The vote of the life that it lost counts still: without the leader's own, the others may be no
+            // majority, and then it stays.
+            self.disturbed();
+        }
         let others = self.hosts.iter().enumerate().filter(|(other, _)| *other != host);
         let running = others.filter_map(|(_, other)| other.server.as_ref());
         let committed = running.map(|server| server.replica.status().applied).max().unwrap_or(0);
