@@ -27,6 +27,11 @@ async fn the_longest_frame_is_served_and_one_byte_more_closes() {
         assert_eq!(say(server.local_addr(), &absurd).await, "", "as a first frame");
     }
     assert_eq!(server.counters().connections_cut_malformed, 7);
+    assert_eq!(
+        server.counters().other_protocols.http,
+        1,
+        "a first frame that is a request of HTTP"
+    );
     let mut client = Client::connect(server.local_addr()).await;
     assert_eq!(client.data("/a").await.unwrap().len(), 2000 - around, "the server still serves");
     server.stop().await.unwrap();

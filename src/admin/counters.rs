@@ -47,6 +47,8 @@ pub struct Counters {
     pub connections_cut_debtors: u64,
     /// Connections cut: the unfinished requests of all clients were too long, and theirs the longest.
     pub connections_cut_unfinished: u64,
+    /// Connections that spoke another protocol to the client port; each was closed.
+    pub other_protocols: OtherProtocols,
     /// Bytes that wait for clients to take them, now.
     pub outgoing_bytes: u64,
     /// Bytes of requests that have not arrived whole, now.
@@ -137,6 +139,17 @@ impl Tally {
         self.count += 1;
         self.sum += value;
     }
+}
+
+/// Connections to the client port, by the protocol that they spoke instead of ZooKeeper's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OtherProtocols {
+    /// TLS.
+    pub tls: u64,
+    /// HTTP.
+    pub http: u64,
+    /// The PROXY protocol of load balancers.
+    pub proxy: u64,
 }
 
 /// Sizes of replies in bytes.

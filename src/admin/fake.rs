@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{
     ClientAddress, Counters, DiskCounters, Facts, Gathering, Inspection, LastImage, LinkCounters,
-    ResponseSizes, Source, Tally,
+    OtherProtocols, ResponseSizes, Source, Tally,
 };
 use crate::locks::{Local, Scope, Snapshot};
 use crate::replica::inspect::{
@@ -279,6 +279,7 @@ fn counters() -> Counters {
         connections_cut_yielded: 5,
         connections_cut_debtors: 1,
         connections_cut_unfinished: 4,
+        other_protocols: OtherProtocols { tls: 3, http: 2, proxy: 1 },
         outgoing_bytes: 4096,
         incoming_bytes: 8192,
         connections_non_mtls_remote: 1,

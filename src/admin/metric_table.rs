@@ -4,11 +4,11 @@
 //! ZooKeeper's names mean what they mean there; a name that is not ZooKeeper's begins with
 //! `lockkeeper_`; a row whose figure is not measured yields nothing.
 
-use super::Tally;
 use super::ensemble::takes_part;
 use super::lock_figures::LockFigures;
 use super::metrics::{Kind, Metric, Reading, Value};
 use super::words::{overall_latency, rounded};
+use super::{OtherProtocols, Tally};
 use crate::replica::Status;
 use crate::replica::inspect::{Mode, PeerStatus, ProposalSizes};
 
@@ -304,6 +304,14 @@ pub const METRICS: &[Metric] = &[
             ("unfinished", r.counters.connections_cut_unfinished),
         ]))
     }),
+    counter(
+        "lockkeeper_other_protocols",
+        "Connections that spoke TLS, HTTP or the PROXY protocol to the client port",
+        |r| {
+            let OtherProtocols { tls, http, proxy } = r.counters.other_protocols;
+            Some(Value::Set(vec![("tls", tls), ("http", http), ("proxy", proxy)]))
+        },
+    ),
     gauge("lockkeeper_outgoing_bytes", "Bytes that wait for clients to take them", |r| {
         whole(r.counters.outgoing_bytes)
     }),

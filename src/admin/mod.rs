@@ -39,7 +39,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-pub use counters::{Counters, DiskCounters, LastImage, LinkCounters, ResponseSizes, Tally};
+pub use counters::{
+    Counters, DiskCounters, LastImage, LinkCounters, OtherProtocols, ResponseSizes, Tally,
+};
 pub(crate) use date::java_date;
 pub use environment::Descriptors;
 pub use facts::{ClientAddress, Facts};

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::clock;
+use super::other_protocols::Others;
 use super::outbox::Debts;
 use crate::admin::{Counters, DiskCounters, LinkCounters, ResponseSizes};
 use crate::proto::frame;
@@ -37,6 +38,8 @@ pub struct Figures {
     cut_yielded: AtomicU64,
     cut_debtors: AtomicU64,
     cut_unfinished: AtomicU64,
+    /// Connections that spoke another protocol.
+    pub others: Others,
     /// Bytes that wait for all clients.
     pub outgoing: Arc<Debts>,
     non_mtls_remote: AtomicU64,
@@ -175,6 +178,7 @@ impl Default for Figures {
             cut_yielded: zero(),
             cut_debtors: zero(),
             cut_unfinished: zero(),
+            others: Others::default(),
             outgoing: Arc::default(),
             non_mtls_remote: zero(),
             non_mtls_local: zero(),
@@ -331,6 +335,7 @@ impl Figures {
             connections_cut_yielded: read(&self.cut_yielded),
             connections_cut_debtors: read(&self.cut_debtors),
             connections_cut_unfinished: read(&self.cut_unfinished),
+            other_protocols: self.others.counts(),
             outgoing_bytes: self.outgoing.bytes(),
             // The connections' table has them.
             incoming_bytes: 0,
@@ -369,6 +374,7 @@ impl Figures {
             counter.store(0, Ordering::Relaxed);
         }
         self.response_min.store(u64::MAX, Ordering::Relaxed);
+        self.others.reset();
         if let Some(links) = self.links.get() {
             links.reset();
         }

@@ -2,7 +2,8 @@
 //!
 //! *Owns* the reading of a connection before the driver knows of it. *Invariants*: four bytes
 //! decide; a length that no ConnectRequest has, a payload that is none and an early end all close
-//! without an answer, so that a client without a session holds little. *Never* reads on behind the
+//! without an answer, so that a client without a session holds little (what speaks TLS, HTTP or the PROXY
+//! protocol is named in the log). *Never* reads on behind the
 //! first frame, except for what arrived with it: those bytes stay in the buffer.
 
 use std::net::SocketAddr;
@@ -13,6 +14,7 @@ use tokio::net::TcpStream;
 
 use super::arrivals::Arrival;
 use super::limits::FIRST_FRAME_BYTES_MAX;
+use super::other_protocols::Protocol;
 use super::shared::Shared;
 use crate::admin;
 use crate::proto::{ConnectRequest, frame};
@@ -41,8 +43,8 @@ pub async fn read(
             Ok(0) | Err(_) => return First::Nothing,
             Ok(bytes) => shared.figures.received(bytes),
         }
-        let Some(first_four) = buffer.first_chunk::<4>() else { continue };
-        if let Some(word) = admin::word(*first_four) {
+        let Some(first_four) = buffer.first_chunk::<4>().copied() else { continue };
+        if let Some(word) = admin::word(first_four) {
             shared.figures.packets_received(1);
             arrival.asks();
             return First::Word(admin::answer(word, &buffer[4..], remote, shared).await);
@@ -58,6 +60,9 @@ pub async fn read(
                 return first;
             }
             Err(frame::BadLength(length)) => {
+                if let Some(protocol) = Protocol::of(first_four) {
+                    shared.figures.others.saw(protocol, remote.ip());
+                }
                 shared.figures.cut_malformed(length > 0);
                 return First::Nothing;
             }

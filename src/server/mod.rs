@@ -39,6 +39,7 @@ mod log_disk;
 mod log_thread;
 mod log_writer;
 mod member;
+mod other_protocols;
 mod outbox;
 mod pace;
 mod peer_accept;
