@@ -150,6 +150,10 @@ async fn idle_connections_keep_no_other_server_out() {
     for (id, server) in servers.iter().enumerate() {
         idle_ones.push((idle(server.client, 200).await, idle(peer_address(id), 200).await));
     }
+    wait_until("the first one serves", async || {
+        say(servers[0].client, b"srvr").await.contains("Mode: ")
+    })
+    .await;
     let mut client = Client::connect(servers[0].client).await;
     fill(&mut client, "/before").await;
     // All links with this one are made anew, past those that say nothing.
