@@ -175,8 +175,10 @@ impl Checker {
         if view.leads_in == Some(term) {
             return Ok(());
         }
+        // One that stood still may begin in a term that is over: what it proposed in it, behind its first
+        // entry, a later leader may have had applied already.
         let missing = self.history.lines.get(view.place).map(|line| &line.audit);
-        if let Some(missing) = missing.filter(|missing| missing.term <= term) {
+        if let Some(missing) = missing.filter(|missing| missing.term < term) {
             let zxid = self.history.zxid_at(view.place);
             return Err(format!(
                 "it leads in term {term} at zxid {zxid:#x}, but has not applied {missing:?}"
