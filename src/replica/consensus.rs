@@ -429,7 +429,7 @@ impl Consensus {
     }
 
     /// An append without entries says up to where the log is committed. If the other one has acknowledged
-    /// all of that, and may not know yet that it is committed, a heartbeat says the same, and nobody has to
+    /// all of that, and may not know yet that it is committed, a heartbeat says the same, which needs no
     /// answer. One that knows is asked whether it has all that was sent to it: what was lost comes again
     /// when it denies that. Where its disk is needed for a majority, nothing else would find that out.
     fn give_notice(&self, message: &mut Message) {

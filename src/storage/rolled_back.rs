@@ -54,6 +54,7 @@ pub(super) fn refuse_rolled_back(fs: &dyn Fs, dir: &Path) -> Result<(), OpenErro
         return Ok(());
     }
     let path = dir.join(FILE);
+    // A file that cannot be read refuses as well, with other words.
     let words = read_file(fs, &path, BYTES_MAX).ok();
     let words = words.and_then(|bytes| String::from_utf8(bytes).ok());
     let words = words.filter(|words| !words.trim().is_empty());

@@ -149,7 +149,7 @@ async fn a_server_that_was_away_when_it_or_all_others_moved_is_found_by_what_it_
     stop(servers).await;
 }
 
-/// Three machines that have other names now: what the members say of them is nobody's address any more.
+/// Three machines that have other names now: no server has an address that the members say.
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_that_are_renamed_in_all_files_find_each_other() {
     let world = World::new("");

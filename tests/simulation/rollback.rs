@@ -3,7 +3,7 @@
 //! *Owns* the copies, when one is put back, and what is expected then. *Invariants*: a copy is put back only
 //! where the product promises to recognise it: another server runs, and is reached, that was seen to be given
 //! a promise which the copy does not hold; until the server has refused, nothing else goes wrong with those
-//! servers. Once it has, it must refuse at the next start as well, whoever is up then, and the operator
+//! servers. Once it has, it must refuse at the next start as well, whichever servers are up then, and the operator
 //! empties it. No other server may ever refuse. *Never* looks at what servers remember: what was promised is
 //! what was seen to arrive ([`Evidence`]).
 
