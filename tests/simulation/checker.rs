@@ -49,6 +49,8 @@ pub struct Checker {
     pub is_strict: bool,
     /// Sessions that a server has given to a client in this turn.
     given: Vec<i64>,
+    /// Servers that stood still, and between which times of the world.
+    pub(super) pauses: Vec<(usize, u64, u64)>,
     pub(super) rules: Rules,
     pub coverage: Coverage,
 }
@@ -85,6 +87,7 @@ impl Checker {
             lost: 0,
             is_strict: rules.servers == 1,
             given: Vec::new(),
+            pauses: Vec::new(),
             rules,
             coverage: Coverage::default(),
         }
@@ -195,6 +198,11 @@ impl Checker {
             self.lost = self.inputs;
         }
         Ok(())
+    }
+
+    /// A server stood still between these times of the world.
+    pub fn stood_still(&mut self, server: usize, since_us: u64, until_us: u64) {
+        self.pauses.push((server, since_us, until_us));
     }
 
     /// A server leads no longer.

@@ -51,6 +51,7 @@ pub struct Host {
     pub(super) clock_rate: u64,
     /// It stands still until then, and this happens when it goes on.
     pub(super) paused_until_us: u64,
+    paused_since_us: u64,
     /// Its log's syncs return not before this.
     pub(super) hangs_until_us: u64,
     /// What others have applied and its disk lacks while it leads: index, term, and since when.
@@ -104,6 +105,7 @@ impl Host {
             wall_offset_ms: 0,
             clock_rate: config.clock_rates[index],
             paused_until_us: 0,
+            paused_since_us: 0,
             hangs_until_us: 0,
             behind: None,
             backlog: VecDeque::new(),
@@ -198,6 +200,7 @@ impl World {
         if machine.paused_until_us > 0 || machine.server.is_none() {
             return;
         }
+        machine.paused_since_us = self.now_us;
         machine.paused_until_us = self.now_us + us;
         self.coverage.pauses += 1;
         self.trace.note(self.now_us, format_args!("{} stands still for {us}", host + 1));
@@ -213,6 +216,7 @@ impl World {
         }
         self.disturbed();
         let machine = &mut self.hosts[host];
+        self.checker.stood_still(host, machine.paused_since_us, self.now_us);
         self.trace.note(self.now_us, format_args!("{} goes on", host + 1));
         let clients_first = machine.rng.chance(500);
         let is_late = |(_, what): &(u64, HostEvent)| {

@@ -192,7 +192,8 @@ impl Checker {
     }
 
     /// Whatever fails, a session has its timeout after its server last heard from it, but for the time
-    /// that it takes to tell the leader.
+    /// that it takes to tell the leader. A leader that stood still ends, when it goes on, who was silent for
+    /// all that time before it did: what was heard meanwhile came too late.
     fn is_silent_everywhere(
         &self,
         session: &Session,
@@ -203,11 +204,12 @@ impl Checker {
         let Some((server, _)) = self.handshakes.get(&owner.conn) else { return Ok(()) };
         let late_us = TOUCH_US_MAX + self.rules.peer_latency_us_max;
         let proposed_us = of_world(proposal.at_us, proposal.server);
+        let proposed_us = self.fell_asleep_us(proposal.server, proposed_us, late_us);
         let told_us = self.rules.clock_rates[*server] * proposed_us.saturating_sub(late_us) / 1000;
         let Some((heard_us, timeout_us)) = session.last_answered(*server, told_us) else {
             return Ok(());
         };
-        let silent_us = proposed_us - of_world(heard_us, *server);
+        let silent_us = proposed_us.saturating_sub(of_world(heard_us, *server));
         // Who comes back may have asked for less.
         let timeout_us = timeout_us.min(owner.timeout_ms as u64 * 1000);
         let timeout_us = of_world(timeout_us, proposal.server);
@@ -219,6 +221,15 @@ impl Checker {
             ));
         }
         Ok(())
+    }
+
+    /// When a server began to stand still, if it went on less than `late_us` before that time; else that time.
+    fn fell_asleep_us(&self, server: usize, before_us: u64, late_us: u64) -> u64 {
+        let own = self.pauses.iter().rev().filter(|(of, ..)| *of == server);
+        own.fold(before_us, |before_us, (_, since_us, until_us)| {
+            let is_just_before = *since_us < before_us && before_us < *until_us + late_us;
+            if is_just_before { *since_us } else { before_us }
+        })
     }
 
     fn close_session(&mut self, session: i64) -> Result<Effect, Violation> {
