@@ -192,8 +192,8 @@ impl Checker {
     }
 
     /// Whatever fails, a session has its timeout after its server last heard from it, but for the time
-    /// that it takes to tell the leader. A leader that stood still ends, when it goes on, who was silent for
-    /// all that time before it did: what was heard meanwhile came too late.
+    /// that it takes to tell the leader. One that stood still decides, when it goes on, on what it was told
+    /// before.
     fn is_silent_everywhere(
         &self,
         session: &Session,
@@ -204,12 +204,12 @@ impl Checker {
         let Some((server, _)) = self.handshakes.get(&owner.conn) else { return Ok(()) };
         let late_us = TOUCH_US_MAX + self.rules.peer_latency_us_max;
         let proposed_us = of_world(proposal.at_us, proposal.server);
-        let proposed_us = self.fell_asleep_us(proposal.server, proposed_us, late_us);
-        let told_us = self.rules.clock_rates[*server] * proposed_us.saturating_sub(late_us) / 1000;
+        let asked_us = self.fell_asleep_us(proposal.server, proposed_us, late_us);
+        let told_us = self.rules.clock_rates[*server] * asked_us.saturating_sub(late_us) / 1000;
         let Some((heard_us, timeout_us)) = session.last_answered(*server, told_us) else {
             return Ok(());
         };
-        let silent_us = proposed_us.saturating_sub(of_world(heard_us, *server));
+        let silent_us = proposed_us - of_world(heard_us, *server);
         // Who comes back may have asked for less.
         let timeout_us = timeout_us.min(owner.timeout_ms as u64 * 1000);
         let timeout_us = of_world(timeout_us, proposal.server);
