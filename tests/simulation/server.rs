@@ -141,6 +141,8 @@ pub struct Server {
     told: Option<u64>,
     /// Number of the last append that is durable.
     durable: u64,
+    /// Index of the last image behind which the log began anew.
+    installed: u64,
     cut: Option<u64>,
     tasks: VecDeque<Task>,
     changes_queue_max: usize,
@@ -268,6 +270,7 @@ impl Server {
             fetches: Vec::new(),
             told: None,
             durable: 0,
+            installed: 0,
             cut: None,
             tasks: VecDeque::new(),
             changes_queue_max: config.changes_queue_max,
@@ -552,6 +555,8 @@ impl Server {
                 .map_err(|error| Stop::Died(error.to_string()))?;
             checker.agreement.synced(index, &queue);
             self.durable = number;
+            let installs = queue.iter().filter_map(|append| append.install.as_ref());
+            self.installed = installs.map(|mark| mark.index).last().unwrap_or(self.installed);
         }
         for fetch in std::mem::take(&mut self.fetches) {
             let to = fetch.to.min(self.log.last().index);
@@ -568,8 +573,8 @@ impl Server {
                 self.cut = Some(covered);
             }
             let base = self.log.base().index;
-            // An image may have been installed meanwhile.
-            if base > covered && number.is_none() {
+            // An image may have been installed since the cut was asked for.
+            if base > covered.max(self.installed) {
                 let what = format!("cut for an image at {covered}, the log begins after {base}");
                 return Err(Stop::Violation(what));
             }
