@@ -556,7 +556,7 @@ impl Server {
             checker.agreement.synced(index, &queue);
             self.durable = number;
             let installs = queue.iter().filter_map(|append| append.install.as_ref());
-            self.installed = installs.map(|mark| mark.index).last().unwrap_or(self.installed);
+            self.installed = installs.map(|mark| mark.index).next_back().unwrap_or(self.installed);
         }
         for fetch in std::mem::take(&mut self.fetches) {
             let to = fetch.to.min(self.log.last().index);
