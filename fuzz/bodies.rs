@@ -10,7 +10,7 @@ use lockkeeper::proto::frame;
 use lockkeeper::proto::{
     ConnectRequest, ConnectResponse, OpCode, Reader, Request, RequestHeader, Response,
 };
-use lockkeeper::replica::txn::{Batch, BatchBuilder};
+use lockkeeper::replica::txn::{Batch, BatchBuilder, EntryTime, stamp};
 use lockkeeper::replica::{Entry, EntryKind, Machine, PeerMessage, Restore};
 use lockkeeper::tree::Options;
 
@@ -122,8 +122,12 @@ pub fn entry(data: &[u8]) {
         for txn in &batch.txns {
             builder.push(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
         }
-        let encoded = Bytes::from(builder.take(batch.wall_ms));
-        assert_eq!(Batch::decode(&encoded), Ok(batch));
+        // What earlier versions wrote has no steady clock: it is read, and written anew.
+        let steady_ms = Some(batch.time.steady_ms.unwrap_or(0));
+        let batch = Batch { time: EntryTime { steady_ms, ..batch.time }, ..batch };
+        let mut encoded = builder.take();
+        stamp(&mut encoded, &batch.time);
+        assert_eq!(Batch::decode(&Bytes::from(encoded)), Ok(batch));
     }
     let entry = Entry { term: 1, index: 1, kind: EntryKind::Normal, data: payload };
     let (mut one, mut other) = (machine(1), machine(2));

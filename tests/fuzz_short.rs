@@ -149,7 +149,7 @@ fn configuration_files() {
 
 #[test]
 fn log_entries() {
-    use lockkeeper::replica::txn::{BatchBuilder, Origin, TxnOp};
+    use lockkeeper::replica::txn::{BatchBuilder, EntryTime, Origin, TxnOp, stamp};
 
     let seeds: Vec<Vec<u8>> = payloads(From::Client)
         .iter()
@@ -164,7 +164,10 @@ fn log_entries() {
             batch.push(origin, 5, 1, &[], &TxnOp::Client { op, body });
             batch.push(origin, 5, 0, &[], &TxnOp::Reap { path: "/a".into() });
             batch.push(origin, 5, 2, &[], &TxnOp::CloseSession);
-            batch.take(1000)
+            let mut payload = batch.take();
+            let time = EntryTime { wall_ms: 1000, is_agreed: true, steady_ms: Some(7) };
+            stamp(&mut payload, &time);
+            payload
         })
         .collect();
     run(bodies::entry, &seeds, 3000);
@@ -178,10 +181,16 @@ fn messages_between_servers() {
 
     let mut messages = vec![
         PeerMessage::Forward { term: 3, batch: bytes::Bytes::from_static(b"a batch") },
-        PeerMessage::Ping { term: 3, at_us: 1, heard: Some(Stamp { process: 1, number: 2 }) },
+        PeerMessage::Ping {
+            term: 3,
+            at_us: 1,
+            steady_ms: 2,
+            heard: Some(Stamp { process: 1, number: 2 }),
+        },
         PeerMessage::Touch {
             term: 3,
             at_us: 1,
+            wall_ms: -1,
             stamp: Stamp { process: u64::MAX, number: 2 },
             base: 1,
             sessions: vec![1, -1, i64::MAX],

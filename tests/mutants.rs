@@ -98,6 +98,11 @@ const CATALOGUE: &[Mutant] = &[
     mutant("failure-takes-no-zxid", 1, 20),
     mutant("zxid-forgets-term", 3, 20),
     mutant("time-of-each-server", 3, 20),
+    // --- time
+    mutant("time-never-goes-back", 1, 20),
+    mutant("time-goes-back-alone", 3, 60),
+    mutant("steady-clock-is-the-wall-clock", 1, 20),
+    mutant("steady-clock-not-heard", 3, 20),
     // --- sessions
     mutant("sessions-never-expire", 1, 20),
     mutant("touch-ignored", 1, 20),

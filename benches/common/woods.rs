@@ -31,7 +31,7 @@ impl Woods {
     /// Of the next transaction.
     pub fn context(&mut self) -> Context<'static> {
         self.zxid += 1;
-        Context { zxid: self.zxid, time_ms: self.zxid, session: 7, ids: &[] }
+        Context { zxid: self.zxid, time_ms: self.zxid, steady_ms: self.zxid, session: 7, ids: &[] }
     }
 
     pub fn create(&mut self, request: &Create) -> Text {

@@ -117,6 +117,7 @@ impl Fake {
             is_observer: server == 4,
             is_connected,
             is_synced,
+            clock_skew_ms: is_synced.then_some(-40),
         };
         fake.status = Status {
             mode: Mode::Leader,
@@ -236,6 +237,10 @@ fn status() -> Status {
         persisted: 72,
         disk_waits_ms: 120,
         disk_handovers: 6,
+        stamps_ahead_ms: 250,
+        time_stands_still: false,
+        time_returns: 1,
+        time_returned_ms: 90_000,
         znode_count: 5,
         ephemerals_count: 3,
         approximate_data_size: 44,

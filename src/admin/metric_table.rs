@@ -256,6 +256,26 @@ pub const METRICS: &[Metric] = &[
         "Times this server handed its leadership over because its disk hung",
         |r| of_member(r, |status| status.disk_handovers),
     ),
+    gauge(
+        "lockkeeper_clock_skew_ms",
+        "Milliseconds by which the clock of another server is ahead of this one's: the greatest, negative if \
+         it is behind (leader only)",
+        |r| {
+            let skews = r.status.peers.iter().filter_map(|peer| peer.clock_skew_ms);
+            skews.max_by_key(|skew| skew.unsigned_abs()).map(Value::Whole)
+        },
+    ),
+    gauge(
+        "lockkeeper_stamps_ahead_ms",
+        "Milliseconds by which ctime and mtime of the last write are ahead of this server's clock (leader \
+         only)",
+        |r| whole(r.status.stamps_ahead_ms),
+    ),
+    counter(
+        "lockkeeper_time_returns",
+        "Times ctime and mtime went back, because a leader's clock had been more than a minute ahead",
+        |r| whole(r.status.time_returns),
+    ),
     gauge("lockkeeper_changes_waiting", "Changed records not yet handed to the tree's copy", |r| {
         whole(r.status.changes_waiting)
     }),

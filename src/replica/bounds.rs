@@ -14,6 +14,9 @@
 //!   [`RAFT_ID_MAX`]; decoding, `consensus/guards.rs` for the disk
 //! * a time of this server that comes back, the number of a report; `peer_codec`; [`INDEX_MAX`];
 //!   decoding, and the own clock where it is used
+//! * the steady clock of a leader; `peer_codec`, `txn`; [`STEADY_MS_MAX`]; decoding
+//! * a wall clock of another server; `peer_codec`, `txn`; all 64 bits: only its difference from the own
+//!   one matters, and a majority has to agree (`clocks.rs`)
 //! * a nonce, a question, a process, a session id; hello, `peer_codec`; all 64 bits are a name:
 //!   compared for equality only
 //! * the length of a frame, a batch, a text; `peer_frame`, `proto::Reader`; `MESSAGE_BYTES_MAX`,
@@ -31,5 +34,7 @@ pub const TERM_MAX: u64 = (1 << 23) - 1;
 pub const TERM_STEP_MAX: u64 = 1 << 16;
 /// Highest index of an entry: sums of two of them do not overflow.
 pub const INDEX_MAX: u64 = 1 << 62;
+/// Highest steady clock, milliseconds: 146 million years, so that sums with it do not overflow.
+pub const STEADY_MS_MAX: i64 = 1 << 62;
 /// Highest raft id: an incarnation of 32 bits, and the server's id in the lowest byte.
 pub const RAFT_ID_MAX: u64 = (1 << 40) - 1;

@@ -58,7 +58,7 @@ impl Replica {
         let at_once_max =
             self.reap_allowance.take(self.setup.container_max_per_minute, interval_ms + late_ms);
         let never_used_ms = self.setup.container_never_used_ms;
-        let paths = self.machine.tree().reapable(self.wall_ms, never_used_ms, at_once_max);
+        let paths = self.machine.tree().reapable(self.steady_ms(), never_used_ms, at_once_max);
         self.reap_allowance.spend(paths.len());
         for path in paths {
             self.handover.push_chore(0, &TxnOp::Reap { path: Text::copy_from(path.as_str()) });

@@ -27,6 +27,8 @@ pub(super) struct Cluster {
     /// Pairs between which something was lost, and nothing has arrived since.
     broken: BTreeSet<(u8, u8)>,
     pub(super) now_us: u64,
+    /// By how much the wall clocks of servers are ahead, in milliseconds.
+    pub(super) wall_ahead_ms: BTreeMap<u8, i64>,
     /// Frames received and whether the connection was closed, by server and connection.
     pub(super) seen: BTreeMap<(u8, ConnId), (Vec<Bytes>, bool)>,
     /// What each server's log holds.
@@ -76,6 +78,7 @@ impl Cluster {
             lost: Vec::new(),
             broken: BTreeSet::new(),
             now_us: 0,
+            wall_ahead_ms: BTreeMap::new(),
             seen: BTreeMap::new(),
             logs: BTreeMap::new(),
             synced_commits: BTreeMap::new(),
@@ -165,7 +168,8 @@ impl Cluster {
     pub(super) fn tick_in(&mut self, us: u64) {
         self.now_us += us;
         let wall_ms = 1_000_000 + i64::try_from(self.now_us / 1000).unwrap();
-        for replica in self.replicas.values_mut() {
+        for (server, replica) in &mut self.replicas {
+            let wall_ms = wall_ms + self.wall_ahead_ms.get(server).copied().unwrap_or(0);
             replica.step(Input::Tick { now_us: self.now_us, wall_ms });
         }
         self.drive();

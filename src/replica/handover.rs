@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::input::ConnId;
-use super::txn::{Batch, BatchBuilder, Origin, Txn, TxnOp, restamp};
+use super::txn::{Batch, BatchBuilder, Origin, Txn, TxnOp, is_current};
 use crate::proto::OpCode;
 use crate::tree::acl::Identity;
 
@@ -68,13 +68,12 @@ impl Handover {
         cxid: i32,
         ids: &[Identity],
         op: &TxnOp,
-        wall_ms: i64,
     ) {
         self.batch.push(origin, session, cxid, ids, op);
         self.origins.push((origin.conn, origin.sequence));
         self.asks_reconfig |= is_reconfig(op);
         if self.batch.is_full() {
-            self.close_batch(wall_ms);
+            self.close_batch();
         }
     }
 
@@ -91,7 +90,7 @@ impl Handover {
         heard: impl FnMut(&Txn),
     ) -> bool {
         let Ok(decoded) = Batch::decode(batch) else { return false };
-        if decoded.txns.is_empty() {
+        if decoded.txns.is_empty() || !is_current(batch) {
             return false;
         }
         decoded.txns.iter().for_each(heard);
@@ -105,7 +104,7 @@ impl Handover {
     /// lost by now stays lost.
     pub(super) fn take_returned(&mut self, own: u64, term: u64, batch: &Bytes) -> bool {
         let Ok(decoded) = Batch::decode(batch) else { return false };
-        if decoded.txns.iter().any(|txn| txn.origin.server != own) {
+        if !is_current(batch) || decoded.txns.iter().any(|txn| txn.origin.server != own) {
             return false;
         }
         let origin = |txn: &Txn| (txn.origin.conn, txn.origin.sequence);
@@ -127,10 +126,10 @@ impl Handover {
         true
     }
 
-    fn close_batch(&mut self, wall_ms: i64) {
+    fn close_batch(&mut self) {
         if !self.batch.is_empty() {
             self.waiting.push_back(Parcel {
-                payload: self.batch.take(wall_ms),
+                payload: self.batch.take(),
                 origins: std::mem::take(&mut self.origins),
                 from: (0, 0),
                 asks_reconfig: std::mem::take(&mut self.asks_reconfig),
@@ -139,9 +138,9 @@ impl Handover {
     }
 
     /// The next parcel for the log, if this server leads in `term`.
-    pub(super) fn next_to_propose(&mut self, term: u64, wall_ms: i64) -> Option<Parcel> {
+    pub(super) fn next_to_propose(&mut self, term: u64) -> Option<Parcel> {
         if !self.chores.is_empty() {
-            let payload = self.chores.take(wall_ms);
+            let payload = self.chores.take();
             return Some(Parcel {
                 payload,
                 origins: Vec::new(),
@@ -149,14 +148,11 @@ impl Handover {
                 asks_reconfig: false,
             });
         }
-        let next = self.foreign.pop_front();
-        let mut parcel = next.or_else(|| self.next_own(term, wall_ms))?;
-        restamp(&mut parcel.payload, wall_ms);
-        Some(parcel)
+        self.foreign.pop_front().or_else(|| self.next_own(term))
     }
 
     /// The next parcel of this server's own clients, for the leader of `term`.
-    pub(super) fn next_own(&mut self, term: u64, wall_ms: i64) -> Option<Parcel> {
+    pub(super) fn next_own(&mut self, term: u64) -> Option<Parcel> {
         let is_clear = self.in_flight.front().is_none_or(|oldest| oldest.term == term)
             || mutant!("next-term-does-not-wait");
         if self.is_link_lost || !is_clear {
@@ -165,7 +161,7 @@ impl Handover {
         if let Some(returned) = self.returned.pop_front() {
             return Some(returned);
         }
-        self.close_batch(wall_ms);
+        self.close_batch();
         self.waiting.pop_front()
     }
 
@@ -211,7 +207,7 @@ impl Handover {
         if lost.is_empty() || mutant!("waiting-behind-lost-is-given") {
             return;
         }
-        self.close_batch(0);
+        self.close_batch();
         let returned = std::mem::take(&mut self.returned);
         for parcel in returned.into_iter().chain(std::mem::take(&mut self.waiting)) {
             if !parcel.origins.iter().any(|(conn, _)| lost.contains(conn)) {
@@ -220,9 +216,9 @@ impl Handover {
             }
             let batch = Batch::decode(&parcel.payload.into()).expect("it was encoded here");
             for txn in batch.txns.iter().filter(|txn| !lost.contains(&txn.origin.conn)) {
-                self.push(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op, batch.wall_ms);
+                self.push(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
             }
-            self.close_batch(batch.wall_ms);
+            self.close_batch();
         }
     }
 
@@ -280,12 +276,12 @@ mod tests {
 
     fn push(handover: &mut Handover, conn: ConnId, sequence: u64) {
         let origin = Origin { server: 1, conn, sequence };
-        handover.push(origin, 5, 0, &[], &TxnOp::CloseSession, 0);
+        handover.push(origin, 5, 0, &[], &TxnOp::CloseSession);
     }
 
     fn give(handover: &mut Handover, term: u64) -> usize {
         let mut given = 0;
-        while let Some(parcel) = handover.next_own(term, 0) {
+        while let Some(parcel) = handover.next_own(term) {
             given += parcel.origins().len();
             handover.given(term, LEADER, parcel.origins());
         }
@@ -312,7 +308,7 @@ mod tests {
             push(&mut handover, conn, sequence);
         }
         assert_eq!(handover.lost_before(2), [7]);
-        let parcel = handover.next_own(2, 0).expect("that of the other connection");
+        let parcel = handover.next_own(2).expect("that of the other connection");
         assert_eq!(parcel.origins(), [(8, 1)]);
         let batch = Batch::decode(&parcel.payload.into()).unwrap();
         assert_eq!(batch.txns.len(), 1);
@@ -360,7 +356,7 @@ mod tests {
         let mut given = Vec::new();
         for sequence in 1..=3 {
             push(&mut handover, 7, sequence);
-            let parcel = handover.next_own(1, 0).unwrap();
+            let parcel = handover.next_own(1).unwrap();
             handover.given(1, LEADER, parcel.origins());
             given.push(Bytes::from(parcel.payload));
         }
@@ -368,12 +364,12 @@ mod tests {
         assert!(!handover.take_returned(2, 1, &given[1]), "not of this process");
         assert!(handover.take_returned(1, 1, &given[1]) && handover.take_returned(1, 1, &given[2]));
         handover.applied(7, 1);
-        let again: Vec<u64> = std::iter::from_fn(|| handover.next_own(2, 0))
+        let again: Vec<u64> = std::iter::from_fn(|| handover.next_own(2))
             .flat_map(|parcel| parcel.origins.into_iter().map(|(_, sequence)| sequence))
             .collect();
         assert_eq!(again, [2, 3, 4]);
         assert!(handover.take_returned(1, 1, &given[2]), "twice");
-        assert!(handover.next_own(2, 0).is_none());
+        assert!(handover.next_own(2).is_none());
     }
 
     #[test]
@@ -381,6 +377,6 @@ mod tests {
         let mut handover = Handover::default();
         assert!(!handover.take_foreign((2, 1), &Bytes::from_static(b"\x01noise"), |_| ()));
         assert!(!handover.take_foreign((2, 1), &Bytes::new(), |_| ()));
-        assert!(handover.next_to_propose(1, 0).is_none());
+        assert!(handover.next_to_propose(1).is_none());
     }
 }

@@ -85,6 +85,16 @@ pub struct Status {
     pub is_disk_hung: bool,
     /// Times since the start that this server handed its leadership over because its disk hung.
     pub disk_handovers: u64,
+    /// By how much the stamp of the last transaction is ahead of the wall clock of this server, ms; 0 while it
+    /// does not lead.
+    pub stamps_ahead_ms: u64,
+    /// That is more than stamps may be ahead, and they stay as they are, because no majority agrees with
+    /// this leader's clock.
+    pub time_stands_still: bool,
+    /// Times since the start that stamps went back, because those before were too far ahead.
+    pub time_returns: u64,
+    /// By how much they did the last time, ms.
+    pub time_returned_ms: u64,
     /// Number of znodes as ZooKeeper counts them (the root twice).
     pub znode_count: u64,
     /// Ephemeral znodes.
@@ -159,6 +169,9 @@ pub struct PeerStatus {
     /// It follows this leader's log closely, and knows who votes: if all do, any one of them may be
     /// lost. False on a server that does not lead.
     pub is_synced: bool,
+    /// By how much its wall clock is ahead of this leader's, ms; `None` on a server that does not lead, or has
+    /// not heard from it lately.
+    pub clock_skew_ms: Option<i64>,
 }
 
 /// Sizes of proposed entries, bytes.

@@ -109,6 +109,7 @@ impl Replica {
             (true, _) => self.begin_to_lead(term),
             (false, Some(_)) => {
                 self.leading = None;
+                self.clocks.end_to_lead(self.now_us);
                 self.reconfig_proposed = None;
                 self.expiry.clear();
             }
@@ -145,6 +146,7 @@ impl Replica {
 
     fn begin_to_lead(&mut self, term: u64) {
         self.leading = Some(term);
+        self.clocks.begin_to_lead(self.now_us, self.machine.steady_ms());
         self.reconfig_proposed = None;
         self.led_since_us = self.now_us;
         self.touches.clear();

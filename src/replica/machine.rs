@@ -14,21 +14,25 @@ mod restore;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use twox_hash::XxHash3_128;
 
 use restore::Replayed;
 
-use super::bounds::TERM_MAX;
+use super::bounds::{STEADY_MS_MAX, TERM_MAX};
 use super::durable::{Changes, Drained, Entry, Mark, Membership};
 use super::members::{self, Asked};
 use super::ready::AuditLine;
 use super::session::{Session, Sessions};
-use super::txn::{Batch, Txn, TxnOp};
+use super::txn::{Batch, EntryTime, Txn, TxnOp};
 use crate::proto::connect::Password;
 use crate::proto::request::{CreateKind, Request, Undecodable};
 use crate::proto::{ErrorCode, MultiOp, OpCode, Response, Stat, Text};
 use crate::tree::{Context, Event, Options, Tree};
 
+/// How far the stamps of entries may be ahead of the wall clock of a leader that a majority agrees with, in
+/// milliseconds. A clock that was put back by less catches up with them; further ahead, they were wrong.
+pub const STAMP_LEAD_MS_MAX: i64 = 60_000;
 /// Key of the record that holds the last zxid and time.
 const KEY_CLOCK: &[u8] = b"c";
 /// How many of ZooKeeper's own digests the `hash` word remembers.
@@ -43,6 +47,7 @@ pub struct Machine {
     sessions: Sessions,
     last_zxid: i64,
     last_time_ms: i64,
+    steady_ms: i64,
     digests: VecDeque<(i64, u64)>,
     records_loaded: u64,
     full_pass: bool,
@@ -84,6 +89,7 @@ impl Machine {
             sessions: Sessions::default(),
             last_zxid: 0,
             last_time_ms: 0,
+            steady_ms: 0,
             digests: VecDeque::new(),
             records_loaded: 0,
             full_pass: false,
@@ -110,9 +116,14 @@ impl Machine {
         self.last_zxid
     }
 
-    /// The last wall clock of a leader, ms since the epoch: that of the last transaction.
+    /// The stamp of the last transaction, ms since the epoch.
     pub(super) fn last_time_ms(&self) -> i64 {
         self.last_time_ms
+    }
+
+    /// The steady clock at the last transaction, ms.
+    pub(super) fn steady_ms(&self) -> i64 {
+        self.steady_ms
     }
 
     /// Number of open sessions.
@@ -141,10 +152,15 @@ impl Machine {
             .wrapping_add(XxHash3_128::oneshot(&self.clock_record()))
     }
 
-    fn clock_record(&self) -> [u8; 16] {
-        let mut record = [0; 16];
-        record[..8].copy_from_slice(&self.last_zxid.to_be_bytes());
-        record[8..].copy_from_slice(&self.last_time_ms.to_be_bytes());
+    /// The last zxid, its stamp, and the steady clock: unless it is as an earlier version has left it,
+    /// which knows none.
+    fn clock_record(&self) -> SmallVec<[u8; 24]> {
+        let mut record = SmallVec::new();
+        record.extend_from_slice(&self.last_zxid.to_be_bytes());
+        record.extend_from_slice(&self.last_time_ms.to_be_bytes());
+        if self.steady_ms != steady_without_one(self.last_time_ms) {
+            record.extend_from_slice(&self.steady_ms.to_be_bytes());
+        }
         record
     }
 
@@ -160,9 +176,18 @@ impl Machine {
         first_of_term.max(self.last_zxid + 1)
     }
 
-    /// Moves the clock that ctime and mtime come from. Called once per entry.
-    pub(super) fn begin_entry(&mut self, wall_ms: i64) {
-        self.last_time_ms = self.last_time_ms.max(wall_ms);
+    /// Moves both clocks: the one that ctime and mtime come from, and the steady one, by which the reaper
+    /// goes. Called once per entry.
+    pub(super) fn begin_entry(&mut self, time: &EntryTime) {
+        let lead_ms = self.last_time_ms.saturating_sub(time.wall_ms);
+        let goes_back = lead_ms > STAMP_LEAD_MS_MAX && time.is_agreed;
+        if goes_back && !mutant!("time-never-goes-back") {
+            self.last_time_ms = time.wall_ms;
+        } else {
+            self.last_time_ms = self.last_time_ms.max(time.wall_ms);
+        }
+        let steady_ms = time.steady_ms.unwrap_or_else(|| steady_without_one(self.last_time_ms));
+        self.steady_ms = self.steady_ms.max(steady_ms);
     }
 
     /// Decides one transaction and carries it out.
@@ -178,8 +203,13 @@ impl Machine {
             events: Vec::new(),
             session_change: None,
         };
-        let context =
-            Context { zxid, time_ms: self.last_time_ms, session: txn.session, ids: &txn.ids };
+        let context = Context {
+            zxid,
+            time_ms: self.last_time_ms,
+            steady_ms: self.steady_ms,
+            session: txn.session,
+            ids: &txn.ids,
+        };
         match &txn.op {
             TxnOp::Client { op, body } => {
                 applied.op = OpCode::from_wire(*op).unwrap_or(OpCode::Check);
@@ -373,6 +403,12 @@ impl Machine {
     }
 }
 
+/// The steady clock of data of earlier versions, which have none: their znodes were as old as their stamps
+/// say, and go on from there.
+fn steady_without_one(time_ms: i64) -> i64 {
+    time_ms.clamp(0, STEADY_MS_MAX)
+}
+
 /// Id of the session that a transaction opens: the server's byte, then the zxid. Unlike ZooKeeper's,
 /// which come from a clock, these can never be used twice.
 fn session_id(server: i64, zxid: i64) -> i64 {
@@ -521,8 +557,8 @@ fn multi_outcome(results: &[crate::proto::MultiResult]) -> &'static str {
     codes.next().map_or("ok", ErrorCode::name)
 }
 
-/// Moves the clock to that of a normal entry, and gives its transactions: to be applied in order. An
-/// entry without one leaves the clock as it is: there is one state for each zxid.
+/// Moves the clocks to those of a normal entry, and gives its transactions: to be applied in order. An
+/// entry without one leaves the clocks as they are: there is one state for each zxid.
 ///
 /// # Errors
 /// When the entry cannot be understood. Nothing was changed then.
@@ -533,7 +569,7 @@ pub(super) fn open_entry(machine: &mut Machine, entry: &Entry) -> Result<Vec<Txn
     }
     let batch = Batch::decode(&entry.data).map_err(|bad| format!("{}: {bad}", at()))?;
     if !batch.txns.is_empty() {
-        machine.begin_entry(batch.wall_ms);
+        machine.begin_entry(&batch.time);
     }
     Ok(batch.txns)
 }
@@ -541,16 +577,86 @@ pub(super) fn open_entry(machine: &mut Machine, entry: &Entry) -> Result<Vec<Txn
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replica::txn::members_mark;
+    use crate::proto::Acl;
+    use crate::proto::request::Create;
+    use crate::replica::txn::{Identities, Origin, members_mark};
     use crate::replica::{Entry, EntryKind};
 
     #[test]
     fn an_entry_without_a_transaction_changes_nothing_that_is_replicated() {
         let mut machine = Machine::fresh(Options::default());
         let before = machine.digest();
-        let data = members_mark(1_700_000_000_000).into();
+        let time = EntryTime { wall_ms: 1_700_000_000_000, ..EntryTime::default() };
+        let data = members_mark(&time).into();
         let entry = Entry { term: 3, index: 7, kind: EntryKind::Normal, data };
         assert_eq!(open_entry(&mut machine, &entry).unwrap(), []);
         assert_eq!((machine.digest(), machine.last_time_ms()), (before, 0));
+    }
+
+    /// The stamp and the steady clock behind entries of these times: wall clock, whether a majority agrees
+    /// with it, steady clock.
+    fn after(times: &[(i64, bool, Option<i64>)]) -> (i64, i64) {
+        let mut machine = Machine::fresh(Options::default());
+        for (wall_ms, is_agreed, steady_ms) in times.iter().copied() {
+            machine.begin_entry(&EntryTime { wall_ms, is_agreed, steady_ms });
+        }
+        (machine.last_time_ms, machine.steady_ms)
+    }
+
+    #[test]
+    fn stamps_wait_for_a_clock_that_is_a_minute_behind_and_go_back_to_one_that_is_further() {
+        let ahead = (100_000, true, Some(1));
+        assert_eq!(after(&[ahead, (40_000, true, Some(2))]), (100_000, 2));
+        assert_eq!(after(&[ahead, (39_999, true, Some(2))]), (39_999, 2));
+    }
+
+    #[test]
+    fn stamps_do_not_go_back_to_a_clock_with_which_no_majority_agrees() {
+        assert_eq!(after(&[(100_000, true, Some(5)), (7, false, Some(6))]), (100_000, 6));
+        assert_eq!(after(&[(i64::MAX, true, Some(5)), (i64::MIN, true, Some(6))]), (i64::MIN, 6));
+    }
+
+    #[test]
+    fn the_steady_clock_never_goes_back_and_goes_on_from_the_stamps_of_earlier_versions() {
+        assert_eq!(after(&[(1000, false, Some(9)), (2000, false, Some(8))]), (2000, 9));
+        assert_eq!(after(&[(1000, false, None), (900, false, None)]), (1000, 1000));
+        assert_eq!(after(&[(1000, false, None), (2000, false, Some(1500))]), (2000, 1500));
+    }
+
+    #[test]
+    fn data_of_earlier_versions_keeps_its_digest_and_the_age_of_its_znodes() {
+        let mut machine = Machine::fresh(Options { extended_types: true, ..Options::default() });
+        let old = |wall_ms| EntryTime { wall_ms, ..EntryTime::default() };
+        machine.begin_entry(&old(5000));
+        let mut body = Vec::new();
+        let create = Create {
+            kind: CreateKind::Ttl,
+            path: "/t".into(),
+            data: None,
+            acl: Some(vec![Acl::open()]),
+            flags: 5,
+            ttl_ms: 2000,
+        };
+        Request::Create(create).encode(&mut body);
+        let op = TxnOp::Client { op: OpCode::CreateTtl as i32, body: body.into() };
+        let origin = Origin::default();
+        let session = TxnOp::OpenSession { timeout_ms: 4000, password: [0; 16] };
+        let txn = |session, op| Txn { origin, session, cxid: 0, ids: Identities::new(), op };
+        let opened = machine.apply(1, &txn(1 << 56, session));
+        let Some(SessionChange::Opened(id, _)) = opened.session_change else {
+            panic!("{opened:?}")
+        };
+        assert!(machine.apply(1, &txn(id, op)).result.is_ok());
+        assert_eq!(machine.clock_record().len(), 16, "as an earlier version has written it");
+        machine.begin_entry(&EntryTime {
+            wall_ms: 1,
+            is_agreed: false,
+            steady_ms: Some(machine.steady_ms + 1),
+        });
+        assert_eq!(machine.clock_record().len(), 24);
+        let due = |machine: &Machine| machine.tree.reapable(machine.steady_ms, 0, 9).len();
+        assert_eq!(due(&machine), 0);
+        machine.begin_entry(&EntryTime { steady_ms: Some(7001), ..EntryTime::default() });
+        assert_eq!(due(&machine), 1);
     }
 }

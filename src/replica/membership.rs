@@ -83,7 +83,7 @@ impl Replica {
         let term = Some(self.consensus.term());
         let is_due = self.owes_mark && self.mark_proposed != term && self.voters_are_members();
         // Where it is not taken now, the next tick tries again.
-        if is_due && self.consensus.propose(members_mark(self.wall_ms)).is_ok() {
+        if is_due && self.consensus.propose(members_mark(&self.entry_time())).is_ok() {
             self.mark_proposed = term;
         }
     }
@@ -241,7 +241,7 @@ impl Replica {
             let op = refused.as_ref().unwrap_or(&txn.op);
             screened.push(txn.origin, txn.session, txn.cxid, &txn.ids, op);
         }
-        (screened.take(batch.wall_ms), is_open)
+        (screened.take(), is_open)
     }
 
     /// Why members cannot be changed like that now. `None` also where the log decides.

@@ -19,6 +19,9 @@ pub mod bounds;
 mod chores;
 mod clients;
 #[cfg(test)]
+mod clock_tests;
+pub mod clocks;
+#[cfg(test)]
 mod cluster;
 mod conf_change;
 mod connection;
@@ -94,6 +97,7 @@ pub use records::{Record, Records};
 pub use setup::{Restored, Setup};
 
 use clients::{Clients, Rules, Wanted};
+use clocks::Clocks;
 use connection::Connection;
 use consensus::Consensus;
 use departures::Departures;
@@ -108,7 +112,7 @@ use pace::Pace;
 use promises::Asking;
 use roll::Roll;
 use touches::Touches;
-use txn::{Origin, Txn, TxnOp};
+use txn::{EntryTime, Origin, Txn, TxnOp};
 
 use crate::config::Role;
 use crate::proto::OpCode;
@@ -145,6 +149,7 @@ pub struct Replica {
     /// Term in which this replica leads and has applied everything from before.
     leading: Option<u64>,
     wall_ms: i64,
+    clocks: Clocks,
     now_us: u64,
     ticked_us: Option<u64>,
     reap_at_us: u64,
@@ -222,6 +227,10 @@ struct Figures {
     peer_messages_dropped: u64,
     /// Times that this server handed its leadership over because its disk hung.
     disk_handovers: u64,
+    /// Entries whose stamp is before that of the entry in front of them.
+    time_returns: u64,
+    /// By how much the last one is.
+    time_returned_ms: u64,
 }
 
 impl Replica {
@@ -302,6 +311,7 @@ impl Replica {
             log_end_at_start,
             leading: None,
             wall_ms: 0,
+            clocks: Clocks::default(),
             now_us: 0,
             ticked_us: None,
             reap_at_us: 0,
@@ -562,7 +572,7 @@ impl Replica {
     /// Adds a client's transaction to those that wait for the leader.
     fn push(&mut self, origin: Origin, session: i64, cxid: i32, conn: ConnId, op: &TxnOp) {
         let ids = self.clients.identities(conn);
-        self.handover.push(origin, session, cxid, ids, op, self.wall_ms);
+        self.handover.push(origin, session, cxid, ids, op);
     }
 
     fn apply(&mut self, entry: &Entry) -> Result<(), String> {
@@ -583,12 +593,18 @@ impl Replica {
     }
 
     fn apply_batch(&mut self, entry: &Entry) -> Result<(), String> {
+        let before_ms = self.machine.last_time_ms();
         let batch = open_entry(&mut self.machine, entry)?;
+        let returned_ms = before_ms.saturating_sub(self.machine.last_time_ms());
+        if returned_ms > 0 {
+            self.figures.time_returns += 1;
+            self.figures.time_returned_ms = returned_ms.unsigned_abs();
+        }
         if txn::is_members_mark(&entry.data) {
             self.voters_marked();
         }
         if mutant!("time-of-each-server") {
-            self.machine.begin_entry(self.wall_ms);
+            self.machine.begin_entry(&EntryTime { wall_ms: self.wall_ms, ..EntryTime::default() });
         }
         for txn in &batch {
             let Origin { server, conn, sequence } = txn.origin;

@@ -27,6 +27,10 @@ impl Replica {
             disk_waits_ms: self.consensus.disk_waits_ms(),
             is_disk_hung: self.is_disk_hung(),
             disk_handovers: self.figures.disk_handovers,
+            stamps_ahead_ms: self.stamps_ahead_ms(),
+            time_stands_still: self.time_stands_still(),
+            time_returns: self.figures.time_returns,
+            time_returned_ms: self.figures.time_returned_ms,
             // ZooKeeper's count has the root twice.
             znode_count: tree.node_count() as u64 + 1,
             ephemerals_count: tree.ephemeral_count() as u64,
@@ -101,6 +105,9 @@ impl Replica {
                 is_observer: spec.role == Role::Observer,
                 is_connected: there.is_some(),
                 is_synced: leads && there.is_some() && known.is_some_and(keeps_up),
+                clock_skew_ms: there
+                    .filter(|_| leads)
+                    .and_then(|id| self.clocks.skew_ms(*id, self.now_us, self.wall_ms)),
             }
         };
         let others = self.announced.iter().map(|member| &member.spec).filter(|spec| spec.id != own);

@@ -67,6 +67,8 @@ pub enum PeerMessage {
         term: u64,
         /// A time of the sender, which it gets back.
         at_us: u64,
+        /// The steady clock of the ensemble.
+        steady_ms: i64,
         /// The last report that it has got.
         heard: Option<Stamp>,
     },
@@ -77,6 +79,8 @@ pub enum PeerMessage {
         term: u64,
         /// The time in that ping.
         at_us: u64,
+        /// The sender's wall clock, milliseconds since the epoch.
+        wall_ms: i64,
         /// Which report this is.
         stamp: Stamp,
         /// Number of the report before: without that one, this one does not say everything. 0: it goes on

@@ -8,16 +8,16 @@
 //! message  version u8 | kind u8 | body
 //! forward  term | batch
 //! return   term | batch
-//! ping     term | time | stamp of the last report: process, number
+//! ping     term | time | steady clock | stamp of the last report: process, number
 //! ask      question, 8 bytes
 //! recall   question | promise: nothing, or term | index | term of the entry | vote
-//! touch    term | time | stamp | number of the report before | session ids, 8 bytes each
+//! touch    term | time | wall clock | stamp | number of the report before | session ids, 8 bytes each
 //! ```
 
 use bytes::Bytes;
 use raft::eraftpb::Entry;
 
-use super::bounds::{INDEX_MAX, RAFT_ID_MAX, TERM_MAX};
+use super::bounds::{INDEX_MAX, RAFT_ID_MAX, STEADY_MS_MAX, TERM_MAX};
 use super::peer::{PeerMessage, Stamp};
 use super::promises::Promise;
 use super::raft_codec;
@@ -46,8 +46,8 @@ const KIND_PING: u8 = 5;
 const KIND_ASK: u8 = 6;
 const KIND_RECALL: u8 = 7;
 
-/// A report of no session: version, kind, term, time, stamp and the report before.
-const TOUCH_BYTES_MIN: usize = 2 + 8 + 8 + 16 + 8;
+/// A report of no session: version, kind, term, two times, stamp and the report before.
+const TOUCH_BYTES_MIN: usize = 2 + 8 + 8 + 8 + 16 + 8;
 /// Shortest entry: kind, term, index and two lengths.
 pub(super) const ENTRY_BYTES_MIN: usize = 1 + 8 + 8 + 4 + 4;
 
@@ -83,16 +83,18 @@ impl PeerMessage {
                 put_number(*term, out);
                 out.put_buffer(Some(batch));
             }
-            Self::Ping { term, at_us, heard } => {
+            Self::Ping { term, at_us, steady_ms, heard } => {
                 out.push(KIND_PING);
                 put_number(*term, out);
                 put_number(*at_us, out);
+                out.put_long(*steady_ms);
                 put_stamp(heard.unwrap_or_default(), out);
             }
-            Self::Touch { term, at_us, stamp, base, sessions } => {
+            Self::Touch { term, at_us, wall_ms, stamp, base, sessions } => {
                 out.push(KIND_TOUCH);
                 put_number(*term, out);
                 put_number(*at_us, out);
+                out.put_long(*wall_ms);
                 put_stamp(*stamp, out);
                 put_number(*base, out);
                 for session in sessions {
@@ -159,8 +161,12 @@ fn recall(reader: &mut Reader) -> Result<PeerMessage, Malformed> {
 
 fn ping(reader: &mut Reader) -> Result<PeerMessage, Malformed> {
     let (term, at_us) = (term(reader)?, number(reader, "time")?);
+    let steady_ms = reader.long("steady clock")?;
+    if !(0..=STEADY_MS_MAX).contains(&steady_ms) {
+        return Err(Malformed::new("steady clock", "is out of range"));
+    }
     let heard = Some(stamp(reader)?).filter(|stamp| *stamp != Stamp::default());
-    Ok(PeerMessage::Ping { term, at_us, heard })
+    Ok(PeerMessage::Ping { term, at_us, steady_ms, heard })
 }
 
 fn put_stamp(stamp: Stamp, out: &mut Vec<u8>) {
@@ -175,6 +181,7 @@ fn stamp(reader: &mut Reader) -> Result<Stamp, Malformed> {
 
 fn touch(reader: &mut Reader) -> Result<PeerMessage, Malformed> {
     let (term, at_us) = (term(reader)?, number(reader, "time")?);
+    let wall_ms = reader.long("wall clock")?;
     let stamp = stamp(reader)?;
     let base = number(reader, "number of the report before")?;
     let count = reader.remaining() / 8;
@@ -185,7 +192,7 @@ fn touch(reader: &mut Reader) -> Result<PeerMessage, Malformed> {
         return Err(Malformed::new("sessions", "are too many"));
     }
     let sessions = (0..count).map(|_| reader.long("session")).collect::<Result<_, _>>()?;
-    Ok(PeerMessage::Touch { term, at_us, stamp, base, sessions })
+    Ok(PeerMessage::Touch { term, at_us, wall_ms, stamp, base, sessions })
 }
 
 pub(super) fn bytes(reader: &mut Reader) -> Result<Bytes, Malformed> {
@@ -327,7 +334,9 @@ mod tests {
                 }
                 7 => {
                     let heard = (self.below(2) == 1).then(|| self.stamp());
-                    PeerMessage::Ping { term: self.term(), at_us: self.number(), heard }
+                    let steady_ms = self.up_to(STEADY_MS_MAX.unsigned_abs()).cast_signed();
+                    let (term, at_us) = (self.term(), self.number());
+                    PeerMessage::Ping { term, at_us, steady_ms, heard }
                 }
                 6 => PeerMessage::Return { term: self.term(), batch: self.bytes() },
                 0 => PeerMessage::Forward { term: self.term(), batch: self.bytes() },
@@ -335,7 +344,8 @@ mod tests {
                     let sessions = (0..self.below(9)).map(|_| self.0.next_u64() as i64).collect();
                     let (term, at_us) = (self.term(), self.number());
                     let (stamp, base) = (self.stamp(), self.number());
-                    PeerMessage::Touch { term, at_us, stamp, base, sessions }
+                    let wall_ms = self.0.next_u64().cast_signed();
+                    PeerMessage::Touch { term, at_us, wall_ms, stamp, base, sessions }
                 }
                 _ => PeerMessage::Raft(Box::new(self.raft())),
             }
@@ -510,17 +520,26 @@ mod tests {
             ),
             (PeerMessage::Return { term, batch }, "01 04 0000000000000005 00000002 6162"),
             (
-                PeerMessage::Ping { term, at_us, heard: None },
-                "01 05 0000000000000005 0000000000000006 0000000000000000 0000000000000000",
+                PeerMessage::Ping { term, at_us, steady_ms: 12, heard: None },
+                "01 05 0000000000000005 0000000000000006 000000000000000c 0000000000000000 \
+                 0000000000000000",
             ),
             (
-                PeerMessage::Ping { term, at_us, heard: Some(stamp(7)) },
-                "01 05 0000000000000005 0000000000000006 0000000000000a02 0000000000000007",
+                PeerMessage::Ping { term, at_us, steady_ms: 12, heard: Some(stamp(7)) },
+                "01 05 0000000000000005 0000000000000006 000000000000000c 0000000000000a02 \
+                 0000000000000007",
             ),
             (
-                PeerMessage::Touch { term, at_us, stamp: stamp(8), base: 7, sessions: vec![9, -1] },
-                "01 03 0000000000000005 0000000000000006 0000000000000a02 0000000000000008 \
-                 0000000000000007 0000000000000009 ffffffffffffffff",
+                PeerMessage::Touch {
+                    term,
+                    at_us,
+                    wall_ms: -3,
+                    stamp: stamp(8),
+                    base: 7,
+                    sessions: vec![9, -1],
+                },
+                "01 03 0000000000000005 0000000000000006 fffffffffffffffd 0000000000000a02 \
+                 0000000000000008 0000000000000007 0000000000000009 ffffffffffffffff",
             ),
             (
                 raft(changes),
@@ -556,8 +575,18 @@ mod tests {
     }
 
     #[test]
+    fn a_steady_clock_that_no_ensemble_has_come_to_is_refused() {
+        for steady_ms in [-1, STEADY_MS_MAX + 1] {
+            let bytes = encoded(&PeerMessage::Ping { term: 1, at_us: 2, steady_ms, heard: None });
+            let refused = Malformed::new("steady clock", "is out of range");
+            assert_eq!(decoded(&bytes), Err(refused));
+        }
+    }
+
+    #[test]
     fn a_later_version_is_refused() {
-        let mut bytes = encoded(&PeerMessage::Ping { term: 1, at_us: 2, heard: None });
+        let mut bytes =
+            encoded(&PeerMessage::Ping { term: 1, at_us: 2, steady_ms: 3, heard: None });
         bytes[0] = PEER_FORMAT + 1;
         assert_eq!(decoded(&bytes), Err(Malformed::new("version", "is not known")));
     }

@@ -17,7 +17,7 @@ use super::durable::Mark;
 use super::inspect::ProposalSizes;
 use super::machine::Machine;
 use super::peer::PeerMessage;
-use super::txn::{Txn, TxnOp};
+use super::txn::{self, Txn, TxnOp};
 
 impl Replica {
     /// A message of another server.
@@ -55,12 +55,12 @@ impl Replica {
             PeerMessage::Return { term, batch } => {
                 self.handover.take_returned(self.origin, term, &batch)
             }
-            PeerMessage::Ping { term, at_us, heard } => {
-                self.pinged(from, (term, at_us), heard);
+            PeerMessage::Ping { term, at_us, steady_ms, heard } => {
+                self.pinged(from, (term, at_us), steady_ms, heard);
                 true
             }
-            PeerMessage::Touch { term, at_us, stamp, base, sessions } => {
-                self.touched(from, (term, at_us), (stamp, base), &sessions)
+            PeerMessage::Touch { term, at_us, wall_ms, stamp, base, sessions } => {
+                self.touched(from, (term, at_us), wall_ms, (stamp, base), &sessions)
             }
         };
         if !makes_sense {
@@ -107,9 +107,7 @@ impl Replica {
             if is_clear {
                 self.expire();
             }
-            while is_clear
-                && let Some(mut parcel) = self.handover.next_to_propose(term, self.wall_ms)
-            {
+            while is_clear && let Some(mut parcel) = self.handover.next_to_propose(term) {
                 let mut asks_reconfig = false;
                 if parcel.asks_reconfig {
                     if self.leading != Some(term) || self.is_reconfig_unapplied() {
@@ -120,6 +118,7 @@ impl Replica {
                     (parcel.payload, asks_reconfig) =
                         self.screen(std::mem::take(&mut parcel.payload));
                 }
+                txn::stamp(&mut parcel.payload, &self.entry_time());
                 let size = parcel.payload.len() as u64;
                 match self.consensus.propose(std::mem::take(&mut parcel.payload)) {
                     Ok(()) => {
@@ -147,7 +146,7 @@ impl Replica {
                 }
             }
         } else if let Some(leader) = self.consensus.leader() {
-            while let Some(mut parcel) = self.handover.next_own(term, self.wall_ms) {
+            while let Some(mut parcel) = self.handover.next_own(term) {
                 self.figures.forwards += parcel.origins().len() as u64;
                 self.handover.given(term, leader, parcel.origins());
                 let batch = std::mem::take(&mut parcel.payload).into();

@@ -112,11 +112,11 @@ impl Replica {
     /// Asks the others whom they have heard from.
     pub(super) fn call_roll(&mut self) {
         let Some(term) = self.leading else { return };
-        let (own, at_us) = (self.consensus.id(), self.now_us);
+        let (own, at_us, steady_ms) = (self.consensus.id(), self.now_us, self.steady_ms());
         let is_sure = self.touches.confirmed_us() + DEPOSED_US_MAX > at_us;
         for peer in self.consensus.peers().iter().map(|peer| peer.id).filter(|id| *id != own) {
             let heard = self.roll.stamps.get(&peer).copied().filter(|_| is_sure);
-            self.send.push((peer, PeerMessage::Ping { term, at_us, heard }));
+            self.send.push((peer, PeerMessage::Ping { term, at_us, steady_ms, heard }));
         }
     }
 
@@ -125,6 +125,7 @@ impl Replica {
         &mut self,
         from: u64,
         (term, at_us): (u64, u64),
+        wall_ms: i64,
         (stamp, base): (Stamp, u64),
         sessions: &[i64],
     ) -> bool {
@@ -147,7 +148,9 @@ impl Replica {
             let (now_us, age_us) = (self.expiry.now_us(), self.now_us.saturating_sub(at_us));
             self.roll.told(stamp.process, now_us.saturating_sub(age_us), now_us);
             self.roll.stamps.insert(from, stamp);
-            self.answered_by(from, at_us.min(self.now_us));
+            let asked_us = at_us.min(self.now_us);
+            self.clocks.read(from, wall_ms, asked_us, self.now_us);
+            self.answered_by(from, asked_us);
         }
         true
     }

@@ -131,7 +131,7 @@ fn answer(cluster: &mut Cluster, follower: u8, base: u64, number: u64) {
     let (from, at_us) = (cluster.ids[&follower], cluster.now_us);
     let leads = cluster.replicas.get_mut(&leader).unwrap();
     let term = leads.leading.unwrap();
-    let message = PeerMessage::Touch { term, at_us, stamp, base, sessions: Vec::new() };
+    let message = PeerMessage::Touch { term, at_us, wall_ms: 0, stamp, base, sessions: Vec::new() };
     leads.step(Input::Peer { from, message });
     cluster.advance_ms(TICK_MS);
 }

@@ -137,10 +137,17 @@ impl Replica {
     }
 
     /// The leader wants to know who was heard from, and has got this report.
-    pub(super) fn pinged(&mut self, from: u64, (term, at_us): (u64, u64), heard: Option<Stamp>) {
+    pub(super) fn pinged(
+        &mut self,
+        from: u64,
+        (term, at_us): (u64, u64),
+        steady_ms: i64,
+        heard: Option<Stamp>,
+    ) {
         if self.consensus.leader() != Some(from) || self.consensus.term() != term {
             return;
         }
+        self.clocks.hear(steady_ms);
         self.touches.follow(term);
         if let Some(stamp) = heard.filter(|stamp| stamp.process == self.origin) {
             self.touches.arrived(stamp.number, self.now_us);
@@ -154,11 +161,13 @@ impl Replica {
             // Only with the last of them is everything told.
             let stamp = Stamp { process, number: 0 };
             let sessions = sessions.split_off(sessions.len() - TOUCHES_MAX);
-            let part = PeerMessage::Touch { term: 0, at_us: 0, stamp, base: 0, sessions };
+            let part =
+                PeerMessage::Touch { term: 0, at_us: 0, wall_ms: 0, stamp, base: 0, sessions };
             self.send.push((from, part));
         }
         let stamp = Stamp { process, number };
-        self.send.push((from, PeerMessage::Touch { term, at_us, stamp, base, sessions }));
+        let wall_ms = self.wall_ms;
+        self.send.push((from, PeerMessage::Touch { term, at_us, wall_ms, stamp, base, sessions }));
     }
 }
 

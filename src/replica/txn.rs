@@ -12,16 +12,32 @@ use std::fmt;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::bounds::STEADY_MS_MAX;
 use super::input::ConnId;
 use crate::proto::connect::{PASSWORD_BYTES, Password};
 use crate::proto::{Malformed, Reader, Text, Writer};
 use crate::tree::acl::Identity;
 
 /// Version of the entry format.
-pub const TXN_FORMAT: u8 = 1;
+pub const TXN_FORMAT: u8 = 2;
+/// The one before, without a steady clock: it is read, and not written any more.
+const TXN_FORMAT_WALL_ONLY: u8 = 1;
 
 /// A batch is closed when it holds this many bytes; one transaction may exceed it.
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// The leader's clocks when it proposes an entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EntryTime {
+    /// Its wall clock, milliseconds since the epoch.
+    pub wall_ms: i64,
+    /// Whether the wall clocks of a majority agree with that. It may say no where nothing depends on it:
+    /// where the stamps of earlier entries are not ahead.
+    pub is_agreed: bool,
+    /// The steady clock of the ensemble, in milliseconds: the time in which it had a leader. `None` in
+    /// entries of earlier versions.
+    pub steady_ms: Option<i64>,
+}
 
 /// Who an authenticated connection is.
 pub type Identities = SmallVec<[Identity; 2]>;
@@ -151,7 +167,9 @@ pub struct BatchBuilder {
     ids: Identities,
 }
 
-const HEADER_BYTES: usize = 1 + 8 + 4;
+/// Version, wall clock, whether a majority agrees, steady clock; and the number of transactions.
+const HEADER_BYTES: usize = TIME_BYTES + 4;
+const TIME_BYTES: usize = 1 + 8 + 1 + 8;
 /// Room that a batch begins with.
 const BATCH_BYTES_USUAL: usize = 1 << 10;
 /// In the place of a count of identities: the same as in the transaction before.
@@ -224,13 +242,12 @@ impl BatchBuilder {
         self.count += 1;
     }
 
-    /// Stamps what was collected with the leader's clock and starts anew.
+    /// Hands out what was collected, without a time, and starts anew.
     #[must_use]
-    pub fn take(&mut self, wall_ms: i64) -> Vec<u8> {
+    pub fn take(&mut self) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes[0] = TXN_FORMAT;
-        bytes[1..9].copy_from_slice(&wall_ms.to_be_bytes());
-        bytes[9..13].copy_from_slice(&self.count.to_be_bytes());
+        bytes[TIME_BYTES..HEADER_BYTES].copy_from_slice(&self.count.to_be_bytes());
         self.count = 0;
         bytes
     }
@@ -239,10 +256,10 @@ impl BatchBuilder {
 /// The payload of an entry without a transaction: the leader's word that it has applied every change of
 /// the voters in front of it. Whoever has the entry was told of the commit of these with it.
 #[must_use]
-pub fn members_mark(wall_ms: i64) -> Vec<u8> {
+pub fn members_mark(time: &EntryTime) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES];
     bytes[0] = TXN_FORMAT;
-    restamp(&mut bytes, wall_ms);
+    stamp(&mut bytes, time);
     bytes
 }
 
@@ -250,19 +267,27 @@ pub fn members_mark(wall_ms: i64) -> Vec<u8> {
 /// nothing of what is committed.
 #[must_use]
 pub fn is_members_mark(payload: &[u8]) -> bool {
-    payload.len() == HEADER_BYTES && payload[9..] == [0; 4]
+    payload.len() == HEADER_BYTES && payload[TIME_BYTES..] == [0; 4]
 }
 
-/// Gives a batch the clock of the leader that proposes it.
-pub fn restamp(batch: &mut [u8], wall_ms: i64) {
-    batch[1..9].copy_from_slice(&wall_ms.to_be_bytes());
+/// Gives a batch of this version's format the time of the leader that proposes it.
+pub fn stamp(batch: &mut [u8], time: &EntryTime) {
+    batch[1..9].copy_from_slice(&time.wall_ms.to_be_bytes());
+    batch[9] = u8::from(time.is_agreed);
+    batch[10..TIME_BYTES].copy_from_slice(&time.steady_ms.unwrap_or(0).to_be_bytes());
+}
+
+/// Whether a batch is of the format that [`stamp`] knows.
+#[must_use]
+pub fn is_current(batch: &[u8]) -> bool {
+    batch.first() == Some(&TXN_FORMAT)
 }
 
 /// A decoded batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// The leader's clock when it proposed it, milliseconds since the epoch.
-    pub wall_ms: i64,
+    /// When it was proposed.
+    pub time: EntryTime,
     /// In the order in which they take effect.
     pub txns: Vec<Txn>,
 }
@@ -274,13 +299,16 @@ impl Batch {
     /// When the payload is none, or from a newer version.
     pub fn decode(data: &Bytes) -> Result<Self, BadEntry> {
         let Some(&version) = data.first() else {
-            return Ok(Self { wall_ms: 0, txns: Vec::new() });
+            return Ok(Self { time: EntryTime::default(), txns: Vec::new() });
         };
-        if version != TXN_FORMAT {
-            return Err(BadEntry::Version(version));
-        }
         let mut reader = Reader::new(data.slice(1..));
-        let wall_ms = reader.long("wall_ms")?;
+        let time = match version {
+            TXN_FORMAT_WALL_ONLY => {
+                EntryTime { wall_ms: reader.long("wall_ms")?, ..EntryTime::default() }
+            }
+            TXN_FORMAT => EntryTime::decode(&mut reader)?,
+            _ => return Err(BadEntry::Version(version)),
+        };
         // Shorter than any transaction: kind, origin, session, cxid, identities.
         let count = reader.count("count", 1 + 24 + 8 + 4 + 4)?;
         let count = count.ok_or(Malformed::new("count", "is negative"))?;
@@ -292,7 +320,23 @@ impl Batch {
         if reader.remaining() > 0 {
             return Err(Malformed::new("batch", "has trailing bytes").into());
         }
-        Ok(Self { wall_ms, txns })
+        Ok(Self { time, txns })
+    }
+}
+
+impl EntryTime {
+    fn decode(reader: &mut Reader) -> Result<Self, Malformed> {
+        let wall_ms = reader.long("wall_ms")?;
+        let is_agreed = match reader.byte("is_agreed")? {
+            0 => false,
+            1 => true,
+            _ => return Err(Malformed::new("is_agreed", "is neither 0 nor 1")),
+        };
+        let steady_ms = reader.long("steady_ms")?;
+        if !(0..=STEADY_MS_MAX).contains(&steady_ms) {
+            return Err(Malformed::new("steady_ms", "is out of range"));
+        }
+        Ok(Self { wall_ms, is_agreed, steady_ms: Some(steady_ms) })
     }
 }
 
@@ -377,13 +421,17 @@ mod tests {
         for txn in &txns {
             builder.push(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
         }
-        (txns, builder.take(1234))
+        let mut bytes = builder.take();
+        stamp(&mut bytes, &TIME);
+        (txns, bytes)
     }
+
+    const TIME: EntryTime = EntryTime { wall_ms: 1234, is_agreed: true, steady_ms: Some(567) };
 
     #[test]
     fn a_batch_decodes_to_what_was_encoded() {
         let (txns, bytes) = sample();
-        assert_eq!(Batch::decode(&Bytes::from(bytes)), Ok(Batch { wall_ms: 1234, txns }));
+        assert_eq!(Batch::decode(&Bytes::from(bytes)), Ok(Batch { time: TIME, txns }));
     }
 
     #[test]
@@ -395,6 +443,25 @@ mod tests {
         let mut longer = bytes;
         longer.push(0);
         assert!(Batch::decode(&Bytes::from(longer)).is_err());
+    }
+
+    #[test]
+    fn an_entry_of_the_format_before_has_a_wall_clock_and_no_steady_one() {
+        let (txns, bytes) = sample();
+        let old = [&[1][..], &bytes[1..9], &bytes[TIME_BYTES..]].concat();
+        let time = EntryTime { wall_ms: 1234, is_agreed: false, steady_ms: None };
+        assert!(!is_current(&old) && is_current(&bytes));
+        assert_eq!(Batch::decode(&Bytes::from(old)), Ok(Batch { time, txns }));
+    }
+
+    #[test]
+    fn a_time_that_no_leader_writes_is_refused() {
+        let (_, bytes) = sample();
+        for (at, byte) in [(9, 2), (10, 0xff), (10, 0x7f)] {
+            let mut wrong = bytes.clone();
+            wrong[at] = byte;
+            assert!(Batch::decode(&Bytes::from(wrong)).is_err(), "byte {at} is {byte}");
+        }
     }
 
     #[test]

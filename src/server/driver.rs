@@ -22,6 +22,7 @@ use super::audit::Audit;
 use super::checkpoint_pace::CheckpointPace;
 use super::checkpoints::Checkpoints;
 use super::clock;
+use super::clock_alarm::ClockAlarm;
 use super::conditions::Cause;
 use super::connection::Line;
 use super::disk_alarm::DiskAlarm;
@@ -141,6 +142,7 @@ impl Driver {
         let mut pace = CheckpointPace::new(start);
         let mut serves = Some(serves);
         let (mut served, mut shows_obstacle) = (false, false);
+        let mut clock_alarm = ClockAlarm::default();
         let mut scheduling = ThreadScheduling::new(Arc::clone(&self.scheduling));
         while self.turn(&mut batch).await {
             if self.stop.is_asked() {
@@ -191,6 +193,7 @@ impl Driver {
                 self.published.conditions.set(Cause::Founding, None);
             }
             served = status.serving;
+            clock_alarm.look(&status);
             if !status.serving || shows_obstacle {
                 let obstacle = self.replica.obstacle().map(str::to_owned);
                 shows_obstacle = obstacle.is_some();

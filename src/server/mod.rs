@@ -19,6 +19,7 @@ mod checkpoint_pace;
 mod checkpoints;
 mod client_port;
 mod clock;
+mod clock_alarm;
 mod conditions;
 mod connection;
 mod cores;

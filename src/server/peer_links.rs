@@ -302,7 +302,7 @@ mod tests {
     }
 
     fn touch() -> PeerMessage {
-        PeerMessage::Ping { term: 1, at_us: 7, heard: None }
+        PeerMessage::Ping { term: 1, at_us: 7, steady_ms: 0, heard: None }
     }
 
     fn forward() -> PeerMessage {

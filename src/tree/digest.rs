@@ -21,6 +21,8 @@ const SEED_CONTENT: u64 = 0x6c6f_636b_0000_0003;
 const SEED_PATH: u64 = 0x6c6f_636b_0000_0004;
 const SEED_NUMBERS: u64 = 0x6c6f_636b_0000_0005;
 
+/// A hash, five times eight and three times four.
+const NUMBERS_BYTES: usize = 68;
 /// Six times eight and three times four.
 const LEGACY_NUMBERS_BYTES: usize = 60;
 const TOGETHER_BYTES_MAX: usize = 512;
@@ -53,7 +55,7 @@ pub(super) fn path(path: &[u8]) -> u128 {
 
 /// The second contribution.
 pub(super) fn numbers(path: u128, meta: &Meta) -> u128 {
-    let mut fields = Fields::<68>::new();
+    let mut fields = Fields::<NUMBERS_BYTES>::new();
     fields.put(&path.to_le_bytes());
     for long in [meta.czxid, meta.mzxid, meta.pzxid, meta.ctime, meta.mtime] {
         fields.put(&long.to_le_bytes());
@@ -61,7 +63,13 @@ pub(super) fn numbers(path: u128, meta: &Meta) -> u128 {
     for int in [meta.version, meta.creates, meta.aversion] {
         fields.put(&int.to_le_bytes());
     }
-    XxHash3_128::oneshot_with_seed(SEED_NUMBERS, fields.filled())
+    if meta.steady_ms == meta.mtime {
+        return XxHash3_128::oneshot_with_seed(SEED_NUMBERS, fields.filled());
+    }
+    let mut longer = Fields::<{ NUMBERS_BYTES + 8 }>::new();
+    longer.put(fields.filled());
+    longer.put(&meta.steady_ms.to_le_bytes());
+    XxHash3_128::oneshot_with_seed(SEED_NUMBERS, longer.filled())
 }
 
 /// What a znode contributes to ZooKeeper's digest. Nothing, below `/zookeeper`: ZooKeeper could

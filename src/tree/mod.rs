@@ -18,7 +18,7 @@
 //! use lockkeeper::tree::{Context, Options, Tree};
 //!
 //! let mut tree = Tree::fresh(Options::default());
-//! let ctx = Context { zxid: 1, time_ms: 1_700_000_000_000, session: 7, ids: &[] };
+//! let ctx = Context { zxid: 1, time_ms: 1_700_000_000_000, steady_ms: 0, session: 7, ids: &[] };
 //! let request = Create {
 //!     kind: CreateKind::Create2,
 //!     path: Text::from_static("/lock-"),
@@ -77,7 +77,7 @@ use owner::Owned;
 use quota::QuotaPaths;
 use slab::{Slab, ZnodeId};
 use table::PathTable;
-use znode::{Content, Meta};
+use znode::{Content, Meta, Now};
 
 /// What is configured about the tree. All but the hash seed must be equal on all servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,10 +121,18 @@ pub struct Context<'a> {
     pub zxid: i64,
     /// The leader's stamp, milliseconds since the epoch.
     pub time_ms: i64,
+    /// The steady clock of the ensemble, milliseconds: what the reaper goes by.
+    pub steady_ms: i64,
     /// The session that asks.
     pub session: i64,
     /// What its connection is.
     pub ids: &'a [Identity],
+}
+
+impl Context<'_> {
+    fn now(&self) -> Now {
+        Now { time_ms: self.time_ms, steady_ms: self.steady_ms }
+    }
 }
 
 /// A change that watchers may want to hear of.
@@ -173,7 +181,7 @@ impl Tree {
         let mut tree = Self::empty(options);
         let read_only = [Acl { perms: perms::READ, ..Acl::open() }];
         for path in [path::ROOT, path::ZOOKEEPER, path::CONFIG, path::QUOTA] {
-            let mut meta = Meta::new(0, 0, Owner::Nobody, AclId::OPEN);
+            let mut meta = Meta::new(0, Now::default(), Owner::Nobody, AclId::OPEN);
             if path == path::CONFIG {
                 // ZooKeeper sets this ACL with version -1.
                 meta.aversion = -1;

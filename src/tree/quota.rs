@@ -216,11 +216,11 @@ pub(super) fn length(data: Option<&[u8]>) -> i64 {
 mod tests {
     use super::super::acls::AclId;
     use super::super::owner::Owner;
-    use super::super::znode::{Content, Meta};
+    use super::super::znode::{Content, Meta, Now};
     use super::*;
 
     fn znode(path: &str) -> Znode {
-        let meta = Meta::new(0, 0, Owner::Nobody, AclId::OPEN);
+        let meta = Meta::new(0, Now::default(), Owner::Nobody, AclId::OPEN);
         Znode::new(meta, Content::new(path.as_bytes(), None))
     }
 

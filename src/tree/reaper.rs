@@ -11,14 +11,13 @@ use super::owner::Owner;
 use super::{Context, Event, Tree};
 
 impl Tree {
-    /// Up to `max` childless znodes whose time is over at `now_ms` (milliseconds since the
-    /// epoch), in the order of their paths: containers that had children, or were left unused for
-    /// longer than `never_used_ms` (0: then they stay for ever), and TTL znodes not changed for
-    /// longer than their time to live.
+    /// Up to `max` childless znodes whose time is over at `now_ms` of the steady clock, in the order of their
+    /// paths: containers that had children, or were left unused for longer than `never_used_ms` (0: then they
+    /// stay for ever), and TTL znodes not changed for longer than their time to live.
     #[must_use]
     pub fn reapable(&self, now_ms: i64, never_used_ms: i64, max: usize) -> Vec<Text> {
         let due = self.owned.reapable().map(|id| &self.slab[id]).filter(|znode| {
-            let age_ms = now_ms.saturating_sub(znode.meta.mtime);
+            let age_ms = now_ms.saturating_sub(znode.meta.steady_ms);
             let is_due = match znode.meta.owner() {
                 Owner::Container => {
                     znode.meta.creates > 0 || (never_used_ms != 0 && age_ms > never_used_ms)
@@ -55,7 +54,7 @@ impl Tree {
         let is_due = match znode.meta.owner() {
             Owner::Container => true,
             Owner::Ttl(_) if mutant!("ttl-unchecked") => true,
-            Owner::Ttl(ttl_ms) => ctx.time_ms.saturating_sub(znode.meta.mtime) > ttl_ms,
+            Owner::Ttl(ttl_ms) => ctx.steady_ms.saturating_sub(znode.meta.steady_ms) > ttl_ms,
             Owner::Nobody | Owner::Session(_) => false,
         };
         if !is_due {

@@ -72,7 +72,7 @@ impl Tree {
         parent_meta.pzxid = ctx.zxid;
         self.amend(parent, parent_meta, NewData::Keep);
         let acl = self.acls.acquire(&acl, parent_meta.acl);
-        let meta = Meta::new(ctx.zxid, ctx.time_ms, mode.owner, acl);
+        let meta = Meta::new(ctx.zxid, ctx.now(), mode.owner, acl);
         let id = self.link(parent, meta, Content::new(name.as_bytes(), data));
         let stat = self.slab[id].stat();
         self.start_usage(id, usage);
@@ -138,8 +138,7 @@ impl Tree {
         let mut meta = self.slab[id].meta;
         let version = if mutant!("version-unchecked") { -1 } else { version };
         meta.version = next_version(meta.version, version)?;
-        meta.mzxid = ctx.zxid;
-        meta.mtime = ctx.time_ms;
+        meta.change(ctx.zxid, ctx.now());
         self.amend(id, meta, NewData::Replace(data));
         let stat = self.slab[id].stat();
         self.book_usage(name, 0, grown);
@@ -165,8 +164,7 @@ impl Tree {
         let grown = length(Some(text.as_bytes())) - length(self.slab[id].data());
         let mut meta = self.slab[id].meta;
         meta.version = -1;
-        meta.mzxid = ctx.zxid;
-        meta.mtime = ctx.time_ms;
+        meta.change(ctx.zxid, ctx.now());
         self.amend(id, meta, NewData::Replace(Some(text.as_bytes())));
         let stat = self.slab[id].stat();
         self.book_usage(path::CONFIG, 0, grown);

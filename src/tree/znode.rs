@@ -1,6 +1,6 @@
 //! One znode, as it lies in memory.
 //!
-//! *Owns* the layout: 104 bytes, one allocation for path and data, one for the children if there
+//! *Owns* the layout: 112 bytes, one allocation for path and data, one for the children if there
 //! ever were any. *Invariant*: `position` is where the parent's children hold this znode.
 //! Reproduces `DataNode` and `StatPersisted`.
 
@@ -9,6 +9,15 @@ use crate::proto::Stat;
 use super::acls::AclId;
 use super::owner::Owner;
 use super::slab::ZnodeId;
+
+/// When a write takes effect, by both clocks, in milliseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Now {
+    /// Since the epoch.
+    pub(super) time_ms: i64,
+    /// By the steady clock.
+    pub(super) steady_ms: i64,
+}
 
 /// Everything about a znode but its path, its data and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +28,8 @@ pub(super) struct Meta {
     /// Milliseconds since the epoch, like `mtime`.
     pub(super) ctime: i64,
     pub(super) mtime: i64,
+    /// When it was changed last, by the steady clock; of znodes that the reaper never looks at, as `mtime`.
+    pub(super) steady_ms: i64,
     /// [`Owner`], encoded.
     pub(super) owner: i64,
     pub(super) version: i32,
@@ -30,19 +41,32 @@ pub(super) struct Meta {
 
 impl Meta {
     /// Of a znode created now.
-    pub(super) fn new(zxid: i64, time_ms: i64, owner: Owner, acl: AclId) -> Self {
-        Self {
+    pub(super) fn new(zxid: i64, now: Now, owner: Owner, acl: AclId) -> Self {
+        let mut meta = Self {
             czxid: zxid,
             mzxid: zxid,
             pzxid: zxid,
-            ctime: time_ms,
-            mtime: time_ms,
+            ctime: now.time_ms,
+            mtime: 0,
+            steady_ms: 0,
             owner: owner.encoded(),
             version: 0,
             creates: 0,
             aversion: 0,
             acl,
-        }
+        };
+        meta.change(zxid, now);
+        meta
+    }
+
+    /// Its data is changed now.
+    pub(super) fn change(&mut self, zxid: i64, now: Now) {
+        self.mzxid = zxid;
+        self.mtime = now.time_ms;
+        self.steady_ms = match self.owner() {
+            Owner::Container | Owner::Ttl(_) => now.steady_ms,
+            Owner::Nobody | Owner::Session(_) => now.time_ms,
+        };
     }
 
     pub(super) fn owner(&self) -> Owner {

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lockkeeper::replica::peer::server_of;
-use lockkeeper::replica::txn::{Batch, Txn};
+use lockkeeper::replica::txn::{Batch, EntryTime, Txn};
 use lockkeeper::replica::{self, Append, Entry, EntryKind};
 use raft::eraftpb::{Message, MessageType};
 
@@ -31,6 +31,9 @@ pub struct Proposal {
     /// Term of the entry in front of it.
     before: u64,
     entry: Entry,
+    /// The time that it carries, and the highest steady time that a leader had told its server before.
+    pub time: EntryTime,
+    pub told_ms: i64,
     pub txns: Vec<Txn>,
 }
 
@@ -180,6 +183,7 @@ impl Agreement {
         append: &Append,
         now_us: u64,
         place: usize,
+        told_ms: i64,
     ) -> Result<(), Violation> {
         let id = self.ids[server];
         if let (Some(next), Some((term, vote))) = (append.hard_state, self.written.get(&id))
@@ -204,19 +208,21 @@ impl Agreement {
                 }
                 continue;
             }
-            let txns = match entry.kind {
+            let batch = match entry.kind {
                 EntryKind::Normal => {
-                    Batch::decode(&entry.data).map_err(|bad| format!("entry {key:?}: {bad}"))?.txns
+                    Batch::decode(&entry.data).map_err(|bad| format!("entry {key:?}: {bad}"))?
                 }
                 EntryKind::ConfChange => {
                     self.electable.extend(membership::made_voters(&entry.data));
-                    Vec::new()
+                    Batch { time: EntryTime::default(), txns: Vec::new() }
                 }
             };
+            let Batch { time, txns } = batch;
             let entry = entry.clone();
             let before = before.ok_or_else(|| format!("nothing is in front of {key:?}"))?;
             let at_us = now_us;
-            self.proposals.insert(key, Proposal { server, at_us, place, before, entry, txns });
+            let proposal = Proposal { server, at_us, place, before, entry, time, told_ms, txns };
+            self.proposals.insert(key, proposal);
         }
         Ok(())
     }

@@ -20,6 +20,7 @@ use lockkeeper::replica::{
 use lockkeeper::tree::{Identity, Tree};
 
 use super::agreement::Agreement;
+use super::clocks::Clocks;
 use super::conn::{Conn, Frame, Phase, Took, Violation};
 use super::coverage::Coverage;
 use super::history::History;
@@ -32,6 +33,7 @@ use super::view::View;
 pub struct Checker {
     pub history: History,
     pub agreement: Agreement,
+    pub clocks: Clocks,
     pub(super) sessions: BTreeMap<i64, Session>,
     pub(super) views: Vec<View>,
     /// What connections asked for when they began, and that server.
@@ -79,6 +81,7 @@ impl Checker {
             views: (0..rules.servers).map(|_| View::new(model.clone())).collect(),
             history: History::new(model),
             agreement: Agreement::new(rules.servers, initial),
+            clocks: Clocks::new(rules.servers),
             sessions: BTreeMap::new(),
             handshakes: BTreeMap::new(),
             writes: BTreeMap::new(),
@@ -112,6 +115,7 @@ impl Checker {
     /// A server died: connections and watches are gone, outcomes of what was in flight unknown.
     pub fn crashed(&mut self, server: usize) {
         self.views[server].crashed();
+        self.clocks.forget(server);
     }
 
     /// The disk of a server that does not run was emptied.
@@ -292,7 +296,8 @@ impl Checker {
         if let Some(mark) = &append.install {
             self.installed(server, mark)?;
         }
-        self.agreement.appended(server, append, now_us, self.views[server].place)
+        let (place, told_ms) = (self.views[server].place, self.clocks.highest_told(server));
+        self.agreement.appended(server, append, now_us, place, told_ms)
     }
 
     /// What a replica wants done. Everything in it must be true.

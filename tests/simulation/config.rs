@@ -111,6 +111,8 @@ pub struct Config {
     pub observers: Vec<usize>,
     /// How often an operator thinks of emptying a server.
     pub wipe_every_us: Option<u64>,
+    /// How often wall clocks go wrong, or are set right.
+    pub wrong_clocks_every_us: Option<u64>,
     /// How often disks hang, and after how long a server takes its own for hung.
     pub hang_every_us: Option<u64>,
     pub disk_stall_ms: u64,
@@ -175,6 +177,7 @@ impl Config {
             observers: Vec::new(),
             wipe_every_us: None,
             hang_every_us: None,
+            wrong_clocks_every_us: None,
             disk_stall_ms: 5000,
             old_copies_every_us: None,
         };
@@ -184,6 +187,7 @@ impl Config {
             config.draw_old_copies(&mut Rng::new(seed, 11));
         }
         config.draw_hangs(&mut Rng::new(seed, 8));
+        config.draw_clocks(&mut Rng::new(seed, 13));
         config
     }
 
@@ -222,6 +226,12 @@ impl Config {
             self.hang_every_us = Some(*rng.pick(&[300_000, 2_000_000]));
             self.disk_stall_ms = *rng.pick(&[300, 600, 1500]);
         }
+    }
+
+    /// Whether wall clocks are wrong.
+    fn draw_clocks(&mut self, rng: &mut Rng) {
+        let is_on = rng.chance(300);
+        self.wrong_clocks_every_us = is_on.then(|| *rng.pick(&[300_000, 1_000_000, 4_000_000]));
     }
 
     /// Whether disks are put back to older copies.

@@ -94,6 +94,8 @@ counters!(
     disk_hangs,
     hung_leaders,
     disk_handovers,
+    wrong_clocks,
+    time_returns,
 );
 
 impl Coverage {

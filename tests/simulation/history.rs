@@ -36,6 +36,8 @@ pub enum Effect {
 #[derive(Clone, Debug)]
 pub struct Line {
     pub audit: AuditLine,
+    /// The steady clock.
+    pub steady_ms: i64,
     pub effect: Effect,
     /// The connection that asked for it.
     pub conn: Option<ConnId>,
@@ -50,31 +52,27 @@ pub struct History {
     copies: Vec<Model>,
 }
 
-impl Effect {
+impl Line {
     /// Carries it out. What a client is told, and the events.
-    pub fn apply(
-        &self,
-        line: &AuditLine,
-        model: &mut Model,
-        events: &mut Vec<Event>,
-    ) -> Result<Response, Code> {
-        match self {
-            Self::Nothing => Ok(Response::Empty),
-            Self::CloseSession => {
-                model.close_session(line.zxid, line.session, events);
+    pub fn apply(&self, model: &mut Model, events: &mut Vec<Event>) -> Result<Response, Code> {
+        let AuditLine { zxid, time_ms, session, .. } = self.audit;
+        let steady_ms = self.steady_ms;
+        match &self.effect {
+            Effect::Nothing => Ok(Response::Empty),
+            Effect::CloseSession => {
+                model.close_session(zxid, session, events);
                 Ok(Response::Empty)
             }
-            Self::Reap(path) => {
-                model.reap(line.zxid, line.time_ms, path, events).map(|()| Response::Empty)
+            Effect::Reap(path) => {
+                model.reap(zxid, steady_ms, path, events).map(|()| Response::Empty)
             }
-            Self::Write { ids, request } => {
-                let (zxid, time_ms, session) = (line.zxid, line.time_ms, line.session);
-                model.write(&Txn { zxid, time_ms, session, ids }, request, events)
+            Effect::Write { ids, request } => {
+                model.write(&Txn { zxid, time_ms, steady_ms, session, ids }, request, events)
             }
-            Self::Found(lines) => {
-                model.found(line.zxid, line.time_ms, lines, events).map(|()| Response::Empty)
+            Effect::Found(lines) => {
+                model.found(zxid, time_ms, lines, events).map(|()| Response::Empty)
             }
-            Self::Fail(code) => Err(*code),
+            Effect::Fail(code) => Err(*code),
         }
     }
 }
@@ -125,7 +123,7 @@ impl History {
         let mut model = self.copies[copy].clone();
         for line in &self.lines[copy * COPY_EVERY..place] {
             // Success or failure was judged when it came first.
-            let _outcome = line.effect.apply(&line.audit, &mut model, &mut Vec::new());
+            let _outcome = line.apply(&mut model, &mut Vec::new());
         }
         model
     }

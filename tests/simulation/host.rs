@@ -22,7 +22,7 @@ use super::sled::SimState;
 use super::world::{Event, World};
 
 /// The wall clock when a world begins.
-const WALL_MS: i64 = 1_700_000_000_000;
+pub(super) const WALL_MS: i64 = 1_700_000_000_000;
 /// Longest time between two turns of the driver.
 const TURN_US_MAX: u64 = 50_000;
 /// How often a disk that hangs is looked at.
@@ -47,6 +47,8 @@ pub struct Host {
     turns: u64,
     log_is_busy: bool,
     pub(super) wall_offset_ms: i64,
+    /// And by how much it is wrong besides.
+    pub(super) wall_error_ms: i64,
     /// How fast the monotonic clock runs, in 1000.
     pub(super) clock_rate: u64,
     /// It stands still until then, and this happens when it goes on.
@@ -103,6 +105,7 @@ impl Host {
             turns: 0,
             log_is_busy: false,
             wall_offset_ms: 0,
+            wall_error_ms: 0,
             clock_rate: config.clock_rates[index],
             paused_until_us: 0,
             paused_since_us: 0,
@@ -129,7 +132,7 @@ impl Host {
     }
 
     fn wall_ms(&self, now_us: u64) -> i64 {
-        WALL_MS + now_us as i64 / 1000 + self.wall_offset_ms
+        WALL_MS + now_us as i64 / 1000 + self.wall_offset_ms + self.wall_error_ms
     }
 }
 

@@ -37,7 +37,7 @@ impl Checker {
         };
         let mut events = Vec::new();
         let view = &mut self.views[server];
-        let outcome = line.effect.apply(audit, &mut view.model, &mut events);
+        let outcome = line.apply(&mut view.model, &mut events);
         if is_new {
             self.history.push(line.clone(), &view.model);
             let path = match &line.effect {
@@ -65,7 +65,7 @@ impl Checker {
         }
         let last = self.history.lines.last().map(|last| &last.audit);
         if let Some(last) = last
-            && (line.index < last.index || line.term < last.term || line.time_ms < last.time_ms)
+            && (line.index < last.index || line.term < last.term)
         {
             return Err(format!("it comes after {last:?}"));
         }
@@ -85,12 +85,13 @@ impl Checker {
         if !is_whole {
             return Err("the entry before has more transactions".to_owned());
         }
-        self.effect_of(line, txn, &proposal)
+        let steady_ms = self.time_of(line, &proposal)?;
+        self.effect_of((line, steady_ms), txn, &proposal)
     }
 
     fn effect_of(
         &mut self,
-        line: &AuditLine,
+        (line, steady_ms): (&AuditLine, i64),
         txn: &Txn,
         proposal: &Proposal,
     ) -> Result<Line, Violation> {
@@ -123,7 +124,9 @@ impl Checker {
                 self.expires_in_time(txn.session, proposal)?;
                 ("expireSession", self.close_session(txn.session)?)
             }
-            TxnOp::Reap { path } => ("deleteContainer", self.reap(line, path.as_str(), proposal)?),
+            TxnOp::Reap { path } => {
+                ("deleteContainer", self.reap(steady_ms, path.as_str(), proposal)?)
+            }
             TxnOp::Found { members, .. } => ("found", Effect::Found(members.to_string())),
             TxnOp::Client { .. } | TxnOp::CloseSession | TxnOp::Refuse { .. } => {
                 (line.op, self.client_write(line, txn)?)
@@ -132,7 +135,7 @@ impl Checker {
         if line.op != op {
             return Err(format!("it is {txn:?}"));
         }
-        Ok(Line { audit: line.clone(), effect, conn, grant })
+        Ok(Line { audit: line.clone(), steady_ms, effect, conn, grant })
     }
 
     /// The connection must have asked for it, once.
@@ -244,14 +247,14 @@ impl Checker {
 
     fn reap(
         &mut self,
-        line: &AuditLine,
+        steady_ms: i64,
         path: &str,
         proposal: &Proposal,
     ) -> Result<Effect, Violation> {
         // What was done to it since the reaper looked does not stop it, as in ZooKeeper.
         let looked = self.history.zxid_at(proposal.place);
         if let Some(znode) = self.newest().find(path) {
-            let age_ms = line.time_ms - znode.mtime;
+            let age_ms = steady_ms - znode.steady_ms;
             let is_early = znode.owner == Owner::Container
                 && znode.creates == 0
                 && age_ms <= self.rules.container_never_used_ms;

@@ -55,6 +55,8 @@ pub struct Znode {
     pub pzxid: i64,
     pub ctime: i64,
     pub mtime: i64,
+    /// The steady clock when it was changed last.
+    pub steady_ms: i64,
     pub version: i32,
     pub aversion: i32,
     /// How many children were ever created.
@@ -74,6 +76,7 @@ pub struct Event {
 pub struct Txn<'a> {
     pub zxid: i64,
     pub time_ms: i64,
+    pub steady_ms: i64,
     pub session: i64,
     pub ids: &'a [Id],
 }
@@ -99,6 +102,7 @@ impl Znode {
             pzxid: txn.zxid,
             ctime: txn.time_ms,
             mtime: txn.time_ms,
+            steady_ms: txn.steady_ms,
             version: 0,
             aversion: 0,
             creates: 0,
@@ -130,7 +134,7 @@ impl Model {
     /// What a server has that was never written to.
     pub fn new(extended_types: bool) -> Self {
         let mut model = Self { znodes: BTreeMap::new(), extended_types };
-        let first = Txn { zxid: 0, time_ms: 0, session: 0, ids: &[] };
+        let first = Txn { zxid: 0, time_ms: 0, steady_ms: 0, session: 0, ids: &[] };
         let all = vec![(31, "world".to_owned(), "anyone".to_owned())];
         let read = vec![(1, "world".to_owned(), "anyone".to_owned())];
         for (path, acl) in [
@@ -297,6 +301,7 @@ impl Model {
         znode.version = next;
         znode.mzxid = txn.zxid;
         znode.mtime = txn.time_ms;
+        znode.steady_ms = txn.steady_ms;
         znode.data = data.map(<[u8]>::to_vec);
         events.push(Event { kind: DATA_CHANGED, path: path.to_owned(), acl: znode.acl.clone() });
         Ok(znode.stat())
@@ -437,7 +442,7 @@ impl Model {
     pub fn reap(
         &mut self,
         zxid: i64,
-        time_ms: i64,
+        steady_ms: i64,
         path: &str,
         events: &mut Vec<Event>,
     ) -> Outcome<()> {
@@ -447,7 +452,7 @@ impl Model {
         }
         let is_due = match znode.owner {
             Owner::Container => true,
-            Owner::Ttl(ttl_ms) => time_ms - znode.mtime > ttl_ms,
+            Owner::Ttl(ttl_ms) => steady_ms - znode.steady_ms > ttl_ms,
             Owner::Nobody | Owner::Session(_) => false,
         };
         if !is_due {

@@ -133,6 +133,7 @@ impl World {
         }
         self.unblock();
         self.slow_down(false);
+        self.set_clocks_right();
         for host in 0..self.hosts.len() {
             self.hosts[host].hangs_until_us = 0;
             if self.hosts[host].paused_until_us > 0 {
@@ -195,10 +196,11 @@ impl World {
             self.checker.compare(index, machine.tree())?;
             self.members_are_right(server)?;
         }
+        self.checker.stamps_are_right()?;
         for (path, znode) in &self.checker.view(0).model.znodes {
             let is_due = match znode.owner {
                 super::model::Owner::Container => znode.creates > 0,
-                super::model::Owner::Ttl(_) => !self.config.wall_jumps,
+                super::model::Owner::Ttl(_) => true,
                 super::model::Owner::Nobody | super::model::Owner::Session(_) => false,
             };
             if is_due && znode.children.is_empty() {

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lockkeeper::config::ServerSpec;
+use lockkeeper::replica::peer::server_of;
 use lockkeeper::replica::{
     Append, AuditLine, Changes, ClientRequest, ConnId, Drained, Fetch, Input, Machine, Mark,
     Member, Membership, Outgoing, PeerMessage, Ready, Replica, SendImage, Setup, Urgency,
@@ -411,6 +412,13 @@ impl Server {
                 );
                 if let PeerMessage::Touch { sessions, .. } = &message {
                     checker.touched(index, link.from, sessions, now_us);
+                }
+                if let PeerMessage::Ping { term, steady_ms, .. } = &message {
+                    let status = self.replica.status();
+                    let is_from_leader = status.leader == Some(server_of(link.from_id));
+                    if status.term == *term && is_from_leader {
+                        checker.clocks.told(index, *steady_ms);
+                    }
                 }
                 if let PeerMessage::Raft(message) = &message
                     && message.get_msg_type() == MessageType::MsgTimeoutNow

@@ -12,6 +12,7 @@
 //! | `world.rs`, `faults.rs`, `run.rs` | time and the clients' network, fate, the phases of a run |
 //! | `removals.rs` | a world of its own: who stops at the answer to a removal of members |
 //! | `founding.rs`, `founding/` | another world: how servers become an ensemble |
+//! | `clocks.rs` | wall clocks that are wrong, and the rules of time |
 //! | `hangs.rs` | disks whose syncs return late, by seconds |
 //! | `rollback.rs` | old copies of disks, and what was promised since they were made |
 //! | `operator.rs` | who empties servers, one at a time, and how they come back |
@@ -25,6 +26,7 @@ pub mod acl;
 pub mod agreement;
 pub mod checker;
 pub mod client;
+pub mod clocks;
 pub mod config;
 pub mod conn;
 pub mod coverage;

@@ -89,14 +89,14 @@ impl fmt::Display for Shown<'_> {
             PeerMessage::Return { term, batch } => {
                 write!(f, "Return of term {term}, {} bytes", batch.len())
             }
-            PeerMessage::Ping { term, at_us, heard } => {
+            PeerMessage::Ping { term, at_us, heard, .. } => {
                 write!(
                     f,
                     "Ping term {term}, {at_us} us, heard {:?}",
                     heard.map(|heard| heard.number)
                 )
             }
-            PeerMessage::Touch { term, at_us, stamp, base, sessions } => {
+            PeerMessage::Touch { term, at_us, stamp, base, sessions, .. } => {
                 let number = stamp.number;
                 write!(f, "Touch {number} behind {base} term {term}, {at_us} us: {sessions:x?}")
             }

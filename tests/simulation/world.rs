@@ -49,6 +49,8 @@ pub(super) enum Event {
     Operator,
     /// Disks hang.
     Hang,
+    /// Wall clocks go wrong, or are set right.
+    Clocks,
     /// A copy of a disk is made, or put back.
     Backup,
     /// A good time to put back the copy of this server's disk.
@@ -101,6 +103,8 @@ pub struct World {
     pub(super) fate: Rng,
     pub(super) spared_until_us: u64,
     pub(super) calm_since_us: u64,
+    /// Chance, for clocks that are wrong.
+    pub(super) time: Rng,
     /// Fencing tokens by lock, in order of the reads that showed them.
     grants: BTreeMap<String, BTreeMap<i64, i64>>,
 }
@@ -145,6 +149,7 @@ impl World {
             operator: Rng::new(seed, 7),
             missing: None,
             fate: Rng::new(seed, 9),
+            time: Rng::new(seed, 14),
             spared_until_us: 0,
             calm_since_us: 0,
             rollbacks: Rollbacks::new(Rng::new(seed, 12)),
@@ -167,6 +172,9 @@ impl World {
         }
         if let Some(every_us) = self.config.hang_every_us {
             self.at(every_us, Event::Hang);
+        }
+        if let Some(every_us) = self.config.wrong_clocks_every_us {
+            self.at(every_us, Event::Clocks);
         }
         if let Some(every_us) = self.config.wipe_every_us {
             self.at(every_us, Event::Operator);
@@ -228,6 +236,10 @@ impl World {
             Event::Image(transfer) => self.image_arrives(transfer),
             Event::Hang => {
                 self.hang();
+                Ok(())
+            }
+            Event::Clocks => {
+                self.clocks_change();
                 Ok(())
             }
             Event::Backup => {

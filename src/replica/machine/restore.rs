@@ -8,7 +8,8 @@
 use bytes::Bytes;
 use twox_hash::XxHash3_128;
 
-use super::{KEY_CLOCK, Machine, open_entry};
+use super::{KEY_CLOCK, Machine, open_entry, steady_without_one};
+use crate::replica::bounds::STEADY_MS_MAX;
 use crate::replica::durable::{Entry, EntryKind, Mark, RecordDigest, Restore};
 use crate::replica::ready::AuditLine;
 use crate::replica::session::{self, KEY_SESSION};
@@ -63,10 +64,19 @@ impl Restore for Machine {
             Some(b'/') => self.tree.load_record(key, value).map_err(|bad| bad.to_string()),
             Some(&KEY_SESSION) => self.sessions.load(key, value),
             _ if key == KEY_CLOCK => {
-                let clock = <[u8; 16]>::try_from(value).map_err(|_| "a clock of a wrong length")?;
-                let (zxid, time) = clock.split_first_chunk::<8>().expect("8 of 16");
-                self.last_zxid = i64::from_be_bytes(*zxid);
-                self.last_time_ms = i64::from_be_bytes(time.try_into().expect("8 of 16"));
+                let mut times = value.chunks(8).map(|time| <[u8; 8]>::try_from(time).ok());
+                let mut next = || times.next().flatten().map(i64::from_be_bytes);
+                let (zxid, time_ms, steady_ms) = (next(), next(), next());
+                let length = if steady_ms.is_some() { 24 } else { 16 };
+                let (Some(zxid), Some(time_ms), true) = (zxid, time_ms, value.len() == length)
+                else {
+                    return Err("a clock of a wrong length".to_owned());
+                };
+                (self.last_zxid, self.last_time_ms) = (zxid, time_ms);
+                self.steady_ms = steady_ms.unwrap_or_else(|| steady_without_one(time_ms));
+                if self.steady_ms < 0 || self.steady_ms > STEADY_MS_MAX {
+                    return Err("a steady clock that is out of range".to_owned());
+                }
                 Ok(())
             }
             _ => Err(unknown(key)),

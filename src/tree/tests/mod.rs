@@ -24,6 +24,8 @@ use super::{Context, Created, Event, Identity, Options, Tree, digest};
 struct Fixture {
     tree: Tree,
     zxid: i64,
+    /// How far stamps are ahead of the steady clock, which shows the zxid in seconds.
+    wall_ahead_ms: i64,
     session: i64,
     ids: Vec<Identity>,
     events: Vec<Event>,
@@ -36,14 +38,17 @@ impl Fixture {
 
     fn with(options: Options) -> Self {
         let tree = Tree::fresh(options);
-        Self { tree, zxid: 0, session: 7, ids: Vec::new(), events: Vec::new() }
+        let (ids, events) = (Vec::new(), Vec::new());
+        Self { tree, zxid: 0, wall_ahead_ms: 0, session: 7, ids, events }
     }
 
     /// Does a write under the next zxid.
     fn write<T>(&mut self, write: impl FnOnce(&mut Tree, &Context<'_>, &mut Vec<Event>) -> T) -> T {
         self.zxid += 1;
         let (zxid, session) = (self.zxid, self.session);
-        let ctx = Context { zxid, time_ms: 1000 * zxid, session, ids: &self.ids };
+        let steady_ms = 1000 * zxid;
+        let time_ms = steady_ms + self.wall_ahead_ms;
+        let ctx = Context { zxid, time_ms, steady_ms, session, ids: &self.ids };
         write(&mut self.tree, &ctx, &mut self.events)
     }
 

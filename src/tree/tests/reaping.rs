@@ -35,6 +35,19 @@ fn a_container_goes_after_its_last_child_and_not_before_the_first() {
 }
 
 #[test]
+fn a_stamp_that_is_years_ahead_keeps_no_znode_and_reaps_none() {
+    let mut f = Fixture::new();
+    f.request(&ttl("/before", 2500)).unwrap();
+    f.wall_ahead_ms = 10 * 365 * 86_400_000;
+    f.request(&ttl("/meanwhile", 2500)).unwrap();
+    assert_eq!(reap(&mut f, "/before"), Err(ErrorCode::BadVersion), "at 3000 ms");
+    f.wall_ahead_ms = 0;
+    reap(&mut f, "/before").unwrap();
+    assert_eq!(f.tree.reapable(4501, 0, 10), ["/meanwhile"].map(Text::from));
+    reap(&mut f, "/meanwhile").unwrap();
+}
+
+#[test]
 fn a_ttl_znode_stays_while_it_has_children() {
     let mut f = Fixture::new();
     f.request(&ttl("/t", 500)).unwrap();

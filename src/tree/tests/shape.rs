@@ -95,8 +95,8 @@ fn cversion_wraps_at_32_bits() {
 }
 
 #[test]
-fn a_znode_takes_104_bytes_besides_path_and_data() {
-    assert_eq!(std::mem::size_of::<super::super::znode::Znode>(), 104);
+fn a_znode_takes_112_bytes_besides_path_and_data() {
+    assert_eq!(std::mem::size_of::<super::super::znode::Znode>(), 112);
 }
 
 #[test]
