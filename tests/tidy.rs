@@ -11,8 +11,11 @@ const FILE_LINES_MAX: usize = 800;
 /// Columns of a line: rustfmt keeps code within 100, prose and literals get some slack.
 const LINE_COLUMNS_MAX: usize = 120;
 
+/// A name, and the names of what it may import.
+type Arrows = &'static [(&'static str, &'static [&'static str])];
+
 /// Who may import whom (docs/ARCHITECTURE.md). `main` is the crate's front door.
-const ARROWS: &[(&str, &[&str])] = &[
+const ARROWS: Arrows = &[
     ("proto", &[]),
     ("config", &[]),
     ("tree", &["proto"]),
@@ -33,6 +36,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("lib", &["server", "config", "cli", "admin", "storage", "replica", "locks", "tree", "proto"]),
 ];
 
+/// Within a module: which of its rooms (and of the files beside them that are named here) may import which others.
+/// Files that are not named may import all of them, and all may import those.
+const ROOMS: &[(&str, Arrows)] = &[(
+    "server",
+    &[
+        ("clients", &[]),
+        ("peer", &["clients", "disk"]),
+        ("disk", &[]),
+        ("lifecycle", &["clients", "peer", "disk", "driver"]),
+        ("driver", &["clients", "peer", "disk"]),
+    ],
+)];
+
 /// Crates that belong to one place only.
 const CRATES: &[(&str, &[&str])] = &[
     ("tokio", &["server", "admin", "supervision", "cli", "main", "recipes"]),
@@ -49,7 +65,7 @@ const CRATES: &[(&str, &[&str])] = &[
 const SUPERVISED: [&str; 4] = ["server", "admin", "storage", "replica"];
 /// Files of those that are parts of tests.
 const TEST_FILES: [&str; 3] =
-    ["src/server/peer_image_tests.rs", "src/admin/served.rs", "src/admin/fake.rs"];
+    ["src/server/peer/image_tests.rs", "src/admin/served.rs", "src/admin/fake.rs"];
 /// What starts a thread or task that nobody supervises.
 const UNSUPERVISED: [&str; 6] =
     ["JoinSet", "thread::Builder", "thread::scope", "spawn_local", "tokio::spawn", "task::spawn"];
@@ -142,6 +158,57 @@ fn forbidden_arrows(name: &str, text: &str) -> Vec<String> {
             if used && whole {
                 wrong.push(format!("{name}:{}: {krate} does not belong into {module}", number + 1));
             }
+        }
+    }
+    wrong
+}
+
+/// The paths below `crate` that a source file names, resolved: `super::x::Y` in `src/server/peer/z.rs` is
+/// `server::peer::x::Y`. With their lines.
+fn own_paths(name: &str, text: &str) -> Vec<(usize, Vec<String>)> {
+    let below = Path::new(name).strip_prefix("src").expect("a file of src").with_extension("");
+    let mut here: Vec<String> =
+        below.iter().map(|part| part.to_str().expect("UTF-8").to_owned()).collect();
+    here.retain(|part| part != "mod");
+    let mut found = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        // A test within the file is one module further down.
+        let inner = usize::from(line.starts_with("    use "));
+        let line = code(line);
+        for (at, _) in line.match_indices("::") {
+            let start = line[..at].rfind(|c: char| !c.is_alphanumeric() && c != '_');
+            let first = &line[start.map_or(0, |start| start + 1)..at];
+            if !["crate", "super"].contains(&first) {
+                continue;
+            }
+            let mut parts: Vec<&str> = line[at - first.len()..].split("::").collect();
+            let ups = parts.iter().take_while(|part| **part == "super").count();
+            parts.drain(..ups + usize::from(first == "crate"));
+            let kept = match first {
+                "super" => (here.len() + inner).saturating_sub(ups).min(here.len()),
+                _ => 0,
+            };
+            let rest = parts.iter().map(|part| word(part)).filter(|part| !part.is_empty());
+            found.push((number + 1, here[..kept].iter().cloned().chain(rest).collect()));
+        }
+    }
+    found
+}
+
+fn forbidden_doors(name: &str, text: &str) -> Vec<String> {
+    let module = module_of(name);
+    let Some((_, rooms)) = ROOMS.iter().find(|(known, _)| *known == module) else {
+        return Vec::new();
+    };
+    let inside = name.strip_prefix(&format!("src/{module}/")).unwrap_or_default();
+    let own = inside.split(['/', '.']).next().unwrap_or_default();
+    let Some((_, may)) = rooms.iter().find(|(room, _)| *room == own) else { return Vec::new() };
+    let mut wrong = Vec::new();
+    for (line, path) in own_paths(name, text) {
+        let [first, second, ..] = &path[..] else { continue };
+        let is_room = rooms.iter().any(|(room, _)| room == second);
+        if first == module && is_room && second != own && !may.contains(&second.as_str()) {
+            wrong.push(format!("{name}:{line}: {module}/{own} may not import {module}/{second}"));
         }
     }
     wrong
@@ -257,6 +324,37 @@ fn a_planted_bare_spawn_is_caught() {
         "use crate::supervision::{self, Task, spawn_blocking}; // not tokio::spawn(x)",
     ] {
         assert_eq!(bare_spawns("src/server/x.rs", text), [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn rooms_keep_to_their_doors() {
+    let wrong: Vec<String> =
+        sources("src").iter().flat_map(|(name, text)| forbidden_doors(name, text)).collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_planted_way_around_a_door_is_caught() {
+    for (name, line) in [
+        ("src/server/clients/x.rs", "use crate::server::peer::Links;"),
+        ("src/server/clients/x.rs", "use super::super::peer::Links;"),
+        ("src/server/disk/x.rs", "    let x = crate::server::driver::Driver;"),
+        ("src/server/peer/mod.rs", "use super::lifecycle::Builder;"),
+        ("src/server/driver.rs", "use super::lifecycle::Builder;"),
+    ] {
+        assert_eq!(forbidden_doors(name, line).len(), 1, "{name}: {line}");
+    }
+    for (name, line) in [
+        (
+            "src/server/clients/x.rs",
+            "use super::listener::Port; use crate::server::limits::Limits;",
+        ),
+        ("src/server/lifecycle/x.rs", "use crate::server::driver::Driver;"),
+        ("src/server/clients/x.rs", "    use super::super::listener::Port;"),
+        ("src/server/shared.rs", "use super::clients::Line;"),
+    ] {
+        assert_eq!(forbidden_doors(name, line), [""; 0], "{name}: {line}");
     }
 }
 

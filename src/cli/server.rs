@@ -19,7 +19,9 @@ use tokio::time::timeout;
 use super::config_check::EXIT_INVALID;
 use super::{LogFormat, config_file, log_output, open_files, say};
 use crate::config::{Config, ConfigError, Draft, HostPort};
-use crate::server::{Server, ServerError, StartError};
+use crate::server::Server;
+use crate::server::ServerError;
+use crate::server::StartError;
 use crate::supervision;
 
 /// Flags of `lockkeeper server`. Each overrides the configuration file.

@@ -19,70 +19,27 @@ use tokio::task::yield_now;
 
 use super::announced::Announced;
 use super::audit::Audit;
-use super::checkpoint_pace::CheckpointPace;
-use super::checkpoints::Checkpoints;
+use super::clients::{Debt, Debts, Line, Pushed};
 use super::clock;
 use super::clock_alarm::ClockAlarm;
 use super::conditions::Cause;
-use super::connection::Line;
-use super::disk_alarm::DiskAlarm;
+use super::disk::{CheckpointPace, Checkpoints, DiskAlarm, LogWriter};
 use super::error::ServerError;
 use super::figures::Figures;
 use super::limits::{
     CHANGES_BATCHES_MAX, CHANGES_RECORDS_MAX, DEBTS_KEPT_DIVISOR, DEBTS_KEPT_OF, DIRECT_BYTES_MAX,
     DRIVER_BATCH_MAX, Limits,
 };
-use super::log_writer::LogWriter;
-use super::outbox::{Debt, Debts, Pushed};
-use super::peer_links::{LinkEvent, Links};
+use super::message::Message;
+use super::peer::{LinkEvent, Links};
 use super::queue::Queue;
 use super::sched::{Scheduling, ThreadScheduling};
 use super::shared::{Published, Stop};
 use crate::replica::{
-    ConnId, Drained, Input, Inspect, OUTPUT_BYTES_PER_TURN_MAX, Outgoing, Ready, Replica, Report,
-    Status,
+    ConnId, Drained, Input, OUTPUT_BYTES_PER_TURN_MAX, Outgoing, Ready, Replica, Report, Status,
 };
 use crate::storage::{Lock, WatchedFs, mark_rolled_back};
 use crate::supervision::Task;
-
-/// What the driver is sent.
-#[derive(Debug)]
-pub enum Message {
-    /// A connection begins: where its answers go, and its first frame.
-    Open {
-        /// Its number.
-        conn: ConnId,
-        /// Where its answers go.
-        line: Arc<Line>,
-        /// Its first frame.
-        input: Input,
-    },
-    /// For the replica.
-    Input(Input),
-    /// Something happened on a link with another server.
-    Link(LinkEvent),
-    /// An image of this server turned out damaged.
-    ImageDamaged {
-        /// Its index.
-        index: u64,
-    },
-    /// Another server needs an image of this index or a later one.
-    ImageWanted {
-        /// The index.
-        index: u64,
-    },
-    /// An operator's question.
-    Inspect {
-        /// The question.
-        what: Inspect,
-        /// Where the answer goes.
-        answer: oneshot::Sender<Report>,
-    },
-    /// A thread has found that the server cannot go on.
-    Failed(ServerError),
-    /// Nothing but a reason to look: something is durable, or the end is asked for.
-    Wake,
-}
 
 /// The loop's state.
 #[derive(Debug)]
@@ -540,7 +497,7 @@ mod tests {
     use crate::proto::request::{Create, CreateKind, Request};
     use crate::proto::{Acl, ConnectRequest, RequestHeader};
     use crate::replica::{ClientRequest, Machine, Restored, Setup};
-    use crate::server::outbox::Outbox;
+    use crate::server::clients::Outbox;
     use crate::tree::Options;
 
     const CLIENTS: u64 = 40;

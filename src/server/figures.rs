@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::clients::{Debts, Others};
 use super::clock;
-use super::other_protocols::Others;
-use super::outbox::Debts;
 use crate::admin::{Counters, DiskCounters, LinkCounters, ResponseSizes};
 use crate::proto::frame;
 

@@ -4,74 +4,31 @@
 //! lock server of its own) starts and stops one. *Invariants*: nothing is bound or created before
 //! the configuration is known to be right; the client address is taken before the data is touched;
 //! nobody is answered before the server serves; when `stop` has returned, every thread has ended and
-//! the data directory is free. Where things are: `driver.rs` (the loop around the replica),
-//! `log_writer.rs`, `log_thread.rs`, `checkpoints.rs` and `checkpoint_pace.rs` (the disk's threads),
-//! `files.rs` (who may open how many), `listener.rs`, `arrivals.rs`, `first_frame.rs` and
-//! `connection.rs` (clients), `silence.rs`, `turnstile.rs` and `pace.rs`
-//! (many of them at one moment), `founding.rs`, `peers.rs` and `peer_*.rs` (other servers), `intake.rs`,
-//! `outbox.rs` and `throttle.rs` (what was read, is queued and in flight).
+//! the data directory is free. Rooms: `clients/` (their sockets),
+//! `peer/` (other servers), `disk/` (the threads of the log and of checkpoints), `lifecycle/` (from a configuration to
+//! a server that runs). Beside them: `driver.rs` (the loop around the replica), `message.rs` and `queue.rs` (what it is
+//! sent), `limits.rs`, `figures.rs`, `audit.rs`, `sched.rs` and `cores.rs` (how threads share the processor).
 
 mod announced;
-mod arrivals;
 mod audit;
-mod builder;
-mod checkpoint_pace;
-mod checkpoints;
-mod client_port;
+mod clients;
 mod clock;
 mod clock_alarm;
 mod conditions;
-mod connection;
 mod cores;
 mod disk;
-mod disk_alarm;
 mod driver;
-mod dynamic_file;
-mod ensemble;
 mod error;
 mod figures;
 mod files;
-mod first_frame;
-mod founding;
-mod intake;
+mod lifecycle;
 pub mod limits;
-mod listener;
-mod log_disk;
-mod log_thread;
-mod log_writer;
-mod member;
-mod other_protocols;
-mod outbox;
-mod pace;
-mod peer_accept;
-mod peer_connect;
-mod peer_flapping;
-mod peer_frame;
-mod peer_hello;
-mod peer_image_fetch;
-mod peer_image_receive;
-mod peer_image_send;
-#[cfg(test)]
-mod peer_image_tests;
-mod peer_images;
-mod peer_introduction;
-mod peer_links;
-mod peer_locks;
-mod peer_ports;
-mod peer_wire;
-mod peers;
-mod ports;
+mod message;
+mod peer;
 mod queue;
-mod received;
-mod recovery;
 mod sched;
-mod settings;
 mod shared;
-mod silence;
-mod start;
-mod throttle;
 mod ticks;
-mod turnstile;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -86,17 +43,15 @@ use crate::admin::{Counters, Source as _};
 use crate::replica::inspect::Mode;
 use crate::replica::{Input, Status};
 
-pub use builder::Builder;
-pub use dynamic_file::write_dynamic;
-pub use ensemble::{Ensemble, EnsembleBuilder};
 pub use error::{ServerError, StartError};
-pub use start::Recovered;
+pub use lifecycle::{Builder, Ensemble, EnsembleBuilder, Recovered};
+pub use peer::dynamic_file::write_dynamic;
 
-use driver::Message;
+use lifecycle::Running;
 use limits::RESIGN_MAX;
-use peers::Peers;
+use message::Message;
+use peer::Peers;
 use shared::Shared;
-use start::Running;
 
 /// A running server. Dropping it asks it to end, without waiting for that; [`Server::stop`] waits.
 ///

@@ -7,8 +7,8 @@
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::driver::Message;
 use super::limits::DRIVER_BATCH_MAX;
+use super::message::Message;
 use super::ticks::Ticks;
 
 /// The driver's queue.

@@ -10,18 +10,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
+use super::clients::{Received, Silence, Throttle, Turnstile};
 use super::conditions::Conditions;
-use super::driver::Message;
 use super::error::ServerError;
 use super::figures::Figures;
 use super::limits::{INSPECT_MAX, Limits};
-use super::peer_locks;
-use super::peers::Peers;
-use super::received::Received;
+use super::message::Message;
+use super::peer::{Peers, lock_query};
 use super::sched::Scheduling;
-use super::silence::Silence;
-use super::throttle::Throttle;
-use super::turnstile::Turnstile;
 use crate::admin::{Counters, Facts, Gathering, Inspection, Source};
 use crate::config::FourLetterWords;
 use crate::locks::Scope;
@@ -116,7 +112,7 @@ impl Source for Shared {
     fn gather(&self, scope: Scope) -> Gathering<'_> {
         Box::pin(async move {
             match &self.peers {
-                Some(peers) => peer_locks::gather(peers, scope).await,
+                Some(peers) => lock_query::gather(peers, scope).await,
                 None => Vec::new(),
             }
         })

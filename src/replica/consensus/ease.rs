@@ -3,7 +3,7 @@
 //! *Owns* the leader's choice, and what a follower makes of it. *Invariants*: with this server, those that
 //! are relied on are a majority and no more; who joins, leaves, or is to be found out about is not one
 //! of the others. *Never* changes what an acknowledgement says: it only comes later, by as much as the
-//! disk may wait for more (`server/log_thread.rs`).
+//! disk may wait for more (`server/disk/log_thread.rs`).
 
 use raft::ProgressState;
 use raft::eraftpb::{Message, MessageType};

@@ -1,0 +1,86 @@
+//! The first thing a client says: a four-letter word, or what session it wants.
+//!
+//! *Owns* the reading of a connection before the driver knows of it. *Invariants*: four bytes
+//! decide; a length that no ConnectRequest has, a payload that is none and an early end all close
+//! without an answer, so that a client without a session holds little (what speaks TLS, HTTP or the PROXY
+//! protocol is named in the log). *Never* reads on behind the
+//! first frame, except for what arrived with it: those bytes stay in the buffer.
+
+use std::net::SocketAddr;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+use super::arrivals::Arrival;
+use super::other_protocols::Protocol;
+use crate::admin;
+use crate::proto::{ConnectRequest, frame};
+use crate::server::limits::FIRST_FRAME_BYTES_MAX;
+use crate::server::shared::Shared;
+
+/// What the connection is.
+pub enum First {
+    /// A client that wants a session.
+    Session(ConnectRequest),
+    /// An operator; this is the answer.
+    Word(Vec<u8>),
+    /// Nobody to be answered.
+    Nothing,
+}
+
+/// Reads up to the end of the first frame or word.
+pub async fn read(
+    stream: &mut TcpStream,
+    buffer: &mut BytesMut,
+    remote: SocketAddr,
+    shared: &Shared,
+    arrival: &Arrival,
+) -> First {
+    loop {
+        buffer.reserve(FIRST_READ_BYTES);
+        match stream.read_buf(buffer).await {
+            Ok(0) | Err(_) => return First::Nothing,
+            Ok(bytes) => shared.figures.received(bytes),
+        }
+        let Some(first_four) = buffer.first_chunk::<4>().copied() else { continue };
+        if let Some(word) = admin::word(first_four) {
+            shared.figures.packets_received(1);
+            arrival.asks();
+            return First::Word(admin::answer(word, &buffer[4..], remote, shared).await);
+        }
+        let bytes_max = shared.limits.frame_bytes_max.min(FIRST_FRAME_BYTES_MAX);
+        match frame::next(buffer, bytes_max) {
+            Ok(None) => {}
+            Ok(Some(payload)) => {
+                let first = session(payload, shared);
+                if matches!(first, First::Session(_)) {
+                    arrival.is_known();
+                }
+                return first;
+            }
+            Err(frame::BadLength(length)) => {
+                if let Some(protocol) = Protocol::of(first_four) {
+                    shared.figures.others.saw(protocol, remote.ip());
+                }
+                shared.figures.cut_malformed(length > 0);
+                return First::Nothing;
+            }
+        }
+    }
+}
+
+fn session(payload: Bytes, shared: &Shared) -> First {
+    shared.figures.connect_request();
+    match ConnectRequest::decode(payload) {
+        Ok(request) => First::Session(request),
+        Err(error) => {
+            tracing::debug!(%error, "connection closed: its first frame asks for no session");
+            shared.figures.cut_malformed(false);
+            First::Nothing
+        }
+    }
+}
+
+/// A ConnectRequest is 49 bytes long, and what is pipelined behind it is rarely much.
+const FIRST_READ_BYTES: usize = 512;

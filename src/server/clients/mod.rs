@@ -1,0 +1,33 @@
+//! CLIENTS: sockets of clients, from the listener to the frames that the driver is given.
+//!
+//! *Owns* the client port, admission of new connections, reading and writing of each connection, and the bounds of what
+//! they hold. *Invariants*: what a connection may hold in memory is bounded, each by itself and all together; an answer
+//! leaves in the order of its requests. *Never* touches the replica: requests go to the driver as messages, and
+//! answers come through [`Line`].
+
+mod arrivals;
+mod client_port;
+mod connection;
+mod first_frame;
+mod in_flight;
+pub(in crate::server) mod listener;
+mod other_protocols;
+mod outbox;
+mod pace;
+mod read_buffer;
+mod received;
+mod silence;
+mod turnstile;
+
+pub(in crate::server) use arrivals::{Arrival, Arrivals};
+pub(in crate::server) use client_port::ClientPort;
+pub(in crate::server) use connection::Line;
+pub(in crate::server) use in_flight::Throttle;
+pub(in crate::server) use listener::Port;
+pub(in crate::server) use other_protocols::Others;
+#[cfg(test)]
+pub(in crate::server) use outbox::Outbox;
+pub(in crate::server) use outbox::{Debt, Debts, Pushed};
+pub(in crate::server) use received::Received;
+pub(in crate::server) use silence::Silence;
+pub(in crate::server) use turnstile::Turnstile;

@@ -1,0 +1,109 @@
+//! Who was silent, and who is at work.
+//!
+//! *Owns* how long those at work are silent between two requests, as is usual now. *Invariants*: whoever was
+//! heard from within [`QUIET_MIN`] is at work, whoever was silent for [`QUIET_MAX`] was silent; in between,
+//! whoever was silent for a few times as long as is usual. That changes with the seconds, not with how many are
+//! heard from in one of them: a crowd that acts twice is no more at work for it. *Never* makes anybody wait:
+//! that is for `clients/turnstile.rs`.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::server::limits::{QUIET_MAX, QUIET_MIN, QUIET_USUAL_TIMES};
+
+/// Of those heard from within so long, one counts.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(1);
+
+/// What is usual is a mean over about so many that count.
+const SAMPLES: u32 = 1024;
+
+/// The silence that is usual of the clients of one server.
+#[derive(Debug, Default)]
+pub struct Silence(Mutex<Usual>);
+
+#[derive(Debug, Default)]
+struct Usual {
+    silence: Duration,
+    sampled: Option<Instant>,
+}
+
+impl Silence {
+    /// Whether a client that is heard from now was silent, having been heard from before at `heard`.
+    pub fn is_quiet(&self, heard: Instant, now: Instant) -> bool {
+        // Nothing that holds the lock can panic half-way through a change.
+        let mut usual = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let silence = now.duration_since(heard);
+        if silence >= (usual.silence * QUIET_USUAL_TIMES).clamp(QUIET_MIN, QUIET_MAX) {
+            return true;
+        }
+        if usual.sampled.is_none_or(|sampled| now.duration_since(sampled) >= SAMPLE_INTERVAL) {
+            usual.sampled = Some(now);
+            usual.silence = (usual.silence * (SAMPLES - 1) + silence) / SAMPLES;
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients that are heard from every `interval`, one by one, for as long as makes that usual.
+    struct Clients {
+        silence: Silence,
+        now: Instant,
+    }
+
+    impl Clients {
+        fn new() -> Self {
+            Self { silence: Silence::default(), now: Instant::now() }
+        }
+
+        /// So many clients are heard from within so long, after such a silence. Those who were silent.
+        fn heard(&mut self, count: u32, within: Duration, silence: Duration) -> u32 {
+            let quiet = (0..count).map(|_| {
+                self.now += within / count;
+                u32::from(self.silence.is_quiet(self.now.checked_sub(silence).unwrap(), self.now))
+            });
+            quiet.sum()
+        }
+
+        fn is_quiet(&mut self, silence: Duration) -> bool {
+            self.heard(1, Duration::ZERO, silence) == 1
+        }
+    }
+
+    #[test]
+    fn whoever_is_heard_from_about_as_often_as_others_is_at_work() {
+        let mut clients = Clients::new();
+        assert!(clients.is_quiet(QUIET_MIN));
+        let long = Duration::from_secs(5);
+        assert_eq!(clients.heard(100_000, long, QUIET_MIN * 9 / 10), 0);
+        assert_eq!(clients.heard(100_000, long, QUIET_MIN * 11 / 10), 0);
+        assert!(clients.is_quiet(QUIET_MIN * 5));
+        assert_eq!(clients.heard(100_000, long, QUIET_MIN / 100), 0);
+        assert!(clients.is_quiet(QUIET_MIN), "when they have less to do it is as before");
+    }
+
+    #[test]
+    fn a_crowd_that_acts_twice_is_no_more_at_work_for_it() {
+        let mut clients = Clients::new();
+        let moment = Duration::from_millis(200);
+        for _ in 0..10 {
+            assert_eq!(clients.heard(20_000, 5 * moment, QUIET_MIN / 100), 0);
+            assert_eq!(clients.heard(20_000, moment, 30 * QUIET_MAX), 20_000);
+            assert_eq!(clients.heard(20_000, moment, QUIET_MIN * 9 / 10), 0);
+            assert_eq!(clients.heard(20_000, moment, QUIET_MIN), 20_000);
+        }
+    }
+
+    #[test]
+    fn nobody_is_at_work_who_was_silent_for_long() {
+        let mut clients = Clients::new();
+        let long = Duration::from_secs(5);
+        for percent in [90, 300, 900, 999] {
+            assert_eq!(clients.heard(10_000, long, QUIET_MIN * percent / 100), 0);
+        }
+        assert!(clients.is_quiet(QUIET_MAX));
+    }
+}

@@ -1,0 +1,218 @@
+//! The data directory as a configuration names it.
+//!
+//! *Owns* the translation between the configuration, the storage and the replica. *Never* decides
+//! what may be recovered: that is the storage's.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::replica::Machine;
+use crate::replica::founding::Identified;
+use crate::server::StartError;
+use crate::storage::log::SEGMENT_BYTES;
+use crate::storage::{
+    self, Identity, Mending, OpenError, Opened, Options, Place, Report, WatchedFs,
+};
+use crate::tree;
+
+/// What was found in the data directory.
+pub(in crate::server) struct Found {
+    /// Everything up to `restored.applied`.
+    pub machine: Machine,
+    /// What else is needed of it.
+    pub opened: Opened,
+}
+
+/// What a new data directory of a server on its own becomes.
+///
+/// # Errors
+/// The system gives no random numbers.
+pub(in crate::server) fn standalone(server_id: u8) -> Result<Identity, StartError> {
+    let mut cluster_id = [0; 16];
+    getrandom::fill(&mut cluster_id)
+        .map_err(|error| StartError::System { what: "random id", error: error.to_string() })?;
+    Ok(Identity::standalone(u128::from_le_bytes(cluster_id), server_id))
+}
+
+/// Whose data there is; `None` without any. Changes nothing.
+///
+/// # Errors
+/// It is refused.
+pub(in crate::server) fn peek(config: &Config) -> Result<Option<Identity>, StartError> {
+    storage::peek(&place(config)).map_err(|e| StartError::Data(e.to_string()))
+}
+
+/// Whether a server without data is to be taken for a new one: `db.autocreate`, or the file that says so.
+///
+/// # Errors
+/// The directory cannot be read.
+pub(in crate::server) fn is_new(config: &Config) -> Result<bool, StartError> {
+    if config.db_autocreate {
+        return Ok(true);
+    }
+    storage::is_initialized(&place(config)).map_err(|e| StartError::Data(e.to_string()))
+}
+
+/// Makes it durable with which server lines the ensemble begins that a server on its own founds: it is in
+/// `opened`, and stays who it is.
+///
+/// # Errors
+/// The directory cannot be written.
+pub(in crate::server) fn founds(
+    config: &Config,
+    opened: &mut Opened,
+    decided: &Identified,
+) -> Result<(), StartError> {
+    opened.identity.members.clone_from(&decided.members);
+    let place = place(config);
+    let stored = opened.identity.store(&*place.fs, &place.data);
+    stored.map_err(|error| StartError::Data(error.to_string()))
+}
+
+/// Empties the directory of a server that was on its own and never had a session or a write: nothing of
+/// it is worth being set aside.
+///
+/// # Errors
+/// The directory cannot be changed.
+pub(in crate::server) fn begin_anew(config: &Config, opened: Opened) -> Result<(), StartError> {
+    storage::begin_anew(&place(config), opened).map_err(|e| StartError::Data(e.to_string()))
+}
+
+/// Puts all data of a server of an ensemble away: returns where it is now.
+///
+/// # Errors
+/// It is in use, another server's, or cannot be moved.
+pub(in crate::server) fn set_aside(
+    config: &Config,
+    server_id: u8,
+) -> Result<Vec<PathBuf>, StartError> {
+    storage::set_aside(&place(config), server_id).map_err(|e| StartError::Data(e.to_string()))
+}
+
+/// Whether a server without data had some that was put away.
+///
+/// # Errors
+/// The directory cannot be read.
+pub(in crate::server) fn was_set_aside(config: &Config) -> Result<bool, StartError> {
+    storage::was_set_aside(&place(config)).map_err(|e| StartError::Data(e.to_string()))
+}
+
+/// Why a data directory cannot be opened.
+pub(in crate::server) enum Refused {
+    /// As it is, at all.
+    Start(StartError),
+    /// As long as it has no usable copy of the state: of a server of an ensemble. Says what is wrong
+    /// with the copies.
+    Stateless(String),
+}
+
+impl From<StartError> for Refused {
+    fn from(error: StartError) -> Self {
+        Self::Start(error)
+    }
+}
+
+/// Opens the data directory, or makes it to be `new`. `ensemble`: there are other servers.
+///
+/// # Errors
+/// It is refused: nothing in it was changed.
+pub(in crate::server) fn open(
+    config: &Config,
+    files: &WatchedFs,
+    new: &Identity,
+    ensemble: bool,
+    options: tree::Options,
+) -> Result<Found, Refused> {
+    if !config.data_dir_autocreate {
+        for directory in [&config.data_dir, &config.data_log_dir] {
+            must_exist(directory)?;
+        }
+    }
+    if !ensemble && peek(config)?.is_none() && !is_new(config)? {
+        return Err(Refused::Start(lost(&config.data_dir)));
+    }
+    let mut machine = Machine::fresh(options);
+    let options = options_of_storage(config, new, ensemble);
+    let opened =
+        storage::open(place_on(config, files), &options, &mut machine).map_err(|error| {
+            let words = error.to_string();
+            match error {
+                OpenError::NothingToBeginFrom { .. } if ensemble => Refused::Stateless(words),
+                _refused => Refused::Start(StartError::Data(words)),
+            }
+        })?;
+    Ok(Found { machine, opened })
+}
+
+/// Takes a directory that [`open`] calls stateless.
+///
+/// # Errors
+/// It is not that any more.
+pub(in crate::server) fn mend(
+    config: &Config,
+    files: &WatchedFs,
+    new: &Identity,
+) -> Result<Mending, StartError> {
+    let options = options_of_storage(config, new, true);
+    Mending::begin(&place_on(config, files), &options).map_err(|e| StartError::Data(e.to_string()))
+}
+
+fn options_of_storage(config: &Config, new: &Identity, ensemble: bool) -> Options {
+    Options {
+        new: new.clone(),
+        ensemble,
+        image_every_bytes: config.image_log_bytes,
+        // Whole segments are cut: no more than one of them stays behind an image.
+        segment_bytes: SEGMENT_BYTES.min(config.image_log_bytes),
+    }
+}
+
+fn place(config: &Config) -> Place {
+    Place::on_disk(&config.data_dir, &config.data_log_dir)
+}
+
+/// The same, where a call that does not return is seen.
+fn place_on(config: &Config, files: &WatchedFs) -> Place {
+    Place::on(Arc::new(files.clone()), &config.data_dir, &config.data_log_dir)
+}
+
+fn lost(directory: &Path) -> StartError {
+    StartError::Data(format!(
+        "{}: there is no data here, and db.autocreate is false: if this server is new, create an empty \
+         file `initialize` in this directory; if not, its data is lost or elsewhere",
+        directory.display()
+    ))
+}
+
+fn must_exist(directory: &Path) -> Result<(), StartError> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    Err(StartError::Data(format!(
+        "{}: there is no such directory, and datadir.autocreate is false",
+        directory.display()
+    )))
+}
+
+/// Tells in the log what a recovery has found, where that is out of the ordinary.
+pub(in crate::server) fn tell(report: &Report) {
+    tracing::debug!(
+        from = report.begun_from,
+        records = report.records,
+        entries = report.entries,
+        log_bytes = report.log_bytes,
+        "recovered"
+    );
+    if let Some(torn) = &report.torn {
+        tracing::info!(torn, "the end of the log was never finished: it is dropped");
+    }
+    tell_of_damaged(&report.set_aside);
+}
+
+/// Tells where damaged images are now.
+pub(in crate::server) fn tell_of_damaged(set_aside: &[PathBuf]) {
+    for path in set_aside {
+        tracing::warn!(path = %path.display(), "a damaged image was set aside");
+    }
+}

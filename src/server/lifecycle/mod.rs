@@ -1,0 +1,19 @@
+//! LIFE CYCLE: how a server is configured, started, and put together.
+//!
+//! *Owns* the order of a start, what is opened when, and the builders of a server and of an ensemble within one
+//! process.
+//! *Invariants*: nothing is bound or created before the configuration is known to be right; nobody is answered
+//! before the server serves. *Never* takes part in what happens while a server runs: the driver does.
+
+mod builder;
+mod ensemble;
+mod member;
+mod ports;
+mod recovery;
+mod settings;
+mod start;
+
+pub use builder::Builder;
+pub use ensemble::{Ensemble, EnsembleBuilder};
+pub use start::Recovered;
+pub(in crate::server) use start::Running;

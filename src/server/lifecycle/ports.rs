@@ -1,0 +1,229 @@
+//! The ports of one server that clients and operators find, and what is behind them.
+//!
+//! *Owns* the moment when they are opened: see `lifecycle/start.rs`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::{TcpListener, lookup_host};
+use tokio::runtime;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::recovery::Parts;
+use super::settings;
+use super::start::WORKER;
+use crate::admin::{self, Options, Surface};
+use crate::config::{AdminConfig, Config};
+use crate::server::announced::Announced;
+use crate::server::clients::{ClientPort, Port, Received, Silence, Throttle, Turnstile, listener};
+use crate::server::error::StartError;
+use crate::server::figures::Figures;
+use crate::server::files::Files;
+use crate::server::limits::{HEAR_INTERVAL, LEAVE_INTERVAL, Limits};
+use crate::server::message::Message;
+use crate::server::peer::Peers;
+use crate::server::sched::{self, Scheduling};
+use crate::server::shared::{Published, Shared, Stop};
+use crate::supervision::{self, Task, TaskSet};
+
+/// HTTP connections that may wait to be accepted.
+const HTTP_BACKLOG: u32 = 128;
+
+/// What is going to be offered.
+pub struct Offer {
+    config: Config,
+    is_in_memory: bool,
+    limits: Limits,
+    files: Files,
+    messages: mpsc::Sender<Message>,
+    figures: Arc<Figures>,
+    published: Arc<Published>,
+    stop: Arc<Stop>,
+    scheduling: Arc<Scheduling>,
+    /// Whether the process is scheduled as any other.
+    is_usual: bool,
+    peers: Option<Arc<Peers>>,
+    members: watch::Receiver<Announced>,
+}
+
+/// What is offered.
+#[derive(Clone)]
+pub struct Ports {
+    /// What is behind the ports.
+    pub shared: Arc<Shared>,
+    /// Where clients connect.
+    pub address: SocketAddr,
+    /// Where the HTTP port is; `None` if there is none.
+    pub admin_address: Option<SocketAddr>,
+}
+
+impl Offer {
+    /// Of a server that is made from these parts, before it has a driver.
+    #[must_use]
+    pub fn of(parts: &Parts, limits: Limits, files: Files) -> Self {
+        Self {
+            config: parts.config.clone(),
+            is_in_memory: parts.is_in_memory,
+            limits,
+            files,
+            messages: parts.messages.clone(),
+            figures: Arc::clone(&parts.figures),
+            published: Arc::clone(&parts.published),
+            stop: Arc::clone(&parts.stop),
+            scheduling: Arc::clone(&parts.scheduling),
+            is_usual: sched::is_usual(),
+            peers: parts.member.as_ref().map(|member| Arc::clone(&member.peers)),
+            members: parts.members.subscribe(),
+        }
+    }
+
+    /// Lets clients and operators connect, until the end is asked for. `recovery_ms`: how long it
+    /// took to read the data, if that is known.
+    ///
+    /// # Errors
+    /// Another process has taken the client port meanwhile, or the system gives no thread.
+    pub async fn open(
+        &self,
+        port: Port,
+        recovery_ms: Option<u64>,
+        tasks: &mut TaskSet<()>,
+    ) -> Result<Ports, StartError> {
+        let Self { config, limits, messages, figures, published, stop, .. } = self;
+        let address = port.address;
+        let leave = limits.of_ensemble(LEAVE_INTERVAL);
+        let shared = Arc::new(Shared {
+            driver: messages.clone(),
+            limits: *limits,
+            throttle: Arc::new(Throttle::new(limits.outstanding_max)),
+            received: Received::new(limits.incoming_total_bytes_max),
+            hearing: Arc::new(Turnstile::new(HEAR_INTERVAL, Arc::clone(&self.scheduling))),
+            closing: Arc::new(Turnstile::new(leave, Arc::clone(&self.scheduling))),
+            leaving: Arc::new(Turnstile::new(leave, Arc::clone(&self.scheduling))),
+            scheduling: Arc::clone(&self.scheduling),
+            silence: Silence::default(),
+            figures: Arc::clone(figures),
+            published: Arc::clone(published),
+            facts: settings::facts(config, self.is_in_memory, address, recovery_ms),
+            words: config.four_letter_words.clone(),
+            commands_path: config.admin.command_url.clone(),
+            peers: self.peers.clone(),
+            turn: tokio::sync::Mutex::default(),
+            supervisor: supervision::current(),
+        });
+        let failed = |error| StartError::Address { address: config.client_addr.to_string(), error };
+        let clients = port.listen(config.listen_backlog).map_err(failed)?;
+        let admin_address =
+            serve_http(config, self.files.http, &shared, stop, self.is_usual, tasks).await?;
+        let options =
+            listener::Options { keep_alive: config.client_tcp_keep_alive, files: self.files };
+        let (moves, moved) = mpsc::channel(1);
+        if let Some(peers) = &self.peers {
+            let port = ClientPort {
+                own: peers.own,
+                backlog: config.listen_backlog,
+                at: (config.client_addr.clone(), address),
+                shown: shared.facts.client_address.clone(),
+                moves,
+            };
+            let follow = port.follow(self.members.clone(), Arc::clone(published));
+            tasks.spawn(Task::Members, Arc::clone(stop).before(follow));
+        }
+        let (behind, stop) = (Arc::clone(&shared), Arc::clone(stop));
+        tasks.spawn(Task::Clients, listener::accept(clients, moved, behind, stop, options));
+        Ok(Ports { shared, address, admin_address })
+    }
+}
+
+/// Offers the HTTP port, and the one for metrics alone. One that cannot be bound is warned of.
+///
+/// They have a thread of their own: whether this server lives is answered also while its own thread is
+/// busy with a long turn or waits for a disk, and what is made for operators takes no time of it.
+///
+/// # Errors
+/// The system gives no thread.
+async fn serve_http(
+    config: &Config,
+    connections_max: usize,
+    shared: &Arc<Shared>,
+    stop: &Arc<Stop>,
+    is_usual: bool,
+    tasks: &mut TaskSet<()>,
+) -> Result<Option<SocketAddr>, StartError> {
+    let AdminConfig { enabled, addr, command_url } = &config.admin;
+    let any = Options { connections_max, ..Options::default() };
+    let all = Options { commands_path: command_url.clone(), ..any.clone() };
+    let metrics = Options { surface: Surface::Metrics, ..any };
+    let ports = [(enabled.then_some(addr), all), (config.metrics_addr.as_ref(), metrics)];
+    let mut bound = None;
+    let mut listeners = Vec::new();
+    for (address, options) in ports {
+        let Some(address) = address else { continue };
+        let is_admin = options.surface == Surface::All;
+        let listener = match lookup_host((address.host.as_str(), address.port)).await {
+            Ok(addresses) => Port::bind(addresses),
+            Err(error) => Err(error),
+        };
+        let listener = listener.and_then(|port| {
+            let at = port.address;
+            Ok((at, port.listen(HTTP_BACKLOG)?.into_std()?))
+        });
+        match listener {
+            Ok((at, listener)) => {
+                if is_admin {
+                    bound = Some(at);
+                }
+                listeners.push((listener, options));
+            }
+            Err(error) => tracing::warn!(%address, %error, "no HTTP port: it cannot be bound"),
+        }
+    }
+    if listeners.is_empty() {
+        return Ok(None);
+    }
+    let failed = |error: std::io::Error| StartError::System {
+        what: Task::Http.name(),
+        error: error.to_string(),
+    };
+    let mut runtime = runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().thread_name(WORKER).build().map_err(failed)?;
+    let (shared, stop) = (Arc::clone(shared), Arc::clone(stop));
+    let (ending, ended) = oneshot::channel::<()>();
+    let thread = supervision::thread(Task::Http, move || {
+        // Dropped at the end, also by a panic.
+        let _ending = ending;
+        if is_usual {
+            sched::forget_inherited();
+        }
+        runtime.block_on(serve_ports(listeners, shared, stop));
+    });
+    let thread = thread.map_err(failed)?;
+    tasks.spawn(Task::HttpPort, async move {
+        let _ = ended.await;
+        // A panic of it was recorded.
+        let _ = thread.join();
+    });
+    Ok(bound)
+}
+
+async fn serve_ports(
+    listeners: Vec<(std::net::TcpListener, Options)>,
+    shared: Arc<Shared>,
+    stop: Arc<Stop>,
+) {
+    let mut ports = TaskSet::default();
+    for (listener, options) in listeners {
+        let listener = match TcpListener::from_std(listener) {
+            Ok(listener) => listener,
+            Err(error) => {
+                tracing::warn!(%error, "no HTTP port: it cannot be served");
+                continue;
+            }
+        };
+        let (source, stop) = (Arc::clone(&shared), Arc::clone(&stop));
+        ports.spawn(Task::HttpPort, async move {
+            admin::serve(listener, source, options, stop.asked()).await;
+        });
+    }
+    // One that has panicked ends the server.
+    while ports.join_next().await.is_some() {}
+}

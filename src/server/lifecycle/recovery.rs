@@ -1,0 +1,285 @@
+//! From a data directory, or from none, to a driver.
+//!
+//! *Owns* the thread in which that happens, next to the server's own: reading may take seconds, and
+//! what is missing comes from other servers, who are listened to meanwhile. *Invariants*: nobody is
+//! told who this server is before that is durable; a start that is given up ends at the next message.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+
+use super::member::{Member, State};
+use super::settings;
+use super::start::Recovered;
+use crate::config::Config;
+use crate::replica::founding::{Decision, Identified, Past};
+use crate::replica::{Machine, Replica, Restored, Setup};
+use crate::server::announced::Announced;
+use crate::server::audit::Audit;
+use crate::server::disk::{Checkpoints, DiskAlarm, Found, LogDisk, LogWriter, Refused, data_dir};
+use crate::server::driver::{Connections, Disk, Driver};
+use crate::server::error::StartError;
+use crate::server::figures::Figures;
+use crate::server::limits::Limits;
+use crate::server::message::Message;
+use crate::server::peer::{Founder, Links, Peers, Store, Waiting, founding, open_or_mend};
+use crate::server::queue::Queue;
+use crate::server::sched::Scheduling;
+use crate::server::shared::{Published, Stop};
+use crate::storage::{Checkpointer, Identity, Images, Lock, Log, Opened, WatchedFs};
+
+/// What a driver is made from.
+pub struct Parts {
+    /// The configuration.
+    pub config: Config,
+    /// Whether there is no disk.
+    pub is_in_memory: bool,
+    /// The driver's queue.
+    pub messages: mpsc::Sender<Message>,
+    /// Its other end.
+    pub queue: Queue,
+    /// The audit log, if there is one.
+    pub audit: Option<Audit>,
+    /// What is counted.
+    pub figures: Arc<Figures>,
+    /// Where the replica's figures go.
+    pub published: Arc<Published>,
+    /// Says when to end.
+    pub stop: Arc<Stop>,
+    /// What a server of an ensemble has besides.
+    pub member: Option<Member>,
+    /// Told of the text of the members.
+    pub members: watch::Sender<Announced>,
+    /// How its threads are scheduled.
+    pub scheduling: Arc<Scheduling>,
+    /// The server's runtime.
+    pub runtime: Handle,
+    /// Where its data is.
+    pub files: WatchedFs,
+}
+
+/// Recovers the data and makes the driver. Also says whether there was nothing to recover. Calls
+/// `waits` before it waits for other servers, who may be started only after this one. `None`: the
+/// end was asked for meanwhile.
+///
+/// # Errors
+/// Why the server does not start.
+pub fn driver(
+    mut parts: Parts,
+    mut waits: impl FnMut(Recovered),
+) -> Result<Option<(Driver, bool)>, StartError> {
+    let seed = seed()?;
+    let mut read = None;
+    match parts.member.take() {
+        Some(Member { peers, state: State::Founding(founder) }) => {
+            waits(Recovered { is_new: true, ..Recovered::default() });
+            let Some(decision) = decide(founder, &peers, &mut parts)? else { return Ok(None) };
+            parts.member = Some(Member { peers, state: State::Founded(decision.identity) });
+        }
+        Some(Member { peers, state: State::Standalone(founder, identity) }) => {
+            let found = read_standalone((&parts.config, &parts.files), &identity, seed)?;
+            let Some((identity, found)) =
+                from_standalone((founder, found), &peers, &mut parts, &mut waits)?
+            else {
+                return Ok(None);
+            };
+            read = found;
+            parts.member = Some(Member { peers, state: State::Founded(identity) });
+        }
+        known => parts.member = known,
+    }
+    let unready = || waits(Recovered { is_fetching: true, ..Recovered::default() });
+    founded(parts, seed, read, unready)
+}
+
+/// Asks the other servers what this one is to become.
+fn decide(
+    founder: Founder,
+    peers: &Arc<Peers>,
+    parts: &mut Parts,
+) -> Result<Option<Decision>, StartError> {
+    let decision = founder.decide(&mut founding::Waiting {
+        peers,
+        sender: &parts.messages,
+        messages: &mut parts.queue,
+        runtime: &parts.runtime,
+        stop: &parts.stop,
+        conditions: &parts.published.conditions,
+    })?;
+    Ok(decision)
+}
+
+/// What a server on its own has: there is no other copy of it.
+fn read_standalone(
+    (config, files): (&Config, &WatchedFs),
+    identity: &Identified,
+    seed: [u8; 32],
+) -> Result<Found, StartError> {
+    let server_id = config.own_server().map_or(0, |own| own.id);
+    let new = Identity::new(server_id, identity.clone());
+    let options = settings::tree_options(config, seed);
+    data_dir::open(config, files, &new, true, options).map_err(|refused| match refused {
+        Refused::Start(error) => error,
+        Refused::Stateless(words) => StartError::Data(words),
+    })
+}
+
+/// What becomes of a server that was on its own and is started with the lines of an ensemble: who it is,
+/// and its data if they go on. `None`: the end was asked for meanwhile.
+fn from_standalone(
+    (mut founder, mut found): (Founder, Found),
+    peers: &Arc<Peers>,
+    parts: &mut Parts,
+    waits: &mut impl FnMut(Recovered),
+) -> Result<Option<(Identified, Option<Found>)>, StartError> {
+    let identity = found.opened.identity.identified();
+    let past = Past::of(identity.raft_id, &found.machine, &found.opened.restored);
+    match past {
+        Past::Member => return Ok(Some((identity, Some(found)))),
+        Past::Served { znodes } => founder.has_read(Some((identity, znodes))),
+        Past::Unused => founder.has_read(None),
+    }
+    waits(Recovered { is_new: past == Past::Unused, ..Recovered::default() });
+    let Some(decision) = decide(founder, peers, parts)? else { return Ok(None) };
+    if decision.keeps_data {
+        data_dir::founds(&parts.config, &mut found.opened, &decision.identity)?;
+        return Ok(Some((decision.identity, Some(found))));
+    }
+    data_dir::begin_anew(&parts.config, found.opened)?;
+    Ok(Some((decision.identity, None)))
+}
+
+/// As [`driver`], of a server that knows what it is. `read`: what is on its disk, if that was read before.
+fn founded(
+    parts: Parts,
+    seed: [u8; 32],
+    read: Option<Found>,
+    unready: impl FnMut(),
+) -> Result<Option<(Driver, bool)>, StartError> {
+    let Parts { config, is_in_memory, messages, mut queue, audit, figures, published, .. } = parts;
+    let (stop, member, members) = (parts.stop, parts.member, parts.members);
+    let (scheduling, runtime, files) = (parts.scheduling, parts.runtime, parts.files);
+    let options = settings::tree_options(&config, seed);
+    let mut setup = settings::setup(&config, seed, audit.is_some(), !is_in_memory);
+    let (peers, identity) = match member {
+        Some(Member { peers, state: State::Founded(identity), .. }) => {
+            (Some(peers), Some(identity))
+        }
+        Some(Member { state: State::Founding(_) | State::Standalone(..), .. }) | None => {
+            (None, None)
+        }
+    };
+    // The address of each server as the others name it.
+    if let Some(identity) = identity.as_ref().filter(|identity| !identity.members.is_empty()) {
+        setup.ensemble = Some(identity.members.clone());
+    }
+    let links = peers.as_ref().map(|peers| Links::new(Arc::clone(peers)));
+    let found = if is_in_memory || read.is_some() {
+        read
+    } else {
+        let new = new_identity(setup.server_id, identity.as_ref())?;
+        let (messages, stop) = (&mut queue, &*stop);
+        let runtime = &runtime;
+        let waiting = peers.as_ref().map(|peers| Waiting { runtime, peers, messages, stop });
+        let opened = open_or_mend((&config, &files), &new, &options, waiting, unready)?;
+        if opened.is_none() {
+            return Ok(None);
+        }
+        opened
+    };
+    let limits = Limits::of(&config);
+    let of_driver = Arc::clone(&scheduling);
+    let driver = |replica, disk, links| Driver {
+        replica,
+        messages: queue,
+        disk,
+        audit,
+        published,
+        stop,
+        connections: Connections::new(&limits, Arc::clone(&figures)),
+        scheduling: of_driver,
+        members,
+        links,
+    };
+    let Some(found) = found else {
+        let membership = identity.as_ref().map(|identity| identity.initial.clone());
+        if let (Some(links), Some(identity)) = (&links, identity) {
+            setup.raft_id = identity.raft_id;
+            links.open(Store { images: None, lock: Weak::new(), options: options.clone() });
+            links.introduce(identity);
+        }
+        let membership = membership.unwrap_or_default();
+        let restored = Restored { membership, ..Restored::default() };
+        let replica = replica(setup, Machine::fresh(options), restored)?;
+        return Ok(Some((driver(replica, None, links), true)));
+    };
+    let Found { machine, opened } = found;
+    let Opened { identity, restored, log, images, checkpointer, report, lock } = opened;
+    setup.raft_id = identity.raft_id;
+    let lock = Arc::new(lock);
+    if let Some(links) = &links {
+        let (images, lock) = (Some(images.clone()), Arc::downgrade(&lock));
+        links.open(Store { images, lock, options: options.clone() });
+        // It is durable now.
+        links.introduce(identity.identified());
+    }
+    data_dir::tell(&report);
+    let disk = disk_threads(
+        (&config, &files),
+        messages,
+        &figures,
+        scheduling,
+        (log, images, checkpointer, lock),
+    )?;
+    let replica = replica(setup, machine, restored)?;
+    Ok(Some((driver(replica, Some(disk), links), report.new)))
+}
+
+fn new_identity(server_id: u8, decided: Option<&Identified>) -> Result<Identity, StartError> {
+    match decided {
+        Some(decided) => Ok(Identity::new(server_id, decided.clone())),
+        None => data_dir::standalone(server_id),
+    }
+}
+
+fn disk_threads(
+    (config, files): (&Config, &WatchedFs),
+    messages: mpsc::Sender<Message>,
+    figures: &Arc<Figures>,
+    scheduling: Arc<Scheduling>,
+    (log, images, checkpointer, lock): (Log, Images, Checkpointer, Arc<Lock>),
+) -> Result<Disk, StartError> {
+    let system = |what: &'static str| {
+        move |error: std::io::Error| StartError::System { what, error: error.to_string() }
+    };
+    let slow = Duration::from_millis(config.fsync_warning_threshold_ms.into());
+    let log = LogDisk::new(log, images, Arc::clone(figures), slow);
+    let log = LogWriter::start(log, messages.clone(), scheduling).map_err(system("log thread"))?;
+    let data_dir = config.data_dir.clone();
+    let checkpoints = Checkpoints::start(
+        checkpointer,
+        data_dir.clone(),
+        log.cutter(),
+        messages,
+        Arc::clone(figures),
+    )
+    .map_err(system("state thread"))?;
+    let stall = Duration::from_millis(config.disk_stall_ms.into());
+    let alarm = DiskAlarm::new(Arc::clone(files.calls()), stall);
+    let changes_wait = Duration::from_millis(config.checkpoint_ms.into());
+    let files = files.clone();
+    Ok(Disk { log, checkpoints, changes_wait, alarm, files, data_dir, lock })
+}
+
+fn seed() -> Result<[u8; 32], StartError> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed)
+        .map_err(|error| StartError::System { what: "random seed", error: error.to_string() })?;
+    Ok(seed)
+}
+
+fn replica(setup: Setup, machine: Machine, restored: Restored) -> Result<Replica, StartError> {
+    Replica::new(setup, machine, restored).map_err(StartError::Data)
+}

@@ -1,0 +1,424 @@
+//! From a configuration to a server that serves, in a thread of its own.
+//!
+//! *Owns* the order of a start: configuration, open files, client address, audit log, data directory, replica,
+//! and only then anyone who could ask something; and the server's thread, in whose runtime the driver
+//! and every socket are tasks: what one of them has for another costs no wake-up, and everything that
+//! came in the meantime is one batch. *Invariants*: a start that fails, or that nobody waits for any
+//! more, leaves nothing running; whoever is told of an end finds that everything has ended, unless a
+//! thread or task has panicked and the others have not ended within `supervision::END_MAX`.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::net::lookup_host;
+use tokio::runtime::{self, Handle};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinError;
+
+use super::builder::Builder;
+use super::member::{Member, State};
+use super::ports::{Offer, Ports};
+use super::recovery::{self, Parts};
+use crate::config::{Config, ConfigError, HostPort, ServerSpec};
+use crate::replica::Status;
+use crate::server::audit::Audit;
+use crate::server::clients::Port;
+use crate::server::disk::data_dir;
+use crate::server::driver::Driver;
+use crate::server::error::{ServerError, StartError};
+use crate::server::figures::Figures;
+use crate::server::files::Files;
+use crate::server::limits::DRIVER_QUEUE_MAX;
+use crate::server::message::Message;
+use crate::server::peer::{Peers, dynamic_file, ports};
+use crate::server::queue::Queue;
+use crate::server::shared::{Published, Stop};
+use crate::server::{Server, ended, sched};
+use crate::storage::WatchedFs;
+use crate::supervision::{self, End, Failure, Supervisor, Task, TaskSet, spawn_blocking};
+
+/// What was found on the disk at the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Whether there was nothing: the data directory is new, or there is none.
+    pub is_new: bool,
+    /// Whether no copy of the tree was usable: one is fetched from another server, and what else is
+    /// said here is not known yet.
+    pub is_fetching: bool,
+    /// Znodes, as ZooKeeper counts them.
+    pub znodes: u64,
+    /// Sessions that are waited for.
+    pub sessions: u64,
+    /// The last zxid.
+    pub zxid: i64,
+    /// Milliseconds from the start to serving.
+    pub took_ms: u64,
+}
+
+impl Recovered {
+    fn of(status: &Status, is_new: bool, start: Instant) -> Self {
+        Self {
+            is_new,
+            is_fetching: false,
+            znodes: status.znode_count,
+            sessions: status.sessions,
+            zxid: status.zxid,
+            took_ms: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// Starts what `builder` describes.
+pub(in crate::server) async fn start(builder: Builder) -> Result<Server, StartError> {
+    let (messages, queue) = mpsc::channel(DRIVER_QUEUE_MAX);
+    let running = Running { stop: Arc::default(), messages: messages.clone() };
+    let (told, hears) = oneshot::channel();
+    let (end, mut end_heard) = watch::channel(None);
+    let ending = Ending {
+        stop: Arc::clone(&running.stop),
+        messages: messages.clone(),
+        ended: Arc::new(end),
+    };
+    let (stop, end) = (Arc::clone(&running.stop), Arc::clone(&ending.ended));
+    let supervisor = Supervisor::new(ending);
+    #[cfg(debug_assertions)]
+    if let Some(task) = builder.panics_in {
+        supervisor.panic_in(task);
+    }
+    let supervised = Arc::clone(&supervisor);
+    let spawned = supervisor.thread(Task::Server, move || {
+        let mut told = Some(told);
+        let result = supervision::catch(|| run(builder, (messages, queue), stop, &mut told));
+        let result = match (supervised.failure(), result) {
+            (Some(failure), _) => Err(StartError::Ended(failure.into())),
+            (None, Some(result)) => result,
+            (None, None) => unreachable!("a panic was recorded"),
+        };
+        say_ended(
+            &end,
+            match (result, told) {
+                (Ok(()), _) => Ok(()),
+                // Nobody else needs to know why a start fails; that nobody waits for it is fine.
+                (Err(error), Some(told)) => told.send(Err(error)).map_or(Ok(()), |()| Ok(())),
+                (Err(StartError::Ended(error)), None) => Err(error),
+                (Err(error), None) => Err(ServerError::Founding(error.to_string())),
+            },
+        );
+    });
+    spawned.map_err(|error| system(Task::Server.name(), &error))?;
+    let heard = tokio::select! {
+        biased;
+        heard = hears => heard.ok(),
+        // A thread has panicked, and another one does not end.
+        _ = end_heard.wait_for(Option::is_some) => None,
+    };
+    match heard {
+        Some(Ok(started)) => {
+            let Started { ports: Ports { shared, address, admin_address }, recovered, peers } =
+                started;
+            let ended = end_heard;
+            Ok(Server { shared, running, ended, address, admin_address, recovered, peers })
+        }
+        Some(Err(error)) => Err(error),
+        None => match ended(end_heard).await {
+            Err(error) => Err(error.into()),
+            Ok(()) => unreachable!("the thread ends without a word only when it fails"),
+        },
+    }
+}
+
+/// What a panic of a thread or task of the server does.
+struct Ending {
+    stop: Arc<Stop>,
+    messages: mpsc::Sender<Message>,
+    ended: Arc<EndSender>,
+}
+
+/// Where an end is told.
+type EndSender = watch::Sender<Option<Result<(), ServerError>>>;
+
+impl End for Ending {
+    fn ask(&self, _: &Failure) {
+        self.stop.ask();
+        // A full queue wakes the driver as well.
+        let _ = self.messages.try_send(Message::Wake);
+    }
+
+    fn is_late(&self, failure: &Failure) {
+        say_ended(&self.ended, Err(failure.into()));
+    }
+}
+
+/// Tells how the server has ended, unless that was told.
+fn say_ended(end: &EndSender, result: Result<(), ServerError>) {
+    end.send_if_modified(|known| {
+        let is_first = known.is_none();
+        if is_first {
+            *known = Some(result);
+        }
+        is_first
+    });
+}
+
+/// Whoever starts a server waits for this, once.
+type Told = Option<oneshot::Sender<Result<Started, StartError>>>;
+
+/// A server that could serve, for all that depends on itself.
+struct Started {
+    ports: Ports,
+    recovered: Recovered,
+    peers: Option<Arc<Peers>>,
+}
+
+/// The server's thread. On return every other thread has ended, and everything is free.
+fn run(
+    builder: Builder,
+    queue: (mpsc::Sender<Message>, mpsc::Receiver<Message>),
+    stop: Arc<Stop>,
+    told: &mut Told,
+) -> Result<(), StartError> {
+    let mut runtime = runtime::Builder::new_current_thread();
+    let is_usual = sched::is_usual();
+    // What this thread is given later is not for threads that only help.
+    runtime.on_thread_start(move || {
+        if is_usual {
+            sched::forget_inherited()
+        }
+    });
+    let runtime = runtime.enable_all().thread_name(WORKER).build();
+    let runtime = runtime.map_err(|error| system("runtime", &error))?;
+    runtime.block_on(serve(builder, queue, stop, told))
+}
+
+async fn serve(
+    builder: Builder,
+    (messages, queue): (mpsc::Sender<Message>, mpsc::Receiver<Message>),
+    stop: Arc<Stop>,
+    told: &mut Told,
+) -> Result<(), StartError> {
+    let limits = builder.limits();
+    let Builder { config, is_in_memory, is_rejoining, cut_off, files, .. } = builder;
+    if is_rejoining && (is_in_memory || !config.is_ensemble()) {
+        return Err(StartError::Config(vec![nobody_to_rejoin()]));
+    }
+    let open_files = Files::of(&config)?;
+    let port = bind(&config.client_addr).await?;
+    let audit = match &config.audit_log {
+        Some(path) => Some(open_audit(path)?),
+        None => None,
+    };
+    let mut tasks = TaskSet::default();
+    let figures: Arc<Figures> = Arc::default();
+    let published: Arc<Published> = Arc::default();
+    let members = watch::Sender::default();
+    let file = watch::Sender::new(config.servers.clone());
+    let member = match config.own_server().filter(|_| config.is_ensemble()) {
+        Some(own) => {
+            if is_rejoining {
+                put_away(&config, own.id)?;
+            }
+            let (sender, counts) = (messages.clone(), Arc::clone(&figures));
+            let (member, images) = Member::of(&config, own, is_in_memory, sender, counts)?;
+            let is_member = matches!(member.state, State::Founded(_));
+            let ports = ports::listen(&config, own, is_member, open_files).await?;
+            member.peers.bar(cut_off);
+            member.begin(images, &stop, &mut tasks);
+            let peers = Arc::clone(&member.peers);
+            let (said, lines) = (members.subscribe(), file.subscribe());
+            let follow = ports.follow(peers, said, lines, Arc::clone(&published));
+            tasks.spawn(Task::Members, Arc::clone(&stop).before(follow));
+            Some(member)
+        }
+        None => None,
+    };
+    let parts = Parts {
+        config,
+        is_in_memory,
+        messages,
+        queue: Queue::new(queue),
+        audit,
+        figures,
+        published,
+        stop,
+        member,
+        members,
+        scheduling: Arc::default(),
+        runtime: Handle::current(),
+        files: WatchedFs::new(files),
+    };
+    let offer = Offer::of(&parts, limits, open_files);
+    let peers = parts.member.as_ref().map(|member| Arc::clone(&member.peers));
+    let result = match peers {
+        Some(peers) => with_others(parts, &offer, (port, file), &peers, &mut tasks, told).await?,
+        None => alone(parts, &offer, port, &mut tasks, told).await?,
+    };
+    // A task fails by a defect only, and then there is nothing of it left to wait for.
+    while tasks.join_next().await.is_some() {}
+    Ok(result?)
+}
+
+/// Serves until the end as a server of an ensemble. The client port is open from the start on:
+/// whoever connects before this server serves is sent away, and tries another one.
+async fn with_others(
+    parts: Parts,
+    offer: &Offer,
+    (port, file): (Port, watch::Sender<Vec<ServerSpec>>),
+    peers: &Arc<Peers>,
+    tasks: &mut TaskSet<()>,
+    told: &mut Told,
+) -> Result<Result<(), ServerError>, StartError> {
+    let start = Instant::now();
+    let follow = dynamic_file::follow(parts.config.clone(), parts.members.subscribe(), file);
+    tasks.spawn(Task::Members, Arc::clone(&parts.stop).before(follow));
+    let ports = offer.open(port, None, tasks).await?;
+    let mut tell = |recovered| {
+        if let Some(told) = told.take() {
+            let (recovered, peers) = (recovered, Some(Arc::clone(peers)));
+            // Nobody waits for a start that was given up.
+            let _ = told.send(Ok(Started { ports: ports.clone(), recovered, peers }));
+        }
+    };
+    let Some((driver, is_new)) = recover(parts, &mut tell).await? else { return Ok(Ok(())) };
+    tell(Recovered::of(&driver.replica.status(), is_new, start));
+    let (serves, _) = oneshot::channel();
+    let driving = supervision::spawn(Task::Driver, drive(driver, serves));
+    let result = driving.await.unwrap_or_else(|error| Err(panicked(&error)));
+    peers.transfers.ended().await;
+    Ok(result)
+}
+
+/// Serves until the end as the only server. The client port is opened when it serves.
+async fn alone(
+    parts: Parts,
+    offer: &Offer,
+    port: Port,
+    tasks: &mut TaskSet<()>,
+    told: &mut Told,
+) -> Result<Result<(), ServerError>, StartError> {
+    let start = Instant::now();
+    let Some((driver, is_new)) = recover(parts, |_| ()).await? else { return Ok(Ok(())) };
+    let (serves, serving) = oneshot::channel();
+    let driving = supervision::spawn(Task::Driver, drive(driver, serves));
+    // If it does not, the driver has ended.
+    if let Ok(status) = serving.await {
+        let recovered = Recovered::of(&status, is_new, start);
+        let ports = offer.open(port, Some(recovered.took_ms), tasks).await?;
+        if let Some(told) = told.take() {
+            // Nobody waits for a start that was given up.
+            let _ = told.send(Ok(Started { ports, recovered, peers: None }));
+        }
+    }
+    Ok(driving.await.unwrap_or_else(|error| Err(panicked(&error))))
+}
+
+/// Makes the driver in a thread of its own: meanwhile the others are listened to. Calls `waits` if
+/// it has to wait for them. `None`: the end was asked for.
+async fn recover(
+    parts: Parts,
+    waits: impl FnOnce(Recovered),
+) -> Result<Option<(Driver, bool)>, StartError> {
+    let (waits_for_others, waiting) = oneshot::channel();
+    let mut waits_for_others = Some(waits_for_others);
+    let mut recovering = spawn_blocking(Task::Recovery, move || {
+        recovery::driver(parts, |recovered| {
+            if let Some(waits_for_others) = waits_for_others.take() {
+                // It is waited for as long as this runs.
+                let _ = waits_for_others.send(recovered);
+            }
+        })
+    });
+    let recovered = tokio::select! {
+        biased;
+        recovered = &mut recovering => recovered,
+        Ok(known) = waiting => {
+            waits(known);
+            recovering.await
+        }
+    };
+    recovered.unwrap_or_else(|error| Err(panicked(&error).into()))
+}
+
+/// Runs the driver to its end, and ends the disk's threads.
+async fn drive(mut driver: Driver, serves: oneshot::Sender<Status>) -> Result<(), ServerError> {
+    // A panic unwinds no further than this: to drop the driver takes as long as the disk does.
+    let result = supervision::caught(driver.run(serves)).await;
+    driver.stop.ask();
+    // The clients are not to wait for the disk.
+    let ended = spawn_blocking(Task::DriverEnd, move || driver.end()).await;
+    ended.map_err(|error| panicked(&error))?;
+    // Of a panic the supervisor knows more.
+    result.unwrap_or(Ok(()))
+}
+
+/// What is known of a panic here: the supervisor knows more.
+fn panicked(error: &JoinError) -> ServerError {
+    ServerError::Panic { task: Task::Server.name(), message: error.to_string(), location: None }
+}
+
+fn system(what: &'static str, error: &std::io::Error) -> StartError {
+    StartError::System { what, error: error.to_string() }
+}
+
+/// Asks the server to end when it is dropped: by whoever holds the server, or by a start that fails
+/// or is given up.
+#[derive(Debug)]
+pub(in crate::server) struct Running {
+    pub(in crate::server) stop: Arc<Stop>,
+    messages: mpsc::Sender<Message>,
+}
+
+impl Running {
+    pub(in crate::server) fn ask_to_end(&self) {
+        self.stop.ask();
+        // A full queue wakes the driver as well.
+        let _ = self.messages.try_send(Message::Wake);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.ask_to_end();
+    }
+}
+
+async fn bind(address: &HostPort) -> Result<Port, StartError> {
+    let failed = |error| StartError::Address { address: address.to_string(), error };
+    let addresses = lookup_host((address.host.as_str(), address.port)).await.map_err(failed)?;
+    let addresses: Vec<SocketAddr> = addresses.collect();
+    if ports::is_hidden(&address.host, &addresses) {
+        tracing::warn!(
+            host = address.host,
+            address = %addresses[0],
+            "the host that clients are to connect to is a loopback address here, at which other machines cannot \
+             reach this server: clientPortAddress=0.0.0.0, or another address for the name in /etc/hosts"
+        );
+    }
+    Port::bind(addresses).map_err(failed)
+}
+
+fn open_audit(path: &Path) -> Result<Audit, StartError> {
+    Audit::open(path).map_err(|error| StartError::Audit { path: path.to_path_buf(), error })
+}
+
+fn nobody_to_rejoin() -> ConfigError {
+    let reason = "there are no other servers that have the data: this is for a server of an \
+                  ensemble, which its configuration file names";
+    let (file, key) = ("--rejoin".to_string(), String::new());
+    ConfigError { file, line: 0, key, reason: reason.to_string() }
+}
+
+fn put_away(config: &Config, server_id: u8) -> Result<(), StartError> {
+    for path in data_dir::set_aside(config, server_id)? {
+        let path = path.display();
+        tracing::warn!(
+            "the data that was here is in {path} now; it is not needed any more once \
+            this server has caught up"
+        );
+    }
+    Ok(())
+}
+
+/// Reading and waiting that would hold up the server's thread.
+pub(in crate::server) const WORKER: &str = "lk-worker";

@@ -1,0 +1,52 @@
+//! What the driver is sent.
+//!
+//! *Owns* [`Message`], which every thread and task of a server may send. *Never* holds anything that only the
+//! driver may touch: whoever sends one needs to know nothing of the loop.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::clients::Line;
+use super::error::ServerError;
+use super::peer::LinkEvent;
+use crate::replica::{ConnId, Input, Inspect, Report};
+
+/// One message.
+#[derive(Debug)]
+pub enum Message {
+    /// A connection begins: where its answers go, and its first frame.
+    Open {
+        /// Its number.
+        conn: ConnId,
+        /// Where its answers go.
+        line: Arc<Line>,
+        /// Its first frame.
+        input: Input,
+    },
+    /// For the replica.
+    Input(Input),
+    /// Something happened on a link with another server.
+    Link(LinkEvent),
+    /// An image of this server turned out damaged.
+    ImageDamaged {
+        /// Its index.
+        index: u64,
+    },
+    /// Another server needs an image of this index or a later one.
+    ImageWanted {
+        /// The index.
+        index: u64,
+    },
+    /// An operator's question.
+    Inspect {
+        /// The question.
+        what: Inspect,
+        /// Where the answer goes.
+        answer: oneshot::Sender<Report>,
+    },
+    /// A thread has found that the server cannot go on.
+    Failed(ServerError),
+    /// Nothing but a reason to look: something is durable, or the end is asked for.
+    Wake,
+}

@@ -1,0 +1,261 @@
+//! Those who connect to this server: other servers, or whoever finds the port.
+//!
+//! *Owns* the incoming end of every link; the sockets themselves are `peer/ports.rs`'s. *Invariants*: nothing of a
+//! connection but its hello is read before that was accepted; connections that say none keep no server
+//! out: the oldest of them yields; what is received reaches the driver in
+//! the order in which it came; a frame that is damaged or malformed ends the link.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep};
+
+use super::connect::{introduced, prepare};
+use super::hello::{Answer, Hello, Kind, judge, negotiate};
+use super::links::LinkEvent;
+use super::peers::{Known, Peers};
+use super::{frame, image_receive, image_send, lock_query};
+use crate::replica::PeerMessage;
+use crate::replica::founding::Introduction;
+use crate::replica::peer_codec::MESSAGE_BYTES_MAX;
+use crate::server::clients::{Arrival, Arrivals, listener};
+use crate::server::files::Files;
+use crate::server::limits::{PEER_CONNECTIONS_PER_KIND, PEER_READ_BYTES_MAX};
+use crate::server::message::Message;
+use crate::supervision::{Task, TaskSet};
+
+/// Accepts until it is dropped, or until `closed` is: then the links that were made go on. Where too many
+/// have not proved yet to be another server, the oldest of them yields to a new one.
+pub async fn accept(
+    socket: TcpListener,
+    peers: Arc<Peers>,
+    (arrivals, files): (Arc<Arrivals>, Files),
+    mut closed: oneshot::Receiver<()>,
+) {
+    let mut connections = TaskSet::default();
+    let mut said: Option<Instant> = None;
+    loop {
+        let accepted = tokio::select! {
+            // One that has panicked ends the server.
+            Some(_) = connections.join_next() => continue,
+            _ = &mut closed => break,
+            accepted = listener::accept_from(&socket) => accepted,
+        };
+        match accepted {
+            Ok((stream, remote)) => {
+                let is_full = arrivals.unknown() >= files.unknown_peers;
+                if is_full || !files.leaves_enough(&stream) {
+                    let has_yielded = arrivals.oldest_yields().await;
+                    peers.count().yielded();
+                    if said.is_none_or(|said| said.elapsed() >= SAID_INTERVAL) {
+                        said = Some(Instant::now());
+                        let (max, count) = (files.unknown_peers, peers.count().all_yielded());
+                        tracing::warn!(
+                            count,
+                            max,
+                            "connections closed that did not prove to be \
+                            of another server, since the start: there were too many"
+                        );
+                    }
+                    if !has_yielded {
+                        continue;
+                    }
+                }
+                let peers = Arc::clone(&peers);
+                arrivals.spawn(Task::Peer, &mut connections, |arrival| async move {
+                    serve(&peers, stream, remote, &arrival).await;
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept connections of other servers");
+                if !arrivals.oldest_yields().await {
+                    sleep(ACCEPT_RETRY).await;
+                }
+            }
+        }
+    }
+    drop(socket);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn serve(
+    peers: &Arc<Peers>,
+    mut stream: TcpStream,
+    remote: SocketAddr,
+    arrival: &Arc<Arrival>,
+) {
+    prepare(&stream);
+    let hello = match Hello::hear(&mut stream).await {
+        Ok(hello) => hello,
+        Err(error) => {
+            tracing::debug!(%remote, %error, "a connection that is no server's");
+            return;
+        }
+    };
+    let server = hello.server;
+    if peers.is_barred(server) {
+        return;
+    }
+    if !peers.is_member(server) {
+        return refuse(peers, hello, stream, remote).await;
+    }
+    let introduction = peers.introduction();
+    let verdict = negotiate(server, hello.versions).and_then(|version| {
+        let own = (peers.own, &introduction);
+        judge(own, (server, &hello.introduction), hello.kind).map(|()| version)
+    });
+    if let (Err(words), Introduction::Founded(_), Introduction::Founded(_)) =
+        (&verdict, &introduction, &hello.introduction)
+    {
+        let words = format!("refused a link from server {server} ({}): {words}", remote.ip());
+        peers.complain(server, "refused", words);
+    }
+    if let Ok(version) = verdict {
+        peers.speaks(server, version);
+    }
+    let is_accepted = verdict.is_ok();
+    let answer = Answer { verdict, server: peers.own, introduction, term: peers.term() };
+    if answer.give(&mut stream).await.is_err() {
+        return;
+    }
+    if server != peers.own && matches!(answer.introduction, Introduction::Founding(_)) {
+        introduced(peers, server, hello.introduction.clone()).await;
+    }
+    if is_accepted && hello.kind != Kind::Introduction {
+        arrival.is_known_as((server, hello.kind as u8), PEER_CONNECTIONS_PER_KIND);
+    }
+    match (hello.kind, hello.introduction) {
+        (Kind::Messages, Introduction::Founded(identity)) if is_accepted => {
+            // It may be where nothing that this server has says: then no other way leads there.
+            peers.heard_of(server, hello.listens);
+            peers.nudge(server);
+            let _incoming = peers.incoming(server, stream.local_addr().map_or(0, |at| at.port()));
+            tokio::select! {
+                () = receive(peers, server, identity.raft_id, stream) => {}
+                () = peers.barred(server) => {}
+                () = peers.dismissed(server) => {}
+            }
+        }
+        (Kind::Image, Introduction::Founded(identity)) if is_accepted => {
+            tokio::select! {
+                () = image_receive::receive(peers, server, identity.raft_id, stream) => {}
+                () = peers.barred(server) => {}
+                () = peers.dismissed(server) => {}
+            }
+        }
+        (Kind::Fetch, Introduction::Founded(_)) if is_accepted => {
+            tokio::select! {
+                () = image_send::give(peers, server, stream) => {}
+                () = peers.barred(server) => {}
+                () = peers.dismissed(server) => {}
+            }
+        }
+        (Kind::Locks, Introduction::Founded(_)) if is_accepted => {
+            tokio::select! {
+                () = lock_query::serve(peers, stream) => {}
+                () = peers.barred(server) => {}
+                () = peers.dismissed(server) => {}
+            }
+        }
+        (_, _) => {}
+    }
+}
+
+/// Answers a server that is no member: it is told nothing but that, and tries again.
+async fn refuse(peers: &Peers, hello: Hello, mut stream: TcpStream, remote: SocketAddr) {
+    let server = hello.server;
+    let words = format!("server {server} {}", peers.stranger(server));
+    peers.count().refused();
+    peers.complain(server, "stranger", format!("refused a link from {}: {words}", remote.ip()));
+    let (verdict, introduction) = (Err(words), Introduction::withheld());
+    let answer = Answer { verdict, server: peers.own, introduction, term: 0 };
+    // It is gone: then it needs no answer.
+    let _ = answer.give(&mut stream).await;
+    if matches!(peers.introduction(), Introduction::Founding(_)) {
+        introduced(peers, server, hello.introduction).await;
+    }
+}
+
+async fn receive(peers: &Peers, server: u8, peer: u64, mut stream: TcpStream) {
+    let cut = Arc::new(Notify::new());
+    let event = |link| LinkEvent::Incoming { link, peer, cut: Arc::clone(&cut) };
+    let Some(known) = Known::tell(peers, peer, event).await else { return };
+    let ended = tokio::select! {
+        ended = messages(peers, &known, &mut stream) => ended,
+        () = cut.notified() => Ok(()),
+    };
+    if let Err(words) = ended {
+        peers.complain(server, "frame", format!("link from server {server} cut: {words}"));
+    }
+}
+
+/// Reads messages until the end of the link.
+///
+/// # Errors
+/// What came is not what a server sends.
+async fn messages(peers: &Peers, known: &Known, stream: &mut TcpStream) -> Result<(), String> {
+    let mut buffer = BytesMut::new();
+    let mut read_bytes = READ_BYTES_MIN;
+    loop {
+        // A declared length claims one read's worth of memory: the rest is made room for as the
+        // bytes arrive.
+        let wanted = frame::missing(&buffer).clamp(read_bytes, PEER_READ_BYTES_MAX);
+        if buffer.capacity() - buffer.len() < wanted / 2 {
+            buffer.reserve(wanted);
+        }
+        let room = buffer.capacity() - buffer.len();
+        // Nothing goes back on this connection, so the system would acknowledge every read by a packet
+        // of its own; and it forgets that it was told not to. Where it cannot be told, it may.
+        #[cfg(target_os = "linux")]
+        let _ = socket2::SockRef::from(&*stream).set_tcp_quickack(false);
+        match stream.read_buf(&mut buffer).await {
+            Ok(0) => return Ok(()),
+            Ok(bytes) => {
+                peers.count().received(bytes);
+                if bytes == room {
+                    read_bytes = (read_bytes * 2).min(PEER_READ_BYTES_MAX);
+                } else if bytes < read_bytes / 4 {
+                    read_bytes = (read_bytes / 2).max(READ_BYTES_MIN);
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a link broke");
+                return Ok(());
+            }
+        }
+        let mut messages = Vec::new();
+        let refused = loop {
+            match frame::next(&mut buffer, MESSAGE_BYTES_MAX) {
+                Ok(None) => break None,
+                Ok(Some(payload)) => match PeerMessage::decode(payload) {
+                    Ok(message) => messages.push(message),
+                    Err(error) => break Some(format!("a message is malformed: {error}")),
+                },
+                Err(bad) => break Some(bad.to_string()),
+            }
+        };
+        // What came whole counts, whatever came behind it.
+        if !messages.is_empty() {
+            let event = LinkEvent::Received { link: known.link, peer: known.peer, messages };
+            if peers.driver.send(Message::Link(event)).await.is_err() {
+                return Ok(());
+            }
+        }
+        if let Some(words) = refused {
+            peers.count().frame_refused();
+            return Err(words);
+        }
+    }
+}
+
+/// What an idle link holds.
+const READ_BYTES_MIN: usize = 4 << 10;
+/// How long to wait when the system refuses another connection (usually: no file left).
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+/// Time between two warnings of connections that were closed for others.
+const SAID_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,0 +1,308 @@
+//! The way to one other server: connects, introduces itself, and sends.
+//!
+//! *Owns* the outgoing connection to one member. *Invariants*: a name is resolved at every attempt and
+//! one that cannot be is as good as a server that is off; nothing is sent before the hello was
+//! accepted; the pause between attempts grows from `PEER_RETRY_MIN` to `PEER_RETRY_MAX`, and ends at
+//! once when the other server calls.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::AsyncReadExt;
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::flapping::Flapping;
+use super::hello::{Hello, Kind, judge, negotiate};
+use super::links::LinkEvent;
+use super::peers::{Known, Peers};
+use super::sender::Wire;
+use crate::config::PeerAddress;
+use crate::replica::founding::Identified;
+use crate::replica::founding::Introduction;
+use crate::server::limits::{
+    INTRODUCTION_INTERVAL, LINK_SETTLES, PEER_CONNECT_MAX, PEER_MOVE_RETRY_MAX, PEER_RETRY_MIN,
+    PEER_SILENCE_MAX,
+};
+
+/// Connects to a server whenever there is no connection.
+pub async fn keep_connected(peers: Arc<Peers>, server: u8) {
+    let mut flapping = Flapping::default();
+    loop {
+        if peers.is_barred(server) {
+            peers.nudged(server).await;
+            continue;
+        }
+        let attempt = tokio::select! {
+            attempt = attempt(&peers, server, &flapping) => attempt,
+            () = peers.barred(server) => continue,
+        };
+        let (pause, is_nudged) = match attempt {
+            Attempt::Introduced => (INTRODUCTION_INTERVAL, true),
+            Attempt::Served(lasted) => flapping.ended(lasted),
+            Attempt::Failed => (flapping.failed(), true),
+        };
+        let mut introductions = peers.introductions();
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = peers.nudged(server), if is_nudged => {}
+            // Only what this server decides changes what another answers.
+            changed = introductions.wait_for(|known| matches!(known, Introduction::Founded(_))),
+                if matches!(attempt, Attempt::Introduced) => drop(changed),
+        }
+    }
+}
+
+/// How an attempt went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempt {
+    /// Both know now who the other is.
+    Introduced,
+    /// There was a link, and it has ended, after this time.
+    Served(Duration),
+    /// There was none, for a reason that was told.
+    Failed,
+}
+
+async fn attempt(peers: &Peers, server: u8, flapping: &Flapping) -> Attempt {
+    let introduction = peers.introduction();
+    let kind = match introduction {
+        Introduction::Founding(_) => Kind::Introduction,
+        Introduction::Founded(_) => Kind::Messages,
+    };
+    for line in peers.lines(server) {
+        let Some((stream, other)) = greet(peers, server, &line, kind, introduction.clone()).await
+        else {
+            continue;
+        };
+        let (Kind::Messages, Introduction::Founded(identity)) = (kind, other) else {
+            return Attempt::Introduced;
+        };
+        let begun = Instant::now();
+        let mut link = Some((line, identity, stream));
+        while let Some(known) = link {
+            link = serve(peers, server, known, flapping).await;
+        }
+        return Attempt::Served(begun.elapsed());
+    }
+    Attempt::Failed
+}
+
+/// A connection to a server: where, and who it is.
+type Made = (Vec<PeerAddress>, Identified, TcpStream);
+
+/// Waits until the members of the ensemble say another address of a server than the one that it was reached
+/// at, and it answers there. Until then, the link to the old address is the only way to let it know.
+async fn moved(peers: &Peers, server: u8, old: &[PeerAddress]) -> Made {
+    let mut pause = PEER_RETRY_MIN;
+    loop {
+        peers.moved(server, old).await;
+        if let (Some(line), introduction @ Introduction::Founded(_)) =
+            (peers.line(server), peers.introduction())
+            && let Some((stream, Introduction::Founded(identity))) =
+                greet(peers, server, &line, Kind::Messages, introduction).await
+        {
+            return (line, identity, stream);
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(PEER_MOVE_RETRY_MAX);
+    }
+}
+
+/// Connects to a server and says hello: what it says of itself, if it accepts.
+pub async fn greet(
+    peers: &Peers,
+    server: u8,
+    addresses: &[PeerAddress],
+    kind: Kind,
+    introduction: Introduction,
+) -> Option<(TcpStream, Introduction)> {
+    let name = name_of(server, addresses);
+    let mut stream = match connect(addresses).await {
+        Ok(stream) => stream,
+        Err(error) => {
+            peers.complain(server, "connect", format!("no connection to {name}: {error}"));
+            return None;
+        }
+    };
+    let hello = Hello::new(peers.own, kind, introduction, peers.term()).listening(peers.listens());
+    let answer = match hello.say(&mut stream).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            peers.complain(server, "hello", format!("no answer from {name}: {error}"));
+            return None;
+        }
+    };
+    if answer.server != server {
+        let words = format!("{name} is server {}: a server line is wrong", answer.server);
+        peers.complain(server, "identity", words);
+        return None;
+    }
+    let is_withheld = answer.introduction == Introduction::withheld();
+    if let (Err(words), true) = (&answer.verdict, is_withheld) {
+        let words = format!("{name} refuses this server: {words}");
+        peers.complain(server, "refusal", words.clone());
+        let event = LinkEvent::Refused { server, words };
+        // Fails when the server ends.
+        let _ = peers.driver.send(crate::server::message::Message::Link(event)).await;
+        return None;
+    }
+    if let Introduction::Founding(_) = hello.introduction {
+        let introduction = answer.introduction.clone();
+        introduced(peers, server, introduction).await;
+    }
+    let verdict = answer.verdict.and_then(|version| negotiate(server, (version, version)));
+    let own = (peers.own, &hello.introduction);
+    let verdict = verdict.and_then(|version| {
+        judge(own, (server, &answer.introduction), kind).map(|()| peers.speaks(server, version))
+    });
+    if let Err(words) = verdict {
+        let is_waiting = matches!(answer.introduction, Introduction::Founding(_));
+        // A server without data is one that will have some in a moment.
+        if !is_waiting {
+            peers.complain(server, "refusal", format!("no link to {name}: {words}"));
+        }
+        return None;
+    }
+    if let (Kind::Messages, Introduction::Founded(identity)) = (kind, &answer.introduction) {
+        let event = LinkEvent::Term { peer: identity.raft_id, term: answer.term };
+        // Fails when the server ends.
+        let _ = peers.driver.send(crate::server::message::Message::Link(event)).await;
+    }
+    Some((stream, answer.introduction))
+}
+
+/// Tells the driver what another server says of itself.
+pub async fn introduced(peers: &Peers, server: u8, introduction: Introduction) {
+    let event = LinkEvent::Introduced { server, introduction };
+    // Fails when the server ends.
+    let _ = peers.driver.send(crate::server::message::Message::Link(event)).await;
+}
+
+/// Sends on a connection until its end. If the server has moved meanwhile, the next connection.
+async fn serve(
+    peers: &Peers,
+    server: u8,
+    (line, identity, stream): Made,
+    flapping: &Flapping,
+) -> Option<Made> {
+    let address = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+    let (mut reader, writer) = stream.into_split();
+    let wire = Arc::new(Wire::new(writer));
+    let peer = identity.raft_id;
+    let event = |link| LinkEvent::Outgoing { link, peer, wire: Arc::clone(&wire) };
+    let known = Known::tell(peers, peer, event).await?;
+    peers.reached(server, line.clone());
+    peers.count().made();
+    let mut is_logged = flapping.is_worth_a_line();
+    if is_logged {
+        tracing::info!(server, %address, "link made");
+    }
+    let (ended, next) = {
+        let ends = async {
+            tokio::select! {
+                ended = wire.run() => (ended, None),
+                ended = closed(&mut reader) => (ended, None),
+                next = moved(peers, server, &line) => (Ok(()), Some(next)),
+            }
+        };
+        tokio::pin!(ends);
+        match timeout(LINK_SETTLES, &mut ends).await {
+            Ok(ended) => ended,
+            Err(_it_lasts) => {
+                peers.content(server);
+                if !is_logged {
+                    let before = flapping.short();
+                    tracing::info!(server, %address, before, "link made, behind others that ended soon");
+                    is_logged = true;
+                }
+                ends.await
+            }
+        }
+    };
+    wire.close();
+    drop(known);
+    let reason = match (ended, &next) {
+        (_, Some(_)) => "the server has moved".to_string(),
+        (Ok(()), None) => "closed".to_string(),
+        (Err(error), None) => error.to_string(),
+    };
+    if is_logged {
+        tracing::info!(server, %address, reason, "link ended");
+    }
+    next
+}
+
+/// Waits for the end: nothing comes on a connection that is there to send.
+async fn closed(reader: &mut OwnedReadHalf) -> io::Result<()> {
+    match reader.read(&mut [0]).await? {
+        0 => Ok(()),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "it sent something unexpected")),
+    }
+}
+
+/// Connects to the first address that takes the connection.
+async fn connect(addresses: &[PeerAddress]) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for PeerAddress { host, peer_port, .. } in addresses {
+        if host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified()) {
+            // To dial it would reach this server.
+            let words = format!("{host} stands for all addresses of a machine");
+            last = io::Error::new(io::ErrorKind::AddrNotAvailable, words);
+            continue;
+        }
+        let resolved =
+            match timeout(PEER_CONNECT_MAX, lookup_host((host.as_str(), *peer_port))).await {
+                Ok(Ok(resolved)) => resolved,
+                Ok(Err(error)) => {
+                    last = error;
+                    continue;
+                }
+                Err(elapsed) => {
+                    last = elapsed.into();
+                    continue;
+                }
+            };
+        for address in resolved {
+            match timeout(PEER_CONNECT_MAX, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => {
+                    prepare(&stream);
+                    return Ok(stream);
+                }
+                Ok(Err(error)) => last = error,
+                Err(elapsed) => last = elapsed.into(),
+            }
+        }
+    }
+    Err(last)
+}
+
+/// Makes a connection fast, and a dead one noticed. It works without, only worse.
+pub fn prepare(stream: &TcpStream) {
+    let socket = SockRef::from(stream);
+    let second = Duration::from_secs(1);
+    let keepalive =
+        TcpKeepalive::new().with_time(second).with_interval(second).with_retries(KEEPALIVE_RETRIES);
+    let results = [
+        stream.set_nodelay(true),
+        socket.set_tcp_keepalive(&keepalive),
+        socket.set_tcp_user_timeout(Some(PEER_SILENCE_MAX)),
+    ];
+    for error in results.into_iter().filter_map(Result::err) {
+        tracing::debug!(%error, "an option of a connection between servers");
+    }
+}
+
+/// `server 2 (host:2888)`, with all its addresses.
+pub fn name_of(server: u8, addresses: &[PeerAddress]) -> String {
+    let all: Vec<String> =
+        addresses.iter().map(|a| format!("{}:{}", a.host, a.peer_port)).collect();
+    format!("server {server} ({})", all.join(", "))
+}
+
+/// Unanswered probes, one second apart, after which a silent connection is dead.
+const KEEPALIVE_RETRIES: u32 = 2;

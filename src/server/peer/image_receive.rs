@@ -1,0 +1,177 @@
+//! Receives an image of another server.
+//!
+//! *Owns* the file until it is complete, and the state that is made from its records. *Invariants*:
+//! what is given to the driver was received to its end, has the number of records and the digest that
+//! its mark says, and is on the disk, read back; whatever fails before leaves neither file nor state
+//! behind, and the sender is told why. *Never* installs anything: that is decided by the replica.
+
+use std::io::{self, BufReader, Read};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::net::TcpStream as AsyncTcpStream;
+
+use super::images::{Frame, Store, next_record, on_thread};
+use super::peers::Peers;
+use crate::replica::peer::{Announcement, RaftMessage};
+use crate::replica::{Input, Machine, Mark, Restore as _};
+use crate::server::limits::PEER_READ_BYTES_MAX;
+use crate::server::message::Message;
+use crate::storage::ImageWriter;
+
+/// What came.
+#[derive(Debug)]
+struct Received {
+    message: Box<RaftMessage>,
+    mark: Mark,
+    machine: Box<Machine>,
+}
+
+/// Receives the image that `server` sends on `stream`.
+pub async fn receive(peers: &Arc<Peers>, server: u8, peer: u64, stream: AsyncTcpStream) {
+    // The sender tries again.
+    let Some(store) = peers.transfers.store() else { return };
+    let begun = Instant::now();
+    let shared = Arc::clone(peers);
+    let work = move |stream: TcpStream| {
+        let lock = store.lock.upgrade();
+        if store.images.is_some() && lock.is_none() {
+            return Err("it is stopping".to_string());
+        }
+        take(&shared, peer, &store, &stream)
+    };
+    match on_thread(&peers.transfers, stream, work).await {
+        Ok(Ok((index, records))) => {
+            let millis = begun.elapsed().as_millis() as u64;
+            tracing::info!(server, index, records, millis, "image received");
+            peers.count().image_received();
+        }
+        Ok(Err(words)) => {
+            peers.count().image_failed();
+            let words = format!("no image received from server {server}: {words}");
+            peers.complain(server, "image", words);
+        }
+        Err(error) => {
+            peers.count().image_failed();
+            tracing::error!(%error, "defect: an image was not received");
+        }
+    }
+}
+
+/// Receives, hands over to the driver and answers: index and number of records, or why not.
+fn take(peers: &Peers, peer: u64, store: &Store, stream: &TcpStream) -> Result<(u64, u64), String> {
+    let counted = Counted { stream, peers };
+    let mut input = BufReader::with_capacity(PEER_READ_BYTES_MAX, counted);
+    let taken = begin(peers, peer, stream, &mut input).and_then(|(mark, message, _begun)| {
+        let machine = read(&mut input, store, &mark)?;
+        let at = (mark.index, mark.records);
+        let received = Received { message, mark, machine };
+        hand_over(peers, received).map(|()| at)
+    });
+    let words = taken.as_ref().err().cloned().unwrap_or_default();
+    let mut out = stream;
+    // If it never arrives, the sender takes it for a failure, and the next message shows the truth.
+    let _ = Frame::Verdict(words).write(&mut out);
+    taken
+}
+
+type Beginning<'a> = (Mark, Box<RaftMessage>, super::images::Begun<'a>);
+
+fn begin<'a>(
+    peers: &'a Peers,
+    peer: u64,
+    stream: &TcpStream,
+    input: &mut impl Read,
+) -> Result<Beginning<'a>, String> {
+    let Frame::Begin { mark, message } = Frame::read(input).map_err(words)? else {
+        return Err("it does not begin like an image".to_string());
+    };
+    let announced = Announcement::of(&message).ok_or("it is not announced")?;
+    if announced.from != peer {
+        return Err("it is announced in the name of another server".to_string());
+    }
+    if announced.at != (mark.index, mark.term) {
+        return Err("it is not the image that is announced".to_string());
+    }
+    let begun = peers.transfers.begin(announced.term, stream).map_err(words)?;
+    match begun {
+        Some(begun) => Ok((mark, message, begun)),
+        None => Err("a leader of a later term sends one".to_string()),
+    }
+}
+
+/// Reads the records: onto the disk, and into a new state.
+pub(in crate::server) fn read(
+    input: &mut impl Read,
+    store: &Store,
+    mark: &Mark,
+) -> Result<Box<Machine>, String> {
+    let mut machine = Box::new(Machine::fresh(store.options.clone()));
+    let mut file = match &store.images {
+        Some(images) => Some(images.receive(mark).map_err(|error| error.to_string())?),
+        None => None,
+    };
+    let mut count = 0_u64;
+    loop {
+        match Frame::read(input).map_err(words)? {
+            Frame::Records(records) => {
+                let mut rest = &records[..];
+                while !rest.is_empty() {
+                    let (key, value) = next_record(&mut rest).ok_or("a record is cut off")?;
+                    count += 1;
+                    if count > mark.records {
+                        return Err(format!("it has more than {} records", mark.records));
+                    }
+                    machine.record(key, value)?;
+                    if let Some(file) = &mut file {
+                        file.record(key, value).map_err(|error| error.to_string())?;
+                    }
+                }
+            }
+            Frame::End { records } if records == count => break,
+            Frame::End { records } => {
+                return Err(format!("{count} records came of {records}"));
+            }
+            Frame::Broken(words) => return Err(words),
+            Frame::Begin { .. } | Frame::Verdict(_) | Frame::Want { .. } | Frame::Given { .. } => {
+                return Err("it sent something that is no record".to_string());
+            }
+        }
+    }
+    machine.finish(mark)?;
+    file.map_or(Ok(0), ImageWriter::finish).map_err(|error| error.to_string())?;
+    Ok(machine)
+}
+
+fn hand_over(peers: &Peers, received: Received) -> Result<(), String> {
+    let Received { message, mark, machine } = received;
+    let input = Input::ImageReceived { message, mark, machine };
+    peers.driver.blocking_send(Message::Input(input)).map_err(|_| "it is stopping".to_string())
+}
+
+/// Why nothing comes any more.
+pub(in crate::server) fn words(error: io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "nothing came in time".to_string(),
+        io::ErrorKind::UnexpectedEof => "the connection ended before the image did".to_string(),
+        _ => error.to_string(),
+    }
+}
+
+/// Counts what comes.
+pub(in crate::server) struct Counted<'a> {
+    /// Where it comes from.
+    pub stream: &'a TcpStream,
+    /// Where it is counted.
+    pub peers: &'a Peers,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let mut stream = self.stream;
+        let read = stream.read(bytes)?;
+        self.peers.count().received(read);
+        Ok(read)
+    }
+}

@@ -1,0 +1,203 @@
+//! The outgoing end of a link: frames from the driver to a socket.
+//!
+//! *Owns* [`Wire`]. When nothing is queued, the driver writes by itself, since waking a task costs
+//! more than a small write; everything that is queued leaves in one write. *Invariants*: bytes leave
+//! in the order in which they were pushed; nothing is left out between the first byte and the end of
+//! the link: a queue beyond [`PEER_QUEUE_BYTES_MAX`] ends it. *Never* blocks the driver.
+
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::Notify;
+
+use crate::server::limits::{PEER_DIRECT_BYTES_MAX, PEER_QUEUE_BYTES_MAX};
+
+/// Shared by the driver and the link's task.
+#[derive(Debug)]
+pub struct Wire {
+    queue: Mutex<Queue>,
+    /// There is something to write, or the end has come.
+    work: Notify,
+    writer: OwnedWriteHalf,
+    bytes_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    bytes: Vec<u8>,
+    /// The task is writing what it took.
+    is_writing: bool,
+    is_closed: bool,
+}
+
+/// The link cannot be used any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overfull;
+
+impl Wire {
+    /// For a socket whose hello was accepted.
+    #[must_use]
+    pub fn new(writer: OwnedWriteHalf) -> Self {
+        let (queue, work) = (Mutex::default(), Notify::new());
+        Self { queue, work, writer, bytes_max: PEER_QUEUE_BYTES_MAX }
+    }
+
+    /// Sends whole frames, and leaves `bytes` empty.
+    ///
+    /// # Errors
+    /// More waits than may: the link is closed.
+    pub fn push(&self, bytes: &mut Vec<u8>) -> Result<(), Overfull> {
+        let mut queue = self.lock();
+        if queue.is_closed {
+            bytes.clear();
+            return Ok(());
+        }
+        if queue.is_writing || !queue.bytes.is_empty() {
+            if queue.bytes.len() > self.bytes_max {
+                bytes.clear();
+                self.end(queue);
+                return Err(Overfull);
+            }
+            queue.bytes.append(bytes);
+        } else {
+            // Under the lock: the task only takes it when it is called. A socket that is broken is
+            // the task's to deal with.
+            let is_small = bytes.len() <= PEER_DIRECT_BYTES_MAX;
+            let written = if is_small { self.writer.try_write(bytes).unwrap_or(0) } else { 0 };
+            if written == bytes.len() {
+                bytes.clear();
+                return Ok(());
+            }
+            if written == 0 {
+                std::mem::swap(&mut queue.bytes, bytes);
+            } else {
+                queue.bytes.extend_from_slice(&bytes[written..]);
+                bytes.clear();
+            }
+        }
+        drop(queue);
+        self.work.notify_one();
+        Ok(())
+    }
+
+    /// Ends the link.
+    pub fn close(&self) {
+        self.end(self.lock());
+    }
+
+    /// Writes what is queued until the link is closed or breaks.
+    ///
+    /// # Errors
+    /// The socket is broken.
+    pub async fn run(&self) -> io::Result<()> {
+        let mut taken = Vec::new();
+        loop {
+            self.work.notified().await;
+            loop {
+                taken.clear();
+                {
+                    let mut queue = self.lock();
+                    if queue.is_closed {
+                        return Ok(());
+                    }
+                    std::mem::swap(&mut queue.bytes, &mut taken);
+                    queue.is_writing = !taken.is_empty();
+                    if taken.is_empty() {
+                        break;
+                    }
+                }
+                self.write(&taken).await?;
+                if taken.capacity() > BUFFER_BYTES_KEPT {
+                    taken = Vec::new();
+                }
+            }
+        }
+    }
+
+    async fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.writer.try_write(bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.writer.writable().await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&self, mut queue: MutexGuard<'_, Queue>) {
+        queue.is_closed = true;
+        queue.bytes = Vec::new();
+        drop(queue);
+        self.work.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // No code that holds the lock can panic half-way through a change.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A larger buffer is given back once it is written.
+const BUFFER_BYTES_KEPT: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    async fn wire(bytes_max: usize) -> (Arc<Wire>, TcpStream, impl Drop) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stream, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let (keep, writer) = stream.unwrap().into_split();
+        let wire = Arc::new(Wire { bytes_max, ..Wire::new(writer) });
+        (wire, accepted.unwrap().0, Box::new(keep))
+    }
+
+    #[tokio::test]
+    async fn bytes_arrive_in_the_order_in_which_they_were_pushed() {
+        let (wire, mut reader, _keep) = wire(usize::MAX).await;
+        let task = tokio::spawn({
+            let wire = Arc::clone(&wire);
+            async move { wire.run().await }
+        });
+        let mut expected = Vec::new();
+        for round in 0..200_u32 {
+            let length = [3, PEER_DIRECT_BYTES_MAX + 1, 70_000][round as usize % 3];
+            let mut bytes = vec![round.to_le_bytes()[0]; length];
+            expected.extend_from_slice(&bytes);
+            wire.push(&mut bytes).unwrap();
+            assert!(bytes.is_empty());
+            if round % 7 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let mut received = vec![0; expected.len()];
+        reader.read_exact(&mut received).await.unwrap();
+        assert!(received == expected);
+        wire.close();
+        task.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_queue_beyond_its_limit_ends_the_link() {
+        let (wire, _reader, _keep) = wire(1 << 20).await;
+        // Nobody reads, and nobody writes what the socket does not take at once.
+        let mut pushed = 0;
+        while wire.push(&mut vec![7; 512 << 10]).is_ok() {
+            pushed += 1;
+            assert!(pushed < 10, "it never ended");
+        }
+        assert!(pushed >= 2, "the limit was not reached");
+        assert_eq!(wire.push(&mut vec![7; 10]), Ok(()), "it goes nowhere");
+        wire.run().await.unwrap();
+    }
+}
