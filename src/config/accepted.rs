@@ -253,6 +253,10 @@ pub static WARNED: [Key; 10] = [
     warned("metricsProvider.httpsPort", ANY, "metrics are offered without TLS only"),
 ];
 
+/// The lines are judged together, in `groups.rs`.
+const ONE_VOTE: &str = "hierarchical quorums are not offered: every server has one vote. One group of all participants \
+                        with equal weights decides as no groups do, and is taken";
+
 /// Keys that ask for protection or for other quorums than there are: starting without them would
 /// be worse than not starting.
 pub static REFUSED: [Key; 11] = [
@@ -265,8 +269,8 @@ pub static REFUSED: [Key; 11] = [
     refused("admin.forceHttps", SWITCH, "the HTTP port has no TLS yet"),
     refused("admin.needClientAuth", SWITCH, "the HTTP port has no TLS yet"),
     refused("oraclePath", ANY, "two servers with an oracle are not offered"),
-    refused("group.N", ANY, "hierarchical quorums are not offered: every server has one vote"),
-    refused("weight.N", ANY, "hierarchical quorums are not offered: every server has one vote"),
+    refused("group.N", ANY, ONE_VOTE),
+    refused("weight.N", ANY, ONE_VOTE),
 ];
 
 const fn any(name: &'static str, why: &'static str) -> Key {

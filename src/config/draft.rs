@@ -13,6 +13,7 @@ use super::accepted::{ACCEPTED, REFUSED, WARNED};
 use super::address::HostPort;
 use super::ensemble::{self, Blame, Fault};
 use super::error::{ConfigError, Origin};
+use super::groups::{self, Groups};
 use super::key::{Effect, Key};
 use super::likeness;
 use super::properties::{self, LineFault, Property};
@@ -41,6 +42,7 @@ pub struct Draft {
     odd_values: Vec<(String, String)>,
     has_dynamic: bool,
     server_lines: BTreeMap<u8, Origin>,
+    groups: Groups,
     /// Where this server's id came from.
     myid: Option<Origin>,
     /// What is wrong with the file `myid`, which only a server of an ensemble needs.
@@ -97,6 +99,7 @@ impl Draft {
             odd_values: Vec::new(),
             has_dynamic: false,
             server_lines,
+            groups: Groups::default(),
             myid: None,
             myid_fault: None,
         }
@@ -129,7 +132,7 @@ impl Draft {
             let key = property.key.as_str();
             if let Some(id) = key.strip_prefix("server.") {
                 self.give_server(key, id, property.value.trim(), origin);
-            } else if key.starts_with("group.") || key.starts_with("weight.") {
+            } else if groups::is_line(key) {
                 self.give(key, property.value.trim(), origin);
             } else if key == "version" {
                 self.fail(origin.error(key, "the version is the suffix of the file's name"));
@@ -203,6 +206,7 @@ impl Draft {
     pub fn resolve(mut self) -> Result<Config, Vec<ConfigError>> {
         self.require();
         self.resolve_servers();
+        self.resolve_groups();
         self.resolve_session_timeouts();
         self.resolve_disk_stall();
         self.resolve_metrics();
@@ -290,13 +294,16 @@ impl Draft {
 
     fn give(&mut self, written: &str, value: &str, origin: Origin) {
         let name = plain_name(written);
-        if let Some(id) = name.strip_prefix("server.") {
+        let server = name.strip_prefix("server.");
+        if server.is_some() || groups::is_line(name) {
             if self.config.dynamic_config_file.is_some() && !self.has_dynamic {
                 self.fail(
                     origin.error(name, "must be in the dynamicConfigFile, since there is one"),
                 );
-            } else {
+            } else if let Some(id) = server {
                 self.give_server(name, id, value, origin);
+            } else {
+                self.groups.give(name, value, origin);
             }
             return;
         }
@@ -446,6 +453,19 @@ impl Draft {
                 note(&mut self.config.warnings, "myid", &reason);
             }
             (false, None) => {}
+        }
+    }
+
+    /// Whether groups agree with the server lines is to be seen where those can be read.
+    fn resolve_groups(&mut self) {
+        if self.errors.iter().any(|error| error.key.starts_with("server.")) {
+            return;
+        }
+        if let Some(fault) = self.groups.fault(&self.config.servers) {
+            return self.fail(fault);
+        }
+        for key in self.groups.keys() {
+            note(&mut self.config.ignored, key, groups::TAKEN);
         }
     }
 

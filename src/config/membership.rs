@@ -10,6 +10,7 @@ use std::fmt;
 use std::fmt::Write as _;
 
 use super::draft::plain_name;
+use super::groups;
 use super::properties;
 use super::servers::{ServerSpec, server_id};
 
@@ -109,8 +110,9 @@ pub fn static_text(old: &str, dynamic: &str, has_client_address: bool) -> String
     let mut text = properties::without(old, |key| {
         let key = plain_name(key.trim());
         let is_replaced = matches!(key, "dynamicConfigFile" | "peerType");
+        let is_group = groups::is_line(key);
         let is_client = matches!(key, "clientPort" | "clientPortAddress");
-        key.starts_with("server.") || is_replaced || (has_client_address && is_client)
+        key.starts_with("server.") || is_group || is_replaced || (has_client_address && is_client)
     });
     if !text.is_empty() && !text.ends_with(['\n', '\r']) {
         text.push('\n');
@@ -193,7 +195,8 @@ mod tests {
     #[test]
     fn the_static_file_keeps_what_the_operator_wrote() {
         let old = "# ours\r\ndataDir=/d\n\nserver.1=a:1:2\\\n  ;2181\npeerType=observer\n\
-                   zookeeper.server.2=b:1:2\nclientPort=2181\n! end";
+                   zookeeper.server.2=b:1:2\ngroup.1=1:2\nweight.1=1\nclientPort=2181\n\
+                   ! end";
         assert_eq!(
             static_text(old, "/c/zoo.cfg.dynamic.1", false),
             "# ours\r\ndataDir=/d\n\nclientPort=2181\n! end\n\

@@ -31,6 +31,7 @@ mod describe;
 mod draft;
 mod ensemble;
 mod error;
+mod groups;
 mod key;
 mod likeness;
 mod membership;

@@ -244,12 +244,43 @@ fn server_lines_may_be_in_a_dynamic_file() {
     );
     assert!(load("tickTime=1").unwrap_err().contains("only server lines"));
     assert!(load("group.1=1").unwrap_err().contains("refused"));
+    let config = load("group.1=1\nserver.1=h:1:2").unwrap();
+    assert_eq!(reasons(&config.ignored), ["group.1"]);
     assert!(load("server.1=a:1:2\nserver.2=b:1:2").unwrap_err().contains("/data/myid: missing"));
 }
 
 #[test]
+fn one_group_of_all_participants_with_equal_weights_is_a_majority() {
+    let config = on("2", &format!("group.1=1:2:3\n{THREE}\nweight.1=2\nweight.2=2\nweight.3=2"));
+    let config = config.unwrap();
+    assert!(config.is_ensemble());
+    assert_eq!(reasons(&config.ignored), ["group.1", "weight.1", "weight.2", "weight.3"]);
+    assert_eq!(config.warnings.len(), 0);
+    let observed = format!("{THREE}\nserver.4=d:2888:3888:observer\ngroup.1=1:2:3");
+    assert!(on("4", &observed).is_ok(), "an observer is in no group");
+}
+
+#[test]
+fn other_groups_are_refused_by_the_line_that_makes_them_so() {
+    let more = format!("{THREE}\ngroup.1=1:2:3\nweight.1=10");
+    assert_eq!(
+        on("1", &more).unwrap_err(),
+        [
+            "zoo.cfg:6: group.1: refused: hierarchical quorums are not offered, and the weights differ: \
+          server 1 has 10, server 2 has 1"
+        ]
+    );
+    let faulty = format!("{THREE}:leader\ngroup.1=1:2:3");
+    assert_eq!(on("1", &faulty).unwrap_err().len(), 1, "of the server line alone");
+}
+
+#[test]
 fn server_lines_beside_a_dynamic_file_are_an_error_wherever_they_stand() {
-    for text in ["server.1=h:1:2\ndynamicConfigFile=d", "dynamicConfigFile=d\nserver.1=h:1:2"] {
+    for text in [
+        "server.1=h:1:2\ndynamicConfigFile=d",
+        "dynamicConfigFile=d\nserver.1=h:1:2",
+        "dynamicConfigFile=d\ngroup.1=1",
+    ] {
         let mut draft = Draft::from_text("zoo.cfg", &format!("{LEAST}{text}"));
         draft.load_dynamic("d", "server.1=h:1:2");
         let errors = draft.resolve().unwrap_err();

@@ -42,7 +42,7 @@ const FILES: [(&str, Fate); 57] = [
     ("compose-script", Starts(&["snapRetainCount", "purgeInterval", "leaderPort", "electionPort"])),
     ("confluent", Starts(&[])),
     ("confluent-ansible", Refused("clientPort: missing: there is no TLS yet")),
-    ("confluent-groups", Refused("group.1: refused: hierarchical quorums are not offered")),
+    ("confluent-groups", Starts(&[])),
     ("confluent-sasl", Refused("quorum.auth.enableSasl: refused: SASL between servers")),
     ("confluent-three", Starts(&[])),
     ("container-script", Starts(&["maxClientCnxnsPerHost"])),
