@@ -102,6 +102,8 @@ pub struct LinkCounters {
     pub bytes_received: u64,
     /// Links made to other servers.
     pub made: u64,
+    /// Attempts at links to other servers that came to none.
+    pub failed: u64,
     /// Links ended because of what came: a frame was damaged or malformed.
     pub frames_refused: u64,
     /// Links ended because a server did not take what it was sent.

@@ -103,6 +103,7 @@ impl Fake {
             bytes_sent: 900_000,
             bytes_received: 80_000,
             made: 5,
+            failed: 3,
             frames_refused: 1,
             overfull: 0,
             strangers: 0,

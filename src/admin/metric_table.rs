@@ -350,6 +350,11 @@ pub const METRICS: &[Metric] = &[
     counter("lockkeeper_links_made", "Links made to other servers", |r| {
         r.counters.links.and_then(|links| whole(links.made))
     }),
+    counter(
+        "lockkeeper_links_failed",
+        "Attempts at links to other servers that came to none",
+        |r| r.counters.links.and_then(|links| whole(links.failed)),
+    ),
     counter("lockkeeper_links_cut", "Links with other servers ended by this one, by reason", |r| {
         let links = r.counters.links?;
         Some(Value::Set(vec![

@@ -54,6 +54,7 @@ pub struct LinkFigures {
     bytes_sent: AtomicU64,
     bytes_received: AtomicU64,
     made: AtomicU64,
+    failed: AtomicU64,
     frames_refused: AtomicU64,
     overfull: AtomicU64,
     strangers: AtomicU64,
@@ -77,6 +78,11 @@ impl LinkFigures {
     /// A link to another server was made.
     pub fn made(&self) {
         add(&self.made, 1);
+    }
+
+    /// An attempt at a link to another server came to none.
+    pub fn failed(&self) {
+        add(&self.failed, 1);
     }
 
     /// A frame of another server was damaged or malformed.
@@ -125,6 +131,7 @@ impl LinkFigures {
             bytes_sent: read(&self.bytes_sent),
             bytes_received: read(&self.bytes_received),
             made: read(&self.made),
+            failed: read(&self.failed),
             frames_refused: read(&self.frames_refused),
             overfull: read(&self.overfull),
             strangers: read(&self.strangers),
@@ -140,6 +147,7 @@ impl LinkFigures {
             &self.bytes_sent,
             &self.bytes_received,
             &self.made,
+            &self.failed,
             &self.frames_refused,
             &self.overfull,
             &self.strangers,

@@ -44,7 +44,10 @@ pub async fn keep_connected(peers: Arc<Peers>, server: u8) {
         let (pause, is_nudged) = match attempt {
             Attempt::Introduced => (INTRODUCTION_INTERVAL, true),
             Attempt::Served(lasted) => flapping.ended(lasted),
-            Attempt::Failed => (flapping.failed(), true),
+            Attempt::Failed => {
+                peers.count().failed();
+                (flapping.failed(), true)
+            }
         };
         let mut introductions = peers.introductions();
         tokio::select! {

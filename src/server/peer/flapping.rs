@@ -2,7 +2,8 @@
 //!
 //! *Owns* what is known of the last links to one server. *Invariants*: of links that follow each other and
 //! none of which lasts for [`LINK_SETTLES`], the first is logged, and then none before one lasts; between
-//! them the pause grows as it does between attempts that fail. *Never* counts: `lockkeeper_links_made` does.
+//! them the pause grows as it does between attempts that fail. *Never* counts: `lockkeeper_links_made`
+//! and `lockkeeper_links_failed` do.
 
 use std::time::Duration;
 
