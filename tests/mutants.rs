@@ -101,6 +101,7 @@ const CATALOGUE: &[Mutant] = &[
     // --- time
     mutant("time-never-goes-back", 1, 20),
     mutant("time-goes-back-alone", 3, 60),
+    mutant("clocks-not-awaited", 3, 200),
     mutant("steady-clock-is-the-wall-clock", 1, 20),
     mutant("steady-clock-not-heard", 3, 20),
     // --- sessions

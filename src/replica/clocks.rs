@@ -37,6 +37,8 @@ pub(super) struct Clocks {
     heard_ms: i64,
     /// While this server leads: since when, by its own clock, and the steady time then.
     leads: Option<(u64, i64)>,
+    /// The latest wall time that this leader has proposed an entry with.
+    proposed_ms: i64,
     /// By raft id.
     readings: BTreeMap<u64, Reading>,
 }
@@ -48,6 +50,7 @@ impl Clocks {
         let heard_ms = if mutant!("steady-clock-not-heard") { 0 } else { self.heard_ms };
         self.leads = Some((now_us, heard_ms.max(applied_ms)));
         self.readings.clear();
+        self.proposed_ms = i64::MIN;
     }
 
     /// It leads no longer.
@@ -95,14 +98,20 @@ impl Replica {
     }
 
     /// The time of an entry that this leader proposes now.
-    pub(super) fn entry_time(&self) -> EntryTime {
+    pub(super) fn entry_time(&mut self) -> EntryTime {
         // Where stamps are not ahead of this clock, it makes no difference whether others agree.
-        let is_behind = self.wall_ms < self.machine.last_time_ms();
+        let is_behind = self.wall_ms < self.last_stamp_ms();
+        self.clocks.proposed_ms = self.clocks.proposed_ms.max(self.wall_ms);
         EntryTime {
             wall_ms: self.wall_ms,
             is_agreed: is_behind && (self.majority_agrees() || mutant!("time-goes-back-alone")),
             steady_ms: Some(self.steady_ms()),
         }
+    }
+
+    /// The stamp of what this leader has proposed or applied last, or a later one.
+    fn last_stamp_ms(&self) -> i64 {
+        self.clocks.proposed_ms.max(self.machine.last_time_ms())
     }
 
     /// By how much stamps are ahead of this leader's wall clock.
@@ -113,7 +122,26 @@ impl Replica {
 
     /// Whether they are too far ahead, and will not go back with the next write.
     pub(super) fn time_stands_still(&self) -> bool {
-        self.stamps_ahead_ms() > STAMP_LEAD_MS_MAX.unsigned_abs() && !self.majority_agrees()
+        self.stamps_ahead_ms() > STAMP_LEAD_MS_MAX.unsigned_abs()
+            && !self.awaits_clocks()
+            && !self.majority_agrees()
+    }
+
+    /// Whether what this leader proposes now would get a stamp that is far ahead of its clock, only because
+    /// it has not heard what the clocks of a majority show: it asks as soon as it leads, and before a
+    /// majority answers, nothing of it can be committed anyway.
+    pub(super) fn awaits_clocks(&self) -> bool {
+        if self.last_stamp_ms().saturating_sub(self.wall_ms) <= STAMP_LEAD_MS_MAX
+            || mutant!("clocks-not-awaited")
+        {
+            return false;
+        }
+        let own = self.consensus.id();
+        let is_known = |id: u64| {
+            let skew_ms = self.clocks.skew_ms(id, self.now_us, self.wall_ms);
+            u64::from(id == own || skew_ms.is_some())
+        };
+        self.consensus.majority_heard(is_known) == 0
     }
 
     /// Whether the wall clocks of a majority agree with this leader's.

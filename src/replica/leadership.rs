@@ -161,6 +161,8 @@ impl Replica {
             self.track(id, timeout_ms);
         }
         self.begin_roll();
+        // What time it is, the others shall say at once.
+        self.call_roll();
         self.standing.founds = true;
         self.write_members();
     }

@@ -83,9 +83,14 @@ impl Replica {
         let term = Some(self.consensus.term());
         let is_due = self.owes_mark && self.mark_proposed != term && self.voters_are_members();
         // Where it is not taken now, the next tick tries again.
-        if is_due && self.consensus.propose(members_mark(&self.entry_time())).is_ok() {
+        if is_due && self.propose_mark() {
             self.mark_proposed = term;
         }
+    }
+
+    fn propose_mark(&mut self) -> bool {
+        let mark = members_mark(&self.entry_time());
+        self.consensus.propose(mark).is_ok()
     }
 
     /// Whether every vote that counts is that of a participant: of one that leaves, or becomes an

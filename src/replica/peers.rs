@@ -102,6 +102,7 @@ impl Replica {
         let term = self.consensus.term();
         if self.consensus.is_leader() {
             let is_clear = self.consensus.takes_proposals()
+                && !self.awaits_clocks()
                 && (self.consensus.is_alone()
                     || self.pace.is_clear(term, self.consensus.log_ends(), self.now_us));
             if is_clear {

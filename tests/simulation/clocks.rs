@@ -21,6 +21,8 @@ const ERRORS_MS: [i64; 5] = [20_000, 65_000, 3_600_000, 86_400_000, 315_360_000_
 /// How old what a leader knows of another clock may be, and how far off.
 const READING_US_MAX: u64 = 2_000_000;
 const READING_MS_MAX: i64 = 2_500;
+/// For so long clocks must have been right before stamps must be: what a leader knows may be that old.
+const RIGHT_US_MIN: u64 = 3_000_000;
 /// Clocks that are right differ by this much at most.
 const JUMPS_MS_MAX: i64 = 4_000;
 
@@ -57,6 +59,19 @@ impl Clocks {
         self.told[server]
     }
 
+    /// Whether all clocks have been right for some seconds.
+    fn are_right_since(&self, at_us: u64) -> bool {
+        let from_us = at_us.saturating_sub(RIGHT_US_MIN);
+        self.shown.iter().all(|shown| {
+            let first =
+                shown.partition_point(|(since_us, _)| *since_us <= from_us).saturating_sub(1);
+            shown[first..]
+                .iter()
+                .filter(|(since_us, _)| *since_us <= at_us)
+                .all(|(_, ahead_ms)| *ahead_ms == 0)
+        })
+    }
+
     /// Whether a server's clock has shown about this time, just before `at_us`.
     fn agrees(&self, server: usize, at_us: u64, wall_ms: i64) -> bool {
         let from_us = at_us.saturating_sub(READING_US_MAX + READING_MS_MAX as u64 * 1000);
@@ -89,6 +104,12 @@ impl Checker {
         }
         let world_us = proposal.at_us * 1000 / self.rules.clock_rates[proposal.server];
         let agrees = |server| self.clocks.agrees(server, world_us, time.wall_ms);
+        // What earlier leaders have put in front of it, and is not applied, its leader cannot know.
+        let knows_it = proposal.place >= self.history.len();
+        let is_too_far = expected_ms - time.wall_ms > STAMP_LEAD_MS_MAX;
+        if is_too_far && knows_it && self.clocks.are_right_since(world_us) {
+            return Err(format!("the stamp is {} ms ahead", expected_ms - time.wall_ms));
+        }
         let mut others = (0..self.rules.servers).filter(|server| *server != proposal.server);
         if goes_back && self.rules.servers > 1 && !others.any(agrees) {
             return Err(format!("time goes back from {stamp_ms} by a clock that stands alone"));
