@@ -38,7 +38,9 @@ use super::shared::{Published, Stop};
 use crate::replica::{
     ConnId, Drained, Input, OUTPUT_BYTES_PER_TURN_MAX, Outgoing, Ready, Replica, Report, Status,
 };
-use crate::storage::{Lock, WatchedFs, mark_rolled_back};
+use crate::storage::Lock;
+use crate::storage::WatchedFs;
+use crate::storage::mark_rolled_back;
 use crate::supervision::Task;
 
 /// The loop's state.

@@ -6,7 +6,7 @@
 use crate::replica::{Mark, Membership};
 
 /// Most voters, and most learners, a mark can name.
-pub(super) const MEMBERS_MAX: usize = 1024;
+pub(in crate::storage) const MEMBERS_MAX: usize = 1024;
 
 /// Appends `mark` to `out`.
 ///
@@ -49,7 +49,7 @@ fn members(bytes: &mut &[u8]) -> Option<Vec<u64>> {
 }
 
 /// Takes `N` bytes off the front.
-pub(super) fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+pub(in crate::storage) fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (head, rest) = bytes.split_first_chunk::<N>()?;
     *bytes = rest;
     Some(*head)

@@ -12,9 +12,8 @@ use bytes::Bytes;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
+use super::copy::{Found, Manifest, MemoryState, StateError, StateStore};
 use super::fs::{DiskFile, FileLock, Fs, FsError, Reserved};
-use super::manifest::{Found, Manifest};
-use super::state::{MemoryState, StateError, StateStore};
 use crate::replica::{
     Append, Entry, EntryKind, HardState, Mark, Membership, Record, RecordDigest, Records, Restore,
     Urgency,

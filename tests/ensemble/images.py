@@ -26,7 +26,7 @@ FIXED, FIXED_BYTES = 2000, 24576
 BULK_BYTES, PIPELINE = 16384, 32
 REFUSED_SECONDS = 30
 LOG_BYTES_MIN = 1 << 17
-# Of the first segment of a log, as src/storage/segment.rs has it.
+# Of the first segment of a log, as src/storage/log/segment.rs has it.
 LOG_HEADER_BYTES, LOG_BASE_AT = 128, 56
 
 

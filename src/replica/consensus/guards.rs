@@ -32,7 +32,7 @@
 //! * raft.rs:2786 `hs.commit is out of range`; a disk that has lost entries, not that they are
 //!   committed; [`check`]
 //! * raft_log.rs:314 `applied is out of range`; a disk whose image is newer than its log;
-//!   `storage/replay.rs`, [`check`]
+//!   `storage/log/replay.rs`, [`check`]
 //! * raw_node.rs:303 `id must not be zero`; a disk; [`check`]
 //! * raft_log.rs:260, 370, log_unstable.rs; entries that are not contiguous, or behind one another;
 //!   `raft_codec.rs`; [`check`]

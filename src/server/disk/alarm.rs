@@ -12,7 +12,8 @@ use crate::admin::java_date;
 use crate::replica::Status;
 use crate::server::clock;
 use crate::server::conditions::{Cause, Conditions};
-use crate::storage::{DiskCall, DiskCalls};
+use crate::storage::DiskCall;
+use crate::storage::DiskCalls;
 use crate::supervision::Task;
 
 /// Looks at the calls of one server.

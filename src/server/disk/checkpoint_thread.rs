@@ -20,7 +20,11 @@ use crate::server::error::ServerError;
 use crate::server::figures::Figures;
 use crate::server::limits::CHANGES_QUEUE_MAX;
 use crate::server::message::Message;
-use crate::storage::{Checkpointer, ImageTally, Leisure, LogLostEnd, Outcome};
+use crate::storage::Checkpointer;
+use crate::storage::ImageTally;
+use crate::storage::Leisure;
+use crate::storage::LogLostEnd;
+use crate::storage::Outcome;
 use crate::supervision;
 
 /// What the thread is given, in this order.
@@ -310,7 +314,14 @@ mod tests {
     use crate::replica::{Append, Mark, Record, Urgency};
     use crate::server::disk::log_disk::LogDisk;
     use crate::server::disk::log_writer::LogWriter;
-    use crate::storage::{Images, Ingredients, Log, LogOptions, MemoryState, OsFs, Runs, Source};
+    use crate::storage::Images;
+    use crate::storage::Ingredients;
+    use crate::storage::Log;
+    use crate::storage::LogOptions;
+    use crate::storage::MemoryState;
+    use crate::storage::OsFs;
+    use crate::storage::Runs;
+    use crate::storage::Source;
 
     /// A state of one record.
     fn mark(index: u64) -> Mark {

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::replica::Machine;
 use crate::replica::founding::Identified;
 use crate::server::StartError;
-use crate::storage::log::SEGMENT_BYTES;
+use crate::storage::SEGMENT_BYTES;
 use crate::storage::{
     self, Identity, Mending, OpenError, Opened, Options, Place, Report, WatchedFs,
 };

@@ -10,7 +10,11 @@ use std::time::{Duration, Instant};
 use crate::replica::{Append, Entry, Fetch, Urgency};
 use crate::server::clock;
 use crate::server::figures::Figures;
-use crate::storage::{self, Images, InstallError, Log, LogError};
+use crate::storage;
+use crate::storage::Images;
+use crate::storage::InstallError;
+use crate::storage::Log;
+use crate::storage::LogError;
 
 /// The log, the images that it installs, and where its figures go.
 #[derive(Debug)]

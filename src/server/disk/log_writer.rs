@@ -247,7 +247,11 @@ pub(in crate::server) mod tests {
     use super::*;
     use crate::replica::{Entry, EntryKind, HardState};
     use crate::server::figures::Figures;
-    use crate::storage::{Fs, HangingFs, Log, LogOptions, OsFs};
+    use crate::storage::Fs;
+    use crate::storage::HangingFs;
+    use crate::storage::Log;
+    use crate::storage::LogOptions;
+    use crate::storage::OsFs;
 
     /// After this long a thread that says nothing will say nothing.
     pub(in crate::server) const PATIENCE: Duration = Duration::from_secs(30);

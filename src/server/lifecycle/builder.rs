@@ -14,7 +14,8 @@ use crate::config::{Config, ConfigError};
 use crate::server::Server;
 use crate::server::StartError;
 use crate::server::limits::Limits;
-use crate::storage::{Fs, OsFs};
+use crate::storage::Fs;
+use crate::storage::OsFs;
 
 /// Collects what a server is started with; [`Builder::start`] checks and starts it.
 #[derive(Clone, Debug)]

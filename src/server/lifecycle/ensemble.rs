@@ -17,7 +17,8 @@ use crate::config::{Config, Draft, HostPort, Role, ServerSpec};
 use crate::replica::inspect::Mode;
 use crate::server::clients::Port;
 use crate::server::{Server, ServerError, StartError};
-use crate::storage::{Fs, OsFs};
+use crate::storage::Fs;
+use crate::storage::OsFs;
 
 /// Servers of one ensemble in this process, with their ids from 1 on.
 ///

@@ -28,7 +28,13 @@ use crate::server::peer::{Founder, Links, Peers, Store, Waiting, founding, open_
 use crate::server::queue::Queue;
 use crate::server::sched::Scheduling;
 use crate::server::shared::{Published, Stop};
-use crate::storage::{Checkpointer, Identity, Images, Lock, Log, Opened, WatchedFs};
+use crate::storage::Checkpointer;
+use crate::storage::Identity;
+use crate::storage::Images;
+use crate::storage::Lock;
+use crate::storage::Log;
+use crate::storage::Opened;
+use crate::storage::WatchedFs;
 
 /// What a driver is made from.
 pub struct Parts {

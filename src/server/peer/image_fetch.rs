@@ -32,7 +32,9 @@ use crate::server::limits::{DRIVER_BATCH_MAX, PEER_IMAGE_RETRY, PEER_READ_BYTES_
 use crate::server::message::Message;
 use crate::server::queue::Queue;
 use crate::server::shared::Stop;
-use crate::storage::{Identity, Mending, WatchedFs};
+use crate::storage::Identity;
+use crate::storage::Mending;
+use crate::storage::WatchedFs;
 use crate::supervision::Task;
 use crate::tree;
 

@@ -26,7 +26,8 @@ use crate::replica::peer::server_of;
 use crate::replica::{Input, SendImage};
 use crate::server::limits::{PEER_IMAGE_INSTALL_MAX, PEER_IMAGE_RETRY};
 use crate::server::message::Message;
-use crate::storage::{ImageError, ImageReader};
+use crate::storage::ImageError;
+use crate::storage::ImageReader;
 use crate::supervision::Task;
 
 /// Sends what is ordered, until it is dropped.

@@ -1,0 +1,13 @@
+//! CHECKPOINTS: what changed becomes a copy of the state, images, and cuts of the log.
+//!
+//! *Owns* the order of these. *Invariant*: the log is cut only up to what two verified images hold. *Never* runs
+//! in a thread of its own: the server's checkpoint thread calls it.
+
+mod checkpointer;
+#[cfg(test)]
+mod store_tests;
+#[cfg(test)]
+mod tests;
+
+pub use checkpointer::{Checkpointer, ImageTally, Ingredients, LogLostEnd, Outcome, Source};
+pub(in crate::storage) use checkpointer::{IMAGE_EVERY_BYTES, LOG_LOST_END_ENSEMBLE};

@@ -1,0 +1,440 @@
+//! Whose data directory this is, and of which format.
+//!
+//! *Owns* the file `identity`: a few lines of text and their checksum. *Invariants*: it is replaced
+//! as a whole; it says `ready` only once there is a log, so that a log that is missing later is
+//! never taken for one that was not made yet; all that the founding of an ensemble decided is in
+//! it, so that a server whose data is gone never votes again under the raft id that it had.
+//! *Never* guesses: a directory that has data but no identity is refused.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::replica::Membership;
+use crate::replica::founding::{Identified, ServerSpec};
+use crate::replica::peer::{raft_id, server_of};
+use crate::storage::fs::{Fs, FsError, read_file};
+use crate::storage::mark::MEMBERS_MAX;
+
+/// Version of the layout of a data directory. The first one knew standalone servers only, the second one
+/// does not know with which server lines the ensemble began.
+pub const FORMAT: u32 = 3;
+const FORMAT_STANDALONE: u32 = 1;
+const FORMAT_WITHOUT_LINES: u32 = 2;
+/// Raft id of every server that format 1 describes, whatever its own id.
+const RAFT_ID_STANDALONE: u64 = 1;
+/// Most founders an ensemble can have: one for each server id.
+const FOUNDERS_MAX: usize = 255;
+/// Its name.
+pub(in crate::storage) const FILE: &str = "identity";
+const TEMPORARY: &str = "identity.tmp";
+const FIRST_LINE: &str = "lockkeeper data directory";
+/// What stands for an empty list.
+const NONE: &str = "none";
+/// Most bytes of the file: more than the longest lists and server lines need.
+const BYTES_MAX: u64 = 128 << 10;
+
+/// Whose data it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The ensemble, a random number chosen when it was founded.
+    pub cluster_id: u128,
+    /// The server: myid.
+    pub server_id: u8,
+    /// The server as Raft knows it, see [`server_of`].
+    pub raft_id: u64,
+    /// Who took part before the first entry, by raft id.
+    pub membership: Membership,
+    /// Who founded the ensemble: server ids, and the number that each had drawn for it. Nobody, on
+    /// a server that joined later or is on its own.
+    pub founders: Vec<(u8, u64)>,
+    /// The server lines with which the ensemble begins. None on a server on its own.
+    pub members: Vec<ServerSpec>,
+    /// Whether the log was made.
+    pub ready: bool,
+}
+
+/// Why an identity cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// The file system failed.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+    /// A later version made the directory.
+    #[error("{}: data format {format}, this program knows up to {FORMAT}: use the version of \
+             lockkeeper that wrote it", path.display())]
+    Future {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        format: u32,
+    },
+    /// The file is not what was written.
+    #[error("{}: damaged: {what}; nothing was changed: restore the file from a copy", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+impl Identity {
+    /// A new server whose place in an ensemble was decided.
+    #[must_use]
+    pub fn new(server_id: u8, decided: Identified) -> Self {
+        let Identified { ensemble, raft_id, founders, initial, members } = decided;
+        let (cluster_id, membership) = (ensemble, initial);
+        Self { cluster_id, server_id, raft_id, membership, founders, members, ready: false }
+    }
+
+    /// Whether this is a server on its own, as far as the identity says: the log may have made it the
+    /// first member of an ensemble since.
+    #[must_use]
+    pub fn is_standalone(&self) -> bool {
+        self.founders.is_empty()
+            && self.membership.voters == [self.raft_id]
+            && self.membership.learners.is_empty()
+    }
+
+    /// What the server says of itself to others.
+    #[must_use]
+    pub fn identified(&self) -> Identified {
+        Identified {
+            ensemble: self.cluster_id,
+            raft_id: self.raft_id,
+            founders: self.founders.clone(),
+            initial: self.membership.clone(),
+            members: self.members.clone(),
+        }
+    }
+
+    /// A new server on its own.
+    #[must_use]
+    pub fn standalone(cluster_id: u128, server_id: u8) -> Self {
+        let raft_id = raft_id(0, server_id);
+        Self {
+            cluster_id,
+            server_id,
+            raft_id,
+            membership: Membership { voters: vec![raft_id], learners: Vec::new() },
+            founders: Vec::new(),
+            members: Vec::new(),
+            ready: false,
+        }
+    }
+
+    /// Reads the identity of `dir`; `None` if there is none.
+    ///
+    /// # Errors
+    /// It cannot be read, is damaged, or of a later version.
+    pub fn load(fs: &dyn Fs, dir: &Path) -> Result<Option<Self>, IdentityError> {
+        if !fs.list(dir)?.iter().any(|n| n == FILE) {
+            return Ok(None);
+        }
+        let path = dir.join(FILE);
+        let bytes = read_file(fs, &path, BYTES_MAX)?;
+        match parse(&bytes) {
+            Ok(identity) => Ok(Some(identity)),
+            Err(Unusable::Future(format)) => Err(IdentityError::Future { path, format }),
+            Err(Unusable::Damaged(what)) => Err(IdentityError::Damaged { path, what }),
+        }
+    }
+
+    /// Writes it to `dir`, durable on return.
+    ///
+    /// # Errors
+    /// The file system failed; what was there before still is.
+    pub fn store(&self, fs: &dyn Fs, dir: &Path) -> Result<(), FsError> {
+        let temporary = dir.join(TEMPORARY);
+        if fs.list(dir)?.iter().any(|n| n == TEMPORARY) {
+            fs.remove(&temporary)?;
+        }
+        let mut file = fs.create(&temporary)?;
+        file.write_at(self.text().as_bytes(), 0)?;
+        file.sync()?;
+        fs.rename(&temporary, &dir.join(FILE))?;
+        fs.sync_dir(dir)
+    }
+
+    /// The owner that the log's segments name: the raft id, so that the log of an earlier
+    /// incarnation is not taken for this one's. Format 1 wrote the server's id there.
+    pub(in crate::storage) fn log_owner(&self) -> u64 {
+        if server_of(self.raft_id) == self.server_id { self.raft_id } else { self.server_id.into() }
+    }
+
+    fn text(&self) -> String {
+        let founders: Vec<String> =
+            self.founders.iter().map(|(id, nonce)| format!("{id}:{nonce:016x}")).collect();
+        let line = |spec: &ServerSpec| format!("server.{}={spec}\n", spec.id);
+        let lines: String = self.members.iter().map(line).collect();
+        sealed(&format!(
+            "{FIRST_LINE}\nformat {FORMAT}\nensemble {:032x}\nserver {}\nraft {}\nvoters {}\n\
+             learners {}\nfounders {}\nmembers {}\n{}state {}\n",
+            self.cluster_id,
+            self.server_id,
+            self.raft_id,
+            list(&self.membership.voters),
+            list(&self.membership.learners),
+            list(&founders),
+            self.members.len(),
+            lines,
+            if self.ready { "ready" } else { "new" }
+        ))
+    }
+}
+
+/// The text with its checksum: the last line in every format.
+fn sealed(body: &str) -> String {
+    format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes()))
+}
+
+fn list<T: Display>(items: &[T]) -> String {
+    if items.is_empty() {
+        return NONE.to_owned();
+    }
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(" ")
+}
+
+enum Unusable {
+    Future(u32),
+    Damaged(String),
+}
+
+fn damaged(what: impl Into<String>) -> Unusable {
+    Unusable::Damaged(what.into())
+}
+
+fn parse(bytes: &[u8]) -> Result<Identity, Unusable> {
+    let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is not text"))?;
+    if text.lines().next() != Some(FIRST_LINE) {
+        return Err(damaged("it does not begin like an identity"));
+    }
+    // The checksum first: a format that is damaged must not be taken for a later one.
+    let body = match text.rfind("crc32c ") {
+        Some(at) if sealed(&text[..at]) == text => &text[..at],
+        Some(_) => return Err(damaged("checksum mismatch")),
+        None => return Err(damaged("no line 'crc32c'")),
+    };
+    let mut lines = Lines(body.lines());
+    lines.0.next();
+    let identity = match lines.number("format")? {
+        FORMAT_STANDALONE => standalone(&mut lines)?,
+        format @ (FORMAT_WITHOUT_LINES | FORMAT) => of_an_ensemble(&mut lines, format == FORMAT)?,
+        0 => return Err(damaged("its format is 0")),
+        later => return Err(Unusable::Future(later)),
+    };
+    match lines.0.next() {
+        None => Ok(identity),
+        Some(line) => Err(damaged(format!("a line too many: '{line}'"))),
+    }
+}
+
+fn standalone(lines: &mut Lines<'_>) -> Result<Identity, Unusable> {
+    let cluster_id = lines.hex("cluster")?;
+    let node: u64 = lines.number("node")?;
+    let server_id = u8::try_from(node).map_err(|_| damaged(format!("no server has id {node}")))?;
+    let ready = lines.ready()?;
+    let membership = Membership { voters: vec![RAFT_ID_STANDALONE], learners: Vec::new() };
+    let (raft_id, founders, members) = (RAFT_ID_STANDALONE, Vec::new(), Vec::new());
+    Ok(Identity { cluster_id, server_id, raft_id, membership, founders, members, ready })
+}
+
+fn of_an_ensemble(lines: &mut Lines<'_>, has_lines: bool) -> Result<Identity, Unusable> {
+    let cluster_id = lines.hex("ensemble")?;
+    let server_id = lines.number("server")?;
+    let raft_id = lines.number("raft")?;
+    let number = |word: &str| word.parse().ok();
+    let voters = lines.list("voters", MEMBERS_MAX, number)?;
+    let learners = lines.list("learners", MEMBERS_MAX, number)?;
+    let founders = lines.list("founders", FOUNDERS_MAX, |word| {
+        let (id, nonce) = word.split_once(':')?;
+        Some((id.parse().ok()?, u64::from_str_radix(nonce, 16).ok()?))
+    })?;
+    let members = if has_lines { lines.members()? } else { Vec::new() };
+    let ready = lines.ready()?;
+    let membership = Membership { voters, learners };
+    Ok(Identity { cluster_id, server_id, raft_id, membership, founders, members, ready })
+}
+
+/// Lines of a name and a value.
+struct Lines<'a>(std::str::Lines<'a>);
+
+impl<'a> Lines<'a> {
+    fn value(&mut self, name: &str) -> Result<&'a str, Unusable> {
+        self.0
+            .next()
+            .and_then(|line| line.strip_prefix(name)?.strip_prefix(' '))
+            .ok_or_else(|| damaged(format!("no line '{name}'")))
+    }
+
+    fn number<T: FromStr>(&mut self, name: &str) -> Result<T, Unusable> {
+        let value = self.value(name)?;
+        value.parse().map_err(|_| damaged(format!("its {name} is not a number: '{value}'")))
+    }
+
+    fn hex(&mut self, name: &str) -> Result<u128, Unusable> {
+        let value = self.value(name)?;
+        u128::from_str_radix(value, 16).map_err(|_| damaged(format!("no {name} id: '{value}'")))
+    }
+
+    fn list<T>(
+        &mut self,
+        name: &str,
+        max: usize,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Vec<T>, Unusable> {
+        let value = self.value(name)?;
+        if value == NONE {
+            return Ok(Vec::new());
+        }
+        let words = value.split(' ');
+        if words.clone().count() > max {
+            return Err(damaged(format!("more than {max} {name}")));
+        }
+        let items: Option<Vec<T>> = words.map(parse).collect();
+        items.ok_or_else(|| damaged(format!("unusable {name}: '{value}'")))
+    }
+
+    /// How many server lines follow, and then each of them.
+    fn members(&mut self) -> Result<Vec<ServerSpec>, Unusable> {
+        let count: usize = self.number("members")?;
+        if count > FOUNDERS_MAX {
+            return Err(damaged(format!("more than {FOUNDERS_MAX} server lines")));
+        }
+        let mut members = Vec::with_capacity(count);
+        for _ in 0..count {
+            let line = self.0.next().unwrap_or_default();
+            let member = ServerSpec::parse_line(line);
+            members.push(member.map_err(|reason| damaged(format!("'{line}': {reason}")))?);
+        }
+        Ok(members)
+    }
+
+    fn ready(&mut self) -> Result<bool, Unusable> {
+        match self.value("state")? {
+            "ready" => Ok(true),
+            "new" => Ok(false),
+            other => Err(damaged(format!("unknown state '{other}'"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::OsFs;
+
+    fn founder() -> Identity {
+        Identity {
+            cluster_id: 0xabc,
+            server_id: 3,
+            raft_id: 3,
+            membership: Membership { voters: vec![1, 2, 3], learners: vec![4] },
+            founders: vec![(1, 0x77), (3, u64::MAX)],
+            members: vec![
+                ServerSpec::parse(1, "a:1:2;3").unwrap(),
+                ServerSpec::parse(4, "[::1]:1:2:observer").unwrap(),
+            ],
+            ready: true,
+        }
+    }
+
+    fn joiner() -> Identity {
+        Identity {
+            raft_id: raft_id(0xdead_beef, 3),
+            membership: Membership::default(),
+            founders: Vec::new(),
+            ..founder()
+        }
+    }
+
+    #[test]
+    fn an_identity_survives_storing() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(Identity::load(&OsFs, dir.path()).unwrap(), None);
+        for identity in [founder(), joiner(), Identity::standalone(u128::MAX, 254)] {
+            for ready in [false, true] {
+                let identity = Identity { ready, ..identity.clone() };
+                identity.store(&OsFs, dir.path()).unwrap();
+                assert_eq!(Identity::load(&OsFs, dir.path()).unwrap(), Some(identity));
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_server_says_of_itself_is_what_was_decided() {
+        for identity in [founder(), joiner()] {
+            let new = Identity::new(3, identity.identified());
+            assert_eq!(new, Identity { ready: false, ..identity });
+        }
+    }
+
+    #[test]
+    fn the_largest_ensemble_fits() {
+        let dir = tempfile::tempdir().unwrap();
+        let members: Vec<u64> = (0..MEMBERS_MAX as u64).map(|i| u64::MAX - i).collect();
+        let identity = Identity {
+            membership: Membership { voters: members.clone(), learners: members },
+            founders: (1..=255).map(|id| (id, u64::MAX)).collect(),
+            ..founder()
+        };
+        identity.store(&OsFs, dir.path()).unwrap();
+        assert_eq!(Identity::load(&OsFs, dir.path()).unwrap(), Some(identity.clone()));
+        let mut too_many = identity;
+        too_many.membership.voters.push(1);
+        assert!(parse(too_many.text().as_bytes()).is_err());
+    }
+
+    #[test]
+    fn every_changed_or_missing_byte_is_noticed() {
+        for text in [founder().text(), joiner().text()] {
+            for at in 0..text.len() {
+                let cut = parse(&text.as_bytes()[..at]);
+                assert!(matches!(cut, Err(Unusable::Damaged(_))), "cut at {at}");
+                for bit in 0..8 {
+                    let mut bytes = text.clone().into_bytes();
+                    bytes[at] ^= 1 << bit;
+                    let changed = parse(&bytes);
+                    assert!(matches!(changed, Err(Unusable::Damaged(_))), "byte {at} bit {bit}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn format_1_is_read_as_a_server_on_its_own() {
+        for (node, log_owner) in [(1, 1), (7, 7)] {
+            let text = sealed(&format!(
+                "{FIRST_LINE}\nformat 1\ncluster {:032x}\nnode {node}\nstate ready\n",
+                0xabc
+            ));
+            let identity = parse(text.as_bytes()).unwrap_or_else(|_| panic!("node {node}"));
+            let expected =
+                Identity { ready: true, server_id: node, ..Identity::standalone(0xabc, 1) };
+            assert_eq!(identity, expected);
+            assert_eq!(identity.log_owner(), log_owner);
+        }
+    }
+
+    #[test]
+    fn format_2_is_read_without_server_lines() {
+        let text = founder().text();
+        let at = text.find("members").unwrap();
+        let state = text.find("state").unwrap();
+        let body = format!("{}state ready\n", &text[..at]).replace("format 3", "format 2");
+        assert!(text[at..state].contains("server.4=[::1]:1:2:observer\n"), "{text}");
+        let identity = parse(sealed(&body).as_bytes()).unwrap_or_else(|_| panic!("{body}"));
+        assert_eq!(identity, Identity { members: Vec::new(), ..founder() });
+    }
+
+    #[test]
+    fn a_later_format_is_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = sealed(&format!("{FIRST_LINE}\nformat 4\nsomething new\n"));
+        std::fs::write(dir.path().join(FILE), text).unwrap();
+        let error = Identity::load(&OsFs, dir.path()).unwrap_err();
+        assert!(matches!(error, IdentityError::Future { format: 4, .. }), "{error}");
+        assert!(error.to_string().contains("data format 4, this program knows up to 3"));
+    }
+}

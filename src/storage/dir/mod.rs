@@ -1,0 +1,22 @@
+//! DATA DIRECTORY: whose it is, how it is opened, and what is done with one that must not be used.
+//!
+//! *Owns* the identity, the lock, recovery, repair of a lost copy, and what `--rejoin` sets aside. *Invariants*:
+//! a directory that is refused is not changed; a server never starts with less than it has acknowledged. *Never*
+//! deletes what may be data.
+
+mod identity;
+mod open;
+mod open_error;
+#[cfg(test)]
+mod open_tests;
+mod quarantine;
+mod recovery;
+mod repair;
+mod rolled_back;
+
+pub use identity::{Identity, IdentityError};
+pub use open::{Lock, Opened, Options, Place, Report, is_initialized, open, peek};
+pub use open_error::OpenError;
+pub use quarantine::{begin_anew, set_aside, was_set_aside};
+pub use repair::Mending;
+pub use rolled_back::mark_rolled_back;
