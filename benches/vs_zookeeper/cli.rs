@@ -128,11 +128,10 @@ struct TimesArgs {
 #[derive(Args)]
 struct RenderArgs {
     /// Where `--out` has kept the figures.
-    #[arg(default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/performance"))]
     out: PathBuf,
-    /// The document that has the tables.
-    #[arg(long, value_name = "FILE", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/PERFORMANCE.md"))]
-    document: PathBuf,
+    /// A document with places for the tables, which are replaced.
+    #[arg(long, value_name = "FILE")]
+    document: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -278,7 +277,7 @@ pub fn main() -> Result<(), String> {
         Some(Command::Growth(args)) => grow(args),
         Some(Command::Idle(args)) => see_idle(args),
         Some(Command::Steady(args)) => stay_steady(args),
-        Some(Command::Render(args)) => results::render(&args.out, Some(&args.document)),
+        Some(Command::Render(args)) => results::render(&args.out, args.document.as_deref()),
         Some(Command::Load(args)) => load(args),
         Some(Command::Null(args)) => null::serve(args.port, &args.log),
         None => {

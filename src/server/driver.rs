@@ -138,7 +138,7 @@ impl Driver {
             if status.serving
                 && let Some(serves) = serves.take()
             {
-                let digest = format_args!("{:032x}", status.digest);
+                let digest = format!("{:032x}", status.digest);
                 tracing::debug!(zxid = status.zxid, %digest, "serves");
                 // Not everybody waits for that.
                 let _ = serves.send(status.clone());

@@ -40,7 +40,6 @@ mod rival_locks;
 mod staying;
 
 use std::fs;
-use std::path::Path;
 
 use figures::{Cell, Comparison, LockCell, ModeFigures, PeerName, Site, Spread, median};
 use results::Results;
@@ -199,17 +198,6 @@ fn figures_that_were_kept_make_the_same_tables_again() {
     figures.keep(&kept, "b").expect("kept");
     let error = results::render(&kept, Some(&document)).expect_err("no place for b");
     assert!(error.contains("<!-- figures: b -->"), "{error}");
-}
-
-#[test]
-fn the_documentation_shows_the_figures_that_are_kept_beside_it() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
-    let made = results::make(&docs.join("performance"), Some(&docs.join("PERFORMANCE.md")));
-    for made in made.expect("figures") {
-        let there = fs::read_to_string(&made.path).unwrap_or_default();
-        let path = made.path.display();
-        assert!(there == made.text, "{path}: cargo bench --bench vs_zookeeper -- render");
-    }
 }
 
 #[test]
