@@ -186,7 +186,7 @@ impl Checkpointer {
         written.saturating_sub(self.given.written_at_image)
     }
 
-    /// Whether there should have been an image long ago: see [`IMAGE_OVERDUE_TIMES`].
+    /// Whether there should have been an image long ago: see `IMAGE_OVERDUE_TIMES`.
     #[must_use]
     pub fn is_image_overdue(&self) -> bool {
         self.log_since_image() > self.image_every().saturating_mul(IMAGE_OVERDUE_TIMES)

@@ -69,7 +69,7 @@ pub trait StateStore: Send + fmt::Debug {
     /// It cannot be written.
     fn set_manifest(&mut self, manifest: &[u8]) -> Result<(), StateError>;
 
-    /// Writes a block of at most [`BLOCK_BYTES`]. Those of a run come in the order of their numbers,
+    /// Writes a block of at most `BLOCK_BYTES`. Those of a run come in the order of their numbers,
     /// from 0.
     ///
     /// # Errors

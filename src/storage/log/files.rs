@@ -40,7 +40,7 @@ pub struct LogOptions {
     pub cluster_id: u128,
     /// The server it belongs to, by its raft id.
     pub node_id: u64,
-    /// Size of a new segment in bytes, at least [`SEGMENT_BYTES_MIN`].
+    /// Size of a new segment in bytes, at least `SEGMENT_BYTES_MIN`.
     pub segment_bytes: u64,
     /// Whether there are other servers that a damaged one can fetch its state from.
     pub ensemble: bool,
