@@ -50,6 +50,17 @@ const ROOMS: &[(&str, Arrows)] = &[
         ],
     ),
     (
+        "replica",
+        &[
+            ("machine", &[]),
+            ("clients", &["inspect", "machine"]),
+            ("consensus", &["clients", "ensemble", "inspect", "machine"]),
+            ("ensemble", &["consensus", "machine"]),
+            ("inspect", &["clients", "consensus", "ensemble"]),
+            ("sessions", &["clients", "consensus", "ensemble", "machine"]),
+        ],
+    ),
+    (
         "storage",
         &[
             ("fs", &[]),
@@ -399,6 +410,45 @@ fn every_module_says_what_it_is() {
         .map(|(name, _)| name)
         .collect();
     assert!(silent.is_empty(), "without a module comment: {silent:?}");
+}
+
+/// Every `x/y.rs` between backticks in a document or a module's own words.
+fn named_files(text: &str) -> Vec<&str> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    quoted
+        .filter(|name| name.ends_with(".rs") && name.contains('/') && !name.contains(' '))
+        .collect()
+}
+
+#[test]
+fn files_that_documents_and_headers_name_are_there() {
+    let names: Vec<String> = all_sources().into_iter().map(|(name, _)| name).collect();
+    let is_there = |name: &str| {
+        names.iter().any(|known| *known == name || known.ends_with(&format!("/{name}")))
+    };
+    let mut documents: Vec<(String, String)> = ["docs", "docs/internals", "jepsen", "."]
+        .into_iter()
+        .flat_map(|folder| fs::read_dir(root().join(folder)).expect("a folder"))
+        .map(|entry| entry.expect("a folder entry").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .map(|path| (path.display().to_string(), fs::read_to_string(&path).expect("UTF-8")))
+        .collect();
+    documents.extend(sources("src").into_iter().map(|(name, text)| {
+        let head: Vec<&str> = text.lines().take_while(|line| line.starts_with("//!")).collect();
+        (name, head.join("\n"))
+    }));
+    assert!(documents.len() > 100);
+    let mut wrong = Vec::new();
+    for (document, text) in &documents {
+        wrong.extend(
+            named_files(text)
+                .into_iter()
+                .filter(|name| !is_there(name))
+                .map(|name| format!("{document}: there is no {name}")),
+        );
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert_eq!(named_files("see `a/b.rs`, `c.rs` and `d e/f.rs`"), ["a/b.rs"]);
 }
 
 #[test]

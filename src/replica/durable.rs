@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use super::records::Records;
+use super::machine::Records;
 
 /// What a log entry holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

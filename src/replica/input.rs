@@ -6,9 +6,9 @@ use bytes::Bytes;
 use raft::eraftpb::Message;
 
 use super::durable::{Entry, Mark};
+use super::ensemble::PeerMessage;
 use super::inspect::Inspect;
 use super::machine::Machine;
-use super::peer::PeerMessage;
 use super::ready::Fetch;
 use crate::proto::OpCode;
 use crate::proto::connect::ConnectRequest;

@@ -7,74 +7,26 @@
 //! committed. *Never*: tokio, sled, sockets, files, clocks, threads, or an order that depends on a
 //! hash.
 //!
-//! Where things are: `consensus.rs` (Raft), `log.rs` (the log's tail in memory), `machine.rs` (what all
-//! servers agree on), `txn.rs` (what a log entry holds), `handover.rs` (the way of a transaction to the
-//! leader), `leadership.rs` (when clients are served), `peers.rs` and `peer.rs` (other servers),
-//! `membership.rs` and `members.rs` (who they are), `clients.rs` and `connection.rs` (order of replies),
-//! `handshake.rs`, `session.rs` and `expiry.rs` (sessions), `reads.rs`, `watch.rs`.
+//! Rooms: `consensus/` (Raft and what is proposed), `machine/` (what all servers agree on), `sessions/`,
+//! `clients/` (connections of this server), `ensemble/` (its servers), `inspect/` (what operators see).
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod bounds;
-mod chores;
 mod clients;
 #[cfg(test)]
-mod clock_tests;
-pub mod clocks;
-#[cfg(test)]
 mod cluster;
-mod conf_change;
-mod connection;
 mod consensus;
-mod departures;
 pub mod durable;
-#[cfg(test)]
-mod ensemble_tests;
-mod expiry;
-pub mod founding;
-#[cfg(test)]
-mod founding_tests;
-#[cfg(test)]
-mod guard_tests;
-mod handover;
-mod handshake;
-mod hung_disk;
+mod ensemble;
 pub mod input;
 pub mod inspect;
-pub mod leadership;
-mod locks;
-mod log;
 pub mod machine;
-mod members;
-mod membership;
-mod moves;
-mod observe;
-mod obstacle;
-mod pace;
-pub mod peer;
-pub mod peer_codec;
-mod peers;
-pub mod promises;
-mod raft_codec;
-mod reads;
 pub mod ready;
-pub mod records;
-#[cfg(test)]
-mod replication_tests;
-mod roll;
-#[cfg(test)]
-mod rollback_tests;
-mod session;
-#[cfg(test)]
-mod session_tests;
+mod sessions;
 mod setup;
 #[cfg(test)]
-mod stall_tests;
-#[cfg(test)]
 mod tests;
-mod touches;
-pub mod txn;
-mod watch;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -82,37 +34,24 @@ use raft::eraftpb::Message;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
-pub use connection::OUTPUT_BYTES_PER_TURN_MAX;
+pub use clients::OUTPUT_BYTES_PER_TURN_MAX;
+pub use consensus::{Refusal, clocks, leadership, promises};
 pub use durable::{
     Append, Changes, Drained, Entry, EntryKind, HardState, Mark, Membership, RecordDigest, Restore,
     Urgency,
 };
+pub use ensemble::{Member, PeerMessage, founding, peer, peer_codec};
 pub use input::{ClientRequest, ConnId, Input};
 pub use inspect::{Inspect, Report, Status};
-pub use machine::Machine;
-pub use peer::{Member, PeerMessage};
-pub use promises::Refusal;
+pub use machine::{Machine, Record, Records, records, txn};
 pub use ready::{AuditLine, Fetch, Outgoing, Ready, SendImage};
-pub use records::{Record, Records};
 pub use setup::{Restored, Setup};
 
-use clients::{Clients, Rules, Wanted};
-use clocks::Clocks;
-use connection::Connection;
-use consensus::Consensus;
-use departures::Departures;
-use expiry::Expiry;
-use handover::Handover;
-use inspect::{PeerStatus, ProposalSizes};
-use leadership::Standing;
-use log::{Tail, from_raft};
-use machine::{Applied, SessionChange, open_entry};
-use moves::Moves;
-use pace::Pace;
-use promises::Asking;
-use roll::Roll;
-use touches::Touches;
-use txn::{EntryTime, Origin, Txn, TxnOp};
+use clients::{Clients, Connection, Handover, Rules, Wanted};
+use consensus::{Asking, Clocks, Consensus, Pace, Standing, Tail, from_raft};
+use inspect::{Departures, PeerStatus, ProposalSizes};
+use machine::{Applied, EntryTime, Origin, SessionChange, Txn, TxnOp, open_entry};
+use sessions::{Expiry, Moves, Roll, Touches};
 
 use crate::config::Role;
 use crate::proto::OpCode;
@@ -154,7 +93,7 @@ pub struct Replica {
     ticked_us: Option<u64>,
     reap_at_us: u64,
     /// How many it may remove then.
-    reap_allowance: chores::Allowance,
+    reap_allowance: sessions::Allowance,
     /// Number of the newest sync for which a read index was asked from the consensus.
     read_asked: u64,
     /// How often that was done.
@@ -178,7 +117,7 @@ pub struct Replica {
     /// When this leader proposes.
     pace: Pace,
     /// The members or the voters have changed, and no mark in the log says yet that the voters follow
-    /// (see `membership.rs`).
+    /// (see `ensemble/membership.rs`).
     owes_mark: bool,
     /// The term in which this leader has proposed it.
     mark_proposed: Option<u64>,
@@ -267,7 +206,8 @@ impl Replica {
             Consensus::new(id, applied.0, tail, &replayed.conf_changes, setup.disk_stall_ms)?;
         let voters = consensus.membership().voters;
         if setup.ensemble.is_none() && voters != [id] {
-            let mut servers: Vec<u8> = voters.iter().map(|id| peer::server_of(*id)).collect();
+            let mut servers: Vec<u8> =
+                voters.iter().map(|id| ensemble::peer::server_of(*id)).collect();
             servers.sort_unstable();
             let servers: Vec<String> = servers.iter().map(u8::to_string).collect();
             return Err(format!(
@@ -315,7 +255,7 @@ impl Replica {
             now_us: 0,
             ticked_us: None,
             reap_at_us: 0,
-            reap_allowance: chores::Allowance::default(),
+            reap_allowance: sessions::Allowance::default(),
             read_asked: 0,
             read_attempts: 0,
             read_answered: 0,
@@ -600,7 +540,7 @@ impl Replica {
             self.figures.time_returns += 1;
             self.figures.time_returned_ms = returned_ms.unsigned_abs();
         }
-        if txn::is_members_mark(&entry.data) {
+        if machine::txn::is_members_mark(&entry.data) {
             self.voters_marked();
         }
         if mutant!("time-of-each-server") {

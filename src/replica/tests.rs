@@ -306,7 +306,7 @@ fn one_connection_proves_only_so_many_identities() {
     let mut rig = Rig::new();
     rig.connect(1, 0, &[]);
     // One is the address.
-    for number in 1..connection::IDENTITIES_MAX {
+    for number in 1..clients::IDENTITIES_MAX {
         rig.send(1, &[(-4, auth(&format!("u{number}:p"))), (-4, auth("u1:p"))]);
     }
     assert!(rig.replies(1).iter().all(|reply| *reply == (-4, 0)));
@@ -315,7 +315,7 @@ fn one_connection_proves_only_so_many_identities() {
     assert_eq!(rig.replies(1), [(-4, ErrorCode::AuthFailed as i32)]);
     assert!(rig.closed(1));
     rig.connect(2, 0, &[]);
-    rig.send(2, &[(-4, auth(&"u".repeat(connection::IDENTITIES_BYTES_MAX)))]);
+    rig.send(2, &[(-4, auth(&"u".repeat(clients::IDENTITIES_BYTES_MAX)))]);
     assert_eq!(rig.replies(2), [(-4, ErrorCode::AuthFailed as i32)]);
     assert!(rig.closed(2));
 }
@@ -327,7 +327,7 @@ fn a_multi_read_of_more_than_its_limit_is_refused_and_one_below_is_not() {
     let bytes = 1 << 20;
     let big = Request::SetData { path: "/".into(), data: Some(vec![7; bytes].into()), version: -1 };
     let reads = |count| Request::MultiRead(vec![ReadOp::GetData { path: "/".into() }; count]);
-    let fits = reads::MULTI_READ_BYTES_MAX / bytes;
+    let fits = clients::MULTI_READ_BYTES_MAX / bytes;
     rig.send(1, &[(1, big), (2, reads(fits)), (3, reads(fits + 1)), (4, reads(4000))]);
     let refused = ErrorCode::Marshalling as i32;
     assert_eq!(rig.all_replies(1), [(1, 0), (2, 0), (3, refused), (4, refused)]);

@@ -86,6 +86,8 @@ impl Checker {
             return Err("the entry before has more transactions".to_owned());
         }
         let steady_ms = self.time_of(line, &proposal)?;
+        let before_ms = self.history.lines.last().map_or(0, |last| last.audit.time_ms);
+        self.coverage.time_returns += u64::from(line.time_ms < before_ms);
         self.effect_of((line, steady_ms), txn, &proposal)
     }
 

@@ -1,0 +1,266 @@
+//! Requests that are answered from this server's state: reads, and changes of a connection's
+//! watches.
+//!
+//! *Invariant*: what is read and the watch that is left on it belong to the same moment, because
+//! nothing is applied in between. The hot ones are written straight from the tree to the wire.
+
+use super::table::Clients;
+use super::watches::Kind;
+use crate::proto::jute::wire_len;
+use crate::proto::request::{AddWatchMode, Request, SetWatches};
+use crate::proto::{ErrorCode, EventType, MultiResult, ReadOp, Response, Stat, Text, Writer};
+use crate::replica::input::ConnId;
+use crate::replica::machine::Machine;
+use crate::tree::acl::Identity;
+
+/// Data and names that one multiRead may ask for, in bytes.
+pub(in crate::replica) const MULTI_READ_BYTES_MAX: usize = 64 << 20;
+/// What a child's name costs besides its bytes.
+const NAME_OVERHEAD: usize = 32;
+
+/// Room that is made for a list before it is written; beyond, it grows as it must.
+const LIST_BYTES_LIKELY_MAX: usize = 1 << 20;
+
+type Outcome = Result<Response, ErrorCode>;
+
+impl Clients {
+    /// Answers a read.
+    pub(in crate::replica) fn read(
+        &mut self,
+        machine: &Machine,
+        conn: ConnId,
+        xid: i32,
+        request: Request,
+    ) {
+        let zxid = machine.last_zxid();
+        let outcome = match request {
+            Request::GetData { path, watch } => {
+                return self.data(machine, conn, (xid, zxid), &path, watch);
+            }
+            Request::GetChildren { path, watch, stat } => {
+                return self.children(machine, conn, (xid, zxid), &path, watch, stat);
+            }
+            Request::Exists { path, watch } => self.exists(machine, conn, &path, watch),
+            Request::GetAcl { path } => {
+                let read = machine.tree().get_acl(self.identities(conn), path.as_str());
+                read.map(|(acl, stat)| Response::Acl(acl, stat))
+            }
+            Request::GetAllChildrenNumber { path } => {
+                let tree = machine.tree();
+                tree.all_children_number(self.identities(conn), path.as_str()).map(Response::Number)
+            }
+            Request::GetEphemerals { prefix } => {
+                let session = self.connections.get(&conn).and_then(|known| known.session);
+                let prefix = prefix.as_ref().map(Text::as_str);
+                Ok(Response::Names(machine.tree().ephemerals(session.unwrap_or(0), prefix)))
+            }
+            Request::MultiRead(ops) => self.multi_read(machine, conn, &ops),
+            Request::Sync { path } => Ok(Response::Echo(path)),
+            Request::Ping => Ok(Response::Empty),
+            Request::WhoAmI => Ok(who_am_i(self.identities(conn))),
+            Request::CheckWatches { path, kind } => {
+                found(self.watches.has(conn, &path, kind)).map(|()| Response::Empty)
+            }
+            Request::RemoveWatches { path, kind } => {
+                found(self.watches.remove(conn, &path, kind)).map(|()| Response::Empty)
+            }
+            Request::AddWatch { path, mode } => {
+                let kind = match mode {
+                    AddWatchMode::Persistent => Kind::Persistent,
+                    AddWatchMode::PersistentRecursive => Kind::Recursive,
+                };
+                self.watches.add(conn, &path, kind);
+                Ok(Response::Number(0))
+            }
+            Request::SetWatches { watches, .. } => {
+                self.set_watches(machine, conn, &watches);
+                Ok(Response::Empty)
+            }
+            Request::Reconfig { .. } => Err(self.reconfig(machine, conn)),
+            // Never a read: `Clients::request` takes them elsewhere.
+            Request::Create(_)
+            | Request::Delete { .. }
+            | Request::SetData { .. }
+            | Request::SetAcl { .. }
+            | Request::Multi(_)
+            | Request::Auth { .. }
+            | Request::Sasl { .. }
+            | Request::CloseSession => Err(ErrorCode::Unimplemented),
+        };
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            connection.send(xid, zxid, &outcome);
+        }
+    }
+
+    fn data(
+        &mut self,
+        machine: &Machine,
+        conn: ConnId,
+        (xid, zxid): (i32, i64),
+        path: &Text,
+        watch: bool,
+    ) {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        match machine.tree().get_data(&connection.ids, path.as_str()) {
+            Ok((data, stat)) => {
+                connection.send_with(xid, zxid, |out| {
+                    out.put_buffer(data);
+                    stat.encode(out);
+                });
+                if watch {
+                    self.watches.add(conn, path, Kind::Data);
+                }
+            }
+            Err(code) => connection.send(xid, zxid, &Err(code)),
+        }
+    }
+
+    fn children(
+        &mut self,
+        machine: &Machine,
+        conn: ConnId,
+        (xid, zxid): (i32, i64),
+        path: &Text,
+        watch: bool,
+        with_stat: bool,
+    ) {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        match machine.tree().children(&connection.ids, path.as_str()) {
+            Ok(children) => {
+                connection.send_with(xid, zxid, |out| {
+                    out.reserve(likely_bytes(children.len(), children.names().next()));
+                    out.put_int(wire_len(children.len()));
+                    for name in children.names() {
+                        out.put_string(name);
+                    }
+                    if with_stat {
+                        children.stat.encode(out);
+                    }
+                });
+                if watch {
+                    self.watches.add(conn, path, Kind::Child);
+                }
+            }
+            Err(code) => connection.send(xid, zxid, &Err(code)),
+        }
+    }
+
+    fn exists(&mut self, machine: &Machine, conn: ConnId, path: &Text, watch: bool) -> Outcome {
+        let found = machine.tree().exists(self.identities(conn), path.as_str());
+        // Also a znode that is not there can be waited for; one that may not be read cannot.
+        if watch && matches!(found, Ok(_) | Err(ErrorCode::NoNode)) {
+            self.watches.add(conn, path, Kind::Data);
+        }
+        found.map(Response::Stat)
+    }
+
+    fn multi_read(&self, machine: &Machine, conn: ConnId, ops: &[ReadOp]) -> Outcome {
+        let ids = self.identities(conn);
+        let tree = machine.tree();
+        let mut results = Vec::with_capacity(ops.len());
+        let mut bytes = 0;
+        for op in ops {
+            let read = match op {
+                ReadOp::GetData { path } => {
+                    tree.get_data(ids, path.as_str()).map(|(data, stat)| {
+                        bytes += data.map_or(0, <[u8]>::len);
+                        let data = data.map(bytes::Bytes::copy_from_slice);
+                        MultiResult::GetData { data, stat }
+                    })
+                }
+                ReadOp::GetChildren { path } => tree.children(ids, path.as_str()).map(|children| {
+                    let names: Vec<Text> = children.names().map(Text::copy_from).collect();
+                    let length = |name: &Text| NAME_OVERHEAD + name.as_bytes().len();
+                    bytes += names.iter().map(length).sum::<usize>();
+                    MultiResult::GetChildren { names }
+                }),
+            };
+            results.push(read.unwrap_or_else(|code| MultiResult::Error(Some(code))));
+            // One short path may stand for a megabyte, and a frame holds many of them.
+            if bytes > MULTI_READ_BYTES_MAX {
+                return Err(ErrorCode::Marshalling);
+            }
+        }
+        Ok(Response::Multi(results))
+    }
+
+    /// Fires at once what the client missed, registers the rest. See `DataTree.setWatches`.
+    fn set_watches(&mut self, machine: &Machine, conn: ConnId, watches: &SetWatches) {
+        let tree = machine.tree();
+        let since = watches.relative_zxid;
+        let mut missed = Vec::new();
+        for path in &watches.data {
+            match tree.stat_unchecked(path.as_str()) {
+                None => missed.push((EventType::NodeDeleted, path)),
+                Some(stat) if stat.mzxid > since && !mutant!("missed-change-untold") => {
+                    missed.push((EventType::NodeDataChanged, path));
+                }
+                Some(_) => self.watches.add(conn, path, Kind::Data),
+            }
+        }
+        for path in &watches.exist {
+            match tree.stat_unchecked(path.as_str()) {
+                Some(_) => missed.push((EventType::NodeCreated, path)),
+                None => self.watches.add(conn, path, Kind::Data),
+            }
+        }
+        for path in &watches.child {
+            match tree.stat_unchecked(path.as_str()) {
+                None => missed.push((EventType::NodeDeleted, path)),
+                Some(stat) if stat.pzxid > since => {
+                    missed.push((EventType::NodeChildrenChanged, path));
+                }
+                Some(_) if mutant!("watch-lost-at-reconnect") => {}
+                Some(_) => self.watches.add(conn, path, Kind::Child),
+            }
+        }
+        for path in &watches.persistent {
+            self.watches.add(conn, path, Kind::Persistent);
+        }
+        for path in &watches.persistent_recursive {
+            self.watches.add(conn, path, Kind::Recursive);
+        }
+        for (kind, path) in missed {
+            let Some(connection) = self.connections.get_mut(&conn) else { return };
+            let bytes = connection.send_event(kind, path, -1);
+            self.note_event(kind, bytes);
+        }
+    }
+
+    /// On a server of its own, or where it is not enabled: ZooKeeper's errors, but the ACL is checked
+    /// before anything else is told.
+    fn reconfig(&self, machine: &Machine, conn: ConnId) -> ErrorCode {
+        // The permission that reconfig needs is the one to write this znode.
+        let path = Text::from_static("/zookeeper/config");
+        let write = Request::SetData { path, data: None, version: -1 };
+        let refused = machine.tree().acl_refuses(self.identities(conn), &write);
+        match (self.rules.reconfig_enabled, refused) {
+            (false, _) => ErrorCode::ReconfigDisabled,
+            (true, true) => ErrorCode::NoAuth,
+            (true, false) => ErrorCode::Unimplemented,
+        }
+    }
+}
+
+/// Bytes of a list with a stat, if its names are as long as the `first`: those of a lock's contenders are.
+fn likely_bytes(names: usize, first: Option<&str>) -> usize {
+    let bytes = names.saturating_mul(4 + first.map_or(0, str::len)) + 4 + Stat::WIRE_BYTES;
+    bytes.min(LIST_BYTES_LIKELY_MAX)
+}
+
+fn found(there: bool) -> Result<(), ErrorCode> {
+    if there { Ok(()) } else { Err(ErrorCode::NoWatcher) }
+}
+
+/// Scheme and user of each identity; of a digest only the user.
+fn who_am_i(ids: &[Identity]) -> Response {
+    let shown = ids.iter().map(|identity| {
+        let id = identity.id.as_str();
+        let user = match identity.scheme.as_str() {
+            "digest" => id.split(':').next().unwrap_or_default(),
+            _ => id,
+        };
+        (identity.scheme.clone(), Text::copy_from(user))
+    });
+    Response::Identities(shown.collect())
+}

@@ -1,0 +1,647 @@
+//! All connections of this server: requests in, replies and events out.
+//!
+//! *Owns* the connections, their watches, and the order between a change and its news. *Invariants*:
+//! a change's events are queued before any reply that could show it; one registration in the same
+//! call that reads, so that no change falls between. *Never* changes the machine.
+//!
+//! Reproduces `FinalRequestProcessor` (reads) and the notification half of `DataTree`.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::connection::{Answer, Connection, OUTPUT_BYTES_PER_TURN_MAX, Pending, Phase};
+use super::watches::Watches;
+use crate::proto::acl::perms;
+use crate::proto::connect::ConnectResponse;
+use crate::proto::request::{Request, Undecodable};
+use crate::proto::{ErrorCode, OpCode, Response, Text};
+use crate::replica::input::{ClientRequest, ConnId};
+use crate::replica::inspect::{ConnectionReport, Latency, WatchReport};
+use crate::replica::machine::{Applied, Machine, TxnOp};
+use crate::replica::ready::Outgoing;
+use crate::tree::acl::{Identity, allows, digest_identities};
+
+/// What a request needs that only the replica can do.
+#[derive(Debug)]
+pub(in crate::replica) enum Wanted {
+    /// A transaction, numbered on its connection.
+    Txn { sequence: u64, op: TxnOp },
+    /// A confirmed read index.
+    ReadIndex,
+}
+
+/// Rules of this server that requests meet.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::replica) struct Rules {
+    pub(in crate::replica) eager_acl_check: bool,
+    pub(in crate::replica) reconfig_enabled: bool,
+    pub(in crate::replica) is_ensemble: bool,
+    pub(in crate::replica) linearizable_reads: bool,
+}
+
+/// The connections.
+#[derive(Debug)]
+pub(in crate::replica) struct Clients {
+    pub(in crate::replica) connections: BTreeMap<ConnId, Connection>,
+    pub(in crate::replica) watches: Watches,
+    pub(in crate::replica) rules: Rules,
+    pub(in crate::replica) now_us: u64,
+    pub(in crate::replica) figures: Figures,
+    by_session: BTreeMap<i64, ConnId>,
+    with_output: Vec<ConnId>,
+    /// Bytes of answers and events that wait to be taken, of all connections.
+    pub(in crate::replica) output_bytes: usize,
+    /// Connections whose next answer waits for the next turn.
+    postponed: VecDeque<ConnId>,
+    sync_waiting: Vec<ConnId>,
+    /// Connections whose answers wait for the voters to follow a change of members.
+    wait_for_members: Vec<ConnId>,
+    /// Context of the newest read index asked for, and of the newest confirmed and applied.
+    pub(in crate::replica) sync_asked: u64,
+    sync_confirmed: u64,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::replica) struct Figures {
+    pub(in crate::replica) outstanding: u64,
+    pub(in crate::replica) read_latency: Latency,
+    pub(in crate::replica) write_latency: Latency,
+    pub(in crate::replica) auth_failed: u64,
+    pub(in crate::replica) events_fired: [u64; 4],
+    pub(in crate::replica) watch_bytes: u64,
+}
+
+impl Figures {
+    /// Starts again, but for what is a state, and for failed authentications: ZooKeeper keeps
+    /// those over `srst` too.
+    pub(in crate::replica) fn reset(&mut self) {
+        let Figures { outstanding, auth_failed, .. } = *self;
+        *self = Figures { outstanding, auth_failed, ..Figures::default() };
+    }
+}
+
+impl Clients {
+    pub(in crate::replica) fn new(rules: Rules, hash_seed: u64) -> Self {
+        Self {
+            connections: BTreeMap::new(),
+            watches: Watches::new(hash_seed),
+            rules,
+            now_us: 0,
+            figures: Figures::default(),
+            by_session: BTreeMap::new(),
+            with_output: Vec::new(),
+            output_bytes: 0,
+            postponed: VecDeque::new(),
+            sync_waiting: Vec::new(),
+            wait_for_members: Vec::new(),
+            sync_asked: 0,
+            sync_confirmed: 0,
+        }
+    }
+
+    /// The connection that a session uses here.
+    pub(in crate::replica) fn connection_of(&self, session: i64) -> Option<ConnId> {
+        self.by_session.get(&session).copied()
+    }
+
+    /// Gives a connection its session and says so to the client.
+    pub(in crate::replica) fn attach(
+        &mut self,
+        conn: ConnId,
+        session: i64,
+        response: &ConnectResponse,
+    ) {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        connection.phase = Phase::Open;
+        connection.session = Some(session);
+        connection.send_connect_response(response);
+        self.by_session.insert(session, conn);
+        self.touch(conn);
+    }
+
+    /// Ends all connections, or all that may only read.
+    pub(in crate::replica) fn hang_up_all(&mut self, only_read_only: bool) {
+        let ends = |(conn, known): (&ConnId, &Connection)| {
+            (!only_read_only || known.is_read_only).then_some(*conn)
+        };
+        let conns: Vec<ConnId> = self.connections.iter().filter_map(ends).collect();
+        for conn in conns {
+            self.hang_up(conn);
+        }
+    }
+
+    /// Sends a last answer to the handshake and closes.
+    pub(in crate::replica) fn refuse(&mut self, conn: ConnId, response: Option<&ConnectResponse>) {
+        if let (Some(connection), Some(response)) = (self.connections.get_mut(&conn), response) {
+            connection.send_connect_response(response);
+        }
+        self.hang_up(conn);
+    }
+
+    /// Ends a connection from this side. What was queued for it before is still sent.
+    pub(in crate::replica) fn hang_up(&mut self, conn: ConnId) {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        self.figures.outstanding -= connection.queue.len() as u64;
+        connection.hang_up();
+        self.detach(conn);
+        self.touch(conn);
+    }
+
+    /// The connection is gone.
+    pub(in crate::replica) fn closed(&mut self, conn: ConnId) {
+        self.detach(conn);
+        if let Some(connection) = self.connections.remove(&conn) {
+            self.figures.outstanding -= connection.queue.len() as u64;
+        }
+    }
+
+    fn detach(&mut self, conn: ConnId) {
+        self.watches.close(conn);
+        if let Some(session) = self.connections.get(&conn).and_then(|known| known.session)
+            && self.by_session.get(&session) == Some(&conn)
+        {
+            self.by_session.remove(&session);
+        }
+    }
+
+    fn touch(&mut self, conn: ConnId) {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        self.output_bytes += connection.uncounted_bytes();
+        if connection.touch_output() {
+            self.with_output.push(conn);
+        }
+    }
+
+    /// Everything to be sent, one element per connection.
+    pub(in crate::replica) fn take_output(&mut self) -> Vec<Outgoing> {
+        self.output_bytes = 0;
+        let mut output = Vec::with_capacity(self.with_output.len());
+        for conn in std::mem::take(&mut self.with_output) {
+            let Some(connection) = self.connections.get_mut(&conn) else { continue };
+            let outgoing = connection.take_output();
+            if outgoing.close {
+                self.connections.remove(&conn);
+            }
+            output.push(outgoing);
+        }
+        output
+    }
+
+    /// Takes one request. Says what must happen before it can be answered, if anything.
+    pub(in crate::replica) fn request(
+        &mut self,
+        machine: &Machine,
+        conn: ConnId,
+        request: ClientRequest,
+    ) -> Option<Wanted> {
+        let at_us = self.now_us;
+        let connection = self.connections.get_mut(&conn)?;
+        if connection.phase != Phase::Open || connection.deaf {
+            return None;
+        }
+        let xid = request.xid;
+        let op = OpCode::from_wire(request.op);
+        connection.note_request(xid, op, at_us);
+        let decoded = match request.decoded {
+            Ok(Request::Auth { scheme, auth }) => {
+                self.authenticate(machine, conn, xid, scheme.as_ref(), auth.as_deref());
+                return None;
+            }
+            Ok(Request::Sasl { .. }) => {
+                connection.send(xid, 0, &Err(ErrorCode::AuthFailed));
+                self.figures.auth_failed += 1;
+                self.hang_up(conn);
+                return None;
+            }
+            Err(Undecodable::Malformed(_)) if matches!(op, Some(OpCode::Auth | OpCode::Sasl)) => {
+                self.hang_up(conn);
+                return None;
+            }
+            decoded => decoded,
+        };
+        self.figures.outstanding += 1;
+        let answer = match decoded {
+            Err(Undecodable::UnknownOp) => {
+                connection.deaf = true;
+                Answer::UnknownOp
+            }
+            Err(Undecodable::Malformed(_)) => Answer::Failure(ErrorCode::Marshalling),
+            Ok(request) if connection.is_read_only && !may_be_read_only(&request) => {
+                Answer::Failure(ErrorCode::NotReadOnly)
+            }
+            Ok(Request::CloseSession) if connection.is_read_only => {
+                connection.send(xid, machine.last_zxid(), &Ok(Response::Empty));
+                self.figures.outstanding -= 1;
+                self.touch(conn);
+                self.hang_up(conn);
+                return None;
+            }
+            Ok(request) if self.rules.must_confirm(&request) => {
+                self.sync_asked += 1;
+                let (context, answer) = (self.sync_asked, Answer::Read(request));
+                connection.queue.push_back(Pending::Confirmed { context, xid, answer, at_us });
+                self.sync_waiting.push(conn);
+                return Some(Wanted::ReadIndex);
+            }
+            Ok(Request::CloseSession) => {
+                connection.deaf = true;
+                let sequence = connection.take_sequence();
+                let op = OpCode::CloseSession;
+                connection.queue.push_back(Pending::Write { sequence, xid, op, at_us });
+                return Some(Wanted::Txn { sequence, op: TxnOp::CloseSession });
+            }
+            Ok(write) if is_write(&write) || self.rules.is_reconfig(&write) => {
+                let refused = self.rules.eager_acl_check
+                    && machine.tree().acl_refuses(&connection.ids, &write);
+                if refused {
+                    Answer::EagerFailure(ErrorCode::NoAuth)
+                } else {
+                    let sequence = connection.take_sequence();
+                    let op = write.op();
+                    connection.queue.push_back(Pending::Write { sequence, xid, op, at_us });
+                    let op = TxnOp::Client { op: request.op, body: request.body };
+                    return Some(Wanted::Txn { sequence, op });
+                }
+            }
+            Ok(read) => Answer::Read(read),
+        };
+        let is_next = connection.queue.is_empty() || mutant!("read-overtakes-write");
+        if !is_next || connection.is_full() {
+            connection.queue.push_back(Pending::Answer { xid, answer, at_us });
+        } else if self.output_bytes >= OUTPUT_BYTES_PER_TURN_MAX {
+            connection.queue.push_back(Pending::Answer { xid, answer, at_us });
+            self.postponed.push_back(conn);
+        } else {
+            self.answer(machine, conn, xid, answer, at_us);
+        }
+        None
+    }
+
+    /// Executed when it arrives, outside the order: clients match it by its xid.
+    fn authenticate(
+        &mut self,
+        machine: &Machine,
+        conn: ConnId,
+        xid: i32,
+        scheme: Option<&Text>,
+        auth: Option<&[u8]>,
+    ) {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        let options = machine.tree().options();
+        let proven = match (scheme.map(Text::as_str), auth) {
+            (Some("digest"), Some(auth)) => digest_identities(auth, options),
+            (Some("ip"), _) => connection.ids.iter().take(1).cloned().collect(),
+            _ => smallvec::SmallVec::new(),
+        };
+        if proven.is_empty() || !connection.prove(proven) {
+            connection.send(xid, 0, &Err(ErrorCode::AuthFailed));
+            self.figures.auth_failed += 1;
+            self.hang_up(conn);
+            return;
+        }
+        connection.send(xid, 0, &Ok(Response::Empty));
+        self.touch(conn);
+    }
+
+    /// Answers what is at the front of its connection's order.
+    fn answer(&mut self, machine: &Machine, conn: ConnId, xid: i32, answer: Answer, at_us: u64) {
+        let zxid = machine.last_zxid();
+        self.figures.outstanding -= 1;
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        match answer {
+            Answer::Read(request) => {
+                // The reply to a ping carries the ping's own xid whatever the request said.
+                let ping = matches!(request, Request::Ping);
+                let xid = if ping { crate::proto::request::XID_PING } else { xid };
+                self.read(machine, conn, xid, request);
+            }
+            Answer::Failure(code) => connection.send(xid, zxid, &Err(code)),
+            Answer::EagerFailure(code) => connection.send(xid, 0, &Err(code)),
+            Answer::UnknownOp => {
+                connection.send(xid, -1, &Err(ErrorCode::Unimplemented));
+                self.touch(conn);
+                self.hang_up(conn);
+                return;
+            }
+        }
+        let latency_us = self.now_us.saturating_sub(at_us);
+        self.figures.read_latency.record(latency_us);
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            connection.note_reply(zxid, latency_us, self.now_us);
+        }
+        self.touch(conn);
+    }
+
+    /// A transaction of one of these connections is about to be applied: what was asked for in front
+    /// of it must not see what it does. That it commits confirms the read indexes in front of it: it
+    /// went into the log after they were asked for, behind all that was acknowledged by then.
+    pub(in crate::replica) fn about_to_apply(
+        &mut self,
+        machine: &Machine,
+        conn: ConnId,
+        sequence: u64,
+    ) {
+        let Some(connection) = self.connections.get(&conn) else { return };
+        let is_it = |pending: &Pending| matches!(pending, Pending::Write { sequence: own, .. } if *own == sequence);
+        let Some(in_front) = connection.queue.iter().position(is_it) else { return };
+        for _ in 0..in_front {
+            // Who takes no answers gets them late, and with what is true by then.
+            let is_full = self.connections.get(&conn).is_none_or(Connection::is_full);
+            if is_full || !self.answer_front(machine, conn) {
+                return;
+            }
+        }
+    }
+
+    /// A transaction of one of these connections was applied: its events are out, now its reply,
+    /// and everything that waited behind it. False if its reply has to wait.
+    pub(in crate::replica) fn applied(
+        &mut self,
+        machine: &Machine,
+        conn: ConnId,
+        sequence: u64,
+        applied: &Applied,
+    ) -> bool {
+        let Some(connection) = self.connections.get_mut(&conn) else { return true };
+        if applied.result.as_ref().err() == Some(&ErrorCode::SessionMoved) {
+            // No reply: its client has another connection by now.
+            self.hang_up(conn);
+            return true;
+        }
+        let zxid = machine.last_zxid();
+        match connection.queue.front() {
+            Some(Pending::Write { sequence: front, xid, op, at_us }) if *front == sequence => {
+                let (xid, op, at_us) = (*xid, *op, *at_us);
+                connection.queue.pop_front();
+                if self.answer_write(conn, (xid, op, at_us), zxid, &applied.result) {
+                    self.drain(machine, conn);
+                }
+                true
+            }
+            Some(_) => !connection.keep_result(sequence, zxid, &applied.result),
+            None => true,
+        }
+    }
+
+    /// Replies to a transaction with its own zxid, whatever was applied since: clients take that
+    /// for the state after it. False if the connection ends by it.
+    fn answer_write(
+        &mut self,
+        conn: ConnId,
+        (xid, op, at_us): (i32, OpCode, u64),
+        zxid: i64,
+        result: &Result<Response, ErrorCode>,
+    ) -> bool {
+        self.figures.outstanding -= 1;
+        let Some(connection) = self.connections.get_mut(&conn) else { return false };
+        connection.send(xid, zxid, result);
+        let latency_us = self.now_us.saturating_sub(at_us);
+        self.figures.write_latency.record(latency_us);
+        connection.note_reply(zxid, latency_us, self.now_us);
+        self.touch(conn);
+        let ends = op == OpCode::CloseSession || matches!(result, Err(ErrorCode::SessionExpired));
+        if ends {
+            self.hang_up(conn);
+        }
+        !ends
+    }
+
+    /// A connection's next answer waits until the voters have followed a change of members, at most
+    /// until `until_us`.
+    pub(in crate::replica) fn hold_for_members(&mut self, conn: ConnId, until_us: u64) {
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            connection.hold_for_members(until_us);
+            self.wait_for_members.push(conn);
+        }
+    }
+
+    /// The voters have followed the members.
+    pub(in crate::replica) fn members_settled(&mut self) {
+        for conn in std::mem::take(&mut self.wait_for_members) {
+            if let Some(connection) = self.connections.get_mut(&conn) {
+                connection.members_settled();
+                self.touch(conn);
+            }
+        }
+    }
+
+    /// Ends those connections for which the voters were waited for long enough: what became of their
+    /// request is for their clients to find out.
+    pub(in crate::replica) fn give_up_members(&mut self) {
+        let now_us = self.now_us;
+        let waits = |conn: &ConnId| {
+            let connection = self.connections.get(conn);
+            connection.and_then(Connection::waits_for_members_until)
+        };
+        let is_overdue = |conn: &ConnId| waits(conn).is_some_and(|until_us| until_us <= now_us);
+        let overdue: Vec<ConnId> =
+            self.wait_for_members.iter().copied().filter(is_overdue).collect();
+        for conn in overdue {
+            self.hang_up(conn);
+        }
+        let connections = &self.connections;
+        self.wait_for_members.retain(|conn| {
+            let connection = connections.get(conn);
+            connection.is_some_and(|known| known.waits_for_members_until().is_some())
+        });
+    }
+
+    /// A connection has written what it was given: it may be given more.
+    pub(in crate::replica) fn room(&mut self, machine: &Machine, conn: ConnId) {
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            connection.has_room();
+            self.drain(machine, conn);
+        }
+    }
+
+    /// Requests whose read index is not confirmed and applied yet, about: a connection that asked
+    /// more than once may be counted for each.
+    pub(in crate::replica) fn syncs_waiting(&self) -> u64 {
+        self.sync_waiting.len() as u64
+    }
+
+    /// Read indexes up to `context` are confirmed, and applied.
+    pub(in crate::replica) fn sync_confirmed(&mut self, machine: &Machine, context: u64) {
+        self.sync_confirmed = self.sync_confirmed.max(context);
+        let mut waiting = std::mem::take(&mut self.sync_waiting);
+        waiting.dedup();
+        for conn in waiting {
+            self.drain(machine, conn);
+        }
+    }
+
+    /// Whether answers wait for the next turn.
+    pub(in crate::replica) fn has_postponed(&self) -> bool {
+        !self.postponed.is_empty()
+    }
+
+    /// A new turn: answers what had to wait for it, as much as there is room for.
+    pub(in crate::replica) fn resume(&mut self, machine: &Machine) {
+        while self.output_bytes < OUTPUT_BYTES_PER_TURN_MAX
+            && let Some(conn) = self.postponed.pop_front()
+        {
+            self.drain(machine, conn);
+        }
+    }
+
+    /// Answers whatever is at the front and waits for nothing.
+    fn drain(&mut self, machine: &Machine, conn: ConnId) {
+        loop {
+            let Some(connection) = self.connections.get_mut(&conn) else { return };
+            if connection.is_full() {
+                return;
+            }
+            match connection.queue.front() {
+                Some(Pending::Answer { .. } | Pending::Applied { .. }) => {}
+                Some(Pending::Confirmed { context, .. }) if *context <= self.sync_confirmed => {}
+                Some(Pending::Confirmed { .. }) => return self.sync_waiting.push(conn),
+                Some(Pending::Write { .. }) | None => return,
+            }
+            if self.output_bytes >= OUTPUT_BYTES_PER_TURN_MAX {
+                return self.postponed.push_back(conn);
+            }
+            if !self.answer_front(machine, conn) {
+                return;
+            }
+        }
+    }
+
+    /// Answers what is at the front, which waits for nothing. False if the connection ends by it.
+    fn answer_front(&mut self, machine: &Machine, conn: ConnId) -> bool {
+        let front = self.connections.get_mut(&conn).and_then(|known| known.queue.pop_front());
+        match front {
+            Some(
+                Pending::Answer { xid, answer, at_us }
+                | Pending::Confirmed { xid, answer, at_us, .. },
+            ) => {
+                self.answer(machine, conn, xid, answer, at_us);
+                true
+            }
+            Some(Pending::Applied { xid, op, at_us, zxid, result }) => {
+                self.answer_write(conn, (xid, op, at_us), zxid, &result)
+            }
+            Some(Pending::Write { .. }) | None => false,
+        }
+    }
+
+    /// Tells whoever watches.
+    pub(in crate::replica) fn notify(&mut self, machine: &Machine, applied: &Applied) {
+        for event in &applied.events {
+            for conn in self.watches.trigger(event.kind, &event.path) {
+                let Some(connection) = self.connections.get_mut(&conn) else { continue };
+                let options = machine.tree().options();
+                let may_know = allows(&event.acl, &connection.ids, perms::READ, options);
+                if !may_know && !mutant!("event-past-acl") {
+                    continue;
+                }
+                if mutant!("event-twice") {
+                    connection.send_event(event.kind, &event.path, applied.zxid);
+                }
+                let bytes = connection.send_event(event.kind, &event.path, applied.zxid);
+                self.note_event(event.kind, bytes);
+                self.touch(conn);
+            }
+        }
+    }
+
+    pub(in crate::replica) fn note_event(&mut self, kind: crate::proto::EventType, bytes: u64) {
+        self.figures.events_fired[kind as usize - 1] += 1;
+        self.figures.watch_bytes += bytes;
+    }
+
+    /// Connections with a session.
+    pub(in crate::replica) fn open_count(&self) -> u64 {
+        self.by_session.len() as u64
+    }
+
+    pub(in crate::replica) fn reports(&self) -> Vec<ConnectionReport> {
+        self.connections.values().map(Connection::report).collect()
+    }
+
+    pub(in crate::replica) fn watch_report(&self) -> WatchReport {
+        self.watches.report(|conn| self.connections.get(&conn).and_then(|known| known.session))
+    }
+
+    pub(in crate::replica) fn reset_reports(&mut self) {
+        for connection in self.connections.values_mut() {
+            connection.reset_report();
+        }
+    }
+
+    /// The identities that a connection's transactions carry.
+    pub(in crate::replica) fn identities(&self, conn: ConnId) -> &[Identity] {
+        self.connections.get(&conn).map_or(&[], |connection| &connection.ids)
+    }
+}
+
+impl Rules {
+    /// Whether a request is answered only when a quorum has confirmed that it shows all that was
+    /// acknowledged before.
+    fn must_confirm(self, request: &Request) -> bool {
+        match request {
+            Request::Sync { .. } => !mutant!("sync-without-quorum"),
+            Request::Exists { .. }
+            | Request::GetData { .. }
+            | Request::GetAcl { .. }
+            | Request::GetChildren { .. }
+            | Request::GetEphemerals { .. }
+            | Request::GetAllChildrenNumber { .. }
+            | Request::MultiRead(_) => self.linearizable_reads,
+            Request::Create(_)
+            | Request::Delete { .. }
+            | Request::SetData { .. }
+            | Request::SetAcl { .. }
+            | Request::Multi(_)
+            | Request::Ping
+            | Request::Reconfig { .. }
+            | Request::CheckWatches { .. }
+            | Request::RemoveWatches { .. }
+            | Request::Auth { .. }
+            | Request::SetWatches { .. }
+            | Request::Sasl { .. }
+            | Request::AddWatch { .. }
+            | Request::WhoAmI
+            | Request::CloseSession => false,
+        }
+    }
+
+    /// Whether it is a change of members that the log decides.
+    fn is_reconfig(self, request: &Request) -> bool {
+        let is_offered = self.is_ensemble && self.reconfig_enabled;
+        is_offered && matches!(request, Request::Reconfig { .. })
+    }
+}
+
+/// Whether a connection that may only read may ask for it.
+fn may_be_read_only(request: &Request) -> bool {
+    !is_write(request) && !matches!(request, Request::Sync { .. } | Request::Reconfig { .. })
+}
+
+/// Whether a request is decided in the log.
+fn is_write(request: &Request) -> bool {
+    match request {
+        Request::Create(_)
+        | Request::Delete { .. }
+        | Request::SetData { .. }
+        | Request::SetAcl { .. }
+        | Request::Multi(_) => true,
+        Request::Exists { .. }
+        | Request::GetData { .. }
+        | Request::GetAcl { .. }
+        | Request::GetChildren { .. }
+        | Request::Sync { .. }
+        | Request::Ping
+        | Request::MultiRead(_)
+        | Request::Reconfig { .. }
+        | Request::CheckWatches { .. }
+        | Request::RemoveWatches { .. }
+        | Request::Auth { .. }
+        | Request::SetWatches { .. }
+        | Request::Sasl { .. }
+        | Request::GetEphemerals { .. }
+        | Request::GetAllChildrenNumber { .. }
+        | Request::AddWatch { .. }
+        | Request::WhoAmI
+        | Request::CloseSession => false,
+    }
+}

@@ -1,0 +1,74 @@
+//! Reaction of a server to its own log's disk when that hangs.
+//!
+//! *Owns* what follows from what `consensus/node/disk_watch.rs` finds: a leader hands over, and clients whose
+//! writes cannot be answered are sent to other servers. *Invariants*: a lone voter keeps its clients, for
+//! there is no other server; a follower keeps them as long as it applies what others commit; those who
+//! were sent away are served again when the disk has returned. *Never* judges a disk that the log does not
+//! wait for: a checkpoint or an image that is slow deposes nobody.
+
+use super::leadership::LEADERLESS_MS_MAX;
+use crate::replica::Replica;
+use crate::replica::clients::{Pending, Phase};
+
+/// Once a disk counts as hung, nothing waits for it any more that need not: so long, in milliseconds, what
+/// is committed has to be applied before clients are sent away.
+const CHANCE_MS: u64 = 200;
+
+impl Replica {
+    /// Time has passed.
+    pub(in crate::replica) fn mind_disk(&mut self) {
+        if self.consensus.must_yield() {
+            self.figures.disk_handovers += u64::from(self.consensus.yield_leadership());
+        }
+        if !self.consensus.is_disk_stalled() {
+            self.standing.awaits_disk = false;
+            return;
+        }
+        self.consensus.wait_for_disk(false);
+        if self.is_serving() && !self.consensus.is_alone() && self.is_starved() {
+            self.standing.awaits_disk = true;
+            self.stop_serving();
+        }
+    }
+
+    /// Whether the disk has finished nothing for as long as it may take at most.
+    pub(in crate::replica) fn is_disk_hung(&self) -> bool {
+        self.consensus.is_disk_stalled() || self.consensus.must_yield()
+    }
+
+    /// Whether a client here has waited for the bound for something that has to be committed and applied
+    /// first. A new leader gets the bound anew, and so does one that is about to hand over: its clients'
+    /// writes are committed, and answered once another server leads.
+    fn is_starved(&self) -> bool {
+        let bound_ms = self.setup.disk_stall_ms;
+        let patience_ms = match (self.consensus.lacks_committed(), self.consensus.has_yielded()) {
+            (true, _) => 2 * bound_ms,
+            // Its clients have waited for the bound already.
+            (false, true) => bound_ms.min(LEADERLESS_MS_MAX),
+            (false, false) => bound_ms,
+        };
+        let oldest_us = self.clients.waiting_since_us();
+        let since_us = oldest_us.map(|at_us| at_us.max(self.standing.led_anew_us));
+        let is_given_up = since_us.is_some_and(|since| self.now_us >= since + patience_ms * 1000);
+        let has_had_chance = self.consensus.disk_waits_ms() >= self.setup.disk_stall_ms + CHANCE_MS;
+        // Without a leader, other rules send clients away.
+        is_given_up && has_had_chance && self.consensus.leader().is_some()
+    }
+}
+
+impl crate::replica::clients::Clients {
+    /// Since when the oldest request waits that has to be committed and applied before it is answered.
+    fn waiting_since_us(&self) -> Option<u64> {
+        let of_queue = |pending: &Pending| match pending {
+            Pending::Write { at_us, .. } | Pending::Confirmed { at_us, .. } => Some(*at_us),
+            Pending::Applied { .. } | Pending::Answer { .. } => None,
+        };
+        let connections = self.connections.values();
+        let oldest = connections.filter_map(|known| match known.phase {
+            Phase::Opening { .. } => Some(known.heard_us),
+            Phase::Open => known.queue.iter().find_map(of_queue),
+            Phase::Closing => None,
+        });
+        oldest.min()
+    }
+}

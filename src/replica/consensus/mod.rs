@@ -1,0 +1,39 @@
+//! CONSENSUS: Raft, who leads, what is proposed, and what of other servers is believed.
+//!
+//! *Owns* the node of the crate `raft` with the guards in front of it, the tail of the log in memory, leadership,
+//! proposals and read indexes, rollback detection, and the time that entries carry. *Invariants*: nothing is
+//! acknowledged before it is durable here; a message or a disk that says what cannot be is refused or dropped.
+//! *Never* looks into a transaction.
+
+#[cfg(test)]
+mod clock_tests;
+pub mod clocks;
+pub(in crate::replica) mod codec;
+mod conf_change;
+#[cfg(test)]
+mod guard_tests;
+mod hung_disk;
+pub mod leadership;
+mod node;
+mod pace;
+pub mod promises;
+mod proposals;
+#[cfg(test)]
+mod replication_tests;
+#[cfg(test)]
+mod rollback_tests;
+#[cfg(test)]
+mod stall_tests;
+mod tail;
+
+#[cfg(test)]
+pub(in crate::replica) use codec::{TYPES, numbers};
+
+pub use promises::Refusal;
+
+pub(in crate::replica) use clocks::Clocks;
+pub(in crate::replica) use leadership::{LEADERLESS_MS_MAX, Standing};
+pub(in crate::replica) use node::{Consensus, PeerProgress, Step, check};
+pub(in crate::replica) use pace::Pace;
+pub(in crate::replica) use promises::{Asking, Promise};
+pub(in crate::replica) use tail::{Tail, from_raft};

@@ -1,0 +1,113 @@
+//! Who votes, who learns, and how that changes.
+//!
+//! *Owns* the way of a change through `raft`. *Invariant*: one change at a time; what is applied is known
+//! to `raft` and to the tail of the log alike.
+
+use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2, ConfState};
+
+use super::Consensus;
+use crate::replica::consensus::conf_change;
+use crate::replica::durable::Membership;
+
+/// One step of a change of membership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::replica) enum Step {
+    Vote(u64),
+    Learn(u64),
+    Remove(u64),
+}
+
+impl Consensus {
+    /// Carries out the committed change of membership at this index.
+    ///
+    /// # Errors
+    /// It cannot be understood, or makes no sense.
+    pub(in crate::replica) fn apply_change(
+        &mut self,
+        index: u64,
+        data: &[u8],
+    ) -> Result<(), String> {
+        let change = conf_change::decode(data)?;
+        let membership = self
+            .node
+            .apply_conf_change(&change)
+            .map_err(|error| format!("a change of membership cannot be applied: {error}"))?;
+        self.node.mut_store().set_membership(membership);
+        self.members_at = index;
+        // Raft would go on to lead, and look in vain for itself.
+        if self.is_leader() && self.node.raft.prs().get(self.id()).is_none() {
+            let term = self.term();
+            self.node.raft.become_follower(term, 0);
+        }
+        self.fix_timeout();
+        Ok(())
+    }
+
+    /// Proposes a change of membership. False: not now, one is under way.
+    pub(in crate::replica) fn propose_change(&mut self, steps: &[Step]) -> bool {
+        let raft = &self.node.raft;
+        let is_busy = raft.has_pending_conf() || self.is_joint() || raft.lead_transferee.is_some();
+        if !self.is_leader() || is_busy {
+            return false;
+        }
+        let mut change = ConfChangeV2::default();
+        for step in steps {
+            let mut one = ConfChangeSingle::default();
+            let (kind, id) = match step {
+                Step::Vote(id) => (ConfChangeType::AddNode, *id),
+                Step::Learn(id) => (ConfChangeType::AddLearnerNode, *id),
+                Step::Remove(id) => (ConfChangeType::RemoveNode, *id),
+            };
+            one.set_change_type(kind);
+            one.node_id = id;
+            change.mut_changes().push(one);
+        }
+        let proposed = self.node.propose_conf_change(Vec::new(), change).is_ok();
+        self.fix_timeout();
+        proposed
+    }
+
+    /// Whether a change of membership is under way.
+    pub(in crate::replica) fn is_changing(&self) -> bool {
+        self.node.raft.has_pending_conf() || self.is_joint()
+    }
+
+    pub(super) fn is_joint(&self) -> bool {
+        !self.node.store().membership().get_voters_outgoing().is_empty()
+    }
+
+    /// Who takes part; `None` while that is changing.
+    pub(in crate::replica) fn settled_membership(&self) -> Option<Membership> {
+        (!self.is_joint()).then(|| membership_of(self.node.store().membership()))
+    }
+
+    /// Raft ids of those whose votes count: in the middle of a change, before it or after it.
+    pub(in crate::replica) fn counting(&self) -> Vec<u64> {
+        let state = self.node.store().membership();
+        let mut ids = [state.get_voters(), state.get_voters_outgoing()].concat();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// Raft ids of the voters; in the middle of a change, of those before it as well: a majority of each
+    /// set decides.
+    pub(in crate::replica) fn voters_of_both(&self) -> Vec<Vec<u64>> {
+        let state = self.node.store().membership();
+        vec![state.get_voters().to_vec(), state.get_voters_outgoing().to_vec()]
+    }
+
+    /// Raft ids that vote and that learn, by their newest configuration.
+    pub(in crate::replica) fn membership(&self) -> Membership {
+        membership_of(self.node.store().membership())
+    }
+}
+
+fn membership_of(state: &ConfState) -> Membership {
+    let sorted = |ids: &[u64]| {
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        ids
+    };
+    Membership { voters: sorted(state.get_voters()), learners: sorted(state.get_learners()) }
+}

@@ -1,0 +1,632 @@
+//! The protocol by which servers that belong to no ensemble yet form one, and by which an empty server
+//! finds the ensemble that it belongs to.
+//!
+//! *Owns* [`Founding`], what a server does before it is a member of an ensemble, and [`Introduction`],
+//! what every server says of itself. *Invariants*: a server belongs to one ensemble, for ever, and
+//! only after it has said so durably does it take part; a server that was empty when others were not
+//! is a new one for Raft (another incarnation), because it may have voted in the life that it lost; the
+//! server that founds is the only voter of what it founds, and the others join as servers do that come
+//! later: no vote is counted on that is not there, and no majority of empty servers is ever elected over a
+//! state; of two states none is chosen. *Never* takes a clock, a random number or a socket: it is given all
+//! three.
+//!
+//! One server founds, the candidate: the one that brings a state, else the lowest empty participant. It
+//! founds when all participants take it for the candidate, or when a majority has done so for
+//! [`PATIENCE_US`] and each silent participant, asked at its client port, does not serve by itself. Only
+//! servers whose lines name the same participants count, and only those that take it for the candidate,
+//! so that two servers that do not hear each other cannot both win over a third. Even if two servers should
+//! found, every server follows one of them, and an ensemble serves only once its voters are a majority of
+//! the participants (`consensus/leadership.rs`): at most one does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::peer::raft_id;
+use crate::config::Role;
+/// The line of one server, which an identity keeps.
+pub use crate::config::ServerSpec;
+use crate::replica::durable::Membership;
+use crate::replica::machine::Machine;
+use crate::replica::setup::Restored;
+
+/// How long a majority is enough to found an ensemble, microseconds: the others may still be starting.
+pub const PATIENCE_US: u64 = 2_000_000;
+/// How long a server counts as heard after its last word, microseconds.
+pub const HEARD_US: u64 = 1_500_000;
+/// How long the answer of a silent server's client port counts, microseconds.
+pub const ASKED_US: u64 = 3_000_000;
+/// Time between two questions to the client port of a silent server, microseconds.
+pub const ASK_INTERVAL_US: u64 = 1_000_000;
+/// How long it is remembered that a server refused this one, microseconds.
+const REFUSED_US: u64 = 5_000_000;
+
+/// What a server says of itself to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Introduction {
+    /// It belongs to no ensemble yet.
+    Founding(Undecided),
+    /// It belongs to an ensemble.
+    Founded(Identified),
+}
+
+impl Introduction {
+    /// What is said to a stranger: nothing.
+    #[must_use]
+    pub fn withheld() -> Self {
+        Self::Founding(Undecided::default())
+    }
+}
+
+/// A server that belongs to no ensemble yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Undecided {
+    /// Drawn when it was started.
+    pub nonce: u64,
+    /// The participant that it takes for the one that founds, perhaps itself.
+    pub candidate: Option<u8>,
+    /// What it would bring along.
+    pub brings: Brings,
+    /// Its server lines.
+    pub lines: Vec<ServerSpec>,
+}
+
+/// What a server without an ensemble has on its disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Brings {
+    /// Nothing: no data, or that of a server on its own that never had a session or a write.
+    #[default]
+    Nothing,
+    /// It has been a server on its own, and is still reading its disk.
+    Unread,
+    /// The state of a server on its own.
+    State {
+        /// The ensemble that it is, with one server.
+        ensemble: u128,
+        /// Znodes in it, as ZooKeeper counts them.
+        znodes: u64,
+    },
+}
+
+/// What the data of a server on its own has become, by what is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// It has founded an ensemble, and others have joined.
+    Member,
+    /// It has served clients by itself: so many znodes there are, as ZooKeeper counts them.
+    Served {
+        /// With the root twice.
+        znodes: u64,
+    },
+    /// It never had a session or a write.
+    Unused,
+}
+
+impl Past {
+    /// Of the server with this raft id, whose identity says that it is on its own.
+    #[must_use]
+    pub fn of(raft_id: u64, machine: &Machine, restored: &Restored) -> Self {
+        let is_alone = restored.membership.voters == [raft_id]
+            && !machine.has_replayed_changes()
+            && machine.tree().config_text().is_empty();
+        if !is_alone {
+            return Self::Member;
+        }
+        if (machine.last_zxid() == 0 || mutant!("state-counts-as-empty"))
+            && !mutant!("unused-counts-as-state")
+        {
+            return Self::Unused;
+        }
+        Self::Served { znodes: machine.tree().node_count() as u64 + 1 }
+    }
+}
+
+/// Who a server is, durably.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identified {
+    /// The ensemble.
+    pub ensemble: u128,
+    /// The server's raft id.
+    pub raft_id: u64,
+    /// Server id and nonce of the server that founded the ensemble, and in data of earlier versions of each
+    /// that it heard. Empty if this server joined later, or was a standalone one.
+    pub founders: Vec<(u8, u64)>,
+    /// Who took part when the ensemble was founded: equal on all its servers, also those that came
+    /// later, because the log's changes of membership begin with it.
+    pub initial: Membership,
+    /// The server lines with which the ensemble begins, as its founder put them together: each server's
+    /// address as others name it. Empty on a server on its own, and in data of earlier versions.
+    pub members: Vec<ServerSpec>,
+}
+
+/// What was decided. It must be durable before the server says so or takes part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Who the server is.
+    pub identity: Identified,
+    /// Whether its data goes on: otherwise what is there is nothing, and begins anew.
+    pub keeps_data: bool,
+}
+
+/// Random numbers, from the operating system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chance {
+    /// Tells this life of an empty server from others.
+    pub nonce: u64,
+    /// The ensemble's id, should this server found it.
+    pub ensemble: u128,
+    /// The incarnation, should it join. Not 0.
+    pub incarnation: u32,
+}
+
+/// What this server has on its disk.
+#[derive(Clone, Debug)]
+enum Own {
+    Nothing,
+    Unread,
+    State { identity: Identified, znodes: u64 },
+}
+
+/// A server that belongs to no ensemble yet.
+#[derive(Clone, Debug)]
+pub struct Founding {
+    own: u8,
+    chance: Chance,
+    /// It had data of an ensemble, as far as is known: there is one, and it founds none.
+    only_joins: bool,
+    brings: Own,
+    lines: Vec<ServerSpec>,
+    heard: BTreeMap<u8, (Introduction, u64)>,
+    /// Servers that the own lines do not name and whose lines name this one, and when they said so.
+    strangers: BTreeMap<u8, (Vec<ServerSpec>, u64)>,
+    majority_since_us: Option<u64>,
+    /// What the client ports of silent servers answered, and when: the mode of one that serves.
+    asked: BTreeMap<u8, (Option<String>, u64)>,
+    /// When they were asked last.
+    asked_at_us: BTreeMap<u8, u64>,
+    /// Servers that want nothing to do with this one, why, and when they said so.
+    refused: BTreeMap<u8, (String, u64)>,
+}
+
+impl Founding {
+    /// The server `own` of those that its configuration names, without data.
+    ///
+    /// # Panics
+    /// If the incarnation is 0, which is that of the founders.
+    #[must_use]
+    pub fn new(own: u8, lines: &[ServerSpec], chance: Chance) -> Self {
+        assert!(chance.incarnation != 0, "incarnation 0 is that of the founders");
+        Self {
+            own,
+            chance,
+            only_joins: false,
+            brings: Own::Nothing,
+            lines: lines.to_vec(),
+            heard: BTreeMap::new(),
+            strangers: BTreeMap::new(),
+            majority_since_us: None,
+            asked: BTreeMap::new(),
+            asked_at_us: BTreeMap::new(),
+            refused: BTreeMap::new(),
+        }
+    }
+
+    /// As [`Founding::new`], of a server whose data was put away, or that is not said to be new: it waits
+    /// for one that has data, however many have none.
+    #[must_use]
+    pub fn joining(own: u8, lines: &[ServerSpec], chance: Chance) -> Self {
+        Self { only_joins: true, ..Self::new(own, lines, chance) }
+    }
+
+    /// As [`Founding::new`], of a server that was on its own and has yet to read its disk: until
+    /// [`Founding::has_read`] it decides nothing, and neither do those that hear it.
+    #[must_use]
+    pub fn reading(own: u8, lines: &[ServerSpec], chance: Chance) -> Self {
+        Self { brings: Own::Unread, ..Self::new(own, lines, chance) }
+    }
+
+    /// A server that was on its own has read its disk: who it was, and how many znodes there are; `None`
+    /// if it never had a session or a write, and therefore counts as empty.
+    pub fn has_read(&mut self, state: Option<(Identified, u64)>) {
+        self.brings = match state {
+            Some((identity, znodes)) => Own::State { identity, znodes },
+            None => Own::Nothing,
+        };
+    }
+
+    /// What this server says of itself.
+    #[must_use]
+    pub fn introduction(&self, now_us: u64) -> Introduction {
+        Introduction::Founding(Undecided {
+            nonce: self.chance.nonce,
+            candidate: self.candidate(now_us),
+            brings: self.brings(),
+            lines: self.lines.clone(),
+        })
+    }
+
+    fn brings(&self) -> Brings {
+        match &self.brings {
+            Own::Nothing => Brings::Nothing,
+            Own::Unread => Brings::Unread,
+            Own::State { identity, znodes } => {
+                Brings::State { ensemble: identity.ensemble, znodes: *znodes }
+            }
+        }
+    }
+
+    /// Another server has introduced itself. One that the configuration does not name has no say, but if
+    /// it counts this one among its ensemble's servers, then one of the two has the wrong lines, and each
+    /// might found an ensemble of its own.
+    pub fn heard(&mut self, server: u8, introduction: Introduction, now_us: u64) {
+        if server == self.own {
+            return;
+        }
+        if self.line(server).is_some() {
+            self.refused.remove(&server);
+            self.heard.insert(server, (introduction, now_us));
+            return;
+        }
+        let lines = match introduction {
+            Introduction::Founding(said) => said.lines,
+            Introduction::Founded(identity) => identity.members,
+        };
+        if lines.iter().any(|line| line.id == self.own) {
+            self.strangers.insert(server, (lines, now_us));
+        }
+    }
+
+    /// Another server does not take this one for a member of its ensemble.
+    pub fn refused(&mut self, server: u8, words: String, now_us: u64) {
+        self.refused.insert(server, (words, now_us));
+    }
+
+    /// Participants that are to be asked now, at their client ports, whether they serve: those that are
+    /// silent while there is a majority without them. The answer goes to [`Founding::answered`].
+    pub fn to_ask(&mut self, now_us: u64) -> Vec<u8> {
+        let participants = participants(&self.lines);
+        let present = participants.iter().filter(|id| self.is_present(**id, now_us)).count();
+        if present <= participants.len() / 2 {
+            return Vec::new();
+        }
+        let is_due = |id: &u8| {
+            let last_us = self.asked_at_us.get(id);
+            !self.is_present(*id, now_us)
+                && last_us.is_none_or(|last_us| now_us >= last_us + ASK_INTERVAL_US)
+        };
+        let due: Vec<u8> = participants.into_iter().filter(is_due).collect();
+        self.asked_at_us.extend(due.iter().map(|id| (*id, now_us)));
+        due
+    }
+
+    /// What the client port of a silent server has answered to `srvr`: its mode, if it serves.
+    pub fn answered(&mut self, server: u8, mode: Option<String>, now_us: u64) {
+        self.asked.insert(server, (mode, now_us));
+    }
+
+    /// What to do, once that is clear. To be asked whenever something was heard, and as time passes.
+    ///
+    /// # Errors
+    /// Two servers belong to different ensembles: an operator must say which is right.
+    pub fn decide(&mut self, now_us: u64) -> Result<Option<Decision>, Conflict> {
+        self.heard.retain(|_, (_, at_us)| at_us.saturating_add(HEARD_US) > now_us);
+        self.strangers.retain(|_, (_, at_us)| at_us.saturating_add(REFUSED_US) > now_us);
+        self.asked.retain(|_, (_, at_us)| at_us.saturating_add(ASKED_US) > now_us);
+        self.refused.retain(|_, (_, at_us)| at_us.saturating_add(REFUSED_US) > now_us);
+        if matches!(self.brings, Own::Unread) {
+            return Ok(None);
+        }
+        if let Some(decision) = self.follow()? {
+            return Ok(Some(decision));
+        }
+        Ok(self.found(now_us))
+    }
+
+    /// Some server belongs to an ensemble: belong to it, too.
+    fn follow(&self) -> Result<Option<Decision>, Conflict> {
+        let own = (self.own, self.chance.nonce);
+        let mut followed: Option<(u8, &Identified)> = None;
+        for (&server, (introduction, _)) in &self.heard {
+            let Introduction::Founded(identity) = introduction else { continue };
+            match followed {
+                Some((first, known)) if known.ensemble != identity.ensemble => {
+                    let ensembles = [(first, known.ensemble), (server, identity.ensemble)];
+                    return Err(Conflict { ensembles });
+                }
+                // A server that joined does not know the founders.
+                Some((_, known)) if known.founders.contains(&own) => {}
+                Some(_) | None => followed = Some((server, identity)),
+            }
+        }
+        let Some((_, followed)) = followed else { return Ok(None) };
+        if let Own::State { identity, .. } = &self.brings {
+            // It founded that ensemble before, or it came too late, and then it gives up nothing.
+            let is_own = identity.ensemble == followed.ensemble || mutant!("late-state-joins");
+            let members = followed.members.clone();
+            let identity = Identified { members, ..identity.clone() };
+            return Ok(is_own.then_some(Decision { identity, keeps_data: true }));
+        }
+        // As earlier versions found: all that are heard are voters from the beginning.
+        if followed.founders.contains(&own) {
+            let identity = Identified { raft_id: raft_id(0, self.own), ..followed.clone() };
+            return Ok(Some(Decision { identity, keeps_data: false }));
+        }
+        let identity = Identified {
+            raft_id: match mutant!("emptied-server-keeps-identity") {
+                true => raft_id(0, self.own),
+                false => raft_id(self.chance.incarnation, self.own),
+            },
+            founders: Vec::new(),
+            ..followed.clone()
+        };
+        Ok(Some(Decision { identity, keeps_data: false }))
+    }
+
+    /// No server that is heard belongs to an ensemble: found one, if it is this server's turn.
+    fn found(&mut self, now_us: u64) -> Option<Decision> {
+        let participants = participants(&self.lines);
+        let agreeing = self.undecided(now_us).filter(|(id, said)| {
+            participants.contains(id)
+                && said.candidate == Some(self.own)
+                && self.names_the_same(&said.lines)
+        });
+        let agreeing: BTreeSet<u8> = agreeing.map(|(id, _)| id).chain([self.own]).collect();
+        // Others have an ensemble, or lines, that do not fit together with the own ones.
+        let is_contested = (!self.strangers.is_empty() || !self.refused.is_empty())
+            && !mutant!("unequal-lines-found");
+        let is_own_turn = self.candidate(now_us) == Some(self.own) && !is_contested;
+        if !is_own_turn || agreeing.len() <= participants.len() / 2 {
+            self.majority_since_us = None;
+            return None;
+        }
+        let since_us = *self.majority_since_us.get_or_insert(now_us);
+        let is_patient = now_us >= since_us.saturating_add(PATIENCE_US);
+        let is_silent = |id: &&u8| !self.is_present(**id, now_us);
+        let serves_not = |id: &u8| {
+            let answer = self.asked.get(id).filter(|(_, at_us)| *at_us >= since_us);
+            answer.is_some_and(|(mode, _)| mode.is_none()) || mutant!("founds-without-asking")
+        };
+        let may_go_without = is_patient && participants.iter().filter(is_silent).all(serves_not);
+        if agreeing.len() < participants.len() && !may_go_without {
+            return None;
+        }
+        let members = self.members(now_us);
+        Some(match &self.brings {
+            Own::State { identity, .. } => {
+                let initial = self.initial_voters(identity.raft_id);
+                let identity = Identified { initial, members, ..identity.clone() };
+                Decision { identity, keeps_data: true }
+            }
+            Own::Nothing | Own::Unread => {
+                let (ensemble, raft_id) = (self.chance.ensemble, raft_id(0, self.own));
+                let founders = vec![(self.own, self.chance.nonce)];
+                let initial = self.initial_voters(raft_id);
+                let identity = Identified { ensemble, raft_id, founders, initial, members };
+                Decision { identity, keeps_data: false }
+            }
+        })
+    }
+
+    /// Who votes in what this server founds: that server alone.
+    fn initial_voters(&self, founder: u64) -> Membership {
+        let mut voters = vec![founder];
+        if mutant!("absent-voters-count") {
+            let others = participants(&self.lines).into_iter().filter(|id| *id != self.own);
+            voters.extend(others.map(|id| raft_id(0, id)));
+        }
+        Membership { voters, learners: Vec::new() }
+    }
+
+    /// The server lines with which the ensemble begins. An address under which others cannot reach a
+    /// server, such as the wildcard that it binds, is taken from the lines of those others.
+    fn members(&self, now_us: u64) -> Vec<ServerSpec> {
+        let better = |line: &ServerSpec| {
+            let others = self.undecided(now_us).filter(|(id, _)| *id != line.id);
+            let mut theirs = others.filter_map(|(_, said)| {
+                said.lines.iter().find(|of| of.id == line.id && of.reach() > line.reach())
+            });
+            let addresses = theirs.next()?.addresses.clone();
+            Some(ServerSpec { addresses, ..line.clone() })
+        };
+        let mut members: Vec<ServerSpec> =
+            self.lines.iter().map(|line| better(line).unwrap_or_else(|| line.clone())).collect();
+        members.sort_by_key(|line| line.id);
+        members
+    }
+
+    /// The participant that is to found, as far as this server knows.
+    fn candidate(&self, now_us: u64) -> Option<u8> {
+        if matches!(self.brings, Own::Unread) {
+            return None;
+        }
+        // No server founds with the consent of one that only joins.
+        if self.only_joins {
+            return None;
+        }
+        let with_state = self.with_state(now_us);
+        let may_found = |id: &u8| {
+            let says_same = *id == self.own
+                || self.said(*id, now_us).is_some_and(|said| self.names_the_same(&said.lines));
+            says_same && participants(&self.lines).contains(id)
+        };
+        match with_state[..] {
+            // Whatever is known of it, a state is never passed over.
+            [(id, _)] => Some(id).filter(may_found),
+            [_, _, ..] if mutant!("first-of-two-states-founds") => Some(with_state[0].0),
+            [_, _, ..] => None,
+            [] if self.undecided(now_us).any(|(_, said)| said.brings == Brings::Unread) => None,
+            [] => {
+                let heard = self.undecided(now_us).map(|(id, _)| id).chain([self.own]);
+                heard.filter(may_found).min()
+            }
+        }
+    }
+
+    /// Servers that bring a state, itself included, with the znodes of each, in order of their ids.
+    fn with_state(&self, now_us: u64) -> Vec<(u8, u64)> {
+        let own = (self.own, self.brings());
+        let heard = self.undecided(now_us).map(|(id, said)| (id, said.brings));
+        let state = |(id, brings)| match brings {
+            Brings::State { znodes, .. } => Some((id, znodes)),
+            Brings::Nothing | Brings::Unread => None,
+        };
+        let mut all: Vec<(u8, u64)> = heard.chain([own]).filter_map(state).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// What the others that belong to no ensemble say of themselves.
+    fn undecided(&self, now_us: u64) -> impl Iterator<Item = (u8, &Undecided)> {
+        self.heard.keys().filter_map(move |id| Some((*id, self.said(*id, now_us)?)))
+    }
+
+    fn said(&self, server: u8, now_us: u64) -> Option<&Undecided> {
+        match self.heard.get(&server) {
+            Some((Introduction::Founding(said), at_us))
+                if at_us.saturating_add(HEARD_US) > now_us =>
+            {
+                Some(said)
+            }
+            Some((Introduction::Founding(_) | Introduction::Founded(_), _)) | None => None,
+        }
+    }
+
+    /// Whether a server is this one, or was heard lately.
+    fn is_present(&self, server: u8, now_us: u64) -> bool {
+        let heard = self.heard.get(&server);
+        server == self.own
+            || heard.is_some_and(|(_, at_us)| at_us.saturating_add(HEARD_US) > now_us)
+    }
+
+    /// Whether these lines name the participants that the own ones do.
+    fn names_the_same(&self, lines: &[ServerSpec]) -> bool {
+        participants(lines) == participants(&self.lines) || mutant!("unequal-lines-found")
+    }
+
+    fn line(&self, server: u8) -> Option<&ServerSpec> {
+        self.lines.iter().find(|line| line.id == server)
+    }
+
+    /// What keeps this server from becoming a member, and what an operator can do about it; `None` while
+    /// it only waits for others to start.
+    #[must_use]
+    pub fn obstacle(&self, now_us: u64) -> Option<String> {
+        self.late().or_else(|| self.two_states(now_us)).or_else(|| self.serving()).or_else(|| {
+            let unequal = self.unequal_lines(now_us).or_else(|| self.unfit_founder());
+            let refused = || self.refused.values().next().map(|(words, _)| words.clone());
+            unequal.or_else(refused).or_else(|| self.only_waits(now_us))
+        })
+    }
+
+    /// A server that founds none has met no other that has data, or that may found one.
+    fn only_waits(&self, now_us: u64) -> Option<String> {
+        (self.only_joins && now_us > PATIENCE_US).then(|| {
+            format!(
+                "server {} has no data and is not taken for a new server (its data was set aside, or \
+                 db.autocreate is false and there is no file `initialize`): it founds no ensemble and \
+                 waits for the one that has its data",
+                self.own
+            )
+        })
+    }
+
+    fn late(&self) -> Option<String> {
+        let Own::State { identity, znodes } = &self.brings else { return None };
+        let others = self.heard.iter().filter_map(|(id, (introduction, _))| match introduction {
+            Introduction::Founded(other) if other.ensemble != identity.ensemble => Some(*id),
+            Introduction::Founded(_) | Introduction::Founding(_) => None,
+        });
+        let others: Vec<u8> = others.collect();
+        let first = self.heard.get(others.first()?)?;
+        let Introduction::Founded(founded) = &first.0 else { return None };
+        Some(format!(
+            "servers {} founded the ensemble {:032x} without server {}, which has a state of its own \
+             ({znodes} znodes): it serves no client and keeps its data. To have it join with the \
+             ensemble's state instead, start it with --rejoin, which sets its data aside",
+            list(&others),
+            founded.ensemble,
+            self.own
+        ))
+    }
+
+    fn two_states(&self, now_us: u64) -> Option<String> {
+        let with_state = self.with_state(now_us);
+        if with_state.len() < 2 {
+            return None;
+        }
+        let each: Vec<String> = with_state
+            .iter()
+            .map(|(id, znodes)| format!("server {id} ({znodes} znodes)"))
+            .collect();
+        Some(format!(
+            "{} each have a state of their own: no ensemble is founded before one of them is chosen. \
+             Start the others with --rejoin, which sets their data aside",
+            each.join(" and ")
+        ))
+    }
+
+    fn serving(&self) -> Option<String> {
+        let serves = |(id, (mode, _)): (&u8, &(Option<String>, u64))| {
+            mode.as_ref().map(|mode| (*id, mode.clone()))
+        };
+        let (id, mode) = self.asked.iter().find_map(serves)?;
+        Some(format!(
+            "server {id} serves by itself (Mode: {mode}): restart it with these server lines"
+        ))
+    }
+
+    fn unequal_lines(&self, now_us: u64) -> Option<String> {
+        let heard = self.undecided(now_us).map(|(id, said)| (id, &said.lines));
+        let strangers = self.strangers.iter().map(|(id, (lines, _))| (*id, lines));
+        let (id, lines) = heard.chain(strangers).find(|(_, lines)| !self.names_the_same(lines))?;
+        Some(format!(
+            "the server lines of server {id} name the participants {}, those of server {} name {}: \
+             only servers whose lines name the same participants found an ensemble",
+            list(&participants(lines)),
+            self.own,
+            list(&participants(&self.lines))
+        ))
+    }
+
+    fn unfit_founder(&self) -> Option<String> {
+        let Own::State { znodes, .. } = &self.brings else { return None };
+        if participants(&self.lines).contains(&self.own) {
+            return None;
+        }
+        Some(format!(
+            "server {} has a state of its own ({znodes} znodes), but its server lines make it an \
+             observer, which founds no ensemble: make it a participant, or start it with --rejoin, \
+             which sets its data aside",
+            self.own
+        ))
+    }
+}
+
+/// Ids of the participants, in order.
+fn participants(lines: &[ServerSpec]) -> Vec<u8> {
+    let participants = lines.iter().filter(|line| line.role == Role::Participant);
+    let mut ids: Vec<u8> = participants.map(|line| line.id).collect();
+    ids.sort_unstable();
+    ids
+}
+
+fn list(ids: &[u8]) -> String {
+    let words: Vec<String> = ids.iter().map(u8::to_string).collect();
+    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
+}
+
+/// Two servers that the configuration names belong to different ensembles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Server id and ensemble of each.
+    pub ensembles: [(u8, u128); 2],
+}
+
+impl std::fmt::Display for Conflict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [(a, of_a), (b, of_b)] = self.ensembles;
+        write!(
+            f,
+            "server {a} belongs to ensemble {of_a:032x}, server {b} to {of_b:032x}: one of them has \
+             the wrong data directory"
+        )
+    }
+}

@@ -1,0 +1,537 @@
+//! Servers that found an ensemble, in a world without sockets and clocks.
+
+use super::founding::*;
+use super::peer::raft_id;
+use crate::config::ServerSpec;
+use crate::replica::durable::Membership;
+
+const MS: u64 = 1000;
+
+fn servers(participants: u8, observers: u8) -> Vec<ServerSpec> {
+    let spec = |id: u8| {
+        let role = if id > participants { "observer" } else { "participant" };
+        ServerSpec::parse(id, &format!("h{id}:1:2:{role}")).unwrap()
+    };
+    (1..=participants + observers).map(spec).collect()
+}
+
+enum State {
+    Off,
+    /// It serves by itself, without the lines of an ensemble.
+    Alone,
+    Undecided(Box<Founding>),
+    Decided(Decision),
+}
+
+/// What has become of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Undecided,
+    Founder,
+    Joined,
+}
+
+use Fate::{Founder, Joined, Undecided};
+
+/// Servers that introduce themselves to whom they reach, ten times in a second.
+struct World {
+    specs: Vec<ServerSpec>,
+    servers: Vec<State>,
+    cut: Vec<(u8, u8)>,
+    now_us: u64,
+    lives: u64,
+}
+
+impl World {
+    fn new(participants: u8, observers: u8) -> Self {
+        let specs = servers(participants, observers);
+        let states = specs.iter().map(|_| State::Off).collect();
+        Self { specs, servers: states, cut: Vec::new(), now_us: 0, lives: 0 }
+    }
+
+    fn state(&mut self, id: u8) -> &mut State {
+        &mut self.servers[usize::from(id) - 1]
+    }
+
+    fn chance(&mut self) -> Chance {
+        self.lives += 1;
+        Chance {
+            nonce: 100 + self.lives,
+            ensemble: u128::from(1000 + self.lives),
+            incarnation: 7000 + u32::try_from(self.lives).unwrap(),
+        }
+    }
+
+    fn start_empty(&mut self, id: u8) {
+        let chance = self.chance();
+        *self.state(id) = State::Undecided(Box::new(Founding::new(id, &self.specs, chance)));
+    }
+
+    /// As one whose data of an ensemble was set aside.
+    fn start_joining(&mut self, id: u8) {
+        self.start_empty(id);
+        let chance = self.chance();
+        *self.state(id) = State::Undecided(Box::new(Founding::joining(id, &self.specs, chance)));
+    }
+
+    /// As one that was on its own and has these znodes.
+    fn start_with_state(&mut self, id: u8, znodes: u64) {
+        let chance = self.chance();
+        let mut founding = Founding::reading(id, &self.specs, chance);
+        founding.has_read(Some((standalone(id), znodes)));
+        *self.state(id) = State::Undecided(Box::new(founding));
+    }
+
+    fn founding(&mut self, id: u8) -> &mut Founding {
+        match self.state(id) {
+            State::Undecided(founding) => founding,
+            State::Off | State::Alone | State::Decided(_) => panic!("server {id} asks nobody"),
+        }
+    }
+
+    fn obstacle(&mut self, id: u8) -> String {
+        let now_us = self.now_us;
+        self.founding(id).obstacle(now_us).unwrap_or_default()
+    }
+
+    fn stop(&mut self, id: u8) {
+        *self.state(id) = State::Off;
+    }
+
+    fn introductions(&self) -> Vec<(u8, Introduction)> {
+        let of = |(spec, state): (&ServerSpec, &State)| match state {
+            State::Off | State::Alone => None,
+            State::Undecided(founding) => Some((spec.id, founding.introduction(self.now_us))),
+            State::Decided(decision) => {
+                Some((spec.id, Introduction::Founded(decision.identity.clone())))
+            }
+        };
+        self.specs.iter().zip(&self.servers).filter_map(of).collect()
+    }
+
+    fn run_ms(&mut self, ms: u64) {
+        for _ in 0..ms / 100 {
+            self.now_us += 100 * MS;
+            let said = self.introductions();
+            let is_alone: Vec<bool> =
+                self.servers.iter().map(|state| matches!(state, State::Alone)).collect();
+            for (spec, state) in self.specs.iter().zip(&mut self.servers) {
+                let State::Undecided(founding) = state else { continue };
+                for (from, introduction) in &said {
+                    let is_cut = self.cut.contains(&(*from, spec.id))
+                        || self.cut.contains(&(spec.id, *from));
+                    if !is_cut {
+                        founding.heard(*from, introduction.clone(), self.now_us);
+                    }
+                }
+                for asked in founding.to_ask(self.now_us) {
+                    let mode = is_alone[usize::from(asked) - 1].then(|| "standalone".to_owned());
+                    founding.answered(asked, mode, self.now_us);
+                }
+                if let Some(decision) = founding.decide(self.now_us).unwrap() {
+                    *state = State::Decided(decision);
+                }
+            }
+        }
+    }
+
+    fn decision(&self, id: u8) -> Option<&Decision> {
+        match &self.servers[usize::from(id) - 1] {
+            State::Decided(decision) => Some(decision),
+            State::Undecided(_) | State::Off | State::Alone => None,
+        }
+    }
+
+    /// What has become of each server.
+    fn fates(&self) -> Vec<Fate> {
+        let fate = |spec: &ServerSpec| match self.decision(spec.id) {
+            None => Undecided,
+            Some(decision) if decision.identity.raft_id > 0xff => Joined,
+            Some(_) => Founder,
+        };
+        self.specs.iter().map(fate).collect()
+    }
+
+    fn ensembles(&self) -> Vec<u128> {
+        let id = |spec: &ServerSpec| self.decision(spec.id).map(|d| d.identity.ensemble);
+        let mut all: Vec<u128> = self.specs.iter().filter_map(id).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+#[test]
+fn servers_that_start_together_found_one_ensemble_at_once() {
+    let mut world = World::new(3, 1);
+    (1..=4).for_each(|id| world.start_empty(id));
+    world.run_ms(500);
+    assert_eq!(world.fates(), [Founder, Joined, Joined, Joined]);
+    assert_eq!(world.ensembles().len(), 1);
+    for id in 1..=4 {
+        let decision = world.decision(id).unwrap();
+        assert_eq!(
+            decision.identity.initial.voters,
+            [1],
+            "no vote is counted on that is not there"
+        );
+        assert!(decision.identity.initial.learners.is_empty());
+    }
+}
+
+#[test]
+fn a_majority_waits_for_the_others_a_while_and_the_late_one_joins() {
+    let mut world = World::new(3, 0);
+    world.start_empty(3);
+    world.run_ms(10_000);
+    assert_eq!(world.fates(), [Undecided; 3], "one of three founds nothing");
+    world.start_empty(2);
+    world.run_ms(1900);
+    assert_eq!(world.fates(), [Undecided; 3]);
+    world.run_ms(500);
+    assert_eq!(world.fates(), [Undecided, Founder, Joined]);
+    world.start_empty(1);
+    world.run_ms(500);
+    let late = world.decision(1).unwrap();
+    assert_eq!(late.identity.raft_id & 0xff, 1);
+    assert!(late.identity.raft_id > 0xff, "another incarnation");
+    assert_eq!(late.identity.initial.voters, [2], "as the others began");
+    assert_eq!(world.ensembles().len(), 1);
+}
+
+#[test]
+fn a_third_server_that_comes_in_time_ends_the_wait() {
+    let mut world = World::new(3, 0);
+    world.start_empty(1);
+    world.start_empty(2);
+    world.run_ms(1500);
+    world.start_empty(3);
+    world.run_ms(300);
+    assert_eq!(world.fates(), [Founder, Joined, Joined]);
+}
+
+#[test]
+fn a_wiped_server_comes_back_as_another_one() {
+    let mut world = World::new(3, 0);
+    (1..=3).for_each(|id| world.start_empty(id));
+    world.run_ms(500);
+    // Also the one that founded, and while another one is away.
+    world.stop(3);
+    world.stop(1);
+    world.start_empty(1);
+    world.run_ms(3000);
+    let wiped = world.decision(1).unwrap();
+    assert!(wiped.identity.raft_id > 0xff);
+    assert_eq!(wiped.identity.founders, []);
+    assert_eq!(world.ensembles().len(), 1);
+}
+
+#[test]
+fn a_server_that_hears_one_of_four_founds_nothing() {
+    let mut world = World::new(5, 0);
+    world.start_empty(1);
+    world.start_empty(2);
+    world.run_ms(10_000);
+    assert_eq!(world.ensembles(), []);
+}
+
+#[test]
+fn observers_neither_found_nor_count() {
+    let mut world = World::new(3, 3);
+    world.start_empty(1);
+    (4..=6).for_each(|id| world.start_empty(id));
+    world.run_ms(10_000);
+    assert_eq!(world.ensembles(), []);
+    world.start_empty(2);
+    world.run_ms(3000);
+    let late_observer = world.decision(4).unwrap();
+    assert!(late_observer.identity.raft_id > 0xff);
+}
+
+#[test]
+fn two_servers_that_do_not_hear_each_other_do_not_both_win_the_third() {
+    for (a, b) in [(1, 2), (1, 3), (2, 3)] {
+        let mut world = World::new(3, 0);
+        world.cut.push((a, b));
+        (1..=3).for_each(|id| world.start_empty(id));
+        world.run_ms(5000);
+        assert_eq!(world.ensembles().len(), 1, "without a link between {a} and {b}");
+        world.cut.clear();
+        world.run_ms(1000);
+        assert_eq!(world.ensembles().len(), 1);
+        assert!(!world.fates().contains(&Undecided));
+    }
+}
+
+#[test]
+fn whatever_starts_stops_and_is_cut_at_most_one_ensemble_has_a_majority() {
+    use rand_core::{RngCore, SeedableRng};
+    for seed in 0..300 {
+        let mut dice = rand_chacha::ChaCha20Rng::seed_from_u64(seed);
+        let mut below = |limit: u64| u8::try_from(dice.next_u64() % limit).unwrap();
+        let mut world = World::new(5, 1);
+        for _ in 0..20 {
+            let id = 1 + below(6);
+            match below(4) {
+                0 => world.cut.push((id, 1 + below(6))),
+                1 => drop(world.cut.pop()),
+                2 if world.decision(id).is_none() => world.stop(id),
+                _ if world.decision(id).is_none() => world.start_empty(id),
+                _ => {}
+            }
+            world.run_ms(u64::from(below(15)) * 100);
+            let conflict = world.ensembles().len() > 1;
+            if conflict {
+                break;
+            }
+        }
+        let founders = |ensemble: &u128| {
+            let is_in = |id: &u8| {
+                let decision = world.decision(*id);
+                decision.is_some_and(|d| d.identity.ensemble == *ensemble)
+            };
+            (1..=5).filter(is_in).count()
+        };
+        let majorities = world.ensembles().iter().filter(|e| founders(e) >= 3).count();
+        assert!(majorities <= 1, "seed {seed}");
+    }
+}
+
+#[test]
+fn two_ensembles_among_the_peers_are_an_operators_mistake() {
+    let chance = Chance { nonce: 1, ensemble: 2, incarnation: 3 };
+    let mut founding = Founding::new(3, &servers(3, 0), chance);
+    for (server, ensemble) in [(1, 10), (2, 11)] {
+        let founders = vec![(server, 5)];
+        let initial = Membership::default();
+        let (raft_id, members) = (u64::from(server), Vec::new());
+        let identity = Identified { ensemble, raft_id, founders, initial, members };
+        founding.heard(server, Introduction::Founded(identity), 0);
+    }
+    let conflict = founding.decide(1).unwrap_err();
+    assert_eq!(conflict.ensembles, [(1, 10), (2, 11)]);
+    assert!(conflict.to_string().contains("server 2 to 0000000000000000000000000000000b"));
+}
+
+#[test]
+fn a_server_whose_data_was_set_aside_founds_nothing_and_helps_no_other_to() {
+    for joining in 1..=2 {
+        let mut world = World::new(3, 0);
+        world.start_empty(3 - joining);
+        world.start_joining(joining);
+        world.run_ms(10_000);
+        assert_eq!(world.ensembles(), [], "server {joining} of 1 and 2");
+    }
+    let mut world = World::new(3, 0);
+    (1..=3).for_each(|id| world.start_empty(id));
+    world.run_ms(500);
+    world.stop(3);
+    world.start_joining(3);
+    world.run_ms(500);
+    assert!(world.decision(3).is_some_and(|decision| decision.identity.raft_id > 0xff));
+}
+
+#[test]
+fn strangers_are_not_heard() {
+    let chance = Chance { nonce: 1, ensemble: 2, incarnation: 3 };
+    let mut founding = Founding::new(1, &servers(3, 0), chance);
+    let (founders, initial) = (Vec::new(), Membership::default());
+    let members = Vec::new();
+    let identity = Identified { ensemble: 9, raft_id: 8, founders, initial, members };
+    founding.heard(8, Introduction::Founded(identity.clone()), 0);
+    founding.heard(1, Introduction::Founded(identity), 0);
+    assert_eq!(founding.decide(1), Ok(None));
+}
+
+/// Who a server on its own is.
+fn standalone(id: u8) -> Identified {
+    let raft_id = raft_id(0, id);
+    Identified {
+        ensemble: 0xa10e_0000 + u128::from(id),
+        raft_id,
+        founders: Vec::new(),
+        initial: Membership { voters: vec![raft_id], learners: Vec::new() },
+        members: Vec::new(),
+    }
+}
+
+#[test]
+fn the_server_that_brings_a_state_is_the_only_voter_and_the_others_join() {
+    for first in 1..=3 {
+        let mut world = World::new(3, 0);
+        world.start_with_state(first, 12);
+        let others: Vec<u8> = (1..=3).filter(|id| *id != first).collect();
+        world.start_empty(others[0]);
+        world.run_ms(3000);
+        let founder = world.decision(first).unwrap().clone();
+        assert!(founder.keeps_data);
+        assert_eq!(founder.identity.initial.voters, [u64::from(first)]);
+        assert_eq!(founder.identity.members.len(), 3);
+        world.start_empty(others[1]);
+        world.run_ms(1000);
+        for id in others {
+            let joined = world.decision(id).unwrap();
+            assert!(!joined.keeps_data && joined.identity.raft_id > 0xff);
+            assert_eq!(joined.identity.ensemble, founder.identity.ensemble);
+            assert_eq!(joined.identity.initial, founder.identity.initial);
+        }
+    }
+}
+
+#[test]
+fn empty_servers_found_nothing_while_a_silent_one_serves_by_itself() {
+    let mut world = World::new(3, 0);
+    *world.state(1) = State::Alone;
+    world.start_empty(2);
+    world.start_empty(3);
+    world.run_ms(10_000);
+    assert_eq!(world.ensembles(), []);
+    for id in [2, 3] {
+        let expected =
+            "server 1 serves by itself (Mode: standalone): restart it with these server lines";
+        assert_eq!(world.obstacle(id), expected);
+    }
+    // It is restarted as it was told.
+    world.start_with_state(1, 12);
+    world.run_ms(500);
+    assert_eq!(world.ensembles(), [standalone(1).ensemble]);
+    assert_eq!(world.fates(), [Founder, Joined, Joined]);
+}
+
+#[test]
+fn servers_that_are_not_said_to_be_new_found_nothing_and_say_what_they_wait_for() {
+    let mut world = World::new(3, 0);
+    (1..=3).for_each(|id| world.start_joining(id));
+    world.run_ms(10_000);
+    assert_eq!(world.ensembles(), []);
+    let said = world.obstacle(2);
+    assert!(said.contains("db.autocreate is false and there is no file `initialize`"), "{said}");
+    // One that is said to be new founds with no consent of theirs; a second one is a majority with it.
+    world.start_empty(1);
+    world.start_empty(2);
+    world.run_ms(3000);
+    assert_eq!(world.fates(), [Founder, Joined, Joined]);
+}
+
+#[test]
+fn a_state_is_waited_for_while_it_is_read_from_the_disk() {
+    let mut world = World::new(3, 0);
+    world.start_empty(2);
+    world.start_empty(3);
+    let chance = world.chance();
+    let reading = Founding::reading(1, &world.specs, chance);
+    *world.state(1) = State::Undecided(Box::new(reading));
+    world.run_ms(10_000);
+    assert_eq!(world.ensembles(), []);
+    world.founding(1).has_read(Some((standalone(1), 5)));
+    world.run_ms(500);
+    assert_eq!(world.ensembles(), [standalone(1).ensemble]);
+}
+
+#[test]
+fn a_server_that_never_served_counts_as_empty() {
+    let mut world = World::new(3, 0);
+    for id in 1..=3 {
+        let chance = world.chance();
+        let mut founding = Founding::reading(id, &world.specs, chance);
+        founding.has_read(None);
+        *world.state(id) = State::Undecided(Box::new(founding));
+    }
+    world.run_ms(500);
+    assert_eq!(world.fates(), [Founder, Joined, Joined]);
+    assert!((1..=3).all(|id| !world.decision(id).unwrap().keeps_data));
+}
+
+#[test]
+fn a_state_that_comes_too_late_is_kept_and_serves_nobody() {
+    let mut world = World::new(3, 0);
+    world.start_empty(2);
+    world.start_empty(3);
+    world.run_ms(3000);
+    let [ensemble] = world.ensembles()[..] else { panic!() };
+    world.start_with_state(1, 12);
+    world.run_ms(10_000);
+    assert_eq!(world.ensembles(), [ensemble]);
+    let expected = format!(
+        "servers 2, 3 founded the ensemble {ensemble:032x} without server 1, which has a state of its own \
+         (12 znodes): it serves no client and keeps its data. To have it join with the ensemble's state \
+         instead, start it with --rejoin, which sets its data aside"
+    );
+    assert_eq!(world.obstacle(1), expected);
+}
+
+#[test]
+fn of_two_states_none_is_chosen_and_both_are_named() {
+    let mut world = World::new(3, 0);
+    world.start_with_state(1, 12);
+    world.start_with_state(3, 5);
+    world.start_empty(2);
+    world.run_ms(10_000);
+    assert_eq!(world.ensembles(), []);
+    for id in 1..=3 {
+        let said = world.obstacle(id);
+        assert!(
+            said.starts_with("server 1 (12 znodes) and server 3 (5 znodes) each have"),
+            "{said}"
+        );
+    }
+    // One of them was set aside, as the words advise.
+    world.start_empty(3);
+    world.run_ms(2500);
+    assert_eq!(world.ensembles(), [standalone(1).ensemble]);
+}
+
+#[test]
+fn servers_whose_lines_name_other_participants_do_not_count_and_are_named_on_both_sides() {
+    let mut world = World::new(3, 0);
+    world.start_empty(1);
+    world.specs = servers(2, 0);
+    world.start_empty(2);
+    world.specs = servers(3, 0);
+    world.run_ms(10_000);
+    assert_eq!(world.ensembles(), []);
+    let of_two =
+        "the server lines of server 2 name the participants 1, 2, those of server 1 name 1, 2, 3";
+    let of_one =
+        "the server lines of server 1 name the participants 1, 2, 3, those of server 2 name 1, 2";
+    assert!(world.obstacle(1).starts_with(of_two), "{}", world.obstacle(1));
+    assert!(world.obstacle(2).starts_with(of_one), "{}", world.obstacle(2));
+    world.start_empty(2);
+    world.run_ms(3000);
+    assert_eq!(world.fates(), [Founder, Joined, Undecided]);
+}
+
+#[test]
+fn a_founder_is_named_as_the_others_reach_it() {
+    let named = |own: u8, hosts: [&str; 3]| {
+        let spec = |(id, host): (u8, &str)| {
+            ServerSpec::parse(id, &format!("{host}:2888:3888;2181")).unwrap()
+        };
+        let lines: Vec<ServerSpec> = (1..=3).zip(hosts).map(spec).collect();
+        let number = u64::from(own);
+        let chance = Chance { nonce: number, ensemble: number.into(), incarnation: 9 };
+        Founding::new(own, &lines, chance)
+    };
+    // As container images write them: each server binds all addresses of its own.
+    let mut founding = [
+        named(1, ["0.0.0.0", "zk2", "zk3"]),
+        named(2, ["zk1", "0.0.0.0", "zk3"]),
+        named(3, ["zk1", "zk2", "0.0.0.0"]),
+    ];
+    for now_us in [0, 100 * MS] {
+        let said = [0, 1, 2].map(|at: usize| founding[at].introduction(now_us));
+        for (at, founding) in founding.iter_mut().enumerate() {
+            for (id, said) in (1..=3).zip(&said) {
+                founding.heard(id, said.clone(), now_us);
+            }
+            if at > 0 {
+                assert_eq!(founding.decide(now_us), Ok(None));
+            }
+        }
+    }
+    let decision = founding[0].decide(100 * MS).unwrap().unwrap();
+    let members: Vec<String> = decision.identity.members.iter().map(ToString::to_string).collect();
+    let expected =
+        ["zk1", "zk2", "zk3"].map(|host| format!("{host}:2888:3888:participant;0.0.0.0:2181"));
+    assert_eq!(members, expected);
+}

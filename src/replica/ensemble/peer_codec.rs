@@ -1,0 +1,598 @@
+//! Messages between servers <-> bytes.
+//!
+//! *Owns* the encoding of [`PeerMessage`]. *Invariants*: decoding is total (no panic, no recursion, no
+//! allocation from a count that the bytes do not back) and canonical (whatever decodes encodes to the
+//! same bytes). *Never* knows what is in a message of Raft (`consensus/codec.rs`).
+//!
+//! ```text
+//! message  version u8 | kind u8 | body
+//! forward  term | batch
+//! return   term | batch
+//! ping     term | time | steady clock | stamp of the last report: process, number
+//! ask      question, 8 bytes
+//! recall   question | promise: nothing, or term | index | term of the entry | vote
+//! touch    term | time | wall clock | stamp | number of the report before | session ids, 8 bytes each
+//! ```
+
+use bytes::Bytes;
+use raft::eraftpb::Entry;
+
+use super::peer::{PeerMessage, Stamp};
+use crate::proto::{Malformed, Reader, Writer};
+use crate::replica::bounds::{INDEX_MAX, RAFT_ID_MAX, STEADY_MS_MAX, TERM_MAX};
+use crate::replica::consensus::{Promise, codec};
+
+/// Version of the format of messages. It is 1 until something is released: no server that speaks an earlier
+/// form is to be met. From then on every change is another version, which is sent only to a server that has
+/// said in its hello that it reads it, because servers are upgraded one after the other.
+pub const PEER_FORMAT: u8 = 1;
+/// Longest encoded message: one entry as long as entries may be, and a full batch beside it.
+pub const MESSAGE_BYTES_MAX: usize = 384 << 20;
+/// Most entries in one message.
+pub const MESSAGE_ENTRIES_MAX: usize = 1 << 20;
+/// Most session ids in one message.
+pub const TOUCHED_SESSIONS_MAX: usize = 1 << 22;
+/// Most servers in one part of an announced membership.
+pub const MEMBERS_MAX: usize = 1024;
+/// Longest context of a message or an entry, bytes.
+pub const CONTEXT_BYTES_MAX: usize = 64 << 10;
+
+const KIND_RAFT: u8 = 1;
+const KIND_FORWARD: u8 = 2;
+const KIND_TOUCH: u8 = 3;
+const KIND_RETURN: u8 = 4;
+const KIND_PING: u8 = 5;
+const KIND_ASK: u8 = 6;
+const KIND_RECALL: u8 = 7;
+
+/// A report of no session: version, kind, term, two times, stamp and the report before.
+const TOUCH_BYTES_MIN: usize = 2 + 8 + 8 + 8 + 16 + 8;
+/// Shortest entry: kind, term, index and two lengths.
+pub(in crate::replica) const ENTRY_BYTES_MIN: usize = 1 + 8 + 8 + 4 + 4;
+
+impl PeerMessage {
+    /// Appends the message to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(PEER_FORMAT);
+        match self {
+            Self::Raft(message) => {
+                out.push(KIND_RAFT);
+                codec::encode(message, out);
+            }
+            Self::Ask { question } => {
+                out.push(KIND_ASK);
+                put_number(*question, out);
+            }
+            Self::Recall { question, promise } => {
+                out.push(KIND_RECALL);
+                put_number(*question, out);
+                if let Some(Promise { term, index, log_term, vote }) = promise {
+                    for number in [term, index, log_term, vote] {
+                        put_number(*number, out);
+                    }
+                }
+            }
+            Self::Forward { term, batch } => {
+                out.push(KIND_FORWARD);
+                put_number(*term, out);
+                out.put_buffer(Some(batch));
+            }
+            Self::Return { term, batch } => {
+                out.push(KIND_RETURN);
+                put_number(*term, out);
+                out.put_buffer(Some(batch));
+            }
+            Self::Ping { term, at_us, steady_ms, heard } => {
+                out.push(KIND_PING);
+                put_number(*term, out);
+                put_number(*at_us, out);
+                out.put_long(*steady_ms);
+                put_stamp(heard.unwrap_or_default(), out);
+            }
+            Self::Touch { term, at_us, wall_ms, stamp, base, sessions } => {
+                out.push(KIND_TOUCH);
+                put_number(*term, out);
+                put_number(*at_us, out);
+                out.put_long(*wall_ms);
+                put_stamp(*stamp, out);
+                put_number(*base, out);
+                for session in sessions {
+                    out.put_long(*session);
+                }
+            }
+        }
+    }
+
+    /// Reads what [`PeerMessage::encode`] wrote; `payload` is all of it.
+    ///
+    /// # Errors
+    /// It is not a message, or not one that a server may send to another.
+    pub fn decode(payload: Bytes) -> Result<Self, Malformed> {
+        if payload.len() > MESSAGE_BYTES_MAX {
+            return Err(Malformed::new("message", "is too long"));
+        }
+        let mut reader = Reader::new(payload);
+        if reader.byte("version")? != PEER_FORMAT {
+            return Err(Malformed::new("version", "is not known"));
+        }
+        let message = match reader.byte("kind")? {
+            KIND_RAFT => Self::Raft(Box::new(codec::decode(&mut reader)?)),
+            KIND_FORWARD => Self::Forward { term: term(&mut reader)?, batch: bytes(&mut reader)? },
+            KIND_RETURN => Self::Return { term: term(&mut reader)?, batch: bytes(&mut reader)? },
+            KIND_PING => ping(&mut reader)?,
+            KIND_ASK => Self::Ask { question: reader.long("question")?.cast_unsigned() },
+            KIND_RECALL => recall(&mut reader)?,
+            KIND_TOUCH => return touch(&mut reader),
+            _ => return Err(Malformed::new("kind", "is not known")),
+        };
+        if reader.remaining() > 0 {
+            return Err(Malformed::new("message", "has trailing bytes"));
+        }
+        Ok(message)
+    }
+
+    /// About how many bytes [`PeerMessage::encode`] appends.
+    #[must_use]
+    pub fn encoded_bytes(&self) -> usize {
+        match self {
+            Self::Raft(message) => {
+                let entry = |e: &Entry| ENTRY_BYTES_MIN + e.data.len() + e.context.len();
+                let entries = message.entries.iter().map(entry).sum::<usize>();
+                128 + message.context.len() + entries
+            }
+            Self::Forward { batch, .. } | Self::Return { batch, .. } => 16 + batch.len(),
+            Self::Ping { .. } | Self::Ask { .. } | Self::Recall { .. } => TOUCH_BYTES_MIN,
+            Self::Touch { sessions, .. } => TOUCH_BYTES_MIN + 8 * sessions.len(),
+        }
+    }
+}
+
+fn recall(reader: &mut Reader) -> Result<PeerMessage, Malformed> {
+    let question = reader.long("question")?.cast_unsigned();
+    if reader.remaining() == 0 {
+        return Ok(PeerMessage::Recall { question, promise: None });
+    }
+    let (term_of, index) = (term(reader)?, number(reader, "index")?);
+    let promise =
+        Promise { term: term_of, index, log_term: term(reader)?, vote: raft_id(reader, "vote")? };
+    Ok(PeerMessage::Recall { question, promise: Some(promise) })
+}
+
+fn ping(reader: &mut Reader) -> Result<PeerMessage, Malformed> {
+    let (term, at_us) = (term(reader)?, number(reader, "time")?);
+    let steady_ms = reader.long("steady clock")?;
+    if !(0..=STEADY_MS_MAX).contains(&steady_ms) {
+        return Err(Malformed::new("steady clock", "is out of range"));
+    }
+    let heard = Some(stamp(reader)?).filter(|stamp| *stamp != Stamp::default());
+    Ok(PeerMessage::Ping { term, at_us, steady_ms, heard })
+}
+
+fn put_stamp(stamp: Stamp, out: &mut Vec<u8>) {
+    out.put_long(stamp.process.cast_signed());
+    put_number(stamp.number, out);
+}
+
+fn stamp(reader: &mut Reader) -> Result<Stamp, Malformed> {
+    let process = reader.long("process")?.cast_unsigned();
+    Ok(Stamp { process, number: number(reader, "number of a report")? })
+}
+
+fn touch(reader: &mut Reader) -> Result<PeerMessage, Malformed> {
+    let (term, at_us) = (term(reader)?, number(reader, "time")?);
+    let wall_ms = reader.long("wall clock")?;
+    let stamp = stamp(reader)?;
+    let base = number(reader, "number of the report before")?;
+    let count = reader.remaining() / 8;
+    if count * 8 != reader.remaining() {
+        return Err(Malformed::new("sessions", "end within a session"));
+    }
+    if count > TOUCHED_SESSIONS_MAX {
+        return Err(Malformed::new("sessions", "are too many"));
+    }
+    let sessions = (0..count).map(|_| reader.long("session")).collect::<Result<_, _>>()?;
+    Ok(PeerMessage::Touch { term, at_us, wall_ms, stamp, base, sessions })
+}
+
+pub(in crate::replica) fn bytes(reader: &mut Reader) -> Result<Bytes, Malformed> {
+    reader.buffer("data")?.ok_or(Malformed::new("data", "is null"))
+}
+
+/// An index, a time, or another number that is counted up.
+pub(in crate::replica) fn number(
+    reader: &mut Reader,
+    field: &'static str,
+) -> Result<u64, Malformed> {
+    bounded(reader, field, INDEX_MAX)
+}
+
+pub(in crate::replica) fn term(reader: &mut Reader) -> Result<u64, Malformed> {
+    bounded(reader, "term", TERM_MAX)
+}
+
+pub(in crate::replica) fn raft_id(
+    reader: &mut Reader,
+    field: &'static str,
+) -> Result<u64, Malformed> {
+    bounded(reader, field, RAFT_ID_MAX)
+}
+
+pub(in crate::replica) fn bounded(
+    reader: &mut Reader,
+    field: &'static str,
+    most: u64,
+) -> Result<u64, Malformed> {
+    match u64::try_from(reader.long(field)?) {
+        Ok(number) if number <= most => Ok(number),
+        Ok(_) | Err(_) => Err(Malformed::new(field, "is out of range")),
+    }
+}
+
+pub(in crate::replica) fn put_number(number: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(&number.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use raft::eraftpb::{ConfState, EntryType, Message, MessageType};
+    use rand_chacha::ChaCha20Rng;
+    use rand_core::{RngCore, SeedableRng};
+
+    use super::*;
+    use crate::replica::consensus::{TYPES, numbers};
+
+    struct Dice(ChaCha20Rng);
+
+    impl Dice {
+        fn below(&mut self, limit: u64) -> u64 {
+            self.0.next_u64() % limit
+        }
+
+        /// Often 0, sometimes at the edge.
+        fn number(&mut self) -> u64 {
+            self.up_to(INDEX_MAX)
+        }
+
+        fn term(&mut self) -> u64 {
+            self.up_to(TERM_MAX)
+        }
+
+        fn up_to(&mut self, most: u64) -> u64 {
+            match self.below(4) {
+                0 => 0,
+                1 => most,
+                2 => self.below(1000),
+                _ => self.below(most),
+            }
+        }
+
+        fn bytes(&mut self) -> Bytes {
+            let count = self.below(40);
+            (0..count).map(|_| self.below(256) as u8).collect::<Vec<_>>().into()
+        }
+
+        fn ids(&mut self) -> Vec<u64> {
+            (0..self.below(5)).map(|_| self.up_to(RAFT_ID_MAX)).collect()
+        }
+
+        fn raft(&mut self) -> Message {
+            let mut message = Message::default();
+            let (kind, _) = TYPES[self.below(TYPES.len() as u64) as usize];
+            message.set_msg_type(kind);
+            for (_, part, most) in numbers(&mut message) {
+                *part = self.up_to(most);
+            }
+            message.term = 1 + self.below(TERM_MAX);
+            message.from = 1 + self.below(1 << 40);
+            message.reject = self.below(2) == 1;
+            message.context = self.bytes();
+            let has_entries = [MessageType::MsgAppend, MessageType::MsgReadIndex].contains(&kind);
+            if has_entries {
+                message.index = self.below(1 << 40);
+                message.log_term = self.below(message.term + 1);
+                let mut entries = Vec::new();
+                for at in 1..=self.below(6) {
+                    let index = message.index + at;
+                    let kinds = [EntryType::EntryNormal, EntryType::EntryConfChangeV2];
+                    entries.push(Entry {
+                        entry_type: kinds[self.below(2) as usize],
+                        term: message.log_term,
+                        index,
+                        data: self.bytes(),
+                        context: self.bytes(),
+                        ..Entry::default()
+                    });
+                }
+                message.set_entries(entries.into());
+            }
+            if kind == MessageType::MsgSnapshot {
+                let metadata = message.mut_snapshot().mut_metadata();
+                metadata.index = self.number();
+                metadata.term = self.term();
+                let auto_leave = self.below(2) == 1;
+                let mut state = ConfState { auto_leave, ..ConfState::default() };
+                state.voters = self.ids();
+                state.learners = self.ids();
+                state.voters_outgoing = self.ids();
+                state.learners_next = self.ids();
+                metadata.set_conf_state(state);
+            }
+            message
+        }
+
+        fn stamp(&mut self) -> Stamp {
+            Stamp { process: self.0.next_u64() | 1, number: self.number() }
+        }
+
+        fn message(&mut self) -> PeerMessage {
+            match self.below(10) {
+                9 => PeerMessage::Ask { question: self.0.next_u64() },
+                8 => {
+                    let promise = Promise {
+                        term: self.term(),
+                        index: self.number(),
+                        log_term: self.term(),
+                        vote: self.up_to(RAFT_ID_MAX),
+                    };
+                    let promise = (self.below(2) == 1).then_some(promise);
+                    PeerMessage::Recall { question: self.0.next_u64(), promise }
+                }
+                7 => {
+                    let heard = (self.below(2) == 1).then(|| self.stamp());
+                    let steady_ms = self.up_to(STEADY_MS_MAX.unsigned_abs()).cast_signed();
+                    let (term, at_us) = (self.term(), self.number());
+                    PeerMessage::Ping { term, at_us, steady_ms, heard }
+                }
+                6 => PeerMessage::Return { term: self.term(), batch: self.bytes() },
+                0 => PeerMessage::Forward { term: self.term(), batch: self.bytes() },
+                1 => {
+                    let sessions = (0..self.below(9)).map(|_| self.0.next_u64() as i64).collect();
+                    let (term, at_us) = (self.term(), self.number());
+                    let (stamp, base) = (self.stamp(), self.number());
+                    let wall_ms = self.0.next_u64().cast_signed();
+                    PeerMessage::Touch { term, at_us, wall_ms, stamp, base, sessions }
+                }
+                _ => PeerMessage::Raft(Box::new(self.raft())),
+            }
+        }
+    }
+
+    fn dice(seed: u64) -> Dice {
+        Dice(ChaCha20Rng::seed_from_u64(seed))
+    }
+
+    fn encoded(message: &PeerMessage) -> Vec<u8> {
+        let mut out = Vec::new();
+        message.encode(&mut out);
+        out
+    }
+
+    fn decoded(bytes: &[u8]) -> Result<PeerMessage, Malformed> {
+        PeerMessage::decode(Bytes::copy_from_slice(bytes))
+    }
+
+    #[test]
+    fn what_was_encoded_decodes_to_the_same_message() {
+        let mut dice = dice(1);
+        for _ in 0..5000 {
+            let message = dice.message();
+            assert_eq!(decoded(&encoded(&message)), Ok(message));
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_cut_short_is_malformed() {
+        let mut dice = dice(2);
+        for _ in 0..300 {
+            let message = dice.message();
+            let bytes = encoded(&message);
+            for at in 0..bytes.len() {
+                let cut = decoded(&bytes[..at]);
+                let is_whole = matches!(message, PeerMessage::Touch { .. })
+                    && at >= TOUCH_BYTES_MIN
+                    || matches!(message, PeerMessage::Recall { .. }) && at == 10;
+                assert!(cut.is_err() || is_whole, "{message:?} cut at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_changed_byte_gives_an_error_or_what_encodes_to_it() {
+        let mut dice = dice(3);
+        for _ in 0..300 {
+            let bytes = encoded(&dice.message());
+            for at in 0..bytes.len() {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1 << dice.below(8);
+                if let Ok(message) = decoded(&changed) {
+                    assert_eq!(encoded(&message), changed);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn data_of_entries_shares_the_memory_of_what_was_received() {
+        let mut message = dice(4).raft();
+        message.set_msg_type(MessageType::MsgAppend);
+        message.term = 5;
+        message.log_term = 5;
+        message.index = 6;
+        let data = Bytes::from_static(b"a payload");
+        let entry = Entry { term: 5, index: 7, data, ..Entry::default() };
+        message.set_entries(vec![entry].into());
+        let received = Bytes::from(encoded(&PeerMessage::Raft(Box::new(message))));
+        let range = received.as_ptr_range();
+        let Ok(PeerMessage::Raft(message)) = PeerMessage::decode(received.clone()) else {
+            panic!("it decodes")
+        };
+        assert!(range.contains(&message.entries[0].data.as_ptr()));
+    }
+
+    fn append(entries: &[(u64, u64)]) -> Message {
+        let mut message =
+            Message { from: 2, to: 1, term: 5, log_term: 3, index: 6, ..Message::default() };
+        message.set_msg_type(MessageType::MsgAppend);
+        let entry = |&(index, term): &(u64, u64)| Entry { index, term, ..Entry::default() };
+        message.set_entries(entries.iter().map(entry).collect::<Vec<_>>().into());
+        message
+    }
+
+    #[test]
+    fn what_raft_would_panic_at_is_malformed() {
+        let try_raft = |message: Message| decoded(&encoded(&PeerMessage::Raft(Box::new(message))));
+        assert!(try_raft(append(&[(7, 3), (8, 5)])).is_ok());
+        for (entries, why) in [
+            (&[(8, 3)][..], "a gap"),
+            (&[(6, 3)], "what is there already"),
+            (&[(7, 3), (7, 3)], "one index twice"),
+            (&[(7, 2)], "a term that falls"),
+            (&[(7, 6)], "a term of the future"),
+        ] {
+            assert!(try_raft(append(entries)).is_err(), "{why}");
+        }
+        let changes: [fn(&mut Message); 11] = [
+            |message| message.term = 0,
+            |message| message.term = TERM_MAX + 1,
+            |message| message.commit_term = TERM_MAX + 1,
+            |message| message.from = 0,
+            |message| message.from = RAFT_ID_MAX + 1,
+            |message| message.reject_hint = INDEX_MAX + 1,
+            |message| message.index = INDEX_MAX + 1,
+            |message| message.commit = u64::MAX,
+            |message| message.set_msg_type(MessageType::MsgHup),
+            |message| message.set_msg_type(MessageType::MsgSnapStatus),
+            |message| message.set_msg_type(MessageType::MsgHeartbeat),
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            let mut message = append(&[(7, 3)]);
+            change(&mut message);
+            assert!(try_raft(message).is_err(), "change {number}");
+        }
+    }
+
+    #[test]
+    fn counts_are_not_believed() {
+        let bytes = encoded(&PeerMessage::Raft(Box::new(append(&[]))));
+        let count_at = bytes.len() - 4;
+        for count in [1, 2, i32::MAX, -1, -2] {
+            let mut wrong = bytes.clone();
+            wrong[count_at..].copy_from_slice(&count.to_be_bytes());
+            let refused = decoded(&wrong);
+            assert!(refused.is_err(), "{count}: {refused:?}");
+        }
+    }
+
+    /// The bytes of version 1. Once it is released they do not change: see [`PEER_FORMAT`].
+    #[test]
+    fn messages_are_written_as_their_version_has_them() {
+        assert_eq!(PEER_FORMAT, 1);
+        let batch = Bytes::from_static(b"ab");
+        let stamp = |number| Stamp { process: 0x0a02, number };
+        let (term, at_us) = (5, 6);
+        let mut changes = append(&[(7, 3)]);
+        changes.entries[0].set_entry_type(EntryType::EntryConfChangeV2);
+        changes.entries[0].data = Bytes::from_static(b"d");
+        changes.entries[0].context = Bytes::from_static(b"c");
+        let mut numbered = Message { reject: true, ..Message::default() };
+        numbered.set_msg_type(MessageType::MsgHeartbeat);
+        for ((_, part, _), number) in numbers(&mut numbered).into_iter().zip(1..) {
+            *part = number;
+        }
+        numbered.context = Bytes::from_static(b"x");
+        let mut announcing = Message { from: 2, term, ..Message::default() };
+        announcing.set_msg_type(MessageType::MsgSnapshot);
+        let metadata = announcing.mut_snapshot().mut_metadata();
+        (metadata.index, metadata.term) = (50, 4);
+        let mut state = ConfState { auto_leave: true, ..ConfState::default() };
+        (state.voters, state.learners, state.learners_next) = (vec![1, 2], vec![3], vec![4]);
+        metadata.set_conf_state(state);
+        let raft = |message| PeerMessage::Raft(Box::new(message));
+        let golden = [
+            (
+                PeerMessage::Forward { term, batch: batch.clone() },
+                "01 02 0000000000000005 00000002 6162",
+            ),
+            (PeerMessage::Ask { question: 11 }, "01 06 000000000000000b"),
+            (PeerMessage::Recall { question: 11, promise: None }, "01 07 000000000000000b"),
+            (
+                PeerMessage::Recall {
+                    question: 11,
+                    promise: Some(Promise { term, index: 9, log_term: 4, vote: 2 }),
+                },
+                "01 07 000000000000000b 0000000000000005 0000000000000009 0000000000000004 \
+                 0000000000000002",
+            ),
+            (PeerMessage::Return { term, batch }, "01 04 0000000000000005 00000002 6162"),
+            (
+                PeerMessage::Ping { term, at_us, steady_ms: 12, heard: None },
+                "01 05 0000000000000005 0000000000000006 000000000000000c 0000000000000000 \
+                 0000000000000000",
+            ),
+            (
+                PeerMessage::Ping { term, at_us, steady_ms: 12, heard: Some(stamp(7)) },
+                "01 05 0000000000000005 0000000000000006 000000000000000c 0000000000000a02 \
+                 0000000000000007",
+            ),
+            (
+                PeerMessage::Touch {
+                    term,
+                    at_us,
+                    wall_ms: -3,
+                    stamp: stamp(8),
+                    base: 7,
+                    sessions: vec![9, -1],
+                },
+                "01 03 0000000000000005 0000000000000006 fffffffffffffffd 0000000000000a02 \
+                 0000000000000008 0000000000000007 0000000000000009 ffffffffffffffff",
+            ),
+            (
+                raft(changes),
+                "01 01 03 001f 0000000000000001 0000000000000002 0000000000000005 \
+                 0000000000000003 0000000000000006 00 00000000 \
+                 00000001 02 0000000000000003 0000000000000007 00000001 64 00000001 63",
+            ),
+            (
+                raft(numbered),
+                "01 01 08 01ff 0000000000000001 0000000000000002 0000000000000003 \
+                 0000000000000004 0000000000000005 0000000000000006 0000000000000007 \
+                 0000000000000008 0000000000000009 01 00000001 78 00000000",
+            ),
+            (
+                raft(announcing),
+                "01 01 07 0006 0000000000000002 0000000000000005 00 00000000 00000000 \
+                 0000000000000032 0000000000000004 01 00000002 0000000000000001 0000000000000002 \
+                 00000001 0000000000000003 00000000 00000001 0000000000000004",
+            ),
+        ];
+        for (message, bytes) in golden {
+            let hex: String = encoded(&message).iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(hex, bytes.replace(' ', ""), "{message:?}");
+        }
+        let types = TYPES.map(|(kind, _)| wire_type_of(kind));
+        assert_eq!(types, [3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 16, 17, 18]);
+    }
+
+    fn wire_type_of(kind: MessageType) -> u8 {
+        let mut message = Message { from: 1, term: 1, ..Message::default() };
+        message.set_msg_type(kind);
+        encoded(&PeerMessage::Raft(Box::new(message)))[2]
+    }
+
+    #[test]
+    fn a_steady_clock_that_no_ensemble_has_come_to_is_refused() {
+        for steady_ms in [-1, STEADY_MS_MAX + 1] {
+            let bytes = encoded(&PeerMessage::Ping { term: 1, at_us: 2, steady_ms, heard: None });
+            let refused = Malformed::new("steady clock", "is out of range");
+            assert_eq!(decoded(&bytes), Err(refused));
+        }
+    }
+
+    #[test]
+    fn a_later_version_is_refused() {
+        let mut bytes =
+            encoded(&PeerMessage::Ping { term: 1, at_us: 2, steady_ms: 3, heard: None });
+        bytes[0] = PEER_FORMAT + 1;
+        assert_eq!(decoded(&bytes), Err(Malformed::new("version", "is not known")));
+    }
+}

@@ -1,0 +1,277 @@
+//! Operators' questions, and what a replica shows of itself.
+//!
+//! *Owns* [`Status`], the few figures that are published all the time, and [`Inspect`]/[`Report`],
+//! questions that cost as much as there is to show and are only answered when asked.
+
+use crate::locks::{Scope, Snapshot};
+use crate::replica::input::ConnId;
+
+/// What this server is in its ensemble.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Mode {
+    /// Not serving: no leader known, or still recovering.
+    #[default]
+    Looking,
+    Standalone,
+    Leader,
+    Follower,
+    Observer,
+    ReadOnly,
+}
+
+impl Mode {
+    /// ZooKeeper's word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Looking => "looking",
+            Self::Standalone => "standalone",
+            Self::Leader => "leader",
+            Self::Follower => "follower",
+            Self::Observer => "observer",
+            Self::ReadOnly => "read-only",
+        }
+    }
+}
+
+/// Latency of requests, from arrival at the replica to their answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// Number of requests.
+    pub count: u64,
+    /// Sum in microseconds.
+    pub sum_us: u64,
+    /// Shortest in microseconds, 0 while `count` is 0.
+    pub min_us: u64,
+    /// Longest in microseconds.
+    pub max_us: u64,
+}
+
+impl Latency {
+    /// Counts one.
+    pub fn record(&mut self, us: u64) {
+        self.min_us = if self.count == 0 { us } else { self.min_us.min(us) };
+        self.max_us = self.max_us.max(us);
+        self.count += 1;
+        self.sum_us += us;
+    }
+
+    /// Mean in milliseconds, 0 while there is none.
+    #[must_use]
+    pub fn mean_ms(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum_us as f64 / self.count as f64 / 1000.0 }
+    }
+}
+
+/// Figures of a replica, cheap to copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Whether requests are answered.
+    pub serving: bool,
+    /// Role.
+    pub mode: Mode,
+    /// Last applied zxid.
+    pub zxid: i64,
+    /// Raft term.
+    pub term: u64,
+    /// Last applied log index.
+    pub applied: u64,
+    /// Last index that is durable here.
+    pub persisted: u64,
+    /// How long the log's disk has finished nothing while something waits for it, ms.
+    pub disk_waits_ms: u64,
+    /// Whether that is as long as it may take at most, or clients were sent away for it.
+    pub is_disk_hung: bool,
+    /// Times since the start that this server handed its leadership over because its disk hung.
+    pub disk_handovers: u64,
+    /// By how much the stamp of the last transaction is ahead of the wall clock of this server, ms; 0 while it
+    /// does not lead.
+    pub stamps_ahead_ms: u64,
+    /// That is more than stamps may be ahead, and they stay as they are, because no majority agrees with
+    /// this leader's clock.
+    pub time_stands_still: bool,
+    /// Times since the start that stamps went back, because those before were too far ahead.
+    pub time_returns: u64,
+    /// By how much they did the last time, ms.
+    pub time_returned_ms: u64,
+    /// Number of znodes as ZooKeeper counts them (the root twice).
+    pub znode_count: u64,
+    /// Ephemeral znodes.
+    pub ephemerals_count: u64,
+    /// Bytes of paths and data.
+    pub approximate_data_size: u64,
+    /// Registered watches.
+    pub watch_count: u64,
+    /// Connections with a session.
+    pub connections: u64,
+    /// Open sessions.
+    pub sessions: u64,
+    /// Requests received and not answered yet.
+    pub outstanding: u64,
+    /// Latency of reads.
+    pub read_latency: Latency,
+    /// Latency of writes.
+    pub write_latency: Latency,
+    /// Transactions applied since the start.
+    pub txns_applied: u64,
+    /// Entries proposed since the start.
+    pub proposals: u64,
+    /// Sessions expired since the start.
+    pub sessions_expired: u64,
+    /// Connections refused because their zxid was ahead, their session gone or similar.
+    pub connections_refused: u64,
+    /// Auth packets that failed.
+    pub auth_failed: u64,
+    /// Events fired, by `EventType` (created, deleted, changed, children).
+    pub events_fired: [u64; 4],
+    /// Bytes of events sent.
+    pub watch_bytes: u64,
+    /// Digest of the state.
+    pub digest: u128,
+    /// Records that changed and were not handed to the disk yet.
+    pub changes_waiting: u64,
+    /// Server id of the leader that this server knows; `None` without one and standalone.
+    pub leader: Option<u8>,
+    /// Elections that this server stood in or voted in since the start.
+    pub election_count: u64,
+    /// Times since the start that this server learned of another leader than before.
+    pub leader_changes: u64,
+    /// Messages of other servers that were dropped, because they cannot be true or their term is too far
+    /// above this server's.
+    pub peer_messages_dropped: u64,
+    /// How long this server has been the leader, ms; `None` while it is not.
+    pub leading_ms: Option<u64>,
+    /// Requests handed on to the leader since the start.
+    pub forwarded: u64,
+    /// Sessions of read-only mode, which no other server knows.
+    pub local_sessions: u64,
+    /// Requests `sync`, and linearizable reads, that wait until a majority has confirmed who leads.
+    pub pending_syncs: u64,
+    /// Sizes of proposed entries; `None` before the first.
+    pub proposal_sizes: Option<ProposalSizes>,
+    /// The other servers, in order of their ids. Empty standalone; only the leader knows of each
+    /// whether it is synced.
+    pub peers: Vec<PeerStatus>,
+}
+
+/// Another server of the ensemble, as this one sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerStatus {
+    /// Its server id (`myid`).
+    pub server: u8,
+    /// It has a vote, for good: a participant that has caught up.
+    pub votes: bool,
+    /// It is an observer: it never gets a vote.
+    pub is_observer: bool,
+    /// There is a link to it.
+    pub is_connected: bool,
+    /// It follows this leader's log closely, and knows who votes: if all do, any one of them may be
+    /// lost. False on a server that does not lead.
+    pub is_synced: bool,
+    /// By how much its wall clock is ahead of this leader's, ms; `None` on a server that does not lead, or has
+    /// not heard from it lately.
+    pub clock_skew_ms: Option<i64>,
+}
+
+/// Sizes of proposed entries, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct ProposalSizes {
+    pub last: u64,
+    pub min: u64,
+    pub max: u64,
+}
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inspect {
+    /// `cons`, `stat`.
+    Connections,
+    /// `dump`, first part.
+    Sessions,
+    /// `dump`, second part.
+    Ephemerals,
+    /// `wchs`, `wchc`, `wchp`.
+    Watches,
+    /// `hash`.
+    Digests,
+    /// `voting_view` and `conf`: who is in the ensemble.
+    Membership,
+    /// Locks, or sessions, and what this server alone knows of them.
+    Locks(Scope),
+    /// `crst`.
+    ResetConnections,
+    /// `srst`.
+    ResetServer,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Report {
+    /// One element per connection that has finished or begun its handshake.
+    Connections(Vec<ConnectionReport>),
+    /// Every session.
+    Sessions(Vec<SessionReport>),
+    /// Session and its ephemeral znodes, in order of session and path.
+    Ephemerals(Vec<(i64, Vec<String>)>),
+    /// Every registration.
+    Watches(WatchReport),
+    /// (zxid, ZooKeeper's tree digest), oldest first.
+    Digests(Vec<(i64, u64)>),
+    /// The text of `/zookeeper/config`: a `server.N` line for each member, then the version.
+    Membership(String),
+    /// What there is of locks.
+    Locks(Box<Snapshot>),
+    /// Done.
+    Reset,
+}
+
+/// A connection as `cons` shows it.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[allow(missing_docs)]
+pub struct ConnectionReport {
+    pub conn: ConnId,
+    /// `ip:port`, an IPv6 address in brackets: as `SocketAddr` is displayed.
+    pub remote: String,
+    pub queued: u64,
+    pub received: u64,
+    pub sent: u64,
+    /// `None` until the handshake is through.
+    pub session: Option<i64>,
+    /// Last operation, as four letters.
+    pub last_op: &'static str,
+    /// Milliseconds since the epoch.
+    pub established_ms: i64,
+    pub timeout_ms: i32,
+    pub last_cxid: i32,
+    pub last_zxid: i64,
+    /// Monotonic milliseconds.
+    pub last_response_ms: u64,
+    pub last_latency_ms: u64,
+    pub latency: Latency,
+}
+
+/// A session as `dump` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct SessionReport {
+    pub id: i64,
+    pub timeout_ms: i32,
+    /// Milliseconds until it expires unless heard from; `None` where it is not tracked.
+    pub expires_in_ms: Option<u64>,
+    pub connected: bool,
+}
+
+/// All watches of this server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchReport {
+    /// Connections that have at least one watch.
+    pub connections: u64,
+    /// Distinct watched paths.
+    pub paths: u64,
+    /// Registrations.
+    pub total: u64,
+    /// Session and its paths (data watches and persistent ones, as ZooKeeper's words show).
+    pub by_session: Vec<(i64, Vec<String>)>,
+}

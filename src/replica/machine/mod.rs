@@ -1,0 +1,20 @@
+//! MACHINE: what all servers agree on, and the entries that change it.
+//!
+//! *Owns* the replicated state (znodes, sessions, both clocks), the format of entries, and the text of the
+//! members. *Invariant*: the same entries in the same order give the same state and digest. *Never* looks at a
+//! clock, at a connection, or at who leads.
+
+pub(in crate::replica) mod members;
+pub mod records;
+mod sessions;
+pub mod state;
+pub mod txn;
+
+pub use records::{Record, Records};
+pub use state::{Machine, STAMP_LEAD_MS_MAX};
+
+pub(in crate::replica) use sessions::Session;
+pub(in crate::replica) use state::{Applied, SessionChange, open_entry};
+pub(in crate::replica) use txn::{
+    Batch, BatchBuilder, EntryTime, Identities, Origin, Txn, TxnOp, is_current, members_mark,
+};

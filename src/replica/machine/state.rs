@@ -1,0 +1,671 @@
+//! The machine: what all servers agree on. Znodes, sessions, and the last zxid.
+//!
+//! *Owns* the replicated state and the one function that changes it, `Machine::apply`.
+//! *Invariants*: the same entries in the same order give the same state, the same results and the
+//! same digests on every server and at every replay; every transaction takes one zxid, also one
+//! that fails; zxids only rise. *Never* looks at a clock, at a connection, or at who is the leader.
+//! How the disk gives it back is in `machine/state/restore.rs`.
+//!
+//! Reproduces `ZKDatabase` and the deciding half of `PrepRequestProcessor`: requests are decided
+//! here, when they are applied, not before they are proposed.
+
+mod restore;
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use twox_hash::XxHash3_128;
+
+use restore::Replayed;
+
+use super::members::{self, Asked};
+use super::sessions::{Session, Sessions};
+use super::txn::{Batch, EntryTime, Txn, TxnOp};
+use crate::proto::connect::Password;
+use crate::proto::request::{CreateKind, Request, Undecodable};
+use crate::proto::{ErrorCode, MultiOp, OpCode, Response, Stat, Text};
+use crate::replica::bounds::{STEADY_MS_MAX, TERM_MAX};
+use crate::replica::durable::{Changes, Drained, Entry, Mark, Membership};
+use crate::replica::ready::AuditLine;
+use crate::tree::{Context, Event, Options, Tree};
+
+/// How far the stamps of entries may be ahead of the wall clock of a leader that a majority agrees with, in
+/// milliseconds. A clock that was put back by less catches up with them; further ahead, they were wrong.
+pub const STAMP_LEAD_MS_MAX: i64 = 60_000;
+/// Key of the record that holds the last zxid and time.
+const KEY_CLOCK: &[u8] = b"c";
+/// How many of ZooKeeper's own digests the `hash` word remembers.
+const DIGESTS_KEPT_MAX: usize = 1024;
+/// It keeps one for zxids divisible by this.
+const DIGEST_ZXID_STEP: i64 = 128;
+
+/// The replicated state of one server.
+#[derive(Debug)]
+pub struct Machine {
+    tree: Tree,
+    sessions: Sessions,
+    last_zxid: i64,
+    last_time_ms: i64,
+    steady_ms: i64,
+    digests: VecDeque<(i64, u64)>,
+    records_loaded: u64,
+    full_pass: bool,
+    clock_dirty: bool,
+    txns_applied: u64,
+    replayed: Replayed,
+    audits_replay: bool,
+}
+
+/// What became of one transaction.
+#[derive(Debug)]
+pub(in crate::replica) struct Applied {
+    pub(in crate::replica) zxid: i64,
+    pub(in crate::replica) op: OpCode,
+    pub(in crate::replica) result: Result<Response, ErrorCode>,
+    /// In the order in which watchers are to see them.
+    pub(in crate::replica) events: Vec<Event>,
+    pub(in crate::replica) session_change: Option<SessionChange>,
+}
+
+/// What a transaction did to its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::replica) enum SessionChange {
+    Opened(i64, Session),
+    Attached(i64, Session),
+    Closed(i64),
+}
+
+impl Machine {
+    /// The state of a server that was never written to.
+    #[must_use]
+    pub fn fresh(options: Options) -> Self {
+        Self::around(Tree::fresh(options))
+    }
+
+    fn around(tree: Tree) -> Self {
+        Self {
+            tree,
+            sessions: Sessions::default(),
+            last_zxid: 0,
+            last_time_ms: 0,
+            steady_ms: 0,
+            digests: VecDeque::new(),
+            records_loaded: 0,
+            full_pass: false,
+            clock_dirty: true,
+            txns_applied: 0,
+            replayed: Replayed::default(),
+            audits_replay: false,
+        }
+    }
+
+    /// The znodes, for reading.
+    #[must_use]
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    pub(in crate::replica) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// zxid of the last transaction, 0 before the first.
+    #[must_use]
+    pub fn last_zxid(&self) -> i64 {
+        self.last_zxid
+    }
+
+    /// The stamp of the last transaction, ms since the epoch.
+    pub(in crate::replica) fn last_time_ms(&self) -> i64 {
+        self.last_time_ms
+    }
+
+    /// The steady clock at the last transaction, ms.
+    pub(in crate::replica) fn steady_ms(&self) -> i64 {
+        self.steady_ms
+    }
+
+    /// Number of open sessions.
+    #[must_use]
+    pub fn session_count(&self) -> u64 {
+        self.sessions.len() as u64
+    }
+
+    /// Transactions applied by this process.
+    #[must_use]
+    pub fn txns_applied(&self) -> u64 {
+        self.txns_applied
+    }
+
+    /// The digests that the `hash` word shows, oldest first.
+    pub(in crate::replica) fn digests(&self) -> Vec<(i64, u64)> {
+        self.digests.iter().copied().collect()
+    }
+
+    /// Digest of everything that is replicated.
+    #[must_use]
+    pub fn digest(&self) -> u128 {
+        self.tree
+            .digest()
+            .wrapping_add(self.sessions.digest())
+            .wrapping_add(XxHash3_128::oneshot(&self.clock_record()))
+    }
+
+    /// The last zxid, its stamp, and the steady clock: unless it is as an earlier version has left it,
+    /// which knows none.
+    fn clock_record(&self) -> SmallVec<[u8; 24]> {
+        let mut record = SmallVec::new();
+        record.extend_from_slice(&self.last_zxid.to_be_bytes());
+        record.extend_from_slice(&self.last_time_ms.to_be_bytes());
+        if self.steady_ms != steady_without_one(self.last_time_ms) {
+            record.extend_from_slice(&self.steady_ms.to_be_bytes());
+        }
+        record
+    }
+
+    /// The zxid of the next transaction in an entry of `term`. The counter 0 is left to the one that
+    /// names the first members: the version of theirs is then ZooKeeper's, 0x100000000.
+    fn next_zxid(&self, term: u64, op: &TxnOp) -> i64 {
+        let least_counter = i64::from(!matches!(op, TxnOp::Found { opens_term: true, .. }));
+        let first_of_term =
+            i64::try_from(term << 32).expect("terms stay below 2^23") | least_counter;
+        if mutant!("zxid-forgets-term") {
+            return self.last_zxid + 1;
+        }
+        first_of_term.max(self.last_zxid + 1)
+    }
+
+    /// Moves both clocks: the one that ctime and mtime come from, and the steady one, by which the reaper
+    /// goes. Called once per entry.
+    pub(in crate::replica) fn begin_entry(&mut self, time: &EntryTime) {
+        let lead_ms = self.last_time_ms.saturating_sub(time.wall_ms);
+        let goes_back = lead_ms > STAMP_LEAD_MS_MAX && time.is_agreed;
+        if goes_back && !mutant!("time-never-goes-back") {
+            self.last_time_ms = time.wall_ms;
+        } else {
+            self.last_time_ms = self.last_time_ms.max(time.wall_ms);
+        }
+        let steady_ms = time.steady_ms.unwrap_or_else(|| steady_without_one(self.last_time_ms));
+        self.steady_ms = self.steady_ms.max(steady_ms);
+    }
+
+    /// Decides one transaction and carries it out.
+    pub(in crate::replica) fn apply(&mut self, term: u64, txn: &Txn) -> Applied {
+        let zxid = self.next_zxid(term, &txn.op);
+        self.last_zxid = zxid;
+        self.clock_dirty = true;
+        self.txns_applied += 1;
+        let mut applied = Applied {
+            zxid,
+            op: OpCode::CloseSession,
+            result: Ok(Response::Empty),
+            events: Vec::new(),
+            session_change: None,
+        };
+        let context = Context {
+            zxid,
+            time_ms: self.last_time_ms,
+            steady_ms: self.steady_ms,
+            session: txn.session,
+            ids: &txn.ids,
+        };
+        match &txn.op {
+            TxnOp::Client { op, body } => {
+                applied.op = OpCode::from_wire(*op).unwrap_or(OpCode::Check);
+                let request = Request::decode(*op, body.clone());
+                applied.result = match self.check_owner(txn) {
+                    Ok(()) => write(&mut self.tree, &context, request, &mut applied.events),
+                    Err(code) => Err(code),
+                };
+            }
+            TxnOp::OpenSession { timeout_ms, password } => {
+                applied.op = OpCode::CreateSession;
+                let session = session_of(txn, *timeout_ms, *password);
+                let id = session_id(txn.session, zxid);
+                if self.sessions.open(id, session) {
+                    applied.session_change = Some(SessionChange::Opened(id, session));
+                } else {
+                    applied.result = Err(ErrorCode::SystemError);
+                }
+            }
+            TxnOp::AttachSession { timeout_ms, password } => {
+                applied.op = OpCode::CreateSession;
+                match self.sessions.attach(txn.session, session_of(txn, *timeout_ms, *password)) {
+                    Some(session) => {
+                        applied.session_change =
+                            Some(SessionChange::Attached(txn.session, session));
+                    }
+                    None => applied.result = Err(ErrorCode::SessionExpired),
+                }
+            }
+            TxnOp::CloseSession if self.check_owner(txn) == Err(ErrorCode::SessionMoved) => {
+                applied.result = Err(ErrorCode::SessionMoved);
+            }
+            TxnOp::CloseSession | TxnOp::ExpireSession => {
+                if self.sessions.close(txn.session) {
+                    if !mutant!("expiry-leaves-ephemerals") || txn.op == TxnOp::CloseSession {
+                        self.tree.close_session(&context, &mut applied.events);
+                    }
+                    applied.session_change = Some(SessionChange::Closed(txn.session));
+                } else {
+                    applied.result = Err(ErrorCode::SessionExpired);
+                }
+            }
+            TxnOp::Reap { path } => {
+                applied.op = OpCode::DeleteContainer;
+                let reaped = self.tree.delete_container(&context, path, &mut applied.events);
+                applied.result = reaped.map(|()| Response::Empty);
+            }
+            TxnOp::Found { members, .. } => {
+                applied.op = OpCode::Reconfig;
+                let found = self.found(&context, members, &mut applied.events);
+                applied.result = found.map(Response::Stat);
+            }
+            TxnOp::Refuse { op, code } => {
+                applied.op = OpCode::from_wire(*op).unwrap_or(OpCode::Check);
+                applied.result = Err(ErrorCode::from_wire(*code).unwrap_or(ErrorCode::SystemError));
+            }
+        }
+        if mutant!("failure-takes-no-zxid") && applied.result.is_err() {
+            self.last_zxid -= 1;
+        }
+        self.remember_digest(zxid);
+        applied
+    }
+
+    /// Whether a transaction comes from the connection that has the session.
+    fn check_owner(&self, txn: &Txn) -> Result<(), ErrorCode> {
+        match self.sessions.find(txn.session) {
+            None => Err(ErrorCode::SessionExpired),
+            Some(_) if mutant!("moved-session-writes") => Ok(()),
+            Some(session) if session.owner != (txn.origin.server, txn.origin.conn) => {
+                Err(ErrorCode::SessionMoved)
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Names the first members, unless there are some.
+    fn found(
+        &mut self,
+        context: &Context<'_>,
+        lines: &Text,
+        events: &mut Vec<Event>,
+    ) -> Result<Stat, ErrorCode> {
+        if !self.tree.config_text().is_empty() {
+            return Err(ErrorCode::NodeExists);
+        }
+        let text = members::text(&members::parse(lines.as_str()), context.zxid);
+        self.tree.set_config(context, None, &text, events)
+    }
+
+    fn remember_digest(&mut self, zxid: i64) {
+        if zxid % DIGEST_ZXID_STEP != 0 {
+            return;
+        }
+        if let Some(digest) = self.tree.legacy_digest() {
+            if self.digests.len() == DIGESTS_KEPT_MAX {
+                self.digests.pop_front();
+            }
+            self.digests.push_back((zxid, digest));
+        }
+    }
+
+    /// What the audit log says of a transaction just applied.
+    pub(in crate::replica) fn audit_line(
+        &self,
+        entry: (u64, u64),
+        txn: &Txn,
+        applied: &Applied,
+    ) -> AuditLine {
+        AuditLine {
+            index: entry.0,
+            term: entry.1,
+            zxid: applied.zxid,
+            time_ms: self.last_time_ms,
+            session: match applied.session_change {
+                Some(SessionChange::Opened(id, _)) => id,
+                Some(SessionChange::Attached(..) | SessionChange::Closed(_)) | None => txn.session,
+            },
+            cxid: txn.cxid,
+            op: audit_name(txn, applied.op),
+            path: audit_path(txn, applied),
+            result: match &applied.result {
+                Ok(Response::Multi(results)) => multi_outcome(results),
+                Ok(_) => "ok",
+                Err(code) => code.name(),
+            },
+            digest: self.digest(),
+        }
+    }
+
+    /// Znodes, sessions and other records that changed and were not drained.
+    #[must_use]
+    pub fn changes_waiting(&self) -> u64 {
+        (self.tree.changes_waiting() + self.sessions.changes_waiting()) as u64
+    }
+
+    /// While on, a znode or session that comes and goes leaves a record of its going: the disk may
+    /// hold it.
+    pub(in crate::replica) fn keep_all_tombstones(&mut self, on: bool) {
+        self.tree.keep_all_tombstones(on);
+        self.sessions.keep_all_tombstones(on);
+    }
+
+    /// Every record is to be drained again, into an empty store.
+    pub(in crate::replica) fn mark_all_changed(&mut self) {
+        self.tree.mark_all_changed();
+        self.sessions.mark_all_changed();
+        self.full_pass = true;
+        self.clock_dirty = true;
+    }
+
+    /// Hands out changed records. The last call, when nothing is left, carries the mark, if index and
+    /// term of the last applied entry are given.
+    pub(in crate::replica) fn drain_changes(
+        &mut self,
+        records_max: usize,
+        applied: Option<(u64, u64)>,
+        membership: Membership,
+    ) -> Drained {
+        if self.changes_waiting() == 0 && !self.clock_dirty && !self.full_pass {
+            return Drained::Nothing;
+        }
+        if self.changes_waiting() == 0 && !self.full_pass && applied.is_none() {
+            return Drained::NotDurable;
+        }
+        let mut changes =
+            Changes { begins_full_pass: std::mem::take(&mut self.full_pass), ..Changes::default() };
+        let records = &mut changes.records;
+        let mut push = |key: &[u8], value: Option<&[u8]>| {
+            records.push(key, value);
+        };
+        if self.tree.drain_changes(records_max, &mut push) {
+            return Drained::Changes(changes);
+        }
+        self.sessions.drain(records_max, &mut push);
+        let Some((index, term)) = applied.filter(|_| self.sessions.changes_waiting() == 0) else {
+            // Or nothing would be left, and no mark be given.
+            self.clock_dirty = true;
+            return Drained::Changes(changes);
+        };
+        push(KEY_CLOCK, Some(&self.clock_record()));
+        self.clock_dirty = false;
+        changes.mark = Some(Mark {
+            index,
+            term,
+            zxid: self.last_zxid,
+            digest: self.digest(),
+            records: self.record_count(),
+            membership,
+        });
+        Drained::Changes(changes)
+    }
+
+    fn record_count(&self) -> u64 {
+        self.tree.node_count() as u64 + self.sessions.len() as u64 + 1
+    }
+}
+
+/// The steady clock of data of earlier versions, which have none: their znodes were as old as their stamps
+/// say, and go on from there.
+fn steady_without_one(time_ms: i64) -> i64 {
+    time_ms.clamp(0, STEADY_MS_MAX)
+}
+
+/// Id of the session that a transaction opens: the server's byte, then the zxid. Unlike ZooKeeper's,
+/// which come from a clock, these can never be used twice.
+fn session_id(server: i64, zxid: i64) -> i64 {
+    const SERVER_SHIFT: u32 = 56;
+    (server >> SERVER_SHIFT) << SERVER_SHIFT | (zxid & ((1 << SERVER_SHIFT) - 1))
+}
+
+/// Decides a client's write.
+fn write(
+    tree: &mut Tree,
+    context: &Context<'_>,
+    request: Result<Request, Undecodable>,
+    events: &mut Vec<Event>,
+) -> Result<Response, ErrorCode> {
+    match request {
+        Err(_) => Err(ErrorCode::Marshalling),
+        Ok(Request::Create(create)) => {
+            let created = tree.create(context, &create, events)?;
+            Ok(match create.kind {
+                CreateKind::Create => Response::Path(created.path),
+                CreateKind::Create2 | CreateKind::Container | CreateKind::Ttl => {
+                    Response::PathStat(created.path, created.stat)
+                }
+            })
+        }
+        Ok(Request::Delete { path, version }) => {
+            tree.delete(context, &path, version, events).map(|()| Response::Empty)
+        }
+        Ok(Request::SetData { path, data, version }) => {
+            tree.set_data(context, &path, data.as_deref(), version, events).map(Response::Stat)
+        }
+        Ok(Request::SetAcl { path, acl, version }) => {
+            tree.set_acl(context, &path, acl.as_deref(), version).map(Response::Stat)
+        }
+        Ok(Request::Reconfig { joining, leaving, members, version }) => {
+            let (joining, leaving) = (joining.as_ref(), leaving.as_ref());
+            let asked = Asked { joining, leaving, members: members.as_ref() };
+            reconfig(tree, context, asked, version, events)
+        }
+        Ok(Request::Multi(ops)) => Ok(Response::Multi(match tree.multi(context, &ops, events) {
+            Ok(results) | Err(results) => results,
+        })),
+        // Reads are never proposed; in an entry, they are as malformed as noise.
+        Ok(_) => Err(ErrorCode::Marshalling),
+    }
+}
+
+/// Changes the members of the ensemble. Whoever may not is told nothing else.
+fn reconfig(
+    tree: &mut Tree,
+    context: &Context<'_>,
+    asked: Asked<'_>,
+    version: i64,
+    events: &mut Vec<Event>,
+) -> Result<Response, ErrorCode> {
+    let text = tree.config_text();
+    let is_refused = tree.config_refuses(context.ids);
+    if text.is_empty() {
+        // A server on its own has no members.
+        let told = if is_refused { ErrorCode::NoAuth } else { ErrorCode::Unimplemented };
+        return Err(told);
+    }
+    if version != -1 && version != members::version(text) {
+        return Err(ErrorCode::BadVersion);
+    }
+    let changed = members::change(&members::parse(text), asked);
+    // In ZooKeeper's order: whoever may not do it is told what makes no sense in it.
+    if is_refused && !matches!(changed, Err(ErrorCode::BadArguments | ErrorCode::Marshalling)) {
+        return Err(ErrorCode::NoAuth);
+    }
+    let changed = changed?;
+    let text = members::text(&changed, context.zxid);
+    let stat = tree.set_config(context, Some(context.ids), &text, events)?;
+    Ok(Response::Data(Some(Bytes::from(text)), stat))
+}
+
+fn session_of(txn: &Txn, timeout_ms: i32, password: Password) -> Session {
+    Session { timeout_ms, password, owner: (txn.origin.server, txn.origin.conn) }
+}
+
+fn audit_name(txn: &Txn, op: OpCode) -> &'static str {
+    match (&txn.op, op) {
+        (TxnOp::ExpireSession, _) => "expireSession",
+        (TxnOp::CloseSession, _) => "closeSession",
+        (TxnOp::OpenSession { .. }, _) => "createSession",
+        (TxnOp::AttachSession { .. }, _) => "attachSession",
+        (TxnOp::Reap { .. }, _) => "deleteContainer",
+        (TxnOp::Found { .. }, _) => "found",
+        (TxnOp::Refuse { .. }, _) => "refuse",
+        (TxnOp::Client { .. }, OpCode::Reconfig) => "reconfig",
+        (TxnOp::Client { .. }, OpCode::Create) => "create",
+        (TxnOp::Client { .. }, OpCode::Create2) => "create2",
+        (TxnOp::Client { .. }, OpCode::CreateContainer) => "createContainer",
+        (TxnOp::Client { .. }, OpCode::CreateTtl) => "createTTL",
+        (TxnOp::Client { .. }, OpCode::Delete) => "delete",
+        (TxnOp::Client { .. }, OpCode::SetData) => "setData",
+        (TxnOp::Client { .. }, OpCode::SetAcl) => "setACL",
+        (TxnOp::Client { .. }, OpCode::Multi) => "multi",
+        (TxnOp::Client { .. }, _) => "unknown",
+    }
+}
+
+fn audit_path(txn: &Txn, applied: &Applied) -> Option<String> {
+    if let Ok(Response::Path(path) | Response::PathStat(path, _)) = &applied.result {
+        return Some(path.as_str().to_owned());
+    }
+    let path = |path: &Text| Some(path.as_str().to_owned());
+    match &txn.op {
+        TxnOp::Reap { path: reaped } => path(reaped),
+        TxnOp::OpenSession { .. }
+        | TxnOp::AttachSession { .. }
+        | TxnOp::CloseSession
+        | TxnOp::ExpireSession
+        | TxnOp::Found { .. }
+        | TxnOp::Refuse { .. } => None,
+        TxnOp::Client { op, body } => match Request::decode(*op, body.clone()).ok()? {
+            Request::Create(create) => path(&create.path),
+            Request::Delete { path: of, .. }
+            | Request::SetData { path: of, .. }
+            | Request::SetAcl { path: of, .. } => path(&of),
+            Request::Multi(ops) => Some(multi_paths(&ops)),
+            _ => None,
+        },
+    }
+}
+
+/// Paths of a multi, in order, separated by commas.
+fn multi_paths(ops: &[MultiOp]) -> String {
+    let paths: Vec<&str> = ops
+        .iter()
+        .map(|op| match op {
+            MultiOp::Create(create) => create.path.as_str(),
+            MultiOp::Delete { path, .. }
+            | MultiOp::SetData { path, .. }
+            | MultiOp::Check { path, .. } => path.as_str(),
+        })
+        .collect();
+    paths.join(",")
+}
+
+fn multi_outcome(results: &[crate::proto::MultiResult]) -> &'static str {
+    let mut codes = results.iter().filter_map(|result| match result {
+        crate::proto::MultiResult::Error(code) => *code,
+        _ => None,
+    });
+    codes.next().map_or("ok", ErrorCode::name)
+}
+
+/// Moves the clocks to those of a normal entry, and gives its transactions: to be applied in order. An
+/// entry without one leaves the clocks as they are: there is one state for each zxid.
+///
+/// # Errors
+/// When the entry cannot be understood. Nothing was changed then.
+pub(in crate::replica) fn open_entry(
+    machine: &mut Machine,
+    entry: &Entry,
+) -> Result<Vec<Txn>, String> {
+    let at = || format!("log entry {} of term {}", entry.index, entry.term);
+    if entry.term > TERM_MAX {
+        return Err(format!("{}: the term does not fit into the ids of sessions", at()));
+    }
+    let batch = Batch::decode(&entry.data).map_err(|bad| format!("{}: {bad}", at()))?;
+    if !batch.txns.is_empty() {
+        machine.begin_entry(&batch.time);
+    }
+    Ok(batch.txns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::Acl;
+    use crate::proto::request::Create;
+    use crate::replica::Entry;
+    use crate::replica::EntryKind;
+    use crate::replica::machine::txn::{Identities, Origin, members_mark};
+
+    #[test]
+    fn an_entry_without_a_transaction_changes_nothing_that_is_replicated() {
+        let mut machine = Machine::fresh(Options::default());
+        let before = machine.digest();
+        let time = EntryTime { wall_ms: 1_700_000_000_000, ..EntryTime::default() };
+        let data = members_mark(&time).into();
+        let entry = Entry { term: 3, index: 7, kind: EntryKind::Normal, data };
+        assert_eq!(open_entry(&mut machine, &entry).unwrap(), []);
+        assert_eq!((machine.digest(), machine.last_time_ms()), (before, 0));
+    }
+
+    /// The stamp and the steady clock behind entries of these times: wall clock, whether a majority agrees
+    /// with it, steady clock.
+    fn after(times: &[(i64, bool, Option<i64>)]) -> (i64, i64) {
+        let mut machine = Machine::fresh(Options::default());
+        for (wall_ms, is_agreed, steady_ms) in times.iter().copied() {
+            machine.begin_entry(&EntryTime { wall_ms, is_agreed, steady_ms });
+        }
+        (machine.last_time_ms, machine.steady_ms)
+    }
+
+    #[test]
+    fn stamps_wait_for_a_clock_that_is_a_minute_behind_and_go_back_to_one_that_is_further() {
+        let ahead = (100_000, true, Some(1));
+        assert_eq!(after(&[ahead, (40_000, true, Some(2))]), (100_000, 2));
+        assert_eq!(after(&[ahead, (39_999, true, Some(2))]), (39_999, 2));
+    }
+
+    #[test]
+    fn stamps_do_not_go_back_to_a_clock_with_which_no_majority_agrees() {
+        assert_eq!(after(&[(100_000, true, Some(5)), (7, false, Some(6))]), (100_000, 6));
+        assert_eq!(after(&[(i64::MAX, true, Some(5)), (i64::MIN, true, Some(6))]), (i64::MIN, 6));
+    }
+
+    #[test]
+    fn the_steady_clock_never_goes_back_and_goes_on_from_the_stamps_of_earlier_versions() {
+        assert_eq!(after(&[(1000, false, Some(9)), (2000, false, Some(8))]), (2000, 9));
+        assert_eq!(after(&[(1000, false, None), (900, false, None)]), (1000, 1000));
+        assert_eq!(after(&[(1000, false, None), (2000, false, Some(1500))]), (2000, 1500));
+    }
+
+    #[test]
+    fn data_of_earlier_versions_keeps_its_digest_and_the_age_of_its_znodes() {
+        let mut machine = Machine::fresh(Options { extended_types: true, ..Options::default() });
+        let old = |wall_ms| EntryTime { wall_ms, ..EntryTime::default() };
+        machine.begin_entry(&old(5000));
+        let mut body = Vec::new();
+        let create = Create {
+            kind: CreateKind::Ttl,
+            path: "/t".into(),
+            data: None,
+            acl: Some(vec![Acl::open()]),
+            flags: 5,
+            ttl_ms: 2000,
+        };
+        Request::Create(create).encode(&mut body);
+        let op = TxnOp::Client { op: OpCode::CreateTtl as i32, body: body.into() };
+        let origin = Origin::default();
+        let session = TxnOp::OpenSession { timeout_ms: 4000, password: [0; 16] };
+        let txn = |session, op| Txn { origin, session, cxid: 0, ids: Identities::new(), op };
+        let opened = machine.apply(1, &txn(1 << 56, session));
+        let Some(SessionChange::Opened(id, _)) = opened.session_change else {
+            panic!("{opened:?}")
+        };
+        assert!(machine.apply(1, &txn(id, op)).result.is_ok());
+        assert_eq!(machine.clock_record().len(), 16, "as an earlier version has written it");
+        machine.begin_entry(&EntryTime {
+            wall_ms: 1,
+            is_agreed: false,
+            steady_ms: Some(machine.steady_ms + 1),
+        });
+        assert_eq!(machine.clock_record().len(), 24);
+        let due = |machine: &Machine| machine.tree.reapable(machine.steady_ms, 0, 9).len();
+        assert_eq!(due(&machine), 0);
+        machine.begin_entry(&EntryTime { steady_ms: Some(7001), ..EntryTime::default() });
+        assert_eq!(due(&machine), 1);
+    }
+}

@@ -1,0 +1,136 @@
+//! How a connection gets its session.
+//!
+//! *Owns* what a client's first frame leads to. *Invariants*: a session is opened, and given to another
+//! connection, by a transaction: whoever has a session's newest connection is agreed on, and what an
+//! older one left in the log is applied before the newer one is answered. A client is never answered
+//! from a state that is older than what it has seen.
+//!
+//! Reproduces `ZooKeeperServer.processConnectRequest` and `ReadOnlyZooKeeperServer`.
+
+use rand_core::RngCore;
+
+use crate::proto::connect::{ConnectRequest, ConnectResponse, PASSWORD_BYTES, Password};
+use crate::replica::Replica;
+use crate::replica::clients::Phase;
+use crate::replica::input::ConnId;
+use crate::replica::machine::{Origin, Session, TxnOp};
+
+/// Set in the ids of sessions that one server knows alone. The zxid that the others are made from
+/// stays below it for 2^23 terms.
+const LOCAL_SESSION: i64 = 1 << 55;
+
+impl Replica {
+    pub(in crate::replica) fn connect(&mut self, conn: ConnId, request: &ConnectRequest) {
+        if request.last_zxid_seen > self.machine.last_zxid() {
+            return self.refuse(conn, None);
+        }
+        let (min, max) = (self.setup.session_timeout_ms_min, self.setup.session_timeout_ms_max);
+        let timeout_ms = request.timeout_ms.clamp(min, max);
+        if !self.is_serving() {
+            return self.connect_read_only(conn, request, timeout_ms);
+        }
+        let origin = Origin { server: self.origin, conn, sequence: 0 };
+        let phase = Phase::Opening { timeout_ms, read_only: request.read_only };
+        let (session, op) = if request.session_id == 0 {
+            let server = i64::from(self.setup.server_id) << 56;
+            (server, TxnOp::OpenSession { timeout_ms, password: self.new_password() })
+        } else {
+            // A password never changes: one that is known to be another need not be asked for.
+            let known = self.machine.sessions().find(request.session_id);
+            let password = Password::try_from(&request.password[..]).ok();
+            let is_wrong = known.is_some_and(|known| Some(known.password) != password)
+                && !mutant!("any-password");
+            let Some(password) = password.filter(|_| !is_wrong) else {
+                return self.refuse_session(conn, request.read_only);
+            };
+            if known.is_some() {
+                // Heard of now, not only when that is applied.
+                self.touch(request.session_id);
+            }
+            (request.session_id, TxnOp::AttachSession { timeout_ms, password })
+        };
+        if let Some(connection) = self.clients.connections.get_mut(&conn) {
+            connection.phase = phase;
+        }
+        self.push(origin, session, 0, conn, &op);
+    }
+
+    fn new_password(&mut self) -> Password {
+        let mut password = [0; PASSWORD_BYTES];
+        self.random.fill_bytes(&mut password);
+        password
+    }
+
+    /// Without a leader: only who says that reading is enough is served, and only by a server that
+    /// is told to.
+    fn connect_read_only(&mut self, conn: ConnId, request: &ConnectRequest, timeout_ms: i32) {
+        let is_offered = self.is_read_only() && request.read_only == Some(true);
+        let is_known = self.machine.sessions().is_open(request.session_id);
+        if !is_offered || is_known {
+            return self.refuse(conn, None);
+        }
+        if request.session_id != 0 {
+            return self.refuse_session(conn, request.read_only);
+        }
+        let number = i64::try_from(self.random.next_u64() >> 10).expect("54 bits");
+        let session = i64::from(self.setup.server_id) << 56 | LOCAL_SESSION | number;
+        let response = ConnectResponse {
+            timeout_ms,
+            session_id: session,
+            password: self.new_password(),
+            read_only: Some(true),
+        };
+        if let Some(connection) = self.clients.connections.get_mut(&conn) {
+            connection.is_read_only = true;
+        }
+        self.local_expiry.track(session, timeout_ms);
+        self.clients.attach(conn, session, &response);
+    }
+
+    /// A session was opened or given to a connection, of this server or another.
+    pub(in crate::replica) fn attached(&mut self, id: i64, session: Session) {
+        if self.leading.is_some() {
+            self.track(id, session.timeout_ms);
+            self.enroll(session.owner.0);
+        }
+        let (server, conn) = session.owner;
+        let is_here = server == self.origin;
+        if let Some(old) = self.clients.connection_of(id)
+            && !(is_here && old == conn)
+            && !mutant!("two-connections-one-session")
+        {
+            self.clients.hang_up(old);
+        }
+        let phase = self.clients.connections.get(&conn).map(|known| known.phase);
+        let Some(Phase::Opening { read_only, .. }) = phase.filter(|_| is_here) else { return };
+        let response = ConnectResponse {
+            timeout_ms: session.timeout_ms,
+            session_id: id,
+            password: session.password,
+            read_only: read_only.map(|_| false),
+        };
+        self.clients.attach(conn, id, &response);
+        // It counts from this answer, which may come later than the leader's own look at the log.
+        self.touch(id);
+    }
+
+    /// The session that a connection of this server asked for cannot be had.
+    pub(in crate::replica) fn not_attached(&mut self, origin: Origin) {
+        let phase = self.clients.connections.get(&origin.conn).map(|known| known.phase);
+        if origin.server == self.origin
+            && let Some(Phase::Opening { read_only, .. }) = phase
+        {
+            self.refuse_session(origin.conn, read_only);
+        }
+    }
+
+    fn refuse_session(&mut self, conn: ConnId, read_only: Option<bool>) {
+        let gone = ConnectResponse::session_gone(read_only.is_some());
+        self.refuse(conn, Some(&gone));
+    }
+
+    fn refuse(&mut self, conn: ConnId, response: Option<&ConnectResponse>) {
+        self.figures.connections_refused += 1;
+        self.clients.refuse(conn, response);
+    }
+}
