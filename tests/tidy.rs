@@ -97,6 +97,9 @@ const UNSUPERVISED: [&str; 6] =
 /// Words that mark unfinished work. This file alone may name them.
 const UNFINISHED: [&str; 4] = ["todo!(", "unimplemented!(", "FIXME", "#[ignore"];
 
+/// Words of this project's own that stood for a term of the field: docs/GLOSSARY.md has the terms.
+const BANNED: [&str; 4] = ["turnstile", "courtesy", "leisure", "parcel"];
+
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
@@ -449,6 +452,31 @@ fn files_that_documents_and_headers_name_are_there() {
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
     assert_eq!(named_files("see `a/b.rs`, `c.rs` and `d e/f.rs`"), ["a/b.rs"]);
+}
+
+fn banned_words(name: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.to_lowercase();
+        let banned = BANNED.iter().filter(|word| line.contains(**word));
+        found.extend(banned.map(|word| format!("{name}:{}: {word}", number + 1)));
+    }
+    found
+}
+
+#[test]
+fn the_fields_terms_are_used_where_it_has_them() {
+    let mut wrong: Vec<String> = all_sources()
+        .iter()
+        .filter(|(name, _)| name != "tests/tidy.rs")
+        .flat_map(|(name, text)| banned_words(name, text))
+        .collect();
+    for name in ["README.md", "CHANGELOG.md", "docs/ARCHITECTURE.md", "docs/PERFORMANCE.md"] {
+        let text = fs::read_to_string(root().join(name)).expect(name);
+        wrong.extend(banned_words(name, &text));
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert_eq!(banned_words("x.rs", "let x = Turnstile::new();").len(), 1);
 }
 
 #[test]

@@ -47,11 +47,11 @@ pub use machine::{Machine, Record, Records, records, txn};
 pub use ready::{AuditLine, Fetch, Outgoing, Ready, SendImage};
 pub use setup::{Restored, Setup};
 
-use clients::{Clients, Connection, Handover, Rules, Wanted};
+use clients::{Clients, Connection, Forwarding, Rules, Wanted};
 use consensus::{Asking, Clocks, Consensus, Pace, Standing, Tail, from_raft};
 use inspect::{Departures, PeerStatus, ProposalSizes};
 use machine::{Applied, EntryTime, Origin, SessionChange, Txn, TxnOp, open_entry};
-use sessions::{Expiry, Moves, Roll, Touches};
+use sessions::{Expiry, Liveness, Moves, Touches};
 
 use crate::config::Role;
 use crate::proto::OpCode;
@@ -78,7 +78,7 @@ pub struct Replica {
     random: ChaCha20Rng,
     /// This process, in the origins of its clients' transactions.
     origin: u64,
-    handover: Handover,
+    forwarding: Forwarding,
     standing: Standing,
     /// Index and term of the last entry applied.
     applied: (u64, u64),
@@ -103,7 +103,7 @@ pub struct Replica {
     /// Confirmed read indexes that are not applied yet.
     read_confirmed: VecDeque<(u64, u64)>,
     /// What the leader knows of whom the others hear from.
-    roll: Roll,
+    liveness: Liveness,
     /// Sessions that are moving to other servers.
     moves: Moves,
     /// Whom the leader was not told of.
@@ -245,7 +245,7 @@ impl Replica {
             local_expiry: Expiry::default(),
             origin: random.next_u64() << 8 | u64::from(setup.server_id),
             random,
-            handover: Handover::default(),
+            forwarding: Forwarding::default(),
             standing: Standing::default(),
             applied,
             log_end_at_start,
@@ -260,7 +260,7 @@ impl Replica {
             read_attempts: 0,
             read_answered: 0,
             read_confirmed: VecDeque::new(),
-            roll: Roll::default(),
+            liveness: Liveness::default(),
             moves: Moves::default(),
             touches: Touches::default(),
             connected: BTreeMap::new(),
@@ -476,7 +476,7 @@ impl Replica {
             self.touches.forget_old(now_us);
             // In one packet with the heartbeats: nobody is woken up twice.
             if beats {
-                self.call_roll();
+                self.ping_others();
             }
             self.give_up_silent();
             self.expiry_is_due = true;
@@ -512,12 +512,12 @@ impl Replica {
     /// Adds a client's transaction to those that wait for the leader.
     fn push(&mut self, origin: Origin, session: i64, cxid: i32, conn: ConnId, op: &TxnOp) {
         let ids = self.clients.identities(conn);
-        self.handover.push(origin, session, cxid, ids, op);
+        self.forwarding.push(origin, session, cxid, ids, op);
     }
 
     fn apply(&mut self, entry: &Entry) -> Result<(), String> {
         if entry.term > self.applied.1 {
-            let lost = self.handover.lost_before(entry.term);
+            let lost = self.forwarding.lost_before(entry.term);
             self.close_lost(&lost);
         }
         match entry.kind {
@@ -575,7 +575,7 @@ impl Replica {
         let Origin { server, conn, sequence } = txn.origin;
         let is_here = server == self.origin;
         if is_here {
-            self.handover.applied(conn, sequence);
+            self.forwarding.applied(conn, sequence);
         }
         if applied.op == OpCode::Reconfig && applied.result.is_ok() {
             let is_asked_for = matches!(txn.op, TxnOp::Client { .. });

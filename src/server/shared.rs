@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::clients::{Received, Silence, Throttle, Turnstile};
+use super::clients::{Admission, IdleClients, Received, Throttle};
 use super::conditions::Conditions;
 use super::error::ServerError;
 use super::figures::Figures;
@@ -36,15 +36,15 @@ pub struct Shared {
     /// What has arrived and is not handed on.
     pub received: Received,
     /// What many clients pass that are heard from at one moment.
-    pub hearing: Arc<Turnstile>,
+    pub hearing: Arc<Admission>,
     /// What many of them pass that close their sessions.
-    pub closing: Arc<Turnstile>,
+    pub closing: Arc<Admission>,
     /// What the sockets of many pass that have left at one moment.
-    pub leaving: Arc<Turnstile>,
+    pub leaving: Arc<Admission>,
     /// How the server's threads are scheduled.
     pub scheduling: Arc<Scheduling>,
     /// Who of those that are heard from are many that come at one moment.
-    pub silence: Silence,
+    pub idle_clients: IdleClients,
     /// What is counted.
     pub figures: Arc<Figures>,
     /// What the driver has published last.

@@ -21,7 +21,7 @@
 
 mod checkpoint;
 mod copy;
-mod courtesy;
+mod cpu_throttle;
 mod dir;
 pub mod fs;
 #[doc(hidden)]
@@ -35,7 +35,7 @@ mod watched;
 
 pub use checkpoint::{Checkpointer, ImageTally, Ingredients, LogLostEnd, Outcome, Source};
 pub use copy::{MemoryState, Runs, SledState, StateError, StateStore, Take};
-pub use courtesy::Leisure;
+pub use cpu_throttle::CpuBudget;
 pub use dir::{
     Identity, IdentityError, Lock, Mending, OpenError, Opened, Options, Place, Report, begin_anew,
     is_initialized, mark_rolled_back, open, peek, set_aside, was_set_aside,

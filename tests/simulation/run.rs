@@ -142,7 +142,7 @@ impl World {
             }
         }
         self.coverage.operations = self.operations();
-        // Everybody goes on, at leisure.
+        // All clients go on, slowly.
         self.config.think_us_max = self.config.think_us_max.max(40_000);
         self.config.pipeline_max = self.config.pipeline_max.min(2);
         for client in &mut self.clients {

@@ -1,7 +1,7 @@
-//! Transactions on their way to the leader.
+//! Forwarding: the transactions of this server's clients on their way to the leader.
 //!
-//! *Owns* what this server's clients asked for and no leader was given yet, what was given and is not
-//! applied yet, and what other servers gave this one. *Invariants*: a connection's transactions are
+//! *Owns* those that no leader was given yet, those that were given and are not applied yet, and those that
+//! other servers gave this one. *Invariants*: a connection's transactions are
 //! given in order, and none is given in a later term before it is known what became of those of earlier
 //! terms: so a connection never loses one in the middle. What is lost is found out exactly: once an
 //! entry of a later term is applied, nothing that was given before can be applied any more.
@@ -20,7 +20,7 @@ use crate::tree::acl::Identity;
 
 /// A batch, and whose transactions are in it.
 #[derive(Debug)]
-pub(in crate::replica) struct Parcel {
+pub(in crate::replica) struct WriteBatch {
     /// As `txn::Batch` reads it.
     pub(in crate::replica) payload: Vec<u8>,
     /// Connection and number of each of this server's transactions in it.
@@ -43,23 +43,23 @@ struct InFlight {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(in crate::replica) struct Handover {
+pub(in crate::replica) struct Forwarding {
     batch: BatchBuilder,
     origins: Vec<(ConnId, u64)>,
     asks_reconfig: bool,
-    waiting: VecDeque<Parcel>,
+    waiting: VecDeque<WriteBatch>,
     /// Given once, and given back without effect: before all that waits.
-    returned: VecDeque<Parcel>,
+    returned: VecDeque<WriteBatch>,
     /// The leader's own: void once it leads no longer.
     chores: BatchBuilder,
     /// What other servers gave this one while it leads.
-    foreign: VecDeque<Parcel>,
+    foreign: VecDeque<WriteBatch>,
     in_flight: VecDeque<InFlight>,
     /// The link that something was given on broke.
     is_link_lost: bool,
 }
 
-impl Handover {
+impl Forwarding {
     /// Adds a client's transaction.
     pub(in crate::replica) fn push(
         &mut self,
@@ -96,7 +96,7 @@ impl Handover {
         decoded.txns.iter().for_each(heard);
         let asks_reconfig = decoded.txns.iter().any(|txn| is_reconfig(&txn.op));
         let payload = batch.to_vec();
-        self.foreign.push_back(Parcel { payload, origins: Vec::new(), from, asks_reconfig });
+        self.foreign.push_back(WriteBatch { payload, origins: Vec::new(), from, asks_reconfig });
         true
     }
 
@@ -117,7 +117,7 @@ impl Handover {
         }
         self.in_flight.retain(|known| !is_of_batch(known));
         let asks_reconfig = decoded.txns.iter().any(|txn| is_reconfig(&txn.op));
-        self.returned.push_back(Parcel {
+        self.returned.push_back(WriteBatch {
             payload: batch.to_vec(),
             origins,
             from: (0, 0),
@@ -128,7 +128,7 @@ impl Handover {
 
     fn close_batch(&mut self) {
         if !self.batch.is_empty() {
-            self.waiting.push_back(Parcel {
+            self.waiting.push_back(WriteBatch {
                 payload: self.batch.take(),
                 origins: std::mem::take(&mut self.origins),
                 from: (0, 0),
@@ -137,11 +137,11 @@ impl Handover {
         }
     }
 
-    /// The next parcel for the log, if this server leads in `term`.
-    pub(in crate::replica) fn next_to_propose(&mut self, term: u64) -> Option<Parcel> {
+    /// The next batch for the log, if this server leads in `term`.
+    pub(in crate::replica) fn next_to_propose(&mut self, term: u64) -> Option<WriteBatch> {
         if !self.chores.is_empty() {
             let payload = self.chores.take();
-            return Some(Parcel {
+            return Some(WriteBatch {
                 payload,
                 origins: Vec::new(),
                 from: (0, 0),
@@ -151,8 +151,8 @@ impl Handover {
         self.foreign.pop_front().or_else(|| self.next_own(term))
     }
 
-    /// The next parcel of this server's own clients, for the leader of `term`.
-    pub(in crate::replica) fn next_own(&mut self, term: u64) -> Option<Parcel> {
+    /// The next batch of this server's own clients, for the leader of `term`.
+    pub(in crate::replica) fn next_own(&mut self, term: u64) -> Option<WriteBatch> {
         let is_clear = self.in_flight.front().is_none_or(|oldest| oldest.term == term)
             || mutant!("next-term-does-not-wait");
         if self.is_link_lost || !is_clear {
@@ -166,13 +166,14 @@ impl Handover {
     }
 
     /// The consensus would not take it yet.
-    pub(in crate::replica) fn give_back(&mut self, parcel: Parcel) {
+    pub(in crate::replica) fn give_back(&mut self, write_batch: WriteBatch) {
         // Also what is the leader's own or another server's: they are proposed before the waiting.
-        let queue = if parcel.origins.is_empty() { &mut self.foreign } else { &mut self.returned };
-        queue.push_front(parcel);
+        let queue =
+            if write_batch.origins.is_empty() { &mut self.foreign } else { &mut self.returned };
+        queue.push_front(write_batch);
     }
 
-    /// A parcel was given to `to`, the leader of `term`.
+    /// A batch was given to `to`, the leader of `term`.
     pub(in crate::replica) fn given(&mut self, term: u64, to: u64, origins: &[(ConnId, u64)]) {
         let in_flight = |&(conn, sequence): &(ConnId, u64)| InFlight { term, to, conn, sequence };
         self.in_flight.extend(origins.iter().map(in_flight));
@@ -209,12 +210,12 @@ impl Handover {
         }
         self.close_batch();
         let returned = std::mem::take(&mut self.returned);
-        for parcel in returned.into_iter().chain(std::mem::take(&mut self.waiting)) {
-            if !parcel.origins.iter().any(|(conn, _)| lost.contains(conn)) {
-                self.waiting.push_back(parcel);
+        for write_batch in returned.into_iter().chain(std::mem::take(&mut self.waiting)) {
+            if !write_batch.origins.iter().any(|(conn, _)| lost.contains(conn)) {
+                self.waiting.push_back(write_batch);
                 continue;
             }
-            let batch = Batch::decode(&parcel.payload.into()).expect("it was encoded here");
+            let batch = Batch::decode(&write_batch.payload.into()).expect("it was encoded here");
             for txn in batch.txns.iter().filter(|txn| !lost.contains(&txn.origin.conn)) {
                 self.push(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
             }
@@ -244,9 +245,9 @@ impl Handover {
     }
 
     /// This server leads no longer: what it was given and has not proposed is to be given back.
-    pub(in crate::replica) fn deposed(&mut self) -> Vec<Parcel> {
+    pub(in crate::replica) fn deposed(&mut self) -> Vec<WriteBatch> {
         self.chores = BatchBuilder::default();
-        self.foreign.drain(..).filter(|parcel| parcel.from.0 != 0).collect()
+        self.foreign.drain(..).filter(|write_batch| write_batch.from.0 != 0).collect()
     }
 
     /// All connections are closed. What is not of theirs stays.
@@ -257,7 +258,7 @@ impl Handover {
     }
 }
 
-impl Parcel {
+impl WriteBatch {
     /// Whose transactions are in it.
     pub(in crate::replica) fn origins(&self) -> &[(ConnId, u64)] {
         &self.origins
@@ -274,109 +275,111 @@ mod tests {
 
     const LEADER: u64 = 3;
 
-    fn push(handover: &mut Handover, conn: ConnId, sequence: u64) {
+    fn push(forwarding: &mut Forwarding, conn: ConnId, sequence: u64) {
         let origin = Origin { server: 1, conn, sequence };
-        handover.push(origin, 5, 0, &[], &TxnOp::CloseSession);
+        forwarding.push(origin, 5, 0, &[], &TxnOp::CloseSession);
     }
 
-    fn give(handover: &mut Handover, term: u64) -> usize {
+    fn give(forwarding: &mut Forwarding, term: u64) -> usize {
         let mut given = 0;
-        while let Some(parcel) = handover.next_own(term) {
-            given += parcel.origins().len();
-            handover.given(term, LEADER, parcel.origins());
+        while let Some(write_batch) = forwarding.next_own(term) {
+            given += write_batch.origins().len();
+            forwarding.given(term, LEADER, write_batch.origins());
         }
         given
     }
 
     #[test]
     fn nothing_is_given_in_a_later_term_before_the_earlier_ones_are_settled() {
-        let mut handover = Handover::default();
-        push(&mut handover, 7, 1);
-        assert_eq!(give(&mut handover, 1), 1);
-        push(&mut handover, 8, 1);
-        assert_eq!(give(&mut handover, 2), 0);
-        assert_eq!(handover.lost_before(2), [7]);
-        assert_eq!(give(&mut handover, 2), 1);
+        let mut forwarding = Forwarding::default();
+        push(&mut forwarding, 7, 1);
+        assert_eq!(give(&mut forwarding, 1), 1);
+        push(&mut forwarding, 8, 1);
+        assert_eq!(give(&mut forwarding, 2), 0);
+        assert_eq!(forwarding.lost_before(2), [7]);
+        assert_eq!(give(&mut forwarding, 2), 1);
     }
 
     #[test]
     fn what_waits_behind_something_lost_is_never_given() {
-        let mut handover = Handover::default();
-        push(&mut handover, 7, 1);
-        give(&mut handover, 1);
+        let mut forwarding = Forwarding::default();
+        push(&mut forwarding, 7, 1);
+        give(&mut forwarding, 1);
         for (conn, sequence) in [(7, 2), (8, 1), (7, 3)] {
-            push(&mut handover, conn, sequence);
+            push(&mut forwarding, conn, sequence);
         }
-        assert_eq!(handover.lost_before(2), [7]);
-        let parcel = handover.next_own(2).expect("that of the other connection");
-        assert_eq!(parcel.origins(), [(8, 1)]);
-        let batch = Batch::decode(&parcel.payload.into()).unwrap();
+        assert_eq!(forwarding.lost_before(2), [7]);
+        let write_batch = forwarding.next_own(2).expect("that of the other connection");
+        assert_eq!(write_batch.origins(), [(8, 1)]);
+        let batch = Batch::decode(&write_batch.payload.into()).unwrap();
         assert_eq!(batch.txns.len(), 1);
-        assert_eq!(give(&mut handover, 2), 0);
+        assert_eq!(give(&mut forwarding, 2), 0);
     }
 
     #[test]
     fn what_was_applied_is_not_lost() {
-        let mut handover = Handover::default();
-        push(&mut handover, 7, 1);
-        push(&mut handover, 8, 1);
-        give(&mut handover, 1);
-        handover.applied(7, 1);
-        assert_eq!(handover.lost_before(2), [8]);
+        let mut forwarding = Forwarding::default();
+        push(&mut forwarding, 7, 1);
+        push(&mut forwarding, 8, 1);
+        give(&mut forwarding, 1);
+        forwarding.applied(7, 1);
+        assert_eq!(forwarding.lost_before(2), [8]);
     }
 
     #[test]
     fn after_a_broken_link_the_same_leader_means_loss_and_another_one_does_not() {
-        let mut handover = Handover::default();
-        push(&mut handover, 7, 1);
-        give(&mut handover, 1);
-        handover.link_lost(LEADER);
-        push(&mut handover, 8, 1);
-        assert_eq!(give(&mut handover, 1), 0, "nothing while it is not known");
-        assert_eq!(handover.heard_from_leader(1), [7]);
-        assert_eq!(give(&mut handover, 1), 1);
-        handover.link_lost(LEADER);
-        assert_eq!(handover.heard_from_leader(2), Vec::<ConnId>::new());
-        handover.applied(8, 1);
-        assert_eq!(handover.lost_before(2), Vec::<ConnId>::new());
+        let mut forwarding = Forwarding::default();
+        push(&mut forwarding, 7, 1);
+        give(&mut forwarding, 1);
+        forwarding.link_lost(LEADER);
+        push(&mut forwarding, 8, 1);
+        assert_eq!(give(&mut forwarding, 1), 0, "nothing while it is not known");
+        assert_eq!(forwarding.heard_from_leader(1), [7]);
+        assert_eq!(give(&mut forwarding, 1), 1);
+        forwarding.link_lost(LEADER);
+        assert_eq!(forwarding.heard_from_leader(2), Vec::<ConnId>::new());
+        forwarding.applied(8, 1);
+        assert_eq!(forwarding.lost_before(2), Vec::<ConnId>::new());
     }
 
     #[test]
     fn a_link_that_nothing_was_given_on_takes_nothing_with_it() {
-        let mut handover = Handover::default();
-        push(&mut handover, 7, 1);
-        give(&mut handover, 1);
-        handover.link_lost(LEADER + 1);
-        assert_eq!(handover.heard_from_leader(1), Vec::<ConnId>::new());
+        let mut forwarding = Forwarding::default();
+        push(&mut forwarding, 7, 1);
+        give(&mut forwarding, 1);
+        forwarding.link_lost(LEADER + 1);
+        assert_eq!(forwarding.heard_from_leader(1), Vec::<ConnId>::new());
     }
 
     #[test]
     fn what_comes_back_is_given_again_in_its_order_unless_it_is_lost_by_then() {
-        let mut handover = Handover::default();
+        let mut forwarding = Forwarding::default();
         let mut given = Vec::new();
         for sequence in 1..=3 {
-            push(&mut handover, 7, sequence);
-            let parcel = handover.next_own(1).unwrap();
-            handover.given(1, LEADER, parcel.origins());
-            given.push(Bytes::from(parcel.payload));
+            push(&mut forwarding, 7, sequence);
+            let write_batch = forwarding.next_own(1).unwrap();
+            forwarding.given(1, LEADER, write_batch.origins());
+            given.push(Bytes::from(write_batch.payload));
         }
-        push(&mut handover, 7, 4);
-        assert!(!handover.take_returned(2, 1, &given[1]), "not of this process");
-        assert!(handover.take_returned(1, 1, &given[1]) && handover.take_returned(1, 1, &given[2]));
-        handover.applied(7, 1);
-        let again: Vec<u64> = std::iter::from_fn(|| handover.next_own(2))
-            .flat_map(|parcel| parcel.origins.into_iter().map(|(_, sequence)| sequence))
+        push(&mut forwarding, 7, 4);
+        assert!(!forwarding.take_returned(2, 1, &given[1]), "not of this process");
+        assert!(
+            forwarding.take_returned(1, 1, &given[1]) && forwarding.take_returned(1, 1, &given[2])
+        );
+        forwarding.applied(7, 1);
+        let again: Vec<u64> = std::iter::from_fn(|| forwarding.next_own(2))
+            .flat_map(|write_batch| write_batch.origins.into_iter().map(|(_, sequence)| sequence))
             .collect();
         assert_eq!(again, [2, 3, 4]);
-        assert!(handover.take_returned(1, 1, &given[2]), "twice");
-        assert!(handover.next_own(2).is_none());
+        assert!(forwarding.take_returned(1, 1, &given[2]), "twice");
+        assert!(forwarding.next_own(2).is_none());
     }
 
     #[test]
     fn noise_of_another_server_is_not_taken() {
-        let mut handover = Handover::default();
-        assert!(!handover.take_foreign((2, 1), &Bytes::from_static(b"\x01noise"), |_| ()));
-        assert!(!handover.take_foreign((2, 1), &Bytes::new(), |_| ()));
-        assert!(handover.next_to_propose(1).is_none());
+        let mut forwarding = Forwarding::default();
+        assert!(!forwarding.take_foreign((2, 1), &Bytes::from_static(b"\x01noise"), |_| ()));
+        assert!(!forwarding.take_foreign((2, 1), &Bytes::new(), |_| ()));
+        assert!(forwarding.next_to_propose(1).is_none());
     }
 }

@@ -161,9 +161,9 @@ impl Replica {
             let timeout_ms = if mutant!("new-leader-knows-no-mercy") { 0 } else { timeout_ms };
             self.track(id, timeout_ms);
         }
-        self.begin_roll();
+        self.begin_liveness();
         // What time it is, the others shall say at once.
-        self.call_roll();
+        self.ping_others();
         self.standing.founds = true;
         self.write_members();
     }
@@ -190,7 +190,7 @@ impl Replica {
         self.standing.founds = false;
         let servers = self.setup.ensemble.iter().flatten();
         let members = Text::from(members::lines(servers));
-        self.handover.push_chore(0, &TxnOp::Found { members, opens_term: true });
+        self.forwarding.push_chore(0, &TxnOp::Found { members, opens_term: true });
     }
 
     /// The participants that the configuration names: those that vote, and all.
@@ -242,7 +242,7 @@ impl Replica {
         self.standing.serving = false;
         self.standing.barrier = None;
         self.clients.hang_up_all(false);
-        self.handover.clear();
+        self.forwarding.clear();
     }
 
     /// Read indexes up to `context` are confirmed and applied.
@@ -258,7 +258,7 @@ impl Replica {
     /// The leader was heard from.
     pub(in crate::replica) fn leader_heard(&mut self) {
         self.standing.silent_ticks = 0;
-        let lost = self.handover.heard_from_leader(self.consensus.term());
+        let lost = self.forwarding.heard_from_leader(self.consensus.term());
         self.close_lost(&lost);
     }
 
@@ -275,7 +275,7 @@ impl Replica {
         self.ask(peer);
         self.connected.insert(server_of(peer), peer);
         // A leader may have been heard before there was a way to it, and what was given to it had none.
-        self.handover.link_lost(peer);
+        self.forwarding.link_lost(peer);
         self.touches.link_changed();
     }
 
@@ -286,7 +286,7 @@ impl Replica {
             self.connected.remove(&server_of(peer));
         }
         // Also if it is not known to lead just now: it may come back as the leader of the same term.
-        self.handover.link_lost(peer);
+        self.forwarding.link_lost(peer);
         self.touches.link_changed();
         if self.consensus.leader() != Some(peer) {
             return;

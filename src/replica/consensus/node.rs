@@ -10,8 +10,8 @@
 
 mod disk_watch;
 mod durability;
-mod ease;
 mod guards;
+mod lazy_sync;
 mod members;
 mod peer_progress;
 mod remember;
@@ -28,8 +28,8 @@ use crate::replica::durable::{Append, Entry, HardState, Mark, Urgency};
 use crate::replica::ready::{Fetch, SendImage};
 use disk_watch::DiskWatch;
 use durability::Durability;
-use ease::Ease;
 pub(in crate::replica) use guards::{Verdict, check};
+use lazy_sync::LazySync;
 pub(in crate::replica) use members::Step;
 pub(in crate::replica) use peer_progress::PeerProgress;
 use remember::Said;
@@ -76,7 +76,7 @@ pub(in crate::replica) struct Consensus {
     /// Number of the last append, whether anything waits for it or not.
     last_append: u64,
     watch: DiskWatch,
-    ease: Ease,
+    lazy_sync: LazySync,
     /// Number of the append that installs an image, and its index, until it is durable: so long,
     /// `raft` has not applied it, and there are no entries between that and the image.
     installing: Option<(u64, u64)>,
@@ -177,7 +177,7 @@ impl Consensus {
             waits_for_disk: false,
             last_append: 0,
             watch: DiskWatch::new(disk_stall_ms),
-            ease: Ease::default(),
+            lazy_sync: LazySync::default(),
             installing: None,
             members_at: applied,
             members_append: 0,
@@ -262,7 +262,7 @@ impl Consensus {
         }
         self.skip_committed(&mut message);
         let term = self.term();
-        self.ease.received(&message);
+        self.lazy_sync.received(&message);
         let said = Said::of(&message);
         let is_taken = self.node.step(message).is_ok();
         if is_taken {
@@ -333,7 +333,7 @@ impl Consensus {
         let number = ready.number();
         let entries = ready.take_entries();
         let hard_state = ready.hs().cloned();
-        let is_at_ease = self.ease.take() && !entries.is_empty() && !self.is_leader();
+        let is_at_ease = self.lazy_sync.take() && !entries.is_empty() && !self.is_leader();
         let tail = self.node.mut_store();
         if ready.snapshot().get_metadata().index > 0 {
             let metadata = ready.snapshot().get_metadata().clone();

@@ -48,10 +48,10 @@ impl Replica {
                 };
                 !self.consensus.is_leader()
                     || term != self.consensus.term()
-                    || self.handover.take_foreign((from, term), &batch, heard)
+                    || self.forwarding.take_foreign((from, term), &batch, heard)
             }
             PeerMessage::Return { term, batch } => {
-                self.handover.take_returned(self.origin, term, &batch)
+                self.forwarding.take_returned(self.origin, term, &batch)
             }
             PeerMessage::Ping { term, at_us, steady_ms, heard } => {
                 self.pinged(from, (term, at_us), steady_ms, heard);
@@ -88,8 +88,8 @@ impl Replica {
     /// This server leads no longer: who gave it something that it has not proposed may give that to the
     /// next leader.
     pub(in crate::replica) fn give_back(&mut self) {
-        for parcel in self.handover.deposed() {
-            let ((to, term), batch) = (parcel.from, parcel.payload.into());
+        for write_batch in self.forwarding.deposed() {
+            let ((to, term), batch) = (write_batch.from, write_batch.payload.into());
             self.send.push((to, PeerMessage::Return { term, batch }));
         }
     }
@@ -106,20 +106,20 @@ impl Replica {
             if is_clear {
                 self.expire();
             }
-            while is_clear && let Some(mut parcel) = self.handover.next_to_propose(term) {
+            while is_clear && let Some(mut write_batch) = self.forwarding.next_to_propose(term) {
                 let mut asks_reconfig = false;
-                if parcel.asks_reconfig {
+                if write_batch.asks_reconfig {
                     if self.leading != Some(term) || self.is_reconfig_unapplied() {
                         // What was decided before is yet to be applied: it waits for that.
-                        self.handover.give_back(parcel);
+                        self.forwarding.give_back(write_batch);
                         break;
                     }
-                    (parcel.payload, asks_reconfig) =
-                        self.screen(std::mem::take(&mut parcel.payload));
+                    (write_batch.payload, asks_reconfig) =
+                        self.screen(std::mem::take(&mut write_batch.payload));
                 }
-                txn::stamp(&mut parcel.payload, &self.entry_time());
-                let size = parcel.payload.len() as u64;
-                match self.consensus.propose(std::mem::take(&mut parcel.payload)) {
+                txn::stamp(&mut write_batch.payload, &self.entry_time());
+                let size = write_batch.payload.len() as u64;
+                match self.consensus.propose(std::mem::take(&mut write_batch.payload)) {
                     Ok(()) => {
                         let index = self.consensus.last_index();
                         self.pace.proposed(term, index, size, self.now_us);
@@ -135,20 +135,20 @@ impl Replica {
                         sizes.last = size;
                         sizes.min = sizes.min.min(size);
                         sizes.max = sizes.max.max(size);
-                        self.handover.given(term, self.consensus.id(), parcel.origins());
+                        self.forwarding.given(term, self.consensus.id(), write_batch.origins());
                     }
                     Err(payload) => {
-                        parcel.payload = payload;
-                        self.handover.give_back(parcel);
+                        write_batch.payload = payload;
+                        self.forwarding.give_back(write_batch);
                         break;
                     }
                 }
             }
         } else if let Some(leader) = self.consensus.leader() {
-            while let Some(mut parcel) = self.handover.next_own(term) {
-                self.figures.forwards += parcel.origins().len() as u64;
-                self.handover.given(term, leader, parcel.origins());
-                let batch = std::mem::take(&mut parcel.payload).into();
+            while let Some(mut write_batch) = self.forwarding.next_own(term) {
+                self.figures.forwards += write_batch.origins().len() as u64;
+                self.forwarding.given(term, leader, write_batch.origins());
+                let batch = std::mem::take(&mut write_batch.payload).into();
                 self.send.push((leader, PeerMessage::Forward { term, batch }));
             }
         }

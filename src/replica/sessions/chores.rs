@@ -21,10 +21,10 @@ impl Replica {
         if !std::mem::take(&mut self.expiry_is_due) {
             return;
         }
-        let (sessions, roll, moves) = (self.machine.sessions(), &self.roll, &self.moves);
+        let (sessions, liveness, moves) = (self.machine.sessions(), &self.liveness, &self.moves);
         let may_have_been_heard = |session, before_us| {
             let known = sessions.find(session);
-            known.is_some_and(|known| roll.may_have_heard(known.owner.0, before_us))
+            known.is_some_and(|known| liveness.may_have_heard(known.owner.0, before_us))
                 || moves.may_have_moved(term, session) && !mutant!("moving-session-expires")
         };
         for session in self.expiry.overdue(may_have_been_heard) {
@@ -32,7 +32,7 @@ impl Replica {
                 continue;
             }
             self.figures.sessions_expired += 1;
-            self.handover.push_chore(session, &TxnOp::ExpireSession);
+            self.forwarding.push_chore(session, &TxnOp::ExpireSession);
         }
     }
 
@@ -61,7 +61,7 @@ impl Replica {
         let paths = self.machine.tree().reapable(self.steady_ms(), never_used_ms, at_once_max);
         self.reap_allowance.spend(paths.len());
         for path in paths {
-            self.handover.push_chore(0, &TxnOp::Reap { path: Text::copy_from(path.as_str()) });
+            self.forwarding.push_chore(0, &TxnOp::Reap { path: Text::copy_from(path.as_str()) });
         }
     }
 }

@@ -91,7 +91,7 @@ impl Replica {
     pub(in crate::replica) fn attached(&mut self, id: i64, session: Session) {
         if self.leading.is_some() {
             self.track(id, session.timeout_ms);
-            self.enroll(session.owner.0);
+            self.attached_to(session.owner.0);
         }
         let (server, conn) = session.owner;
         let is_here = server == self.origin;

@@ -1,4 +1,4 @@
-//! Whom the other servers hear from, as far as the leader knows.
+//! Session liveness round: which sessions the other servers have heard from, as far as the leader knows.
 //!
 //! *Owns* for each process that clients are connected to, up to when it has told this leader whom it
 //! heard from, and until when it may go on answering if nothing reaches it any more. *Invariants*: a
@@ -41,7 +41,7 @@ struct Process {
 
 /// What this leader knows. Times are those of `Expiry`.
 #[derive(Debug, Default)]
-pub(in crate::replica) struct Roll {
+pub(in crate::replica) struct Liveness {
     processes: BTreeMap<u64, Process>,
     /// The last report of each server, by its raft id: it is told that it arrived.
     stamps: BTreeMap<u64, Stamp>,
@@ -49,7 +49,7 @@ pub(in crate::replica) struct Roll {
     answered: BTreeMap<u64, u64>,
 }
 
-impl Roll {
+impl Liveness {
     /// A new leader knows nothing but who may have clients.
     fn begin(&mut self, processes: BTreeSet<u64>, now_us: u64) {
         self.stamps.clear();
@@ -110,12 +110,12 @@ impl Roll {
 
 impl Replica {
     /// Asks the others whom they have heard from.
-    pub(in crate::replica) fn call_roll(&mut self) {
+    pub(in crate::replica) fn ping_others(&mut self) {
         let Some(term) = self.leading else { return };
         let (own, at_us, steady_ms) = (self.consensus.id(), self.now_us, self.steady_ms());
         let is_sure = self.touches.confirmed_us() + DEPOSED_US_MAX > at_us;
         for peer in self.consensus.peers().iter().map(|peer| peer.id).filter(|id| *id != own) {
-            let heard = self.roll.stamps.get(&peer).copied().filter(|_| is_sure);
+            let heard = self.liveness.stamps.get(&peer).copied().filter(|_| is_sure);
             self.send.push((peer, PeerMessage::Ping { term, at_us, steady_ms, heard }));
         }
     }
@@ -141,13 +141,13 @@ impl Replica {
         }
         if self.leading == Some(term) {
             let before = Stamp { number: base, ..stamp };
-            if base != 0 && self.roll.stamps.get(&from) != Some(&before) {
+            if base != 0 && self.liveness.stamps.get(&from) != Some(&before) {
                 return false;
             }
             // Of the time since then, not all counts.
             let (now_us, age_us) = (self.expiry.now_us(), self.now_us.saturating_sub(at_us));
-            self.roll.told(stamp.process, now_us.saturating_sub(age_us), now_us);
-            self.roll.stamps.insert(from, stamp);
+            self.liveness.told(stamp.process, now_us.saturating_sub(age_us), now_us);
+            self.liveness.stamps.insert(from, stamp);
             let asked_us = at_us.min(self.now_us);
             self.clocks.read(from, wall_ms, asked_us, self.now_us);
             self.answered_by(from, asked_us);
@@ -157,7 +157,7 @@ impl Replica {
 
     /// A server has answered the ping of this time: with it, perhaps a majority.
     fn answered_by(&mut self, peer: u64, at_us: u64) {
-        let answered = &mut self.roll.answered;
+        let answered = &mut self.liveness.answered;
         let known = answered.entry(peer).or_default();
         *known = at_us.max(*known);
         let (own, now_us) = (self.consensus.id(), self.now_us);
@@ -169,18 +169,18 @@ impl Replica {
     }
 
     /// This server begins to lead: the others may go on for a while without knowing.
-    pub(in crate::replica) fn begin_roll(&mut self) {
+    pub(in crate::replica) fn begin_liveness(&mut self) {
         // An earlier process of this server has ended.
         let own = self.setup.server_id;
         let owners = self.machine.sessions().iter().map(|(_, session)| session.owner.0);
         let others = owners.filter(|process| server_of(*process) != own).collect();
-        self.roll.begin(others, self.expiry.now_us());
+        self.liveness.begin(others, self.expiry.now_us());
     }
 
     /// The leader has given a session to a process.
-    pub(in crate::replica) fn enroll(&mut self, process: u64) {
+    pub(in crate::replica) fn attached_to(&mut self, process: u64) {
         if server_of(process) != self.setup.server_id {
-            self.roll.attached(process, self.expiry.now_us());
+            self.liveness.attached(process, self.expiry.now_us());
         }
     }
 
@@ -188,7 +188,7 @@ impl Replica {
     /// from now on: the last answer may have been just given. Who was spared and has not been heard of
     /// since is not spared again.
     pub(in crate::replica) fn give_up_silent(&mut self) {
-        let gone = self.roll.give_up(self.expiry.now_us());
+        let gone = self.liveness.give_up(self.expiry.now_us());
         if gone.is_empty() {
             return;
         }
@@ -199,6 +199,6 @@ impl Replica {
                 self.expiry.spare(id);
             }
         }
-        self.roll.processes.retain(|id, process| !process.is_given_up || owners.contains(id));
+        self.liveness.processes.retain(|id, process| !process.is_given_up || owners.contains(id));
     }
 }

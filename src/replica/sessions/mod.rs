@@ -15,6 +15,6 @@ mod touches;
 
 pub(in crate::replica) use chores::Allowance;
 pub(in crate::replica) use expiry::Expiry;
-pub(in crate::replica) use liveness::Roll;
+pub(in crate::replica) use liveness::Liveness;
 pub(in crate::replica) use moves::Moves;
 pub(in crate::replica) use touches::Touches;

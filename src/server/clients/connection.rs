@@ -24,13 +24,13 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::admission;
 use super::first_frame::{self, First};
 use super::in_flight::InFlight;
 use super::listener::Place;
 use super::outbox::{End, Outbox};
 use super::read_buffer::Intake;
 use super::received::Share;
-use super::turnstile;
 use crate::proto::{OpCode, frame};
 use crate::replica::{ClientRequest, ConnId, Input, Outgoing};
 use crate::server::limits::{
@@ -89,7 +89,7 @@ pub async fn serve(
         has_read_all: false,
         heard: Instant::now(),
         was_quiet: false,
-        turn: turnstile::Place::default(),
+        turn: admission::Place::default(),
         unwritten: VecDeque::new(),
         unwritten_bytes: 0,
         head_written: 0,
@@ -188,7 +188,7 @@ struct Connection<'a> {
     /// Whether it was silent before that.
     was_quiet: bool,
     /// Where it waits if it was silent, and many others are heard from with it.
-    turn: turnstile::Place,
+    turn: admission::Place,
     /// What was taken from the outbox and is not written yet.
     unwritten: VecDeque<Vec<u8>>,
     unwritten_bytes: usize,
@@ -372,7 +372,8 @@ impl Connection<'_> {
         if self.has_read_all {
             ready!(self.reader.as_ref().poll_read_ready(context))?;
             let now = Instant::now();
-            self.was_quiet = self.turn.is_taken() || self.shared.silence.is_quiet(self.heard, now);
+            self.was_quiet =
+                self.turn.is_taken() || self.shared.idle_clients.is_quiet(self.heard, now);
             if self.was_quiet {
                 ready!(self.shared.hearing.poll_pass(context, &mut self.turn));
             }

@@ -5,10 +5,12 @@
 //! leaves in the order of its requests. *Never* touches the replica: requests go to the driver as messages, and
 //! answers come through [`Line`].
 
+mod admission;
 mod arrivals;
 mod client_port;
 mod connection;
 mod first_frame;
+mod idle_clients;
 mod in_flight;
 pub(in crate::server) mod listener;
 mod other_protocols;
@@ -16,12 +18,12 @@ mod outbox;
 mod pace;
 mod read_buffer;
 mod received;
-mod silence;
-mod turnstile;
 
+pub(in crate::server) use admission::Admission;
 pub(in crate::server) use arrivals::{Arrival, Arrivals};
 pub(in crate::server) use client_port::ClientPort;
 pub(in crate::server) use connection::Line;
+pub(in crate::server) use idle_clients::IdleClients;
 pub(in crate::server) use in_flight::Throttle;
 pub(in crate::server) use listener::Port;
 pub(in crate::server) use other_protocols::Others;
@@ -29,5 +31,3 @@ pub(in crate::server) use other_protocols::Others;
 pub(in crate::server) use outbox::Outbox;
 pub(in crate::server) use outbox::{Debt, Debts, Pushed};
 pub(in crate::server) use received::Received;
-pub(in crate::server) use silence::Silence;
-pub(in crate::server) use turnstile::Turnstile;

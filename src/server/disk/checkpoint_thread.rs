@@ -21,8 +21,8 @@ use crate::server::figures::Figures;
 use crate::server::limits::CHANGES_QUEUE_MAX;
 use crate::server::message::Message;
 use crate::storage::Checkpointer;
+use crate::storage::CpuBudget;
 use crate::storage::ImageTally;
-use crate::storage::Leisure;
 use crate::storage::LogLostEnd;
 use crate::storage::Outcome;
 use crate::supervision;
@@ -46,7 +46,7 @@ pub struct Checkpoints {
     /// Changes are handed over while there are few; installed images are rare.
     tasks: Option<Sender<Task>>,
     /// The thread's.
-    leisure: Leisure,
+    cpu_budget: CpuBudget,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -63,10 +63,10 @@ impl Checkpoints {
         figures: Arc<Figures>,
     ) -> std::io::Result<Self> {
         let (sender, tasks) = unbounded();
-        let leisure = Leisure::default();
+        let cpu_budget = CpuBudget::default();
         let mut writer = Writer {
             checkpointer,
-            leisure: leisure.clone(),
+            cpu_budget: cpu_budget.clone(),
             data_dir,
             cutter,
             messages,
@@ -83,7 +83,7 @@ impl Checkpoints {
                 let _ = writer.messages.blocking_send(Message::Failed(failure));
             }
         })?;
-        Ok(Self { tasks: Some(sender), leisure, thread: Some(thread) })
+        Ok(Self { tasks: Some(sender), cpu_budget, thread: Some(thread) })
     }
 
     /// Whether [`Checkpoints::hand_over`] may be called.
@@ -94,7 +94,7 @@ impl Checkpoints {
 
     /// Says how many times as long as it works the thread may rest; 0: not at all.
     pub fn may_rest(&self, times: u32) {
-        self.leisure.set(times);
+        self.cpu_budget.set(times);
     }
 
     /// Queues changed records. Only when there is room: the driver is the only one who does.
@@ -131,7 +131,7 @@ impl Drop for Checkpoints {
     fn drop(&mut self) {
         self.tasks = None;
         // Somebody waits for it now.
-        self.leisure.set(0);
+        self.cpu_budget.set(0);
         if let Some(thread) = self.thread.take() {
             // A panic was recorded.
             let _ = thread.join();
@@ -142,7 +142,7 @@ impl Drop for Checkpoints {
 struct Writer {
     checkpointer: Checkpointer,
     /// Whether there is time for what is written in turn.
-    leisure: Leisure,
+    cpu_budget: CpuBudget,
     data_dir: PathBuf,
     cutter: LogCutter,
     messages: mpsc::Sender<Message>,
@@ -156,7 +156,7 @@ struct Writer {
 
 impl Writer {
     fn run(&mut self, tasks: &Receiver<Task>) -> Result<(), LogLostEnd> {
-        self.leisure.begin();
+        self.cpu_budget.begin();
         self.tell_of_image();
         let found = self.checkpointer.begin()?;
         self.act_on(found);
@@ -185,9 +185,9 @@ impl Writer {
     fn write(&mut self, work: impl FnOnce(&mut Checkpointer) -> Outcome) {
         let images = self.checkpointer.images();
         let start = Instant::now();
-        Leisure::default().begin();
+        CpuBudget::default().begin();
         let outcome = work(&mut self.checkpointer);
-        self.leisure.begin();
+        self.cpu_budget.begin();
         self.record(images, clock::micros_since(start));
         self.act_on(outcome);
     }

@@ -15,7 +15,9 @@ use super::start::WORKER;
 use crate::admin::{self, Options, Surface};
 use crate::config::{AdminConfig, Config};
 use crate::server::announced::Announced;
-use crate::server::clients::{ClientPort, Port, Received, Silence, Throttle, Turnstile, listener};
+use crate::server::clients::{
+    Admission, ClientPort, IdleClients, Port, Received, Throttle, listener,
+};
 use crate::server::error::StartError;
 use crate::server::figures::Figures;
 use crate::server::files::Files;
@@ -96,11 +98,11 @@ impl Offer {
             limits: *limits,
             throttle: Arc::new(Throttle::new(limits.outstanding_max)),
             received: Received::new(limits.incoming_total_bytes_max),
-            hearing: Arc::new(Turnstile::new(HEAR_INTERVAL, Arc::clone(&self.scheduling))),
-            closing: Arc::new(Turnstile::new(leave, Arc::clone(&self.scheduling))),
-            leaving: Arc::new(Turnstile::new(leave, Arc::clone(&self.scheduling))),
+            hearing: Arc::new(Admission::new(HEAR_INTERVAL, Arc::clone(&self.scheduling))),
+            closing: Arc::new(Admission::new(leave, Arc::clone(&self.scheduling))),
+            leaving: Arc::new(Admission::new(leave, Arc::clone(&self.scheduling))),
             scheduling: Arc::clone(&self.scheduling),
-            silence: Silence::default(),
+            idle_clients: IdleClients::default(),
             figures: Arc::clone(figures),
             published: Arc::clone(published),
             facts: settings::facts(config, self.is_in_memory, address, recovery_ms),

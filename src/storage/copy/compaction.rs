@@ -9,7 +9,7 @@ use super::manifest::Manifest;
 use super::run::{Run, RunReader, RunWriter};
 use super::store::{StateError, StateStore, Take};
 use crate::replica::Record;
-use crate::storage::courtesy::{Courtesy, RECORD_STEPS};
+use crate::storage::cpu_throttle::{CpuThrottle, RECORD_STEPS};
 
 /// Reads runs together.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(in crate::storage) struct Merge {
     heap: Vec<usize>,
     /// Whether [`Merge::record`] was not gone past yet.
     has_record: bool,
-    courtesy: Courtesy,
+    cpu_throttle: CpuThrottle,
 }
 
 impl Merge {
@@ -31,7 +31,7 @@ impl Merge {
     ) -> Result<Self, StateError> {
         let readers: Vec<RunReader> = runs.iter().map(RunReader::new).collect();
         let mut merge =
-            Self { readers, heap: Vec::new(), has_record: false, courtesy: Courtesy::new() };
+            Self { readers, heap: Vec::new(), has_record: false, cpu_throttle: CpuThrottle::new() };
         for at in 0..merge.readers.len() {
             if merge.readers[at].advance(store)? {
                 merge.heap.push(at);
@@ -48,7 +48,7 @@ impl Merge {
         &mut self,
         store: &mut dyn StateStore,
     ) -> Result<bool, StateError> {
-        self.courtesy.did(RECORD_STEPS);
+        self.cpu_throttle.did(RECORD_STEPS);
         if std::mem::take(&mut self.has_record) {
             let last = self.heap[0];
             // The older records of the same key come next, as the first two below it.

@@ -5,7 +5,7 @@
 
 use super::run::{pack, unpack};
 use crate::replica::Record;
-use crate::storage::courtesy::{Courtesy, RECORD_STEPS};
+use crate::storage::cpu_throttle::{CpuThrottle, RECORD_STEPS};
 
 /// Records in the order in which they came.
 #[derive(Debug, Default)]
@@ -39,9 +39,9 @@ impl Collected {
         let Self { packed, starts } = self;
         let record = |start: usize| unpack(&packed[start..]);
         // Stable: of one key, the newest stays last. What comes in order costs next to nothing.
-        let mut courtesy = Courtesy::new();
+        let mut cpu_throttle = CpuThrottle::new();
         starts.sort_by(|a, b| {
-            courtesy.did(1);
+            cpu_throttle.did(1);
             record(*a).key.cmp(record(*b).key)
         });
         for (at, start) in starts.iter().enumerate() {
@@ -49,7 +49,7 @@ impl Collected {
             let next = starts.get(at + 1).map(|next| record(*next).key);
             if next != Some(now.key) {
                 take(now)?;
-                courtesy.did(RECORD_STEPS);
+                cpu_throttle.did(RECORD_STEPS);
             }
         }
         packed.clear();

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::store::{StateError, StateStore};
-use crate::storage::courtesy::{BLOCK_STEPS, Courtesy};
+use crate::storage::cpu_throttle::{BLOCK_STEPS, CpuThrottle};
 use crate::supervision;
 
 /// sled's cache. It uses several times as much.
@@ -220,12 +220,12 @@ impl StateStore for SledState {
     }
 
     fn retain_runs(&mut self, runs: &[u64]) -> Result<(), StateError> {
-        let mut courtesy = Courtesy::new();
+        let mut cpu_throttle = CpuThrottle::new();
         self.with(|db| {
             for name in db.tree_names() {
                 if run_of(&name).is_some_and(|run| !runs.contains(&run)) {
                     db.drop_tree(name)?;
-                    courtesy.did(BLOCK_STEPS);
+                    cpu_throttle.did(BLOCK_STEPS);
                 }
             }
             Ok(())

@@ -13,7 +13,7 @@ use super::images::{
 use super::stream::Reading;
 use crate::replica::Mark;
 use crate::storage::copy::Take;
-use crate::storage::courtesy::{BLOCK_STEPS, Courtesy};
+use crate::storage::cpu_throttle::{BLOCK_STEPS, CpuThrottle};
 use crate::storage::fs::Fs;
 use crate::storage::mark::{self, take};
 
@@ -133,13 +133,13 @@ impl ImageReader {
     /// As [`ImageReader::read`]; returns the checksum of everything.
     pub(in crate::storage) fn rest(&mut self, take: Take<'_>) -> Result<u32, ImageError> {
         let path = self.path.clone();
-        let mut courtesy = Courtesy::new();
+        let mut cpu_throttle = CpuThrottle::new();
         while let Some(records) = self.next_records()? {
             for (key, value) in records {
                 take(key, value)
                     .map_err(|what| ImageError::Refused { path: path.clone(), what })?;
             }
-            courtesy.did(BLOCK_STEPS);
+            cpu_throttle.did(BLOCK_STEPS);
         }
         Ok(self.crc)
     }

@@ -1,12 +1,11 @@
-//! Lets a crowd through a few at a time, so that nobody who is at work waits behind all of it.
+//! Admission control: a queue that lets the clients of a reconnect storm act a few at a time.
 //!
-//! A thousand clients that are heard from at one moment after they were silent, or that leave at one
-//! moment, are a thousand tasks that can run, before those of clients whose requests come all the
-//! time.
+//! A thousand clients that come back after a pause, or that leave at one moment, are a thousand tasks that can
+//! run before those of clients that send requests all the time.
 //!
-//! *Owns* the queue. *Invariants*: whoever waits is let through in the order of coming, at the pace of
-//! `clients/pace.rs`; nobody waits who comes alone. *Never* runs between crowds: its task ends with them. *Never*
-//! knows who is one of a crowd: see `clients/silence.rs`.
+//! *Owns* the queue. *Invariants*: clients are admitted in the order of their coming, at the rate of
+//! `clients/pace.rs`; a client that comes alone does not wait. *Never* runs between storms: its task ends with
+//! them. *Never* decides which clients belong to a storm: see `clients/idle_clients.rs`.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -23,7 +22,7 @@ use crate::supervision::{self, Task};
 
 /// What they pass one by one.
 #[derive(Debug)]
-pub struct Turnstile {
+pub struct Admission {
     state: Mutex<State>,
     /// Told of a crowd until the last one of it is through.
     scheduling: Arc<Scheduling>,
@@ -52,7 +51,7 @@ impl Place {
     }
 }
 
-impl Turnstile {
+impl Admission {
     /// Nobody is there yet. Of a crowd, one is let through in each `interval`.
     #[must_use]
     pub fn new(interval: Duration, scheduling: Arc<Scheduling>) -> Self {
@@ -71,7 +70,7 @@ impl Turnstile {
         poll_fn(|context| self.poll_pass(context, &mut place)).await;
     }
 
-    /// As [`Turnstile::pass`]; `place` is kept until it is ready. In a runtime only.
+    /// As [`Admission::pass`]; `place` is kept until it is ready. In a runtime only.
     pub fn poll_pass(self: &Arc<Self>, context: &mut Context<'_>, place: &mut Place) -> Poll<()> {
         let mut state = self.lock();
         match place.0 {
@@ -136,17 +135,17 @@ mod tests {
     const MANY: usize = CROWD_MIN as usize;
     const INTERVAL: Duration = Duration::from_micros(256);
 
-    fn turnstile() -> Arc<Turnstile> {
-        Arc::new(Turnstile::new(INTERVAL, Arc::default()))
+    fn admission() -> Arc<Admission> {
+        Arc::new(Admission::new(INTERVAL, Arc::default()))
     }
 
     /// Has `count` pass, and counts them.
-    fn crowd(turnstile: &Arc<Turnstile>, count: usize) -> Arc<Mutex<Vec<usize>>> {
+    fn crowd(admission: &Arc<Admission>, count: usize) -> Arc<Mutex<Vec<usize>>> {
         let passed = Arc::new(Mutex::new(Vec::new()));
         for number in 0..count {
-            let (turnstile, passed) = (Arc::clone(turnstile), Arc::clone(&passed));
+            let (admission, passed) = (Arc::clone(admission), Arc::clone(&passed));
             tokio::spawn(async move {
-                turnstile.pass().await;
+                admission.pass().await;
                 passed.lock().unwrap().push(number);
             });
         }
@@ -155,70 +154,70 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_crowd_passes_in_the_order_of_coming() {
-        let turnstile = turnstile();
-        let passed = crowd(&turnstile, 3 * MANY);
+        let admission = admission();
+        let passed = crowd(&admission, 3 * MANY);
         while passed.lock().unwrap().len() < 3 * MANY {
             sleep(CROWD_TICK).await;
         }
         assert_eq!(*passed.lock().unwrap(), (0..3 * MANY).collect::<Vec<_>>());
-        while turnstile.lock().is_turning {
+        while admission.lock().is_turning {
             sleep(CROWD_TICK).await;
         }
     }
 
     #[tokio::test]
     async fn no_more_pass_at_a_time_than_may() {
-        let turnstile = turnstile();
+        let admission = admission();
         let mut context = Context::from_waker(Waker::noop());
         let mut places: Vec<Place> = (0..2 * MANY).map(|_| Place::default()).collect();
         let mut pass = || {
             let before = places.len();
-            places.retain_mut(|place| turnstile.poll_pass(&mut context, place).is_pending());
+            places.retain_mut(|place| admission.poll_pass(&mut context, place).is_pending());
             before - places.len()
         };
         let at_once = pass();
         assert!((MANY..MANY + 10).contains(&at_once), "{at_once}");
         assert_eq!(pass(), 0);
         let later = Instant::now() + INTERVAL * MANY as u32 / 2;
-        let called = turnstile.call(later).unwrap().len();
+        let called = admission.call(later).unwrap().len();
         assert!((MANY / 2..MANY / 2 + 10).contains(&called), "{called}");
         assert_eq!(pass(), called);
-        assert_eq!(turnstile.call(later + INTERVAL * MANY as u32).unwrap().len(), places.len());
+        assert_eq!(admission.call(later + INTERVAL * MANY as u32).unwrap().len(), places.len());
     }
 
     #[tokio::test]
     async fn a_crowd_is_there_until_the_last_one_is_through() {
-        let turnstile = turnstile();
+        let admission = admission();
         let mut context = Context::from_waker(Waker::noop());
         let mut now = Instant::now();
-        let _ = std::iter::repeat_with(|| turnstile.poll_pass(&mut context, &mut Place::default()))
+        let _ = std::iter::repeat_with(|| admission.poll_pass(&mut context, &mut Place::default()))
             .take(2 * MANY)
             .filter(Poll::is_pending)
             .count();
-        while turnstile.call(now).is_some() {
-            assert!(turnstile.scheduling.is_crowded(now));
+        while admission.call(now).is_some() {
+            assert!(admission.scheduling.is_crowded(now));
             now += Duration::from_secs(10);
         }
-        assert!(!turnstile.scheduling.is_crowded(now));
+        assert!(!admission.scheduling.is_crowded(now));
     }
 
     #[tokio::test]
     async fn whoever_comes_alone_passes_at_once_and_again() {
-        let turnstile = turnstile();
+        let admission = admission();
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..MANY {
-            assert!(turnstile.poll_pass(&mut context, &mut Place::default()).is_ready());
+            assert!(admission.poll_pass(&mut context, &mut Place::default()).is_ready());
         }
-        assert!(!turnstile.lock().is_turning);
+        assert!(!admission.lock().is_turning);
     }
 
     #[tokio::test]
     async fn whoever_leaves_the_queue_keeps_nobody_back() {
-        let turnstile = turnstile();
+        let admission = admission();
         let mut context = Context::from_waker(Waker::noop());
-        let leave = || turnstile.poll_pass(&mut context, &mut Place::default()).is_pending();
+        let leave = || admission.poll_pass(&mut context, &mut Place::default()).is_pending();
         assert!(std::iter::repeat_with(leave).take(2 * MANY).filter(|left| *left).count() > 0);
-        let passed = crowd(&turnstile, 1);
+        let passed = crowd(&admission, 1);
         while passed.lock().unwrap().is_empty() {
             sleep(CROWD_TICK).await;
         }

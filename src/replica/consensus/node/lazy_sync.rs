@@ -1,8 +1,8 @@
-//! Whose disk a commit waits for, and who may therefore take its time.
+//! Lazy fsync: which voters' disks a commit waits for, and which voters may therefore sync later.
 //!
-//! *Owns* the leader's choice, and what a follower makes of it. *Invariants*: with this server, those that
-//! are relied on are a majority and no more; who joins, leaves, or is to be found out about is not one
-//! of the others. *Never* changes what an acknowledgement says: it only comes later, by as much as the
+//! *Owns* the leader's choice, and what a follower makes of it. *Invariants*: the voters that a commit waits for are
+//! with this server a majority and no more; a voter that joins, leaves, or whose state is not known is not one of
+//! those that may sync later. *Never* changes what an acknowledgement says: it only comes later, by as much as the
 //! disk may wait for more (`server/disk/log_thread.rs`).
 
 use raft::ProgressState;
@@ -15,14 +15,14 @@ const EASE: &[u8] = b"e";
 
 /// Both ends of it.
 #[derive(Debug, Default)]
-pub(super) struct Ease {
+pub(super) struct LazySync {
     /// The leader's: whose acknowledgements it counts on. `None`: on anybody's.
     relied_on: Option<Vec<u64>>,
-    /// The follower's: whether the leader waits for entries that came since [`Ease::take`].
+    /// The follower's: whether the leader waits for entries that came since [`LazySync::take`].
     is_hurried: bool,
 }
 
-impl Ease {
+impl LazySync {
     /// The follower's: entries come.
     pub(super) fn received(&mut self, message: &Message) {
         self.is_hurried |= message.get_msg_type() == MessageType::MsgAppend
@@ -41,14 +41,14 @@ impl Consensus {
     /// waited for, and is replaced; everybody else stays, so that they are always the same.
     pub(super) fn choose_relied_on(&mut self) {
         let chosen = (self.is_leader() && !self.is_joint()).then(|| self.best_of_majority());
-        self.ease.relied_on = chosen.flatten();
+        self.lazy_sync.relied_on = chosen.flatten();
     }
 
     /// As many other voters as make up a majority with this one; `None` if one of them lacks something.
     fn best_of_majority(&self) -> Option<Vec<u64>> {
         let raft = &self.node.raft;
         let voters = self.node.store().membership().get_voters();
-        let known = self.ease.relied_on.as_deref().unwrap_or_default();
+        let known = self.lazy_sync.relied_on.as_deref().unwrap_or_default();
         let lacks = |id: u64| {
             let has_all = |progress: &raft::Progress| {
                 progress.state == ProgressState::Replicate
@@ -67,7 +67,7 @@ impl Consensus {
 
     /// The leader's: tells whoever it does not rely on that there is no hurry.
     pub(super) fn give_ease(&self, message: &mut Message) {
-        let Some(relied_on) = &self.ease.relied_on else { return };
+        let Some(relied_on) = &self.lazy_sync.relied_on else { return };
         let is_meant = message.get_msg_type() == MessageType::MsgAppend
             && !message.entries.is_empty()
             && !relied_on.contains(&message.to)

@@ -1,10 +1,9 @@
-//! Who was silent, and who is at work.
+//! Idle-client classifier: which clients were idle until now, and which send requests all the time.
 //!
-//! *Owns* how long those at work are silent between two requests, as is usual now. *Invariants*: whoever was
-//! heard from within [`QUIET_MIN`] is at work, whoever was silent for [`QUIET_MAX`] was silent; in between,
-//! whoever was silent for a few times as long as is usual. That changes with the seconds, not with how many are
-//! heard from in one of them: a crowd that acts twice is no more at work for it. *Never* makes anybody wait:
-//! that is for `clients/turnstile.rs`.
+//! *Owns* the usual time between two requests of active clients. *Invariants*: a client that was heard from within
+//! [`QUIET_MIN`] is active, one that was not for [`QUIET_MAX`] was idle; in between, one that was silent for a few
+//! times the usual time was idle. The usual time follows the seconds, not the number of clients: a storm that acts
+//! twice does not become active by that. *Never* makes a client wait: `clients/admission.rs` does.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,26 +18,26 @@ const SAMPLES: u32 = 1024;
 
 /// The silence that is usual of the clients of one server.
 #[derive(Debug, Default)]
-pub struct Silence(Mutex<Usual>);
+pub struct IdleClients(Mutex<Usual>);
 
 #[derive(Debug, Default)]
 struct Usual {
-    silence: Duration,
+    idle_clients: Duration,
     sampled: Option<Instant>,
 }
 
-impl Silence {
+impl IdleClients {
     /// Whether a client that is heard from now was silent, having been heard from before at `heard`.
     pub fn is_quiet(&self, heard: Instant, now: Instant) -> bool {
         // Nothing that holds the lock can panic half-way through a change.
         let mut usual = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let silence = now.duration_since(heard);
-        if silence >= (usual.silence * QUIET_USUAL_TIMES).clamp(QUIET_MIN, QUIET_MAX) {
+        let idle_clients = now.duration_since(heard);
+        if idle_clients >= (usual.idle_clients * QUIET_USUAL_TIMES).clamp(QUIET_MIN, QUIET_MAX) {
             return true;
         }
         if usual.sampled.is_none_or(|sampled| now.duration_since(sampled) >= SAMPLE_INTERVAL) {
             usual.sampled = Some(now);
-            usual.silence = (usual.silence * (SAMPLES - 1) + silence) / SAMPLES;
+            usual.idle_clients = (usual.idle_clients * (SAMPLES - 1) + idle_clients) / SAMPLES;
         }
         false
     }
@@ -50,26 +49,29 @@ mod tests {
 
     /// Clients that are heard from every `interval`, one by one, for as long as makes that usual.
     struct Clients {
-        silence: Silence,
+        idle_clients: IdleClients,
         now: Instant,
     }
 
     impl Clients {
         fn new() -> Self {
-            Self { silence: Silence::default(), now: Instant::now() }
+            Self { idle_clients: IdleClients::default(), now: Instant::now() }
         }
 
         /// So many clients are heard from within so long, after such a silence. Those who were silent.
-        fn heard(&mut self, count: u32, within: Duration, silence: Duration) -> u32 {
+        fn heard(&mut self, count: u32, within: Duration, idle_clients: Duration) -> u32 {
             let quiet = (0..count).map(|_| {
                 self.now += within / count;
-                u32::from(self.silence.is_quiet(self.now.checked_sub(silence).unwrap(), self.now))
+                u32::from(
+                    self.idle_clients
+                        .is_quiet(self.now.checked_sub(idle_clients).unwrap(), self.now),
+                )
             });
             quiet.sum()
         }
 
-        fn is_quiet(&mut self, silence: Duration) -> bool {
-            self.heard(1, Duration::ZERO, silence) == 1
+        fn is_quiet(&mut self, idle_clients: Duration) -> bool {
+            self.heard(1, Duration::ZERO, idle_clients) == 1
         }
     }
 

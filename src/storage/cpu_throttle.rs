@@ -1,13 +1,12 @@
-//! Long work in the background stops often, so that whoever waits for its core has it at once.
+//! Background CPU throttle: how much of a core checkpoints and images may take while cores are short.
 //!
-//! The threads that serve let others have their time (`server/sched.rs`), and that of a thread which writes
-//! an image is 3 ms each time that one of them is woken, whatever its priority. A client with a fixed number
-//! of requests in flight then falls behind for as long as the image takes. Where cores are short and nothing
-//! waits for the image, the thread therefore takes a small part of one core and leaves the rest.
+//! The threads that serve are scheduled as batch work (`server/sched.rs`), and a thread that writes an image runs
+//! for 3 ms each time that one of them is woken, whatever its priority. A client with a fixed number of requests in
+//! flight then falls behind for as long as the image takes. Where cores are short and no server waits for the image,
+//! its thread therefore takes a small part of one core and leaves the rest.
 //!
-//! *Invariant*: it gives others at most as many times the time that it takes as it was told, or [`TURN_TIMES`],
-//! so that it gets on beside whoever computes without an end. *Never* holds anything that others wait for while
-//! it stands back.
+//! *Invariant*: the thread rests at most as many times as long as it works as it was told, or [`TURN_TIMES`], so
+//! that it makes progress beside a thread that computes without an end. *Never* holds a lock while it rests.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -31,25 +30,25 @@ const REST_MAX: Duration = Duration::from_millis(100);
 
 /// How long a thread in the background may rest. Whoever hands work to it knows what waits for that.
 #[derive(Clone, Debug, Default)]
-pub struct Leisure(Arc<AtomicU32>);
+pub struct CpuBudget(Arc<AtomicU32>);
 
 thread_local! {
     /// That of this thread. Without one that was given, there is none.
-    static LEISURE: RefCell<Leisure> = RefCell::default();
+    static BUDGET: RefCell<CpuBudget> = RefCell::default();
 }
 
-impl Leisure {
+impl CpuBudget {
     /// The most that a thread may rest: it still takes a hundredth part of a core.
     pub const TIMES_MAX: u32 = 99;
 
     /// Says how many times as long as it works the thread is to rest; 0: others only have their turns.
     pub fn set(&self, times: u32) {
-        self.0.store(times.min(Leisure::TIMES_MAX), Ordering::Relaxed);
+        self.0.store(times.min(CpuBudget::TIMES_MAX), Ordering::Relaxed);
     }
 
     /// From now on this is the calling thread's.
     pub fn begin(&self) {
-        LEISURE.set(self.clone());
+        BUDGET.set(self.clone());
     }
 
     fn times(&self) -> u32 {
@@ -59,8 +58,8 @@ impl Leisure {
 
 /// Of one long work of the thread that makes it.
 #[derive(Debug)]
-pub(super) struct Courtesy {
-    leisure: Leisure,
+pub(super) struct CpuThrottle {
+    cpu_budget: CpuBudget,
     steps: u32,
     /// What the thread had computed when it was last looked at.
     computed: Duration,
@@ -86,10 +85,10 @@ impl Wait {
     }
 }
 
-impl Courtesy {
+impl CpuThrottle {
     pub(super) fn new() -> Self {
         Self {
-            leisure: LEISURE.with_borrow(Clone::clone),
+            cpu_budget: BUDGET.with_borrow(Clone::clone),
             steps: 0,
             computed: thread_computed(),
             allowed: Duration::ZERO,
@@ -109,7 +108,7 @@ impl Courtesy {
     /// `computed` is what the thread has by now.
     fn give_way(&mut self, wait: impl FnOnce(Wait), now: impl Fn() -> Instant, computed: Duration) {
         let ran = computed.saturating_sub(self.computed);
-        let times = self.leisure.times();
+        let times = self.cpu_budget.times();
         let how = match times {
             0 => Wait::Yield,
             _ if ran >= RUN_MIN => Wait::Sleep((ran * times).min(REST_MAX)),
@@ -141,11 +140,11 @@ mod tests {
 
     /// Works for `run` so many times; each time that it stands back costs `more` than it asks for. How it
     /// stood back, each time.
-    fn stood_back(leisure: &Leisure, times: u32, run: Duration, more: Duration) -> Vec<Wait> {
-        leisure.begin();
-        let mut courtesy = Courtesy::new();
+    fn stood_back(cpu_budget: &CpuBudget, times: u32, run: Duration, more: Duration) -> Vec<Wait> {
+        cpu_budget.begin();
+        let mut cpu_throttle = CpuThrottle::new();
         let now = Cell::new(Instant::now());
-        let mut computed = courtesy.computed;
+        let mut computed = cpu_throttle.computed;
         let mut waits = Vec::new();
         for _ in 0..times {
             computed += run;
@@ -154,7 +153,7 @@ mod tests {
                 let asked = if let Wait::Sleep(time) = wait { time } else { Duration::ZERO };
                 now.set(now.get() + asked + more);
             };
-            courtesy.give_way(stand_back, || now.get(), computed);
+            cpu_throttle.give_way(stand_back, || now.get(), computed);
         }
         waits
     }
@@ -162,52 +161,52 @@ mod tests {
     #[test]
     fn who_has_nobody_beside_it_stands_back_every_time() {
         for more in [Duration::ZERO, 3 * MS] {
-            assert_eq!(stood_back(&Leisure::default(), 100, MS, more), vec![Wait::Yield; 100]);
+            assert_eq!(stood_back(&CpuBudget::default(), 100, MS, more), vec![Wait::Yield; 100]);
         }
     }
 
     #[test]
     fn beside_somebody_without_an_end_it_gets_its_part() {
-        let leisure = Leisure::default();
-        assert_eq!(stood_back(&leisure, 1000, MS, 80 * MS).len() as u32, 1000 * TURN_TIMES / 80);
+        let cpu_budget = CpuBudget::default();
+        assert_eq!(stood_back(&cpu_budget, 1000, MS, 80 * MS).len() as u32, 1000 * TURN_TIMES / 80);
         for times in [3, TURN_TIMES, 64] {
-            leisure.set(times);
+            cpu_budget.set(times);
             let (rest, part) = (MS * times, times.max(TURN_TIMES));
-            let rests = stood_back(&leisure, 1000, MS, 160 * MS - rest);
+            let rests = stood_back(&cpu_budget, 1000, MS, 160 * MS - rest);
             assert_eq!(rests, vec![Wait::Sleep(rest); (1000 * part).div_ceil(160) as usize]);
         }
     }
 
     #[test]
     fn with_time_it_rests_several_times_as_long_as_it_works() {
-        let leisure = Leisure::default();
-        leisure.set(8);
-        let rests = stood_back(&leisure, 100, RUN_MIN / 2, Duration::ZERO);
+        let cpu_budget = CpuBudget::default();
+        cpu_budget.set(8);
+        let rests = stood_back(&cpu_budget, 100, RUN_MIN / 2, Duration::ZERO);
         assert_eq!(rests, vec![Wait::Sleep(RUN_MIN * 8); 50]);
-        leisure.set(0);
-        let waits = stood_back(&leisure, 100, RUN_MIN / 2, Duration::ZERO);
+        cpu_budget.set(0);
+        let waits = stood_back(&cpu_budget, 100, RUN_MIN / 2, Duration::ZERO);
         assert_eq!(waits, vec![Wait::Yield; 100], "somebody waits for it");
     }
 
     #[test]
     fn with_less_time_it_rests_for_less_of_it() {
-        let leisure = Leisure::default();
+        let cpu_budget = CpuBudget::default();
         for (times, rest) in
-            [(3, 3 * RUN_MIN), (Leisure::TIMES_MAX + 1, RUN_MIN * Leisure::TIMES_MAX)]
+            [(3, 3 * RUN_MIN), (CpuBudget::TIMES_MAX + 1, RUN_MIN * CpuBudget::TIMES_MAX)]
         {
-            leisure.set(times);
-            let rests = stood_back(&leisure, 10, RUN_MIN, Duration::ZERO);
+            cpu_budget.set(times);
+            let rests = stood_back(&cpu_budget, 10, RUN_MIN, Duration::ZERO);
             assert_eq!(rests, vec![Wait::Sleep(rest); 10]);
         }
     }
 
     #[test]
     fn it_rests_long_behind_long_work_but_not_longer_than_somebody_may_wait() {
-        let leisure = Leisure::default();
-        leisure.set(3);
-        let rests = stood_back(&leisure, 2, 12 * MS, Duration::ZERO);
+        let cpu_budget = CpuBudget::default();
+        cpu_budget.set(3);
+        let rests = stood_back(&cpu_budget, 2, 12 * MS, Duration::ZERO);
         assert_eq!(rests, [Wait::Sleep(36 * MS); 2]);
-        let rests = stood_back(&leisure, 2, 1000 * MS, Duration::ZERO);
+        let rests = stood_back(&cpu_budget, 2, 1000 * MS, Duration::ZERO);
         assert_eq!(rests, [Wait::Sleep(REST_MAX); 2]);
     }
 }
