@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockkeeper::replica::{Changes, Mark, Records};
-use lockkeeper::storage::{
+use lockkeeper::internals::replica::{Changes, Mark, Records};
+use lockkeeper::internals::storage::{
     Checkpointer, Fs, Images, Ingredients, Log, OsFs, Runs, SledState, Source,
 };
 

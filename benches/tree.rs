@@ -8,9 +8,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use lockkeeper::proto::request::Create;
-use lockkeeper::proto::{MultiOp, Text};
-use lockkeeper::tree::Tree;
+use lockkeeper::internals::proto::request::Create;
+use lockkeeper::internals::proto::{MultiOp, Text};
+use lockkeeper::internals::tree::Tree;
 
 #[path = "common/woods.rs"]
 mod woods;

@@ -122,7 +122,7 @@ struct Asked {
 /// Plants a deliberate bug. False: there are none in this program.
 fn plant(name: String) -> bool {
     #[cfg(feature = "mutants")]
-    lockkeeper::mutants::plant(Some(name.leak()));
+    lockkeeper::internals::mutants::plant(Some(name.leak()));
     #[cfg(not(feature = "mutants"))]
     drop(name);
     cfg!(feature = "mutants")

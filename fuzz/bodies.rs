@@ -5,14 +5,14 @@
 //! are refused are as good as bytes that are taken.
 
 use bytes::{Bytes, BytesMut};
-use lockkeeper::config::{CONFIG_ERRORS_MAX, Config, Draft};
-use lockkeeper::proto::frame;
-use lockkeeper::proto::{
+use lockkeeper::internals::config::{CONFIG_ERRORS_MAX, Config, Draft};
+use lockkeeper::internals::proto::frame;
+use lockkeeper::internals::proto::{
     ConnectRequest, ConnectResponse, OpCode, Reader, Request, RequestHeader, Response,
 };
-use lockkeeper::replica::txn::{Batch, BatchBuilder, EntryTime, stamp};
-use lockkeeper::replica::{Entry, EntryKind, Machine, PeerMessage, Restore};
-use lockkeeper::tree::Options;
+use lockkeeper::internals::replica::txn::{Batch, BatchBuilder, EntryTime, stamp};
+use lockkeeper::internals::replica::{Entry, EntryKind, Machine, PeerMessage, Restore};
+use lockkeeper::internals::tree::Options;
 
 /// The first frame of a client, and that of a server.
 pub fn connect(data: &[u8]) {

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use lockkeeper::replica::{Append, Entry, EntryKind, Mark, Urgency};
-use lockkeeper::storage::{
+use lockkeeper::internals::replica::{Append, Entry, EntryKind, Mark, Urgency};
+use lockkeeper::internals::storage::{
     DiskFile, FileLock, Fs, FsError, Identity, Images, Log, LogOptions, LogRecovery, Position,
     Reserved,
 };

@@ -8,9 +8,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::{Bytes, BytesMut};
-use lockkeeper::proto::response::ReplyHeader;
-use lockkeeper::proto::{ConnectRequest, ConnectResponse, OpCode, Reader, Writer, frame};
-use lockkeeper::replica::{
+use lockkeeper::internals::proto::response::ReplyHeader;
+use lockkeeper::internals::proto::{
+    ConnectRequest, ConnectResponse, OpCode, Reader, Writer, frame,
+};
+use lockkeeper::internals::replica::{
     ClientRequest, ConnId, Drained, Input, Mark, Outgoing, Replica, Restore, Restored, Setup,
 };
 

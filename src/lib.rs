@@ -1,5 +1,9 @@
 //! Lockkeeper: a ZooKeeper-compatible lock and coordination server.
 //!
+//! Three things can be embedded: a [`Server`] or an [`Ensemble`] inside a program or a test (feature `server`),
+//! the locks as a client's library ([`recipes`]), and the deterministic core, [`Replica`], in an event loop of
+//! one's own (always there). What stands in this documentation is what a version promises; everything else is private.
+//!
 //! ```text
 //!   cli, main      the commands             recipes  locks, over a client (feature "recipes")
 //!   server         sockets and tasks          admin   what operators see
@@ -31,30 +35,100 @@
 //! # })
 //! # }
 //! ```
+//!
+//! The core of a server without any disk, clock or socket; the caller gives it time and bytes, and writes down what
+//! it is told to:
+//!
+//! ```
+//! use lockkeeper::{ClientRequest, ConnectRequest, Input, Machine, Ready, Replica, Restored, Setup, TreeOptions};
+//!
+//! # fn main() -> Result<(), String> {
+//! /// Does what the replica says is to be done, until there is nothing left to do.
+//! fn turn(replica: &mut Replica) -> Result<Vec<u8>, String> {
+//!     let mut sent = Vec::new();
+//!     while let Some(ready) = replica.ready()? {
+//!         let Ready { append, client, .. } = ready;
+//!         // A server appends `append.entries` to its log and calls fsync here.
+//!         if let Some(append) = append {
+//!             replica.persisted(append.number);
+//!         }
+//!         client.into_iter().for_each(|outgoing| sent.extend(outgoing.frames));
+//!     }
+//!     Ok(sent)
+//! }
+//!
+//! let machine = Machine::fresh(TreeOptions::default());
+//! let mut replica = Replica::new(Setup::default(), machine, Restored::default())?;
+//! replica.step(Input::Tick { now_us: 50_000, wall_ms: 1_700_000_000_000 });
+//! turn(&mut replica)?; // a lone voter elects itself
+//!
+//! let request = ConnectRequest {
+//!     protocol_version: 0,
+//!     last_zxid_seen: 0,
+//!     timeout_ms: 10_000,
+//!     session_id: 0,
+//!     password: vec![0; 16].into(),
+//!     read_only: Some(false),
+//! };
+//! let remote = std::net::IpAddr::from([127, 0, 0, 1]);
+//! replica.step(Input::Connected { conn: 1, remote, remote_port: 40_000, request });
+//! assert_eq!(turn(&mut replica)?.len(), 4 + 37); // the answer to the connect request, in its frame
+//!
+//! // xid 1, opcode 3 (exists), the path, no watch
+//! let payload = b"\0\0\0\x01\0\0\0\x03\0\0\0\x01/\0".to_vec();
+//! let requests = vec![ClientRequest::decode(payload.into()).expect("it has a header")];
+//! replica.step(Input::Requests { conn: 1, requests });
+//! assert_eq!(turn(&mut replica)?.len(), 4 + 16 + 68); // header and stat
+//! # Ok(())
+//! # }
+//! ```
+
+// What only this project's own tests reach is idle without the feature that hands it out; with it, nothing may be idle
+// or more public than it is reached.
+#![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 
 #[macro_use]
-#[doc(hidden)]
-pub mod mutants;
+mod mutants;
 
 #[cfg(feature = "server")]
-pub mod admin;
+mod admin;
 #[cfg(feature = "bench")]
-pub mod bench;
-#[cfg(feature = "server")]
-pub mod cli;
-pub mod config;
-pub mod locks;
-pub mod proto;
+mod bench;
+#[cfg(feature = "cli")]
+mod cli;
+mod config;
+mod locks;
+mod proto;
 #[cfg(feature = "recipes")]
 pub mod recipes;
-pub mod replica;
+mod replica;
 #[cfg(feature = "server")]
-pub mod server;
+mod server;
 #[cfg(feature = "server")]
-pub mod storage;
+mod storage;
 #[cfg(feature = "server")]
-pub mod supervision;
-pub mod tree;
+mod supervision;
+mod tree;
 
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals;
+
+// A server or an ensemble inside a program or a test, and how it is configured.
+pub use config::{Config, ConfigError, Draft};
 #[cfg(feature = "server")]
-pub use server::{Builder, Ensemble, EnsembleBuilder, Server, ServerError, StartError};
+pub use server::{Builder, Ensemble, EnsembleBuilder, Recovered, Server, ServerError, StartError};
+
+// The core and its seam: what a replica is given, and what it says is to be done.
+pub use proto::ConnectRequest;
+pub use replica::{
+    Append, AuditLine, ClientRequest, ConnId, Entry, EntryKind, Fetch, HardState, Input, Inspect,
+    Machine, Mark, Member, Membership, Outgoing, PeerMessage, Ready, Replica, Report, Restored,
+    SendImage, Setup, Status, TICK_MS, Urgency,
+};
+pub use tree::Options as TreeOptions;
+
+/// The command line of the binary.
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub use cli::run;

@@ -1,7 +1,7 @@
-//! The `lockkeeper` binary: see [`lockkeeper::cli`].
+//! The `lockkeeper` binary: the commands of `src/cli`.
 //!
 //! *Owns* the allocator of the process. What a server allocates is small, of a few sizes, and often
-//! freed by another thread than the one that asked for it. How it is set up: `.cargo/config.toml`.
+//! freed by another thread than the one that asked for it. How it is set up: `build.rs`.
 
 use std::process::ExitCode;
 
@@ -10,5 +10,5 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    lockkeeper::cli::run()
+    lockkeeper::run()
 }

@@ -4,7 +4,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use lockkeeper::Server;
-use lockkeeper::bench::{PATIENCE, Session, wire};
+use lockkeeper::internals::bench::{PATIENCE, Session, wire};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::runtime::Runtime;

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lockkeeper::config::{Config, Draft, Effect, SECTIONS};
+use lockkeeper::internals::config::{Config, Draft, Effect, SECTIONS};
 
 const LEAST: &str = "dataDir=/data\nclientPort=2181\n";
 
@@ -218,7 +218,7 @@ fn no_text_makes_the_parser_panic() {
 #[cfg(feature = "server")]
 mod command {
     use super::LEAST;
-    use lockkeeper::cli::config_check;
+    use lockkeeper::internals::cli::config_check;
     use std::fs;
     use std::path::Path;
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use common::{Client, fresh, say, set, wait_until};
-use lockkeeper::storage::HangingFs;
+use lockkeeper::internals::storage::HangingFs;
 use lockkeeper::{Ensemble, Server};
 
 /// The bound of these tests.

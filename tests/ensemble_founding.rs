@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use common::{Client, PATIENCE, fresh, wait_until};
 use lockkeeper::Server;
-use lockkeeper::cli::config_file;
-use lockkeeper::proto::Request;
-use lockkeeper::replica::inspect::Mode;
+use lockkeeper::internals::cli::config_file;
+use lockkeeper::internals::proto::Request;
+use lockkeeper::internals::replica::inspect::Mode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::{Client, fresh, wait_until};
 use lockkeeper::Ensemble;
-use lockkeeper::admin::LinkCounters;
+use lockkeeper::internals::admin::LinkCounters;
 
 async fn client(ensemble: &Ensemble, id: u8) -> Client {
     Client::connect(address(ensemble, id)).await
@@ -270,7 +270,7 @@ async fn a_server_that_lost_its_data_joins_again_while_others_write() {
     // It votes again: with it, one other may fail.
     let voters = async || {
         let status = ensemble.server(wiped).expect("it runs").status();
-        status.mode == lockkeeper::replica::inspect::Mode::Follower
+        status.mode == lockkeeper::internals::replica::inspect::Mode::Follower
     };
     wait_until("it is a follower", voters).await;
     ensemble.shutdown().await.unwrap();

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use common::{Client, wait_until};
 use lockkeeper::Ensemble;
-use lockkeeper::replica::PeerMessage;
-use lockkeeper::replica::bounds::TERM_STEP_MAX;
-use lockkeeper::replica::peer::{RaftMessage, RaftMessageType};
+use lockkeeper::internals::replica::PeerMessage;
+use lockkeeper::internals::replica::bounds::TERM_STEP_MAX;
+use lockkeeper::internals::replica::peer::{RaftMessage, RaftMessageType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;

@@ -88,7 +88,7 @@ fn reply_seeds() -> Vec<Vec<u8>> {
                 From::Client => outstanding.sent(xid, int(payload, 4).unwrap_or(0)),
                 From::Server => {
                     let Some(opcode) = outstanding.answered(xid) else { continue };
-                    let all = lockkeeper::proto::OpCode::ALL;
+                    let all = lockkeeper::internals::proto::OpCode::ALL;
                     let Some(number) = all.iter().position(|op| *op as i32 == opcode) else {
                         continue;
                     };
@@ -130,7 +130,7 @@ fn streams_of_frames() {
         .map(|(number, chunk)| {
             let mut stream = vec![u8::try_from(number % 256).expect("below 256")];
             for payload in chunk {
-                lockkeeper::proto::frame::append(&mut stream, |out| out.extend(payload));
+                lockkeeper::internals::proto::frame::append(&mut stream, |out| out.extend(payload));
             }
             stream
         })
@@ -140,7 +140,7 @@ fn streams_of_frames() {
 
 #[test]
 fn configuration_files() {
-    let sample = lockkeeper::config::Config::sample();
+    let sample = lockkeeper::internals::config::Config::sample();
     let mut seeds: Vec<Vec<u8>> = sample.lines().map(|line| line.as_bytes().to_vec()).collect();
     seeds.push(sample.into_bytes());
     seeds.push(b"server.1=a:1:2:participant;[::1]:3\nserver.2=[fe80::1]:1:2;4".to_vec());
@@ -149,7 +149,7 @@ fn configuration_files() {
 
 #[test]
 fn log_entries() {
-    use lockkeeper::replica::txn::{BatchBuilder, EntryTime, Origin, TxnOp, stamp};
+    use lockkeeper::internals::replica::txn::{BatchBuilder, EntryTime, Origin, TxnOp, stamp};
 
     let seeds: Vec<Vec<u8>> = payloads(From::Client)
         .iter()
@@ -175,8 +175,8 @@ fn log_entries() {
 
 #[test]
 fn messages_between_servers() {
-    use lockkeeper::replica::PeerMessage;
-    use lockkeeper::replica::peer::Stamp;
+    use lockkeeper::internals::replica::PeerMessage;
+    use lockkeeper::internals::replica::peer::Stamp;
     use raft::eraftpb::{Entry, Message, MessageType};
 
     let mut messages = vec![

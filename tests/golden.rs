@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use frames::{Conversation, From, Outstanding, conversations};
-use lockkeeper::proto::request::XID_EVENT;
-use lockkeeper::proto::response::{ReplyHeader, encode_event};
-use lockkeeper::proto::{
+use lockkeeper::internals::proto::request::XID_EVENT;
+use lockkeeper::internals::proto::response::{ReplyHeader, encode_event};
+use lockkeeper::internals::proto::{
     ConnectRequest, ConnectResponse, EventType, OpCode, Reader, Request, RequestHeader, Response,
 };
 

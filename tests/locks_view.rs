@@ -8,8 +8,8 @@ use std::process::{Command, Output};
 
 use bytes::Bytes;
 use common::{Client, EPHEMERAL, fresh, get, say, text, wait_until};
-use lockkeeper::proto::request::{Create, CreateKind};
-use lockkeeper::proto::{Acl, Request, Text};
+use lockkeeper::internals::proto::request::{Create, CreateKind};
+use lockkeeper::internals::proto::{Acl, Request, Text};
 use lockkeeper::{Ensemble, Server};
 use serde_json::Value;
 
@@ -119,7 +119,8 @@ async fn holder_and_queue_are_shown_with_whatever_they_watch() {
     assert_eq!(holder["timeout_ms"], 20_000);
     assert!(holder["expires_in_ms"].as_u64().unwrap() <= 20_000);
     assert!(holder["age_ms"].as_u64().unwrap() < 20_000);
-    let Ok(lockkeeper::proto::Response::Data(_, stat)) = clients[0].call(&get(&nodes[0])).await
+    let Ok(lockkeeper::internals::proto::Response::Data(_, stat)) =
+        clients[0].call(&get(&nodes[0])).await
     else {
         panic!("it is there")
     };

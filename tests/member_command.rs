@@ -8,8 +8,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use lockkeeper::proto::response::encode_reply;
-use lockkeeper::proto::{
+use lockkeeper::internals::proto::response::encode_reply;
+use lockkeeper::internals::proto::{
     Acl, ConnectRequest, ConnectResponse, ErrorCode, OpCode, Reader, Request, RequestHeader,
     Response, Stat, Text, frame,
 };

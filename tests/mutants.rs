@@ -10,7 +10,7 @@ mod simulation;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lockkeeper::mutants;
+use lockkeeper::internals::mutants;
 use simulation::founding;
 use simulation::removals;
 use simulation::run::run;

@@ -158,7 +158,10 @@ async fn three_servers_from_three_zoo_cfgs_are_one_ensemble() {
     writer.create("/from-1", b"x", 0).await.unwrap();
     for server in &servers {
         let mut client = Client::connect(server.address).await;
-        client.call(&lockkeeper::proto::Request::Sync { path: Some(text("/")) }).await.unwrap();
+        client
+            .call(&lockkeeper::internals::proto::Request::Sync { path: Some(text("/")) })
+            .await
+            .unwrap();
         assert!(client.exists("/from-1").await);
     }
     // One after the other, as an operator does it: two are enough, and one comes back.
@@ -169,7 +172,10 @@ async fn three_servers_from_three_zoo_cfgs_are_one_ensemble() {
     servers[2] = start(3);
     serves(servers[2].address).await;
     let mut client = Client::connect(servers[2].address).await;
-    client.call(&lockkeeper::proto::Request::Sync { path: Some(text("/")) }).await.unwrap();
+    client
+        .call(&lockkeeper::internals::proto::Request::Sync { path: Some(text("/")) })
+        .await
+        .unwrap();
     assert!(client.exists("/from-2").await);
     for server in &mut servers {
         server.signal(Signal::TERM);

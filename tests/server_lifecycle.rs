@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use common::{Client, EPHEMERAL, PATIENCE, fresh, say, wait_until};
-use lockkeeper::proto::Request;
+use lockkeeper::internals::proto::Request;
 use lockkeeper::{Server, StartError};
 use tokio::time::timeout;
 

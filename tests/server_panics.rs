@@ -12,9 +12,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::{Client, PATIENCE, ask, fresh, wait_until};
-use lockkeeper::config::{Config, Draft};
-use lockkeeper::proto::Request;
-use lockkeeper::supervision::Task;
+use lockkeeper::internals::config::{Config, Draft};
+use lockkeeper::internals::proto::Request;
+use lockkeeper::internals::supervision::Task;
 use lockkeeper::{Builder, Ensemble, Server, ServerError, StartError};
 use tokio::net::TcpStream;
 use tokio::time::timeout;

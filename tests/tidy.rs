@@ -34,6 +34,13 @@ const ARROWS: Arrows = &[
     ),
     ("main", &["server", "config", "cli", "admin"]),
     ("lib", &["server", "config", "cli", "admin", "storage", "replica", "locks", "tree", "proto"]),
+    (
+        "internals",
+        &[
+            "server", "config", "cli", "admin", "storage", "replica", "locks", "tree", "proto",
+            "bench",
+        ],
+    ),
 ];
 
 /// Within a module: which of its rooms (and of the files beside them that are named here) may import which others.

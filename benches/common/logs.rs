@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lockkeeper::replica::{Append, Entry, EntryKind, HardState, Urgency};
-use lockkeeper::storage::{Log, LogOptions, OsFs};
+use lockkeeper::internals::replica::{Append, Entry, EntryKind, HardState, Urgency};
+use lockkeeper::internals::storage::{Log, LogOptions, OsFs};
 
 pub fn options() -> LogOptions {
     LogOptions { cluster_id: 1, node_id: 1, segment_bytes: 64 << 20, ensemble: false }

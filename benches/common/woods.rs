@@ -1,9 +1,9 @@
 //! The tree that the benchmarks change: paths of 32 bytes in lock directories.
 
 use bytes::Bytes;
-use lockkeeper::proto::request::{Create, CreateKind};
-use lockkeeper::proto::{Acl, Text};
-use lockkeeper::tree::{Context, Event, Options, Tree};
+use lockkeeper::internals::proto::request::{Create, CreateKind};
+use lockkeeper::internals::proto::{Acl, Text};
+use lockkeeper::internals::tree::{Context, Event, Options, Tree};
 
 /// Directories of contenders.
 pub const DIRECTORIES: usize = 1000;

@@ -4,10 +4,10 @@ use std::hint::black_box;
 use std::path::PathBuf;
 
 use bytes::{Bytes, BytesMut};
-use lockkeeper::proto::frame::{self, FRAME_BYTES_MAX_DEFAULT};
-use lockkeeper::proto::response::encode_reply;
-use lockkeeper::proto::{ErrorCode, Request, Response, Stat, Text};
-use lockkeeper::replica::ClientRequest;
+use lockkeeper::internals::proto::frame::{self, FRAME_BYTES_MAX_DEFAULT};
+use lockkeeper::internals::proto::response::encode_reply;
+use lockkeeper::internals::proto::{ErrorCode, Request, Response, Stat, Text};
+use lockkeeper::internals::replica::ClientRequest;
 
 use crate::logs;
 use crate::rig::{Rig, client, payload};

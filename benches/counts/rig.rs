@@ -3,11 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::Bytes;
-use lockkeeper::proto::{ConnectRequest, Request, RequestHeader};
-use lockkeeper::replica::{
+use lockkeeper::internals::proto::{ConnectRequest, Request, RequestHeader};
+use lockkeeper::internals::replica::{
     ClientRequest, ConnId, Input, Machine, Replica, Restored, Setup, TICK_MS,
 };
-use lockkeeper::tree::Options;
+use lockkeeper::internals::tree::Options;
 
 pub struct Rig {
     replica: Replica,
@@ -62,7 +62,9 @@ impl Rig {
             self.frames += ready
                 .client
                 .iter()
-                .map(|outgoing| lockkeeper::proto::frame::lengths(&outgoing.frames).count() as u64)
+                .map(|outgoing| {
+                    lockkeeper::internals::proto::frame::lengths(&outgoing.frames).count() as u64
+                })
                 .sum::<u64>();
             if let Some(append) = ready.append {
                 self.replica.persisted(append.number);

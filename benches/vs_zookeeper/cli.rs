@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum as _};
-use lockkeeper::bench::{self, Go, Length, Plan, Work};
+use lockkeeper::internals::bench::{self, Go, Length, Plan, Work};
 
 use crate::figures::Cell;
 use crate::filled::Fills;

@@ -3,7 +3,7 @@
 //! Tables and charts are made of nothing else, so they can be made again without measuring. A ratio is
 //! the median of the ratios within the rounds, never a ratio of medians.
 
-use lockkeeper::bench::{Outcome, milliseconds};
+use lockkeeper::internals::bench::{Outcome, milliseconds};
 use serde::{Deserialize, Serialize};
 
 use crate::mode::Mode;

@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lockkeeper::bench::{self, Go, Length, Outcome, Plan, Work, proc};
+use lockkeeper::internals::bench::{self, Go, Length, Outcome, Plan, Work, proc};
 
 use crate::figures::Cell;
 use crate::filled::{Filled, Restart};

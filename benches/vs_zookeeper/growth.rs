@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use lockkeeper::bench::{self, Bystanders, Fault, Go, Length, Plan, Work};
+use lockkeeper::internals::bench::{self, Bystanders, Fault, Go, Length, Plan, Work};
 
 use crate::figures::Cell;
 use crate::grown::{Axis, Curve, Grows, Growth, Point};

@@ -3,7 +3,7 @@
 //!
 //! Sizes stand at equal distances; figures are on a scale in which every step is tenfold.
 
-use lockkeeper::bench::Work;
+use lockkeeper::internals::bench::Work;
 
 use crate::grown::{Axis, Growth, Point};
 use crate::svg::Drawing;

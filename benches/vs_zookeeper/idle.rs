@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use lockkeeper::bench::{Bystanders, Fault, proc};
+use lockkeeper::internals::bench::{Bystanders, Fault, proc};
 
 use crate::idle_figures::{IdlePeer, Idleness, Node, Stand};
 use crate::kinds::Kind;

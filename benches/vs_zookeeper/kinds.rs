@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use lockkeeper::bench::{Session, Work};
+use lockkeeper::internals::bench::{Session, Work};
 
 use crate::figures::PeerName;
 use crate::rivals::{Rival, etcd, redis};

@@ -3,8 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use lockkeeper::bench::{self, Fault, Go, Length, Outcome, PATIENCE, Plan, Session, Work};
-use lockkeeper::bench::{proc, wire};
+use lockkeeper::internals::bench::{
+    self, Fault, Go, Length, Outcome, PATIENCE, Plan, Session, Work,
+};
+use lockkeeper::internals::bench::{proc, wire};
 
 use crate::figures::Cell;
 use crate::kinds::Kind;

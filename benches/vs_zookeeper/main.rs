@@ -1,5 +1,5 @@
 //! Figures beside Apache ZooKeeper: null server and comparison, by the load generator of
-//! `lockkeeper bench` (`lockkeeper::bench`). See README.md.
+//! `lockkeeper bench` (`lockkeeper::internals::bench`). See README.md.
 
 mod chart;
 mod cli;

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use lockkeeper::bench::{CONNECTIONS_MAX, DEPTH_MAX, Work};
+use lockkeeper::internals::bench::{CONNECTIONS_MAX, DEPTH_MAX, Work};
 use serde::{Deserialize, Serialize};
 
 /// Written like `get:16x16`: sixteen connections with sixteen reads in flight on each.

@@ -11,8 +11,8 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use lockkeeper::bench::frames::{Frames, Source};
-use lockkeeper::bench::wire;
+use lockkeeper::internals::bench::frames::{Frames, Source};
+use lockkeeper::internals::bench::wire;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 

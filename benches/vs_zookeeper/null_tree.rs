@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lockkeeper::bench::wire;
+use lockkeeper::internals::bench::wire;
 
 /// Nodes that fit before the map grows, which stops the server for a fifth of a second.
 const ROOM: usize = 1 << 20;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lockkeeper::bench::{Fault, PATIENCE, Session};
+use lockkeeper::internals::bench::{Fault, PATIENCE, Session};
 
 use crate::figures::DiskUse;
 use crate::kinds::{Kind, Place};

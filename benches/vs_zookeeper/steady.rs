@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use lockkeeper::bench::{
+use lockkeeper::internals::bench::{
     self, Fault, Go, Interim, Length, Outcome, Passed, Plan, Storm, Work, histogram, milliseconds,
     proc,
 };

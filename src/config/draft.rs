@@ -201,7 +201,7 @@ impl Draft {
     /// Derives what depends on other keys and checks the whole.
     ///
     /// # Errors
-    /// Everything that was found, in the order of the lines; at most [`CONFIG_ERRORS_MAX`] and one
+    /// Everything that was found, in the order of the lines; at most `CONFIG_ERRORS_MAX` and one
     /// that counts the rest.
     pub fn resolve(mut self) -> Result<Config, Vec<ConfigError>> {
         self.require();

@@ -12,7 +12,7 @@
 //! the texts of the file, of `dynamicConfigFile` and of `myid`.
 //!
 //! ```
-//! use lockkeeper::config::{Config, Draft};
+//! use lockkeeper::{Config, Draft};
 //!
 //! let config = Config::parse("zoo.cfg", "dataDir=/data\nclientPort=2181\n").unwrap();
 //! assert_eq!(config.max_session_timeout_ms, 60_000);
@@ -156,7 +156,7 @@ pub struct Config {
     pub warnings: Vec<(String, String)>,
     /// Lines that are probably mistakes, although the server starts: keys that neither this server nor
     /// ZooKeeper has, and keys that are given twice. To be warned of one by one; at most
-    /// [`CONFIG_ERRORS_MAX`], and one that counts the rest.
+    /// `CONFIG_ERRORS_MAX`, and one that counts the rest.
     pub mistakes: Vec<ConfigError>,
     /// The file that this was read from, if it may be rewritten when the membership changes; set
     /// by [`Draft::set_path`].

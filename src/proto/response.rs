@@ -37,7 +37,7 @@ impl ReplyHeader {
 
 /// What happened to a znode, as an event says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)]
+#[allow(missing_docs, clippy::enum_variant_names)] // the names are ZooKeeper's
 pub enum EventType {
     NodeCreated = 1,
     NodeDeleted = 2,

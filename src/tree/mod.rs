@@ -13,9 +13,9 @@
 //! Reproduces `DataTree`, and the part of `PrepRequestProcessor` that decides.
 //!
 //! ```
-//! use lockkeeper::proto::request::{Create, CreateKind};
-//! use lockkeeper::proto::{Acl, Text};
-//! use lockkeeper::tree::{Context, Options, Tree};
+//! use lockkeeper::internals::proto::request::{Create, CreateKind};
+//! use lockkeeper::internals::proto::{Acl, Text};
+//! use lockkeeper::internals::tree::{Context, Options, Tree};
 //!
 //! let mut tree = Tree::fresh(Options::default());
 //! let ctx = Context { zxid: 1, time_ms: 1_700_000_000_000, steady_ms: 0, session: 7, ids: &[] };

@@ -12,9 +12,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use lockkeeper::proto::request::{AddWatchMode, Create, CreateKind};
-use lockkeeper::proto::response::ReplyHeader;
-use lockkeeper::proto::{
+use lockkeeper::internals::proto::request::{AddWatchMode, Create, CreateKind};
+use lockkeeper::internals::proto::response::ReplyHeader;
+use lockkeeper::internals::proto::{
     Acl, ConnectRequest, ConnectResponse, EventType, Reader, Request, RequestHeader, Response,
     Text, frame,
 };

@@ -4,7 +4,7 @@ mod server_lines;
 
 use std::path::PathBuf;
 
-use lockkeeper::config::{
+use lockkeeper::internals::config::{
     CONFIG_ERRORS_MAX, CONFIG_TEXT_BYTES_MAX, Config, Draft, Form, FourLetterWords, HostPort,
     PATH_BYTES_MAX, SECTIONS, VALUE_BYTES_MAX,
 };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lockkeeper::config::{Config, Draft, Role};
+use lockkeeper::internals::config::{Config, Draft, Role};
 
 use super::{LEAST, addr, fault, good, parse, reasons, with};
 

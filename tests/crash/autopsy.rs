@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use lockkeeper::replica::{Entry, Machine, Mark, RecordDigest, Restore};
-use lockkeeper::storage::{self, Options, Place};
-use lockkeeper::tree;
+use lockkeeper::internals::replica::{Entry, Machine, Mark, RecordDigest, Restore};
+use lockkeeper::internals::storage::{self, Options, Place};
+use lockkeeper::internals::tree;
 
 /// What servers said of their state by zxid.
 #[derive(Debug, Default)]

@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
 use bytes::{Bytes, BytesMut};
-use lockkeeper::proto::response::ReplyHeader;
-use lockkeeper::proto::{
+use lockkeeper::internals::proto::response::ReplyHeader;
+use lockkeeper::internals::proto::{
     ConnectRequest, ConnectResponse, Reader, Request, RequestHeader, Response, Stat, Text, frame,
 };
 

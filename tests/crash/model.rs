@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use lockkeeper::proto::Stat;
+use lockkeeper::internals::proto::Stat;
 
 /// Below which all writers make sequential znodes.
 pub const SHARED: &str = "/q";

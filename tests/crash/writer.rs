@@ -10,9 +10,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use lockkeeper::proto::request::{Create, CreateKind};
-use lockkeeper::proto::response::ReplyHeader;
-use lockkeeper::proto::{Acl, MultiOp, MultiResult, Reader, Request, Response, Text};
+use lockkeeper::internals::proto::request::{Create, CreateKind};
+use lockkeeper::internals::proto::response::ReplyHeader;
+use lockkeeper::internals::proto::{Acl, MultiOp, MultiResult, Reader, Request, Response, Text};
 
 use crate::link::{Gone, Link, Session};
 use crate::model::{EPHEMERAL, Found, Nodes, SEQUENTIAL, SHARED, Sent, Write};

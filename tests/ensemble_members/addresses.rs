@@ -83,7 +83,7 @@ async fn servers_whose_files_are_old_meet_where_the_members_say() {
 #[cfg(debug_assertions)]
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_killed_between_a_change_of_addresses_and_its_file_meet_when_they_start_again() {
-    use lockkeeper::supervision::Task;
+    use lockkeeper::internals::supervision::Task;
 
     let world = World::new(&reconfigurable());
     let mut servers = world.start_three().await;

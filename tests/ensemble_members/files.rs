@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use lockkeeper::cli::config_file;
-use lockkeeper::replica::inspect::{Mode, PeerStatus};
+use lockkeeper::internals::cli::config_file;
+use lockkeeper::internals::replica::inspect::{Mode, PeerStatus};
 use lockkeeper::{Server, StartError};
 use tokio::net::TcpStream;
 

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use common::{Client, PATIENCE};
 use lockkeeper::Server;
-use lockkeeper::cli::config_file;
-use lockkeeper::replica::inspect::{Mode, PeerStatus};
-use lockkeeper::server::{Builder, ServerError};
+use lockkeeper::internals::cli::config_file;
+use lockkeeper::internals::replica::inspect::{Mode, PeerStatus};
+use lockkeeper::internals::server::{Builder, ServerError};
 
 /// A directory with the files of servers: at first of 1 to 4, of which the first three know each other.
 struct World {

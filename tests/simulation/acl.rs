@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lockkeeper::proto::Acl;
+use lockkeeper::internals::proto::Acl;
 
 use super::model::{INVALID_ACL, NO_AUTH, Outcome};
 

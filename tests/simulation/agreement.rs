@@ -12,9 +12,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lockkeeper::replica::peer::server_of;
-use lockkeeper::replica::txn::{Batch, EntryTime, Txn};
-use lockkeeper::replica::{self, Append, Entry, EntryKind};
+use lockkeeper::internals::replica::peer::server_of;
+use lockkeeper::internals::replica::txn::{Batch, EntryTime, Txn};
+use lockkeeper::internals::replica::{self, Append, Entry, EntryKind};
 use raft::eraftpb::{Message, MessageType};
 
 use super::conn::Violation;

@@ -12,12 +12,12 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::BytesMut;
-use lockkeeper::proto::connect::ConnectResponse;
-use lockkeeper::proto::{ConnectRequest, Request, frame};
-use lockkeeper::replica::{
+use lockkeeper::internals::proto::connect::ConnectResponse;
+use lockkeeper::internals::proto::{ConnectRequest, Request, frame};
+use lockkeeper::internals::replica::{
     Append, AuditLine, ClientRequest, ConnId, Machine, Mark, Membership, Outgoing,
 };
-use lockkeeper::tree::{Identity, Tree};
+use lockkeeper::internals::tree::{Identity, Tree};
 
 use super::agreement::Agreement;
 use super::clocks::Clocks;
@@ -472,7 +472,7 @@ impl Checker {
                 return Err(format!("{path}\n  got      {got:?}\n  expected {expected:?}"));
             }
             let acl = tree.get_acl(&all_powerful, path).map(|(acl, _)| {
-                let plain = |acl: &lockkeeper::proto::Acl| {
+                let plain = |acl: &lockkeeper::internals::proto::Acl| {
                     (acl.perms, acl.scheme.to_string(), acl.id.to_string())
                 };
                 acl.iter().map(plain).collect::<Vec<_>>()

@@ -8,11 +8,11 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use lockkeeper::proto::connect::ConnectRequest;
-use lockkeeper::proto::request::{AddWatchMode, SetWatches, Undecodable, WatcherType};
-use lockkeeper::proto::response::ReplyHeader;
-use lockkeeper::proto::{MultiResult, OpCode, Reader, Request, Response, Text};
-use lockkeeper::replica::ClientRequest;
+use lockkeeper::internals::proto::connect::ConnectRequest;
+use lockkeeper::internals::proto::request::{AddWatchMode, SetWatches, Undecodable, WatcherType};
+use lockkeeper::internals::proto::response::ReplyHeader;
+use lockkeeper::internals::proto::{MultiResult, OpCode, Reader, Request, Response, Text};
+use lockkeeper::internals::replica::ClientRequest;
 
 use super::acl::{self, Id};
 use super::model::{self, Event, Model};

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lockkeeper::storage::{Identity, OpenError};
+use lockkeeper::internals::storage::{Identity, OpenError};
 
 use super::conn::Violation;
 use super::disk::Crash;

@@ -6,7 +6,7 @@
 //! sync that hung has its effect when it returns. Most hangs have the world for themselves, so that what must
 //! follow can be told.
 
-use lockkeeper::replica::{Replica, Status};
+use lockkeeper::internals::replica::{Replica, Status};
 use raft::eraftpb::{Message, MessageType};
 
 use super::conn::Violation;

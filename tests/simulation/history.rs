@@ -5,8 +5,8 @@
 //! transactions before it make of an empty one, so that a server far behind is judged by the state
 //! that it is in.
 
-use lockkeeper::proto::{Request, Response};
-use lockkeeper::replica::{AuditLine, ConnId};
+use lockkeeper::internals::proto::{Request, Response};
+use lockkeeper::internals::replica::{AuditLine, ConnId};
 
 use super::acl::Id;
 use super::model::{Code, Event, Model, Txn};

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
-use lockkeeper::replica::ConnId;
-use lockkeeper::replica::founding::Founding;
-use lockkeeper::storage::Outcome;
+use lockkeeper::internals::replica::ConnId;
+use lockkeeper::internals::replica::founding::Founding;
+use lockkeeper::internals::storage::Outcome;
 
 use super::config::Config;
 use super::conn::Violation;

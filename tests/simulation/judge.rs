@@ -2,9 +2,9 @@
 //!
 //! *Owns* the rules that concern the order of everything: who may do what when, and what comes of it.
 
-use lockkeeper::proto::{ErrorCode, MultiOp, MultiResult, Request, Response};
-use lockkeeper::replica::AuditLine;
-use lockkeeper::replica::txn::{Origin, Txn, TxnOp};
+use lockkeeper::internals::proto::{ErrorCode, MultiOp, MultiResult, Request, Response};
+use lockkeeper::internals::replica::AuditLine;
+use lockkeeper::internals::replica::txn::{Origin, Txn, TxnOp};
 
 use super::agreement::Proposal;
 use super::checker::Checker;

@@ -6,8 +6,8 @@
 //! session's ephemerals, never by creating another one.
 
 use bytes::Bytes;
-use lockkeeper::proto::request::{Create, CreateKind};
-use lockkeeper::proto::{Acl, Request, Response, Text};
+use lockkeeper::internals::proto::request::{Create, CreateKind};
+use lockkeeper::internals::proto::{Acl, Request, Response, Text};
 
 use super::model::{DELETED, NO_NODE};
 

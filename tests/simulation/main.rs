@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lockkeeper::storage::fs::Fs;
+use lockkeeper::internals::storage::fs::Fs;
 use simulation::coverage::Coverage;
 use simulation::disk::{Crash, SimFs};
 use simulation::founding::{self, Seen};

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use lockkeeper::replica;
+use lockkeeper::internals::replica;
 
 use super::conn::Violation;
 

@@ -5,8 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lockkeeper::proto::request::{Create, CreateKind};
-use lockkeeper::proto::{Acl, MultiOp, MultiResult, ReadOp, Request, Response, Stat, Text};
+use lockkeeper::internals::proto::request::{Create, CreateKind};
+use lockkeeper::internals::proto::{
+    Acl, MultiOp, MultiResult, ReadOp, Request, Response, Stat, Text,
+};
 
 use super::acl::{ADMIN, CREATE, DELETE, Entry, Id, READ, WRITE, allowed, fixed_acl, shown};
 
@@ -534,7 +536,7 @@ impl Model {
 }
 
 fn error_result(code: Code) -> MultiResult {
-    MultiResult::Error(lockkeeper::proto::ErrorCode::from_wire(code))
+    MultiResult::Error(lockkeeper::internals::proto::ErrorCode::from_wire(code))
 }
 
 fn next_version(current: i32, expected: i32) -> Outcome<i32> {

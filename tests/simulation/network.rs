@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use lockkeeper::replica::PeerMessage;
+use lockkeeper::internals::replica::PeerMessage;
 
 use super::conn::Violation;
 use super::disk::Crash;

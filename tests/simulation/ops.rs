@@ -4,8 +4,8 @@
 //! makes no sense.
 
 use bytes::Bytes;
-use lockkeeper::proto::request::{AddWatchMode, Create, CreateKind, WatcherType};
-use lockkeeper::proto::{Acl, MultiOp, ReadOp, Request, Text};
+use lockkeeper::internals::proto::request::{AddWatchMode, Create, CreateKind, WatcherType};
+use lockkeeper::internals::proto::{Acl, MultiOp, ReadOp, Request, Text};
 
 use super::config::{Config, Kind};
 use super::rng::Rng;

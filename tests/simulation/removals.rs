@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::{Bytes, BytesMut};
-use lockkeeper::config::ServerSpec;
-use lockkeeper::proto::connect::ConnectRequest;
-use lockkeeper::proto::request::{Create, CreateKind, RequestHeader};
-use lockkeeper::proto::response::ReplyHeader;
-use lockkeeper::proto::{Acl, Reader, Request, Text, frame};
-use lockkeeper::replica::{
+use lockkeeper::internals::config::ServerSpec;
+use lockkeeper::internals::proto::connect::ConnectRequest;
+use lockkeeper::internals::proto::request::{Create, CreateKind, RequestHeader};
+use lockkeeper::internals::proto::response::ReplyHeader;
+use lockkeeper::internals::proto::{Acl, Reader, Request, Text, frame};
+use lockkeeper::internals::replica::{
     Append, ClientRequest, Entry, HardState, Input, Machine, Membership, PeerMessage, Replica,
     Restored, Setup, Status, TICK_MS, Urgency,
 };
-use lockkeeper::tree;
+use lockkeeper::internals::tree;
 
 use super::conn::Violation;
 use super::rng::Rng;

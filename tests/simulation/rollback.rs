@@ -10,10 +10,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use lockkeeper::replica::PeerMessage;
-use lockkeeper::replica::inspect::Status;
-use lockkeeper::replica::peer::{RaftMessage, RaftMessageType, server_of};
-use lockkeeper::storage::{OpenError, mark_rolled_back};
+use lockkeeper::internals::replica::PeerMessage;
+use lockkeeper::internals::replica::inspect::Status;
+use lockkeeper::internals::replica::peer::{RaftMessage, RaftMessageType, server_of};
+use lockkeeper::internals::storage::{OpenError, mark_rolled_back};
 
 use super::agreement::Held;
 use super::conn::Violation;

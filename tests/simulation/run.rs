@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use lockkeeper::replica::Member;
+use lockkeeper::internals::replica::Member;
 
 use super::client::Mood;
 use super::config::Config;

@@ -10,16 +10,16 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 
-use lockkeeper::config::ServerSpec;
-use lockkeeper::replica::peer::server_of;
-use lockkeeper::replica::{
+use lockkeeper::internals::config::ServerSpec;
+use lockkeeper::internals::replica::peer::server_of;
+use lockkeeper::internals::replica::{
     Append, AuditLine, Changes, ClientRequest, ConnId, Drained, Fetch, Input, Machine, Mark,
     Member, Membership, Outgoing, PeerMessage, Ready, Replica, SendImage, Setup, Urgency,
 };
-use lockkeeper::storage::{
+use lockkeeper::internals::storage::{
     self, Checkpointer, Identity, Images, Lock, Log, LogOptions, OpenError, Outcome, Report,
 };
-use lockkeeper::tree;
+use lockkeeper::internals::tree;
 use raft::eraftpb::MessageType;
 
 use super::checker::Checker;

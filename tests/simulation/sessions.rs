@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use lockkeeper::proto::Request;
-use lockkeeper::replica::ConnId;
+use lockkeeper::internals::proto::Request;
+use lockkeeper::internals::replica::ConnId;
 
 use super::acl::Id;
 

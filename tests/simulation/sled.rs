@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use lockkeeper::storage::{StateError, StateStore};
+use lockkeeper::internals::storage::{StateError, StateStore};
 
 use super::disk::Crash;
 use super::rng::Rng;

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use lockkeeper::proto::Response;
-use lockkeeper::replica::ConnId;
+use lockkeeper::internals::proto::Response;
+use lockkeeper::internals::replica::ConnId;
 
 use super::conn::{Conn, Pending, Violation};
 use super::history::{History, Line};

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::BytesMut;
-use lockkeeper::proto::{ConnectRequest, frame};
-use lockkeeper::replica::{ClientRequest, ConnId, Input};
+use lockkeeper::internals::proto::{ConnectRequest, frame};
+use lockkeeper::internals::replica::{ClientRequest, ConnId, Input};
 
 /// Longest frame that the simulated server takes.
 const FRAME_BYTES_MAX: usize = 1 << 16;

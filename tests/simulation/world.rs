@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use lockkeeper::replica::{ConnId, Outgoing};
+use lockkeeper::internals::replica::{ConnId, Outgoing};
 
 use super::checker::{Checker, Rules};
 use super::client::{Act, Client};

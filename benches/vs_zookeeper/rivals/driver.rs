@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockkeeper::bench::{ALARM, Alarms, Contention, Outcome, histogram, proc, record};
+use lockkeeper::internals::bench::{ALARM, Alarms, Contention, Outcome, histogram, proc, record};
 use mio::{Events, Interest, Poll, Token};
 
 use super::socket::Socket;

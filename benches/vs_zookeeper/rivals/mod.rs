@@ -14,7 +14,7 @@ mod socket;
 
 use std::net::SocketAddr;
 
-use lockkeeper::bench::PATIENCE;
+use lockkeeper::internals::bench::PATIENCE;
 
 use crate::figures::Cell;
 

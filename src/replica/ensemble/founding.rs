@@ -281,7 +281,7 @@ impl Founding {
 
     /// Participants that are to be asked now, at their client ports, whether they serve: those that are
     /// silent while there is a majority without them. The answer goes to [`Founding::answered`].
-    pub fn to_ask(&mut self, now_us: u64) -> Vec<u8> {
+    pub fn addresses_to_ask(&mut self, now_us: u64) -> Vec<u8> {
         let participants = participants(&self.lines);
         let present = participants.iter().filter(|id| self.is_present(**id, now_us)).count();
         if present <= participants.len() / 2 {

@@ -124,7 +124,7 @@ impl World {
                         founding.heard(*from, introduction.clone(), self.now_us);
                     }
                 }
-                for asked in founding.to_ask(self.now_us) {
+                for asked in founding.addresses_to_ask(self.now_us) {
                     let mode = is_alone[usize::from(asked) - 1].then(|| "standalone".to_owned());
                     founding.answered(asked, mode, self.now_us);
                 }

@@ -125,7 +125,7 @@ impl Founder {
             }
             waiting.peers.introduce(self.founding.introduction(now_us));
             questions.retain(|question| !question.is_finished());
-            for server in self.founding.to_ask(now_us) {
+            for server in self.founding.addresses_to_ask(now_us) {
                 let addresses = self.client_addresses(server);
                 let sender = waiting.sender.clone();
                 let question = async move {

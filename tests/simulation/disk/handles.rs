@@ -5,7 +5,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lockkeeper::storage::fs::{DiskFile, FileLock, Fs, FsError, Reserved};
+use lockkeeper::internals::storage::fs::{DiskFile, FileLock, Fs, FsError, Reserved};
 
 use super::{Disk, NameOp, SimFs};
 

@@ -5,16 +5,18 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use lockkeeper::config::{Role, ServerSpec};
-use lockkeeper::proto::request::{Create, CreateKind, Request};
-use lockkeeper::proto::{Acl, ConnectRequest, RequestHeader};
-use lockkeeper::replica::founding::{Chance, Decision, Founding, Identified, Introduction, Past};
-use lockkeeper::replica::peer::raft_id;
-use lockkeeper::replica::{
+use lockkeeper::internals::config::{Role, ServerSpec};
+use lockkeeper::internals::proto::request::{Create, CreateKind, Request};
+use lockkeeper::internals::proto::{Acl, ConnectRequest, RequestHeader};
+use lockkeeper::internals::replica::founding::{
+    Chance, Decision, Founding, Identified, Introduction, Past,
+};
+use lockkeeper::internals::replica::peer::raft_id;
+use lockkeeper::internals::replica::{
     Append, ClientRequest, Entry, HardState, Input, Machine, Membership, PeerMessage, Ready,
     Replica, Restore as _, Restored, Setup,
 };
-use lockkeeper::tree;
+use lockkeeper::internals::tree;
 
 use super::super::rng::Rng;
 

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use lockkeeper::replica::founding::Introduction;
-use lockkeeper::replica::peer::server_of;
-use lockkeeper::replica::{Input, PeerMessage, TICK_MS};
+use lockkeeper::internals::replica::founding::Introduction;
+use lockkeeper::internals::replica::peer::server_of;
+use lockkeeper::internals::replica::{Input, PeerMessage, TICK_MS};
 
 use super::super::conn::Violation;
 use super::super::rng::Rng;
@@ -332,7 +332,7 @@ impl World {
     fn ask_silent(&mut self, id: u8) {
         let now_us = self.now_us;
         let Some(founding) = self.host_mut(id).founding() else { return };
-        for asked in founding.to_ask(now_us) {
+        for asked in founding.addresses_to_ask(now_us) {
             let other = self.host(asked);
             let serves = other.is_serving() && self.hear_each_other(id, asked);
             let mode = serves.then(|| "standalone".to_owned());
