@@ -59,12 +59,13 @@ const ROOMS: &[(&str, Arrows)] = &[
     (
         "replica",
         &[
+            ("messages", &[]),
             ("machine", &[]),
             ("clients", &["inspect", "machine"]),
-            ("consensus", &["clients", "ensemble", "inspect", "machine"]),
-            ("ensemble", &["consensus", "machine"]),
-            ("inspect", &["clients", "consensus", "ensemble"]),
-            ("sessions", &["clients", "consensus", "ensemble", "machine"]),
+            ("consensus", &["clients", "inspect", "machine", "messages"]),
+            ("ensemble", &["consensus", "machine", "messages"]),
+            ("inspect", &["clients", "consensus", "messages"]),
+            ("sessions", &["clients", "consensus", "machine", "messages"]),
         ],
     ),
     (

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use super::machine::Records;
+use super::records::Records;
 
 /// What a log entry holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

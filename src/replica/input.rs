@@ -2,20 +2,15 @@
 
 use std::net::IpAddr;
 
-use bytes::Bytes;
 use raft::eraftpb::Message;
 
 use super::durable::{Entry, Mark};
-use super::ensemble::PeerMessage;
 use super::inspect::Inspect;
 use super::machine::Machine;
+use super::messages::PeerMessage;
 use super::ready::Fetch;
-use crate::proto::OpCode;
+pub use super::request::{ClientRequest, ConnId};
 use crate::proto::connect::ConnectRequest;
-use crate::proto::request::{Request, Undecodable};
-
-/// A connection of a client, numbered by the shell; never reused while the process lives.
-pub type ConnId = u64;
 
 /// One event from outside. `Replica::step` takes it, never fails and never waits.
 #[derive(Debug)]
@@ -124,35 +119,4 @@ pub enum Input {
     },
     /// Leadership is to be handed over, if this server has it: it is about to stop.
     Resign,
-}
-
-/// A request as a connection decoded it.
-#[derive(Clone, Debug)]
-pub struct ClientRequest {
-    /// The client's number for it.
-    pub xid: i32,
-    /// The opcode as sent.
-    pub op: i32,
-    /// The body as sent: what the log keeps of a write.
-    pub body: Bytes,
-    /// The decoded body.
-    pub decoded: Result<Request, Undecodable>,
-}
-
-impl ClientRequest {
-    /// Decodes the payload of a frame. `None`: shorter than a header, the connection must close.
-    #[must_use]
-    pub fn decode(payload: Bytes) -> Option<Self> {
-        let mut reader = crate::proto::Reader::new(payload);
-        let header = crate::proto::RequestHeader::decode(&mut reader).ok()?;
-        let body = reader.rest();
-        let decoded = Request::decode(header.op, body.clone());
-        Some(Self { xid: header.xid, op: header.op, body, decoded })
-    }
-
-    /// Whether it is an auth packet.
-    #[must_use]
-    pub fn is_auth(&self) -> bool {
-        self.op == OpCode::Auth as i32 || self.op == OpCode::Sasl as i32
-    }
 }

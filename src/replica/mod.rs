@@ -7,7 +7,7 @@
 //! committed. *Never*: tokio, sled, sockets, files, clocks, threads, or an order that depends on a
 //! hash.
 //!
-//! Rooms: `consensus/` (Raft and what is proposed), `machine/` (what all servers agree on), `sessions/`,
+//! Rooms: `messages/` (what servers say to each other), `consensus/` (Raft and what is proposed), `machine/` (what all servers agree on), `sessions/`,
 //! `clients/` (connections of this server), `ensemble/` (its servers), `inspect/` (what operators see).
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -22,7 +22,10 @@ mod ensemble;
 pub mod input;
 pub mod inspect;
 pub mod machine;
+mod messages;
 pub mod ready;
+pub mod records;
+mod request;
 mod sessions;
 mod setup;
 #[cfg(test)]
@@ -34,17 +37,20 @@ use raft::eraftpb::Message;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
+pub use bounds::TICK_MS;
 pub use clients::OUTPUT_BYTES_PER_TURN_MAX;
 pub use consensus::{Refusal, clocks, leadership, promises};
 pub use durable::{
     Append, Changes, Drained, Entry, EntryKind, HardState, Mark, Membership, RecordDigest, Restore,
     Urgency,
 };
-pub use ensemble::{Member, PeerMessage, founding, peer, peer_codec};
+pub use ensemble::founding;
 pub use input::{ClientRequest, ConnId, Input};
 pub use inspect::{Inspect, Report, Status};
-pub use machine::{Machine, Record, Records, records, txn};
+pub use machine::{Machine, txn};
+pub use messages::{Member, PeerMessage, peer, peer_codec};
 pub use ready::{AuditLine, Fetch, Outgoing, Ready, SendImage};
+pub use records::{Record, Records};
 pub use setup::{Restored, Setup};
 
 use clients::{Clients, Connection, Forwarding, Rules, Wanted};
@@ -56,8 +62,6 @@ use sessions::{Expiry, Liveness, Moves, Touches};
 use crate::config::Role;
 use crate::proto::OpCode;
 
-/// Longest time in milliseconds that may pass between two ticks.
-pub const TICK_MS: u64 = 50;
 /// A gap between two ticks counts as at most this many, so that a process that was stopped does
 /// not hold an election with itself.
 const TICKS_AT_ONCE_MAX: u64 = 4;
@@ -206,8 +210,7 @@ impl Replica {
             Consensus::new(id, applied.0, tail, &replayed.conf_changes, setup.disk_stall_ms)?;
         let voters = consensus.membership().voters;
         if setup.ensemble.is_none() && voters != [id] {
-            let mut servers: Vec<u8> =
-                voters.iter().map(|id| ensemble::peer::server_of(*id)).collect();
+            let mut servers: Vec<u8> = voters.iter().map(|id| messages::server_of(*id)).collect();
             servers.sort_unstable();
             let servers: Vec<String> = servers.iter().map(u8::to_string).collect();
             return Err(format!(

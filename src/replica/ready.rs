@@ -3,9 +3,9 @@
 use raft::eraftpb::Message;
 
 use super::durable::Append;
-use super::ensemble::{Member, PeerMessage};
-use super::input::ConnId;
 use super::inspect::Report;
+use super::messages::{Member, PeerMessage};
+use super::request::ConnId;
 
 /// Everything that is to be done after a batch of inputs. Order within it: audit lines first, then
 /// `client`; `append` may go at once, in parallel with both.

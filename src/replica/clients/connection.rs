@@ -12,10 +12,10 @@ use crate::proto::connect::ConnectResponse;
 use crate::proto::request::Request;
 use crate::proto::response::{ReplyHeader, encode_event, encode_reply};
 use crate::proto::{ErrorCode, EventType, OpCode, Response, Text, frame};
-use crate::replica::input::ConnId;
 use crate::replica::inspect::{ConnectionReport, Latency};
 use crate::replica::machine::Identities;
 use crate::replica::ready::Outgoing;
+use crate::replica::request::ConnId;
 use crate::tree::acl::Identity;
 
 /// Identities that one connection may prove, and their bytes: every transaction carries them into

@@ -14,8 +14,8 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use crate::proto::OpCode;
-use crate::replica::input::ConnId;
 use crate::replica::machine::{Batch, BatchBuilder, Origin, Txn, TxnOp, is_current};
+use crate::replica::request::ConnId;
 use crate::tree::acl::Identity;
 
 /// A batch, and whose transactions are in it.

@@ -9,8 +9,8 @@ use super::watches::Kind;
 use crate::proto::jute::wire_len;
 use crate::proto::request::{AddWatchMode, Request, SetWatches};
 use crate::proto::{ErrorCode, EventType, MultiResult, ReadOp, Response, Stat, Text, Writer};
-use crate::replica::input::ConnId;
 use crate::replica::machine::Machine;
+use crate::replica::request::ConnId;
 use crate::tree::acl::Identity;
 
 /// Data and names that one multiRead may ask for, in bytes.

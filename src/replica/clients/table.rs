@@ -14,10 +14,10 @@ use crate::proto::acl::perms;
 use crate::proto::connect::ConnectResponse;
 use crate::proto::request::{Request, Undecodable};
 use crate::proto::{ErrorCode, OpCode, Response, Text};
-use crate::replica::input::{ClientRequest, ConnId};
 use crate::replica::inspect::{ConnectionReport, Latency, WatchReport};
 use crate::replica::machine::{Applied, Machine, TxnOp};
 use crate::replica::ready::Outgoing;
+use crate::replica::request::{ClientRequest, ConnId};
 use crate::tree::acl::{Identity, allows, digest_identities};
 
 /// What a request needs that only the replica can do.

@@ -15,8 +15,8 @@ use twox_hash::XxHash3_64;
 
 use crate::proto::request::WatcherType;
 use crate::proto::{EventType, Text};
-use crate::replica::input::ConnId;
 use crate::replica::inspect::WatchReport;
+use crate::replica::request::ConnId;
 use crate::tree::path::last_slash;
 
 /// What is registered.

@@ -11,10 +11,10 @@
 use crate::config::Role;
 use crate::proto::Text;
 use crate::replica::Replica;
-use crate::replica::ensemble::server_of;
-use crate::replica::input::ConnId;
 use crate::replica::machine::TxnOp;
 use crate::replica::machine::members;
+use crate::replica::messages::server_of;
+use crate::replica::request::ConnId;
 
 /// How long a server without a leader keeps its clients, in milliseconds: reads go on, writes wait.
 pub const LEADERLESS_MS_MAX: u64 = 1000;

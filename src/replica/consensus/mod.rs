@@ -8,7 +8,6 @@
 #[cfg(test)]
 mod clock_tests;
 pub mod clocks;
-pub(in crate::replica) mod codec;
 mod conf_change;
 #[cfg(test)]
 mod guard_tests;
@@ -26,14 +25,11 @@ mod rollback_tests;
 mod stall_tests;
 mod tail;
 
-#[cfg(test)]
-pub(in crate::replica) use codec::{TYPES, numbers};
-
 pub use promises::Refusal;
 
 pub(in crate::replica) use clocks::Clocks;
 pub(in crate::replica) use leadership::{LEADERLESS_MS_MAX, Standing};
 pub(in crate::replica) use node::{Consensus, PeerProgress, Step, check};
 pub(in crate::replica) use pace::Pace;
-pub(in crate::replica) use promises::{Asking, Promise};
+pub(in crate::replica) use promises::Asking;
 pub(in crate::replica) use tail::{Tail, from_raft};

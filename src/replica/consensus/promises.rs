@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::tail::EntryTerms;
 use crate::replica::Replica;
 use crate::replica::bounds::TERM_STEP_MAX;
-use crate::replica::ensemble::{PeerMessage, server_of};
+use crate::replica::messages::{PeerMessage, Promise, server_of};
 
 /// How long all voters are waited for, microseconds; after that, a majority is enough.
 pub const ASKING_US: u64 = 1_000_000;
@@ -27,19 +27,6 @@ pub const ASKING_US: u64 = 1_000_000;
 const SERVERS_MAX: usize = 1024;
 /// Questions of one server that are answered as they were first.
 const QUESTIONS_MAX: usize = 4;
-
-/// The newest promises of one server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Promise {
-    /// The highest term in which it promised something.
-    pub term: u64,
-    /// The highest index that it acknowledged in that term; 0 for none.
-    pub index: u64,
-    /// The term of the entry there; 0 if that is not known.
-    pub log_term: u64,
-    /// For whom it voted in that term, itself included; 0 if that is not known.
-    pub vote: u64,
-}
 
 /// What a server remembers of all others.
 #[derive(Debug, Default)]

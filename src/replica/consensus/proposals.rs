@@ -13,9 +13,9 @@ use raft::eraftpb::{Message, MessageType};
 use super::node::Verdict;
 use crate::replica::Replica;
 use crate::replica::durable::Mark;
-use crate::replica::ensemble::PeerMessage;
 use crate::replica::inspect::{Departures, ProposalSizes};
 use crate::replica::machine::{Machine, Txn, TxnOp, txn};
+use crate::replica::messages::PeerMessage;
 
 impl Replica {
     /// A message of another server.
@@ -251,8 +251,8 @@ mod tests {
     use crate::replica::Membership;
     use crate::replica::Restored;
     use crate::replica::Setup;
-    use crate::replica::TICK_MS;
     use crate::replica::Urgency;
+    use crate::replica::bounds::TICK_MS;
     use crate::tree::Options;
 
     /// Server 2 of three, that has heard nothing yet.

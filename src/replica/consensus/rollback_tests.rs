@@ -2,10 +2,11 @@
 
 use raft::eraftpb::{Message, MessageType};
 
-use super::promises::{ASKING_US, Promise};
+use super::promises::ASKING_US;
 use crate::config::ServerSpec;
 use crate::replica::bounds::TERM_STEP_MAX;
 use crate::replica::cluster::{Cluster, create};
+use crate::replica::messages::Promise;
 use crate::replica::*;
 use crate::tree::Options;
 

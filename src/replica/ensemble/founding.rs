@@ -20,12 +20,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::peer::raft_id;
 use crate::config::Role;
 /// The line of one server, which an identity keeps.
 pub use crate::config::ServerSpec;
 use crate::replica::durable::Membership;
 use crate::replica::machine::Machine;
+use crate::replica::messages::raft_id;
 use crate::replica::setup::Restored;
 
 /// How long a majority is enough to found an ensemble, microseconds: the others may still be starting.

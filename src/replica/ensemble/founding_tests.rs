@@ -1,9 +1,9 @@
 //! Servers that found an ensemble, in a world without sockets and clocks.
 
 use super::founding::*;
-use super::peer::raft_id;
 use crate::config::ServerSpec;
 use crate::replica::durable::Membership;
+use crate::replica::messages::raft_id;
 
 const MS: u64 = 1000;
 

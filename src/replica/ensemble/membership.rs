@@ -5,15 +5,15 @@
 //! caught up; a server that lost its data never votes under the identity that it lost: its new one
 //! learns first, and then takes the place of the old one in one step. *Never* changes the text.
 
-use super::peer::{Member, raft_id, server_of};
 use crate::config::{PeerAddress, Role, ServerSpec};
 use crate::proto::request::Request;
 use crate::proto::{ErrorCode, OpCode};
 use crate::replica::Replica;
 use crate::replica::consensus::{PeerProgress, Step};
-use crate::replica::input::ConnId;
 use crate::replica::machine::members::{self, Asked, Members};
 use crate::replica::machine::{Batch, BatchBuilder, TxnOp, members_mark};
+use crate::replica::messages::{Member, raft_id, server_of};
+use crate::replica::request::ConnId;
 
 /// How long an answer to a reconfig waits for what leaves to count no longer, in milliseconds. Then its
 /// connection is closed: the change is decided, and its client does not know.

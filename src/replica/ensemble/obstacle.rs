@@ -5,8 +5,8 @@
 //! the data that it voted with. *Invariant*: the second is found only where it is certain: a voter counts
 //! as lost when its server is connected under another identity, never because it is silent.
 
-use super::peer::server_of;
 use crate::replica::Replica;
+use crate::replica::messages::server_of;
 
 /// How long there must be no leader before a majority is called lost, in microseconds: what this server
 /// knows of the voters may be older than what the others have agreed on.

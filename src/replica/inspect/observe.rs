@@ -7,7 +7,7 @@ use super::questions::{Inspect, Mode, PeerStatus, Report, SessionReport, Status}
 use crate::config::{Role, ServerSpec};
 use crate::proto::Text;
 use crate::replica::consensus::PeerProgress;
-use crate::replica::ensemble::server_of;
+use crate::replica::messages::server_of;
 use crate::replica::{Figures, Replica};
 use crate::tree::path;
 

@@ -4,7 +4,7 @@
 //! questions that cost as much as there is to show and are only answered when asked.
 
 use crate::locks::{Scope, Snapshot};
-use crate::replica::input::ConnId;
+use crate::replica::request::ConnId;
 
 /// What this server is in its ensemble.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

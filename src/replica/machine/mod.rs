@@ -5,12 +5,10 @@
 //! clock, at a connection, or at who leads.
 
 pub(in crate::replica) mod members;
-pub mod records;
 mod sessions;
 pub mod state;
 pub mod txn;
 
-pub use records::{Record, Records};
 pub use state::{Machine, STAMP_LEAD_MS_MAX};
 
 pub(in crate::replica) use sessions::Session;

@@ -14,7 +14,7 @@ use twox_hash::XxHash3_128;
 
 use crate::proto::Reader;
 use crate::proto::connect::{PASSWORD_BYTES, Password};
-use crate::replica::input::ConnId;
+use crate::replica::request::ConnId;
 use crate::tree::TakeChange;
 
 /// First byte of a session's record key.

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use crate::proto::connect::{PASSWORD_BYTES, Password};
 use crate::proto::{Malformed, Reader, Text, Writer};
 use crate::replica::bounds::STEADY_MS_MAX;
-use crate::replica::input::ConnId;
+use crate::replica::request::ConnId;
 use crate::tree::acl::Identity;
 
 /// Version of the entry format.

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::replica::TICK_MS;
+use crate::replica::bounds::TICK_MS;
 
 /// Width of a bucket in microseconds.
 const BUCKET_US: u64 = TICK_MS * 1000;

@@ -12,8 +12,8 @@ use rand_core::RngCore;
 use crate::proto::connect::{ConnectRequest, ConnectResponse, PASSWORD_BYTES, Password};
 use crate::replica::Replica;
 use crate::replica::clients::Phase;
-use crate::replica::input::ConnId;
 use crate::replica::machine::{Origin, Session, TxnOp};
+use crate::replica::request::ConnId;
 
 /// Set in the ids of sessions that one server knows alone. The zxid that the others are made from
 /// stays below it for 2^23 terms.

@@ -14,9 +14,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::touches::CONFIRMED_US_MAX;
+use crate::replica::Replica;
+use crate::replica::bounds::TICK_MS;
 use crate::replica::consensus::LEADERLESS_MS_MAX;
-use crate::replica::ensemble::{PeerMessage, Stamp, server_of};
-use crate::replica::{Replica, TICK_MS};
+use crate::replica::messages::{PeerMessage, Stamp, server_of};
 
 const TICK_US: u64 = TICK_MS * 1000;
 /// A process that has told nothing for longer is silent.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use super::liveness::DEPOSED_US_MAX;
 use crate::replica::Replica;
-use crate::replica::ensemble::{PeerMessage, Stamp};
+use crate::replica::messages::{PeerMessage, Stamp};
 
 /// Sessions in one message.
 const TOUCHES_MAX: usize = 64 << 10;

@@ -35,7 +35,7 @@
 //!   `storage/log/replay.rs`, [`check`]
 //! * raw_node.rs:303 `id must not be zero`; a disk; [`check`]
 //! * raft_log.rs:260, 370, log_unstable.rs; entries that are not contiguous, or behind one another;
-//!   `consensus/codec.rs`; [`check`]
+//!   `messages/raft_codec.rs`; [`check`]
 //! * raft.rs:2497 `term must be valid`, raft_log.rs:101, 653; terms of entries on the disk that are
 //!   not known; [`check`]: `consensus/tail.rs` knows them from the image on
 //! * raft.rs:702 `need non-empty snapshot`; an image of no entry; `consensus/tail.rs` offers none

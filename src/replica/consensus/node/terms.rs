@@ -9,7 +9,7 @@
 //!
 //! The bucket is full when the server starts: a forger gains [`TERM_STEP_MAX`] terms by each restart.
 
-use crate::replica::TICK_MS;
+use crate::replica::bounds::TICK_MS;
 use crate::replica::bounds::{TERM_MAX, TERM_STEP_MAX};
 
 /// Ticks in which the bucket gets room for another term: one second.

@@ -6,9 +6,7 @@
 use bytes::Bytes;
 use raft::eraftpb::{Message, MessageType};
 
-pub use super::peer_codec::{MESSAGE_BYTES_MAX, PEER_FORMAT};
 use crate::config::ServerSpec;
-use crate::replica::consensus::Promise;
 
 /// What Raft says to itself on other servers.
 pub use raft::eraftpb::{Message as RaftMessage, MessageType as RaftMessageType};
@@ -89,6 +87,19 @@ pub enum PeerMessage {
         /// Ids of sessions.
         sessions: Vec<i64>,
     },
+}
+
+/// The newest promises of one server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promise {
+    /// The highest term in which it promised something.
+    pub term: u64,
+    /// The highest index that it acknowledged in that term; 0 for none.
+    pub index: u64,
+    /// The term of the entry there; 0 if that is not known.
+    pub log_term: u64,
+    /// For whom it voted in that term, itself included; 0 if that is not known.
+    pub vote: u64,
 }
 
 /// A report of whom a server has heard from.

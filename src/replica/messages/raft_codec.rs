@@ -1,6 +1,6 @@
 //! Messages of Raft <-> bytes.
 //!
-//! *Owns* what stands behind the kind in a peer's message (`ensemble/peer_codec.rs`). *Invariants*: decoding is total
+//! *Owns* what stands behind the kind in a peer's message (`messages/peer_codec.rs`). *Invariants*: decoding is total
 //! and canonical; the data of entries shares the memory of what was received. What is accepted is what
 //! Raft may take from another server: types that are local to one server are malformed here, entries
 //! are contiguous and their terms do not fall. *Never* lets protobuf's parser see bytes from a socket.
@@ -14,13 +14,13 @@
 use bytes::Bytes;
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, Snapshot};
 
-use crate::proto::jute::wire_len;
-use crate::proto::{Malformed, Reader, Writer};
-use crate::replica::bounds::{INDEX_MAX, RAFT_ID_MAX, TERM_MAX};
-use crate::replica::ensemble::{
+use super::numbers::{
     CONTEXT_BYTES_MAX, ENTRY_BYTES_MIN, MEMBERS_MAX, MESSAGE_ENTRIES_MAX, bounded, bytes, number,
     put_number, raft_id, term,
 };
+use crate::proto::jute::wire_len;
+use crate::proto::{Malformed, Reader, Writer};
+use crate::replica::bounds::{INDEX_MAX, RAFT_ID_MAX, TERM_MAX};
 
 /// The numbers of a message, in the order in which they are written, and what each may be at most.
 pub(in crate::replica) fn numbers(message: &mut Message) -> [(&'static str, &mut u64, u64); 9] {

@@ -2,7 +2,7 @@
 //!
 //! *Owns* the encoding of [`PeerMessage`]. *Invariants*: decoding is total (no panic, no recursion, no
 //! allocation from a count that the bytes do not back) and canonical (whatever decodes encodes to the
-//! same bytes). *Never* knows what is in a message of Raft (`consensus/codec.rs`).
+//! same bytes). *Never* knows what is in a message of Raft (`messages/raft_codec.rs`).
 //!
 //! ```text
 //! message  version u8 | kind u8 | body
@@ -17,10 +17,11 @@
 use bytes::Bytes;
 use raft::eraftpb::Entry;
 
-use super::peer::{PeerMessage, Stamp};
+use super::numbers::{ENTRY_BYTES_MIN, bytes, number, put_number, raft_id, term};
+use super::peer::{PeerMessage, Promise, Stamp};
+use super::raft_codec;
 use crate::proto::{Malformed, Reader, Writer};
-use crate::replica::bounds::{INDEX_MAX, RAFT_ID_MAX, STEADY_MS_MAX, TERM_MAX};
-use crate::replica::consensus::{Promise, codec};
+use crate::replica::bounds::STEADY_MS_MAX;
 
 /// Version of the format of messages. It is 1 until something is released: no server that speaks an earlier
 /// form is to be met. From then on every change is another version, which is sent only to a server that has
@@ -28,14 +29,8 @@ use crate::replica::consensus::{Promise, codec};
 pub const PEER_FORMAT: u8 = 1;
 /// Longest encoded message: one entry as long as entries may be, and a full batch beside it.
 pub const MESSAGE_BYTES_MAX: usize = 384 << 20;
-/// Most entries in one message.
-pub const MESSAGE_ENTRIES_MAX: usize = 1 << 20;
 /// Most session ids in one message.
 pub const TOUCHED_SESSIONS_MAX: usize = 1 << 22;
-/// Most servers in one part of an announced membership.
-pub const MEMBERS_MAX: usize = 1024;
-/// Longest context of a message or an entry, bytes.
-pub const CONTEXT_BYTES_MAX: usize = 64 << 10;
 
 const KIND_RAFT: u8 = 1;
 const KIND_FORWARD: u8 = 2;
@@ -47,8 +42,6 @@ const KIND_RECALL: u8 = 7;
 
 /// A report of no session: version, kind, term, two times, stamp and the report before.
 const TOUCH_BYTES_MIN: usize = 2 + 8 + 8 + 8 + 16 + 8;
-/// Shortest entry: kind, term, index and two lengths.
-pub(in crate::replica) const ENTRY_BYTES_MIN: usize = 1 + 8 + 8 + 4 + 4;
 
 impl PeerMessage {
     /// Appends the message to `out`.
@@ -57,7 +50,7 @@ impl PeerMessage {
         match self {
             Self::Raft(message) => {
                 out.push(KIND_RAFT);
-                codec::encode(message, out);
+                raft_codec::encode(message, out);
             }
             Self::Ask { question } => {
                 out.push(KIND_ASK);
@@ -116,7 +109,7 @@ impl PeerMessage {
             return Err(Malformed::new("version", "is not known"));
         }
         let message = match reader.byte("kind")? {
-            KIND_RAFT => Self::Raft(Box::new(codec::decode(&mut reader)?)),
+            KIND_RAFT => Self::Raft(Box::new(raft_codec::decode(&mut reader)?)),
             KIND_FORWARD => Self::Forward { term: term(&mut reader)?, batch: bytes(&mut reader)? },
             KIND_RETURN => Self::Return { term: term(&mut reader)?, batch: bytes(&mut reader)? },
             KIND_PING => ping(&mut reader)?,
@@ -194,44 +187,6 @@ fn touch(reader: &mut Reader) -> Result<PeerMessage, Malformed> {
     Ok(PeerMessage::Touch { term, at_us, wall_ms, stamp, base, sessions })
 }
 
-pub(in crate::replica) fn bytes(reader: &mut Reader) -> Result<Bytes, Malformed> {
-    reader.buffer("data")?.ok_or(Malformed::new("data", "is null"))
-}
-
-/// An index, a time, or another number that is counted up.
-pub(in crate::replica) fn number(
-    reader: &mut Reader,
-    field: &'static str,
-) -> Result<u64, Malformed> {
-    bounded(reader, field, INDEX_MAX)
-}
-
-pub(in crate::replica) fn term(reader: &mut Reader) -> Result<u64, Malformed> {
-    bounded(reader, "term", TERM_MAX)
-}
-
-pub(in crate::replica) fn raft_id(
-    reader: &mut Reader,
-    field: &'static str,
-) -> Result<u64, Malformed> {
-    bounded(reader, field, RAFT_ID_MAX)
-}
-
-pub(in crate::replica) fn bounded(
-    reader: &mut Reader,
-    field: &'static str,
-    most: u64,
-) -> Result<u64, Malformed> {
-    match u64::try_from(reader.long(field)?) {
-        Ok(number) if number <= most => Ok(number),
-        Ok(_) | Err(_) => Err(Malformed::new(field, "is out of range")),
-    }
-}
-
-pub(in crate::replica) fn put_number(number: u64, out: &mut Vec<u8>) {
-    out.extend_from_slice(&number.to_be_bytes());
-}
-
 #[cfg(test)]
 mod tests {
     use raft::eraftpb::{ConfState, EntryType, Message, MessageType};
@@ -239,7 +194,8 @@ mod tests {
     use rand_core::{RngCore, SeedableRng};
 
     use super::*;
-    use crate::replica::consensus::{TYPES, numbers};
+    use crate::replica::bounds::{INDEX_MAX, RAFT_ID_MAX, TERM_MAX};
+    use crate::replica::messages::raft_codec::{TYPES, numbers};
 
     struct Dice(ChaCha20Rng);
 
