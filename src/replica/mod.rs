@@ -7,8 +7,9 @@
 //! committed. *Never*: tokio, sled, sockets, files, clocks, threads, or an order that depends on a
 //! hash.
 //!
-//! Rooms: `messages/` (what servers say to each other), `consensus/` (Raft and what is proposed), `machine/` (what all servers agree on), `sessions/`,
-//! `clients/` (connections of this server), `ensemble/` (its servers), `inspect/` (what operators see).
+//! Rooms: `messages/` (what servers say to each other), `machine/` (what all servers agree on), `consensus/`
+//! (Raft and what is proposed), `sessions/`, `clients/` (connections of this server), `ensemble/` (its servers),
+//! `inspect/` (what operators see).
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -1,6 +1,7 @@
 //! ENSEMBLE: who its servers are, and how they found it.
 //!
-//! *Owns* the founding protocol, and the way from the text of the members to the voters of Raft. *Invariant*: one source says who votes: the replicated configuration.
+//! *Owns* the founding protocol, and the way from the text of the members to the voters of Raft.
+//! *Invariant*: one source says who votes: the replicated configuration.
 //! *Never* opens a connection.
 
 pub mod founding;
