@@ -86,6 +86,7 @@
 // What only this project's own tests reach is idle without the feature that hands it out; with it, nothing may be idle
 // or more public than it is reached.
 #![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
+#![cfg_attr(feature = "internals", deny(unreachable_pub))]
 
 #[macro_use]
 mod mutants;

@@ -26,7 +26,7 @@ use std::time::Duration;
 use tokio::task::{AbortHandle, JoinError, JoinHandle, JoinSet};
 
 /// How long the threads and tasks of a server may take to end behind a panic, before it counts as ended.
-pub const END_MAX: Duration = Duration::from_millis(800);
+pub(crate) const END_MAX: Duration = Duration::from_millis(800);
 
 /// Everything that is spawned in a server.
 macro_rules! tasks {
@@ -128,7 +128,7 @@ pub trait End: Send + Sync + 'static {
 }
 
 /// Supervises the threads and tasks of one server.
-pub struct Supervisor {
+pub(crate) struct Supervisor {
     failure: OnceLock<Failure>,
     end: Box<dyn End>,
     #[cfg(any(test, debug_assertions))]
@@ -144,7 +144,7 @@ impl fmt::Debug for Supervisor {
 impl Supervisor {
     /// Of a server that has no thread yet.
     #[must_use]
-    pub fn new(end: impl End) -> Arc<Self> {
+    pub(crate) fn new(end: impl End) -> Arc<Self> {
         watch_panics();
         Arc::new(Self {
             failure: OnceLock::new(),
@@ -156,7 +156,7 @@ impl Supervisor {
 
     /// The first panic.
     #[must_use]
-    pub fn failure(&self) -> Option<&Failure> {
+    pub(crate) fn failure(&self) -> Option<&Failure> {
         self.failure.get()
     }
 
@@ -164,7 +164,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn thread<T: Send + 'static>(
+    pub(crate) fn thread<T: Send + 'static>(
         self: &Arc<Self>,
         task: Task,
         run: impl FnOnce() -> T + Send + 'static,
@@ -194,7 +194,7 @@ impl Supervisor {
     /// Has the next thread or task of this kind panic, when it runs next. For tests.
     #[cfg(any(test, debug_assertions))]
     #[doc(hidden)]
-    pub fn panic_in(&self, task: Task) {
+    pub(crate) fn panic_in(&self, task: Task) {
         *self.armed.lock().expect("its holders do not panic") = Some(task);
     }
 
@@ -234,13 +234,13 @@ impl Place {
 
 /// The supervisor of the server that this thread or task belongs to.
 #[must_use]
-pub fn current() -> Option<Arc<Supervisor>> {
+pub(crate) fn current() -> Option<Arc<Supervisor>> {
     CURRENT.with_borrow(|current| current.as_ref()?.supervisor.clone())
 }
 
 /// Whether this thread or task belongs to a server.
 #[must_use]
-pub fn is_supervised() -> bool {
+pub(crate) fn is_supervised() -> bool {
     CURRENT.try_with(|current| current.try_borrow().is_ok_and(|current| current.is_some()))
         == Ok(true)
 }
@@ -327,7 +327,7 @@ pub async fn caught<T>(future: impl Future<Output = T>) -> Option<T> {
 ///
 /// # Errors
 /// The text of the panic.
-pub fn contain<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn contain<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     CONTAINED.set(CONTAINED.get() + 1);
     let result = catch_unwind(AssertUnwindSafe(run));
     CONTAINED.set(CONTAINED.get() - 1);
@@ -336,7 +336,7 @@ pub fn contain<T>(run: impl FnOnce() -> T) -> Result<T, String> {
 
 /// A place at which a test has this thread or task panic. Nothing of it is in a release.
 #[inline]
-pub fn panic_point() {
+pub(crate) fn panic_point() {
     #[cfg(any(test, debug_assertions))]
     {
         let armed = CURRENT.with_borrow(|current| {
@@ -363,7 +363,7 @@ fn armed_by_environment(task: Task) -> bool {
 
 /// Tasks that are waited for together; dropping it cancels them.
 #[derive(Debug)]
-pub struct TaskSet<T>(JoinSet<T>);
+pub(crate) struct TaskSet<T>(JoinSet<T>);
 
 impl<T> Default for TaskSet<T> {
     fn default() -> Self {
@@ -373,7 +373,7 @@ impl<T> Default for TaskSet<T> {
 
 impl<T: Send + 'static> TaskSet<T> {
     /// Starts another task of this server. In a runtime only.
-    pub fn spawn(
+    pub(crate) fn spawn(
         &mut self,
         task: Task,
         future: impl Future<Output = T> + Send + 'static,
@@ -383,29 +383,23 @@ impl<T: Send + 'static> TaskSet<T> {
 
     /// How many there are, ended ones included that were not taken by [`TaskSet::join_next`].
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// Waits until one has ended; `None` if there are none. One that has panicked is an error here, and
     /// the end of the server.
-    pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
+    pub(crate) async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.0.join_next().await
     }
 
     /// As [`TaskSet::join_next`], without waiting.
-    pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
+    pub(crate) fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.0.try_join_next()
     }
 
     /// Cancels all of them, and waits for that.
-    pub async fn shutdown(&mut self) {
+    pub(crate) async fn shutdown(&mut self) {
         self.0.shutdown().await;
     }
 }

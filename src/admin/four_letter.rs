@@ -14,7 +14,7 @@ use super::{Source, dump, ensemble, metrics, question, trace, words};
 use crate::replica::inspect::Mode;
 
 /// Bytes that `stmk` takes after the word: the mask, big-endian.
-pub const TRACE_MASK_BYTES: usize = 8;
+pub(crate) const TRACE_MASK_BYTES: usize = 8;
 
 /// What ZooKeeper says while it cannot serve; clients match the text.
 pub(super) const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests";
@@ -235,7 +235,7 @@ mod tests {
     }
 
     fn version() -> String {
-        super::super::full_version()
+        super::super::version::full_version()
     }
 
     #[test]

@@ -15,8 +15,8 @@ pub(crate) mod date;
 mod dump;
 mod ensemble;
 mod environment;
-pub mod facts;
-pub mod four_letter;
+pub(crate) mod facts;
+pub(crate) mod four_letter;
 pub mod http;
 mod idle;
 mod lock_figures;
@@ -39,25 +39,25 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-pub use counters::{
-    Counters, DiskCounters, LastImage, LinkCounters, OtherProtocols, ResponseSizes, Tally,
-};
+pub use counters::{Counters, LinkCounters, Tally};
+pub(crate) use counters::{DiskCounters, LastImage, OtherProtocols, ResponseSizes};
 pub(crate) use date::java_date;
-pub use environment::Descriptors;
-pub use facts::{ClientAddress, Facts};
+pub(crate) use environment::Descriptors;
+pub(crate) use facts::{ClientAddress, Facts};
 pub use four_letter::{Word, answer, word};
-pub use http::{CONNECTIONS_MAX, Options, Surface, serve};
-pub use version::full_version;
+pub(crate) use http::Surface;
+pub use http::{CONNECTIONS_MAX, Options, serve};
 
 use crate::locks::{Local, Scope};
 use crate::replica::{Inspect, Report, Status};
 
 /// A pending answer to an [`Inspect`]; `None` means that the server is stopping.
-pub type Inspection<'a> = Pin<Box<dyn Future<Output = Option<Report>> + Send + 'a>>;
+pub(crate) type Inspection<'a> = Pin<Box<dyn Future<Output = Option<Report>> + Send + 'a>>;
 
 /// Pending answers of the other servers of the ensemble, each with its number; `None` for one that
 /// did not answer in time.
-pub type Gathering<'a> = Pin<Box<dyn Future<Output = Vec<(u64, Option<Local>)>> + Send + 'a>>;
+pub(crate) type Gathering<'a> =
+    Pin<Box<dyn Future<Output = Vec<(u64, Option<Local>)>> + Send + 'a>>;
 
 /// The server, as this module sees it.
 pub trait Source: Send + Sync + 'static {
@@ -97,4 +97,4 @@ pub trait Source: Send + Sync + 'static {
 }
 
 /// How long other servers are waited for.
-pub const GATHER_MAX: Duration = Duration::from_millis(500);
+pub(crate) const GATHER_MAX: Duration = Duration::from_millis(500);

@@ -23,7 +23,7 @@ pub(super) struct Served {
 }
 
 impl Served {
-    pub async fn with(fake: Fake, options: Options) -> Served {
+    pub(crate) async fn with(fake: Fake, options: Options) -> Served {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let fake = Arc::new(fake);
@@ -35,29 +35,29 @@ impl Served {
         Served { address, fake, stop: Some(stop), task }
     }
 
-    pub async fn new() -> Served {
+    pub(crate) async fn new() -> Served {
         Served::with(Fake::standalone(), Options::default()).await
     }
 
-    pub async fn connect(&self) -> TcpStream {
+    pub(crate) async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }
 
     /// Sends bytes, closes the sending side, and returns all that comes back.
-    pub async fn raw(&self, bytes: &[u8]) -> String {
+    pub(crate) async fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect().await;
         stream.write_all(bytes).await.unwrap();
         stream.shutdown().await.unwrap();
         all(&mut stream).await
     }
 
-    pub async fn ask(&self, method: &str, target: &str) -> Reply {
+    pub(crate) async fn ask(&self, method: &str, target: &str) -> Reply {
         let text =
             self.raw(format!("{method} {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await;
         Reply::parse(&text)
     }
 
-    pub async fn get(&self, target: &str) -> Reply {
+    pub(crate) async fn get(&self, target: &str) -> Reply {
         self.ask("GET", target).await
     }
 }
@@ -79,13 +79,13 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    pub fn parse(text: &str) -> Reply {
+    pub(crate) fn parse(text: &str) -> Reply {
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{text:?}"));
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         Reply { status, head: head.to_ascii_lowercase(), body: body.to_string() }
     }
 
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         assert!(self.head.contains("content-type: application/json"), "{}", self.head);
         serde_json::from_str(&self.body).unwrap()
     }

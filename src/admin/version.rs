@@ -11,7 +11,7 @@ const BUILT: &str = env!("LOCKKEEPER_BUILT");
 
 /// `3.9.5-lockkeeper-<version>, built on MM/DD/YYYY HH:MM UTC`.
 #[must_use]
-pub fn full_version() -> String {
+pub(crate) fn full_version() -> String {
     format!("{ZOOKEEPER}-lockkeeper-{}, built on {BUILT}", env!("CARGO_PKG_VERSION"))
 }
 

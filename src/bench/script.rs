@@ -20,7 +20,7 @@ const INDEX_MAX: u64 = 9_999_999 * (CHILDREN + 1);
 
 /// Numbered znodes of a connection that [`Work::Churn`] leaves between the one it creates and the one it
 /// deletes.
-pub const CHURN_LAG: u64 = 2 * CHILDREN;
+pub(crate) const CHURN_LAG: u64 = 2 * CHILDREN;
 
 /// A prime above any count of numbered znodes that a scattered order has been asked of.
 const SCATTER_STEP: u64 = 2_654_435_761;

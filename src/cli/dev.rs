@@ -21,7 +21,7 @@ use crate::Ensemble;
 
 /// Flags of `lockkeeper dev`.
 #[derive(Debug, Args)]
-pub struct DevFlags {
+pub(crate) struct DevFlags {
     /// How many servers
     #[arg(long, value_name = "N", default_value = "3",
           value_parser = clap::value_parser!(u8).range(2..=9))]

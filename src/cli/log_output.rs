@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
+pub(crate) enum LogFormat {
     /// Lines for people.
     Pretty,
     /// One JSON object per line.
@@ -16,12 +16,12 @@ pub enum LogFormat {
 
 /// Begins to write logs. `RUST_LOG` decides what; by default everything from `info` on, and only
 /// what is serious from the libraries underneath. Does nothing if there is a subscriber already.
-pub fn start(format: LogFormat) {
+pub(super) fn start(format: LogFormat) {
     start_with(format, DEFAULT);
 }
 
 /// As [`start`], with another default.
-pub fn start_with(format: LogFormat, default: &str) {
+pub(super) fn start_with(format: LogFormat, default: &str) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -27,15 +27,15 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[cfg(feature = "bench")]
-pub use bench::BenchFlags;
-pub use dev::DevFlags;
+pub(crate) use bench::BenchFlags;
+pub(crate) use dev::DevFlags;
 #[cfg(feature = "recipes")]
-pub use lock::{LockFlags, WatchdogFlags};
-pub use locks::{LocksFlags, SessionsFlags};
-pub use log_output::LogFormat;
-pub use member::{MemberCommand, MemberFlags};
-pub use server::ServerFlags;
-pub use shell::CliFlags;
+pub(crate) use lock::{LockFlags, WatchdogFlags};
+pub(crate) use locks::{LocksFlags, SessionsFlags};
+pub(crate) use log_output::LogFormat;
+pub(crate) use member::MemberCommand;
+pub(crate) use server::ServerFlags;
+pub(crate) use shell::CliFlags;
 
 /// A ZooKeeper-compatible lock and coordination server.
 #[derive(Debug, Parser)]
@@ -45,7 +45,7 @@ pub use shell::CliFlags;
     about,
     arg_required_else_help = true
 )]
-pub struct CommandLine {
+pub(crate) struct CommandLine {
     #[command(subcommand)]
     command: Command,
 }

@@ -7,7 +7,7 @@ use crate::server::limits::{OPEN_FILES_MIN, OPEN_FILES_ROOM};
 
 /// Raises the soft limit to the hard one, and warns if that is not much. To be called while there is
 /// one thread.
-pub fn raise() {
+pub(super) fn raise() {
     let limit = getrlimit(Resource::Nofile);
     let wanted = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if limit.current != limit.maximum

@@ -26,7 +26,7 @@ use crate::supervision;
 
 /// Flags of `lockkeeper server`. Each overrides the configuration file.
 #[derive(Debug, Args)]
-pub struct ServerFlags {
+pub(crate) struct ServerFlags {
     /// ZooKeeper configuration file; without one: 127.0.0.1:2181 and ./lockkeeper-data
     config: Option<PathBuf>,
     /// Directory of all data (dataDir)

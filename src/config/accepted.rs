@@ -12,7 +12,7 @@ use super::key::{Effect, Form, Key};
 use super::servers::Role;
 
 /// Every key that is known and does nothing here.
-pub static ACCEPTED: [Key; 108] = [
+pub(super) static ACCEPTED: [Key; 108] = [
     // --- keys that ZooKeeper's parser checks
     limit(
         "initLimit",
@@ -216,7 +216,7 @@ pub static ACCEPTED: [Key; 108] = [
 ];
 
 /// Keys that ask for something that is not there, and are written too often to be refused.
-pub static WARNED: [Key; 10] = [
+pub(super) static WARNED: [Key; 10] = [
     warned(
         "secureClientPort",
         Form::Number {
@@ -259,7 +259,7 @@ const ONE_VOTE: &str = "hierarchical quorums are not offered: every server has o
 
 /// Keys that ask for protection or for other quorums than there are: starting without them would
 /// be worse than not starting.
-pub static REFUSED: [Key; 11] = [
+pub(super) static REFUSED: [Key; 11] = [
     refused("sslQuorum", SWITCH, "TLS between servers is not offered"),
     refused("quorum.auth.enableSasl", SWITCH, "SASL between servers is not offered"),
     refused("quorum.auth.serverRequireSasl", SWITCH, "SASL between servers is not offered"),

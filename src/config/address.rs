@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 /// Longest host text accepted, in bytes (the longest DNS name).
-pub const HOST_BYTES_MAX: usize = 253;
+pub(crate) const HOST_BYTES_MAX: usize = 253;
 
 /// A host (name, IPv4 or IPv6) and a TCP port. Port 0 lets the system choose where one listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl FromStr for HostPort {
 
 /// A host as it is written in front of a port: IPv6 in brackets.
 #[must_use]
-pub fn bracketed(host: &str) -> String {
+pub(crate) fn bracketed(host: &str) -> String {
     if host.contains(':') { format!("[{host}]") } else { host.to_string() }
 }
 

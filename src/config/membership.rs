@@ -94,7 +94,7 @@ impl fmt::Display for Membership {
 
 /// The text of a dynamic file: the server lines; the version is in the file's name.
 #[must_use]
-pub fn dynamic_text(servers: &[ServerSpec]) -> String {
+pub(crate) fn dynamic_text(servers: &[ServerSpec]) -> String {
     let mut text = String::new();
     for server in servers {
         let _ = writeln!(text, "server.{}={server}", server.id);
@@ -106,7 +106,7 @@ pub fn dynamic_text(servers: &[ServerSpec]) -> String {
 /// without what they replace, and with `dynamicConfigFile`. `has_client_address`: the own server
 /// line says where clients connect, so `clientPort` and `clientPortAddress` go, too.
 #[must_use]
-pub fn static_text(old: &str, dynamic: &str, has_client_address: bool) -> String {
+pub(crate) fn static_text(old: &str, dynamic: &str, has_client_address: bool) -> String {
     let mut text = properties::without(old, |key| {
         let key = plain_name(key.trim());
         let is_replaced = matches!(key, "dynamicConfigFile" | "peerType");

@@ -43,22 +43,19 @@ mod words;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-pub use address::{HOST_BYTES_MAX, HostPort, bracketed};
+pub use address::HostPort;
+pub(crate) use address::bracketed;
 pub use draft::{CONFIG_ERRORS_MAX, CONFIG_TEXT_BYTES_MAX, Draft};
 pub use error::{ConfigError, Origin};
-pub use key::{Effect, Form, Key, VALUE_BYTES_MAX};
-pub use membership::{Membership, dynamic_text, static_text};
-pub use servers::{
-    PeerAddress, Reach, Role, SERVER_ADDRESSES_MAX, SERVER_ID_MAX, SERVER_LINES_BYTES_MAX,
-    ServerSpec,
-};
-pub use table::{
-    CHECKPOINT_MS_MAX, COMMAND_URL_BYTES_MAX, IMAGE_LOG_BYTES_MAX, IMAGE_LOG_BYTES_MIN,
-    JUTE_MAX_BUFFER_MAX, JUTE_MAX_BUFFER_MIN, LISTEN_BACKLOG_DEFAULT, LISTEN_BACKLOG_MAX,
-    OUTSTANDING_LIMIT_MAX, PATH_BYTES_MAX, SECTIONS, SESSION_EXPIRY_GRACE_MS_MAX, Section,
-    TICK_TIME_MS_MAX, TOTAL_BYTES_MAX_MAX, TOTAL_BYTES_MAX_MIN,
-};
-pub use words::{CHEAP as FOUR_LETTER_WORDS_CHEAP, FourLetterWords, KNOWN as FOUR_LETTER_WORDS};
+pub use key::{Effect, Form, VALUE_BYTES_MAX};
+pub use membership::Membership;
+pub(crate) use membership::{dynamic_text, static_text};
+pub(crate) use servers::{PeerAddress, SERVER_ID_MAX, SERVER_LINES_BYTES_MAX};
+pub use servers::{Role, ServerSpec};
+pub use table::{PATH_BYTES_MAX, SECTIONS};
+pub use words::FourLetterWords;
+#[cfg(test)]
+pub(crate) use words::KNOWN as FOUR_LETTER_WORDS;
 
 /// Everything a server is told, resolved: defaults filled in, limits checked.
 ///

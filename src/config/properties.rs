@@ -13,7 +13,7 @@ use std::str::Chars;
 
 /// One `key=value` of a properties text, escapes resolved. Duplicates are all here, in file order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Property {
+pub(super) struct Property {
     /// Line on which the property begins, from 1.
     pub line: u32,
     /// The key.
@@ -24,7 +24,7 @@ pub struct Property {
 
 /// A line that is not a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PropertyError {
+pub(super) struct PropertyError {
     /// Line on which the faulty property begins, from 1.
     pub line: u32,
     /// What is wrong with it.
@@ -33,7 +33,7 @@ pub struct PropertyError {
 
 /// What may be wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LineFault {
+pub(super) enum LineFault {
     /// It has no key. (In Java the key is an empty name.)
     NoKey,
     /// An escape is wrong: Java does not read such a text either.
@@ -51,7 +51,7 @@ impl fmt::Display for LineFault {
 
 /// Parses a whole text. Every good line is returned, and every faulty one is named.
 #[must_use]
-pub fn parse(text: &str) -> (Vec<Property>, Vec<PropertyError>) {
+pub(super) fn parse(text: &str) -> (Vec<Property>, Vec<PropertyError>) {
     let mut properties = Vec::new();
     let mut errors = Vec::new();
     // A byte order mark would silently make the first key an unknown one.
@@ -76,7 +76,7 @@ pub fn parse(text: &str) -> (Vec<Property>, Vec<PropertyError>) {
 /// The text without the properties whose keys `unwanted` names; comments, blank lines and everything
 /// else stay as they are, faulty lines included.
 #[must_use]
-pub fn without(text: &str, unwanted: impl Fn(&str) -> bool) -> String {
+pub(super) fn without(text: &str, unwanted: impl Fn(&str) -> bool) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut lines = NaturalLines { rest: text, line: 0 };
     loop {

@@ -12,14 +12,14 @@ use super::address::{HostPort, bracketed, host_of, port_of, split_host};
 
 /// Highest server id. 255 is excluded: it would be the first byte of the server's session ids, and an
 /// owner that begins with 0xff is the mark of a TTL znode.
-pub const SERVER_ID_MAX: u8 = 254;
+pub(crate) const SERVER_ID_MAX: u8 = 254;
 
 /// Most addresses of one server (`a:1:2|b:1:2|...`).
-pub const SERVER_ADDRESSES_MAX: usize = 16;
+pub(crate) const SERVER_ADDRESSES_MAX: usize = 16;
 
 /// Most bytes of all server lines of a configuration, role and client address included: they travel in
 /// what servers say to each other first. 254 lines of 250 bytes fit.
-pub const SERVER_LINES_BYTES_MAX: usize = 64 << 10;
+pub(crate) const SERVER_LINES_BYTES_MAX: usize = 64 << 10;
 
 /// What a server does in the ensemble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -84,12 +84,12 @@ impl FourLetterWords {
 /// Shows digests that cost CPU at every write: they are kept only where the word is named.
 const HASH: &str = "hash";
 /// Every word.
-pub const KNOWN: [&str; 18] = [
+pub(crate) const KNOWN: [&str; 18] = [
     "conf", "cons", "crst", "dirs", "dump", "envi", "gtmk", "hash", "isro", "mntr", "ruok", "srst",
     "srvr", "stat", "stmk", "wchc", "wchp", "wchs",
 ];
 /// Words that cost little and disclose no session or path: allowed from anywhere by default.
-pub const CHEAP: [&str; 9] =
+pub(crate) const CHEAP: [&str; 9] =
     ["ruok", "srvr", "stat", "mntr", "conf", "isro", "envi", "wchs", "dirs"];
 
 #[cfg(test)]

@@ -14,13 +14,14 @@ pub mod contender;
 mod findings;
 mod respect;
 pub mod snapshot;
-pub mod species;
+pub(crate) mod species;
 #[cfg(test)]
 mod tests;
 pub mod view;
 
-pub use clients::{Clients, Presence};
+pub use clients::Clients;
+pub(crate) use clients::Presence;
 pub use contender::Dialect;
-pub use findings::{Finding, FindingKind};
-pub use snapshot::{Local, Scope, Snapshot};
+pub(crate) use findings::{Finding, FindingKind};
+pub(crate) use snapshot::{Local, Scope, Snapshot};
 pub use view::{Lock, Place, view};

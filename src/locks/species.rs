@@ -8,13 +8,13 @@
 use super::contender::{Contender, Dialect, HEX_DIGITS, is_hex, is_protection, marked, split};
 
 /// In the name of a lease of a semaphore.
-pub const LEASE: &str = "lease-";
+pub(crate) const LEASE: &str = "lease-";
 /// In the name of a candidate.
-pub const LATCH: &str = "latch-";
+pub(crate) const LATCH: &str = "latch-";
 
 /// What a child of a lock's directory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Species<'a> {
+pub(crate) enum Species<'a> {
     /// A contender of a mutex or of a read-write lock.
     Lock(Dialect),
     /// `read-N`, of a shared lock as ZooKeeper's documentation has it.
@@ -47,7 +47,7 @@ impl<'a> Species<'a> {
     /// What a child of this name is, and its number if it has one; `None` for a child that can be
     /// nothing of a lock.
     #[must_use]
-    pub fn of(name: &'a str) -> Option<(Self, Option<i32>)> {
+    pub(crate) fn of(name: &'a str) -> Option<(Self, Option<i32>)> {
         if let Some(contender) = Contender::parse(name) {
             return Some((Self::Lock(contender.dialect), Some(contender.sequence)));
         }
@@ -82,7 +82,7 @@ impl<'a> Species<'a> {
 
     /// Whether those of that kind share the lock with each other.
     #[must_use]
-    pub fn is_shared(self) -> bool {
+    pub(crate) fn is_shared(self) -> bool {
         match self {
             Self::Lock(dialect) => dialect.is_shared(),
             Self::DocRead | Self::Lease | Self::KazooLease | Self::Party => true,
@@ -94,7 +94,7 @@ impl<'a> Species<'a> {
 
     /// Whose layout it is, in one word, for programs.
     #[must_use]
-    pub fn dialect(self) -> &'static str {
+    pub(crate) fn dialect(self) -> &'static str {
         match self {
             Self::Lock(dialect) => match dialect {
                 Dialect::Curator | Dialect::CuratorWrite | Dialect::CuratorRead => "curator",

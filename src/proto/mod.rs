@@ -32,5 +32,5 @@ pub use jute::{Malformed, Reader, Text, Writer};
 pub use multi::{MultiOp, MultiResult, ReadOp};
 pub use op::OpCode;
 pub use request::{Request, RequestHeader};
-pub use response::{EventType, KeeperState, Response};
+pub use response::{EventType, Response};
 pub use stat::Stat;

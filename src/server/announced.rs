@@ -5,7 +5,7 @@
 
 /// The text of `/zookeeper/config`, and how sure it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Announced {
+pub(super) struct Announced {
     /// Empty before the ensemble has members.
     pub text: String,
     /// Whether the server has served with it.
@@ -14,7 +14,7 @@ pub struct Announced {
 
 impl Announced {
     /// Takes what the replica has. Whether anything is new.
-    pub fn update(&mut self, text: &str, is_serving: bool) -> bool {
+    pub(super) fn update(&mut self, text: &str, is_serving: bool) -> bool {
         let is_new = self.text != text;
         if is_new {
             text.clone_into(&mut self.text);

@@ -13,7 +13,7 @@ use crate::replica::AuditLine;
 
 /// An open audit log.
 #[derive(Debug)]
-pub struct Audit {
+pub(super) struct Audit {
     path: PathBuf,
     file: File,
     text: String,
@@ -24,14 +24,14 @@ impl Audit {
     ///
     /// # Errors
     /// Why it cannot be opened.
-    pub fn open(path: &Path) -> io::Result<Self> {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = File::options().append(true).create(true).open(path)?;
         Ok(Self { path: path.to_path_buf(), file, text: String::new() })
     }
 
     /// Where it is.
     #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -39,7 +39,7 @@ impl Audit {
     ///
     /// # Errors
     /// Why they cannot be written.
-    pub fn write(&mut self, lines: &[AuditLine]) -> io::Result<()> {
+    pub(super) fn write(&mut self, lines: &[AuditLine]) -> io::Result<()> {
         self.text.clear();
         for line in lines {
             append_line(&mut self.text, line);

@@ -15,7 +15,7 @@ const SKEW_OVER_MS: u64 = 1000;
 
 /// What was said of the clocks of one ensemble.
 #[derive(Debug, Default)]
-pub struct ClockAlarm {
+pub(super) struct ClockAlarm {
     /// Servers whose clocks were warned of.
     skewed: BTreeSet<u8>,
     stood_still: bool,
@@ -24,7 +24,7 @@ pub struct ClockAlarm {
 
 impl ClockAlarm {
     /// Looks at what the replica knows, and says what is new.
-    pub fn look(&mut self, status: &Status) {
+    pub(super) fn look(&mut self, status: &Status) {
         for words in self.news(status) {
             tracing::warn!("{words}");
         }

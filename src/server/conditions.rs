@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// A reason for which a server is not ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
+pub(super) enum Cause {
     /// It cannot become a member of an ensemble as things are, or is none any more.
     Founding,
     /// A disk does not answer.
@@ -26,11 +26,11 @@ pub enum Cause {
 
 /// The conditions of one server. Shared by its threads and tasks.
 #[derive(Debug, Default)]
-pub struct Conditions(Mutex<BTreeMap<Cause, String>>);
+pub(super) struct Conditions(Mutex<BTreeMap<Cause, String>>);
 
 impl Conditions {
     /// What is wrong because of `cause` from now on; `None`: nothing.
-    pub fn set(&self, cause: Cause, words: Option<String>) {
+    pub(super) fn set(&self, cause: Cause, words: Option<String>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match words {
             Some(words) if known.get(&cause) == Some(&words) => {}
@@ -48,7 +48,7 @@ impl Conditions {
 
     /// All of them, in the order of their causes.
     #[must_use]
-    pub fn all(&self) -> Vec<String> {
+    pub(super) fn all(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 }

@@ -45,7 +45,7 @@ use crate::supervision::Task;
 
 /// The loop's state.
 #[derive(Debug)]
-pub struct Driver {
+pub(super) struct Driver {
     /// The replica.
     pub replica: Replica,
     /// Where messages come from.
@@ -71,7 +71,7 @@ pub struct Driver {
 /// The disk's threads. Fields are dropped in order: what is in the log is made durable first, and
 /// the directory is free when nobody writes to it any more.
 #[derive(Debug)]
-pub struct Disk {
+pub(super) struct Disk {
     /// The log.
     pub log: LogWriter,
     /// The tree's copy.
@@ -94,7 +94,7 @@ impl Driver {
     ///
     /// # Errors
     /// Why the server cannot go on.
-    pub async fn run(&mut self, serves: oneshot::Sender<Status>) -> Result<(), ServerError> {
+    pub(super) async fn run(&mut self, serves: oneshot::Sender<Status>) -> Result<(), ServerError> {
         let start = Instant::now();
         let mut batch = Vec::with_capacity(DRIVER_BATCH_MAX);
         let mut inspections = Inspections::default();
@@ -166,7 +166,7 @@ impl Driver {
 
     /// The end: what the next start must know is written to the disk, and its threads are ended. Takes as
     /// long as the disk does.
-    pub fn end(self) {
+    pub(super) fn end(self) {
         let Some(disk) = &self.disk else { return };
         let refusal = self.replica.refused().filter(|refusal| refusal.is_rolled_back);
         let Some(refusal) = refusal else { return };
@@ -367,7 +367,7 @@ fn defect(message: String) -> ServerError {
 
 /// The way to every connection, by number.
 #[derive(Debug)]
-pub struct Connections {
+pub(super) struct Connections {
     lines: HashMap<ConnId, Arc<Line>>,
     /// Bytes that they were pushed since they could last write.
     pushed_bytes: usize,
@@ -380,7 +380,7 @@ pub struct Connections {
 impl Connections {
     /// None yet.
     #[must_use]
-    pub fn new(limits: &Limits, figures: Arc<Figures>) -> Self {
+    pub(super) fn new(limits: &Limits, figures: Arc<Figures>) -> Self {
         let debts = Arc::clone(&figures.outgoing);
         let debts_max = limits.outgoing_total_bytes_max;
         Self { lines: HashMap::new(), pushed_bytes: 0, debts, debts_max, figures }

@@ -16,7 +16,7 @@ use crate::proto::frame;
 
 /// Counts since the start, or since the last reset.
 #[derive(Debug)]
-pub struct Figures {
+pub(super) struct Figures {
     started: Instant,
     packets_received: AtomicU64,
     packets_sent: AtomicU64,
@@ -50,7 +50,7 @@ pub struct Figures {
 
 /// What tasks and threads count that serve other servers.
 #[derive(Debug, Default)]
-pub struct LinkFigures {
+pub(super) struct LinkFigures {
     bytes_sent: AtomicU64,
     bytes_received: AtomicU64,
     made: AtomicU64,
@@ -66,62 +66,62 @@ pub struct LinkFigures {
 
 impl LinkFigures {
     /// Bytes have left to other servers.
-    pub fn sent(&self, bytes: usize) {
+    pub(super) fn sent(&self, bytes: usize) {
         add(&self.bytes_sent, bytes as u64);
     }
 
     /// Bytes came from other servers.
-    pub fn received(&self, bytes: usize) {
+    pub(super) fn received(&self, bytes: usize) {
         add(&self.bytes_received, bytes as u64);
     }
 
     /// A link to another server was made.
-    pub fn made(&self) {
+    pub(super) fn made(&self) {
         add(&self.made, 1);
     }
 
     /// An attempt at a link to another server came to none.
-    pub fn failed(&self) {
+    pub(super) fn failed(&self) {
         add(&self.failed, 1);
     }
 
     /// A frame of another server was damaged or malformed.
-    pub fn frame_refused(&self) {
+    pub(super) fn frame_refused(&self) {
         add(&self.frames_refused, 1);
     }
 
     /// A server did not take what it was sent.
-    pub fn overfull(&self) {
+    pub(super) fn overfull(&self) {
         add(&self.overfull, 1);
     }
 
     /// A server that is no member was refused.
-    pub fn refused(&self) {
+    pub(super) fn refused(&self) {
         add(&self.strangers, 1);
     }
 
     /// A connection that had not proved to be of a server was closed because there were too many.
-    pub fn yielded(&self) {
+    pub(super) fn yielded(&self) {
         add(&self.yielded, 1);
     }
 
     /// How many of these there were.
-    pub fn all_yielded(&self) -> u64 {
+    pub(super) fn all_yielded(&self) -> u64 {
         self.yielded.load(Ordering::Relaxed)
     }
 
     /// Another server has taken an image.
-    pub fn image_sent(&self) {
+    pub(super) fn image_sent(&self) {
         add(&self.images_sent, 1);
     }
 
     /// An image was received and verified.
-    pub fn image_received(&self) {
+    pub(super) fn image_received(&self) {
         add(&self.images_received, 1);
     }
 
     /// An image could not be sent or received.
-    pub fn image_failed(&self) {
+    pub(super) fn image_failed(&self) {
         add(&self.images_failed, 1);
     }
 
@@ -198,28 +198,28 @@ impl Default for Figures {
 
 impl Figures {
     /// Bytes came from a client.
-    pub fn received(&self, bytes: usize) {
+    pub(super) fn received(&self, bytes: usize) {
         add(&self.bytes_received, bytes as u64);
     }
 
     /// Frames (or a four-letter word) came from a client.
-    pub fn packets_received(&self, packets: usize) {
+    pub(super) fn packets_received(&self, packets: usize) {
         add(&self.packets_received, packets as u64);
     }
 
     /// A handshake came from a client.
-    pub fn connect_request(&self) {
+    pub(super) fn connect_request(&self) {
         add(&self.packets_received, 1);
         add(&self.connect_requests, 1);
     }
 
     /// Bytes have left to a client.
-    pub fn sent(&self, bytes: usize) {
+    pub(super) fn sent(&self, bytes: usize) {
         add(&self.bytes_sent, bytes as u64);
     }
 
     /// Whole frames are on their way to a client.
-    pub fn frames_sent(&self, frames: &[u8]) {
+    pub(super) fn frames_sent(&self, frames: &[u8]) {
         let (mut packets, mut least, mut most, mut last) = (0, u64::MAX, 0, 0);
         for length in frame::lengths(frames) {
             last = length as u64;
@@ -242,7 +242,7 @@ impl Figures {
     }
 
     /// A connection from `remote` to `local` was accepted.
-    pub fn accepted(&self, remote: IpAddr, local: Option<IpAddr>) {
+    pub(super) fn accepted(&self, remote: IpAddr, local: Option<IpAddr>) {
         add(&self.connections_accepted, 1);
         add(&self.connections_alive, 1);
         let is_local = local == Some(remote) || remote.is_loopback();
@@ -250,28 +250,28 @@ impl Figures {
     }
 
     /// An accepted connection has ended.
-    pub fn closed(&self) {
+    pub(super) fn closed(&self) {
         add(&self.connections_closed, 1);
         self.connections_alive.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// A connection was refused: its address has too many.
-    pub fn rejected_per_ip(&self) {
+    pub(super) fn rejected_per_ip(&self) {
         add(&self.rejected_per_ip, 1);
     }
 
     /// A connection was refused: there are too many.
-    pub fn rejected_total(&self) {
+    pub(super) fn rejected_total(&self) {
         add(&self.rejected_total, 1);
     }
 
     /// A client that did not take its answers was cut off.
-    pub fn cut_slow(&self) {
+    pub(super) fn cut_slow(&self) {
         add(&self.cut_slow, 1);
     }
 
     /// A connection was closed for a malformed frame; `is_too_large` if by its length.
-    pub fn cut_malformed(&self, is_too_large: bool) {
+    pub(super) fn cut_malformed(&self, is_too_large: bool) {
         add(&self.cut_malformed, 1);
         if is_too_large {
             add(&self.large_requests_refused, 1);
@@ -279,45 +279,45 @@ impl Figures {
     }
 
     /// A connection was closed because it did not ask for a session in time.
-    pub fn cut_sessionless(&self) {
+    pub(super) fn cut_sessionless(&self) {
         add(&self.cut_sessionless, 1);
     }
 
     /// A connection was closed because another one needed its place, and it had asked for no session.
-    pub fn cut_yielded(&self) {
+    pub(super) fn cut_yielded(&self) {
         add(&self.cut_yielded, 1);
     }
 
     /// A connection was cut off because too much waited for all clients, and most of it for its own.
-    pub fn cut_debtor(&self) {
+    pub(super) fn cut_debtor(&self) {
         add(&self.cut_debtors, 1);
     }
 
     /// A connection was cut off because the unfinished requests of all clients were too long, and its own the
     /// longest.
-    pub fn cut_unfinished(&self) {
+    pub(super) fn cut_unfinished(&self) {
         add(&self.cut_unfinished, 1);
     }
 
     /// What the disk's threads measure.
-    pub fn disk(&self) -> MutexGuard<'_, DiskCounters> {
+    pub(super) fn disk(&self) -> MutexGuard<'_, DiskCounters> {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is counted of other servers, from the first call on.
-    pub fn links(&self) -> &LinkFigures {
+    pub(super) fn links(&self) -> &LinkFigures {
         self.links.get_or_init(LinkFigures::default)
     }
 
     /// Time since the start.
     #[must_use]
-    pub fn uptime(&self) -> Duration {
+    pub(super) fn uptime(&self) -> Duration {
         self.started.elapsed()
     }
 
     /// All of them, now.
     #[must_use]
-    pub fn snapshot(&self) -> Counters {
+    pub(super) fn snapshot(&self) -> Counters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let min = read(&self.response_min);
         let sizes =
@@ -355,7 +355,7 @@ impl Figures {
     }
 
     /// Sets every count to zero; what is a state stays.
-    pub fn reset(&self) {
+    pub(super) fn reset(&self) {
         for counter in [
             &self.packets_received,
             &self.packets_sent,

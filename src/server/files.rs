@@ -22,7 +22,7 @@ use super::limits::{
 
 /// Who may have how many files open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Files {
+pub(super) struct Files {
     /// Client connections.
     pub clients: u64,
     /// Connections of each HTTP port.
@@ -49,7 +49,7 @@ impl Files {
     ///
     /// # Errors
     /// Too few are left for clients.
-    pub fn of(config: &Config) -> Result<Self, StartError> {
+    pub(super) fn of(config: &Config) -> Result<Self, StartError> {
         let now = Descriptors::now();
         let others = config.servers.len().saturating_sub(1) as u64;
         let own = config.own_server().filter(|_| config.is_ensemble());
@@ -85,7 +85,7 @@ impl Files {
 
     /// Whether an accepted socket leaves the disk what it needs, whatever else this process has open.
     #[must_use]
-    pub fn leaves_enough(&self, socket: &impl std::os::fd::AsFd) -> bool {
+    pub(super) fn leaves_enough(&self, socket: &impl std::os::fd::AsFd) -> bool {
         self.is_low(socket.as_fd().as_raw_fd())
     }
 

@@ -14,7 +14,7 @@ use crate::replica::{ConnId, Input, Inspect, Report};
 
 /// One message.
 #[derive(Debug)]
-pub enum Message {
+pub(super) enum Message {
     /// A connection begins: where its answers go, and its first frame.
     Open {
         /// Its number.

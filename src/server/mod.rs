@@ -45,7 +45,6 @@ use crate::replica::{Input, Status};
 
 pub use error::{ServerError, StartError};
 pub use lifecycle::{Builder, Ensemble, EnsembleBuilder, Recovered};
-pub use peer::dynamic_file::write_dynamic;
 
 use lifecycle::Running;
 use limits::RESIGN_MAX;

@@ -13,7 +13,7 @@ use super::ticks::Ticks;
 
 /// The driver's queue.
 #[derive(Debug)]
-pub struct Queue {
+pub(super) struct Queue {
     messages: mpsc::Receiver<Message>,
     ticks: Ticks,
 }
@@ -21,13 +21,13 @@ pub struct Queue {
 impl Queue {
     /// The receiving end of these messages. In a runtime only.
     #[must_use]
-    pub fn new(messages: mpsc::Receiver<Message>) -> Self {
+    pub(super) fn new(messages: mpsc::Receiver<Message>) -> Self {
         Self { messages, ticks: Ticks::new() }
     }
 
     /// Waits for messages or for time to pass, and adds what has arrived to `batch`. False: nobody is
     /// left who could send anything.
-    pub async fn turn(&mut self, batch: &mut Vec<Message>) -> bool {
+    pub(super) async fn turn(&mut self, batch: &mut Vec<Message>) -> bool {
         tokio::select! {
             biased;
             taken = self.messages.recv_many(batch, DRIVER_BATCH_MAX) => taken > 0,
@@ -36,7 +36,7 @@ impl Queue {
     }
 
     /// As [`Queue::turn`], in a thread that may be blocked.
-    pub fn turn_blocking(&mut self, runtime: &Handle, batch: &mut Vec<Message>) -> bool {
+    pub(super) fn turn_blocking(&mut self, runtime: &Handle, batch: &mut Vec<Message>) -> bool {
         runtime.block_on(self.turn(batch))
     }
 }

@@ -61,7 +61,7 @@ const OTHER: ThreadSchedulePolicy = ThreadSchedulePolicy::Normal(NormalThreadSch
 
 /// What the threads of one server have found.
 #[derive(Debug)]
-pub struct Scheduling {
+pub(super) struct Scheduling {
     shared: Mutex<Shared>,
     /// How many crowds have come: threads look at once when another one does.
     crowds: AtomicU64,
@@ -102,7 +102,7 @@ impl Scheduling {
     }
 
     /// One of a crowd comes: threads are scheduled as any other until a while behind the last one.
-    pub fn crowd_comes(&self, now: Instant) {
+    pub(super) fn crowd_comes(&self, now: Instant) {
         let mut shared = self.lock();
         if !shared.is_crowded(now) {
             self.crowds.fetch_add(1, Ordering::Relaxed);
@@ -111,7 +111,7 @@ impl Scheduling {
     }
 
     /// Whether one comes, or did so shortly before.
-    pub fn is_crowded(&self, now: Instant) -> bool {
+    pub(super) fn is_crowded(&self, now: Instant) -> bool {
         self.lock().is_crowded(now)
     }
 
@@ -152,7 +152,7 @@ impl Pause {
 
 /// How the calling thread is scheduled.
 #[derive(Debug)]
-pub struct ThreadScheduling {
+pub(super) struct ThreadScheduling {
     of: Arc<Scheduling>,
     /// None: it stays as it is.
     waits: Option<Waits>,
@@ -165,13 +165,13 @@ pub struct ThreadScheduling {
 
 impl ThreadScheduling {
     /// Of the calling thread, which must be the one that looks.
-    pub fn new(of: Arc<Scheduling>) -> Self {
+    pub(super) fn new(of: Arc<Scheduling>) -> Self {
         let waits = is_usual().then(Waits::open).flatten();
         Self { of, waits, is_batch: false, gives_way: false, looked: None, crowds: 0 }
     }
 
     /// Looks, now and then and when a crowd comes, how the thread is to be scheduled.
-    pub fn look(&mut self, now: Instant) {
+    pub(super) fn look(&mut self, now: Instant) {
         let crowds = self.of.crowds.load(Ordering::Relaxed);
         if crowds == self.crowds
             && self.looked.is_some_and(|looked| now.duration_since(looked) < LOOK_INTERVAL)
@@ -195,7 +195,7 @@ impl ThreadScheduling {
 
     /// Whether cores were found to be short, so that others go first: whoever works in the background does
     /// so while a crowd comes, too.
-    pub fn gives_way(&self) -> bool {
+    pub(super) fn gives_way(&self) -> bool {
         self.gives_way
     }
 
@@ -213,12 +213,12 @@ impl ThreadScheduling {
 }
 
 /// Whether the calling thread is scheduled as any other.
-pub fn is_usual() -> bool {
+pub(super) fn is_usual() -> bool {
     policy() == Some(SCHED_OTHER)
 }
 
 /// Has the calling thread scheduled as any other, if it was made by one that is scheduled as a batch.
-pub fn forget_inherited() {
+pub(super) fn forget_inherited() {
     if policy() == Some(SCHED_BATCH)
         && let Err(error) = set(OTHER)
     {

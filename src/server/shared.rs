@@ -26,7 +26,7 @@ use crate::supervision::Supervisor;
 
 /// Shared by everything that belongs to one server.
 #[derive(Debug)]
-pub struct Shared {
+pub(super) struct Shared {
     /// The way to the driver.
     pub driver: mpsc::Sender<Message>,
     /// The bounds of this server.
@@ -128,7 +128,7 @@ impl Source for Shared {
 }
 
 /// What the replica says; `None` if the server is stopping.
-pub async fn inspect(driver: &mpsc::Sender<Message>, what: Inspect) -> Option<Report> {
+pub(super) async fn inspect(driver: &mpsc::Sender<Message>, what: Inspect) -> Option<Report> {
     let (answer, answered) = oneshot::channel();
     driver.send(Message::Inspect { what, answer }).await.ok()?;
     answered.await.ok()
@@ -136,7 +136,7 @@ pub async fn inspect(driver: &mpsc::Sender<Message>, what: Inspect) -> Option<Re
 
 /// The replica's figures, as of the driver's last batch, and what is wrong.
 #[derive(Debug)]
-pub struct Published {
+pub(super) struct Published {
     status: Mutex<Status>,
     /// When it was published last, in milliseconds since `born`; 0: never.
     published_ms: AtomicU64,
@@ -160,7 +160,7 @@ impl Published {
     /// How long ago the driver has published last, which it does in every turn, if that is longer than
     /// turns are apart; nothing before it has begun.
     #[must_use]
-    pub fn stalled(&self) -> Option<Duration> {
+    pub(super) fn stalled(&self) -> Option<Duration> {
         let published = Duration::from_millis(self.published_ms.load(Ordering::Acquire));
         let ago = self.born.elapsed().saturating_sub(published);
         (!published.is_zero() && ago > TURN_USUAL_MAX).then_some(ago)
@@ -168,12 +168,12 @@ impl Published {
 
     /// A copy.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub(super) fn status(&self) -> Status {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Replaces it.
-    pub fn publish(&self, status: Status) {
+    pub(super) fn publish(&self, status: Status) {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
         let now_ms = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.published_ms.store(now_ms.max(1), Ordering::Release);
@@ -185,7 +185,7 @@ const TURN_USUAL_MAX: Duration = Duration::from_secs(1);
 
 /// Tells threads and tasks alike that the server is to end.
 #[derive(Debug)]
-pub struct Stop {
+pub(super) struct Stop {
     flag: AtomicBool,
     tasks: watch::Sender<bool>,
 }
@@ -198,19 +198,19 @@ impl Default for Stop {
 
 impl Stop {
     /// Asks for the end. The driver looks when it is woken.
-    pub fn ask(&self) {
+    pub(super) fn ask(&self) {
         self.flag.store(true, Ordering::Release);
         self.tasks.send_replace(true);
     }
 
     /// Whether the end was asked for.
     #[must_use]
-    pub fn is_asked(&self) -> bool {
+    pub(super) fn is_asked(&self) -> bool {
         self.flag.load(Ordering::Acquire)
     }
 
     /// Runs a task until its end, or until then.
-    pub async fn before(self: Arc<Self>, task: impl Future<Output = ()>) {
+    pub(super) async fn before(self: Arc<Self>, task: impl Future<Output = ()>) {
         tokio::select! {
             () = self.asked() => {}
             () = task => {}
@@ -218,7 +218,7 @@ impl Stop {
     }
 
     /// Waits until it is.
-    pub async fn asked(&self) {
+    pub(super) async fn asked(&self) {
         // Cannot fail: the sender lives as long as `self`.
         let _ = self.tasks.subscribe().wait_for(|asked| *asked).await;
     }

@@ -23,7 +23,7 @@ use crate::replica::TICK_MS;
 
 /// A clock.
 #[derive(Debug)]
-pub enum Ticks {
+pub(super) enum Ticks {
     /// The system's.
     #[cfg(target_os = "linux")]
     System(AsyncFd<OwnedFd>),
@@ -34,7 +34,7 @@ pub enum Ticks {
 impl Ticks {
     /// The system's clock, or the runtime's. In a runtime only.
     #[must_use]
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         #[cfg(target_os = "linux")]
         match system(Duration::from_millis(TICK_MS)) {
             Ok(timer) => return Self::System(timer),
@@ -45,14 +45,14 @@ impl Ticks {
 
     /// The runtime's clock. In a runtime only.
     #[must_use]
-    pub fn of_runtime() -> Self {
+    pub(super) fn of_runtime() -> Self {
         let mut ticks = interval(Duration::from_millis(TICK_MS));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self::Runtime(ticks)
     }
 
     /// Waits for the next tick. May be dropped at any moment.
-    pub async fn next(&mut self) {
+    pub(super) async fn next(&mut self) {
         match self {
             #[cfg(target_os = "linux")]
             Self::System(timer) => {

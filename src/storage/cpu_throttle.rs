@@ -30,7 +30,7 @@ const REST_MAX: Duration = Duration::from_millis(100);
 
 /// How long a thread in the background may rest. Whoever hands work to it knows what waits for that.
 #[derive(Clone, Debug, Default)]
-pub struct CpuBudget(Arc<AtomicU32>);
+pub(crate) struct CpuBudget(Arc<AtomicU32>);
 
 thread_local! {
     /// That of this thread. Without one that was given, there is none.
@@ -39,15 +39,15 @@ thread_local! {
 
 impl CpuBudget {
     /// The most that a thread may rest: it still takes a hundredth part of a core.
-    pub const TIMES_MAX: u32 = 99;
+    pub(crate) const TIMES_MAX: u32 = 99;
 
     /// Says how many times as long as it works the thread is to rest; 0: others only have their turns.
-    pub fn set(&self, times: u32) {
+    pub(crate) fn set(&self, times: u32) {
         self.0.store(times.min(CpuBudget::TIMES_MAX), Ordering::Relaxed);
     }
 
     /// From now on this is the calling thread's.
-    pub fn begin(&self) {
+    pub(crate) fn begin(&self) {
         BUDGET.set(self.clone());
     }
 

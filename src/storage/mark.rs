@@ -12,7 +12,7 @@ pub(in crate::storage) const MEMBERS_MAX: usize = 1024;
 ///
 /// # Panics
 /// If it names more members than there can be server ids.
-pub fn encode(mark: &Mark, out: &mut Vec<u8>) {
+pub(crate) fn encode(mark: &Mark, out: &mut Vec<u8>) {
     out.extend_from_slice(&mark.index.to_le_bytes());
     out.extend_from_slice(&mark.term.to_le_bytes());
     out.extend_from_slice(&mark.zxid.to_le_bytes());
@@ -29,7 +29,7 @@ pub fn encode(mark: &Mark, out: &mut Vec<u8>) {
 
 /// Takes a mark off the front of `bytes`; `None` if there is none.
 #[must_use]
-pub fn decode(bytes: &mut &[u8]) -> Option<Mark> {
+pub(crate) fn decode(bytes: &mut &[u8]) -> Option<Mark> {
     let index = u64::from_le_bytes(take(bytes)?);
     let term = u64::from_le_bytes(take(bytes)?);
     let zxid = i64::from_le_bytes(take(bytes)?);

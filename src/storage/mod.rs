@@ -33,17 +33,23 @@ mod mark;
 mod testing;
 mod watched;
 
-pub use checkpoint::{Checkpointer, ImageTally, Ingredients, LogLostEnd, Outcome, Source};
-pub use copy::{MemoryState, Runs, SledState, StateError, StateStore, Take};
-pub use cpu_throttle::CpuBudget;
+pub use checkpoint::{Checkpointer, Ingredients, Outcome, Source};
+pub(crate) use checkpoint::{ImageTally, LogLostEnd};
+#[cfg(test)]
+pub(crate) use copy::MemoryState;
+pub use copy::{Runs, SledState, StateError, StateStore, Take};
+pub(crate) use cpu_throttle::CpuBudget;
 pub use dir::{
-    Identity, IdentityError, Lock, Mending, OpenError, Opened, Options, Place, Report, begin_anew,
-    is_initialized, mark_rolled_back, open, peek, set_aside, was_set_aside,
+    Identity, Lock, OpenError, Opened, Options, Place, Report, mark_rolled_back, open, peek,
+    set_aside, was_set_aside,
 };
+pub(crate) use dir::{Mending, begin_anew, is_initialized};
 pub use fs::{DiskFile, FileLock, Fs, FsError, OsFs, Reserved};
 #[doc(hidden)]
 pub use hanging::HangingFs;
-pub use image::{ImageError, ImageReader, ImageWriter, Images, InstallError, Records, append};
-pub use log::{ENTRY_BYTES_MAX, Log, LogError, LogOptions, LogRecovery, Position, SEGMENT_BYTES};
-pub use mark::{decode as decode_mark, encode as encode_mark};
-pub use watched::{DiskCall, DiskCalls, WatchedFs};
+pub use image::{ImageError, Images, Records, append};
+pub(crate) use image::{ImageReader, ImageWriter, InstallError};
+pub use log::{Log, LogOptions, LogRecovery, Position};
+pub(crate) use log::{LogError, SEGMENT_BYTES};
+pub(crate) use mark::{decode as decode_mark, encode as encode_mark};
+pub(crate) use watched::{DiskCall, DiskCalls, WatchedFs};

@@ -18,7 +18,7 @@ use crate::proto::Acl;
 
 /// Bytes of records that one drain hands out, and one record more: a thousand small ones and a
 /// thousand of a megabyte are not the same to whoever copies and holds them.
-pub const DRAIN_BYTES_MAX: usize = 2 << 20;
+pub(crate) const DRAIN_BYTES_MAX: usize = 2 << 20;
 
 /// Paths whose records have to go.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl Changes {
 }
 
 /// Takes one change: a path, and its record or `None` for a tombstone.
-pub type TakeChange<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
+pub(crate) type TakeChange<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
 
 /// A record that cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Longer text is no figures: it would be parsed again at every write below the quota.
-pub const FIGURES_BYTES_MAX: usize = 1024;
+pub(super) const FIGURES_BYTES_MAX: usize = 1024;
 
 /// The text of limits and of usage: `count=1,bytes=2`, then `=` and further keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -62,13 +62,14 @@ use std::sync::Arc;
 use crate::proto::acl::perms;
 use crate::proto::{Acl, EventType, Stat, Text};
 
-pub use acl::{AclList, Identity};
-pub use changes::{BadRecord, DRAIN_BYTES_MAX, TakeChange, record_digest};
+pub(crate) use acl::AclList;
+pub use acl::Identity;
+pub(crate) use changes::TakeChange;
+pub use changes::record_digest;
 pub use figures::Figures;
-pub use owner::{Owner, TTL_MS_MAX};
-pub use path::ZnodePath;
+pub use owner::Owner;
+pub(crate) use path::ZnodePath;
 pub use read::{Children, Shown};
-pub use slab::ZNODES_MAX;
 
 use acls::{AclId, AclTable};
 use changes::Changes;

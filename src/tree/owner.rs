@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use super::slab::ZnodeId;
 
 /// Greatest time to live in milliseconds: 40 bits, about 34 years.
-pub const TTL_MS_MAX: i64 = 0xff_ffff_ffff;
+pub(crate) const TTL_MS_MAX: i64 = 0xff_ffff_ffff;
 
 const CONTAINER: i64 = i64::MIN;
 const TTL_MARK: u64 = 0xff00_0000_0000_0000;

@@ -24,7 +24,7 @@ use crate::proto::ErrorCode;
 
 /// Znodes that one multi counts afresh after its first count, which takes as long as it takes: each
 /// usage znode it creates would walk the same tree again.
-pub const RECOUNTED_ZNODES_MAX: usize = 10_000;
+pub(super) const RECOUNTED_ZNODES_MAX: usize = 10_000;
 
 const LIMITS: &str = "/zookeeper_limits";
 const USAGE: &str = "/zookeeper_stats";

@@ -27,7 +27,7 @@ impl ZnodeId {
 }
 
 /// How many znodes a tree may hold.
-pub const ZNODES_MAX: usize = u32::MAX as usize;
+pub(crate) const ZNODES_MAX: usize = u32::MAX as usize;
 
 const CHUNK_BITS: u32 = 12;
 const CHUNK_SLOTS: usize = 1 << CHUNK_BITS;

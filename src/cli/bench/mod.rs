@@ -47,7 +47,7 @@ const SIZE_MAX: usize = 1_000_000;
                         answers; 71 this machine lacks something; 77 no permission; 130 interrupted, with the \
                         figures so far."
 )]
-pub struct BenchFlags {
+pub(crate) struct BenchFlags {
     /// What the clients do
     #[arg(short, long, value_name = "WORK", default_value = "mixed")]
     workload: Workload,

@@ -25,25 +25,25 @@ use crate::recipes::{LockError, Wait};
 use kind::{Lock, Names, Others};
 use words::OnLost;
 
-pub use watchdog::WatchdogFlags;
+pub(crate) use watchdog::WatchdogFlags;
 pub(super) use watchdog::run as run_watchdog;
 
 /// Others hold the lock, or it may not be taken; `-E` sets another.
-pub const EXIT_NOT_ACQUIRED: u8 = 1;
+pub(super) const EXIT_NOT_ACQUIRED: u8 = 1;
 /// The command line is wrong (`EX_USAGE`).
-pub const EXIT_USAGE: u8 = 64;
+pub(super) const EXIT_USAGE: u8 = 64;
 /// No server answers (`EX_UNAVAILABLE`).
-pub const EXIT_UNAVAILABLE: u8 = 69;
+pub(super) const EXIT_UNAVAILABLE: u8 = 69;
 /// The lock was lost, and the command was stopped for that (`EX_TEMPFAIL`).
-pub const EXIT_LOST: u8 = 75;
+pub(super) const EXIT_LOST: u8 = 75;
 /// Permission is missing (`EX_NOPERM`).
-pub const EXIT_NO_PERMISSION: u8 = 77;
+pub(super) const EXIT_NO_PERMISSION: u8 = 77;
 /// The operating system refuses a process, a socket or memory (`EX_OSERR`).
-pub const EXIT_OS: u8 = 71;
+pub(super) const EXIT_OS: u8 = 71;
 /// The command is there and cannot be executed.
-pub const EXIT_CANNOT_EXECUTE: u8 = 126;
+pub(super) const EXIT_CANNOT_EXECUTE: u8 = 126;
 /// There is no such command.
-pub const EXIT_NOT_FOUND: u8 = 127;
+pub(super) const EXIT_NOT_FOUND: u8 = 127;
 
 /// The hidden command that is the watchdog.
 const WATCHDOG_COMMAND: &str = "lock-watchdog";
@@ -61,7 +61,7 @@ const GRACE_DEFAULT_MAX: Duration = Duration::from_secs(5);
                         COMMAND sees LOCKKEEPER_LOCK_PATH, LOCKKEEPER_LOCK_NODE, LOCKKEEPER_FENCE (the \
                         fencing token) and LOCKKEEPER_SESSION."
 )]
-pub struct LockFlags {
+pub(crate) struct LockFlags {
     /// Servers, tried in turn
     #[arg(long, value_name = "HOST:PORT,...", default_value = "127.0.0.1:2181")]
     server: String,

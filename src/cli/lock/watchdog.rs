@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// What the supervisor starts the watchdog with; its standard input is the socket between them.
 #[derive(Debug, Args)]
-pub struct WatchdogFlags {
+pub(crate) struct WatchdogFlags {
     #[arg(long)]
     on_lost: OnLost,
     #[arg(long, value_parser = duration)]
@@ -44,7 +44,7 @@ pub struct WatchdogFlags {
 }
 
 /// Runs the watchdog.
-pub fn run(flags: &WatchdogFlags) -> ExitCode {
+pub(crate) fn run(flags: &WatchdogFlags) -> ExitCode {
     match watch(flags) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -22,7 +22,7 @@ use crate::proto::{ErrorCode, Request, Response, Stat, Text};
 
 /// `lockkeeper locks break`
 #[derive(Debug, Args)]
-pub struct BreakFlags {
+pub(super) struct BreakFlags {
     /// The path of the contender's znode, as `lockkeeper locks -o json` shows it
     #[arg(value_name = "NODE", value_parser = super::path)]
     node: String,
@@ -35,7 +35,7 @@ pub struct BreakFlags {
 
 /// `lockkeeper locks revoke`
 #[derive(Debug, Args)]
-pub struct RevokeFlags {
+pub(super) struct RevokeFlags {
     /// The path of the contender's znode, as `lockkeeper locks -o json` shows it
     #[arg(value_name = "NODE", value_parser = super::path)]
     node: String,

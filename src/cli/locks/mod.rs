@@ -24,7 +24,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// `lockkeeper locks`
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub struct LocksFlags {
+pub(crate) struct LocksFlags {
     #[command(subcommand)]
     change: Option<Change>,
     /// Show the locks at this path and below it
@@ -44,7 +44,7 @@ enum Change {
 
 /// `lockkeeper sessions`
 #[derive(Debug, Args)]
-pub struct SessionsFlags {
+pub(crate) struct SessionsFlags {
     #[command(flatten)]
     view: ViewFlags,
 }

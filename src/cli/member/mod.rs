@@ -23,15 +23,15 @@ use crate::config::{HostPort, Membership, Role, ServerSpec};
 use crate::proto::{ErrorCode, Request, Response, Text};
 
 /// Refused, for a reason that repeating does not change.
-pub const EXIT_REFUSED: i32 = 1;
+pub(super) const EXIT_REFUSED: i32 = 1;
 /// The command or a file it names is wrong.
-pub const EXIT_USAGE: i32 = 2;
+pub(super) const EXIT_USAGE: i32 = 2;
 /// No server answers (`EX_UNAVAILABLE`).
-pub const EXIT_UNAVAILABLE: i32 = 69;
+pub(super) const EXIT_UNAVAILABLE: i32 = 69;
 /// Not now: the same command may succeed later (`EX_TEMPFAIL`).
-pub const EXIT_NOT_NOW: i32 = 75;
+pub(super) const EXIT_NOT_NOW: i32 = 75;
 /// Permission is missing (`EX_NOPERM`).
-pub const EXIT_NO_PERMISSION: i32 = 77;
+pub(super) const EXIT_NO_PERMISSION: i32 = 77;
 
 /// Where the members are written, and whose permission to be written is needed to change them.
 const CONFIG: &str = "/zookeeper/config";
@@ -42,7 +42,7 @@ const EARLIER_CHANGE_PAUSE: Duration = Duration::from_millis(250);
 
 /// `lockkeeper member ...`
 #[derive(Debug, Subcommand)]
-pub enum MemberCommand {
+pub(crate) enum MemberCommand {
     /// Show the members, and what each is right now
     List {
         #[command(flatten)]
@@ -68,7 +68,7 @@ pub enum MemberCommand {
 
 /// Flags of every command that changes something at the servers.
 #[derive(Debug, Args)]
-pub struct MemberFlags {
+pub(crate) struct MemberFlags {
     /// Servers of the ensemble, tried in turn
     #[arg(long, value_name = "HOST:PORT,...", default_value = "127.0.0.1:2181")]
     server: String,

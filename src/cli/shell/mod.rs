@@ -54,7 +54,7 @@ const SERVERS_VARIABLE: &str = "LOCKKEEPER_SERVERS";
                         Exit code: 0, or that of the first command that failed: 1 refused, 2 wrong usage, \
                         69 no server answers, 75 not now, 77 no permission."
 )]
-pub struct CliFlags {
+pub(crate) struct CliFlags {
     /// Servers, tried in turn, and the path below which everything happens [env:
     /// LOCKKEEPER_SERVERS] [default: 127.0.0.1:2181]
     #[arg(short, long, value_name = "HOST:PORT,.../PATH")]

@@ -30,7 +30,7 @@ const REPLY_BYTES_USUAL: usize = 128;
 
 /// Bytes of answers and events that a connection may be given at once; beyond, answers wait until
 /// these are written.
-pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
+pub(crate) const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of answers and events of all connections beyond which answers wait for the next turn, if they can:
 /// 10,000 contenders that list 10,000 names at once ask for 2 GB.

@@ -17,7 +17,7 @@ use crate::replica::request::ConnId;
 
 /// How long an answer to a reconfig waits for what leaves to count no longer, in milliseconds. Then its
 /// connection is closed: the change is decided, and its client does not know.
-pub const REMOVAL_MS_MAX: u64 = 5000;
+pub(crate) const REMOVAL_MS_MAX: u64 = 5000;
 /// Fewest voters that reconfig may lead to: ZooKeeper's, unless a lone server is an ensemble.
 const VOTERS_MIN: usize = 2;
 

@@ -22,7 +22,7 @@ use crate::supervision::{self, Task};
 
 /// What they pass one by one.
 #[derive(Debug)]
-pub struct Admission {
+pub(crate) struct Admission {
     state: Mutex<State>,
     /// Told of a crowd until the last one of it is through.
     scheduling: Arc<Scheduling>,
@@ -41,12 +41,12 @@ struct State {
 
 /// A place in the queue: of somebody who waits.
 #[derive(Debug, Default)]
-pub struct Place(Option<u64>);
+pub(crate) struct Place(Option<u64>);
 
 impl Place {
     /// Whether somebody waits there.
     #[must_use]
-    pub fn is_taken(&self) -> bool {
+    pub(crate) fn is_taken(&self) -> bool {
         self.0.is_some()
     }
 }
@@ -54,7 +54,7 @@ impl Place {
 impl Admission {
     /// Nobody is there yet. Of a crowd, one is let through in each `interval`.
     #[must_use]
-    pub fn new(interval: Duration, scheduling: Arc<Scheduling>) -> Self {
+    pub(crate) fn new(interval: Duration, scheduling: Arc<Scheduling>) -> Self {
         let state = State {
             pace: Pace::new(interval, Instant::now()),
             waiting: VecDeque::new(),
@@ -65,13 +65,17 @@ impl Admission {
     }
 
     /// Waits for a turn.
-    pub async fn pass(self: &Arc<Self>) {
+    pub(crate) async fn pass(self: &Arc<Self>) {
         let mut place = Place::default();
         poll_fn(|context| self.poll_pass(context, &mut place)).await;
     }
 
     /// As [`Admission::pass`]; `place` is kept until it is ready. In a runtime only.
-    pub fn poll_pass(self: &Arc<Self>, context: &mut Context<'_>, place: &mut Place) -> Poll<()> {
+    pub(crate) fn poll_pass(
+        self: &Arc<Self>,
+        context: &mut Context<'_>,
+        place: &mut Place,
+    ) -> Poll<()> {
         let mut state = self.lock();
         match place.0 {
             Some(number) if number < state.called => {

@@ -17,7 +17,7 @@ use crate::supervision::{Task, TaskSet};
 
 /// The connections of one kind of port.
 #[derive(Debug, Default)]
-pub struct Arrivals {
+pub(crate) struct Arrivals {
     table: Mutex<Table>,
     /// How many there were.
     accepted: AtomicU64,
@@ -38,18 +38,18 @@ struct Table {
 }
 
 /// What connections have in common: the server that they are of, and what for.
-pub type Group = (u8, u8);
+pub(super) type Group = (u8, u8);
 
 /// One connection. Dropping the last reference, which its sockets must not outlive, frees its place.
 #[derive(Debug)]
-pub struct Arrival {
+pub(crate) struct Arrival {
     arrivals: Arc<Arrivals>,
     number: u64,
 }
 
 impl Arrivals {
     /// Runs the task of a new connection: what `serve` makes of the place that it takes.
-    pub fn spawn<F>(
+    pub(crate) fn spawn<F>(
         self: &Arc<Self>,
         task: Task,
         tasks: &mut TaskSet<()>,
@@ -71,20 +71,20 @@ impl Arrivals {
 
     /// Connections that are open.
     #[must_use]
-    pub fn open(&self) -> u64 {
+    pub(crate) fn open(&self) -> u64 {
         self.open.load(Ordering::Relaxed)
     }
 
     /// Connections that have not said yet what they want.
     #[must_use]
-    pub fn unknown(&self) -> usize {
+    pub(crate) fn unknown(&self) -> usize {
         let table = self.lock();
         table.silent.len() + table.asking.len()
     }
 
     /// Ends the oldest connection that has not said what it wants, and waits until its socket is
     /// closed. False: there is none.
-    pub async fn oldest_yields(&self) -> bool {
+    pub(crate) async fn oldest_yields(&self) -> bool {
         let open = self.open();
         let Some(task) = self.lock().take_oldest() else { return false };
         task.abort();
@@ -121,7 +121,7 @@ impl Table {
 
 impl Arrival {
     /// It has asked for something that is answered at once, and for no session.
-    pub fn asks(&self) {
+    pub(crate) fn asks(&self) {
         let mut table = self.arrivals.lock();
         if let Some(task) = table.silent.remove(&self.number) {
             table.asking.insert(self.number, task);
@@ -129,12 +129,12 @@ impl Arrival {
     }
 
     /// It has said what it is, and never yields from now on.
-    pub fn is_known(&self) {
+    pub(crate) fn is_known(&self) {
         self.arrivals.lock().take(self.number);
     }
 
     /// It has said what it is. Of more than `max` of that, the oldest ends.
-    pub fn is_known_as(&self, group: Group, max: usize) {
+    pub(crate) fn is_known_as(&self, group: Group, max: usize) {
         let mut table = self.arrivals.lock();
         let Some(task) = table.take(self.number) else { return };
         let members = table.groups.entry(group).or_default();

@@ -26,7 +26,7 @@ use crate::server::shared::Published;
 
 /// What the task that accepts clients is told.
 #[derive(Debug)]
-pub struct Move {
+pub(crate) struct Move {
     /// Where it listens from now on; `None`: nowhere.
     pub listener: Option<TcpListener>,
     /// Told when it has let go of what it listened at before.
@@ -35,7 +35,7 @@ pub struct Move {
 
 /// A client port that is open.
 #[derive(Debug)]
-pub struct ClientPort {
+pub(crate) struct ClientPort {
     /// This server.
     pub own: u8,
     /// Connections that may wait to be accepted.
@@ -50,7 +50,7 @@ pub struct ClientPort {
 
 impl ClientPort {
     /// Follows what the members say of this server.
-    pub async fn follow(
+    pub(crate) async fn follow(
         mut self,
         mut members: watch::Receiver<Announced>,
         published: Arc<Published>,

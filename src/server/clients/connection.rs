@@ -42,7 +42,7 @@ use crate::server::shared::Shared;
 use crate::supervision::{self, Task};
 
 /// Serves one accepted connection until it ends. `place`: what it counts as until its socket is closed.
-pub async fn serve(
+pub(super) async fn serve(
     mut stream: TcpStream,
     remote: SocketAddr,
     conn: ConnId,
@@ -112,7 +112,7 @@ pub async fn serve(
 
 /// The way to a client: shared by its task and the driver.
 #[derive(Debug)]
-pub struct Line {
+pub(crate) struct Line {
     /// What waits to be written.
     pub outbox: Outbox,
     /// Whoever the outbox says may write.
@@ -124,7 +124,7 @@ pub struct Line {
 
 impl Line {
     /// Sends a client away that comes before there is anything for anybody.
-    pub fn refuse(&self, conn: ConnId, now_us: u64) {
+    pub(crate) fn refuse(&self, conn: ConnId, now_us: u64) {
         let refused = Outgoing { conn, close: true, ..Outgoing::default() };
         // Its task learns of the end, and has nothing to write.
         let _ = self.outbox.push(refused, now_us, |_| 0);

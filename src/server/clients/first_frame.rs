@@ -20,7 +20,7 @@ use crate::server::limits::FIRST_FRAME_BYTES_MAX;
 use crate::server::shared::Shared;
 
 /// What the connection is.
-pub enum First {
+pub(super) enum First {
     /// A client that wants a session.
     Session(ConnectRequest),
     /// An operator; this is the answer.
@@ -30,7 +30,7 @@ pub enum First {
 }
 
 /// Reads up to the end of the first frame or word.
-pub async fn read(
+pub(super) async fn read(
     stream: &mut TcpStream,
     buffer: &mut BytesMut,
     remote: SocketAddr,

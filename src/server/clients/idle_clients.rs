@@ -18,7 +18,7 @@ const SAMPLES: u32 = 1024;
 
 /// The silence that is usual of the clients of one server.
 #[derive(Debug, Default)]
-pub struct IdleClients(Mutex<Usual>);
+pub(crate) struct IdleClients(Mutex<Usual>);
 
 #[derive(Debug, Default)]
 struct Usual {
@@ -28,7 +28,7 @@ struct Usual {
 
 impl IdleClients {
     /// Whether a client that is heard from now was silent, having been heard from before at `heard`.
-    pub fn is_quiet(&self, heard: Instant, now: Instant) -> bool {
+    pub(crate) fn is_quiet(&self, heard: Instant, now: Instant) -> bool {
         // Nothing that holds the lock can panic half-way through a change.
         let mut usual = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let idle_clients = now.duration_since(heard);

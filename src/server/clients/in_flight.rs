@@ -14,7 +14,7 @@ use crate::server::limits::{ANSWER_BYTES_UNKNOWN, CONNECTION_REQUESTS_MAX, OUTST
 
 /// Unanswered requests of all connections.
 #[derive(Debug)]
-pub struct Throttle {
+pub(crate) struct Throttle {
     requests: AtomicU64,
     bytes: AtomicU64,
     requests_max: u64,
@@ -23,13 +23,13 @@ pub struct Throttle {
 impl Throttle {
     /// Nothing in flight.
     #[must_use]
-    pub fn new(requests_max: u64) -> Self {
+    pub(crate) fn new(requests_max: u64) -> Self {
         Self { requests: AtomicU64::new(0), bytes: AtomicU64::new(0), requests_max }
     }
 
     /// Unanswered requests.
     #[must_use]
-    pub fn requests(&self) -> u64 {
+    pub(crate) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
@@ -41,7 +41,7 @@ impl Throttle {
 
 /// Unanswered requests of one connection.
 #[derive(Debug)]
-pub struct InFlight {
+pub(super) struct InFlight {
     throttle: Arc<Throttle>,
     /// Payload bytes of each, oldest first.
     sizes: VecDeque<u32>,
@@ -53,7 +53,7 @@ pub struct InFlight {
 impl InFlight {
     /// None.
     #[must_use]
-    pub fn new(throttle: Arc<Throttle>) -> Self {
+    pub(super) fn new(throttle: Arc<Throttle>) -> Self {
         Self { throttle, sizes: VecDeque::new(), bytes: 0, answer_bytes: ANSWER_BYTES_UNKNOWN }
     }
 
@@ -61,7 +61,7 @@ impl InFlight {
     /// One that has nothing in flight always may: its own answers are what wakes a connection that
     /// may not.
     #[must_use]
-    pub fn room(&self, bytes_left: usize) -> usize {
+    pub(super) fn room(&self, bytes_left: usize) -> usize {
         if self.sizes.is_empty() {
             return (bytes_left / self.answer_bytes).max(1);
         }
@@ -72,7 +72,7 @@ impl InFlight {
     }
 
     /// Requests with payloads of these lengths go to the driver.
-    pub fn add(&mut self, sizes: &[u32]) {
+    pub(super) fn add(&mut self, sizes: &[u32]) {
         let bytes: u64 = sizes.iter().map(|size| u64::from(*size)).sum();
         self.sizes.extend(sizes);
         self.bytes += bytes;
@@ -81,7 +81,7 @@ impl InFlight {
     }
 
     /// The oldest `replies` requests are answered, with this many bytes in all.
-    pub fn answered(&mut self, replies: u32, answer_bytes: usize) {
+    pub(super) fn answered(&mut self, replies: u32, answer_bytes: usize) {
         if replies > 0 {
             let recent = answer_bytes / replies as usize;
             self.answer_bytes = recent.max(self.answer_bytes / 2).max(1);

@@ -35,7 +35,7 @@ use crate::supervision::{Task, TaskSet};
 
 /// A bound client port that does not listen yet.
 #[derive(Debug)]
-pub struct Port {
+pub(crate) struct Port {
     socket: Socket,
     /// Where it is bound.
     pub address: SocketAddr,
@@ -47,7 +47,7 @@ impl Port {
     ///
     /// # Errors
     /// What the system says to the last of them.
-    pub fn bind(addresses: impl IntoIterator<Item = SocketAddr>) -> io::Result<Self> {
+    pub(crate) fn bind(addresses: impl IntoIterator<Item = SocketAddr>) -> io::Result<Self> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in addresses {
             match Self::bind_one(address) {
@@ -83,7 +83,7 @@ impl Port {
     ///
     /// # Errors
     /// What the system says: another process may have taken the port since.
-    pub fn listen(self, backlog: u32) -> io::Result<TcpListener> {
+    pub(crate) fn listen(self, backlog: u32) -> io::Result<TcpListener> {
         self.socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
         self.socket.set_nonblocking(true)?;
         TcpListener::from_std(self.socket.into())
@@ -107,14 +107,14 @@ fn socket_at(address: SocketAddr) -> io::Result<Socket> {
 ///
 /// # Errors
 /// What the system says.
-pub async fn accept_from(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+pub(crate) async fn accept_from(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (stream, remote) = listener.accept().await?;
     Ok((stream, SocketAddr::new(remote.ip().to_canonical(), remote.port())))
 }
 
 /// How connections are accepted.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub(crate) struct Options {
     /// Whether the system probes silent clients.
     pub keep_alive: bool,
     /// How many there may be.
@@ -123,7 +123,7 @@ pub struct Options {
 
 /// Accepts until the end is asked for, then ends every connection. `moves`: the socket to accept from, from
 /// then on; the connections of the one before stay.
-pub async fn accept(
+pub(crate) async fn accept(
     listener: TcpListener,
     mut moves: mpsc::Receiver<Move>,
     shared: Arc<Shared>,
@@ -248,7 +248,7 @@ struct PerIp(Mutex<HashMap<IpAddr, u32>>);
 
 /// A connection's place: its socket must be closed when the last reference is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub(crate) struct Place {
     /// By which it yields as long as it asks for no session.
     pub arrival: Arc<Arrival>,
     /// It counts until then.

@@ -15,7 +15,7 @@ const SAID_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A protocol that is not ZooKeeper's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub(crate) enum Protocol {
     /// A ClientHello.
     Tls,
     /// A request, or the preface of HTTP/2.
@@ -27,7 +27,7 @@ pub enum Protocol {
 impl Protocol {
     /// Which one begins like that; `None`: none that is known.
     #[must_use]
-    pub fn of(first_four: [u8; 4]) -> Option<Self> {
+    pub(crate) fn of(first_four: [u8; 4]) -> Option<Self> {
         match &first_four {
             // A handshake record of TLS 1.0 to 1.3, or of SSL 3.
             [0x16, 3, 0..=4, _] => Some(Self::Tls),
@@ -59,7 +59,7 @@ impl Protocol {
 
 /// How many came. See the module.
 #[derive(Debug, Default)]
-pub struct Others(Mutex<Table>);
+pub(crate) struct Others(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
@@ -92,7 +92,7 @@ impl Table {
 
 impl Others {
     /// A connection from there began like that.
-    pub fn saw(&self, protocol: Protocol, from: IpAddr) {
+    pub(crate) fn saw(&self, protocol: Protocol, from: IpAddr) {
         let due =
             self.0.lock().unwrap_or_else(PoisonError::into_inner).saw(protocol, Instant::now());
         if let Some(count) = due {
@@ -101,12 +101,12 @@ impl Others {
     }
 
     /// How many came since the start, or the last reset.
-    pub fn counts(&self) -> OtherProtocols {
+    pub(crate) fn counts(&self) -> OtherProtocols {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).counts
     }
 
     /// Begins to count anew.
-    pub fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).counts = OtherProtocols::default();
     }
 }

@@ -22,7 +22,7 @@ const COALESCE_BYTES_MAX: usize = 16 << 10;
 
 /// The queue of one connection.
 #[derive(Debug)]
-pub struct Outbox {
+pub(crate) struct Outbox {
     queue: Mutex<Queue>,
     /// Bytes that the task has written since the connection began.
     written: AtomicU64,
@@ -35,12 +35,12 @@ pub struct Outbox {
 
 /// Bytes that the queues of all connections hold: pushed, and not written.
 #[derive(Debug, Default)]
-pub struct Debts(AtomicU64);
+pub(crate) struct Debts(AtomicU64);
 
 impl Debts {
     /// Bytes.
     #[must_use]
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -48,7 +48,7 @@ impl Debts {
 /// What a connection owes, larger as it should be cut off before others: one whose client takes nothing
 /// before one whose client does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Debt {
+pub(crate) struct Debt {
     is_stalled: bool,
     /// Bytes that are not written.
     pub bytes: u64,
@@ -56,7 +56,7 @@ pub struct Debt {
 
 /// Why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     /// After the bytes that are queued.
     AfterBytes,
     /// At once: the client did not take what was queued.
@@ -65,7 +65,7 @@ pub enum End {
 
 /// What the connection's task takes.
 #[derive(Debug, Default)]
-pub struct Taken {
+pub(crate) struct Taken {
     /// To be written, in this order.
     pub chunks: Vec<Vec<u8>>,
     /// Bytes of the first of them that the driver has written.
@@ -80,7 +80,7 @@ pub struct Taken {
 
 /// What became of an [`Outgoing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pushed {
+pub(crate) enum Pushed {
     /// It is written, the task was not needed.
     Written,
     /// The task writes it.
@@ -111,7 +111,7 @@ struct Queue {
 impl Outbox {
     /// An empty queue.
     #[must_use]
-    pub fn new(limits: &Limits, all: Arc<Debts>) -> Self {
+    pub(crate) fn new(limits: &Limits, all: Arc<Debts>) -> Self {
         Self {
             queue: Mutex::default(),
             written: AtomicU64::new(0),
@@ -124,7 +124,7 @@ impl Outbox {
 
     /// Takes what a `Ready` holds for this connection. `write` writes what it can of some bytes to
     /// the socket without waiting and says how much that was; it is called at most once.
-    pub fn push(
+    pub(crate) fn push(
         &self,
         outgoing: Outgoing,
         now_us: u64,
@@ -172,7 +172,7 @@ impl Outbox {
     }
 
     /// What it owes; nothing if it ends already.
-    pub fn debt(&self, now_us: u64) -> Debt {
+    pub(crate) fn debt(&self, now_us: u64) -> Debt {
         let bytes = self.owed.load(Ordering::Relaxed);
         let queue = self.lock();
         let is_waiting = self.written.load(Ordering::Acquire) < queue.mark;
@@ -181,7 +181,7 @@ impl Outbox {
     }
 
     /// Ready when it is cut off.
-    pub fn poll_cut_off(&self, context: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_cut_off(&self, context: &Context<'_>) -> Poll<()> {
         let mut queue = self.lock();
         if queue.end == Some(End::TooSlow) {
             return Poll::Ready(());
@@ -191,7 +191,7 @@ impl Outbox {
     }
 
     /// Cuts the connection off: what is queued is thrown away, and owed no more.
-    pub fn cut_off(&self) {
+    pub(crate) fn cut_off(&self) {
         self.end(self.lock());
     }
 
@@ -216,7 +216,7 @@ impl Outbox {
 
     /// Takes everything that is queued, or remembers whom to wake. `is_reading`: the task waits for
     /// the client, not for answers.
-    pub fn poll_take(&self, context: &Context<'_>, is_reading: bool) -> Poll<Taken> {
+    pub(crate) fn poll_take(&self, context: &Context<'_>, is_reading: bool) -> Poll<Taken> {
         let mut queue = self.lock();
         if queue.chunks.is_empty() && queue.replies == 0 && queue.end.is_none() {
             queue.is_driver_free_to_write = is_reading;
@@ -236,7 +236,7 @@ impl Outbox {
     }
 
     /// Remembers that `bytes` of what was taken have left.
-    pub fn written(&self, bytes: usize) {
+    pub(crate) fn written(&self, bytes: usize) {
         // What the task has written comes before what the driver writes once it sees this.
         self.written.fetch_add(bytes as u64, Ordering::Release);
         let paid = |owed: u64| Some(owed.saturating_sub(bytes as u64));

@@ -16,7 +16,7 @@ use crate::server::limits::{CROWD_MIN, CROWD_PATIENCE};
 
 /// Of what comes by one way.
 #[derive(Debug)]
-pub struct Pace {
+pub(super) struct Pace {
     /// Time for one, of a crowd that has just come.
     interval: Duration,
     /// When everybody who was let through has had that time.
@@ -26,12 +26,12 @@ pub struct Pace {
 }
 
 impl Pace {
-    pub fn new(interval: Duration, now: Instant) -> Self {
+    pub(super) fn new(interval: Duration, now: Instant) -> Self {
         Self { interval, until: now, crowd: None }
     }
 
     /// Whether one more may come; if so, it is taken to do so.
-    pub fn may_come(&mut self, now: Instant) -> bool {
+    pub(super) fn may_come(&mut self, now: Instant) -> bool {
         if self.until <= now {
             (self.until, self.crowd) = (now, None);
         }

@@ -15,7 +15,7 @@ const SPARE_FACTOR_MAX: usize = 4;
 
 /// The buffer of one connection.
 #[derive(Debug)]
-pub struct Intake {
+pub(super) struct Intake {
     /// Bytes read and not decoded yet.
     pub buffer: BytesMut,
     /// How much to make room for before the next read.
@@ -27,12 +27,12 @@ pub struct Intake {
 impl Intake {
     /// Goes on with what was read already.
     #[must_use]
-    pub fn new(buffer: BytesMut) -> Self {
+    pub(super) fn new(buffer: BytesMut) -> Self {
         Self { held_bytes: buffer.capacity(), buffer, read_bytes: READ_BYTES_MIN }
     }
 
     /// Makes room for the next read, and says how much.
-    pub fn make_room(&mut self) -> usize {
+    pub(super) fn make_room(&mut self) -> usize {
         if self.buffer.is_empty() && self.held_bytes > SPARE_FACTOR_MAX * self.read_bytes {
             // It would be used again and again otherwise, and never shrink.
             (self.buffer, self.held_bytes) = (BytesMut::new(), 0);
@@ -46,7 +46,7 @@ impl Intake {
     }
 
     /// So many bytes were read, of those that there was `room` for.
-    pub fn note_read(&mut self, read: usize, room: usize) {
+    pub(super) fn note_read(&mut self, read: usize, room: usize) {
         if read == room {
             self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
         } else if read < self.read_bytes / 4 {

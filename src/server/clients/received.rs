@@ -18,7 +18,7 @@ use crate::server::shared::Shared;
 
 /// The connections that hold much.
 #[derive(Debug)]
-pub struct Received {
+pub(crate) struct Received {
     table: Mutex<Table>,
     bytes_max: u64,
 }
@@ -35,13 +35,13 @@ struct Table {
 impl Received {
     /// Nothing yet. `bytes_max`: of all connections.
     #[must_use]
-    pub fn new(bytes_max: u64) -> Self {
+    pub(crate) fn new(bytes_max: u64) -> Self {
         Self { table: Mutex::default(), bytes_max }
     }
 
     /// Bytes that count.
     #[must_use]
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.lock().bytes
     }
 
@@ -82,7 +82,7 @@ impl Table {
 }
 
 /// What one connection holds. Dropped with what it holds.
-pub struct Share<'a> {
+pub(super) struct Share<'a> {
     shared: &'a Shared,
     conn: ConnId,
     bytes: u64,
@@ -91,12 +91,12 @@ pub struct Share<'a> {
 impl<'a> Share<'a> {
     /// Nothing yet.
     #[must_use]
-    pub fn new(shared: &'a Shared, conn: ConnId) -> Self {
+    pub(super) fn new(shared: &'a Shared, conn: ConnId) -> Self {
         Self { shared, conn, bytes: 0 }
     }
 
     /// The connection holds so many bytes now. It, or others, may be cut off for them.
-    pub fn set(&mut self, bytes: usize, line: &Arc<Line>) {
+    pub(super) fn set(&mut self, bytes: usize, line: &Arc<Line>) {
         let bytes = if bytes > SHARE_FREE_BYTES { bytes as u64 } else { 0 };
         if bytes == self.bytes {
             return;

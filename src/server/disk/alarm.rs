@@ -18,7 +18,7 @@ use crate::supervision::Task;
 
 /// Looks at the calls of one server.
 #[derive(Debug)]
-pub struct DiskAlarm {
+pub(crate) struct DiskAlarm {
     calls: Arc<DiskCalls>,
     bound: Duration,
     next_look: Option<Instant>,
@@ -31,12 +31,12 @@ pub struct DiskAlarm {
 impl DiskAlarm {
     /// A call may take as long as `bound`.
     #[must_use]
-    pub fn new(calls: Arc<DiskCalls>, bound: Duration) -> Self {
+    pub(crate) fn new(calls: Arc<DiskCalls>, bound: Duration) -> Self {
         Self { calls, bound, next_look: None, words: None, warned: None }
     }
 
     /// Looks, unless it did just now. `status` is the replica's, which knows for how long it waits.
-    pub fn look(&mut self, status: &Status, conditions: &Conditions, now: Instant) {
+    pub(crate) fn look(&mut self, status: &Status, conditions: &Conditions, now: Instant) {
         if self.next_look.is_some_and(|next| now < next) {
             return;
         }

@@ -13,7 +13,7 @@ use crate::server::limits::{
 
 /// Of one checkpoint after the other.
 #[derive(Debug)]
-pub struct CheckpointPace {
+pub(crate) struct CheckpointPace {
     /// When the last one was complete.
     completed: Instant,
     /// Whether one has been begun and lacks its mark.
@@ -22,33 +22,33 @@ pub struct CheckpointPace {
 
 impl CheckpointPace {
     /// None was begun yet.
-    pub fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self { completed: now, is_open: false }
     }
 
     /// One has been begun and is not complete.
-    pub fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         self.is_open = true;
     }
 
     /// One is complete, or there was nothing to do for it.
-    pub fn complete(&mut self, now: Instant) {
+    pub(crate) fn complete(&mut self, now: Instant) {
         (self.completed, self.is_open) = (now, false);
     }
 
     /// Whether changes are to be handed over, of which so many wait, and may do so for `wait`.
-    pub fn is_due(&self, waiting: u64, wait: Duration, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, waiting: u64, wait: Duration, now: Instant) -> bool {
         self.is_open || waiting >= CHANGES_WAITING_MAX || self.took(now) >= wait
     }
 
     /// Whether it has taken too long since the last one was complete.
-    pub fn is_late(&self, now: Instant) -> bool {
+    pub(crate) fn is_late(&self, now: Instant) -> bool {
         self.took(now) >= CHECKPOINT_LATE
     }
 
     /// How many times as long as it works the state thread may rest, with so many changes waiting, and whether a crowd
     /// of clients comes.
-    pub fn rest_times(&self, waiting: u64, is_crowded: bool, now: Instant) -> u32 {
+    pub(crate) fn rest_times(&self, waiting: u64, is_crowded: bool, now: Instant) -> u32 {
         let of_time = self.took(now).as_secs_f64() / CHECKPOINT_LATE.as_secs_f64();
         let of_changes = waiting as f64 / CHANGES_WAITING_LATE as f64;
         match of_time.max(of_changes) {

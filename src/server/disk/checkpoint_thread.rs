@@ -42,7 +42,7 @@ enum Task {
 
 /// The driver's end of the state thread. Dropping it waits until the thread has ended.
 #[derive(Debug)]
-pub struct Checkpoints {
+pub(crate) struct Checkpoints {
     /// Changes are handed over while there are few; installed images are rare.
     tasks: Option<Sender<Task>>,
     /// The thread's.
@@ -55,7 +55,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(
+    pub(crate) fn start(
         checkpointer: Checkpointer,
         data_dir: PathBuf,
         cutter: LogCutter,
@@ -88,33 +88,33 @@ impl Checkpoints {
 
     /// Whether [`Checkpoints::hand_over`] may be called.
     #[must_use]
-    pub fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.tasks.as_ref().is_some_and(|tasks| tasks.len() < CHANGES_QUEUE_MAX)
     }
 
     /// Says how many times as long as it works the thread may rest; 0: not at all.
-    pub fn may_rest(&self, times: u32) {
+    pub(crate) fn may_rest(&self, times: u32) {
         self.cpu_budget.set(times);
     }
 
     /// Queues changed records. Only when there is room: the driver is the only one who does.
-    pub fn hand_over(&self, changes: Changes) {
+    pub(crate) fn hand_over(&self, changes: Changes) {
         self.give(Task::Changes(changes));
     }
 
     /// An image of another server was given to the log thread: what is handed over from now on is
     /// of that state. The state thread waits until it is installed before it goes on.
-    pub fn installed(&self, installing: Installing) {
+    pub(crate) fn installed(&self, installing: Installing) {
         self.give(Task::Installed(installing));
     }
 
     /// The image at this index turned out damaged when it was read for another server.
-    pub fn damaged(&self, index: u64) {
+    pub(crate) fn damaged(&self, index: u64) {
         self.give(Task::Damaged(index));
     }
 
     /// Another server needs an image of this index or a later one.
-    pub fn wanted(&self, index: u64) {
+    pub(crate) fn wanted(&self, index: u64) {
         self.give(Task::Wanted(index));
     }
 

@@ -18,7 +18,7 @@ use crate::storage::LogError;
 
 /// The log, the images that it installs, and where its figures go.
 #[derive(Debug)]
-pub struct LogDisk {
+pub(crate) struct LogDisk {
     /// The log.
     pub log: Log,
     images: Images,
@@ -28,12 +28,12 @@ pub struct LogDisk {
 
 impl LogDisk {
     /// An fsync longer than `slow` is warned of.
-    pub fn new(log: Log, images: Images, figures: Arc<Figures>, slow: Duration) -> Self {
+    pub(crate) fn new(log: Log, images: Images, figures: Arc<Figures>, slow: Duration) -> Self {
         Self { log, images, figures, slow }
     }
 
     /// The images that it installs.
-    pub fn images(&self) -> &Images {
+    pub(crate) fn images(&self) -> &Images {
         &self.images
     }
 
@@ -42,7 +42,7 @@ impl LogDisk {
     ///
     /// # Errors
     /// The server cannot go on.
-    pub fn append(&mut self, batch: &[Append]) -> Result<Duration, InstallError> {
+    pub(crate) fn append(&mut self, batch: &[Append]) -> Result<Duration, InstallError> {
         let start = Instant::now();
         storage::append(&mut self.log, &self.images, batch)?;
         let took_us = clock::micros_since(start);
@@ -67,7 +67,7 @@ impl LogDisk {
 
     /// The entries asked for, none if the log does not hold them. The end of the range may have been
     /// overwritten meanwhile by a shorter log.
-    pub fn read(&self, fetch: &Fetch) -> Vec<Entry> {
+    pub(crate) fn read(&self, fetch: &Fetch) -> Vec<Entry> {
         let to = fetch.to.min(self.log.last().index);
         if fetch.from > to {
             return Vec::new();
@@ -88,7 +88,7 @@ impl LogDisk {
     ///
     /// # Errors
     /// The server cannot go on.
-    pub fn cut(&mut self, index: u64) -> Result<bool, InstallError> {
+    pub(crate) fn cut(&mut self, index: u64) -> Result<bool, InstallError> {
         let is_more = self.log.cut(index)?;
         self.figures.disk().log_dir_bytes = self.log.bytes();
         Ok(is_more)

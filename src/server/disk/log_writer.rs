@@ -27,7 +27,7 @@ use crate::storage::Images;
 /// An image that is about to be installed by the log thread: for `Checkpoints::installed`.
 #[derive(Debug)]
 #[must_use = "the state thread has to know of it"]
-pub struct Installing {
+pub(crate) struct Installing {
     /// Which one.
     pub mark: Mark,
     done: Receiver<()>,
@@ -35,14 +35,14 @@ pub struct Installing {
 
 impl Installing {
     /// Waits until it is installed. False: the server ends before.
-    pub fn wait(&self) -> bool {
+    pub(crate) fn wait(&self) -> bool {
         self.done.recv().is_ok()
     }
 }
 
 /// The driver's end of the log thread. Dropping it waits until everything is durable.
 #[derive(Debug)]
-pub struct LogWriter {
+pub(crate) struct LogWriter {
     /// Not bounded itself: it never holds more than the requests in flight, which are.
     orders: Sender<Order>,
     progress: Arc<Progress>,
@@ -78,11 +78,11 @@ impl Trust {
 
 /// Lets the state thread cut the log.
 #[derive(Clone, Debug)]
-pub struct LogCutter(Sender<Order>);
+pub(crate) struct LogCutter(Sender<Order>);
 
 impl LogCutter {
     /// Entries up to `index` are covered by images.
-    pub fn cut(&self, index: u64) {
+    pub(crate) fn cut(&self, index: u64) {
         // Fails when the server is ending: the next one will cut.
         let _ = self.0.send(Order::Cut(index));
     }
@@ -93,7 +93,7 @@ impl LogWriter {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(
+    pub(crate) fn start(
         disk: LogDisk,
         messages: mpsc::Sender<Message>,
         scheduling: Arc<Scheduling>,
@@ -117,7 +117,7 @@ impl LogWriter {
 
     /// For the state thread.
     #[must_use]
-    pub fn cutter(&self) -> LogCutter {
+    pub(crate) fn cutter(&self) -> LogCutter {
         LogCutter(self.orders.clone())
     }
 
@@ -126,7 +126,7 @@ impl LogWriter {
     ///
     /// # Errors
     /// The log cannot be written, or the thread has ended.
-    pub fn append(
+    pub(crate) fn append(
         &mut self,
         mut append: Append,
         may_wait: bool,
@@ -177,7 +177,7 @@ impl LogWriter {
     ///
     /// # Errors
     /// The thread has ended.
-    pub fn read(&mut self, fetch: Fetch) -> Result<(), ServerError> {
+    pub(crate) fn read(&mut self, fetch: Fetch) -> Result<(), ServerError> {
         self.order(Order::Read(fetch))
     }
 
@@ -202,7 +202,7 @@ impl LogWriter {
     ///
     /// # Errors
     /// The log cannot be written any more.
-    pub fn persisted(&mut self) -> Result<Option<u64>, ServerError> {
+    pub(crate) fn persisted(&mut self) -> Result<Option<u64>, ServerError> {
         if let Some(failure) = self.progress.failure.get() {
             return Err(failure.clone());
         }

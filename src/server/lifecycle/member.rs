@@ -18,7 +18,7 @@ use crate::server::shared::Stop;
 use crate::supervision::{Task, TaskSet};
 
 /// What a server of an ensemble has besides.
-pub struct Member {
+pub(super) struct Member {
     /// The other servers.
     pub peers: Arc<Peers>,
     /// Whether it knows what it is.
@@ -26,7 +26,7 @@ pub struct Member {
 }
 
 /// Whether a server knows what it is.
-pub enum State {
+pub(super) enum State {
     /// It asks the others.
     Founding(Founder),
     /// It has been a server on its own, unless what its disk says has made it a member since: it is to
@@ -37,14 +37,14 @@ pub enum State {
 }
 
 /// Images to be sent, until somebody sends them.
-pub type Orders = mpsc::UnboundedReceiver<SendImage>;
+pub(super) type Orders = mpsc::UnboundedReceiver<SendImage>;
 
 impl Member {
     /// Looks whether there is data. Nobody is told anything yet.
     ///
     /// # Errors
     /// The data directory is refused, or the system gives no random numbers.
-    pub fn of(
+    pub(super) fn of(
         config: &Config,
         own: &ServerSpec,
         is_in_memory: bool,
@@ -78,7 +78,7 @@ impl Member {
     }
 
     /// Connects to the other servers until the end is asked for.
-    pub fn begin(&self, orders: Orders, stop: &Arc<Stop>, tasks: &mut TaskSet<()>) {
+    pub(super) fn begin(&self, orders: Orders, stop: &Arc<Stop>, tasks: &mut TaskSet<()>) {
         let send = send_images(Arc::clone(&self.peers), orders);
         tasks.spawn(Task::Images, Arc::clone(stop).before(send));
         let connect = peers::connect(Arc::clone(&self.peers));

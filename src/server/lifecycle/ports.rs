@@ -32,7 +32,7 @@ use crate::supervision::{self, Task, TaskSet};
 const HTTP_BACKLOG: u32 = 128;
 
 /// What is going to be offered.
-pub struct Offer {
+pub(super) struct Offer {
     config: Config,
     is_in_memory: bool,
     limits: Limits,
@@ -50,7 +50,7 @@ pub struct Offer {
 
 /// What is offered.
 #[derive(Clone)]
-pub struct Ports {
+pub(super) struct Ports {
     /// What is behind the ports.
     pub shared: Arc<Shared>,
     /// Where clients connect.
@@ -62,7 +62,7 @@ pub struct Ports {
 impl Offer {
     /// Of a server that is made from these parts, before it has a driver.
     #[must_use]
-    pub fn of(parts: &Parts, limits: Limits, files: Files) -> Self {
+    pub(super) fn of(parts: &Parts, limits: Limits, files: Files) -> Self {
         Self {
             config: parts.config.clone(),
             is_in_memory: parts.is_in_memory,
@@ -84,7 +84,7 @@ impl Offer {
     ///
     /// # Errors
     /// Another process has taken the client port meanwhile, or the system gives no thread.
-    pub async fn open(
+    pub(super) async fn open(
         &self,
         port: Port,
         recovery_ms: Option<u64>,

@@ -37,7 +37,7 @@ use crate::storage::Opened;
 use crate::storage::WatchedFs;
 
 /// What a driver is made from.
-pub struct Parts {
+pub(super) struct Parts {
     /// The configuration.
     pub config: Config,
     /// Whether there is no disk.
@@ -72,7 +72,7 @@ pub struct Parts {
 ///
 /// # Errors
 /// Why the server does not start.
-pub fn driver(
+pub(super) fn driver(
     mut parts: Parts,
     mut waits: impl FnMut(Recovered),
 ) -> Result<Option<(Driver, bool)>, StartError> {

@@ -13,7 +13,7 @@ use crate::tree;
 
 /// For the replica.
 #[must_use]
-pub fn setup(config: &Config, seed: [u8; 32], audit: bool, durable: bool) -> Setup {
+pub(super) fn setup(config: &Config, seed: [u8; 32], audit: bool, durable: bool) -> Setup {
     let ms = |ms: u32| i32::try_from(ms).unwrap_or(i32::MAX);
     Setup {
         raft_id: RAFT_ID_IN_MEMORY,
@@ -38,7 +38,7 @@ pub fn setup(config: &Config, seed: [u8; 32], audit: bool, durable: bool) -> Set
 
 /// For the tree.
 #[must_use]
-pub fn tree_options(config: &Config, seed: [u8; 32]) -> tree::Options {
+pub(super) fn tree_options(config: &Config, seed: [u8; 32]) -> tree::Options {
     let hash_seed = seed.first_chunk::<8>().expect("a seed is 32 bytes long");
     tree::Options {
         extended_types: config.extended_types_enabled,
@@ -54,7 +54,7 @@ pub fn tree_options(config: &Config, seed: [u8; 32]) -> tree::Options {
 
 /// For operators.
 #[must_use]
-pub fn facts(
+pub(super) fn facts(
     config: &Config,
     is_in_memory: bool,
     address: SocketAddr,

@@ -31,7 +31,7 @@ use crate::supervision::{Task, TaskSet};
 
 /// Accepts until it is dropped, or until `closed` is: then the links that were made go on. Where too many
 /// have not proved yet to be another server, the oldest of them yields to a new one.
-pub async fn accept(
+pub(super) async fn accept(
     socket: TcpListener,
     peers: Arc<Peers>,
     (arrivals, files): (Arc<Arrivals>, Files),

@@ -30,7 +30,7 @@ use crate::server::limits::{
 };
 
 /// Connects to a server whenever there is no connection.
-pub async fn keep_connected(peers: Arc<Peers>, server: u8) {
+pub(super) async fn keep_connected(peers: Arc<Peers>, server: u8) {
     let mut flapping = Flapping::default();
     loop {
         if peers.is_barred(server) {
@@ -117,7 +117,7 @@ async fn moved(peers: &Peers, server: u8, old: &[PeerAddress]) -> Made {
 }
 
 /// Connects to a server and says hello: what it says of itself, if it accepts.
-pub async fn greet(
+pub(super) async fn greet(
     peers: &Peers,
     server: u8,
     addresses: &[PeerAddress],
@@ -180,7 +180,7 @@ pub async fn greet(
 }
 
 /// Tells the driver what another server says of itself.
-pub async fn introduced(peers: &Peers, server: u8, introduction: Introduction) {
+pub(super) async fn introduced(peers: &Peers, server: u8, introduction: Introduction) {
     let event = LinkEvent::Introduced { server, introduction };
     // Fails when the server ends.
     let _ = peers.driver.send(crate::server::message::Message::Link(event)).await;
@@ -285,7 +285,7 @@ async fn connect(addresses: &[PeerAddress]) -> io::Result<TcpStream> {
 }
 
 /// Makes a connection fast, and a dead one noticed. It works without, only worse.
-pub fn prepare(stream: &TcpStream) {
+pub(super) fn prepare(stream: &TcpStream) {
     let socket = SockRef::from(stream);
     let second = Duration::from_secs(1);
     let keepalive =
@@ -301,7 +301,7 @@ pub fn prepare(stream: &TcpStream) {
 }
 
 /// `server 2 (host:2888)`, with all its addresses.
-pub fn name_of(server: u8, addresses: &[PeerAddress]) -> String {
+pub(super) fn name_of(server: u8, addresses: &[PeerAddress]) -> String {
     let all: Vec<String> =
         addresses.iter().map(|a| format!("{}:{}", a.host, a.peer_port)).collect();
     format!("server {server} ({})", all.join(", "))

@@ -22,7 +22,7 @@ use crate::supervision::{self, Task};
 /// its files up to date. That they cannot be written ends nothing. What a start finds on the disk may be
 /// older than what a file says already, and is not written: only what this server served with, which is
 /// what the ensemble has decided. `file` is told of the lines that are in the file then.
-pub async fn follow(
+pub(crate) async fn follow(
     config: Config,
     mut members: watch::Receiver<Announced>,
     file: watch::Sender<Vec<ServerSpec>>,
@@ -80,7 +80,11 @@ pub async fn follow(
 /// A text that is no membership, and those of the file system, with the path. Then the files are as
 /// they were or the new dynamic file is there and not named yet: the server can go on, since the
 /// committed membership holds anyway.
-pub fn write_dynamic(config: &Path, server_id: u8, members: &str) -> io::Result<Option<PathBuf>> {
+pub(crate) fn write_dynamic(
+    config: &Path,
+    server_id: u8,
+    members: &str,
+) -> io::Result<Option<PathBuf>> {
     let membership = Membership::parse(members)
         .map_err(|reason| io::Error::new(io::ErrorKind::InvalidData, reason))?;
     if membership.version == 0 {

@@ -11,7 +11,7 @@ use crate::server::limits::{LINK_SETTLES, PEER_RETRY_MAX, PEER_RETRY_MIN};
 
 /// See the module.
 #[derive(Debug)]
-pub struct Flapping {
+pub(super) struct Flapping {
     /// Links since the last one that lasted.
     short: u32,
     pause: Duration,
@@ -25,14 +25,14 @@ impl Default for Flapping {
 
 impl Flapping {
     /// An attempt has failed: how long to wait before the next one.
-    pub fn failed(&mut self) -> Duration {
+    pub(super) fn failed(&mut self) -> Duration {
         self.pause = (self.pause * 2).min(PEER_RETRY_MAX);
         self.pause
     }
 
     /// A link has ended that lasted so long: how long to wait before the next attempt, and whether another
     /// server that connects is a reason not to wait.
-    pub fn ended(&mut self, lasted: Duration) -> (Duration, bool) {
+    pub(super) fn ended(&mut self, lasted: Duration) -> (Duration, bool) {
         if lasted < LINK_SETTLES {
             self.short += 1;
             return (self.failed(), false);
@@ -43,13 +43,13 @@ impl Flapping {
 
     /// Whether a link is to be logged when it is made, and at its end, however soon that comes.
     #[must_use]
-    pub fn is_worth_a_line(&self) -> bool {
+    pub(super) fn is_worth_a_line(&self) -> bool {
         self.short == 0
     }
 
     /// How many links before this one ended soon.
     #[must_use]
-    pub fn short(&self) -> u32 {
+    pub(super) fn short(&self) -> u32 {
         self.short
     }
 }

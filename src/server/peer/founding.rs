@@ -29,7 +29,7 @@ use crate::supervision::Task;
 
 /// A server that belongs to no ensemble yet.
 #[derive(Debug)]
-pub struct Founder {
+pub(crate) struct Founder {
     founding: Founding,
     lines: Vec<ServerSpec>,
     /// The port for clients of a server whose line says none.
@@ -39,7 +39,7 @@ pub struct Founder {
 
 /// What a server was before it is started with the lines of an ensemble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
+pub(crate) enum Life {
     /// It has no data.
     New,
     /// It had data of an ensemble, which were set aside, or its operator does not say that it is new:
@@ -51,7 +51,7 @@ pub enum Life {
 
 /// What a server waits with.
 #[derive(Debug)]
-pub struct Waiting<'a> {
+pub(crate) struct Waiting<'a> {
     /// The other servers.
     pub peers: &'a Arc<Peers>,
     /// The driver's queue: both its ends.
@@ -71,7 +71,7 @@ impl Founder {
     ///
     /// # Errors
     /// The system gives no random numbers.
-    pub fn new(own: u8, config: &Config, life: Life) -> Result<Self, StartError> {
+    pub(crate) fn new(own: u8, config: &Config, life: Life) -> Result<Self, StartError> {
         let mut random = [0; 28];
         getrandom::fill(&mut random)
             .map_err(|error| StartError::System { what: "random id", error: error.to_string() })?;
@@ -95,12 +95,12 @@ impl Founder {
 
     /// What this server says of itself so far.
     #[must_use]
-    pub fn introduction(&self) -> Introduction {
+    pub(crate) fn introduction(&self) -> Introduction {
         self.founding.introduction(clock::micros_since(self.start))
     }
 
     /// It has read its disk: see [`Founding::has_read`].
-    pub fn has_read(&mut self, state: Option<(Identified, u64)>) {
+    pub(crate) fn has_read(&mut self, state: Option<(Identified, u64)>) {
         self.founding.has_read(state);
     }
 
@@ -108,7 +108,10 @@ impl Founder {
     ///
     /// # Errors
     /// Why the server cannot go on.
-    pub fn decide(mut self, waiting: &mut Waiting<'_>) -> Result<Option<Decision>, ServerError> {
+    pub(crate) fn decide(
+        mut self,
+        waiting: &mut Waiting<'_>,
+    ) -> Result<Option<Decision>, ServerError> {
         let mut batch = Vec::with_capacity(DRIVER_BATCH_MAX);
         tracing::info!("asks the other servers which ensemble this one belongs to");
         // Questions that are under way; each ends by itself soon.

@@ -11,11 +11,11 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 /// Bytes before the payload.
-pub const HEADER_BYTES: usize = 8;
+pub(super) const HEADER_BYTES: usize = 8;
 
 /// Why a link must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadFrame {
+pub(super) enum BadFrame {
     /// So many bytes were announced.
     TooLong(usize),
     /// The checksum does not agree.
@@ -35,7 +35,7 @@ impl fmt::Display for BadFrame {
 ///
 /// # Panics
 /// If that is 4 GiB or more.
-pub fn append(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn append(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER_BYTES]);
     encode(out);
@@ -50,7 +50,7 @@ pub fn append(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
 ///
 /// # Errors
 /// The stream's; within that, the frame's.
-pub async fn receive(
+pub(super) async fn receive(
     stream: &mut TcpStream,
     bytes_max: usize,
 ) -> io::Result<Result<Bytes, BadFrame>> {
@@ -70,7 +70,7 @@ pub async fn receive(
 ///
 /// # Errors
 /// It is longer than `bytes_max`, or damaged.
-pub fn next(buffer: &mut BytesMut, bytes_max: usize) -> Result<Option<Bytes>, BadFrame> {
+pub(super) fn next(buffer: &mut BytesMut, bytes_max: usize) -> Result<Option<Bytes>, BadFrame> {
     let Some(header) = buffer.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
     let length = field(&header[..4]);
     if length > bytes_max {
@@ -90,7 +90,7 @@ pub fn next(buffer: &mut BytesMut, bytes_max: usize) -> Result<Option<Bytes>, Ba
 
 /// Bytes that are missing to the end of the frame that `buffer` begins with; 0 if it is not known.
 #[must_use]
-pub fn missing(buffer: &BytesMut) -> usize {
+pub(super) fn missing(buffer: &BytesMut) -> usize {
     let Some(header) = buffer.first_chunk::<HEADER_BYTES>() else { return 0 };
     (HEADER_BYTES + field(&header[..4])).saturating_sub(buffer.len())
 }

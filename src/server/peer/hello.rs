@@ -36,23 +36,23 @@ use crate::replica::peer::server_of;
 /// Lowest and highest version of the protocol between servers that this program speaks. A change of what
 /// they say to each other after a release is a higher one; the lowest rises when what only older servers
 /// say is not understood any more, which lets those be refused by name.
-pub const VERSIONS: (u16, u16) = (1, 2);
+pub(super) const VERSIONS: (u16, u16) = (1, 2);
 /// From this version on, a server answers [`Kind::Locks`].
-pub const LOCKS_SINCE: u16 = 2;
+pub(super) const LOCKS_SINCE: u16 = 2;
 /// How long a hello or its answer may take.
-pub const HELLO_MAX: Duration = Duration::from_secs(2);
+pub(super) const HELLO_MAX: Duration = Duration::from_secs(2);
 
 const MAGIC: &[u8; 8] = b"LKPEER01";
 /// Longest hello or answer: 254 founders, their server lines and some words fit in it.
 const HELLO_BYTES_MAX: usize = SERVER_LINES_BYTES_MAX + (16 << 10);
 /// Most addresses in a hello: each is tried in turn, for up to 2 s, when all others were tried.
-pub const HINTS_MAX: usize = 8;
+pub(super) const HINTS_MAX: usize = 8;
 /// Longest text that is shown of what another server says, bytes.
 const WORDS_BYTES_MAX: usize = 1000;
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// Nothing behind the hello: two servers introduce themselves.
     Introduction = 0,
     /// Messages from the one that connected.
@@ -67,7 +67,7 @@ pub enum Kind {
 
 /// What the server that connects says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hello {
+pub(super) struct Hello {
     /// Lowest and highest version that it speaks.
     pub versions: (u16, u16),
     /// Its server id.
@@ -86,7 +86,7 @@ pub struct Hello {
 
 /// What the other one answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub(super) struct Answer {
     /// The version to be spoken, or why there is none.
     pub verdict: Result<u16, String>,
     /// Its server id.
@@ -101,7 +101,7 @@ pub struct Answer {
 ///
 /// # Errors
 /// Why not, in words.
-pub fn judge(
+pub(super) fn judge(
     (own, introduction): (u8, &Introduction),
     (other, of_other): (u8, &Introduction),
     kind: Kind,
@@ -140,7 +140,7 @@ pub fn judge(
 ///
 /// # Errors
 /// There is none, in words.
-pub fn negotiate(other: u8, (lowest, highest): (u16, u16)) -> Result<u16, String> {
+pub(super) fn negotiate(other: u8, (lowest, highest): (u16, u16)) -> Result<u16, String> {
     let version = highest.min(VERSIONS.1);
     if version >= lowest.max(VERSIONS.0) {
         return Ok(version);
@@ -155,14 +155,14 @@ pub fn negotiate(other: u8, (lowest, highest): (u16, u16)) -> Result<u16, String
 impl Hello {
     /// What this server says.
     #[must_use]
-    pub fn new(server: u8, kind: Kind, introduction: Introduction, term: u64) -> Self {
+    pub(super) fn new(server: u8, kind: Kind, introduction: Introduction, term: u64) -> Self {
         let (software, listens) = (env!("CARGO_PKG_VERSION").to_string(), Vec::new());
         Self { versions: VERSIONS, server, kind, introduction, software, term, listens }
     }
 
     /// Says where this server listens; the first [`HINTS_MAX`] addresses count.
     #[must_use]
-    pub fn listening(mut self, listens: Vec<PeerAddress>) -> Self {
+    pub(super) fn listening(mut self, listens: Vec<PeerAddress>) -> Self {
         self.listens = listens;
         self.listens.truncate(HINTS_MAX);
         self
@@ -209,7 +209,7 @@ impl Hello {
     ///
     /// # Errors
     /// The connection broke, or the other side is no server of this kind.
-    pub async fn say(&self, stream: &mut TcpStream) -> io::Result<Answer> {
+    pub(super) async fn say(&self, stream: &mut TcpStream) -> io::Result<Answer> {
         send(stream, |out| self.encode(out)).await?;
         Answer::decode(receive(stream).await?).map_err(malformed)
     }
@@ -218,7 +218,7 @@ impl Hello {
     ///
     /// # Errors
     /// The connection broke, or whoever connected is no server of this kind.
-    pub async fn hear(stream: &mut TcpStream) -> io::Result<Self> {
+    pub(super) async fn hear(stream: &mut TcpStream) -> io::Result<Self> {
         Self::decode(receive(stream).await?).map_err(malformed)
     }
 }
@@ -252,7 +252,7 @@ impl Answer {
     ///
     /// # Errors
     /// The connection broke.
-    pub async fn give(&self, stream: &mut TcpStream) -> io::Result<()> {
+    pub(super) async fn give(&self, stream: &mut TcpStream) -> io::Result<()> {
         send(stream, |out| self.encode(out)).await
     }
 }

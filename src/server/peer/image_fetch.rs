@@ -39,7 +39,7 @@ use crate::supervision::Task;
 use crate::tree;
 
 /// What the driver's thread works with before there is a driver.
-pub struct Waiting<'a> {
+pub(crate) struct Waiting<'a> {
     /// The server's runtime.
     pub runtime: &'a Handle,
     /// Whom to ask.
@@ -55,7 +55,7 @@ pub struct Waiting<'a> {
 ///
 /// # Errors
 /// It is refused.
-pub fn open_or_mend(
+pub(crate) fn open_or_mend(
     (config, files): (&Config, &WatchedFs),
     new: &Identity,
     options: &tree::Options,

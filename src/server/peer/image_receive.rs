@@ -29,7 +29,7 @@ struct Received {
 }
 
 /// Receives the image that `server` sends on `stream`.
-pub async fn receive(peers: &Arc<Peers>, server: u8, peer: u64, stream: AsyncTcpStream) {
+pub(super) async fn receive(peers: &Arc<Peers>, server: u8, peer: u64, stream: AsyncTcpStream) {
     // The sender tries again.
     let Some(store) = peers.transfers.store() else { return };
     let begun = Instant::now();

@@ -31,7 +31,7 @@ use crate::storage::ImageReader;
 use crate::supervision::Task;
 
 /// Sends what is ordered, until it is dropped.
-pub async fn send_images(peers: Arc<Peers>, mut orders: mpsc::UnboundedReceiver<SendImage>) {
+pub(crate) async fn send_images(peers: Arc<Peers>, mut orders: mpsc::UnboundedReceiver<SendImage>) {
     let mut tasks: BTreeMap<u64, Ends> = BTreeMap::new();
     while let Some(order) = orders.recv().await {
         tasks.retain(|_, task| !task.is_finished());
@@ -142,7 +142,7 @@ async fn send(peers: &Arc<Peers>, server: u8, order: SendImage) -> Result<u64, F
 }
 
 /// Gives the newest image to a server that asks for one on `stream`.
-pub async fn give(peers: &Arc<Peers>, server: u8, stream: AsyncTcpStream) {
+pub(super) async fn give(peers: &Arc<Peers>, server: u8, stream: AsyncTcpStream) {
     let begun = Instant::now();
     let failure = match give_newest(peers, stream).await {
         Ok((index, records)) => {

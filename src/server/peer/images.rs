@@ -41,7 +41,7 @@ use crate::tree;
 
 /// Where the images of this server are, and how their records become a state.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub(crate) struct Store {
     /// The images on the disk; `None` in memory.
     pub images: Option<Images>,
     /// Whoever works with them holds it: the directory is not free before.
@@ -52,7 +52,7 @@ pub struct Store {
 
 /// The transfers of one server.
 #[derive(Debug)]
-pub struct Transfers {
+pub(crate) struct Transfers {
     store: OnceLock<Store>,
     orders: mpsc::UnboundedSender<SendImage>,
     receiving: Mutex<Receiving>,
@@ -70,7 +70,7 @@ struct Receiving {
 impl Transfers {
     /// None yet. Images that are to be sent come out of the other value.
     #[must_use]
-    pub fn new() -> (Self, mpsc::UnboundedReceiver<SendImage>) {
+    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<SendImage>) {
         let (orders, taken) = mpsc::unbounded_channel();
         let transfers = Self {
             store: OnceLock::new(),
@@ -82,24 +82,24 @@ impl Transfers {
     }
 
     /// From now on images can be sent and received.
-    pub fn open(&self, store: Store) {
+    pub(crate) fn open(&self, store: Store) {
         // Once in the life of a server.
         let _ = self.store.set(store);
     }
 
     /// Where images are; `None` before that is known.
-    pub fn store(&self) -> Option<Store> {
+    pub(crate) fn store(&self) -> Option<Store> {
         self.store.get().cloned()
     }
 
     /// Begins to send an image: what becomes of it is told by `Input::ImageSent`.
-    pub fn send(&self, order: SendImage) {
+    pub(crate) fn send(&self, order: SendImage) {
         // Fails when the server ends.
         let _ = self.orders.send(order);
     }
 
     /// One that a leader of this term sends begins to be received. `None`: one of a later term is.
-    pub fn begin(&self, term: u64, stream: &TcpStream) -> io::Result<Option<Begun<'_>>> {
+    pub(crate) fn begin(&self, term: u64, stream: &TcpStream) -> io::Result<Option<Begun<'_>>> {
         let cut = stream.try_clone()?;
         let mut receiving = self.receiving();
         if let Some((known, old)) = &receiving.current {
@@ -114,7 +114,7 @@ impl Transfers {
     }
 
     /// Waits until no thread sends or receives. Their tasks must have ended.
-    pub async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         // Cannot fail: the sender lives as long as `self`.
         let _ = self.running.subscribe().wait_for(|running| *running == 0).await;
     }
@@ -127,7 +127,7 @@ impl Transfers {
 
 /// An image is being received as long as this lives.
 #[derive(Debug)]
-pub struct Begun<'a> {
+pub(crate) struct Begun<'a> {
     transfers: &'a Transfers,
     number: u64,
 }
@@ -146,7 +146,7 @@ impl Drop for Begun<'_> {
 ///
 /// # Errors
 /// The system refuses. That the work has panicked is one as well, and the end of the server.
-pub async fn on_thread<T: Send + 'static>(
+pub(super) async fn on_thread<T: Send + 'static>(
     transfers: &Transfers,
     stream: tokio::net::TcpStream,
     work: impl FnOnce(TcpStream) -> T + Send + 'static,
@@ -205,7 +205,7 @@ fn end(stream: &TcpStream) {
 
 /// What is sent for an image.
 #[derive(Debug, PartialEq)]
-pub enum Frame {
+pub(super) enum Frame {
     /// The first one.
     Begin {
         /// What the image holds.
@@ -249,7 +249,7 @@ impl Frame {
     ///
     /// # Errors
     /// The connection is broken, or takes nothing.
-    pub fn write(self, out: &mut impl Write) -> io::Result<()> {
+    pub(super) fn write(self, out: &mut impl Write) -> io::Result<()> {
         let mut bytes = Vec::new();
         frame::append(&mut bytes, |out| match self {
             Self::Begin { mark, message } => {
@@ -289,7 +289,7 @@ impl Frame {
     ///
     /// # Errors
     /// The connection is broken or brings nothing, or what it brings is damaged or no such frame.
-    pub fn read(from: &mut impl Read) -> io::Result<Self> {
+    pub(super) fn read(from: &mut impl Read) -> io::Result<Self> {
         let invalid = |words: String| io::Error::new(io::ErrorKind::InvalidData, words);
         let mut header = [0; frame::HEADER_BYTES];
         from.read_exact(&mut header)?;
@@ -360,7 +360,7 @@ fn take_mark(reader: &mut Reader) -> Result<Mark, Malformed> {
 }
 
 /// Appends a record to those of a frame.
-pub fn append_record(records: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+pub(super) fn append_record(records: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     for part in [key, value] {
         let length = u32::try_from(part.len()).expect("an image's records are shorter");
         records.extend_from_slice(&length.to_be_bytes());
@@ -370,7 +370,7 @@ pub fn append_record(records: &mut Vec<u8>, key: &[u8], value: &[u8]) {
 }
 
 /// Takes a record off the front: key and value. `None`: there is no whole one.
-pub fn next_record<'a>(records: &mut &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+pub(super) fn next_record<'a>(records: &mut &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
     let (lengths, rest) = records.split_first_chunk::<8>()?;
     let (key, value) = lengths.split_first_chunk::<4>().expect("4 of 8 bytes");
     let key_len = u32::from_be_bytes(*key) as usize;

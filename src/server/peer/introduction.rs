@@ -26,7 +26,7 @@ const NO_CANDIDATE: u8 = 0;
 const CANDIDATE_0: u8 = 255;
 
 /// The part in front of the words.
-pub fn encode_first(introduction: &Introduction, out: &mut Vec<u8>) {
+pub(super) fn encode_first(introduction: &Introduction, out: &mut Vec<u8>) {
     match introduction {
         Introduction::Founding(Undecided { nonce, candidate, .. }) => {
             out.push(0);
@@ -53,7 +53,7 @@ pub fn encode_first(introduction: &Introduction, out: &mut Vec<u8>) {
 }
 
 /// The part behind the words.
-pub fn encode_second(introduction: &Introduction, out: &mut Vec<u8>) {
+pub(super) fn encode_second(introduction: &Introduction, out: &mut Vec<u8>) {
     let (brings, lines) = match introduction {
         Introduction::Founding(said) => (said.brings, &said.lines),
         Introduction::Founded(identity) => (Brings::Nothing, &identity.members),
@@ -75,7 +75,7 @@ pub fn encode_second(introduction: &Introduction, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// It is cut off or no introduction.
-pub fn decode_first(reader: &mut Reader) -> Result<Introduction, Malformed> {
+pub(super) fn decode_first(reader: &mut Reader) -> Result<Introduction, Malformed> {
     match reader.byte("state")? {
         0 => {
             let nonce = reader.long("nonce")?.cast_unsigned();
@@ -108,7 +108,7 @@ pub fn decode_first(reader: &mut Reader) -> Result<Introduction, Malformed> {
 ///
 /// # Errors
 /// It is cut off, or its lines are none of servers.
-pub fn decode_second(reader: &mut Reader, said: &mut Introduction) -> Result<(), Malformed> {
+pub(super) fn decode_second(reader: &mut Reader, said: &mut Introduction) -> Result<(), Malformed> {
     if reader.remaining() == 0 {
         return Ok(());
     }

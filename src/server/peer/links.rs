@@ -21,7 +21,7 @@ use crate::replica::{Input, Member, PeerMessage, Replica, SendImage};
 
 /// What happens on links. The number of a link is higher than those of all links before it.
 #[derive(Debug)]
-pub enum LinkEvent {
+pub(crate) enum LinkEvent {
     /// A link to a server was made: messages may be given to the wire.
     Outgoing {
         /// Its number.
@@ -88,7 +88,7 @@ pub enum LinkEvent {
 
 /// The links of one server.
 #[derive(Debug)]
-pub struct Links {
+pub(crate) struct Links {
     peers: Arc<Peers>,
     outgoing: BTreeMap<u64, Outgoing>,
     incoming: BTreeMap<u64, (u64, Arc<Notify>)>,
@@ -105,12 +105,12 @@ struct Outgoing {
 impl Links {
     /// None yet.
     #[must_use]
-    pub fn new(peers: Arc<Peers>) -> Self {
+    pub(crate) fn new(peers: Arc<Peers>) -> Self {
         Self { peers, outgoing: BTreeMap::new(), incoming: BTreeMap::new() }
     }
 
     /// Tells the replica what it must know of an event.
-    pub fn take(&mut self, event: LinkEvent, replica: &mut Replica) {
+    pub(crate) fn take(&mut self, event: LinkEvent, replica: &mut Replica) {
         match event {
             LinkEvent::Outgoing { link, peer, wire } => {
                 match self.outgoing.get(&peer) {
@@ -163,7 +163,7 @@ impl Links {
     }
 
     /// Sends what a `Ready` holds for other servers: one write for each of them.
-    pub fn send(&mut self, messages: Vec<(u64, PeerMessage)>, replica: &mut Replica) {
+    pub(crate) fn send(&mut self, messages: Vec<(u64, PeerMessage)>, replica: &mut Replica) {
         let mut cut = BTreeSet::new();
         for (to, message) in messages {
             match self.outgoing.get_mut(&to) {
@@ -198,7 +198,7 @@ impl Links {
     }
 
     /// Ends the link from a server that has sent what cannot be true. It makes another one.
-    pub fn cut(&mut self, peer: u64, replica: &mut Replica) {
+    pub(crate) fn cut(&mut self, peer: u64, replica: &mut Replica) {
         let Some((_, link)) = self.incoming.remove(&peer) else { return };
         link.notify_one();
         self.peers.count().frame_refused();
@@ -213,27 +213,27 @@ impl Links {
     }
 
     /// Says in later hellos in which term this server is.
-    pub fn set_term(&self, term: u64) {
+    pub(crate) fn set_term(&self, term: u64) {
         self.peers.set_term(term);
     }
 
     /// Begins to send an image: the driver is told what becomes of it.
-    pub fn send_image(&self, order: SendImage) {
+    pub(crate) fn send_image(&self, order: SendImage) {
         self.peers.transfers.send(order);
     }
 
     /// From now on images can be sent and received.
-    pub fn open(&self, store: Store) {
+    pub(crate) fn open(&self, store: Store) {
         self.peers.transfers.open(store);
     }
 
     /// Says who this server is. That must be durable.
-    pub fn introduce(&self, identity: Identified) {
+    pub(crate) fn introduce(&self, identity: Identified) {
         self.peers.introduce(Introduction::Founded(identity));
     }
 
     /// Connects to these servers from now on, and to no others.
-    pub fn follow(&self, members: Vec<Member>) {
+    pub(crate) fn follow(&self, members: Vec<Member>) {
         self.peers.follow(members.into_iter().map(|member| member.spec).collect());
     }
 }

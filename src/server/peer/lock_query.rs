@@ -41,7 +41,7 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Asks all other servers; see [`GATHER_MAX`]. In order of their ids.
-pub async fn gather(peers: &Arc<Peers>, scope: Scope) -> Vec<(u64, Option<Local>)> {
+pub(crate) async fn gather(peers: &Arc<Peers>, scope: Scope) -> Vec<(u64, Option<Local>)> {
     let mut asked = TaskSet::default();
     for server in peers.others() {
         let (peers, scope) = (Arc::clone(peers), scope.clone());
@@ -82,7 +82,7 @@ async fn exchange(stream: &mut TcpStream, scope: &Scope) -> io::Result<Local> {
 }
 
 /// Answers the question of a server that has connected for that.
-pub async fn serve(peers: &Peers, mut stream: TcpStream) {
+pub(crate) async fn serve(peers: &Peers, mut stream: TcpStream) {
     if let Err(error) = answer(peers, &mut stream).await {
         tracing::debug!(%error, "a question for locks was not answered");
     }

@@ -28,7 +28,7 @@ const COMPLAINTS_KEPT: usize = 4;
 
 /// Shared by the tasks that serve links.
 #[derive(Debug)]
-pub struct Peers {
+pub(crate) struct Peers {
     /// This server's id.
     pub own: u8,
     /// The way to the driver.
@@ -68,7 +68,7 @@ pub struct Peers {
 impl Peers {
     /// Those that the configuration names.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         own: u8,
         servers: Vec<ServerSpec>,
         introduction: Introduction,
@@ -100,18 +100,18 @@ impl Peers {
     }
 
     /// Where links and images are counted.
-    pub fn count(&self) -> &LinkFigures {
+    pub(crate) fn count(&self) -> &LinkFigures {
         self.figures.links()
     }
 
     /// Who this server is.
     #[must_use]
-    pub fn introduction(&self) -> Introduction {
+    pub(crate) fn introduction(&self) -> Introduction {
         self.introduction.borrow().clone()
     }
 
     /// Says something else of this server from now on. What it decided must be durable before.
-    pub fn introduce(&self, introduction: Introduction) {
+    pub(crate) fn introduce(&self, introduction: Introduction) {
         self.introduction.send_if_modified(|known| {
             let is_new = *known != introduction;
             *known = introduction;
@@ -120,12 +120,12 @@ impl Peers {
     }
 
     /// Told when this server has something else to say of itself.
-    pub fn introductions(&self) -> watch::Receiver<Introduction> {
+    pub(crate) fn introductions(&self) -> watch::Receiver<Introduction> {
         self.introduction.subscribe()
     }
 
     /// Connects to these servers from now on.
-    pub fn follow(&self, members: Vec<ServerSpec>) {
+    pub(crate) fn follow(&self, members: Vec<ServerSpec>) {
         self.members.send_if_modified(|known| {
             let is_new = *known != members;
             *known = members;
@@ -134,7 +134,7 @@ impl Peers {
     }
 
     /// Where the members of the ensemble say that a server is; `None` if this one does not follow it.
-    pub fn line(&self, server: u8) -> Option<Vec<PeerAddress>> {
+    pub(crate) fn line(&self, server: u8) -> Option<Vec<PeerAddress>> {
         let members = self.members.borrow();
         members.iter().find(|spec| spec.id == server).map(|spec| spec.addresses.clone())
     }
@@ -142,7 +142,7 @@ impl Peers {
     /// Where a server may be reached, in the order in which that is tried: where the members of the
     /// ensemble say, where it was reached last, where the configuration file said at the start, and where it
     /// says itself that it listens. Which server it is says its hello. Empty if this one does not follow it.
-    pub fn lines(&self, server: u8) -> Vec<Vec<PeerAddress>> {
+    pub(crate) fn lines(&self, server: u8) -> Vec<Vec<PeerAddress>> {
         let Some(line) = self.line(server) else { return Vec::new() };
         let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
         let file = self.file.iter().find(|spec| spec.id == server);
@@ -163,7 +163,7 @@ impl Peers {
     }
 
     /// All addresses at which a server may be reached, that of its last link first.
-    pub fn addresses(&self, server: u8) -> Option<Vec<PeerAddress>> {
+    pub(crate) fn addresses(&self, server: u8) -> Option<Vec<PeerAddress>> {
         let mut lines = self.lines(server);
         let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
         // It is one of them.
@@ -172,12 +172,12 @@ impl Peers {
     }
 
     /// A link was made to a server.
-    pub fn reached(&self, server: u8, line: Vec<PeerAddress>) {
+    pub(crate) fn reached(&self, server: u8, line: Vec<PeerAddress>) {
         self.reached.lock().unwrap_or_else(PoisonError::into_inner).insert(server, line);
     }
 
     /// Where this server listens, for the others: what stands for all addresses of a machine is none.
-    pub fn listens(&self) -> Vec<PeerAddress> {
+    pub(crate) fn listens(&self) -> Vec<PeerAddress> {
         let is_any = |address: &PeerAddress| {
             address.host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_unspecified())
         };
@@ -191,12 +191,12 @@ impl Peers {
     }
 
     /// A member has made a link to this server, and says that it listens there.
-    pub fn heard_of(&self, server: u8, listens: Vec<PeerAddress>) {
+    pub(crate) fn heard_of(&self, server: u8, listens: Vec<PeerAddress>) {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).insert(server, listens);
     }
 
     /// Waits until the members of the ensemble say another address of a server than `line`.
-    pub async fn moved(&self, server: u8, line: &[PeerAddress]) {
+    pub(crate) async fn moved(&self, server: u8, line: &[PeerAddress]) {
         let is_elsewhere = |members: &Vec<ServerSpec>| {
             let known = members.iter().find(|spec| spec.id == server);
             known.is_some_and(|spec| spec.addresses != line)
@@ -206,7 +206,7 @@ impl Peers {
     }
 
     /// A server has made a link through one of this one's ports. Dropping what is returned ends that.
-    pub fn incoming(&self, server: u8, port: u16) -> Incoming<'_> {
+    pub(crate) fn incoming(&self, server: u8, port: u16) -> Incoming<'_> {
         let number = self.next_link();
         let mut incoming = self.incoming.lock().unwrap_or_else(PoisonError::into_inner);
         incoming.insert(number, (server, port));
@@ -214,13 +214,13 @@ impl Peers {
     }
 
     /// The ports through which a server has links to this one.
-    pub fn incoming_ports(&self, server: u8) -> Vec<u16> {
+    pub(crate) fn incoming_ports(&self, server: u8) -> Vec<u16> {
         let incoming = self.incoming.lock().unwrap_or_else(PoisonError::into_inner);
         incoming.values().filter(|(from, _)| *from == server).map(|(_, port)| *port).collect()
     }
 
     /// The servers that this one follows.
-    pub fn others(&self) -> Vec<u8> {
+    pub(crate) fn others(&self) -> Vec<u8> {
         let members = self.members.borrow();
         members.iter().map(|spec| spec.id).filter(|id| *id != self.own).collect()
     }
@@ -228,13 +228,13 @@ impl Peers {
     /// Whether a server is this one or one that it follows: a member by what is replicated, and before
     /// that is known by the lines of the configuration. Others are told nothing.
     #[must_use]
-    pub fn is_member(&self, server: u8) -> bool {
+    pub(crate) fn is_member(&self, server: u8) -> bool {
         server == self.own || self.members.borrow().iter().any(|spec| spec.id == server)
     }
 
     /// What is said of a server that is no member.
     #[must_use]
-    pub fn stranger(&self, server: u8) -> String {
+    pub(crate) fn stranger(&self, server: u8) -> String {
         let own = self.own;
         match *self.introduction.borrow() {
             Introduction::Founded(_) => format!(
@@ -248,50 +248,50 @@ impl Peers {
     }
 
     /// Waits until a server is a member no longer.
-    pub async fn dismissed(&self, server: u8) {
+    pub(crate) async fn dismissed(&self, server: u8) {
         let is_gone = |members: &Vec<ServerSpec>| !members.iter().any(|spec| spec.id == server);
         // Cannot fail: the sender lives as long as `self`.
         let _ = self.members.subscribe().wait_for(is_gone).await;
     }
 
     /// A version was agreed upon with a server.
-    pub fn speaks(&self, server: u8, version: u16) {
+    pub(crate) fn speaks(&self, server: u8, version: u16) {
         self.versions.lock().unwrap_or_else(PoisonError::into_inner).insert(server, version);
     }
 
     /// The version that is spoken with a server; 0 for one that was never met.
-    pub fn version(&self, server: u8) -> u16 {
+    pub(crate) fn version(&self, server: u8) -> u16 {
         let versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
         versions.get(&server).copied().unwrap_or(0)
     }
 
     /// The term in which this server is, as of the driver's last batch; 0 before it has one.
-    pub fn term(&self) -> u64 {
+    pub(crate) fn term(&self) -> u64 {
         self.term.load(Ordering::Relaxed)
     }
 
     /// This server is in this term from now on.
-    pub fn set_term(&self, term: u64) {
+    pub(crate) fn set_term(&self, term: u64) {
         self.term.store(term, Ordering::Relaxed);
     }
 
     /// A number for a new link.
-    pub fn next_link(&self) -> u64 {
+    pub(crate) fn next_link(&self) -> u64 {
         self.links.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Waits for a reason to connect to a server at once.
-    pub async fn nudged(&self, server: u8) {
+    pub(crate) async fn nudged(&self, server: u8) {
         self.nudges[usize::from(server)].notified().await;
     }
 
     /// A server is there: connect to it now.
-    pub fn nudge(&self, server: u8) {
+    pub(crate) fn nudge(&self, server: u8) {
         self.nudges[usize::from(server)].notify_one();
     }
 
     /// Has no links with these servers from now on; returns those that it had none with.
-    pub fn bar(&self, servers: BTreeSet<u8>) -> BTreeSet<u8> {
+    pub(crate) fn bar(&self, servers: BTreeSet<u8>) -> BTreeSet<u8> {
         let before = self.barred.send_replace(servers);
         for nudge in &self.nudges {
             nudge.notify_one();
@@ -300,19 +300,19 @@ impl Peers {
     }
 
     /// Whether there is to be no link with a server.
-    pub fn is_barred(&self, server: u8) -> bool {
+    pub(crate) fn is_barred(&self, server: u8) -> bool {
         self.barred.borrow().contains(&server)
     }
 
     /// Waits until there is to be no link with a server.
-    pub async fn barred(&self, server: u8) {
+    pub(crate) async fn barred(&self, server: u8) {
         // Cannot fail: the sender lives as long as `self`.
         let _ = self.barred.subscribe().wait_for(|barred| barred.contains(&server)).await;
     }
 
     /// Says something about a server in the log, unless that was among the last things said: there is
     /// one for each of the addresses at which it is looked for.
-    pub fn complain(&self, server: u8, cause: &'static str, words: String) {
+    pub(crate) fn complain(&self, server: u8, cause: &'static str, words: String) {
         let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
         let known = complaints.entry((server, cause)).or_default();
         if !known.contains(&words) {
@@ -323,7 +323,7 @@ impl Peers {
     }
 
     /// There is a link that lasts: what is wrong later is worth saying again.
-    pub fn content(&self, server: u8) {
+    pub(crate) fn content(&self, server: u8) {
         let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
         complaints.retain(|(known, _), _| *known != server);
     }
@@ -331,7 +331,7 @@ impl Peers {
 
 /// A link that another server has made.
 #[derive(Debug)]
-pub struct Incoming<'a> {
+pub(crate) struct Incoming<'a> {
     peers: &'a Peers,
     number: u64,
 }
@@ -344,7 +344,7 @@ impl Drop for Incoming<'_> {
 }
 
 /// Keeps connecting to all other members, as they come and go.
-pub async fn connect(peers: Arc<Peers>) {
+pub(crate) async fn connect(peers: Arc<Peers>) {
     let mut members = peers.members.subscribe();
     let mut tasks: BTreeMap<u8, (Vec<PeerAddress>, Ends)> = BTreeMap::new();
     loop {
@@ -373,16 +373,16 @@ pub async fn connect(peers: Arc<Peers>) {
 
 /// A task that ends when this is dropped.
 #[derive(Debug)]
-pub struct Ends(JoinHandle<()>);
+pub(crate) struct Ends(JoinHandle<()>);
 
 impl Ends {
     /// Begins it.
-    pub fn spawn(task: Task, future: impl Future<Output = ()> + Send + 'static) -> Self {
+    pub(crate) fn spawn(task: Task, future: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(supervision::spawn(task, future))
     }
 
     /// Whether it has ended by itself.
-    pub fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.0.is_finished()
     }
 }
@@ -395,7 +395,7 @@ impl Drop for Ends {
 
 /// A link that the driver knows. Dropping it tells the driver of its end, also when the task is
 /// cancelled or panics.
-pub struct Known {
+pub(crate) struct Known {
     /// Its number.
     pub link: u64,
     /// The other server's raft id.
@@ -405,7 +405,7 @@ pub struct Known {
 
 impl Known {
     /// Tells the driver of a new link: `event` makes that from its number. `None`: it has ended.
-    pub async fn tell(
+    pub(crate) async fn tell(
         peers: &Peers,
         peer: u64,
         event: impl FnOnce(u64) -> LinkEvent,

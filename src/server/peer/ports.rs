@@ -32,7 +32,7 @@ use crate::supervision::{Task, TaskSet};
 
 /// The sockets, and what could not be bound.
 #[derive(Debug)]
-pub struct PeerPorts {
+pub(crate) struct PeerPorts {
     bound: Vec<(SocketAddr, TcpListener)>,
     /// The line of the configuration file.
     own: ServerSpec,
@@ -50,7 +50,7 @@ pub struct PeerPorts {
 /// # Errors
 /// A port cannot be had, and the server is no member yet (`is_member`). That of a member is tried again:
 /// the members may say another one.
-pub async fn listen(
+pub(crate) async fn listen(
     config: &Config,
     own: &ServerSpec,
     is_member: bool,
@@ -79,7 +79,7 @@ impl PeerPorts {
 
     /// Accepts, and follows what the members and the configuration file say of this server. `file`: the
     /// server lines of the file, as they are now.
-    pub async fn follow(
+    pub(crate) async fn follow(
         self,
         peers: Arc<Peers>,
         mut members: watch::Receiver<Announced>,
@@ -297,7 +297,7 @@ async fn bind(
 
 /// Whether a host is a name that stands for loopback addresses on this machine. Who writes such an address, or
 /// `localhost`, means it.
-pub fn is_hidden(host: &str, addresses: &[SocketAddr]) -> bool {
+pub(crate) fn is_hidden(host: &str, addresses: &[SocketAddr]) -> bool {
     let is_name = host.parse::<IpAddr>().is_err() && !host.eq_ignore_ascii_case("localhost");
     is_name && !addresses.is_empty() && addresses.iter().all(|address| address.ip().is_loopback())
 }

@@ -15,7 +15,7 @@ use crate::server::limits::{PEER_DIRECT_BYTES_MAX, PEER_QUEUE_BYTES_MAX};
 
 /// Shared by the driver and the link's task.
 #[derive(Debug)]
-pub struct Wire {
+pub(crate) struct Wire {
     queue: Mutex<Queue>,
     /// There is something to write, or the end has come.
     work: Notify,
@@ -33,12 +33,12 @@ struct Queue {
 
 /// The link cannot be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overfull;
+pub(crate) struct Overfull;
 
 impl Wire {
     /// For a socket whose hello was accepted.
     #[must_use]
-    pub fn new(writer: OwnedWriteHalf) -> Self {
+    pub(crate) fn new(writer: OwnedWriteHalf) -> Self {
         let (queue, work) = (Mutex::default(), Notify::new());
         Self { queue, work, writer, bytes_max: PEER_QUEUE_BYTES_MAX }
     }
@@ -47,7 +47,7 @@ impl Wire {
     ///
     /// # Errors
     /// More waits than may: the link is closed.
-    pub fn push(&self, bytes: &mut Vec<u8>) -> Result<(), Overfull> {
+    pub(crate) fn push(&self, bytes: &mut Vec<u8>) -> Result<(), Overfull> {
         let mut queue = self.lock();
         if queue.is_closed {
             bytes.clear();
@@ -82,7 +82,7 @@ impl Wire {
     }
 
     /// Ends the link.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.end(self.lock());
     }
 
@@ -90,7 +90,7 @@ impl Wire {
     ///
     /// # Errors
     /// The socket is broken.
-    pub async fn run(&self) -> io::Result<()> {
+    pub(crate) async fn run(&self) -> io::Result<()> {
         let mut taken = Vec::new();
         loop {
             self.work.notified().await;

@@ -19,13 +19,13 @@ use crate::storage::copy::{Found, Manifest, MemoryState, Runs, StateError};
 use crate::storage::image::{ImageError, Images};
 
 /// An image is written after at least this much log, unless told otherwise.
-pub const IMAGE_EVERY_BYTES: u64 = 64 << 20;
+pub(crate) const IMAGE_EVERY_BYTES: u64 = 64 << 20;
 /// An image is overdue after this many times the log that makes it due: checkpoints do not complete,
 /// or images cannot be written, and the log is not cut.
-pub const IMAGE_OVERDUE_TIMES: u64 = 8;
+pub(super) const IMAGE_OVERDUE_TIMES: u64 = 8;
 /// How many times the state store may fail, with no image written in between, before one in memory
 /// replaces it.
-pub const FAULTS_MAX: u32 = 3;
+pub(super) const FAULTS_MAX: u32 = 3;
 
 /// What to do about a log that lost its end where there are other servers. What it lost was
 /// acknowledged to them, and perhaps a vote with it: this server must not go on without.

@@ -9,5 +9,6 @@ mod store_tests;
 #[cfg(test)]
 mod tests;
 
-pub use checkpointer::{Checkpointer, ImageTally, Ingredients, LogLostEnd, Outcome, Source};
+pub use checkpointer::{Checkpointer, Ingredients, Outcome, Source};
 pub(in crate::storage) use checkpointer::{IMAGE_EVERY_BYTES, LOG_LOST_END_ENSEMBLE};
+pub(crate) use checkpointer::{ImageTally, LogLostEnd};

@@ -20,7 +20,7 @@ const VERSION: u8 = 2;
 
 /// Which state the runs of a store are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Manifest {
+pub(crate) struct Manifest {
     /// The state.
     pub mark: Mark,
     /// Its runs, oldest first.
@@ -41,7 +41,7 @@ pub(in crate::storage) enum Found {
 impl Manifest {
     /// As bytes.
     #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         mark::encode(&self.mark, &mut out);
         let count = u32::try_from(self.runs.len()).expect("runs are merged when there are many");

@@ -18,4 +18,5 @@ pub(in crate::storage) use compaction::scan;
 pub(in crate::storage) use manifest::{Found, Manifest};
 pub use runs::Runs;
 pub use sled::SledState;
-pub use store::{MemoryState, StateError, StateStore, Take};
+pub(crate) use store::MemoryState;
+pub use store::{StateError, StateStore, Take};

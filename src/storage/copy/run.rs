@@ -28,7 +28,7 @@ const UNPROVED_BYTES_MAX: usize = 4 << 20;
 
 /// What is known of a complete run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Run {
+pub(crate) struct Run {
     /// Its number, which no other run of the store has.
     pub id: u64,
     /// How many blocks it has.

@@ -32,7 +32,7 @@ impl StateError {
 
 /// Bytes of every block of a run but its last. sled keeps a value of more than 128 KiB in a file of its
 /// own, and a leaf of its tree, which has up to 17 entries, is written like a value.
-pub const BLOCK_BYTES: usize = 7 << 10;
+pub(super) const BLOCK_BYTES: usize = 7 << 10;
 
 const COLLECTED_BYTES_MAX: usize = 8 << 20;
 
@@ -104,7 +104,7 @@ pub trait StateStore: Send + fmt::Debug {
 
 /// A state store in memory: the last resort when no other works, and the model in tests.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryState {
+pub(crate) struct MemoryState {
     pub(in crate::storage) manifest: Option<Vec<u8>>,
     pub(in crate::storage) blocks: BTreeMap<(u64, u32), Box<[u8]>>,
 }

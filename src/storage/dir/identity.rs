@@ -18,7 +18,7 @@ use crate::storage::mark::MEMBERS_MAX;
 
 /// Version of the layout of a data directory. The first one knew standalone servers only, the second one
 /// does not know with which server lines the ensemble began.
-pub const FORMAT: u32 = 3;
+pub(super) const FORMAT: u32 = 3;
 const FORMAT_STANDALONE: u32 = 1;
 const FORMAT_WITHOUT_LINES: u32 = 2;
 /// Raft id of every server that format 1 describes, whatever its own id.

@@ -14,9 +14,11 @@ mod recovery;
 mod repair;
 mod rolled_back;
 
-pub use identity::{Identity, IdentityError};
-pub use open::{Lock, Opened, Options, Place, Report, is_initialized, open, peek};
+pub use identity::Identity;
+pub(crate) use open::is_initialized;
+pub use open::{Lock, Opened, Options, Place, Report, open, peek};
 pub use open_error::OpenError;
-pub use quarantine::{begin_anew, set_aside, was_set_aside};
-pub use repair::Mending;
+pub(crate) use quarantine::begin_anew;
+pub use quarantine::{set_aside, was_set_aside};
+pub(crate) use repair::Mending;
 pub use rolled_back::mark_rolled_back;

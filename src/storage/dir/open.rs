@@ -263,7 +263,7 @@ pub(in crate::storage) fn refuse_zookeeper(fs: &dyn Fs, place: &Place) -> Result
 ///
 /// # Errors
 /// The directory cannot be read.
-pub fn is_initialized(place: &Place) -> Result<bool, OpenError> {
+pub(crate) fn is_initialized(place: &Place) -> Result<bool, OpenError> {
     for dir in [&place.data, &place.log] {
         if place.fs.list(dir)?.iter().any(|name| name == INITIALIZE) {
             return Ok(true);

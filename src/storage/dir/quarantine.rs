@@ -102,7 +102,7 @@ pub fn was_set_aside(place: &Place) -> Result<bool, FsError> {
 ///
 /// # Errors
 /// The directory cannot be changed.
-pub fn begin_anew(place: &Place, opened: Opened) -> Result<(), OpenError> {
+pub(crate) fn begin_anew(place: &Place, opened: Opened) -> Result<(), OpenError> {
     let fs = &*place.fs;
     // Its files are closed before they are moved.
     let Opened { identity, lock, .. } = opened;

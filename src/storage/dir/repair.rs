@@ -18,7 +18,7 @@ use crate::storage::log::{Log, LogOptions, LogRecovery};
 
 /// A directory that lacks a copy of the state.
 #[derive(Debug)]
-pub struct Mending {
+pub(crate) struct Mending {
     log: Log,
     found: LogRecovery,
     images: Images,
@@ -31,7 +31,7 @@ impl Mending {
     ///
     /// # Errors
     /// It cannot be read, or is not what it was any more.
-    pub fn begin(place: &Place, options: &Options) -> Result<Self, OpenError> {
+    pub(crate) fn begin(place: &Place, options: &Options) -> Result<Self, OpenError> {
         let fs = &*place.fs;
         let lock = lock(fs, place)?;
         let identity = Identity::load(fs, &place.data)?.ok_or_else(|| {
@@ -57,13 +57,13 @@ impl Mending {
 
     /// Where the image is to be received ([`Images::receive`]).
     #[must_use]
-    pub fn images(&self) -> &Images {
+    pub(crate) fn images(&self) -> &Images {
         &self.images
     }
 
     /// An image of an earlier index is of no use: the log does not continue it.
     #[must_use]
-    pub fn index_min(&self) -> u64 {
+    pub(crate) fn index_min(&self) -> u64 {
         self.found.base.index
     }
 
@@ -73,7 +73,7 @@ impl Mending {
     /// # Errors
     /// It holds less than the log says is committed, and the log does not continue it; or the file
     /// system failed.
-    pub fn install(mut self, mark: &Mark) -> Result<Vec<PathBuf>, OpenError> {
+    pub(crate) fn install(mut self, mark: &Mark) -> Result<Vec<PathBuf>, OpenError> {
         let reach = self.found.base.index..=self.found.last.index;
         let continues = reach.contains(&mark.index) && self.log.term(mark.index)? == mark.term;
         self.log.begin()?;

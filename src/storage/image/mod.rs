@@ -16,6 +16,8 @@ mod writer;
 
 pub(in crate::storage) use images::Copy;
 pub use images::{ImageError, Images};
-pub use install::{InstallError, append};
-pub use reader::{ImageReader, Records};
-pub use writer::ImageWriter;
+pub(crate) use install::InstallError;
+pub use install::append;
+pub(crate) use reader::ImageReader;
+pub use reader::Records;
+pub(crate) use writer::ImageWriter;

@@ -27,9 +27,9 @@ use crate::replica::{Append, Entry, HardState, Mark, Urgency};
 use crate::storage::fs::{DiskFile, Fs, FsError};
 
 /// Size of a segment unless [`LogOptions::segment_bytes`] says otherwise.
-pub const SEGMENT_BYTES: u64 = 64 << 20;
+pub(crate) const SEGMENT_BYTES: u64 = 64 << 20;
 /// Smallest size of a segment that can be asked for.
-pub const SEGMENT_BYTES_MIN: u64 = 512;
+pub(super) const SEGMENT_BYTES_MIN: u64 = 512;
 /// A batch is split into records of about this size, each with its own sync.
 const RECORD_BYTES: usize = 16 << 20;
 

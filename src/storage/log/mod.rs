@@ -14,7 +14,7 @@ mod spans;
 #[cfg(test)]
 mod tests;
 
-pub use error::LogError;
-pub use files::{Log, LogOptions, LogRecovery, SEGMENT_BYTES};
-pub use record::ENTRY_BYTES_MAX;
+pub(crate) use error::LogError;
+pub(crate) use files::SEGMENT_BYTES;
+pub use files::{Log, LogOptions, LogRecovery};
 pub use segment::Position;

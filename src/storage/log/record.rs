@@ -30,7 +30,7 @@ const FIXED_BYTES: usize = 36;
 const ENTRY_BYTES: usize = 13;
 /// Most bytes one entry's data may have. Requests are limited far below; this bounds what a damaged
 /// length can make us allocate.
-pub const ENTRY_BYTES_MAX: usize = 256 << 20;
+pub(crate) const ENTRY_BYTES_MAX: usize = 256 << 20;
 
 /// Where a record stands in the log: what it must say of its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-use super::super::{BadRecord, DRAIN_BYTES_MAX, record, record_digest};
+use super::super::changes::{BadRecord, DRAIN_BYTES_MAX};
+use super::super::{record, record_digest};
 use super::*;
 
 type Disk = BTreeMap<Vec<u8>, Vec<u8>>;
