@@ -87,6 +87,7 @@
 // or more public than it is reached.
 #![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 #![cfg_attr(feature = "internals", deny(unreachable_pub))]
+#![deny(missing_docs)]
 
 #[macro_use]
 mod mutants;
