@@ -8,6 +8,6 @@ pub mod peer;
 pub mod peer_codec;
 mod raft_codec;
 
-pub use peer::{Member, PeerMessage, Promise};
+pub use peer::{Member, PeerMessage};
 
-pub(in crate::replica) use peer::{Stamp, raft_id, server_of};
+pub(in crate::replica) use peer::{Promise, Stamp, raft_id, server_of};
