@@ -27,6 +27,7 @@
 
 mod accepted;
 mod address;
+mod bounds;
 mod describe;
 mod draft;
 mod ensemble;
@@ -38,6 +39,7 @@ mod membership;
 mod properties;
 mod servers;
 mod table;
+mod values;
 mod words;
 
 use std::collections::BTreeMap;
@@ -45,6 +47,7 @@ use std::path::PathBuf;
 
 pub use address::HostPort;
 pub(crate) use address::bracketed;
+pub use bounds::PATH_BYTES_MAX;
 pub use draft::{CONFIG_ERRORS_MAX, CONFIG_TEXT_BYTES_MAX, Draft};
 pub use error::{ConfigError, Origin};
 pub use key::{Effect, Form, VALUE_BYTES_MAX};
@@ -52,7 +55,7 @@ pub use membership::Membership;
 pub(crate) use membership::{dynamic_text, static_text};
 pub(crate) use servers::{PeerAddress, SERVER_ID_MAX, SERVER_LINES_BYTES_MAX};
 pub use servers::{Role, ServerSpec};
-pub use table::{PATH_BYTES_MAX, SECTIONS};
+pub use table::SECTIONS;
 pub use words::FourLetterWords;
 #[cfg(test)]
 pub(crate) use words::KNOWN as FOUR_LETTER_WORDS;

@@ -1,56 +1,25 @@
 //! The table of keys that take effect: the one place that knows their names, defaults and limits.
 //!
-//! Owns the entries and the greatest values; the keys without effect are in `accepted.rs`.
+//! Owns the entries; their greatest values are in `bounds.rs`, the keys without effect in `accepted.rs`.
 //! Invariants: every default passes its own entry's check, docs/CONFIGURATION.md and conf/zoo.cfg
 //! are generated from here, and a test compares them. Names and defaults are ZooKeeper 3.9's; own
 //! keys begin with `lockkeeper.`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::address::{HostPort, host_of};
+use super::bounds::{
+    CHECKPOINT_MS_MAX, DISK_STALL_MS_MAX, IMAGE_LOG_BYTES_MAX, IMAGE_LOG_BYTES_MIN, INT_MAX,
+    INT_MIN, JUTE_MAX_BUFFER_MAX, JUTE_MAX_BUFFER_MIN, LISTEN_BACKLOG_DEFAULT, LISTEN_BACKLOG_MAX,
+    OUTSTANDING_LIMIT_MAX, SESSION_EXPIRY_GRACE_MS_MAX, TICK_TIME_MS_MAX, TOTAL_BYTES_MAX_MAX,
+    TOTAL_BYTES_MAX_MIN,
+};
 use super::key::Key;
+use super::values::{
+    command_url, optional_path, path, path_text, super_digest, u16_of, u32_of, yes_no,
+};
 use super::words::FourLetterWords;
 use super::{AdminConfig, Config, ContainerConfig, Raw};
-
-/// Longest tick, ms: twenty ticks, the default of the longest session timeout, stay below 2^31.
-pub(crate) const TICK_TIME_MS_MAX: i64 = 3_600_000;
-/// Greatest frame a client may be allowed to send, bytes.
-pub(crate) const JUTE_MAX_BUFFER_MAX: i64 = 128 << 20;
-/// Least value of `jute.maxbuffer`, bytes: every request without data fits.
-pub(crate) const JUTE_MAX_BUFFER_MIN: i64 = 1024;
-/// Most requests in flight that may be allowed.
-pub(crate) const OUTSTANDING_LIMIT_MAX: i64 = 1_000_000;
-/// Fewest bytes that may wait for all clients, or of what all of them have begun to send.
-pub(crate) const TOTAL_BYTES_MAX_MIN: i64 = 1 << 20;
-/// Most bytes of either that may be allowed.
-pub(crate) const TOTAL_BYTES_MAX_MAX: i64 = 1 << 40;
-/// Longest listen backlog; systems cut it down further (`net.core.somaxconn`).
-pub(crate) const LISTEN_BACKLOG_MAX: i64 = 65_535;
-/// Listen backlog unless configured, as long as systems allow unless they are told otherwise: thousands
-/// of clients may reconnect at once, and whoever does not fit in waits a second to try again.
-pub(crate) const LISTEN_BACKLOG_DEFAULT: u32 = 4096;
-/// Most log bytes between two images.
-pub(crate) const IMAGE_LOG_BYTES_MAX: i64 = 1 << 40;
-/// Least log bytes between two images.
-pub(crate) const IMAGE_LOG_BYTES_MIN: i64 = 1 << 20;
-/// Longest time between two checkpoints, ms.
-pub(crate) const CHECKPOINT_MS_MAX: i64 = 3_600_000;
-/// Longest time that the log's disk may take before it counts as hung, ms.
-pub(super) const DISK_STALL_MS_MAX: i64 = 3_600_000;
-/// Shortest: several elections fit in.
-pub(super) const DISK_STALL_MS_MIN: i64 = 200;
-/// Unless configured, it is no longer than this, ms.
-pub(super) const DISK_STALL_MS_DEFAULT_MAX: i64 = 5000;
-/// Longest time that may be added to session timeouts, ms.
-pub(crate) const SESSION_EXPIRY_GRACE_MS_MAX: i64 = 3_600_000;
-/// Longest `admin.commandURL`, bytes.
-pub(crate) const COMMAND_URL_BYTES_MAX: usize = 255;
-/// Longest path of a file or directory, bytes (what Linux takes).
-pub const PATH_BYTES_MAX: usize = 4095;
-/// Greatest millisecond value and count: ZooKeeper's settings are 32-bit integers.
-pub(super) const INT_MAX: i64 = i32::MAX as i64;
-/// Least value of the settings that ZooKeeper's parser reads as 32-bit integers and does not bound.
-const INT_MIN: i64 = i32::MIN as i64;
 
 /// A heading of the documents and the keys below it.
 #[derive(Clone, Copy, Debug)]
@@ -615,63 +584,6 @@ pub(super) fn blank() -> Config {
         path: None,
         raw: Raw::default(),
     }
-}
-
-fn path(text: &str) -> Result<PathBuf, String> {
-    if text.is_empty() {
-        return Err("the path is empty".to_string());
-    }
-    if text.len() > PATH_BYTES_MAX {
-        return Err(format!("the path is longer than {PATH_BYTES_MAX} bytes"));
-    }
-    if text.chars().any(char::is_control) {
-        return Err("the path holds control characters".to_string());
-    }
-    Ok(PathBuf::from(text))
-}
-
-fn optional_path(text: &str) -> Result<Option<PathBuf>, String> {
-    if text.is_empty() { Ok(None) } else { path(text).map(Some) }
-}
-
-fn path_text(path: &Path) -> String {
-    path.display().to_string()
-}
-
-fn super_digest(text: &str) -> Result<Option<String>, String> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    match text.split_once(':') {
-        Some((user, hash)) if !user.is_empty() && !hash.is_empty() && !hash.contains(':') => {
-            Ok(Some(text.to_string()))
-        }
-        // The value is as good as a password: it is not repeated.
-        Some(_) | None => Err("the value is not user:base64".to_string()),
-    }
-}
-
-fn command_url(text: &str) -> Result<String, String> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
-    if text.len() > COMMAND_URL_BYTES_MAX {
-        return Err(format!("the path is longer than {COMMAND_URL_BYTES_MAX} bytes"));
-    }
-    if !text.starts_with('/') || text.ends_with('/') || !text.bytes().all(plain) {
-        return Err(format!("`{text}` is not a path like /commands"));
-    }
-    Ok(text.to_string())
-}
-
-fn yes_no(on: bool) -> String {
-    if on { "yes" } else { "no" }.to_string()
-}
-
-fn u32_of(n: i64) -> u32 {
-    u32::try_from(n).expect("the limits of the table are within 32 bits")
-}
-
-fn u16_of(n: i64) -> u16 {
-    u16::try_from(n).expect("the limits of the table are ports")
 }
 
 const AS_ZOOKEEPER: &str = "zookeeper";

@@ -1,0 +1,214 @@
+//! What depends on several keys: derived and cross-checked once all texts and flags are in.
+//!
+//! *Owns* the steps of [`Draft::resolve`]. *Invariant*: none of them stops at an error; it is added to the draft's.
+
+use super::super::address::HostPort;
+use super::super::bounds::{DISK_STALL_MS_DEFAULT_MAX, DISK_STALL_MS_MIN, INT_MAX};
+use super::super::ensemble::{self, Blame, Fault};
+use super::super::error::Origin;
+use super::super::groups;
+use super::super::servers::SERVER_ID_MAX;
+use super::{Draft, JUDGED, PROMETHEUS_PORT_DEFAULT, note};
+
+impl Draft {
+    /// A file must say where the data is and where clients connect.
+    pub(super) fn require(&mut self) {
+        let Some(file) = self.file.clone() else { return };
+        let whole = Origin { file, line: 0 };
+        if self.config.data_dir.as_os_str().is_empty() && !self.has_error("dataDir") {
+            self.fail(whole.error("dataDir", "missing: the directory of the server's data"));
+        }
+        // Whoever could not read that file has said so, and nobody knows what it would have given.
+        if self.has_error("dynamicConfigFile") {
+            return;
+        }
+        if let Some(name) = self.config.dynamic_config_file.clone().filter(|_| !self.has_dynamic) {
+            let reason = format!("the text of {name} was not given");
+            self.fail(self.origin_of("dynamicConfigFile").error("dynamicConfigFile", reason));
+        }
+        let own_client = self.config.own_server().and_then(|spec| spec.client.clone());
+        match (self.config.origin("clientPort").cloned(), own_client) {
+            (None, Some(client)) => self.config.client_addr = client,
+            (None, None) => {
+                if !self.has_error("clientPort") {
+                    let reason = match self.config.raw.secure_port {
+                        0 => "missing: the TCP port for clients".to_string(),
+                        port => format!(
+                            "missing: there is no TLS yet, so secureClientPort={port} is not opened, and clients \
+                             need a port without TLS"
+                        ),
+                    };
+                    self.fail(whole.error("clientPort", reason));
+                }
+            }
+            (Some(origin), Some(client)) => self.check_client_address(&origin, client),
+            (Some(_), None) => {}
+        }
+    }
+
+    /// The client address of the own server line and that of `clientPort` must agree.
+    fn check_client_address(&mut self, origin: &Origin, client: HostPort) {
+        let configured = &self.config.client_addr;
+        // Names are not resolved here: only two addresses can be seen to differ.
+        let same_host = match (configured.ip(), client.ip()) {
+            (Some(ip), Some(other)) => ip.is_unspecified() || ip == other,
+            (None, _) | (_, None) => true,
+        };
+        let agree = configured.port == client.port && same_host;
+        if agree {
+            self.config.client_addr = client;
+        } else if self.config.server_id.is_none() && !self.config.is_ensemble() {
+            // Without myid ZooKeeper does not look at the line.
+            let reason = format!(
+                "{configured} holds and not {client}, which the server line says: there is no myid"
+            );
+            note(&mut self.config.warnings, "clientPort", &reason);
+        } else {
+            let reason = format!("{configured} differs from {client} of the own server line");
+            self.fail(origin.error("clientPort", reason));
+        }
+    }
+
+    pub(super) fn resolve_servers(&mut self) {
+        debug_assert!(self.config.servers.len() <= usize::from(SERVER_ID_MAX));
+        for Fault { blame, reason } in ensemble::faults(&self.config) {
+            let error = match blame {
+                Blame::Line(id) => {
+                    let origin = self.server_lines.get(&id).cloned();
+                    let origin = origin.unwrap_or(Origin { file: String::new(), line: 0 });
+                    origin.error(&format!("server.{id}"), reason)
+                }
+                Blame::StandaloneEnabled => {
+                    self.origin_of("standaloneEnabled").error("standaloneEnabled", reason)
+                }
+                Blame::Myid => self.myid_origin(1).error("", reason),
+            };
+            self.fail(error);
+        }
+        match (self.config.is_ensemble(), self.myid_fault.take()) {
+            (true, Some(fault)) => self.fail(fault),
+            (true, None) => self.require_myid(),
+            (false, Some(fault)) => {
+                let reason = format!("{fault}. A server on its own needs none: it is ignored");
+                note(&mut self.config.warnings, "myid", &reason);
+            }
+            (false, None) => {}
+        }
+    }
+
+    /// Whether groups agree with the server lines is to be seen where those can be read.
+    pub(super) fn resolve_groups(&mut self) {
+        if self.errors.iter().any(|error| error.key.starts_with("server.")) {
+            return;
+        }
+        if let Some(fault) = self.groups.fault(&self.config.servers) {
+            return self.fail(fault);
+        }
+        for key in self.groups.keys() {
+            note(&mut self.config.ignored, key, groups::TAKEN);
+        }
+    }
+
+    /// A server of an ensemble must know which one it is.
+    fn require_myid(&mut self) {
+        let origin = self.myid_origin(0);
+        // Whoever could not read the file has said so.
+        let is_known = self.errors.iter().any(|error| error.file == origin.file);
+        if self.config.server_id.is_none() && !is_known && self.data_dir().is_some() {
+            let reason = format!(
+                "missing: write the number of this server ({}: the N of its own line server.N) \
+                 into this file, or give it once with --myid N",
+                ensemble::ids(&self.config.servers)
+            );
+            self.fail(origin.error("", reason));
+        }
+    }
+
+    /// Where the number of this server came from, or should have.
+    fn myid_origin(&self, line: u32) -> Origin {
+        match &self.myid {
+            Some(origin) => origin.clone(),
+            None => {
+                let file = self.config.data_dir.join("myid").display().to_string();
+                Origin { file, line }
+            }
+        }
+    }
+
+    pub(super) fn resolve_session_timeouts(&mut self) {
+        let config = &mut self.config;
+        let tick = i64::from(config.tick_time_ms);
+        let (min, max) = (config.raw.min_session_timeout_ms, config.raw.max_session_timeout_ms);
+        if max == 0 {
+            let origin = self.origin_of("maxSessionTimeout");
+            self.fail(
+                origin.error("maxSessionTimeout", "0 is too small: the least value is 1, or -1"),
+            );
+            return;
+        }
+        // Without a shortest one a session lasts a millisecond at least: one of 0 would be over at once.
+        let min = if min == -1 { tick * 2 } else { min.max(1) };
+        let max = if max < 0 { tick * 20 } else { max };
+        if min > max {
+            let name = match self.config.origin("minSessionTimeout") {
+                Some(_) => "minSessionTimeout",
+                None => "maxSessionTimeout",
+            };
+            let reason = format!("the shortest timeout, {min} ms, is above the longest, {max} ms");
+            self.fail(self.origin_of(name).error(name, reason));
+            return;
+        }
+        let ms = |value: i64| u32::try_from(value.min(INT_MAX)).expect("ticks are bounded");
+        self.config.min_session_timeout_ms = ms(min);
+        self.config.max_session_timeout_ms = ms(max);
+    }
+
+    pub(super) fn resolve_disk_stall(&mut self) {
+        const KEY: &str = "lockkeeper.diskStallMillis";
+        let config = &self.config;
+        let given = config.raw.disk_stall_ms;
+        if (0..DISK_STALL_MS_MIN).contains(&given) {
+            let reason =
+                format!("{given} is too small: the least value is {DISK_STALL_MS_MIN}, or -1");
+            return self.fail(self.origin_of(KEY).error(KEY, reason));
+        }
+        let ticks = config.sync_limit().map(|ticks| ticks.max(1));
+        let limit = ticks.map(|ticks| ticks.saturating_mul(config.tick_time_ms.into()));
+        let default = limit.unwrap_or(i64::MAX).clamp(DISK_STALL_MS_MIN, DISK_STALL_MS_DEFAULT_MAX);
+        let ms = if given < 0 { default } else { given };
+        self.config.disk_stall_ms = u32::try_from(ms).expect("the table bounds it");
+    }
+
+    pub(super) fn resolve_metrics(&mut self) {
+        let raw = &self.config.raw;
+        let is_given = self.config.origin("metricsProvider.httpPort").is_some();
+        let port = match raw.prometheus && !is_given {
+            true => PROMETHEUS_PORT_DEFAULT,
+            false => raw.metrics_port,
+        };
+        // -1 is "none": it is no port.
+        let addr = u16::try_from(port).ok().map(|port| HostPort::new(&raw.metrics_host, port));
+        self.config.metrics_addr = addr.map(|addr| addr.expect("the host was checked"));
+    }
+
+    pub(super) fn warn_of_weakness(&mut self) {
+        let config = &mut self.config;
+        // A configuration that is changed later is judged again.
+        config.warnings.retain(|(key, _)| !JUDGED.contains(&key.as_str()));
+        config.warnings.retain(|(key, _)| !key.starts_with("server."));
+        if config.raw.force_sync_off {
+            let reason = "ignored: every write is on disk before it is acknowledged";
+            note(&mut config.warnings, "forceSync", reason);
+        }
+        if config.raw.leader_serves_not {
+            let reason = "ignored: the leader serves clients as every other server does";
+            note(&mut config.warnings, "leaderServes", reason);
+        }
+        if config.skip_acl {
+            note(&mut config.warnings, "skipACL", "no ACL is checked: everybody may do everything");
+        }
+        for (key, reason) in ensemble::warnings(config) {
+            note(&mut config.warnings, &key, &reason);
+        }
+    }
+}
