@@ -1,7 +1,8 @@
 //! Bounds of the numbers that another server or a disk gives.
 //!
 //! *Owns* the highest term, index and raft id, the longest time between two ticks, and the table below.
-//! *Invariant*: a number from outside is compared with its bound where it is decoded, before anything is computed from it.
+//! *Invariant*: a number from outside is compared with its bound where it is decoded, before anything is
+//! computed from it.
 //!
 //! number; comes in; bound, and where it is compared:
 //!

@@ -24,6 +24,7 @@ pub mod input;
 pub mod inspect;
 pub mod machine;
 mod messages;
+mod output;
 pub mod ready;
 pub mod records;
 mod request;
@@ -32,7 +33,7 @@ mod setup;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 
 use raft::eraftpb::Message;
 use rand_chacha::ChaCha20Rng;
@@ -55,9 +56,10 @@ pub use records::{Record, Records};
 pub use setup::{Restored, Setup};
 
 use clients::{Clients, Connection, Forwarding, Rules, Wanted};
-use consensus::{Asking, Clocks, Consensus, Pace, Standing, Tail, from_raft};
+use consensus::{Clocks, Consensus, Pace, ReadIndex, Standing, Tail, from_raft};
 use inspect::{Departures, PeerStatus, ProposalSizes};
 use machine::{Applied, EntryTime, Origin, SessionChange, Txn, TxnOp, open_entry};
+use output::Output;
 use sessions::{Expiry, Liveness, Moves, Touches};
 
 use crate::config::Role;
@@ -99,14 +101,7 @@ pub struct Replica {
     reap_at_us: u64,
     /// How many it may remove then.
     reap_allowance: sessions::Allowance,
-    /// Number of the newest sync for which a read index was asked from the consensus.
-    read_asked: u64,
-    /// How often that was done.
-    read_attempts: u64,
-    /// Number of the newest one that was confirmed.
-    read_answered: u64,
-    /// Confirmed read indexes that are not applied yet.
-    read_confirmed: VecDeque<(u64, u64)>,
+    reads: ReadIndex,
     /// What the leader knows of whom the others hear from.
     liveness: Liveness,
     /// Sessions that are moving to other servers.
@@ -139,21 +134,7 @@ pub struct Replica {
     led_since_us: u64,
     /// Why clients are not served that will not be by waiting, as of the last tick.
     obstacle: Option<String>,
-    inspected: Vec<(u64, Report)>,
-    audit: Vec<AuditLine>,
-    /// Wait for the next `Ready`.
-    append: Option<Append>,
-    send: Vec<(u64, PeerMessage)>,
-    fetch: Vec<Fetch>,
-    images: Vec<SendImage>,
-    /// Until it is known what others remember of this server.
-    asking: Option<Asking>,
-    /// Why this server must not take part.
-    refusal: Option<Refusal>,
-    /// Servers that are far behind the term of this one.
-    ahead_of: BTreeSet<u64>,
-    /// Servers whose links are to be cut.
-    cut: Vec<u64>,
+    output: Output,
     figures: Figures,
 }
 
@@ -232,22 +213,26 @@ impl Replica {
         // A lone voter has promised nothing to anybody.
         let is_asking = voters != [id];
         consensus.let_vote(!is_asking || mutant!("votes-before-asking"));
-        let asking = is_asking.then(|| Asking::new(random.next_u64(), consensus.held()));
+        if is_asking {
+            consensus.begin_to_ask(random.next_u64());
+        }
         let rules = Rules {
             eager_acl_check: setup.eager_acl_check,
             reconfig_enabled: setup.reconfig_enabled,
             is_ensemble: setup.ensemble.is_some(),
             linearizable_reads: setup.linearizable_reads,
         };
+        let clients = Clients::new(rules, random.next_u64());
+        let origin = random.next_u64() << 8 | u64::from(setup.server_id);
         Ok(Self {
-            clients: Clients::new(rules, random.next_u64()),
+            clients,
             consensus,
             departures: Departures::since(machine.last_time_ms()),
             machine,
             expiry: Expiry::default(),
             expiry_is_due: false,
             local_expiry: Expiry::default(),
-            origin: random.next_u64() << 8 | u64::from(setup.server_id),
+            origin,
             random,
             forwarding: Forwarding::default(),
             standing: Standing::default(),
@@ -260,10 +245,7 @@ impl Replica {
             ticked_us: None,
             reap_at_us: 0,
             reap_allowance: sessions::Allowance::default(),
-            read_asked: 0,
-            read_attempts: 0,
-            read_answered: 0,
-            read_confirmed: VecDeque::new(),
+            reads: ReadIndex::new(origin),
             liveness: Liveness::default(),
             moves: Moves::default(),
             touches: Touches::default(),
@@ -281,16 +263,7 @@ impl Replica {
             own_role: Role::Participant,
             led_since_us: 0,
             obstacle: None,
-            inspected: Vec::new(),
-            audit: Vec::new(),
-            append: None,
-            send: Vec::new(),
-            fetch: Vec::new(),
-            images: Vec::new(),
-            asking,
-            refusal: None,
-            ahead_of: BTreeSet::new(),
-            cut: Vec::new(),
+            output: Output::default(),
             figures: Figures::default(),
             setup,
         })
@@ -312,7 +285,7 @@ impl Replica {
             Input::Tick { now_us, wall_ms } => self.tick(now_us, wall_ms),
             Input::Inspect { token, what } => {
                 let report = self.inspect(what);
-                self.inspected.push((token, report));
+                self.output.inspected(token, report);
             }
             Input::RecordsLost => self.machine.mark_all_changed(),
             Input::Peer { from, message } => self.peer(from, message),
@@ -356,7 +329,7 @@ impl Replica {
     /// # Errors
     /// A broken invariant, in words. The server must stop.
     pub fn ready(&mut self) -> Result<Option<Ready>, String> {
-        if self.refusal.is_some() {
+        if self.consensus.refusal().is_some() {
             return Ok(None);
         }
         loop {
@@ -368,17 +341,9 @@ impl Replica {
                 self.write_members();
                 self.reconcile();
             }
-            let ready = Ready {
-                append: self.append.take(),
-                client: self.clients.take_output(),
-                audit: std::mem::take(&mut self.audit),
-                inspected: std::mem::take(&mut self.inspected),
-                send: std::mem::take(&mut self.send),
-                fetch: std::mem::take(&mut self.fetch),
-                images: std::mem::take(&mut self.images),
-                cut: std::mem::take(&mut self.cut),
-                members: self.changed_members(),
-            };
+            let client = self.clients.take_output();
+            let members = self.changed_members();
+            let ready = self.output.take(client, members);
             if !ready.is_empty() {
                 return Ok(Some(ready));
             }
@@ -391,16 +356,14 @@ impl Replica {
     /// Takes one step of the consensus and applies what it committed.
     fn progress(&mut self) -> Result<bool, String> {
         let Some(progress) = self.consensus.ready() else { return Ok(false) };
-        self.append = progress.append;
+        self.output.disk(progress.append, progress.fetch, progress.images);
         if let Some(at) = progress.installed {
             self.install(at)?;
         }
         let raft = |message: Message| (message.to, PeerMessage::Raft(Box::new(message)));
-        self.send.extend(progress.send.into_iter().map(raft));
-        self.images.extend(progress.images);
-        self.fetch.extend(progress.fetch);
+        self.output.send_all(progress.send.into_iter().map(raft));
         for read in progress.reads {
-            self.read_index_confirmed(&read);
+            self.reads.confirmed(&read);
         }
         for entry in &progress.committed {
             self.apply(&from_raft(entry))?;
@@ -452,9 +415,7 @@ impl Replica {
         self.mind_doubts();
         self.clients.give_up_members();
         self.clients.resume(&self.machine);
-        if let Some(asking) = &mut self.asking {
-            asking.tick(now_us);
-        }
+        self.consensus.await_answers(now_us);
         let ticked_us = self.ticked_us.get_or_insert(now_us);
         let due = now_us.saturating_sub(*ticked_us) / (TICK_MS * 1000);
         *ticked_us += due * TICK_MS * 1000;
@@ -470,10 +431,11 @@ impl Replica {
             return;
         }
         // What was asked for may have been lost on the way.
-        self.read_asked = self.read_asked.min(self.read_answered);
+        self.reads.ask_again();
         self.observe_peers();
         self.look_for_obstacle();
-        self.ask_again();
+        let questions = self.consensus.ask_again(now_us);
+        self.output.send_all(questions);
         self.close_overdue_local();
         self.follow_resignation();
         if self.leading.is_some() {
@@ -560,7 +522,8 @@ impl Replica {
                 self.moves.applied(entry.term, txn.session);
             }
             if self.setup.audit {
-                self.audit.push(self.machine.audit_line((entry.index, entry.term), txn, &applied));
+                let at = (entry.index, entry.term);
+                self.output.audit(self.machine.audit_line(at, txn, &applied));
             }
             if !mutant!("event-behind-reply") {
                 self.clients.notify(&self.machine, &applied);

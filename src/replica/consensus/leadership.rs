@@ -272,7 +272,8 @@ impl Replica {
 
     /// A link to or from another server was made.
     pub(in crate::replica) fn peer_up(&mut self, peer: u64) {
-        self.ask(peer);
+        let greeting = self.consensus.greeting(peer);
+        self.output.send_all(greeting.into_iter().map(|message| (peer, message)));
         self.connected.insert(server_of(peer), peer);
         // A leader may have been heard before there was a way to it, and what was given to it had none.
         self.forwarding.link_lost(peer);

@@ -17,8 +17,10 @@ mod node;
 mod pace;
 pub mod promises;
 mod proposals;
+mod read_index;
 #[cfg(test)]
 mod replication_tests;
+mod rollback;
 #[cfg(test)]
 mod rollback_tests;
 #[cfg(test)]
@@ -31,5 +33,5 @@ pub(in crate::replica) use clocks::Clocks;
 pub(in crate::replica) use leadership::{LEADERLESS_MS_MAX, Standing};
 pub(in crate::replica) use node::{Consensus, PeerProgress, Step, check};
 pub(in crate::replica) use pace::Pace;
-pub(in crate::replica) use promises::Asking;
+pub(in crate::replica) use read_index::ReadIndex;
 pub(in crate::replica) use tail::{Tail, from_raft};

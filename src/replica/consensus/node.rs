@@ -8,6 +8,7 @@
 //! own disk has it yet: others have, and it has promised nothing. A server whose disk takes an image in
 //! stands for no election, nor does one that yielded because its disk hung (`disk_watch.rs`).
 
+mod asking;
 mod disk_watch;
 mod durability;
 mod guards;
@@ -22,7 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 use raft::eraftpb::{Entry as RaftEntry, Message, MessageType};
 use raft::{Config, ProgressState, RawNode, ReadOnlyOption, ReadState, SnapshotStatus, StateRole};
 
-use super::promises::{Held, Promises};
+use super::rollback::Rollback;
 use super::tail::{Tail, from_raft};
 use crate::replica::durable::{Append, Entry, HardState, Mark, Urgency};
 use crate::replica::ready::{Fetch, SendImage};
@@ -89,10 +90,7 @@ pub(in crate::replica) struct Consensus {
     /// Messages whose wait is over.
     released: Vec<Message>,
     elections: u64,
-    /// Whether it may vote, and stand for election: not before it is known what others remember of it.
-    may_vote: bool,
-    /// What the others have promised.
-    pub(in crate::replica) promises: Promises,
+    rollback: Rollback,
     terms: Terms,
     /// Ticks for which `raft` has not known of any sign of life, of each server that this leader has heard.
     silent_ticks: BTreeMap<u64, u64>,
@@ -184,8 +182,7 @@ impl Consensus {
             held: VecDeque::new(),
             released: Vec::new(),
             elections: 0,
-            may_vote: true,
-            promises: Promises::default(),
+            rollback: Rollback::default(),
             terms,
             silent_ticks: BTreeMap::new(),
         };
@@ -271,22 +268,6 @@ impl Consensus {
         self.elections += u64::from(self.term() > term);
         self.fix_timeout();
         if is_taken { Verdict::Taken } else { Verdict::Dropped }
-    }
-
-    /// Whether this server votes, and stands for election, from now on.
-    pub(in crate::replica) fn let_vote(&mut self, may: bool) {
-        self.may_vote = may;
-    }
-
-    /// What the disk holds, at the start.
-    pub(in crate::replica) fn held(&self) -> Held {
-        let tail = self.node.store();
-        Held { term: tail.term_known(), vote: tail.vote_known(), log: tail.terms() }
-    }
-
-    /// Another server has said in which term it is, when this one connected to it.
-    pub(in crate::replica) fn introduced(&mut self, term: u64) {
-        self.terms.introduced(self.term(), term);
     }
 
     /// Proposes an entry. `Err` gives it back: too much is uncommitted, or this is no leader, or

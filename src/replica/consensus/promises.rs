@@ -16,9 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::tail::EntryTerms;
-use crate::replica::Replica;
-use crate::replica::bounds::TERM_STEP_MAX;
-use crate::replica::messages::{PeerMessage, Promise, server_of};
+use crate::replica::messages::{Promise, server_of};
 
 /// How long all voters are waited for, microseconds; after that, a majority is enough.
 pub const ASKING_US: u64 = 1_000_000;
@@ -79,7 +77,7 @@ impl Promises {
     }
 
     /// A server asks: what it had promised before it did so the first time.
-    fn answer(&mut self, id: u64, question: u64) -> Option<Promise> {
+    pub(super) fn answer(&mut self, id: u64, question: u64) -> Option<Promise> {
         let promise = self.of.get(&id).copied();
         if !self.answers.contains_key(&id) && self.answers.len() >= SERVERS_MAX {
             self.answers.pop_first();
@@ -97,7 +95,7 @@ impl Promises {
     }
 
     /// What it was answered last.
-    fn last_answer(&self, id: u64) -> Option<(u64, Option<Promise>)> {
+    pub(super) fn last_answer(&self, id: u64) -> Option<(u64, Option<Promise>)> {
         self.answers.get(&id)?.back().copied()
     }
 }
@@ -158,8 +156,27 @@ impl Asking {
     }
 
     /// It is this late.
-    pub(in crate::replica) fn tick(&mut self, now_us: u64) {
+    pub(super) fn tick(&mut self, now_us: u64) {
         self.since_us.get_or_insert(now_us);
+    }
+
+    pub(super) fn question(&self) -> u64 {
+        self.question
+    }
+
+    /// Since when answers are waited for.
+    pub(super) fn since_us(&self) -> Option<u64> {
+        self.since_us
+    }
+
+    pub(super) fn has_answered(&self, id: u64) -> bool {
+        self.answered.contains(&id)
+    }
+
+    /// A server has answered. Says what is missing here of the promise that it remembers, in words.
+    pub(super) fn answered(&mut self, id: u64, promise: Option<&Promise>) -> Option<String> {
+        self.answered.insert(id);
+        promise.and_then(|promise| self.held.lacks(promise))
     }
 }
 
@@ -171,116 +188,6 @@ pub struct Refusal {
     /// Whether the data is known to lack what the server has promised. That stays so when those who
     /// remember it are gone, and is to be written to its directory (`storage::mark_rolled_back`).
     pub is_rolled_back: bool,
-}
-
-impl Replica {
-    /// Why this server must not take part: its data is older than what it has promised, or too far ahead of
-    /// the others. It says nothing to other servers any more; [`Replica::ready`] has nothing to be done.
-    #[must_use]
-    pub fn refused(&self) -> Option<&Refusal> {
-        self.refusal.as_ref()
-    }
-
-    /// There is a link: before anything else is said on it, what is to be known is asked.
-    pub(in crate::replica) fn ask(&mut self, peer: u64) {
-        if let Some(Asking { question, .. }) = &self.asking {
-            self.send.push((peer, PeerMessage::Ask { question: *question }));
-        }
-        // The answer may have been lost with the link before.
-        if let Some((question, promise)) = self.consensus.promises.last_answer(peer) {
-            self.send.push((peer, PeerMessage::Recall { question, promise }));
-        }
-    }
-
-    /// Time has passed: those who have not answered are asked again.
-    pub(in crate::replica) fn ask_again(&mut self) {
-        let own = self.consensus.id();
-        let Some(Asking { question, answered, .. }) = &self.asking else { return };
-        let voters = self.consensus.all_voters().into_iter();
-        let silent = voters.filter(|id| *id != own && !answered.contains(id));
-        let asked = silent.map(|id| (id, PeerMessage::Ask { question: *question }));
-        self.send.extend(asked);
-        self.conclude();
-    }
-
-    /// Another server asks what is remembered of it.
-    pub(in crate::replica) fn asked(&mut self, from: u64, question: u64) {
-        let promise = self.consensus.promises.answer(from, question);
-        self.send.push((from, PeerMessage::Recall { question, promise }));
-    }
-
-    /// Another server says what it remembers of this one. False: it was not asked.
-    pub(in crate::replica) fn recalled(
-        &mut self,
-        from: u64,
-        question: u64,
-        promise: Option<&Promise>,
-    ) -> bool {
-        let Some(asking) = self.asking.as_mut().filter(|asking| asking.question == question) else {
-            return false;
-        };
-        asking.answered.insert(from);
-        if let Some(lacks) = promise.and_then(|promise| asking.held.lacks(promise)) {
-            let by = server_of(from);
-            let reason = format!(
-                "the data directory is an older copy of what this server had: server {by} remembers \
-                 {lacks}"
-            );
-            self.refuse_to_serve(&reason, true);
-        }
-        self.conclude();
-        true
-    }
-
-    /// Votes from now on, if enough is known.
-    fn conclude(&mut self) {
-        let Some(Asking { since_us, answered, .. }) = &self.asking else { return };
-        let own = self.consensus.id();
-        let has_answered = |id: u64| id == own || answered.contains(&id);
-        let all = self.consensus.all_voters().into_iter().all(has_answered);
-        let is_over = since_us.is_some_and(|since_us| self.now_us >= since_us + ASKING_US)
-            || mutant!("silent-voters-not-awaited");
-        let is_majority = self.consensus.is_majority(has_answered)
-            || self.consensus.is_majority_by_log(has_answered);
-        let is_known = all || is_over && is_majority;
-        if is_known {
-            self.asking = None;
-            self.consensus.let_vote(true);
-        }
-    }
-
-    /// Another server, that this one has connected to, has said in which term it is.
-    pub(in crate::replica) fn introduced(&mut self, peer: u64, term: u64) {
-        self.consensus.introduced(term);
-        let own = self.consensus.term();
-        if term == 0 || own <= term + TERM_STEP_MAX {
-            self.ahead_of.remove(&peer);
-            return;
-        }
-        self.ahead_of.insert(peer);
-        let is_ahead = |id: u64| self.ahead_of.contains(&id);
-        if self.consensus.is_majority(is_ahead) {
-            let reason = format!(
-                "the data has come to term {own}, and a majority of the others is more than \
-                 {TERM_STEP_MAX} terms behind it (server {} in term {term}): they do not hear this server",
-                server_of(peer)
-            );
-            // It is theirs that may be wrong.
-            self.refuse_to_serve(&reason, false);
-        }
-    }
-
-    fn refuse_to_serve(&mut self, reason: &str, is_rolled_back: bool) {
-        self.refusal.get_or_insert_with(|| {
-            let words = format!(
-                "{reason}. It must not vote or acknowledge anything with it. Start the server with \
-                 --rejoin: that sets the data aside and fetches everything from the others"
-            );
-            Refusal { words, is_rolled_back }
-        });
-        self.consensus.let_vote(false);
-        self.stop_serving();
-    }
 }
 
 #[cfg(test)]

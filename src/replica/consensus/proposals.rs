@@ -7,9 +7,9 @@
 //!
 //! Takes the place of `Learner`, `LearnerHandler` and their request processors.
 
-use raft::ReadState;
 use raft::eraftpb::{Message, MessageType};
 
+use super::Refusal;
 use super::node::Verdict;
 use crate::replica::Replica;
 use crate::replica::durable::Mark;
@@ -20,16 +20,20 @@ use crate::replica::messages::PeerMessage;
 impl Replica {
     /// A message of another server.
     pub(in crate::replica) fn peer(&mut self, from: u64, message: PeerMessage) {
-        if self.refusal.is_some() {
+        if self.consensus.refusal().is_some() {
             return;
         }
         let makes_sense = match message {
             PeerMessage::Ask { question } => {
-                self.asked(from, question);
+                let answer = self.consensus.answer(from, question);
+                self.output.send(from, answer);
                 true
             }
             PeerMessage::Recall { question, promise } => {
-                self.recalled(from, question, promise.as_ref())
+                let said = (question, promise.as_ref());
+                let is_asked = self.consensus.recalled(from, said, self.now_us);
+                self.stop_if_refused();
+                is_asked
             }
             PeerMessage::Raft(message) => message.from == from && self.raft_message(*message),
             PeerMessage::Forward { term, batch } => {
@@ -77,7 +81,7 @@ impl Replica {
         }
         let verdict = self.consensus.step(message);
         if verdict == Verdict::Refused {
-            self.cut.push(from);
+            self.output.cut(from);
         }
         if verdict == Verdict::Taken && self.consensus.leader() == Some(from) {
             self.leader_heard();
@@ -90,7 +94,7 @@ impl Replica {
     pub(in crate::replica) fn give_back(&mut self) {
         for write_batch in self.forwarding.deposed() {
             let ((to, term), batch) = (write_batch.from, write_batch.payload.into());
-            self.send.push((to, PeerMessage::Return { term, batch }));
+            self.output.send(to, PeerMessage::Return { term, batch });
         }
     }
 
@@ -149,41 +153,38 @@ impl Replica {
                 self.figures.forwards += write_batch.origins().len() as u64;
                 self.forwarding.given(term, leader, write_batch.origins());
                 let batch = std::mem::take(&mut write_batch.payload).into();
-                self.send.push((leader, PeerMessage::Forward { term, batch }));
+                self.output.send(leader, PeerMessage::Forward { term, batch });
             }
         }
-        if self.clients.sync_asked > self.read_asked && self.consensus.leader().is_some() {
-            self.read_asked = self.clients.sync_asked;
-            self.read_attempts += 1;
-            // Another one each time: a late echo of a question that was asked before would confirm
-            // what was asked since.
-            let mut context = self.origin.to_le_bytes().to_vec();
-            context.extend_from_slice(&self.read_asked.to_le_bytes());
-            context.extend_from_slice(&self.read_attempts.to_le_bytes());
-            self.consensus.read_index(context);
-        }
-    }
-
-    /// A quorum has confirmed who leads, and up to where that one had committed.
-    pub(in crate::replica) fn read_index_confirmed(&mut self, read: &ReadState) {
-        let Some((origin, rest)) = read.request_ctx.split_first_chunk::<8>() else { return };
-        let Some((context, _attempt)) = rest.split_first_chunk::<8>() else { return };
-        if u64::from_le_bytes(*origin) == self.origin {
-            let context = u64::from_le_bytes(*context);
-            self.read_answered = self.read_answered.max(context);
-            self.read_confirmed.push_back((context, read.index));
+        if self.reads.is_behind(self.clients.sync_asked) && self.consensus.leader().is_some() {
+            self.consensus.read_index(self.reads.ask(self.clients.sync_asked));
         }
     }
 
     /// Answers what waits for a read index that is confirmed and applied.
     pub(in crate::replica) fn release_reads(&mut self) {
-        while let Some((context, index)) = self.read_confirmed.front().copied() {
-            if index > self.applied.0 && !mutant!("read-index-not-awaited") {
-                return;
-            }
-            self.read_confirmed.pop_front();
-            self.reads_confirmed(context);
+        while let Some(sync) = self.reads.release(self.applied.0) {
+            self.reads_confirmed(sync);
         }
+    }
+
+    /// Another server, that this one has connected to, has said in which term it is.
+    pub(in crate::replica) fn introduced(&mut self, peer: u64, term: u64) {
+        self.consensus.introduced(peer, term);
+        self.stop_if_refused();
+    }
+
+    fn stop_if_refused(&mut self) {
+        if self.consensus.refusal().is_some() {
+            self.stop_serving();
+        }
+    }
+
+    /// Why this server must not take part: its data is older than what it has promised, or too far ahead of
+    /// the others. It says nothing to other servers any more; [`Replica::ready`] has nothing to be done.
+    #[must_use]
+    pub fn refused(&self) -> Option<&Refusal> {
+        self.consensus.refusal()
     }
 
     /// An image was received. The consensus decides whether it is wanted still.
@@ -231,11 +232,9 @@ impl Replica {
         self.machine.keep_all_tombstones(true);
         self.applied = at;
         self.log_end_at_start = 0;
-        self.read_confirmed.clear();
+        self.reads.clear();
         self.members_changed = true;
-        if let Some(append) = &mut self.append {
-            append.install = Some(mark);
-        }
+        self.output.install(mark);
         Ok(())
     }
 }

@@ -117,7 +117,7 @@ impl Replica {
         let is_sure = self.touches.confirmed_us() + DEPOSED_US_MAX > at_us;
         for peer in self.consensus.peers().iter().map(|peer| peer.id).filter(|id| *id != own) {
             let heard = self.liveness.stamps.get(&peer).copied().filter(|_| is_sure);
-            self.send.push((peer, PeerMessage::Ping { term, at_us, steady_ms, heard }));
+            self.output.send(peer, PeerMessage::Ping { term, at_us, steady_ms, heard });
         }
     }
 

@@ -163,11 +163,11 @@ impl Replica {
             let sessions = sessions.split_off(sessions.len() - TOUCHES_MAX);
             let part =
                 PeerMessage::Touch { term: 0, at_us: 0, wall_ms: 0, stamp, base: 0, sessions };
-            self.send.push((from, part));
+            self.output.send(from, part);
         }
         let stamp = Stamp { process, number };
         let wall_ms = self.wall_ms;
-        self.send.push((from, PeerMessage::Touch { term, at_us, wall_ms, stamp, base, sessions }));
+        self.output.send(from, PeerMessage::Touch { term, at_us, wall_ms, stamp, base, sessions });
     }
 }
 

@@ -89,7 +89,7 @@ impl Consensus {
         let taken = match message.get_msg_type() {
             // Before it votes, the link may bring what it waits for: what the other one remembers of it.
             MessageType::MsgHeartbeat if message.commit > last => {
-                return if self.may_vote { Refused } else { Dropped };
+                return if self.rollback.may_vote() { Refused } else { Dropped };
             }
             MessageType::MsgHeartbeat | MessageType::MsgAppend => true,
             MessageType::MsgAppendResponse => {
@@ -98,7 +98,9 @@ impl Consensus {
                     && message.request_snapshot == INVALID_INDEX
             }
             MessageType::MsgHeartbeatResponse => message.commit <= last,
-            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => self.may_vote,
+            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
+                self.rollback.may_vote()
+            }
             MessageType::MsgRequestVoteResponse => {
                 raft.state != StateRole::Candidate || self.has_asked_for_votes()
             }
@@ -128,7 +130,7 @@ impl Consensus {
         let raft = &self.node.raft;
         // One voter wins at once, and a leader must have all of its log on the disk.
         let is_ready = !self.is_alone() || raft.raft_log.persisted == self.last_index();
-        self.may_vote && self.installing.is_none() && raft.term < TERM_MAX && is_ready
+        self.rollback.may_vote() && self.installing.is_none() && raft.term < TERM_MAX && is_ready
     }
 
     /// Whether the vote of this candidate for itself is durable, as all in front of it: not before then has

@@ -42,20 +42,20 @@ impl Consensus {
         match said.kind {
             MessageType::MsgAppendResponse if is_leader && !said.reject => {
                 let log_term = raft.raft_log.term(said.index).unwrap_or_default();
-                self.promises.acknowledged(from, term, (said.index, log_term));
+                self.rollback.promises().acknowledged(from, term, (said.index, log_term));
             }
             MessageType::MsgRequestVoteResponse
                 if !said.reject && raft.state != StateRole::Follower =>
             {
-                self.promises.voted(from, term, raft.id);
+                self.rollback.promises().voted(from, term, raft.id);
             }
             // Who stands has voted for itself.
-            MessageType::MsgRequestVote => self.promises.voted(from, term, from),
+            MessageType::MsgRequestVote => self.rollback.promises().voted(from, term, from),
             // So has who leads. Of its log no more is believed than is here as well.
             MessageType::MsgAppend | MessageType::MsgHeartbeat if raft.leader_id == from => {
                 let durable = said.durable.min(raft.raft_log.last_index());
-                self.promises.voted(from, term, from);
-                self.promises.acknowledged(from, term, (durable, 0));
+                self.rollback.promises().voted(from, term, from);
+                self.rollback.promises().acknowledged(from, term, (durable, 0));
             }
             _ => {}
         }
