@@ -8,7 +8,8 @@ macro_rules! front_pages {
         $(
             $(#[$only_with])?
             pub mod $name {
-                #[allow(unused_imports, unreachable_pub)] // the page of the deliberate bugs is empty unless they are built
+                // The page of the deliberate bugs is empty unless they are built.
+                #[allow(unused_imports, unreachable_pub)]
                 pub use crate::$name::*;
             }
         )*

@@ -215,7 +215,7 @@ fn a_server_with_a_thread_that_has_panicked_exits_within_a_second_and_says_so_in
         let mut said = String::new();
         server.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         let [line] = said.lines().collect::<Vec<_>>()[..] else { panic!("{task}: {said}") };
-        let begins = format!("lockkeeper: defect in {task} at src/supervision.rs:");
+        let begins = format!("lockkeeper: defect in {task} at src/supervision/mod.rs:");
         assert!(line.starts_with(&begins) && line.contains("start it again"), "{line}");
         if task != "client connection" {
             let started = command(directory.path()).output().unwrap();
@@ -260,7 +260,7 @@ async fn a_server_whose_disk_hangs_exits_within_a_second_of_a_panic_as_well() {
     assert!(code == Some(1) && took < Duration::from_secs(1), "{code:?}, {took:?}");
     let mut said = String::new();
     server.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("defect in HTTP connection at src/supervision.rs:"), "{said}");
+    assert!(said.contains("defect in HTTP connection at src/supervision/mod.rs:"), "{said}");
 }
 
 #[test]

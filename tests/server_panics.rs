@@ -74,7 +74,7 @@ fn assert_panicked(ended: Result<(), ServerError>, expected: Task) {
     let ServerError::Panic { task, message, location } = &error else { panic!("{error}") };
     assert_eq!((*task, message), (expected.name(), &format!("planted in: {expected}")));
     let location = location.as_deref().expect("it is known");
-    assert!(location.starts_with("src/supervision.rs:"), "{location}");
+    assert!(location.starts_with("src/supervision/mod.rs:"), "{location}");
     assert!(error.to_string().contains(location) && error.to_string().lines().count() == 1);
 }
 

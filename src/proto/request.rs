@@ -286,13 +286,7 @@ impl Request {
                 path: reader.string("path")?,
                 kind: WatcherType::decode(reader)?,
             },
-            OpCode::Auth => {
-                reader.int("type")?;
-                Self::Auth {
-                    scheme: reader.string_or_null("scheme")?,
-                    auth: reader.buffer("auth")?,
-                }
-            }
+            OpCode::Auth => Self::decode_auth(reader)?,
             OpCode::SetWatches | OpCode::SetWatches2 => {
                 let two = op == OpCode::SetWatches2;
                 Self::SetWatches { watches: SetWatches::decode(reader, two)?, two }
@@ -315,6 +309,12 @@ impl Request {
                 return Err(Undecodable::UnknownOp);
             }
         })
+    }
+
+    fn decode_auth(reader: &mut Reader) -> Result<Self, Undecodable> {
+        reader.int("type")?; // 0 in practice, and ignored
+        let scheme = reader.string_or_null("scheme")?;
+        Ok(Self::Auth { scheme, auth: reader.buffer("auth")? })
     }
 
     /// Its opcode.

@@ -40,6 +40,14 @@ pub(super) enum State {
 pub(super) type Orders = mpsc::UnboundedReceiver<SendImage>;
 
 impl Member {
+    /// The other servers and who this one is, once that is known.
+    pub(super) fn founded(self) -> Option<(Arc<Peers>, Identified)> {
+        match self.state {
+            State::Founded(identity) => Some((self.peers, identity)),
+            State::Founding(_) | State::Standalone(..) => None,
+        }
+    }
+
     /// Looks whether there is data. Nobody is told anything yet.
     ///
     /// # Errors

@@ -169,14 +169,7 @@ fn founded(
     let (scheduling, runtime, files) = (parts.scheduling, parts.runtime, parts.files);
     let options = settings::tree_options(&config, seed);
     let mut setup = settings::setup(&config, seed, audit.is_some(), !is_in_memory);
-    let (peers, identity) = match member {
-        Some(Member { peers, state: State::Founded(identity), .. }) => {
-            (Some(peers), Some(identity))
-        }
-        Some(Member { state: State::Founding(_) | State::Standalone(..), .. }) | None => {
-            (None, None)
-        }
-    };
+    let (peers, identity) = member.and_then(Member::founded).unzip();
     // The address of each server as the others name it.
     if let Some(identity) = identity.as_ref().filter(|identity| !identity.members.is_empty()) {
         setup.ensemble = Some(identity.members.clone());

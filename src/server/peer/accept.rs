@@ -135,34 +135,29 @@ async fn serve(
             peers.heard_of(server, hello.listens);
             peers.nudge(server);
             let _incoming = peers.incoming(server, stream.local_addr().map_or(0, |at| at.port()));
-            tokio::select! {
-                () = receive(peers, server, identity.raft_id, stream) => {}
-                () = peers.barred(server) => {}
-                () = peers.dismissed(server) => {}
-            }
+            let received = receive(peers, server, identity.raft_id, stream);
+            until_it_must_end(peers, server, received).await;
         }
         (Kind::Image, Introduction::Founded(identity)) if is_accepted => {
-            tokio::select! {
-                () = image_receive::receive(peers, server, identity.raft_id, stream) => {}
-                () = peers.barred(server) => {}
-                () = peers.dismissed(server) => {}
-            }
+            let received = image_receive::receive(peers, server, identity.raft_id, stream);
+            until_it_must_end(peers, server, received).await;
         }
         (Kind::Fetch, Introduction::Founded(_)) if is_accepted => {
-            tokio::select! {
-                () = image_send::give(peers, server, stream) => {}
-                () = peers.barred(server) => {}
-                () = peers.dismissed(server) => {}
-            }
+            until_it_must_end(peers, server, image_send::give(peers, server, stream)).await;
         }
         (Kind::Locks, Introduction::Founded(_)) if is_accepted => {
-            tokio::select! {
-                () = lock_query::serve(peers, stream) => {}
-                () = peers.barred(server) => {}
-                () = peers.dismissed(server) => {}
-            }
+            until_it_must_end(peers, server, lock_query::serve(peers, stream)).await;
         }
         (_, _) => {}
+    }
+}
+
+/// Serves a connection until it ends, or its server is cut off or no member any more.
+async fn until_it_must_end(peers: &Peers, server: u8, served: impl Future<Output = ()>) {
+    tokio::select! {
+        () = served => {}
+        () = peers.barred(server) => {}
+        () = peers.dismissed(server) => {}
     }
 }
 

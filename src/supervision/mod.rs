@@ -11,19 +11,26 @@
 //! until the end, which the figures, queues and tables of the shell survive; the log does not trust a
 //! poisoned lock, and the replica has one owner, whose panic is its end.
 
+mod tasks;
+#[cfg(test)]
+mod tests;
+
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::mem;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo, catch_unwind, resume_unwind};
-use std::pin::Pin;
 use std::sync::{Arc, Once, OnceLock};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-use tokio::task::{AbortHandle, JoinError, JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
+
+pub(crate) use tasks::TaskSet;
+
+use tasks::Supervised;
 
 /// How long the threads and tasks of a server may take to end behind a panic, before it counts as ended.
 pub(crate) const END_MAX: Duration = Duration::from_millis(800);
@@ -361,85 +368,6 @@ fn armed_by_environment(task: Task) -> bool {
     planted.as_ref().is_some_and(|(name, path)| name == task.name() && path.exists())
 }
 
-/// Tasks that are waited for together; dropping it cancels them.
-#[derive(Debug)]
-pub(crate) struct TaskSet<T>(JoinSet<T>);
-
-impl<T> Default for TaskSet<T> {
-    fn default() -> Self {
-        Self(JoinSet::new())
-    }
-}
-
-impl<T: Send + 'static> TaskSet<T> {
-    /// Starts another task of this server. In a runtime only.
-    pub(crate) fn spawn(
-        &mut self,
-        task: Task,
-        future: impl Future<Output = T> + Send + 'static,
-    ) -> AbortHandle {
-        self.0.spawn(Supervised::new(task, future))
-    }
-
-    /// How many there are, ended ones included that were not taken by [`TaskSet::join_next`].
-    #[must_use]
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Waits until one has ended; `None` if there are none. One that has panicked is an error here, and
-    /// the end of the server.
-    pub(crate) async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
-        self.0.join_next().await
-    }
-
-    /// As [`TaskSet::join_next`], without waiting.
-    pub(crate) fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
-        self.0.try_join_next()
-    }
-
-    /// Cancels all of them, and waits for that.
-    pub(crate) async fn shutdown(&mut self) {
-        self.0.shutdown().await;
-    }
-}
-
-/// A task of a server.
-struct Supervised<F> {
-    /// `None` while it is being dropped.
-    future: Option<Pin<Box<F>>>,
-    /// `None` while it runs.
-    place: Option<Place>,
-}
-
-impl<F> Supervised<F> {
-    fn new(task: Task, future: F) -> Self {
-        Self { future: Some(Box::pin(future)), place: Some(Place::beside(task)) }
-    }
-}
-
-impl<F: Future> Future for Supervised<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let Self { future, place } = &mut *self;
-        let future = future.as_mut().expect("it is there until it is dropped");
-        let poll = || {
-            panic_point();
-            future.as_mut().poll(context)
-        };
-        within(place, poll).unwrap_or_else(|payload| resume_unwind(payload))
-    }
-}
-
-impl<F> Drop for Supervised<F> {
-    fn drop(&mut self) {
-        let future = self.future.take();
-        // A panic was recorded, and there is nobody to be told here.
-        let _ = within(&mut self.place, || drop(future));
-    }
-}
-
 /// Adds to the panic hook of the process, once, whatever that is.
 fn watch_panics() {
     static WATCHED: Once = Once::new();
@@ -474,144 +402,3 @@ fn message_of(payload: &(dyn Any + Send)) -> String {
 }
 
 const END_THREAD: &str = "lk-end";
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc::{Receiver, Sender, channel};
-
-    use super::*;
-
-    /// Longer than anything takes that is to happen.
-    const PATIENCE: Duration = Duration::from_secs(20);
-
-    #[derive(Debug, PartialEq, Eq)]
-    enum Word {
-        Ask(Task),
-        Late(Task),
-    }
-
-    struct Told(Sender<Word>);
-
-    impl End for Told {
-        fn ask(&self, failure: &Failure) {
-            self.0.send(Word::Ask(failure.task)).ok();
-        }
-
-        fn is_late(&self, failure: &Failure) {
-            self.0.send(Word::Late(failure.task)).ok();
-        }
-    }
-
-    fn supervisor() -> (Arc<Supervisor>, Receiver<Word>) {
-        let (sender, told) = channel();
-        (Supervisor::new(Told(sender)), told)
-    }
-
-    /// Runs a task as the first of a server, until it ends or panics.
-    fn run(supervisor: &Arc<Supervisor>, task: impl Future<Output = ()> + Send + 'static) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        // A panic is told to the supervisor.
-        let _ = supervisor.thread(Task::Server, move || runtime.block_on(task)).unwrap().join();
-    }
-
-    /// Calls this when it is dropped.
-    struct OnDrop<F: FnMut()>(F);
-
-    impl<F: FnMut()> Drop for OnDrop<F> {
-        fn drop(&mut self) {
-            (self.0)();
-        }
-    }
-
-    #[test]
-    fn a_panic_is_told_while_what_it_unwinds_still_waits_and_then_that_it_is_late() {
-        let (supervisor, told) = supervisor();
-        let (go, waits) = channel::<()>();
-        let thread = supervisor.thread(Task::Driver, move || {
-            let _disk = OnDrop(|| waits.recv().unwrap_or_default());
-            panic!("a\n{}", "b");
-        });
-        assert_eq!(told.recv_timeout(PATIENCE), Ok(Word::Ask(Task::Driver)));
-        let Failure { task, message, location } = supervisor.failure().unwrap().clone();
-        assert_eq!((task, message.as_str()), (Task::Driver, "a b"));
-        assert!(location.unwrap().starts_with("src/supervision.rs:"));
-        assert_eq!(told.recv_timeout(PATIENCE), Ok(Word::Late(Task::Driver)));
-        drop(go);
-        assert!(thread.unwrap().join().is_err());
-    }
-
-    #[test]
-    fn a_panic_of_what_a_task_spawns_is_its_servers_whatever_becomes_of_the_handle() {
-        type Spawn = fn();
-        let spawns: [(Task, Spawn); 4] = [
-            (Task::Client, || drop(spawn(Task::Client, async { panic!("x") }))),
-            (Task::ImageWork, || drop(spawn_blocking(Task::ImageWork, || panic!("x")))),
-            (Task::Log, || drop(thread(Task::Log, || panic!("x")))),
-            (Task::Peer, || {
-                spawn(Task::Peers, async {
-                    let mut set = TaskSet::default();
-                    set.spawn(Task::Peer, async { panic!("x") });
-                    assert!(set.join_next().await.unwrap().unwrap_err().is_panic());
-                });
-            }),
-        ];
-        for (task, begin) in spawns {
-            let (supervisor, told) = supervisor();
-            run(&supervisor, async move {
-                begin();
-                while current().unwrap().failure().is_none() {
-                    tokio::task::yield_now().await;
-                }
-            });
-            assert_eq!(told.recv_timeout(PATIENCE), Ok(Word::Ask(task)));
-        }
-    }
-
-    #[test]
-    fn a_destructor_that_panics_in_a_task_that_is_cancelled_is_told() {
-        let (supervisor, told) = supervisor();
-        run(&supervisor, async {
-            let task = spawn(Task::Link, async {
-                let _held = OnDrop(|| panic!("x"));
-                std::future::pending::<()>().await;
-            });
-            tokio::task::yield_now().await;
-            task.abort();
-            let _ = task.await;
-        });
-        assert_eq!(told.recv_timeout(PATIENCE), Ok(Word::Ask(Task::Link)));
-    }
-
-    #[test]
-    fn what_is_contained_ends_nothing_and_only_the_first_panic_counts() {
-        let (supervisor, told) = supervisor();
-        run(&supervisor, async {
-            assert_eq!(contain(|| panic!("sled")), Err::<(), _>("sled".to_owned()));
-            assert_eq!(contain(|| 7), Ok(7));
-        });
-        assert_eq!(supervisor.failure(), None);
-        run(&supervisor, async { panic!("first") });
-        run(&supervisor, async { panic!("second") });
-        assert_eq!(supervisor.failure().unwrap().message, "first");
-        assert_eq!(told.recv_timeout(PATIENCE), Ok(Word::Ask(Task::Server)));
-        assert_eq!(told.recv_timeout(PATIENCE), Ok(Word::Late(Task::Server)));
-        assert!(told.try_recv().is_err());
-    }
-
-    #[test]
-    fn a_future_that_is_caught_leaves_what_it_borrowed() {
-        let (supervisor, told) = supervisor();
-        let (kept, was_kept) = channel();
-        run(&supervisor, async move {
-            let mut driver = vec![1];
-            let turn = async {
-                driver.push(2);
-                panic!("x")
-            };
-            assert_eq!(caught::<()>(turn).await, None);
-            kept.send(driver).unwrap();
-        });
-        assert_eq!(was_kept.recv_timeout(PATIENCE), Ok(vec![1, 2]));
-        assert_eq!(told.recv_timeout(PATIENCE), Ok(Word::Ask(Task::Server)));
-    }
-}
