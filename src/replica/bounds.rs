@@ -1,8 +1,7 @@
 //! Bounds of the numbers that another server or a disk gives.
 //!
-//! *Owns* the highest term, index and raft id, the longest time between two ticks, and the table below.
-//! *Invariant*: a number from outside is compared with its bound where it is decoded, before anything is
-//! computed from it.
+//! *Owns* the highest term, index and raft id, and the table below. *Invariant*: a number from outside is
+//! compared with its bound where it is decoded, before anything is computed from it.
 //!
 //! number; comes in; bound, and where it is compared:
 //!
@@ -28,9 +27,7 @@
 //! * a server id, a kind, a flag, a version; all; one or two bytes; every value is known or
 //!   malformed
 
-/// Longest time in milliseconds that may pass between two ticks.
-pub const TICK_MS: u64 = 50;
-/// Highest term. A session's id carries a term in 23 bits (`sessions/handshake.rs`).
+/// Highest term. A session's id carries a term in 23 bits (`sessions/tracker.rs`).
 pub const TERM_MAX: u64 = (1 << 23) - 1;
 /// How far above what a server knows the term of another one may be. An ensemble in which this many
 /// elections were missed has held one in every second for 18 hours.

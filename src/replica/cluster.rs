@@ -140,7 +140,8 @@ impl Cluster {
     }
 
     pub(super) fn leader(&self) -> Option<u8> {
-        let leads = |(id, replica): (&u8, &Replica)| replica.leading.map(|term| (term, *id));
+        let leads =
+            |(id, replica): (&u8, &Replica)| replica.leadership.leads().map(|term| (term, *id));
         self.replicas.iter().filter_map(leads).max().map(|(_, id)| id)
     }
 
@@ -361,11 +362,11 @@ impl Cluster {
     pub(super) fn assert_equal(&mut self) {
         self.until("all apply the same", |cluster| {
             let zxids: BTreeSet<i64> =
-                cluster.replicas.values().map(|replica| replica.machine.last_zxid()).collect();
+                cluster.replicas.values().map(|replica| replica.machine().last_zxid()).collect();
             zxids.len() == 1
         });
         let digests: BTreeSet<u128> =
-            self.replicas.values().map(|replica| replica.machine.digest()).collect();
+            self.replicas.values().map(|replica| replica.machine().digest()).collect();
         assert_eq!(digests.len(), 1);
     }
 }

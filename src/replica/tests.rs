@@ -460,7 +460,7 @@ fn the_state_drains_in_pieces_and_loads_back() {
         digest = digest.wrapping_add(record_digest(key, value).unwrap());
     }
     machine.finish(&mark).unwrap();
-    assert_eq!(machine.digest(), rig.replica.machine.digest());
+    assert_eq!(machine.digest(), rig.replica.machine().digest());
     assert_eq!(digest, mark.digest, "the records alone tell which state they are");
 }
 

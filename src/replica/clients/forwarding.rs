@@ -44,6 +44,8 @@ struct InFlight {
 /// All of them.
 #[derive(Debug, Default)]
 pub(in crate::replica) struct Forwarding {
+    /// This process, in the origins of its clients' transactions.
+    origin: u64,
     batch: BatchBuilder,
     origins: Vec<(ConnId, u64)>,
     asks_reconfig: bool,
@@ -60,15 +62,30 @@ pub(in crate::replica) struct Forwarding {
 }
 
 impl Forwarding {
-    /// Adds a client's transaction.
+    /// Of this process.
+    pub(in crate::replica) fn new(origin: u64) -> Self {
+        Self { origin, ..Self::default() }
+    }
+
+    /// Whether a transaction is of one of this process's clients.
+    pub(in crate::replica) fn is_own(&self, origin: Origin) -> bool {
+        origin.server == self.origin
+    }
+
+    /// Adds a transaction of the client of this connection, by its number there.
     pub(in crate::replica) fn push(
         &mut self,
-        origin: Origin,
+        (conn, sequence): (ConnId, u64),
         session: i64,
         cxid: i32,
         ids: &[Identity],
         op: &TxnOp,
     ) {
+        let origin = Origin { server: self.origin, conn, sequence };
+        self.add(origin, session, cxid, ids, op);
+    }
+
+    fn add(&mut self, origin: Origin, session: i64, cxid: i32, ids: &[Identity], op: &TxnOp) {
         self.batch.push(origin, session, cxid, ids, op);
         self.origins.push((origin.conn, origin.sequence));
         self.asks_reconfig |= is_reconfig(op);
@@ -102,9 +119,9 @@ impl Forwarding {
 
     /// A deposed leader gives back what this server gave it in `term`. False: it never did. What is
     /// lost by now stays lost.
-    pub(in crate::replica) fn take_returned(&mut self, own: u64, term: u64, batch: &Bytes) -> bool {
+    pub(in crate::replica) fn take_returned(&mut self, term: u64, batch: &Bytes) -> bool {
         let Ok(decoded) = Batch::decode(batch) else { return false };
-        if !is_current(batch) || decoded.txns.iter().any(|txn| txn.origin.server != own) {
+        if !is_current(batch) || decoded.txns.iter().any(|txn| !self.is_own(txn.origin)) {
             return false;
         }
         let origin = |txn: &Txn| (txn.origin.conn, txn.origin.sequence);
@@ -217,7 +234,7 @@ impl Forwarding {
             }
             let batch = Batch::decode(&write_batch.payload.into()).expect("it was encoded here");
             for txn in batch.txns.iter().filter(|txn| !lost.contains(&txn.origin.conn)) {
-                self.push(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
+                self.add(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
             }
             self.close_batch();
         }
@@ -254,7 +271,7 @@ impl Forwarding {
     pub(in crate::replica) fn clear(&mut self) {
         let (chores, foreign) =
             (std::mem::take(&mut self.chores), std::mem::take(&mut self.foreign));
-        *self = Self { chores, foreign, ..Self::default() };
+        *self = Self { chores, foreign, ..Self::new(self.origin) };
     }
 }
 
@@ -276,8 +293,7 @@ mod tests {
     const LEADER: u64 = 3;
 
     fn push(forwarding: &mut Forwarding, conn: ConnId, sequence: u64) {
-        let origin = Origin { server: 1, conn, sequence };
-        forwarding.push(origin, 5, 0, &[], &TxnOp::CloseSession);
+        forwarding.push((conn, sequence), 5, 0, &[], &TxnOp::CloseSession);
     }
 
     fn give(forwarding: &mut Forwarding, term: u64) -> usize {
@@ -291,7 +307,7 @@ mod tests {
 
     #[test]
     fn nothing_is_given_in_a_later_term_before_the_earlier_ones_are_settled() {
-        let mut forwarding = Forwarding::default();
+        let mut forwarding = Forwarding::new(1);
         push(&mut forwarding, 7, 1);
         assert_eq!(give(&mut forwarding, 1), 1);
         push(&mut forwarding, 8, 1);
@@ -302,7 +318,7 @@ mod tests {
 
     #[test]
     fn what_waits_behind_something_lost_is_never_given() {
-        let mut forwarding = Forwarding::default();
+        let mut forwarding = Forwarding::new(1);
         push(&mut forwarding, 7, 1);
         give(&mut forwarding, 1);
         for (conn, sequence) in [(7, 2), (8, 1), (7, 3)] {
@@ -318,7 +334,7 @@ mod tests {
 
     #[test]
     fn what_was_applied_is_not_lost() {
-        let mut forwarding = Forwarding::default();
+        let mut forwarding = Forwarding::new(1);
         push(&mut forwarding, 7, 1);
         push(&mut forwarding, 8, 1);
         give(&mut forwarding, 1);
@@ -328,7 +344,7 @@ mod tests {
 
     #[test]
     fn after_a_broken_link_the_same_leader_means_loss_and_another_one_does_not() {
-        let mut forwarding = Forwarding::default();
+        let mut forwarding = Forwarding::new(1);
         push(&mut forwarding, 7, 1);
         give(&mut forwarding, 1);
         forwarding.link_lost(LEADER);
@@ -344,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_link_that_nothing_was_given_on_takes_nothing_with_it() {
-        let mut forwarding = Forwarding::default();
+        let mut forwarding = Forwarding::new(1);
         push(&mut forwarding, 7, 1);
         give(&mut forwarding, 1);
         forwarding.link_lost(LEADER + 1);
@@ -353,7 +369,7 @@ mod tests {
 
     #[test]
     fn what_comes_back_is_given_again_in_its_order_unless_it_is_lost_by_then() {
-        let mut forwarding = Forwarding::default();
+        let mut forwarding = Forwarding::new(1);
         let mut given = Vec::new();
         for sequence in 1..=3 {
             push(&mut forwarding, 7, sequence);
@@ -362,22 +378,20 @@ mod tests {
             given.push(Bytes::from(write_batch.payload));
         }
         push(&mut forwarding, 7, 4);
-        assert!(!forwarding.take_returned(2, 1, &given[1]), "not of this process");
-        assert!(
-            forwarding.take_returned(1, 1, &given[1]) && forwarding.take_returned(1, 1, &given[2])
-        );
+        assert!(!Forwarding::new(2).take_returned(1, &given[1]), "not of that process");
+        assert!(forwarding.take_returned(1, &given[1]) && forwarding.take_returned(1, &given[2]));
         forwarding.applied(7, 1);
         let again: Vec<u64> = std::iter::from_fn(|| forwarding.next_own(2))
             .flat_map(|write_batch| write_batch.origins.into_iter().map(|(_, sequence)| sequence))
             .collect();
         assert_eq!(again, [2, 3, 4]);
-        assert!(forwarding.take_returned(1, 1, &given[2]), "twice");
+        assert!(forwarding.take_returned(1, &given[2]), "twice");
         assert!(forwarding.next_own(2).is_none());
     }
 
     #[test]
     fn noise_of_another_server_is_not_taken() {
-        let mut forwarding = Forwarding::default();
+        let mut forwarding = Forwarding::new(1);
         assert!(!forwarding.take_foreign((2, 1), &Bytes::from_static(b"\x01noise"), |_| ()));
         assert!(!forwarding.take_foreign((2, 1), &Bytes::new(), |_| ()));
         assert!(forwarding.next_to_propose(1).is_none());

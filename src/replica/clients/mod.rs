@@ -18,7 +18,7 @@ pub(in crate::replica) use reads::MULTI_READ_BYTES_MAX;
 
 pub use connection::OUTPUT_BYTES_PER_TURN_MAX;
 
-pub(in crate::replica) use connection::{Connection, Pending, Phase};
-pub(in crate::replica) use forwarding::Forwarding;
+pub(in crate::replica) use connection::{Connection, Phase};
+pub(in crate::replica) use forwarding::{Forwarding, WriteBatch};
 pub(in crate::replica) use table::{Clients, Rules, Wanted};
 pub(in crate::replica) use watches::{Kind, ancestors};

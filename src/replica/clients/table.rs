@@ -56,7 +56,7 @@ pub(in crate::replica) struct Clients {
     /// Connections whose answers wait for the voters to follow a change of members.
     wait_for_members: Vec<ConnId>,
     /// Context of the newest read index asked for, and of the newest confirmed and applied.
-    pub(in crate::replica) sync_asked: u64,
+    sync_asked: u64,
     sync_confirmed: u64,
 }
 
@@ -458,6 +458,32 @@ impl Clients {
     /// more than once may be counted for each.
     pub(in crate::replica) fn syncs_waiting(&self) -> u64 {
         self.sync_waiting.len() as u64
+    }
+
+    /// Since when the oldest request waits that has to be committed and applied before it is answered.
+    pub(in crate::replica) fn waiting_since_us(&self) -> Option<u64> {
+        let of_queue = |pending: &Pending| match pending {
+            Pending::Write { at_us, .. } | Pending::Confirmed { at_us, .. } => Some(*at_us),
+            Pending::Applied { .. } | Pending::Answer { .. } => None,
+        };
+        let connections = self.connections.values();
+        let oldest = connections.filter_map(|known| match known.phase {
+            Phase::Opening { .. } => Some(known.heard_us),
+            Phase::Open => known.queue.iter().find_map(of_queue),
+            Phase::Closing => None,
+        });
+        oldest.min()
+    }
+
+    /// The server itself wants a read index: its number.
+    pub(in crate::replica) fn ask_sync(&mut self) -> u64 {
+        self.sync_asked += 1;
+        self.sync_asked
+    }
+
+    /// Number of the newest read index that is wanted.
+    pub(in crate::replica) fn sync_asked(&self) -> u64 {
+        self.sync_asked
     }
 
     /// Read indexes up to `context` are confirmed, and applied.

@@ -13,7 +13,7 @@ fn written(cluster: &mut Cluster, server: u8, xid: i32) -> i64 {
     cluster.send(server, 7, &[(xid, create(&format!("/{xid}"), 0))]);
     cluster.advance_ms(TICK_MS);
     assert_eq!(cluster.replies(server, 7), [(xid, 0)]);
-    let stamp_ms = cluster.replicas[&server].machine.last_time_ms();
+    let stamp_ms = cluster.replicas[&server].machine().last_time_ms();
     stamp_ms - 1_000_000 - i64::try_from(cluster.now_us / 1000).unwrap()
 }
 
@@ -62,7 +62,7 @@ fn stamps_come_back_when_a_leader_whose_clock_is_years_ahead_is_replaced() {
         cluster.seen.get(&(next, 7)).is_some_and(|(frames, _)| !frames.is_empty())
     });
     assert_eq!(cluster.replies(next, 7), [(2, 0)]);
-    let stamp_ms = cluster.replicas[&next].machine.last_time_ms();
+    let stamp_ms = cluster.replicas[&next].machine().last_time_ms();
     let wall_ms = 1_000_000 + i64::try_from(cluster.now_us / 1000).unwrap();
     assert!(is_now(stamp_ms - wall_ms), "{} ms ahead", stamp_ms - wall_ms);
 }
@@ -75,9 +75,9 @@ fn stamps_stay_where_they_are_while_no_majority_agrees_with_the_leaders_clock() 
     cluster.connect(leader, 7, None);
     written(&mut cluster, leader, 1);
     set_clocks(&mut cluster, &[leader], -DAY_MS);
-    let first_ms = cluster.replicas[&leader].machine.last_time_ms();
+    let first_ms = cluster.replicas[&leader].machine().last_time_ms();
     written(&mut cluster, leader, 2);
-    assert_eq!(cluster.replicas[&leader].machine.last_time_ms(), first_ms);
+    assert_eq!(cluster.replicas[&leader].machine().last_time_ms(), first_ms);
     let status = cluster.replicas[&leader].status();
     assert!(status.time_stands_still && status.time_returns == 0, "{status:?}");
     assert!(status.stamps_ahead_ms > DAY_MS.unsigned_abs() / 2);
@@ -111,7 +111,7 @@ fn an_idle_ensemble_that_changes_leaders_still_removes_what_was_never_used() {
     cluster.connect(leader, 7, None);
     cluster.send(leader, 7, &[(1, container("/c"))]);
     let is_there = |cluster: &Cluster| {
-        let tree = cluster.replicas[&leader].machine.tree();
+        let tree = cluster.replicas[&leader].machine().tree();
         tree.data_unchecked("/c").is_some() || tree.node_count() > 4
     };
     assert!(is_there(&cluster));

@@ -11,12 +11,10 @@ pub mod clocks;
 mod conf_change;
 #[cfg(test)]
 mod guard_tests;
-mod hung_disk;
-pub mod leadership;
+mod leadership;
 mod node;
 mod pace;
 pub mod promises;
-mod proposals;
 mod read_index;
 #[cfg(test)]
 mod replication_tests;
@@ -30,8 +28,8 @@ mod tail;
 pub use promises::Refusal;
 
 pub(in crate::replica) use clocks::Clocks;
-pub(in crate::replica) use leadership::{LEADERLESS_MS_MAX, Standing};
-pub(in crate::replica) use node::{Consensus, PeerProgress, Step, check};
+pub(in crate::replica) use leadership::Leadership;
+pub(in crate::replica) use node::{Consensus, PeerProgress, Step, Verdict, check};
 pub(in crate::replica) use pace::Pace;
 pub(in crate::replica) use read_index::ReadIndex;
 pub(in crate::replica) use tail::{Tail, from_raft};

@@ -204,7 +204,7 @@ impl Consensus {
         raft.set_randomized_election_timeout(timeout(count, (rank + turn) % count));
     }
 
-    /// One tick of [`crate::replica::bounds::TICK_MS`]. Whether a leader sends heartbeats with it.
+    /// One tick of [`crate::replica::timing::TICK_MS`]. Whether a leader sends heartbeats with it.
     pub(in crate::replica) fn tick(&mut self) -> bool {
         self.watch_disk();
         if self.installing.is_some() {

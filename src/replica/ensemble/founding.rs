@@ -16,7 +16,7 @@
 //! servers whose lines name the same participants count, and only those that take it for the candidate,
 //! so that two servers that do not hear each other cannot both win over a third. Even if two servers should
 //! found, every server follows one of them, and an ensemble serves only once its voters are a majority of
-//! the participants (`consensus/leadership.rs`): at most one does.
+//! the participants (`steps/leadership.rs`): at most one does.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -7,7 +7,8 @@
 pub mod founding;
 #[cfg(test)]
 mod founding_tests;
-mod membership;
-mod obstacle;
+mod servers;
 #[cfg(test)]
 mod tests;
+
+pub(in crate::replica) use servers::Ensemble;

@@ -1,6 +1,6 @@
 //! The rules of an ensemble.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use raft::eraftpb::MessageType;
@@ -59,7 +59,7 @@ fn what_waits_behind_a_sync_keeps_its_place_and_its_zxid() {
 #[test]
 fn the_members_are_written_by_the_first_leader() {
     let cluster = Cluster::new(3);
-    let text = cluster.replicas[&2].machine.tree().config_text().to_owned();
+    let text = cluster.replicas[&2].machine().tree().config_text().to_owned();
     assert!(text.starts_with("server.1=127.0.0.1:1:101:participant;0.0.0.0:201\n"), "{text}");
     assert!(text.ends_with("\nversion=100000000"), "{text}");
     let mode = |id| cluster.replicas[&id].status().mode;
@@ -146,7 +146,7 @@ fn a_write_lost_while_no_leader_was_known_takes_those_behind_it_along() {
     let (follower, leader) = (cluster.follower(), cluster.leader().unwrap());
     let other = (1..=3).find(|id| ![follower, leader].contains(id)).unwrap();
     cluster.connect(follower, 7, None);
-    let (term, peer) = (cluster.replicas[&leader].leading, cluster.ids[&leader]);
+    let (term, peer) = (cluster.replicas[&leader].leadership.leads(), cluster.ids[&leader]);
     for from in [leader, other] {
         cluster.cut.insert((from, follower));
     }
@@ -160,9 +160,13 @@ fn a_write_lost_while_no_leader_was_known_takes_those_behind_it_along() {
     cluster.send(follower, 7, &[(2, create("/b", 0))]);
     cluster.until("it follows", |cluster| cluster.replicas[&follower].consensus.leader().is_some());
     cluster.advance_ms(TICK_MS);
-    assert_eq!(cluster.replicas[&leader].leading, term, "the same leader in the same term");
+    assert_eq!(
+        cluster.replicas[&leader].leadership.leads(),
+        term,
+        "the same leader in the same term"
+    );
     assert!(cluster.closed(follower, 7));
-    assert!(cluster.replicas[&leader].machine.tree().stat_unchecked("/b").is_none());
+    assert!(cluster.replicas[&leader].machine().tree().stat_unchecked("/b").is_none());
 }
 
 #[test]
@@ -183,7 +187,7 @@ fn a_deposed_leader_answers_no_sync_and_sends_its_clients_away() {
     cluster.cut.clear();
     cluster.until("it serves again", |cluster| cluster.replicas[&old].is_serving());
     cluster.assert_equal();
-    assert!(cluster.replicas[&old].machine.tree().stat_unchecked("/minority").is_none());
+    assert!(cluster.replicas[&old].machine().tree().stat_unchecked("/minority").is_none());
 }
 
 /// A leader that stood still answered the second of two equal questions by an echo of the first,
@@ -258,7 +262,7 @@ fn a_server_that_came_back_counts_when_everybody_knows_that_it_votes() {
     let leader = cluster.leader().unwrap();
     let other = (1..=3).find(|id| ![leader, lost].contains(id)).unwrap();
     cluster.kill(lost);
-    cluster.kept_from = Some((other, cluster.replicas[&other].applied.0));
+    cluster.kept_from = Some((other, cluster.replicas[&other].state.at().0));
     let initial = Membership { voters: vec![1, 2, 3], learners: Vec::new() };
     cluster.start(lost, peer::raft_id(7, lost), initial);
     cluster.until("it votes", |cluster| cluster.replicas[&lost].consensus.votes());
@@ -453,19 +457,19 @@ fn a_checkpoint_holds_nothing_that_the_log_of_its_server_may_lack() {
     cluster.hold_disk(follower);
     cluster.send(follower, 1, &[(1, create("/applied", 0))]);
     let replica = cluster.replicas.get_mut(&follower).unwrap();
-    let shown = replica.applied;
+    let shown = replica.state.at();
     let Drained::Changes(changes) = replica.drain_changes(usize::MAX) else { panic!("changes") };
     assert_eq!(changes.mark, None);
     assert_eq!(replica.drain_changes(usize::MAX), Drained::NotDurable);
     cluster.send(follower, 1, &[(2, create("/later", 0))]);
     let replica = cluster.replicas.get_mut(&follower).unwrap();
-    assert_eq!(replica.applied, shown, "or there would always be something that is not durable");
+    assert_eq!(replica.state.at(), shown, "or there would always be something that is not durable");
     assert_eq!(replica.drain_changes(usize::MAX), Drained::NotDurable);
     cluster.release_disk();
     let replica = cluster.replicas.get_mut(&follower).unwrap();
     let Drained::Changes(changes) = replica.drain_changes(usize::MAX) else { panic!("changes") };
-    assert_eq!(changes.mark.map(|mark| mark.index), Some(replica.applied.0));
-    assert!(replica.applied > shown);
+    assert_eq!(changes.mark.map(|mark| mark.index), Some(replica.state.at().0));
+    assert!(replica.state.at() > shown);
     cluster.hold_disk(follower);
     cluster.send(follower, 1, &[(3, create("/after", 0))]);
     assert_eq!(cluster.replies(follower, 1), [(1, 0), (2, 0), (3, 0)], "nothing waits any more");
@@ -505,8 +509,9 @@ fn who_is_heard_from_while_proposals_wait_does_not_expire() {
     let leader = cluster.leader().unwrap();
     let session = cluster.connect(leader, 1, None).session_id;
     cluster.connect(leader, 2, None);
-    let before_its_end =
-        |cluster: &Cluster| cluster.replicas[&leader].expiry.remaining_ms(session) > Some(TICK_MS);
+    let before_its_end = |cluster: &Cluster| {
+        cluster.replicas[&leader].sessions.remaining_ms(session) > Some(TICK_MS)
+    };
     while before_its_end(&cluster) {
         cluster.advance_ms(TICK_MS);
         cluster.send(leader, 2, &[(1, get("/"))]);
@@ -554,7 +559,7 @@ fn an_acknowledgement_of_what_was_never_sent_is_dropped() {
     message.term = replica.status().term;
     message.set_msg_type(raft::eraftpb::MessageType::MsgAppendResponse);
     replica.step(Input::Peer { from, message: PeerMessage::Raft(Box::new(message)) });
-    assert_eq!(replica.figures.peer_messages_dropped, 1);
+    assert_eq!(replica.figures.counts().peer_messages_dropped, 1);
     cluster.connect(leader, 1, None);
     cluster.send(leader, 1, &[(1, create("/a", 0))]);
     assert_eq!(cluster.replies(leader, 1), [(1, 0)]);
@@ -603,7 +608,7 @@ fn an_answer_to_a_removal_is_waited_for_no_longer_than_its_bound() {
         cluster.advance_ms(TICK_MS);
         assert!(cluster.now_us < begun_us + 30_000_000);
     }
-    assert_eq!((cluster.now_us - begun_us) / 1000, ensemble::membership::REMOVAL_MS_MAX);
+    assert_eq!((cluster.now_us - begun_us) / 1000, steps::membership::REMOVAL_MS_MAX);
     assert_eq!(cluster.replies(asked, 1), [], "nothing behind it either");
     cluster.release_disk();
     cluster.until("it is carried out all the same", |cluster| cluster.counts(4, 1));

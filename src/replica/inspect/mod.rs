@@ -4,8 +4,7 @@
 //! what is known of locks. *Never* changes anything but what an operator asked to be reset.
 
 mod departures;
-mod locks;
-mod observe;
+mod figures;
 pub mod questions;
 
 pub use questions::{
@@ -13,4 +12,4 @@ pub use questions::{
     Status, WatchReport,
 };
 
-pub(in crate::replica) use departures::Departures;
+pub(in crate::replica) use figures::Figures;

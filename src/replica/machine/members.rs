@@ -3,7 +3,7 @@
 //! *Owns* its two directions and what reconfig does to it. *Invariants*: one line for each server in
 //! the order of ids, then `version=` and the zxid in hex, no line feed at the end; the same request
 //! on the same text gives the same outcome on every server. *Never* knows who is connected or who
-//! votes: see `ensemble/membership.rs`.
+//! votes: see `steps/membership.rs`.
 //!
 //! Reproduces `QuorumMaj` and the checks of `PrepRequestProcessor` for reconfig.
 

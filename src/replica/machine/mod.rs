@@ -4,6 +4,7 @@
 //! members. *Invariant*: the same entries in the same order give the same state and digest. *Never* looks at a
 //! clock, at a connection, or at who leads.
 
+mod applied_state;
 pub(in crate::replica) mod members;
 mod sessions;
 pub mod state;
@@ -11,7 +12,8 @@ pub mod txn;
 
 pub use state::{Machine, STAMP_LEAD_MS_MAX};
 
-pub(in crate::replica) use sessions::Session;
+pub(in crate::replica) use applied_state::AppliedState;
+pub(in crate::replica) use sessions::{Session, Sessions};
 pub(in crate::replica) use state::{Applied, SessionChange, open_entry};
 pub(in crate::replica) use txn::{
     Batch, BatchBuilder, EntryTime, Identities, Origin, Txn, TxnOp, is_current, members_mark,

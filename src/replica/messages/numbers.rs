@@ -9,11 +9,11 @@ use crate::proto::{Malformed, Reader};
 use crate::replica::bounds::{INDEX_MAX, RAFT_ID_MAX, TERM_MAX};
 
 /// Most entries in one message.
-pub(crate) const MESSAGE_ENTRIES_MAX: usize = 1 << 20;
+pub(in crate::replica) const MESSAGE_ENTRIES_MAX: usize = 1 << 20;
 /// Most servers in one part of an announced membership.
-pub(crate) const MEMBERS_MAX: usize = 1024;
+pub(in crate::replica) const MEMBERS_MAX: usize = 1024;
 /// Longest context of a message or an entry, bytes.
-pub(crate) const CONTEXT_BYTES_MAX: usize = 64 << 10;
+pub(in crate::replica) const CONTEXT_BYTES_MAX: usize = 64 << 10;
 /// Shortest entry: kind, term, index and two lengths.
 pub(in crate::replica) const ENTRY_BYTES_MIN: usize = 1 + 8 + 8 + 4 + 4;
 

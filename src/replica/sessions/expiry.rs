@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::replica::bounds::TICK_MS;
+use crate::replica::timing::TICK_MS;
 
 /// Width of a bucket in microseconds.
 const BUCKET_US: u64 = TICK_MS * 1000;
@@ -31,7 +31,7 @@ struct Deadline {
 
 /// The deadlines of all open sessions.
 #[derive(Debug, Default)]
-pub(in crate::replica) struct Expiry {
+pub(super) struct Expiry {
     /// Time that counts: the sum of ticks, long gaps cut short.
     now_us: u64,
     /// Monotonic time of the last tick.
@@ -42,23 +42,18 @@ pub(in crate::replica) struct Expiry {
 
 impl Expiry {
     /// Moves the clock.
-    pub(in crate::replica) fn tick(&mut self, now_us: u64) {
+    pub(super) fn tick(&mut self, now_us: u64) {
         let before = self.tick_us.replace(now_us).unwrap_or(now_us);
         self.now_us += now_us.saturating_sub(before).min(STALL_US_MAX);
     }
 
     /// Begins to watch a session, with its full timeout from now on.
-    pub(in crate::replica) fn track(&mut self, session: i64, timeout_ms: i32) {
+    pub(super) fn track(&mut self, session: i64, timeout_ms: i32) {
         self.track_with_grace(session, timeout_ms, 0);
     }
 
     /// As [`Expiry::track`], for `grace_ms` longer than the client was told.
-    pub(in crate::replica) fn track_with_grace(
-        &mut self,
-        session: i64,
-        timeout_ms: i32,
-        grace_ms: u64,
-    ) {
+    pub(super) fn track_with_grace(&mut self, session: i64, timeout_ms: i32, grace_ms: u64) {
         let timeout_us = (u64::try_from(timeout_ms).unwrap_or(0) + grace_ms) * 1000;
         let at_us = self.now_us + timeout_us;
         let mut bucket = bucket_of(at_us);
@@ -72,7 +67,7 @@ impl Expiry {
     }
 
     /// A session was heard from.
-    pub(in crate::replica) fn touch(&mut self, session: i64) {
+    pub(super) fn touch(&mut self, session: i64) {
         if let Some(deadline) = self.sessions.get_mut(&session)
             && !deadline.closing
             && !mutant!("touch-ignored")
@@ -84,7 +79,7 @@ impl Expiry {
 
     /// A session may have been heard from until now, and nobody will ever know: it gets its timeout again,
     /// once until it is heard from.
-    pub(in crate::replica) fn spare(&mut self, session: i64) {
+    pub(super) fn spare(&mut self, session: i64) {
         if let Some(deadline) = self.sessions.get_mut(&session)
             && !deadline.closing
             && !deadline.spared
@@ -95,39 +90,36 @@ impl Expiry {
     }
 
     /// A proposal to close it is on its way: nothing brings it back.
-    pub(in crate::replica) fn set_closing(&mut self, session: i64) {
+    pub(super) fn set_closing(&mut self, session: i64) {
         if let Some(deadline) = self.sessions.get_mut(&session) {
             deadline.closing = true;
         }
     }
 
     /// How many are watched.
-    pub(in crate::replica) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.sessions.len()
     }
 
     /// Forgets a session.
-    pub(in crate::replica) fn forget(&mut self, session: i64) {
+    pub(super) fn forget(&mut self, session: i64) {
         self.sessions.remove(&session);
     }
 
     /// Forgets all: this server leads no longer, or leads anew.
-    pub(in crate::replica) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.sessions.clear();
         self.buckets.clear();
     }
 
     /// Time that counts, in microseconds.
-    pub(in crate::replica) fn now_us(&self) -> u64 {
+    pub(super) fn now_us(&self) -> u64 {
         self.now_us
     }
 
     /// Sessions that are overdue, marked as closing. Those that `may_have_been_heard`, in the time that
     /// ended then, are looked at again in the next bucket.
-    pub(in crate::replica) fn overdue(
-        &mut self,
-        may_have_been_heard: impl Fn(i64, u64) -> bool,
-    ) -> Vec<i64> {
+    pub(super) fn overdue(&mut self, may_have_been_heard: impl Fn(i64, u64) -> bool) -> Vec<i64> {
         let mut overdue = Vec::new();
         while let Some(entry) = self.buckets.first_entry() {
             let bucket = *entry.key();
@@ -156,7 +148,7 @@ impl Expiry {
     }
 
     /// Milliseconds until a session is overdue, unless it is heard from.
-    pub(in crate::replica) fn remaining_ms(&self, session: i64) -> Option<u64> {
+    pub(super) fn remaining_ms(&self, session: i64) -> Option<u64> {
         let deadline = self.sessions.get(&session)?;
         Some(deadline.at_us.saturating_sub(self.now_us) / 1000)
     }

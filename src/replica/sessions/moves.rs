@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(in crate::replica) struct Moves {
+pub(super) struct Moves {
     /// The term in which they were taken. Those of earlier terms are lost, or applied before this server
     /// serves.
     term: u64,
@@ -19,7 +19,7 @@ pub(in crate::replica) struct Moves {
 
 impl Moves {
     /// The leader of this term takes a request to attach this session to another server.
-    pub(in crate::replica) fn taken(&mut self, term: u64, session: i64) {
+    pub(super) fn taken(&mut self, term: u64, session: i64) {
         if self.term != term {
             self.term = term;
             self.sessions.clear();
@@ -28,7 +28,7 @@ impl Moves {
     }
 
     /// Such a request was applied, from an entry of this term.
-    pub(in crate::replica) fn applied(&mut self, term: u64, session: i64) {
+    pub(super) fn applied(&mut self, term: u64, session: i64) {
         if self.term != term {
             return;
         }
@@ -41,7 +41,7 @@ impl Moves {
     }
 
     /// Whether the session may be served elsewhere by now, unknown to the leader of this term.
-    pub(in crate::replica) fn may_have_moved(&self, term: u64, session: i64) -> bool {
+    pub(super) fn may_have_moved(&self, term: u64, session: i64) -> bool {
         self.term == term && self.sessions.contains_key(&session)
     }
 }

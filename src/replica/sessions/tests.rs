@@ -3,7 +3,7 @@
 use super::touches::CONFIRMED_US_MAX;
 use crate::proto::connect::ConnectResponse;
 use crate::replica::cluster::{Cluster, create, get, reconfig};
-use crate::replica::consensus::LEADERLESS_MS_MAX;
+use crate::replica::timing::LEADERLESS_MS_MAX;
 use crate::replica::*;
 
 /// How long a server may go on answering though nobody hears it.
@@ -79,7 +79,7 @@ fn a_session_that_comes_back_while_leadership_is_being_handed_over_does_not_end(
 
 fn is_open(cluster: &Cluster, session: &ConnectResponse) -> bool {
     let leader = cluster.leader().expect("somebody leads");
-    cluster.replicas[&leader].machine.sessions().is_open(session.session_id)
+    cluster.replicas[&leader].machine().sessions().is_open(session.session_id)
 }
 
 /// Asks a server for something every tick, until it has sent its client away: the time of its last answer.
@@ -127,10 +127,10 @@ fn a_session_that_is_answered_in_time_does_not_end_before_the_leader_can_have_he
 /// An answer of a follower to the leader's ping of now, that names nobody.
 fn answer(cluster: &mut Cluster, follower: u8, base: u64, number: u64) {
     let leader = cluster.leader().unwrap();
-    let stamp = peer::Stamp { process: cluster.replicas[&follower].origin, number };
+    let stamp = peer::Stamp { process: cluster.replicas[&follower].sessions.process(), number };
     let (from, at_us) = (cluster.ids[&follower], cluster.now_us);
     let leads = cluster.replicas.get_mut(&leader).unwrap();
-    let term = leads.leading.unwrap();
+    let term = leads.leadership.leads().unwrap();
     let message = PeerMessage::Touch { term, at_us, wall_ms: 0, stamp, base, sessions: Vec::new() };
     leads.step(Input::Peer { from, message });
     cluster.advance_ms(TICK_MS);
@@ -168,8 +168,8 @@ fn who_was_told_to_a_deposed_leader_is_told_to_the_next_one_too() {
     let answered_us = answered(&mut cluster, with_it);
     // Up to two ticks until it is asked, and two until it hears that the answer arrived.
     cluster.advance_ms(4 * TICK_MS);
-    assert!(cluster.replicas[&leader].leading.is_some(), "it has yet to find out");
-    assert_eq!(cluster.replicas[&with_it].touches.len(), 0, "it was told");
+    assert!(cluster.replicas[&leader].leadership.leads().is_some(), "it has yet to find out");
+    assert_eq!(cluster.replicas[&with_it].sessions.untold(), 0, "it was told");
     cluster.cut.clear();
     ends_after(&mut cluster, &session, answered_us);
 }
@@ -208,7 +208,7 @@ fn sessions_that_only_one_server_knows_are_not_kept_for_a_leader() {
         assert_eq!(cluster.replies(follower, conn), [(1, 0)]);
         cluster.replicas.get_mut(&follower).unwrap().step(Input::Closed { conn });
     }
-    assert_eq!(cluster.replicas[&follower].touches.len(), 0);
+    assert_eq!(cluster.replicas[&follower].sessions.untold(), 0);
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn what_is_asked_of_a_server_without_a_leader_counts_when_it_hears_the_same_one_
     cluster.cut.clear();
     cluster.advance_ms(1900);
     assert_eq!(cluster.leader(), Some(leader));
-    assert!(cluster.replicas[&leader].machine.sessions().is_open(session.session_id));
+    assert!(cluster.replicas[&leader].machine().sessions().is_open(session.session_id));
     cluster.advance_ms(1000);
-    assert!(!cluster.replicas[&leader].machine.sessions().is_open(session.session_id));
+    assert!(!cluster.replicas[&leader].machine().sessions().is_open(session.session_id));
 }

@@ -12,18 +12,14 @@
 use std::collections::BTreeMap;
 
 use super::liveness::DEPOSED_US_MAX;
-use crate::replica::Replica;
-use crate::replica::messages::{PeerMessage, Stamp};
 
-/// Sessions in one message.
-const TOUCHES_MAX: usize = 64 << 10;
 /// How long after the last report that the leader has confirmed this server believes that it is heard,
 /// in microseconds. Long beside the time between two reports (a tick, and the way there and back).
 pub(in crate::replica) const CONFIRMED_US_MAX: u64 = 1_000_000;
 
 /// What the leader is to be told.
 #[derive(Debug, Default)]
-pub(in crate::replica) struct Touches {
+pub(super) struct Touches {
     /// Sessions, and the first report that they are in.
     heard: BTreeMap<i64, u64>,
     /// Those that were confirmed lately, and by which report: if another leader was elected by then, and
@@ -43,46 +39,46 @@ pub(in crate::replica) struct Touches {
 
 impl Touches {
     /// A session's client was heard from.
-    pub(in crate::replica) fn insert(&mut self, session: i64) {
+    pub(super) fn insert(&mut self, session: i64) {
         self.heard.insert(session, self.last + 1);
     }
 
     /// How many the leader is to be told of.
     #[cfg(test)]
-    pub(in crate::replica) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.heard.len()
     }
 
     /// There is no need to tell anybody.
-    pub(in crate::replica) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.heard.clear();
         self.confirmed.clear();
     }
 
     /// This server leads: what was heard longer ago was heard before anybody else can have been elected,
     /// and that one would give all sessions their timeout.
-    pub(in crate::replica) fn forget_old(&mut self, now_us: u64) {
+    pub(super) fn forget_old(&mut self, now_us: u64) {
         self.last = self.last.max(now_us);
         self.heard.retain(|_, report| *report + DEPOSED_US_MAX > now_us);
     }
 
     /// This server is in touch with a majority.
-    pub(in crate::replica) fn confirm(&mut self, now_us: u64) {
+    pub(super) fn confirm(&mut self, now_us: u64) {
         self.confirmed_us = self.confirmed_us.max(now_us);
     }
 
     /// When a leader has last heard this server, or a majority this leader.
-    pub(in crate::replica) fn confirmed_us(&self) -> u64 {
+    pub(super) fn confirmed_us(&self) -> u64 {
         self.confirmed_us
     }
 
     /// When this server begins to doubt that it is heard.
-    pub(in crate::replica) fn confirmed_until_us(&self) -> u64 {
+    pub(super) fn confirmed_until_us(&self) -> u64 {
         self.confirmed_us + CONFIRMED_US_MAX
     }
 
     /// The leader of this term asks.
-    fn follow(&mut self, term: u64) {
+    pub(super) fn follow(&mut self, term: u64) {
         if self.term != term {
             self.term = term;
             self.base = 0;
@@ -93,7 +89,7 @@ impl Touches {
     }
 
     /// The leader has this report.
-    fn arrived(&mut self, number: u64, now_us: u64) {
+    pub(super) fn arrived(&mut self, number: u64, now_us: u64) {
         if number <= self.last {
             let confirmed = &mut self.confirmed;
             self.heard.retain(|session, report| {
@@ -109,65 +105,16 @@ impl Touches {
     }
 
     /// What was on its way to another server may be lost.
-    pub(in crate::replica) fn link_changed(&mut self) {
+    pub(super) fn link_changed(&mut self) {
         self.base = 0;
     }
 
     /// A new report: its number, the one that it goes on from, and what is in it.
-    fn report(&mut self, now_us: u64) -> (u64, u64, Vec<i64>) {
+    pub(super) fn report(&mut self, now_us: u64) -> (u64, u64, Vec<i64>) {
         self.last = now_us.max(self.last + 1);
         let base = std::mem::replace(&mut self.base, self.last);
         let fresh = self.heard.iter().filter(|(_, first)| **first > base);
         (self.last, base, fresh.map(|(session, _)| *session).collect())
-    }
-}
-
-impl Replica {
-    /// A session's client was heard from.
-    pub(in crate::replica) fn touch(&mut self, session: i64) {
-        self.local_expiry.touch(session);
-        if self.leading.is_some() {
-            self.expiry.touch(session);
-        }
-        // A leader too: another one may lead by now, and this one learn of it only after it has answered.
-        // Sessions that only read are nobody else's business.
-        if self.setup.ensemble.is_some() && self.is_serving() {
-            self.touches.insert(session);
-        }
-    }
-
-    /// The leader wants to know who was heard from, and has got this report.
-    pub(in crate::replica) fn pinged(
-        &mut self,
-        from: u64,
-        (term, at_us): (u64, u64),
-        steady_ms: i64,
-        heard: Option<Stamp>,
-    ) {
-        if self.consensus.leader() != Some(from) || self.consensus.term() != term {
-            return;
-        }
-        self.clocks.hear(steady_ms);
-        self.touches.follow(term);
-        if let Some(stamp) = heard.filter(|stamp| stamp.process == self.origin) {
-            self.touches.arrived(stamp.number, self.now_us);
-        }
-        let (number, base, mut sessions) = self.touches.report(self.now_us);
-        if mutant!("touches-not-passed-on") {
-            sessions.clear();
-        }
-        let process = self.origin;
-        while sessions.len() > TOUCHES_MAX {
-            // Only with the last of them is everything told.
-            let stamp = Stamp { process, number: 0 };
-            let sessions = sessions.split_off(sessions.len() - TOUCHES_MAX);
-            let part =
-                PeerMessage::Touch { term: 0, at_us: 0, wall_ms: 0, stamp, base: 0, sessions };
-            self.output.send(from, part);
-        }
-        let stamp = Stamp { process, number };
-        let wall_ms = self.wall_ms;
-        self.output.send(from, PeerMessage::Touch { term, at_us, wall_ms, stamp, base, sessions });
     }
 }
 

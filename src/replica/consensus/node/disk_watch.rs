@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use raft::eraftpb::{Message, MessageType};
 
 use super::Consensus;
-use crate::replica::bounds::TICK_MS;
+use crate::replica::timing::TICK_MS;
 
 /// A server that yielded stands again once its disk has answered in less than half the bound for so many
 /// bounds.

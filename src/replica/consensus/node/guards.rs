@@ -28,7 +28,7 @@
 //! * raft.rs:2632, 2643, 377 `invalid restore`; members of an image, or of a disk, that are no set,
 //!   are none, or are changing; dropped; [`check`]
 //! * raft.rs:2647 `get_mut(self.id).unwrap()`; an image without this server among its members;
-//!   `consensus/proposals.rs` adds it as a learner
+//!   `steps/image.rs` adds it as a learner
 //! * raft.rs:2786 `hs.commit is out of range`; a disk that has lost entries, not that they are
 //!   committed; [`check`]
 //! * raft_log.rs:314 `applied is out of range`; a disk whose image is newer than its log;

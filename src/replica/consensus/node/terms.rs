@@ -9,8 +9,8 @@
 //!
 //! The bucket is full when the server starts: a forger gains [`TERM_STEP_MAX`] terms by each restart.
 
-use crate::replica::bounds::TICK_MS;
 use crate::replica::bounds::{TERM_MAX, TERM_STEP_MAX};
+use crate::replica::timing::TICK_MS;
 
 /// Ticks in which the bucket gets room for another term: one second.
 const TICKS_PER_TERM: u64 = 1000 / TICK_MS;

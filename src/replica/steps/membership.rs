@@ -24,7 +24,7 @@ const VOTERS_MIN: usize = 2;
 impl Replica {
     /// The servers of the ensemble, as the log has them; before that, as the configuration has them.
     pub(in crate::replica) fn members(&self) -> Members {
-        let text = self.machine.tree().config_text();
+        let text = self.state.machine().tree().config_text();
         if !text.is_empty() {
             return members::parse(text);
         }
@@ -35,44 +35,33 @@ impl Replica {
     /// The members and those that are leaving with their raft ids, if they or the version of the
     /// members are others than at the last call.
     pub(in crate::replica) fn changed_members(&mut self) -> Option<Vec<Member>> {
-        if self.setup.ensemble.is_none() || !std::mem::take(&mut self.members_changed) {
+        if self.setup.ensemble.is_none() || !self.ensemble.take_changed() {
             return None;
         }
         let membership = self.consensus.membership();
         let members = self.members();
-        let takes_part = |member: &&Member| {
+        let with_id = |spec: &ServerSpec| {
+            let of_server = |id: &&u64| server_of(**id) == spec.id;
+            let voter = membership.voters.iter().find(of_server).copied();
+            let learner = membership.learners.iter().find(of_server).copied();
+            Member { raft_id: voter.or(learner), votes: voter.is_some(), spec: spec.clone() }
+        };
+        let of_text: Vec<Member> = members.values().map(with_id).collect();
+        let takes_part = |member: &Member| {
             let takes_part =
                 |id| membership.voters.contains(&id) || membership.learners.contains(&id);
             !members.contains_key(&member.spec.id) && member.raft_id.is_some_and(takes_part)
         };
-        let leaving = self.announced.iter().chain(&self.leaving).filter(takes_part);
-        let leaving: Vec<Member> =
-            leaving.map(|member| Member { votes: false, ..member.clone() }).collect();
-        let with_id = |spec: crate::config::ServerSpec| {
-            let of_server = |id: &&u64| server_of(**id) == spec.id;
-            let voter = membership.voters.iter().find(of_server).copied();
-            let learner = membership.learners.iter().find(of_server).copied();
-            Member { raft_id: voter.or(learner), votes: voter.is_some(), spec }
-        };
-        let own = self.setup.server_id;
-        let members: Vec<Member> = members.into_values().map(with_id).collect();
-        let own = members.iter().find(|member| member.spec.id == own);
-        self.own_role = own.map_or(Role::Participant, |member| member.spec.role);
-        let version = members::version(self.machine.tree().config_text());
-        let is_new = self.announced != members
-            || self.leaving != leaving
-            || self.announced_version != version;
-        is_new.then(|| {
-            self.announced.clone_from(&members);
-            self.leaving.clone_from(&leaving);
-            self.announced_version = version;
-            members.into_iter().chain(leaving).collect()
-        })
+        let version = members::version(self.state.machine().tree().config_text());
+        self.ensemble.announce(of_text, version, takes_part)
     }
 
     /// Proposes the next step of Raft's membership towards that of the text, if there is one.
     pub(in crate::replica) fn reconcile(&mut self) {
-        if self.leading.is_none() || self.setup.ensemble.is_none() || self.consensus.is_changing() {
+        if self.leadership.leads().is_none()
+            || self.setup.ensemble.is_none()
+            || self.consensus.is_changing()
+        {
             return;
         }
         let steps = self.next_steps();
@@ -80,11 +69,10 @@ impl Replica {
             self.consensus.propose_change(&steps);
             return;
         }
-        let term = Some(self.consensus.term());
-        let is_due = self.owes_mark && self.mark_proposed != term && self.voters_are_members();
+        let term = self.consensus.term();
         // Where it is not taken now, the next tick tries again.
-        if is_due && self.propose_mark() {
-            self.mark_proposed = term;
+        if self.ensemble.lacks_mark(term) && self.voters_are_members() && self.propose_mark() {
+            self.ensemble.mark_proposed(term);
         }
     }
 
@@ -107,15 +95,12 @@ impl Replica {
     /// this server's. While votes count that are to count no longer, its answer waits for a mark: what
     /// an operator stops then may be what the majority hangs on.
     pub(in crate::replica) fn members_applied(&mut self, is_asked_for: bool, conn: Option<ConnId>) {
-        self.members_changed = true;
-        // Of the first members, none leaves.
-        self.owes_mark |= is_asked_for;
-        self.mark_proposed = None;
+        self.ensemble.members_changed(is_asked_for);
         if let Some(conn) = conn
             && !self.voters_are_members()
             && !mutant!("removal-acknowledged-early")
         {
-            self.clients.hold_for_members(conn, self.now_us + REMOVAL_MS_MAX * 1000);
+            self.clients.hold_for_members(conn, self.clocks.now_us() + REMOVAL_MS_MAX * 1000);
         }
     }
 
@@ -125,16 +110,14 @@ impl Replica {
     /// elected.
     pub(in crate::replica) fn voters_marked(&mut self) {
         if self.voters_are_members() {
-            self.owes_mark = false;
+            self.ensemble.marked();
             self.clients.members_settled();
         }
     }
 
     /// A step towards the members was applied.
     pub(in crate::replica) fn voters_changed(&mut self) {
-        self.members_changed = true;
-        self.owes_mark = true;
-        self.mark_proposed = None;
+        self.ensemble.voters_changed();
         if mutant!("removal-without-mark") && self.voters_are_members() {
             self.clients.members_settled();
         }
@@ -150,7 +133,7 @@ impl Replica {
             let known = if spec.id == server_of(own) {
                 Some(own)
             } else {
-                self.connected.get(&spec.id).copied()
+                self.ensemble.connected(spec.id)
             };
             let Some(first) = there.first() else {
                 return vec![Step::Learn(known.unwrap_or(raft_id(0, spec.id)))];
@@ -196,26 +179,11 @@ impl Replica {
             if stranger.votes {
                 return vec![Step::Learn(stranger.id)];
             }
-            if !self.is_leaving(stranger.id) {
+            if !self.ensemble.is_leaving(stranger.id) {
                 return vec![Step::Remove(stranger.id)];
             }
         }
         Vec::new()
-    }
-
-    /// Whether a server that is no member any more goes on to learn: as long as it is there, so that
-    /// its clients need not leave. ZooKeeper's servers stay as followers without a vote.
-    fn is_leaving(&self, id: u64) -> bool {
-        let mut known = self.announced.iter().chain(&self.leaving);
-        self.connected.get(&server_of(id)) == Some(&id)
-            && known.any(|member| member.raft_id == Some(id))
-    }
-
-    /// Whether a change of members is decided that this leader has not applied. Others may have, and have
-    /// answered whoever asked for it: the next one that is asked for is not one too many.
-    pub(in crate::replica) fn is_reconfig_unapplied(&self) -> bool {
-        let (committed, _) = self.consensus.log_ends();
-        self.reconfig_proposed.is_some_and(|index| index <= committed)
     }
 
     /// Looks at a batch that asks for other members before it is proposed: what cannot be done now
@@ -257,13 +225,13 @@ impl Replica {
         version: i64,
         is_open: bool,
     ) -> Option<ErrorCode> {
-        let tree = self.machine.tree();
+        let tree = self.state.machine().tree();
         if tree.config_refuses(ids) {
             return None;
         }
         let text = tree.config_text();
-        let is_known = self.leading == Some(self.consensus.term()) && !text.is_empty();
-        if is_open || !is_known || self.reconfig_proposed.is_some() {
+        let is_known = self.leadership.leads() == Some(self.consensus.term()) && !text.is_empty();
+        if is_open || !is_known || self.ensemble.has_reconfig() {
             return Some(ErrorCode::ReconfigInProgress);
         }
         let current = members::parse(text);

@@ -1,6 +1,6 @@
 //! What keeps this server from serving that no election will mend.
 //!
-//! *Owns* two findings, so that "stuck" differs from "electing": a leader that founded an ensemble with a
+//! *Finds* two things, so that "stuck" differs from "electing": a leader that founded an ensemble with a
 //! state of its own waits until a majority has joined; and a majority of the voters has come back without
 //! the data that it voted with. *Invariant*: the second is found only where it is certain: a voter counts
 //! as lost when its server is connected under another identity, never because it is silent.
@@ -19,28 +19,31 @@ impl Replica {
     /// Why clients are not served, in words, if waiting does not help; as of the last tick.
     #[must_use]
     pub fn obstacle(&self) -> Option<&str> {
-        self.obstacle.as_deref()
+        self.leadership.obstacle()
     }
 
     /// Time has passed.
     pub(in crate::replica) fn look_for_obstacle(&mut self) {
-        self.obstacle = match self.setup.ensemble {
+        let obstacle = match self.setup.ensemble {
             Some(_) if !self.is_serving() => {
                 self.lacks_members().or_else(|| self.has_lost_majority())
             }
             Some(_) | None => None,
         };
+        self.leadership.set_obstacle(obstacle);
     }
 
     fn lacks_members(&self) -> Option<String> {
-        if self.leading.is_none() || !self.machine.tree().config_text().is_empty() {
+        if self.leadership.leads().is_none()
+            || !self.state.machine().tree().config_text().is_empty()
+        {
             return None;
         }
         let (voting, participants) = self.voting_participants();
         let majority = participants.len() / 2 + 1;
         let missing: Vec<u8> =
             participants.iter().copied().filter(|id| !voting.contains(id)).collect();
-        let is_patient = self.now_us >= self.led_since_us + JOINING_US_MAX;
+        let is_patient = self.clocks.now_us() >= self.leadership.led_since_us() + JOINING_US_MAX;
         (voting.len() < majority && is_patient).then(|| {
             format!(
                 "server {} founded this ensemble and serves no client before {majority} of its {} \
@@ -54,15 +57,15 @@ impl Replica {
     }
 
     fn has_lost_majority(&self) -> Option<String> {
-        let since_us = self.standing.leaderless_since_us()?;
+        let since_us = self.leadership.leaderless_since_us()?;
         // A server that has nothing yet does not know who votes now.
-        if self.consensus.last_index() == 0 || self.now_us < since_us + LEADERLESS_US_MIN {
+        if self.consensus.last_index() == 0 || self.clocks.now_us() < since_us + LEADERLESS_US_MIN {
             return None;
         }
         let own = self.consensus.id();
         let is_lost = |voter: &u64| match server_of(*voter) {
             server if server == server_of(own) => *voter != own,
-            server => self.connected.get(&server).is_some_and(|now| now != voter),
+            server => self.ensemble.connected(server).is_some_and(|now| now != *voter),
         };
         let sets = self.consensus.voters_of_both();
         let (lost, left): (Vec<u64>, Vec<u64>) = sets

@@ -6,9 +6,8 @@
 //! were sent away are served again when the disk has returned. *Never* judges a disk that the log does not
 //! wait for: a checkpoint or an image that is slow deposes nobody.
 
-use super::leadership::LEADERLESS_MS_MAX;
 use crate::replica::Replica;
-use crate::replica::clients::{Pending, Phase};
+use crate::replica::timing::LEADERLESS_MS_MAX;
 
 /// Once a disk counts as hung, nothing waits for it any more that need not: so long, in milliseconds, what
 /// is committed has to be applied before clients are sent away.
@@ -17,16 +16,16 @@ const CHANCE_MS: u64 = 200;
 impl Replica {
     /// Time has passed.
     pub(in crate::replica) fn mind_disk(&mut self) {
-        if self.consensus.must_yield() {
-            self.figures.disk_handovers += u64::from(self.consensus.yield_leadership());
+        if self.consensus.must_yield() && self.consensus.yield_leadership() {
+            self.figures.disk_handover();
         }
         if !self.consensus.is_disk_stalled() {
-            self.standing.awaits_disk = false;
+            self.leadership.await_disk(false);
             return;
         }
         self.consensus.wait_for_disk(false);
         if self.is_serving() && !self.consensus.is_alone() && self.is_starved() {
-            self.standing.awaits_disk = true;
+            self.leadership.await_disk(true);
             self.stop_serving();
         }
     }
@@ -48,27 +47,11 @@ impl Replica {
             (false, false) => bound_ms,
         };
         let oldest_us = self.clients.waiting_since_us();
-        let since_us = oldest_us.map(|at_us| at_us.max(self.standing.led_anew_us));
-        let is_given_up = since_us.is_some_and(|since| self.now_us >= since + patience_ms * 1000);
+        let since_us = oldest_us.map(|at_us| at_us.max(self.leadership.led_anew_us()));
+        let is_given_up =
+            since_us.is_some_and(|since| self.clocks.now_us() >= since + patience_ms * 1000);
         let has_had_chance = self.consensus.disk_waits_ms() >= self.setup.disk_stall_ms + CHANCE_MS;
         // Without a leader, other rules send clients away.
         is_given_up && has_had_chance && self.consensus.leader().is_some()
-    }
-}
-
-impl crate::replica::clients::Clients {
-    /// Since when the oldest request waits that has to be committed and applied before it is answered.
-    fn waiting_since_us(&self) -> Option<u64> {
-        let of_queue = |pending: &Pending| match pending {
-            Pending::Write { at_us, .. } | Pending::Confirmed { at_us, .. } => Some(*at_us),
-            Pending::Applied { .. } | Pending::Answer { .. } => None,
-        };
-        let connections = self.connections.values();
-        let oldest = connections.filter_map(|known| match known.phase {
-            Phase::Opening { .. } => Some(known.heard_us),
-            Phase::Open => known.queue.iter().find_map(of_queue),
-            Phase::Closing => None,
-        });
-        oldest.min()
     }
 }

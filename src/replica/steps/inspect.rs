@@ -3,63 +3,66 @@
 //! *Owns* nothing: reads the figures and the tables that the other files keep. *Never* changes
 //! anything but what an operator asked to be reset.
 
-use super::questions::{Inspect, Mode, PeerStatus, Report, SessionReport, Status};
 use crate::config::{Role, ServerSpec};
 use crate::proto::Text;
+use crate::replica::Replica;
 use crate::replica::consensus::PeerProgress;
+use crate::replica::inspect::{Inspect, Mode, PeerStatus, Report, SessionReport, Status};
 use crate::replica::messages::server_of;
-use crate::replica::{Figures, Replica};
 use crate::tree::path;
 
 impl Replica {
     /// Figures, cheap to take.
     #[must_use]
     pub fn status(&self) -> Status {
-        let tree = self.machine.tree();
-        let figures = &self.clients.figures;
+        let tree = self.state.machine().tree();
+        let (counts, figures) = (self.figures.counts(), &self.clients.figures);
         Status {
             serving: self.is_serving(),
             mode: self.mode(),
-            zxid: self.machine.last_zxid(),
+            zxid: self.state.machine().last_zxid(),
             term: self.consensus.term(),
-            applied: self.applied.0,
+            applied: self.state.at().0,
             persisted: self.consensus.durable_index(),
             disk_waits_ms: self.consensus.disk_waits_ms(),
             is_disk_hung: self.is_disk_hung(),
-            disk_handovers: self.figures.disk_handovers,
+            disk_handovers: counts.disk_handovers,
             stamps_ahead_ms: self.stamps_ahead_ms(),
             time_stands_still: self.time_stands_still(),
-            time_returns: self.figures.time_returns,
-            time_returned_ms: self.figures.time_returned_ms,
+            time_returns: counts.time_returns,
+            time_returned_ms: counts.time_returned_ms,
             // ZooKeeper's count has the root twice.
             znode_count: tree.node_count() as u64 + 1,
             ephemerals_count: tree.ephemeral_count() as u64,
             approximate_data_size: tree.data_size(),
             watch_count: self.clients.watches.total(),
             connections: self.clients.open_count(),
-            sessions: self.machine.session_count(),
+            sessions: self.state.machine().session_count(),
             outstanding: figures.outstanding,
             read_latency: figures.read_latency,
             write_latency: figures.write_latency,
-            txns_applied: self.machine.txns_applied(),
-            proposals: self.figures.proposals,
-            sessions_expired: self.figures.sessions_expired,
-            connections_refused: self.figures.connections_refused,
+            txns_applied: self.state.machine().txns_applied(),
+            proposals: counts.proposals,
+            sessions_expired: counts.sessions_expired,
+            connections_refused: counts.connections_refused,
             auth_failed: figures.auth_failed,
             events_fired: figures.events_fired,
             watch_bytes: figures.watch_bytes,
-            digest: self.machine.digest(),
-            changes_waiting: self.machine.changes_waiting(),
+            digest: self.state.machine().digest(),
+            changes_waiting: self.state.machine().changes_waiting(),
             leader: self.known_leader(),
             election_count: self.consensus.elections(),
-            leader_changes: self.leader_changes(),
-            peer_messages_dropped: self.figures.peer_messages_dropped,
-            leading_ms: self.leading.map(|_| (self.now_us - self.led_since_us) / 1000),
-            forwarded: self.figures.forwards,
-            local_sessions: self.local_expiry.len() as u64,
+            leader_changes: self.leadership.changes(),
+            peer_messages_dropped: counts.peer_messages_dropped,
+            leading_ms: self
+                .leadership
+                .leads()
+                .map(|_| (self.clocks.now_us() - self.leadership.led_since_us()) / 1000),
+            forwarded: counts.forwards,
+            local_sessions: self.sessions.local_count() as u64,
             pending_syncs: self.clients.syncs_waiting(),
-            proposal_sizes: self.figures.proposal_sizes,
-            peers: self.peer_status.clone(),
+            proposal_sizes: counts.proposal_sizes,
+            peers: self.ensemble.peer_status().to_vec(),
         }
     }
 
@@ -68,8 +71,8 @@ impl Replica {
             (_, false) if self.is_read_only() => Mode::ReadOnly,
             (_, false) => Mode::Looking,
             (None, true) => Mode::Standalone,
-            (Some(_), true) if self.leading.is_some() => Mode::Leader,
-            (Some(_), true) => match self.own_role() {
+            (Some(_), true) if self.leadership.leads().is_some() => Mode::Leader,
+            (Some(_), true) => match self.ensemble.own_role() {
                 Role::Participant => Mode::Follower,
                 Role::Observer => Mode::Observer,
             },
@@ -86,14 +89,13 @@ impl Replica {
         if self.setup.ensemble.is_none() {
             return;
         }
-        let own = server_of(self.consensus.id());
-        let leads = self.leading.is_some();
+        let leads = self.leadership.leads().is_some();
         let progress = self.consensus.peers();
         let status = |spec: &ServerSpec| {
             let server = spec.id;
             // One that lost its data has two lives for a while: the one that is there counts.
-            let there = self.connected.get(&server);
-            let is_it = |id: u64| there.map_or(server_of(id) == server, |there| *there == id);
+            let there = self.ensemble.connected(server);
+            let is_it = |id: u64| there.map_or(server_of(id) == server, |there| there == id);
             let known = progress.iter().filter(|peer| is_it(peer.id));
             let known = known.max_by_key(|peer| peer.votes);
             // An operator who sees all servers synced may empty the next one.
@@ -105,36 +107,36 @@ impl Replica {
                 is_observer: spec.role == Role::Observer,
                 is_connected: there.is_some(),
                 is_synced: leads && there.is_some() && known.is_some_and(keeps_up),
-                clock_skew_ms: there
-                    .filter(|_| leads)
-                    .and_then(|id| self.clocks.skew_ms(*id, self.now_us, self.wall_ms)),
+                clock_skew_ms: there.filter(|_| leads).and_then(|id| self.clocks.skew_ms(id)),
             }
         };
-        let others = self.announced.iter().map(|member| &member.spec).filter(|spec| spec.id != own);
-        self.peer_status = others.map(status).collect();
+        let observed = self.ensemble.others().map(status).collect();
+        self.ensemble.observed(observed);
     }
 
     pub(in crate::replica) fn inspect(&mut self, what: Inspect) -> Report {
         match what {
             Inspect::Connections => Report::Connections(self.clients.reports()),
             Inspect::Sessions => {
-                let sessions = self.machine.sessions().iter().map(|(id, session)| SessionReport {
-                    id,
-                    timeout_ms: session.timeout_ms,
-                    expires_in_ms: self.expiry.remaining_ms(id),
-                    connected: self.clients.connection_of(id).is_some(),
-                });
+                let sessions =
+                    self.state.machine().sessions().iter().map(|(id, session)| SessionReport {
+                        id,
+                        timeout_ms: session.timeout_ms,
+                        expires_in_ms: self.sessions.remaining_ms(id),
+                        connected: self.clients.connection_of(id).is_some(),
+                    });
                 Report::Sessions(sessions.collect())
             }
             Inspect::Ephemerals => {
-                let all = self.machine.tree().sessions_with_ephemerals();
+                let all = self.state.machine().tree().sessions_with_ephemerals();
                 let text = |paths: Vec<Text>| paths.iter().map(Text::to_string).collect();
                 Report::Ephemerals(all.map(|(session, paths)| (session, text(paths))).collect())
             }
             Inspect::Watches => Report::Watches(self.clients.watch_report()),
-            Inspect::Digests => Report::Digests(self.machine.digests()),
+            Inspect::Digests => Report::Digests(self.state.machine().digests()),
             Inspect::Membership => {
-                let text = self.machine.tree().data_unchecked(path::CONFIG).unwrap_or_default();
+                let text =
+                    self.state.machine().tree().data_unchecked(path::CONFIG).unwrap_or_default();
                 Report::Membership(String::from_utf8_lossy(text).into_owned())
             }
             Inspect::Locks(scope) => Report::Locks(Box::new(self.locks(&scope))),
@@ -143,7 +145,7 @@ impl Replica {
                 Report::Reset
             }
             Inspect::ResetServer => {
-                self.figures = Figures::default();
+                self.figures.reset();
                 self.clients.figures.reset();
                 Report::Reset
             }

@@ -19,10 +19,10 @@ use crate::tree::{Shown, Tree, path};
 impl Replica {
     /// What there is.
     pub(in crate::replica) fn locks(&self, scope: &Scope) -> Snapshot {
-        let tree = self.machine.tree();
+        let tree = self.state.machine().tree();
         let mut snapshot = Snapshot {
-            zxid: self.machine.last_zxid(),
-            wall_ms: self.wall_ms,
+            zxid: self.state.machine().last_zxid(),
+            wall_ms: self.clocks.wall_ms(),
             ..Snapshot::default()
         };
         let sessions: BTreeSet<i64> = match scope {
@@ -32,24 +32,24 @@ impl Replica {
                 contenders.map(|znode| znode.session).filter(|session| *session != 0).collect()
             }
             Scope::Sessions => {
-                let sessions = self.machine.sessions().iter();
+                let sessions = self.state.machine().sessions().iter();
                 sessions.map(|(id, _)| id).take(SESSIONS_MAX).collect()
             }
         };
         if *scope == Scope::Sessions {
-            snapshot.is_cut |= self.machine.sessions().len() > sessions.len();
+            snapshot.is_cut |= self.state.machine().sessions().len() > sessions.len();
         }
         for id in sessions {
             // Those that this server alone knows are none of the machine's.
-            let Some(session) = self.machine.sessions().find(id) else { continue };
+            let Some(session) = self.state.machine().sessions().find(id) else { continue };
             // Counting goes through all of them.
             let is_few = tree.ephemeral_count() <= LOOKS_MAX;
             let ephemerals = is_few.then(|| tree.ephemerals_of(id) as u64);
             snapshot.sessions.push(Session { id, timeout_ms: session.timeout_ms, ephemerals });
         }
         for directory in &mut snapshot.directories {
-            directory.departures = self.departures.of(&directory.path);
-            directory.known_since_ms = self.departures.known_since_ms(&directory.path);
+            directory.departures = self.figures.departures_of(&directory.path);
+            directory.known_since_ms = self.figures.known_since_ms(&directory.path);
         }
         snapshot.local = self.local(&snapshot);
         snapshot
@@ -62,11 +62,11 @@ impl Replica {
                 let known = self.clients.connections.get(&conn)?;
                 Some(Connection {
                     remote: known.remote().to_owned(),
-                    heard_ms: self.now_us.saturating_sub(known.heard_us) / 1000,
+                    heard_ms: self.clocks.now_us().saturating_sub(known.heard_us) / 1000,
                     watches: self.clients.watches.count_of(conn),
                 })
             });
-            let expires_in_ms = self.expiry.remaining_ms(*id).filter(|_| self.decides_expiry());
+            let expires_in_ms = self.sessions.remaining_ms(*id).filter(|_| self.decides_expiry());
             if connection.is_some() || expires_in_ms.is_some() {
                 local.sessions.push(Standing { id: *id, connection, expires_in_ms });
             }
@@ -116,7 +116,7 @@ impl Replica {
 
     /// Whether this server decides when a session is over.
     fn decides_expiry(&self) -> bool {
-        self.setup.ensemble.is_none() || self.leading.is_some()
+        self.setup.ensemble.is_none() || self.leadership.leads().is_some()
     }
 }
 

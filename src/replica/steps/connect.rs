@@ -7,21 +7,15 @@
 //!
 //! Reproduces `ZooKeeperServer.processConnectRequest` and `ReadOnlyZooKeeperServer`.
 
-use rand_core::RngCore;
-
-use crate::proto::connect::{ConnectRequest, ConnectResponse, PASSWORD_BYTES, Password};
+use crate::proto::connect::{ConnectRequest, ConnectResponse, Password};
 use crate::replica::Replica;
 use crate::replica::clients::Phase;
 use crate::replica::machine::{Origin, Session, TxnOp};
 use crate::replica::request::ConnId;
 
-/// Set in the ids of sessions that one server knows alone. The zxid that the others are made from
-/// stays below it for 2^23 terms.
-const LOCAL_SESSION: i64 = 1 << 55;
-
 impl Replica {
     pub(in crate::replica) fn connect(&mut self, conn: ConnId, request: &ConnectRequest) {
-        if request.last_zxid_seen > self.machine.last_zxid() {
+        if request.last_zxid_seen > self.state.machine().last_zxid() {
             return self.refuse(conn, None);
         }
         let (min, max) = (self.setup.session_timeout_ms_min, self.setup.session_timeout_ms_max);
@@ -29,14 +23,13 @@ impl Replica {
         if !self.is_serving() {
             return self.connect_read_only(conn, request, timeout_ms);
         }
-        let origin = Origin { server: self.origin, conn, sequence: 0 };
         let phase = Phase::Opening { timeout_ms, read_only: request.read_only };
         let (session, op) = if request.session_id == 0 {
             let server = i64::from(self.setup.server_id) << 56;
-            (server, TxnOp::OpenSession { timeout_ms, password: self.new_password() })
+            (server, TxnOp::OpenSession { timeout_ms, password: self.sessions.new_password() })
         } else {
             // A password never changes: one that is known to be another need not be asked for.
-            let known = self.machine.sessions().find(request.session_id);
+            let known = self.state.machine().sessions().find(request.session_id);
             let password = Password::try_from(&request.password[..]).ok();
             let is_wrong = known.is_some_and(|known| Some(known.password) != password)
                 && !mutant!("any-password");
@@ -52,49 +45,36 @@ impl Replica {
         if let Some(connection) = self.clients.connections.get_mut(&conn) {
             connection.phase = phase;
         }
-        self.push(origin, session, 0, conn, &op);
-    }
-
-    fn new_password(&mut self) -> Password {
-        let mut password = [0; PASSWORD_BYTES];
-        self.random.fill_bytes(&mut password);
-        password
+        self.forward((conn, 0), session, 0, &op);
     }
 
     /// Without a leader: only who says that reading is enough is served, and only by a server that
     /// is told to.
     fn connect_read_only(&mut self, conn: ConnId, request: &ConnectRequest, timeout_ms: i32) {
         let is_offered = self.is_read_only() && request.read_only == Some(true);
-        let is_known = self.machine.sessions().is_open(request.session_id);
+        let is_known = self.state.machine().sessions().is_open(request.session_id);
         if !is_offered || is_known {
             return self.refuse(conn, None);
         }
         if request.session_id != 0 {
             return self.refuse_session(conn, request.read_only);
         }
-        let number = i64::try_from(self.random.next_u64() >> 10).expect("54 bits");
-        let session = i64::from(self.setup.server_id) << 56 | LOCAL_SESSION | number;
-        let response = ConnectResponse {
-            timeout_ms,
-            session_id: session,
-            password: self.new_password(),
-            read_only: Some(true),
-        };
+        let (session, password) = self.sessions.open_local(timeout_ms);
+        let response =
+            ConnectResponse { timeout_ms, session_id: session, password, read_only: Some(true) };
         if let Some(connection) = self.clients.connections.get_mut(&conn) {
             connection.is_read_only = true;
         }
-        self.local_expiry.track(session, timeout_ms);
         self.clients.attach(conn, session, &response);
     }
 
     /// A session was opened or given to a connection, of this server or another.
     pub(in crate::replica) fn attached(&mut self, id: i64, session: Session) {
-        if self.leading.is_some() {
-            self.track(id, session.timeout_ms);
-            self.attached_to(session.owner.0);
+        if self.leadership.leads().is_some() {
+            self.sessions.attached(id, session);
         }
         let (server, conn) = session.owner;
-        let is_here = server == self.origin;
+        let is_here = self.forwarding.is_own(Origin { server, conn, sequence: 0 });
         if let Some(old) = self.clients.connection_of(id)
             && !(is_here && old == conn)
             && !mutant!("two-connections-one-session")
@@ -117,7 +97,7 @@ impl Replica {
     /// The session that a connection of this server asked for cannot be had.
     pub(in crate::replica) fn not_attached(&mut self, origin: Origin) {
         let phase = self.clients.connections.get(&origin.conn).map(|known| known.phase);
-        if origin.server == self.origin
+        if self.forwarding.is_own(origin)
             && let Some(Phase::Opening { read_only, .. }) = phase
         {
             self.refuse_session(origin.conn, read_only);
@@ -130,7 +110,7 @@ impl Replica {
     }
 
     fn refuse(&mut self, conn: ConnId, response: Option<&ConnectResponse>) {
-        self.figures.connections_refused += 1;
+        self.figures.refused();
         self.clients.refuse(conn, response);
     }
 }

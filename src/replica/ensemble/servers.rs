@@ -1,0 +1,255 @@
+//! The servers of the ensemble, as this one knows them, and a change of the members that is on its way.
+//!
+//! *Owns* which servers there is a link with, who was announced to the shell as a member or as leaving, what an
+//! operator is shown of the others, and how far a change of the members is: proposed, applied, and followed by a
+//! mark. *Invariants*: of a server there is one link that counts, that of its newest life; members are announced
+//! when they, their raft ids or their version are others than before. *Never* says who votes: the consensus does.
+
+use std::collections::BTreeMap;
+
+use crate::config::{Role, ServerSpec};
+use crate::replica::inspect::PeerStatus;
+use crate::replica::messages::{Member, server_of};
+
+/// See the module.
+#[derive(Debug)]
+pub(in crate::replica) struct Ensemble {
+    server: u8,
+    /// Raft ids of the servers that there is a link with, by server.
+    connected: BTreeMap<u8, u64>,
+    /// Something that members are made from has changed.
+    is_changed: bool,
+    announced: Vec<Member>,
+    /// The version that these members had.
+    announced_version: i64,
+    /// Members no longer, but still learning.
+    leaving: Vec<Member>,
+    own_role: Role,
+    /// As of the last tick.
+    peer_status: Vec<PeerStatus>,
+    /// Index of the entry that asks for other members and was proposed here, until it is applied.
+    reconfig_proposed: Option<u64>,
+    /// The members or the voters have changed, and no mark in the log says yet that the voters follow.
+    owes_mark: bool,
+    /// The term in which this leader has proposed it.
+    mark_proposed: Option<u64>,
+}
+
+impl Ensemble {
+    /// As this server knows it at the start. `owes_mark`: the voters changed in the entries that were replayed.
+    pub(in crate::replica) fn new(server: u8, owes_mark: bool) -> Self {
+        Self {
+            server,
+            connected: BTreeMap::new(),
+            is_changed: true,
+            announced: Vec::new(),
+            announced_version: 0,
+            leaving: Vec::new(),
+            own_role: Role::Participant,
+            peer_status: Vec::new(),
+            reconfig_proposed: None,
+            owes_mark,
+            mark_proposed: None,
+        }
+    }
+
+    /// There is a link to or from the server with this raft id.
+    pub(in crate::replica) fn connect(&mut self, peer: u64) {
+        self.connected.insert(server_of(peer), peer);
+    }
+
+    /// That link broke.
+    pub(in crate::replica) fn disconnect(&mut self, peer: u64) {
+        if self.connected.get(&server_of(peer)) == Some(&peer) {
+            self.connected.remove(&server_of(peer));
+        }
+    }
+
+    /// The raft id under which a server is connected.
+    pub(in crate::replica) fn connected(&self, server: u8) -> Option<u64> {
+        self.connected.get(&server).copied()
+    }
+
+    /// The members, or who votes, are others now.
+    pub(in crate::replica) fn set_changed(&mut self) {
+        self.is_changed = true;
+    }
+
+    /// Whether members are to be announced anew.
+    pub(in crate::replica) fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
+    /// Whether they are, once.
+    pub(in crate::replica) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.is_changed)
+    }
+
+    /// These are the members now, of this version; of those that are none any more, `takes_part` still do. Gives
+    /// all of them if that is new.
+    pub(in crate::replica) fn announce(
+        &mut self,
+        members: Vec<Member>,
+        version: i64,
+        takes_part: impl Fn(&Member) -> bool,
+    ) -> Option<Vec<Member>> {
+        let leaving =
+            self.announced.iter().chain(&self.leaving).filter(|member| takes_part(member));
+        let leaving: Vec<Member> =
+            leaving.map(|member| Member { votes: false, ..member.clone() }).collect();
+        let own = members.iter().find(|member| member.spec.id == self.server);
+        self.own_role = own.map_or(Role::Participant, |member| member.spec.role);
+        let is_new = self.announced != members
+            || self.leaving != leaving
+            || self.announced_version != version;
+        is_new.then(|| {
+            self.announced.clone_from(&members);
+            self.leaving.clone_from(&leaving);
+            self.announced_version = version;
+            members.into_iter().chain(leaving).collect()
+        })
+    }
+
+    /// What this server is meant to be, by the text of the ensemble.
+    pub(in crate::replica) fn own_role(&self) -> Role {
+        self.own_role
+    }
+
+    /// The members that were announced, without this one.
+    pub(in crate::replica) fn others(&self) -> impl Iterator<Item = &ServerSpec> {
+        let own = self.server;
+        self.announced.iter().map(|member| &member.spec).filter(move |spec| spec.id != own)
+    }
+
+    /// Whether a server that is no member any more goes on to learn: as long as it is there, so that
+    /// its clients need not leave. ZooKeeper's servers stay as followers without a vote.
+    pub(in crate::replica) fn is_leaving(&self, id: u64) -> bool {
+        let mut known = self.announced.iter().chain(&self.leaving);
+        self.connected(server_of(id)) == Some(id) && known.any(|member| member.raft_id == Some(id))
+    }
+
+    /// The other servers look like that now.
+    pub(in crate::replica) fn observed(&mut self, peer_status: Vec<PeerStatus>) {
+        self.peer_status = peer_status;
+    }
+
+    /// The other servers, as of the last tick.
+    pub(in crate::replica) fn peer_status(&self) -> &[PeerStatus] {
+        &self.peer_status
+    }
+
+    /// An entry that asks for other members was proposed here.
+    pub(in crate::replica) fn reconfig_proposed(&mut self, index: u64) {
+        self.reconfig_proposed = Some(index);
+    }
+
+    /// Entries up to this index are applied.
+    pub(in crate::replica) fn applied(&mut self, index: u64) {
+        self.reconfig_proposed = self.reconfig_proposed.filter(|proposed| *proposed > index);
+    }
+
+    /// Leadership comes or goes: what was proposed before is another leader's.
+    pub(in crate::replica) fn forget_reconfig(&mut self) {
+        self.reconfig_proposed = None;
+    }
+
+    /// Whether a change of members is proposed here and not applied.
+    pub(in crate::replica) fn has_reconfig(&self) -> bool {
+        self.reconfig_proposed.is_some()
+    }
+
+    /// Whether one is decided, being committed, that this leader has not applied. Others may have, and have
+    /// answered whoever asked for it: the next one that is asked for is not one too many.
+    pub(in crate::replica) fn is_reconfig_unapplied(&self, committed: u64) -> bool {
+        self.reconfig_proposed.is_some_and(|index| index <= committed)
+    }
+
+    /// The members have changed; if an operator `asked` for it, a mark has to follow.
+    pub(in crate::replica) fn members_changed(&mut self, asked: bool) {
+        self.is_changed = true;
+        // Of the first members, none leaves.
+        self.owes_mark |= asked;
+        self.mark_proposed = None;
+    }
+
+    /// The voters have changed: a mark has to follow.
+    pub(in crate::replica) fn voters_changed(&mut self) {
+        self.members_changed(true);
+    }
+
+    /// Whether the leader of this term has yet to propose a mark.
+    pub(in crate::replica) fn lacks_mark(&self, term: u64) -> bool {
+        self.owes_mark && self.mark_proposed != Some(term)
+    }
+
+    /// The leader of this term has proposed it.
+    pub(in crate::replica) fn mark_proposed(&mut self, term: u64) {
+        self.mark_proposed = Some(term);
+    }
+
+    /// A mark that the voters follow was applied.
+    pub(in crate::replica) fn marked(&mut self) {
+        self.owes_mark = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(id: u8) -> Member {
+        let spec = ServerSpec::parse(id, &format!("127.0.0.1:{id}:10{id};20{id}")).unwrap();
+        Member { spec, raft_id: Some(u64::from(id)), votes: true }
+    }
+
+    #[test]
+    fn only_the_newest_life_of_a_server_is_connected() {
+        let mut ensemble = Ensemble::new(1, false);
+        let (old, new) = (2, 0x0702);
+        ensemble.connect(old);
+        ensemble.connect(new);
+        ensemble.disconnect(old);
+        assert_eq!(ensemble.connected(2), Some(new));
+        ensemble.disconnect(new);
+        assert_eq!(ensemble.connected(2), None);
+    }
+
+    #[test]
+    fn members_are_announced_when_they_are_others_and_who_leaves_has_no_vote() {
+        let mut ensemble = Ensemble::new(1, false);
+        let announced = ensemble.announce(vec![member(1), member(2)], 1, |_| false).unwrap();
+        assert_eq!(announced.len(), 2);
+        assert_eq!(ensemble.announce(vec![member(1), member(2)], 1, |_| false), None);
+        let is_2 = |member: &Member| member.spec.id == 2;
+        let announced = ensemble.announce(vec![member(1)], 2, is_2).unwrap();
+        assert_eq!(announced, [member(1), Member { votes: false, ..member(2) }]);
+        ensemble.connect(2);
+        assert!(ensemble.is_leaving(2));
+        assert_eq!(ensemble.others().count(), 0);
+    }
+
+    #[test]
+    fn a_mark_is_owed_once_for_each_term_until_it_is_applied() {
+        let mut ensemble = Ensemble::new(1, false);
+        ensemble.members_changed(false);
+        assert!(!ensemble.lacks_mark(5), "of the first members none leaves");
+        ensemble.members_changed(true);
+        ensemble.mark_proposed(5);
+        assert!(!ensemble.lacks_mark(5) && ensemble.lacks_mark(6));
+        ensemble.voters_changed();
+        assert!(ensemble.lacks_mark(5), "another one has to follow");
+        ensemble.marked();
+        assert!(!ensemble.lacks_mark(6));
+    }
+
+    #[test]
+    fn a_change_of_members_is_on_its_way_until_it_is_applied() {
+        let mut ensemble = Ensemble::new(1, false);
+        ensemble.reconfig_proposed(7);
+        assert!(ensemble.is_reconfig_unapplied(7) && !ensemble.is_reconfig_unapplied(6));
+        ensemble.applied(6);
+        assert!(ensemble.has_reconfig());
+        ensemble.applied(7);
+        assert!(!ensemble.has_reconfig());
+    }
+}

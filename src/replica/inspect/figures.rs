@@ -1,0 +1,141 @@
+//! What a replica counts for operators, beside what its connections count.
+//!
+//! *Owns* the counters that `srst` resets, and who has left a lock lately. *Invariant*: nothing but what operators see
+//! depends on them. *Never* replicated, never on disk.
+
+use super::departures::Departures;
+use super::questions::ProposalSizes;
+use crate::locks::snapshot::Departure;
+use crate::tree::Event;
+
+/// The counters, since the start or the last reset.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::replica) struct Counts {
+    /// Entries proposed.
+    pub(in crate::replica) proposals: u64,
+    /// Their sizes.
+    pub(in crate::replica) proposal_sizes: Option<ProposalSizes>,
+    pub(in crate::replica) sessions_expired: u64,
+    pub(in crate::replica) connections_refused: u64,
+    /// Transactions that were given to another server.
+    pub(in crate::replica) forwards: u64,
+    /// Connections closed because a request was lost on the way to the leader.
+    pub(in crate::replica) forwards_lost: u64,
+    /// Messages of other servers that made no sense.
+    pub(in crate::replica) peer_messages_dropped: u64,
+    /// Times that this server handed its leadership over because its disk hung.
+    pub(in crate::replica) disk_handovers: u64,
+    /// Entries whose stamp is before that of the entry in front of them.
+    pub(in crate::replica) time_returns: u64,
+    /// By how much the last one is.
+    pub(in crate::replica) time_returned_ms: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(in crate::replica) struct Figures {
+    counts: Counts,
+    departures: Departures,
+}
+
+impl Figures {
+    /// Nothing was counted yet; departures are known from this stamp on.
+    pub(in crate::replica) fn new(since_ms: i64) -> Self {
+        Self { counts: Counts::default(), departures: Departures::since(since_ms) }
+    }
+
+    pub(in crate::replica) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// An operator wants the counters to begin anew.
+    pub(in crate::replica) fn reset(&mut self) {
+        self.counts = Counts::default();
+    }
+
+    /// An entry of so many bytes was proposed.
+    pub(in crate::replica) fn proposed(&mut self, size: u64) {
+        self.counts.proposals += 1;
+        let sizes = self.counts.proposal_sizes.get_or_insert(ProposalSizes {
+            last: size,
+            min: size,
+            max: size,
+        });
+        sizes.last = size;
+        sizes.min = sizes.min.min(size);
+        sizes.max = sizes.max.max(size);
+    }
+
+    /// A session is overdue.
+    pub(in crate::replica) fn expired(&mut self) {
+        self.counts.sessions_expired += 1;
+    }
+
+    /// A client gets no session here.
+    pub(in crate::replica) fn refused(&mut self) {
+        self.counts.connections_refused += 1;
+    }
+
+    /// So many transactions were given to the leader.
+    pub(in crate::replica) fn forwarded(&mut self, count: usize) {
+        self.counts.forwards += count as u64;
+    }
+
+    /// So many connections lost a request on the way there.
+    pub(in crate::replica) fn forwards_lost(&mut self, count: usize) {
+        self.counts.forwards_lost += count as u64;
+    }
+
+    /// A message of another server made no sense.
+    pub(in crate::replica) fn peer_message_dropped(&mut self) {
+        self.counts.peer_messages_dropped += 1;
+    }
+
+    /// Leadership was handed over because the disk hung.
+    pub(in crate::replica) fn disk_handover(&mut self) {
+        self.counts.disk_handovers += 1;
+    }
+
+    /// The stamps of entries went back by so much.
+    pub(in crate::replica) fn time_returned(&mut self, by_ms: u64) {
+        self.counts.time_returns += 1;
+        self.counts.time_returned_ms = by_ms;
+    }
+
+    /// Keeps in mind what these events tell of locks.
+    pub(in crate::replica) fn note(&mut self, events: &[Event], time_ms: i64) {
+        self.departures.note(events, time_ms);
+    }
+
+    /// The state was replaced: departures before this stamp are not known.
+    pub(in crate::replica) fn forget_departures(&mut self, since_ms: i64) {
+        self.departures = Departures::since(since_ms);
+    }
+
+    /// Who has left the lock in this directory lately.
+    pub(in crate::replica) fn departures_of(&self, directory: &str) -> Vec<Departure> {
+        self.departures.of(directory)
+    }
+
+    /// Since when nothing is missing of that.
+    pub(in crate::replica) fn known_since_ms(&self, directory: &str) -> i64 {
+        self.departures.known_since_ms(directory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_proposals_are_the_last_the_least_and_the_most_and_a_reset_forgets_them() {
+        let mut figures = Figures::new(0);
+        for size in [5, 9, 7] {
+            figures.proposed(size);
+        }
+        let sizes = ProposalSizes { last: 7, min: 5, max: 9 };
+        assert_eq!((figures.counts().proposals, figures.counts().proposal_sizes), (3, Some(sizes)));
+        figures.reset();
+        assert_eq!(figures.counts().proposal_sizes, None);
+    }
+}

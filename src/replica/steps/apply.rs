@@ -1,0 +1,117 @@
+//! Committed entries are applied: the state changes, and the clients here hear of it.
+//!
+//! *Owns* nothing. *Invariants*: entries are applied in their order, each once; an event leaves before the reply that
+//! shows its change; what was lost with an earlier term is known when the first entry of a later one is applied.
+//! *Never* decides a transaction: the machine does.
+
+use crate::proto::OpCode;
+use crate::replica::Replica;
+use crate::replica::durable::{Entry, EntryKind};
+use crate::replica::machine::{
+    Applied, EntryTime, Origin, SessionChange, Txn, TxnOp, open_entry, txn,
+};
+
+impl Replica {
+    /// Applies a committed entry.
+    ///
+    /// # Errors
+    /// It cannot be understood.
+    pub(in crate::replica) fn apply(&mut self, entry: &Entry) -> Result<(), String> {
+        if entry.term > self.state.at().1 {
+            let lost = self.forwarding.lost_before(entry.term);
+            self.close_lost(&lost);
+        }
+        match entry.kind {
+            EntryKind::ConfChange => {
+                self.consensus.apply_change(entry.index, &entry.data)?;
+                self.voters_changed();
+            }
+            EntryKind::Normal => self.apply_batch(entry)?,
+        }
+        self.state.applied((entry.index, entry.term));
+        self.ensemble.applied(entry.index);
+        Ok(())
+    }
+
+    fn apply_batch(&mut self, entry: &Entry) -> Result<(), String> {
+        let before_ms = self.state.machine().last_time_ms();
+        let batch = open_entry(self.state.machine_mut(), entry)?;
+        let returned_ms = before_ms.saturating_sub(self.state.machine().last_time_ms());
+        if returned_ms > 0 {
+            self.figures.time_returned(returned_ms.unsigned_abs());
+        }
+        if txn::is_members_mark(&entry.data) {
+            self.voters_marked();
+        }
+        if mutant!("time-of-each-server") {
+            self.state
+                .machine_mut()
+                .begin_entry(&EntryTime { wall_ms: self.clocks.wall_ms(), ..EntryTime::default() });
+        }
+        for txn in &batch {
+            let is_here = self.forwarding.is_own(txn.origin);
+            if is_here {
+                let Origin { conn, sequence, .. } = txn.origin;
+                self.clients.about_to_apply(self.state.machine(), conn, sequence);
+            }
+            let applied = self.state.machine_mut().apply(entry.term, txn);
+            if !is_here && matches!(txn.op, TxnOp::AttachSession { .. }) {
+                self.sessions.moved(entry.term, txn.session);
+            }
+            if self.setup.audit {
+                let at = (entry.index, entry.term);
+                self.output.audit(self.state.machine().audit_line(at, txn, &applied));
+            }
+            if !mutant!("event-behind-reply") {
+                self.clients.notify(self.state.machine(), &applied);
+            }
+            self.figures.note(&applied.events, self.state.machine().last_time_ms());
+            self.settle(txn, &applied);
+            if mutant!("event-behind-reply") {
+                self.clients.notify(self.state.machine(), &applied);
+            }
+        }
+        Ok(())
+    }
+
+    /// What an applied transaction means for the connections here and for the session's deadline.
+    fn settle(&mut self, txn: &Txn, applied: &Applied) {
+        let Origin { conn, sequence, .. } = txn.origin;
+        let is_here = self.forwarding.is_own(txn.origin);
+        if is_here {
+            self.forwarding.applied(conn, sequence);
+        }
+        if applied.op == OpCode::Reconfig && applied.result.is_ok() {
+            let is_asked_for = matches!(txn.op, TxnOp::Client { .. });
+            self.members_applied(is_asked_for, is_here.then_some(conn));
+        }
+        match applied.session_change {
+            Some(SessionChange::Opened(id, session) | SessionChange::Attached(id, session)) => {
+                return self.attached(id, session);
+            }
+            Some(SessionChange::Closed(id)) => {
+                self.sessions.forget(id);
+                let (clients, machine) = (&mut self.clients, self.state.machine());
+                let is_answered = !is_here || clients.applied(machine, conn, sequence, applied);
+                // Expired, or closed by another connection: no message, just the end. One that
+                // closed the session itself and has answers to come ends behind them.
+                if let Some(current) = clients.connection_of(id)
+                    && (is_answered || current != conn)
+                {
+                    clients.hang_up(current);
+                }
+                return;
+            }
+            None => {}
+        }
+        match txn.op {
+            TxnOp::OpenSession { .. } | TxnOp::AttachSession { .. } => {
+                self.not_attached(txn.origin);
+            }
+            _ if is_here => {
+                self.clients.applied(self.state.machine(), conn, sequence, applied);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What is proposed: to the log where this server leads, else to the leader.
+//!
+//! *Owns* nothing: joins forwarding with the consensus. *Invariants*: batches go in their order, stamped with the
+//! leader's clocks once; a change of members waits until the one before it is applied; a read index is asked for
+//! again until it is confirmed. *Never* looks into a batch, but for one that asks for other members.
+//!
+//! Takes the place of ZooKeeper's request processors in front of the log.
+
+use crate::replica::Replica;
+use crate::replica::clients::WriteBatch;
+use crate::replica::machine::txn;
+use crate::replica::messages::PeerMessage;
+
+impl Replica {
+    /// This server leads no longer: who gave it something that it has not proposed may give that to the
+    /// next leader.
+    pub(in crate::replica) fn give_back(&mut self) {
+        for write_batch in self.forwarding.deposed() {
+            let ((to, term), batch) = (write_batch.from, write_batch.payload.into());
+            self.output.send(to, PeerMessage::Return { term, batch });
+        }
+    }
+
+    /// Gives what was collected to the leader, or to the log if that is this server; and asks for a
+    /// read index if something waits for one.
+    pub(in crate::replica) fn propose(&mut self) {
+        let term = self.consensus.term();
+        if self.consensus.is_leader() {
+            if self.may_propose(term) {
+                self.expire();
+                while let Some(batch) = self.forwarding.next_to_propose(term)
+                    && self.propose_batch(term, batch)
+                {}
+            }
+        } else if let Some(leader) = self.consensus.leader() {
+            while let Some(mut write_batch) = self.forwarding.next_own(term) {
+                self.figures.forwarded(write_batch.origins().len());
+                self.forwarding.given(term, leader, write_batch.origins());
+                let batch = std::mem::take(&mut write_batch.payload).into();
+                self.output.send(leader, PeerMessage::Forward { term, batch });
+            }
+        }
+        let wanted = self.clients.sync_asked();
+        if self.reads.is_behind(wanted) && self.consensus.leader().is_some() {
+            self.consensus.read_index(self.reads.ask(wanted));
+        }
+    }
+
+    /// Whether a leader's proposals go to the log at once.
+    fn may_propose(&mut self, term: u64) -> bool {
+        self.consensus.takes_proposals()
+            && !self.awaits_clocks()
+            && (self.consensus.is_alone()
+                || self.pace.is_clear(term, self.consensus.log_ends(), self.clocks.now_us()))
+    }
+
+    /// Proposes a batch. False: it has to wait, and is given back.
+    fn propose_batch(&mut self, term: u64, mut write_batch: WriteBatch) -> bool {
+        let mut asks_reconfig = false;
+        if write_batch.asks_reconfig {
+            let (committed, _) = self.consensus.log_ends();
+            let is_unapplied = self.ensemble.is_reconfig_unapplied(committed);
+            if self.leadership.leads() != Some(term) || is_unapplied {
+                // What was decided before is yet to be applied: it waits for that.
+                self.forwarding.give_back(write_batch);
+                return false;
+            }
+            (write_batch.payload, asks_reconfig) =
+                self.screen(std::mem::take(&mut write_batch.payload));
+        }
+        txn::stamp(&mut write_batch.payload, &self.entry_time());
+        let size = write_batch.payload.len() as u64;
+        if let Err(payload) = self.consensus.propose(std::mem::take(&mut write_batch.payload)) {
+            write_batch.payload = payload;
+            self.forwarding.give_back(write_batch);
+            return false;
+        }
+        let index = self.consensus.last_index();
+        self.pace.proposed(term, index, size, self.clocks.now_us());
+        self.figures.proposed(size);
+        if asks_reconfig {
+            self.ensemble.reconfig_proposed(index);
+        }
+        self.forwarding.given(term, self.consensus.id(), write_batch.origins());
+        true
+    }
+
+    /// Answers what waits for a read index that is confirmed and applied.
+    pub(in crate::replica) fn release_reads(&mut self) {
+        while let Some(sync) = self.reads.release(self.state.at().0) {
+            self.reads_confirmed(sync);
+        }
+    }
+}
