@@ -321,7 +321,7 @@ async fn a_lock_is_broken_after_a_yes_and_the_audit_log_has_it() {
     watch(&mut waiter, &node).await;
     let missing = format!("{node}1");
     for (arguments, code, words) in [
-        (["locks", "break", &node, "--server", &at], 2, "nobody is there to be asked: --yes"),
+        (["locks", "break", &node, "--server", &at], 2, "there is no terminal to ask at: --yes"),
         (["locks", "break", "/p", "--server", &at], 1, "/p is no contender of a lock"),
         (["locks", "break", &missing, "--server", &at], 1, "it is not there"),
         (["locks", "break", &node, "--server", "127.0.0.1:1"], 69, "no server answers"),

@@ -311,7 +311,7 @@ fn each_refusal_says_what_to_do() {
 fn who_lacks_permission_learns_who_has_it() {
     let played = Played::start(refusing(ErrorCode::NoAuth));
     let said = failure(&on(&played, &["remove", "3"]), 77);
-    assert!(said.contains("nobody but the super user has it"), "{said}");
+    assert!(said.contains("only the super user has it"), "{said}");
     assert!(said.contains("--auth digest:super:PASSWORD"), "{said}");
 
     let entry = |perms, id: &str| Acl { perms, scheme: Text::from("digest"), id: Text::from(id) };
@@ -372,5 +372,5 @@ fn servers_are_tried_in_turn_and_again_during_an_election() {
 
     let played = Played::start(Part { closes: u32::MAX, ..ensemble() });
     let said = failure(&on(&played, &["list"]), 69);
-    assert!(said.contains("serves nobody, for lack of a leader"), "{said}");
+    assert!(said.contains("does not serve clients, for lack of a leader"), "{said}");
 }

@@ -1,6 +1,6 @@
 //! The shell's figures: sockets, fsyncs, images.
 //!
-//! Owns the plain structs; whoever measures keeps atomics and hands out snapshots.
+//! Owns the plain structs; the code that measures keeps atomics and hands out snapshots.
 
 use crate::replica::inspect::Latency;
 

@@ -35,7 +35,7 @@ pub struct Facts {
     /// where it was not measured.
     pub recovery_ms: Option<u64>,
     /// Text of the configuration file, empty without one. Shown to anyone who reaches the HTTP
-    /// port: whoever fills it leaves passwords out.
+    /// port: the server that fills it leaves passwords out.
     pub initial_configuration: String,
     /// Settings in force, for `/commands/system_properties`: the same warning holds.
     pub properties: Vec<(String, String)>,

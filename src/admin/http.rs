@@ -32,7 +32,7 @@ pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Number of a request's headers.
 pub const HEADERS_MAX: usize = 64;
 /// Longest time between two requests on a connection, as ZooKeeper's `admin.idleTimeout`. Less would
-/// keep nobody's place free: who is idle yields to a new connection anyway.
+/// keep no place free: an idle connection yields to a new one anyway.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time for the head of a request, and for the first one from the beginning of the connection.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);

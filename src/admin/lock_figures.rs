@@ -80,5 +80,5 @@ impl LockFigures {
     }
 }
 
-/// How long an answer may take: whoever collects metrics does not wait for a busy server.
+/// How long an answer may take: a collector of metrics does not wait for a busy server.
 const ANSWER_MAX: Duration = Duration::from_secs(2);

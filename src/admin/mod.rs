@@ -82,7 +82,7 @@ pub trait Source: Send + Sync + 'static {
     /// Asks the replica. Costs as much as there is to show.
     fn inspect(&self, what: Inspect) -> Inspection<'_>;
 
-    /// Asks the other servers what they alone know of locks or sessions. Nobody is waited for longer
+    /// Asks the other servers what they alone know of locks or sessions. No server is waited for longer
     /// than [`GATHER_MAX`].
     fn gather(&self, scope: Scope) -> Gathering<'_>;
 

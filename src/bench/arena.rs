@@ -1,6 +1,6 @@
 //! Who holds one lock: known to all connections that contend for it.
 //!
-//! *Invariants*, checked at each grant: nobody else holds the lock, and the new holder's znode has a
+//! *Invariants*, checked at each grant: no other client holds the lock, and the new holder's znode has a
 //! higher czxid and a higher sequence number than that of every holder before.
 
 use std::cell::RefCell;
@@ -12,7 +12,7 @@ use super::Fault;
 /// The holders of one lock, now and before.
 #[derive(Debug)]
 pub(super) struct Arena {
-    /// The sequence number of whoever holds the lock.
+    /// The sequence number of the client that holds the lock.
     holder: Option<i64>,
     /// Sequence number and czxid of the last one who did.
     last: (i64, i64),
@@ -24,7 +24,7 @@ pub(super) struct Arena {
 pub(super) type Shared = Rc<RefCell<Arena>>;
 
 impl Arena {
-    /// Of a lock that nobody has held.
+    /// Of a lock that was never held.
     pub(super) fn new() -> Shared {
         Rc::new(RefCell::new(Arena { holder: None, last: (-1, -1), released: None }))
     }

@@ -1,7 +1,7 @@
 //! Sessions that are only there, with watches if so wanted, while something else is measured.
 //!
 //! *Invariants*, checked: all of them last, and none is told of an event, because what they watch must
-//! not be touched. They do not keep themselves alive: whoever has them calls
+//! not be touched. They do not keep themselves alive: the caller that has them calls
 //! [`Bystanders::keep_alive`] more often than their timeout, which is 40 s, at most, or has them
 //! [`Bystanders::live`].
 
@@ -16,9 +16,9 @@ use super::{Fault, files, wire};
 const OPENING_MAX: Duration = Duration::from_secs(5);
 
 /// Sessions that send at one moment: the packets of as many hosts pass through this one machine, whose
-/// kernel queues a thousand for a processor and drops the rest, whoever they are of.
+/// kernel queues a thousand for a processor and drops the rest, of all senders.
 pub(super) const AT_ONCE: usize = 64;
-/// Between two groups that nobody answers: long enough for the packets of one to arrive.
+/// Between two groups that get no answer: long enough for the packets of one to arrive.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Some sessions.
@@ -80,7 +80,7 @@ impl Bystanders {
     pub fn watch(&mut self, paths: &[String]) -> Result<(), Fault> {
         let share = paths.len().div_ceil(self.sessions.len().max(1)).max(1);
         if self.sessions.len() < paths.len().div_ceil(share) {
-            return Err(Fault::Machine("nobody is there to watch".into()));
+            return Err(Fault::Machine("there is no client to watch".into()));
         }
         for (session, paths) in self.sessions.iter_mut().zip(paths.chunks(share)) {
             let requests = paths.iter().map(|path| (path.clone(), wire::get_and_watch(path)));

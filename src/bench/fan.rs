@@ -104,7 +104,7 @@ impl Member {
                 self.state = State::Idle;
                 Ok(Step::Done(changed))
             }
-            _ => Err(Fault::wrong("a watch event that nobody waits for")),
+            _ => Err(Fault::wrong("a watch event that no client waits for")),
         }
     }
 }

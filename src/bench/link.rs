@@ -68,7 +68,7 @@ impl Task {
 
     fn event(&mut self) -> Result<Step, Fault> {
         match self {
-            Task::Script(_) => Err(Fault::wrong("a watch event that nobody waits for")),
+            Task::Script(_) => Err(Fault::wrong("a watch event that no client waits for")),
             Task::Lock(lock) => lock.event(),
             Task::Fan(member) => member.event(),
         }

@@ -178,7 +178,7 @@ impl Lock {
         if self.is_naive {
             return Ok(Step::Within);
         }
-        Err(Fault::wrong("a watch event that nobody waits for"))
+        Err(Fault::wrong("a watch event that no client waits for"))
     }
 
     /// The next lower node than the own in a list of children.

@@ -59,7 +59,7 @@ pub struct Processors {
     /// Seconds that something on this machine has used; idle and I/O wait left out.
     pub used: f64,
     /// Seconds for which something was ready to run, and a virtual machine's host ran something of
-    /// others. Whoever waits for the processor then waits some milliseconds more.
+    /// others. What waits for the processor then waits some milliseconds more.
     pub stolen: f64,
 }
 
@@ -91,7 +91,7 @@ fn processors_in(stat: &str) -> Option<Processors> {
 }
 
 /// Packets that came to this machine and were dropped since it started, because the queue of a
-/// processor was full (`net.core.netdev_max_backlog`). On the loopback device, too: whoever sent one waits
+/// processor was full (`net.core.netdev_max_backlog`). On the loopback device, too: the sender of one waits
 /// for its repetition, 200 ms or longer.
 ///
 /// # Errors

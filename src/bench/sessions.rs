@@ -65,7 +65,7 @@ pub fn live(
     let mut crowd = Crowd::new(plan, timeout)?;
     let mut lives = crowd.gather(look).map_err(fault)?;
     if lives.opened == plan.connections as u64 {
-        // Not before, for nobody would keep it alive while the others are opened.
+        // Not before, for nothing would keep it alive while the others are opened.
         let mut counter = open()?;
         crowd.call_roll().map_err(fault)?;
         let earliest = crowd.dies();

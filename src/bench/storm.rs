@@ -1,7 +1,7 @@
 //! Many sessions that lose their connections at one moment: some come back, the others expire.
 //!
-//! Each has an ephemeral znode. *Invariants*, checked: whoever comes back is the session it was, nobody
-//! who is back loses its znode, and nobody else keeps it. *Never* leaves a session or a znode behind
+//! Each has an ephemeral znode. *Invariants*, checked: a client that comes back is the session it was, no client
+//! that is back loses its znode, and no other client keeps it. *Never* leaves a session or a znode behind
 //! if it ends well.
 
 use std::net::SocketAddr;
@@ -73,7 +73,7 @@ impl Storm {
             crowd.live(COUNT_INTERVAL)?;
         }
         let expired = began.elapsed();
-        // Whoever ended although it was back is not there to answer.
+        // A client that ended although it was back is not there to answer.
         crowd.keep_alive()?;
         if counter.children(&self.room)? as usize != back {
             return Err(Fault::wrong("a session that is alive has lost its ephemeral znode"));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_back_keeps_its_znode() {
+    fn a_client_that_comes_back_keeps_its_znode() {
         let passed = two_sessions(1).expect("it passes");
         assert_eq!(passed.refused, 0);
         assert!(passed.opened <= passed.returned && passed.returned <= passed.expired);

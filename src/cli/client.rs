@@ -3,7 +3,7 @@
 //! *Owns* one connection at a time, blocking, with a session that is closed at the end; `session.rs`
 //! is a session that lasts, for commands that stay. *Invariants*: nothing waits for ever; an answer
 //! that was lost is told apart from a refusal, because only then is the outcome unknown. *Never* asks
-//! again by itself: whoever asked knows whether that is harmless.
+//! again by itself: the caller knows whether that is harmless.
 
 mod connection;
 mod session;
@@ -29,7 +29,7 @@ pub(super) use watches::Removed;
 
 /// How long an answer may take.
 const REPLY_MAX: Duration = Duration::from_secs(10);
-/// How long servers are asked again that answer but serve nobody: an election is shorter.
+/// How long servers are asked again that answer but do not serve: an election is shorter.
 const LEADERLESS_MAX: Duration = Duration::from_secs(3);
 /// Pause between two rounds of that.
 const ROUND_PAUSE: Duration = Duration::from_millis(200);
@@ -261,7 +261,8 @@ fn first_that_serves<T>(
                 Ok(Some(opened)) => return Ok(opened),
                 Ok(None) => {
                     answers = true;
-                    reasons.push(format!("{server}: it serves nobody, for lack of a leader"));
+                    reasons
+                        .push(format!("{server}: it does not serve clients, for lack of a leader"));
                 }
                 Err(error) => reasons.push(format!("{server}: {error}")),
             }

@@ -17,7 +17,7 @@ pub const EXIT_INVALID: i32 = 2;
 pub fn run(path: &Path, myid: Option<&str>, is_strict: bool) -> i32 {
     match check(path, myid, is_strict, &mut io::stdout().lock(), &mut io::stderr().lock()) {
         Ok(code) => code,
-        // A reader that went away (`| head`) has seen what it wanted; there is nobody to tell.
+        // A reader that went away (`| head`) has seen what it wanted: an error has no reader.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
         Err(_) => 1,
     }

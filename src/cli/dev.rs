@@ -304,7 +304,7 @@ fn spawn_reader() -> mpsc::Receiver<String> {
 }
 
 fn print(text: &str) {
-    // Whoever closed standard output does not want to see it.
+    // A reader that has closed standard output does not want to see it.
     let _ = io::stdout().write_all(text.as_bytes());
     let _ = io::stdout().flush();
 }

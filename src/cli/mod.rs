@@ -125,7 +125,7 @@ pub fn run() -> ExitCode {
 
 /// Help that was asked for, or what is wrong with the command line.
 fn misread(error: &clap::Error) -> ExitCode {
-    // With the stream closed there is nobody left to tell; the exit code remains.
+    // With the stream closed an error has no reader; the exit code remains.
     let _ = error.print();
     #[cfg(feature = "recipes")]
     if error.use_stderr() && std::env::args_os().nth(1).is_some_and(|word| word == "lock") {
@@ -139,6 +139,6 @@ fn exit_code(code: i32) -> ExitCode {
 }
 
 fn say(line: &str) {
-    // With standard error closed there is nobody left to tell; the exit code remains.
+    // With standard error closed an error has no reader; the exit code remains.
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -28,7 +28,7 @@ pub(super) fn raise() {
 }
 
 /// Has the kernel's table of this process's files be as large as that. Otherwise it is doubled whenever
-/// it is full, and whoever opens a file in a process with threads waits until no processor can be in the
+/// it is full, and a thread that opens a file in a process with threads waits until no processor can be in the
 /// middle of the smaller one: 10 to 30 ms each time while they are busy, in the server's thread.
 fn make_room(files: u64) {
     let last = i32::try_from(files.saturating_sub(1)).unwrap_or(i32::MAX);

@@ -104,7 +104,7 @@ async fn serve(config: Config, flags: &ServerFlags) -> ExitCode {
         Err(StartError::Config(errors)) => return invalid(&errors),
         Err(error) => return failed(&error.to_string()),
     };
-    // Whoever closed standard output does not want to see it.
+    // A reader that has closed standard output does not want to see it.
     let _ = io::stdout().write_all(first_screen(&server, data_dir.as_deref()).as_bytes());
     let _ = io::stdout().flush();
     tokio::select! {

@@ -2,7 +2,7 @@
 //!
 //! Owns [`HostPort`] and the rules for a host's text. Invariant: a host is never empty, holds no
 //! blanks and control characters and is at most [`HOST_BYTES_MAX`] long; IPv6 is kept without
-//! brackets and printed with them. Never resolves a name: whoever binds or connects does.
+//! brackets and printed with them. Never resolves a name: the code that binds or connects does.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -35,7 +35,7 @@ impl HostPort {
         self.host.parse().ok()
     }
 
-    /// True if nobody but this machine can reach the host: a loopback address or `localhost`.
+    /// True if only this machine can reach the host: a loopback address or `localhost`.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         match self.ip() {

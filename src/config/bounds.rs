@@ -17,7 +17,7 @@ pub(super) const TOTAL_BYTES_MAX_MAX: i64 = 1 << 40;
 /// Longest listen backlog; systems cut it down further (`net.core.somaxconn`).
 pub(super) const LISTEN_BACKLOG_MAX: i64 = 65_535;
 /// Listen backlog unless configured, as long as systems allow unless they are told otherwise: thousands
-/// of clients may reconnect at once, and whoever does not fit in waits a second to try again.
+/// of clients may reconnect at once, and a client that does not fit in waits a second before it tries again.
 pub(super) const LISTEN_BACKLOG_DEFAULT: u32 = 4096;
 /// Most log bytes between two images.
 pub(super) const IMAGE_LOG_BYTES_MAX: i64 = 1 << 40;

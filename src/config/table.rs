@@ -309,8 +309,8 @@ static ACCESS: [Key; 5] = [
         "DigestAuthenticationProvider.superDigest",
         "",
         |c| if c.super_digest.is_some() { "(not shown)".to_string() } else { String::new() },
-        "Who may do everything: `super:` and the base64 of the SHA-1 of `super:password`. Empty: \
-         nobody.",
+        "The user who may do everything: `super:` and the base64 of the SHA-1 of `super:password`. Empty: \
+         there is none.",
     )
     .text("user:base64, or nothing", |c, text| {
         c.super_digest = None;
@@ -322,7 +322,7 @@ static ACCESS: [Key; 5] = [
         "DigestAuthenticationProvider.digestAlg",
         "SHA1",
         |_| "SHA1".to_string(),
-        "Hash of digest ids. With another one the stored ACLs would match nobody, so others are \
+        "Hash of digest ids. With another one the stored ACLs would match no client, so others are \
          refused.",
     )
     .text("SHA1", |_, text| {

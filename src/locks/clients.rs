@@ -100,7 +100,7 @@ impl<'a> Clients<'a> {
         self.connections.get(&session).map_or(0, |(_, connection)| connection.watches)
     }
 
-    /// What a session watches of what was asked for. `None`: whoever would know has not answered.
+    /// What a session watches of what was asked for. `None`: the server that would know has not answered.
     pub(super) fn watches(&self, session: i64) -> Option<&[&'a Watch]> {
         let known = self.watches.get(&session).map(Vec::as_slice);
         match known {

@@ -1,7 +1,7 @@
 //! What is wrong with a lock, in plain words.
 //!
 //! *Owns* [`Finding`]. *Invariants*: nothing is found in what is not known: a server that has not
-//! answered makes nobody an orphan; what is gone a moment later is not found.
+//! answered makes no contender an orphan; what is gone a moment later is not found.
 
 use std::collections::{BTreeMap, BTreeSet};
 

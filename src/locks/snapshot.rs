@@ -199,7 +199,7 @@ impl Directory {
     }
 
     /// Since when the first of the contenders, or one of those who share, has been where it is: its own
-    /// creation, or the end of the last one that was in front of it. `None`: nobody has seen that.
+    /// creation, or the end of the last one that was in front of it. `None`: no server has seen that.
     #[must_use]
     pub fn first_since_ms(&self, znode: &Znode) -> Option<i64> {
         let (_, sequence) = Species::of(&znode.name)?;

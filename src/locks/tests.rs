@@ -392,7 +392,7 @@ fn a_counter_is_reported_from_nine_tenths_on() {
 }
 
 #[test]
-fn whoever_is_asked_to_leave_is_shown_so() {
+fn a_holder_that_is_asked_to_leave_is_shown_so() {
     let mut world = World::default().with("/p", &[("lock-0000000001", 1)]);
     let znode = &mut world.snapshot.directories[0].contenders[0];
     (znode.identity, znode.version) = (Some("unlock".to_owned()), 1);

@@ -48,7 +48,7 @@ pub enum Kind {
     Semaphore,
     /// One leader.
     Election,
-    /// Members: nobody waits.
+    /// Members of a group: no one of them waits for another.
     Party,
     /// Numbered ephemerals of a layout that is not known: taken for a mutex.
     Sequence,
@@ -153,7 +153,7 @@ pub struct Place {
     pub expires_in_ms: Option<u64>,
     /// Where its client is.
     pub presence: Presence,
-    /// What its session watches of this lock; `None` if nobody has said.
+    /// What its session watches of this lock; `None` if no server has said.
     pub watches: Option<Vec<(String, WatchKind)>>,
 }
 

@@ -25,10 +25,10 @@ pub(super) const BLOCK_STEPS: u32 = STEPS;
 const RUN_MIN: Duration = Duration::from_micros(50);
 /// Of the time that it works, what others get at most by having their turns.
 const TURN_TIMES: u32 = 8;
-/// The longest rest: whoever wants the thread to end waits for that.
+/// The longest rest: a caller that wants the thread to end waits for that.
 const REST_MAX: Duration = Duration::from_millis(100);
 
-/// How long a thread in the background may rest. Whoever hands work to it knows what waits for that.
+/// How long a thread in the background may rest. The caller that hands work to it knows what waits for that.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CpuBudget(Arc<AtomicU32>);
 

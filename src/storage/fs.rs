@@ -227,7 +227,7 @@ impl OsFile {
     }
 }
 
-/// Whether whoever is below cannot do without the cache: it wants larger blocks, or says only now that
+/// Whether the file system cannot do without the cache: it wants larger blocks, or says only now that
 /// it knows of no way past it.
 fn wants_the_cache(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::OPNOTSUPP))

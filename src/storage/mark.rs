@@ -1,7 +1,7 @@
 //! A [`Mark`] as bytes, in images and in the state store.
 //!
 //! *Owns* the encoding: little-endian, fixed fields, then the members. *Never* checks its own
-//! integrity: whoever stores it does.
+//! integrity: the caller that stores it does.
 
 use crate::replica::{Mark, Membership};
 

@@ -130,7 +130,7 @@ pub trait End: Send + Sync + 'static {
     /// Ends the server.
     fn ask(&self, failure: &Failure);
 
-    /// [`END_MAX`] are over: whoever waits for the end waits no longer.
+    /// [`END_MAX`] are over: a caller that waits for the end waits no longer.
     fn is_late(&self, failure: &Failure);
 }
 
@@ -330,7 +330,7 @@ pub async fn caught<T>(future: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
-/// Calls what may panic and hurts nobody by that but its caller.
+/// Calls what may panic without harm to anything but its caller.
 ///
 /// # Errors
 /// The text of the panic.

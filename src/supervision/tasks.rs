@@ -84,7 +84,7 @@ impl<F: Future> Future for Supervised<F> {
 impl<F> Drop for Supervised<F> {
     fn drop(&mut self) {
         let future = self.future.take();
-        // A panic was recorded, and there is nobody to be told here.
+        // A panic was recorded, and no caller can be told here.
         let _ = within(&mut self.place, || drop(future));
     }
 }

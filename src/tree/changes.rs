@@ -17,7 +17,7 @@ use super::{Tree, digest, record};
 use crate::proto::Acl;
 
 /// Bytes of records that one drain hands out, and one record more: a thousand small ones and a
-/// thousand of a megabyte are not the same to whoever copies and holds them.
+/// thousand of a megabyte are not the same to the thread that copies and holds them.
 pub(crate) const DRAIN_BYTES_MAX: usize = 2 << 20;
 
 /// Paths whose records have to go.
@@ -104,7 +104,7 @@ impl Tree {
         if self.slab.len() > 0 && matches!(self.slab[parent].meta.owner(), Owner::Session(_)) {
             return Err("has an ephemeral parent");
         }
-        if path::is_special(text) && record.meta.owner() != Owner::Nobody {
+        if path::is_special(text) && record.meta.owner() != Owner::Persistent {
             return Err("is special, but has an owner");
         }
         let open = [Acl::open()];
@@ -170,7 +170,7 @@ impl Tree {
         self.slab.mark_all_changed();
     }
 
-    /// While on, every deleted znode leaves a tombstone: during replay nobody knows which paths
+    /// While on, every deleted znode leaves a tombstone: during replay it is not known which paths
     /// the disk already had.
     pub fn keep_all_tombstones(&mut self, on: bool) {
         self.changes.keep_all = on;

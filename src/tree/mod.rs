@@ -182,7 +182,7 @@ impl Tree {
         let mut tree = Self::empty(options);
         let read_only = [Acl { perms: perms::READ, ..Acl::open() }];
         for path in [path::ROOT, path::ZOOKEEPER, path::CONFIG, path::QUOTA] {
-            let mut meta = Meta::new(0, Now::default(), Owner::Nobody, AclId::OPEN);
+            let mut meta = Meta::new(0, Now::default(), Owner::Persistent, AclId::OPEN);
             if path == path::CONFIG {
                 // ZooKeeper sets this ACL with version -1.
                 meta.aversion = -1;

@@ -49,10 +49,10 @@ impl CreateMode {
             CreateKind::Container => Owner::Container,
             CreateKind::Ttl => Owner::Ttl(request.ttl_ms),
             CreateKind::Create | CreateKind::Create2 if ephemeral => Owner::from_encoded(session),
-            CreateKind::Create | CreateKind::Create2 => Owner::Nobody,
+            CreateKind::Create | CreateKind::Create2 => Owner::Persistent,
         };
         if ephemeral && !matches!(Owner::from_encoded(session), Owner::Session(_)) {
-            // Not a number that any session has: nobody could ever remove the znode.
+            // Not a number that any session has: no session's end would ever remove the znode.
             return Err(ErrorCode::SessionExpired);
         }
         Ok(Self { owner, is_sequential })
@@ -79,17 +79,17 @@ mod tests {
     #[test]
     fn flags_decide_ephemeral_and_sequential() {
         for kind in [CreateKind::Create, CreateKind::Create2] {
-            assert_eq!(mode(kind, 0, 0), Ok((Owner::Nobody, false)));
+            assert_eq!(mode(kind, 0, 0), Ok((Owner::Persistent, false)));
             assert_eq!(mode(kind, 1, 0), Ok((Owner::Session(7), false)));
-            assert_eq!(mode(kind, 2, 0), Ok((Owner::Nobody, true)));
+            assert_eq!(mode(kind, 2, 0), Ok((Owner::Persistent, true)));
             assert_eq!(mode(kind, 3, 0), Ok((Owner::Session(7), true)));
         }
     }
 
     #[test]
     fn op_create_with_container_flag_stores_a_persistent_znode() {
-        assert_eq!(mode(CreateKind::Create, 4, 0), Ok((Owner::Nobody, false)));
-        assert_eq!(mode(CreateKind::Create2, 4, 0), Ok((Owner::Nobody, false)));
+        assert_eq!(mode(CreateKind::Create, 4, 0), Ok((Owner::Persistent, false)));
+        assert_eq!(mode(CreateKind::Create2, 4, 0), Ok((Owner::Persistent, false)));
     }
 
     #[test]

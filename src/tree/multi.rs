@@ -1,7 +1,7 @@
 //! multi: several writes, all or nothing.
 //!
 //! *Owns* the loop and the two forms of the answer. *Invariants*: an operation sees the ones
-//! before it, quotas included; after a failure the tree is what it was, and nobody heard of it.
+//! before it, quotas included; after a failure the tree is what it was, and no watch has fired.
 //! Reproduces the multi part of `PrepRequestProcessor` and `DataTree`.
 
 use crate::proto::request::{Create, CreateKind};

@@ -22,7 +22,7 @@ const TTL_MARK_MASK: u64 = 0xffff_ff00_0000_0000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// Never: a persistent znode.
-    Nobody,
+    Persistent,
     /// After its last child.
     Container,
     /// This many milliseconds after its last change, unless it has children.
@@ -36,7 +36,7 @@ impl Owner {
     #[must_use]
     pub fn from_encoded(encoded: i64) -> Self {
         match encoded {
-            0 => Self::Nobody,
+            0 => Self::Persistent,
             CONTAINER => Self::Container,
             _ if encoded.cast_unsigned() & TTL_MARK_MASK == TTL_MARK => {
                 Self::Ttl(encoded & TTL_MS_MAX)
@@ -49,7 +49,7 @@ impl Owner {
     #[must_use]
     pub fn encoded(self) -> i64 {
         match self {
-            Self::Nobody => 0,
+            Self::Persistent => 0,
             Self::Container => CONTAINER,
             Self::Ttl(ttl_ms) => TTL_MARK.cast_signed() | ttl_ms,
             Self::Session(session) => session,
@@ -61,7 +61,7 @@ impl Owner {
     pub fn session(self) -> i64 {
         match self {
             Self::Session(session) => session,
-            Self::Nobody | Self::Container | Self::Ttl(_) => 0,
+            Self::Persistent | Self::Container | Self::Ttl(_) => 0,
         }
     }
 }
@@ -76,7 +76,7 @@ pub(super) struct Owned {
 impl Owned {
     pub(super) fn insert(&mut self, owner: Owner, id: ZnodeId) {
         let new = match owner {
-            Owner::Nobody => true,
+            Owner::Persistent => true,
             Owner::Container | Owner::Ttl(_) => self.reapable.insert(id),
             Owner::Session(session) => self.ephemerals.insert((session, id)),
         };
@@ -85,7 +85,7 @@ impl Owned {
 
     pub(super) fn remove(&mut self, owner: Owner, id: ZnodeId) {
         let known = match owner {
-            Owner::Nobody => true,
+            Owner::Persistent => true,
             Owner::Container | Owner::Ttl(_) => self.reapable.remove(&id),
             Owner::Session(session) => self.ephemerals.remove(&(session, id)),
         };
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn owners_are_encoded_as_zookeeper_does() {
         for (owner, encoded) in [
-            (Owner::Nobody, 0),
+            (Owner::Persistent, 0),
             (Owner::Container, 0x8000_0000_0000_0000_u64.cast_signed()),
             (Owner::Ttl(1), 0xff00_0000_0000_0001_u64.cast_signed()),
             (Owner::Ttl(TTL_MS_MAX), 0xff00_00ff_ffff_ffff_u64.cast_signed()),

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     fn znode(path: &str) -> Znode {
-        let meta = Meta::new(0, Now::default(), Owner::Nobody, AclId::OPEN);
+        let meta = Meta::new(0, Now::default(), Owner::Persistent, AclId::OPEN);
         Znode::new(meta, Content::new(path.as_bytes(), None))
     }
 

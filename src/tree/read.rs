@@ -183,7 +183,7 @@ impl Tree {
         self.slab[self.find(path)?].data()
     }
 
-    /// The stat of a znode, whoever asks: for watches that are set again.
+    /// The stat of a znode, without a check of the ACL: for watches that are set again.
     #[must_use]
     pub fn stat_unchecked(&self, path: &str) -> Option<Stat> {
         self.find(path).map(|id| self.slab[id].stat())

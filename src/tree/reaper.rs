@@ -24,7 +24,7 @@ impl Tree {
                 }
                 Owner::Ttl(_) if mutant!("ttl-unchecked") => true,
                 Owner::Ttl(ttl_ms) => age_ms > ttl_ms,
-                Owner::Nobody | Owner::Session(_) => false,
+                Owner::Persistent | Owner::Session(_) => false,
             };
             is_due && znode.children().is_empty()
         });
@@ -55,7 +55,7 @@ impl Tree {
             Owner::Container => true,
             Owner::Ttl(_) if mutant!("ttl-unchecked") => true,
             Owner::Ttl(ttl_ms) => ctx.steady_ms.saturating_sub(znode.meta.steady_ms) > ttl_ms,
-            Owner::Nobody | Owner::Session(_) => false,
+            Owner::Persistent | Owner::Session(_) => false,
         };
         if !is_due {
             return Err(ErrorCode::BadVersion);

@@ -113,7 +113,7 @@ impl Tree {
     ///
     /// # Errors
     /// BadArguments (path), NoNode, NoAuth (WRITE), BadArguments (the members of the ensemble are
-    /// not changed this way, by nobody), QuotaExceeded, BadVersion, in this order.
+    /// not changed this way by any client), QuotaExceeded, BadVersion, in this order.
     pub fn set_data(
         &mut self,
         ctx: &Context<'_>,

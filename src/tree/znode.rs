@@ -65,7 +65,7 @@ impl Meta {
         self.mtime = now.time_ms;
         self.steady_ms = match self.owner() {
             Owner::Container | Owner::Ttl(_) => now.steady_ms,
-            Owner::Nobody | Owner::Session(_) => now.time_ms,
+            Owner::Persistent | Owner::Session(_) => now.time_ms,
         };
     }
 

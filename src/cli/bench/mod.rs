@@ -165,7 +165,7 @@ pub(super) fn run(flags: &BenchFlags) -> ExitCode {
                 Format::Text => report.text(),
                 Format::Json => format!("{}\n", report.json()),
             };
-            // Whoever closed standard output has seen enough.
+            // A reader that has closed standard output has seen enough.
             let _ = io::stdout().write_all(text.as_bytes());
             if report.interrupted { EXIT_INTERRUPTED } else { 0 }
         }

@@ -1,4 +1,4 @@
-//! How far a run has come, for whoever sits at a terminal.
+//! How far a run has come, for a user at a terminal.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};

@@ -19,7 +19,7 @@ pub(super) enum Workload {
     Mixed,
     /// A transaction that checks the version of a znode and sets it
     Multi,
-    /// Take and release a lock that nobody else wants
+    /// Take and release a lock that no other client wants
     #[value(alias = "lock-uncontended")]
     Lock,
     /// Take and release the one lock that all want, each watching the contender before it

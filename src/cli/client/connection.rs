@@ -52,7 +52,7 @@ impl Connection {
         }
     }
 
-    /// The socket, for whoever writes while another reads. Its time limits are one.
+    /// The socket, for a thread that writes while another reads. Its time limits are one.
     pub(super) fn stream(&self) -> io::Result<TcpStream> {
         self.stream.try_clone()
     }

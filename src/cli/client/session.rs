@@ -171,7 +171,7 @@ impl Session {
     }
 }
 
-/// Nobody keeps the thread alive.
+/// Nothing keeps the thread alive.
 impl Drop for Session {
     fn drop(&mut self) {
         self.shared.end(CLOSED);
@@ -191,7 +191,7 @@ struct State {
     pending: Option<Pending>,
     watches: Watches,
     credentials: Vec<Credential>,
-    /// Answers to identities that were taken along, which nobody waits for.
+    /// Answers to identities that were taken along, which no caller waits for.
     unasked_auths: usize,
     id: i64,
     password: Password,
@@ -399,7 +399,7 @@ impl Shared {
                 }
                 self.changed.notify_all();
             }
-            // To a ping, to watches that were set again, or too late for whoever asked.
+            // To a ping, to watches that were set again, or too late for the caller.
             Some(_) | None => {}
         }
         Ok(())
@@ -447,7 +447,7 @@ impl Shared {
                 }
             }
             let state = self.state();
-            // Whoever closes the session does not wait for us.
+            // The caller that closes the session does not wait for this thread.
             drop(self.changed.wait_timeout(state, ROUND_PAUSE).expect(NO_PANIC));
         }
     }

@@ -19,7 +19,7 @@ pub(super) enum Names {
 /// Who else may hold the lock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Others {
-    /// Nobody.
+    /// No one.
     None,
     /// Everybody who asks for a shared lock.
     Shared,

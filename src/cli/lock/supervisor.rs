@@ -353,7 +353,7 @@ impl Leash {
         }
     }
 
-    /// Nobody holds the clock: then the command must not go on.
+    /// No process holds the clock: then the command must not go on.
     async fn unwatched(&self) -> Outcome {
         let Some(group) = self.group else {
             return Outcome::NoWatchdog(io::Error::other("it has ended"));
@@ -364,7 +364,7 @@ impl Leash {
                 sleep(UNWATCHED_LOOK).await;
             }
         };
-        // It may stay as a zombie, if whoever inherits it does not look after it.
+        // It may stay as a zombie, if the process that inherits it does not wait for it.
         let _ = timeout(CLOSE_MAX, gone).await;
         Outcome::Unwatched
     }
@@ -405,7 +405,7 @@ fn complain(text: &str) {
 }
 
 fn print(line: &str) {
-    // Whoever closed standard output does not want to see it.
+    // A reader that has closed standard output does not want to see it.
     let _ = writeln!(io::stdout(), "{line}");
 }
 

@@ -119,7 +119,7 @@ fn spawn_listener(socket: UnixStream, events: Sender<Event>) {
                 return;
             }
         }
-        // Nobody listens any more: then the command has ended.
+        // The other end is closed: then the command has ended.
         let _ = events.send(Event::Alone);
     });
 }
@@ -178,7 +178,7 @@ impl Leash {
                 Ok(Event::Alone) => self.tell(supervisor),
                 Ok(Event::Ended(news)) => return news,
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(io::Error::other("nobody waits for the command"));
+                    return Err(io::Error::other("the process that waits for the command is gone"));
                 }
             }
         }

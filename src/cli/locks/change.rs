@@ -86,7 +86,7 @@ pub(super) fn run_revoke(flags: &RevokeFlags) -> ExitCode {
 fn end(done: Result<String, Failure>) -> ExitCode {
     match done {
         Ok(said) => {
-            // Whoever closed standard output does not want to see it.
+            // A reader that has closed standard output does not want to see it.
             let _ = io::stdout().write_all(said.as_bytes());
             ExitCode::SUCCESS
         }
@@ -102,7 +102,7 @@ fn break_lock(flags: &BreakFlags) -> Result<String, Failure> {
     if !flags.yes {
         client.close();
         confirm(&who)?;
-        // Whoever was asked may have taken longer than a session lasts.
+        // The user may have taken longer to answer than a session lasts.
         client = connect(&flags.servers)?;
         if contender(&mut client, node)?.czxid != stat.czxid {
             let text = format!("{node} is another contender by now; nothing was done");
@@ -122,7 +122,7 @@ fn revoke(flags: &RevokeFlags) -> Result<String, Failure> {
     let mut client = connect(&flags.servers)?;
     let stat = contender(&mut client, node)?;
     if stat.ephemeral_owner == 0 {
-        let text = format!("{node} is not ephemeral: nobody listens there");
+        let text = format!("{node} is not ephemeral: no client listens there");
         return Err(Failure(EXIT_REFUSED, text));
     }
     let word = release_word(name(node));
@@ -154,13 +154,13 @@ fn contender(client: &mut Client, node: &str) -> Result<Stat, Failure> {
     Ok(stat)
 }
 
-/// Asks whoever sits at the terminal.
+/// Asks the user at the terminal.
 ///
 /// # Errors
-/// The answer is not yes, or there is nobody.
+/// The answer is not yes, or there is no terminal.
 fn confirm(who: &str) -> Result<(), Failure> {
     if !io::stdin().is_terminal() {
-        let text = "nobody is there to be asked: --yes breaks it without that".to_owned();
+        let text = "there is no terminal to ask at: --yes breaks it without that".to_owned();
         return Err(Failure(EXIT_USAGE, text));
     }
     let mut answer = String::new();

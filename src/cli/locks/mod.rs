@@ -114,7 +114,7 @@ impl ViewFlags {
                         Output::Text => table(&answer),
                     };
                     if self.show(&text, is_first).is_err() {
-                        // Whoever closed standard output has seen enough.
+                        // A reader that has closed standard output has seen enough.
                         return ExitCode::SUCCESS;
                     }
                 }

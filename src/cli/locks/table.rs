@@ -156,7 +156,7 @@ fn remarks(answer: &Value) -> String {
         );
     }
     if answer["serving"] == Value::Bool(false) {
-        out += "this server serves nobody, for lack of a leader: this may be old\n";
+        out += "this server does not serve clients, for lack of a leader: this may be old\n";
     }
     if answer["cut"] == Value::Bool(true) {
         out +=

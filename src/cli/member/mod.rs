@@ -116,7 +116,7 @@ pub(super) fn run(command: &MemberCommand) -> ExitCode {
     };
     match done {
         Ok(said) => {
-            // Whoever closed standard output does not want to see it.
+            // A reader that has closed standard output does not want to see it.
             let _ = io::stdout().write_all(said.as_bytes());
             ExitCode::SUCCESS
         }
@@ -164,7 +164,7 @@ impl Change {
         }
     }
 
-    /// Leaves the rest as it is, whoever changes that at the same time.
+    /// Leaves the rest as it is, also what another client changes at the same time.
     fn request(&self) -> Request {
         let joined = |parts: Vec<String>| Some(Text::from(parts.join(",")));
         let (joining, leaving) = match self {

@@ -69,7 +69,7 @@ fn mode(spec: &ServerSpec, told: &[HostPort]) -> String {
             .lines()
             .find_map(|line| line.strip_prefix("Mode: "))
             .unwrap_or(if answer.contains("not currently serving") {
-                "runs, serves nobody"
+                "runs, does not serve"
             } else {
                 "runs"
             })

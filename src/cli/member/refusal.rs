@@ -102,14 +102,14 @@ fn who_may(client: &mut Client) -> String {
         .iter()
         .filter(|entry| entry.perms & perms::WRITE != 0)
         .map(|Acl { scheme, id, .. }| {
-            // A digest's second half would help nobody but a guesser.
+            // A digest's second half would help only somebody who guesses passwords.
             let user = id.as_str().split(':').next().unwrap_or_default();
             let id = if scheme.as_str() == "digest" { user } else { id.as_str() };
             format!("{scheme}:{id}")
         })
         .collect();
     let others = match writers.as_slice() {
-        [] => "nobody but the super user has it".to_string(),
+        [] => "only the super user has it".to_string(),
         some => format!("these have it, and the super user: {}", some.join(", ")),
     };
     format!(

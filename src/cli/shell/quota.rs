@@ -242,7 +242,7 @@ impl<'a> Quotas<'a> {
         Ok(())
     }
 
-    /// Limits, usage, and the parents that nobody else needs.
+    /// Limits, usage, and the parents that no other quota needs.
     fn delete(&self) -> Result<(), Failure> {
         let delete = |at: &str| match self.ask(at, |path| Request::Delete { path, version: -1 }) {
             Err(failure) if !failure.is_no_node() => Err(failure),

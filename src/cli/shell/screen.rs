@@ -97,7 +97,7 @@ impl Screen {
 
     fn out(&self, text: &[u8]) {
         let mut stdout = io::stdout().lock();
-        // Whoever closed standard output does not want to see it.
+        // A reader that has closed standard output does not want to see it.
         let _ = if self.is_terminal {
             stdout.write_all(harmless(&String::from_utf8_lossy(text)).as_bytes())
         } else {

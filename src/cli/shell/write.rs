@@ -132,7 +132,7 @@ pub(super) fn set_acl(shell: &mut Shell, given: &Given) -> Outcome {
         return Ok(answer.stat(&set(path)?, given.has('s')));
     }
     let paths = znodes.subtree(path, false)?;
-    // Whoever takes the permission to go on from itself has done the rest before.
+    // A client that takes away its own permission to go on has done the rest before.
     for path in paths.iter().rev() {
         set(path)?;
     }

@@ -18,7 +18,7 @@ impl Draft {
         if self.config.data_dir.as_os_str().is_empty() && !self.has_error("dataDir") {
             self.fail(whole.error("dataDir", "missing: the directory of the server's data"));
         }
-        // Whoever could not read that file has said so, and nobody knows what it would have given.
+        // The caller that could not read that file has said so, and what it would have given is not known.
         if self.has_error("dynamicConfigFile") {
             return;
         }
@@ -112,7 +112,7 @@ impl Draft {
     /// A server of an ensemble must know which one it is.
     fn require_myid(&mut self) {
         let origin = self.myid_origin(0);
-        // Whoever could not read the file has said so.
+        // The caller that could not read the file has said so.
         let is_known = self.errors.iter().any(|error| error.file == origin.file);
         if self.config.server_id.is_none() && !is_known && self.data_dir().is_some() {
             let reason = format!(

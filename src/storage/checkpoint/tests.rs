@@ -451,6 +451,6 @@ fn an_image_found_damaged_later_is_set_aside_and_another_one_written_at_once() {
     bench.changes(5);
     checkpointer.apply(bench.full_pass()).unwrap();
     assert_eq!(bench.images.list().unwrap(), [15]);
-    assert_eq!(checkpointer.damaged(10), Outcome::Continue, "nobody has that one any more");
+    assert_eq!(checkpointer.damaged(10), Outcome::Continue, "that one is gone");
     assert_eq!(bench.images.list().unwrap(), [15]);
 }

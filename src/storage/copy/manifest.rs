@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// Whoever changes this makes a new version.
+    /// A change of this is a new version.
     #[test]
     fn the_bytes_of_a_manifest_are_these() {
         let membership = Membership { voters: vec![1, 258], learners: vec![3] };

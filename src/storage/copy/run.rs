@@ -2,8 +2,8 @@
 //!
 //! *Owns* its format, and that what is read is what was written. *Invariants*: keys ascend and none
 //! is there twice; a run that was read to its end had every byte that was written to it, in order,
-//! and nothing else. *Never* believes a record before that more than that it can be looked at: whoever
-//! reads a run must not use what it gave if its end is not reached. *Never* takes memory for a long
+//! and nothing else. *Never* vouches for a record before that: a caller that reads a run must not use
+//! what it gave if its end is not reached. *Never* takes memory for a long
 //! record before the whole run has turned out to be what was written: nothing else bounds a length.
 //!
 //! ```text
@@ -311,7 +311,7 @@ mod tests {
         store.alter((1, 0), |block| block.as_mut().unwrap()[4..8].copy_from_slice(&value_len));
     }
 
-    /// Whoever changes this makes a new version of the manifest (`copy/manifest.rs`), which decides how
+    /// A change of this is a new version of the manifest (`copy/manifest.rs`), which decides how
     /// runs are read.
     #[test]
     fn the_bytes_of_a_run_are_these() {

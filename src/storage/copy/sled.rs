@@ -292,7 +292,7 @@ fn settle(tree: &sled::Tree, number: u32) -> sled::Result<()> {
 }
 
 /// Opens the database in `dir`. One that this process has just dropped keeps its lock until sled's
-/// own threads have let go of it; the lock of the data directory says that nobody else can hold it.
+/// own threads have let go of it; the lock of the data directory says that no other process can hold it.
 fn open(dir: &Path) -> Result<sled::Db, Failure> {
     remove_unfinished_snapshots(dir)
         .map_err(|e| Failure::from(format!("cannot prepare it: {e}")))?;

@@ -45,7 +45,7 @@ pub struct Identity {
     pub raft_id: u64,
     /// Who took part before the first entry, by raft id.
     pub membership: Membership,
-    /// Who founded the ensemble: server ids, and the number that each had drawn for it. Nobody, on
+    /// Who founded the ensemble: server ids, and the number that each had drawn for it. None, on
     /// a server that joined later or is on its own.
     pub founders: Vec<(u8, u64)>,
     /// The server lines with which the ensemble begins. None on a server on its own.

@@ -127,7 +127,7 @@ pub struct Opened {
     pub restored: Restored,
     /// For the log thread.
     pub log: Log,
-    /// For whoever sends and receives images, and for the log thread, which installs them.
+    /// For the tasks that send and receive images, and for the log thread, which installs them.
     pub images: Images,
     /// For the state thread.
     pub checkpointer: Checkpointer,

@@ -184,7 +184,7 @@ impl Images {
     }
 
     /// Begins an image of `mark` that another server sends. Finished, it is no image of this server
-    /// yet: see `image/install.rs`. An older one that nobody has installed may be removed for it.
+    /// yet: see `image/install.rs`. An older one that was never installed may be removed for it.
     ///
     /// # Errors
     /// The file system failed.

@@ -144,7 +144,7 @@ impl ImageReader {
         Ok(self.crc)
     }
 
-    /// The next records, for whoever passes them on: at most 256 KiB of them, or one that is larger,
+    /// The next records, for the task that passes them on: at most 256 KiB of them, or one that is larger,
     /// intact as far as this. `None` behind the last ones, and only if the file was complete.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! Writes a file from its beginning to its end, and reads it like that.
 //!
 //! *Owns* the file meanwhile, and a piece of it in memory. What is written goes past the operating
-//! system's cache, so nobody else's sync has to wait for much of it and nothing else leaves the cache
-//! for it; whoever reads past the cache as well finds out what the disk has. *Never* holds more of a file
+//! system's cache, so the sync of another file has to wait for little of it and nothing else leaves the cache
+//! for it; a reader that goes past the cache as well finds out what the disk has. *Never* holds more of a file
 //! than a piece.
 
 use crate::storage::fs::{BLOCK_BYTES, DiskFile, FsError};

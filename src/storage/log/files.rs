@@ -3,7 +3,7 @@
 //! *Owns* the segments and everything that is written to them. *Invariants*: a record is written
 //! only after the one before was synced; what [`Log::append`] returned for is durable; the hard
 //! state in a record never claims more commits than the log holds at that point; after one failed
-//! write or sync the log is poisoned, since nobody knows what is on the disk then. *Never* retries
+//! write or sync the log is poisoned, since it is not known then what is on the disk. *Never* retries
 //! a sync, changes a sealed segment, or returns an entry whose checksum it did not verify just now.
 //!
 //! One [`Log::append`] of many [`Append`]s costs one write and one sync. Segments have their final
@@ -328,7 +328,7 @@ impl Log {
             }
             log.hard_state.commit = mark.index;
             if mark.term > log.hard_state.term {
-                // Nobody was voted for in a term that this server did not know of.
+                // This server voted for no candidate in a term that it did not know of.
                 (log.hard_state.term, log.hard_state.vote) = (mark.term, 0);
             }
             let base = Position { index: mark.index, term: mark.term };
@@ -369,7 +369,7 @@ impl Log {
         self.spans.bytes_after(index)
     }
 
-    /// A count of bytes that grows with every record, for whoever has to know how much was written
+    /// A count of bytes that grows with every record, for callers that have to know how much was written
     /// since some moment. It does not shrink when the log is cut.
     #[must_use]
     pub fn written(&self) -> Arc<AtomicU64> {

@@ -2,7 +2,7 @@
 //!
 //! *Owns* the rule that tells a write which was cut off from damage. The log is written one record
 //! at a time, each synced before the next is written, so at most the very last record can be
-//! incomplete after a crash, and nobody was told that it is durable:
+//! incomplete after a crash, and no server was told that it is durable:
 //!
 //! - a bad record at the end of the last segment, with nothing valid behind it, is *torn*: dropped;
 //! - a bad record with a valid one behind it was synced, so it is *damaged*: refused. So are a bad

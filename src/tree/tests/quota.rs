@@ -126,7 +126,7 @@ fn deleting_the_limits_ends_the_quota() {
     assert_eq!(f.create("/a/1", 0), Err(ErrorCode::QuotaExceeded));
     f.delete("/zookeeper/quota/a/zookeeper_limits", -1).unwrap();
     f.create("/a/1", 0).unwrap();
-    assert_eq!(usage(&f), "count=1,bytes=0", "nobody counts any more");
+    assert_eq!(usage(&f), "count=1,bytes=0", "what was counted is gone");
 }
 
 /// Creates `/a` with this many children at once, and a quota without usage.
