@@ -56,7 +56,7 @@ pub use setup::{Restored, Setup};
 pub use timing::TICK_MS;
 
 use clients::{Clients, Connection, Forwarding, Rules};
-use consensus::{Clocks, Consensus, Leadership, Pace, ReadIndex, Tail, from_raft};
+use consensus::{Clocks, Consensus, Leadership, ReadIndex, Tail, from_raft};
 use ensemble::Ensemble;
 use inspect::Figures;
 use machine::AppliedState;
@@ -71,8 +71,6 @@ pub struct Replica {
     clocks: Clocks,
     /// Raft.
     consensus: Consensus,
-    /// When this leader proposes.
-    pace: Pace,
     /// Who leads, and whether clients are served.
     leadership: Leadership,
     reads: ReadIndex,
@@ -159,7 +157,6 @@ impl Replica {
         Ok(Self {
             clocks: Clocks::default(),
             consensus,
-            pace: Pace::default(),
             leadership: Leadership::default(),
             reads: ReadIndex::new(origin),
             state: AppliedState::new(machine, applied, log_end_at_start),

@@ -13,7 +13,6 @@ mod conf_change;
 mod guard_tests;
 mod leadership;
 mod node;
-mod pace;
 pub mod promises;
 mod read_index;
 #[cfg(test)]
@@ -30,6 +29,5 @@ pub use promises::Refusal;
 pub(in crate::replica) use clocks::Clocks;
 pub(in crate::replica) use leadership::Leadership;
 pub(in crate::replica) use node::{Consensus, PeerProgress, Step, Verdict, check};
-pub(in crate::replica) use pace::Pace;
 pub(in crate::replica) use read_index::ReadIndex;
 pub(in crate::replica) use tail::{Tail, from_raft};

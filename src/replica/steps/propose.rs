@@ -26,7 +26,7 @@ impl Replica {
     pub(in crate::replica) fn propose(&mut self) {
         let term = self.consensus.term();
         if self.consensus.is_leader() {
-            if self.may_propose(term) {
+            if self.may_propose() {
                 self.expire();
                 while let Some(batch) = self.forwarding.next_to_propose(term)
                     && self.propose_batch(term, batch)
@@ -47,11 +47,8 @@ impl Replica {
     }
 
     /// Whether a leader's proposals go to the log at once.
-    fn may_propose(&mut self, term: u64) -> bool {
-        self.consensus.takes_proposals()
-            && !self.awaits_clocks()
-            && (self.consensus.is_alone()
-                || self.pace.is_clear(term, self.consensus.log_ends(), self.clocks.now_us()))
+    fn may_propose(&self) -> bool {
+        self.consensus.takes_proposals() && !self.awaits_clocks()
     }
 
     /// Proposes a batch. False: it has to wait, and is given back.
@@ -76,7 +73,6 @@ impl Replica {
             return false;
         }
         let index = self.consensus.last_index();
-        self.pace.proposed(term, index, size, self.clocks.now_us());
         self.figures.proposed(size);
         if asks_reconfig {
             self.ensemble.reconfig_proposed(index);
