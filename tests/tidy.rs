@@ -49,11 +49,12 @@ const ROOMS: &[(&str, Arrows)] = &[
     (
         "server",
         &[
-            ("clients", &[]),
+            ("cpu_policy", &[]),
+            ("clients", &["cpu_policy"]),
             ("peer", &["clients", "disk"]),
-            ("disk", &[]),
-            ("lifecycle", &["clients", "peer", "disk", "driver"]),
-            ("driver", &["clients", "peer", "disk"]),
+            ("disk", &["cpu_policy"]),
+            ("lifecycle", &["cpu_policy", "clients", "peer", "disk", "driver"]),
+            ("driver", &["cpu_policy", "clients", "peer", "disk"]),
         ],
     ),
     (

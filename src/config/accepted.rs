@@ -107,7 +107,7 @@ pub(super) static ACCEPTED: [Key; 108] = [
     any("throttled_op_wait_time", FLOW),
     any(
         "connection_throttle_*",
-        "new connections are admitted at a pace that the server chooses, and none is refused for it",
+        "new connections are admitted at lockkeeper.admissionRate, and none is refused for it",
     ),
     any("maxResponseCacheSize", CACHE),
     any("maxGetChildrenResponseCacheSize", CACHE),

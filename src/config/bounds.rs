@@ -41,3 +41,5 @@ pub const PATH_BYTES_MAX: usize = 4095;
 pub(super) const INT_MAX: i64 = i32::MAX as i64;
 /// Least value of the settings that ZooKeeper's parser reads as 32-bit integers and does not bound.
 pub(super) const INT_MIN: i64 = i32::MIN as i64;
+/// Clients that may be let in in a second, or at one moment: more than any machine has.
+pub(super) const ADMISSION_MAX: i64 = 1_000_000;

@@ -84,6 +84,8 @@ pub struct Config {
     pub image_log_bytes: u64,
     /// `lockkeeper.checkpointMillis`: how long changes wait before they are copied to the disk, ms.
     pub checkpoint_ms: u32,
+    /// `lockkeeper.cpuPolicy`: how threads share the cores.
+    pub cpu_policy: CpuPolicyKey,
     /// `lockkeeper.diskStallMillis`: how long the log's disk may take before it counts as hung, ms;
     /// `syncLimit` ticks, at most 5000, unless given.
     pub disk_stall_ms: u32,
@@ -101,6 +103,10 @@ pub struct Config {
     pub max_cnxns: u32,
     /// `globalOutstandingLimit`: requests in flight beyond which reading stops.
     pub global_outstanding_limit: u32,
+    /// `lockkeeper.admissionRate`: connections a second in a reconnect storm. 0: no limit. None: by the CPU policy.
+    pub admission_rate: Option<u32>,
+    /// `lockkeeper.admissionBurst`: clients at one moment that do not wait. At least 1.
+    pub admission_burst: u32,
     /// `lockkeeper.incomingBytesMax`: bytes that may have been received of requests that are not there whole.
     pub incoming_bytes_max: u64,
     /// `lockkeeper.outgoingBytesMax`: bytes that may wait for all clients together.
@@ -162,6 +168,15 @@ pub struct Config {
     /// by [`Draft::set_path`].
     pub path: Option<PathBuf>,
     raw: Raw,
+}
+
+/// `lockkeeper.cpuPolicy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CpuPolicyKey {
+    /// By the number of cores: from four on it is plain.
+    Auto,
+    /// As the threads of any other process.
+    Plain,
 }
 
 /// `znode.container.*`.

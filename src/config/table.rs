@@ -9,17 +9,17 @@ use std::path::PathBuf;
 
 use super::address::{HostPort, host_of};
 use super::bounds::{
-    CHECKPOINT_MS_MAX, DISK_STALL_MS_MAX, IMAGE_LOG_BYTES_MAX, IMAGE_LOG_BYTES_MIN, INT_MAX,
-    INT_MIN, JUTE_MAX_BUFFER_MAX, JUTE_MAX_BUFFER_MIN, LISTEN_BACKLOG_DEFAULT, LISTEN_BACKLOG_MAX,
-    OUTSTANDING_LIMIT_MAX, SESSION_EXPIRY_GRACE_MS_MAX, TICK_TIME_MS_MAX, TOTAL_BYTES_MAX_MAX,
-    TOTAL_BYTES_MAX_MIN,
+    ADMISSION_MAX, CHECKPOINT_MS_MAX, DISK_STALL_MS_MAX, IMAGE_LOG_BYTES_MAX, IMAGE_LOG_BYTES_MIN,
+    INT_MAX, INT_MIN, JUTE_MAX_BUFFER_MAX, JUTE_MAX_BUFFER_MIN, LISTEN_BACKLOG_DEFAULT,
+    LISTEN_BACKLOG_MAX, OUTSTANDING_LIMIT_MAX, SESSION_EXPIRY_GRACE_MS_MAX, TICK_TIME_MS_MAX,
+    TOTAL_BYTES_MAX_MAX, TOTAL_BYTES_MAX_MIN,
 };
 use super::key::Key;
 use super::values::{
     command_url, optional_path, path, path_text, super_digest, u16_of, u32_of, yes_no,
 };
 use super::words::FourLetterWords;
-use super::{AdminConfig, Config, ContainerConfig, Raw};
+use super::{AdminConfig, Config, ContainerConfig, CpuPolicyKey, Raw};
 
 /// A heading of the documents and the keys below it.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ pub static SECTIONS: [Section; 7] = [
     Section { title: "The ensemble", keys: &ENSEMBLE },
 ];
 
-static PLACE: [Key; 11] = [
+static PLACE: [Key; 12] = [
     Key::effective(
         "dataDir",
         "",
@@ -147,6 +147,26 @@ static PLACE: [Key; 11] = [
     )
     .number(1, CHECKPOINT_MS_MAX, |c, n| c.checkpoint_ms = u32_of(n)),
     Key::effective(
+        "lockkeeper.cpuPolicy",
+        "auto",
+        |c| match c.cpu_policy {
+            CpuPolicyKey::Auto => AUTO.to_string(),
+            CpuPolicyKey::Plain => PLAIN.to_string(),
+        },
+        "How the server's threads share the cores. `auto`: plain on a machine with four cores or more; with \
+         fewer, while they are busy, serving threads are scheduled as batch work (more throughput beside \
+         clients and other servers on the same machine), checkpoints and images rest, and fewer clients \
+         are let in during a reconnect storm. `plain`: as the threads of any other process.",
+    )
+    .text("auto or plain", |c, text| {
+        c.cpu_policy = match text {
+            AUTO => CpuPolicyKey::Auto,
+            PLAIN => CpuPolicyKey::Plain,
+            _ => return Err(format!("`{text}` is neither {AUTO} nor {PLAIN}")),
+        };
+        Ok(())
+    }),
+    Key::effective(
         "lockkeeper.diskStallMillis",
         "-1",
         |c| c.disk_stall_ms.to_string(),
@@ -193,7 +213,7 @@ static SESSIONS: [Key; 4] = [
     .or_else("10000"),
 ];
 
-static LIMITS: [Key; 6] = [
+static LIMITS: [Key; 8] = [
     Key::effective(
         "maxClientCnxns",
         "60",
@@ -228,6 +248,24 @@ static LIMITS: [Key; 6] = [
     )
     .number(JUTE_MAX_BUFFER_MIN, JUTE_MAX_BUFFER_MAX, |c, n| c.jute_max_buffer = u32_of(n))
     .or_else("1048575"),
+    Key::effective(
+        "lockkeeper.admissionRate",
+        "-1",
+        |c| c.admission_rate.map_or_else(|| "-1".to_string(), |rate| rate.to_string()),
+        "Connections a second that all servers of the ensemble together accept in a reconnect storm, each \
+         its part; doubled every 2 s while clients wait. Twice as many idle clients a second may close \
+         their sessions or leave, and eight times as many be heard from by each server; active clients \
+         never wait. 0: no limit. -1: 10000, or 2000 where lockkeeper.cpuPolicy shares the cores.",
+    )
+    .number(-1, ADMISSION_MAX, |c, n| c.admission_rate = u32::try_from(n).ok()),
+    Key::effective(
+        "lockkeeper.admissionBurst",
+        "64",
+        |c| c.admission_burst.to_string(),
+        "Clients that come, leave or are heard from at one moment and do not wait for \
+         lockkeeper.admissionRate.",
+    )
+    .number(1, ADMISSION_MAX, |c, n| c.admission_burst = u32_of(n)),
     Key::effective(
         "lockkeeper.incomingBytesMax",
         "268435456",
@@ -542,6 +580,9 @@ pub(super) fn blank() -> Config {
         client_tcp_keep_alive: false,
         image_log_bytes: 0,
         checkpoint_ms: 0,
+        admission_rate: None,
+        admission_burst: 1,
+        cpu_policy: CpuPolicyKey::Auto,
         disk_stall_ms: 0,
         tick_time_ms: 0,
         min_session_timeout_ms: 0,
@@ -586,6 +627,8 @@ pub(super) fn blank() -> Config {
     }
 }
 
+const AUTO: &str = "auto";
+const PLAIN: &str = "plain";
 const AS_ZOOKEEPER: &str = "zookeeper";
 const LINEARIZABLE: &str = "linearizable";
 const HOST: &str = "a host name or address";

@@ -23,7 +23,8 @@ use super::clients::{Debt, Debts, Line, Pushed};
 use super::clock;
 use super::clock_alarm::ClockAlarm;
 use super::conditions::Cause;
-use super::disk::{CheckpointPace, Checkpoints, DiskAlarm, LogWriter};
+use super::cpu_policy::{Scheduling, ThreadScheduling};
+use super::disk::{CheckpointSchedule, Checkpoints, DiskAlarm, LogWriter};
 use super::error::ServerError;
 use super::figures::Figures;
 use super::limits::{
@@ -33,7 +34,6 @@ use super::limits::{
 use super::message::Message;
 use super::peer::{LinkEvent, Links};
 use super::queue::Queue;
-use super::sched::{Scheduling, ThreadScheduling};
 use super::shared::{Published, Stop};
 use crate::replica::{
     ConnId, Drained, Input, OUTPUT_BYTES_PER_TURN_MAX, Outgoing, Ready, Replica, Report, Status,
@@ -98,7 +98,7 @@ impl Driver {
         let start = Instant::now();
         let mut batch = Vec::with_capacity(DRIVER_BATCH_MAX);
         let mut inspections = Inspections::default();
-        let mut pace = CheckpointPace::new(start);
+        let mut schedule = CheckpointSchedule::new(start);
         let mut serves = Some(serves);
         let (mut served, mut shows_obstacle) = (false, false);
         let mut clock_alarm = ClockAlarm::default();
@@ -127,13 +127,13 @@ impl Driver {
             if let Some(links) = &self.links {
                 links.set_term(status.term);
             }
-            self.hand_over_changes(status.changes_waiting, is_idle, &mut pace);
+            self.hand_over_changes(status.changes_waiting, is_idle, &mut schedule);
             if let Some(disk) = &mut self.disk {
                 let now = Instant::now();
                 disk.alarm.look(&status, &self.published.conditions, now);
-                let is_crowded = self.scheduling.is_crowded(now);
-                let rest = pace.rest_times(status.changes_waiting, is_crowded, now);
-                disk.checkpoints.may_rest(if scheduling.gives_way() { rest } else { 0 });
+                let lateness = schedule.lateness(status.changes_waiting, now);
+                let is_storm = self.scheduling.is_crowded(now);
+                self.scheduling.background().adapt(lateness, scheduling.gives_way(), is_storm);
             }
             if status.serving
                 && let Some(serves) = serves.take()
@@ -331,28 +331,33 @@ impl Driver {
 
     /// Gives changed records to the state thread when it has room for them: once there are many or
     /// they have waited, and from then on until a checkpoint is complete.
-    fn hand_over_changes(&mut self, waiting: u64, is_idle: bool, pace: &mut CheckpointPace) {
+    fn hand_over_changes(
+        &mut self,
+        waiting: u64,
+        is_idle: bool,
+        schedule: &mut CheckpointSchedule,
+    ) {
         let Some(disk) = &self.disk else { return };
         let checkpoints = &disk.checkpoints;
         let now = Instant::now();
-        if !pace.is_due(waiting, disk.changes_wait, now) || !checkpoints.has_room() {
+        if !schedule.is_due(waiting, disk.changes_wait, now) || !checkpoints.has_room() {
             return;
         }
         // A driver that only time wakes does more at once, and one that never comes to an end otherwise.
-        let does_more = is_idle || pace.is_late(now);
+        let does_more = is_idle || schedule.is_late(now);
         for _ in 0..if does_more { CHANGES_BATCHES_MAX } else { 1 } {
             match self.replica.drain_changes(CHANGES_RECORDS_MAX) {
                 Drained::Changes(changes) => {
                     let is_complete = changes.mark.is_some();
                     checkpoints.hand_over(changes);
                     if is_complete {
-                        return pace.complete(now);
+                        return schedule.complete(now);
                     }
-                    pace.go_on();
+                    schedule.go_on();
                 }
                 // The log thread wakes this one.
-                Drained::NotDurable => return pace.go_on(),
-                Drained::Nothing => return pace.complete(now),
+                Drained::NotDurable => return schedule.go_on(),
+                Drained::Nothing => return schedule.complete(now),
             }
             if !checkpoints.has_room() {
                 return;

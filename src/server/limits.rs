@@ -36,32 +36,7 @@ pub const ANSWER_BYTES_UNKNOWN: usize = 256 << 10;
 /// flight are not read from.
 pub const OUTSTANDING_BYTES_MAX: u64 = 256 << 20;
 
-/// So many at one moment are a crowd, and those beyond are held back: connections that are accepted, clients
-/// that leave, and clients that are heard from after [`QUIET_MIN`] of silence or more.
-pub const CROWD_MIN: u32 = 64;
-
-/// For each connection that is accepted: of a crowd 2,000 a second, with the session that it asks for a tenth of
-/// the server's thread. Of two cores the client and the system take as much again, and twice as many a second
-/// were too much for those at work beside them. Of all servers of an ensemble: each of them makes the sessions that
-/// any of them is asked for ([`Limits::of_ensemble`]).
-pub const ACCEPT_INTERVAL: Duration = Duration::from_micros(512);
-
-/// For each session that is closed by a client that was silent before, and likewise for each connection whose
-/// client has left: twice as many, likewise.
-pub const LEAVE_INTERVAL: Duration = Duration::from_micros(256);
-
-/// For each client that is heard from: 16,000 a second. Most of them ping, which is a few microseconds and must
-/// not wait for long.
-pub const HEAR_INTERVAL: Duration = Duration::from_micros(64);
-
-/// A crowd comes twice as fast behind each of these in which there always was somebody of it: they have sessions
-/// that may be about to expire. Of those accepted 12,000 come within 4 s.
-pub const CROWD_PATIENCE: Duration = Duration::from_secs(2);
-
-/// How often it is seen who may come.
-pub const CROWD_TICK: Duration = Duration::from_millis(1);
-
-/// Whoever was heard from within this time is at work, and does not wait behind a crowd.
+/// Whoever was heard from within this time is at work, and does not wait behind a reconnect storm.
 pub const QUIET_MIN: Duration = Duration::from_millis(100);
 
 /// The same, in times between two requests as is usual of those at work, if that is more: 10,000 clients
@@ -132,21 +107,8 @@ pub const CHECKPOINT_LATE: Duration = Duration::from_secs(30);
 /// waits for a checkpoint but the next image, and so the next cut of the log.
 pub const CHANGES_WAITING_MAX: u64 = 64 << 10;
 
-/// With so many, checkpoints take longer than it takes to change what they write: the state thread does
-/// not rest then.
+/// With so many, checkpoints take longer than it takes to change what they write: they are late.
 pub const CHANGES_WAITING_LATE: u64 = 8 * CHANGES_WAITING_MAX;
-
-/// While cores are short the state thread rests so many times as long as it works: it takes a ninth of a
-/// core, which is enough for most of what changes.
-pub const REST_TIMES: u32 = 8;
-/// And from this part of the way to where a checkpoint is late, so many times: a quarter of a core, for
-/// seconds, so that it does not come to be late. What is made up for later takes all of a core.
-pub const LATENESS_BEHIND: f64 = 0.25;
-/// See [`LATENESS_BEHIND`].
-pub const REST_TIMES_BEHIND: u32 = 3;
-/// While a crowd of clients comes or leaves, so many times, unless a checkpoint is late: for those seconds the
-/// cores are theirs and those of whoever is at work.
-pub const REST_TIMES_CROWDED: u32 = 64;
 
 /// How long `stop` waits for the connections to end by themselves.
 pub const STOP_CONNECTIONS_MAX: Duration = Duration::from_millis(500);
@@ -269,8 +231,6 @@ pub struct Limits {
     pub connections_max: u32,
     /// `nio.sessionlessCnxnTimeout`: how long a connection may take to ask for a session.
     pub sessionless_timeout: Duration,
-    /// Servers that each end of a session is work for: those of the ensemble, or this one.
-    pub servers: u32,
     /// `globalOutstandingLimit`: unanswered requests beyond which connections that have some in
     /// flight are not read from.
     pub outstanding_max: u64,
@@ -296,7 +256,6 @@ impl Limits {
             connections_per_ip_max: config.max_client_cnxns,
             connections_max: config.max_cnxns,
             sessionless_timeout: Duration::from_millis(config.sessionless_timeout_ms.into()),
-            servers: u32::try_from(config.servers.len()).unwrap_or(u32::MAX).max(1),
             outstanding_max: config.global_outstanding_limit.into(),
             outgoing_bytes_soft_max: OUTGOING_BYTES_SOFT_MAX,
             outgoing_bytes_max: OUTGOING_BYTES_MAX,
@@ -304,27 +263,5 @@ impl Limits {
             incoming_total_bytes_max: config.incoming_bytes_max,
             outgoing_total_bytes_max: config.outgoing_bytes_max,
         }
-    }
-
-    /// The time for one of a crowd that comes to one of the servers, if this is the time for one that comes to any
-    /// of them: what one does, each of them does.
-    #[must_use]
-    pub fn of_ensemble(&self, interval: Duration) -> Duration {
-        interval.saturating_mul(self.servers)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::ServerSpec;
-
-    #[test]
-    fn a_crowd_comes_to_an_ensemble_no_faster_than_to_one_server() {
-        let mut config = Config::without_file();
-        assert_eq!(Limits::of(&config).of_ensemble(ACCEPT_INTERVAL), ACCEPT_INTERVAL);
-        let spec = |id| ServerSpec::parse(id, "host:1:2").unwrap();
-        config.servers = (1..=3).map(spec).collect();
-        assert_eq!(Limits::of(&config).of_ensemble(ACCEPT_INTERVAL), ACCEPT_INTERVAL * 3);
     }
 }

@@ -7,7 +7,8 @@
 //! the data directory is free. Rooms: `clients/` (their sockets),
 //! `peer/` (other servers), `disk/` (the threads of the log and of checkpoints), `lifecycle/` (from a configuration to
 //! a server that runs). Beside them: `driver.rs` (the loop around the replica), `message.rs` and `queue.rs` (what it is
-//! sent), `limits.rs`, `figures.rs`, `audit.rs`, `sched.rs` and `cores.rs` (how threads share the processor).
+//! sent), `limits.rs`, `figures.rs`, `audit.rs`, `cpu_policy/`
+//! (how threads share the cores).
 
 mod announced;
 mod audit;
@@ -15,7 +16,7 @@ mod clients;
 mod clock;
 mod clock_alarm;
 mod conditions;
-mod cores;
+mod cpu_policy;
 mod disk;
 mod driver;
 mod error;
@@ -26,7 +27,6 @@ pub mod limits;
 mod message;
 mod peer;
 mod queue;
-mod sched;
 mod shared;
 mod ticks;
 

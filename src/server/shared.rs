@@ -10,14 +10,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::clients::{Admission, IdleClients, Received, Throttle};
+use super::clients::{Admission, Received, Throttle};
 use super::conditions::Conditions;
 use super::error::ServerError;
 use super::figures::Figures;
 use super::limits::{INSPECT_MAX, Limits};
 use super::message::Message;
 use super::peer::{Peers, lock_query};
-use super::sched::Scheduling;
 use crate::admin::{Counters, Facts, Gathering, Inspection, Source};
 use crate::config::FourLetterWords;
 use crate::locks::Scope;
@@ -35,16 +34,8 @@ pub(super) struct Shared {
     pub throttle: Arc<Throttle>,
     /// What has arrived and is not handed on.
     pub received: Received,
-    /// What many clients pass that are heard from at one moment.
-    pub hearing: Arc<Admission>,
-    /// What many of them pass that close their sessions.
-    pub closing: Arc<Admission>,
-    /// What the sockets of many pass that have left at one moment.
-    pub leaving: Arc<Admission>,
-    /// How the server's threads are scheduled.
-    pub scheduling: Arc<Scheduling>,
-    /// Who of those that are heard from are many that come at one moment.
-    pub idle_clients: IdleClients,
+    /// What clients pass that come, act or leave with many others.
+    pub admission: Admission,
     /// What is counted.
     pub figures: Arc<Figures>,
     /// What the driver has published last.

@@ -1,14 +1,14 @@
-//! Background CPU throttle: how much of a core checkpoints and images may take while cores are short.
+//! Background CPU throttle: how much of a core checkpoints, compaction and images may take.
 //!
-//! The threads that serve are scheduled as batch work (`server/sched.rs`), and a thread that writes an image runs
-//! for 3 ms each time that one of them is woken, whatever its priority. A client with a fixed number of requests in
-//! flight then falls behind for as long as the image takes. Where cores are short and no server waits for the image,
-//! its thread therefore takes a small part of one core and leaves the rest.
+//! The server decides (`server/cpu_policy`) and sets a [`CpuBudget`]; the work asks it every few steps. Where serving
+//! threads are scheduled as batch work, a thread that writes an image would otherwise run for 3 ms each time that one
+//! of them is woken, whatever its priority. A client with a fixed number of requests in flight then falls behind for as
+//! long as the image takes.
 //!
-//! *Invariant*: the thread rests at most as many times as long as it works as it was told, or [`TURN_TIMES`], so
-//! that it makes progress beside a thread that computes without an end. *Never* holds a lock while it rests.
+//! *Invariants*: the work rests at most as many times as long as it runs as the budget says, or [`TURN_TIMES`], so
+//! that it makes progress beside a thread that computes without an end; without a limit it neither rests nor reads a
+//! clock. *Never* holds a lock while it rests.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -28,31 +28,34 @@ const TURN_TIMES: u32 = 8;
 /// The longest rest: a caller that wants the thread to end waits for that.
 const REST_MAX: Duration = Duration::from_millis(100);
 
-/// How long a thread in the background may rest. The caller that hands work to it knows what waits for that.
+/// What work in the background asks how much of a core it may take; clones are one budget. By default it lets
+/// other threads of its core have their turns, and does not rest.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CpuBudget(Arc<AtomicU32>);
+pub struct CpuBudget(Arc<AtomicU32>);
 
-thread_local! {
-    /// That of this thread. Without one that was given, there is none.
-    static BUDGET: RefCell<CpuBudget> = RefCell::default();
-}
+/// In place of how many times as long as it works a thread rests: there is no limit.
+const UNLIMITED: u32 = u32::MAX;
 
 impl CpuBudget {
     /// The most that a thread may rest: it still takes a hundredth part of a core.
     pub(crate) const TIMES_MAX: u32 = 99;
 
-    /// Says how many times as long as it works the thread is to rest; 0: others only have their turns.
+    /// Without a limit: nothing is given up to other threads but what the system takes.
+    #[must_use]
+    pub(crate) fn unlimited() -> Self {
+        Self(Arc::new(UNLIMITED.into()))
+    }
+
+    /// Says how many times as long as it works a thread is to rest; 0: others only have their turns.
     pub(crate) fn set(&self, times: u32) {
         self.0.store(times.min(CpuBudget::TIMES_MAX), Ordering::Relaxed);
     }
 
-    /// From now on this is the calling thread's.
-    pub(crate) fn begin(&self) {
-        BUDGET.set(self.clone());
-    }
-
-    fn times(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
+    /// How many times as long as it works a thread rests; `None` without a limit.
+    #[must_use]
+    pub(crate) fn rest_times(&self) -> Option<u32> {
+        let times = self.0.load(Ordering::Relaxed);
+        (times != UNLIMITED).then_some(times)
     }
 }
 
@@ -86,9 +89,9 @@ impl Wait {
 }
 
 impl CpuThrottle {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(cpu_budget: &CpuBudget) -> Self {
         Self {
-            cpu_budget: BUDGET.with_borrow(Clone::clone),
+            cpu_budget: cpu_budget.clone(),
             steps: 0,
             computed: thread_computed(),
             allowed: Duration::ZERO,
@@ -101,14 +104,21 @@ impl CpuThrottle {
         self.steps += steps;
         if self.steps >= STEPS {
             self.steps = 0;
-            self.give_way(Wait::now, Instant::now, thread_computed());
+            if let Some(times) = self.cpu_budget.rest_times() {
+                self.give_way(times, Wait::now, Instant::now, thread_computed());
+            }
         }
     }
 
     /// `computed` is what the thread has by now.
-    fn give_way(&mut self, wait: impl FnOnce(Wait), now: impl Fn() -> Instant, computed: Duration) {
+    fn give_way(
+        &mut self,
+        times: u32,
+        wait: impl FnOnce(Wait),
+        now: impl Fn() -> Instant,
+        computed: Duration,
+    ) {
         let ran = computed.saturating_sub(self.computed);
-        let times = self.cpu_budget.times();
         let how = match times {
             0 => Wait::Yield,
             _ if ran >= RUN_MIN => Wait::Sleep((ran * times).min(REST_MAX)),
@@ -141,8 +151,7 @@ mod tests {
     /// Works for `run` so many times; each time that it stands back costs `more` than it asks for. How it
     /// stood back, each time.
     fn stood_back(cpu_budget: &CpuBudget, times: u32, run: Duration, more: Duration) -> Vec<Wait> {
-        cpu_budget.begin();
-        let mut cpu_throttle = CpuThrottle::new();
+        let mut cpu_throttle = CpuThrottle::new(cpu_budget);
         let now = Cell::new(Instant::now());
         let mut computed = cpu_throttle.computed;
         let mut waits = Vec::new();
@@ -153,7 +162,8 @@ mod tests {
                 let asked = if let Wait::Sleep(time) = wait { time } else { Duration::ZERO };
                 now.set(now.get() + asked + more);
             };
-            cpu_throttle.give_way(stand_back, || now.get(), computed);
+            let Some(times) = cpu_budget.rest_times() else { continue };
+            cpu_throttle.give_way(times, stand_back, || now.get(), computed);
         }
         waits
     }
@@ -175,6 +185,11 @@ mod tests {
             let rests = stood_back(&cpu_budget, 1000, MS, 160 * MS - rest);
             assert_eq!(rests, vec![Wait::Sleep(rest); (1000 * part).div_ceil(160) as usize]);
         }
+    }
+
+    #[test]
+    fn without_a_limit_it_never_stands_back() {
+        assert_eq!(stood_back(&CpuBudget::unlimited(), 100, MS, MS), []);
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(crate) use checkpoint::{ImageTally, LogLostEnd};
 #[cfg(test)]
 pub(crate) use copy::MemoryState;
 pub use copy::{Runs, SledState, StateError, StateStore, Take};
-pub(crate) use cpu_throttle::CpuBudget;
+pub use cpu_throttle::CpuBudget;
 pub use dir::{
     Identity, Lock, OpenError, Opened, Options, Place, Report, mark_rolled_back, open, peek,
     set_aside, was_set_aside,

@@ -13,6 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
 use super::copy::{Found, Manifest, MemoryState, StateError, StateStore};
+use super::cpu_throttle::CpuBudget;
 use super::fs::{DiskFile, FileLock, Fs, FsError, Reserved};
 use crate::replica::{
     Append, Entry, EntryKind, HardState, Mark, Membership, Record, RecordDigest, Records, Restore,
@@ -489,9 +490,9 @@ impl StateStore for TestState {
         }
         self.kept.lock().unwrap().read_block(run, number, out)
     }
-    fn retain_runs(&mut self, runs: &[u64]) -> Result<(), StateError> {
+    fn retain_runs(&mut self, runs: &[u64], cpu_budget: &CpuBudget) -> Result<(), StateError> {
         self.work()?;
-        self.kept.lock().unwrap().retain_runs(runs)
+        self.kept.lock().unwrap().retain_runs(runs, cpu_budget)
     }
     fn clear(&mut self) -> Result<(), StateError> {
         if !self.is_full {

@@ -5,8 +5,8 @@ mod server_lines;
 use std::path::PathBuf;
 
 use lockkeeper::internals::config::{
-    CONFIG_ERRORS_MAX, CONFIG_TEXT_BYTES_MAX, Config, Draft, Form, FourLetterWords, HostPort,
-    PATH_BYTES_MAX, SECTIONS, VALUE_BYTES_MAX,
+    CONFIG_ERRORS_MAX, CONFIG_TEXT_BYTES_MAX, Config, CpuPolicyKey, Draft, Form, FourLetterWords,
+    HostPort, PATH_BYTES_MAX, SECTIONS, VALUE_BYTES_MAX,
 };
 
 const LEAST: &str = "dataDir=/data\nclientPort=2181\n";
@@ -561,6 +561,25 @@ fn keys_of_zookeepers_parser_are_checked_though_without_effect() {
     let config =
         good("electionAlg=3\npeerType=Observer\nsnapCount=whatever\nautopurge.purgeInterval=1d");
     assert_eq!(config.ignored.len(), 4);
+}
+
+#[test]
+fn the_cpu_policy_is_auto_or_plain() {
+    assert_eq!(good("").cpu_policy, CpuPolicyKey::Auto);
+    assert_eq!(good("lockkeeper.cpuPolicy=plain").cpu_policy, CpuPolicyKey::Plain);
+    assert_eq!(
+        fault("lockkeeper.cpuPolicy=fast"),
+        "zoo.cfg:3: lockkeeper.cpuPolicy: `fast` is neither auto nor plain"
+    );
+}
+
+#[test]
+fn clients_are_admitted_at_a_rate_that_the_cpu_policy_chooses_unless_given() {
+    let default = good("");
+    assert_eq!((default.admission_rate, default.admission_burst), (None, 64));
+    let given = good("lockkeeper.admissionRate=0\nlockkeeper.admissionBurst=1");
+    assert_eq!((given.admission_rate, given.admission_burst), (Some(0), 1));
+    assert!(fault("lockkeeper.admissionBurst=0").contains("least value is 1"));
 }
 
 #[test]

@@ -105,7 +105,7 @@ pub(super) async fn serve(
         Box::pin(linger(&mut reader)).await;
     } else if end.is_none() {
         // The client has left, perhaps with thousands: to close its socket takes the longest.
-        shared.leaving.pass().await;
+        shared.admission.leaving.pass().await;
     }
     drop(hang_up);
 }
@@ -372,10 +372,10 @@ impl Connection<'_> {
         if self.has_read_all {
             ready!(self.reader.as_ref().poll_read_ready(context))?;
             let now = Instant::now();
-            self.was_quiet =
-                self.turn.is_taken() || self.shared.idle_clients.is_quiet(self.heard, now);
+            self.was_quiet = self.turn.is_taken()
+                || self.shared.admission.idle_clients.is_quiet(self.heard, now);
             if self.was_quiet {
-                ready!(self.shared.hearing.poll_pass(context, &mut self.turn));
+                ready!(self.shared.admission.hearing.poll_pass(context, &mut self.turn));
             }
             self.heard = now;
             self.has_read_all = false;
@@ -411,7 +411,7 @@ impl Connection<'_> {
             self.in_flight.add(&sizes);
             if self.was_quiet && message.iter().any(closes_session) {
                 // Of many that do so, this is the work.
-                self.shared.closing.pass().await;
+                self.shared.admission.closing.pass().await;
             }
             self.shared.figures.packets_received(message.len());
             let input = Input::Requests { conn: self.conn, requests: message };

@@ -1,11 +1,11 @@
 //! The client port: who may connect, and one task for each who does.
 //!
-//! *Owns* the listening socket, the number of every connection and the count of connections per
-//! address. *Invariants*: the port is bound before the data is touched and listens only when the
-//! server serves; where there is no room for another connection, the oldest of those that have asked for
-//! no session yields; if there is none, the new one is accepted and closed at once, so that the client
-//! learns of it; both are counted, and said at most once a second; a crowd is accepted at the pace of
-//! `clients/pace.rs`; no connection takes a file that the server needs (`files.rs`). Reproduces `NIOServerCnxnFactory`.
+//! *Owns* the listening socket, the number of every connection and the count of connections per address.
+//! *Invariants*: the port is bound before the data is touched and listens only when the server serves; where there is
+//! no room for another connection, the oldest of those that have asked for no session yields; if there is none, the
+//! new one is accepted and closed at once, so that the client learns of it; both are counted, and said at most once a
+//! second; a reconnect storm is accepted at the rate of `clients/admission`; no connection takes a file that the
+//! server needs (`files.rs`). Reproduces `NIOServerCnxnFactory`.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -24,12 +24,10 @@ use tokio::time::{sleep, sleep_until, timeout};
 use super::arrivals::{Arrival, Arrivals};
 use super::client_port::Move;
 use super::connection;
-use super::pace::Pace;
 use crate::replica::ConnId;
 use crate::server::figures::Figures;
 use crate::server::files::Files;
-use crate::server::limits::{ACCEPT_INTERVAL, CROWD_TICK, Limits};
-use crate::server::sched::Scheduling;
+use crate::server::limits::Limits;
 use crate::server::shared::{Shared, Stop};
 use crate::supervision::{Task, TaskSet};
 
@@ -136,7 +134,7 @@ pub(crate) async fn accept(
     let mut connections = TaskSet::default();
     let mut next_conn: ConnId = 0;
     let mut asked = std::pin::pin!(stop.asked());
-    let mut pace = Pace::new(shared.limits.of_ensemble(ACCEPT_INTERVAL), Instant::now());
+    let mut accepting = shared.admission.accepting();
     let mut held_back = None;
     loop {
         let accepted = tokio::select! {
@@ -145,7 +143,7 @@ pub(crate) async fn accept(
             // One that has panicked ends the server.
             Some(_) = connections.join_next() => continue,
             () = until(held_back) => {
-                held_back = next(&mut pace, &shared.scheduling);
+                held_back = accepting.next(Instant::now());
                 continue;
             }
             Some(moved) = moves.recv() => {
@@ -169,7 +167,7 @@ pub(crate) async fn accept(
                 continue;
             }
         };
-        held_back = next(&mut pace, &shared.scheduling);
+        held_back = accepting.next(Instant::now());
         let Some(counted) = admissions.admit(&stream, remote.ip()).await else { continue };
         let local = stream.local_addr().ok().map(|local| local.ip().to_canonical());
         shared.figures.accepted(remote.ip(), local);
@@ -191,16 +189,6 @@ async fn next_of(listener: Option<&TcpListener>) -> io::Result<(TcpStream, Socke
         Some(listener) => accept_from(listener).await,
         None => std::future::pending().await,
     }
-}
-
-/// Whether the next one may come; if not, when that is to be seen again.
-fn next(pace: &mut Pace, scheduling: &Scheduling) -> Option<Instant> {
-    let now = Instant::now();
-    if pace.may_come(now) {
-        return None;
-    }
-    scheduling.crowd_comes(now);
-    Some(now + CROWD_TICK)
 }
 
 /// Never, if there is no such moment.

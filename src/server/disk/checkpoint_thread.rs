@@ -16,12 +16,12 @@ use super::log_writer::{Installing, LogCutter};
 use crate::admin::LastImage;
 use crate::replica::{Changes, Input};
 use crate::server::clock;
+use crate::server::cpu_policy::{self, BackgroundBudget};
 use crate::server::error::ServerError;
 use crate::server::figures::Figures;
 use crate::server::limits::CHANGES_QUEUE_MAX;
 use crate::server::message::Message;
 use crate::storage::Checkpointer;
-use crate::storage::CpuBudget;
 use crate::storage::ImageTally;
 use crate::storage::LogLostEnd;
 use crate::storage::Outcome;
@@ -45,8 +45,8 @@ enum Task {
 pub(crate) struct Checkpoints {
     /// Changes are handed over while there are few; installed images are rare.
     tasks: Option<Sender<Task>>,
-    /// The thread's.
-    cpu_budget: CpuBudget,
+    /// The thread asks it.
+    budget: BackgroundBudget,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -61,12 +61,12 @@ impl Checkpoints {
         cutter: LogCutter,
         messages: mpsc::Sender<Message>,
         figures: Arc<Figures>,
+        budget: BackgroundBudget,
     ) -> std::io::Result<Self> {
         let (sender, tasks) = unbounded();
-        let cpu_budget = CpuBudget::default();
         let mut writer = Writer {
             checkpointer,
-            cpu_budget: cpu_budget.clone(),
+            budget: budget.clone(),
             data_dir,
             cutter,
             messages,
@@ -76,25 +76,20 @@ impl Checkpoints {
             warned: None,
         };
         let thread = supervision::thread(supervision::Task::State, move || {
-            lower_priority();
+            cpu_policy::lower_priority();
             if let Err(lost_end) = writer.run(&tasks) {
                 let failure = ServerError::Log(lost_end.to_string());
                 // Fails if the server is ending anyway.
                 let _ = writer.messages.blocking_send(Message::Failed(failure));
             }
         })?;
-        Ok(Self { tasks: Some(sender), cpu_budget, thread: Some(thread) })
+        Ok(Self { tasks: Some(sender), budget, thread: Some(thread) })
     }
 
     /// Whether [`Checkpoints::hand_over`] may be called.
     #[must_use]
     pub(crate) fn has_room(&self) -> bool {
         self.tasks.as_ref().is_some_and(|tasks| tasks.len() < CHANGES_QUEUE_MAX)
-    }
-
-    /// Says how many times as long as it works the thread may rest; 0: not at all.
-    pub(crate) fn may_rest(&self, times: u32) {
-        self.cpu_budget.set(times);
     }
 
     /// Queues changed records. Only when there is room: the driver is the only one who does.
@@ -131,7 +126,7 @@ impl Drop for Checkpoints {
     fn drop(&mut self) {
         self.tasks = None;
         // Somebody waits for it now.
-        self.cpu_budget.set(0);
+        self.budget.end();
         if let Some(thread) = self.thread.take() {
             // A panic was recorded.
             let _ = thread.join();
@@ -141,8 +136,7 @@ impl Drop for Checkpoints {
 
 struct Writer {
     checkpointer: Checkpointer,
-    /// Whether there is time for what is written in turn.
-    cpu_budget: CpuBudget,
+    budget: BackgroundBudget,
     data_dir: PathBuf,
     cutter: LogCutter,
     messages: mpsc::Sender<Message>,
@@ -156,7 +150,7 @@ struct Writer {
 
 impl Writer {
     fn run(&mut self, tasks: &Receiver<Task>) -> Result<(), LogLostEnd> {
-        self.cpu_budget.begin();
+        self.checkpointer.ask(self.budget.deferrable());
         self.tell_of_image();
         let found = self.checkpointer.begin()?;
         self.act_on(found);
@@ -185,9 +179,9 @@ impl Writer {
     fn write(&mut self, work: impl FnOnce(&mut Checkpointer) -> Outcome) {
         let images = self.checkpointer.images();
         let start = Instant::now();
-        CpuBudget::default().begin();
+        self.checkpointer.ask(self.budget.awaited());
         let outcome = work(&mut self.checkpointer);
-        self.cpu_budget.begin();
+        self.checkpointer.ask(self.budget.deferrable());
         self.record(images, clock::micros_since(start));
         self.act_on(outcome);
     }
@@ -297,21 +291,13 @@ const DEPTH_MAX: u32 = 2;
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 const MEASURE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Others go first: commits never wait for this thread, and it should not take their core either.
-fn lower_priority() {
-    if let Err(error) = rustix::process::nice(NICENESS) {
-        tracing::debug!(%error, "the state thread keeps its normal priority");
-    }
-}
-
-const NICENESS: i32 = 5;
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicU64;
 
     use super::*;
     use crate::replica::{Append, Mark, Record, Urgency};
+    use crate::server::cpu_policy::CpuPolicy;
     use crate::server::disk::log_disk::LogDisk;
     use crate::server::disk::log_writer::LogWriter;
     use crate::storage::Images;
@@ -367,8 +353,10 @@ mod tests {
         });
         let disk = LogDisk::new(log, images.clone(), Arc::default(), Duration::from_secs(60));
         let log = LogWriter::start(disk, sender.clone(), Arc::default()).unwrap();
+        let (cutter, figures) = (log.cutter(), Arc::default());
+        let budget = BackgroundBudget::new(CpuPolicy::Plain);
         let checkpoints =
-            Checkpoints::start(checkpointer, dir.into(), log.cutter(), sender, Arc::default());
+            Checkpoints::start(checkpointer, dir.into(), cutter, sender, figures, budget);
         (log, checkpoints.unwrap(), messages, images)
     }
 

@@ -19,9 +19,9 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use super::log_disk::LogDisk;
 use crate::replica::{Append, Fetch, Input, Urgency};
+use crate::server::cpu_policy::{Scheduling, ThreadScheduling};
 use crate::server::error::ServerError;
 use crate::server::message::Message;
-use crate::server::sched::{Scheduling, ThreadScheduling};
 use crate::storage::InstallError;
 use crate::supervision::{self, Task};
 

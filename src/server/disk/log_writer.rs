@@ -19,9 +19,9 @@ use tokio::sync::mpsc;
 use super::log_disk::LogDisk;
 use super::log_thread::{self, Order, Progress};
 use crate::replica::{Append, Fetch, Mark, Urgency};
+use crate::server::cpu_policy::Scheduling;
 use crate::server::error::ServerError;
 use crate::server::message::Message;
-use crate::server::sched::Scheduling;
 use crate::storage::Images;
 
 /// An image that is about to be installed by the log thread: for `Checkpoints::installed`.

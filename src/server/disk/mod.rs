@@ -5,7 +5,7 @@
 //! says; the threads end before the directory is free. *Never* decides what is written: the replica does.
 
 mod alarm;
-mod checkpoint_pace;
+mod checkpoint_schedule;
 mod checkpoint_thread;
 pub(in crate::server) mod data_dir;
 mod log_disk;
@@ -13,7 +13,7 @@ mod log_thread;
 mod log_writer;
 
 pub(in crate::server) use alarm::DiskAlarm;
-pub(in crate::server) use checkpoint_pace::CheckpointPace;
+pub(in crate::server) use checkpoint_schedule::CheckpointSchedule;
 pub(in crate::server) use checkpoint_thread::Checkpoints;
 pub(in crate::server) use data_dir::{Found, Refused};
 pub(in crate::server) use log_disk::LogDisk;

@@ -15,16 +15,14 @@ use super::start::WORKER;
 use crate::admin::{self, Options, Surface};
 use crate::config::{AdminConfig, Config};
 use crate::server::announced::Announced;
-use crate::server::clients::{
-    Admission, ClientPort, IdleClients, Port, Received, Throttle, listener,
-};
+use crate::server::clients::{Admission, ClientPort, Port, Rates, Received, Throttle, listener};
+use crate::server::cpu_policy::{self, Scheduling};
 use crate::server::error::StartError;
 use crate::server::figures::Figures;
 use crate::server::files::Files;
-use crate::server::limits::{HEAR_INTERVAL, LEAVE_INTERVAL, Limits};
+use crate::server::limits::Limits;
 use crate::server::message::Message;
 use crate::server::peer::Peers;
-use crate::server::sched::{self, Scheduling};
 use crate::server::shared::{Published, Shared, Stop};
 use crate::supervision::{self, Task, TaskSet};
 
@@ -73,7 +71,7 @@ impl Offer {
             published: Arc::clone(&parts.published),
             stop: Arc::clone(&parts.stop),
             scheduling: Arc::clone(&parts.scheduling),
-            is_usual: sched::is_usual(),
+            is_usual: cpu_policy::is_usual(),
             peers: parts.member.as_ref().map(|member| Arc::clone(&member.peers)),
             members: parts.members.subscribe(),
         }
@@ -92,17 +90,13 @@ impl Offer {
     ) -> Result<Ports, StartError> {
         let Self { config, limits, messages, figures, published, stop, .. } = self;
         let address = port.address;
-        let leave = limits.of_ensemble(LEAVE_INTERVAL);
+        let rates = Rates::of(config, self.scheduling.policy());
         let shared = Arc::new(Shared {
             driver: messages.clone(),
             limits: *limits,
             throttle: Arc::new(Throttle::new(limits.outstanding_max)),
             received: Received::new(limits.incoming_total_bytes_max),
-            hearing: Arc::new(Admission::new(HEAR_INTERVAL, Arc::clone(&self.scheduling))),
-            closing: Arc::new(Admission::new(leave, Arc::clone(&self.scheduling))),
-            leaving: Arc::new(Admission::new(leave, Arc::clone(&self.scheduling))),
-            scheduling: Arc::clone(&self.scheduling),
-            idle_clients: IdleClients::default(),
+            admission: Admission::new(rates, Arc::clone(&self.scheduling)),
             figures: Arc::clone(figures),
             published: Arc::clone(published),
             facts: settings::facts(config, self.is_in_memory, address, recovery_ms),
@@ -194,7 +188,7 @@ async fn serve_http(
         // Dropped at the end, also by a panic.
         let _ending = ending;
         if is_usual {
-            sched::forget_inherited();
+            cpu_policy::forget_inherited();
         }
         runtime.block_on(serve_ports(listeners, shared, stop));
     });

@@ -18,6 +18,7 @@ use crate::replica::founding::{Decision, Identified, Past};
 use crate::replica::{Machine, Replica, Restored, Setup};
 use crate::server::announced::Announced;
 use crate::server::audit::Audit;
+use crate::server::cpu_policy::Scheduling;
 use crate::server::disk::{Checkpoints, DiskAlarm, Found, LogDisk, LogWriter, Refused, data_dir};
 use crate::server::driver::{Connections, Disk, Driver};
 use crate::server::error::StartError;
@@ -26,7 +27,6 @@ use crate::server::limits::Limits;
 use crate::server::message::Message;
 use crate::server::peer::{Founder, Links, Peers, Store, Waiting, founding, open_or_mend};
 use crate::server::queue::Queue;
-use crate::server::sched::Scheduling;
 use crate::server::shared::{Published, Stop};
 use crate::storage::Checkpointer;
 use crate::storage::Identity;
@@ -219,7 +219,9 @@ fn founded(
     setup.raft_id = identity.raft_id;
     let lock = Arc::new(lock);
     if let Some(links) = &links {
-        let (images, lock) = (Some(images.clone()), Arc::downgrade(&lock));
+        // Another server waits for what is sent or received.
+        let images = Some(images.asking(scheduling.background().awaited()));
+        let lock = Arc::downgrade(&lock);
         links.open(Store { images, lock, options: options.clone() });
         // It is durable now.
         links.introduce(identity.identified());
@@ -255,6 +257,7 @@ fn disk_threads(
     };
     let slow = Duration::from_millis(config.fsync_warning_threshold_ms.into());
     let log = LogDisk::new(log, images, Arc::clone(figures), slow);
+    let budget = scheduling.background().clone();
     let log = LogWriter::start(log, messages.clone(), scheduling).map_err(system("log thread"))?;
     let data_dir = config.data_dir.clone();
     let checkpoints = Checkpoints::start(
@@ -263,6 +266,7 @@ fn disk_threads(
         log.cutter(),
         messages,
         Arc::clone(figures),
+        budget,
     )
     .map_err(system("state thread"))?;
     let stall = Duration::from_millis(config.disk_stall_ms.into());

@@ -25,6 +25,7 @@ use crate::config::{Config, ConfigError, HostPort, ServerSpec};
 use crate::replica::Status;
 use crate::server::audit::Audit;
 use crate::server::clients::Port;
+use crate::server::cpu_policy::{self, CpuPolicy, Scheduling};
 use crate::server::disk::data_dir;
 use crate::server::driver::Driver;
 use crate::server::error::{ServerError, StartError};
@@ -35,7 +36,7 @@ use crate::server::message::Message;
 use crate::server::peer::{Peers, dynamic_file, ports};
 use crate::server::queue::Queue;
 use crate::server::shared::{Published, Stop};
-use crate::server::{Server, ended, sched};
+use crate::server::{Server, ended};
 use crate::storage::WatchedFs;
 use crate::supervision::{self, End, Failure, Supervisor, Task, TaskSet, spawn_blocking};
 
@@ -180,11 +181,11 @@ fn run(
     told: &mut Told,
 ) -> Result<(), StartError> {
     let mut runtime = runtime::Builder::new_current_thread();
-    let is_usual = sched::is_usual();
+    let is_usual = cpu_policy::is_usual();
     // What this thread is given later is not for threads that only help.
     runtime.on_thread_start(move || {
         if is_usual {
-            sched::forget_inherited()
+            cpu_policy::forget_inherited()
         }
     });
     let runtime = runtime.enable_all().thread_name(WORKER).build();
@@ -233,6 +234,7 @@ async fn serve(
         }
         None => None,
     };
+    let policy = CpuPolicy::of_process(config.cpu_policy);
     let parts = Parts {
         config,
         is_in_memory,
@@ -244,7 +246,7 @@ async fn serve(
         stop,
         member,
         members,
-        scheduling: Arc::default(),
+        scheduling: Arc::new(Scheduling::new(policy)),
         runtime: Handle::current(),
         files: WatchedFs::new(files),
     };

@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use crate::replica::{Changes, Mark, RecordDigest};
 use crate::storage::copy::{Found, Manifest, MemoryState, Runs, StateError};
+use crate::storage::cpu_throttle::CpuBudget;
 use crate::storage::image::{ImageError, Images};
 
 /// An image is written after at least this much log, unless told otherwise.
@@ -165,6 +166,12 @@ impl Checkpointer {
             faults: 0,
             tally: ImageTally::default(),
         }
+    }
+
+    /// From now on its work asks this how much of a core it may take.
+    pub(crate) fn ask(&mut self, cpu_budget: &CpuBudget) {
+        self.given.state.ask(cpu_budget);
+        self.given.images = self.given.images.asking(cpu_budget);
     }
 
     /// What became of the images that were due since the start.

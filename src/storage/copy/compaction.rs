@@ -9,7 +9,7 @@ use super::manifest::Manifest;
 use super::run::{Run, RunReader, RunWriter};
 use super::store::{StateError, StateStore, Take};
 use crate::replica::Record;
-use crate::storage::cpu_throttle::{CpuThrottle, RECORD_STEPS};
+use crate::storage::cpu_throttle::{CpuBudget, CpuThrottle, RECORD_STEPS};
 
 /// Reads runs together.
 #[derive(Debug)]
@@ -28,10 +28,11 @@ impl Merge {
     pub(in crate::storage) fn new(
         store: &mut dyn StateStore,
         runs: &[Run],
+        cpu_budget: &CpuBudget,
     ) -> Result<Self, StateError> {
         let readers: Vec<RunReader> = runs.iter().map(RunReader::new).collect();
-        let mut merge =
-            Self { readers, heap: Vec::new(), has_record: false, cpu_throttle: CpuThrottle::new() };
+        let cpu_throttle = CpuThrottle::new(cpu_budget);
+        let mut merge = Self { readers, heap: Vec::new(), has_record: false, cpu_throttle };
         for at in 0..merge.readers.len() {
             if merge.readers[at].advance(store)? {
                 merge.heap.push(at);
@@ -116,8 +117,9 @@ pub(in crate::storage) fn merge(
     runs: &[Run],
     id: u64,
     is_lowest: bool,
+    cpu_budget: &CpuBudget,
 ) -> Result<Run, StateError> {
-    let mut merge = Merge::new(store, runs)?;
+    let mut merge = Merge::new(store, runs, cpu_budget)?;
     let mut writer = RunWriter::new(id);
     while merge.advance(store)? {
         let record = merge.record();
@@ -137,9 +139,10 @@ pub(in crate::storage) fn scan(
     store: &mut dyn StateStore,
     manifest: &Manifest,
     mut copy: Option<&mut RunWriter>,
+    cpu_budget: &CpuBudget,
     take: Take<'_>,
 ) -> Result<(), StateError> {
-    let mut merge = Merge::new(store, &manifest.runs)?;
+    let mut merge = Merge::new(store, &manifest.runs, cpu_budget)?;
     let mut records = 0;
     let mut last_key = Vec::new();
     while merge.advance(store)? {

@@ -19,6 +19,7 @@ use super::memtable::Collected;
 use super::run::{Run, RunWriter};
 use super::store::{StateError, StateStore, Take};
 use crate::replica::{Mark, Records};
+use crate::storage::cpu_throttle::CpuBudget;
 
 /// How many times what the runs come to there must be room for, before they are read for an image and
 /// written as one besides: the image needs once, what is written up to twice.
@@ -35,6 +36,7 @@ pub struct Runs {
     collected: Collected,
     /// Number of the next run.
     next: u64,
+    cpu_budget: CpuBudget,
 }
 
 impl Runs {
@@ -47,7 +49,13 @@ impl Runs {
             unclosed: Vec::new(),
             collected: Collected::default(),
             next: 1,
+            cpu_budget: CpuBudget::default(),
         }
+    }
+
+    /// From now on its work asks this how much of a core it may take.
+    pub(in crate::storage) fn ask(&mut self, cpu_budget: &CpuBudget) {
+        self.cpu_budget = cpu_budget.clone();
     }
 
     /// Where they are, for messages.
@@ -107,7 +115,7 @@ impl Runs {
         let mut writer = RunWriter::new(self.next);
         self.next += 1;
         let store = &mut *self.store;
-        self.collected.take(|record| writer.record(store, record))?;
+        self.collected.take(&self.cpu_budget, |record| writer.record(store, record))?;
         self.unclosed.push(writer.finish(store)?);
         Ok(())
     }
@@ -135,7 +143,7 @@ impl Runs {
             manifest.runs.extend(merged);
             self.store.set_manifest(&manifest.encode())?;
             let named: Vec<u64> = manifest.ids().collect();
-            self.store.retain_runs(&named)?;
+            self.store.retain_runs(&named, &self.cpu_budget)?;
         }
         self.manifest = Some(manifest);
         Ok(())
@@ -145,7 +153,7 @@ impl Runs {
     fn merged(&mut self, runs: &[Run], is_lowest: bool) -> Result<Option<Run>, StateError> {
         let id = self.next;
         self.next += 1;
-        let run = merge(&mut *self.store, runs, id, is_lowest)?;
+        let run = merge(&mut *self.store, runs, id, is_lowest, &self.cpu_budget)?;
         Ok((run.records > 0).then_some(run))
     }
 
@@ -157,7 +165,7 @@ impl Runs {
     pub(in crate::storage) fn remove_unnamed(&mut self) -> Result<(), StateError> {
         let named = self.manifest.iter().flat_map(Manifest::ids);
         let named: Vec<u64> = named.chain(self.unclosed.iter().map(|run| run.id)).collect();
-        self.store.retain_runs(&named)
+        self.store.retain_runs(&named, &self.cpu_budget)
     }
 
     /// Gives all records of the last complete checkpoint to `take` in ascending order of keys. If
@@ -167,7 +175,7 @@ impl Runs {
     /// There is none, it is not what was put there, it cannot be read, or `take` objects.
     pub fn scan(&mut self, take: Take<'_>) -> Result<(), StateError> {
         let manifest = self.manifest.as_ref().ok_or_else(|| no_checkpoint(&*self.store))?;
-        scan(&mut *self.store, manifest, None, take)
+        scan(&mut *self.store, manifest, None, &self.cpu_budget, take)
     }
 
     /// As [`Runs::scan`]; and if the newer runs have come to a good part of the lowest, and there is room
@@ -185,7 +193,7 @@ impl Runs {
         }
         let mut copy = RunWriter::new(self.next);
         self.next += 1;
-        scan(&mut *self.store, manifest, Some(&mut copy), take)?;
+        scan(&mut *self.store, manifest, Some(&mut copy), &self.cpu_budget, take)?;
         let run = copy.finish(&mut *self.store)?;
         let runs = Vec::from_iter((run.records > 0).then_some(run));
         let manifest = Manifest { mark: manifest.mark.clone(), runs };

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::storage::cpu_throttle::CpuBudget;
+
 /// A state store that cannot be used any more.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {what}", path.display())]
@@ -86,7 +88,7 @@ pub trait StateStore: Send + fmt::Debug {
     ///
     /// # Errors
     /// They cannot be removed.
-    fn retain_runs(&mut self, runs: &[u64]) -> Result<(), StateError>;
+    fn retain_runs(&mut self, runs: &[u64], cpu_budget: &CpuBudget) -> Result<(), StateError>;
 
     /// Begins anew with nothing stored.
     ///
@@ -134,7 +136,7 @@ impl StateStore for MemoryState {
         Ok(block.is_some())
     }
 
-    fn retain_runs(&mut self, runs: &[u64]) -> Result<(), StateError> {
+    fn retain_runs(&mut self, runs: &[u64], _: &CpuBudget) -> Result<(), StateError> {
         self.blocks.retain(|(run, _), _| runs.contains(run));
         Ok(())
     }

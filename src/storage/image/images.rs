@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::reader::ImageReader;
 use super::writer::ImageWriter;
 use crate::replica::Mark;
+use crate::storage::cpu_throttle::CpuBudget;
 use crate::storage::fs::{Fs, FsError};
 use crate::storage::mark;
 
@@ -105,6 +106,8 @@ pub struct Images {
     begun: Arc<AtomicU64>,
     /// The received image that is to be installed, or [`NONE_HELD`].
     held: Arc<AtomicU64>,
+    /// What reading one asks; this clone's.
+    pub(in crate::storage) cpu_budget: CpuBudget,
 }
 
 impl fmt::Debug for Images {
@@ -118,7 +121,14 @@ impl Images {
     #[must_use]
     pub fn new(fs: Arc<dyn Fs>, dir: &Path, cluster_id: u128) -> Self {
         let held = Arc::new(AtomicU64::new(NONE_HELD));
-        Self { fs, dir: dir.to_owned(), cluster_id, begun: Arc::default(), held }
+        let (dir, begun, cpu_budget) = (dir.to_owned(), Arc::default(), CpuBudget::default());
+        Self { fs, dir, cluster_id, begun, held, cpu_budget }
+    }
+
+    /// The same images; reading them asks this how much of a core it may take.
+    #[must_use]
+    pub(crate) fn asking(&self, cpu_budget: &CpuBudget) -> Self {
+        Self { cpu_budget: cpu_budget.clone(), ..self.clone() }
     }
 
     /// Indexes of all images, newest first.
@@ -166,7 +176,7 @@ impl Images {
         copy: Copy,
     ) -> Result<ImageReader, ImageError> {
         let path = self.file(index, copy);
-        let reader = ImageReader::open(&*self.fs, &path, self.cluster_id)?;
+        let reader = ImageReader::open(&*self.fs, &path, self.cluster_id, &self.cpu_budget)?;
         if reader.mark().index != index {
             let at = reader.mark().index;
             let what = format!("it holds the state at index {at}, by its header");

@@ -13,7 +13,7 @@ use super::images::{
 use super::stream::Reading;
 use crate::replica::Mark;
 use crate::storage::copy::Take;
-use crate::storage::cpu_throttle::{BLOCK_STEPS, CpuThrottle};
+use crate::storage::cpu_throttle::{BLOCK_STEPS, CpuBudget, CpuThrottle};
 use crate::storage::fs::Fs;
 use crate::storage::mark::{self, take};
 
@@ -33,6 +33,8 @@ pub struct ImageReader {
     last_key: Vec<u8>,
     /// Whether the footer was read as well.
     is_complete: bool,
+    /// Asked for each chunk, whoever reads: who verifies it, loads it, or sends it to another server.
+    cpu_throttle: CpuThrottle,
 }
 
 impl ImageReader {
@@ -40,8 +42,9 @@ impl ImageReader {
         fs: &dyn Fs,
         path: &Path,
         cluster_id: u128,
+        cpu_budget: &CpuBudget,
     ) -> Result<Self, ImageError> {
-        Self::begin(Reading::new(fs.open(path)?), path, cluster_id)
+        Self::begin(Reading::new(fs.open(path)?), path, cluster_id, cpu_budget)
     }
 
     /// As [`ImageReader::open`], for what is on the disk itself.
@@ -49,13 +52,19 @@ impl ImageReader {
         fs: &dyn Fs,
         path: &Path,
         cluster_id: u128,
+        cpu_budget: &CpuBudget,
     ) -> Result<Self, ImageError> {
         let mut file = Reading::new(fs.open(path)?);
         file.pass_cache();
-        Self::begin(file, path, cluster_id)
+        Self::begin(file, path, cluster_id, cpu_budget)
     }
 
-    fn begin(file: Reading, path: &Path, cluster_id: u128) -> Result<Self, ImageError> {
+    fn begin(
+        file: Reading,
+        path: &Path,
+        cluster_id: u128,
+        cpu_budget: &CpuBudget,
+    ) -> Result<Self, ImageError> {
         let len = file.len()?;
         let mut reader = Self {
             file,
@@ -68,6 +77,7 @@ impl ImageReader {
             records: 0,
             last_key: Vec::new(),
             is_complete: false,
+            cpu_throttle: CpuThrottle::new(cpu_budget),
         };
         reader.header(cluster_id)?;
         Ok(reader)
@@ -133,13 +143,11 @@ impl ImageReader {
     /// As [`ImageReader::read`]; returns the checksum of everything.
     pub(in crate::storage) fn rest(&mut self, take: Take<'_>) -> Result<u32, ImageError> {
         let path = self.path.clone();
-        let mut cpu_throttle = CpuThrottle::new();
         while let Some(records) = self.next_records()? {
             for (key, value) in records {
                 take(key, value)
                     .map_err(|what| ImageError::Refused { path: path.clone(), what })?;
             }
-            cpu_throttle.did(BLOCK_STEPS);
         }
         Ok(self.crc)
     }
@@ -153,6 +161,7 @@ impl ImageReader {
         if self.is_complete {
             return Ok(None);
         }
+        self.cpu_throttle.did(BLOCK_STEPS);
         if !self.read_chunk()? {
             self.footer()?;
             self.is_complete = true;

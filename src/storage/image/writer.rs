@@ -113,7 +113,8 @@ impl ImageWriter {
         let bytes = self.file.take().expect("open until here").finish()?;
 
         let images = &self.images;
-        let mut reader = ImageReader::open_past_cache(&*images.fs, &self.path, images.cluster_id)?;
+        let (fs, id) = (&*images.fs, images.cluster_id);
+        let mut reader = ImageReader::open_past_cache(fs, &self.path, id, &images.cpu_budget)?;
         if *reader.mark() != self.mark || reader.rest(&mut |_, _| Ok(()))? != self.crc {
             return Err(self.refused("what was read back is not what was written".to_owned()));
         }

@@ -3,7 +3,7 @@
 //! *Owns* the usual time between two requests of active clients. *Invariants*: a client that was heard from within
 //! [`QUIET_MIN`] is active, one that was not for [`QUIET_MAX`] was idle; in between, one that was silent for a few
 //! times the usual time was idle. The usual time follows the seconds, not the number of clients: a storm that acts
-//! twice does not become active by that. *Never* makes a client wait: `clients/admission.rs` does.
+//! twice does not become active by that. *Never* makes a client wait: `gate.rs` does.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

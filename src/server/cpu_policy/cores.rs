@@ -22,7 +22,7 @@ const CORES_MAX: f64 = 2.0;
 
 /// What the machine's cores do.
 #[derive(Debug)]
-pub(super) struct Cores {
+pub(crate) struct Cores {
     /// None: the system does not say.
     stat: Option<File>,
     /// How many there are for this process.
@@ -40,7 +40,7 @@ struct Times {
 
 impl Cores {
     /// Nothing is known yet.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let count = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
         Self::of(File::open("/proc/stat").ok(), count)
     }
@@ -50,7 +50,7 @@ impl Cores {
     }
 
     /// Looks, now and then, what they did since the last time; says whether they are few.
-    pub(super) fn are_short(&mut self, now: Instant) -> bool {
+    pub(crate) fn are_short(&mut self, now: Instant) -> bool {
         let since = self.last.map(|(at, _)| now.duration_since(at));
         if since.is_none_or(|since| since >= LOOK_INTERVAL) {
             self.look(now);

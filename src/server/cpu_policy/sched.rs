@@ -30,6 +30,7 @@ use thread_priority::{
 };
 
 use super::cores::Cores;
+use super::{BackgroundBudget, CpuPolicy};
 
 /// Time between two looks at how long a thread waited.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -59,9 +60,11 @@ const SCHED_BATCH: u32 = 3;
 const POLICY_FIELD: usize = 41;
 const OTHER: ThreadSchedulePolicy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Other);
 
-/// What the threads of one server have found.
+/// What the threads of one server have found, and what its work in the background asks.
 #[derive(Debug)]
-pub(super) struct Scheduling {
+pub(crate) struct Scheduling {
+    policy: CpuPolicy,
+    background: BackgroundBudget,
     shared: Mutex<Shared>,
     /// How many crowds have come: threads look at once when another one does.
     crowds: AtomicU64,
@@ -90,19 +93,33 @@ impl Shared {
     }
 }
 
-impl Default for Scheduling {
-    fn default() -> Self {
-        Self::of(Cores::new())
-    }
-}
-
 impl Scheduling {
-    fn of(cores: Cores) -> Self {
-        Self { shared: Mutex::new(Shared::new(cores)), crowds: AtomicU64::new(0) }
+    /// Of a server with this policy.
+    #[must_use]
+    pub(crate) fn new(policy: CpuPolicy) -> Self {
+        Self::of(policy, Cores::new())
+    }
+
+    fn of(policy: CpuPolicy, cores: Cores) -> Self {
+        let background = BackgroundBudget::new(policy);
+        let (shared, crowds) = (Mutex::new(Shared::new(cores)), AtomicU64::new(0));
+        Self { policy, background, shared, crowds }
+    }
+
+    /// The policy that it follows.
+    #[must_use]
+    pub(crate) fn policy(&self) -> CpuPolicy {
+        self.policy
+    }
+
+    /// What all work in the background asks.
+    #[must_use]
+    pub(crate) fn background(&self) -> &BackgroundBudget {
+        &self.background
     }
 
     /// One of a crowd comes: threads are scheduled as any other until a while behind the last one.
-    pub(super) fn crowd_comes(&self, now: Instant) {
+    pub(crate) fn crowd_comes(&self, now: Instant) {
         let mut shared = self.lock();
         if !shared.is_crowded(now) {
             self.crowds.fetch_add(1, Ordering::Relaxed);
@@ -111,7 +128,7 @@ impl Scheduling {
     }
 
     /// Whether one comes, or did so shortly before.
-    pub(super) fn is_crowded(&self, now: Instant) -> bool {
+    pub(crate) fn is_crowded(&self, now: Instant) -> bool {
         self.lock().is_crowded(now)
     }
 
@@ -152,7 +169,7 @@ impl Pause {
 
 /// How the calling thread is scheduled.
 #[derive(Debug)]
-pub(super) struct ThreadScheduling {
+pub(crate) struct ThreadScheduling {
     of: Arc<Scheduling>,
     /// None: it stays as it is.
     waits: Option<Waits>,
@@ -165,13 +182,14 @@ pub(super) struct ThreadScheduling {
 
 impl ThreadScheduling {
     /// Of the calling thread, which must be the one that looks.
-    pub(super) fn new(of: Arc<Scheduling>) -> Self {
-        let waits = is_usual().then(Waits::open).flatten();
+    pub(crate) fn new(of: Arc<Scheduling>) -> Self {
+        let is_ours = of.policy == CpuPolicy::Sharing && is_usual();
+        let waits = is_ours.then(Waits::open).flatten();
         Self { of, waits, is_batch: false, gives_way: false, looked: None, crowds: 0 }
     }
 
     /// Looks, now and then and when a crowd comes, how the thread is to be scheduled.
-    pub(super) fn look(&mut self, now: Instant) {
+    pub(crate) fn look(&mut self, now: Instant) {
         let crowds = self.of.crowds.load(Ordering::Relaxed);
         if crowds == self.crowds
             && self.looked.is_some_and(|looked| now.duration_since(looked) < LOOK_INTERVAL)
@@ -195,7 +213,7 @@ impl ThreadScheduling {
 
     /// Whether cores were found to be short, so that others go first: whoever works in the background does
     /// so while a crowd comes, too.
-    pub(super) fn gives_way(&self) -> bool {
+    pub(crate) fn gives_way(&self) -> bool {
         self.gives_way
     }
 
@@ -213,12 +231,12 @@ impl ThreadScheduling {
 }
 
 /// Whether the calling thread is scheduled as any other.
-pub(super) fn is_usual() -> bool {
+pub(crate) fn is_usual() -> bool {
     policy() == Some(SCHED_OTHER)
 }
 
 /// Has the calling thread scheduled as any other, if it was made by one that is scheduled as a batch.
-pub(super) fn forget_inherited() {
+pub(crate) fn forget_inherited() {
     if policy() == Some(SCHED_BATCH)
         && let Err(error) = set(OTHER)
     {
@@ -320,6 +338,13 @@ fn read(counts: &File) -> Option<Counts> {
 }
 
 #[cfg(test)]
+impl Default for Scheduling {
+    fn default() -> Self {
+        Self::new(CpuPolicy::Plain)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use std::io::Write as _;
 
@@ -332,7 +357,7 @@ mod tests {
 
     /// Of a server on a machine that is short of cores.
     fn on_few_cores() -> Arc<Scheduling> {
-        Arc::new(Scheduling::of(Cores::unknown()))
+        Arc::new(Scheduling::of(CpuPolicy::Sharing, Cores::unknown()))
     }
 
     /// A thread's side, and a file that says what it waited.
@@ -364,8 +389,20 @@ mod tests {
     fn a_thread_is_scheduled_as_any_other_where_cores_are_not_short() {
         in_thread(|| {
             // Of which nothing is known yet.
-            let mut thread = ThreadScheduling::new(Arc::default());
+            let of = Scheduling::new(CpuPolicy::Sharing);
+            let mut thread = ThreadScheduling::new(Arc::new(of));
             thread.look(Instant::now());
+            assert_eq!(policy(), Some(SCHED_OTHER));
+        });
+    }
+
+    #[test]
+    fn a_thread_is_scheduled_as_any_other_by_the_plain_policy() {
+        in_thread(|| {
+            let of = Scheduling::of(CpuPolicy::Plain, Cores::unknown());
+            let mut thread = ThreadScheduling::new(Arc::new(of));
+            thread.look(Instant::now());
+            assert!(!thread.gives_way());
             assert_eq!(policy(), Some(SCHED_OTHER));
         });
     }

@@ -1,0 +1,79 @@
+//! CPU POLICY: how the threads of a server share the machine's cores among themselves and with other processes.
+//!
+//! *Owns* the decision, which is a function of the number of cores and the key `lockkeeper.cpuPolicy`, and what
+//! carries it out. *Invariant*: from [`CORES_PLAIN`] cores on, and by `plain`, threads are scheduled as those of any
+//! other process, and work in the background never rests. *Never* pins a thread, raises a priority or needs a
+//! privilege, and never knows what the threads do.
+//!
+//! The mechanisms of the sharing policy were fitted to servers and clients that share two cores. What each costs on a
+//! machine with many cores and one server, where it would be if the policy were not plain there:
+//!
+//! * `SCHED_BATCH` for serving threads (`cpu_policy/sched.rs`): nothing while cores are free, because it is off
+//!   then; two reads in /proc every 0.1 and 0.2 s for each serving thread, some hundred microseconds of CPU per
+//!   second. When all cores are busy a request may wait for up to 3 ms until a thread of another process has used
+//!   its slice.
+//! * the background budget (`cpu_policy/background.rs`, `storage/cpu_throttle.rs`): a read of the thread's CPU
+//!   clock and a yield every some ten microseconds of background work, about 1 % of it. When all cores are busy a
+//!   checkpoint of a million znodes takes ten seconds instead of one, so a restart replays more log.
+//!
+//! By either policy the thread that writes checkpoints and images has a niceness of 5, which costs nothing while a core
+//! is free.
+
+mod background;
+mod cores;
+mod sched;
+
+use crate::config::CpuPolicyKey;
+
+pub(super) use background::{BackgroundBudget, lower_priority};
+pub(super) use sched::{Scheduling, ThreadScheduling, forget_inherited, is_usual};
+
+/// From so many cores on the server's threads do not have to share one with each other: one that serves, one that
+/// writes the log, one for the background, and one for everything else.
+const CORES_PLAIN: usize = 4;
+
+/// How a server shares the cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CpuPolicy {
+    /// With others, who are short of them, too: while they are short, serving threads are scheduled as batch work, and
+    /// work in the background rests.
+    Sharing,
+    /// As any other process.
+    Plain,
+}
+
+impl CpuPolicy {
+    /// What a server with so many cores does by this value of `lockkeeper.cpuPolicy`.
+    #[must_use]
+    pub(crate) fn new(cores: usize, key: CpuPolicyKey) -> Self {
+        match key {
+            CpuPolicyKey::Auto if cores < CORES_PLAIN => Self::Sharing,
+            CpuPolicyKey::Auto | CpuPolicyKey::Plain => Self::Plain,
+        }
+    }
+
+    /// That of this process, by its affinity and its quota.
+    #[must_use]
+    pub(crate) fn of_process(key: CpuPolicyKey) -> Self {
+        Self::new(std::thread::available_parallelism().map_or(1, usize::from), key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn from_four_cores_on_auto_is_plain() {
+        let auto = [1, 2, 3, 4, 16].map(|cores| CpuPolicy::new(cores, CpuPolicyKey::Auto));
+        use CpuPolicy::{Plain, Sharing};
+        assert_eq!(auto, [Sharing, Sharing, Sharing, Plain, Plain]);
+    }
+
+    #[test]
+    fn plain_is_plain_with_any_number_of_cores() {
+        for cores in [1, 2, 4, 16] {
+            assert_eq!(CpuPolicy::new(cores, CpuPolicyKey::Plain), CpuPolicy::Plain);
+        }
+    }
+}
