@@ -15,6 +15,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod acl;
+pub mod class;
 pub mod connect;
 pub mod error;
 pub mod frame;
@@ -26,6 +27,7 @@ pub mod response;
 pub mod stat;
 
 pub use acl::Acl;
+pub use class::RequestClass;
 pub use connect::{ConnectRequest, ConnectResponse};
 pub use error::ErrorCode;
 pub use jute::{Malformed, Reader, Text, Writer};

@@ -13,7 +13,7 @@ use super::watches::Watches;
 use crate::proto::acl::perms;
 use crate::proto::connect::ConnectResponse;
 use crate::proto::request::{Request, Undecodable};
-use crate::proto::{ErrorCode, OpCode, Response, Text};
+use crate::proto::{ErrorCode, OpCode, RequestClass, Response, Text};
 use crate::replica::inspect::{ConnectionReport, Latency, WatchReport};
 use crate::replica::machine::{Applied, Machine, TxnOp};
 use crate::replica::ready::Outgoing;
@@ -226,7 +226,7 @@ impl Clients {
                 Answer::UnknownOp
             }
             Err(Undecodable::Malformed(_)) => Answer::Failure(ErrorCode::Marshalling),
-            Ok(request) if connection.is_read_only && !may_be_read_only(&request) => {
+            Ok(request) if connection.is_read_only && !may_be_read_only(request.class()) => {
                 Answer::Failure(ErrorCode::NotReadOnly)
             }
             Ok(Request::CloseSession) if connection.is_read_only => {
@@ -236,7 +236,7 @@ impl Clients {
                 self.hang_up(conn);
                 return None;
             }
-            Ok(request) if self.rules.must_confirm(&request) => {
+            Ok(request) if self.rules.must_confirm(request.class()) => {
                 self.sync_asked += 1;
                 let (context, answer) = (self.sync_asked, Answer::Read(request));
                 connection.queue.push_back(Pending::Confirmed { context, xid, answer, at_us });
@@ -250,7 +250,7 @@ impl Clients {
                 connection.queue.push_back(Pending::Write { sequence, xid, op, at_us });
                 return Some(Wanted::Txn { sequence, op: TxnOp::CloseSession });
             }
-            Ok(write) if is_write(&write) || self.rules.is_reconfig(&write) => {
+            Ok(write) if self.rules.is_logged(write.class()) => {
                 let refused = self.rules.eager_acl_check
                     && machine.tree().acl_refuses(&connection.ids, &write);
                 if refused {
@@ -603,71 +603,27 @@ impl Clients {
 impl Rules {
     /// Whether a request is answered only when a quorum has confirmed that it shows all that was
     /// acknowledged before.
-    fn must_confirm(self, request: &Request) -> bool {
-        match request {
-            Request::Sync { .. } => !mutant!("sync-without-quorum"),
-            Request::Exists { .. }
-            | Request::GetData { .. }
-            | Request::GetAcl { .. }
-            | Request::GetChildren { .. }
-            | Request::GetEphemerals { .. }
-            | Request::GetAllChildrenNumber { .. }
-            | Request::MultiRead(_) => self.linearizable_reads,
-            Request::Create(_)
-            | Request::Delete { .. }
-            | Request::SetData { .. }
-            | Request::SetAcl { .. }
-            | Request::Multi(_)
-            | Request::Ping
-            | Request::Reconfig { .. }
-            | Request::CheckWatches { .. }
-            | Request::RemoveWatches { .. }
-            | Request::Auth { .. }
-            | Request::SetWatches { .. }
-            | Request::Sasl { .. }
-            | Request::AddWatch { .. }
-            | Request::WhoAmI
-            | Request::CloseSession => false,
+    fn must_confirm(self, class: RequestClass) -> bool {
+        match class {
+            RequestClass::Sync => !mutant!("sync-without-quorum"),
+            RequestClass::Read => self.linearizable_reads,
+            RequestClass::Write
+            | RequestClass::Reconfig
+            | RequestClass::Watch
+            | RequestClass::Auth
+            | RequestClass::Connection
+            | RequestClass::CloseSession => false,
         }
     }
 
-    /// Whether it is a change of members that the log decides.
-    fn is_reconfig(self, request: &Request) -> bool {
-        let is_offered = self.is_ensemble && self.reconfig_enabled;
-        is_offered && matches!(request, Request::Reconfig { .. })
+    /// Whether the log decides it.
+    fn is_logged(self, class: RequestClass) -> bool {
+        let offers_reconfig = self.is_ensemble && self.reconfig_enabled;
+        class == RequestClass::Write || class == RequestClass::Reconfig && offers_reconfig
     }
 }
 
 /// Whether a connection that may only read may ask for it.
-fn may_be_read_only(request: &Request) -> bool {
-    !is_write(request) && !matches!(request, Request::Sync { .. } | Request::Reconfig { .. })
-}
-
-/// Whether a request is decided in the log.
-fn is_write(request: &Request) -> bool {
-    match request {
-        Request::Create(_)
-        | Request::Delete { .. }
-        | Request::SetData { .. }
-        | Request::SetAcl { .. }
-        | Request::Multi(_) => true,
-        Request::Exists { .. }
-        | Request::GetData { .. }
-        | Request::GetAcl { .. }
-        | Request::GetChildren { .. }
-        | Request::Sync { .. }
-        | Request::Ping
-        | Request::MultiRead(_)
-        | Request::Reconfig { .. }
-        | Request::CheckWatches { .. }
-        | Request::RemoveWatches { .. }
-        | Request::Auth { .. }
-        | Request::SetWatches { .. }
-        | Request::Sasl { .. }
-        | Request::GetEphemerals { .. }
-        | Request::GetAllChildrenNumber { .. }
-        | Request::AddWatch { .. }
-        | Request::WhoAmI
-        | Request::CloseSession => false,
-    }
+fn may_be_read_only(class: RequestClass) -> bool {
+    !matches!(class, RequestClass::Write | RequestClass::Sync | RequestClass::Reconfig)
 }
