@@ -8,12 +8,13 @@ mod common;
 
 use std::error::Error;
 
-use lockkeeper::recipes::{Election, Wait};
+use lockkeeper::recipes::{Election, RecipeOptions, Wait};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let (client, path, id) = common::begin().await?;
-    let election = Election::new(&path)?.id(id.unwrap_or_else(|| "nobody in particular".into()));
+    let id = id.unwrap_or_else(|| "nobody in particular".into());
+    let election = Election::new(RecipeOptions::at(path).id(id))?;
     let office = election.campaign(&client, Wait::Forever).await?;
     for (place, candidate) in election.candidates(&client).await?.iter().enumerate() {
         println!(

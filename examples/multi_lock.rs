@@ -14,7 +14,7 @@ use lockkeeper::recipes::{MultiLock, Mutex, Wait};
 async fn main() -> Result<(), Box<dyn Error>> {
     let (client, path, _) = common::begin().await?;
     // In whatever order they are named, they are taken in that of their paths: no deadlock.
-    let both = [Mutex::new(&format!("{path}/17"))?, Mutex::new(&format!("{path}/04"))?];
+    let both = [Mutex::new(format!("{path}/17"))?, Mutex::new(format!("{path}/04"))?];
     let guard = MultiLock::new(both)?.acquire(&client, Wait::Forever).await?;
     let claim = |guard: &lockkeeper::recipes::Guard| format!("{} {}", guard.node(), guard.token());
     let claims: Vec<String> = guard.guards().iter().map(claim).collect();

@@ -8,12 +8,12 @@ mod common;
 
 use std::error::Error;
 
-use lockkeeper::recipes::{Mutex, Wait};
+use lockkeeper::recipes::{Mutex, RecipeOptions, Wait};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let (client, path, _) = common::begin().await?;
-    let mutex = Mutex::new(&path)?.id("the example mutex");
+    let mutex = Mutex::new(RecipeOptions::at(path).id("the example mutex"))?;
     let guard = mutex.acquire(&client, Wait::Forever).await?;
     common::hold(guard).await?;
     Ok(())

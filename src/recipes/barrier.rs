@@ -14,13 +14,14 @@ use zookeeper_client::{Acls, Client, CreateMode};
 use super::entry::{Entry, outlast, patiently};
 use super::error::LockError;
 use super::keeper::LostReason;
+use super::options::RecipeOptions;
 use super::role::Role;
-use super::terms::{Terms, Wait, common_terms};
+use super::wait::Wait;
 
 /// A gate: while its znode is there, everybody waits.
 #[derive(Clone, Debug)]
 pub struct Barrier {
-    terms: Terms,
+    options: RecipeOptions,
 }
 
 impl Barrier {
@@ -28,18 +29,22 @@ impl Barrier {
     ///
     /// # Errors
     /// [`LockError::Path`]
-    pub fn new(path: &str) -> Result<Self, LockError> {
-        Ok(Self { terms: Terms::new(path)? })
+    pub fn new(options: impl Into<RecipeOptions>) -> Result<Self, LockError> {
+        Ok(Self { options: options.into().checked()? })
     }
 
-    common_terms!();
+    /// The path.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.options.path
+    }
 
     /// Sets it up, unless it is there. It stays until it is lifted, whatever becomes of us.
     ///
     /// # Errors
     /// No permission, the session is over, or another refusal.
     pub async fn set(&self, client: &Client) -> Result<(), LockError> {
-        let Terms { path, id, acl, .. } = &self.terms;
+        let RecipeOptions { path, id, acl, .. } = &self.options;
         let acls = Acls::new(acl);
         let (parent, _) = path.rsplit_once('/').expect("a path begins with a slash");
         let mut created = Err(zk::Error::NoNode);
@@ -64,7 +69,7 @@ impl Barrier {
     /// # Errors
     /// No permission, the session is over, or another refusal.
     pub async fn lift(&self, client: &Client) -> Result<(), LockError> {
-        remove(client, &self.terms.path).await
+        remove(client, &self.options.path).await
     }
 
     /// Waits until it is lifted, or goes on at once if it is not there.
@@ -75,7 +80,7 @@ impl Barrier {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn pass(&self, client: &Client, wait: Wait) -> Result<(), LockError> {
-        let path = &self.terms.path;
+        let path = &self.options.path;
         let pass = async {
             if wait.may_wait() {
                 while outlast(client, path).await? {}
@@ -83,11 +88,11 @@ impl Barrier {
             }
             match patiently(|| client.check_stat(path)).await {
                 Ok(None) => Ok(()),
-                Ok(Some(_)) => Err(self.terms.held()),
+                Ok(Some(_)) => Err(self.options.held()),
                 Err(error) => Err(LockError::refused("look at", path, error)),
             }
         };
-        wait.bound(client.session_timeout(), || self.terms.held(), pass).await
+        wait.bound(client.session_timeout(), || self.options.held(), pass).await
     }
 }
 
@@ -95,7 +100,7 @@ impl Barrier {
 /// while a meeting goes on joins it.
 #[derive(Clone, Debug)]
 pub struct DoubleBarrier {
-    terms: Terms,
+    options: RecipeOptions,
     members: usize,
 }
 
@@ -105,16 +110,20 @@ impl DoubleBarrier {
     ///
     /// # Errors
     /// [`LockError::Path`], also for no members at all.
-    pub fn new(path: &str, members: usize) -> Result<Self, LockError> {
-        let terms = Terms::new(path)?;
+    pub fn new(options: impl Into<RecipeOptions>, members: usize) -> Result<Self, LockError> {
+        let options = options.into().checked()?;
         if members == 0 {
             let reason = "without members, nobody could ever meet";
-            return Err(LockError::Path { path: terms.path, reason });
+            return Err(LockError::Path { path: options.path, reason });
         }
-        Ok(Self { terms, members })
+        Ok(Self { options, members })
     }
 
-    common_terms!();
+    /// The path.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.options.path
+    }
 
     /// Waits until all members are there. Dropping the future leaves.
     ///
@@ -124,15 +133,15 @@ impl DoubleBarrier {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn enter(&self, client: &Client, wait: Wait) -> Result<Inside, LockError> {
-        let mut entry = Entry::new(client, &self.terms, &Role::Member)?;
+        let mut entry = Entry::new(client, &self.options, &Role::Member)?;
         let meet = self.meet(&mut entry, wait.may_wait());
-        let met = wait.bound(client.session_timeout(), || self.terms.held(), meet).await;
+        let met = wait.bound(client.session_timeout(), || self.options.held(), meet).await;
         let (entry, ()) = entry.settle(met).await?;
-        Ok(Inside { entry, terms: self.terms.clone() })
+        Ok(Inside { entry, options: self.options.clone() })
     }
 
     async fn meet(&self, entry: &mut Entry, may_wait: bool) -> Result<(), LockError> {
-        let path = &self.terms.path;
+        let path = &self.options.path;
         let client = entry.client().clone();
         let ready = format!("{path}/{READY}");
         sweep(&client, path).await?;
@@ -150,14 +159,14 @@ impl DoubleBarrier {
                 return Ok(());
             }
             if present.len() >= self.members {
-                let options = CreateMode::Persistent.with_acls(Acls::new(&self.terms.acl));
+                let options = CreateMode::Persistent.with_acls(Acls::new(&self.options.acl));
                 return match patiently(|| client.create(&ready, b"", &options)).await {
                     Ok(_) | Err(zk::Error::NodeExists) => Ok(()),
                     Err(error) => Err(LockError::refused("create", &ready, error)),
                 };
             }
             if !may_wait {
-                return Err(self.terms.held());
+                return Err(self.options.held());
             }
             watcher.changed().await;
         }
@@ -169,7 +178,7 @@ impl DoubleBarrier {
 #[must_use = "dropping it leaves at once"]
 pub struct Inside {
     entry: Entry,
-    terms: Terms,
+    options: RecipeOptions,
 }
 
 impl Inside {
@@ -179,17 +188,17 @@ impl Inside {
     /// # Errors
     /// [`LockError::Held`] when the time to wait is over, and whatever else a server says.
     pub async fn leave(self, wait: Wait) -> Result<(), LockError> {
-        let Self { entry, terms } = self;
+        let Self { entry, options } = self;
         let session = entry.client().session_timeout();
-        let part = part(entry, &terms, wait.may_wait());
-        wait.bound(session, || terms.held(), part).await
+        let part = part(entry, &options, wait.may_wait());
+        wait.bound(session, || options.held(), part).await
     }
 }
 
 /// The first by name goes last: it watches the others one after another, and they, whose znodes go at
 /// once, watch it. Who comes only now is not waited for: it may have come for the next meeting.
-async fn part(entry: Entry, terms: &Terms, may_wait: bool) -> Result<(), LockError> {
-    let path = &terms.path;
+async fn part(entry: Entry, options: &RecipeOptions, may_wait: bool) -> Result<(), LockError> {
+    let path = &options.path;
     let client = entry.client().clone();
     let mut others = members(&client, path).await?;
     others.remove(entry.name());
@@ -200,7 +209,7 @@ async fn part(entry: Entry, terms: &Terms, may_wait: bool) -> Result<(), LockErr
     }
     while let Some(other) = if goes_last { others.last() } else { others.first() } {
         if !may_wait {
-            return Err(terms.held());
+            return Err(options.held());
         }
         outlast(&client, &format!("{path}/{other}")).await?;
         let present = members(&client, path).await?;

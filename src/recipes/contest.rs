@@ -17,14 +17,15 @@ use super::entry::{Entry, outlast, patiently};
 use super::error::LockError;
 use super::guard::Guard;
 use super::keeper::{LostReason, Standing};
+use super::options::RecipeOptions;
 use super::queue::Place;
 use super::role::Role;
-use super::terms::{Terms, Wait};
+use super::wait::Wait;
 
 /// What is contended for, and as what.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contest<'a> {
-    pub(super) terms: &'a Terms,
+    pub(super) options: &'a RecipeOptions,
     pub(super) role: &'a Role,
 }
 
@@ -37,10 +38,10 @@ impl Contest<'_> {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub(super) async fn enter(self, client: &Client, wait: Wait) -> Result<Guard, LockError> {
-        let mut entry = Entry::new(client, self.terms, self.role)?;
+        let mut entry = Entry::new(client, self.options, self.role)?;
         let session = client.session_timeout();
         let turn = self.turn(&mut entry, wait.may_wait());
-        let turn = wait.bound(session, || self.terms.held(), turn).await;
+        let turn = wait.bound(session, || self.options.held(), turn).await;
         let (entry, Turn { standing, strangers }) = entry.settle(turn).await?;
         Ok(Guard::new(entry, standing, strangers))
     }
@@ -49,7 +50,7 @@ impl Contest<'_> {
     async fn turn(self, entry: &mut Entry, may_wait: bool) -> Result<Turn, LockError> {
         let led = entry.enter().await?;
         let client = entry.client().clone();
-        let dir = &self.terms.path;
+        let dir = &self.options.path;
         let mut strangers = BTreeSet::new();
         loop {
             let seen = BootTime::now();
@@ -69,7 +70,7 @@ impl Contest<'_> {
                     return Ok(Turn { standing, strangers: strangers.into_iter().collect() });
                 }
                 Place::Gone => return Err(LockError::Lost(LostReason::Removed)),
-                Place::Behind(_) if !may_wait => return Err(self.terms.held()),
+                Place::Behind(_) if !may_wait => return Err(self.options.held()),
                 Place::Behind(name) => match watcher {
                     Some(watcher) => drop(watcher.changed().await),
                     // If it changed only, or was gone already, the next look tells.
@@ -84,7 +85,7 @@ impl Contest<'_> {
         self,
         client: &Client,
     ) -> Result<(Vec<String>, Option<OneshotWatcher>), zk::Error> {
-        let dir = &self.terms.path;
+        let dir = &self.options.path;
         if self.role.wakes_at_everything() {
             let listed = patiently(|| client.list_and_watch_children(dir)).await;
             listed.map(|(children, watcher)| (children, Some(watcher)))
@@ -95,11 +96,11 @@ impl Contest<'_> {
 
     /// Refuses the lock among those who are there, if that is wanted; warns of all that were.
     fn judge(self, present: &[Dialect], seen: &BTreeSet<Dialect>) -> Result<(), LockError> {
-        let path = &self.terms.path;
+        let path = &self.options.path;
         let list = |names: &mut dyn Iterator<Item = &Dialect>| {
             names.map(ToString::to_string).collect::<Vec<_>>().join(", ")
         };
-        if self.terms.refuses_strangers && !present.is_empty() {
+        if self.options.refuses_strangers && !present.is_empty() {
             let names = list(&mut present.iter());
             return Err(LockError::Foreign { path: path.clone(), names });
         }

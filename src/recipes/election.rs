@@ -14,13 +14,14 @@ use super::dialect::Style;
 use super::entry::patiently;
 use super::error::LockError;
 use super::guard::Guard;
+use super::options::RecipeOptions;
 use super::role::Role;
-use super::terms::{Terms, Wait, common_terms};
+use super::wait::Wait;
 
 /// An office that one candidate at a time holds.
 #[derive(Clone, Debug)]
 pub struct Election {
-    terms: Terms,
+    options: RecipeOptions,
     role: Role,
 }
 
@@ -30,8 +31,8 @@ impl Election {
     ///
     /// # Errors
     /// [`LockError::Path`]
-    pub fn new(path: &str) -> Result<Self, LockError> {
-        Ok(Self { terms: Terms::new(path)?, role: Role::Latch })
+    pub fn new(options: impl Into<RecipeOptions>) -> Result<Self, LockError> {
+        Ok(Self { options: options.into().checked()?, role: Role::Latch })
     }
 
     /// As [`Election::new`] in the layout of Curator's `LeaderSelector`, which is that of a
@@ -39,11 +40,15 @@ impl Election {
     ///
     /// # Errors
     /// [`LockError::Path`]
-    pub fn selector(path: &str) -> Result<Self, LockError> {
-        Ok(Self { terms: Terms::new(path)?, role: Role::Exclusive(Style::Curator) })
+    pub fn selector(options: impl Into<RecipeOptions>) -> Result<Self, LockError> {
+        Ok(Self { options: options.into().checked()?, role: Role::Exclusive(Style::Curator) })
     }
 
-    common_terms!();
+    /// The path.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.options.path
+    }
 
     /// Stands as a candidate, and waits until it leads. Releasing the guard is resigning; dropping the
     /// future is withdrawing.
@@ -54,7 +59,7 @@ impl Election {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn campaign(&self, client: &Client, wait: Wait) -> Result<Guard, LockError> {
-        Contest { terms: &self.terms, role: &self.role }.enter(client, wait).await
+        Contest { options: &self.options, role: &self.role }.enter(client, wait).await
     }
 
     /// All candidates in their order, as one server knows them; the first leads, or is about to.
@@ -62,7 +67,7 @@ impl Election {
     /// # Errors
     /// No permission, the session is over, or another refusal.
     pub async fn candidates(&self, client: &Client) -> Result<Vec<Candidate>, LockError> {
-        let dir = &self.terms.path;
+        let dir = &self.options.path;
         let refused = |error| LockError::refused("look into", dir, error);
         let children = match patiently(|| client.list_children(dir)).await {
             Ok(children) => children,

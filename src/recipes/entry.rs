@@ -18,8 +18,8 @@ use super::boottime::BootTime;
 use super::dialect::Guid;
 use super::error::{LockError, is_transient};
 use super::keeper::LostReason;
+use super::options::RecipeOptions;
 use super::role::Role;
-use super::terms::Terms;
 
 /// Where our znode is, or is to be, and how to tell it from others.
 #[derive(Clone, Debug)]
@@ -56,14 +56,18 @@ impl Entry {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub(super) fn new(client: &Client, terms: &Terms, role: &Role) -> Result<Self, LockError> {
+    pub(super) fn new(
+        client: &Client,
+        options: &RecipeOptions,
+        role: &Role,
+    ) -> Result<Self, LockError> {
         let guid = Guid::random().map_err(|error| LockError::Random(error.to_string()))?;
         let is_unique = role.names_are_unique();
-        let id = &terms.id;
+        let id = &options.id;
         let data = if is_unique { id.clone() } else { format!("{id} {}", guid.hex()) };
         let spot = Spot {
             client: client.clone(),
-            dir: terms.path.clone(),
+            dir: options.path.clone(),
             prefix: role.prefix(&guid, client.session_id().0),
             data: data.into_bytes(),
             is_unique,
@@ -71,7 +75,7 @@ impl Entry {
         };
         Ok(Self {
             spot,
-            acl: terms.acl.clone(),
+            acl: options.acl.clone(),
             mode: role.mode(),
             parents: role.parents(),
             token: 0,

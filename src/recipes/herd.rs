@@ -12,8 +12,9 @@ use super::entry::{Entry, outlast};
 use super::error::LockError;
 use super::guard::Guard;
 use super::keeper::Standing;
+use super::options::RecipeOptions;
 use super::role::Role;
-use super::terms::{Terms, Wait, common_terms};
+use super::wait::Wait;
 
 /// One ephemeral znode, `lock`, that everybody tries to create. Not to be used: besides the herd, it
 /// is not fair (who asks first after a release has it, and who is far from the leader may never), and
@@ -21,7 +22,7 @@ use super::terms::{Terms, Wait, common_terms};
 /// gives it away, it is the next one's znode that the holder removes.
 #[derive(Clone, Debug)]
 pub struct SimpleLock {
-    terms: Terms,
+    options: RecipeOptions,
 }
 
 impl SimpleLock {
@@ -29,11 +30,15 @@ impl SimpleLock {
     ///
     /// # Errors
     /// [`LockError::Path`]
-    pub fn new(path: &str) -> Result<Self, LockError> {
-        Ok(Self { terms: Terms::new(path)? })
+    pub fn new(options: impl Into<RecipeOptions>) -> Result<Self, LockError> {
+        Ok(Self { options: options.into().checked()? })
     }
 
-    common_terms!();
+    /// The path.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.options.path
+    }
 
     /// Tries until it is ours. Dropping the future gives up.
     ///
@@ -43,7 +48,7 @@ impl SimpleLock {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn acquire(&self, client: &Client, wait: Wait) -> Result<Guard, LockError> {
-        let mut entry = Entry::new(client, &self.terms, &Role::Only)?;
+        let mut entry = Entry::new(client, &self.options, &Role::Only)?;
         let session = client.session_timeout();
         let attempt = async {
             loop {
@@ -57,7 +62,7 @@ impl SimpleLock {
                 }
             }
         };
-        let attempt = wait.bound(session, || self.terms.held(), attempt).await;
+        let attempt = wait.bound(session, || self.options.held(), attempt).await;
         let (entry, standing) = entry.settle(attempt).await?;
         Ok(Guard::new(entry, standing, Vec::new()))
     }
@@ -68,7 +73,7 @@ impl SimpleLock {
 /// departure of anybody wakes all who wait, too.
 #[derive(Clone, Debug)]
 pub struct ChildWatchLock {
-    terms: Terms,
+    options: RecipeOptions,
 }
 
 impl ChildWatchLock {
@@ -76,11 +81,15 @@ impl ChildWatchLock {
     ///
     /// # Errors
     /// [`LockError::Path`]
-    pub fn new(path: &str) -> Result<Self, LockError> {
-        Ok(Self { terms: Terms::new(path)? })
+    pub fn new(options: impl Into<RecipeOptions>) -> Result<Self, LockError> {
+        Ok(Self { options: options.into().checked()? })
     }
 
-    common_terms!();
+    /// The path.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.options.path
+    }
 
     /// Enters the queue and waits for its turn. Dropping the future leaves the queue.
     ///
@@ -90,6 +99,6 @@ impl ChildWatchLock {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn acquire(&self, client: &Client, wait: Wait) -> Result<Guard, LockError> {
-        Contest { terms: &self.terms, role: &Role::Crowd }.enter(client, wait).await
+        Contest { options: &self.options, role: &Role::Crowd }.enter(client, wait).await
     }
 }

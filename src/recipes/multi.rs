@@ -16,7 +16,7 @@ use super::error::LockError;
 use super::guard::Guard;
 use super::keeper::{Hold, LostReason};
 use super::mutex::Mutex;
-use super::terms::Wait;
+use super::wait::Wait;
 
 /// Several exclusive locks that are held together.
 #[derive(Clone, Debug)]

@@ -11,13 +11,14 @@ use super::contest::Contest;
 use super::dialect::Style;
 use super::error::LockError;
 use super::guard::Guard;
+use super::options::RecipeOptions;
 use super::role::Role;
-use super::terms::{Terms, Wait, common_terms};
+use super::wait::Wait;
 
 /// An exclusive lock: the name of one, until it is [acquired](Mutex::acquire).
 #[derive(Clone, Debug)]
 pub struct Mutex {
-    terms: Terms,
+    options: RecipeOptions,
     role: Role,
 }
 
@@ -26,12 +27,12 @@ impl Mutex {
     ///
     /// # Errors
     /// [`LockError::Path`]
-    pub fn new(path: &str) -> Result<Self, LockError> {
-        Ok(Self::on(Terms::new(path)?))
+    pub fn new(options: impl Into<RecipeOptions>) -> Result<Self, LockError> {
+        Ok(Self::on(options.into().checked()?))
     }
 
-    pub(super) fn on(terms: Terms) -> Self {
-        Self { terms, role: Role::Exclusive(Style::default()) }
+    pub(super) fn on(options: RecipeOptions) -> Self {
+        Self { options, role: Role::Exclusive(Style::default()) }
     }
 
     /// Names our contender as others do who share the path.
@@ -41,15 +42,11 @@ impl Mutex {
         self
     }
 
-    /// Refuses to take the lock while contenders share its path that would not wait for us. By
-    /// default that is a warning in the log, and [`Guard::strangers`].
+    /// The path.
     #[must_use]
-    pub fn refuse_strangers(mut self) -> Self {
-        self.terms.refuses_strangers = true;
-        self
+    pub fn path(&self) -> &str {
+        &self.options.path
     }
-
-    common_terms!();
 
     /// Enters the queue and waits for its turn. Dropping the future leaves the queue.
     ///
@@ -59,6 +56,6 @@ impl Mutex {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn acquire(&self, client: &Client, wait: Wait) -> Result<Guard, LockError> {
-        Contest { terms: &self.terms, role: &self.role }.enter(client, wait).await
+        Contest { options: &self.options, role: &self.role }.enter(client, wait).await
     }
 }

@@ -11,13 +11,14 @@ use zookeeper_client::Client;
 use super::contest::Contest;
 use super::error::LockError;
 use super::guard::Guard;
+use super::options::RecipeOptions;
 use super::role::Role;
-use super::terms::{Terms, Wait, common_terms};
+use super::wait::Wait;
 
 /// An exclusive lock that shares its directory with others of other names.
 #[derive(Clone, Debug)]
 pub struct NamedMutex {
-    terms: Terms,
+    options: RecipeOptions,
     role: Role,
 }
 
@@ -28,8 +29,8 @@ impl NamedMutex {
     /// # Errors
     /// [`LockError::Path`], also for a name that is empty, ends with a hyphen, or has a slash or a
     /// control character.
-    pub fn new(directory: &str, name: &str) -> Result<Self, LockError> {
-        let terms = Terms::new(directory)?;
+    pub fn new(options: impl Into<RecipeOptions>, name: &str) -> Result<Self, LockError> {
+        let options = options.into().checked()?;
         let fault = if name.is_empty() {
             Some("the lock's name is empty")
         } else if name.ends_with('-') {
@@ -41,12 +42,16 @@ impl NamedMutex {
             None
         };
         if let Some(reason) = fault {
-            return Err(LockError::Path { path: format!("{directory}/{name}"), reason });
+            return Err(LockError::Path { path: format!("{}/{name}", options.path), reason });
         }
-        Ok(Self { terms, role: Role::Named(format!("{name}-")) })
+        Ok(Self { options, role: Role::Named(format!("{name}-")) })
     }
 
-    common_terms!();
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.options.path
+    }
 
     /// Enters the queue and waits for its turn. Dropping the future leaves the queue.
     ///
@@ -56,6 +61,6 @@ impl NamedMutex {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn acquire(&self, client: &Client, wait: Wait) -> Result<Guard, LockError> {
-        Contest { terms: &self.terms, role: &self.role }.enter(client, wait).await
+        Contest { options: &self.options, role: &self.role }.enter(client, wait).await
     }
 }

@@ -18,7 +18,7 @@ use super::error::LockError;
 use super::guard::Guard;
 use super::keeper::Hold;
 use super::mutex::Mutex;
-use super::terms::Wait;
+use super::wait::Wait;
 
 /// An exclusive lock that whoever owns it can take again and again.
 #[derive(Clone, Debug)]

@@ -15,13 +15,14 @@ use super::contest::Contest;
 use super::dialect::SharedStyle;
 use super::error::LockError;
 use super::guard::Guard;
+use super::options::RecipeOptions;
 use super::role::Role;
-use super::terms::{Terms, Wait, common_terms};
+use super::wait::Wait;
 
 /// A lock that many can hold to read, or one to write.
 #[derive(Clone, Debug)]
 pub struct ReadWriteLock {
-    terms: Terms,
+    options: RecipeOptions,
     style: SharedStyle,
 }
 
@@ -30,8 +31,8 @@ impl ReadWriteLock {
     ///
     /// # Errors
     /// [`LockError::Path`]
-    pub fn new(path: &str) -> Result<Self, LockError> {
-        Ok(Self { terms: Terms::new(path)?, style: SharedStyle::default() })
+    pub fn new(options: impl Into<RecipeOptions>) -> Result<Self, LockError> {
+        Ok(Self { options: options.into().checked()?, style: SharedStyle::default() })
     }
 
     /// Names our contenders as others do who share the path.
@@ -41,15 +42,11 @@ impl ReadWriteLock {
         self
     }
 
-    /// Refuses to take the lock while contenders share its path that would not wait for us. By
-    /// default that is a warning in the log, and [`Guard::strangers`].
+    /// The path.
     #[must_use]
-    pub fn refuse_strangers(mut self) -> Self {
-        self.terms.refuses_strangers = true;
-        self
+    pub fn path(&self) -> &str {
+        &self.options.path
     }
-
-    common_terms!();
 
     /// Waits until no writer is before us. Dropping the future leaves the queue.
     ///
@@ -59,7 +56,7 @@ impl ReadWriteLock {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn read(&self, client: &Client, wait: Wait) -> Result<Guard, LockError> {
-        Contest { terms: &self.terms, role: &Role::Read(self.style) }.enter(client, wait).await
+        Contest { options: &self.options, role: &Role::Read(self.style) }.enter(client, wait).await
     }
 
     /// Waits until nobody is before us. Dropping the future leaves the queue.
@@ -70,7 +67,7 @@ impl ReadWriteLock {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn write(&self, client: &Client, wait: Wait) -> Result<WriteGuard, LockError> {
-        let contest = Contest { terms: &self.terms, role: &Role::Write(self.style) };
+        let contest = Contest { options: &self.options, role: &Role::Write(self.style) };
         let guard = contest.enter(client, wait).await?;
         Ok(WriteGuard { guard, style: self.style })
     }

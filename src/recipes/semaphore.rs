@@ -17,13 +17,14 @@ use super::error::LockError;
 use super::guard::Guard;
 use super::keeper::{LostReason, Standing};
 use super::mutex::Mutex;
+use super::options::RecipeOptions;
 use super::role::Role;
-use super::terms::{Terms, Wait, common_terms};
+use super::wait::Wait;
 
 /// A lock that has several holders at a time, but not more than a limit.
 #[derive(Clone, Debug)]
 pub struct Semaphore {
-    terms: Terms,
+    options: RecipeOptions,
     permits: usize,
 }
 
@@ -33,16 +34,20 @@ impl Semaphore {
     ///
     /// # Errors
     /// [`LockError::Path`], also for no permits at all.
-    pub fn new(path: &str, permits: usize) -> Result<Self, LockError> {
-        let terms = Terms::new(path)?;
+    pub fn new(options: impl Into<RecipeOptions>, permits: usize) -> Result<Self, LockError> {
+        let options = options.into().checked()?;
         if permits == 0 {
             let reason = "with no permits, nobody could ever hold it";
-            return Err(LockError::Path { path: terms.path, reason });
+            return Err(LockError::Path { path: options.path, reason });
         }
-        Ok(Self { terms, permits })
+        Ok(Self { options, permits })
     }
 
-    common_terms!();
+    /// The path.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.options.path
+    }
 
     /// Waits until a lease is ours. Those who wait come in the order of their arrival; who does not
     /// wait may overtake them if a lease is free. Dropping the future leaves the queue.
@@ -53,13 +58,13 @@ impl Semaphore {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn acquire(&self, client: &Client, wait: Wait) -> Result<Guard, LockError> {
-        let leases = self.terms.below(LEASES);
+        let leases = self.options.below(LEASES);
         let mut entry = Entry::new(client, &leases, &Role::Lease)?;
         let session = client.session_timeout();
         let turn = async {
             if wait.may_wait() {
                 // Who waits for a lease is the first of this queue.
-                let queue = Mutex::on(self.terms.below(QUEUE));
+                let queue = Mutex::on(self.options.below(QUEUE));
                 let first = queue.acquire(client, Wait::Forever).await?;
                 let standing = self.lease(&mut entry, true).await;
                 drop(first);
@@ -68,7 +73,7 @@ impl Semaphore {
                 self.lease(&mut entry, false).await
             }
         };
-        let turn = wait.bound(session, || self.terms.held(), turn).await;
+        let turn = wait.bound(session, || self.options.held(), turn).await;
         let (entry, standing) = entry.settle(turn).await?;
         Ok(Guard::new(entry, standing, Vec::new()))
     }
@@ -76,12 +81,12 @@ impl Semaphore {
     /// Enters a lease, and waits until it is one of the first.
     async fn lease(&self, entry: &mut Entry, may_wait: bool) -> Result<Standing, LockError> {
         let client = entry.client().clone();
-        let dir = format!("{}/{LEASES}", self.terms.path);
+        let dir = format!("{}/{LEASES}", self.options.path);
         let refused = |error| LockError::refused("look into", &dir, error);
         if !may_wait {
             match patiently(|| client.list_children(&dir)).await {
                 // Without a lease of ours whose end would wake who waits.
-                Ok(children) if children.len() >= self.permits => return Err(self.terms.held()),
+                Ok(children) if children.len() >= self.permits => return Err(self.options.held()),
                 Ok(_) | Err(zk::Error::NoNode) => {}
                 Err(error) => return Err(refused(error)),
             }
@@ -108,7 +113,7 @@ impl Semaphore {
                 return Ok(Standing::at_first(led, seen, client.session_timeout()));
             }
             if !may_wait {
-                return Err(self.terms.held());
+                return Err(self.options.held());
             }
             watcher.changed().await;
         }

@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lockkeeper::recipes::{Barrier, DoubleBarrier, Inside, LockError, LostReason, Wait};
+use lockkeeper::recipes::{
+    Barrier, DoubleBarrier, Inside, LockError, LostReason, RecipeOptions, Wait,
+};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 use zookeeper_client::Client;
@@ -45,7 +47,8 @@ async fn all_wait_until_the_barrier_is_lifted() {
     let client = client(&server.connect_string()).await;
     barrier().pass(&client, Wait::No).await.expect("nothing is there");
     barrier().set(&client).await.unwrap();
-    barrier().id("another").set(&client).await.expect("it is there");
+    let another = Barrier::new(RecipeOptions::at("/gates/b").id("another")).expect("a path");
+    another.set(&client).await.expect("it is there");
     for wait in [Wait::No, Wait::For(Duration::from_millis(50))] {
         let refused = barrier().pass(&client, wait).await;
         assert!(matches!(refused, Err(LockError::Held { .. })), "{refused:?}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockkeeper::recipes::{Election, Guard, LockError, LostReason, Wait};
+use lockkeeper::recipes::{Election, Guard, LockError, LostReason, RecipeOptions, Wait};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use zookeeper_client::Client;
@@ -11,7 +11,7 @@ use super::common::{PATIENCE, wait_until};
 use super::{children, client, drop_anywhere, enter_as, is_empty, server};
 
 fn election(id: &str) -> Election {
-    Election::new("/office/leader").expect("a path").id(id)
+    Election::new(RecipeOptions::at("/office/leader").id(id)).expect("a path")
 }
 
 /// Begins to stand as a candidate, and returns when so many stand.
@@ -95,7 +95,7 @@ async fn who_does_not_get_the_office_in_time_or_gives_up_leaves_nothing() {
 async fn a_selector_and_a_mutex_on_one_path_exclude_each_other() {
     let server = server().await;
     let client = client(&server.connect_string()).await;
-    let selector = Election::selector("/l").unwrap().id("one");
+    let selector = Election::selector(RecipeOptions::at("/l").id("one")).unwrap();
     let leads = selector.campaign(&client, Wait::No).await.unwrap();
     let refused = super::lock("/l").acquire(&client, Wait::No).await;
     assert!(matches!(refused, Err(LockError::Held { .. })), "{refused:?}");

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use lockkeeper::Server;
-use lockkeeper::recipes::{ChildWatchLock, Guard, Hold, LockError, LostReason, SimpleLock, Wait};
+use lockkeeper::recipes::{
+    ChildWatchLock, Guard, Hold, LockError, LostReason, RecipeOptions, SimpleLock, Wait,
+};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::common::proxy::{Proxy, Weather};
 use super::common::{PATIENCE, wait_until};
-use super::{acquire, children, client, clients, drop_anywhere, is_empty, server};
+use super::{acquire, children, client, clients, drop_anywhere, enter_as, is_empty, server};
 
 /// How many wait in the tests of the herd.
 const HERD: usize = 12;
@@ -160,5 +162,23 @@ async fn a_simple_lock_whose_creation_was_not_answered_is_found_to_be_ours() {
     assert!(matches!(refused, Err(LockError::Held { .. })), "{refused:?}");
     guard.release().await.unwrap();
     is_empty(&observer, "/l").await;
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_options_of_one_recipe_are_those_of_all_also_the_refusal_of_strangers() {
+    let server = server().await;
+    let client = client(&server.connect_string()).await;
+    let holder = acquire(&client, "/l").await;
+    let strict = ChildWatchLock::new(RecipeOptions::at("/l").refuse_strangers()).expect("a path");
+    let waits = {
+        let client = client.clone();
+        tokio::spawn(async move { strict.acquire(&client, Wait::Forever).await })
+    };
+    wait_until("it queues", async || children(&client, "/l").await.len() == 2).await;
+    enter_as(&client, "/l", "0af2b9d632cd4bd08c9c6c2f2f4d4f55__lock__").await;
+    holder.release().await.unwrap();
+    let refused = waits.await.unwrap();
+    assert!(matches!(refused, Err(LockError::Foreign { .. })), "{refused:?}");
     server.stop().await.unwrap();
 }

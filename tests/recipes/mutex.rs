@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lockkeeper::recipes::{Dialect, Hold, LockError, LostReason, Style, Wait};
+use lockkeeper::recipes::{
+    Dialect, Hold, LockError, LostReason, Mutex, RecipeOptions, Style, Wait,
+};
 use tokio::time::timeout;
 use zookeeper_client::{Acls, CreateMode};
 
@@ -144,7 +146,8 @@ async fn each_style_names_its_contender_as_others_do_and_waits_for_all_of_them()
         (Style::Plain, "lock-10"),
         (Style::ZooKeeper, "x-16-10"),
     ] {
-        let mutex = lock("/styles").style(style).id("who");
+        let options = RecipeOptions::at("/styles").id("who");
+        let mutex = Mutex::new(options).expect("a path").style(style);
         let guard = mutex.acquire(&client, Wait::No).await.unwrap();
         let name = guard.node().strip_prefix("/styles/").unwrap().to_string();
         assert_eq!(shape_of(&name), shape, "{name}");
@@ -225,7 +228,7 @@ async fn a_lock_that_refuses_strangers_is_not_taken_among_them() {
     let server = server().await;
     let client = client(&server.connect_string()).await;
     let holder = acquire(&client, "/l").await;
-    let strict = lock("/l").refuse_strangers();
+    let strict = Mutex::new(RecipeOptions::at("/l").refuse_strangers()).expect("a path");
     let waits = {
         let (strict, client) = (strict.clone(), client.clone());
         tokio::spawn(async move { strict.acquire(&client, Wait::Forever).await })

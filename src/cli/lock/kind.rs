@@ -5,7 +5,9 @@
 
 use zookeeper_client::Client;
 
-use crate::recipes::{Guard, LockError, Mutex, ReadWriteLock, Semaphore, SharedStyle, Style, Wait};
+use crate::recipes::{
+    Guard, LockError, Mutex, ReadWriteLock, RecipeOptions, Semaphore, SharedStyle, Style, Wait,
+};
 
 /// Whose names are used in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +41,9 @@ pub(super) enum Lock {
 impl Lock {
     /// What is wrong with the flags, if anything.
     pub(super) fn new(
-        path: &str,
+        options: RecipeOptions,
         others: Others,
         names: Names,
-        id: String,
     ) -> Result<Self, String> {
         let words = |error: LockError| error.to_string();
         let shared = match names {
@@ -52,21 +53,20 @@ impl Lock {
         };
         match (others, names) {
             (Others::None, Names::Style(style)) => {
-                let mutex = Mutex::new(path).map_err(words)?;
-                Ok(Self::Exclusive(mutex.style(style).id(id)))
+                Ok(Self::Exclusive(Mutex::new(options).map_err(words)?.style(style)))
             }
             (Others::None, Names::CuratorReadWrite) => {
-                Ok(Self::Write(ReadWriteLock::new(path).map_err(words)?.id(id)))
+                Ok(Self::Write(ReadWriteLock::new(options).map_err(words)?))
             }
             (Others::Shared, _) => {
                 let style =
                     shared.ok_or("--shared: there are names for it in curator and kazoo only")?;
-                let lock = ReadWriteLock::new(path).map_err(words)?;
-                Ok(Self::Read(lock.style(style).id(id)))
+                let lock = ReadWriteLock::new(options).map_err(words)?;
+                Ok(Self::Read(lock.style(style)))
             }
             (Others::Permits(permits), Names::Style(Style::Curator)) => {
                 let permits = usize::try_from(permits).unwrap_or(usize::MAX);
-                Ok(Self::Permits(Semaphore::new(path, permits).map_err(words)?.id(id)))
+                Ok(Self::Permits(Semaphore::new(options, permits).map_err(words)?))
             }
             (Others::Permits(_), _) => {
                 Err("--permits: there are names for it in the style curator only".to_string())

@@ -21,7 +21,7 @@ use clap::Args;
 use super::client::{self, Credential};
 use super::duration::duration;
 use super::{LogFormat, log_output, say};
-use crate::recipes::{LockError, Wait};
+use crate::recipes::{LockError, RecipeOptions, Wait};
 use kind::{Lock, Names, Others};
 use words::OnLost;
 
@@ -151,7 +151,7 @@ impl LockFlags {
             None => Others::None,
         };
         let id = self.id.clone().unwrap_or_else(|| self.identity());
-        Lock::new(&self.path, others, self.style, id)
+        Lock::new(RecipeOptions::at(&self.path).id(id), others, self.style)
     }
 
     /// What tells a person who holds the lock.

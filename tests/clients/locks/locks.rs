@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::time::Duration;
 
-use lockkeeper::recipes::{Guard, Mutex, ReadWriteLock, SharedStyle, Style, Wait};
+use lockkeeper::recipes::{Guard, Mutex, ReadWriteLock, RecipeOptions, SharedStyle, Style, Wait};
 use tokio::sync::{mpsc, oneshot};
 use zookeeper_client::{Acls, Client, CreateMode, LockClient, LockOptions, LockPrefix};
 
@@ -101,8 +101,9 @@ async fn rust_lock<'a>(
 }
 
 async fn ours(kind: &str, client: &Client, path: &str) -> Result<Guard, Failure> {
-    let mutex = |style| Mutex::new(path).map(|mutex| mutex.style(style).id("interop"));
-    let shared = |style| ReadWriteLock::new(path).map(|lock| lock.style(style).id("interop"));
+    let options = || RecipeOptions::at(path).id("interop");
+    let mutex = |style| Mutex::new(options()).map(|mutex| mutex.style(style));
+    let shared = |style| ReadWriteLock::new(options()).map(|lock| lock.style(style));
     let wait = Wait::Forever;
     Ok(match kind {
         "our-curator" => mutex(Style::Curator)?.acquire(client, wait).await?,
