@@ -12,9 +12,12 @@ use lockkeeper::internals::proto::request::Create;
 use lockkeeper::internals::proto::{MultiOp, Text};
 use lockkeeper::internals::tree::Tree;
 
+#[path = "../tests/common/rng.rs"]
+mod rng;
 #[path = "common/woods.rs"]
 mod woods;
 
+use rng::Rng;
 use woods::{DIRECTORIES, Woods, create, directory_path, path};
 
 fn main() {
@@ -143,13 +146,11 @@ fn report(name: &str, nanoseconds: u128, count: usize) {
     println!("{:>10.0} ns  {name}", nanoseconds as f64 / count as f64);
 }
 
-/// Fisher-Yates with a small generator: the same order every time.
+/// Fisher-Yates: the same order every time.
 fn shuffle(order: &mut [usize]) {
-    let mut state = 1_u64;
+    let mut rng = Rng::new(1, 0);
     for index in (1..order.len()).rev() {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        order.swap(index, (state >> 33) as usize % (index + 1));
+        order.swap(index, rng.index(index + 1));
     }
 }
 

@@ -112,6 +112,18 @@ mod storage;
 mod supervision;
 mod tree;
 
+// What the unit tests share with the tests from outside, to which this crate is `lockkeeper`.
+#[cfg(test)]
+extern crate self as lockkeeper;
+#[cfg(test)]
+#[path = "../tests/common/rng.rs"]
+#[allow(unreachable_pub)]
+mod rng;
+#[cfg(test)]
+#[path = "../tests/common/model/mod.rs"]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, unreachable_pub)]
+mod testing_model;
+
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals;

@@ -1,9 +1,13 @@
 //! Whole configuration files: those that clients' test suites write, conf/zoo.cfg and
 //! docs/CONFIGURATION.md (which must say what the code does), and `lockkeeper config check`.
 
+#[path = "common/rng.rs"]
+mod rng;
+
 use std::path::{Path, PathBuf};
 
 use lockkeeper::internals::config::{Config, Draft, Effect, SECTIONS};
+use rng::Rng;
 
 const LEAST: &str = "dataDir=/data\nclientPort=2181\n";
 
@@ -188,11 +192,8 @@ fn the_sample_ensemble_is_three_servers_on_loopback() {
 #[test]
 fn no_text_makes_the_parser_panic() {
     let sample = Config::sample() + "server.1=[::1]:1:2|h:3:4:observer;5;6\na=\\u00e9\\\n b\n";
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = |bound: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        usize::try_from(state >> 33).unwrap() % bound
-    };
+    let mut rng = Rng::new(1, 0);
+    let mut next = |bound: usize| rng.index(bound);
     let spice = b"=:#!\\u0-9.;|[]\r\n\t \x00xN*%\xc3\xa9";
     for _ in 0..2000 {
         let mut bytes = sample.clone().into_bytes();

@@ -10,22 +10,22 @@ mod disk;
 mod frames;
 #[path = "../fuzz/history.rs"]
 mod history;
-#[path = "wire/noise.rs"]
-mod noise;
+#[path = "common/rng.rs"]
+mod rng;
 
 use frames::{Conversation, From, Outstanding, conversations};
-use noise::Noise;
+use rng::Rng;
 
 /// Turns bits, cuts, repeats, and plants numbers that are at some edge.
-fn mutate(noise: &mut Noise, seed: &[u8]) -> Vec<u8> {
+fn mutate(noise: &mut Rng, seed: &[u8]) -> Vec<u8> {
     let mut bytes = seed.to_vec();
-    for _ in 0..=noise.below(4) {
-        let at = noise.below(bytes.len());
-        match noise.below(6) {
-            0 | 1 if !bytes.is_empty() => bytes[at] ^= 1 << noise.below(8),
+    for _ in 0..=noise.index(4) {
+        let at = noise.index(bytes.len());
+        match noise.index(6) {
+            0 | 1 if !bytes.is_empty() => bytes[at] ^= 1 << noise.index(8),
             2 => bytes.truncate(at),
             3 => {
-                let extra_count = noise.below(9);
+                let extra_count = noise.index(9);
                 let extra = noise.bytes(extra_count);
                 bytes.splice(at..at, extra).for_each(drop);
             }
@@ -34,7 +34,7 @@ fn mutate(noise: &mut Noise, seed: &[u8]) -> Vec<u8> {
                 bytes[at..at + 4].copy_from_slice(&edge.to_be_bytes());
             }
             _ => {
-                let end = at + noise.below(bytes.len() - at);
+                let end = at + noise.index(bytes.len() - at);
                 bytes.extend_from_within(at..end);
             }
         }
@@ -50,16 +50,16 @@ fn try_with(body: fn(&[u8]), input: &[u8]) {
 
 /// Every seed, `rounds` mutations of seeds, and as much noise.
 fn run(body: fn(&[u8]), seeds: &[Vec<u8>], rounds: usize) {
-    let mut noise = Noise(0x10CC_4EE9_E5F0_2201);
+    let mut noise = Rng::new(0x10CC_4EE9_E5F0_2201, 0);
     for seed in seeds {
         try_with(body, seed);
     }
     for _ in 0..rounds {
         if !seeds.is_empty() {
-            let seed = &seeds[noise.below(seeds.len())];
+            let seed = &seeds[noise.index(seeds.len())];
             try_with(body, &mutate(&mut noise, seed));
         }
-        let count = noise.below(200);
+        let count = noise.index(200);
         try_with(body, &noise.bytes(count));
     }
 }
@@ -262,7 +262,7 @@ fn identities() {
 
 #[test]
 fn histories() {
-    let mut noise = Noise(0x10CC_4EE9_E5F0_2202);
+    let mut noise = Rng::new(0x10CC_4EE9_E5F0_2202, 0);
     for _ in 0..30 {
         let input = noise.bytes(4000);
         try_with(history::history, &input);

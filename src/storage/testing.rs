@@ -9,8 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
 
 use super::copy::{Found, Manifest, MemoryState, StateError, StateStore};
 use super::cpu_throttle::CpuBudget;
@@ -19,6 +17,7 @@ use crate::replica::{
     Append, Entry, EntryKind, HardState, Mark, Membership, Record, RecordDigest, Records, Restore,
     Urgency,
 };
+use crate::rng::Rng;
 
 const SECTOR: usize = 512;
 
@@ -117,11 +116,11 @@ impl TestFs {
         let Disk { inodes, names, durable_names, name_changes, .. } = &mut *disk;
         let mut rng = match unsynced {
             Unsynced::Lost | Unsynced::Kept => None,
-            Unsynced::Torn(seed) => Some(ChaCha8Rng::seed_from_u64(seed)),
+            Unsynced::Torn(seed) => Some(Rng::new(seed, 0)),
         };
         let mut keep = || match &mut rng {
             None => unsynced == Unsynced::Kept,
-            Some(rng) => rng.next_u32() % 2 == 0,
+            Some(rng) => rng.below(2) == 0,
         };
         for change in name_changes.drain(..) {
             if keep() {

@@ -1,5 +1,9 @@
-//! A small client for tests that need a server and little of the protocol: frames over a socket,
-//! encoded with the crate's own codec. (Tests of the protocol itself speak in bytes: tests/wire.)
+//! The client of the tests that need a server and little of the protocol: frames over a socket, encoded with the
+//! crate's own codec.
+//!
+//! What stays apart, and why: the tests of the protocol itself speak in bytes and share nothing with the codec
+//! that they judge (tests/wire/raw.rs); the simulation's clients have no sockets; those of jepsen/ share nothing
+//! with the product.
 
 #![allow(dead_code)] // every test binary uses its own part of this
 
@@ -95,9 +99,16 @@ impl Client {
 
     /// Sends a request and returns its xid.
     pub async fn send(&mut self, request: &Request) -> i32 {
-        self.xid += 1;
-        let bytes = request_frame(self.xid, request);
+        let mut bytes = Vec::new();
+        let xid = self.put(request, &mut bytes);
         self.send_bytes(&bytes).await;
+        xid
+    }
+
+    /// Appends a request to what is to be sent, and returns its xid.
+    pub fn put(&mut self, request: &Request, out: &mut Vec<u8>) -> i32 {
+        self.xid += 1;
+        out.extend_from_slice(&request_frame(self.xid, request));
         self.xid
     }
 
@@ -164,7 +175,7 @@ impl Client {
     pub async fn exists(&mut self, path: &str) -> bool {
         match self.call(&Request::Exists { path: text(path), watch: false }).await {
             Ok(_) => true,
-            Err(-101) => false,
+            Err(NO_NODE) => false,
             Err(err) => panic!("exists {path}: {err}"),
         }
     }
@@ -299,5 +310,6 @@ pub async fn wait_until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
 
 /// What clients say of a connection that has ended.
 pub const CONNECTION_LOSS: i32 = -4;
+pub const NO_NODE: i32 = -101;
 pub const EPHEMERAL: i32 = 1;
 pub const NODE_DATA_CHANGED: i32 = EventType::NodeDataChanged as i32;

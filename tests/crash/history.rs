@@ -14,7 +14,7 @@ use crate::autopsy::{self, Digests};
 use crate::link::Link;
 use crate::model::{Found, SHARED, writer_of};
 use crate::process::{self, Layout, Process};
-use crate::random::Random;
+use crate::rng::Rng;
 use crate::writer::{Promises, Writer, make_parents};
 
 /// Figures for people.
@@ -41,7 +41,7 @@ pub struct Tally {
 
 pub struct History {
     pub layout: Layout,
-    pub random: Random,
+    pub random: Rng,
     pub tally: Tally,
     pub promises: Promises,
     scratch: tempfile::TempDir,
@@ -59,7 +59,7 @@ impl History {
         let layout = Layout { data: data.to_path_buf(), outside: outside.to_path_buf() };
         Self {
             layout,
-            random: Random::new(seed),
+            random: Rng::new(seed, 0),
             tally: Tally::default(),
             promises: Promises::default(),
             scratch: tempfile::tempdir().expect("a temporary directory"),
@@ -91,7 +91,7 @@ impl History {
     pub fn load<T>(
         &mut self,
         process: &mut Process,
-        bring_about: impl FnOnce(&mut Process, &mut Random) -> T,
+        bring_about: impl FnOnce(&mut Process, &mut Rng) -> T,
     ) -> T {
         self.load_with_promises(process, |process, random, _| bring_about(process, random))
     }
@@ -100,7 +100,7 @@ impl History {
     pub fn load_with_promises<T>(
         &mut self,
         process: &mut Process,
-        bring_about: impl FnOnce(&mut Process, &mut Random, &Promises) -> T,
+        bring_about: impl FnOnce(&mut Process, &mut Rng, &Promises) -> T,
     ) -> T {
         let address = process.serving(&self.layout, self.generation);
         let Self { writers, promises, random, .. } = self;

@@ -1,15 +1,16 @@
-//! A blocking connection that sends requests without waiting for answers.
+//! A connection that sends requests without waiting for answers: the tests' client, for writers that each have a
+//! thread of their own.
+//!
+//! *Owns* nothing but the runtime of that thread: `common::Client` speaks.
 
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 
-use bytes::{Bytes, BytesMut};
-use lockkeeper::internals::proto::response::ReplyHeader;
-use lockkeeper::internals::proto::{
-    ConnectRequest, ConnectResponse, Reader, Request, RequestHeader, Response, Stat, Text, frame,
-};
+use bytes::Bytes;
+use lockkeeper::internals::proto::{ConnectRequest, Reader, Request, Response, Stat};
+use tokio::net::TcpStream;
+use tokio::runtime::{self, Runtime};
 
-use crate::process::PATIENCE;
+use crate::common::{Client, NO_NODE, Reply, fresh, get, text};
 
 /// The connection is gone, as that of a killed server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +24,9 @@ pub struct Session {
 }
 
 pub struct Link {
-    stream: TcpStream,
-    buffer: BytesMut,
+    runtime: Runtime,
+    client: Client,
     out: Vec<u8>,
-    xid: i32,
     received: i32,
     pub session: Session,
 }
@@ -38,54 +38,42 @@ impl Link {
         again: Option<&Session>,
         last_zxid_seen: i64,
     ) -> Result<Option<Self>, Gone> {
-        let stream = TcpStream::connect(address).map_err(|_| Gone)?;
-        stream.set_nodelay(true).map_err(|_| Gone)?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(|_| Gone)?;
         let asked = ConnectRequest {
-            protocol_version: 0,
             last_zxid_seen,
-            timeout_ms: 40_000,
             session_id: again.map_or(0, |session| session.id),
             password: again.map(|session| session.password.clone()).unwrap_or_default(),
-            read_only: Some(false),
+            ..fresh(40_000)
         };
-        let session = Session { id: 0, password: Bytes::new() };
-        let (buffer, out) = (BytesMut::new(), Vec::new());
-        let mut link = Self { stream, buffer, out, xid: 0, received: 0, session };
-        frame::append(&mut link.out, |out| asked.encode(out));
-        link.flush()?;
-        let answer = ConnectResponse::decode(link.frame()?).expect("a connect response");
-        if answer.session_id == 0 {
-            return Ok(None);
-        }
-        let password = Bytes::copy_from_slice(&answer.password);
-        link.session = Session { id: answer.session_id, password };
-        Ok(Some(link))
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("the system gives an epoll");
+        let client = runtime.block_on(async {
+            let stream = TcpStream::connect(address).await.map_err(|_| Gone)?;
+            Client::open_on(stream, &asked).await.ok_or(Gone)
+        })?;
+        let id = client.session.session_id;
+        let password = Bytes::copy_from_slice(&client.session.password);
+        let session = Session { id, password };
+        let link = Self { runtime, client, out: Vec::new(), received: 0, session };
+        Ok((id != 0).then_some(link))
     }
 
     /// Adds a request to what the next [`Link::flush`] sends.
     pub fn put(&mut self, request: &Request) {
-        self.xid += 1;
-        let xid = self.xid;
-        frame::append(&mut self.out, |out| {
-            RequestHeader { xid, op: request.op() as i32 }.encode(out);
-            request.encode(out);
-        });
+        self.client.put(request, &mut self.out);
     }
 
-    pub fn flush(&mut self) -> Result<(), Gone> {
-        let sent = self.stream.write_all(&self.out);
+    /// Sends it. That the server is gone is for the next [`Link::take`] to find.
+    pub fn flush(&mut self) {
+        self.runtime.block_on(self.client.send_bytes(&self.out));
         self.out.clear();
-        sent.map_err(|_| Gone)
     }
 
-    /// The answer to the oldest request without one: header, and what is behind it.
-    pub fn take(&mut self) -> Result<(ReplyHeader, Reader), Gone> {
-        let mut reader = Reader::new(self.frame()?);
-        let header = ReplyHeader::decode(&mut reader).expect("a reply header");
+    /// The answer to the oldest request without one.
+    pub fn take(&mut self) -> Result<Reply, Gone> {
+        let reply = self.runtime.block_on(self.client.receive()).ok_or(Gone)?;
         self.received += 1;
-        assert_eq!(header.xid, self.received, "answers come in the order of the requests");
-        Ok((header, reader))
+        assert_eq!(reply.xid, self.received, "answers come in the order of the requests");
+        Ok(reply)
     }
 
     /// Asks for many things at once.
@@ -93,11 +81,12 @@ impl Link {
         let mut answers = Vec::with_capacity(requests.len());
         for some in requests.chunks(AT_ONCE) {
             some.iter().for_each(|request| self.put(request));
-            self.flush()?;
+            self.flush();
             for request in some {
-                let (header, mut reader) = self.take()?;
-                answers.push(match header.err {
-                    0 => Ok(Response::decode(request.op(), &mut reader).expect("it decodes")),
+                let reply = self.take()?;
+                answers.push(match reply.err {
+                    0 => Ok(Response::decode(request.op(), &mut Reader::new(reply.body))
+                        .expect("it decodes")),
                     err => Err(err),
                 });
             }
@@ -107,7 +96,7 @@ impl Link {
 
     /// The children of `path` with their values, by path; none if it does not exist.
     pub fn children(&mut self, path: &str) -> Result<Vec<(String, Vec<u8>, Stat)>, Gone> {
-        let list = Request::GetChildren { path: Text::copy_from(path), watch: false, stat: false };
+        let list = Request::GetChildren { path: text(path), watch: false, stat: false };
         let names = match self.ask(&[list])?.remove(0) {
             Ok(Response::Names(names)) => names,
             Err(NO_NODE) => return Ok(Vec::new()),
@@ -115,10 +104,7 @@ impl Link {
         };
         let paths: Vec<String> =
             names.iter().map(|name| format!("{path}/{}", name.as_str())).collect();
-        let gets: Vec<Request> = paths
-            .iter()
-            .map(|path| Request::GetData { path: Text::copy_from(path), watch: false })
-            .collect();
+        let gets: Vec<Request> = paths.iter().map(|path| get(path)).collect();
         let answers = self.ask(&gets)?;
         let found = paths.into_iter().zip(answers).map(|(path, answer)| match answer {
             Ok(Response::Data(value, stat)) => (path, value.unwrap_or_default().to_vec(), stat),
@@ -126,25 +112,6 @@ impl Link {
         });
         Ok(found.collect())
     }
-
-    fn frame(&mut self) -> Result<Bytes, Gone> {
-        let mut chunk = [0; 16 << 10];
-        loop {
-            if let Some(payload) = frame::next(&mut self.buffer, usize::MAX).expect("a length") {
-                return Ok(payload);
-            }
-            match self.stream.read(&mut chunk) {
-                Ok(0) => return Err(Gone),
-                Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    panic!("no answer within {PATIENCE:?}")
-                }
-                Err(_) => return Err(Gone),
-            }
-        }
-    }
 }
 
 const AT_ONCE: usize = 100;
-const NO_NODE: i32 = -101;

@@ -7,13 +7,16 @@
 //! need it say so by name and do nothing.
 
 mod autopsy;
+#[path = "../common/mod.rs"]
+mod common;
 #[path = "../../jepsen/src/cluster/disk.rs"]
 mod disk;
 mod history;
 mod link;
 mod model;
 mod process;
-mod random;
+#[path = "../common/rng.rs"]
+mod rng;
 mod strace;
 mod writer;
 
@@ -25,7 +28,7 @@ use std::time::{Duration, Instant};
 use disk::Disk;
 use history::{History, count};
 use process::{PATIENCE, Process};
-use random::Random;
+use rng::Rng;
 use rustix::process::Signal;
 
 /// Kills in `cargo test`.
@@ -51,7 +54,7 @@ fn tell_traced(name: &str, befall: impl FnOnce(&mut History, &mut Process)) {
     }
 }
 
-fn kill_after_a_while(process: &mut Process, random: &mut Random) {
+fn kill_after_a_while(process: &mut Process, random: &mut Rng) {
     std::thread::sleep(Duration::from_millis(20 + random.below(600)));
     process.kill();
 }

@@ -51,7 +51,7 @@ pub fn command(layout: &Layout, generation: u32, wrapper: &[String]) -> Command 
         command.args(["--set", setting]);
     }
     let said = File::create(layout.said_path(generation)).expect("a file for what it says");
-    command.env("RUST_LOG", "info,lockkeeper::internals::server=debug,sled=warn").current_dir("/");
+    command.env("RUST_LOG", "info,lockkeeper::server=debug,sled=warn").current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(said);
     command
 }

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use lockkeeper::internals::proto::request::{Create, CreateKind};
-use lockkeeper::internals::proto::response::ReplyHeader;
 use lockkeeper::internals::proto::{Acl, MultiOp, MultiResult, Reader, Request, Response, Text};
 
+use crate::common::Reply;
 use crate::link::{Gone, Link, Session};
 use crate::model::{EPHEMERAL, Found, Nodes, SEQUENTIAL, SHARED, Sent, Write};
-use crate::random::Random;
+use crate::rng::Rng;
 
 /// What all writers share.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl Promises {
 #[derive(Debug)]
 pub struct Writer {
     index: usize,
-    random: Random,
+    random: Rng,
     number: u64,
     session: Option<Session>,
     /// What was acknowledged, all of it.
@@ -67,7 +67,7 @@ impl Writer {
     pub fn new(index: usize, seed: u64) -> Self {
         Self {
             index,
-            random: Random::new(seed ^ (index as u64) << 32),
+            random: Rng::new(seed, 1 + index as u64),
             number: 0,
             session: None,
             acked: Nodes::default(),
@@ -115,14 +115,14 @@ impl Writer {
                 link.put(&request(&sent));
                 self.in_flight.push_back(sent);
             }
-            link.flush()?;
-            let (header, reader) = link.take()?;
+            link.flush();
+            let reply = link.take()?;
             if unsure > 0 || promises.are_over.load(Ordering::SeqCst) {
                 unsure += 1;
                 continue;
             }
             let sent = self.in_flight.pop_front().expect("one was in flight");
-            self.acknowledged(&sent, header, reader, before, promises);
+            self.acknowledged(&sent, reply, before, promises);
             if matches!(sent.write, Write::CloseSession) {
                 self.closed = self.session.take();
                 self.planned = self.acked.clone();
@@ -135,18 +135,12 @@ impl Writer {
         self.in_flight.back().is_some_and(|sent| matches!(sent.write, Write::CloseSession))
     }
 
-    fn acknowledged(
-        &mut self,
-        sent: &Sent,
-        header: ReplyHeader,
-        mut reader: Reader,
-        before: i64,
-        promises: &Promises,
-    ) {
-        assert_eq!(header.err, 0, "writer {}: {sent:?}", self.index);
+    fn acknowledged(&mut self, sent: &Sent, reply: Reply, before: i64, promises: &Promises) {
+        assert_eq!(reply.err, 0, "writer {}: {sent:?}", self.index);
         let session = self.session.as_ref().expect("it writes in a session").id;
         let op = request(sent).op();
-        let response = Response::decode(op, &mut reader).expect("the answer decodes");
+        let response =
+            Response::decode(op, &mut Reader::new(reply.body)).expect("the answer decodes");
         let (name, zxid) = match response {
             Response::PathStat(path, stat) => (Some(path.as_str().to_string()), stat.czxid),
             Response::Stat(stat) => (None, stat.mzxid),
@@ -154,10 +148,10 @@ impl Writer {
                 [_, MultiResult::SetData { stat }, _] => (None, stat.mzxid),
                 other => panic!("a multi was answered with {other:?}"),
             },
-            Response::Empty => (None, header.zxid),
+            Response::Empty => (None, reply.zxid),
             other => panic!("{op:?} was answered with {other:?}"),
         };
-        assert!(header.zxid >= zxid, "the answer's zxid is behind its own write");
+        assert!(reply.zxid >= zxid, "the answer's zxid is behind its own write");
         promises.acknowledge(zxid, before);
         self.acked.apply(sent, session, name.as_deref(), Some(zxid));
         if sent.is_sequential_create() {
@@ -170,7 +164,7 @@ impl Writer {
     fn choose(&mut self) -> Write {
         let home = self.home();
         let bytes = self.bytes();
-        let slot = |random: &mut Random| format!("{home}/n{}", random.below(SLOTS));
+        let slot = |random: &mut Rng| format!("{home}/n{}", random.below(SLOTS));
         match self.random.below(1000) {
             0 if self.number > 200 => Write::CloseSession,
             0..120 => {

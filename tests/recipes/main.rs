@@ -3,6 +3,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/rng.rs"]
+mod rng;
 #[path = "../common/trio.rs"]
 mod trio;
 

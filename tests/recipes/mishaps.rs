@@ -12,14 +12,13 @@ use lockkeeper::Ensemble;
 use lockkeeper::recipes::{
     Guard, LockError, MultiGuard, MultiLock, NamedMutex, ReadWriteLock, Semaphore, Wait, WriteGuard,
 };
-use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore as _, SeedableRng as _};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use zookeeper_client::Client;
 
 use super::common::proxy::{Proxy, Weather};
 use super::common::{PATIENCE, wait_until};
+use super::rng::Rng;
 use super::{client_for, lock, take_steps};
 
 /// What is wanted.
@@ -126,24 +125,6 @@ impl Mishap {
     ];
 }
 
-/// Random numbers of a seed.
-struct Dice(ChaCha8Rng);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0.next_u64() % end
-    }
-
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        let count = u64::try_from(all.len()).expect("few");
-        all[usize::try_from(self.below(count)).expect("few")]
-    }
-
-    fn millis(&mut self, range: std::ops::Range<u64>) -> Duration {
-        Duration::from_millis(range.start + self.below(range.end - range.start))
-    }
-}
-
 /// A contender to whom something happens.
 #[derive(Clone, Debug)]
 struct Plan {
@@ -162,7 +143,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(mishap: Mishap, dice: &mut Dice) -> Self {
+    fn new(mishap: Mishap, dice: &mut Rng) -> Self {
         Self {
             mishap,
             want: dice.of(&Want::ALL),
@@ -332,7 +313,7 @@ async fn after_mishaps_of_all_kinds_nothing_is_left_and_nobody_waits_for_ever() 
     };
     let (count, seed) = (number("LOCKKEEPER_LOCK_MISHAPS", 20), number("LOCKKEEPER_LOCK_SEED", 1));
     println!("LOCKKEEPER_LOCK_SEED={seed}");
-    let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
+    let mut dice = Rng::new(seed, 0);
     let builder = Ensemble::builder(3).set("tickTime", "200").set("minSessionTimeout", "400");
     let ensemble = builder.start().await.unwrap();
     let mut kinds = [0; Mishap::ALL.len()];
@@ -362,7 +343,7 @@ async fn after_mishaps_of_all_kinds_nothing_is_left_and_nobody_waits_for_ever() 
 
 /// Plays these among others who only want the locks, all of which are held at first. Tells how long it
 /// took from the last mishap until all were served, and how many that were.
-async fn round(ensemble: &Ensemble, dice: &mut Dice, plans: Vec<Plan>) -> (Duration, usize) {
+async fn round(ensemble: &Ensemble, dice: &mut Rng, plans: Vec<Plan>) -> (Duration, usize) {
     let servers: Vec<SocketAddr> = ensemble.servers().map(|(_, one)| one.local_addr()).collect();
     let observer = client_for(&ensemble.connect_string(), SESSION).await;
     let mut held = Vec::new();

@@ -14,7 +14,7 @@ use lockkeeper::internals::proto::response::ReplyHeader;
 use lockkeeper::internals::proto::{MultiResult, OpCode, Reader, Request, Response, Text};
 use lockkeeper::internals::replica::ClientRequest;
 
-use super::acl::{self, Id};
+use super::model::acl::{self, Id};
 use super::model::{self, Event, Model};
 use super::sessions::Grant;
 

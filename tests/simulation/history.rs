@@ -8,7 +8,7 @@
 use lockkeeper::internals::proto::{Request, Response};
 use lockkeeper::internals::replica::{AuditLine, ConnId};
 
-use super::acl::Id;
+use super::model::acl::Id;
 use super::model::{Code, Event, Model, Txn};
 use super::sessions::Grant;
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use lockkeeper::internals::proto::Request;
 use lockkeeper::internals::replica::ConnId;
 
-use super::acl::Id;
+use super::model::acl::Id;
 
 /// How many signs of life are remembered.
 const HEARD_MAX: usize = 64;

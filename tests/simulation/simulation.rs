@@ -22,7 +22,6 @@
 //! Used by the test `simulation` and by the example `simulate`, each of which leaves some unused.
 #![allow(dead_code, reason = "two programs share these modules, and neither uses all of them")]
 
-pub mod acl;
 pub mod agreement;
 pub mod checker;
 pub mod client;
@@ -39,11 +38,13 @@ pub mod host;
 mod judge;
 pub mod lock;
 pub mod membership;
+#[path = "../common/model/mod.rs"]
 pub mod model;
 pub mod network;
 mod operator;
 pub mod ops;
 pub mod removals;
+#[path = "../common/rng.rs"]
 pub mod rng;
 pub mod rollback;
 pub mod run;

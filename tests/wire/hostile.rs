@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::bytes::{Body, Fields, Multi, err, mode, op, open_acl};
 use crate::fixture::{TestServer, server};
-use crate::noise::Noise;
 use crate::raw::{Client, ConnectRequest, frame, request};
+use crate::rng::Rng;
 
 /// What the server sent must be whole frames.
 fn assert_whole_frames(mut bytes: &[u8]) -> usize {
@@ -68,10 +68,10 @@ fn a_whole_session_may_be_sent_at_once() {
 #[test]
 fn noise_instead_of_a_handshake_harms_nobody() {
     let server = server();
-    let mut noise = Noise(0x10CC_4EE9_E500_0001);
+    let mut noise = Rng::new(0x10CC_4EE9_E500_0001, 0);
     let mut witness = server.connect();
     for round in 0..150 {
-        let count = 1 + noise.below(600);
+        let count = 1 + noise.index(600);
         let mut bytes = noise.bytes(count);
         if round % 3 == 0 {
             // A length that fits, so that the record behind it is looked at.
@@ -89,11 +89,11 @@ fn noise_instead_of_a_handshake_harms_nobody() {
 #[test]
 fn noise_behind_a_handshake_harms_nobody() {
     let server = server();
-    let mut noise = Noise(0x10CC_4EE9_E500_0002);
+    let mut noise = Rng::new(0x10CC_4EE9_E500_0002, 0);
     let mut witness = server.connect();
     let path = Body::new().string("/nowhere").boolean(false);
     for round in 0..150 {
-        let count = noise.below(400);
+        let count = noise.index(400);
         let garbage = noise.bytes(count);
         let bytes = match round % 3 {
             0 => garbage,
@@ -118,15 +118,15 @@ fn noise_behind_a_handshake_harms_nobody() {
 fn requests_with_some_bytes_turned_harm_nobody() {
     let server = server();
     let path = format!("{}/turned", server.scratch());
-    let mut noise = Noise(0x10CC_4EE9_E500_0003);
+    let mut noise = Rng::new(0x10CC_4EE9_E500_0003, 0);
     let mut witness = server.connect();
     let valid = session_bytes(&path);
     let handshake = frame(&ConnectRequest::fresh(8000).payload()).len();
     for round in 0..200 {
         let mut bytes = valid.clone();
-        for _ in 0..=noise.below(4) {
-            let at = handshake + noise.below(bytes.len() - handshake);
-            bytes[at] ^= 1 << noise.below(8);
+        for _ in 0..=noise.index(4) {
+            let at = handshake + noise.index(bytes.len() - handshake);
+            bytes[at] ^= 1 << noise.index(8);
         }
         let mut wire = server.wire();
         wire.send_if_open(&bytes);

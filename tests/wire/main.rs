@@ -13,11 +13,12 @@ mod framing;
 mod handshake;
 mod hostile;
 mod multi;
-mod noise;
 mod operators;
 mod options;
 mod ordering;
 mod raw;
+#[path = "../common/rng.rs"]
+mod rng;
 mod sessions;
 mod set_watches;
 mod tree_rules;

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 
 use crate::bytes::{AclEntry, Body, Fields, Multi, MultiResult, Stat, acl, op, open_acl, perms};
 use crate::fixture::{TestServer, server_with, start_embedded};
-use crate::noise::Noise;
 use crate::raw::{Client, Reply};
+use crate::rng::Rng;
 
 /// Sessions that take part at any time.
 const CLIENTS: usize = 3;
@@ -227,7 +227,7 @@ const OPCODES: [i32; 29] = [
     op::WHO_AM_I,
 ];
 
-fn question(noise: &mut Noise, zxid: i64) -> Question {
+fn question(noise: &mut Rng, zxid: i64) -> Question {
     let opcode = noise.of(&OPCODES);
     let path = noise.of(&PATHS);
     let named = Body::new().string(path);
@@ -247,20 +247,20 @@ fn question(noise: &mut Noise, zxid: i64) -> Question {
         op::DELETE => named.int(version),
         op::SET_DATA => named.buffer_or_null(data(noise, path)).int(version),
         op::SET_ACL => named.acl(&entries(noise)).int(version),
-        op::EXISTS | op::DATA | op::CHILDREN | op::CHILDREN2 => named.boolean(noise.below(2) == 0),
+        op::EXISTS | op::DATA | op::CHILDREN | op::CHILDREN2 => named.boolean(noise.index(2) == 0),
         op::MULTI => multi(noise),
-        op::MULTI_READ => (0..noise.below(4))
+        op::MULTI_READ => (0..noise.index(4))
             .fold(Multi::new(), |multi, _| {
                 let path = noise.of(&PATHS);
-                if noise.below(2) == 0 { multi.data(path) } else { multi.children(path) }
+                if noise.index(2) == 0 { multi.data(path) } else { multi.children(path) }
             })
             .done(),
         op::ADD_WATCH => named.int(noise.of(&[0, 1])),
         op::CHECK_WATCHES | op::REMOVE_WATCHES => named.int(noise.of(&[1, 2, 3, 4, 5])),
         op::SET_WATCHES2 => {
-            relative_zxid = Some(zxid - i64::try_from(noise.below(40)).unwrap());
+            relative_zxid = Some(zxid - i64::try_from(noise.index(40)).unwrap());
             (0..5).fold(Body::new(), |body, _| {
-                let paths: Vec<&str> = (0..noise.below(2)).map(|_| noise.of(&PATHS)).collect();
+                let paths: Vec<&str> = (0..noise.index(2)).map(|_| noise.of(&PATHS)).collect();
                 body.strings(&paths)
             })
         }
@@ -273,14 +273,14 @@ fn question(noise: &mut Noise, zxid: i64) -> Question {
 
 /// Now and then a body that ends too early. A spoiled multi takes a zxid of ZooKeeper and none of
 /// Lockkeeper.
-fn spoil(noise: &mut Noise, opcode: i32, mut body: Body) -> Body {
-    if noise.below(25) == 0 && opcode != op::MULTI {
-        body.0.truncate(noise.below(body.0.len()));
+fn spoil(noise: &mut Rng, opcode: i32, mut body: Body) -> Body {
+    if noise.index(25) == 0 && opcode != op::MULTI {
+        body.0.truncate(noise.index(body.0.len()));
     }
     body
 }
 
-fn data(noise: &mut Noise, path: &str) -> Option<&'static [u8]> {
+fn data(noise: &mut Rng, path: &str) -> Option<&'static [u8]> {
     if path.contains("quota") {
         // Anything but such a text ends a ZooKeeper as soon as it counts.
         return noise.of(&[Some(b"count=5,bytes=9"), Some(b"count=1,bytes=0=;countHardLimit=2")]);
@@ -289,8 +289,8 @@ fn data(noise: &mut Noise, path: &str) -> Option<&'static [u8]> {
 }
 
 /// Mostly open.
-fn entries(noise: &mut Noise) -> Vec<AclEntry> {
-    match noise.below(12) {
+fn entries(noise: &mut Rng) -> Vec<AclEntry> {
+    match noise.index(12) {
         0 => acl(perms::ALL & !perms::READ, "world", "anyone"),
         1 => acl(perms::ALL & !perms::CREATE, "world", "anyone"),
         2 => acl(perms::READ | perms::ADMIN, "world", "anyone"),
@@ -301,13 +301,13 @@ fn entries(noise: &mut Noise) -> Vec<AclEntry> {
     }
 }
 
-fn multi(noise: &mut Noise) -> Body {
-    (0..noise.below(5))
+fn multi(noise: &mut Rng) -> Body {
+    (0..noise.index(5))
         .fold(Multi::new(), |multi, _| {
             // What a multi writes here is no text of a quota.
             let path = noise.of(&PATHS[..PATHS.len() - QUOTA_PATHS]);
             let version = noise.of(&[-1, -1, -1, -1, 0, 1]);
-            match noise.below(6) {
+            match noise.index(6) {
                 0 => multi.create_as(op::CREATE, path, noise.of(&[0, 1, 2, 3])),
                 1 => multi.create_as(op::CREATE2, path, noise.of(&[0, 1, 2, 3])),
                 2 => multi.delete(path, version),
@@ -326,16 +326,16 @@ fn twins_answer_the_same() {
         return;
     }
     for seed in 1..=6 {
-        let mut noise = Noise(0x10CC_4EE9_E7B1_0000 + seed);
+        let mut noise = Rng::new(0x10CC_4EE9_E7B1_0000, seed);
         println!("seed {seed}");
         let mut ours = Twin::new(start_embedded(&[]));
         let mut theirs = Twin::new(server_with(&[]).expect("a server of its own"));
         let mut history = Vec::new();
         for step in 0..STEPS {
-            let who = noise.below(CLIENTS);
-            let (asked, one, other) = if noise.below(40) == 0 {
+            let who = noise.index(CLIENTS);
+            let (asked, one, other) = if noise.index(40) == 0 {
                 ("close".to_owned(), ours.replace(who), theirs.replace(who))
-            } else if noise.below(60) == 0 {
+            } else if noise.index(60) == 0 {
                 let user = noise.of(&["u:p", "v:q"]);
                 for twin in [&mut ours, &mut theirs] {
                     twin.clients[who].add_digest(user);

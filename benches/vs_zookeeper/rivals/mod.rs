@@ -10,6 +10,8 @@ pub mod etcd;
 pub mod grpc;
 pub mod redis;
 pub mod resp;
+#[path = "../../../tests/common/rng.rs"]
+mod rng;
 mod socket;
 
 use std::net::SocketAddr;

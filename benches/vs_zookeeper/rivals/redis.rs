@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::driver::{Course, Step};
 use super::resp::{self, Answer};
+use super::rng::Rng;
 use super::socket::Socket;
 
 /// How long a lock lasts unless it is released.
@@ -79,7 +80,7 @@ pub struct Client {
     refused: usize,
     /// Answers to the release.
     released: usize,
-    random: u64,
+    rng: Rng,
 }
 
 impl Client {
@@ -104,7 +105,7 @@ impl Client {
             state: State::Resting,
             refused: 0,
             released: 0,
-            random: (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            rng: Rng::new(0, number as u64),
         })
     }
 
@@ -134,11 +135,8 @@ impl Client {
             self.send_release();
         }
         self.state = State::Resting;
-        // Xorshift: cheap, and the same delays in every run.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        let delay = DELAY_US + self.random % DELAY_RANDOM_US;
+        // The same delays in every run.
+        let delay = DELAY_US + self.rng.below(DELAY_RANDOM_US);
         Step::Again(now + Duration::from_micros(delay))
     }
 

@@ -4,6 +4,7 @@ use super::founding::*;
 use crate::config::ServerSpec;
 use crate::replica::durable::Membership;
 use crate::replica::messages::raft_id;
+use crate::rng::Rng;
 
 const MS: u64 = 1000;
 
@@ -265,10 +266,9 @@ fn two_servers_that_do_not_hear_each_other_do_not_both_win_the_third() {
 
 #[test]
 fn whatever_starts_stops_and_is_cut_at_most_one_ensemble_has_a_majority() {
-    use rand_core::{RngCore, SeedableRng};
     for seed in 0..300 {
-        let mut dice = rand_chacha::ChaCha20Rng::seed_from_u64(seed);
-        let mut below = |limit: u64| u8::try_from(dice.next_u64() % limit).unwrap();
+        let mut dice = Rng::new(seed, 0);
+        let mut below = |limit: u64| u8::try_from(dice.below(limit)).unwrap();
         let mut world = World::new(5, 1);
         for _ in 0..20 {
             let id = 1 + below(6);

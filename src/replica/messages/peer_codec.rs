@@ -190,18 +190,17 @@ fn touch(reader: &mut Reader) -> Result<PeerMessage, Malformed> {
 #[cfg(test)]
 mod tests {
     use raft::eraftpb::{ConfState, EntryType, Message, MessageType};
-    use rand_chacha::ChaCha20Rng;
-    use rand_core::{RngCore, SeedableRng};
 
     use super::*;
     use crate::replica::bounds::{INDEX_MAX, RAFT_ID_MAX, TERM_MAX};
     use crate::replica::messages::raft_codec::{TYPES, numbers};
+    use crate::rng::Rng;
 
-    struct Dice(ChaCha20Rng);
+    struct Dice(Rng);
 
     impl Dice {
         fn below(&mut self, limit: u64) -> u64 {
-            self.0.next_u64() % limit
+            self.0.below(limit)
         }
 
         /// Often 0, sometimes at the edge.
@@ -277,12 +276,12 @@ mod tests {
         }
 
         fn stamp(&mut self) -> Stamp {
-            Stamp { process: self.0.next_u64() | 1, number: self.number() }
+            Stamp { process: self.0.next() | 1, number: self.number() }
         }
 
         fn message(&mut self) -> PeerMessage {
             match self.below(10) {
-                9 => PeerMessage::Ask { question: self.0.next_u64() },
+                9 => PeerMessage::Ask { question: self.0.next() },
                 8 => {
                     let promise = Promise {
                         term: self.term(),
@@ -291,7 +290,7 @@ mod tests {
                         vote: self.up_to(RAFT_ID_MAX),
                     };
                     let promise = (self.below(2) == 1).then_some(promise);
-                    PeerMessage::Recall { question: self.0.next_u64(), promise }
+                    PeerMessage::Recall { question: self.0.next(), promise }
                 }
                 7 => {
                     let heard = (self.below(2) == 1).then(|| self.stamp());
@@ -302,10 +301,10 @@ mod tests {
                 6 => PeerMessage::Return { term: self.term(), batch: self.bytes() },
                 0 => PeerMessage::Forward { term: self.term(), batch: self.bytes() },
                 1 => {
-                    let sessions = (0..self.below(9)).map(|_| self.0.next_u64() as i64).collect();
+                    let sessions = (0..self.below(9)).map(|_| self.0.next() as i64).collect();
                     let (term, at_us) = (self.term(), self.number());
                     let (stamp, base) = (self.stamp(), self.number());
-                    let wall_ms = self.0.next_u64().cast_signed();
+                    let wall_ms = self.0.next().cast_signed();
                     PeerMessage::Touch { term, at_us, wall_ms, stamp, base, sessions }
                 }
                 _ => PeerMessage::Raft(Box::new(self.raft())),
@@ -314,7 +313,7 @@ mod tests {
     }
 
     fn dice(seed: u64) -> Dice {
-        Dice(ChaCha20Rng::seed_from_u64(seed))
+        Dice(Rng::new(seed, 0))
     }
 
     fn encoded(message: &PeerMessage) -> Vec<u8> {

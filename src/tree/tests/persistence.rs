@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
-
 use super::super::changes::{BadRecord, DRAIN_BYTES_MAX};
 use super::super::{record, record_digest};
 use super::*;
+use crate::rng::Rng;
 
 type Disk = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -263,11 +261,11 @@ fn records_that_make_no_tree_are_refused_by_name() {
 
 #[test]
 fn decoding_never_panics_and_keeps_what_it_accepts() {
-    let mut random = ChaCha8Rng::seed_from_u64(1);
+    let mut random = Rng::new(1, 0);
     let mut accepted = 0;
     for round in 0..50_000 {
-        let mut bytes = vec![0; random.next_u32() as usize % 120];
-        random.fill_bytes(&mut bytes);
+        let count = random.index(120);
+        let mut bytes = random.bytes(count);
         // Mostly past the head, or nothing else would be tried.
         if round % 4 != 0 && bytes.len() >= 66 {
             bytes[0] = 1;

@@ -1,10 +1,8 @@
 //! Quotas.
 
-use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
-
 use super::super::quota::RECOUNTED_ZNODES_MAX;
 use super::*;
+use crate::rng::Rng;
 
 const USAGE: &str = "/zookeeper/quota/a/zookeeper_stats";
 
@@ -225,13 +223,13 @@ fn a_usage_znode_for_nothing_counts_nothing() {
 
 #[test]
 fn usage_stays_equal_to_a_fresh_count_whatever_happens() {
-    let mut random = ChaCha8Rng::seed_from_u64(1);
+    let mut random = Rng::new(1, 0);
     let mut f = enforcing();
     f.given(&["/a", "/b"]);
     give_quota(&mut f, "/a", "count=-1,bytes=-1=;byteHardLimit=60;countHardLimit=8");
     let (mut failed, mut done) = (0, 0);
     for _ in 0..3000 {
-        let mut below = |bound: u32| random.next_u32() % bound;
+        let mut below = |bound: u64| random.below(bound);
         let ops: Vec<MultiOp> = (0..=below(4))
             .map(|_| {
                 let path = format!("/{}/{}", ["a", "a", "b"][below(3) as usize], below(10));

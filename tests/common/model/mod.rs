@@ -1,7 +1,14 @@
 //! The znodes as ZooKeeper's documents and measurements say they behave: written from
-//! PROTOCOL, not from `src/tree`, and as plain as possible.
+//! PROTOCOL, not from `src/tree`, and as plain as possible. The one model of the tests: the simulation holds
+//! whole ensembles against it, and the property test of `src/tree` the tree alone. What stays apart: the
+//! tree of `jepsen/check`, which shares nothing with the product, not even the types of its requests; and
+//! `tests/crash/model.rs`, which is no tree, but what one client was promised.
 //!
 //! *Owns* what every write does and every read shows. *Never* fast: a multi works on a copy.
+
+#![allow(dead_code, reason = "the simulation and the property test each use a part")]
+
+pub mod acl;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +17,7 @@ use lockkeeper::internals::proto::{
     Acl, MultiOp, MultiResult, ReadOp, Request, Response, Stat, Text,
 };
 
-use super::acl::{ADMIN, CREATE, DELETE, Entry, Id, READ, WRITE, allowed, fixed_acl, shown};
+use acl::{ADMIN, CREATE, DELETE, Entry, Id, READ, WRITE, allowed, fixed_acl, shown};
 
 /// Error code of the wire.
 pub type Code = i32;
@@ -199,7 +206,7 @@ impl Model {
         }
     }
 
-    fn create(
+    pub fn create(
         &mut self,
         txn: &Txn<'_>,
         create: &Create,
@@ -259,7 +266,7 @@ impl Model {
         Ok((path, stat))
     }
 
-    fn delete(
+    pub fn delete(
         &mut self,
         txn: &Txn<'_>,
         path: &str,
@@ -288,7 +295,7 @@ impl Model {
         events.push(Event { kind: CHILDREN_CHANGED, path, acl });
     }
 
-    fn set_data(
+    pub fn set_data(
         &mut self,
         txn: &Txn<'_>,
         path: &str,
@@ -298,6 +305,10 @@ impl Model {
     ) -> Outcome<Stat> {
         let znode = self.find_valid(path)?;
         allowed(&znode.acl, txn.ids, WRITE)?;
+        let is_change = data.unwrap_or_default() != znode.data.as_deref().unwrap_or_default();
+        if path == CONFIG && is_change {
+            return Err(BAD_ARGUMENTS);
+        }
         let next = next_version(znode.version, version)?;
         let znode = self.find_mut(path);
         znode.version = next;
@@ -309,7 +320,7 @@ impl Model {
         Ok(znode.stat())
     }
 
-    fn set_acl(
+    pub fn set_acl(
         &mut self,
         txn: &Txn<'_>,
         path: &str,
@@ -357,7 +368,7 @@ impl Model {
         self.find(path).ok_or(NO_NODE)
     }
 
-    fn multi(
+    pub fn multi(
         &mut self,
         txn: &Txn<'_>,
         ops: &[MultiOp],
@@ -448,6 +459,8 @@ impl Model {
         path: &str,
         events: &mut Vec<Event>,
     ) -> Outcome<()> {
+        let parent = lenient_parent(path).filter(|_| !is_special(path)).ok_or(BAD_ARGUMENTS)?;
+        self.find(parent).ok_or(NO_NODE)?;
         let znode = self.find(path).ok_or(NO_NODE)?;
         if !znode.children.is_empty() {
             return Err(NOT_EMPTY);

@@ -1,7 +1,13 @@
-//! Chance, from a seed.
+//! Random numbers from a seed, for all tests: those of this folder, and the unit tests in src.
 //!
-//! *Owns* the one generator that the simulation draws from. *Invariant*: every part has a stream of
-//! its own, so that one part drawing more often does not change what another one gets.
+//! *Owns* [`Rng`], the only generator of the tests (those of jepsen/ have their own: they share nothing with the
+//! product). *Invariant*: the same seed gives the same numbers on every machine, and a seed has as many streams
+//! as one wants, so that one part of a test drawing more often does not change what another one gets.
+
+#![allow(dead_code, reason = "each test uses its own part of this")]
+
+use std::ops::Range;
+use std::time::Duration;
 
 /// SplitMix64: small, fast, and the same everywhere.
 #[derive(Clone, Debug)]
@@ -29,9 +35,9 @@ impl Rng {
         self.next() % end
     }
 
-    /// An index into something of that length.
+    /// An index into something of that length; 0 if there is none.
     pub fn index(&mut self, len: usize) -> usize {
-        self.below(len as u64) as usize
+        self.below(len.max(1) as u64) as usize
     }
 
     /// A number in `first..=last`.
@@ -49,6 +55,16 @@ impl Rng {
         &from[self.index(from.len())]
     }
 
+    /// One of them, copied.
+    pub fn of<T: Copy>(&mut self, from: &[T]) -> T {
+        *self.pick(from)
+    }
+
+    /// A time of so many milliseconds.
+    pub fn millis(&mut self, range: Range<u64>) -> Duration {
+        Duration::from_millis(range.start + self.below(range.end - range.start))
+    }
+
     /// An index, each as likely as its weight says. Not all weights are 0.
     pub fn weighted(&mut self, weights: &[u32]) -> usize {
         let total: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
@@ -60,5 +76,16 @@ impl Rng {
             }
         }
         unreachable!("`at` is below the sum of the weights")
+    }
+
+    /// A number from 1 to `max`, each order of magnitude as likely as the others.
+    pub fn spread(&mut self, max: u64) -> u64 {
+        let low = 1 << self.below(u64::from(max.ilog2()) + 1);
+        (low + self.below(low)).min(max)
+    }
+
+    /// So many random bytes.
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.next() as u8).collect()
     }
 }
