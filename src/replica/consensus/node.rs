@@ -16,12 +16,13 @@ mod lazy_sync;
 mod members;
 mod peer_progress;
 mod remember;
+mod sending;
 mod terms;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use raft::eraftpb::{Entry as RaftEntry, Message, MessageType};
-use raft::{Config, ProgressState, RawNode, ReadOnlyOption, ReadState, SnapshotStatus, StateRole};
+use raft::{Config, RawNode, ReadOnlyOption, ReadState, SnapshotStatus, StateRole};
 
 use super::rollback::Rollback;
 use super::tail::{Tail, from_raft};
@@ -34,6 +35,7 @@ use lazy_sync::LazySync;
 pub(in crate::replica) use members::Step;
 pub(in crate::replica) use peer_progress::PeerProgress;
 use remember::Said;
+use sending::{answers_notice, promises_nothing, says_all_of};
 use terms::Terms;
 
 /// Ticks between heartbeats (100 ms): three of them in a lease. Each wakes every server, and the leader
@@ -59,8 +61,6 @@ const MESSAGES_INFLIGHT_MAX: usize = 256;
 const UNCOMMITTED_BYTES_MAX: u64 = 64 << 20;
 /// Payload bytes applied in one go.
 const COMMITTED_BYTES_MAX: u64 = 4 << 20;
-/// The context of a heartbeat that nobody has to answer. That of a read index is longer.
-const NOTICE: &[u8] = b"n";
 /// The consensus of one replica.
 pub(in crate::replica) struct Consensus {
     node: RawNode<Tail>,
@@ -409,28 +409,6 @@ impl Consensus {
         Some(progress)
     }
 
-    /// An append without entries says up to where the log is committed. If the other one has acknowledged
-    /// all of that, and may not know yet that it is committed, a heartbeat says the same, which needs no
-    /// answer. One that knows is asked whether it has all that was sent to it: what was lost comes again
-    /// when it denies that. Where its disk is needed for a majority, nothing else would find that out.
-    fn give_notice(&self, message: &mut Message) {
-        let is_commit_only = message.get_msg_type() == MessageType::MsgAppend
-            && message.entries.is_empty()
-            && self.is_leader();
-        let progress = self.node.raft.prs().get(message.to);
-        let is_known = |progress: &raft::Progress| {
-            progress.state == ProgressState::Replicate
-                && progress.matched >= message.commit
-                && (progress.committed_index < message.commit || mutant!("lost-entries-unnoticed"))
-        };
-        if is_commit_only && progress.is_some_and(is_known) {
-            message.set_msg_type(MessageType::MsgHeartbeat);
-            message.index = 0;
-            message.log_term = 0;
-            message.context = NOTICE.into();
-        }
-    }
-
     /// Everything up to the append with this number is durable.
     pub(in crate::replica) fn persisted(&mut self, number: u64) {
         self.synced = self.synced.max(number);
@@ -600,33 +578,6 @@ impl Consensus {
             self.node.on_persist_ready(self.last_append);
         }
     }
-}
-
-/// Whether a message may leave before what was decided with it is durable.
-fn promises_nothing(kind: MessageType) -> bool {
-    matches!(
-        kind,
-        MessageType::MsgHeartbeatResponse
-            | MessageType::MsgReadIndex
-            | MessageType::MsgRequestPreVote
-            | MessageType::MsgRequestPreVoteResponse
-    )
-}
-
-/// Whether nothing is lost if only `message` is sent and not `before`: one acknowledges all of the other, or
-/// they are the same.
-fn says_all_of(message: &Message, before: &Message) -> bool {
-    let is_ack = |of: &Message| of.get_msg_type() == MessageType::MsgAppendResponse && !of.reject;
-    let says_more = is_ack(message)
-        && is_ack(before)
-        && (message.to, message.term) == (before.to, before.term)
-        && message.index >= before.index;
-    says_more || message == before
-}
-
-/// See [`Consensus::give_notice`].
-fn answers_notice(message: &Message) -> bool {
-    message.get_msg_type() == MessageType::MsgHeartbeatResponse && message.get_context() == NOTICE
 }
 
 fn image_of(message: Message) -> SendImage {

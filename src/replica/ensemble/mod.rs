@@ -7,6 +7,8 @@
 pub mod founding;
 #[cfg(test)]
 mod founding_tests;
+#[cfg(test)]
+mod membership_tests;
 mod servers;
 #[cfg(test)]
 mod tests;

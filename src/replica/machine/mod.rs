@@ -5,10 +5,12 @@
 //! clock, at a connection, or at who leads.
 
 mod applied_state;
+mod audit;
 pub(in crate::replica) mod members;
 mod sessions;
 pub mod state;
 pub mod txn;
+mod write;
 
 pub use state::{Machine, STAMP_LEAD_MS_MAX};
 

@@ -13,18 +13,19 @@ mod restore;
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
 use smallvec::SmallVec;
 use twox_hash::XxHash3_128;
 
 use restore::Replayed;
 
-use super::members::{self, Asked};
+use super::audit;
+use super::members;
 use super::sessions::{Session, Sessions};
 use super::txn::{Batch, EntryTime, Txn, TxnOp};
+use super::write::write;
 use crate::proto::connect::Password;
-use crate::proto::request::{CreateKind, Request, Undecodable};
-use crate::proto::{ErrorCode, MultiOp, OpCode, Response, Stat, Text};
+use crate::proto::request::Request;
+use crate::proto::{ErrorCode, OpCode, Response, Stat, Text};
 use crate::replica::bounds::{STEADY_MS_MAX, TERM_MAX};
 use crate::replica::durable::{Changes, Drained, Entry, Mark, Membership};
 use crate::replica::ready::AuditLine;
@@ -329,10 +330,10 @@ impl Machine {
                 Some(SessionChange::Attached(..) | SessionChange::Closed(_)) | None => txn.session,
             },
             cxid: txn.cxid,
-            op: audit_name(txn, applied.op),
-            path: audit_path(txn, applied),
+            op: audit::name(txn, applied.op),
+            path: audit::path(txn, applied),
             result: match &applied.result {
-                Ok(Response::Multi(results)) => multi_outcome(results),
+                Ok(Response::Multi(results)) => audit::multi_outcome(results),
                 Ok(_) => "ok",
                 Err(code) => code.name(),
             },
@@ -421,145 +422,8 @@ fn session_id(server: i64, zxid: i64) -> i64 {
     (server >> SERVER_SHIFT) << SERVER_SHIFT | (zxid & ((1 << SERVER_SHIFT) - 1))
 }
 
-/// Decides a client's write.
-fn write(
-    tree: &mut Tree,
-    context: &Context<'_>,
-    request: Result<Request, Undecodable>,
-    events: &mut Vec<Event>,
-) -> Result<Response, ErrorCode> {
-    match request {
-        Err(_) => Err(ErrorCode::Marshalling),
-        Ok(Request::Create(create)) => {
-            let created = tree.create(context, &create, events)?;
-            Ok(match create.kind {
-                CreateKind::Create => Response::Path(created.path),
-                CreateKind::Create2 | CreateKind::Container | CreateKind::Ttl => {
-                    Response::PathStat(created.path, created.stat)
-                }
-            })
-        }
-        Ok(Request::Delete { path, version }) => {
-            tree.delete(context, &path, version, events).map(|()| Response::Empty)
-        }
-        Ok(Request::SetData { path, data, version }) => {
-            tree.set_data(context, &path, data.as_deref(), version, events).map(Response::Stat)
-        }
-        Ok(Request::SetAcl { path, acl, version }) => {
-            tree.set_acl(context, &path, acl.as_deref(), version).map(Response::Stat)
-        }
-        Ok(Request::Reconfig { joining, leaving, members, version }) => {
-            let (joining, leaving) = (joining.as_ref(), leaving.as_ref());
-            let asked = Asked { joining, leaving, members: members.as_ref() };
-            reconfig(tree, context, asked, version, events)
-        }
-        Ok(Request::Multi(ops)) => Ok(Response::Multi(match tree.multi(context, &ops, events) {
-            Ok(results) | Err(results) => results,
-        })),
-        // Reads are never proposed; in an entry, they are as malformed as noise.
-        Ok(_) => Err(ErrorCode::Marshalling),
-    }
-}
-
-/// Changes the members of the ensemble. Whoever may not is told nothing else.
-fn reconfig(
-    tree: &mut Tree,
-    context: &Context<'_>,
-    asked: Asked<'_>,
-    version: i64,
-    events: &mut Vec<Event>,
-) -> Result<Response, ErrorCode> {
-    let text = tree.config_text();
-    let is_refused = tree.config_refuses(context.ids);
-    if text.is_empty() {
-        // A server on its own has no members.
-        let told = if is_refused { ErrorCode::NoAuth } else { ErrorCode::Unimplemented };
-        return Err(told);
-    }
-    if version != -1 && version != members::version(text) {
-        return Err(ErrorCode::BadVersion);
-    }
-    let changed = members::change(&members::parse(text), asked);
-    // In ZooKeeper's order: whoever may not do it is told what makes no sense in it.
-    if is_refused && !matches!(changed, Err(ErrorCode::BadArguments | ErrorCode::Marshalling)) {
-        return Err(ErrorCode::NoAuth);
-    }
-    let changed = changed?;
-    let text = members::text(&changed, context.zxid);
-    let stat = tree.set_config(context, Some(context.ids), &text, events)?;
-    Ok(Response::Data(Some(Bytes::from(text)), stat))
-}
-
 fn session_of(txn: &Txn, timeout_ms: i32, password: Password) -> Session {
     Session { timeout_ms, password, owner: (txn.origin.server, txn.origin.conn) }
-}
-
-fn audit_name(txn: &Txn, op: OpCode) -> &'static str {
-    match (&txn.op, op) {
-        (TxnOp::ExpireSession, _) => "expireSession",
-        (TxnOp::CloseSession, _) => "closeSession",
-        (TxnOp::OpenSession { .. }, _) => "createSession",
-        (TxnOp::AttachSession { .. }, _) => "attachSession",
-        (TxnOp::Reap { .. }, _) => "deleteContainer",
-        (TxnOp::Found { .. }, _) => "found",
-        (TxnOp::Refuse { .. }, _) => "refuse",
-        (TxnOp::Client { .. }, OpCode::Reconfig) => "reconfig",
-        (TxnOp::Client { .. }, OpCode::Create) => "create",
-        (TxnOp::Client { .. }, OpCode::Create2) => "create2",
-        (TxnOp::Client { .. }, OpCode::CreateContainer) => "createContainer",
-        (TxnOp::Client { .. }, OpCode::CreateTtl) => "createTTL",
-        (TxnOp::Client { .. }, OpCode::Delete) => "delete",
-        (TxnOp::Client { .. }, OpCode::SetData) => "setData",
-        (TxnOp::Client { .. }, OpCode::SetAcl) => "setACL",
-        (TxnOp::Client { .. }, OpCode::Multi) => "multi",
-        (TxnOp::Client { .. }, _) => "unknown",
-    }
-}
-
-fn audit_path(txn: &Txn, applied: &Applied) -> Option<String> {
-    if let Ok(Response::Path(path) | Response::PathStat(path, _)) = &applied.result {
-        return Some(path.as_str().to_owned());
-    }
-    let path = |path: &Text| Some(path.as_str().to_owned());
-    match &txn.op {
-        TxnOp::Reap { path: reaped } => path(reaped),
-        TxnOp::OpenSession { .. }
-        | TxnOp::AttachSession { .. }
-        | TxnOp::CloseSession
-        | TxnOp::ExpireSession
-        | TxnOp::Found { .. }
-        | TxnOp::Refuse { .. } => None,
-        TxnOp::Client { op, body } => match Request::decode(*op, body.clone()).ok()? {
-            Request::Create(create) => path(&create.path),
-            Request::Delete { path: of, .. }
-            | Request::SetData { path: of, .. }
-            | Request::SetAcl { path: of, .. } => path(&of),
-            Request::Multi(ops) => Some(multi_paths(&ops)),
-            _ => None,
-        },
-    }
-}
-
-/// Paths of a multi, in order, separated by commas.
-fn multi_paths(ops: &[MultiOp]) -> String {
-    let paths: Vec<&str> = ops
-        .iter()
-        .map(|op| match op {
-            MultiOp::Create(create) => create.path.as_str(),
-            MultiOp::Delete { path, .. }
-            | MultiOp::SetData { path, .. }
-            | MultiOp::Check { path, .. } => path.as_str(),
-        })
-        .collect();
-    paths.join(",")
-}
-
-fn multi_outcome(results: &[crate::proto::MultiResult]) -> &'static str {
-    let mut codes = results.iter().filter_map(|result| match result {
-        crate::proto::MultiResult::Error(code) => *code,
-        _ => None,
-    });
-    codes.next().map_or("ok", ErrorCode::name)
 }
 
 /// Moves the clocks to those of a normal entry, and gives its transactions: to be applied in order. An
@@ -586,7 +450,7 @@ pub(in crate::replica) fn open_entry(
 mod tests {
     use super::*;
     use crate::proto::Acl;
-    use crate::proto::request::Create;
+    use crate::proto::request::{Create, CreateKind};
     use crate::replica::Entry;
     use crate::replica::EntryKind;
     use crate::replica::machine::txn::{Identities, Origin, members_mark};
