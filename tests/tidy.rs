@@ -485,6 +485,23 @@ fn files_that_documents_and_headers_name_are_there() {
     assert_eq!(named_files("see `a/b.rs`, `c.rs` and `d e/f.rs`"), ["a/b.rs"]);
 }
 
+#[test]
+fn the_walks_through_the_replica_are_told_in_five_steps_with_files() {
+    let text = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).expect("the architecture");
+    let inside = text.split("## Inside the replica\n").nth(1).expect("the section");
+    let inside = inside.split("\n## ").next().expect("its text");
+    let walks: Vec<&str> = inside.split("\n### ").skip(1).collect();
+    assert_eq!(walks.len(), 5);
+    for walk in walks {
+        let steps: Vec<&str> =
+            walk.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())).collect();
+        assert_eq!(steps.len(), 5, "{walk}");
+        for step in steps {
+            assert!(!named_files(step).is_empty(), "no file: {step}");
+        }
+    }
+}
+
 fn banned_words(name: &str, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (number, line) in text.lines().enumerate() {
