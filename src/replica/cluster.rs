@@ -233,35 +233,40 @@ impl Cluster {
                 }
                 return;
             }
-            for (from, to, message) in messages {
-                let (source, target) = (peer::server_of(from), peer::server_of(to));
-                if self.cut.contains(&(source, target)) {
-                    self.lost.push(message);
-                    self.broken.insert((source, target));
-                    continue;
-                }
-                if self.broken.remove(&(source, target))
-                    && let Some(replica) = self.replicas.get_mut(&source)
-                {
-                    // A link that has lost something is another one when it delivers again.
-                    replica.step(Input::PeerUp { peer: to });
-                }
-                if self.ids.get(&target) != Some(&to) {
-                    continue;
-                }
-                let mut message = message;
-                if let (PeerMessage::Raft(raft), Some((server, commit))) =
-                    (&mut message, self.kept_from)
-                    && server == target
-                {
-                    raft.commit = raft.commit.min(commit);
-                }
-                let mut bytes = Vec::new();
-                message.encode(&mut bytes);
-                let message = PeerMessage::decode(bytes.into()).unwrap();
-                if let Some(replica) = self.replicas.get_mut(&target) {
-                    replica.step(Input::Peer { from, message });
-                }
+            self.deliver(messages);
+        }
+    }
+
+    /// Brings messages to their receivers, but for those on links that are cut.
+    fn deliver(&mut self, messages: Vec<(u64, u64, PeerMessage)>) {
+        for (from, to, message) in messages {
+            let (source, target) = (peer::server_of(from), peer::server_of(to));
+            if self.cut.contains(&(source, target)) {
+                self.lost.push(message);
+                self.broken.insert((source, target));
+                continue;
+            }
+            if self.broken.remove(&(source, target))
+                && let Some(replica) = self.replicas.get_mut(&source)
+            {
+                // A link that has lost something is another one when it delivers again.
+                replica.step(Input::PeerUp { peer: to });
+            }
+            if self.ids.get(&target) != Some(&to) {
+                continue;
+            }
+            let mut message = message;
+            if let (PeerMessage::Raft(raft), Some((server, commit))) =
+                (&mut message, self.kept_from)
+                && server == target
+            {
+                raft.commit = raft.commit.min(commit);
+            }
+            let mut bytes = Vec::new();
+            message.encode(&mut bytes);
+            let message = PeerMessage::decode(bytes.into()).unwrap();
+            if let Some(replica) = self.replicas.get_mut(&target) {
+                replica.step(Input::Peer { from, message });
             }
         }
     }

@@ -247,8 +247,7 @@ impl Clients {
             }
             Ok(Request::CloseSession) => {
                 connection.deaf = true;
-                let sequence = connection.take_sequence();
-                let op = OpCode::CloseSession;
+                let (sequence, op) = (connection.take_sequence(), OpCode::CloseSession);
                 connection.queue.push_back(Pending::Write { sequence, xid, op, at_us });
                 return Some(Wanted::Txn { sequence, op: TxnOp::CloseSession });
             }
@@ -267,6 +266,20 @@ impl Clients {
             }
             Ok(read) => Answer::Read(read),
         };
+        self.answer_in_turn(machine, conn, xid, answer, at_us);
+        None
+    }
+
+    /// Answers what was asked last, or keeps it for its turn.
+    fn answer_in_turn(
+        &mut self,
+        machine: &Machine,
+        conn: ConnId,
+        xid: i32,
+        answer: Answer,
+        at_us: u64,
+    ) {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
         let is_next = connection.queue.is_empty() || mutant!("read-overtakes-write");
         if !is_next || connection.is_full() {
             connection.queue.push_back(Pending::Answer { xid, answer, at_us });
@@ -276,7 +289,6 @@ impl Clients {
         } else {
             self.answer(machine, conn, xid, answer, at_us);
         }
-        None
     }
 
     /// Executed when it arrives, outside the order: clients match it by its xid.

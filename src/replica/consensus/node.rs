@@ -312,6 +312,37 @@ impl Consensus {
         }
         let mut ready = self.node.ready();
         let number = ready.number();
+        self.store(&mut ready, &mut progress);
+        progress.committed = ready.take_committed_entries();
+        let bytes: u64 = progress.committed.iter().map(|entry| entry.data.len() as u64).sum();
+        self.uncommitted_bytes = self.uncommitted_bytes.saturating_sub(bytes);
+        progress.reads = ready.take_read_states();
+        progress.send.extend(ready.take_messages());
+        for message in ready.take_persisted_messages() {
+            self.send_or_hold(message, &mut progress.send);
+        }
+        self.node.advance_append_async(ready);
+        if !self.is_leader() && self.installing.is_none() && !self.waits_for_disk {
+            // For `raft`, that is what may be applied. It counts for a commit at a leader only, and there
+            // only from the entry on that its term began with, which is durable behind all of these.
+            self.node.on_persist_ready(number);
+        }
+        progress.fetch = self.node.mut_store().take_wanted();
+        for message in &mut progress.send {
+            self.give_notice(message);
+            self.give_ease(message);
+            self.show_durable(message);
+        }
+        let is_image = |message: &Message| message.get_msg_type() == MessageType::MsgSnapshot;
+        let (images, send): (Vec<_>, Vec<_>) = progress.send.into_iter().partition(is_image);
+        progress.send = send;
+        progress.images = images.into_iter().map(image_of).collect();
+        Some(progress)
+    }
+
+    /// Takes what `raft` wants to be stored into the tail of the log, and says what the disk is to do.
+    fn store(&mut self, ready: &mut raft::Ready, progress: &mut Progress) {
+        let number = ready.number();
         let entries = ready.take_entries();
         let hard_state = ready.hs().cloned();
         let is_at_ease = self.lazy_sync.take() && !entries.is_empty() && !self.is_leader();
@@ -365,48 +396,27 @@ impl Consensus {
         if writes && urgency != Urgency::None {
             self.to_sync = number;
         }
-        progress.committed = ready.take_committed_entries();
-        let bytes: u64 = progress.committed.iter().map(|entry| entry.data.len() as u64).sum();
-        self.uncommitted_bytes = self.uncommitted_bytes.saturating_sub(bytes);
-        progress.reads = ready.take_read_states();
-        progress.send.extend(ready.take_messages());
-        for message in ready.take_persisted_messages() {
-            if answers_notice(&message) {
-                continue;
-            }
-            let says_little =
-                self.synced >= self.members_append && promises_nothing(message.get_msg_type());
-            let is_synced = self.synced >= self.to_sync || mutant!("acknowledge-before-sync");
-            if is_synced || says_little {
-                progress.send.push(message);
-            } else {
-                // A leader that hears nothing of a disk that hangs says the same again and again.
-                let is_said = |(of, before): &(u64, Message)| {
-                    *of == self.to_sync && says_all_of(&message, before)
-                };
-                if self.held.back().is_some_and(is_said) {
-                    self.held.pop_back();
-                }
-                self.held.push_back((self.to_sync, message));
-            }
+    }
+
+    /// Sends a message now, or once what it promises is durable.
+    fn send_or_hold(&mut self, message: Message, send: &mut Vec<Message>) {
+        if answers_notice(&message) {
+            return;
         }
-        self.node.advance_append_async(ready);
-        if !self.is_leader() && self.installing.is_none() && !self.waits_for_disk {
-            // For `raft`, that is what may be applied. It counts for a commit at a leader only, and there
-            // only from the entry on that its term began with, which is durable behind all of these.
-            self.node.on_persist_ready(number);
+        let says_little =
+            self.synced >= self.members_append && promises_nothing(message.get_msg_type());
+        let is_synced = self.synced >= self.to_sync || mutant!("acknowledge-before-sync");
+        if is_synced || says_little {
+            send.push(message);
+            return;
         }
-        progress.fetch = self.node.mut_store().take_wanted();
-        for message in &mut progress.send {
-            self.give_notice(message);
-            self.give_ease(message);
-            self.show_durable(message);
+        // A leader that hears nothing of a disk that hangs says the same again and again.
+        let is_said =
+            |(of, before): &(u64, Message)| *of == self.to_sync && says_all_of(&message, before);
+        if self.held.back().is_some_and(is_said) {
+            self.held.pop_back();
         }
-        let is_image = |message: &Message| message.get_msg_type() == MessageType::MsgSnapshot;
-        let (images, send): (Vec<_>, Vec<_>) = progress.send.into_iter().partition(is_image);
-        progress.send = send;
-        progress.images = images.into_iter().map(image_of).collect();
-        Some(progress)
+        self.held.push_back((self.to_sync, message));
     }
 
     /// Everything up to the append with this number is durable.

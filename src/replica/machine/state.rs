@@ -224,21 +224,18 @@ impl Machine {
                 applied.op = OpCode::CreateSession;
                 let session = session_of(txn, *timeout_ms, *password);
                 let id = session_id(txn.session, zxid);
-                if self.sessions.open(id, session) {
-                    applied.session_change = Some(SessionChange::Opened(id, session));
-                } else {
-                    applied.result = Err(ErrorCode::SystemError);
-                }
+                let is_open = self.sessions.open(id, session);
+                applied.session_change = is_open.then_some(SessionChange::Opened(id, session));
+                applied.result =
+                    applied.session_change.map(|_| Response::Empty).ok_or(ErrorCode::SystemError);
             }
             TxnOp::AttachSession { timeout_ms, password } => {
                 applied.op = OpCode::CreateSession;
-                match self.sessions.attach(txn.session, session_of(txn, *timeout_ms, *password)) {
-                    Some(session) => {
-                        applied.session_change =
-                            Some(SessionChange::Attached(txn.session, session));
-                    }
-                    None => applied.result = Err(ErrorCode::SessionExpired),
-                }
+                let session = session_of(txn, *timeout_ms, *password);
+                let attached = self.sessions.attach(txn.session, session);
+                let change = attached.map(|session| SessionChange::Attached(txn.session, session));
+                applied.result = change.map(|_| Response::Empty).ok_or(ErrorCode::SessionExpired);
+                applied.session_change = change;
             }
             TxnOp::CloseSession if self.check_owner(txn) == Err(ErrorCode::SessionMoved) => {
                 applied.result = Err(ErrorCode::SessionMoved);

@@ -439,12 +439,8 @@ mod tests {
     }
 
     /// The bytes of version 1. Once it is released they do not change: see [`PEER_FORMAT`].
-    #[test]
-    fn messages_are_written_as_their_version_has_them() {
-        assert_eq!(PEER_FORMAT, 1);
-        let batch = Bytes::from_static(b"ab");
-        let stamp = |number| Stamp { process: 0x0a02, number };
-        let (term, at_us) = (5, 6);
+    /// A change of membership, a message with every number, and one that announces an image.
+    fn golden_raft(term: u64) -> [Message; 3] {
         let mut changes = append(&[(7, 3)]);
         changes.entries[0].set_entry_type(EntryType::EntryConfChangeV2);
         changes.entries[0].data = Bytes::from_static(b"d");
@@ -462,6 +458,16 @@ mod tests {
         let mut state = ConfState { auto_leave: true, ..ConfState::default() };
         (state.voters, state.learners, state.learners_next) = (vec![1, 2], vec![3], vec![4]);
         metadata.set_conf_state(state);
+        [changes, numbered, announcing]
+    }
+
+    #[test]
+    fn messages_are_written_as_their_version_has_them() {
+        assert_eq!(PEER_FORMAT, 1);
+        let batch = Bytes::from_static(b"ab");
+        let stamp = |number| Stamp { process: 0x0a02, number };
+        let (term, at_us) = (5, 6);
+        let [changes, numbered, announcing] = golden_raft(term);
         let raft = |message| PeerMessage::Raft(Box::new(message));
         let golden = [
             (
