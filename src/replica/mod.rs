@@ -177,7 +177,7 @@ impl Replica {
             Input::Connected { conn, remote, remote_port, request } => {
                 let times = (self.clocks.now_us(), self.clocks.wall_ms());
                 let connection = Connection::new(conn, (remote, remote_port), times);
-                self.clients.connections.insert(conn, connection);
+                self.clients.opened(conn, connection);
                 self.connect(conn, &request);
             }
             Input::Requests { conn, requests } => self.requests(conn, requests),
@@ -208,13 +208,13 @@ impl Replica {
     /// all of them wait. Beyond 8 MiB (`OUTPUT_BYTES_PER_TURN_MAX`) there are few more.
     #[must_use]
     pub fn output_bytes(&self) -> usize {
-        self.clients.output_bytes
+        self.clients.output_bytes()
     }
 
     /// Requests of clients that are not answered yet.
     #[must_use]
     pub fn requests_in_flight(&self) -> u64 {
-        self.clients.figures.outstanding
+        self.clients.figures().outstanding
     }
 
     /// Whether there are answers that only wait for the next [`Input::Tick`], because too many would be

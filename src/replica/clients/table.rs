@@ -43,15 +43,15 @@ pub(in crate::replica) struct Rules {
 /// The connections.
 #[derive(Debug)]
 pub(in crate::replica) struct Clients {
-    pub(in crate::replica) connections: BTreeMap<ConnId, Connection>,
-    pub(in crate::replica) watches: Watches,
-    pub(in crate::replica) rules: Rules,
-    pub(in crate::replica) now_us: u64,
-    pub(in crate::replica) figures: Figures,
+    pub(super) connections: BTreeMap<ConnId, Connection>,
+    pub(super) watches: Watches,
+    pub(super) rules: Rules,
+    now_us: u64,
+    pub(super) figures: Figures,
     by_session: BTreeMap<i64, ConnId>,
     with_output: Vec<ConnId>,
     /// Bytes of answers and events that wait to be taken, of all connections.
-    pub(in crate::replica) output_bytes: usize,
+    output_bytes: usize,
     /// Connections whose next answer waits for the next turn.
     postponed: VecDeque<ConnId>,
     sync_waiting: Vec<ConnId>,
@@ -76,7 +76,7 @@ pub(in crate::replica) struct Figures {
 impl Figures {
     /// Starts again, but for what is a state, and for failed authentications: ZooKeeper keeps
     /// those over `srst` too.
-    pub(in crate::replica) fn reset(&mut self) {
+    fn reset(&mut self) {
         let Figures { outstanding, auth_failed, .. } = *self;
         *self = Figures { outstanding, auth_failed, ..Figures::default() };
     }
@@ -99,6 +99,55 @@ impl Clients {
             sync_asked: 0,
             sync_confirmed: 0,
         }
+    }
+
+    /// It is this late.
+    pub(in crate::replica) fn tick(&mut self, now_us: u64) {
+        self.now_us = now_us;
+    }
+
+    /// A client's first frame arrived on this connection.
+    pub(in crate::replica) fn opened(&mut self, conn: ConnId, connection: Connection) {
+        self.connections.insert(conn, connection);
+    }
+
+    /// One of the connections.
+    pub(in crate::replica) fn connection(&self, conn: ConnId) -> Option<&Connection> {
+        self.connections.get(&conn)
+    }
+
+    /// A session is being opened for a connection.
+    pub(in crate::replica) fn open_session(&mut self, conn: ConnId, phase: Phase) {
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            connection.phase = phase;
+        }
+    }
+
+    /// The session of a connection is to be one that only this server knows, and may only read.
+    pub(in crate::replica) fn set_read_only(&mut self, conn: ConnId) {
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            connection.is_read_only = true;
+        }
+    }
+
+    /// What is registered.
+    pub(in crate::replica) fn watches(&self) -> &Watches {
+        &self.watches
+    }
+
+    /// What is counted.
+    pub(in crate::replica) fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// An operator wants the counters to begin anew.
+    pub(in crate::replica) fn reset_figures(&mut self) {
+        self.figures.reset();
+    }
+
+    /// Bytes of answers and events that wait to be taken, of all connections.
+    pub(in crate::replica) fn output_bytes(&self) -> usize {
+        self.output_bytes
     }
 
     /// The connection that a session uses here.

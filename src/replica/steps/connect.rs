@@ -42,9 +42,7 @@ impl Replica {
             }
             (request.session_id, TxnOp::AttachSession { timeout_ms, password })
         };
-        if let Some(connection) = self.clients.connections.get_mut(&conn) {
-            connection.phase = phase;
-        }
+        self.clients.open_session(conn, phase);
         self.forward((conn, 0), session, 0, &op);
     }
 
@@ -62,9 +60,7 @@ impl Replica {
         let (session, password) = self.sessions.open_local(timeout_ms);
         let response =
             ConnectResponse { timeout_ms, session_id: session, password, read_only: Some(true) };
-        if let Some(connection) = self.clients.connections.get_mut(&conn) {
-            connection.is_read_only = true;
-        }
+        self.clients.set_read_only(conn);
         self.clients.attach(conn, session, &response);
     }
 
@@ -81,7 +77,7 @@ impl Replica {
         {
             self.clients.hang_up(old);
         }
-        let phase = self.clients.connections.get(&conn).map(|known| known.phase);
+        let phase = self.clients.connection(conn).map(|known| known.phase);
         let Some(Phase::Opening { read_only, .. }) = phase.filter(|_| is_here) else { return };
         let response = ConnectResponse {
             timeout_ms: session.timeout_ms,
@@ -96,7 +92,7 @@ impl Replica {
 
     /// The session that a connection of this server asked for cannot be had.
     pub(in crate::replica) fn not_attached(&mut self, origin: Origin) {
-        let phase = self.clients.connections.get(&origin.conn).map(|known| known.phase);
+        let phase = self.clients.connection(origin.conn).map(|known| known.phase);
         if self.forwarding.is_own(origin)
             && let Some(Phase::Opening { read_only, .. }) = phase
         {

@@ -16,7 +16,7 @@ impl Replica {
     #[must_use]
     pub fn status(&self) -> Status {
         let tree = self.state.machine().tree();
-        let (counts, figures) = (self.figures.counts(), &self.clients.figures);
+        let (counts, figures) = (self.figures.counts(), self.clients.figures());
         Status {
             serving: self.is_serving(),
             mode: self.mode(),
@@ -35,7 +35,7 @@ impl Replica {
             znode_count: tree.node_count() as u64 + 1,
             ephemerals_count: tree.ephemeral_count() as u64,
             approximate_data_size: tree.data_size(),
-            watch_count: self.clients.watches.total(),
+            watch_count: self.clients.watches().total(),
             connections: self.clients.open_count(),
             sessions: self.state.machine().session_count(),
             outstanding: figures.outstanding,
@@ -146,7 +146,7 @@ impl Replica {
             }
             Inspect::ResetServer => {
                 self.figures.reset();
-                self.clients.figures.reset();
+                self.clients.reset_figures();
                 Report::Reset
             }
         }

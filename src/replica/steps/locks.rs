@@ -59,11 +59,11 @@ impl Replica {
         let mut local = Local::default();
         for Session { id, .. } in &snapshot.sessions {
             let connection = self.clients.connection_of(*id).and_then(|conn| {
-                let known = self.clients.connections.get(&conn)?;
+                let known = self.clients.connection(conn)?;
                 Some(Connection {
                     remote: known.remote().to_owned(),
                     heard_ms: self.clocks.now_us().saturating_sub(known.heard_us) / 1000,
-                    watches: self.clients.watches.count_of(conn),
+                    watches: self.clients.watches().count_of(conn),
                 })
             });
             let expires_in_ms = self.sessions.remaining_ms(*id).filter(|_| self.decides_expiry());
@@ -80,14 +80,14 @@ impl Replica {
             above.extend(ancestors(&directory.path));
         }
         for path in above {
-            let recursive = self.clients.watches.of_path(path);
+            let recursive = self.clients.watches().of_path(path);
             self.add(path, recursive.filter(|(_, kind)| *kind == Kind::Recursive), &mut local);
         }
         local
     }
 
     fn add_watches(&self, path: &str, local: &mut Local) {
-        self.add(path, self.clients.watches.of_path(path), local);
+        self.add(path, self.clients.watches().of_path(path), local);
     }
 
     fn add(
@@ -97,7 +97,7 @@ impl Replica {
         local: &mut Local,
     ) {
         for (conn, kind) in found {
-            let Some(session) = self.clients.connections.get(&conn).and_then(|c| c.session) else {
+            let Some(session) = self.clients.connection(conn).and_then(|c| c.session) else {
                 continue;
             };
             if local.watches.len() >= WATCHES_MAX {

@@ -12,7 +12,7 @@ use crate::replica::request::{ClientRequest, ConnId};
 impl Replica {
     /// See the module.
     pub(in crate::replica) fn requests(&mut self, conn: ConnId, requests: Vec<ClientRequest>) {
-        let session = self.clients.connections.get(&conn).and_then(|known| known.session);
+        let session = self.clients.connection(conn).and_then(|known| known.session);
         let Some(session) = session else { return };
         for request in requests {
             let (xid, auth) = (request.xid, request.is_auth());

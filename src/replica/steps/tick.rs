@@ -9,7 +9,7 @@ impl Replica {
     /// It is this late.
     pub(in crate::replica) fn tick(&mut self, now_us: u64, wall_ms: i64) {
         let ticks = self.clocks.tick(now_us, wall_ms);
-        self.clients.now_us = now_us;
+        self.clients.tick(now_us);
         self.sessions.tick(now_us);
         self.mind_doubts();
         self.clients.give_up_members();
