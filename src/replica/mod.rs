@@ -7,9 +7,9 @@
 //! committed. *Never*: tokio, sled, sockets, files, clocks, threads, or an order that depends on a
 //! hash.
 //!
-//! Rooms: `messages/` (what servers say to each other), `machine/` (what all servers agree on), `consensus/`
-//! (Raft and what is proposed), `sessions/`, `clients/` (connections of this server), `ensemble/` (its servers),
-//! `inspect/` (what operators see).
+//! Rooms: `messages/` (what servers say to each other), `machine/` (what all servers agree on), `consensus/` (Raft),
+//! `sessions/`, `clients/` (connections of this server), `ensemble/` (its servers), `inspect/` (what operators see).
+//! They hold the owners of the state, none of which knows the replica; `steps/` joins them.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 

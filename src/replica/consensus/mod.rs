@@ -1,7 +1,7 @@
-//! CONSENSUS: Raft, who leads, what is proposed, and what of other servers is believed.
+//! CONSENSUS: Raft, who leads, and what of other servers is believed.
 //!
 //! *Owns* the node of the crate `raft` with the guards in front of it, the tail of the log in memory, leadership,
-//! proposals and read indexes, rollback detection, and the time that entries carry. *Invariants*: nothing is
+//! read indexes, rollback detection, and the clocks. *Invariants*: nothing is
 //! acknowledged before it is durable here; a message or a disk that says what cannot be is refused or dropped.
 //! *Never* looks into a transaction.
 

@@ -1,6 +1,6 @@
 //! ENSEMBLE: who its servers are, and how they found it.
 //!
-//! *Owns* the founding protocol, and the way from the text of the members to the voters of Raft.
+//! *Owns* the founding protocol, what this server knows of the others, and how far a change of the members is.
 //! *Invariant*: one source says who votes: the replicated configuration.
 //! *Never* opens a connection.
 

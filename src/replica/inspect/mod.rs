@@ -1,7 +1,7 @@
 //! INSPECTION: what a replica shows of itself to operators.
 //!
-//! *Owns* the figures that are published all the time, the questions that cost as much as there is to show, and
-//! what is known of locks. *Never* changes anything but what an operator asked to be reset.
+//! *Owns* the counters, the questions of operators and their answers as values, and who left a lock lately. The
+//! answers are put together in `steps/inspect.rs`. *Never* changes what clients see.
 
 mod departures;
 mod figures;
