@@ -5,19 +5,21 @@
 #[path = "../tests/simulation/simulation.rs"]
 mod simulation;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use simulation::coverage::Coverage;
 use simulation::founding::Seen;
+use simulation::observer::Told;
 use simulation::removals::Outcome;
 use simulation::run::run;
 
 const USAGE: &str = "usage: simulate [--servers 1|3|5 | --founding | --removals] \
-                     (--seed N [--trace] | --seeds A..B) [--mutant NAME]";
+                     (--seed N [--trace] | --seeds A..B) [--mutant NAME] [--tla DIR]";
 
 fn main() -> ExitCode {
-    let Some(Asked { seeds, servers, prints, mutant, founds, removes }) =
+    let Some(Asked { seeds, servers, prints, mutant, founds, removes, tla }) =
         parse(std::env::args().skip(1))
     else {
         eprintln!("{USAGE}");
@@ -28,6 +30,9 @@ fn main() -> ExitCode {
     {
         eprintln!("this program was built without the feature `mutants`");
         return ExitCode::from(2);
+    }
+    if let Some(dir) = tla {
+        return tell(seeds, servers, &dir);
     }
     if founds {
         return found(seeds, prints);
@@ -61,6 +66,44 @@ fn main() -> ExitCode {
     let seconds = begun.elapsed().as_secs_f64();
     println!("{count} seeds, {failed} failed, {:.1} seeds a second", count as f64 / seconds);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Plays lives, and writes the module `Traces` for spec/TraceCheck.tla: of every seed what an observer saw,
+/// also of those that fail. Succeeds if it is written.
+fn tell(seeds: std::ops::Range<u64>, servers: usize, dir: &Path) -> ExitCode {
+    let (mut told, mut failed) = (Vec::new(), 0);
+    let numbers: Vec<String> = seeds.clone().map(|seed| seed.to_string()).collect();
+    for seed in seeds {
+        let (outcome, steps) = simulation::run::observe(seed, servers);
+        failed += u64::from(outcome.is_err());
+        if let Err(failure) = outcome {
+            println!("seed {seed}: {}", failure.violation);
+        }
+        told.push(steps);
+    }
+    let written = std::fs::create_dir_all(dir)
+        .and_then(|()| std::fs::write(dir.join("Traces.tla"), module(&told, &numbers, servers)));
+    if let Err(error) = written {
+        eprintln!("{}: {error}", dir.display());
+        return ExitCode::FAILURE;
+    }
+    let steps: usize = told.iter().map(|run| run.steps.len()).sum();
+    println!("{} runs, {failed} failed, {steps} steps", told.len());
+    ExitCode::SUCCESS
+}
+
+fn module(told: &[Told], seeds: &[String], servers: usize) -> String {
+    let run = |run: &Told| format!("<<\n  {}\n>>", run.steps.join(",\n  "));
+    let runs: Vec<String> = told.iter().map(run).collect();
+    let most = |of: fn(&Told) -> usize| told.iter().map(of).max().unwrap_or_default().max(1);
+    format!(
+        "---- MODULE Traces ----\nEXTENDS Integers\nRuns == <<\n{}\n>>\nSeeds == <<{}>>\nTraceServers == 1..{servers}\n\
+         TraceSess == 1..{}\nTraceLives == {}\n====\n",
+        runs.join(",\n"),
+        seeds.join(", "),
+        most(|run| run.sessions),
+        most(|run| run.lives),
+    )
 }
 
 /// Plays foundings of ensembles.
@@ -117,6 +160,8 @@ struct Asked {
     founds: bool,
     /// Removals of members, likewise.
     removes: bool,
+    /// Where runs are told as steps of the model in spec/.
+    tla: Option<PathBuf>,
 }
 
 /// Plants a deliberate bug. False: there are none in this program.
@@ -130,7 +175,7 @@ fn plant(name: String) -> bool {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
     let (mut seeds, mut servers, mut prints, mut mutant) = (None, 1, false, None);
-    let (mut founds, mut removes) = (false, false);
+    let (mut founds, mut removes, mut tla) = (false, false, None);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--seed" => {
@@ -149,8 +194,9 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
             "--founding" => founds = true,
             "--removals" => removes = true,
             "--mutant" => mutant = Some(words.next()?),
+            "--tla" => tla = Some(words.next()?.into()),
             _ => return None,
         }
     }
-    Some(Asked { seeds: seeds?, servers, prints, mutant, founds, removes })
+    Some(Asked { seeds: seeds?, servers, prints, mutant, founds, removes, tla })
 }

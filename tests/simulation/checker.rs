@@ -25,6 +25,7 @@ use super::conn::{Conn, Frame, Phase, Took, Violation};
 use super::coverage::Coverage;
 use super::history::History;
 use super::model::{Model, Owner};
+use super::observer::Observer;
 use super::sessions::{Session, Write};
 use super::view::View;
 
@@ -34,6 +35,7 @@ pub struct Checker {
     pub history: History,
     pub agreement: Agreement,
     pub clocks: Clocks,
+    pub observer: Observer,
     pub(super) sessions: BTreeMap<i64, Session>,
     pub(super) views: Vec<View>,
     /// What connections asked for when they began, and that server.
@@ -82,6 +84,7 @@ impl Checker {
             history: History::new(model),
             agreement: Agreement::new(rules.servers, initial),
             clocks: Clocks::new(rules.servers),
+            observer: Observer::default(),
             sessions: BTreeMap::new(),
             handshakes: BTreeMap::new(),
             writes: BTreeMap::new(),
@@ -132,6 +135,7 @@ impl Checker {
         machine: &Machine,
         now_us: u64,
     ) -> Result<(), Violation> {
+        self.observer.started(server);
         let known = audit.partition_point(|line| line.zxid <= self.history.zxid());
         let (known, new) = audit.split_at(known);
         for line in known {
@@ -182,6 +186,7 @@ impl Checker {
         if view.leads_in == Some(term) {
             return Ok(());
         }
+        self.observer.leads(server, term, self.history.zxid_at(view.place));
         // One that stood still may begin in a term that is over: what it proposed in it, behind its first
         // entry, a later leader may have had applied already.
         let missing = self.history.lines.get(view.place).map(|line| &line.audit);
@@ -237,6 +242,7 @@ impl Checker {
         request: ConnectRequest,
     ) {
         self.inputs += 1;
+        self.observer.connected(conn, server);
         self.handshakes.insert(conn, (server, request.clone()));
         let View { place, conns, .. } = &mut self.views[server];
         let is_ahead = request.last_zxid_seen > self.history.zxid_at(*place);
@@ -268,6 +274,7 @@ impl Checker {
         for request in requests {
             if !request.is_auth() && known.must_close.is_none() {
                 session.answer(server, *place, now_us);
+                self.observer.heard(server, id);
             }
             let sets_watches = matches!(request.decoded, Ok(Request::SetWatches { .. }));
             self.coverage.setwatches += u64::from(sets_watches);
@@ -293,6 +300,7 @@ impl Checker {
         append: &Append,
         now_us: u64,
     ) -> Result<(), Violation> {
+        self.observer.appended(append);
         if let Some(mark) = &append.install {
             self.installed(server, mark)?;
         }

@@ -27,6 +27,9 @@ impl Checker {
         let place = self.views[server].place;
         let known = self.history.lines.get(place).cloned();
         let is_new = known.is_none();
+        if is_new {
+            self.observe(audit);
+        }
         let line = match known {
             Some(known) if known.audit == *audit => {
                 self.coverage.replayed += u64::from(place < self.views[server].farthest);
@@ -56,6 +59,14 @@ impl Checker {
             session.hear(server, self.views[server].place + 1, now_us);
         }
         self.views[server].advance(&line, outcome, &events)
+    }
+
+    fn observe(&mut self, line: &AuditLine) {
+        let before = self.history.lines.iter().rev();
+        let number = before.take_while(|other| other.audit.index == line.index).count();
+        let proposal = self.agreement.proposal(line.index, line.term);
+        let txn = proposal.and_then(|proposal| proposal.txns.get(number));
+        self.observer.applied(line, txn.map(|txn| (&txn.op, txn.origin.conn)));
     }
 
     /// Is it in order, and may it be? What it does, if so.

@@ -5,6 +5,8 @@
 //! own znode with the lowest number; after a lost connection it finds its znode by asking for its
 //! session's ephemerals, never by creating another one.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use lockkeeper::internals::proto::request::{Create, CreateKind};
 use lockkeeper::internals::proto::{Acl, Request, Response, Text};
@@ -43,11 +45,15 @@ pub struct Lock {
     pub own: Option<(String, i64)>,
     pub is_held: bool,
     pub grants: u64,
+    /// Who waits, as reads have shown it, with their zxids.
+    pub listed: Vec<(i64, BTreeSet<String>)>,
 }
 
 impl Lock {
     pub fn new(dir: String) -> Self {
-        Self { dir, step: Step::MakeParent, is_asked: false, own: None, is_held: false, grants: 0 }
+        let step = Step::MakeParent;
+        let (own, listed) = (None, Vec::new());
+        Self { dir, step, is_asked: false, own, is_held: false, grants: 0, listed }
     }
 
     /// What to ask next, if anything.
@@ -104,6 +110,7 @@ impl Lock {
                 self.own = self.own.take().map(|(path, _)| (path, stat.czxid));
             }
             (Step::List, Ok(Response::Names(names))) => {
+                self.listed.push((zxid, names.iter().map(Text::to_string).collect()));
                 return self.judge(&names, zxid, hold_until_us);
             }
             (Step::Watch(before), Ok(_)) => self.step = Step::Wait(before),

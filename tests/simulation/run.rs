@@ -12,6 +12,7 @@ use super::config::Config;
 use super::conn::Violation;
 use super::coverage::Coverage;
 use super::host::Host;
+use super::observer::Told;
 use super::server::Server;
 use super::world::World;
 
@@ -48,8 +49,21 @@ const STEPS_MAX: u64 = 2_000_000;
 pub fn run(seed: u64, servers: usize, prints: bool) -> Result<Success, Box<Failure>> {
     let mut world = World::new(Config::draw(seed, servers));
     world.trace.is_printed = prints;
+    play(&mut world, seed, servers)
+}
+
+/// Runs a seed, and tells what an observer sees of it, whether it goes well or not.
+pub fn observe(seed: u64, servers: usize) -> (Result<Success, Box<Failure>>, Told) {
+    let mut world = World::new(Config::draw(seed, servers));
+    world.checker.observer.is_on = true;
+    let outcome = play(&mut world, seed, servers);
+    let rate_max = world.config.clock_rates.iter().copied().max().unwrap_or(1000);
+    (outcome, world.checker.observer.tell(rate_max))
+}
+
+fn play(world: &mut World, seed: u64, servers: usize) -> Result<Success, Box<Failure>> {
     world.begin();
-    let outcome = catch_unwind(AssertUnwindSafe(|| phases(&mut world)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| phases(world)));
     let outcome = outcome.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

@@ -319,6 +319,7 @@ impl Server {
         fs: &SimFs,
     ) -> Result<Todo, Stop> {
         let Turn { index, now_us, wall_ms, config, .. } = *turn;
+        checker.observer.now_us = turn.world_us;
         self.replica.step(Input::Tick { now_us, wall_ms });
         for _ in 0..config.batch_max {
             let Some(arrival) = self.arrivals.pop_front() else { break };
@@ -410,6 +411,8 @@ impl Server {
                     world_us,
                     format_args!("  {name} from {} {}", link.from + 1, Shown(&message)),
                 );
+                let rates = &checker.rules.clock_rates;
+                checker.observer.arrived(index, link.from, &message, rates);
                 if let PeerMessage::Touch { sessions, .. } = &message {
                     checker.touched(index, link.from, sessions, now_us);
                 }

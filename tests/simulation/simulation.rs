@@ -17,6 +17,7 @@
 //! | `rollback.rs` | old copies of disks, and what was promised since they were made |
 //! | `operator.rs` | who empties servers, one at a time, and how they come back |
 //! | `model.rs`, `history.rs`, `sessions.rs` | what is right, written without looking at `src/tree` |
+//! | `observer.rs` | a run as steps of the model in spec/ |
 //! | `checker.rs`, `judge.rs`, `agreement.rs`, `membership.rs`, `view.rs`, `conn.rs` | whether servers say just that |
 //!
 //! Used by the test `simulation` and by the example `simulate`, each of which leaves some unused.
@@ -41,6 +42,7 @@ pub mod membership;
 #[path = "../common/model/mod.rs"]
 pub mod model;
 pub mod network;
+pub mod observer;
 mod operator;
 pub mod ops;
 pub mod removals;

@@ -278,7 +278,13 @@ impl World {
         if self.clients[number].conn != Some(conn) {
             return Ok(());
         }
-        for grant in self.clients[number].receive(bytes, self.now_us)? {
+        let grants = self.clients[number].receive(bytes, self.now_us)?;
+        if let Some(lock) = &mut self.clients[number].lock {
+            for (zxid, names) in std::mem::take(&mut lock.listed) {
+                self.checker.observer.listed(&lock.dir, zxid, names);
+            }
+        }
+        for grant in grants {
             self.coverage.locks_granted += 1;
             self.granted(number, grant)?;
         }
@@ -288,6 +294,7 @@ impl World {
     /// A client believes that it holds its lock: nobody whose znode is there may believe the same.
     fn granted(&mut self, number: usize, grant: super::lock::Grant) -> Result<(), Violation> {
         let lock = self.clients[number].lock.as_ref().expect("only lock clients get grants");
+        self.checker.observer.held(&lock.dir, grant.zxid, grant.token);
         let newest = self.checker.newest();
         let exists = |lock: &super::lock::Lock| {
             lock.own.as_ref().is_some_and(|(path, czxid)| {
