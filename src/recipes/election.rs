@@ -102,7 +102,7 @@ impl Election {
 /// One who would lead, or does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// What it says of itself ([`Election::id`]); what is no UTF-8 is replaced.
+    /// What it says of itself ([`RecipeOptions::id`](super::RecipeOptions::id)); what is no UTF-8 is replaced.
     pub id: String,
     /// The path of its znode.
     pub node: String,

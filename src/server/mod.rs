@@ -16,6 +16,7 @@ mod clients;
 mod clock;
 mod clock_alarm;
 mod conditions;
+mod connections;
 mod cpu_policy;
 mod disk;
 mod driver;

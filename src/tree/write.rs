@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::proto::acl::perms;
 use crate::proto::request::Create;
-use crate::proto::{Acl, ErrorCode, EventType, Request, Stat, Text};
+use crate::proto::{Acl, ErrorCode, EventType, Request, RequestClass, Stat, Text};
 
 use super::acl::{allows, fixup};
 use super::edit::NewData;
@@ -248,8 +248,16 @@ impl Tree {
             Request::Delete { path, .. } => (parent(path.as_str()), perms::DELETE),
             Request::SetData { path, .. } => (self.find(path.as_str()), perms::WRITE),
             Request::SetAcl { path, .. } => (self.find(path.as_str()), perms::ADMIN),
-            // The operations of a multi may depend on each other; what is no write is not refused here.
-            _ => return false,
+            // Its operations may depend on each other.
+            Request::Multi(_) => return false,
+            other => {
+                debug_assert_ne!(
+                    other.class(),
+                    RequestClass::Write,
+                    "each write says what it needs"
+                );
+                return false;
+            }
         };
         id.is_some_and(|id| self.check_acl(id, ids, wanted).is_err())
     }
