@@ -28,7 +28,6 @@ Allowed ==
     CASE E.k = "leads" ->
             (* Whatever was committed it has. *)
             Elect(E.p, E.term, FALSE) /\ ~Before(E.z, zxid)
-      [] E.k = "recovered" -> ~Before(E.z, zxid) /\ UNCHANGED vars
       [] E.k = "restart" -> Restart(E.srv)
       [] E.k = "hear" -> IF owner[E.s] = E.p THEN Hear(E.p, E.s) ELSE UNCHANGED vars
       [] E.k = "told" -> IsReport(E) /\ Told(E) /\ UNCHANGED told

@@ -239,9 +239,6 @@ impl World {
             format_args!("{name} opened from {} and {} entries", report.begun_from, report.entries),
         );
         self.checker.observer.now_us = self.now_us;
-        if self.config.servers == 1 {
-            self.checker.observer.recovered(server.replica.machine().last_zxid());
-        }
         let (id, log) = (server.identity.raft_id, server.log_entries()?);
         match self.rollbacks.held_by(host) {
             Some(held) => self.checker.agreement.rolled_back(id, held, log)?,

@@ -44,7 +44,6 @@ enum Kind {
 #[derive(Clone, Debug)]
 enum Event {
     Leads { process: Process, term: u64, zxid: i64 },
-    Recovered { zxid: i64 },
     Heard { process: Process, session: i64 },
     Told(Report),
     Proposed { entry: (u64, u64), session: i64 },
@@ -113,11 +112,6 @@ impl Observer {
     pub fn leads(&mut self, server: usize, term: u64, zxid: i64) {
         self.leader = Some((server, term));
         self.push(Event::Leads { process: self.process(server), term, zxid });
-    }
-
-    /// The only server has found this on its disk.
-    pub fn recovered(&mut self, zxid: i64) {
-        self.push(Event::Recovered { zxid });
     }
 
     /// A client is heard, and will have an answer.
@@ -358,10 +352,6 @@ impl<'a> Telling<'a> {
             let us = *us;
             match event {
                 Event::Leads { process, term, zxid } => self.leads(us, *process, *term, *zxid),
-                Event::Recovered { zxid } => {
-                    self.other(us);
-                    self.push(us, "recovered", format_args!(", z |-> {}", pair(*zxid)));
-                }
                 Event::Heard { process, session } => self.heard(us, *process, *session),
                 Event::Told(report) => self.report(us, report.clone()),
                 Event::Proposed { entry, session } => self.proposed(us, *entry, *session),
