@@ -96,7 +96,7 @@ impl Barrier {
     }
 }
 
-/// A meeting: nobody begins before all are there, and nobody goes before all have finished. Who comes
+/// A meeting: no member begins before all are there, and none goes before all have finished. Who comes
 /// while a meeting goes on joins it.
 #[derive(Clone, Debug)]
 pub struct DoubleBarrier {
@@ -113,7 +113,7 @@ impl DoubleBarrier {
     pub fn new(options: impl Into<RecipeOptions>, members: usize) -> Result<Self, LockError> {
         let options = options.into().checked()?;
         if members == 0 {
-            let reason = "without members, nobody could ever meet";
+            let reason = "without members, none could ever meet";
             return Err(LockError::Path { path: options.path, reason });
         }
         Ok(Self { options, members })

@@ -46,7 +46,7 @@ impl Contest<'_> {
         Ok(Guard::new(entry, standing, strangers))
     }
 
-    /// Waits until nobody is before the entry.
+    /// Waits until no other is in front of the entry.
     async fn turn(self, entry: &mut Entry, may_wait: bool) -> Result<Turn, LockError> {
         let led = entry.enter().await?;
         let client = entry.client().clone();

@@ -18,7 +18,7 @@ pub enum Style {
     Kazoo,
     /// `lock-N`: as Curator's, for readers that compare whole names.
     Plain,
-    /// `x-<session id, 16 hex digits>-N`: ZooKeeper's own recipes in C and Java; nobody else.
+    /// `x-<session id, 16 hex digits>-N`: only ZooKeeper's own recipes in C and Java.
     ZooKeeper,
 }
 

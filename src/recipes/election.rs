@@ -1,7 +1,7 @@
 //! The election of one among several.
 //!
 //! *Owns* [`Election`] and [`Candidate`]. *Invariants*: those of `contest.rs`: the candidate that came
-//! first leads until it resigns, is lost or is removed, and the next is told, nobody else. *Never*
+//! first leads until it resigns, is lost or is removed, and only the next is told. *Never*
 //! elects again by itself who has lost: that is a new candidacy, with a new token.
 //!
 //! Curator's `LeaderLatch`, or its `LeaderSelector`.

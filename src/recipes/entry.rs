@@ -99,7 +99,7 @@ impl Entry {
         format!("{}/{}", self.spot.dir, self.name())
     }
 
-    /// The path that is asked for: of a znode without a number, whoever owns it, that is the path.
+    /// The path that is asked for: of a znode without a number, also of another owner's, that is the path.
     pub(super) fn asked_path(&self) -> String {
         format!("{}/{}", self.spot.dir, self.spot.prefix)
     }

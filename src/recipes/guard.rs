@@ -2,7 +2,7 @@
 //!
 //! *Owns* [`Guard`]. *Invariants*: while it exists its session is kept open; dropping it removes its
 //! znode, in the background if need be; a write through [`Guard::txn`] takes place only if the znode
-//! is there at that very moment. *Never* promises that nobody else believes to hold the lock: a
+//! is there at that very moment. *Never* promises that no other client believes that it holds the lock: a
 //! process that was stopped learns of its loss when it runs again. Only what checks the
 //! [token](Guard::token), or a guarded write, is safe from that.
 

@@ -28,7 +28,7 @@ use super::error::is_transient;
 pub enum Hold {
     /// The server confirmed it within the last half of the session timeout.
     Held,
-    /// Nobody else holds it, but the server is silent or the connection is lost: time to wind up.
+    /// No other client holds it, but the server is silent or the connection is lost: time to wind up.
     Jeopardy,
     /// Others may hold it from now on, or do already. Final.
     Lost(LostReason),

@@ -9,7 +9,7 @@ use super::dialect::compare;
 /// Our place in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Nobody that concerns us is before us.
+    /// No contender that this one waits for is in front.
     First,
     /// Waits for this one to go.
     Behind(String),

@@ -20,7 +20,7 @@ use super::keeper::Hold;
 use super::mutex::Mutex;
 use super::wait::Wait;
 
-/// An exclusive lock that whoever owns it can take again and again.
+/// An exclusive lock that its owner can take again and again.
 #[derive(Clone, Debug)]
 pub struct ReentrantMutex {
     mutex: Mutex,

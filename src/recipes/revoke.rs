@@ -49,7 +49,7 @@ pub async fn revoke(client: &Client, node: &str) -> Result<bool, LockError> {
     match patiently(|| client.check_stat(node)).await.map_err(refused)? {
         None => return Ok(false),
         Some(stat) if stat.ephemeral_owner == 0 => {
-            let reason = "it is not ephemeral, and so nobody's who holds a lock";
+            let reason = "it is not ephemeral, and so not a holder's";
             return Err(LockError::Path { path: node.to_string(), reason });
         }
         Some(_) => {}

@@ -152,7 +152,7 @@ impl Role {
     }
 
     /// Whose contenders ours look like; `None` if nothing but what excludes us looks at our queue:
-    /// nobody has leases but semaphores, who holds a lock is not elected, other names are other
+    /// only semaphores have leases, the holder of a lock is not elected, other names are other
     /// locks, and some have no queue.
     fn dialect(&self) -> Option<Dialect> {
         match self {

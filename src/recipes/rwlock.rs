@@ -2,7 +2,7 @@
 //!
 //! *Owns* [`ReadWriteLock`] and [`WriteGuard`]. *Invariants*: those of `contest.rs`; a reader waits for
 //! the nearest writer before it only, a writer for the nearest contender of any kind, so neither
-//! overtakes the other for ever; a writer becomes a reader in one transaction, in which nobody can
+//! overtakes the other for ever; a writer becomes a reader in one transaction, in which no other can
 //! come between. *Never* makes a reader a writer: two readers that tried would wait for each other.
 //!
 //! Curator's `InterProcessReadWriteLock`.
@@ -59,7 +59,7 @@ impl ReadWriteLock {
         Contest { options: &self.options, role: &Role::Read(self.style) }.enter(client, wait).await
     }
 
-    /// Waits until nobody is before us. Dropping the future leaves the queue.
+    /// Waits until no other contender is in front. Dropping the future leaves the queue.
     ///
     /// # Errors
     /// [`LockError::Held`] when the time to wait is over, and whatever else a server says.

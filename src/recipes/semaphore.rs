@@ -37,7 +37,7 @@ impl Semaphore {
     pub fn new(options: impl Into<RecipeOptions>, permits: usize) -> Result<Self, LockError> {
         let options = options.into().checked()?;
         if permits == 0 {
-            let reason = "with no permits, nobody could ever hold it";
+            let reason = "with no permits, no client could ever hold it";
             return Err(LockError::Path { path: options.path, reason });
         }
         Ok(Self { options, permits })

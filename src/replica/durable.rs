@@ -68,9 +68,9 @@ pub struct Append {
 /// Who waits until a batch is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// Nobody. It only moves `commit`.
+    /// None. It only moves `commit`.
     None,
-    /// Whoever leads, but others have as much and make up the majority: it may wait for more.
+    /// The leader, but others have as much and make up the majority: it may wait for more.
     Low,
     /// Somebody, now.
     High,

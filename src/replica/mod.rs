@@ -204,7 +204,7 @@ impl Replica {
         }
     }
 
-    /// Bytes of answers and events that the next [`Ready`] holds so far: whoever steps on and on makes
+    /// Bytes of answers and events that the next [`Ready`] holds so far: a caller that steps on and on makes
     /// all of them wait. Beyond 8 MiB (`OUTPUT_BYTES_PER_TURN_MAX`) there are few more.
     #[must_use]
     pub fn output_bytes(&self) -> usize {

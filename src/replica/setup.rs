@@ -82,7 +82,7 @@ pub struct Restored {
     /// The image that was loaded, if it was one: it can be sent to others.
     pub image: Option<Mark>,
     /// Index and term of the last entry in the image, or whatever else the machine was loaded from:
-    /// it has replayed everything from there on. The log may have older ones, whose terms nobody has
+    /// it has replayed everything from there on. The log may have older ones, whose terms were not
     /// read.
     pub begun_after: (u64, u64),
     /// Index of the last entry that the machine contains.

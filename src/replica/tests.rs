@@ -519,7 +519,7 @@ fn answers_beyond_the_bound_of_a_turn_wait_for_the_next_and_keep_their_order() {
     rig.drive();
     assert_eq!(rig.replies(40), [], "it waits");
     // What comes behind waits too, also a transaction that is applied, and one that is closed by then
-    // disturbs nobody.
+    // disturbs no session.
     rig.send(39, &[(5, create("/a", 0)), (6, get("/a", false)), (7, Request::CloseSession)]);
     rig.replica.step(Input::Closed { conn: 38 });
     for _ in 0..3 {

@@ -2,7 +2,7 @@
 //!
 //! *Owns* the sentences, from when a cause appears until it is gone. *Invariants*: a sentence is logged
 //! once when it appears or changes, and once when it is over; as long as there is one, `/readyz` fails
-//! and shows it. *Never* decides anything: whoever finds the cause does, and takes it back.
+//! and shows it. *Never* decides anything: the code that finds the cause does, and takes it back.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

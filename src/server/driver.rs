@@ -63,7 +63,7 @@ pub(super) struct Driver {
 }
 
 /// The disk's threads. Fields are dropped in order: what is in the log is made durable first, and
-/// the directory is free when nobody writes to it any more.
+/// the directory is free when no thread writes to it any more.
 #[derive(Debug)]
 pub(super) struct Disk {
     /// The log.
@@ -175,7 +175,7 @@ impl Driver {
 
     /// Waits for messages or for time to pass, but not while there are answers that only wait for the
     /// connections to write others: they write those first, whatever there is to do already. False:
-    /// nobody sends any more.
+    /// there is no sender any more.
     async fn turn(&mut self, batch: &mut Vec<Message>) -> bool {
         let owes_answers = self.replica.owes_answers();
         if owes_answers || self.made_bytes() >= OUTPUT_BYTES_PER_TURN_MAX {
@@ -380,7 +380,7 @@ impl Inspections {
 
     fn answer(&mut self, token: u64, report: Report) {
         if let Some(answer) = self.waiting.remove(&token) {
-            // Whoever asked may have given up.
+            // The caller that asked may have given up.
             let _ = answer.send(report);
         }
     }
@@ -428,7 +428,7 @@ mod tests {
         }
     }
 
-    /// Connections, and the other ends of their sockets, which nobody reads from.
+    /// Connections, and the other ends of their sockets, which are not read from.
     async fn lines() -> Vec<(Arc<Line>, TcpStream)> {
         let limits = Limits::of(&Config::without_file());
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

@@ -108,7 +108,7 @@ fn at(location: Option<&str>) -> String {
     location.map(|location| format!(" at {location}")).unwrap_or_default()
 }
 
-/// What whoever reads it is to do.
+/// What the reader is to do.
 const ADVICE: &str = "; the server has ended, and what it acknowledged is safe: start it again, and report this line";
 
 fn lines(errors: &[crate::config::ConfigError]) -> String {

@@ -1,7 +1,7 @@
 //! Every bound of the network side, in one place.
 //!
 //! *Owns* the named constants and [`Limits`], the part of them that a configuration may move.
-//! docs/LIMITS.md says what happens at each. *Never* enforces anything: whoever owns the queue does.
+//! docs/LIMITS.md says what happens at each. *Never* enforces anything: the owner of the queue does.
 
 use std::time::Duration;
 
@@ -36,14 +36,14 @@ pub const ANSWER_BYTES_UNKNOWN: usize = 256 << 10;
 /// flight are not read from.
 pub const OUTSTANDING_BYTES_MAX: u64 = 256 << 20;
 
-/// Whoever was heard from within this time is at work, and does not wait behind a reconnect storm.
+/// A client that was heard from within this time is at work, and does not wait behind a reconnect storm.
 pub const QUIET_MIN: Duration = Duration::from_millis(100);
 
 /// The same, in times between two requests as is usual of those at work, if that is more: 10,000 clients
 /// that have the server do all it can have an answer each 0.1 s.
 pub const QUIET_USUAL_TIMES: u32 = 4;
 
-/// But whoever was silent for so long is none of those at work. Clients that only live are heard from
+/// But one that was silent for so long is not at work. Clients that only live are heard from
 /// less often: a third of the least session timeout is 1.3 s, unless configured.
 pub const QUIET_MAX: Duration = Duration::from_secs(1);
 
@@ -94,7 +94,7 @@ pub const CHANGES_QUEUE_MAX: usize = 8;
 /// Records of one such batch: the driver makes it in a fraction of a millisecond, between two turns.
 pub const CHANGES_RECORDS_MAX: usize = 1024;
 
-/// Such batches that the driver makes at once while nobody wants anything else of it, or if the last
+/// Such batches that the driver makes at once while nothing else is asked of it, or if the last
 /// checkpoint was complete longer ago than [`CHECKPOINT_LATE`].
 pub const CHANGES_BATCHES_MAX: usize = 4;
 
@@ -116,7 +116,7 @@ pub const STOP_CONNECTIONS_MAX: Duration = Duration::from_millis(500);
 /// Open files below which a server warns that it will run out of them.
 pub const OPEN_FILES_MIN: u64 = 4096;
 
-/// Client connections that a server can have at least, or it does not start: fewer serve nobody.
+/// Client connections that a server can have at least, or it does not start: fewer are of no use.
 pub const CLIENT_CONNECTIONS_MIN: u64 = 16;
 
 /// Files that listen for clients, operators and scrapers, what has their sockets polled in two threads, and

@@ -1,7 +1,7 @@
 //! What the driver is sent.
 //!
 //! *Owns* [`Message`], which every thread and task of a server may send. *Never* holds anything that only the
-//! driver may touch: whoever sends one needs to know nothing of the loop.
+//! driver may touch: a sender needs to know nothing of the loop.
 
 use std::sync::Arc;
 

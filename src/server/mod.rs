@@ -3,7 +3,7 @@
 //! *Owns* [`Server`], the handle by which a program (the binary, a test, an application that wants a
 //! lock server of its own) starts and stops one. *Invariants*: nothing is bound or created before
 //! the configuration is known to be right; the client address is taken before the data is touched;
-//! nobody is answered before the server serves; when `stop` has returned, every thread has ended and
+//! no client is answered before the server serves; when `stop` has returned, every thread has ended and
 //! the data directory is free. Rooms: `clients/` (their sockets),
 //! `peer/` (other servers), `disk/` (the threads of the log and of checkpoints), `lifecycle/` (from a configuration to
 //! a server that runs). Beside them: `driver.rs` (the loop around the replica), `message.rs` and `queue.rs` (what it is
@@ -55,7 +55,7 @@ use shared::Shared;
 
 /// A running server. Dropping it asks it to end, without waiting for that; [`Server::stop`] waits.
 ///
-/// It runs in threads of its own; whoever starts it may do so in any runtime.
+/// It runs in threads of its own; the caller may start it in any runtime.
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,

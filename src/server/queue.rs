@@ -1,7 +1,7 @@
 //! What the driver is sent, and the time that passes meanwhile.
 //!
 //! *Owns* the receiving end. *Invariant*: two turns are at most [`crate::replica::TICK_MS`] apart, as long
-//! as whoever takes them is not busy for longer. *Never* wakes anybody more often than that: an idle
+//! as their receiver is not busy for longer. *Never* wakes anybody more often than that: an idle
 //! server costs next to nothing.
 
 use tokio::runtime::Handle;
@@ -25,7 +25,7 @@ impl Queue {
         Self { messages, ticks: Ticks::new() }
     }
 
-    /// Waits for messages or for time to pass, and adds what has arrived to `batch`. False: nobody is
+    /// Waits for messages or for time to pass, and adds what has arrived to `batch`. False: no sender is
     /// left who could send anything.
     pub(super) async fn turn(&mut self, batch: &mut Vec<Message>) -> bool {
         tokio::select! {
@@ -83,6 +83,6 @@ mod tests {
         assert!(queue.turn(&mut batch).await);
         assert_eq!((batch.len(), start.elapsed()), (1, Duration::from_millis(TICK_MS)));
         drop(sender);
-        assert!(!queue.turn(&mut batch).await, "nobody is left");
+        assert!(!queue.turn(&mut batch).await, "no sender is left");
     }
 }

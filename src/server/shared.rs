@@ -48,7 +48,7 @@ pub(super) struct Shared {
     pub commands_path: String,
     /// The other servers; `None` without an ensemble.
     pub peers: Option<Arc<Peers>>,
-    /// Held by whoever asks for locks: that takes more of the driver's time than other questions.
+    /// Held by a task that asks for locks: that takes more of the driver's time than other questions.
     pub turn: tokio::sync::Mutex<()>,
     /// Knows whether a thread or task has panicked; `None` in unit tests.
     pub supervisor: Option<Arc<Supervisor>>,

@@ -1,7 +1,7 @@
 //! The clock that wakes an idle driver.
 //!
 //! *Owns* a timer of the system's that needs no more than to be read. *Invariant*: [`Ticks::next`] is
-//! ready at once, and then once for every [`TICK_MS`], or less often if nobody looked in time. *Never*
+//! ready at once, and then once for every [`TICK_MS`], or less often if the driver looked too late. *Never*
 //! asks the runtime for a timer where the system has one: to set one there wakes the runtime by a write
 //! to itself, and its wheel turns once or twice before it is due, which is most of what an idle server
 //! would do.
@@ -66,7 +66,7 @@ impl Ticks {
                     }
                 };
                 if let Err(error) = elapsed.await {
-                    // Nobody knows of a reason why it should; without ticks a server is of no use.
+                    // There is no known reason why it should; without ticks a server is of no use.
                     tracing::warn!(%error, "the system's timer fails: the runtime's is used");
                     *self = Self::of_runtime();
                 }
@@ -84,7 +84,7 @@ fn system(period: Duration) -> std::io::Result<AsyncFd<OwnedFd>> {
     let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
     let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
     let period = Timespec::try_from(period).map_err(std::io::Error::other)?;
-    // The first one is due at once, as the runtime's is: nobody waits half a start for it.
+    // The first one is due at once, as the runtime's is: no start waits for half of it.
     let first = Timespec { tv_sec: 0, tv_nsec: 1 };
     let times = Itimerspec { it_interval: period, it_value: first };
     timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times)?;

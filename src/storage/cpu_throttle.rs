@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_nobody_beside_it_stands_back_every_time() {
+    fn work_that_no_other_thread_is_beside_yields_every_time() {
         for more in [Duration::ZERO, 3 * MS] {
             assert_eq!(stood_back(&CpuBudget::default(), 100, MS, more), vec![Wait::Yield; 100]);
         }

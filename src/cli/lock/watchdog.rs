@@ -55,7 +55,7 @@ pub(crate) fn run(flags: &WatchdogFlags) -> ExitCode {
 }
 
 fn watch(flags: &WatchdogFlags) -> io::Result<()> {
-    // A service manager that ends all processes of a service means the command, and whoever starts
+    // A service manager that ends all processes of a service means the command, and a process that starts
     // this as a job of a terminal that goes away does so, too. Nothing else is asked of the runtime.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let caught = runtime.block_on(async { Interrupts::catch() })?;
@@ -87,8 +87,8 @@ fn watch(flags: &WatchdogFlags) -> io::Result<()> {
     let status = leash.hold(&events, &mut supervisor)?;
     leash.end();
     let _ = tell(&mut supervisor, status);
-    // The command is not reaped here: until this process ends, the number of its group is nobody
-    // else's, and the supervisor may still be about to signal it.
+    // The command is not reaped here: until this process ends, the number of its group is no
+    // other's, and the supervisor may still be about to signal it.
     while let Ok(event) = events.recv() {
         match event {
             Event::Alone => break,

@@ -241,7 +241,7 @@ impl Forwarding {
     }
 
     /// A link to or from `peer` broke, or took the place of another one. If something was given to
-    /// it, whoever leads by now, nothing more is given until it is known what became of that.
+    /// it, even if another server leads by now, nothing more is given until it is known what became of that.
     pub(in crate::replica) fn link_lost(&mut self, peer: u64) {
         let is_lost = self.in_flight.iter().any(|known| known.to == peer);
         self.is_link_lost |= is_lost && !mutant!("broken-link-unnoticed");

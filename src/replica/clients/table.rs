@@ -438,7 +438,7 @@ impl Clients {
         self.sync_asked
     }
 
-    /// Tells whoever watches.
+    /// Tells those that watch.
     pub(in crate::replica) fn notify(&mut self, machine: &Machine, applied: &Applied) {
         for event in &applied.events {
             for conn in self.watches.trigger(event.kind, &event.path) {

@@ -1,7 +1,7 @@
 //! Watches: who wants to know what about which path.
 //!
 //! *Owns* every registration of this server's connections. *Invariants*: a one-shot registration
-//! fires at most once; a connection that is gone has none; nobody is told of one change twice.
+//! fires at most once; a connection that is gone has none; no connection is told of one change twice.
 //! *Never* replicated, never on disk: watches live and die with their connection.
 //!
 //! Reproduces `WatchManager` and `DataTree`'s two tables of it: one-shot data and child watches,

@@ -207,7 +207,7 @@ fn images_whose_members_or_end_cannot_be_are_dropped() {
     let wrong: [(&str, Change); 9] = [
         ("named twice", |state, _| state.set_voters(vec![1, 2, 2])),
         ("a voter that learns", |state, _| state.set_learners(vec![3])),
-        ("nobody votes", |state, _| state.set_voters(Vec::new())),
+        ("no server votes", |state, _| state.set_voters(Vec::new())),
         ("no raft id", |state, _| state.set_voters(vec![0, 2])),
         ("changing", |state, _| state.set_voters_outgoing(vec![1])),
         ("about to change", |state, _| state.auto_leave = true),

@@ -146,7 +146,7 @@ impl Leadership {
         self.leaderless_since_us
     }
 
-    /// Whether there has been none for so long that nobody is served, or those only who just read.
+    /// Whether there has been none for so long that no client is served, or those only who just read.
     pub(in crate::replica) fn is_leaderless(&self, now_us: u64) -> bool {
         let since = self.leaderless_since_us;
         since.is_some_and(|since| now_us >= since + LEADERLESS_MS_MAX * 1000)
@@ -256,7 +256,7 @@ mod tests {
     const SECOND_US: u64 = 1_000_000;
 
     #[test]
-    fn a_server_without_a_leader_for_a_second_serves_nobody() {
+    fn a_server_without_a_leader_for_a_second_serves_no_client() {
         let mut leadership = Leadership::default();
         leadership.serve();
         leadership.lacks_leader(5 * SECOND_US);

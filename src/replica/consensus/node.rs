@@ -39,7 +39,7 @@ use sending::{answers_notice, promises_nothing, says_all_of};
 use terms::Terms;
 
 /// Ticks between heartbeats (100 ms): three of them in a lease. Each wakes every server, and the leader
-/// once more for each answer, which is most of what servers do that nobody asks anything.
+/// once more for each answer, which is most of what idle servers do.
 const HEARTBEAT_TICKS: usize = 2;
 /// How long a leader that was heard from is believed to lead, in ticks (300 ms).
 const LEASE_TICKS: usize = 6;
@@ -369,7 +369,7 @@ impl Consensus {
             if must_sync && tail.is_promise(hard_state) {
                 urgency = Urgency::High;
             }
-            // Whoever forgot who votes now could not be elected by them.
+            // A server that forgot who votes now could not be elected by them.
             if tail.changes_members_up_to(hard_state.commit) {
                 urgency = Urgency::High;
                 self.members_append = number;
@@ -549,7 +549,7 @@ impl Consensus {
         (self.node.raft.raft_log.committed, self.last_index())
     }
 
-    /// Whether nobody else votes.
+    /// Whether no other server votes.
     pub(in crate::replica) fn is_alone(&self) -> bool {
         let members = self.node.store().membership();
         members.get_voters().len() <= 1 && members.get_voters_outgoing().is_empty()

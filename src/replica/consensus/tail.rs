@@ -24,7 +24,7 @@ const BYTES_KEPT_MAX: usize = 8 << 20;
 /// Fetches from the disk that may be under way at once.
 const FETCHES_MAX: usize = 64;
 /// Who may wait for one fetch: each server that is behind asks again for every entry that is
-/// proposed meanwhile. Whoever is one too many asks with its next heartbeat.
+/// proposed meanwhile. A follower that is one too many asks with its next heartbeat.
 const ASKERS_MAX: usize = 8;
 
 /// The tail. Implements `raft::Storage`.
@@ -214,7 +214,7 @@ impl Tail {
 
     /// Entries came from the disk: gives back for whom, and [`Tail::forget_fetched`] is to be called
     /// when these have looked. Those that the disk does not give back, cut
-    /// off or damaged, are as good as cut: whoever needs them needs an image.
+    /// off or damaged, are as good as cut: a follower that needs them needs an image.
     pub(in crate::replica) fn fetched(
         &mut self,
         fetch: &Fetch,
@@ -234,7 +234,7 @@ impl Tail {
         askers
     }
 
-    /// Nobody wants what was fetched any more.
+    /// What was fetched is not wanted any more.
     pub(in crate::replica) fn forget_fetched(&mut self) {
         self.fetches.get_mut().fetched.clear();
     }
@@ -518,7 +518,7 @@ mod tests {
         let entry = Entry { term: 1, index: 700, kind: EntryKind::Normal, data: Bytes::new() };
         assert_eq!(tail.fetched(&fetch, vec![entry]).len(), ASKERS_MAX);
         assert_eq!(ask(&mut tail).unwrap().len(), 1);
-        // Whoever comes later has them read again.
+        // A follower that comes later has them read again.
         tail.forget_fetched();
         asked(&mut tail, 700);
     }

@@ -86,7 +86,7 @@ impl World {
     fn founding(&mut self, id: u8) -> &mut Founding {
         match self.state(id) {
             State::Undecided(founding) => founding,
-            State::Off | State::Alone | State::Decided(_) => panic!("server {id} asks nobody"),
+            State::Off | State::Alone | State::Decided(_) => panic!("server {id} asks no server"),
         }
     }
 
@@ -443,7 +443,7 @@ fn a_server_that_never_served_counts_as_empty() {
 }
 
 #[test]
-fn a_state_that_comes_too_late_is_kept_and_serves_nobody() {
+fn a_state_that_comes_too_late_is_kept_and_not_served() {
     let mut world = World::new(3, 0);
     world.start_empty(2);
     world.start_empty(3);

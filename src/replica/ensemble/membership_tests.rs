@@ -55,7 +55,7 @@ fn an_address_that_no_other_server_can_dial_is_refused_of_a_server_that_votes() 
 }
 
 #[test]
-fn members_that_nobody_hears_of_cannot_be_the_majority() {
+fn members_that_are_never_heard_from_cannot_be_the_majority() {
     let mut cluster = with_super_user(3);
     let joining = "server.4=127.0.0.1:4:104;204,server.5=127.0.0.1:5:105;205,\
                    server.6=127.0.0.1:6:106;206,server.7=127.0.0.1:7:107;207";

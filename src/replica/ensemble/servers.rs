@@ -159,7 +159,7 @@ impl Ensemble {
     }
 
     /// Whether one is decided, being committed, that this leader has not applied. Others may have, and have
-    /// answered whoever asked for it: the next one that is asked for is not one too many.
+    /// answered the client that asked for it: the next one that is asked for is not one too many.
     pub(in crate::replica) fn is_reconfig_unapplied(&self, committed: u64) -> bool {
         self.reconfig_proposed.is_some_and(|index| index <= committed)
     }

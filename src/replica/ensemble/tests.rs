@@ -429,7 +429,7 @@ fn an_acknowledgement_of_what_was_never_sent_is_dropped() {
 }
 
 #[test]
-fn an_observer_that_is_cut_off_serves_nobody() {
+fn an_observer_that_is_cut_off_serves_no_client() {
     let mut cluster = with_super_user(3);
     let initial = Membership { voters: vec![1, 2, 3], learners: Vec::new() };
     cluster.start(4, peer::raft_id(9, 4), initial);

@@ -1,7 +1,7 @@
 //! Who has left a lock lately, and when: by that, it is known since when its holder has it.
 //!
 //! *Owns* the last few deletions of contenders by directory. *Invariants*: bounded, also in directories;
-//! says from when on nothing is missing, so that nobody guesses. *Never* replicated, never on disk, and
+//! says from when on nothing is missing, so that an operator need not guess. *Never* replicated, never on disk, and
 //! nothing but what operators see depends on it.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -119,7 +119,7 @@ impl Sessions {
         self.dirty.extend(self.open.keys());
     }
 
-    /// While on, every closed session leaves a tombstone: during replay nobody knows which the disk
+    /// While on, every closed session leaves a tombstone: during replay it is not known which the disk
     /// already had.
     pub(in crate::replica) fn keep_all_tombstones(&mut self, on: bool) {
         self.keep_all_tombstones = on;

@@ -254,7 +254,7 @@ impl BatchBuilder {
 }
 
 /// The payload of an entry without a transaction: the leader's word that it has applied every change of
-/// the voters in front of it. Whoever has the entry was told of the commit of these with it.
+/// the voters in front of it. A server that has the entry was told of the commit of these with it.
 #[must_use]
 pub fn members_mark(time: &EntryTime) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES];

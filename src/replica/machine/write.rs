@@ -50,7 +50,7 @@ pub(super) fn write(
     }
 }
 
-/// Changes the members of the ensemble. Whoever may not is told nothing else.
+/// Changes the members of the ensemble. A client that may not is told nothing else.
 fn reconfig(
     tree: &mut Tree,
     context: &Context<'_>,
@@ -69,7 +69,7 @@ fn reconfig(
         return Err(ErrorCode::BadVersion);
     }
     let changed = members::change(&members::parse(text), asked);
-    // In ZooKeeper's order: whoever may not do it is told what makes no sense in it.
+    // In ZooKeeper's order: a client that may not do it is told what makes no sense in it.
     if is_refused && !matches!(changed, Err(ErrorCode::BadArguments | ErrorCode::Marshalling)) {
         return Err(ErrorCode::NoAuth);
     }

@@ -222,7 +222,7 @@ pub(in crate::replica) const TYPES: [(MessageType, u8); 13] = [
     (MessageType::MsgRequestPreVoteResponse, 18),
 ];
 
-/// A number that nobody understands, for a type that does not travel: the receiver refuses it.
+/// A number without a meaning, for a type that does not travel: the receiver refuses it.
 const TYPE_LOCAL: u8 = 0;
 
 fn wire_type(kind: MessageType) -> u8 {

@@ -77,7 +77,7 @@ impl Expiry {
         }
     }
 
-    /// A session may have been heard from until now, and nobody will ever know: it gets its timeout again,
+    /// A session may have been heard from until now, and the leader will never know: it gets its timeout again,
     /// once until it is heard from.
     pub(super) fn spare(&mut self, session: i64) {
         if let Some(deadline) = self.sessions.get_mut(&session)

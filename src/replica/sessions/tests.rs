@@ -6,7 +6,7 @@ use crate::replica::cluster::{Cluster, create, get, reconfig};
 use crate::replica::timing::LEADERLESS_MS_MAX;
 use crate::replica::*;
 
-/// How long a server may go on answering though nobody hears it.
+/// How long a server may go on answering though no server hears it.
 const UNHEARD_MS_MAX: u64 = CONFIRMED_US_MAX / 1000 + LEADERLESS_MS_MAX;
 
 fn short_sessions() -> Setup {
@@ -124,7 +124,7 @@ fn a_session_that_is_answered_in_time_does_not_end_before_the_leader_can_have_he
     ends_after(&mut cluster, &session, answered_us);
 }
 
-/// An answer of a follower to the leader's ping of now, that names nobody.
+/// An answer of a follower to the leader's ping of now, that names no session.
 fn answer(cluster: &mut Cluster, follower: u8, base: u64, number: u64) {
     let leader = cluster.leader().unwrap();
     let stamp = peer::Stamp { process: cluster.replicas[&follower].sessions.process(), number };
@@ -175,7 +175,7 @@ fn who_was_told_to_a_deposed_leader_is_told_to_the_next_one_too() {
 }
 
 #[test]
-fn a_server_that_stood_still_for_long_answers_nobody_before_it_is_sure_of_being_heard() {
+fn a_server_that_stood_still_for_long_answers_no_client_before_it_is_sure_of_being_heard() {
     for at_leader in [true, false] {
         let mut cluster = Cluster::with(3, Setup::default());
         let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());

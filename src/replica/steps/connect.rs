@@ -1,7 +1,7 @@
 //! How a connection gets its session.
 //!
 //! *Owns* what a client's first frame leads to. *Invariants*: a session is opened, and given to another
-//! connection, by a transaction: whoever has a session's newest connection is agreed on, and what an
+//! connection, by a transaction: which server has a session's newest connection is agreed on, and what an
 //! older one left in the log is applied before the newer one is answered. A client is never answered
 //! from a state that is older than what it has seen.
 //!

@@ -4,7 +4,7 @@
 //! writes cannot be answered are sent to other servers. *Invariants*: a lone voter keeps its clients, for
 //! there is no other server; a follower keeps them as long as it applies what others commit; those who
 //! were sent away are served again when the disk has returned. *Never* judges a disk that the log does not
-//! wait for: a checkpoint or an image that is slow deposes nobody.
+//! wait for: a checkpoint or an image that is slow deposes no leader.
 
 use crate::replica::Replica;
 use crate::replica::timing::LEADERLESS_MS_MAX;

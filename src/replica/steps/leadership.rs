@@ -2,7 +2,7 @@
 //!
 //! *Owns* when clients are served, held or sent away, and the hints that make an election fast.
 //! *Invariants*: a server begins to serve only when it has applied what was committed when it found the
-//! leader; one that has had no leader for [`LEADERLESS_MS_MAX`] serves nobody (or, if it is told to,
+//! leader; one that has had no leader for [`LEADERLESS_MS_MAX`] does not serve (or, if it is told to,
 //! those who only read); a leader that is deposed answers no sync, because no quorum confirms it.
 //! *Never* believes a clock about who leads.
 //!
@@ -133,7 +133,7 @@ impl Replica {
             return;
         }
         if !self.is_serving() {
-            // Whoever could only read finds a better server, or comes back to this one.
+            // A client that could only read finds a better server, or comes back to this one.
             self.clients.hang_up_all(true);
             self.sessions.clear_local();
             // It had no clients before, and the way to the leader and back is proved.
@@ -142,7 +142,7 @@ impl Replica {
         self.leadership.serve();
     }
 
-    /// Time has passed, perhaps much at once: whoever may have been given up meanwhile answers nobody
+    /// Time has passed, perhaps much at once: a server that may have been given up meanwhile answers no client
     /// before it is sure again.
     pub(in crate::replica) fn mind_doubts(&mut self) {
         let doubts_from_us = self.sessions.confirmed_until_us();

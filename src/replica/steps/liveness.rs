@@ -13,7 +13,7 @@ impl Replica {
     pub(super) fn touch(&mut self, session: i64) {
         let leads = self.leadership.leads().is_some();
         // A leader too: another one may lead by now, and this one learn of it only after it has answered.
-        // Sessions that only read are nobody else's business.
+        // Sessions that only read concern no other server.
         let is_told = self.setup.ensemble.is_some() && self.is_serving();
         self.sessions.touch(session, leads, is_told);
     }
@@ -38,7 +38,7 @@ impl Replica {
         self.output.send_all(reports.into_iter().map(|report| (from, report)));
     }
 
-    /// Another server has said whom it heard from. False: nobody asked it, or what it said before is missing.
+    /// Another server has said whom it heard from. False: it was not asked, or what it said before is missing.
     pub(super) fn touched(
         &mut self,
         from: u64,

@@ -34,7 +34,7 @@ impl Replica {
             }
             PeerMessage::Raft(message) => message.from == from && self.raft_message(*message),
             PeerMessage::Forward { term, batch } => {
-                // Whoever takes this server for the leader of another term learns better, and then
+                // A server that takes this one for the leader of another term learns better, and then
                 // knows that this was lost.
                 let known = self.state.machine().sessions();
                 let tracker = &mut self.sessions;

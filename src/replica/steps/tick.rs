@@ -1,7 +1,7 @@
 //! Time has passed.
 //!
-//! *Owns* nothing: tells every owner, and does what is due. *Invariants*: whoever may have been given up meanwhile
-//! stops before it answers anybody; heartbeats of Raft and pings leave together. *Never* reads a clock.
+//! *Owns* nothing: tells every owner, and does what is due. *Invariants*: a server that may have been given up
+//! meanwhile stops before it answers anybody; heartbeats of Raft and pings leave together. *Never* reads a clock.
 
 use crate::replica::Replica;
 
@@ -35,7 +35,7 @@ impl Replica {
         self.follow_resignation();
         if self.leadership.leads().is_some() {
             self.sessions.tick_leader(now_us);
-            // In one packet with the heartbeats: nobody is woken up twice.
+            // In one packet with the heartbeats: no server is woken up twice.
             if beats {
                 self.ping_others();
             }

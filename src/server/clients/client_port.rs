@@ -61,7 +61,7 @@ impl ClientPort {
         let configured = self.at.0.clone();
         loop {
             let Announced { text, is_confirmed } = members.borrow_and_update().clone();
-            // What a start finds on the disk may be older than the file: nobody is served with it.
+            // What a start finds on the disk may be older than the file: no client is served with it.
             if !is_confirmed {
                 if members.changed().await.is_err() {
                     return;

@@ -115,7 +115,7 @@ pub(super) async fn serve(
 pub(crate) struct Line {
     /// What waits to be written.
     pub outbox: Outbox,
-    /// Whoever the outbox says may write.
+    /// The one that the outbox says may write.
     pub writer: OwnedWriteHalf,
     /// Dropped behind the socket.
     #[expect(dead_code, reason = "held, not read")]
@@ -131,7 +131,7 @@ impl Line {
     }
 }
 
-/// Closes the socket, whoever still holds the line.
+/// Closes the socket, also while others still hold the line.
 struct HangUp(Arc<Line>);
 
 impl Drop for HangUp {
@@ -158,7 +158,7 @@ struct Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         let closed = Message::Input(Input::Closed { conn: self.conn });
-        // A full queue is the rare case; a closed one means that nobody is left to be told.
+        // A full queue is the rare case; a closed one means that the driver has ended.
         if let Err(mpsc::error::TrySendError::Full(closed)) = self.driver.try_send(closed)
             && tokio::runtime::Handle::try_current().is_ok()
         {
@@ -399,7 +399,7 @@ impl Connection<'_> {
     }
 
     /// Hands the whole frames in the buffer to the driver, as many as limits allow. False: the
-    /// connection ends, because of what it sent or because nobody takes it.
+    /// connection ends, because of what it sent or because it is not taken.
     async fn decode(&mut self) -> bool {
         while self.has_unread_frames && self.end.is_none() && self.may_read() {
             let message = self.next_message();

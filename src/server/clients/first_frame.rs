@@ -25,7 +25,7 @@ pub(super) enum First {
     Session(ConnectRequest),
     /// An operator; this is the answer.
     Word(Vec<u8>),
-    /// Nobody to be answered.
+    /// Nothing that is to be answered.
     Nothing,
 }
 

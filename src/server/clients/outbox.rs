@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_nothing_owes_more_than_whoever_takes_some() {
+    fn a_client_that_takes_nothing_owes_more_than_one_that_takes_some() {
         let (stalled, reading) = (outbox(1 << 20, 10), outbox(1 << 20, 10));
         for outbox in [&stalled, &reading] {
             outbox.push(outgoing(100), 0, |_| 0);

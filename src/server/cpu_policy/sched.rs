@@ -1,10 +1,10 @@
 //! How the threads that serve are scheduled: by `SCHED_BATCH` while cores are short, unless they wait for
 //! one too long then.
 //!
-//! A thread that is woken takes the core from whoever runs there. On a machine with few cores that is a
+//! A thread that is woken takes the core from the thread that runs there. On a machine with few cores that is a
 //! client about to send its next request, or another thread that answers one: every request is a batch of
 //! its own then, with a fsync, messages and changes of threads of its own. By `SCHED_BATCH` a thread lets
-//! whoever runs go on until that one sleeps or has had its time, and finds more to do. Where there is less
+//! the running thread go on until it sleeps or has had its time, and finds more to do. Where there is less
 //! to do than the cores can, there is no more to find, and all that comes of it is that some requests wait;
 //! where somebody computes without an end, it is too polite: each time that a thread is woken it waits for
 //! two milliseconds, and a write wakes several. The same goes for a crowd that comes at one moment: it computes
@@ -211,7 +211,7 @@ impl ThreadScheduling {
         }
     }
 
-    /// Whether cores were found to be short, so that others go first: whoever works in the background does
+    /// Whether cores were found to be short, so that others go first: work in the background does
     /// so while a crowd comes, too.
     pub(crate) fn gives_way(&self) -> bool {
         self.gives_way
@@ -224,7 +224,7 @@ impl ThreadScheduling {
         }
         self.is_batch = policy() == Some(SCHED_BATCH);
         if !is_ours || (is_batch && !self.is_batch) {
-            // Somebody else decides, or nobody may.
+            // Another program decides, or the system does not allow it.
             (self.waits, self.gives_way) = (None, false);
         }
     }
@@ -315,7 +315,7 @@ impl Waits {
 
     fn of(counts: File) -> Option<Self> {
         let last = read(&counts)?;
-        // Whoever asks has come to run: there are kernels that do not count and say so by zeros.
+        // The thread that asks has come to run: there are kernels that do not count and say so by zeros.
         (last.runs > 0).then_some(Self { counts, last, since: None })
     }
 
@@ -350,7 +350,7 @@ mod tests {
 
     use super::*;
 
-    /// Does this in a thread of its own, whose policy nobody else has to live with.
+    /// Does this in a thread of its own, whose policy no other thread has to live with.
     fn in_thread(act: impl FnOnce() + Send + 'static) {
         std::thread::spawn(act).join().unwrap();
     }
@@ -516,7 +516,7 @@ mod tests {
         };
         assert!(of(30, 2000, 1).is_long_wait());
         assert!(!of(200, 2000, 1).is_long_wait(), "clients have as much to do as the server");
-        assert!(!of(1, 600, 1).is_long_wait(), "nobody notices");
+        assert!(!of(1, 600, 1).is_long_wait(), "too short to be noticed");
         assert!(of(30 * 8, 2000 * 8, 8).is_long_wait());
         assert!(!of(0, 0, 0).is_long_wait());
     }

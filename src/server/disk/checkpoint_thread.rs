@@ -244,7 +244,7 @@ impl Writer {
     }
 
     fn act_on(&mut self, outcome: Outcome) {
-        // Before the log is cut: whoever needs what is gone then is sent this image.
+        // Before the log is cut: a server that needs what is gone then is sent this image.
         self.tell_of_image();
         match outcome {
             Outcome::Continue => {}

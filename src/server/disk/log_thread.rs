@@ -28,7 +28,7 @@ use crate::supervision::{self, Task};
 /// What the thread is asked for.
 #[derive(Debug)]
 pub(in crate::server) enum Order {
-    /// To be made durable; then whoever waits for an image that it installs is told.
+    /// To be made durable; then those who wait for an image that it installs are told.
     Append(Append, Option<Sender<()>>),
     /// Entries to be read.
     Read(Fetch),
@@ -259,7 +259,7 @@ impl Writer {
     }
 }
 
-/// Lets more come as long as nothing is urgent. Whoever sends what is not does not wake this thread: that
+/// Lets more come as long as nothing is urgent. A sender of what is not urgent does not wake this thread: that
 /// is what a rest is for, as much as fewer syncs are.
 fn rest(turn: &mut Turn, orders: &Receiver<Order>, until: Option<Instant>) {
     let Some(until) = until else { return };
@@ -273,7 +273,7 @@ fn rest(turn: &mut Turn, orders: &Receiver<Order>, until: Option<Instant>) {
     }
 }
 
-/// Between two appends that nobody waits for: half a dozen of a loaded leader's, and a small part of what
+/// Between two appends that are not waited for: half a dozen of a loaded leader's, and a small part of what
 /// it takes to notice that a server does not answer.
 const REST: Duration = Duration::from_millis(2);
 /// Time between two tries to give an answer to a driver whose queue is full.
@@ -411,7 +411,7 @@ mod tests {
             assert!(writer.append(batch(i + 1, i + 1, 1), false).unwrap().is_none());
             writer.read(fetch(i + 1, i + 1, usize::MAX)).unwrap();
         }
-        // Nobody takes a message, and yet everything becomes durable.
+        // No message is taken, and yet everything becomes durable.
         durable(&mut writer, 20);
         for i in 1..=20 {
             assert_eq!(fetched(&mut messages), (i, vec![i]));
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_installed_in_its_turn_and_then_whoever_waits_is_told() {
+    fn an_image_is_installed_in_its_turn_and_then_those_who_wait_are_told() {
         let dir = tempfile::tempdir().unwrap();
         let (mut writer, mut messages) = start(dir.path(), 64);
         let mark = Mark { index: 500, term: 3, ..Mark::default() };
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_cannot_be_installed_ends_the_server_and_nobody_waits_for_it() {
+    fn an_image_that_cannot_be_installed_ends_the_server_and_is_not_waited_for() {
         let dir = tempfile::tempdir().unwrap();
         let (mut writer, _messages) = start(dir.path(), 64);
         let mark = Mark { index: 500, term: 3, ..Mark::default() };

@@ -1,7 +1,7 @@
 //! The driver's end of the log: what is to be made durable goes in, and a number comes back.
 //!
 //! *Owns* the way to the log's thread (`disk/log_thread.rs`). *Invariants*: batches are appended in the order
-//! in which they came, whoever does it; what nobody waits for wakes nobody, and goes along with what is
+//! in which they came, by either thread; what is not waited for wakes no thread, and goes along with what is
 //! next; what is of no urgency ends no rest; a received image that a batch installs stays until that is done.
 //! Where no other client could have used the driver's thread meanwhile, that waits for the log's thread, which
 //! wakes it directly: to hear of it through the queue and
@@ -51,7 +51,7 @@ pub(crate) struct LogWriter {
     /// The last number that the thread was given, and the last that the driver was told.
     ordered: u64,
     told: u64,
-    /// What nobody waits for: it goes along with what is next.
+    /// What is not waited for: it goes along with what is next.
     kept: Option<Append>,
     trust: Trust,
 }
@@ -365,7 +365,7 @@ pub(in crate::server) mod tests {
     }
 
     #[test]
-    fn a_batch_that_nobody_waits_for_counts_at_once_and_goes_along_with_the_next() {
+    fn a_batch_that_is_not_waited_for_counts_at_once_and_goes_along_with_the_next() {
         let dir = tempfile::tempdir().unwrap();
         let files = HangingFs::default();
         let (log, images) = open_on(Arc::new(files.clone()), dir.path());

@@ -1,7 +1,7 @@
 //! What a server is started with.
 //!
 //! *Owns* [`Builder`]. *Invariant*: every setter goes through the table of configuration keys, so
-//! that a value is checked in one place whoever gives it; the first fault is not lost behind later
+//! that a value is checked in one place wherever it comes from; the first fault is not lost behind later
 //! ones. *Never* touches the disk or the network before `start`.
 
 use std::collections::BTreeSet;

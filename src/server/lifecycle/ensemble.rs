@@ -434,7 +434,7 @@ impl Ensemble {
         ids.sort_by_key(|id| (Some(*id) == leader, *id));
         let mut ended = Ok(());
         for id in ids {
-            // Nobody is left to hand over to.
+            // No server is left to hand over to.
             ended = ended.and(self.kill(id).await);
         }
         ended
@@ -497,7 +497,7 @@ impl Drop for Directory {
     }
 }
 
-/// Ports that nobody has, from a range that systems do not give to outgoing connections: a server
+/// Ports that are free, from a range that systems do not give to outgoing connections: a server
 /// that is down finds its ports free when it comes back.
 fn free_ports(count: usize) -> Result<Vec<u16>, StartError> {
     let mut held: Vec<Port> = Vec::new();

@@ -48,7 +48,7 @@ impl Member {
         }
     }
 
-    /// Looks whether there is data. Nobody is told anything yet.
+    /// Looks whether there is data. No other server is told anything yet.
     ///
     /// # Errors
     /// The data directory is refused, or the system gives no random numbers.

@@ -2,7 +2,7 @@
 //!
 //! *Owns* the order of a start, what is opened when, and the builders of a server and of an ensemble within one
 //! process.
-//! *Invariants*: nothing is bound or created before the configuration is known to be right; nobody is answered
+//! *Invariants*: nothing is bound or created before the configuration is known to be right; no client is answered
 //! before the server serves. *Never* takes part in what happens while a server runs: the driver does.
 
 mod builder;

@@ -1,7 +1,7 @@
 //! From a data directory, or from none, to a driver.
 //!
 //! *Owns* the thread in which that happens, next to the server's own: reading may take seconds, and
-//! what is missing comes from other servers, who are listened to meanwhile. *Invariants*: nobody is
+//! what is missing comes from other servers, who are listened to meanwhile. *Invariants*: no client is
 //! told who this server is before that is durable; a start that is given up ends at the next message.
 
 use std::sync::{Arc, Weak};

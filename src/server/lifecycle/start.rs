@@ -3,8 +3,8 @@
 //! *Owns* the order of a start: configuration, open files, client address, audit log, data directory, replica,
 //! and only then anyone who could ask something; and the server's thread, in whose runtime the driver
 //! and every socket are tasks: what one of them has for another costs no wake-up, and everything that
-//! came in the meantime is one batch. *Invariants*: a start that fails, or that nobody waits for any
-//! more, leaves nothing running; whoever is told of an end finds that everything has ended, unless a
+//! came in the meantime is one batch. *Invariants*: a start that fails, or that is not waited for any
+//! more, leaves nothing running; a caller that is told of an end finds that everything has ended, unless a
 //! thread or task has panicked and the others have not ended within `supervision::END_MAX`.
 
 use std::net::SocketAddr;
@@ -101,7 +101,7 @@ pub(in crate::server) async fn start(builder: Builder) -> Result<Server, StartEr
             &end,
             match (result, told) {
                 (Ok(()), _) => Ok(()),
-                // Nobody else needs to know why a start fails; that nobody waits for it is fine.
+                // Only the caller needs to know why a start fails, and it may not wait any more.
                 (Err(error), Some(told)) => told.send(Err(error)).map_or(Ok(()), |()| Ok(())),
                 (Err(StartError::Ended(error)), None) => Err(error),
                 (Err(error), None) => Err(ServerError::Founding(error.to_string())),
@@ -163,7 +163,7 @@ fn say_ended(end: &EndSender, result: Result<(), ServerError>) {
     });
 }
 
-/// Whoever starts a server waits for this, once.
+/// The caller that starts a server waits for this, once.
 type Told = Option<oneshot::Sender<Result<Started, StartError>>>;
 
 /// A server that could serve, for all that depends on itself.
@@ -202,7 +202,7 @@ async fn serve(
     let limits = builder.limits();
     let Builder { config, is_in_memory, is_rejoining, cut_off, files, .. } = builder;
     if is_rejoining && (is_in_memory || !config.is_ensemble()) {
-        return Err(StartError::Config(vec![nobody_to_rejoin()]));
+        return Err(StartError::Config(vec![no_ensemble_to_rejoin()]));
     }
     let open_files = Files::of(&config)?;
     let port = bind(&config.client_addr).await?;
@@ -262,7 +262,7 @@ async fn serve(
 }
 
 /// Serves until the end as a server of an ensemble. The client port is open from the start on:
-/// whoever connects before this server serves is sent away, and tries another one.
+/// a client that connects before this server serves is sent away, and tries another one.
 async fn with_others(
     parts: Parts,
     offer: &Offer,
@@ -278,7 +278,7 @@ async fn with_others(
     let mut tell = |recovered| {
         if let Some(told) = told.take() {
             let (recovered, peers) = (recovered, Some(Arc::clone(peers)));
-            // Nobody waits for a start that was given up.
+            // A start that was given up is not waited for.
             let _ = told.send(Ok(Started { ports: ports.clone(), recovered, peers }));
         }
     };
@@ -308,7 +308,7 @@ async fn alone(
         let recovered = Recovered::of(&status, is_new, start);
         let ports = offer.open(port, Some(recovered.took_ms), tasks).await?;
         if let Some(told) = told.take() {
-            // Nobody waits for a start that was given up.
+            // A start that was given up is not waited for.
             let _ = told.send(Ok(Started { ports, recovered, peers: None }));
         }
     }
@@ -363,7 +363,7 @@ fn system(what: &'static str, error: &std::io::Error) -> StartError {
     StartError::System { what, error: error.to_string() }
 }
 
-/// Asks the server to end when it is dropped: by whoever holds the server, or by a start that fails
+/// Asks the server to end when it is dropped: by the owner of the server, or by a start that fails
 /// or is given up.
 #[derive(Debug)]
 pub(in crate::server) struct Running {
@@ -404,7 +404,7 @@ fn open_audit(path: &Path) -> Result<Audit, StartError> {
     Audit::open(path).map_err(|error| StartError::Audit { path: path.to_path_buf(), error })
 }
 
-fn nobody_to_rejoin() -> ConfigError {
+fn no_ensemble_to_rejoin() -> ConfigError {
     let reason = "there are no other servers that have the data: this is for a server of an \
                   ensemble, which its configuration file names";
     let (file, key) = ("--rejoin".to_string(), String::new());

@@ -1,4 +1,4 @@
-//! Those who connect to this server: other servers, or whoever finds the port.
+//! Those who connect to this server: other servers, or any program that finds the port.
 //!
 //! *Owns* the incoming end of every link; the sockets themselves are `peer/ports.rs`'s. *Invariants*: nothing of a
 //! connection but its hello is read before that was accepted; connections that say none keep no server

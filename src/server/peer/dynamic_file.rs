@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_could_not_read_the_file_still_cannot() {
+    fn users_who_could_not_read_the_file_still_cannot() {
         let (_dir, path) = config(OLD);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         write_dynamic(&path, 1, MEMBERS).unwrap();

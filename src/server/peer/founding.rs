@@ -202,7 +202,7 @@ impl Founder {
 /// The mode of the first of these that serves clients.
 async fn first_mode(addresses: &[HostPort]) -> Option<String> {
     for HostPort { host, port } in addresses {
-        // One that does not answer serves nobody that could reach it from here.
+        // One that does not answer serves no client that could reach it from here.
         if let Ok(Ok(Some(mode))) = timeout(SRVR_MAX, mode(host, *port)).await {
             return Some(mode);
         }
@@ -253,7 +253,7 @@ mod tests {
             let (mode, ()) = tokio::join!(first_mode(&addresses), answering);
             assert_eq!(mode.as_deref(), expected, "{answer}");
             drop(listener);
-            assert_eq!(first_mode(&addresses).await, None, "nobody listens");
+            assert_eq!(first_mode(&addresses).await, None, "no server listens");
         }
     }
 }

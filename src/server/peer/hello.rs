@@ -217,7 +217,7 @@ impl Hello {
     /// Waits for one.
     ///
     /// # Errors
-    /// The connection broke, or whoever connected is no server of this kind.
+    /// The connection broke, or the other end is no server of this kind.
     pub(super) async fn hear(stream: &mut TcpStream) -> io::Result<Self> {
         Self::decode(receive(stream).await?).map_err(malformed)
     }

@@ -1,7 +1,7 @@
 //! Asks another server for an image, when this one has no usable copy of the state any more.
 //!
 //! *Owns* the driver's thread until an image has come. The log of this server is whole: it forgets
-//! nothing that it has acknowledged, and stays who it is. *Invariants*: nobody is served meanwhile,
+//! nothing that it has acknowledged, and stays who it is. *Invariants*: no client is served meanwhile,
 //! and there is no link with another server, so that nothing is promised; an image counts when it was
 //! received to its end, has the digest of its mark, and is on the disk, read back. *Never* gives up:
 //! the others may be started later than this one.

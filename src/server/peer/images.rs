@@ -1,7 +1,7 @@
 //! Images between servers: which of them travel, and what they look like on the way.
 //!
 //! *Owns* the threads that send and receive images, and the frames on their connections. *Invariants*:
-//! such a thread does nothing but one image on one connection of its own, whose end ends it; nobody
+//! such a thread does nothing but one image on one connection of its own, whose end ends it; no one
 //! waits for one that makes no progress; at most one image is sent to each server, and one is received
 //! in all: a newer one ends it. *Never* believes an image: see `peer/image_receive.rs`.
 //!
@@ -44,7 +44,7 @@ use crate::tree;
 pub(crate) struct Store {
     /// The images on the disk; `None` in memory.
     pub images: Option<Images>,
-    /// Whoever works with them holds it: the directory is not free before.
+    /// A task that works with them holds it: the directory is not free before.
     pub lock: Weak<Lock>,
     /// What a received state is made with.
     pub options: tree::Options,

@@ -252,7 +252,7 @@ mod tests {
     use crate::server::peer::images::Transfers;
     use crate::tree::Options;
 
-    /// Server 1 of three, which follows nobody.
+    /// Server 1 of three, which follows no server.
     fn server() -> (Links, Replica) {
         let spec = |id| ServerSpec::parse(id, &format!("127.0.0.1:{id}:10{id};20{id}")).unwrap();
         let specs: Vec<ServerSpec> = (1..=3).map(spec).collect();

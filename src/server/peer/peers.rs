@@ -76,7 +76,7 @@ impl Peers {
         transfers: Transfers,
         figures: Arc<Figures>,
     ) -> Self {
-        // Whoever reads the counters finds none counted so far, and not a server without others.
+        // A reader of the counters finds none counted so far, and not a server without others.
         figures.links();
         Self {
             own,
@@ -419,7 +419,7 @@ impl Known {
 impl Drop for Known {
     fn drop(&mut self) {
         let down = Message::Link(LinkEvent::Down { link: self.link, peer: self.peer });
-        // A full queue is the rare case; a closed one means that nobody is left to be told.
+        // A full queue is the rare case; a closed one means that the driver has ended.
         if let Err(mpsc::error::TrySendError::Full(down)) = self.driver.try_send(down)
             && tokio::runtime::Handle::try_current().is_ok()
         {

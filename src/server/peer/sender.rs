@@ -190,7 +190,7 @@ mod tests {
     #[tokio::test]
     async fn a_queue_beyond_its_limit_ends_the_link() {
         let (wire, _reader, _keep) = wire(1 << 20).await;
-        // Nobody reads, and nobody writes what the socket does not take at once.
+        // Neither end reads, and none writes what the socket does not take at once.
         let mut pushed = 0;
         while wire.push(&mut vec![7; 512 << 10]).is_ok() {
             pushed += 1;

@@ -201,7 +201,7 @@ fn a_store_with_another_number_of_records_than_the_state_is_never_made_an_image(
 }
 
 #[test]
-fn a_store_that_changed_while_nobody_looked_is_lost() {
+fn a_store_that_changed_meanwhile_is_lost() {
     let mut bench = Bench::new();
     let changes = bench.changes(10);
     bench.checkpointer().apply(changes).unwrap();

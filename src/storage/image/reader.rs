@@ -33,7 +33,7 @@ pub struct ImageReader {
     last_key: Vec<u8>,
     /// Whether the footer was read as well.
     is_complete: bool,
-    /// Asked for each chunk, whoever reads: who verifies it, loads it, or sends it to another server.
+    /// Asked for each chunk by every reader: one that verifies it, loads it, or sends it to another server.
     cpu_throttle: CpuThrottle,
 }
 

@@ -221,7 +221,7 @@ fn the_same_image_can_be_received_twice_at_once() {
 }
 
 #[test]
-fn received_images_that_nobody_installs_do_not_fill_the_disk() {
+fn received_images_that_are_never_installed_do_not_fill_the_disk() {
     let fs = TestFs::default();
     let images = images(&fs);
     for index in 1..10 {

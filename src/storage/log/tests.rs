@@ -627,7 +627,7 @@ fn crashed(fs: &TestFs, unsynced: Unsynced, n: u64, model: &Model) -> TestFs {
     };
     let found = all(&log);
     // A batch that overwrites may have removed what it overwrites, and not have arrived itself: an
-    // elected leader sent it, so nobody counts on what was there.
+    // elected leader sent it, so no server counts on what was there.
     let kept = |e: &&Entry| model.asked.contains(e);
     let between: Vec<Entry> = model.acknowledged.iter().filter(kept).cloned().collect();
     assert!(

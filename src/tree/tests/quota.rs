@@ -195,7 +195,7 @@ fn a_usage_znode_below_what_it_counts_is_counted() {
 }
 
 #[test]
-fn nonsense_in_limits_or_usage_harms_nobody() {
+fn nonsense_in_limits_or_usage_harms_no_write() {
     let mut f = enforcing();
     f.given(&["/a"]);
     give_quota(&mut f, "/a", "countHardLimit=x");

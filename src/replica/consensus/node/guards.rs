@@ -77,7 +77,7 @@ pub(in crate::replica) enum Verdict {
 
 impl Consensus {
     /// Whether Raft may be given a message of another server. An election is no reason to refuse a link:
-    /// whoever loses one says so in a message that comes later.
+    /// a server that loses one says so in a message that comes later.
     pub(super) fn judge(&self, message: &Message) -> Verdict {
         use Verdict::{Dropped, Refused, Taken};
         let raft = &self.node.raft;

@@ -30,14 +30,14 @@ impl LazySync {
             && message.get_context() != EASE;
     }
 
-    /// The follower's: whether nobody waits for any of the entries that came since the last call.
+    /// The follower's: whether none of the entries is waited for that came since the last call.
     pub(super) fn take(&mut self) -> bool {
         !std::mem::take(&mut self.is_hurried)
     }
 }
 
 impl Consensus {
-    /// The leader's, at every tick. Whoever lacks something that is committed was not what the commit
+    /// The leader's, at every tick. A follower that lacks something that is committed was not what the commit
     /// waited for, and is replaced; everybody else stays, so that they are always the same.
     pub(super) fn choose_relied_on(&mut self) {
         let chosen = (self.is_leader() && !self.is_joint()).then(|| self.best_of_majority());
@@ -65,7 +65,7 @@ impl Consensus {
         all_there.then(|| others.into_iter().map(|(.., id)| id).collect())
     }
 
-    /// The leader's: tells whoever it does not rely on that there is no hurry.
+    /// The leader's: tells the followers that it does not rely on that there is no hurry.
     pub(super) fn give_ease(&self, message: &mut Message) {
         let Some(relied_on) = &self.lazy_sync.relied_on else { return };
         let is_meant = message.get_msg_type() == MessageType::MsgAppend

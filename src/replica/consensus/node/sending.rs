@@ -8,7 +8,7 @@ use raft::eraftpb::{Message, MessageType};
 
 use super::Consensus;
 
-/// The context of a heartbeat that nobody has to answer. That of a read index is longer.
+/// The context of a heartbeat that needs no answer. That of a read index is longer.
 const NOTICE: &[u8] = b"n";
 
 impl Consensus {

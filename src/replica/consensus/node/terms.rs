@@ -3,7 +3,7 @@
 //! *Owns* a token bucket of terms. *Invariants*: a server never takes a term from a message that is more
 //! than [`TERM_STEP_MAX`] above the greater of its own and that of the answer by which it joined; one
 //! message or many raise the term by no more than that at once, and after it by one term in a second. So
-//! whoever forges messages needs 96 days to use up all terms, while elections are never so many for
+//! a forger of messages needs 96 days to use up all terms, while elections are never so many for
 //! so long. *Never* limits the terms of elections that this server stands in itself: a majority has agreed to
 //! each of them before.
 //!

@@ -52,7 +52,7 @@ impl Place {
 }
 
 impl Gate {
-    /// Nobody is there yet.
+    /// No client is there yet.
     #[must_use]
     pub(super) fn new(refill: Refill, scheduling: Arc<Scheduling>) -> Self {
         let state = State {
@@ -100,7 +100,7 @@ impl Gate {
         Poll::Pending
     }
 
-    /// Lets through whoever may come, until nobody waits.
+    /// Lets through those who may come, until none waits.
     async fn turn(self: Arc<Self>) {
         loop {
             sleep(TICK).await;
@@ -109,7 +109,7 @@ impl Gate {
         }
     }
 
-    /// Those whose turn it is now; nothing if nobody waits.
+    /// Those whose turn it is now; nothing if none waits.
     fn call(&self, now: Instant) -> Option<Vec<Waker>> {
         let mut state = self.lock();
         if state.waiting.is_empty() {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_comes_alone_passes_at_once_and_again() {
+    async fn a_client_that_comes_alone_passes_at_once_and_again() {
         let gate = gate();
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..MANY {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_leaves_the_queue_keeps_nobody_back() {
+    async fn a_client_that_leaves_the_queue_keeps_no_other_back() {
         let gate = gate();
         let mut context = Context::from_waker(Waker::noop());
         let leave = || gate.poll_pass(&mut context, &mut Place::default()).is_pending();

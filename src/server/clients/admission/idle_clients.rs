@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_heard_from_about_as_often_as_others_is_at_work() {
+    fn a_client_that_is_heard_from_about_as_often_as_others_is_at_work() {
         let mut clients = Clients::new();
         assert!(clients.is_quiet(QUIET_MIN));
         let long = Duration::from_secs(5);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_at_work_who_was_silent_for_long() {
+    fn a_client_that_was_silent_for_long_is_not_at_work() {
         let mut clients = Clients::new();
         let long = Duration::from_secs(5);
         for percent in [90, 300, 900, 999] {

@@ -6,10 +6,10 @@
 //! send eight times as many, because most of them only ping. What has no token waits, in the order in which it came.
 //!
 //! *Owns* the rates ([`Rates`]), the buckets, and who waits. *Invariants*: a client that comes alone does not wait;
-//! active clients never do (`idle_clients.rs` tells them from the others); nobody is refused. An ensemble shares the
+//! active clients never do (`idle_clients.rs` tells them from the others); no client is refused. An ensemble shares the
 //! rate of connections and closes, because each of its servers makes the sessions that any of them is asked for.
 //! *Costs* on a machine with many cores and one server: a returning client there waits for up to a second although
-//! cores are free, 10,000 at one moment for 0.99 s; `lockkeeper.admissionRate=0` has nobody wait. *Never* counts
+//! cores are free, 10,000 at one moment for 0.99 s; `lockkeeper.admissionRate=0` has no client wait. *Never* counts
 //! connections: `listener.rs` does.
 
 mod gate;
@@ -92,7 +92,7 @@ pub(in crate::server) struct Admission {
 }
 
 impl Admission {
-    /// Nobody is there yet. `scheduling` is told of a reconnect storm.
+    /// No client is there yet. `scheduling` is told of a reconnect storm.
     pub(in crate::server) fn new(rates: Rates, scheduling: Arc<Scheduling>) -> Self {
         let gate = |refill| Arc::new(Gate::new(refill, Arc::clone(&scheduling)));
         Self {

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_nobody_waits() {
+    fn without_a_limit_no_client_waits() {
         let now = Instant::now();
         let mut bucket = TokenBucket::new(Refill { interval: Duration::ZERO, burst: 1 }, now);
         assert!((0..100_000).all(|_| bucket.take(now)));
