@@ -126,7 +126,7 @@ impl Driver {
                 let now = Instant::now();
                 disk.alarm.look(&status, &self.published.conditions, now);
                 let lateness = schedule.lateness(status.changes_waiting, now);
-                let is_storm = self.scheduling.is_crowded(now);
+                let is_storm = self.scheduling.is_storm(now);
                 self.scheduling.background().adapt(lateness, scheduling.gives_way(), is_storm);
             }
             if status.serving

@@ -74,8 +74,8 @@ tasks! {
     Client = "client connection",
     /// Tells a driver whose queue was full that a connection or a link has ended.
     Notice = "notice of an end",
-    /// Admits a crowd one by one.
-    Admission = "admission of a crowd",
+    /// Admits the clients of a reconnect storm one by one.
+    Admission = "admission of a reconnect storm",
     /// The thread whose runtime the HTTP connections are tasks of.
     Http = "lk-http",
     /// Accepts them.

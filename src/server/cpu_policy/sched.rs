@@ -7,12 +7,12 @@
 //! the running thread go on until it sleeps or has had its time, and finds more to do. Where there is less
 //! to do than the cores can, there is no more to find, and all that comes of it is that some requests wait;
 //! where somebody computes without an end, it is too polite: each time that a thread is woken it waits for
-//! two milliseconds, and a write wakes several. The same goes for a crowd that comes at one moment: it computes
+//! two milliseconds, and a write wakes several. The same goes for a reconnect storm: it computes
 //! while it comes, and those at work have nothing to gain from it.
 //!
 //! *Owns* the policy of the threads that call it. *Invariants*: while cores are not short (`cores.rs`), each
 //! thread is scheduled as any other; so it is, for a while and from its next look on, if one of a server
-//! waits for a core for long, and many times as long as it runs, and while a crowd comes; niceness stays,
+//! waits for a core for long, and many times as long as it runs, and while a reconnect storm comes; niceness stays,
 //! and so does a policy that somebody else gave; where the system does not say how long threads wait, they
 //! stay as they are. A thread
 //! that runs for long whenever it is woken is not told from one beside busy clients: it waits that long, and
@@ -46,8 +46,8 @@ const WAITS_TIMES: u64 = 12;
 /// For how long threads are scheduled as any other then: first, and at most.
 const PAUSE_MIN: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_secs(640);
-/// And for how long behind the last of a crowd.
-const CROWD_PAUSE: Duration = Duration::from_secs(1);
+/// And for how long behind the last of a reconnect storm.
+const STORM_PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(target_os = "linux")]
 const BATCH: ThreadSchedulePolicy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Batch);
@@ -66,21 +66,21 @@ pub(crate) struct Scheduling {
     policy: CpuPolicy,
     background: BackgroundBudget,
     shared: Mutex<Shared>,
-    /// How many crowds have come: threads look at once when another one does.
-    crowds: AtomicU64,
+    /// How many storms have come: threads look at once when another one does.
+    storms: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Shared {
     cores: Cores,
     pause: Pause,
-    /// When one of a crowd last came.
-    crowded: Option<Instant>,
+    /// When one of a reconnect storm last came.
+    last_of_storm: Option<Instant>,
 }
 
 impl Shared {
     fn new(cores: Cores) -> Self {
-        Self { cores, pause: Pause::default(), crowded: None }
+        Self { cores, pause: Pause::default(), last_of_storm: None }
     }
 
     /// Cores are short, and no thread waits long for one.
@@ -88,8 +88,8 @@ impl Shared {
         self.cores.are_short(now) && self.pause.is_over(now)
     }
 
-    fn is_crowded(&self, now: Instant) -> bool {
-        self.crowded.is_some_and(|came| now.duration_since(came) < CROWD_PAUSE)
+    fn is_storm(&self, now: Instant) -> bool {
+        self.last_of_storm.is_some_and(|came| now.duration_since(came) < STORM_PAUSE)
     }
 }
 
@@ -102,8 +102,8 @@ impl Scheduling {
 
     fn of(policy: CpuPolicy, cores: Cores) -> Self {
         let background = BackgroundBudget::new(policy);
-        let (shared, crowds) = (Mutex::new(Shared::new(cores)), AtomicU64::new(0));
-        Self { policy, background, shared, crowds }
+        let (shared, storms) = (Mutex::new(Shared::new(cores)), AtomicU64::new(0));
+        Self { policy, background, shared, storms }
     }
 
     /// The policy that it follows.
@@ -118,18 +118,18 @@ impl Scheduling {
         &self.background
     }
 
-    /// One of a crowd comes: threads are scheduled as any other until a while behind the last one.
-    pub(crate) fn crowd_comes(&self, now: Instant) {
+    /// One of a reconnect storm comes: threads are scheduled as any other until a while behind the last one.
+    pub(crate) fn storm_comes(&self, now: Instant) {
         let mut shared = self.lock();
-        if !shared.is_crowded(now) {
-            self.crowds.fetch_add(1, Ordering::Relaxed);
+        if !shared.is_storm(now) {
+            self.storms.fetch_add(1, Ordering::Relaxed);
         }
-        shared.crowded = Some(now);
+        shared.last_of_storm = Some(now);
     }
 
     /// Whether one comes, or did so shortly before.
-    pub(crate) fn is_crowded(&self, now: Instant) -> bool {
-        self.lock().is_crowded(now)
+    pub(crate) fn is_storm(&self, now: Instant) -> bool {
+        self.lock().is_storm(now)
     }
 
     /// Nothing that holds the lock can panic half-way through a change.
@@ -176,8 +176,8 @@ pub(crate) struct ThreadScheduling {
     is_batch: bool,
     gives_way: bool,
     looked: Option<Instant>,
-    /// Crowds that had come when it looked.
-    crowds: u64,
+    /// Storms that had come when it looked.
+    storms: u64,
 }
 
 impl ThreadScheduling {
@@ -185,18 +185,18 @@ impl ThreadScheduling {
     pub(crate) fn new(of: Arc<Scheduling>) -> Self {
         let is_ours = of.policy == CpuPolicy::Sharing && is_usual();
         let waits = is_ours.then(Waits::open).flatten();
-        Self { of, waits, is_batch: false, gives_way: false, looked: None, crowds: 0 }
+        Self { of, waits, is_batch: false, gives_way: false, looked: None, storms: 0 }
     }
 
-    /// Looks, now and then and when a crowd comes, how the thread is to be scheduled.
+    /// Looks, now and then and when a reconnect storm comes, how the thread is to be scheduled.
     pub(crate) fn look(&mut self, now: Instant) {
-        let crowds = self.of.crowds.load(Ordering::Relaxed);
-        if crowds == self.crowds
+        let storms = self.of.storms.load(Ordering::Relaxed);
+        if storms == self.storms
             && self.looked.is_some_and(|looked| now.duration_since(looked) < LOOK_INTERVAL)
         {
             return;
         }
-        (self.looked, self.crowds) = (Some(now), crowds);
+        (self.looked, self.storms) = (Some(now), storms);
         let Some(waits) = &mut self.waits else { return };
         let waits_long = waits.are_long(now);
         let mut shared = self.of.lock();
@@ -204,7 +204,7 @@ impl ThreadScheduling {
             shared.pause.begin(now);
         }
         self.gives_way = shared.gives_way(now);
-        let is_batch = self.gives_way && !shared.is_crowded(now);
+        let is_batch = self.gives_way && !shared.is_storm(now);
         drop(shared);
         if is_batch != self.is_batch {
             self.change(is_batch);
@@ -212,7 +212,7 @@ impl ThreadScheduling {
     }
 
     /// Whether cores were found to be short, so that others go first: work in the background does
-    /// so while a crowd comes, too.
+    /// so while a reconnect storm comes, too.
     pub(crate) fn gives_way(&self) -> bool {
         self.gives_way
     }
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_scheduled_as_any_other_while_a_crowd_comes() {
+    fn threads_are_scheduled_as_any_other_while_a_storm_comes() {
         in_thread(|| {
             let of = on_few_cores();
             let mut thread = ThreadScheduling::new(Arc::clone(&of));
@@ -443,11 +443,11 @@ mod tests {
                 policy().unwrap()
             };
             assert_eq!(look(Duration::ZERO), SCHED_BATCH);
-            of.crowd_comes(start);
+            of.storm_comes(start);
             assert_eq!(look(LOOK_INTERVAL / 10), SCHED_OTHER, "at once");
-            of.crowd_comes(start + CROWD_PAUSE / 2);
-            assert_eq!(look(CROWD_PAUSE), SCHED_OTHER, "more of it came");
-            assert_eq!(look(CROWD_PAUSE * 2), SCHED_BATCH);
+            of.storm_comes(start + STORM_PAUSE / 2);
+            assert_eq!(look(STORM_PAUSE), SCHED_OTHER, "more of it came");
+            assert_eq!(look(STORM_PAUSE * 2), SCHED_BATCH);
         });
     }
 

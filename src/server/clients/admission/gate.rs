@@ -24,7 +24,7 @@ use crate::supervision::{self, Task};
 #[derive(Debug)]
 pub(in crate::server) struct Gate {
     state: Mutex<State>,
-    /// Told of a crowd until the last one of it is through.
+    /// Told of a reconnect storm until the last one of it is through.
     scheduling: Arc<Scheduling>,
 }
 
@@ -116,7 +116,7 @@ impl Gate {
             state.is_turning = false;
             return None;
         }
-        self.scheduling.crowd_comes(now);
+        self.scheduling.storm_comes(now);
         let mut count = 0;
         while count < state.waiting.len() && state.bucket.take(now) {
             count += 1;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     /// Has `count` pass, and counts them.
-    fn crowd(gate: &Arc<Gate>, count: usize) -> Arc<Mutex<Vec<usize>>> {
+    fn storm(gate: &Arc<Gate>, count: usize) -> Arc<Mutex<Vec<usize>>> {
         let passed = Arc::new(Mutex::new(Vec::new()));
         for number in 0..count {
             let (gate, passed) = (Arc::clone(gate), Arc::clone(&passed));
@@ -159,9 +159,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_crowd_passes_in_the_order_of_coming() {
+    async fn a_storm_passes_in_the_order_of_coming() {
         let gate = gate();
-        let passed = crowd(&gate, 3 * MANY);
+        let passed = storm(&gate, 3 * MANY);
         while passed.lock().unwrap().len() < 3 * MANY {
             sleep(TICK).await;
         }
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_crowd_is_there_until_the_last_one_is_through() {
+    async fn a_storm_is_there_until_the_last_one_is_through() {
         let gate = gate();
         let mut context = Context::from_waker(Waker::noop());
         let mut now = Instant::now();
@@ -201,10 +201,10 @@ mod tests {
             .filter(Poll::is_pending)
             .count();
         while gate.call(now).is_some() {
-            assert!(gate.scheduling.is_crowded(now));
+            assert!(gate.scheduling.is_storm(now));
             now += Duration::from_secs(10);
         }
-        assert!(!gate.scheduling.is_crowded(now));
+        assert!(!gate.scheduling.is_storm(now));
     }
 
     #[tokio::test]
@@ -223,7 +223,7 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         let leave = || gate.poll_pass(&mut context, &mut Place::default()).is_pending();
         assert!(std::iter::repeat_with(leave).take(2 * MANY).filter(|left| *left).count() > 0);
-        let passed = crowd(&gate, 1);
+        let passed = storm(&gate, 1);
         while passed.lock().unwrap().is_empty() {
             sleep(TICK).await;
         }

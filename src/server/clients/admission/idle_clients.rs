@@ -22,7 +22,7 @@ pub(crate) struct IdleClients(Mutex<Usual>);
 
 #[derive(Debug, Default)]
 struct Usual {
-    idle_clients: Duration,
+    silence: Duration,
     sampled: Option<Instant>,
 }
 
@@ -31,13 +31,13 @@ impl IdleClients {
     pub(crate) fn is_quiet(&self, heard: Instant, now: Instant) -> bool {
         // Nothing that holds the lock can panic half-way through a change.
         let mut usual = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let idle_clients = now.duration_since(heard);
-        if idle_clients >= (usual.idle_clients * QUIET_USUAL_TIMES).clamp(QUIET_MIN, QUIET_MAX) {
+        let silence = now.duration_since(heard);
+        if silence >= (usual.silence * QUIET_USUAL_TIMES).clamp(QUIET_MIN, QUIET_MAX) {
             return true;
         }
         if usual.sampled.is_none_or(|sampled| now.duration_since(sampled) >= SAMPLE_INTERVAL) {
             usual.sampled = Some(now);
-            usual.idle_clients = (usual.idle_clients * (SAMPLES - 1) + idle_clients) / SAMPLES;
+            usual.silence = (usual.silence * (SAMPLES - 1) + silence) / SAMPLES;
         }
         false
     }
@@ -59,19 +59,18 @@ mod tests {
         }
 
         /// So many clients are heard from within so long, after such a silence. Those who were silent.
-        fn heard(&mut self, count: u32, within: Duration, idle_clients: Duration) -> u32 {
+        fn heard(&mut self, count: u32, within: Duration, silence: Duration) -> u32 {
             let quiet = (0..count).map(|_| {
                 self.now += within / count;
                 u32::from(
-                    self.idle_clients
-                        .is_quiet(self.now.checked_sub(idle_clients).unwrap(), self.now),
+                    self.idle_clients.is_quiet(self.now.checked_sub(silence).unwrap(), self.now),
                 )
             });
             quiet.sum()
         }
 
-        fn is_quiet(&mut self, idle_clients: Duration) -> bool {
-            self.heard(1, Duration::ZERO, idle_clients) == 1
+        fn is_quiet(&mut self, silence: Duration) -> bool {
+            self.heard(1, Duration::ZERO, silence) == 1
         }
     }
 
@@ -88,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_that_acts_twice_is_no_more_at_work_for_it() {
+    fn a_storm_that_acts_twice_is_no_more_at_work_for_it() {
         let mut clients = Clients::new();
         let moment = Duration::from_millis(200);
         for _ in 0..10 {

@@ -125,7 +125,7 @@ impl Accepting {
         if self.bucket.take(now) {
             return None;
         }
-        self.scheduling.crowd_comes(now);
+        self.scheduling.storm_comes(now);
         Some(now + TICK)
     }
 }
