@@ -30,7 +30,7 @@ fn main() {
 const ALLOCATOR_SETTINGS: &str = "narenas:2,dirty_decay_ms:250,muzzy_decay_ms:0";
 
 /// jemalloc reads its settings from a C string of this name, which only foreign code can define without `unsafe`. The
-/// object file is given to the linker of the binary alone: whoever embeds the library keeps their own allocator.
+/// object file is given to the linker of the binary alone: a program that embeds the library keeps its own.
 #[cfg(feature = "jemalloc")]
 fn set_up_allocator() {
     let file = std::path::Path::new(&std::env::var("OUT_DIR").expect("cargo sets it"))

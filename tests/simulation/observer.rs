@@ -13,7 +13,7 @@ use lockkeeper::internals::replica::{Append, AuditLine, ConnId, EntryKind, PeerM
 
 /// Steps of a run.
 pub const STEPS_MAX: usize = 500;
-/// A report that names nobody is told only if the one before is as old as this.
+/// A report that names no session is told only if the one before is as old as this.
 const QUIET_US: u64 = 1_000_000;
 /// Sessions of a run that are told in full.
 const SESSIONS_MAX: usize = 8;
