@@ -273,12 +273,12 @@ impl Checker {
         let session = self.sessions.get_mut(&id).expect("a connection's session is known");
         for request in requests {
             if !request.is_auth() && known.must_close.is_none() {
-                session.answer(server, *place, now_us);
+                session.hear(server, *place, now_us);
                 self.observer.heard(server, id);
             }
             let sets_watches = matches!(request.decoded, Ok(Request::SetWatches { .. }));
             self.coverage.setwatches += u64::from(sets_watches);
-            if !known.request(request, floor) {
+            if !known.request(request, floor, now_us) {
                 continue;
             }
             let write = Write {
@@ -360,8 +360,14 @@ impl Checker {
         let zxid = self.history.zxid_at(*place);
         let Some(conn) = conns.get_mut(&id) else { return Ok(false) };
         let mut progress = false;
-        while conn.session().is_some() {
+        while let Some(session) = conn.session() {
             let took = conn.take(model, zxid);
+            // A server that closes the connection instead has promised its client nothing.
+            if let Some(heard_us) = conn.answered_us.take()
+                && let Some(session) = self.sessions.get_mut(&session)
+            {
+                session.answer(server, *place, heard_us);
+            }
             match took.map_err(|what| format!("connection {id}: {what}"))? {
                 Took::Later => break,
                 Took::Event => self.coverage.events += 1,
@@ -446,6 +452,7 @@ impl Checker {
         let view = &self.views[server];
         for id in self.given.drain(..) {
             let session = self.sessions.get_mut(&id).expect("a connection's session is known");
+            session.hear(server, view.place, now_us);
             session.answer(server, view.place, now_us);
         }
         for (id, conn) in &view.conns {

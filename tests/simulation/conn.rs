@@ -40,6 +40,8 @@ pub struct Pending {
     ids: Option<Vec<Id>>,
     /// The reply must show everything up to this zxid: it was over when this was asked.
     floor: i64,
+    /// When the server was given it, by its own clock.
+    heard_us: u64,
     /// What the transaction came to, once it was applied: zxid and outcome.
     pub applied: Option<(i64, Result<Response, i32>)>,
 }
@@ -90,6 +92,8 @@ pub struct Conn {
     confirms_reads: bool,
     pub writes: u64,
     pub last_zxid: i64,
+    /// When the server was given the request that it answered last, until that is taken.
+    pub answered_us: Option<u64>,
 }
 
 impl Watches {
@@ -175,6 +179,7 @@ impl Conn {
             confirms_reads,
             writes: 0,
             last_zxid: 0,
+            answered_us: None,
         }
     }
 
@@ -194,8 +199,8 @@ impl Conn {
     }
 
     /// The server was given a request. True: it must become a transaction.
-    /// `floor`: what anybody may have been told of.
-    pub fn request(&mut self, request: &ClientRequest, floor: i64) -> bool {
+    /// `floor`: what anybody may have been told of. `heard_us`: by the server's clock.
+    pub fn request(&mut self, request: &ClientRequest, floor: i64, heard_us: u64) -> bool {
         if self.deaf || self.must_close.is_some() || self.session().is_none() {
             return false;
         }
@@ -251,6 +256,7 @@ impl Conn {
             is_confirmed,
             ids: (!waits && !is_confirmed).then(|| self.ids.clone()),
             floor: if is_confirmed { floor } else { 0 },
+            heard_us,
             applied: None,
         });
         is_write
@@ -389,6 +395,7 @@ impl Conn {
             return Err(format!("reply {header:?} before the event {event:?}"));
         }
         let pending = self.pending.pop_front().expect("it has a front");
+        self.answered_us = Some(pending.heard_us);
         let outcome = self.outcome(&pending, model);
         let got = decode(pending.op, header, reader)?;
         if got != outcome {

@@ -91,12 +91,11 @@ impl Session {
         keep(self.heard.entry(server).or_default(), now);
     }
 
-    /// A server that is at this place answers its client.
-    pub fn answer(&mut self, server: usize, place: usize, now_us: u64) {
-        self.hear(server, place, now_us);
+    /// A server that is at this place answers what its client asked at this time.
+    pub fn answer(&mut self, server: usize, place: usize, heard_us: u64) {
         let Some(grant) = self.owner_at(place) else { return };
-        let now = (now_us, grant.timeout_ms as u64 * 1000);
-        keep(self.answered.entry(server).or_default(), now);
+        let heard = (heard_us, grant.timeout_ms as u64 * 1000);
+        keep(self.answered.entry(server).or_default(), heard);
     }
 
     /// When a server last heard of it before a time, and its timeout then.
@@ -104,7 +103,7 @@ impl Session {
         last_before(self.heard.get(&server)?, before_us)
     }
 
-    /// When a server last answered its client before a time, and its timeout then.
+    /// When a server, before a time, last heard what it answered, and the timeout then.
     pub fn last_answered(&self, server: usize, before_us: u64) -> Option<(u64, u64)> {
         last_before(self.answered.get(&server)?, before_us)
     }
@@ -121,5 +120,6 @@ fn keep(times: &mut Vec<(u64, u64)>, now: (u64, u64)) {
 }
 
 fn last_before(times: &[(u64, u64)], before_us: u64) -> Option<(u64, u64)> {
-    times.iter().rev().find(|(time_us, _)| *time_us < before_us).copied()
+    let before = times.iter().filter(|(time_us, _)| *time_us < before_us);
+    before.max_by_key(|(time_us, _)| *time_us).copied()
 }
