@@ -36,12 +36,13 @@ VARIABLES
     zxid,         \* of the last transaction: <<term, counter>>
     (* What only the leader knows. *)
     last,         \* by session: when it was last heard of
-    spared,       \* by session: how often it was given up since it was heard of: 0, 1, or more
+    spared,       \* sessions that were given up with their process, and not heard of since
     covered,      \* by process: up to when it has told whom it heard
     reach,        \* by process: when its last report arrived
     gone,         \* processes that were given up
     (* What other processes know. *)
     heard,        \* by process and session: when its client was last heard; 0: never
+    away,         \* sessions whose client was sent away, and has not taken its session up again
     net,          \* reports on their way to the leader
     (* What only an observer knows. *)
     answered,     \* by session: when its client last got an answer
@@ -54,7 +55,7 @@ VARIABLES
 raft == <<term, leader, waiting>>
 state == <<owner, timeout, locks, zxid>>
 known == <<last, spared, covered, reach, gone>>
-told == <<heard, net>>
+told == <<heard, away, net>>
 seen == <<answered, silent, early, grants, made, acked>>
 vars == <<now, live, raft, state, known, told, seen>>
 
@@ -70,10 +71,10 @@ Init ==
     /\ now = 1 /\ term = 0 /\ leader = None /\ waiting = <<>>
     /\ live = [srv \in Servers |-> srv]
     /\ owner = [s \in Sess |-> None] /\ timeout = [s \in Sess |-> 0] /\ locks = {} /\ zxid = <<0, 0>>
-    /\ last = [s \in Sess |-> 0] /\ spared = [s \in Sess |-> 0]
+    /\ last = [s \in Sess |-> 0] /\ spared = {}
     /\ covered = [p \in Procs |-> 0] /\ reach = [p \in Procs |-> 0] /\ gone = {}
     /\ heard = [p \in Procs |-> [s \in Sess |-> 0]]
-    /\ net = {}
+    /\ net = {} /\ away = {}
     /\ answered = [s \in Sess |-> 0] /\ silent = {} /\ early = {} /\ grants = <<>>
     /\ made = {} /\ acked = {}
 
@@ -138,7 +139,7 @@ Take(e, z) ==
 Note(e) ==
     IF e.kind = "attach" /\ owner[e.s] # Ended
     THEN /\ last' = [last EXCEPT ![e.s] = now]
-         /\ spared' = [spared EXCEPT ![e.s] = 0]
+         /\ spared' = spared \ {e.s}
          /\ reach' = [reach EXCEPT ![e.p] = Max(@, now)]
          /\ gone' = gone \ {e.p}
          /\ covered' = IF covered[e.p] = 0 THEN [covered EXCEPT ![e.p] = now] ELSE covered
@@ -151,8 +152,8 @@ Apply(e, z, rest) ==
     /\ acked' = acked \cup (made' \ made)
     /\ IF e.kind = "attach"
        THEN /\ answered' = [answered EXCEPT ![e.s] = now] /\ silent' = silent \ {e.s}
-            /\ heard' = [heard EXCEPT ![e.p][e.s] = 0]
-       ELSE UNCHANGED <<answered, silent, heard>>
+            /\ heard' = [heard EXCEPT ![e.p][e.s] = 0] /\ away' = away \ {e.s}
+       ELSE UNCHANGED <<answered, silent, heard, away>>
     /\ waiting' = rest
     /\ UNCHANGED <<now, term, leader, live, net, early, grants>>
 
@@ -167,10 +168,10 @@ Elect(p, t, keeps) ==
        THEN /\ Take(Head(waiting), After(term)) /\ zxid' = After(term) /\ acked' = acked \cup (made' \ made)
        ELSE UNCHANGED <<state, made, acked>>
     /\ last' = IF Has("no time anew") THEN last ELSE [s \in Sess |-> now]
-    /\ spared' = [s \in Sess |-> 0] /\ gone' = {} /\ net' = {}
+    /\ spared' = {} /\ gone' = {} /\ net' = {}
     /\ covered' = [q \in Procs |-> now] /\ reach' = [q \in Procs |-> now + Deposed]
     /\ silent' = {}
-    /\ UNCHANGED <<now, live, heard, answered, early, grants>>
+    /\ UNCHANGED <<now, live, heard, away, answered, early, grants>>
 
 (* A server ends, and its next process begins. *)
 Restart(srv) ==
@@ -183,15 +184,15 @@ Restart(srv) ==
 
 (* A client is heard, and gets an answer. *)
 Hear(p, s) ==
-    /\ owner[s] = p
+    /\ owner[s] = p /\ s \notin away
     /\ heard' = [heard EXCEPT ![p][s] = now]
     /\ answered' = [answered EXCEPT ![s] = now]
     /\ IF leader = p
-       THEN /\ last' = [last EXCEPT ![s] = now] /\ spared' = [spared EXCEPT ![s] = 0]
+       THEN /\ last' = [last EXCEPT ![s] = now] /\ spared' = spared \ {s}
             /\ silent' = silent \ {s}
        ELSE /\ UNCHANGED <<last, spared>>
             /\ silent' = IF now >= answered[s] + timeout[s] THEN silent \cup {s} ELSE silent
-    /\ UNCHANGED <<now, live, raft, state, covered, reach, gone, net, early, grants, made, acked>>
+    /\ UNCHANGED <<now, live, raft, state, covered, reach, gone, away, net, early, grants, made, acked>>
 
 (* A process answers its clients only while it may believe that the leader hears it: until so long *)
 (* after the last report that it knows to have arrived, which is no later than that one arrived.   *)
@@ -209,14 +210,14 @@ Report(p) ==
     /\ LET m == [p |-> p, base |-> covered[p], after |-> covered[p], upTo |-> now,
                  names |-> {s \in Sess : heard[p][s] >= covered[p] /\ ~Has("report names nobody")}]
        IN net' = net \cup {m}
-    /\ UNCHANGED <<now, live, raft, state, known, heard, seen>>
+    /\ UNCHANGED <<now, live, raft, state, known, heard, away, seen>>
 
 (* A report arrives. It counts if the leader knows what it goes on from. *)
 Told(m) ==
     /\ LeaderRuns
     /\ LET touched == {s \in m.names : owner[s] = m.p} IN
         /\ last' = [s \in Sess |-> IF s \in touched THEN now ELSE last[s]]
-        /\ spared' = [s \in Sess |-> IF s \in touched THEN 0 ELSE spared[s]]
+        /\ spared' = spared \ touched
         /\ silent' = silent \ touched
     /\ IF m.base <= covered[m.p] + Slack
        THEN /\ covered' = [covered EXCEPT ![m.p] = Max(@, m.upTo)]
@@ -228,22 +229,23 @@ Told(m) ==
        ELSE UNCHANGED <<covered, reach, gone>>
     /\ UNCHANGED <<now, live, raft, state, answered, early, grants, made, acked>>
 
-Arrive(m) == m \in net /\ Told(m) /\ net' = net \ {m} /\ UNCHANGED heard
+Arrive(m) == m \in net /\ Told(m) /\ net' = net \ {m} /\ UNCHANGED <<heard, away>>
 Lose(m) == m \in net /\ net' = net \ {m}
-    /\ UNCHANGED <<now, live, raft, state, known, heard, seen>>
+    /\ UNCHANGED <<now, live, raft, state, known, heard, away, seen>>
 
 (* A process that was silent for so long has sent its clients away, or has ended. Its sessions get *)
-(* their time once more; not again before they are heard of.                                       *)
+(* their time once more; not again before they are heard of. No client that was sent away is heard *)
+(* before it has taken its session up again, which the leader knows first.                         *)
 IsOver(p) == p # leader /\ p \notin gone /\ now >= reach[p] + GiveUpAfter
 GiveUp(p) ==
     /\ LeaderRuns /\ IsOver(p)
     /\ gone' = gone \cup {p}
-    /\ LET IsSpared(s) == /\ owner[s] = p /\ ~Has("given up, not spared")
-                          /\ spared[s] = 0 \/ Has("spared every time")
-       IN last' = [s \in Sess |-> IF IsSpared(s) THEN now ELSE last[s]]
-    /\ spared' = [s \in Sess |-> IF owner[s] # p THEN spared[s]
-                                ELSE IF spared[s] = 0 \/ Has("spared every time") THEN 1 ELSE 2]
-    /\ UNCHANGED <<now, live, raft, state, covered, reach, told, seen>>
+    /\ LET own == {s \in Sess : owner[s] = p}
+           fresh == {s \in own \ spared : ~Has("given up, not spared")}
+       IN /\ last' = [s \in Sess |-> IF s \in fresh THEN now ELSE last[s]]
+          /\ spared' = spared \cup own
+          /\ away' = IF Has("clients kept") THEN away ELSE away \cup own
+    /\ UNCHANGED <<now, live, raft, state, covered, reach, heard, net, seen>>
 
 (* The leader proposes the end of a session that is silent: as far as it was told, and it was told *)
 (* by the process of the session's client after the time was over.                                 *)
@@ -258,12 +260,9 @@ IsSilent(s) ==
 
 (* Ended early: since the leader last learnt of the client, it was never silent for its timeout; or   *)
 (* it has just asked for its session on another server, and the leader has that request.             *)
-(* The one exception that the design makes is a session that was not heard of between two times when *)
-(* its process was given up: otherwise a link that breaks for ever would keep a dead session alive.  *)
 IsEarly(s) ==
-    /\ \/ s \notin silent /\ now + 2 * Slack < answered[s] + timeout[s]
-       \/ Waits("attach", s)
-    /\ spared[s] < 2 \/ Has("no exception")
+    \/ s \notin silent /\ now + 2 * Slack < answered[s] + timeout[s]
+    \/ Waits("attach", s)
 
 Expire(s) ==
     /\ LeaderRuns /\ IsOpen(s) /\ ~Waits("expire", s)

@@ -40,7 +40,7 @@ Spec == Init /\ [][Next]_vars
 Old == 1 + GiveUpAfter + (CHOOSE t \in Timeouts : \A u \in Timeouts : u <= t)
 Age(t) == IF now - t > Old THEN -1 ELSE now - t
 Ages ==
-    <<live, leader, waiting, owner, spared, early,
+    <<live, leader, waiting, owner, spared, away, early,
       [s \in Sess |-> IF IsOpen(s) THEN <<timeout[s], s \in silent, Age(last[s]), Age(answered[s])>> ELSE <<>>],
       [p \in Procs |-> IF Owns(p)
            THEN <<Age(reach[p]), p \in gone,

@@ -261,6 +261,28 @@ fn a_server_that_hears_a_leader_which_does_not_hear_it_sends_its_clients_away() 
     assert!(cluster.replicas[&follower].is_serving(), "it is heard again");
 }
 
+#[test]
+fn a_client_that_waits_for_its_session_is_sent_away_before_its_server_is_given_up() {
+    let setup = Setup {
+        session_timeout_ms_min: 8000,
+        session_timeout_ms_max: 8000,
+        ..Setup::default()
+    };
+    let mut cluster = Cluster::with(3, setup);
+    let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
+    let session = cluster.connect(leader, 1, None);
+    // The leader gets to know that the client asks there, and its answer does not arrive.
+    cluster.cut.insert((leader, follower));
+    cluster.ask(follower, 2, Some(&session));
+    assert!(cluster.closed(leader, 1), "the session has moved");
+    cluster.isolate(follower);
+    cluster.advance_ms(UNHEARD_MS_MAX + TICK_MS);
+    assert!(cluster.closed(follower, 2), "its session gets its time once more, and no further");
+    cluster.cut.clear();
+    cluster.advance_ms(1000);
+    assert!(cluster.response(follower, 2).is_none());
+}
+
 /// A client says nothing, while its server cannot be heard for a time, can for another, and so on.
 fn silent_for_good(timeout_ms: i32, silent_ms: u64, heard_ms: u64) -> u64 {
     let setup = Setup {
