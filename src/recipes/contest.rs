@@ -69,12 +69,22 @@ impl Contest<'_> {
                     let standing = Standing::at_first(led, seen, client.session_timeout());
                     return Ok(Turn { standing, strangers: strangers.into_iter().collect() });
                 }
+                Place::Gone if mutant!("who-was-removed-holds") => {
+                    let standing = Standing::at_first(led, seen, client.session_timeout());
+                    return Ok(Turn { standing, strangers: Vec::new() });
+                }
                 Place::Gone => return Err(LockError::Lost(LostReason::Removed)),
                 Place::Behind(_) if !may_wait => return Err(self.options.held()),
                 Place::Behind(name) => match watcher {
                     Some(watcher) => drop(watcher.changed().await),
                     // If it changed only, or was gone already, the next look tells.
-                    None => drop(outlast(&client, &format!("{dir}/{name}")).await?),
+                    None => {
+                        let is_woken = outlast(&client, &format!("{dir}/{name}")).await?;
+                        if is_woken && mutant!("any-wakeup-is-the-lock") {
+                            let standing = Standing::at_first(led, seen, client.session_timeout());
+                            return Ok(Turn { standing, strangers: Vec::new() });
+                        }
+                    }
                 },
             }
         }

@@ -79,6 +79,7 @@ impl Election {
         let mut numbered: Vec<_> = numbered.collect();
         // In a circle of numbers, the distance from one of them is an order of all.
         let zero = numbered.first().map_or(0, |(number, _)| *number);
+        let zero = if mutant!("candidates-sorted-plainly") { 0 } else { zero };
         numbered.sort_by_key(|(number, _)| number.wrapping_sub(zero));
         let mut candidates = Vec::new();
         for (_, name) in numbered {

@@ -236,6 +236,9 @@ impl Keeper {
     fn beat(&self) -> Beat {
         let (client, path) = (self.client.clone(), self.path.clone());
         Box::pin(async move {
+            if mutant!("any-server-confirms-the-hold") {
+                return client.check_stat(&path).await;
+            }
             let sync = client.sync(&path);
             let look = client.check_stat(&path);
             sync.await?;
@@ -247,7 +250,14 @@ impl Keeper {
     fn judge(&self, sent: BootTime, answer: Result<Option<zk::Stat>, zk::Error>) -> bool {
         let session = self.client.session_id().0;
         match answer {
-            Ok(Some(stat)) if stat.ephemeral_owner == session => {
+            Ok(Some(stat))
+                if stat.ephemeral_owner == session
+                    || mutant!("anothers-znode-confirms-the-hold") =>
+            {
+                let sent = match mutant!("hold-counts-from-the-answer") {
+                    true => BootTime::now(),
+                    false => sent,
+                };
                 self.shared.confirm(sent, self.client.session_timeout());
                 return true;
             }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -17,11 +18,16 @@ pub enum Weather {
     /// Nothing arrives any more, in either direction, and nobody is told; new connections are taken
     /// and lead nowhere.
     BlackHole,
+    /// They arrive, but what servers send does so late, by [`LATE`].
+    Slow,
     /// What clients send arrives, what servers send is lost.
     Deaf,
     /// All connections are cut, and new ones at once.
     Down,
 }
+
+/// How late the answers are in [`Weather::Slow`].
+pub const LATE: Duration = Duration::from_millis(500);
 
 /// A proxy in front of one server, or of each server of an ensemble.
 pub struct Proxy {
@@ -154,8 +160,15 @@ impl Line {
             }
             let Some(sky) = self.sky.upgrade() else { return };
             sky.send_if_modified(Sky::count);
-            let passes = match self.weather.borrow_and_update().now {
+            let now = self.weather.borrow_and_update().now;
+            let passes = match now {
                 Weather::Fair => true,
+                Weather::Slow => {
+                    if !is_upwards {
+                        tokio::time::sleep(LATE).await;
+                    }
+                    true
+                }
                 Weather::Deaf => is_upwards,
                 Weather::BlackHole | Weather::Down => false,
             };

@@ -12,11 +12,16 @@ mod barrier;
 mod election;
 mod faults;
 mod herd;
+mod hold;
 mod loss;
 mod mishaps;
 mod multi;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod mutex;
 mod named;
+mod overflow;
+mod queues;
 mod reentrant;
 mod revoke;
 mod rwlock;
