@@ -176,7 +176,7 @@ pub const METRICS: &[Metric] = &[
     counter("connection_rejected", "Connections refused for their number", |r| {
         whole(r.counters.connections_rejected_per_ip + r.counters.connections_rejected_total)
     }),
-    counter("connection_drop_count", "Client connections that ended, for whatever reason", |r| {
+    counter("connection_drop_count", "Client connections that ended, for any reason", |r| {
         whole(r.counters.connections_closed)
     }),
     counter("stale_sessions_expired", "Sessions expired by this server", |r| {
@@ -236,7 +236,7 @@ pub const METRICS: &[Metric] = &[
     }),
     counter(
         "lockkeeper_peer_messages_dropped",
-        "Messages of other servers that were dropped: they cannot be true, or their term is too far above",
+        "Messages of other servers that were dropped: their content is impossible, or their term is too far above",
         |r| of_member(r, |status| status.peer_messages_dropped),
     ),
     counter("lockkeeper_requests_forwarded", "Requests handed on to the leader", |r| {
@@ -248,7 +248,7 @@ pub const METRICS: &[Metric] = &[
     }),
     gauge(
         "lockkeeper_disk_waits_ms",
-        "Milliseconds for which the log's disk has finished nothing of what something waits for",
+        "Milliseconds for which the log's disk has completed none of the pending work",
         |r| whole(r.status.disk_waits_ms),
     ),
     counter(
@@ -276,7 +276,7 @@ pub const METRICS: &[Metric] = &[
         "Times ctime and mtime went back, because a leader's clock had been more than a minute ahead",
         |r| whole(r.status.time_returns),
     ),
-    gauge("lockkeeper_changes_waiting", "Changed records not yet handed to the tree's copy", |r| {
+    gauge("lockkeeper_changes_waiting", "Changed records not yet handed to the state store", |r| {
         whole(r.status.changes_waiting)
     }),
     gauge("lockkeeper_sessions_connected", "Connections with a session", |r| {
@@ -291,7 +291,7 @@ pub const METRICS: &[Metric] = &[
          completes",
         |r| whole(r.counters.disk.log_since_image_bytes),
     ),
-    gauge("lockkeeper_image_bytes", "Bytes of images and the tree's copy on disk", |r| {
+    gauge("lockkeeper_image_bytes", "Bytes of images and the state store on disk", |r| {
         whole(r.counters.disk.data_dir_bytes)
     }),
     gauge("lockkeeper_last_image_index", "Log index of the newest verified image", |r| {
@@ -392,7 +392,7 @@ pub const METRICS: &[Metric] = &[
     }),
     summary(
         "lockkeeper_checkpoint_time",
-        "Milliseconds of each checkpoint of the tree's copy",
+        "Milliseconds of each checkpoint of the state store",
         |r| Some(r.counters.disk.checkpoint.into()),
     ),
     gauge("lockkeeper_locks", "Locks with a contender, by kind", |r| {

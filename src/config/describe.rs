@@ -210,7 +210,7 @@ const SAMPLE_HEAD: &str = "\
 # Configuration of a Lockkeeper server: every key that takes effect, with its default.
 # Run it with: lockkeeper server conf/zoo.cfg    Check it with: lockkeeper config check conf/zoo.cfg
 #
-# A line that begins with # and has no blank behind it shows a default: take the # away to change it.
+# A line that begins with # and has no blank after it shows a default: take the # away to change it.
 # ZooKeeper's other keys are accepted too; docs/CONFIGURATION.md says what becomes of each.
 ";
 

@@ -132,7 +132,7 @@ static PLACE: [Key; 12] = [
         "67108864",
         |c| c.image_log_bytes.to_string(),
         "Bytes of log after which a new image of the tree is written; never less than the tree's \
-         own size. The log is cut behind images only.",
+         own size. The log is cut only up to an image.",
     )
     .number(IMAGE_LOG_BYTES_MIN, IMAGE_LOG_BYTES_MAX, |c, n| {
         c.image_log_bytes = u64::try_from(n).expect("the limits of the table are positive");
@@ -270,7 +270,7 @@ static LIMITS: [Key; 8] = [
         "lockkeeper.incomingBytesMax",
         "268435456",
         |c| c.incoming_bytes_max.to_string(),
-        "Bytes that may have arrived of requests of all clients that are not there whole yet. Beyond it the \
+        "Bytes that may have arrived of requests of all clients that have not arrived completely. Beyond it the \
          connections that hold the most of them are cut off; their sessions live on until their \
          timeouts. A request that is longer is never received. (Up to 4 KiB of each connection do not count.)",
     )
@@ -282,7 +282,7 @@ static LIMITS: [Key; 8] = [
         "268435456",
         |c| c.outgoing_bytes_max.to_string(),
         "Bytes of answers and events that may wait for all clients together. Beyond it the \
-         connections that owe the most are cut off, of clients that take nothing before those of \
+         connections for which the most bytes wait are closed, of clients that take nothing before those of \
          others; their sessions live on until their timeouts. An answer that is longer is never \
          delivered. (One connection is cut off by 64 MiB that it does not take.)",
     )
@@ -371,7 +371,7 @@ static ACCESS: [Key; 5] = [
         "skipACL",
         "no",
         |c| yes_no(c.skip_acl),
-        "Check no ACL at all: everybody may do everything.",
+        "Check no ACL at all: every client may do everything.",
     )
     .yes_no(|c, on| c.skip_acl = on)
     .or_else("no"),
@@ -530,7 +530,7 @@ static ENSEMBLE: [Key; 7] = [
         |c| if c.linearizable_reads { LINEARIZABLE } else { AS_ZOOKEEPER }.to_string(),
         "What reads of this server's clients see. `zookeeper`: its own tree, never behind the \
          session's own writes and never backwards, but perhaps behind other servers. \
-         `linearizable`: everything that was acknowledged to anybody before the read began; each \
+         `linearizable`: everything that was acknowledged to any client before the read began; each \
          batch of reads then costs a round trip to the leader and from it to a majority, and \
          without a leader there are no reads.",
     )
@@ -547,7 +547,7 @@ static ENSEMBLE: [Key; 7] = [
         "0",
         |c| c.session_expiry_grace_ms.to_string(),
         "How much longer than its timeout a session lives that is not heard from, ms. A client that \
-         measures its own timeout has then given up its locks before somebody else gets them. The \
+         measures its own timeout has then given up its locks before another client gets them. The \
          leader's value counts. Closing a session is not delayed.",
     )
     .number(0, SESSION_EXPIRY_GRACE_MS_MAX, |c, n| c.session_expiry_grace_ms = u32_of(n)),

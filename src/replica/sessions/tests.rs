@@ -263,11 +263,8 @@ fn a_server_that_hears_a_leader_which_does_not_hear_it_sends_its_clients_away() 
 
 #[test]
 fn a_client_that_waits_for_its_session_is_sent_away_before_its_server_is_given_up() {
-    let setup = Setup {
-        session_timeout_ms_min: 8000,
-        session_timeout_ms_max: 8000,
-        ..Setup::default()
-    };
+    let setup =
+        Setup { session_timeout_ms_min: 8000, session_timeout_ms_max: 8000, ..Setup::default() };
     let mut cluster = Cluster::with(3, setup);
     let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
     let session = cluster.connect(leader, 1, None);
