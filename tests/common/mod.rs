@@ -8,6 +8,7 @@
 #![allow(dead_code)] // every test binary uses its own part of this
 
 pub mod account;
+pub mod left_out;
 pub mod proxy;
 
 use std::collections::VecDeque;

@@ -25,6 +25,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use common::left_out::left_out;
 use disk::Disk;
 use history::{History, count};
 use process::{PATIENCE, Process};
@@ -50,7 +51,7 @@ fn tell(name: &str, befall: impl FnOnce(&mut History, &mut Process)) {
 fn tell_traced(name: &str, befall: impl FnOnce(&mut History, &mut Process)) {
     match strace::available() {
         Ok(()) => tell(name, befall),
-        Err(why) => eprintln!("skipped: {name}: {why}"),
+        Err(why) => left_out(name, &why),
     }
 }
 
@@ -95,7 +96,7 @@ fn nothing_acknowledged_is_lost_when_a_server_is_killed_while_it_recovers() {
     let name = "kills during recovery";
     let can_trace = strace::available();
     if let Err(why) = &can_trace {
-        eprintln!("skipped: {name} at a system call: {why}");
+        left_out(&format!("{name} at a system call"), why);
     }
     tell(name, |history, process| {
         history.load(process, |process, _| {
@@ -249,7 +250,7 @@ fn nothing_acknowledged_is_lost_when_the_power_is_cut() {
     let mut disk = match Disk::new(directory.path(), "mount") {
         Ok(disk) => disk,
         Err(why) => {
-            eprintln!("skipped: {name}: {why}");
+            left_out(name, &why);
             return;
         }
     };
