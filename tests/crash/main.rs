@@ -3,7 +3,7 @@
 //!
 //! Real processes on a real file system. About a minute by default;
 //! `LOCKKEEPER_KILLS=200 LOCKKEEPER_POWER_CUTS=30` for the long run. Kills at exact system calls
-//! need `strace`; power cuts need root, loop devices and ext4. Where that is missing, the tests that
+//! need `strace`; power cuts and read-only disks need root, loop devices and ext4. Where that is missing, the tests that
 //! need it say so by name and do nothing.
 
 mod autopsy;
@@ -287,5 +287,45 @@ fn nothing_acknowledged_is_lost_when_the_power_is_cut() {
         process = history.recover();
     }
     process.kill();
+    history.report(name, begun);
+}
+
+#[test]
+fn a_server_whose_disk_becomes_read_only_ends_in_words_and_starts_where_it_can_write_again() {
+    let name = "a disk that becomes read-only";
+    let begun = Instant::now();
+    let directory = directory_for_disks();
+    let disk = match Disk::new(directory.path(), "mount") {
+        Ok(disk) => disk,
+        Err(why) => {
+            left_out(name, &why);
+            return;
+        }
+    };
+    let mut history = History::new(name, &disk.path().join("data"), directory.path());
+    let mut process = history.begin();
+    let ended = history.load_with_promises(&mut process, |process, _, promises| {
+        // As with a power cut: the file system drops what it has not written yet.
+        promises.are_over.store(true, Ordering::SeqCst);
+        disk.become_read_only().expect("the file system can be made read-only");
+        process.end_within(PATIENCE)
+    });
+    history.promises.are_over.store(false, Ordering::SeqCst);
+    let code = ended.expect("a server that cannot write ends").code();
+    let said = history.said();
+    assert_eq!((code, last_words(&said).len()), (Some(1), 1), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    history.died("read-only while it served");
+
+    disk.restart_read_only().expect("a file system that recovers");
+    let mut in_vain = history.start_in_vain(&[]);
+    let code = in_vain.end_within(PATIENCE).expect("it cannot write").code();
+    let said = history.said();
+    assert_eq!((code, last_words(&said).len()), (Some(1), 1), "{said}");
+    assert!(said.contains("Read-only file system"), "{said}");
+    history.died("read-only from the start");
+
+    disk.restart().expect("a file system that recovers");
+    history.recover().kill();
     history.report(name, begun);
 }

@@ -64,6 +64,25 @@ impl Disk {
         run("perl", &["-e", script, text(&name)])
     }
 
+    /// Lets the file system find an error and become read-only, though files are open for writing.
+    ///
+    /// # Errors
+    /// It cannot be made so.
+    pub fn become_read_only(&self) -> Result<(), String> {
+        run("mount", &["-o", "remount,abort", text(&self.mount)])
+    }
+
+    /// Mounts it so that nobody can write to it. Who used the disk has ended.
+    ///
+    /// # Errors
+    /// Somebody uses it, or its file system does not recover.
+    pub fn restart_read_only(&self) -> Result<(), String> {
+        run("umount", &[text(&self.mount)])?;
+        // What its journal holds is written first, as at every start of a machine.
+        self.mount()?;
+        run("mount", &["-o", "remount,ro", text(&self.mount)])
+    }
+
     /// Switches the power on again. Whoever used the disk has ended.
     ///
     /// # Errors
