@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use lockkeeper_jepsen::calibration::{self, Calibration};
 use lockkeeper_jepsen::cluster::{Backend, Software, namespaces};
 use lockkeeper_jepsen::doctor;
 use lockkeeper_jepsen::nemesis::{Faults, Kind};
@@ -31,6 +32,8 @@ pub enum Command {
     Report { folder: PathBuf },
     /// Many runs, one after the other, and a table of what they came to
     TestAll(TestAll),
+    /// Whether runs find deliberate bugs: plants each of a table, and counts the runs that find it
+    Calibrate(Calibrate),
     /// Which faults this machine offers
     Doctor,
 }
@@ -95,6 +98,9 @@ pub struct Run {
     /// The lockkeeper to test; else the release build beside this program, or the debug one
     #[arg(long)]
     pub binary: Option<PathBuf>,
+    /// Start the servers with this deliberate bug; the binary must be built with the feature `mutants`
+    #[arg(long, value_name = "NAME")]
+    pub plant: Option<String>,
     /// Directory of ZooKeeper's jars: where tests/clients put them, or benches/vs_zookeeper does
     #[arg(long)]
     pub jars: Option<PathBuf>,
@@ -133,6 +139,30 @@ pub struct TestAll {
     pub others: Vec<String>,
 }
 
+#[derive(Clone, Debug, Args)]
+pub struct Calibrate {
+    /// A lockkeeper that is built with the feature `mutants`
+    #[arg(long)]
+    pub binary: PathBuf,
+    /// Only these bugs, separated by commas
+    #[arg(long)]
+    pub mutant: Option<String>,
+    /// Runs for each of them
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub runs: u64,
+    /// Runs at a time
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=16))]
+    pub jobs: u64,
+    /// Seed of the first run
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Plant nothing, and expect that no run finds anything
+    #[arg(long)]
+    pub control: bool,
+    #[arg(long, default_value = "target/jepsen/calibration")]
+    pub out: PathBuf,
+}
+
 /// What a run should come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Expect {
@@ -144,6 +174,27 @@ pub enum Expect {
 const JARS: [&str; 2] = ["/tmp/lockkeeper-clients/zookeeper-3.9.5", "target/zookeeper-jars"];
 /// Longest name of a file system path that is shown as a suggestion.
 const FETCH: &str = "benches/vs_zookeeper/fetch_zookeeper";
+
+impl Calibrate {
+    /// The runs.
+    ///
+    /// # Errors
+    /// A bug that the table does not have, or no such binary.
+    pub fn calibration(&self) -> Result<Calibration, String> {
+        let binary = first_file(std::slice::from_ref(&self.binary))
+            .ok_or_else(|| format!("no file {}", self.binary.display()))?;
+        let named = self.mutant.as_deref().map(|names| names.split(',').collect::<Vec<_>>());
+        Ok(Calibration {
+            rows: calibration::rows(named.as_deref())?,
+            binary,
+            runs: self.runs,
+            jobs: self.jobs,
+            seed: self.seed,
+            is_control: self.control,
+            out: self.out.clone(),
+        })
+    }
+}
 
 impl TestAll {
     /// The runs.
@@ -208,6 +259,7 @@ impl Run {
             workload: self.workload,
             faults,
             software,
+            plant: self.plant.clone(),
             backend,
             nodes,
             clients: clients(&self.concurrency, nodes)?,

@@ -8,6 +8,7 @@
 //!
 //! Nothing of the product is used: its clients and codec are not what tests it.
 
+pub mod calibration;
 pub mod client;
 pub mod cluster;
 pub mod doctor;

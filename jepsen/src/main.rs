@@ -32,6 +32,9 @@ fn main() -> ExitCode {
         Command::TestAll(arguments) => {
             arguments.suite().and_then(|suite| suite.run(&is_interrupted))
         }
+        Command::Calibrate(arguments) => {
+            arguments.calibration().and_then(|calibration| calibration.run(&is_interrupted))
+        }
         Command::Check { folder } | Command::Report { folder } => {
             Store::open(&folder).and_then(run::judge).map(|outcome| {
                 tell(&outcome);

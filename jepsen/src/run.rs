@@ -33,6 +33,8 @@ pub struct Settings {
     pub workload: Named,
     pub faults: Faults,
     pub software: Software,
+    /// A deliberate bug that every server is to have, by its name.
+    pub plant: Option<String>,
     pub backend: Backend,
     pub nodes: usize,
     pub clients: usize,
@@ -94,6 +96,7 @@ pub fn run(settings: &Settings, is_interrupted: &AtomicBool) -> Result<Outcome, 
     let plan = settings.plan();
     let mut cluster = Cluster::new(Blueprint {
         software: settings.software.clone(),
+        plant: settings.plant.clone(),
         backend: settings.backend,
         nodes: settings.nodes,
         tick_ms: TICK_MS,
@@ -339,7 +342,8 @@ impl Settings {
             Software::ZooKeeper { .. } => "zookeeper-",
         };
         let (workload, nemesis) = (self.workload.name, self.faults.name());
-        format!("{control}{workload}-{nemesis}-{}-{}", self.seed, since.as_secs())
+        let planted = self.plant.as_ref().map(|name| format!("{name}-")).unwrap_or_default();
+        format!("{control}{planted}{workload}-{nemesis}-{}-{}", self.seed, since.as_secs())
     }
 
     fn case(&self, plan: &[Strike], workload: &Arc<dyn Workload>, began_at_ms: i64) -> Case {
@@ -423,7 +427,7 @@ impl Settings {
         let plan: Vec<String> = plan.iter().map(Strike::to_string).collect();
         json!({
             "workload": self.workload.name, "nemesis": self.faults.name(), "seed": self.seed,
-            "server": self.software_name(), "nodes": self.nodes, "clients": self.clients,
+            "server": self.software_name(), "planted": self.plant, "nodes": self.nodes, "clients": self.clients,
             "time_limit_s": self.length.as_secs_f64(), "rate": self.rate,
             "session_timeout_ms": self.timeout.as_secs_f64() * 1000.0,
             "ops_per_key": self.ops_per_key, "snapshot_every": self.snapshot_every,

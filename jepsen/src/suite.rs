@@ -29,7 +29,7 @@ const BESIDE_MAX: Duration = Duration::from_secs(300);
 /// Pause between looks at a run.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Exit code of a run whose harness failed.
-const HARNESS_FAILED: u8 = 3;
+pub(crate) const HARNESS_FAILED: u8 = 3;
 
 /// The runs.
 #[derive(Clone, Debug)]
@@ -118,19 +118,8 @@ impl Suite {
         let log = self.out.join(format!("{workload}-{nemesis}.log"));
         let _ = fs::remove_file(&log);
         let began = Instant::now();
-        let here = std::env::current_dir().map_err(|error| error.to_string())?;
-        let mut process = Process::start(&command, &here, &log)?;
         let last = began + Duration::from_secs(self.seconds) + BESIDE_MAX;
-        let code = loop {
-            if let Some(status) = process.ended() {
-                break status.code().and_then(|code| u8::try_from(code).ok());
-            }
-            if Instant::now() >= last || is_interrupted.load(Ordering::Relaxed) {
-                process.kill();
-                break None;
-            }
-            std::thread::sleep(LOOK_EVERY);
-        };
+        let code = play(&command, &log, last, is_interrupted)?;
         let folder = folder_of(&log);
         let results = read(&folder.join(store::RESULTS));
         Ok(Ran {
@@ -144,8 +133,29 @@ impl Suite {
     }
 }
 
+/// A run as a process of its own, with what it says in a file. Its exit code, if it ended in time.
+pub(crate) fn play(
+    command: &[String],
+    log: &Path,
+    last: Instant,
+    is_interrupted: &AtomicBool,
+) -> Result<Option<u8>, String> {
+    let here = std::env::current_dir().map_err(|error| error.to_string())?;
+    let mut process = Process::start(command, &here, log)?;
+    loop {
+        if let Some(status) = process.ended() {
+            return Ok(status.code().and_then(|code| u8::try_from(code).ok()));
+        }
+        if Instant::now() >= last || is_interrupted.load(Ordering::Relaxed) {
+            process.kill();
+            return Ok(None);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
 /// The directory that a run names in its last line.
-fn folder_of(log: &Path) -> PathBuf {
+pub(crate) fn folder_of(log: &Path) -> PathBuf {
     let text = fs::read_to_string(log).unwrap_or_default();
     let last = text.lines().last().and_then(|line| line.split_once(": "));
     last.map(|(_, folder)| PathBuf::from(folder)).unwrap_or_default()

@@ -62,6 +62,7 @@ fn servers_that_are_killed_keep_their_promises_and_lies_about_it_are_found_out()
         workload: "register".parse().unwrap(),
         faults: "kill".parse().unwrap(),
         software: Software::Lockkeeper { binary: binary() },
+        plant: None,
         backend: Backend::Loopback,
         nodes: 3,
         clients: 6,

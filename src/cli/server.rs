@@ -61,10 +61,18 @@ pub(crate) struct ServerFlags {
     /// How log lines look; RUST_LOG says which there are
     #[arg(long = "log", value_name = "FORMAT", default_value = "pretty")]
     log: LogFormat,
+    /// Plant a deliberate bug in this process (src/mutants.rs)
+    #[cfg(feature = "mutants")]
+    #[arg(long, value_name = "NAME", hide = true)]
+    plant: Option<String>,
 }
 
 /// Runs the command.
 pub(super) fn run(flags: &ServerFlags) -> ExitCode {
+    #[cfg(feature = "mutants")]
+    if let Some(name) = &flags.plant {
+        crate::mutants::plant_everywhere(name);
+    }
     log_output::start(flags.log);
     say_panics_once();
     let config = match flags.draft().resolve() {

@@ -123,6 +123,8 @@ pub(crate) struct Changes {
     of_parents: BTreeMap<String, Vec<(i64, EventKind)>>,
     /// What each znode was from a zxid on.
     states: BTreeMap<String, Vec<(i64, State)>>,
+    /// What those who watch see of a transaction that a client asked for, in its order.
+    orders: BTreeMap<i64, Vec<(EventKind, String)>>,
 }
 
 impl Changes {
@@ -132,8 +134,47 @@ impl Changes {
             for change in &transaction.changes {
                 changes.add(transaction.zxid, change);
             }
+            // In which order the znodes of a session go is not said.
+            let is_ordered =
+                transaction.operation.is_some_and(|operation| operation.call != Call::Close);
+            if is_ordered && !transaction.changes.is_empty() {
+                changes.orders.insert(transaction.zxid, in_order(&transaction.changes));
+            }
         }
         changes
+    }
+
+    /// The place of an event among those of its transaction, if they have an order and it is there once.
+    pub(crate) fn place(&self, zxid: i64, kind: EventKind, path: &str) -> Option<usize> {
+        let all = self.orders.get(&zxid)?;
+        let is_it = |(known, of): &(EventKind, String)| *known == kind && of == path;
+        let first = all.iter().position(is_it)?;
+        let last = all.iter().rposition(is_it)?;
+        (first == last).then_some(first)
+    }
+
+    /// All changes behind `zxid`, up to `until`, that a persistent watch sees.
+    pub(crate) fn of_path(&self, path: &str, zxid: i64, until: i64) -> Vec<(i64, EventKind)> {
+        let of_znode =
+            self.of_znodes.get(path).into_iter().flat_map(|all| within(all, zxid, until));
+        let of_parent =
+            self.of_parents.get(path).into_iter().flat_map(|all| within(all, zxid, until));
+        // Its own end is in both, and told once.
+        let of_children = of_parent.filter(|(_, kind)| *kind == EventKind::ChildrenChanged);
+        of_znode.chain(of_children).copied().collect()
+    }
+
+    /// The same of a recursive watch, each with its path.
+    pub(crate) fn below(&self, path: &str, zxid: i64, until: i64) -> Vec<(i64, EventKind, &str)> {
+        let prefix = if path == "/" { path.to_owned() } else { format!("{path}/") };
+        let own = self.of_znodes.get_key_value(path);
+        let others = self.of_znodes.range(prefix.clone()..);
+        let others = others.take_while(|(path, _)| path.starts_with(&prefix));
+        let all = own.into_iter().filter(|(path, _)| **path != prefix).chain(others);
+        all.flat_map(|(path, all)| {
+            within(all, zxid, until).iter().map(move |(zxid, kind)| (*zxid, *kind, path.as_str()))
+        })
+        .collect()
     }
 
     fn add(&mut self, zxid: i64, Change { kind, path }: &Change) {
@@ -181,6 +222,24 @@ impl Changes {
     pub(crate) fn next_of_children(&self, path: &str, zxid: i64) -> Option<(i64, EventKind)> {
         next(self.of_parents.get(path)?, zxid)
     }
+}
+
+/// What those who watch see of changes: each one itself, then its parent's children.
+fn in_order(changes: &[Change]) -> Vec<(EventKind, String)> {
+    let mut all = Vec::with_capacity(changes.len());
+    for Change { kind, path } in changes {
+        all.push((*kind, path.clone()));
+        let parent = path::split(path).filter(|_| *kind != EventKind::DataChanged);
+        all.extend(parent.map(|(parent, _)| (EventKind::ChildrenChanged, parent.to_owned())));
+    }
+    all
+}
+
+/// Those behind `zxid`, up to `until`.
+fn within(changes: &[(i64, EventKind)], zxid: i64, until: i64) -> &[(i64, EventKind)] {
+    let from = changes.partition_point(|(at, _)| *at <= zxid);
+    let to = changes.partition_point(|(at, _)| *at <= until).max(from);
+    &changes[from..to]
 }
 
 fn next(changes: &[(i64, EventKind)], zxid: i64) -> Option<(i64, EventKind)> {

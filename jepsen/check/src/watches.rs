@@ -1,11 +1,12 @@
 //! Watches (C11, C12): a watch fires once, at the first change behind the read that set it, before
-//! any reply that could show that change; and a watch that a client brings along to another server
-//! fires at once if it has missed something, else it stands as if it had never moved.
+//! any reply that could show that change; a persistent watch, or a recursive one of a znode or any above it, fires
+//! at every change; and a watch that a client brings along to another server fires at once if it has missed
+//! something, else it stands as if it had never moved. What one transaction changes is told in its order.
 //!
 //! *Owns* what each connection was to be told, computed from the servers' account, compared with what
 //! it was told. *Invariant*: a watch lives as long as its connection; what was missed between two is
-//! the part of `setWatches`. *Never* judges the paths of persistent watches, nor a connection that
-//! sets a recursive one.
+//! the part of `setWatches`. *Never* judges paths whose watches were taken away, nor a connection that
+//! takes recursive ones away.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,6 +35,8 @@ struct Due {
     path: String,
     /// Found by `setWatches`, for which kind of watch: each tells of it.
     missed: Option<Kinds>,
+    /// How often it was due in this transaction before: several children may come and go in one.
+    before: usize,
 }
 
 /// Each with the reply, by its index, from which on it may be due.
@@ -111,6 +114,7 @@ impl<'a> Connection<'a> {
             Call::Exists { watch, .. }
             | Call::GetData { watch, .. }
             | Call::GetChildren { watch, .. } => *watch,
+            Call::AddWatch { .. } => true,
             _ => false,
         };
         self.replies.iter().any(|(_, _, operation)| sets(&operation.call))
@@ -118,15 +122,21 @@ impl<'a> Connection<'a> {
 
     /// What it is told must be what is due, in time.
     fn check(&self, changes: &Changes, rule: Rule) -> Result<(), Violation> {
-        let is_recursive =
-            |(_, _, operation): &(u64, i64, &Operation)| is_recursive(&operation.call);
-        if self.replies.iter().any(is_recursive) {
+        let left_out = self.left_out();
+        let is_taken_away = |(_, _, operation): &(u64, i64, &Operation)| match &operation.call {
+            Call::AddWatch { path, recursive: true } => left_out.contains(path.as_str()),
+            Call::SetWatches(SetWatches { recursive, .. }) => {
+                recursive.iter().any(|path| left_out.contains(path.as_str()))
+            }
+            _ => false,
+        };
+        if self.replies.iter().any(is_taken_away) {
             return Ok(());
         }
-        let left_out = self.left_out();
         let mut due = self.due(changes);
         due.retain(|due, _| !left_out.contains(due.path.as_str()));
         let told = self.told(&due, &left_out, rule)?;
+        self.in_order(changes, rule)?;
         let replies = self.states_shown();
         for (due, since) in &due {
             let shows = replies.partition_point(|(_, zxid, _)| *zxid < due.zxid);
@@ -157,6 +167,35 @@ impl<'a> Connection<'a> {
                 (*index, newest, *operation)
             })
             .collect()
+    }
+
+    /// What is told of one transaction is told in its order.
+    fn in_order(&self, changes: &Changes, rule: Rule) -> Result<(), Violation> {
+        let mut before: Option<(i64, usize, &Notice)> = None;
+        for notice in &self.events {
+            let NoticeKind::Watch { zxid, event, path } = &notice.kind else { continue };
+            let Some(place) = changes.place(*zxid, *event, path) else { continue };
+            if let Some((of, last, other)) = before
+                && of == *zxid
+                && place < last
+            {
+                let what =
+                    format!("{event:?} of {path} came behind what its transaction did later");
+                let around = vec![report::notice(other), format!("> {}", report::notice(notice))];
+                return Err(Violation { rule, what, around });
+            }
+            before = Some((*zxid, place, notice));
+        }
+        Ok(())
+    }
+
+    /// The last state that it was shown or told of.
+    fn last_zxid(&self) -> i64 {
+        let told = self.events.iter().filter_map(|notice| match &notice.kind {
+            NoticeKind::Watch { zxid, .. } => Some(*zxid),
+            _ => None,
+        });
+        self.replies.iter().map(|(_, zxid, _)| *zxid).chain(told).max().unwrap_or_default()
     }
 
     /// When each event that was due was told.
@@ -195,12 +234,29 @@ impl<'a> Connection<'a> {
     /// All that it is to be told, if it lasts.
     fn due(&self, changes: &Changes) -> Dues {
         let mut due = Dues::new();
+        let until = self.last_zxid();
         for (index, zxid, operation) in &self.replies {
             let Some((_, _, said)) = operation.reply() else { continue };
             let mut add = |found: Option<(i64, EventKind)>, path: &str, missed: Option<Kinds>| {
                 let Some((zxid, kind)) = found else { return };
-                let found = Due { zxid, kind, path: path.to_owned(), missed };
+                let found = Due { zxid, kind, path: path.to_owned(), missed, before: 0 };
                 due.entry(found).or_insert(*index);
+            };
+            let stay = |due: &mut Dues, path: &str, recursive: bool| {
+                let all = match recursive {
+                    true => changes.below(path, *zxid, until),
+                    false => {
+                        let all = changes.of_path(path, *zxid, until);
+                        all.into_iter().map(|(zxid, kind)| (zxid, kind, path)).collect()
+                    }
+                };
+                let mut counts: BTreeMap<(i64, EventKind, &str), usize> = BTreeMap::new();
+                for (zxid, kind, path) in all {
+                    let count = counts.entry((zxid, kind, path)).or_default();
+                    let (path, before) = (path.to_owned(), *count);
+                    *count += 1;
+                    due.entry(Due { zxid, kind, path, missed: None, before }).or_insert(*index);
+                }
             };
             match &operation.call {
                 Call::Exists { path, watch: true }
@@ -222,6 +278,11 @@ impl<'a> Connection<'a> {
                             None => add(kinds.next(changes, path, *zxid), path, None),
                         }
                     }
+                    watches.persistent.iter().for_each(|path| stay(&mut due, path, false));
+                    watches.recursive.iter().for_each(|path| stay(&mut due, path, true));
+                }
+                Call::AddWatch { path, recursive } if said.is_ok() => {
+                    stay(&mut due, path, *recursive);
                 }
                 _ => {}
             }
@@ -229,29 +290,15 @@ impl<'a> Connection<'a> {
         due
     }
 
-    /// Paths that a persistent watch is on, or whose watch was taken away.
+    /// Paths whose watch was taken away.
     fn left_out(&self) -> BTreeSet<&'a str> {
         let mut paths = BTreeSet::new();
         for (_, _, operation) in &self.replies {
-            match &operation.call {
-                Call::AddWatch { path, .. } | Call::RemoveWatches { path, .. } => {
-                    paths.insert(path.as_str());
-                }
-                Call::SetWatches(watches) => {
-                    paths.extend(watches.persistent.iter().map(String::as_str));
-                }
-                _ => {}
+            if let Call::RemoveWatches { path, .. } = &operation.call {
+                paths.insert(path.as_str());
             }
         }
         paths
-    }
-}
-
-fn is_recursive(call: &Call) -> bool {
-    match call {
-        Call::AddWatch { recursive, .. } => *recursive,
-        Call::SetWatches(watches) => !watches.recursive.is_empty(),
-        _ => false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The watches of a session, which a client brings along when it connects anew.
 //!
 //! *Owns* which paths are watched and how, as ZooKeeper's own clients keep it: a watch that a read has
-//! set is kept until it fires. *Never* keeps persistent ones.
+//! set is kept until it fires, one that `addWatch` has set for as long as the session.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,12 @@ pub struct Watches {
     data: BTreeSet<String>,
     exist: BTreeSet<String>,
     child: BTreeSet<String>,
+    persistent: BTreeSet<String>,
+    recursive: BTreeSet<String>,
 }
 
 impl Watches {
-    /// An answer came: a read may have set a watch.
+    /// An answer came: it may have set a watch.
     pub fn asked(&mut self, call: &Call, result: &Result<Answer, Code>) {
         match (call, result) {
             (Call::Exists { path, watch: true }, Err(Code::NO_NODE)) => {
@@ -28,6 +30,12 @@ impl Watches {
             }
             (Call::GetChildren { path, watch: true, .. }, Ok(_)) => {
                 self.child.insert(path.clone());
+            }
+            (Call::AddWatch { path, recursive: false }, Ok(_)) => {
+                self.persistent.insert(path.clone());
+            }
+            (Call::AddWatch { path, recursive: true }, Ok(_)) => {
+                self.recursive.insert(path.clone());
             }
             _ => {}
         }
@@ -53,7 +61,8 @@ impl Watches {
 
     /// What to tell a new server, if there is anything.
     pub fn to_bring(&self, last_zxid: i64) -> Option<SetWatches> {
-        if self.data.is_empty() && self.exist.is_empty() && self.child.is_empty() {
+        let all = [&self.data, &self.exist, &self.child, &self.persistent, &self.recursive];
+        if all.iter().all(|paths| paths.is_empty()) {
             return None;
         }
         let list = |paths: &BTreeSet<String>| paths.iter().cloned().collect();
@@ -62,8 +71,8 @@ impl Watches {
             data: list(&self.data),
             exist: list(&self.exist),
             child: list(&self.child),
-            persistent: Vec::new(),
-            recursive: Vec::new(),
+            persistent: list(&self.persistent),
+            recursive: list(&self.recursive),
         })
     }
 }

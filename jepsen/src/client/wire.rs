@@ -318,13 +318,17 @@ fn plain_answer(call: &Call, reader: &mut Reader<'_>) -> Result<Answer, Garbled>
         }
         Call::AllChildrenNumber { .. } => Answer::Number(reader.int("totalNumber")?),
         Call::Ephemerals { .. } => Answer::Paths(reader.texts("ephemerals")?),
+        // An error code beside that of the header.
+        Call::AddWatch { .. } => match reader.int("err")? {
+            0 => Answer::Done,
+            err => return Err(Garbled(format!("addWatch is answered with {err}"))),
+        },
         Call::Close
         | Call::Ping
         | Call::Delete { .. }
         | Call::Check { .. }
         | Call::Sync { .. }
         | Call::SetWatches(_)
-        | Call::AddWatch { .. }
         | Call::RemoveWatches { .. } => Answer::Done,
         Call::Connect { .. } | Call::Multi(_) | Call::MultiRead(_) | Call::Other(_) => {
             return Err(Garbled(format!("no plain answer belongs to {call:?}")));

@@ -142,6 +142,7 @@ mod tests {
         set_permissions(&binary, Permissions::from_mode(0o755)).unwrap();
         let mut cluster = Cluster::new(Blueprint {
             software: Software::Lockkeeper { binary },
+            plant: None,
             backend: Backend::Loopback,
             nodes: 3,
             tick_ms: 200,

@@ -52,6 +52,8 @@ pub enum Backend {
 #[derive(Clone, Debug)]
 pub struct Blueprint {
     pub software: Software,
+    /// A deliberate bug that every server is to have (src/mutants.rs of the server), by its name.
+    pub plant: Option<String>,
     pub backend: Backend,
     pub nodes: usize,
     /// Milliseconds; session timeouts lie between 2 and 20 of them.
@@ -203,7 +205,12 @@ impl Cluster {
         let config = node.folder.join("zoo.cfg").display().to_string();
         match &self.blueprint.software {
             Software::Lockkeeper { binary } => {
-                vec![binary.display().to_string(), "server".to_owned(), config]
+                let mut words = vec![binary.display().to_string(), "server".to_owned(), config];
+                let plant = self.blueprint.plant.as_ref();
+                words.extend(
+                    plant.into_iter().flat_map(|name| ["--plant".to_owned(), name.clone()]),
+                );
+                words
             }
             Software::ZooKeeper { jars } => {
                 let heap =

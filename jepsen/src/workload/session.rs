@@ -1,5 +1,9 @@
 //! `session`: clients that keep sessions, take them to other servers, leave them without a word, sleep
 //! through their timeouts, or end them.
+//!
+//! By plan, not by chance, each client stands still for most of its timeout again and again, takes its session
+//! to another server, and stands still for half of it once more: so there are always sessions that live by
+//! nothing but the attach, and, where leaders change, by nothing but what the next one gives them.
 
 use std::time::Instant;
 
@@ -7,10 +11,16 @@ use lockkeeper_check::coverage::{Event, Planned};
 use lockkeeper_check::op::Mode;
 
 use super::{Body, Required, Workload};
-use crate::client::{Client, Disconnected};
+use crate::client::{Client, Connected, Disconnected};
 use crate::workload as w;
 
 const ROOT: &str = "/session";
+/// Parts of the timeout for which a client stands still before it goes to another server, in percent.
+const STILL_BEFORE: u64 = 80;
+/// The same behind it, before it asks for anything.
+const STILL_BEHIND: u64 = 50;
+/// Such a move begins so many timeouts behind the one before.
+const TIMEOUTS_BETWEEN: u32 = 2;
 
 /// The workload.
 #[derive(Debug)]
@@ -22,7 +32,7 @@ impl Workload for Sessions {
     }
 
     fn body(&self) -> Box<dyn Body> {
-        Box::new(One { made: false, asleep_since: None })
+        Box::new(One { made: false, asleep_since: None, moves_at: None })
     }
 
     fn finale(&self, client: &mut Client) -> Result<(), Disconnected> {
@@ -46,6 +56,8 @@ struct One {
     /// Its znode of this session was asked for.
     made: bool,
     asleep_since: Option<Instant>,
+    /// When it takes its session to another server at the last moment.
+    moves_at: Option<Instant>,
 }
 
 impl Body for One {
@@ -55,6 +67,10 @@ impl Body for One {
             client.call(w::create(&own, "", Mode::Ephemeral))?;
             self.made = true;
             return Ok(());
+        }
+        let first = client.timeout() * u32::try_from(client.process() % 3).expect("below 3") / 3;
+        if Instant::now() >= *self.moves_at.get_or_insert(Instant::now() + first) {
+            return self.move_late(client);
         }
         // Out of a thousand: most steps only show that the session lives.
         match client.random().below(1000) {
@@ -80,6 +96,24 @@ impl Body for One {
 }
 
 impl One {
+    /// Goes to another server when the timeout is nearly over, and asks for nothing there for a while.
+    fn move_late(&mut self, client: &mut Client) -> Result<(), Disconnected> {
+        let part = |percent: u64| client.timeout() * u32::try_from(percent).expect("a part") / 100;
+        let (before, behind, timeout) = (part(STILL_BEFORE), part(STILL_BEHIND), client.timeout());
+        client.sleep(before);
+        client.move_on();
+        match client.connect(Instant::now() + timeout) {
+            Some(Connected::Again) => client.sleep(behind),
+            Some(Connected::New) => self.made = false,
+            None => {}
+        }
+        self.moves_at = Some(Instant::now() + timeout * TIMEOUTS_BETWEEN);
+        if !self.made {
+            return Ok(());
+        }
+        client.call(w::exists(&format!("{ROOT}/{:x}", client.session()), false)).map(drop)
+    }
+
     /// Sometimes for less than the timeout, sometimes for more.
     fn sleep(&mut self, client: &mut Client) {
         let timeout = client.timeout();

@@ -440,7 +440,10 @@ impl Clients {
 
     /// Tells those that watch.
     pub(in crate::replica) fn notify(&mut self, machine: &Machine, applied: &Applied) {
-        for event in &applied.events {
+        let count = applied.events.len();
+        for place in 0..count {
+            let place = if mutant!("events-reversed") { count - 1 - place } else { place };
+            let event = &applied.events[place];
             for conn in self.watches.trigger(event.kind, &event.path) {
                 let Some(connection) = self.connections.get_mut(&conn) else { continue };
                 let options = machine.tree().options();

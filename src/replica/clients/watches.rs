@@ -234,7 +234,11 @@ impl Watches {
         if keeps && self.recursive > 0 {
             for ancestor in ancestors(path.as_str()) {
                 if let Some(watchers) = self.by_path.get(&Text::copy_from(ancestor)) {
-                    told.extend_from_slice(&watchers.0[Kind::Recursive as usize]);
+                    let watchers = &watchers.0[Kind::Recursive as usize];
+                    told.extend_from_slice(watchers);
+                    if mutant!("nearest-recursive-watch-only") && !watchers.is_empty() {
+                        break;
+                    }
                 }
             }
         }

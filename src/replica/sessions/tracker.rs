@@ -148,7 +148,9 @@ impl SessionTracker {
 
     /// The leader has given a session to a process: the session has its full timeout from now on.
     pub(in crate::replica) fn attached(&mut self, id: i64, session: Session) {
-        self.track(id, session.timeout_ms);
+        if self.remaining_ms(id).is_none() || !mutant!("attach-keeps-deadline") {
+            self.track(id, session.timeout_ms);
+        }
         let process = session.owner.0;
         if server_of(process) != server_of(self.process) {
             self.liveness.attached(process, self.expiry.now_us());
@@ -159,7 +161,7 @@ impl SessionTracker {
     /// right, its client is heard of now, not only when that is applied.
     pub(in crate::replica) fn moving(&mut self, term: u64, session: i64, is_heard: bool) {
         self.moves.taken(term, session);
-        if is_heard {
+        if is_heard && !mutant!("attach-keeps-deadline") {
             self.expiry.touch(session);
         }
     }
@@ -222,6 +224,7 @@ impl SessionTracker {
         let may_have_been_heard = |session, before_us| {
             let known = sessions.find(session);
             known.is_some_and(|known| liveness.may_have_heard(known.owner.0, before_us))
+                && !mutant!("reports-not-awaited")
                 || moves.may_have_moved(term, session) && !mutant!("moving-session-expires")
         };
         self.expiry.overdue(may_have_been_heard)

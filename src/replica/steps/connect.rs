@@ -36,7 +36,7 @@ impl Replica {
             let Some(password) = password.filter(|_| !is_wrong) else {
                 return self.refuse_session(conn, request.read_only);
             };
-            if known.is_some() {
+            if known.is_some() && !mutant!("attach-keeps-deadline") {
                 // Heard of now, not only when that is applied.
                 self.touch(request.session_id);
             }
@@ -87,7 +87,9 @@ impl Replica {
         };
         self.clients.attach(conn, id, &response);
         // It counts from this answer, which may come later than the leader's own look at the log.
-        self.touch(id);
+        if !mutant!("attach-keeps-deadline") {
+            self.touch(id);
+        }
     }
 
     /// The session that a connection of this server asked for cannot be had.

@@ -14,6 +14,10 @@ pub fn stories() -> Vec<Story> {
         never_fired(),
         fired_twice(),
         fired_wrongly(),
+        stayed(),
+        missed_by_one_that_stays(),
+        missed_by_a_recursive_one(),
+        told_in_another_order(),
         brought_along(),
         missed_on_the_way(),
         invented_on_the_way(),
@@ -76,6 +80,62 @@ fn fired_wrongly() -> Story {
     let mut service = waiting();
     tell(&mut service, EventKind::DataChanged, "/a");
     Story::of("watch_fired_wrongly", service).found(&[("watches", Rule::Watch)])
+}
+
+fn staying(path: &str, recursive: bool) -> Call {
+    Call::AddWatch { path: path.to_owned(), recursive }
+}
+
+/// One client has a recursive watch on `/a` and a persistent one on `/b`; another changes three
+/// znodes in one transaction.
+fn watched_for_good() -> Service {
+    let mut service = Service::default();
+    for path in ["/a", "/a/x", "/b"] {
+        service.run(2, create(path, Mode::Persistent)).unwrap();
+    }
+    service.run(1, staying("/a", true)).unwrap();
+    service.run(1, staying("/b", false)).unwrap();
+    let parts = vec![set("/a/x", "1", -1), create("/b/y", Mode::Persistent), set("/a", "1", -1)];
+    service.run(2, Call::Multi(parts)).unwrap();
+    service
+}
+
+fn stayed() -> Story {
+    let mut service = watched_for_good();
+    tell(&mut service, EventKind::DataChanged, "/a/x");
+    tell(&mut service, EventKind::ChildrenChanged, "/b");
+    tell(&mut service, EventKind::DataChanged, "/a");
+    service.run(2, set("/a/x", "2", -1)).unwrap();
+    tell(&mut service, EventKind::DataChanged, "/a/x");
+    service.run(2, create("/a/new", Mode::Persistent)).unwrap();
+    tell(&mut service, EventKind::Created, "/a/new");
+    service.run(1, exists("/a")).unwrap();
+    Story::of("watches_that_stay", service).about(&["watches", "monotonic"])
+}
+
+fn missed_by_one_that_stays() -> Story {
+    let mut service = watched_for_good();
+    tell(&mut service, EventKind::DataChanged, "/a/x");
+    tell(&mut service, EventKind::DataChanged, "/a");
+    service.run(1, exists("/a")).unwrap();
+    Story::of("watch_that_stays_missed", service).found(&[("watches", Rule::Watch)])
+}
+
+fn missed_by_a_recursive_one() -> Story {
+    let mut service = watched_for_good();
+    tell(&mut service, EventKind::ChildrenChanged, "/b");
+    tell(&mut service, EventKind::DataChanged, "/a");
+    service.run(1, exists("/a")).unwrap();
+    Story::of("watch_that_is_recursive_missed", service).found(&[("watches", Rule::Watch)])
+}
+
+fn told_in_another_order() -> Story {
+    let mut service = watched_for_good();
+    tell(&mut service, EventKind::DataChanged, "/a");
+    tell(&mut service, EventKind::ChildrenChanged, "/b");
+    tell(&mut service, EventKind::DataChanged, "/a/x");
+    service.run(1, exists("/a")).unwrap();
+    Story::of("watches_told_in_another_order", service).found(&[("watches", Rule::Watch)])
 }
 
 /// A client with watches on four znodes goes to another server; meanwhile one of them has changed,
