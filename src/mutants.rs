@@ -41,7 +41,7 @@ mod planted {
 
     /// Plants this bug in the whole process, for as long as it lives.
     #[cfg(feature = "cli")]
-    pub(crate) fn plant_everywhere(name: &str) {
+    pub(super) fn plant_everywhere(name: &str) {
         let planted = EVERYWHERE.get_or_init(|| name.to_owned());
         assert_eq!(planted, name, "one bug at a time");
     }
@@ -60,7 +60,30 @@ mod planted {
 
 #[cfg(feature = "mutants")]
 pub(crate) use planted::is_planted;
-#[cfg(all(feature = "mutants", feature = "cli"))]
-pub(crate) use planted::plant_everywhere;
 #[cfg(feature = "mutants")]
 pub use planted::{plant, planted};
+
+/// The flag of `lockkeeper server`, which is not there without the feature.
+#[cfg(feature = "cli")]
+#[derive(Debug, clap::Args)]
+pub(crate) struct PlantFlag {
+    /// Plant a deliberate bug in this process
+    #[cfg(feature = "mutants")]
+    #[arg(long = "plant", value_name = "NAME", hide = true)]
+    name: Option<String>,
+}
+
+#[cfg(feature = "cli")]
+impl PlantFlag {
+    /// Plants the bug that it names, if any.
+    #[cfg_attr(
+        not(feature = "mutants"),
+        expect(clippy::unused_self, reason = "nothing can be planted")
+    )]
+    pub(crate) fn obey(&self) {
+        #[cfg(feature = "mutants")]
+        if let Some(name) = &self.name {
+            planted::plant_everywhere(name);
+        }
+    }
+}

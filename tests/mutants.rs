@@ -89,6 +89,7 @@ const CATALOGUE: &[Mutant] = &[
     // --- what is read
     mutant("sync-without-quorum", 3, 20),
     mutant("read-index-not-awaited", 3, 20),
+    mutant("read-index-one-early", 3, 20),
     mutant("reads-by-lease", 3, 100),
     mutant("read-overtakes-write", 1, 20),
     // --- the order of writes
@@ -109,6 +110,8 @@ const CATALOGUE: &[Mutant] = &[
     mutant("touch-ignored", 1, 20),
     mutant("touches-not-passed-on", 3, 20),
     mutant("new-leader-knows-no-mercy", 3, 20),
+    mutant("attach-keeps-deadline", 3, 20),
+    mutant("reports-not-awaited", 3, 200),
     mutant("any-password", 1, 20),
     mutant("two-connections-one-session", 1, 20),
     mutant("moved-session-writes", 1, 20),
@@ -122,6 +125,8 @@ const CATALOGUE: &[Mutant] = &[
     mutant("ttl-unchecked", 1, 20),
     // --- watches
     mutant("event-twice", 1, 20),
+    mutant("events-reversed", 1, 20),
+    mutant("nearest-recursive-watch-only", 1, 20),
     mutant("event-behind-reply", 1, 20),
     mutant("event-past-acl", 1, 20),
     mutant("deletion-spares-child-watch", 1, 20),

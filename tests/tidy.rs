@@ -30,7 +30,18 @@ const ARROWS: Arrows = &[
     ("mutants", &[]),
     (
         "cli",
-        &["server", "admin", "config", "proto", "tree", "locks", "recipes", "bench", "supervision"],
+        &[
+            "server",
+            "admin",
+            "mutants",
+            "config",
+            "proto",
+            "tree",
+            "locks",
+            "recipes",
+            "bench",
+            "supervision",
+        ],
     ),
     ("main", &["server", "config", "cli", "admin"]),
     ("lib", &["server", "config", "cli", "admin", "storage", "replica", "locks", "tree", "proto"]),
@@ -104,7 +115,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("raft", &["replica"]),
     ("nom", &["proto"]),
     ("hyper", &["admin"]),
-    ("clap", &["cli", "main"]),
+    ("clap", &["cli", "main", "mutants"]),
     ("mio", &["bench"]),
     ("zookeeper_client", &["recipes", "cli"]),
 ];

@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use super::config_check::EXIT_INVALID;
 use super::{LogFormat, config_file, log_output, open_files, say};
 use crate::config::{Config, ConfigError, Draft, HostPort};
+use crate::mutants::PlantFlag;
 use crate::server::Server;
 use crate::server::ServerError;
 use crate::server::StartError;
@@ -61,18 +62,13 @@ pub(crate) struct ServerFlags {
     /// How log lines look; RUST_LOG says which there are
     #[arg(long = "log", value_name = "FORMAT", default_value = "pretty")]
     log: LogFormat,
-    /// Plant a deliberate bug in this process (src/mutants.rs)
-    #[cfg(feature = "mutants")]
-    #[arg(long, value_name = "NAME", hide = true)]
-    plant: Option<String>,
+    #[command(flatten)]
+    plant: PlantFlag,
 }
 
 /// Runs the command.
 pub(super) fn run(flags: &ServerFlags) -> ExitCode {
-    #[cfg(feature = "mutants")]
-    if let Some(name) = &flags.plant {
-        crate::mutants::plant_everywhere(name);
-    }
+    flags.plant.obey();
     log_output::start(flags.log);
     say_panics_once();
     let config = match flags.draft().resolve() {
