@@ -3,8 +3,8 @@
 //!
 //! Real processes on a real file system. About a minute by default;
 //! `LOCKKEEPER_KILLS=200 LOCKKEEPER_POWER_CUTS=30` for the long run. Kills at exact system calls
-//! need `strace`; power cuts and read-only disks need root, loop devices and ext4. Where that is missing, the tests that
-//! need it say so by name and do nothing.
+//! need `strace`; power cuts and read-only disks need root, loop devices and ext4. Where that is
+//! missing, the tests that need it say so by name and do nothing.
 
 mod autopsy;
 #[path = "../common/mod.rs"]
