@@ -150,7 +150,7 @@ impl Case {
         let mut opinions = trial::judge(&Evidence {
             history,
             audit,
-            witness: witness::Settings::default(),
+            witness: witness::Settings { extended_types: true, ..Default::default() },
             timing,
             known: &known,
             departed: &self.departed,

@@ -124,16 +124,19 @@ pub fn run(settings: &Settings, is_interrupted: &AtomicBool) -> Result<Outcome, 
     if settings.faults.has(Kind::Corruption) {
         fill(&mut first, &cluster)?;
     }
-    let Worked { closed, leaders } =
+    let Worked { closed, leaders, is_whole } =
         work(settings, &plan, &mut cluster, &workload, &terms, is_interrupted)?;
-    worker::insist(&mut first, INSIST_MAX, |client| {
-        workload.finale(client).and_then(|()| client.close())
-    })?;
-    if !closed {
-        // The sessions that nobody closed end by themselves, and their znodes with them.
-        thread::sleep(settings.timeout + SLACK);
+    let mut is_even = true;
+    if is_whole {
+        worker::insist(&mut first, INSIST_MAX, |client| {
+            workload.finale(client).and_then(|()| client.close())
+        })?;
+        if !closed {
+            // The sessions that nobody closed end by themselves, and their znodes with them.
+            thread::sleep(settings.timeout + SLACK);
+        }
+        is_even = cluster.wait_until_even(EVEN_MAX);
     }
-    let is_even = cluster.wait_until_even(EVEN_MAX);
     for (node, text) in cluster.accounts()? {
         store.write_audit(&node, &text)?;
     }
@@ -179,6 +182,8 @@ struct Worked {
     closed: bool,
     /// Who led when.
     leaders: Vec<Led>,
+    /// All servers came back when the faults were over.
+    is_whole: bool,
 }
 
 /// Asks who leads, until the time is over.
@@ -208,6 +213,7 @@ fn work(
     let clients = u32::try_from(settings.clients).expect("a few clients");
     let times = Arc::new(Times {
         is_over: AtomicBool::new(false),
+        is_broken: AtomicBool::new(false),
         last: began + settings.length + Duration::from_secs(120),
         pace: Duration::from_secs(1) * clients / settings.rate.max(1),
     });
@@ -227,13 +233,23 @@ fn work(
         .and_then(|()| strike::heal(cluster, &terms.journal))
         .and_then(|()| cluster.wait_until_healthy());
     tell_met(cluster, &terms.journal);
+    // Servers that have ended by themselves and do not come back have broken a promise, not the harness.
+    let is_whole = match healed {
+        Ok(()) => true,
+        Err(_) if !cluster.crashes().is_empty() => false,
+        Err(what) => {
+            times.is_over.store(true, Ordering::Relaxed);
+            return Err(what);
+        }
+    };
+    times.is_broken.store(!is_whole, Ordering::Relaxed);
     times.is_over.store(true, Ordering::Relaxed);
     let mut closed = true;
     for worker in workers {
         closed &= worker.join().map_err(|_| "a client panicked".to_owned())?;
     }
     let leaders = leaders.join().map_err(|_| "the look at leaders panicked".to_owned())?;
-    healed.map(|()| Worked { closed, leaders })
+    Ok(Worked { closed, leaders, is_whole })
 }
 
 /// The faults, each at its time, until the run has its length.

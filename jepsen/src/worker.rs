@@ -11,6 +11,8 @@ use crate::workload::Body;
 pub struct Times {
     /// The faults are over: finish.
     pub is_over: AtomicBool,
+    /// The servers do not come back: nobody can finish.
+    pub is_broken: AtomicBool,
     /// After this nobody waits for anything any more.
     pub last: Instant,
     /// Time between two steps of a client, on average.
@@ -39,7 +41,8 @@ pub fn work(client: &mut Client, body: &mut dyn Body, times: &Times) -> bool {
         // A lost connection is seen at the next step.
         let _ = client.idle(next).and_then(|()| body.step(client));
     }
-    let deadline = Instant::now() + FINISH_MAX;
+    let is_broken = times.is_broken.load(Ordering::Relaxed);
+    let deadline = Instant::now() + if is_broken { Duration::ZERO } else { FINISH_MAX };
     while Instant::now() < deadline {
         if !client.is_connected() {
             match client.connect(deadline) {

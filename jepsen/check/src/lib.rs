@@ -22,6 +22,7 @@
 //! | [`liveness::check`] | once faults are over, who waits for a lock gets it, and nothing is left of who is gone |
 //! | [`fencing::check`] | a store that asks for tokens loses no write |
 //! | [`queue::check`] | what was put in is taken out once or still there |
+//! | [`reaped::check`] | a server removes by itself only what may go, and not before its time |
 //! | [`watches::check`] | a watch fires once, rightly and before a reply that shows the change |
 //! | [`watches::check_reconnects`] | so does one that was brought along to another server |
 //! | [`convergence::check`] | servers that were left in peace have the same state |
@@ -49,6 +50,7 @@ pub mod op;
 pub mod path;
 pub mod queue;
 mod realtime;
+pub mod reaped;
 pub mod register;
 mod reigns;
 pub mod report;

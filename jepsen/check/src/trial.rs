@@ -12,7 +12,7 @@ use crate::history::History;
 use crate::verdict::Verdict;
 use crate::{
     belief, convergence, ephemerals, fencing, fifo, liveness, locks, log_matching, monotonic,
-    queue, search, sequence, session_timing, sync, watches, witness,
+    queue, reaped, search, sequence, session_timing, sync, watches, witness,
 };
 
 /// What a run left behind.
@@ -72,6 +72,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("liveness", |run, audit| liveness::check(run.history, audit)),
     ("fencing", |run, _| fencing::check(run.history)),
     ("queue", |run, _| queue::check(run.history)),
+    ("reaped", |run, audit| reaped::check(run.history, audit)),
     ("watches", |run, audit| watches::check(run.history, audit)),
     ("watches-reconnect", |run, audit| watches::check_reconnects(run.history, audit)),
     ("convergence", |run, _| convergence::check(&run.remaining())),

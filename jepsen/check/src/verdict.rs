@@ -75,6 +75,8 @@ pub enum Rule {
     LostUpdate,
     /// An element was lost, taken twice or never put in.
     Queue,
+    /// A server removed a znode by itself before its time, or one that has none.
+    Reaped,
     /// A watch fired not, twice, wrongly or too late.
     Watch,
     /// A watch that was brought along fired not, wrongly or too late.
@@ -121,6 +123,7 @@ impl Rule {
             Rule::Fencing => "fencing",
             Rule::LostUpdate => "lost-update",
             Rule::Queue => "queue",
+            Rule::Reaped => "reaped",
             Rule::Watch => "watch",
             Rule::WatchReconnect => "watch-reconnect",
             Rule::Fifo => "fifo",

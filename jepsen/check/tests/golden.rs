@@ -67,7 +67,7 @@ fn each_golden_history_is_judged_as_its_story_says() {
         let evidence = Evidence {
             history: &history,
             audit: &audit,
-            witness: witness::Settings::default(),
+            witness: witness::Settings { extended_types: true, ..Default::default() },
             timing: session_timing::Settings {
                 started_at_ms: Some(STARTED_AT_MS),
                 clock_error_ms: 5,

@@ -167,7 +167,8 @@ impl Cluster {
         if wound.part != Part::Log && self.nodes[at].process.is_some() {
             self.look_into(at, &wound);
         }
-        if !self.is_in_step(BACK_MAX) {
+        // Who has ended follows nobody, and that is said already.
+        if self.nodes[at].process.is_some() && !self.is_in_step(BACK_MAX) {
             self.crashes.push(format!("{name} does not follow {BACK_MAX:?} after damage"));
         }
         self.nodes[at].forget_what_was_set_aside()?;

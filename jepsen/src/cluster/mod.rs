@@ -109,6 +109,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(25);
 const TRANSACTION_BYTES: u64 = 200;
 /// The least that a lockkeeper takes, bytes.
 const IMAGE_LOG_BYTES_MIN: u64 = 1 << 20;
+/// Containers and znodes with a time to live are looked at so often; of a ZooKeeper it is no configuration.
+const REAP_OFTEN: &str =
+    "znode.container.checkIntervalMs=200\nznode.container.maxPerMinute=60000\n";
 /// Ports of a server: clients, peers, elections.
 const PORTS_PER_NODE: usize = 3;
 /// The ports of a server with a network of its own.
@@ -157,7 +160,7 @@ impl Cluster {
         let mut text = format!(
             "tickTime={tick_ms}\ninitLimit=50\nsyncLimit=25\ndataDir={}\nclientPort={}\n\
              clientPortAddress={}\nmaxClientCnxns=0\nadmin.enableServer=false\n\
-             4lw.commands.whitelist=*\n{ensemble}",
+             4lw.commands.whitelist=*\nextendedTypesEnabled=true\n{ensemble}",
             data.display(),
             node.address.port(),
             node.address.ip(),
@@ -168,6 +171,7 @@ impl Cluster {
         match (software, snapshot_every) {
             (Software::Lockkeeper { .. }, every) => {
                 text.push_str(&format!("lockkeeper.auditLog={}\n", node.audit_file().display()));
+                text.push_str(REAP_OFTEN);
                 if faults.has(Kind::DiskFull) || faults.has(Kind::Corruption) {
                     text.push_str(faults::CHECKPOINT_OFTEN);
                 }
@@ -217,6 +221,7 @@ impl Cluster {
                     ["-Xms256m", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"];
                 let mut words = vec!["java".to_owned()];
                 words.extend(heap.map(str::to_owned));
+                words.extend(REAP_OFTEN.lines().map(|line| format!("-D{line}")));
                 words.extend(["-cp".to_owned(), format!("{}/*", jars.display())]);
                 words.push("org.apache.zookeeper.server.quorum.QuorumPeerMain".to_owned());
                 words.push(config);

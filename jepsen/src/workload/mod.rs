@@ -9,6 +9,7 @@ pub mod fifo;
 pub mod guarded;
 pub mod lock;
 pub mod mixed;
+pub mod mortal;
 pub mod multi;
 pub mod queue;
 pub mod register;
@@ -119,6 +120,7 @@ pub const ALL: &[Named] = &[
     Named { name: "fifo", make: |_| Arc::new(fifo::Pipelines) },
     Named { name: "sync", make: |s| Arc::new(sync::Syncs::new(s)) },
     Named { name: "multi", make: |_| Arc::new(multi::Multis) },
+    Named { name: "mortal", make: |_| Arc::new(mortal::Mortals) },
     Named { name: "mixed", make: |s| Arc::new(mixed::Mixed::new(s)) },
 ];
 

@@ -1,5 +1,8 @@
 //! `sync`: clients that write, and that read behind a `sync` what others have written.
 //!
+//! Half of the clients write nothing, one of them at each server of three: a write waits where there is no leader,
+//! and who waits for it does not ask whether an old state is shown there.
+//!
 //! As in `register`, the znodes change after a number of operations.
 
 use std::sync::Arc;
@@ -17,13 +20,16 @@ const ROOT: &str = "/sync";
 #[derive(Debug)]
 pub struct Syncs {
     ops_per_key: u64,
+    /// So many of the clients, the first ones, write nothing.
+    readers: u64,
     operations: Arc<AtomicU64>,
 }
 
 impl Syncs {
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        Self { ops_per_key: settings.ops_per_key, operations: Arc::default() }
+        let readers = u64::try_from(settings.clients / 2).expect("a few clients");
+        Self { ops_per_key: settings.ops_per_key, readers, operations: Arc::default() }
     }
 }
 
@@ -34,7 +40,8 @@ impl Workload for Syncs {
 
     fn body(&self) -> Box<dyn Body> {
         let operations = self.operations.clone();
-        Box::new(One { ops_per_key: self.ops_per_key, operations, written: 0 })
+        let readers = self.readers;
+        Box::new(One { ops_per_key: self.ops_per_key, operations, readers, written: 0 })
     }
 
     fn finale(&self, client: &mut Client) -> Result<(), Disconnected> {
@@ -49,6 +56,7 @@ impl Workload for Syncs {
 /// What one client knows.
 struct One {
     ops_per_key: u64,
+    readers: u64,
     operations: Arc<AtomicU64>,
     written: u64,
 }
@@ -57,7 +65,9 @@ impl Body for One {
     fn step(&mut self, client: &mut Client) -> Result<(), Disconnected> {
         let before = self.operations.fetch_add(1, Ordering::Relaxed);
         let path = format!("{ROOT}/k{}", before / self.ops_per_key);
-        if client.random().chance(40) {
+        // The first clients are spread over the servers.
+        let writes = client.process() > self.readers && client.random().chance(70);
+        if writes {
             self.written += 1;
             let value = format!("{}.{}", client.process(), self.written);
             let reply = client.call(w::set(&path, &value, -1))?;

@@ -83,7 +83,7 @@ pub struct Service {
 impl Default for Service {
     fn default() -> Self {
         Self {
-            tree: Tree::new(false),
+            tree: Tree::new(true),
             recorder: Recorder::default(),
             audit: Vec::new(),
             now_ns: 0,
@@ -181,6 +181,14 @@ impl Service {
         let time_ms = self.begin();
         self.tree.close_session(self.zxid, session);
         self.note(time_ms, session, 0, "expireSession".to_owned(), None, Ok(()));
+    }
+
+    /// The service removes a znode by itself.
+    pub fn reap(&mut self, path: &str) {
+        let time_ms = self.begin();
+        self.tree.reap(self.zxid, path).unwrap();
+        let op = "deleteContainer".to_owned();
+        self.note(time_ms, 0, 0, op, Some(path.to_owned()), Ok(()));
     }
 
     /// A client gets a session of 4 s, or comes back to it.
