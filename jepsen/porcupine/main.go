@@ -37,6 +37,9 @@ type verdict struct {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "drive" {
+		os.Exit(drive(os.Args[2:]))
+	}
 	timeout := flag.Duration("timeout", 30*time.Second, "what a znode may take before it is unknown")
 	linearizable := flag.Bool("linearizable-reads", false, "no read may be old (servers with lockkeeper.reads=linearizable)")
 	flag.Usage = func() {
@@ -103,6 +106,10 @@ func judge(all []*request, linearizable bool, timeout time.Duration) verdict {
 	if err != nil {
 		return verdict{code: failed, whys: []string{err.Error()}}
 	}
+	return judgeStories(paths, timeout)
+}
+
+func judgeStories(paths story, timeout time.Duration) verdict {
 	v := verdict{code: valid, counts: count(paths)}
 	if v.counts.writes == v.counts.unknown || v.counts.reads == 0 {
 		return verdict{code: unknown, counts: v.counts, whys: []string{"no write or no read was answered"}}
