@@ -12,7 +12,7 @@ use std::str::FromStr;
 pub(crate) const HOST_BYTES_MAX: usize = 253;
 
 /// A host (name, IPv4 or IPv6) and a TCP port. Port 0 lets the system choose where one listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPort {
     /// Name or address, without brackets.
     pub host: String,

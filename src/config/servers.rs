@@ -22,7 +22,7 @@ pub(crate) const SERVER_ADDRESSES_MAX: usize = 16;
 pub(crate) const SERVER_LINES_BYTES_MAX: usize = 64 << 10;
 
 /// What a server does in the ensemble.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Votes.
     Participant,
@@ -54,7 +54,7 @@ impl Role {
 }
 
 /// One address under which other servers reach a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PeerAddress {
     /// Name or address, without brackets.
     pub host: String,
@@ -79,7 +79,7 @@ impl PeerAddress {
 
 /// One `server.N` line. Printed in ZooKeeper's canonical form: the role always, the client address
 /// only if the line has one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ServerSpec {
     /// The N of `server.N`: 0 to [`SERVER_ID_MAX`].
     pub id: u8,

@@ -41,7 +41,7 @@ pub struct HardState {
 }
 
 /// Who takes part, as of some index.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Membership {
     /// Raft ids that vote.
     pub voters: Vec<u64>,

@@ -42,7 +42,7 @@ pub const ASK_INTERVAL_US: u64 = 1_000_000;
 const REFUSED_US: u64 = 5_000_000;
 
 /// What a server says of itself to another.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Introduction {
     /// It belongs to no ensemble yet.
     Founding(Undecided),
@@ -59,7 +59,7 @@ impl Introduction {
 }
 
 /// A server that belongs to no ensemble yet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Undecided {
     /// Drawn when it was started.
     pub nonce: u64,
@@ -72,7 +72,7 @@ pub struct Undecided {
 }
 
 /// What a server without an ensemble has on its disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Brings {
     /// Nothing: no data, or that of a server on its own that never had a session or a write.
     #[default]
@@ -122,7 +122,7 @@ impl Past {
 }
 
 /// Who a server is, durably.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identified {
     /// The ensemble.
     pub ensemble: u128,
@@ -149,7 +149,7 @@ pub struct Decision {
 }
 
 /// Random numbers, from the operating system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Chance {
     /// Tells this life of an empty server from others.
     pub nonce: u64,
@@ -160,7 +160,7 @@ pub struct Chance {
 }
 
 /// What this server has on its disk.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 enum Own {
     Nothing,
     Unread,
@@ -168,7 +168,7 @@ enum Own {
 }
 
 /// A server that belongs to no ensemble yet.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Founding {
     own: u8,
     chance: Chance,
@@ -320,6 +320,42 @@ impl Founding {
             return Ok(Some(decision));
         }
         Ok(self.found(now_us))
+    }
+
+    /// The same server with the age of everything in the place of its time, for checks that look for equal
+    /// states: what counts no more is left out, and an age that no rule tells from a higher one is the lowest such.
+    #[cfg(feature = "internals")]
+    #[must_use]
+    pub fn aged(&self, now_us: u64) -> Self {
+        let mut aged = self.clone();
+        // Every field is named, so that a new one does not compile before its times are thought of.
+        let Self {
+            own: _,
+            chance: _,
+            only_joins: _,
+            brings: _,
+            lines: _,
+            heard,
+            strangers,
+            majority_since_us,
+            asked,
+            asked_at_us,
+            refused,
+        } = &mut aged;
+        let age_us = |at_us: u64| now_us.saturating_sub(at_us);
+        let grow_old = |at_us: &mut u64, counts_for_us| {
+            *at_us = age_us(*at_us);
+            *at_us < counts_for_us
+        };
+        heard.retain(|_, (_, at_us)| grow_old(at_us, HEARD_US));
+        strangers.retain(|_, (_, at_us)| grow_old(at_us, REFUSED_US));
+        asked.retain(|_, (_, at_us)| grow_old(at_us, ASKED_US));
+        asked_at_us.retain(|_, at_us| grow_old(at_us, ASK_INTERVAL_US));
+        refused.retain(|_, (_, at_us)| grow_old(at_us, REFUSED_US));
+        // Answers that count are younger than that.
+        *majority_since_us =
+            majority_since_us.map(|at_us| age_us(at_us).min(ASKED_US.max(PATIENCE_US)));
+        aged
     }
 
     /// Some server belongs to an ensemble: belong to it, too.
