@@ -13,14 +13,15 @@ use simulation::coverage::Coverage;
 use simulation::founding::Seen;
 use simulation::observer::Told;
 use simulation::removals::Outcome;
-use simulation::run::run;
+use simulation::run::{run, run_slow};
 
-const USAGE: &str = "usage: simulate [--servers 1|3|5 | --founding | --removals] \
-                     (--seed N [--trace] | --seeds A..B) [--mutant NAME] [--tla DIR]";
+const USAGE: &str = "usage: simulate [--servers 1|3|5 [--slow] | --founding | --removals] \
+                     (--seed N [--trace] | --seeds A..B [--first]) [--mutant NAME] [--tla DIR]";
 
 fn main() -> ExitCode {
-    let Some(Asked { seeds, servers, prints, mutant, founds, removes, tla }) =
-        parse(std::env::args().skip(1))
+    let asked = parse(std::env::args().skip(1));
+    let Some(Asked { seeds, servers, is_slow, prints, first, mutant, founds, removes, tla }) =
+        asked
     else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
@@ -45,7 +46,8 @@ fn main() -> ExitCode {
     let mut failed = 0;
     let count = seeds.end.saturating_sub(seeds.start);
     for seed in seeds {
-        match run(seed, servers, prints) {
+        let play = if is_slow { run_slow } else { run };
+        match play(seed, servers, prints) {
             Ok(success) => {
                 if count == 1 {
                     println!("seed {seed}: trace {:016x}", success.hash);
@@ -59,6 +61,9 @@ fn main() -> ExitCode {
             Err(failure) => {
                 println!("seed {seed}: {}", failure.violation);
                 failed += 1;
+                if first {
+                    break;
+                }
             }
         }
     }
@@ -154,7 +159,11 @@ fn remove(seeds: std::ops::Range<u64>) -> ExitCode {
 struct Asked {
     seeds: std::ops::Range<u64>,
     servers: usize,
+    /// In slow worlds.
+    is_slow: bool,
     prints: bool,
+    /// No further than to the first that fails.
+    first: bool,
     mutant: Option<String>,
     /// Foundings instead of the lives of founded ensembles.
     founds: bool,
@@ -176,6 +185,7 @@ fn plant(name: String) -> bool {
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
     let (mut seeds, mut servers, mut prints, mut mutant) = (None, 1, false, None);
     let (mut founds, mut removes, mut tla) = (false, false, None);
+    let (mut is_slow, mut first) = (false, false);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--seed" => {
@@ -190,6 +200,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
             "--servers" => {
                 servers = words.next()?.parse().ok().filter(|n| [1, 3, 5].contains(n))?
             }
+            "--slow" => is_slow = true,
+            "--first" => first = true,
             "--trace" => prints = true,
             "--founding" => founds = true,
             "--removals" => removes = true,
@@ -198,5 +210,5 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
             _ => return None,
         }
     }
-    Some(Asked { seeds: seeds?, servers, prints, mutant, founds, removes, tla })
+    Some(Asked { seeds: seeds?, servers, is_slow, prints, first, mutant, founds, removes, tla })
 }

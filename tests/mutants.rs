@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use lockkeeper::internals::mutants;
 use simulation::founding;
 use simulation::removals;
-use simulation::run::run;
+use simulation::run::{run, run_slow};
 
 /// A deliberate bug.
 struct Mutant {
@@ -36,7 +36,9 @@ const fn mutant(name: &'static str, servers: usize, seeds: u64) -> Mutant {
     Mutant { name, servers, seeds }
 }
 
-/// Stands for a number of servers: the world of `simulation/removals.rs`.
+/// Stands for a number of servers: three in a slow world.
+const SLOW: usize = usize::MAX - 1;
+/// The world of `simulation/removals.rs`.
 const REMOVALS: usize = 0;
 /// The world of `simulation/founding.rs`, whose seeds take milliseconds.
 const FOUNDING: usize = usize::MAX;
@@ -91,6 +93,7 @@ const CATALOGUE: &[Mutant] = &[
     mutant("read-index-not-awaited", 3, 20),
     mutant("read-index-one-early", 3, 20),
     mutant("reads-by-lease", 3, 100),
+    mutant("read-index-asked-again-alike", SLOW, 20),
     mutant("read-overtakes-write", 1, 20),
     // --- the order of writes
     mutant("next-term-does-not-wait", 3, 60),
@@ -112,6 +115,11 @@ const CATALOGUE: &[Mutant] = &[
     mutant("new-leader-knows-no-mercy", 3, 20),
     mutant("attach-keeps-deadline", 3, 20),
     mutant("reports-not-awaited", 3, 200),
+    mutant("given-up-sessions-not-spared", SLOW, 20),
+    mutant("standstill-counts", SLOW, 20),
+    mutant("report-lost-with-its-link", SLOW, 20),
+    mutant("deposed-leader-tells-nothing", SLOW, 100),
+    mutant("report-counts-from-arrival", SLOW, 200),
     mutant("any-password", 1, 20),
     mutant("two-connections-one-session", 1, 20),
     mutant("moved-session-writes", 1, 20),
@@ -146,6 +154,7 @@ fn hunt(mutant: &Mutant) -> Option<(u64, String)> {
         let violation = match mutant.servers {
             REMOVALS => removals::run(seed).err(),
             FOUNDING => founding::run(seed, false).err(),
+            SLOW => run_slow(seed, 3, false).err().map(|failure| failure.violation),
             servers => run(seed, servers, false).err().map(|failure| failure.violation),
         };
         violation.map(|violation| (seed, violation))

@@ -38,6 +38,8 @@ pub struct Checker {
     pub observer: Observer,
     pub(super) sessions: BTreeMap<i64, Session>,
     pub(super) views: Vec<View>,
+    /// By server: its newest connection that ended with the process that had it.
+    of_earlier: Vec<ConnId>,
     /// What connections asked for when they began, and that server.
     pub(super) handshakes: BTreeMap<ConnId, (usize, ConnectRequest)>,
     /// By connection and number there.
@@ -86,6 +88,7 @@ impl Checker {
             clocks: Clocks::new(rules.servers),
             observer: Observer::default(),
             sessions: BTreeMap::new(),
+            of_earlier: vec![0; rules.servers],
             handshakes: BTreeMap::new(),
             writes: BTreeMap::new(),
             applied: BTreeMap::new(),
@@ -118,6 +121,7 @@ impl Checker {
     /// A server died: connections and watches are gone, outcomes of what was in flight unknown.
     pub fn crashed(&mut self, server: usize) {
         self.views[server].crashed();
+        self.of_earlier[server] = self.handshakes.last_key_value().map_or(0, |(conn, _)| *conn);
         self.clocks.forget(server);
     }
 
@@ -225,8 +229,11 @@ impl Checker {
         let place = self.views[server].place;
         for id in sessions {
             let Some(session) = self.sessions.get_mut(id) else { continue };
-            // Who has gone elsewhere is heard of from there.
-            let owner = session.owner_at(place).and_then(|grant| self.handshakes.get(&grant.conn));
+            // Who has gone elsewhere is heard of from there, and whose server was started anew is nobody's
+            // before it has the session again.
+            let owner = session.owner_at(place).map(|grant| grant.conn);
+            let owner = owner.filter(|conn| *conn > self.of_earlier[by]);
+            let owner = owner.and_then(|conn| self.handshakes.get(&conn));
             if owner.is_some_and(|(host, _)| *host == by) {
                 session.hear(server, place, now_us);
             }
@@ -452,8 +459,7 @@ impl Checker {
         let view = &self.views[server];
         for id in self.given.drain(..) {
             let session = self.sessions.get_mut(&id).expect("a connection's session is known");
-            session.hear(server, view.place, now_us);
-            session.answer(server, view.place, now_us);
+            session.give(server, view.place, now_us);
         }
         for (id, conn) in &view.conns {
             conn.settled().map_err(|what| format!("connection {id}: {what}"))?;

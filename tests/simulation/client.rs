@@ -87,6 +87,8 @@ pub struct Client {
     recent: Vec<String>,
     pub lock: Option<Lock>,
     silent_until_us: u64,
+    /// It says no more than it must.
+    is_quiet: bool,
     sent_us: u64,
     heard_us: u64,
     pub mood: Mood,
@@ -119,6 +121,7 @@ impl Client {
             recent: Vec::new(),
             lock,
             silent_until_us: 0,
+            is_quiet: number >= config.clients + config.lock_clients,
             sent_us: 0,
             heard_us: 0,
             mood: Mood::Wild,
@@ -160,7 +163,7 @@ impl Client {
             act.again_in_us += if self.servers > 1 { 2000 } else { 0 };
             return act;
         }
-        if self.mood == Mood::Wild && self.misbehave(now_us, config, &mut act) {
+        if self.mood == Mood::Wild && !self.is_quiet && self.misbehave(now_us, config, &mut act) {
             return act;
         }
         if self.mood == Mood::Leave {
@@ -169,7 +172,11 @@ impl Client {
             }
             return act;
         }
-        self.work(now_us, config, &mut act.bytes);
+        if self.is_quiet {
+            self.show_life(now_us, &mut act);
+        } else {
+            self.work(now_us, config, &mut act.bytes);
+        }
         if act.bytes.is_empty() {
             // It waits for answers.
             act.again_in_us += 1000;
@@ -209,6 +216,23 @@ impl Client {
         if self.session.as_ref().is_some_and(|session| idle_us > session.timeout_us / 3) {
             self.ask(Request::Ping, now_us, out);
         }
+    }
+
+    /// Says something, and nothing more before it is nearly too late. It may lose its connection meanwhile, and
+    /// does not come back earlier.
+    fn show_life(&mut self, now_us: u64, act: &mut Act) {
+        let timeout_us = self.session.as_ref().map_or(0, |session| session.timeout_us);
+        if !self.outstanding.is_empty() {
+            return;
+        }
+        let request = match self.rng.below(4) {
+            0 => Request::Exists { path: Text::from_static("/n0"), watch: false },
+            1 => Request::Sync { path: Some(Text::from_static("/")) },
+            _ => Request::Ping,
+        };
+        self.ask(request, now_us, &mut act.bytes);
+        let rests_us = timeout_us * self.rng.range(200, 960) / 1000;
+        self.silent_until_us = now_us + rests_us;
     }
 
     /// Drops the connection, falls silent, or closes the session. True: nothing else now.

@@ -64,6 +64,10 @@ pub struct Config {
     pub servers: usize,
     pub clients: usize,
     pub lock_clients: usize,
+    /// Clients say little, and what goes wrong takes seconds.
+    pub is_slow: bool,
+    /// Clients that say as little as keeps their sessions alive, and come back as late as that.
+    pub quiet_clients: usize,
     pub locks: u64,
     pub operations: u64,
     pub op_weights: Vec<u32>,
@@ -133,6 +137,8 @@ impl Config {
             servers,
             clients: rng.range(2, 7) as usize,
             lock_clients: rng.range(0, 4) as usize,
+            is_slow: false,
+            quiet_clients: 0,
             locks: rng.range(1, 2),
             operations: rng.range(2000, 2400),
             op_weights: op_weights(rng),
@@ -188,6 +194,33 @@ impl Config {
         }
         config.draw_hangs(&mut Rng::new(seed, 8));
         config.draw_clocks(&mut Rng::new(seed, 13));
+        config
+    }
+
+    /// The same world, but slow: clients say little, and what goes wrong takes seconds. What becomes of a
+    /// session whose client is silent for most of its timeout is told here, where one lost sign of life counts.
+    pub fn draw_slow(seed: u64, servers: usize) -> Self {
+        let mut config = Self::draw(seed, servers);
+        let rng = &mut Rng::new(seed, 16);
+        config.is_slow = true;
+        config.operations = rng.range(400, 600);
+        config.clients = rng.range(1, 2) as usize;
+        config.lock_clients = 0;
+        config.quiet_clients = rng.range(4, 8) as usize;
+        config.think_us_max = *rng.pick(&[200_000, 1_000_000]);
+        config.pipeline_max = 1;
+        config.latency_us_max = config.latency_us_max.min(1000);
+        config.drops = *rng.pick(&[0, 30, 100]);
+        let timeout_min = *rng.pick(&[600, 1500, 3000]);
+        config.timeouts_ms = (timeout_min, timeout_min + rng.range(100, 3000) as i32);
+        config.peer_latency_us_max = *rng.pick(&[1000, 20_000, 60_000]);
+        config.crash_every_us = rng.chance(500).then(|| *rng.pick(&[4_000_000, 15_000_000]));
+        config.down_us_max = *rng.pick(&[200_000, 3_000_000]);
+        config.trouble_every_us = Some(*rng.pick(&[700_000, 2_000_000]));
+        config.trouble_weights = [1, 4, 2, 5, 1].map(|most| rng.range(1, most) as u32);
+        config.wipe_every_us = None;
+        config.old_copies_every_us = None;
+        config.hang_every_us = None;
         config
     }
 

@@ -72,7 +72,12 @@ impl World {
         }
         let every_us = self.config.trouble_every_us.unwrap_or(1_000_000);
         let rng = &mut self.hosts[0].rng;
-        let (next_us, lasts_us) = (1 + rng.below(2 * every_us), rng.below(2 * every_us));
+        let next_us = 1 + rng.below(2 * every_us);
+        // Now and then for so long that a server is given up.
+        let lasts_us = match self.config.is_slow && rng.chance(200) {
+            true => rng.range(2_200_000, 5_000_000),
+            false => rng.below(2 * every_us),
+        };
         let kind = rng.weighted(&self.config.trouble_weights);
         let victim = match rng.chance(500) {
             true => self.checker.agreement.newest_leader().unwrap_or(0),
@@ -102,10 +107,37 @@ impl World {
                     1 => rng.range(600_000, 2_000_000),
                     _ => rng.range(450_000, 900_000),
                 };
-                self.pause(victim, us.min(3_000_000));
+                let us = us.min(3_000_000);
+                // The machine that all of them run on, at times.
+                if self.config.is_slow && self.hosts[0].rng.chance(200) {
+                    (0..self.config.servers).for_each(|host| self.pause(host, us));
+                } else {
+                    self.pause(victim, us);
+                }
             }
+            3 if self.config.is_slow && self.hosts[0].rng.chance(600) => self.answer_late(),
             3 => self.slow_down(true),
             _ => self.slow_down(false),
+        }
+    }
+
+    /// A leader's answers take long, so that they are asked for again, and then it stands still, until another
+    /// one is elected or nearly so.
+    fn answer_late(&mut self) {
+        let leader = self.checker.agreement.newest_leader().unwrap_or(0);
+        let rng = &mut self.hosts[0].rng;
+        let other = (leader + 1 + rng.index(self.config.servers - 1)) % self.config.servers;
+        let (late_us, in_us) = (rng.range(100_000, 400_000), rng.range(60_000, 500_000));
+        let lasts_us = rng.range(450_000, 1_200_000);
+        self.slow_between(leader, other, late_us);
+        self.at(in_us, Event::Pause(leader, lasts_us));
+    }
+
+    /// A machine stands still, if something may still go wrong.
+    pub(super) fn stand_still(&mut self, host: usize, us: u64) {
+        if self.faults_are_on && !self.is_spared() && !self.rollbacks.is_pending() {
+            self.disturbed();
+            self.pause(host, us);
         }
     }
 

@@ -15,6 +15,8 @@ use super::sessions::{Grant, Session};
 
 /// Longest time that a server keeps to itself whom it heard of: some ticks, and turns of its driver.
 const TOUCH_US_MAX: u64 = 300_000;
+/// How much of the time for which a server stands still counts at most: ten ticks.
+const STANDSTILL_US: u64 = 500_000;
 
 impl Checker {
     /// A server has applied a transaction.
@@ -198,7 +200,8 @@ impl Checker {
         else {
             return Ok(());
         };
-        let silent_us = proposal.at_us - last_us;
+        let stood_still_us = self.stood_still_us(proposal.server, last_us, proposal.at_us);
+        let silent_us = proposal.at_us - last_us - stood_still_us;
         if silent_us < timeout_us {
             return Err(format!(
                 "expired after {silent_us} us of silence, timeout {timeout_us} us"
@@ -237,6 +240,19 @@ impl Checker {
             ));
         }
         Ok(())
+    }
+
+    /// For how long a server stood still between these times, both by its own clock, beyond what counts: nobody
+    /// can be heard meanwhile.
+    fn stood_still_us(&self, server: usize, from_us: u64, to_us: u64) -> u64 {
+        let rate = self.rules.clock_rates[server];
+        let own = self.pauses.iter().filter(|(of, ..)| *of == server);
+        let own =
+            own.map(|(_, since_us, until_us)| (since_us * rate / 1000, until_us * rate / 1000));
+        let between = own.filter(|(since_us, until_us)| *since_us > from_us && *until_us <= to_us);
+        between
+            .map(|(since_us, until_us)| (until_us - since_us).saturating_sub(STANDSTILL_US))
+            .sum()
     }
 
     /// When a server began to stand still, if it went on less than `late_us` before that time; else that time.

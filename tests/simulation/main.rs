@@ -13,7 +13,7 @@ use simulation::disk::{Crash, SimFs};
 use simulation::founding::{self, Seen};
 use simulation::removals;
 use simulation::rng::Rng;
-use simulation::run::{Failure, run};
+use simulation::run::{Failure, Success, run, run_slow};
 
 /// How many seeds every test run plays.
 const SEEDS: u64 = 200;
@@ -64,6 +64,19 @@ const SEEN_AT_LEAST: [(&str, u64); 41] = [
     ("disk_hangs", 80),
     ("wrong_clocks", 80),
     ("time_returns", 20),
+];
+
+/// How many slow worlds of three servers every test run plays.
+const SEEDS_OF_SLOW: u64 = 150;
+
+/// What they must have seen.
+const SEEN_BY_SLOW: [(&str, u64); 6] = [
+    ("elections", 1000),
+    ("partitions", 500),
+    ("pauses", 700),
+    ("sessions_moved", 3000),
+    ("sessions_expired", 2000),
+    ("sent_away", 5000),
 ];
 
 /// How many seeds are played with three servers, and with five.
@@ -131,8 +144,10 @@ const SEEN_BY_FIVE: [(&str, u64); 15] = [
     ("disk_handovers", 1),
 ];
 
+type Play = fn(u64, usize, bool) -> Result<Success, Box<Failure>>;
+
 /// Plays the seeds on all cores; the first failure of the lowest seed.
-fn play(seeds: u64, servers: usize) -> Result<Coverage, Box<Failure>> {
+fn play(run: Play, seeds: u64, servers: usize) -> Result<Coverage, Box<Failure>> {
     let next = AtomicU64::new(1);
     let results = Mutex::new((Coverage::default(), None::<Box<Failure>>));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -164,17 +179,22 @@ fn play(seeds: u64, servers: usize) -> Result<Coverage, Box<Failure>> {
 
 #[test]
 fn two_hundred_seeds_break_no_rule() {
-    must_go_well(SEEDS, 1, &SEEN_AT_LEAST);
+    must_go_well(run, SEEDS, 1, &SEEN_AT_LEAST);
 }
 
 #[test]
 fn three_servers_break_no_rule_together() {
-    must_go_well(SEEDS_OF_THREE, 3, &SEEN_BY_THREE);
+    must_go_well(run, SEEDS_OF_THREE, 3, &SEEN_BY_THREE);
+}
+
+#[test]
+fn in_slow_worlds_no_session_ends_early() {
+    must_go_well(run_slow, SEEDS_OF_SLOW, 3, &SEEN_BY_SLOW);
 }
 
 #[test]
 fn five_servers_break_no_rule_together() {
-    must_go_well(SEEDS_OF_FIVE, 5, &SEEN_BY_FIVE);
+    must_go_well(run, SEEDS_OF_FIVE, 5, &SEEN_BY_FIVE);
 }
 
 /// How many foundings every test run plays; `simulate --founding --seeds 1..1001` plays more.
@@ -214,8 +234,8 @@ fn servers_that_are_started_in_any_order_become_one_ensemble_or_say_why_not() {
     assert!(missing.is_empty(), "seen too rarely: {missing:?}");
 }
 
-fn must_go_well(seeds: u64, servers: usize, least: &[(&str, u64)]) {
-    match play(seeds, servers) {
+fn must_go_well(run: Play, seeds: u64, servers: usize, least: &[(&str, u64)]) {
+    match play(run, seeds, servers) {
         Ok(coverage) => {
             println!("{coverage}");
             let missing = coverage.missing(least);

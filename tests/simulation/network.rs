@@ -317,6 +317,12 @@ impl World {
         }
     }
 
+    /// What one server sends another one takes so much longer.
+    pub(super) fn slow_between(&mut self, from: usize, to: usize, us: u64) {
+        self.slow_down(false);
+        self.network.slow_us[from][to] = us;
+    }
+
     /// What a server is sent takes so much longer.
     pub(super) fn slow_towards(&mut self, host: usize, us: u64) {
         self.slow_down(false);

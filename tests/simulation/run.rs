@@ -28,6 +28,7 @@ pub struct Success {
 pub struct Failure {
     pub seed: u64,
     pub servers: usize,
+    pub is_slow: bool,
     pub violation: Violation,
     pub step: u64,
     pub config: String,
@@ -47,7 +48,21 @@ const STEPS_MAX: u64 = 2_000_000;
 /// # Errors
 /// The rule that was broken, and how it came to that.
 pub fn run(seed: u64, servers: usize, prints: bool) -> Result<Success, Box<Failure>> {
-    let mut world = World::new(Config::draw(seed, servers));
+    run_in(Config::draw(seed, servers), prints)
+}
+
+/// Runs a seed in a slow world.
+///
+/// # Errors
+/// The rule that was broken, and how it came to that.
+pub fn run_slow(seed: u64, servers: usize, prints: bool) -> Result<Success, Box<Failure>> {
+    let outcome = run_in(Config::draw_slow(seed, servers), prints);
+    outcome.map_err(|failure| Box::new(Failure { is_slow: true, ..*failure }))
+}
+
+fn run_in(config: Config, prints: bool) -> Result<Success, Box<Failure>> {
+    let (seed, servers) = (config.seed, config.servers);
+    let mut world = World::new(config);
     world.trace.is_printed = prints;
     play(&mut world, seed, servers)
 }
@@ -74,6 +89,7 @@ fn play(world: &mut World, seed: u64, servers: usize) -> Result<Success, Box<Fai
         Err(violation) => Err(Box::new(Failure {
             seed,
             servers,
+            is_slow: false,
             violation,
             step: world.steps,
             config: format!("{:?}", world.config),
@@ -87,10 +103,11 @@ impl std::fmt::Display for Failure {
         writeln!(f, "{}", self.tail)?;
         writeln!(f, "{}", self.config)?;
         writeln!(f, "seed {} failed at step {}: {}", self.seed, self.step, self.violation)?;
-        let Self { seed, servers, .. } = self;
+        let Self { seed, servers, is_slow, .. } = self;
+        let slow = if *is_slow { " --slow" } else { "" };
         write!(
             f,
-            "replay: cargo run --release --example simulate -- --servers {servers} --seed {seed} --trace"
+            "replay: cargo run --release --example simulate -- --servers {servers}{slow} --seed {seed} --trace"
         )
     }
 }

@@ -49,6 +49,9 @@ pub struct Session {
     heard: BTreeMap<usize, Vec<(u64, u64)>>,
     /// By server: when it had a connection of this session's client and answered it, and its timeout.
     answered: BTreeMap<usize, Vec<(u64, u64)>>,
+    /// By server: when it last heard from the client, and until when its answers promise nothing because the
+    /// client was late.
+    asked: BTreeMap<usize, (u64, u64)>,
 }
 
 impl Session {
@@ -60,6 +63,7 @@ impl Session {
             grants: vec![(place, grant)],
             heard: BTreeMap::new(),
             answered: BTreeMap::new(),
+            asked: BTreeMap::new(),
         }
     }
 
@@ -91,11 +95,26 @@ impl Session {
         keep(self.heard.entry(server).or_default(), now);
     }
 
-    /// A server that is at this place answers what its client asked at this time.
+    /// A server that is at this place answers what its client asked at this time. One that asks too late is
+    /// answered as long as the server does not know that its session's end was decided before.
     pub fn answer(&mut self, server: usize, place: usize, heard_us: u64) {
         let Some(grant) = self.owner_at(place) else { return };
-        let heard = (heard_us, grant.timeout_ms as u64 * 1000);
-        keep(self.answered.entry(server).or_default(), heard);
+        let timeout_us = grant.timeout_ms as u64 * 1000;
+        let (last_us, late_until_us) = self.asked.entry(server).or_insert((heard_us, 0));
+        if heard_us >= *last_us + timeout_us {
+            *late_until_us = heard_us + timeout_us;
+        }
+        *last_us = heard_us.max(*last_us);
+        if heard_us >= *late_until_us {
+            keep(self.answered.entry(server).or_default(), (heard_us, timeout_us));
+        }
+    }
+
+    /// A server that is at this place gives it to a client, now.
+    pub fn give(&mut self, server: usize, place: usize, now_us: u64) {
+        self.asked.remove(&server);
+        self.hear(server, place, now_us);
+        self.answer(server, place, now_us);
     }
 
     /// When a server last heard of it before a time, and its timeout then.

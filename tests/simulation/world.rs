@@ -41,6 +41,8 @@ pub(super) enum Event {
     /// It is over.
     Relief(u64),
     Patience(LinkId),
+    /// A machine stands still for so long.
+    Pause(usize, u64),
     /// A machine goes on.
     Resume(usize),
     /// An image has arrived, or has not.
@@ -125,7 +127,7 @@ impl World {
             clock_rates: std::array::from_fn(|at| *config.clock_rates.get(at).unwrap_or(&1000)),
             peer_latency_us_max: config.peer_latency_us_max,
         };
-        let clients = (0..config.clients + config.lock_clients)
+        let clients = (0..config.clients + config.lock_clients + config.quiet_clients)
             .map(|number| Client::new(number, &config))
             .collect();
         let hosts: Vec<Host> =
@@ -230,6 +232,10 @@ impl World {
             }
             Event::Patience(link) => {
                 self.patience_is_over(link);
+                Ok(())
+            }
+            Event::Pause(host, us) => {
+                self.stand_still(host, us);
                 Ok(())
             }
             Event::Resume(host) => self.resume(host),

@@ -38,7 +38,7 @@ impl ReadIndex {
     /// The context with which the consensus is to be asked, for all syncs up to this one.
     pub(in crate::replica) fn ask(&mut self, sync: u64) -> Vec<u8> {
         self.asked = sync;
-        self.attempts += 1;
+        self.attempts += u64::from(!mutant!("read-index-asked-again-alike"));
         let mut context = self.origin.to_le_bytes().to_vec();
         context.extend_from_slice(&self.asked.to_le_bytes());
         context.extend_from_slice(&self.attempts.to_le_bytes());

@@ -44,7 +44,8 @@ impl Expiry {
     /// Moves the clock.
     pub(super) fn tick(&mut self, now_us: u64) {
         let before = self.tick_us.replace(now_us).unwrap_or(now_us);
-        self.now_us += now_us.saturating_sub(before).min(STALL_US_MAX);
+        let most_us = if mutant!("standstill-counts") { u64::MAX } else { STALL_US_MAX };
+        self.now_us += now_us.saturating_sub(before).min(most_us);
     }
 
     /// Begins to watch a session, with its full timeout from now on.

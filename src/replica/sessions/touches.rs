@@ -59,7 +59,8 @@ impl Touches {
     /// and that one would give all sessions their timeout.
     pub(super) fn forget_old(&mut self, now_us: u64) {
         self.last = self.last.max(now_us);
-        self.heard.retain(|_, report| *report + DEPOSED_US_MAX > now_us);
+        let tells = !mutant!("deposed-leader-tells-nothing");
+        self.heard.retain(|_, report| *report + DEPOSED_US_MAX > now_us && tells);
     }
 
     /// This server is in touch with a majority.
@@ -106,7 +107,9 @@ impl Touches {
 
     /// What was on its way to another server may be lost.
     pub(super) fn link_changed(&mut self) {
-        self.base = 0;
+        if !mutant!("report-lost-with-its-link") {
+            self.base = 0;
+        }
     }
 
     /// A new report: its number, the one that it goes on from, and what is in it.

@@ -241,7 +241,7 @@ impl SessionTracker {
         let mut owners = BTreeSet::new();
         for (id, session) in sessions.iter() {
             owners.insert(session.owner.0);
-            if gone.contains(&session.owner.0) {
+            if gone.contains(&session.owner.0) && !mutant!("given-up-sessions-not-spared") {
                 self.expiry.spare(id);
             }
         }
@@ -314,6 +314,7 @@ impl SessionTracker {
             return false;
         }
         // Of the time since then, not all counts.
+        let asked_us = if mutant!("report-counts-from-arrival") { now_us } else { asked_us };
         let (counted_us, age_us) = (self.expiry.now_us(), now_us.saturating_sub(asked_us));
         self.liveness.told(stamp.process, counted_us.saturating_sub(age_us), counted_us);
         self.liveness.take(from, stamp, asked_us.min(now_us));
