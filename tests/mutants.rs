@@ -93,7 +93,7 @@ const CATALOGUE: &[Mutant] = &[
     mutant("read-index-not-awaited", 3, 20),
     mutant("read-index-one-early", 3, 20),
     mutant("reads-by-lease", 3, 100),
-    mutant("read-index-asked-again-alike", SLOW, 20),
+    mutant("read-index-asked-again-alike", SLOW, 100),
     mutant("read-overtakes-write", 1, 20),
     // --- the order of writes
     mutant("next-term-does-not-wait", 3, 60),
