@@ -197,6 +197,41 @@ fn a_server_that_stood_still_for_long_answers_no_client_before_it_is_sure_of_bei
 }
 
 #[test]
+fn a_leader_that_stood_still_serves_no_client_before_a_majority_has_answered_it() {
+    let mut cluster = Cluster::with(3, Setup::default());
+    let leader = cluster.leader().unwrap();
+    cluster.connect(leader, 1, None);
+    let stands_still = cluster.replicas.remove(&leader).unwrap();
+    cluster.isolate(leader);
+    cluster.advance_ms(3500);
+    assert_ne!(cluster.leader(), None, "another one leads");
+    cluster.replicas.insert(leader, stands_still);
+    let mut ticks = 0;
+    while cluster.replicas[&leader].leadership.leads().is_some() || ticks == 0 {
+        cluster.advance_ms(TICK_MS);
+        assert!(!cluster.replicas[&leader].is_serving(), "another one leads, as it may know");
+        ticks += 1;
+    }
+    cluster.cut.clear();
+    cluster.until("it serves", |cluster| cluster.replicas[&leader].is_serving());
+}
+
+#[test]
+fn a_leader_that_stood_still_and_leads_on_serves_again_once_a_majority_has_answered_it() {
+    let mut cluster = Cluster::with(3, Setup::default());
+    let leader = cluster.leader().unwrap();
+    cluster.isolate(leader);
+    // All machines stand still: the one that they are on does.
+    cluster.now_us += 2_300_000;
+    cluster.advance_ms(TICK_MS);
+    assert_eq!(cluster.leader(), Some(leader), "nobody has stood for election yet");
+    assert!(!cluster.replicas[&leader].is_serving());
+    cluster.cut.clear();
+    cluster.until("it serves", |cluster| cluster.replicas[&leader].is_serving());
+    assert_eq!(cluster.leader(), Some(leader));
+}
+
+#[test]
 fn sessions_that_only_one_server_knows_are_not_kept_for_a_leader() {
     let mut cluster = Cluster::with(3, Setup { read_only_mode: true, ..short_sessions() });
     let follower = cluster.follower();

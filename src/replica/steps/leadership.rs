@@ -69,7 +69,9 @@ impl Replica {
             return;
         }
         self.leadership.has_leader();
-        if leads {
+        // A leader that stood still may have been deposed meanwhile: it serves once a majority has answered it.
+        let is_sure = now_us < doubts_from_us;
+        if leads && is_sure {
             self.serve();
         } else if !is_leader && self.leadership.lacks_barrier() {
             self.leadership.set_barrier(self.clients.ask_sync());
@@ -136,8 +138,10 @@ impl Replica {
             // A client that could only read finds a better server, or comes back to this one.
             self.clients.hang_up_all(true);
             self.sessions.clear_local();
-            // It had no clients before, and the way to the leader and back is proved.
-            self.sessions.confirm(self.clocks.now_us());
+            if !self.consensus.is_leader() {
+                // It had no clients before, and the way to the leader and back is proved.
+                self.sessions.confirm(self.clocks.now_us());
+            }
         }
         self.leadership.serve();
     }
