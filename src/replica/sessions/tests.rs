@@ -224,7 +224,7 @@ fn a_leader_that_stood_still_and_leads_on_serves_again_once_a_majority_has_answe
     // All machines stand still: the one that they are on does.
     cluster.now_us += 2_300_000;
     cluster.advance_ms(TICK_MS);
-    assert_eq!(cluster.leader(), Some(leader), "nobody has stood for election yet");
+    assert_eq!(cluster.leader(), Some(leader), "no server has stood for election yet");
     assert!(!cluster.replicas[&leader].is_serving());
     cluster.cut.clear();
     cluster.until("it serves", |cluster| cluster.replicas[&leader].is_serving());
