@@ -72,9 +72,9 @@ const CATALOGUE: &[Mutant] = &[
     mutant("overwritten-entry-comes-back", 3, 20),
     mutant("overwrites-one-too-many", 3, 20),
     mutant("entry-applied-twice-at-restart", 1, 20),
-    mutant("lost-entries-unnoticed", REMOVALS, 2000),
+    mutant("lost-entries-unnoticed", REMOVALS, 20_000),
     mutant("hung-leader-stays", 3, 60),
-    mutant("stands-again-at-once", 3, 60),
+    mutant("stands-again-at-once", 3, 200),
     mutant("moving-session-expires", 3, 200),
     // --- members
     mutant("removal-acknowledged-early", REMOVALS, 20),
@@ -92,7 +92,7 @@ const CATALOGUE: &[Mutant] = &[
     mutant("sync-without-quorum", 3, 20),
     mutant("read-index-not-awaited", 3, 20),
     mutant("read-index-one-early", 3, 20),
-    mutant("reads-by-lease", 3, 100),
+    mutant("reads-by-lease", SLOW, 20),
     mutant("read-index-asked-again-alike", SLOW, 100),
     mutant("read-overtakes-write", 1, 20),
     // --- the order of writes
