@@ -151,7 +151,7 @@ impl Calibration {
                 }
                 let one = self.one(*row, *run, &binary, is_interrupted)?;
                 println!("{}", self.line(&one));
-                ran.lock().expect("nobody panics with it").push(one);
+                ran.lock().expect("no thread panics while it holds it").push(one);
             }
             Ok(())
         };
@@ -159,7 +159,7 @@ impl Calibration {
             let workers: Vec<_> = (0..self.jobs).map(|_| scope.spawn(work)).collect();
             workers.into_iter().try_for_each(|worker| worker.join().expect("it does not panic"))
         });
-        let ran = ran.into_inner().expect("nobody panics with it");
+        let ran = ran.into_inner().expect("no thread panics while it holds it");
         let table: Vec<Value> = (0..self.rows.len()).map(|row| self.tell(row, &ran)).collect();
         let file = self.out.join("calibration.json");
         fs::write(&file, format!("{:#}\n", json!({"rows": table}))).map_err(told)?;
@@ -263,7 +263,7 @@ impl Calibration {
 fn remove_servers(folder: &Path) {
     let below = fs::read_dir(folder).into_iter().flatten().flatten();
     for servers in below.map(|entry| entry.path()).filter(|path| path.is_dir()) {
-        // What cannot be removed is in nobody's way but the disk's.
+        // What cannot be removed takes room and does no other harm.
         let _ = fs::remove_dir_all(servers);
     }
 }

@@ -132,7 +132,7 @@ pub fn run(settings: &Settings, is_interrupted: &AtomicBool) -> Result<Outcome, 
             workload.finale(client).and_then(|()| client.close())
         })?;
         if !closed {
-            // The sessions that nobody closed end by themselves, and their znodes with them.
+            // The sessions that no client closed end by themselves, and their znodes with them.
             thread::sleep(settings.timeout + SLACK);
         }
         is_even = cluster.wait_until_even(EVEN_MAX);

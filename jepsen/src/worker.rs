@@ -11,7 +11,7 @@ use crate::workload::Body;
 pub struct Times {
     /// The faults are over: finish.
     pub is_over: AtomicBool,
-    /// The servers do not come back: nobody can finish.
+    /// The servers do not come back: no client can finish.
     pub is_broken: AtomicBool,
     /// After this nobody waits for anything any more.
     pub last: Instant,

@@ -242,18 +242,17 @@ fn directory_for_disks() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
+/// A disk of its own for this test, if the machine can have one.
+fn disk_below(directory: &Path, name: &str) -> Option<Disk> {
+    Disk::new(directory, "mount").map_err(|why| left_out(name, &why)).ok()
+}
+
 #[test]
 fn nothing_acknowledged_is_lost_when_the_power_is_cut() {
     let name = "power cuts";
     let begun = Instant::now();
     let directory = directory_for_disks();
-    let mut disk = match Disk::new(directory.path(), "mount") {
-        Ok(disk) => disk,
-        Err(why) => {
-            left_out(name, &why);
-            return;
-        }
-    };
+    let Some(mut disk) = disk_below(directory.path(), name) else { return };
     let mut history = History::new(name, &disk.path().join("data"), directory.path());
     let mut process = history.begin();
     for turn in 0..count("LOCKKEEPER_POWER_CUTS", POWER_CUTS, 1, 1) {
@@ -295,13 +294,7 @@ fn a_server_whose_disk_becomes_read_only_ends_in_words_and_starts_where_it_can_w
     let name = "a disk that becomes read-only";
     let begun = Instant::now();
     let directory = directory_for_disks();
-    let disk = match Disk::new(directory.path(), "mount") {
-        Ok(disk) => disk,
-        Err(why) => {
-            left_out(name, &why);
-            return;
-        }
-    };
+    let Some(disk) = disk_below(directory.path(), name) else { return };
     let mut history = History::new(name, &disk.path().join("data"), directory.path());
     let mut process = history.begin();
     let ended = history.load_with_promises(&mut process, |process, _, promises| {

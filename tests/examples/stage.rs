@@ -178,7 +178,7 @@ impl Stage {
 
     /// What was heard up to now that begins with this word.
     pub fn said(&self, word: &str) -> Vec<Heard> {
-        let heard = self.heard.lock().expect("nobody panics with it");
+        let heard = self.heard.lock().expect("no thread panics while it holds it");
         heard.iter().filter(|heard| heard.line.split(' ').next() == Some(word)).cloned().collect()
     }
 
@@ -307,7 +307,12 @@ impl Stage {
             let token = words.next().and_then(|token| token.parse().ok()).expect("a token");
             Some(Claim { who: heard.who, word, node, token, stamp: heard.stamp })
         };
-        self.heard.lock().expect("nobody panics with it").iter().filter_map(claim).collect()
+        self.heard
+            .lock()
+            .expect("no thread panics while it holds it")
+            .iter()
+            .filter_map(claim)
+            .collect()
     }
 
     /// What the servers say that they did, on which they agree.
@@ -348,7 +353,7 @@ async fn stamp(
         // The servers may have been stopped; who waits for the line says so.
         let Ok(stat) = observer.set_data(MARK, b"", None).await else { return };
         let heard_now = Heard { who, line, stamp: stat.mzxid };
-        heard.lock().expect("nobody panics with it").push(heard_now);
+        heard.lock().expect("no thread panics while it holds it").push(heard_now);
     }
 }
 

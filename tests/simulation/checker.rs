@@ -229,7 +229,7 @@ impl Checker {
         let place = self.views[server].place;
         for id in sessions {
             let Some(session) = self.sessions.get_mut(id) else { continue };
-            // Who has gone elsewhere is heard of from there, and whose server was started anew is nobody's
+            // Who has gone elsewhere is heard of from there, and whose server was started anew belongs to no server
             // before it has the session again.
             let owner = session.owner_at(place).map(|grant| grant.conn);
             let owner = owner.filter(|conn| *conn > self.of_earlier[by]);

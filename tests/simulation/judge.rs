@@ -242,7 +242,7 @@ impl Checker {
         Ok(())
     }
 
-    /// For how long a server stood still between these times, both by its own clock, beyond what counts: nobody
+    /// For how long a server stood still between these times, both by its own clock, beyond what counts: no client
     /// can be heard meanwhile.
     fn stood_still_us(&self, server: usize, from_us: u64, to_us: u64) -> u64 {
         let rate = self.rules.clock_rates[server];

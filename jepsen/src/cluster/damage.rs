@@ -167,7 +167,7 @@ impl Cluster {
         if wound.part != Part::Log && self.nodes[at].process.is_some() {
             self.look_into(at, &wound);
         }
-        // Who has ended follows nobody, and that is said already.
+        // A server that has ended follows no leader, and that is said already.
         if self.nodes[at].process.is_some() && !self.is_in_step(BACK_MAX) {
             self.crashes.push(format!("{name} does not follow {BACK_MAX:?} after damage"));
         }

@@ -72,7 +72,7 @@ impl Disk {
         run("mount", &["-o", "remount,abort", text(&self.mount)])
     }
 
-    /// Mounts it so that nobody can write to it. Who used the disk has ended.
+    /// Mounts it read-only. The process that used the disk has ended.
     ///
     /// # Errors
     /// Somebody uses it, or its file system does not recover.

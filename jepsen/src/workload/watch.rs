@@ -22,7 +22,7 @@ const NAMES: u64 = 5;
 const FIXED: u64 = 4;
 /// A client goes to another server so often.
 const STAYS: Duration = Duration::from_millis(1500);
-/// Between two servers nobody hears of it for so long.
+/// Between two servers no leader hears of it for so long.
 const AWAY: Duration = Duration::from_millis(100);
 
 /// The workload.
