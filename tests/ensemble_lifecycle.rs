@@ -4,7 +4,7 @@ mod common;
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use common::{Client, fresh, wait_until};
 use lockkeeper::Ensemble;
@@ -137,8 +137,9 @@ async fn clients_that_connect_while_the_leader_goes_are_served_by_the_next_one()
     let leader = ensemble.leader().expect("there is one");
     let addresses: Vec<SocketAddr> =
         others(&ensemble, leader).into_iter().map(|id| address(&ensemble, id)).collect();
-    let storm: Vec<_> =
-        (0..60).map(|number| tokio::spawn(served(addresses[number % addresses.len()]))).collect();
+    let storm: Vec<_> = (0..60)
+        .map(|number| tokio::spawn(Client::served(addresses[number % addresses.len()])))
+        .collect();
     ensemble.kill(leader).await.unwrap();
     ensemble.wait_for_leader().await.unwrap();
     let elected = Instant::now();
@@ -150,17 +151,6 @@ async fn clients_that_connect_while_the_leader_goes_are_served_by_the_next_one()
     ensemble.shutdown().await.unwrap();
 }
 
-/// A client that asks for a session until it has one.
-async fn served(address: SocketAddr) -> Client {
-    loop {
-        if let Some(client) = Client::open(address, &fresh(4000)).await {
-            return client;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-/// CURATOR-498: on a server that lags, a client with a new session saw the lock of its old one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_session_sees_the_end_of_the_one_before_on_every_server() {
     let mut ensemble = Ensemble::builder(3).set("tickTime", "200").start().await.unwrap();
@@ -173,7 +163,7 @@ async fn a_new_session_sees_the_end_of_the_one_before_on_every_server() {
     let mut other = client(&ensemble, leader).await;
     wait_until("it is gone", async || !other.exists("/mine").await).await;
     ensemble.heal();
-    let mut new = served(address(&ensemble, behind)).await;
+    let mut new = Client::served(address(&ensemble, behind)).await;
     assert!(!new.exists("/mine").await);
     ensemble.shutdown().await.unwrap();
 }

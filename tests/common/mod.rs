@@ -64,6 +64,20 @@ impl Client {
         Self::open(address, &fresh(20_000)).await.expect("a session")
     }
 
+    /// As any client, asks for a session of 4 s until the server gives it one: while leaders change it may close the
+    /// connection instead.
+    pub async fn served(address: SocketAddr) -> Self {
+        let asks = async {
+            loop {
+                if let Some(client) = Self::open(address, &fresh(4000)).await {
+                    return client;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(PATIENCE, asks).await.expect("the server gives a session in the end")
+    }
+
     /// The session that `request` asks for; `None` if the server closes instead of answering.
     pub async fn open(address: SocketAddr, request: &ConnectRequest) -> Option<Self> {
         let stream = TcpStream::connect(address).await.expect("the server listens");
