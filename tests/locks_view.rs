@@ -18,7 +18,7 @@ const KAZOO: &str = "0af2b9d632cd4bd08c9c6c2f2f4d4f55__lock__";
 const CURATOR: &str = "_c_0af2b9d6-32cd-4bd0-8c9c-6c2f2f4d4f55-lock-";
 
 async fn server() -> Server {
-    Server::builder()
+    common::builder()
         .set("admin.enableServer", "true")
         .set("admin.serverPort", "0")
         .start()
@@ -312,7 +312,7 @@ async fn the_commands_show_it_and_say_what_is_missing() {
 async fn a_lock_is_broken_after_a_yes_and_the_audit_log_has_it() {
     let directory = tempfile::tempdir().unwrap();
     let audit = directory.path().join("audit");
-    let server = Server::builder().audit_log(&audit).start().await.expect("it starts");
+    let server = common::builder().audit_log(&audit).start().await.expect("it starts");
     let at = server.connect_string();
     let mut client = Client::connect(server.local_addr()).await;
     let mut waiter = Client::connect(server.local_addr()).await;

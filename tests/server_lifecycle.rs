@@ -6,14 +6,14 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use common::{Client, EPHEMERAL, PATIENCE, fresh, say, wait_until};
+use lockkeeper::StartError;
 use lockkeeper::internals::proto::Request;
-use lockkeeper::{Server, StartError};
 use tokio::time::timeout;
 
 #[tokio::test]
 async fn a_stop_takes_less_than_a_second_and_keeps_sessions_and_data() {
     let directory = tempfile::tempdir().unwrap();
-    let server = Server::builder().data_dir(directory.path()).start().await.unwrap();
+    let server = common::builder().data_dir(directory.path()).start().await.unwrap();
     assert!(server.recovered().is_new);
     let mut clients = Vec::new();
     for number in 0..20 {
@@ -29,7 +29,7 @@ async fn a_stop_takes_less_than_a_second_and_keeps_sessions_and_data() {
         client.closed().await;
     }
 
-    let server = Server::builder().data_dir(directory.path()).start().await.unwrap();
+    let server = common::builder().data_dir(directory.path()).start().await.unwrap();
     let found = server.recovered();
     assert_eq!((found.is_new, found.sessions, found.zxid), (false, 20, zxid));
     for client in &clients {
@@ -44,8 +44,8 @@ async fn a_stop_takes_less_than_a_second_and_keeps_sessions_and_data() {
 #[tokio::test]
 async fn a_second_server_on_the_same_directory_is_refused_and_the_first_one_unharmed() {
     let directory = tempfile::tempdir().unwrap();
-    let server = Server::builder().data_dir(directory.path()).start().await.unwrap();
-    let second = Server::builder().data_dir(directory.path()).start().await;
+    let server = common::builder().data_dir(directory.path()).start().await.unwrap();
+    let second = common::builder().data_dir(directory.path()).start().await;
     let reason = second.expect_err("the directory is in use").to_string();
     assert!(reason.contains(&directory.path().display().to_string()), "{reason}");
     assert!(reason.contains("another lockkeeper server"), "{reason}");
@@ -60,7 +60,7 @@ async fn an_address_in_use_is_named_and_nothing_is_created() {
     let port = taken.local_addr().unwrap().port();
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("data");
-    let started = Server::builder().data_dir(&directory).address("127.0.0.1", port).start().await;
+    let started = common::builder().data_dir(&directory).address("127.0.0.1", port).start().await;
     let reason = started.expect_err("the port is taken").to_string();
     assert!(reason.contains(&format!("127.0.0.1:{port}")), "{reason}");
     assert!(!directory.exists());
@@ -70,7 +70,7 @@ async fn an_address_in_use_is_named_and_nothing_is_created() {
 async fn a_wrong_setting_is_named_and_nothing_is_created() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("data");
-    let builder = Server::builder().data_dir(&directory).tick_time(Duration::ZERO).set("no", "x");
+    let builder = common::builder().data_dir(&directory).tick_time(Duration::ZERO).set("no", "x");
     let Err(StartError::Config(errors)) = builder.start().await else { panic!("it is wrong") };
     assert_eq!(errors[0].key, "tickTime");
     assert!(!directory.exists());
@@ -80,7 +80,7 @@ async fn a_wrong_setting_is_named_and_nothing_is_created() {
 async fn an_http_port_that_is_taken_is_no_reason_not_to_serve() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let server = Server::builder().admin_address("127.0.0.1", port).start().await.unwrap();
+    let server = common::builder().admin_address("127.0.0.1", port).start().await.unwrap();
     assert_eq!(server.admin_addr(), None);
     assert!(server.status().serving);
     server.stop().await.unwrap();
@@ -88,7 +88,7 @@ async fn an_http_port_that_is_taken_is_no_reason_not_to_serve() {
 
 #[tokio::test]
 async fn the_http_port_is_served_and_goes_with_the_server() {
-    let server = Server::builder().admin_address("127.0.0.1", 0).start().await.unwrap();
+    let server = common::builder().admin_address("127.0.0.1", 0).start().await.unwrap();
     let address = server.admin_addr().expect("any free port");
     let answer =
         say(address, b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
@@ -100,7 +100,7 @@ async fn the_http_port_is_served_and_goes_with_the_server() {
 #[tokio::test]
 async fn operators_see_the_settings_in_force_but_not_the_super_users_digest() {
     let digest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
-    let server = Server::builder()
+    let server = common::builder()
         .admin_address("127.0.0.1", 0)
         .tick_time(Duration::from_millis(123))
         .set("DigestAuthenticationProvider.superDigest", digest)
@@ -121,7 +121,7 @@ async fn operators_see_the_settings_in_force_but_not_the_super_users_digest() {
 #[tokio::test]
 async fn images_are_written_counted_and_shown() {
     let directory = tempfile::tempdir().unwrap();
-    let builder = Server::builder().data_dir(directory.path());
+    let builder = common::builder().data_dir(directory.path());
     let server = builder.set("lockkeeper.imageLogBytes", "1048576").start().await.unwrap();
     let mut client = Client::connect(server.local_addr()).await;
     client.create("/a", b"", 0).await.unwrap();
@@ -140,12 +140,12 @@ async fn images_are_written_counted_and_shown() {
 #[tokio::test]
 async fn dropping_a_server_ends_it() {
     let directory = tempfile::tempdir().unwrap();
-    let server = Server::builder().data_dir(directory.path()).start().await.unwrap();
+    let server = common::builder().data_dir(directory.path()).start().await.unwrap();
     let mut client = Client::connect(server.local_addr()).await;
     drop(server);
     client.closed().await;
     wait_until("the directory is free", async || {
-        Server::builder().data_dir(directory.path()).start().await.is_ok()
+        common::builder().data_dir(directory.path()).start().await.is_ok()
     })
     .await;
 }
@@ -154,11 +154,11 @@ async fn dropping_a_server_ends_it() {
 async fn a_start_that_nobody_waits_for_leaves_nothing_running() {
     let directory = tempfile::tempdir().unwrap();
     for delay_us in [0, 100, 1000, 10_000] {
-        let start = Server::builder().data_dir(directory.path()).start();
+        let start = common::builder().data_dir(directory.path()).start();
         // Given up in the middle, wherever that is.
         let _ = timeout(Duration::from_micros(delay_us), start).await;
         wait_until("the directory is free", async || {
-            match Server::builder().data_dir(directory.path()).start().await {
+            match common::builder().data_dir(directory.path()).start().await {
                 Ok(server) => server.stop().await.is_ok(),
                 Err(_) => false,
             }
@@ -169,7 +169,7 @@ async fn a_start_that_nobody_waits_for_leaves_nothing_running() {
 
 #[tokio::test]
 async fn waiting_ends_when_the_server_is_stopped() {
-    let server = Server::builder().start().await.unwrap();
+    let server = common::builder().start().await.unwrap();
     assert!(timeout(Duration::from_millis(20), server.wait()).await.is_err(), "it runs");
     server.stop().await.unwrap();
 }
@@ -179,7 +179,7 @@ async fn a_thousand_clients_come_back_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let clients_max = raise_open_files().saturating_sub(500) / 2;
     let count = usize::try_from(clients_max).unwrap().min(1000);
-    let server = Server::builder().data_dir(directory.path()).start().await.unwrap();
+    let server = common::builder().data_dir(directory.path()).start().await.unwrap();
     let address = server.local_addr();
     let mut clients = Vec::new();
     for _ in 0..count {
@@ -192,7 +192,7 @@ async fn a_thousand_clients_come_back_at_once() {
     }
     server.stop().await.unwrap();
 
-    let builder = Server::builder().data_dir(directory.path());
+    let builder = common::builder().data_dir(directory.path());
     let server = builder.address("127.0.0.1", address.port()).start().await.unwrap();
     let mut returning = Vec::new();
     for (again, id) in sessions {
@@ -214,7 +214,7 @@ async fn a_thousand_clients_come_back_at_once() {
 async fn sessions_that_end_in_a_crowd_end_no_other() {
     let clients_max = raise_open_files().saturating_sub(500) / 2;
     let count = usize::try_from(clients_max).unwrap().min(1000);
-    let server = Server::builder().tick_time(Duration::from_millis(100)).start().await.unwrap();
+    let server = common::builder().tick_time(Duration::from_millis(100)).start().await.unwrap();
     let address = server.local_addr();
     let mut crowd = Vec::new();
     for number in 0..count {
@@ -258,7 +258,7 @@ async fn sessions_that_end_in_a_crowd_end_no_other() {
 async fn what_a_session_wrote_outlives_it_however_late_the_server_starts_again() {
     let directory = tempfile::tempdir().unwrap();
     let tick = Duration::from_millis(50);
-    let builder = || Server::builder().data_dir(directory.path()).tick_time(tick);
+    let builder = || common::builder().data_dir(directory.path()).tick_time(tick);
     let server = builder().start().await.unwrap();
     let mut gone = Client::open(server.local_addr(), &fresh(100)).await.expect("a session");
     gone.create("/kept", b"x", 0).await.unwrap();
@@ -284,7 +284,7 @@ fn raise_open_files() -> u64 {
 
 #[tokio::test]
 async fn four_letter_words_are_answered_before_a_handshake_and_close_after_it() {
-    let server = Server::builder().start().await.unwrap();
+    let server = common::builder().start().await.unwrap();
     assert_eq!(say(server.local_addr(), b"ruok").await, "imok");
     assert_eq!(say(server.local_addr(), b"ruok\n").await, "imok");
     assert!(say(server.local_addr(), b"srvr").await.contains("\nMode: standalone\n"));
@@ -296,7 +296,7 @@ async fn four_letter_words_are_answered_before_a_handshake_and_close_after_it() 
 
 #[tokio::test]
 async fn a_word_that_is_not_allowed_says_so() {
-    let server = Server::builder().four_letter_words("ruok").start().await.unwrap();
+    let server = common::builder().four_letter_words("ruok").start().await.unwrap();
     let refused = "mntr is not executed because it is not in the whitelist.\n";
     assert_eq!(say(server.local_addr(), b"mntr").await, refused);
     assert_eq!(say(server.local_addr(), b"ruok").await, "imok");
@@ -307,7 +307,7 @@ async fn a_word_that_is_not_allowed_says_so() {
 async fn a_write_is_in_the_audit_log_when_it_is_acknowledged() {
     let directory = tempfile::tempdir().unwrap();
     let audit = directory.path().join("audit.jsonl");
-    let server = Server::builder().audit_log(&audit).start().await.unwrap();
+    let server = common::builder().audit_log(&audit).start().await.unwrap();
     let mut client = Client::connect(server.local_addr()).await;
     for number in 0..50 {
         let path = format!("/{number}");
@@ -324,7 +324,7 @@ async fn an_audit_log_that_cannot_be_written_keeps_a_server_from_starting() {
     let directory = tempfile::tempdir().unwrap();
     let audit = directory.path().join("no").join("audit.jsonl");
     let data = directory.path().join("data");
-    let started = Server::builder().data_dir(&data).audit_log(&audit).start().await;
+    let started = common::builder().data_dir(&data).audit_log(&audit).start().await;
     let reason = started.expect_err("there is no such directory").to_string();
     assert!(reason.contains(&audit.display().to_string()), "{reason}");
     assert!(!data.exists());
@@ -332,7 +332,7 @@ async fn an_audit_log_that_cannot_be_written_keeps_a_server_from_starting() {
 
 #[tokio::test]
 async fn an_audit_log_that_becomes_full_ends_the_server_with_its_name() {
-    let server = Server::builder().audit_log("/dev/full").start().await.unwrap();
+    let server = common::builder().audit_log("/dev/full").start().await.unwrap();
     let client = Client::open(server.local_addr(), &fresh(4000)).await;
     assert!(client.is_none(), "a session that is in no audit log is not answered");
     let reason = timeout(PATIENCE, server.wait()).await.expect("it ends").unwrap_err().to_string();

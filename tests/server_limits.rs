@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 #[tokio::test]
 async fn the_longest_frame_is_served_and_one_byte_more_closes() {
-    let server = Server::builder().frame_bytes_max(2000).start().await.unwrap();
+    let server = common::builder().frame_bytes_max(2000).start().await.unwrap();
     let mut client = Client::connect(server.local_addr()).await;
     client.create("/a", b"", 0).await.unwrap();
     let around = request_frame(1, &set("/a", b"")).len() - 4;
@@ -40,7 +40,7 @@ async fn the_longest_frame_is_served_and_one_byte_more_closes() {
 #[tokio::test]
 async fn what_is_too_long_for_a_first_frame_closes_at_once_and_what_clients_say_does_not() {
     const BYTES_MAX: u32 = 1024;
-    let server = Server::builder().start().await.unwrap();
+    let server = common::builder().start().await.unwrap();
     assert_eq!(say(server.local_addr(), &(BYTES_MAX + 1).to_be_bytes()).await, "");
     let counters = server.counters();
     assert_eq!((counters.connections_cut_malformed, counters.large_requests_refused), (1, 1));
@@ -56,7 +56,7 @@ async fn what_is_too_long_for_a_first_frame_closes_at_once_and_what_clients_say_
 async fn unfinished_requests_of_all_clients_are_bounded_and_the_longest_are_cut_off_first() {
     const MAX: u64 = 1 << 20;
     const CLIENTS: u64 = 10;
-    let server = Server::builder()
+    let server = common::builder()
         .set("lockkeeper.incomingBytesMax", &MAX.to_string())
         .start()
         .await
@@ -105,7 +105,7 @@ async fn unfinished_requests_of_all_clients_are_bounded_and_the_longest_are_cut_
 
 #[tokio::test]
 async fn requests_in_front_of_a_malformed_frame_are_executed() {
-    let server = Server::builder().start().await.unwrap();
+    let server = common::builder().start().await.unwrap();
     let mut client = Client::connect(server.local_addr()).await;
     client.create("/a", b"", 0).await.unwrap();
     let mut bytes = request_frame(9, &set("/a", b"in front"));
@@ -119,7 +119,7 @@ async fn requests_in_front_of_a_malformed_frame_are_executed() {
 
 #[tokio::test]
 async fn one_address_may_have_so_many_connections_and_no_more() {
-    let server = Server::builder().connections_max(2, 0).start().await.unwrap();
+    let server = common::builder().connections_max(2, 0).start().await.unwrap();
     let first = Client::connect(server.local_addr()).await;
     let mut second = Client::connect(server.local_addr()).await;
     for _ in 0..3 {
@@ -137,7 +137,7 @@ async fn one_address_may_have_so_many_connections_and_no_more() {
 
 #[tokio::test]
 async fn a_server_may_have_so_many_connections_and_no_more() {
-    let server = Server::builder().connections_max(0, 1).start().await.unwrap();
+    let server = common::builder().connections_max(0, 1).start().await.unwrap();
     let mut first = Client::connect(server.local_addr()).await;
     assert!(Client::open(server.local_addr(), &fresh(4000)).await.is_none(), "one too many");
     let counters = server.counters();
@@ -148,7 +148,7 @@ async fn a_server_may_have_so_many_connections_and_no_more() {
 
 #[tokio::test]
 async fn a_connection_that_asks_for_no_session_is_closed() {
-    let server = Server::builder().set("nio.sessionlessCnxnTimeout", "100").start().await.unwrap();
+    let server = common::builder().set("nio.sessionlessCnxnTimeout", "100").start().await.unwrap();
     for beginning in [&b""[..], b"r", b"\0\0\0\x2d\0\0\0\0"] {
         assert_eq!(say(server.local_addr(), beginning).await, "");
     }
@@ -158,7 +158,7 @@ async fn a_connection_that_asks_for_no_session_is_closed() {
 
 #[tokio::test]
 async fn above_the_global_limit_every_request_is_still_answered_in_order() {
-    let server = Server::builder().set("globalOutstandingLimit", "1").start().await.unwrap();
+    let server = common::builder().set("globalOutstandingLimit", "1").start().await.unwrap();
     let address = server.local_addr();
     let clients = (0..4).map(|number| {
         tokio::spawn(async move {
@@ -194,7 +194,7 @@ async fn a_client_that_does_not_read_its_answers_is_not_read_from() {
     const REQUESTS: u64 = 5000;
     let limit = Duration::from_secs(60);
     let server =
-        Server::builder().outgoing_bytes_max(64 << 10, 1 << 30, limit).start().await.unwrap();
+        common::builder().outgoing_bytes_max(64 << 10, 1 << 30, limit).start().await.unwrap();
     let mut client = Client::connect(server.local_addr()).await;
     client.create("/a", &[7; 10_000], 0).await.unwrap();
     let before = server.counters().packets_received;
@@ -220,7 +220,7 @@ async fn a_client_that_does_not_read_its_answers_is_not_read_from() {
 async fn a_burst_of_requests_for_long_answers_is_not_answered_all_at_once() {
     const REQUESTS: i32 = 60;
     const ANSWERS_MAX: u64 = 8;
-    let server = Server::builder().start().await.unwrap();
+    let server = common::builder().start().await.unwrap();
     let mut other = Client::connect(server.local_addr()).await;
     other.create("/a", &[7; 1_000_000], 0).await.unwrap();
     let mut client = reluctant_client(&server).await;
@@ -248,7 +248,7 @@ async fn a_burst_of_requests_for_long_answers_is_not_answered_all_at_once() {
 async fn a_client_that_does_not_take_its_events_is_cut_off_and_keeps_its_session() {
     let stall = Duration::from_millis(50);
     let server =
-        Server::builder().outgoing_bytes_max(64 << 10, 256 << 10, stall).start().await.unwrap();
+        common::builder().outgoing_bytes_max(64 << 10, 256 << 10, stall).start().await.unwrap();
     let mut slow = reluctant_client(&server).await;
     let mut busy = Client::connect(server.local_addr()).await;
     let path = format!("/{}", "long".repeat(1000));
@@ -271,7 +271,7 @@ async fn a_client_that_does_not_take_its_events_is_cut_off_and_keeps_its_session
 /// Whether a server lives, is ready and how it does is answered whatever strangers hold open.
 #[tokio::test]
 async fn health_and_metrics_are_answered_however_many_http_connections_are_held_open() {
-    let server = Server::builder().admin_address("127.0.0.1", 0).start().await.unwrap();
+    let server = common::builder().admin_address("127.0.0.1", 0).start().await.unwrap();
     let address = server.admin_addr().expect("there is one");
     let mut held = Vec::new();
     for number in 0..400 {
@@ -306,7 +306,7 @@ async fn what_waits_for_all_clients_is_bounded_and_those_that_owe_the_most_are_c
     const CLIENTS: usize = 20;
     // One connection has no bound of its own here, and none has waited for long enough.
     let never = Duration::from_secs(600);
-    let server = Server::builder()
+    let server = common::builder()
         .set("lockkeeper.outgoingBytesMax", &MAX.to_string())
         .outgoing_bytes_max(1 << 20, 1 << 40, never)
         .start()

@@ -43,7 +43,7 @@ enum Scene {
 
 fn scene(task: Task) -> Scene {
     match task {
-        Task::Server | Task::Recovery | Task::Http => Scene::Start,
+        Task::Server | Task::Recovery | Task::Http | Task::Io => Scene::Start,
         Task::Driver
         | Task::DriverEnd
         | Task::Log
@@ -105,17 +105,18 @@ async fn a_panic_while_a_server_starts_is_why_it_does_not() {
     for task in tasks(Scene::Start) {
         let directory = tempfile::tempdir().unwrap();
         let begun = Instant::now();
-        let builder = Server::builder().data_dir(directory.path()).admin_address("127.0.0.1", 0);
+        let builder = common::builder().data_dir(directory.path()).admin_address("127.0.0.1", 0);
+        let builder = builder.set("lockkeeper.ioThreads", "1");
         let ended = match builder.panic_in(task).start().await {
             // A thread of its own may be slower than the rest of the start.
-            Ok(server) if task == Task::Http => server.wait().await,
+            Ok(server) if matches!(task, Task::Http | Task::Io) => server.wait().await,
             Err(StartError::Ended(error)) => Err(error),
             started => panic!("{task}: {started:?}"),
         };
         assert_panicked(ended, task);
         assert!(begun.elapsed() < A_SECOND, "{task}: it took {:?}", begun.elapsed());
         // Nothing is left of it.
-        start(Server::builder().data_dir(directory.path())).await.stop().await.unwrap();
+        start(common::builder().data_dir(directory.path())).await.stop().await.unwrap();
     }
 }
 
@@ -123,7 +124,7 @@ async fn a_panic_while_a_server_starts_is_why_it_does_not() {
 async fn a_panic_of_each_thread_and_task_ends_a_server() {
     for task in tasks(Scene::Alone) {
         let directory = tempfile::tempdir().unwrap();
-        let builder = Server::builder().data_dir(directory.path());
+        let builder = common::builder().data_dir(directory.path());
         let builder = builder.set("lockkeeper.checkpointMillis", "20");
         let server = start(builder.admin_address("127.0.0.1", 0)).await;
         let (address, admin) = (server.local_addr(), server.admin_addr().expect("there is one"));
@@ -154,7 +155,7 @@ async fn a_panic_of_each_thread_and_task_ends_a_server() {
             _ => {}
         }
         assert_ends(server, task, begun).await;
-        let server = start(Server::builder().data_dir(directory.path())).await;
+        let server = start(common::builder().data_dir(directory.path())).await;
         assert!(Client::connect(server.local_addr()).await.exists("/acknowledged").await);
         server.stop().await.unwrap();
     }
@@ -200,7 +201,7 @@ async fn a_panic_of_what_serves_other_servers_ends_a_server() {
         let lines: String = (1..=3_u16)
             .map(|id| format!("server.{id}=127.0.0.1:{}:{}\n", port + id - 1, port + 10 + id))
             .collect();
-        let builder = Server::builder().config(config(directory.path(), &lines)).panic_in(task);
+        let builder = common::builder().config(config(directory.path(), &lines)).panic_in(task);
         let begun = Instant::now();
         let server = match builder.start().await {
             Ok(server) => server,
@@ -226,7 +227,7 @@ async fn a_panic_of_what_follows_the_members_ends_a_server() {
     for task in tasks(Scene::Files) {
         let directory = tempfile::tempdir().unwrap();
         let lines = format!("server.1=127.0.0.1:{}:1\n", free_port());
-        let builder = Server::builder().config(config(directory.path(), &lines)).panic_in(task);
+        let builder = common::builder().config(config(directory.path(), &lines)).panic_in(task);
         let begun = Instant::now();
         let ended = match builder.start().await {
             Ok(server) => server.wait().await,
@@ -269,7 +270,7 @@ async fn a_panic_of_what_fetches_an_image_ends_a_server() {
         let lines = format!("server.1=127.0.0.1:{}:1\n", free_port());
         let config = config(directory.path(), &lines);
         let data = config.data_dir.clone();
-        let server = start(Server::builder().config(config.clone())).await;
+        let server = start(common::builder().config(config.clone())).await;
         wait_until("it serves", async || server.status().serving).await;
         let mut client = Client::connect(server.local_addr()).await;
         fill_until_cut(&mut client, &[&data], 0).await;
@@ -279,7 +280,7 @@ async fn a_panic_of_what_fetches_an_image_ends_a_server() {
             std::fs::write(data.join(format!("image/{index:016x}.image")), b"damaged").unwrap();
         }
         let begun = Instant::now();
-        let ended = match Server::builder().config(config).panic_in(task).start().await {
+        let ended = match common::builder().config(config).panic_in(task).start().await {
             Ok(server) => server.wait().await,
             Err(StartError::Ended(error)) => Err(error),
             Err(error) => panic!("{task}: {error}"),
@@ -337,7 +338,7 @@ async fn a_server_whose_disk_hangs_ends_within_a_second_of_a_panic_as_well() {
     )
     .unwrap();
     let reader = std::fs::File::options().read(true).write(true).open(&pipe).unwrap();
-    let builder = Server::builder().data_dir(directory.path().join("data")).audit_log(&pipe);
+    let builder = common::builder().data_dir(directory.path().join("data")).audit_log(&pipe);
     let builder = builder.set("lockkeeper.checkpointMillis", "20");
     let server = start(builder.admin_address("127.0.0.1", 0)).await;
     let mut client = Client::connect(server.local_addr()).await;
@@ -348,8 +349,9 @@ async fn a_server_whose_disk_hangs_ends_within_a_second_of_a_panic_as_well() {
     // It waits in the middle of that: nobody is answered, but for those who ask whether it lives.
     let admin = server.admin_addr().expect("there is one");
     wait_until("the driver waits", async || {
-        let ruok = ask(server.local_addr(), b"ruok");
-        timeout(Duration::from_millis(200), ruok).await.is_err()
+        let session = fresh(4000);
+        let asks = Client::open(server.local_addr(), &session);
+        timeout(Duration::from_millis(200), asks).await.is_err()
     })
     .await;
     let live = timeout(A_SECOND, ask(admin, b"GET /livez HTTP/1.0\r\n\r\n")).await;

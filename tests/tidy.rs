@@ -61,10 +61,11 @@ const ROOMS: &[(&str, Arrows)] = &[
         "server",
         &[
             ("cpu_policy", &[]),
-            ("clients", &["cpu_policy"]),
+            ("io_threads", &["cpu_policy"]),
+            ("clients", &["cpu_policy", "io_threads"]),
             ("peer", &["clients", "disk"]),
             ("disk", &["cpu_policy"]),
-            ("lifecycle", &["cpu_policy", "clients", "peer", "disk", "driver"]),
+            ("lifecycle", &["cpu_policy", "io_threads", "clients", "peer", "disk", "driver"]),
             ("driver", &["cpu_policy", "clients", "peer", "disk"]),
         ],
     ),
@@ -605,6 +606,14 @@ fn every_deliberate_bug_is_hunted_and_recorded() {
     let mut hunted = quoted_after(&catalogue, "    mutant(\"");
     let of_recipes = fs::read_to_string(root().join("tests/recipes/mutants.rs"));
     hunted.extend(quoted_after(&of_recipes.expect("the recipes' catalogue"), "name: \""));
+    // Those of models: the bugs stand in lists behind the models.
+    let models = fs::read_to_string(root().join("tests/hand_over/models.rs")).expect("the models");
+    let lists = models.split("&[\"").skip(1).filter_map(|rest| rest.split(']').next());
+    hunted.extend(
+        lists
+            .flat_map(|list| list.split('"').step_by(2).map(str::to_owned))
+            .filter(|n| !n.trim().is_empty()),
+    );
     hunted.sort();
     // Two tests may catch one.
     hunted.dedup();

@@ -10,6 +10,7 @@
 use std::net::SocketAddr;
 
 use super::environment;
+use super::routes::STALLED_DEAD;
 use super::{Source, dump, ensemble, metrics, question, trace, words};
 use crate::replica::inspect::Mode;
 
@@ -139,12 +140,20 @@ pub async fn answer(word: Word, rest: &[u8], asker: SocketAddr, source: &dyn Sou
     }
 }
 
+/// Whether it would be of use to end this server's process.
+fn is_dead(source: &dyn Source) -> bool {
+    let is_stalled = source.stalled().is_some_and(|stalled| stalled >= STALLED_DEAD);
+    is_stalled || source.failure().is_some()
+}
+
 /// The text; `None` where the word needs a server that serves and this one does not.
 async fn text(word: Word, rest: &[u8], asker: SocketAddr, source: &dyn Source) -> Option<String> {
     let status = source.status();
     let serving = words::is_running(&status).then_some(&status);
     Some(match word {
         Word::TelnetClose => String::new(),
+        // As of a server whose one thread does not come round to it.
+        Word::Ruok if is_dead(source) => String::new(),
         Word::Ruok => "imok".to_string(),
         Word::Isro => words::isro(&status).to_string(),
         Word::Envi => environment::text(),
@@ -274,6 +283,15 @@ mod tests {
         read_only.status.mode = Mode::ReadOnly;
         assert_eq!(ask("isro", &read_only).await, "ro");
         assert_eq!(ask("isro", &Fake::looking()).await, "null");
+    }
+
+    #[tokio::test]
+    async fn a_server_whose_driver_is_stuck_is_not_ok() {
+        let mut fake = Fake::standalone();
+        fake.stalled = Some(STALLED_DEAD / 2);
+        assert_eq!(ask("ruok", &fake).await, "imok", "it may be busy");
+        fake.stalled = Some(STALLED_DEAD);
+        assert_eq!(ask("ruok", &fake).await, "");
     }
 
     #[tokio::test]

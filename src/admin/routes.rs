@@ -135,7 +135,7 @@ fn stall(stalled: Duration) -> String {
 
 /// A driver that is busy for so long with one turn is dead. The longest that are known (a state of
 /// gigabytes that is replaced, a disk that takes its time) take a few seconds.
-const STALLED_DEAD: Duration = Duration::from_secs(30);
+pub(super) const STALLED_DEAD: Duration = Duration::from_secs(30);
 /// And a server that is busy for so long serves no client at the moment.
 const STALLED_UNREADY: Duration = Duration::from_secs(5);
 /// Time before a driver that seems dead is looked at again.

@@ -43,3 +43,5 @@ pub(super) const INT_MAX: i64 = i32::MAX as i64;
 pub(super) const INT_MIN: i64 = i32::MIN as i64;
 /// Clients that may be let in in a second, or at one moment: more than any machine has.
 pub(super) const ADMISSION_MAX: i64 = 1_000_000;
+/// Most threads for the sockets of clients.
+pub(super) const IO_THREADS_MAX: u8 = 64;

@@ -86,6 +86,8 @@ pub struct Config {
     pub checkpoint_ms: u32,
     /// `lockkeeper.cpuPolicy`: how threads share the cores.
     pub cpu_policy: CpuPolicyKey,
+    /// `lockkeeper.ioThreads`: threads that own the sockets of clients, at most 64. `None`: by the number of cores.
+    pub io_threads: Option<u8>,
     /// `lockkeeper.diskStallMillis`: how long the log's disk may take before it counts as hung, ms;
     /// `syncLimit` ticks, at most 5000, unless given.
     pub disk_stall_ms: u32,

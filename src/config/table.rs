@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use super::address::{HostPort, host_of};
 use super::bounds::{
     ADMISSION_MAX, CHECKPOINT_MS_MAX, DISK_STALL_MS_MAX, IMAGE_LOG_BYTES_MAX, IMAGE_LOG_BYTES_MIN,
-    INT_MAX, INT_MIN, JUTE_MAX_BUFFER_MAX, JUTE_MAX_BUFFER_MIN, LISTEN_BACKLOG_DEFAULT,
-    LISTEN_BACKLOG_MAX, OUTSTANDING_LIMIT_MAX, SESSION_EXPIRY_GRACE_MS_MAX, TICK_TIME_MS_MAX,
-    TOTAL_BYTES_MAX_MAX, TOTAL_BYTES_MAX_MIN,
+    INT_MAX, INT_MIN, IO_THREADS_MAX, JUTE_MAX_BUFFER_MAX, JUTE_MAX_BUFFER_MIN,
+    LISTEN_BACKLOG_DEFAULT, LISTEN_BACKLOG_MAX, OUTSTANDING_LIMIT_MAX, SESSION_EXPIRY_GRACE_MS_MAX,
+    TICK_TIME_MS_MAX, TOTAL_BYTES_MAX_MAX, TOTAL_BYTES_MAX_MIN,
 };
 use super::key::Key;
 use super::values::{
@@ -41,7 +41,7 @@ pub static SECTIONS: [Section; 7] = [
     Section { title: "The ensemble", keys: &ENSEMBLE },
 ];
 
-static PLACE: [Key; 12] = [
+static PLACE: [Key; 13] = [
     Key::effective(
         "dataDir",
         "",
@@ -163,6 +163,22 @@ static PLACE: [Key; 12] = [
             AUTO => CpuPolicyKey::Auto,
             PLAIN => CpuPolicyKey::Plain,
             _ => return Err(format!("`{text}` is neither {AUTO} nor {PLAIN}")),
+        };
+        Ok(())
+    }),
+    Key::effective(
+        "lockkeeper.ioThreads",
+        "auto",
+        |c| c.io_threads.map_or_else(|| AUTO.to_string(), |count| count.to_string()),
+        "Threads that read and write the connections of clients, at most 64. 0: none, the server's thread does \
+         that, too, so that no request crosses threads. `auto`: 0 on a machine with fewer than four cores, half of \
+         the cores otherwise, at most 8.",
+    )
+    .text("auto or a number", |c, text| {
+        c.io_threads = match (text, text.parse()) {
+            (AUTO, _) => None,
+            (_, Ok(count @ 0..=IO_THREADS_MAX)) => Some(count),
+            _ => return Err(format!("`{text}` is neither {AUTO} nor a number up to {IO_THREADS_MAX}")),
         };
         Ok(())
     }),
@@ -583,6 +599,7 @@ pub(super) fn blank() -> Config {
         admission_rate: None,
         admission_burst: 1,
         cpu_policy: CpuPolicyKey::Auto,
+        io_threads: None,
         disk_stall_ms: 0,
         tick_time_ms: 0,
         min_session_timeout_ms: 0,

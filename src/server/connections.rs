@@ -4,10 +4,13 @@
 //! take what it is sent is cut off, and so are those that owe the most when all together owe too much. *Never* waits.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Waker;
 
 use super::clients::{Debt, Debts, Line, Pushed};
 use super::figures::Figures;
+use super::io_threads::Wakeups;
 use super::limits::{DEBTS_KEPT_DIVISOR, DEBTS_KEPT_OF, DIRECT_BYTES_MAX, Limits};
 use crate::replica::{ConnId, Outgoing};
 
@@ -20,7 +23,19 @@ pub(super) struct Connections {
     /// Bytes that they have not written, and how many these may be.
     debts: Arc<Debts>,
     debts_max: u64,
+    /// The I/O threads by number, as far as they have had connections.
+    threads: Vec<Option<Thread>>,
     figures: Arc<Figures>,
+}
+
+/// What the driver has for the tasks of one I/O thread.
+#[derive(Debug)]
+struct Thread {
+    wakeups: Arc<Wakeups>,
+    /// Tasks that are not handed over yet.
+    tasks: Vec<Waker>,
+    /// The last batch that was, and is not known to have passed; 0: none.
+    batch: u64,
 }
 
 impl Connections {
@@ -29,10 +44,22 @@ impl Connections {
     pub(super) fn new(limits: &Limits, figures: Arc<Figures>) -> Self {
         let debts = Arc::clone(&figures.outgoing);
         let debts_max = limits.outgoing_total_bytes_max;
-        Self { lines: HashMap::new(), pushed_bytes: 0, debts, debts_max, figures }
+        let (lines, threads) = (HashMap::new(), Vec::new());
+        Self { lines, pushed_bytes: 0, debts, debts_max, threads, figures }
     }
 
     pub(super) fn open(&mut self, conn: ConnId, line: Arc<Line>) {
+        if let Some(thread) = line.thread() {
+            let index = thread.index();
+            if self.threads.len() <= index {
+                self.threads.resize_with(index + 1, || None);
+            }
+            self.threads[index].get_or_insert_with(|| Thread {
+                wakeups: Arc::clone(thread.wakeups()),
+                tasks: Vec::new(),
+                batch: 0,
+            });
+        }
         self.lines.insert(conn, line);
     }
 
@@ -40,7 +67,8 @@ impl Connections {
         self.lines.remove(&conn);
     }
 
-    /// The driver writes what is short by itself: waking a task costs more than a write.
+    /// To a connection of its own thread the driver writes what is short by itself: waking a task costs more than a
+    /// write. Those of other threads have it when it is handed over.
     pub(super) fn push(&mut self, outgoing: Outgoing, now_us: u64) {
         let conn = outgoing.conn;
         // Absent: it was closed in this very batch.
@@ -58,7 +86,12 @@ impl Connections {
             }
             written
         };
-        match line.outbox.push(outgoing, now_us, write) {
+        let thread = line.thread().and_then(|thread| self.threads[thread.index()].as_mut());
+        let wake = |task: Waker| match thread {
+            Some(thread) => thread.tasks.push(task),
+            None => task.wake(),
+        };
+        match line.outbox.push(outgoing, now_us, write, wake) {
             Pushed::Written => {}
             Pushed::Queued => {
                 // Also the last one counts until it is written or too much waits for all: the task tells
@@ -75,6 +108,21 @@ impl Connections {
         }
     }
 
+    /// Has the other threads write what was pushed.
+    pub(super) fn hand_over(&mut self) {
+        for thread in self.threads.iter_mut().flatten().filter(|thread| !thread.tasks.is_empty()) {
+            thread.batch = thread.wakeups.put(&mut thread.tasks);
+        }
+    }
+
+    /// Waits until the other threads have written what was handed over, as far as clients take it.
+    pub(super) async fn let_write(&mut self) {
+        for thread in self.threads.iter_mut().flatten().filter(|thread| thread.batch > 0) {
+            poll_fn(|context| thread.wakeups.poll_passed(context, thread.batch)).await;
+            thread.batch = 0;
+        }
+    }
+
     /// Cuts off those that owe the most, until what all of them owe is well below the bound: so the next
     /// time that they are looked through is many bytes later.
     fn cut_debtors(&mut self, now_us: u64) {
@@ -88,8 +136,8 @@ impl Connections {
             && let Some((debt, conn)) = debts.pop()
         {
             if let Some(line) = self.lines.remove(&conn) {
-                line.outbox.cut_off();
                 self.figures.cut_debtor();
+                line.outbox.cut_off();
                 (count, largest) = (count + 1, debt.bytes.max(largest));
             }
         }

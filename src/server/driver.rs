@@ -196,6 +196,7 @@ impl Driver {
     /// Gives the connections time to write what they were pushed.
     async fn let_write(&mut self) {
         yield_now().await;
+        self.connections.let_write().await;
         self.connections.pushed_bytes = 0;
     }
 
@@ -317,6 +318,7 @@ impl Driver {
         for outgoing in ready.client {
             self.connections.push(outgoing, now_us);
         }
+        self.connections.hand_over();
         for (token, report) in ready.inspected {
             inspections.answer(token, report);
         }

@@ -8,7 +8,7 @@
 //! `peer/` (other servers), `disk/` (the threads of the log and of checkpoints), `lifecycle/` (from a configuration to
 //! a server that runs). Beside them: `driver.rs` (the loop around the replica), `message.rs` and `queue.rs` (what it is
 //! sent), `limits.rs`, `figures.rs`, `audit.rs`, `cpu_policy/`
-//! (how threads share the cores).
+//! (how threads share the cores), `io_threads/` (those that own the sockets of clients where there are many cores).
 
 mod announced;
 mod audit;
@@ -23,12 +23,14 @@ mod driver;
 mod error;
 mod figures;
 mod files;
+mod io_threads;
 mod lifecycle;
 pub mod limits;
 mod message;
 mod peer;
 mod queue;
 mod shared;
+mod sync;
 mod ticks;
 
 use std::net::SocketAddr;

@@ -64,6 +64,8 @@ tasks! {
     Driver = "driver",
     /// Ends the threads of the disk behind the driver.
     DriverEnd = "end of the driver",
+    /// A thread whose runtime sockets of clients are tasks of.
+    Io = "lk-io",
     /// Appends and syncs.
     Log = "lk-log",
     /// Writes checkpoints and images.

@@ -6,6 +6,7 @@ use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use tokio::runtime::Handle;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 use super::{Place, Task, panic_point, within};
@@ -28,6 +29,16 @@ impl<T: Send + 'static> TaskSet<T> {
         future: impl Future<Output = T> + Send + 'static,
     ) -> AbortHandle {
         self.0.spawn(Supervised::new(task, future))
+    }
+
+    /// Starts another task of this server in that runtime.
+    pub(crate) fn spawn_on(
+        &mut self,
+        task: Task,
+        future: impl Future<Output = T> + Send + 'static,
+        runtime: &Handle,
+    ) -> AbortHandle {
+        self.0.spawn_on(Supervised::new(task, future), runtime)
     }
 
     /// How many there are, ended ones included that were not taken by [`TaskSet::join_next`].

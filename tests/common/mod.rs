@@ -23,12 +23,28 @@ use lockkeeper::internals::proto::{
     Acl, ConnectRequest, ConnectResponse, EventType, Reader, Request, RequestHeader, Response,
     Text, frame,
 };
+use lockkeeper::{Builder, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Longest time that anything in a test may take before the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server of this process. `LOCKKEEPER_TEST_IO_THREADS` has the same tests run with threads for sockets, of which a
+/// machine with few cores has none by itself.
+pub fn builder() -> Builder {
+    let builder = Server::builder();
+    match io_threads() {
+        Some(count) => builder.set("lockkeeper.ioThreads", &count),
+        None => builder,
+    }
+}
+
+/// See [`builder`].
+pub fn io_threads() -> Option<String> {
+    std::env::var("LOCKKEEPER_TEST_IO_THREADS").ok()
+}
 
 /// A connection to a server.
 pub struct Client {

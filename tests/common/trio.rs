@@ -68,9 +68,12 @@ impl Trio {
         std::fs::create_dir_all(&data).expect("a directory");
         std::fs::write(data.join("myid"), format!("{}\n", server + 1)).expect("written");
         let (address, lines) = (self.seats[server].client, &self.lines);
+        let io_threads = super::common::io_threads();
+        let io_threads =
+            io_threads.map_or_else(String::new, |n| format!("lockkeeper.ioThreads={n}\n"));
         let text = format!(
             "dataDir={}\nclientPort={}\nclientPortAddress={}\nadmin.enableServer=false\n\
-             lockkeeper.auditLog={}\n{lines}\n",
+             lockkeeper.auditLog={}\n{io_threads}{lines}\n",
             data.display(),
             address.port(),
             address.ip(),

@@ -574,6 +574,22 @@ fn the_cpu_policy_is_auto_or_plain() {
 }
 
 #[test]
+fn the_threads_for_sockets_are_auto_or_a_number() {
+    assert_eq!(good("").io_threads, None);
+    assert_eq!(good("lockkeeper.ioThreads=auto").io_threads, None);
+    assert_eq!(good("lockkeeper.ioThreads=0").io_threads, Some(0));
+    assert_eq!(good("lockkeeper.ioThreads=64").io_threads, Some(64));
+    for text in ["65", "-1", "many"] {
+        assert_eq!(
+            fault(&format!("lockkeeper.ioThreads={text}")),
+            format!(
+                "zoo.cfg:3: lockkeeper.ioThreads: `{text}` is neither auto nor a number up to 64"
+            )
+        );
+    }
+}
+
+#[test]
 fn clients_are_admitted_at_a_rate_that_the_cpu_policy_chooses_unless_given() {
     let default = good("");
     assert_eq!((default.admission_rate, default.admission_burst), (None, 64));

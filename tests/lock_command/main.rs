@@ -31,7 +31,7 @@ struct Site {
 impl Site {
     async fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let builder = Server::builder()
+        let builder = common::builder()
             .tick_time(Duration::from_millis(100))
             .session_timeouts(Duration::from_millis(400), Duration::from_secs(60))
             .audit_log(directory.path().join("audit.log"));

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use lockkeeper::Server;
 use lockkeeper::recipes::{Guard, Hold, LostReason};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -113,7 +112,7 @@ fn seconds(from: SystemTime, to: SystemTime) -> f64 {
 async fn in_every_trial_who_is_cut_off_from_a_server_is_told_first() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("audit.log");
-    let builder = Server::builder().tick_time(TICK).audit_log(&log);
+    let builder = crate::common::builder().tick_time(TICK).audit_log(&log);
     let server = builder.start().await.unwrap();
     let mut done = Vec::new();
     for first in (0..trials()).step_by(TOGETHER) {

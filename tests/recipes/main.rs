@@ -42,7 +42,7 @@ const SESSION: Duration = Duration::from_secs(4);
 /// A server in memory that grants sessions of any length.
 async fn server() -> Server {
     let shortest = Duration::from_millis(400);
-    let builder = Server::builder().tick_time(Duration::from_millis(100));
+    let builder = common::builder().tick_time(Duration::from_millis(100));
     let builder = builder.session_timeouts(shortest, Duration::from_secs(60));
     builder.start().await.expect("a server")
 }

@@ -26,7 +26,8 @@ const CREATES_AT: usize = 54;
 
 /// On data that outlives it. Images are written as early as can be.
 async fn server_on(data: &Path) -> Server {
-    let builder = Server::builder().data_dir(data).set("lockkeeper.imageLogBytes", "1048576");
+    let builder =
+        crate::common::builder().data_dir(data).set("lockkeeper.imageLogBytes", "1048576");
     builder.set("lockkeeper.checkpointMillis", "1").start().await.expect("a server")
 }
 

@@ -1,6 +1,7 @@
 //! Where a test gets its server from.
 //!
-//! By itself every test runs against an embedded Lockkeeper of its own, in memory. Two environment variables turn
+//! By itself every test runs against an embedded Lockkeeper of its own, in memory, with
+//! `LOCKKEEPER_TEST_IO_THREADS` threads for sockets if that is given. Two environment variables turn
 //! the same tests into a control of themselves against another server, such as Apache ZooKeeper:
 //!
 //! - `LOCKKEEPER_WIRE_TARGET=host:port`: tests that need nothing special share that running server
@@ -112,6 +113,10 @@ pub fn start_embedded(lines: &[&str]) -> TestServer {
         .build()
         .expect("a runtime");
     let mut builder = Server::builder().in_memory();
+    // As tests/common has it.
+    if let Ok(count) = std::env::var("LOCKKEEPER_TEST_IO_THREADS") {
+        builder = builder.set("lockkeeper.ioThreads", &count);
+    }
     for line in CONFIG.iter().chain(lines) {
         let (key, value) = line.split_once('=').expect("key=value");
         builder = builder.set(key, value);

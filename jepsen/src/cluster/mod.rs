@@ -172,6 +172,8 @@ impl Cluster {
             (Software::Lockkeeper { .. }, every) => {
                 text.push_str(&format!("lockkeeper.auditLog={}\n", node.audit_file().display()));
                 text.push_str(REAP_OFTEN);
+                // Sockets on the server's own thread in one server, on others in the next.
+                text.push_str(&format!("lockkeeper.ioThreads={}\n", at % 2 * 2));
                 if faults.has(Kind::DiskFull) || faults.has(Kind::Corruption) {
                     text.push_str(faults::CHECKPOINT_OFTEN);
                 }

@@ -8,8 +8,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
@@ -30,11 +31,20 @@ pub(crate) struct Arrivals {
 #[derive(Debug, Default)]
 struct Table {
     /// Those that have not said anything whole.
-    silent: BTreeMap<u64, AbortHandle>,
+    silent: BTreeMap<u64, Ending>,
     /// Those that have asked for something and no session, and are being answered.
-    asking: BTreeMap<u64, AbortHandle>,
+    asking: BTreeMap<u64, Ending>,
     /// Those that have said what they are and may not be many of that.
-    groups: BTreeMap<Group, BTreeMap<u64, AbortHandle>>,
+    groups: BTreeMap<Group, BTreeMap<u64, Ending>>,
+}
+
+/// Ends the task of a connection. Empty until the task is spawned: on another thread it may already run then.
+type Ending = Arc<OnceLock<AbortHandle>>;
+
+fn end(ending: &Ending) {
+    if let Some(task) = ending.get() {
+        task.abort();
+    }
 }
 
 /// What connections have in common: the server that they are of, and what for.
@@ -48,11 +58,11 @@ pub(crate) struct Arrival {
 }
 
 impl Arrivals {
-    /// Runs the task of a new connection: what `serve` makes of the place that it takes.
+    /// Runs the task of a new connection in a runtime: what `serve` makes of the place that it takes.
     pub(crate) fn spawn<F>(
         self: &Arc<Self>,
         task: Task,
-        tasks: &mut TaskSet<()>,
+        (tasks, runtime): (&mut TaskSet<()>, &Handle),
         serve: impl FnOnce(Arc<Arrival>) -> F,
     ) where
         F: Future<Output = ()> + Send + 'static,
@@ -61,12 +71,12 @@ impl Arrivals {
         let arrivals = Arc::clone(self);
         let arrival = Arc::new(Arrival { arrivals, number });
         self.open.fetch_add(1, Ordering::Relaxed);
-        let is_there = Arc::downgrade(&arrival);
-        // It runs when this task waits: there is one thread for both. A runtime that ends drops it here.
-        let handle = tasks.spawn(task, serve(arrival));
-        if is_there.strong_count() > 0 {
-            self.lock().silent.insert(number, handle);
-        }
+        let ending = Ending::default();
+        self.lock().silent.insert(number, Arc::clone(&ending));
+        // A runtime that ends drops the task, and its place, here.
+        let handle = tasks.spawn_on(task, serve(arrival), runtime);
+        // Cannot be there: it is set here only.
+        let _ = ending.set(handle);
     }
 
     /// Connections that are open.
@@ -86,8 +96,8 @@ impl Arrivals {
     /// closed. False: there is none.
     pub(crate) async fn oldest_yields(&self) -> bool {
         let open = self.open();
-        let Some(task) = self.lock().take_oldest() else { return false };
-        task.abort();
+        let Some(oldest) = self.lock().take_oldest() else { return false };
+        end(&oldest);
         // Nothing is accepted meanwhile: this is done by who accepts.
         while self.open() >= open {
             self.ended.notified().await;
@@ -102,12 +112,12 @@ impl Arrivals {
 }
 
 impl Table {
-    fn take_oldest(&mut self) -> Option<AbortHandle> {
+    fn take_oldest(&mut self) -> Option<Ending> {
         let oldest = self.silent.pop_first().or_else(|| self.asking.pop_first());
         oldest.map(|(_, task)| task)
     }
 
-    fn take(&mut self, number: u64) -> Option<AbortHandle> {
+    fn take(&mut self, number: u64) -> Option<Ending> {
         self.silent.remove(&number).or_else(|| self.asking.remove(&number))
     }
 
@@ -142,7 +152,7 @@ impl Arrival {
         if members.len() > max
             && let Some((_, oldest)) = members.pop_first()
         {
-            oldest.abort();
+            end(&oldest);
         }
     }
 }
@@ -171,7 +181,7 @@ mod tests {
     ) -> Vec<Arc<Arrival>> {
         let (sender, places) = std::sync::mpsc::channel();
         for _ in 0..count {
-            arrivals.spawn(Task::Peer, tasks, |arrival| {
+            arrivals.spawn(Task::Peer, (tasks, &Handle::current()), |arrival| {
                 sender.send(Arc::clone(&arrival)).expect("received below");
                 async move {
                     pending::<()>().await;
@@ -227,7 +237,8 @@ mod tests {
     #[tokio::test]
     async fn a_place_is_free_when_the_connection_ends_by_itself() {
         let (arrivals, mut tasks): (Arc<Arrivals>, _) = (Arc::default(), TaskSet::default());
-        arrivals.spawn(Task::Peer, &mut tasks, |arrival| async move { drop(arrival) });
+        let runtime = Handle::current();
+        arrivals.spawn(Task::Peer, (&mut tasks, &runtime), |arrival| async move { drop(arrival) });
         tasks.join_next().await.expect("one").expect("no panic");
         assert_eq!((arrivals.open(), arrivals.unknown()), (0, 0));
     }

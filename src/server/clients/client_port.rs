@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, lookup_host};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep;
 
@@ -44,6 +45,8 @@ pub(crate) struct ClientPort {
     pub at: (HostPort, SocketAddr),
     /// What is shown of it.
     pub shown: ClientAddress,
+    /// Where that task runs.
+    pub accepting: Handle,
     /// The way to the task that accepts.
     pub moves: mpsc::Sender<Move>,
 }
@@ -132,7 +135,10 @@ impl ClientPort {
 
     async fn listen(&mut self, wanted: &HostPort, port: Port) -> io::Result<()> {
         let address = port.address;
-        let listener = port.listen(self.backlog)?;
+        let listener = {
+            let _runtime = self.accepting.enter();
+            port.listen(self.backlog)?
+        };
         self.tell(Some(listener)).await;
         tracing::info!(%address, before = %self.at.1, "clients connect at another address now");
         self.at = (wanted.clone(), address);

@@ -13,7 +13,7 @@ use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
@@ -33,6 +33,7 @@ use super::read_buffer::Intake;
 use super::received::Share;
 use crate::proto::{OpCode, frame};
 use crate::replica::{ClientRequest, ConnId, Input, Outgoing};
+use crate::server::io_threads::Assignment;
 use crate::server::limits::{
     FAREWELL_MAX, LINGER_BYTES_MAX, LINGER_MAX, REQUEST_BYTES_PER_MESSAGE_MAX,
     REQUESTS_PER_MESSAGE_MAX, WRITE_SLICES_MAX,
@@ -41,7 +42,8 @@ use crate::server::message::Message;
 use crate::server::shared::Shared;
 use crate::supervision::{self, Task};
 
-/// Serves one accepted connection until it ends. `place`: what it counts as until its socket is closed.
+/// Serves one accepted connection until it ends. `place`: what it counts as until its socket is closed, and whose
+/// thread this is.
 pub(super) async fn serve(
     mut stream: TcpStream,
     remote: SocketAddr,
@@ -118,16 +120,24 @@ pub(crate) struct Line {
     /// The one that the outbox says may write.
     pub writer: OwnedWriteHalf,
     /// Dropped behind the socket.
-    #[expect(dead_code, reason = "held, not read")]
     pub place: Option<Place>,
 }
 
 impl Line {
+    /// The thread that the socket is read and written by, unless it is the driver's.
+    pub(crate) fn thread(&self) -> Option<&Assignment> {
+        self.place.as_ref()?.thread.as_ref()
+    }
+
+    fn is_on_drivers_thread(&self) -> bool {
+        self.thread().is_none()
+    }
+
     /// Sends a client away that comes before there is anything for anybody.
     pub(crate) fn refuse(&self, conn: ConnId, now_us: u64) {
         let refused = Outgoing { conn, close: true, ..Outgoing::default() };
         // Its task learns of the end, and has nothing to write.
-        let _ = self.outbox.push(refused, now_us, |_| 0);
+        let _ = self.outbox.push(refused, now_us, |_| 0, Waker::wake);
     }
 }
 
@@ -279,7 +289,9 @@ impl Connection<'_> {
             if self.end.is_some() {
                 return false;
             }
-            let Poll::Ready(taken) = self.line.outbox.poll_take(context, may_read) else {
+            let is_driver_free_to_write = may_read && self.line.is_on_drivers_thread();
+            let taken = self.line.outbox.poll_take(context, is_driver_free_to_write);
+            let Poll::Ready(taken) = taken else {
                 return may_read;
             };
             self.is_attached = true;

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, sleep_until, timeout};
 
@@ -27,6 +28,7 @@ use super::connection;
 use crate::replica::ConnId;
 use crate::server::figures::Figures;
 use crate::server::files::Files;
+use crate::server::io_threads::{Assignment, IoThreads};
 use crate::server::limits::Limits;
 use crate::server::shared::{Shared, Stop};
 use crate::supervision::{Task, TaskSet};
@@ -120,13 +122,13 @@ pub(crate) struct Options {
 }
 
 /// Accepts until the end is asked for, then ends every connection. `moves`: the socket to accept from, from
-/// then on; the connections of the one before stay.
+/// then on; the connections of the one before stay. `threads` end behind them.
 pub(crate) async fn accept(
     listener: TcpListener,
     mut moves: mpsc::Receiver<Move>,
     shared: Arc<Shared>,
     stop: Arc<Stop>,
-    options: Options,
+    (options, threads): (Options, IoThreads),
 ) {
     let mut listener = Some(listener);
     let mut admissions =
@@ -174,13 +176,55 @@ pub(crate) async fn accept(
         prepare(&stream, options.keep_alive);
         next_conn += 1;
         let (shared, conn) = (Arc::clone(&shared), next_conn);
-        admissions.arrivals.spawn(Task::Client, &mut connections, move |arrival| async move {
-            let place = Place { arrival, counted };
-            connection::serve(stream, remote, conn, shared, place).await;
+        let thread = threads.assign();
+        let runtime =
+            thread.as_ref().map_or_else(Handle::current, |thread| thread.runtime().clone());
+        let stream = match Accepted::on_way_to(stream, thread.as_ref()) {
+            Ok(stream) => stream,
+            Err(error) => {
+                admissions.refusals.fails(error);
+                continue;
+            }
+        };
+        let there = (&mut connections, &runtime);
+        admissions.arrivals.spawn(Task::Client, there, move |arrival| async move {
+            let place = Place { thread, arrival, counted };
+            match stream.arrive() {
+                Ok(stream) => connection::serve(stream, remote, conn, shared, place).await,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection was accepted and cannot be served")
+                }
+            }
         });
     }
     drop(listener);
     connections.shutdown().await;
+    drop(threads);
+}
+
+/// An accepted socket on its way to the thread that owns it.
+enum Accepted {
+    /// It stays.
+    Here(TcpStream),
+    /// It belongs to no event loop meanwhile.
+    Elsewhere(std::net::TcpStream),
+}
+
+impl Accepted {
+    fn on_way_to(stream: TcpStream, thread: Option<&Assignment>) -> io::Result<Self> {
+        match thread {
+            Some(thread) if !thread.accepts() => stream.into_std().map(Self::Elsewhere),
+            Some(_) | None => Ok(Self::Here(stream)),
+        }
+    }
+
+    /// In the runtime of that thread.
+    fn arrive(self) -> io::Result<TcpStream> {
+        match self {
+            Self::Here(stream) => Ok(stream),
+            Self::Elsewhere(stream) => TcpStream::from_std(stream),
+        }
+    }
 }
 
 /// Never, while there is no socket.
@@ -237,6 +281,8 @@ struct PerIp(Mutex<HashMap<IpAddr, u32>>);
 /// A connection's place: its socket must be closed when the last reference is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
+    /// The thread that owns the socket; `None`: the driver's.
+    pub thread: Option<Assignment>,
     /// By which it yields as long as it asks for no session.
     pub arrival: Arc<Arrival>,
     /// It counts until then.

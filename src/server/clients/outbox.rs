@@ -10,12 +10,12 @@
 //! is held for a move of pointers or the copy of a small answer, never across a write. *Never* blocks
 //! the driver: a queue that grows beyond its bound is cut off instead.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::replica::Outgoing;
 use crate::server::limits::Limits;
+use crate::server::sync::{AtomicU64, Mutex, MutexGuard, Ordering, PoisonError};
 
 /// Answers up to this size are appended to the one before them, to be written as one buffer.
 const COALESCE_BYTES_MAX: usize = 16 << 10;
@@ -123,12 +123,13 @@ impl Outbox {
     }
 
     /// Takes what a `Ready` holds for this connection. `write` writes what it can of some bytes to
-    /// the socket without waiting and says how much that was; it is called at most once.
+    /// the socket without waiting and says how much that was; it is called at most once. `wake`: has the task woken.
     pub(crate) fn push(
         &self,
         outgoing: Outgoing,
         now_us: u64,
         write: impl FnOnce(&[u8]) -> usize,
+        wake: impl FnOnce(Waker),
     ) -> Pushed {
         let mut queue = self.lock();
         if queue.end.is_some() {
@@ -136,7 +137,8 @@ impl Outbox {
         }
         let written = self.written.load(Ordering::Acquire);
         let is_plain = !outgoing.close && !outgoing.more;
-        if queue.is_driver_free_to_write && queue.pushed == written && is_plain {
+        let is_first = queue.pushed == written || mutant!("writes-past-the-queue");
+        if queue.is_driver_free_to_write && is_first && is_plain {
             // Not under the lock: the task looks in just now, having sent the request. It finds
             // nothing to write before the lock is taken again, and so cannot come in between.
             drop(queue);
@@ -146,8 +148,10 @@ impl Outbox {
             if head_written == outgoing.frames.len() {
                 queue.pushed += head_written as u64;
                 queue.replies += outgoing.replies;
-                if !queue.is_driver_free_to_write {
-                    wake(queue);
+                if !queue.is_driver_free_to_write
+                    && let Some(task) = take_waker(queue)
+                {
+                    wake(task);
                 }
                 return Pushed::Written;
             }
@@ -167,7 +171,9 @@ impl Outbox {
             return self.end(queue);
         }
         queue.append(outgoing);
-        wake(queue);
+        if let Some(task) = take_waker(queue) {
+            wake(task);
+        }
         Pushed::Queued
     }
 
@@ -199,7 +205,9 @@ impl Outbox {
         queue.end = Some(End::TooSlow);
         queue.chunks = Vec::new();
         queue.head_written = 0;
-        wake(queue);
+        if let Some(task) = take_waker(queue) {
+            task.wake();
+        }
         self.forgive();
         Pushed::CutOff
     }
@@ -214,12 +222,20 @@ impl Outbox {
         self.all.0.fetch_sub(self.owed.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Takes everything that is queued, or remembers whom to wake. `is_reading`: the task waits for
-    /// the client, not for answers.
-    pub(crate) fn poll_take(&self, context: &Context<'_>, is_reading: bool) -> Poll<Taken> {
+    /// Takes everything that is queued, or remembers whom to wake. `is_driver_free_to_write`: the task waits for
+    /// the client, not for answers, and runs in the driver's thread.
+    pub(crate) fn poll_take(
+        &self,
+        context: &Context<'_>,
+        is_driver_free_to_write: bool,
+    ) -> Poll<Taken> {
         let mut queue = self.lock();
         if queue.chunks.is_empty() && queue.replies == 0 && queue.end.is_none() {
-            queue.is_driver_free_to_write = is_reading;
+            if mutant!("outbox-wakeup-lost") {
+                drop(queue);
+                queue = self.lock();
+            }
+            queue.is_driver_free_to_write = is_driver_free_to_write;
             match &mut queue.waker {
                 Some(waker) => waker.clone_from(context.waker()),
                 None => queue.waker = Some(context.waker().clone()),
@@ -258,12 +274,9 @@ impl Drop for Outbox {
     }
 }
 
-fn wake(mut queue: MutexGuard<'_, Queue>) {
-    let waker = queue.waker.take();
-    drop(queue);
-    if let Some(waker) = waker {
-        waker.wake();
-    }
+/// To be woken when the queue is not locked any more.
+fn take_waker(mut queue: MutexGuard<'_, Queue>) -> Option<Waker> {
+    queue.waker.take()
 }
 
 impl Queue {
@@ -288,7 +301,10 @@ impl Queue {
         if let Some(last) = self.chunks.last_mut() {
             last.shrink_to_fit();
         }
-        self.chunks.push(frames);
+        match mutant!("answers-overtake") {
+            true => self.chunks.insert(0, frames),
+            false => self.chunks.push(frames),
+        }
     }
 }
 
@@ -311,7 +327,7 @@ mod tests {
     }
 
     fn push(outbox: &Outbox, outgoing: Outgoing, now_us: u64) -> bool {
-        outbox.push(outgoing, now_us, |_| 0) != Pushed::CutOff
+        outbox.push(outgoing, now_us, |_| 0, Waker::wake) != Pushed::CutOff
     }
 
     fn take(outbox: &Outbox) -> Option<Taken> {
@@ -337,19 +353,35 @@ mod tests {
     fn the_driver_writes_only_while_the_task_waits_for_the_client_and_nothing_is_queued() {
         let outbox = outbox(1 << 20, 0);
         let now = |bytes: &[u8]| bytes.len();
-        assert_eq!(outbox.push(outgoing(10), 0, now), Pushed::Queued, "the task has not begun");
-        assert_eq!(outbox.push(outgoing(10), 0, now), Pushed::Queued, "10 bytes are queued");
+        assert_eq!(
+            outbox.push(outgoing(10), 0, now, Waker::wake),
+            Pushed::Queued,
+            "the task has not begun"
+        );
+        assert_eq!(
+            outbox.push(outgoing(10), 0, now, Waker::wake),
+            Pushed::Queued,
+            "10 bytes are queued"
+        );
         assert_eq!(take(&outbox).unwrap().replies, 2);
         assert!(take(&outbox).is_none());
-        assert_eq!(outbox.push(outgoing(10), 0, now), Pushed::Queued, "20 bytes are half written");
+        assert_eq!(
+            outbox.push(outgoing(10), 0, now, Waker::wake),
+            Pushed::Queued,
+            "20 bytes are half written"
+        );
         take(&outbox);
         outbox.written(30);
         assert!(take(&outbox).is_none());
-        assert_eq!(outbox.push(outgoing(10), 0, now), Pushed::Written);
+        assert_eq!(outbox.push(outgoing(10), 0, now, Waker::wake), Pushed::Written);
         let taken = take(&outbox).expect("the task learns that a request is answered");
         assert_eq!((taken.chunks.len(), taken.replies), (0, 1));
         assert!(outbox.poll_take(&Context::from_waker(Waker::noop()), false).is_pending());
-        assert_eq!(outbox.push(outgoing(10), 0, now), Pushed::Queued, "the task wants to know");
+        assert_eq!(
+            outbox.push(outgoing(10), 0, now, Waker::wake),
+            Pushed::Queued,
+            "the task wants to know"
+        );
     }
 
     #[test]
@@ -361,7 +393,7 @@ mod tests {
             assert!(waiting.is_pending());
             bytes.len()
         };
-        assert_eq!(outbox.push(outgoing(10), 0, write), Pushed::Written);
+        assert_eq!(outbox.push(outgoing(10), 0, write, Waker::wake), Pushed::Written);
         assert!(outbox.lock().waker.is_none(), "it was called");
     }
 
@@ -369,13 +401,13 @@ mod tests {
     fn what_the_driver_could_not_write_is_left_to_the_task() {
         let outbox = outbox(1 << 20, 0);
         assert!(take(&outbox).is_none());
-        assert_eq!(outbox.push(outgoing(10), 0, |_| 4), Pushed::Queued);
-        assert_eq!(outbox.push(outgoing(5), 0, |bytes| bytes.len()), Pushed::Queued);
+        assert_eq!(outbox.push(outgoing(10), 0, |_| 4, Waker::wake), Pushed::Queued);
+        assert_eq!(outbox.push(outgoing(5), 0, |bytes| bytes.len(), Waker::wake), Pushed::Queued);
         let taken = take(&outbox).unwrap();
         assert_eq!((taken.chunks[0].len(), taken.head_written, taken.replies), (15, 4, 2));
         outbox.written(11);
         assert!(take(&outbox).is_none());
-        assert_eq!(outbox.push(outgoing(5), 0, |bytes| bytes.len()), Pushed::Written);
+        assert_eq!(outbox.push(outgoing(5), 0, |bytes| bytes.len(), Waker::wake), Pushed::Written);
     }
 
     #[test]
@@ -431,29 +463,29 @@ mod tests {
     fn every_byte_counts_from_when_it_is_queued_until_it_is_written_or_thrown_away() {
         let outbox = outbox(100, 10_000);
         let all = Arc::clone(&outbox.all);
-        outbox.push(outgoing(10), 0, |_| 0);
-        outbox.push(outgoing(20), 0, |_| 0);
+        outbox.push(outgoing(10), 0, |_| 0, Waker::wake);
+        outbox.push(outgoing(20), 0, |_| 0, Waker::wake);
         assert_eq!((all.bytes(), outbox.debt(0).bytes), (30, 30));
         take(&outbox);
         assert_eq!(all.bytes(), 30, "taken and not written");
         outbox.written(25);
         outbox.written(5);
         assert!(take(&outbox).is_none());
-        assert_eq!(outbox.push(outgoing(10), 0, |bytes| bytes.len()), Pushed::Written);
+        assert_eq!(outbox.push(outgoing(10), 0, |bytes| bytes.len(), Waker::wake), Pushed::Written);
         assert_eq!(all.bytes(), 0, "the driver has written it");
         take(&outbox);
         assert!(take(&outbox).is_none());
-        outbox.push(outgoing(10), 0, |_| 4);
+        outbox.push(outgoing(10), 0, |_| 4, Waker::wake);
         assert_eq!(all.bytes(), 6, "the driver has written some of it");
         outbox.cut_off();
         assert_eq!((all.bytes(), outbox.debt(0).bytes), (0, 0));
         let taken = take(&outbox).expect("the end");
         assert_eq!((taken.chunks.len(), taken.end), (0, Some(End::TooSlow)));
         outbox.written(6);
-        outbox.push(outgoing(10), 0, |_| 0);
+        outbox.push(outgoing(10), 0, |_| 0, Waker::wake);
         assert_eq!(all.bytes(), 0, "nothing counts any more");
         let other = Outbox::new(&Limits::of(&Config::without_file()), Arc::clone(&all));
-        other.push(outgoing(7), 0, |_| 0);
+        other.push(outgoing(7), 0, |_| 0, Waker::wake);
         assert_eq!(all.bytes(), 7);
         drop(other);
         assert_eq!(all.bytes(), 0);
@@ -463,14 +495,14 @@ mod tests {
     fn a_client_that_takes_nothing_owes_more_than_one_that_takes_some() {
         let (stalled, reading) = (outbox(1 << 20, 10), outbox(1 << 20, 10));
         for outbox in [&stalled, &reading] {
-            outbox.push(outgoing(100), 0, |_| 0);
+            outbox.push(outgoing(100), 0, |_| 0, Waker::wake);
         }
-        reading.push(outgoing(1000), 0, |_| 0);
+        reading.push(outgoing(1000), 0, |_| 0, Waker::wake);
         take(&reading);
         let now_us = 9_999;
         assert!(reading.debt(now_us) > stalled.debt(now_us), "neither has waited for long");
         reading.written(100);
-        reading.push(outgoing(1), 5_000, |_| 0);
+        reading.push(outgoing(1), 5_000, |_| 0, Waker::wake);
         let now_us = 10_000;
         assert!(reading.debt(now_us) < stalled.debt(now_us));
         assert_eq!(reading.debt(now_us).bytes, 1001);

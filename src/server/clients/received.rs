@@ -119,8 +119,9 @@ impl<'a> Share<'a> {
         }
         drop(table);
         for (_, line) in &taken {
-            line.outbox.cut_off();
+            // It may be another thread's, and its client may see that at once.
             self.shared.figures.cut_unfinished();
+            line.outbox.cut_off();
         }
         if !is_said {
             let (count, largest) = (taken.len(), taken.first().map_or(0, |(bytes, _)| *bytes));

@@ -55,8 +55,28 @@ impl CpuPolicy {
     /// That of this process, by its affinity and its quota.
     #[must_use]
     pub(crate) fn of_process(key: CpuPolicyKey) -> Self {
-        Self::new(std::thread::available_parallelism().map_or(1, usize::from), key)
+        Self::new(cores(), key)
     }
+}
+
+/// I/O threads where they are not given, at most: by then the driver's thread has as much to do as it can.
+const IO_THREADS_AUTO_MAX: usize = 8;
+
+/// How many threads own the sockets of clients on a machine with so many cores; `given`: `lockkeeper.ioThreads`.
+/// With few cores it is the server's thread that does: a request that crosses threads costs more CPU.
+#[must_use]
+pub(crate) fn io_threads(cores: usize, given: Option<u8>) -> usize {
+    match given {
+        Some(count) => count.into(),
+        None if cores < CORES_PLAIN => 0,
+        None => (cores / 2).min(IO_THREADS_AUTO_MAX),
+    }
+}
+
+/// The cores of this process, by its affinity and its quota.
+#[must_use]
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 #[cfg(test)]
@@ -68,6 +88,15 @@ mod tests {
         let auto = [1, 2, 3, 4, 16].map(|cores| CpuPolicy::new(cores, CpuPolicyKey::Auto));
         use CpuPolicy::{Plain, Sharing};
         assert_eq!(auto, [Sharing, Sharing, Sharing, Plain, Plain]);
+    }
+
+    #[test]
+    fn sockets_have_threads_of_their_own_from_four_cores_on_or_where_they_are_given() {
+        let auto = [1, 2, 3, 4, 8, 16, 64].map(|cores| io_threads(cores, None));
+        assert_eq!(auto, [0, 0, 0, 2, 4, 8, 8]);
+        for cores in [1, 2, 16] {
+            assert_eq!([0, 1, 64].map(|given| io_threads(cores, Some(given))), [0, 1, 64]);
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::server::cpu_policy::{self, Scheduling};
 use crate::server::error::StartError;
 use crate::server::figures::Figures;
 use crate::server::files::Files;
+use crate::server::io_threads::IoThreads;
 use crate::server::limits::Limits;
 use crate::server::message::Message;
 use crate::server::peer::Peers;
@@ -107,7 +108,14 @@ impl Offer {
             supervisor: supervision::current(),
         });
         let failed = |error| StartError::Address { address: config.client_addr.to_string(), error };
-        let clients = port.listen(config.listen_backlog).map_err(failed)?;
+        let count = cpu_policy::io_threads(cpu_policy::cores(), config.io_threads);
+        let threads = IoThreads::start(count, &self.scheduling, self.is_usual, tasks)?;
+        let accepting = threads.accepting();
+        let clients = {
+            // It is the listener of that runtime.
+            let _runtime = accepting.enter();
+            port.listen(config.listen_backlog).map_err(failed)?
+        };
         let admin_address =
             serve_http(config, self.files.http, &shared, stop, self.is_usual, tasks).await?;
         let options =
@@ -119,13 +127,15 @@ impl Offer {
                 backlog: config.listen_backlog,
                 at: (config.client_addr.clone(), address),
                 shown: shared.facts.client_address.clone(),
+                accepting: accepting.clone(),
                 moves,
             };
             let follow = port.follow(self.members.clone(), Arc::clone(published));
             tasks.spawn(Task::Members, Arc::clone(stop).before(follow));
         }
         let (behind, stop) = (Arc::clone(&shared), Arc::clone(stop));
-        tasks.spawn(Task::Clients, listener::accept(clients, moved, behind, stop, options));
+        let accept = listener::accept(clients, moved, behind, stop, (options, threads));
+        tasks.spawn_on(Task::Clients, accept, &accepting);
         Ok(Ports { shared, address, admin_address })
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep};
 
@@ -67,7 +68,8 @@ pub(super) async fn accept(
                     }
                 }
                 let peers = Arc::clone(&peers);
-                arrivals.spawn(Task::Peer, &mut connections, |arrival| async move {
+                let here = (&mut connections, &Handle::current());
+                arrivals.spawn(Task::Peer, here, |arrival| async move {
                     serve(&peers, stream, remote, &arrival).await;
                 });
             }
