@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::clients::{Debts, Others};
 use super::clock;
+use super::striped::Striped;
 use crate::admin::{Counters, DiskCounters, LinkCounters, ResponseSizes};
 use crate::proto::frame;
 
@@ -18,10 +19,10 @@ use crate::proto::frame;
 #[derive(Debug)]
 pub(super) struct Figures {
     started: Instant,
-    packets_received: AtomicU64,
-    packets_sent: AtomicU64,
-    bytes_received: AtomicU64,
-    bytes_sent: AtomicU64,
+    packets_received: Striped,
+    packets_sent: Striped,
+    bytes_received: Striped,
+    bytes_sent: Striped,
     response_last: AtomicU64,
     response_min: AtomicU64,
     response_max: AtomicU64,
@@ -166,10 +167,10 @@ impl Default for Figures {
         let zero = AtomicU64::default;
         Self {
             started: Instant::now(),
-            packets_received: zero(),
-            packets_sent: zero(),
-            bytes_received: zero(),
-            bytes_sent: zero(),
+            packets_received: Striped::default(),
+            packets_sent: Striped::default(),
+            bytes_received: Striped::default(),
+            bytes_sent: Striped::default(),
             response_last: zero(),
             response_min: AtomicU64::new(u64::MAX),
             response_max: zero(),
@@ -199,23 +200,23 @@ impl Default for Figures {
 impl Figures {
     /// Bytes came from a client.
     pub(super) fn received(&self, bytes: usize) {
-        add(&self.bytes_received, bytes as u64);
+        self.bytes_received.add(bytes as u64);
     }
 
     /// Frames (or a four-letter word) came from a client.
     pub(super) fn packets_received(&self, packets: usize) {
-        add(&self.packets_received, packets as u64);
+        self.packets_received.add(packets as u64);
     }
 
     /// A handshake came from a client.
     pub(super) fn connect_request(&self) {
-        add(&self.packets_received, 1);
+        self.packets_received.add(1);
         add(&self.connect_requests, 1);
     }
 
     /// Bytes have left to a client.
     pub(super) fn sent(&self, bytes: usize) {
-        add(&self.bytes_sent, bytes as u64);
+        self.bytes_sent.add(bytes as u64);
     }
 
     /// Whole frames are on their way to a client.
@@ -230,9 +231,11 @@ impl Figures {
         if packets == 0 {
             return;
         }
-        add(&self.packets_sent, packets);
-        self.response_last.store(last, Ordering::Relaxed);
-        // Looked at before they are written: extremes are rare, and a written cache line is not free.
+        self.packets_sent.add(packets);
+        // Looked at before they are written: changes are rare, and a written cache line is not free.
+        if last != self.response_last.load(Ordering::Relaxed) {
+            self.response_last.store(last, Ordering::Relaxed);
+        }
         if least < self.response_min.load(Ordering::Relaxed) {
             self.response_min.fetch_min(least, Ordering::Relaxed);
         }
@@ -325,10 +328,10 @@ impl Figures {
         Counters {
             wall_ms: clock::wall_ms(),
             uptime_ms: u64::try_from(self.uptime().as_millis()).unwrap_or(u64::MAX),
-            packets_received: read(&self.packets_received),
-            packets_sent: read(&self.packets_sent),
-            bytes_received: read(&self.bytes_received),
-            bytes_sent: read(&self.bytes_sent),
+            packets_received: self.packets_received.total(),
+            packets_sent: self.packets_sent.total(),
+            bytes_received: self.bytes_received.total(),
+            bytes_sent: self.bytes_sent.total(),
             response_sizes: (min != u64::MAX).then_some(sizes),
             connections_alive: read(&self.connections_alive),
             connections_accepted: read(&self.connections_accepted),
@@ -356,11 +359,12 @@ impl Figures {
 
     /// Sets every count to zero; what is a state stays.
     pub(super) fn reset(&self) {
+        for count in
+            [&self.packets_received, &self.packets_sent, &self.bytes_received, &self.bytes_sent]
+        {
+            count.reset();
+        }
         for counter in [
-            &self.packets_received,
-            &self.packets_sent,
-            &self.bytes_received,
-            &self.bytes_sent,
             &self.response_last,
             &self.response_max,
             &self.connections_accepted,

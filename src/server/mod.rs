@@ -30,6 +30,7 @@ mod message;
 mod peer;
 mod queue;
 mod shared;
+mod striped;
 mod sync;
 mod ticks;
 

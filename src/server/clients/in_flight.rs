@@ -8,15 +8,15 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::server::limits::{ANSWER_BYTES_UNKNOWN, CONNECTION_REQUESTS_MAX, OUTSTANDING_BYTES_MAX};
+use crate::server::striped::Striped;
 
 /// Unanswered requests of all connections.
 #[derive(Debug)]
 pub(crate) struct Throttle {
-    requests: AtomicU64,
-    bytes: AtomicU64,
+    requests: Striped,
+    bytes: Striped,
     requests_max: u64,
 }
 
@@ -24,18 +24,17 @@ impl Throttle {
     /// Nothing in flight.
     #[must_use]
     pub(crate) fn new(requests_max: u64) -> Self {
-        Self { requests: AtomicU64::new(0), bytes: AtomicU64::new(0), requests_max }
+        Self { requests: Striped::default(), bytes: Striped::default(), requests_max }
     }
 
     /// Unanswered requests.
     #[must_use]
     pub(crate) fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
+        self.requests.total()
     }
 
     fn is_above(&self) -> bool {
-        self.requests() > self.requests_max
-            || self.bytes.load(Ordering::Relaxed) > OUTSTANDING_BYTES_MAX
+        self.requests() > self.requests_max || self.bytes.total() > OUTSTANDING_BYTES_MAX
     }
 }
 
@@ -76,8 +75,8 @@ impl InFlight {
         let bytes: u64 = sizes.iter().map(|size| u64::from(*size)).sum();
         self.sizes.extend(sizes);
         self.bytes += bytes;
-        self.throttle.requests.fetch_add(sizes.len() as u64, Ordering::Relaxed);
-        self.throttle.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.throttle.requests.add(sizes.len() as u64);
+        self.throttle.bytes.add(bytes);
     }
 
     /// The oldest `replies` requests are answered, with this many bytes in all.
@@ -93,8 +92,8 @@ impl InFlight {
 
     fn take_off(&mut self, requests: u64, bytes: u64) {
         self.bytes -= bytes;
-        self.throttle.requests.fetch_sub(requests, Ordering::Relaxed);
-        self.throttle.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.throttle.requests.take_off(requests);
+        self.throttle.bytes.take_off(bytes);
     }
 }
 
@@ -173,6 +172,6 @@ mod tests {
         one.answered(u32::MAX, 0);
         one.add(&[5; 3]);
         drop(one);
-        assert_eq!((throttle.requests(), throttle.bytes.load(Ordering::Relaxed)), (0, 0));
+        assert_eq!((throttle.requests(), throttle.bytes.total()), (0, 0));
     }
 }
