@@ -13,10 +13,11 @@ use std::os::fd::{AsRawFd as _, RawFd};
 use crate::admin::Descriptors;
 use crate::config::Config;
 
+use super::cpu_policy;
 use super::error::StartError;
 use super::limits::{
     CLIENT_CONNECTIONS_MIN, FILES_IN_USE_UNKNOWN, HTTP_CONNECTIONS_MIN, IMAGE_RECEIVED_FILES,
-    LISTEN_FILES, LOG_FILES, OTHER_FILES, PEER_CONNECTIONS_UNKNOWN_MAX,
+    IO_THREAD_FILES, LISTEN_FILES, LOG_FILES, OTHER_FILES, PEER_CONNECTIONS_UNKNOWN_MAX,
     PEER_CONNECTIONS_UNKNOWN_MIN, PEER_FILES, SHARE_OF_STRANGERS, STORE_FILES,
 };
 
@@ -38,6 +39,7 @@ pub(super) struct Files {
 struct Needs {
     /// Files open already in this process.
     in_use: u64,
+    io_threads: u64,
     http_ports: u64,
     /// Other servers of the ensemble, and the addresses that they find this one at.
     peers: u64,
@@ -55,6 +57,7 @@ impl Files {
         let own = config.own_server().filter(|_| config.is_ensemble());
         let needs = Needs {
             in_use: now.open.unwrap_or(FILES_IN_USE_UNKNOWN),
+            io_threads: cpu_policy::io_threads(cpu_policy::cores(), config.io_threads) as u64,
             http_ports: u64::from(config.admin.enabled) + u64::from(config.metrics_addr.is_some()),
             peers: if own.is_some() { others } else { 0 },
             peer_ports: own.map_or(0, |own| own.addresses.len() as u64),
@@ -69,7 +72,7 @@ impl Files {
         let http = share.clamp(HTTP_CONNECTIONS_MIN, crate::admin::CONNECTIONS_MAX);
         let unknown_peers = share.clamp(PEER_CONNECTIONS_UNKNOWN_MIN, PEER_CONNECTIONS_UNKNOWN_MAX);
         let mut kept = needs.in_use + LISTEN_FILES + LOG_FILES + STORE_FILES + OTHER_FILES;
-        kept += needs.http_ports * http as u64;
+        kept += needs.io_threads * IO_THREAD_FILES + needs.http_ports * http as u64;
         if needs.peer_ports > 0 {
             let received = IMAGE_RECEIVED_FILES + needs.peer_ports + unknown_peers as u64;
             kept += received + needs.peers * PEER_FILES;
@@ -98,8 +101,10 @@ impl Files {
 mod tests {
     use super::*;
 
-    const ALONE: Needs = Needs { in_use: 10, http_ports: 1, peers: 0, peer_ports: 0 };
-    const OF_THREE: Needs = Needs { in_use: 10, http_ports: 1, peers: 2, peer_ports: 1 };
+    const ALONE: Needs =
+        Needs { in_use: 10, io_threads: 0, http_ports: 1, peers: 0, peer_ports: 0 };
+    const OF_THREE: Needs =
+        Needs { in_use: 10, io_threads: 0, http_ports: 1, peers: 2, peer_ports: 1 };
 
     #[test]
     fn clients_have_what_is_left_and_the_sum_is_the_limit() {
@@ -111,6 +116,8 @@ mod tests {
         assert_eq!(with_others.clients + others, files.clients);
         let embedded = Files::divide(1000, Needs { in_use: 500, ..ALONE }).unwrap();
         assert_eq!(embedded.clients + 490, files.clients, "what else the process has open counts");
+        let threaded = Files::divide(1000, Needs { io_threads: 8, ..ALONE }).unwrap();
+        assert_eq!(threaded.clients + 8 * IO_THREAD_FILES, files.clients);
     }
 
     #[test]

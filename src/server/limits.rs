@@ -123,6 +123,9 @@ pub const CLIENT_CONNECTIONS_MIN: u64 = 16;
 /// what is read of the time that threads and processors had.
 pub const LISTEN_FILES: u64 = 16;
 
+/// What an I/O thread has its sockets polled with, and what is read of the time that it had.
+pub const IO_THREAD_FILES: u64 = 5;
+
 /// Files of the log at once: the segment that is written to and the next one, each opened twice (also
 /// past the cache), an older one that is read, a directory that is listed or synced.
 pub const LOG_FILES: u64 = 8;
