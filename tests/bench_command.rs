@@ -110,6 +110,43 @@ fn every_workload_is_measured_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn several_threads_put_the_load_on_together() {
+    let site = Site::new();
+    let own = std::process::id().to_string();
+    for (workload, more) in [
+        ("get", ["--pipeline", "4"]),
+        ("create", ["--pipeline", "4"]),
+        ("delete", ["--nodes", "300"]),
+        ("fill", ["--nodes", "3000"]),
+        ("lock", ["--rate", "300"]),
+        ("lock-contended", ["--hold", "1ms"]),
+    ] {
+        let shape = ["--workload", workload, "--clients", "7", "--threads", "3", "--pids", &own];
+        let length = ["--duration", "1s", "--warm-up", "50ms"];
+        let figures = site.figures(&[&shape[..], &length[..], more.as_slice()].concat());
+        assert_eq!(
+            (&figures["workload"], figures["threads"].as_u64()),
+            (&workload.into(), Some(3))
+        );
+        let operations = figures["operations"].as_u64().expect("a number");
+        match workload {
+            "delete" => assert_eq!(operations, 300),
+            "fill" => assert_eq!(operations, 3000),
+            "lock" => assert!((200..=330).contains(&operations), "{figures}"),
+            _ => assert!(operations > 100, "{figures}"),
+        }
+        if workload == "lock-contended" {
+            let events = figures["events_per_release"].as_f64().expect("a number");
+            let counted = figures["server_events_per_release"].as_f64().expect("a number");
+            assert!((0.9..1.1).contains(&events) && (0.9..1.1).contains(&counted), "{figures}");
+        }
+        assert!(figures["server_thread_cpu_us"].is_object(), "{figures}");
+        let answer = site.session().call(wire::children(ROOT, false)).expect("an answer");
+        assert_eq!(answer.err, wire::NO_NODE, "{workload} leaves something behind");
+    }
+}
+
+#[test]
 fn a_release_wakes_one_contender_by_the_predecessor_recipe_and_all_by_the_naive_one() {
     let site = Site::new();
     let shape = ["--clients", "10", "--duration", "1s", "--warm-up", "200ms"];
@@ -183,6 +220,9 @@ fn what_cannot_be_measured_is_refused_with_a_reason_and_its_exit_code() {
         (&["--workload", "get", "--nodes", "5"], 2, "--nodes"),
         (&["--workload", "fill", "--rate", "5"], 2, "--rate"),
         (&["--workload", "herd", "--clients", "1"], 2, "--clients"),
+        (&["--workload", "watches", "--threads", "2"], 2, "--threads"),
+        (&["--workload", "sessions", "--threads", "2"], 2, "--threads"),
+        (&["--clients", "2", "--threads", "3"], 2, "--threads"),
         (&["--workload", "fly"], 2, "lock-contended"),
         (&["--clients", "0"], 2, "--clients"),
         (&["--duration", "0"], 2, "--duration"),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum as _};
 use lockkeeper::internals::bench::{self, Go, Length, Plan, Work};
 
+use crate::cli_scale::{AbuseArgs, ChildrenArgs, CrowdArgs, OverloadArgs, SessionsArgs};
 use crate::figures::Cell;
 use crate::filled::Fills;
 use crate::grown::Grows;
@@ -14,7 +15,7 @@ use crate::kinds::Kind;
 use crate::mode::Mode;
 use crate::results::{self, Results};
 use crate::rounds::Rounds;
-use crate::{fill, growth, idle, machine, null, run, steady};
+use crate::{cli_scale, fill, growth, idle, machine, null, run, steady};
 
 /// The nine modes that are compared unless others are asked for.
 const MODES: [&str; 9] = [
@@ -69,6 +70,18 @@ enum Command {
     Idle(IdleArgs),
     /// See whether a load stays what it is for minutes, with a full tree, while sessions come and go in storms.
     Steady(SteadyArgs),
+    /// See what many sessions take, and what happens when all of them lose their connections, their
+    /// leader or their clients.
+    Sessions(SessionsArgs),
+    /// Offer more than a server can take, and see what it does, and what that does to other clients.
+    Overload(OverloadArgs),
+    /// See what one abusive client costs a well-behaved one.
+    Abuse(AbuseArgs),
+    /// Create, list and delete very many children of one znode.
+    Children(ChildrenArgs),
+    /// A part of those sessions: what this program starts itself as, and tells what to do.
+    #[command(hide = true)]
+    Crowd(CrowdArgs),
     /// Make tables and charts again of figures that were kept.
     Render(RenderArgs),
     /// Put load on one running server.
@@ -78,28 +91,31 @@ enum Command {
 }
 
 #[derive(Args)]
-struct PeerArgs {
+pub struct PeerArgs {
     /// A lockkeeper binary.
     #[arg(long, value_name = "FILE")]
-    lockkeeper: Option<PathBuf>,
+    pub lockkeeper: Option<PathBuf>,
+    /// A line for Lockkeeper's configuration, such as lockkeeper.ioThreads=2; may be given several times.
+    #[arg(long = "setting", value_name = "KEY=VALUE", requires = "lockkeeper")]
+    pub settings: Vec<String>,
     /// A directory with Apache ZooKeeper's jars (see fetch_zookeeper).
     #[arg(long, value_name = "DIR")]
-    zookeeper: Option<PathBuf>,
+    pub zookeeper: Option<PathBuf>,
     /// Heap of ZooKeeper, as -Xms and -Xmx take it.
     #[arg(long, default_value = "2g")]
-    heap: String,
+    pub heap: String,
     /// Where the servers keep their data; must not be a RAM disk.
     #[arg(long, value_name = "DIR", default_value = env!("CARGO_TARGET_TMPDIR"))]
-    data: PathBuf,
+    pub data: PathBuf,
     /// The servers take this port and the ones after it, on 127.0.0.1.
     #[arg(long, default_value_t = 19_700)]
-    base_port: u16,
+    pub base_port: u16,
     #[command(flatten)]
-    keep: KeepArgs,
+    pub keep: KeepArgs,
 }
 
 #[derive(Args)]
-struct KeepArgs {
+pub struct KeepArgs {
     /// Keep every figure in this directory, as NAME.json, and make its charts.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -277,6 +293,11 @@ pub fn main() -> Result<(), String> {
         Some(Command::Growth(args)) => grow(args),
         Some(Command::Idle(args)) => see_idle(args),
         Some(Command::Steady(args)) => stay_steady(args),
+        Some(Command::Sessions(args)) => cli_scale::sessions(args),
+        Some(Command::Overload(args)) => cli_scale::overload(args),
+        Some(Command::Abuse(args)) => cli_scale::abuse(args),
+        Some(Command::Children(args)) => cli_scale::children(args),
+        Some(Command::Crowd(args)) => cli_scale::crowd(args),
         Some(Command::Render(args)) => results::render(&args.out, args.document.as_deref()),
         Some(Command::Load(args)) => load(args),
         Some(Command::Null(args)) => null::serve(args.port, &args.log),
@@ -389,7 +410,7 @@ fn stay_steady(args: SteadyArgs) -> Result<(), String> {
 }
 
 /// Shows what was measured, and keeps it if that was asked for.
-fn finish(results: &Results, keep: &KeepArgs, name: &str) -> Result<(), String> {
+pub fn finish(results: &Results, keep: &KeepArgs, name: &str) -> Result<(), String> {
     println!("{}", results.to_markdown());
     let Some(out) = &keep.out else { return Ok(()) };
     results.keep(out, keep.name.as_deref().unwrap_or(name))?;
@@ -413,12 +434,13 @@ fn load(args: LoadArgs) -> Result<(), String> {
 fn kinds(args: &PeerArgs) -> Vec<Kind> {
     let zookeeper =
         args.zookeeper.clone().map(|jars| Kind::ZooKeeper { jars, heap: args.heap.clone() });
-    let lockkeeper = args.lockkeeper.clone().map(|binary| Kind::Lockkeeper { binary });
+    let settings = args.settings.clone();
+    let lockkeeper = args.lockkeeper.clone().map(|binary| Kind::Lockkeeper { binary, settings });
     zookeeper.into_iter().chain(lockkeeper).collect()
 }
 
 /// The kinds for a command that needs one.
-fn kinds_for(command: &str, args: &PeerArgs) -> Result<Vec<Kind>, String> {
+pub fn kinds_for(command: &str, args: &PeerArgs) -> Result<Vec<Kind>, String> {
     match kinds(args) {
         none if none.is_empty() => Err(format!("{command} needs --lockkeeper or --zookeeper")),
         some => Ok(some),
@@ -460,7 +482,7 @@ fn stolen(text: &str) -> Result<f64, String> {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("{text} is not a number of seconds"))?;
     if !(0.0..=86_400.0).contains(&seconds) {
         return Err(format!("{text} seconds: between 0 and a day, please"));

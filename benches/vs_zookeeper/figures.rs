@@ -3,7 +3,7 @@
 //! Tables and charts are made of nothing else, so they can be made again without measuring. A ratio is
 //! the median of the ratios within the rounds, never a ratio of medians.
 
-use lockkeeper::internals::bench::{Outcome, milliseconds};
+use lockkeeper::internals::bench::{Outcome, ThreadCpu, milliseconds};
 use serde::{Deserialize, Serialize};
 
 use crate::mode::Mode;
@@ -38,6 +38,9 @@ pub struct Cell {
     pub p999_ms: f64,
     pub max_ms: f64,
     pub server_cpu_us: f64,
+    /// Of these, those of the threads by name, the most first; earlier runs did not ask.
+    #[serde(default)]
+    pub threads: Vec<ThreadCell>,
     pub client_cpu_us: f64,
     pub rss_mib: f64,
     /// CPU seconds per second that neither the peer nor the client used.
@@ -45,6 +48,16 @@ pub struct Cell {
     /// CPU seconds per second that a virtual machine's host gave to others; earlier runs did not ask.
     pub stolen_cpu: Option<f64>,
     pub lock: Option<LockCell>,
+}
+
+/// What threads of one name have used, in microseconds per operation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ThreadCell {
+    pub name: String,
+    /// In all servers together.
+    pub us: f64,
+    /// In the server in which they have used the most.
+    pub busiest_us: f64,
 }
 
 /// What a measurement of locks has beside that.
@@ -108,6 +121,11 @@ impl From<&Outcome> for Cell {
             p999_ms: outcome.latency_ms(0.999),
             max_ms: outcome.latency_ms(1.0),
             server_cpu_us: outcome.server_us(),
+            threads: outcome
+                .server_threads
+                .iter()
+                .map(|cpu| ThreadCell::of(cpu, outcome))
+                .collect(),
             client_cpu_us: outcome.client_us(),
             rss_mib: outcome.server_rss_mib,
             other_cpu: outcome.other_cpu / outcome.seconds,
@@ -124,6 +142,13 @@ impl Cell {
             true => Ok(self),
             false => Err("has done nothing in a window".to_owned()),
         }
+    }
+}
+
+impl ThreadCell {
+    fn of(cpu: &ThreadCpu, outcome: &Outcome) -> Self {
+        let (us, busiest_us) = (outcome.us(cpu.seconds), outcome.us(cpu.busiest));
+        ThreadCell { name: cpu.name.clone(), us, busiest_us }
     }
 }
 

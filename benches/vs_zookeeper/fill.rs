@@ -1,5 +1,5 @@
-//! A million znodes: how fast they go in, what they take, and how soon they are served again after
-//! a kill.
+//! A million znodes, or as many as one asks for: how fast they go in, what they take, and how soon they are
+//! served again after a kill.
 //!
 //! The server is killed with SIGKILL directly after the last create was acknowledged, so the first
 //! restart is the hard one; later ones follow a rest. At the end every node is read back: each was
@@ -46,6 +46,7 @@ pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Filled, String> {
     empty_starts_ms.push(took);
     let each: Vec<u64> =
         (0..CONNECTIONS as u64).map(|at| (settings.nodes + at) / CONNECTIONS as u64).collect();
+    let rss_empty_mib = Some(rss_mib(&peer)?);
     let outcome = load(&peer, Work::Create, &each)?;
     let mut filled = Filled {
         name: peer.kind.name().to_owned(),
@@ -53,6 +54,7 @@ pub fn run(settings: &Settings, note: impl Fn(&str)) -> Result<Filled, String> {
         nodes: outcome.answered.iter().sum(),
         empty_starts_ms,
         create: Cell::from(&outcome),
+        rss_empty_mib,
         rss_filled_mib: rss_mib(&peer)?,
         restarts: Vec::new(),
         disk_mib: 0.0,

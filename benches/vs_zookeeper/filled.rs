@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::figures::{Cell, Site};
 use crate::table;
 
+/// Bytes of a MiB.
+const MIB: f64 = 1_048_576.0;
+
 /// Of every server that was filled.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Fills {
@@ -23,9 +26,18 @@ pub struct Filled {
     /// From exec to the first answered read of servers without any data.
     pub empty_starts_ms: Vec<f64>,
     pub create: Cell,
+    /// Of the server without data; earlier runs did not ask.
+    pub rss_empty_mib: Option<f64>,
     pub rss_filled_mib: f64,
     pub restarts: Vec<Restart>,
     pub disk_mib: f64,
+}
+
+impl Filled {
+    /// Memory above that of an empty server.
+    fn bytes_per_znode(&self) -> Option<f64> {
+        Some((self.rss_filled_mib - self.rss_empty_mib?) * MIB / self.nodes as f64)
+    }
 }
 
 /// One return after a kill.
@@ -43,19 +55,23 @@ pub fn to_markdown(fills: &Fills) -> String {
 }
 
 fn write_table(fills: &Fills, out: &mut String) -> fmt::Result {
-    write!(out, "\n| server | znodes | creates/s | server CPU us/op | RSS filled MiB ")?;
+    write!(
+        out,
+        "\n| server | znodes | creates/s | server CPU us/op | RSS filled MiB | bytes per znode "
+    )?;
     write!(out, "| exec to first read, empty, ms | filled, ms | RSS at first read MiB ")?;
-    writeln!(out, "| RSS 5 s later MiB | disk MiB |\n|{}", "---|".repeat(10))?;
+    writeln!(out, "| RSS 5 s later MiB | disk MiB |\n|{}", "---|".repeat(11))?;
     for filled in &fills.servers {
         let list = |field: fn(&Restart) -> f64| whole(filled.restarts.iter().map(field));
         writeln!(
             out,
-            "| {} | {} | {:.0} | {:.2} | {:.0} | {} | {} | {} | {} | {:.0} |",
+            "| {} | {} | {:.0} | {:.2} | {:.0} | {} | {} | {} | {} | {} | {:.0} |",
             filled.description,
             filled.nodes,
             filled.create.per_second,
             filled.create.server_cpu_us,
             filled.rss_filled_mib,
+            filled.bytes_per_znode().map_or_else(|| "-".to_owned(), |bytes| format!("{bytes:.0}")),
             whole(filled.empty_starts_ms.iter().copied()),
             list(|r| r.ms),
             list(|r| r.rss_first_read_mib),

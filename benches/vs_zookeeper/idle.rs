@@ -91,17 +91,18 @@ fn keep(figures: &mut Idleness, at: usize, stand: Stand, note: &impl Fn(&str)) {
 }
 
 /// The CPU time that each process of a peer had used at a moment.
-struct Watch {
+pub struct Watch {
     began: Instant,
     cpu: Vec<f64>,
 }
 
 impl Watch {
-    fn begin(peer: &Peer) -> Result<Self, String> {
+    pub fn begin(peer: &Peer) -> Result<Self, String> {
         Ok(Watch { began: Instant::now(), cpu: cpu_of_each(peer)? })
     }
 
-    fn end(self, peer: &Peer) -> Result<Vec<Node>, String> {
+    /// What each has taken since, and the memory that it has now.
+    pub fn end(self, peer: &Peer) -> Result<Vec<Node>, String> {
         let cpu = cpu_of_each(peer)?;
         let seconds = self.began.elapsed().as_secs_f64();
         let node = |((pid, after), before): ((u32, f64), f64)| {

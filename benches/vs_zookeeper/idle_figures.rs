@@ -85,7 +85,10 @@ fn write_all(figures: &Idleness, out: &mut String) -> fmt::Result {
             let cpu = stand.nodes.iter().map(|node| node.cpu * 100.0);
             let above = of.empty(stand).map_or_else(String::new, |empty| {
                 let pairs = stand.nodes.iter().zip(&empty.nodes);
-                list(pairs.map(|(with, without)| (with.rss_mib - without.rss_mib) * MB_PER_MIB), 1)
+                table::list(
+                    pairs.map(|(with, without)| (with.rss_mib - without.rss_mib) * MB_PER_MIB),
+                    1,
+                )
             });
             writeln!(
                 out,
@@ -93,8 +96,8 @@ fn write_all(figures: &Idleness, out: &mut String) -> fmt::Result {
                 of.peer.description,
                 stand.nodes.len(),
                 stand.sessions,
-                list(rss, 1),
-                list(cpu, 2),
+                table::list(rss, 1),
+                table::list(cpu, 2),
             )?;
         }
     }
@@ -108,9 +111,4 @@ fn write_all(figures: &Idleness, out: &mut String) -> fmt::Result {
         writeln!(out, "| {} | {} | {spread} |", of.peer.description, of.starts_ms.len())?;
     }
     Ok(())
-}
-
-/// With commas between them.
-fn list(values: impl Iterator<Item = f64>, digits: usize) -> String {
-    values.map(|value| format!("{value:.digits$}")).collect::<Vec<_>>().join(", ")
 }

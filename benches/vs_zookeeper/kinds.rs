@@ -19,8 +19,8 @@ const REDLOCK_SERVERS: u16 = 3;
 pub enum Kind {
     /// Apache ZooKeeper from a directory of jars, with a heap such as `2g`.
     ZooKeeper { jars: PathBuf, heap: String },
-    /// A lockkeeper binary.
-    Lockkeeper { binary: PathBuf },
+    /// A lockkeeper binary, with lines such as `lockkeeper.ioThreads=2` for its configuration.
+    Lockkeeper { binary: PathBuf, settings: Vec<String> },
     /// The null server of this program.
     Null,
     /// One redis-server, every write forced to disk.
@@ -65,7 +65,9 @@ impl Kind {
             Kind::ZooKeeper { jars, heap } => {
                 format!("Apache ZooKeeper {}, G1, heap {heap}", zookeeper_version(jars))
             }
-            Kind::Lockkeeper { binary } => said(binary),
+            Kind::Lockkeeper { binary, settings } => {
+                [&[said(binary)], settings.as_slice()].concat().join(", ")
+            }
             Kind::Null => "null server, one fdatasync per turn".into(),
             Kind::Redis { binary } => format!("one {}, fsync always", redis(binary)),
             Kind::Redlock { binary } => {
@@ -137,7 +139,7 @@ impl Kind {
         let config = place.dir.join("zoo.cfg");
         let command = match self {
             Kind::ZooKeeper { jars, heap } => {
-                write_config(places, at, &config)?;
+                write_config(places, at, &[], &config)?;
                 let jars = found(jars)?;
                 let mut command = Command::new("java");
                 command
@@ -148,8 +150,8 @@ impl Kind {
                     .arg(config);
                 command
             }
-            Kind::Lockkeeper { binary } => {
-                write_config(places, at, &config)?;
+            Kind::Lockkeeper { binary, settings } => {
+                write_config(places, at, settings, &config)?;
                 let mut command = Command::new(found(binary)?);
                 command.arg("server").arg(config);
                 command
@@ -180,8 +182,13 @@ impl Kind {
     }
 }
 
-/// The configuration of ZooKeeper, which is also that of Lockkeeper.
-fn write_config(places: &[Place], at: usize, path: &Path) -> Result<(), String> {
+/// The configuration of ZooKeeper, which is also that of Lockkeeper, and more lines for it.
+fn write_config(
+    places: &[Place],
+    at: usize,
+    settings: &[String],
+    path: &Path,
+) -> Result<(), String> {
     let place = &places[at];
     let write = |path: &Path, text: &str| {
         fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
@@ -203,6 +210,7 @@ fn write_config(places: &[Place], at: usize, path: &Path) -> Result<(), String> 
         }
         config += "initLimit=10\nsyncLimit=5\n";
     }
+    settings.iter().for_each(|line| config += &format!("{line}\n"));
     write(path, &config)
 }
 

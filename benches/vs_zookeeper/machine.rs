@@ -63,6 +63,20 @@ fn file_system(path: &Path) -> String {
         .map_or_else(|| "an unknown file system".into(), |(_, name)| name)
 }
 
+/// Handshakes that this machine has dropped since it started because a server's queue of connections to accept
+/// was full, if it says. The client tries again after 1 s, 3 s, 7 s and so on.
+pub fn listen_overflows() -> Option<u64> {
+    listen_overflows_in(&fs::read_to_string("/proc/net/netstat").ok()?)
+}
+
+/// Each line of names is followed by one of values.
+fn listen_overflows_in(netstat: &str) -> Option<u64> {
+    let mut lines = netstat.lines().filter(|line| line.starts_with("TcpExt:"));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let at = names.split_ascii_whitespace().position(|name| name == "ListenOverflows")?;
+    values.split_ascii_whitespace().nth(at)?.parse().ok()
+}
+
 /// All files below `path` with such names.
 pub fn disk_use(path: &Path, counts: impl Fn(&str) -> bool) -> DiskUse {
     use std::os::unix::fs::MetadataExt;

@@ -4,7 +4,8 @@
 //! dropping it kills its processes by their ids, waits for them, and removes the directories.
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -83,12 +84,29 @@ impl Peer {
     /// Ends the processes with SIGKILL, as a crash would, and waits until they are gone.
     pub fn kill(&mut self) {
         for member in &mut self.members {
-            if let Some(mut child) = member.process.take() {
-                // Fails only if the process has ended by itself, and then wait() still reaps it.
-                let _ = child.kill();
-                let _ = child.wait();
-            }
+            member.kill();
         }
+    }
+
+    /// The same of one of them.
+    pub fn kill_one(&mut self, at: usize) {
+        self.members[at].kill();
+    }
+
+    /// Starts that one again and waits until it serves.
+    pub fn start_one(&mut self, at: usize) -> Result<Duration, String> {
+        let began = Instant::now();
+        let places: Vec<Place> = self.members.iter().map(|m| m.place.clone()).collect();
+        let command = self.kind.command(&places, at)?;
+        let member = &mut self.members[at];
+        member.spawn(command)?;
+        member.wait_until_serving(&self.kind, "/", began)
+    }
+
+    /// Which of them leads an ensemble.
+    pub fn leader(&self) -> Result<usize, String> {
+        let leads = |member: &Member| mode(member.place.addr).is_ok_and(|mode| mode == "leader");
+        self.members.iter().position(leads).ok_or_else(|| "no server leads".to_owned())
     }
 
     pub fn pids(&self) -> Vec<u32> {
@@ -134,7 +152,29 @@ impl Peer {
     }
 }
 
+/// What a server says that it is: `leader`, `follower`, `standalone`.
+fn mode(addr: SocketAddr) -> Result<String, String> {
+    let ask = || {
+        let mut stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"srvr")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).map(|_| text)
+    };
+    let text = ask().map_err(|e| format!("{addr}: {e}"))?;
+    let mode = text.lines().find_map(|line| line.strip_prefix("Mode: "));
+    mode.map(str::to_owned).ok_or_else(|| format!("{addr} does not say what it is: {text}"))
+}
+
 impl Member {
+    fn kill(&mut self) {
+        if let Some(mut child) = self.process.take() {
+            // Fails only if the process has ended by itself, and then wait() still reaps it.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
     fn spawn(&mut self, mut command: Command) -> Result<(), String> {
         let output = self.place.dir.join("output");
         let log = File::create(&output).map_err(|e| format!("{}: {e}", output.display()))?;

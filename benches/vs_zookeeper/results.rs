@@ -6,10 +6,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::abuse_figures::{self, Abuses};
+use crate::children_figures::{self, ManyChildren};
 use crate::figures::Comparison;
 use crate::filled::Fills;
 use crate::grown::{self, Growth};
 use crate::idle_figures::{self, Idleness};
+use crate::overload_figures::{self, Overloads};
+use crate::sessions_figures::{self, ManySessions};
 use crate::steady_figures::{self, Steadiness};
 use crate::{chart, document, filled, growth_chart, table};
 
@@ -31,6 +35,14 @@ pub enum Results {
     Idle(Idleness),
     /// Of `steady`.
     Steady(Steadiness),
+    /// Of `sessions`.
+    Sessions(ManySessions),
+    /// Of `overload`.
+    Overload(Overloads),
+    /// Of `abuse`.
+    Abuse(Abuses),
+    /// Of `children`.
+    Children(ManyChildren),
 }
 
 impl Results {
@@ -42,15 +54,24 @@ impl Results {
             Results::Growth(growth) => grown::to_markdown(growth),
             Results::Idle(figures) => idle_figures::to_markdown(figures),
             Results::Steady(figures) => steady_figures::to_markdown(figures),
+            Results::Sessions(figures) => sessions_figures::to_markdown(figures),
+            Results::Overload(figures) => overload_figures::to_markdown(figures),
+            Results::Abuse(figures) => abuse_figures::to_markdown(figures),
+            Results::Children(figures) => children_figures::to_markdown(figures),
         }
     }
 
     /// As a chart of its own, with the words that stand for it, if it has one.
     fn drawing(&self) -> Option<(&'static str, String)> {
         match self {
-            Results::Comparison(_) | Results::Fill(_) | Results::Idle(_) | Results::Steady(_) => {
-                None
-            }
+            Results::Comparison(_)
+            | Results::Fill(_)
+            | Results::Idle(_)
+            | Results::Steady(_)
+            | Results::Sessions(_)
+            | Results::Overload(_)
+            | Results::Abuse(_)
+            | Results::Children(_) => None,
             Results::Growth(growth) => {
                 Some(("Operations per second and p99 by what grows", growth_chart::draw(growth)))
             }
@@ -79,7 +100,14 @@ pub fn make(folder: &Path, document: Option<&Path>) -> Result<Vec<Made>, String>
         .iter()
         .filter_map(|(_, results)| match results {
             Results::Comparison(figures) => Some(figures),
-            Results::Fill(_) | Results::Growth(_) | Results::Idle(_) | Results::Steady(_) => None,
+            Results::Fill(_)
+            | Results::Growth(_)
+            | Results::Idle(_)
+            | Results::Steady(_)
+            | Results::Sessions(_)
+            | Results::Overload(_)
+            | Results::Abuse(_)
+            | Results::Children(_) => None,
         })
         .collect();
     let own = |name: &str| format!("{name}.svg");

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 
+use crate::by_thread;
 use crate::figures::{
     Cell, Comparison, LockCell, ModeFigures, REFERENCE, Site, Spread, median, ratios,
 };
@@ -21,6 +22,11 @@ pub fn servers(count: u16) -> String {
         1 => "1 server".to_owned(),
         several => format!("{several} servers"),
     }
+}
+
+/// With commas between them.
+pub fn list(values: impl Iterator<Item = f64>, digits: usize) -> String {
+    values.map(|value| format!("{value:.digits$}")).collect::<Vec<_>>().join(", ")
 }
 
 /// Everything there is to say about a comparison.
@@ -67,7 +73,8 @@ fn write_all(figures: &Comparison, out: &mut String) -> fmt::Result {
             write_row(figures, of_mode, at, &against, out)?;
         }
     }
-    write_contention(figures, out)
+    write_contention(figures, out)?;
+    by_thread::write(figures, out)
 }
 
 /// The table of peers that were all offered the same.

@@ -3,8 +3,7 @@
 //! *Invariants*, checked at each grant: no other client holds the lock, and the new holder's znode has a
 //! higher czxid and a higher sequence number than that of every holder before.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::Fault;
@@ -20,13 +19,19 @@ pub(super) struct Arena {
     released: Option<Instant>,
 }
 
-/// An arena that several connections know.
-pub(super) type Shared = Rc<RefCell<Arena>>;
+/// An arena that several connections know, on whichever threads they are.
+pub(super) type Shared = Arc<Mutex<Arena>>;
+
+/// The arena, for as long as what is returned lives.
+pub(super) fn enter(shared: &Shared) -> MutexGuard<'_, Arena> {
+    // It is whole between any two of its statements.
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Arena {
     /// Of a lock that was never held.
     pub(super) fn new() -> Shared {
-        Rc::new(RefCell::new(Arena { holder: None, last: (-1, -1), released: None }))
+        Arc::new(Mutex::new(Arena { holder: None, last: (-1, -1), released: None }))
     }
 
     /// Notes that the lock is held now, by the contender with this sequence number and czxid.
@@ -67,7 +72,7 @@ mod tests {
     #[test]
     fn two_holders_at_a_time_are_found() {
         let arena = Arena::new();
-        let mut arena = arena.borrow_mut();
+        let mut arena = enter(&arena);
         arena.grant(1, 10).expect("free");
         let error = arena.grant(2, 11).expect_err("held");
         assert!(error.to_string().contains("at a time"), "{error}");
@@ -79,7 +84,7 @@ mod tests {
     fn a_holder_out_of_turn_is_found() {
         for later in [(4, 12), (5, 12), (6, 10), (6, 9)] {
             let arena = Arena::new();
-            let mut arena = arena.borrow_mut();
+            let mut arena = enter(&arena);
             arena.grant(5, 10).expect("free");
             arena.release(Instant::now());
             let error = arena.grant(later.0, later.1).expect_err("its turn was before");

@@ -3,8 +3,7 @@
 //! An operation is a notification; its latency runs from sending the change to having received it.
 //! *Invariants*, checked: each watcher is told of each change once, and reads it when it watches anew.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::step::Step;
@@ -22,7 +21,12 @@ pub(super) struct Fan {
 }
 
 /// A fan that several connections know.
-pub(super) type Shared = Rc<RefCell<Fan>>;
+pub(super) type Shared = Arc<Mutex<Fan>>;
+
+fn enter(shared: &Shared) -> MutexGuard<'_, Fan> {
+    // It is whole between any two of its statements.
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -44,12 +48,12 @@ pub(super) struct Member {
 impl Member {
     /// One that writes and so many that watch a znode, which has this data in this version.
     pub(super) fn all(path: &str, data: &[u8], version: i32, watchers: usize) -> Vec<Member> {
-        let fan = Rc::new(RefCell::new(Fan { watchers, armed: 0, version, changed: None }));
+        let fan = Arc::new(Mutex::new(Fan { watchers, armed: 0, version, changed: None }));
         let member = |is_writer: bool, request: Vec<u8>| Member {
             is_writer,
             state: State::Idle,
             request,
-            fan: Rc::clone(&fan),
+            fan: Arc::clone(&fan),
         };
         let mut all = vec![member(true, wire::set(path, data))];
         all.extend((0..watchers).map(|_| member(false, wire::get_and_watch(path))));
@@ -58,7 +62,7 @@ impl Member {
 
     /// Appends the next request; false while there is none.
     pub(super) fn next(&mut self, now: Instant, xid: i32, out: &mut Vec<u8>) -> bool {
-        let mut fan = self.fan.borrow_mut();
+        let mut fan = enter(&self.fan);
         if self.state != State::Idle || self.is_writer && fan.armed < fan.watchers {
             return false;
         }
@@ -78,7 +82,7 @@ impl Member {
         if reply.err != 0 {
             return Err(Fault::refused("a watched znode", reply.err));
         }
-        let mut fan = self.fan.borrow_mut();
+        let mut fan = enter(&self.fan);
         let stat_at = match (self.is_writer, wire::buffer_at(reply.body, 0)) {
             (true, _) => 0,
             (false, Some(data)) => 4 + data.len(),
@@ -98,7 +102,7 @@ impl Member {
 
     /// A watch has fired.
     pub(super) fn event(&mut self) -> Result<Step, Fault> {
-        let changed = self.fan.borrow().changed;
+        let changed = enter(&self.fan).changed;
         match changed {
             Some(changed) if self.state == State::Watching => {
                 self.state = State::Idle;

@@ -1,4 +1,4 @@
-//! The load generator: one thread, one epoll loop, any number of connections.
+//! The load generator: one epoll loop, any number of connections. `crew.rs` runs one or several.
 //!
 //! A run is warm-up, measured window, drain, close. Only replies that arrive within the window
 //! count, and so do the CPU times, which are read at its two ends. Latency runs from queueing a
@@ -11,17 +11,19 @@ use mio::Poll;
 
 use super::alarm::{self, Alarms};
 use super::arena::Arena;
+use super::crew::{self, Common};
 use super::fan::Member;
 use super::link::{Link, Task};
 use super::lock::Lock;
-use super::outcome::{Contention, Interim, Outcome, Tally};
+use super::outcome::{Interim, Outcome, Tally};
 use super::pace::Pace;
 use super::plan::{Go, Length, Plan, Work};
 use super::proc::{self, Processors};
 use super::script::{self, Script};
 use super::session::{self, Session};
 use super::sockets::{self, LOOK};
-use super::{Fault, count, files, wire};
+use super::threads::Threads;
+use super::{Fault, files, wire};
 
 /// Of connections that watch a znode, the one that changes it.
 const WRITER: usize = 0;
@@ -39,23 +41,7 @@ pub fn run(plan: &Plan, look: &mut dyn FnMut(&Interim<'_>) -> Go) -> Result<Outc
     let fault = |e: Fault| e.after(&format!("{} at {}", plan.work, plan.addrs[0]));
     files::allow(plan.connections)?;
     let tasks = prepare(plan).map_err(fault)?;
-    let links = open_all(plan, tasks).map_err(fault)?;
-    Loop::new(links, plan).and_then(|load| load.run(look)).map_err(fault)
-}
-
-/// Opens a session for each task, and keeps those alive that are open already.
-fn open_all(plan: &Plan, tasks: Vec<Task>) -> Result<Vec<Link>, Fault> {
-    let mut links = Vec::with_capacity(tasks.len());
-    let mut looked = Instant::now();
-    for (task, &addr) in tasks.into_iter().zip(plan.addrs.iter().cycle()) {
-        links.push(Link::open(addr, task, plan.depth, &plan.auth)?);
-        let now = Instant::now();
-        if now.duration_since(looked) >= LOOK {
-            looked = now;
-            links.iter_mut().try_for_each(|link| link.live_on(now))?;
-        }
-    }
-    Ok(links)
+    crew::run(plan, tasks, look).map_err(fault)
 }
 
 /// Makes sure that the nodes of the plan are there and finds a task for each connection.
@@ -121,24 +107,45 @@ enum Phase {
 }
 
 /// Times and counters at one end of the window.
-struct Reading {
-    at: Instant,
-    server: f64,
-    client: f64,
-    machine: Processors,
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    pub at: Instant,
+    pub server: f64,
+    pub threads: Threads,
+    pub client: f64,
+    pub machine: Processors,
 }
 
 /// What is known when the window ends, and kept until the last answer is in.
-struct Closing {
-    reading: Reading,
-    rss_mib: f64,
+#[derive(Debug)]
+pub(super) struct Closing {
+    pub reading: Reading,
+    pub rss_mib: f64,
     /// Watch events within the window.
-    events: u64,
-    unsent: u64,
+    pub events: u64,
+    pub unsent: u64,
 }
 
-struct Loop<'a> {
+/// What one loop has measured.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub opening: Reading,
+    pub closing: Closing,
+    pub tally: Tally,
+    pub ops: u64,
+    /// Requests answered on each of its connections, in their order.
+    pub answered: Vec<u64>,
+    /// Operations completed, and events received, since the connections were opened.
+    pub completed: u64,
+    pub all_events: u64,
+}
+
+/// One thread's share of a run.
+pub(super) struct Loop<'a> {
     plan: &'a Plan,
+    common: &'a Common,
+    /// The number of this thread; it has every connection whose number leaves it as the remainder.
+    thread: usize,
     links: Vec<Link>,
     poll: Poll,
     alarms: Alarms,
@@ -146,18 +153,22 @@ struct Loop<'a> {
     phase_began: Instant,
     last_reply: Instant,
     last_look: Instant,
-    stops: bool,
+    /// Whether the other threads know that it has drained.
+    told: bool,
     tally: Tally,
     ops: u64,
-    /// The servers' count of events at the start, if they say.
-    events_before: Option<u64>,
     opening: Reading,
     closing: Option<Closing>,
-    outcome: Option<Outcome>,
+    part: Option<Part>,
 }
 
 impl<'a> Loop<'a> {
-    fn new(mut links: Vec<Link>, plan: &'a Plan) -> Result<Self, Fault> {
+    pub(super) fn new(
+        mut links: Vec<Link>,
+        plan: &'a Plan,
+        common: &'a Common,
+        thread: usize,
+    ) -> Result<Self, Fault> {
         let poll = Poll::new().map_err(Fault::epoll)?;
         for (number, link) in links.iter_mut().enumerate() {
             sockets::register(&poll, &mut link.stream, number)?;
@@ -166,10 +177,11 @@ impl<'a> Loop<'a> {
             Length::Timed { .. } => Phase::WarmUp,
             Length::Counted(_) => Phase::Window,
         };
-        let events_before = plan.asks_counts.then(|| count::events_sent(&plan.addrs)).flatten();
         let opening = read_counters(plan)?;
         Ok(Loop {
             plan,
+            common,
+            thread,
             alarms: Alarms::new(&poll, links.len()).map_err(Fault::epoll)?,
             links,
             poll,
@@ -177,24 +189,23 @@ impl<'a> Loop<'a> {
             phase_began: opening.at,
             last_reply: opening.at,
             last_look: opening.at,
-            stops: false,
+            told: false,
             tally: Tally::new(),
             ops: 0,
-            events_before,
             opening,
             closing: None,
-            outcome: None,
+            part: None,
         })
     }
 
-    fn run(mut self, look: &mut dyn FnMut(&Interim<'_>) -> Go) -> Result<Outcome, Fault> {
+    pub(super) fn run(mut self, look: &mut dyn FnMut(&Interim<'_>) -> Go) -> Result<Part, Fault> {
         let mut events = sockets::events();
         let start = Instant::now();
-        let connections = self.links.len();
-        for number in 0..connections {
-            if let Some(rate) = self.plan.rate {
-                let pace = Pace::new(start, rate, number, connections, self.plan.depth);
-                self.links[number].set_pace(pace);
+        let Plan { connections, depth, rate, .. } = *self.plan;
+        for number in 0..self.links.len() {
+            if let Some(rate) = rate {
+                let of_all = number * self.common.threads() + self.thread;
+                self.links[number].set_pace(Pace::new(start, rate, of_all, connections, depth));
             }
             self.send(number, start)?;
         }
@@ -221,7 +232,7 @@ impl<'a> Loop<'a> {
                 break;
             }
         }
-        Ok(self.outcome.expect("the window ended before the sessions were closed"))
+        Ok(self.part.expect("the window ended before the sessions were closed"))
     }
 
     /// Takes in what one connection received and sends what may follow.
@@ -271,10 +282,12 @@ impl<'a> Loop<'a> {
         let go = look(&Interim {
             measured,
             elapsed: now.duration_since(since),
-            ops: self.ops,
+            ops: self.common.count(self.thread, self.ops),
             latencies: &self.tally.latencies,
         });
-        self.stops |= go == Go::Stop;
+        if go == Go::Stop {
+            self.common.stop();
+        }
         if self.phase != Phase::Close {
             self.links.iter_mut().try_for_each(|link| link.live_on(now))?;
         }
@@ -284,26 +297,33 @@ impl<'a> Loop<'a> {
     /// Moves from phase to phase; true when the last is over.
     fn advance(&mut self, now: Instant) -> Result<bool, Fault> {
         let idle = |links: &[Link]| links.iter().all(Link::idle);
-        sockets::check_silence(self.last_reply, now, self.plan.hold)?;
+        if !self.told {
+            sockets::check_silence(self.last_reply, now, self.plan.hold)?;
+        }
         match (self.phase, &self.plan.length) {
             (Phase::WarmUp, Length::Timed { warm_up, .. }) => {
-                if self.stops || now.duration_since(self.phase_began) >= *warm_up {
+                if self.common.stops() || now.duration_since(self.phase_began) >= *warm_up {
                     self.opening = read_counters(self.plan)?;
                     self.phase = Phase::Window;
                 }
             }
             (Phase::Window, Length::Timed { window, .. }) => {
-                if self.stops || now.duration_since(self.opening.at) >= *window {
+                if self.common.stops() || now.duration_since(self.opening.at) >= *window {
                     self.end_window(now)?;
                 }
             }
             (Phase::WarmUp | Phase::Window, Length::Counted(_)) => {
-                if self.stops || idle(&self.links) {
+                if self.common.stops() || idle(&self.links) {
                     self.end_window(now)?;
                 }
             }
             (Phase::Drain, _) => {
-                if idle(&self.links) {
+                if !self.told && idle(&self.links) {
+                    self.told = true;
+                    self.common.drained(&self.plan.addrs);
+                }
+                if self.told && self.common.may_close() {
+                    self.last_reply = now;
                     self.end_sessions(now)?;
                 }
             }
@@ -327,7 +347,16 @@ impl<'a> Loop<'a> {
     }
 
     fn end_sessions(&mut self, now: Instant) -> Result<(), Fault> {
-        self.outcome = Some(self.drained());
+        let totals = || self.links.iter().map(Link::totals);
+        self.part = Some(Part {
+            opening: self.opening.clone(),
+            closing: self.closing.take().expect("the window is over"),
+            tally: self.tally.clone(),
+            ops: self.ops,
+            answered: self.links.iter().map(Link::answered).collect(),
+            completed: totals().map(|(completed, _)| completed).sum(),
+            all_events: totals().map(|(_, events)| events).sum(),
+        });
         for link in &mut self.links {
             assert_eq!(link.answered(), link.issued(), "drained, so all are answered");
             link.close(now);
@@ -336,47 +365,12 @@ impl<'a> Loop<'a> {
         self.phase = Phase::Close;
         Ok(())
     }
-
-    /// What was measured, once every answer that counts is in.
-    fn drained(&self) -> Outcome {
-        let closing = self.closing.as_ref().expect("the window is over");
-        let (opening, reading) = (&self.opening, &closing.reading);
-        let server_cpu = reading.server - opening.server;
-        let client_cpu = reading.client - opening.client;
-        let machine_cpu = reading.machine.used - opening.machine.used;
-        Outcome {
-            ops: self.ops,
-            seconds: (reading.at - opening.at).as_secs_f64(),
-            latencies: self.tally.latencies.clone(),
-            server_cpu,
-            client_cpu,
-            other_cpu: (machine_cpu - server_cpu - client_cpu).max(0.0),
-            stolen_cpu: reading.machine.stolen - opening.machine.stolen,
-            server_rss_mib: closing.rss_mib,
-            answered: self.links.iter().map(Link::answered).collect(),
-            unsent: closing.unsent,
-            contention: self.plan.work.locks().then(|| self.contention(closing.events)),
-        }
-    }
-
-    fn contention(&self, events: u64) -> Contention {
-        let before = self.events_before;
-        let after = before.and_then(|_| count::events_sent(&self.plan.addrs));
-        let totals = || self.links.iter().map(Link::totals);
-        Contention {
-            acquires: self.tally.acquires.clone(),
-            handoffs: self.tally.handoffs.clone(),
-            events,
-            all_releases: totals().map(|(completed, _)| completed).sum(),
-            all_events: totals().map(|(_, events)| events).sum(),
-            server_events: after.zip(before).map(|(after, before)| after.saturating_sub(before)),
-        }
-    }
 }
 
 fn read_counters(plan: &Plan) -> Result<Reading, Fault> {
     Ok(Reading {
         server: proc::cpu_seconds_of(&plan.pids)?,
+        threads: Threads::read(&plan.pids)?,
         client: proc::cpu_seconds(std::process::id())?,
         machine: proc::processors()?,
         at: Instant::now(),
@@ -417,24 +411,6 @@ mod tests {
                 return;
             }
         }
-    }
-
-    #[test]
-    fn sessions_that_are_open_are_kept_alive_while_others_are_opened() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let addr = listener.local_addr().expect("an address");
-        let server = std::thread::spawn(move || {
-            let mut first = Fake::accept(&listener, 30, Duration::ZERO);
-            let second = Fake::accept(&listener, 30, LOOK);
-            // There is no third session before the first was heard of again.
-            assert_eq!(first.request(), (wire::PING_XID, wire::PING));
-            (Fake::accept(&listener, 30, Duration::ZERO), first, second)
-        });
-        let plan = Plan::new(vec![addr], Work::Get, 3, 1);
-        let task = |_| Task::Script(Box::new(Script::new(plan.work, "/a", Vec::new(), 0, None)));
-        let links = open_all(&plan, (0..3).map(task).collect()).expect("they are opened");
-        assert_eq!(links.len(), 3);
-        drop(server.join().expect("the server is content"));
     }
 
     #[test]

@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use super::arena::Shared;
+use super::arena::{self, Shared};
 use super::step::Step;
 use super::{Fault, wire};
 
@@ -116,7 +116,7 @@ impl Lock {
             State::Delete(at) if at <= now => {
                 let own = self.own.0.unsigned_abs();
                 wire::patch_digits(&mut self.delete[self.digits.clone()], own);
-                self.arena.borrow_mut().release(now);
+                arena::enter(&self.arena).release(now);
                 (&mut self.delete, State::Deleting)
             }
             State::Delete(_)
@@ -197,7 +197,7 @@ impl Lock {
     }
 
     fn granted(&self) -> Result<Step, Fault> {
-        let mut arena = self.arena.borrow_mut();
+        let mut arena = arena::enter(&self.arena);
         arena.grant(self.own.0, self.own.1)?;
         Ok(Step::Granted { began: self.began, released: arena.released().filter(|_| self.waited) })
     }

@@ -1,11 +1,10 @@
 //! A load generator for ZooKeeper-compatible servers: the engine of `lockkeeper bench` and of
 //! `benches/vs_zookeeper`.
 //!
-//! *Owns* its own wire codec, sessions, workloads and loop: one thread, one epoll loop, any number of
-//! connections. *Invariants*: every answer is checked, and a wrong one ends the run, so a figure is
-//! never that of a server that errs; a run ends by itself; what it made, it takes away. *Never* uses
-//! the rest of this crate: a mistake in the server's codec must not be able to hide by being made on
-//! both ends.
+//! *Owns* its own wire codec, sessions, workloads and loop: one epoll loop in each thread, any number of
+//! connections. *Invariants*: every answer is checked, and a wrong one ends the run, so a figure is never
+//! that of a server that errs; a run ends by itself; what it made, it takes away. *Never* uses the rest of
+//! this crate: a mistake in the server's codec must not be able to hide by being made on both ends.
 //!
 //! [`run`] prepares the znodes of a [`Plan`], loads the servers and returns an [`Outcome`];
 //! [`clear`] takes the znodes away.
@@ -15,6 +14,8 @@ mod arena;
 mod bystanders;
 mod clear;
 mod count;
+mod crew;
+mod crowd;
 #[cfg(test)]
 mod fake;
 mod fan;
@@ -34,17 +35,20 @@ mod sessions;
 mod sockets;
 mod step;
 mod storm;
+mod threads;
 pub mod wire;
 
 pub use alarm::{Alarms, TOKEN as ALARM};
 pub use bystanders::Bystanders;
 pub use clear::{clear, reach};
+pub use crowd::{Crowd, Gathering, Standing};
 pub use fault::Fault;
 pub use load::{CONNECTIONS_MAX, DEPTH_MAX, run};
 pub use outcome::{Contention, Interim, Outcome, histogram, milliseconds, record};
-pub use plan::{Go, Length, Plan, Work, below_path};
+pub use plan::{Go, Length, Plan, THREADS_MAX, Work, below_path};
 pub use script::numbered_path;
 pub use session::{PATIENCE, Session};
 pub(crate) use sessions::Lives;
 pub use sessions::live;
 pub use storm::{Passed, Storm};
+pub use threads::ThreadCpu;

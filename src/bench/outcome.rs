@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use super::step::Step;
+use super::threads::ThreadCpu;
 
 /// Latencies above this are counted as this, nanoseconds.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
@@ -20,6 +21,8 @@ pub struct Outcome {
     pub latencies: Histogram<u64>,
     /// CPU seconds within the window of the servers.
     pub server_cpu: f64,
+    /// Of these, what threads of each name have used, the most first.
+    pub server_threads: Vec<ThreadCpu>,
     /// CPU seconds within the window of this process.
     pub client_cpu: f64,
     /// CPU seconds within the window of everything else.
@@ -54,7 +57,8 @@ pub struct Contention {
     pub server_events: Option<u64>,
 }
 
-/// How far a run has come.
+/// How far a run has come. Of one by several threads, `ops` are those of all, and `latencies` those of the
+/// first.
 #[derive(Debug)]
 pub struct Interim<'a> {
     /// Whether the window has begun.
@@ -77,13 +81,19 @@ impl Outcome {
     /// Microseconds of server CPU per operation.
     #[must_use]
     pub fn server_us(&self) -> f64 {
-        self.server_cpu * 1e6 / self.ops.max(1) as f64
+        self.us(self.server_cpu)
+    }
+
+    /// Microseconds per operation of so many CPU seconds within the window.
+    #[must_use]
+    pub fn us(&self, cpu_seconds: f64) -> f64 {
+        cpu_seconds * 1e6 / self.ops.max(1) as f64
     }
 
     /// Microseconds of client CPU per operation.
     #[must_use]
     pub fn client_us(&self) -> f64 {
-        self.client_cpu * 1e6 / self.ops.max(1) as f64
+        self.us(self.client_cpu)
     }
 
     /// The latency that `quantile` of the operations did not exceed, in milliseconds.
@@ -114,7 +124,7 @@ pub fn milliseconds(histogram: &Histogram<u64>, quantile: f64) -> f64 {
 }
 
 /// What the connections count together while they are measured.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Tally {
     pub latencies: Histogram<u64>,
     pub acquires: Histogram<u64>,
@@ -125,6 +135,18 @@ pub(super) struct Tally {
 impl Tally {
     pub(super) fn new() -> Self {
         Tally { latencies: histogram(), acquires: histogram(), handoffs: histogram(), events: 0 }
+    }
+
+    /// Counts what another thread has counted, too.
+    pub(super) fn add(&mut self, other: &Tally) {
+        for (own, others) in [
+            (&mut self.latencies, &other.latencies),
+            (&mut self.acquires, &other.acquires),
+            (&mut self.handoffs, &other.handoffs),
+        ] {
+            own.add(others).expect("all of them have the same bounds");
+        }
+        self.events += other.events;
     }
 
     /// What an answer that has come now has brought about.

@@ -10,6 +10,9 @@ const SIZE: usize = 100;
 /// The znode below which a run works unless said otherwise.
 const ROOT: &str = "/bench";
 
+/// Threads of one run at most.
+pub const THREADS_MAX: usize = 64;
+
 /// The workloads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
@@ -78,6 +81,13 @@ impl Work {
         self.locks() || self == Work::Watches
     }
 
+    /// Whether several threads can put the load on together. The connection that changes a watched
+    /// znode waits for all others, so they are on its thread.
+    #[must_use]
+    pub fn spreads(self) -> bool {
+        self != Work::Watches
+    }
+
     /// Whether all connections want the same lock.
     #[must_use]
     pub fn contends(self) -> bool {
@@ -137,6 +147,9 @@ pub struct Plan {
     pub connections: usize,
     /// Requests in flight on each, from 1 to [`super::DEPTH_MAX`].
     pub depth: usize,
+    /// Threads that the connections are spread over, from 1 to [`THREADS_MAX`]; no more are started
+    /// than there are connections, and one if the work does not spread.
+    pub threads: usize,
     /// What they do.
     pub work: Work,
     /// For how long.
@@ -173,6 +186,7 @@ impl Plan {
             pids: Vec::new(),
             connections,
             depth,
+            threads: 1,
             work,
             length: Length::Timed { warm_up: second, window: 5 * second },
             root: ROOT.to_owned(),

@@ -15,15 +15,21 @@ const TICKS_PER_SECOND: f64 = 100.0;
 /// /proc does not say.
 pub fn cpu_seconds(pid: u32) -> Result<f64, Fault> {
     let path = format!("/proc/{pid}/stat");
-    let text = text_of(&path)?;
+    let ticks = cpu_ticks(&text_of(&path)?);
+    ticks.map(seconds).ok_or_else(|| Fault::Machine(format!("{path}: no CPU times in it")))
+}
+
+/// CPU time, user and system, in the `stat` of a process or a thread.
+pub(super) fn cpu_ticks(stat: &str) -> Option<u64> {
     // The command's name is in parentheses and may hold anything, so count from the last one.
-    let fields: Vec<&str> =
-        text.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|f| f.parse::<u64>().ok());
-    match (ticks(11), ticks(12)) {
-        (Some(user), Some(system)) => Ok((user + system) as f64 / TICKS_PER_SECOND),
-        _ => Err(Fault::Machine(format!("{path}: no CPU times in it"))),
-    }
+    let mut fields = stat.rsplit(')').next()?.split_ascii_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    Some(ticks()? + ticks()?)
+}
+
+/// Seconds of such times.
+pub(super) fn seconds(ticks: u64) -> f64 {
+    ticks as f64 / TICKS_PER_SECOND
 }
 
 /// CPU seconds of several processes together.
@@ -85,7 +91,6 @@ fn processors_in(stat: &str) -> Option<Processors> {
     let [user, nice, system, _idle, _iowait, irq, softirq, steal, ..] = fields[..] else {
         return None;
     };
-    let seconds = |ticks: u64| ticks as f64 / TICKS_PER_SECOND;
     let used = seconds(user + nice + system + irq + softirq);
     Some(Processors { used, stolen: seconds(steal) })
 }

@@ -22,6 +22,7 @@ pub struct Session {
     stream: TcpStream,
     xid: i32,
     timeout: Duration,
+    frame_max: usize,
 }
 
 /// An answer with its body copied out.
@@ -65,7 +66,8 @@ impl Session {
         let stream = TcpStream::connect_timeout(&addr, patience).map_err(fault)?;
         stream.set_nodelay(true).map_err(fault)?;
         stream.set_read_timeout(Some(patience)).map_err(fault)?;
-        let mut session = Session { stream, xid: 0, timeout: Duration::ZERO };
+        let frame_max = wire::FRAME_MAX;
+        let mut session = Session { stream, xid: 0, timeout: Duration::ZERO, frame_max };
         session.stream.write_all(request).map_err(fault)?;
         Ok(session)
     }
@@ -103,6 +105,12 @@ impl Session {
             .map_err(|e| Fault::Unreachable(format!("session: {e}")))
     }
 
+    /// Takes answers of more bytes than ZooKeeper's own client does unless it is told to: a list of very
+    /// many children.
+    pub fn set_frame_max(&mut self, bytes: usize) {
+        self.frame_max = bytes;
+    }
+
     /// Sends one request and waits for its reply, whatever its error code is.
     ///
     /// # Errors
@@ -126,7 +134,10 @@ impl Session {
 
     /// Sends requests with some of them in flight, and lets `judge` see every answer, in order, with
     /// the words that its request came with.
-    pub(super) fn call_all(
+    ///
+    /// # Errors
+    /// The connection ended, a reply is another's, or `judge` objects.
+    pub fn call_all(
         &mut self,
         requests: impl IntoIterator<Item = (String, Vec<u8>)>,
         mut judge: impl FnMut(String, &Answer) -> Result<(), Fault>,
@@ -179,7 +190,10 @@ impl Session {
     }
 
     /// Reads how many children a znode has.
-    pub(super) fn children(&mut self, path: &str) -> Result<u32, Fault> {
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn children(&mut self, path: &str) -> Result<u32, Fault> {
         let answer = self.call(wire::get(path))?;
         if answer.err != 0 {
             return Err(Fault::refused(format!("get {path}"), answer.err));
@@ -239,7 +253,7 @@ impl Session {
         let mut length = [0; 4];
         self.stream.read_exact(&mut length).map_err(fault)?;
         let length = usize::try_from(i32::from_be_bytes(length)).unwrap_or(usize::MAX);
-        if length > wire::FRAME_MAX {
+        if length > self.frame_max {
             return Err(Fault::wrong(format!("receive: frame of {length} bytes")));
         }
         let mut frame = vec![0; length];

@@ -26,6 +26,8 @@ pub(super) const CHECK: i32 = 13;
 const MULTI: i32 = 14;
 /// Operation: name a credential.
 const AUTH: i32 = 100;
+/// Operation: watch again what a lost connection has watched.
+const SET_WATCHES: i32 = 101;
 /// Operation: end the session.
 pub const CLOSE: i32 = -11;
 
@@ -48,6 +50,9 @@ pub const EVENT_XID: i32 = -1;
 pub const PING_XID: i32 = -2;
 /// The xid of a credential.
 pub const AUTH_XID: i32 = -4;
+
+/// The xid of watches that are set again.
+pub const SET_WATCHES_XID: i32 = -8;
 
 /// Where a request's xid is, counted from the start of the frame (length prefix included).
 pub const XID_AT: usize = 4;
@@ -210,6 +215,28 @@ pub fn create(path: &str, data: &[u8]) -> Vec<u8> {
 #[must_use]
 pub fn create_ephemeral_sequential(path: &str) -> Vec<u8> {
     create_as(path, b"", 3)
+}
+
+/// Creates an empty node which goes with the session.
+#[must_use]
+pub fn create_ephemeral(path: &str) -> Vec<u8> {
+    create_as(path, b"", 1)
+}
+
+/// Watches the data of a node again; whether it has changed since that transaction is told at once.
+#[must_use]
+pub fn set_watches(since: i64, path: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    frame(&mut out, |f| {
+        int(f, SET_WATCHES_XID);
+        int(f, SET_WATCHES);
+        long(f, since);
+        int(f, 1);
+        buffer(f, path.as_bytes());
+        int(f, 0);
+        int(f, 0);
+    });
+    out
 }
 
 fn create_as(path: &str, data: &[u8], flags: i32) -> Vec<u8> {

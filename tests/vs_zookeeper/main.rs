@@ -5,8 +5,16 @@
 
 #![allow(dead_code)] // the benchmark uses what is not used here
 
+#[path = "../../benches/vs_zookeeper/abuse_figures.rs"]
+mod abuse_figures;
+#[path = "../../benches/vs_zookeeper/abuser.rs"]
+mod abuser;
+#[path = "../../benches/vs_zookeeper/by_thread.rs"]
+mod by_thread;
 #[path = "../../benches/vs_zookeeper/chart.rs"]
 mod chart;
+#[path = "../../benches/vs_zookeeper/children_figures.rs"]
+mod children_figures;
 #[path = "../../benches/vs_zookeeper/document.rs"]
 mod document;
 #[path = "../../benches/vs_zookeeper/figures.rs"]
@@ -21,10 +29,14 @@ mod growth_chart;
 mod idle_figures;
 #[path = "../../benches/vs_zookeeper/mode.rs"]
 mod mode;
+#[path = "../../benches/vs_zookeeper/overload_figures.rs"]
+mod overload_figures;
 #[path = "../../benches/vs_zookeeper/results.rs"]
 mod results;
 #[path = "../../benches/vs_zookeeper/rivals/mod.rs"]
 mod rivals;
+#[path = "../../benches/vs_zookeeper/sessions_figures.rs"]
+mod sessions_figures;
 #[path = "../../benches/vs_zookeeper/steady_figures.rs"]
 mod steady_figures;
 #[path = "../../benches/vs_zookeeper/stolen.rs"]
@@ -33,7 +45,10 @@ mod stolen;
 mod svg;
 #[path = "../../benches/vs_zookeeper/table.rs"]
 mod table;
+#[path = "../../benches/vs_zookeeper/witness.rs"]
+mod witness;
 
+mod crowding;
 mod growing;
 mod idling;
 mod rival_locks;
@@ -41,7 +56,9 @@ mod staying;
 
 use std::fs;
 
-use figures::{Cell, Comparison, LockCell, ModeFigures, PeerName, Site, Spread, median};
+use figures::{
+    Cell, Comparison, LockCell, ModeFigures, PeerName, Site, Spread, ThreadCell, median,
+};
 use results::Results;
 use stolen::Repeats;
 
@@ -54,6 +71,7 @@ fn cell(per_second: f64, server_cpu_us: f64) -> Cell {
         p999_ms: 3.0,
         max_ms: 4.0,
         server_cpu_us,
+        threads: Vec::new(),
         client_cpu_us: 5.0,
         rss_mib: 6.0,
         other_cpu: 0.0,
@@ -98,6 +116,26 @@ fn a_ratio_is_the_median_of_those_within_the_rounds() {
         text.starts_with("2 x a processor; commit 0123456789.\n3 servers of each kind;"),
         "{text}"
     );
+}
+
+#[test]
+fn threads_stand_beside_each_other_and_what_is_small_is_among_the_others() {
+    let mut figures = comparison();
+    for cell in &mut figures.modes[0].cells[1] {
+        cell.server_cpu_us = 10.0;
+        let thread =
+            |name: &str, us| ThreadCell { name: name.to_owned(), us, busiest_us: us / 2.0 };
+        cell.threads =
+            vec![thread("lk-io", 2.0), thread("lk-server", 7.0), thread("lk-state", 0.05)];
+    }
+    let text = Results::Comparison(figures).to_markdown();
+    for row in [
+        "| mode | all | lk-server | lk-io | others |",
+        "| set 32x1 | 10.00 | 7.00 (3.50) | 2.00 (1.00) | 1.00 |",
+    ] {
+        assert!(text.lines().any(|line| line == row), "{row}: {text}");
+    }
+    assert!(!Results::Comparison(comparison()).to_markdown().contains("by thread"), "not asked");
 }
 
 #[test]

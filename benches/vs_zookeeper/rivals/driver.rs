@@ -144,6 +144,7 @@ impl<'a, C: Course> Driver<'a, C> {
                 seconds: 0.0,
                 latencies: histogram(),
                 server_cpu: 0.0,
+                server_threads: Vec::new(),
                 client_cpu: 0.0,
                 other_cpu: 0.0,
                 stolen_cpu: 0.0,

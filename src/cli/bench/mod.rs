@@ -23,7 +23,9 @@ use super::client::{self, Credential};
 use super::duration::duration;
 use super::member::{EXIT_NO_PERMISSION, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
 use super::{exit_code, say};
-use crate::bench::{self, CONNECTIONS_MAX, DEPTH_MAX, Fault, Length, Plan, Work, wire};
+use crate::bench::{
+    self, CONNECTIONS_MAX, DEPTH_MAX, Fault, Length, Plan, THREADS_MAX, Work, wire,
+};
 use crate::tree::ZnodePath;
 use crate::tree::path::{ROOT, ZOOKEEPER};
 use interrupt::Interrupt;
@@ -65,6 +67,9 @@ pub(crate) struct BenchFlags {
     /// Requests in flight on each connection
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = pipeline)]
     pipeline: usize,
+    /// Threads of this tool, which share the clients: as many as it takes to fill a large machine
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = threads)]
+    threads: usize,
     /// Data in each znode, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = size)]
     size: usize,
@@ -119,6 +124,10 @@ fn clients(text: &str) -> Result<usize, String> {
 
 fn pipeline(text: &str) -> Result<usize, String> {
     within(text, 1, DEPTH_MAX)
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    within(text, 1, THREADS_MAX)
 }
 
 fn size(text: &str) -> Result<usize, String> {
@@ -213,6 +222,12 @@ impl BenchFlags {
         if matches!(work, Work::Herd | Work::Watches) && self.clients < 2 {
             return Err(format!("--clients: {name} needs two at least"));
         }
+        if self.threads > 1 && !self.workload.spreads() {
+            return Err(format!("--threads: {name} is the work of one"));
+        }
+        if self.threads > self.clients {
+            return Err("--threads: each needs one of the --clients at least".to_owned());
+        }
         let counted = self.workload.nodes();
         if counted.is_none() && self.nodes.is_some() {
             return Err(format!("--nodes: {name} ends after --duration"));
@@ -236,6 +251,7 @@ impl BenchFlags {
         let auth = auth.iter().map(|one| (one.scheme().to_owned(), one.secret().to_owned()));
         Ok(Plan {
             pids: self.pids.clone(),
+            threads: self.threads,
             length,
             root: self.path.clone(),
             room: room(),

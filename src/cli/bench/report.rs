@@ -47,8 +47,10 @@ impl Report {
 
     fn load_text(&self, outcome: &Outcome) -> String {
         let plan = &self.plan;
+        let threads =
+            if plan.threads > 1 { format!(", {} threads", plan.threads) } else { String::new() };
         let mut out = format!(
-            "{}: {} clients x {} in flight, {} bytes, {:.1} s\n",
+            "{}: {} clients x {} in flight{threads}, {} bytes, {:.1} s\n",
             self.workload, plan.connections, plan.depth, plan.size, outcome.seconds
         );
         let mut line = |name: &str, value: String| {
@@ -76,6 +78,7 @@ impl Report {
         }
         line("CPU us/op", self.cpu(outcome));
         if !plan.pids.is_empty() {
+            line("by thread", by_thread(outcome));
             let (before, after) = (self.rss_before_mib, outcome.server_rss_mib);
             line("servers' MiB", format!("{before:.1} before, {after:.1} after"));
         }
@@ -99,7 +102,7 @@ impl Report {
         let plan = &self.plan;
         let mut all = json!({
             "workload": self.workload, "clients": plan.connections, "pipeline": plan.depth,
-            "size": plan.size, "seconds": outcome.seconds, "operations": outcome.ops,
+            "threads": plan.threads, "size": plan.size, "seconds": outcome.seconds, "operations": outcome.ops,
             "per_second": outcome.per_second(), "latency_ms": quantiles_json(&outcome.latencies),
             "tool_cpu_us": outcome.client_us(), "interrupted": self.interrupted,
         });
@@ -115,6 +118,9 @@ impl Report {
         }
         if !plan.pids.is_empty() {
             all["server_cpu_us"] = json!(outcome.server_us());
+            let each = outcome.server_threads.iter();
+            let each = each.map(|thread| (thread.name.clone(), json!(outcome.us(thread.seconds))));
+            all["server_thread_cpu_us"] = Value::Object(each.collect());
             all["other_cpu"] = json!(outcome.other_cpu / outcome.seconds);
             all["stolen_cpu"] = json!(outcome.stolen_cpu / outcome.seconds);
             all["server_rss_before_mib"] = json!(self.rss_before_mib);
@@ -178,6 +184,15 @@ impl Report {
         }
         all
     }
+}
+
+/// CPU of the servers' threads by name, without those that have used a hundredth of it or less.
+fn by_thread(outcome: &Outcome) -> String {
+    let each = outcome.server_threads.iter();
+    let each = each.filter(|thread| thread.seconds > outcome.server_cpu / 100.0);
+    let shown: Vec<String> =
+        each.map(|thread| format!("{} {:.2}", thread.name, outcome.us(thread.seconds))).collect();
+    if shown.is_empty() { "none".to_owned() } else { shown.join("  ") }
 }
 
 fn quantiles(histogram: &Histogram<u64>) -> String {

@@ -53,6 +53,11 @@ impl Workload {
         }
     }
 
+    /// Whether several threads can do it together.
+    pub(super) fn spreads(self) -> bool {
+        self != Workload::Sessions && self.work().spreads()
+    }
+
     /// As it is written on the command line.
     pub(super) fn name(self) -> String {
         let value = self.to_possible_value().expect("no workload is skipped");
