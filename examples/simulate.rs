@@ -10,10 +10,11 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use simulation::coverage::Coverage;
-use simulation::founding::Seen;
+use simulation::founding::{self, Seen};
 use simulation::observer::Told;
-use simulation::removals::Outcome;
-use simulation::run::{run, run_slow};
+use simulation::removals::{self, Outcome};
+use simulation::run::{run, run_slow, simulated_ms};
+use simulation::tempo::Tempo;
 
 const USAGE: &str = "usage: simulate [--servers 1|3|5 [--slow] | --founding | --removals] \
                      (--seed N [--trace] | --seeds A..B [--first]) [--mutant NAME] [--tla DIR]";
@@ -42,12 +43,12 @@ fn main() -> ExitCode {
         return remove(seeds);
     }
     let begun = Instant::now();
-    let mut coverage = Coverage::default();
+    let (mut coverage, mut tempo) = (Coverage::default(), Tempo::default());
     let mut failed = 0;
     let count = seeds.end.saturating_sub(seeds.start);
     for seed in seeds {
         let play = if is_slow { run_slow } else { run };
-        match play(seed, servers, prints) {
+        match tempo.play(|| play(seed, servers, prints), simulated_ms) {
             Ok(success) => {
                 if count == 1 {
                     println!("seed {seed}: trace {:016x}", success.hash);
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
     print!("{coverage}");
     let seconds = begun.elapsed().as_secs_f64();
     println!("{count} seeds, {failed} failed, {:.1} seeds a second", count as f64 / seconds);
+    println!("{tempo}");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -114,10 +116,10 @@ fn module(told: &[Told], seeds: &[String], servers: usize) -> String {
 /// Plays foundings of ensembles.
 fn found(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
     let begun = Instant::now();
-    let (mut seen, mut failed) = (Seen::default(), 0);
+    let (mut seen, mut tempo, mut failed) = (Seen::default(), Tempo::default(), 0);
     let count = seeds.end.saturating_sub(seeds.start);
     for seed in seeds {
-        match simulation::founding::run(seed, prints) {
+        match tempo.play(|| founding::run(seed, prints), founding::simulated_ms) {
             Ok(run) => seen.add(&run),
             Err(violation) => {
                 println!("seed {seed}: {violation}");
@@ -130,17 +132,18 @@ fn found(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
     }
     let seconds = begun.elapsed().as_secs_f64();
     println!("{count} seeds, {failed} failed, {:.1} seeds a second", count as f64 / seconds);
+    println!("{tempo}");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Plays removals of members.
 fn remove(seeds: std::ops::Range<u64>) -> ExitCode {
     let begun = Instant::now();
-    let (mut acknowledged, mut failed) = (0, 0);
+    let (mut acknowledged, mut tempo, mut failed) = (0, Tempo::default(), 0);
     let count = seeds.end.saturating_sub(seeds.start);
     for seed in seeds {
-        match simulation::removals::run(seed) {
-            Ok(outcome) => acknowledged += u64::from(outcome == Outcome::Acknowledged),
+        match tempo.play(|| removals::run(seed), removals::simulated_ms) {
+            Ok(played) => acknowledged += u64::from(played.outcome == Outcome::Acknowledged),
             Err(violation) => {
                 println!("seed {seed}: {violation}");
                 failed += 1;
@@ -152,6 +155,7 @@ fn remove(seeds: std::ops::Range<u64>) -> ExitCode {
         "{count} seeds, {acknowledged} acknowledged, {failed} failed, {:.1} seeds a second",
         count as f64 / seconds
     );
+    println!("{tempo}");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

@@ -25,6 +25,7 @@ macro_rules! counters {
 }
 
 counters!(
+    simulated_ms,
     operations,
     starved,
     replies,

@@ -40,6 +40,7 @@ pub struct Seen {
     pub unused: u64,
     pub restarts: u64,
     pub writes: u64,
+    pub simulated_ms: u64,
 }
 
 impl Seen {
@@ -51,7 +52,7 @@ impl Seen {
     }
 
     /// All of it by name.
-    pub fn all(&self) -> [(&'static str, u64); 11] {
+    pub fn all(&self) -> [(&'static str, u64); 12] {
         [
             ("with_state", self.with_state),
             ("empty", self.empty),
@@ -64,10 +65,11 @@ impl Seen {
             ("unused", self.unused),
             ("restarts", self.restarts),
             ("writes", self.writes),
+            ("simulated_ms", self.simulated_ms),
         ]
     }
 
-    fn all_mut(&mut self) -> [&mut u64; 11] {
+    fn all_mut(&mut self) -> [&mut u64; 12] {
         [
             &mut self.with_state,
             &mut self.empty,
@@ -80,6 +82,7 @@ impl Seen {
             &mut self.unused,
             &mut self.restarts,
             &mut self.writes,
+            &mut self.simulated_ms,
         ]
     }
 }
@@ -87,6 +90,11 @@ impl Seen {
 /// Ids of servers: in every fourth seed those of which something else could be meant.
 const IDS: [u8; 5] = [1, 2, 3, 4, 5];
 const IDS_AT_THE_EDGES: [u8; 5] = [0, 128, 254, 1, 127];
+
+/// For how long a seed that went well was simulated.
+pub fn simulated_ms(run: &Result<Seen, Violation>) -> Option<u64> {
+    run.as_ref().ok().map(|seen| seen.simulated_ms)
+}
 
 /// Plays a seed with three or five servers.
 ///
@@ -105,7 +113,7 @@ pub fn run(seed: u64, prints: bool) -> Result<Seen, Violation> {
         }
         world.heal();
         world.settle()?;
-        Ok(world.seen)
+        Ok(world.seen())
     }));
     played.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);

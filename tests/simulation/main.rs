@@ -3,6 +3,7 @@
 #[path = "simulation.rs"]
 mod simulation;
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,8 @@ use simulation::disk::{Crash, SimFs};
 use simulation::founding::{self, Seen};
 use simulation::removals;
 use simulation::rng::Rng;
-use simulation::run::{Failure, Success, run, run_slow};
+use simulation::run::{Failure, Success, run, run_slow, simulated_ms};
+use simulation::tempo::Tempo;
 
 /// How many seeds every test run plays.
 const SEEDS: u64 = 200;
@@ -146,10 +148,16 @@ const SEEN_BY_FIVE: [(&str, u64); 15] = [
 
 type Play = fn(u64, usize, bool) -> Result<Success, Box<Failure>>;
 
+/// Says it also where the output of tests that pass is not shown.
+fn say(what: &str, tempo: &Tempo) {
+    // A reader that is gone misses nothing that counts.
+    let _unread = writeln!(std::io::stderr(), "{what}: {tempo}");
+}
+
 /// Plays the seeds on all cores; the first failure of the lowest seed.
-fn play(run: Play, seeds: u64, servers: usize) -> Result<Coverage, Box<Failure>> {
+fn play(run: Play, seeds: u64, servers: usize) -> Result<(Coverage, Tempo), Box<Failure>> {
     let next = AtomicU64::new(1);
-    let results = Mutex::new((Coverage::default(), None::<Box<Failure>>));
+    let results = Mutex::new((Coverage::default(), Tempo::default(), None::<Box<Failure>>));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -159,13 +167,17 @@ fn play(run: Play, seeds: u64, servers: usize) -> Result<Coverage, Box<Failure>>
                     if seed > seeds {
                         return;
                     }
-                    let outcome = run(seed, servers, false);
+                    let mut tempo = Tempo::default();
+                    let outcome = tempo.play(|| run(seed, servers, false), simulated_ms);
                     let mut results = results.lock().expect("nothing panics while it holds it");
                     match outcome {
-                        Ok(success) => results.0.add(&success.coverage),
+                        Ok(success) => {
+                            results.0.add(&success.coverage);
+                            results.1.add(&tempo);
+                        }
                         Err(failure) => {
-                            if results.1.as_ref().is_none_or(|known| failure.seed < known.seed) {
-                                results.1 = Some(failure);
+                            if results.2.as_ref().is_none_or(|known| failure.seed < known.seed) {
+                                results.2 = Some(failure);
                             }
                         }
                     }
@@ -173,28 +185,28 @@ fn play(run: Play, seeds: u64, servers: usize) -> Result<Coverage, Box<Failure>>
             });
         }
     });
-    let (coverage, failure) = results.into_inner().expect("all threads are done");
-    failure.map_or(Ok(coverage), Err)
+    let (coverage, tempo, failure) = results.into_inner().expect("all threads are done");
+    failure.map_or(Ok((coverage, tempo)), Err)
 }
 
 #[test]
 fn two_hundred_seeds_break_no_rule() {
-    must_go_well(run, SEEDS, 1, &SEEN_AT_LEAST);
+    must_go_well("one server", run, SEEDS, 1, &SEEN_AT_LEAST);
 }
 
 #[test]
 fn three_servers_break_no_rule_together() {
-    must_go_well(run, SEEDS_OF_THREE, 3, &SEEN_BY_THREE);
+    must_go_well("three servers", run, SEEDS_OF_THREE, 3, &SEEN_BY_THREE);
 }
 
 #[test]
 fn in_slow_worlds_no_session_ends_early() {
-    must_go_well(run_slow, SEEDS_OF_SLOW, 3, &SEEN_BY_SLOW);
+    must_go_well("slow worlds", run_slow, SEEDS_OF_SLOW, 3, &SEEN_BY_SLOW);
 }
 
 #[test]
 fn five_servers_break_no_rule_together() {
-    must_go_well(run, SEEDS_OF_FIVE, 5, &SEEN_BY_FIVE);
+    must_go_well("five servers", run, SEEDS_OF_FIVE, 5, &SEEN_BY_FIVE);
 }
 
 /// How many foundings every test run plays; `simulate --founding --seeds 1..1001` plays more.
@@ -217,9 +229,9 @@ const SEEN_BY_FOUNDINGS: [(&str, u64); 11] = [
 
 #[test]
 fn servers_that_are_started_in_any_order_become_one_ensemble_or_say_why_not() {
-    let mut seen = Seen::default();
+    let (mut seen, mut tempo) = (Seen::default(), Tempo::default());
     for seed in 1..=FOUNDINGS {
-        let run = founding::run(seed, false);
+        let run = tempo.play(|| founding::run(seed, false), founding::simulated_ms);
         seen.add(&run.unwrap_or_else(|violation| {
             panic!(
                 "seed {seed}: {violation}\nreplay: cargo run --release --example simulate -- \
@@ -228,16 +240,18 @@ fn servers_that_are_started_in_any_order_become_one_ensemble_or_say_why_not() {
         }));
     }
     println!("{seen:?}");
+    say("foundings", &tempo);
     let all = seen.all();
     let missing: Vec<_> =
         all.iter().zip(SEEN_BY_FOUNDINGS).filter(|((_, n), (_, least))| n < least).collect();
     assert!(missing.is_empty(), "seen too rarely: {missing:?}");
 }
 
-fn must_go_well(run: Play, seeds: u64, servers: usize, least: &[(&str, u64)]) {
+fn must_go_well(what: &str, run: Play, seeds: u64, servers: usize, least: &[(&str, u64)]) {
     match play(run, seeds, servers) {
-        Ok(coverage) => {
+        Ok((coverage, tempo)) => {
             println!("{coverage}");
+            say(what, &tempo);
             let missing = coverage.missing(least);
             assert!(missing.is_empty(), "seen too rarely: {missing:#?}");
         }
@@ -247,11 +261,13 @@ fn must_go_well(run: Play, seeds: u64, servers: usize, least: &[(&str, u64)]) {
 
 #[test]
 fn after_the_answer_to_a_removal_any_majority_of_those_that_stay_goes_on() {
-    let mut acknowledged = 0;
+    let (mut acknowledged, mut tempo) = (0, Tempo::default());
     for seed in 1..=SEEDS_OF_REMOVALS {
-        let outcome = removals::run(seed).unwrap_or_else(|v| panic!("seed {seed}: {v}"));
-        acknowledged += u64::from(outcome == removals::Outcome::Acknowledged);
+        let played = tempo.play(|| removals::run(seed), removals::simulated_ms);
+        let played = played.unwrap_or_else(|v| panic!("seed {seed}: {v}"));
+        acknowledged += u64::from(played.outcome == removals::Outcome::Acknowledged);
     }
+    say("removals", &tempo);
     println!("acknowledged: {acknowledged} of {SEEDS_OF_REMOVALS}");
     assert!(acknowledged > SEEDS_OF_REMOVALS * 3 / 4, "{acknowledged}");
 }

@@ -34,7 +34,14 @@ const WRITER: u64 = 2;
 /// The operator's request.
 const REMOVAL: i32 = 1000;
 
-/// What became of a seed.
+/// A seed that went well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Played {
+    pub outcome: Outcome,
+    pub simulated_ms: u64,
+}
+
+/// What became of the removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The removal was answered, and those that stay went on.
@@ -47,8 +54,18 @@ pub enum Outcome {
 ///
 /// # Errors
 /// The rule that was broken.
-pub fn run(seed: u64) -> Result<Outcome, Violation> {
+pub fn run(seed: u64) -> Result<Played, Violation> {
     let mut world = World::new(seed);
+    let outcome = play(&mut world)?;
+    Ok(Played { outcome, simulated_ms: world.now_us / 1000 })
+}
+
+/// For how long a seed that went well was simulated.
+pub fn simulated_ms(played: &Result<Played, Violation>) -> Option<u64> {
+    played.as_ref().ok().map(|played| played.simulated_ms)
+}
+
+fn play(world: &mut World) -> Result<Outcome, Violation> {
     world.until("a leader", |world| world.serving().is_some())?;
     let count = world.servers.len();
     let leaves = world.draw_leaving();
@@ -69,7 +86,7 @@ pub fn run(seed: u64) -> Result<Outcome, Violation> {
         world.until(&format!("session {conn} of {asked}"), |world| {
             is_open(world) || world.is_closed(asked, conn)
         })?;
-        if !is_open(&world) {
+        if !is_open(world) {
             return Ok(Outcome::Unknown);
         }
     }

@@ -14,13 +14,18 @@ use super::coverage::Coverage;
 use super::host::Host;
 use super::observer::Told;
 use super::server::Server;
-use super::world::World;
+use super::world::{BEGIN_US, World};
 
 /// A run that went well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Success {
     pub hash: u64,
     pub coverage: Coverage,
+}
+
+/// For how long a run that went well was simulated.
+pub fn simulated_ms(outcome: &Result<Success, Box<Failure>>) -> Option<u64> {
+    outcome.as_ref().ok().map(|success| success.coverage.simulated_ms)
 }
 
 /// A run that did not.
@@ -281,6 +286,7 @@ impl World {
 
     fn total_coverage(&self) -> Coverage {
         let mut coverage = self.coverage.clone();
+        coverage.simulated_ms = (self.now_us - BEGIN_US) / 1000;
         coverage.add(&self.checker.coverage);
         coverage.elections += self.checker.agreement.elections();
         coverage.membership_changes += self.checker.agreement.changes();

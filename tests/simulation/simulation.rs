@@ -4,7 +4,7 @@
 //! | file | part |
 //! |---|---|
 //! | `config.rs` | what a seed is: the swarm |
-//! | `rng.rs`, `trace.rs`, `coverage.rs` | chance, what happened, what was seen |
+//! | `rng.rs`, `trace.rs`, `coverage.rs`, `tempo.rs` | chance, what happened, what was seen, how fast |
 //! | `disk.rs`, `sled.rs` | the fakes below the server: a disk that forgets, a sled that fails |
 //! | `host.rs`, `server.rs` | a machine, and the shell's part around the replica, in steps |
 //! | `client.rs`, `ops.rs`, `lock.rs` | the fakes above: clients that send real frames |
@@ -53,6 +53,7 @@ pub mod run;
 pub mod server;
 pub mod sessions;
 pub mod sled;
+pub mod tempo;
 pub mod trace;
 pub mod transfer;
 pub mod view;

@@ -22,6 +22,9 @@ use super::server::{LinkId, initial_membership};
 use super::trace::Trace;
 use super::transfer::Transfer;
 
+/// The time at which a world begins.
+pub(super) const BEGIN_US: u64 = 1_000_000;
+
 /// What happens at some time.
 #[derive(Debug)]
 pub(super) enum Event {
@@ -135,7 +138,7 @@ impl World {
         Self {
             network: Network::new(Rng::new(seed, 5), config.servers),
             wire: Rng::new(seed, 4),
-            now_us: 1_000_000,
+            now_us: BEGIN_US,
             steps: 0,
             queue: BTreeMap::new(),
             next_event: 0,

@@ -15,6 +15,8 @@ use super::Seen;
 use super::host::{Host, is_standalone, kept_by};
 
 const STEP_US: u64 = TICK_MS * 1000;
+/// The time at which a world begins.
+const BEGIN_US: u64 = 1_000_000;
 /// A server must have served by itself for so long before it counts as found.
 const ALONE_US_MIN: u64 = 4_000_000;
 /// How long the servers have in the end, and how long the operator waits between two looks.
@@ -37,7 +39,7 @@ pub struct World {
     founded: BTreeSet<u128>,
     had_unequal_lines: bool,
     writes: u64,
-    pub seen: Seen,
+    seen: Seen,
 }
 
 impl World {
@@ -45,7 +47,7 @@ impl World {
         let hosts: Vec<Host> = ids.iter().copied().map(Host::new).collect();
         let mut world = Self {
             prints,
-            now_us: 1_000_000,
+            now_us: BEGIN_US,
             hosts,
             cut: BTreeSet::new(),
             links: BTreeMap::new(),
@@ -67,6 +69,11 @@ impl World {
             }
         }
         world
+    }
+
+    /// What this run has seen.
+    pub fn seen(&self) -> Seen {
+        Seen { simulated_ms: (self.now_us - BEGIN_US) / 1000, ..self.seen }
     }
 
     fn note(&self, what: std::fmt::Arguments<'_>) {
