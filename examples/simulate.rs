@@ -1,6 +1,7 @@
 //! Plays seeds of the simulation: `cargo run --release --example simulate -- --seed 7 --trace`, or
 //! `-- --servers 3 --seeds 1..401`: as far as the second number, which is not played itself. With a
-//! deliberate bug: `cargo run --example simulate --features mutants -- --mutant log-not-synced --seed 1`.
+//! deliberate bug: `cargo run --example simulate --features mutants -- --mutant log-not-synced --seed 1`;
+//! `-- --medians` counts how many seeds it takes to catch each of them, or `-- --medians --mutant NAME` one.
 
 #[path = "../tests/simulation/simulation.rs"]
 mod simulation;
@@ -17,10 +18,15 @@ use simulation::run::{run, run_slow, simulated_ms};
 use simulation::tempo::Tempo;
 
 const USAGE: &str = "usage: simulate [--servers 1|3|5 [--slow] | --founding | --removals] \
-                     (--seed N [--trace] | --seeds A..B [--first]) [--mutant NAME] [--tla DIR]";
+                     (--seed N [--trace] | --seeds A..B [--first]) [--mutant NAME] [--tla DIR]
+       simulate --medians [--mutant NAME]";
 
 fn main() -> ExitCode {
-    let asked = parse(std::env::args().skip(1));
+    let mut words = std::env::args().skip(1).peekable();
+    if words.next_if(|word| word == "--medians").is_some() {
+        return medians(words);
+    }
+    let asked = parse(words);
     let Some(Asked { seeds, servers, is_slow, prints, first, mutant, founds, removes, tla }) =
         asked
     else {
@@ -157,6 +163,37 @@ fn remove(seeds: std::ops::Range<u64>) -> ExitCode {
     );
     println!("{tempo}");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Counts the seeds that it takes to catch each deliberate bug: rows of a table.
+#[cfg(feature = "mutants")]
+fn medians(mut words: impl Iterator<Item = String>) -> ExitCode {
+    use simulation::catalogue::{CATALOGUE, silence_the_hunted};
+
+    let name = match (words.next().as_deref(), words.next()) {
+        (None, None) => None,
+        (Some("--mutant"), Some(name)) => Some(name),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    silence_the_hunted();
+    println!("| Bug | Servers | Median |\n|---|---|---|");
+    for mutant in CATALOGUE.iter().filter(|mutant| name.as_ref().is_none_or(|n| n == mutant.name)) {
+        let median = match mutant.seeds_to_catch() {
+            Ok(count) => format!("{count}"),
+            Err(most) => format!("> {most}"),
+        };
+        println!("| `{}` | {} | {median} |", mutant.name, mutant.kind);
+    }
+    ExitCode::SUCCESS
+}
+
+#[cfg(not(feature = "mutants"))]
+fn medians(_: impl Iterator<Item = String>) -> ExitCode {
+    eprintln!("this program was built without the feature `mutants`");
+    ExitCode::from(2)
 }
 
 /// What is to be played.

@@ -1,9 +1,9 @@
 //! Deliberate bugs, to prove that the tests find bugs.
 //!
 //! *Owns* which bug, if any, is planted in this thread, and which in the whole process. `mutant!("name")`
-//! stands at the one place where the bug of that name would live; tests/mutants.rs says what each is, and
-//! shows that the simulation catches it, and the harness's table (jepsen/src/calibration) which of them
-//! it catches in real servers. *Invariants*: without the feature `mutants` it is the constant `false`,
+//! stands at the one place where the bug of that name would live; jepsen/TRACK_RECORD.md says what each is,
+//! tests/mutants.rs shows that the simulation catches it, and the harness's table (jepsen/src/calibration) which
+//! of them it catches in real servers. *Invariants*: without the feature `mutants` it is the constant `false`,
 //! and nothing of the branch is left; a release cannot be built with the feature; with it, nothing is
 //! planted until a test says so, and then in that test's thread alone, or the hidden flag `--plant` of
 //! `lockkeeper server`, and then once for all threads. *Never* reads an environment or a configuration.

@@ -602,7 +602,8 @@ fn every_deliberate_bug_is_hunted_and_recorded() {
         sites.flat_map(|(_, text)| quoted_after(&text, "mutant!(\"")).collect();
     planted.sort();
     planted.dedup();
-    let catalogue = fs::read_to_string(root().join("tests/mutants.rs")).expect("the catalogue");
+    let catalogue = fs::read_to_string(root().join("tests/simulation/catalogue.rs"));
+    let catalogue = catalogue.expect("the catalogue");
     let mut hunted = quoted_after(&catalogue, "    mutant(\"");
     let of_recipes = fs::read_to_string(root().join("tests/recipes/mutants.rs"));
     hunted.extend(quoted_after(&of_recipes.expect("the recipes' catalogue"), "name: \""));

@@ -99,7 +99,7 @@ fn every_time_of_a_founding_server_counts() {
     }
 }
 
-/// Deliberate bugs (tests/mutants.rs has all of them) that the exploration finds without a seed.
+/// Deliberate bugs (tests/simulation/catalogue.rs has all of them) that the exploration finds without a seed.
 #[cfg(feature = "mutants")]
 #[test]
 fn quick_ones_are_found_without_a_seed() {

@@ -18,12 +18,15 @@
 //! | `operator.rs` | who empties servers, one at a time, and how they come back |
 //! | `model.rs`, `history.rs`, `sessions.rs` | what is right, written without looking at `src/tree` |
 //! | `observer.rs` | a run as steps of the model in spec/ |
+//! | `catalogue.rs` | deliberate bugs, and how they are hunted |
 //! | `checker.rs`, `judge.rs`, `agreement.rs`, `membership.rs`, `view.rs`, `conn.rs` | whether servers say just that |
 //!
 //! Used by the test `simulation` and by the example `simulate`, each of which leaves some unused.
 #![allow(dead_code, reason = "two programs share these modules, and neither uses all of them")]
 
 pub mod agreement;
+#[cfg(feature = "mutants")]
+pub mod catalogue;
 pub mod checker;
 pub mod client;
 pub mod clocks;
