@@ -227,6 +227,11 @@ impl Agreement {
         Ok(())
     }
 
+    /// How many entries were ever proposed.
+    pub fn proposal_count(&self) -> usize {
+        self.proposals.len()
+    }
+
     /// An entry as its leader appended it.
     pub fn proposal(&self, index: u64, term: u64) -> Option<&Proposal> {
         self.proposals.get(&(index, term))

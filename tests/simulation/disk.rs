@@ -375,6 +375,19 @@ impl Disk {
         }
     }
 
+    /// How much all that it knows of takes, also what is not synced.
+    pub fn bytes(&self) -> usize {
+        let of_write = |write: &Write| match write {
+            Write::Data { bytes, .. } => bytes.len(),
+            Write::Len(_) => 0,
+        };
+        let of_inode = |inode: &Inode| {
+            let unsynced: usize = inode.unsynced.iter().map(of_write).sum();
+            inode.cached.len() + inode.durable.len() + unsynced
+        };
+        self.inodes.values().map(of_inode).sum()
+    }
+
     fn used(&self) -> usize {
         let inodes = self.names.values().filter_map(Node::inode);
         inodes.map(|number| self.inodes[&number].allocated).sum()

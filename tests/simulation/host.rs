@@ -125,6 +125,11 @@ impl Host {
         now_us * self.clock_rate / 1000
     }
 
+    /// What waits until it goes on.
+    pub(super) fn backlog(&self) -> impl Iterator<Item = &HostEvent> {
+        self.backlog.iter().map(|(_, what)| what)
+    }
+
     /// It stands still no longer. What has waited.
     pub(super) fn go_on(&mut self) -> VecDeque<(u64, HostEvent)> {
         self.paused_until_us = 0;

@@ -75,6 +75,11 @@ impl Network {
         link.is_some_and(|link| link.broken_us.is_none_or(|broken| broken >= now_us))
     }
 
+    /// Bytes that cannot pass now.
+    pub fn held_bytes(&self) -> usize {
+        self.links.values().flat_map(|link| &link.held).map(Vec::len).sum()
+    }
+
     fn patience_us(&mut self) -> u64 {
         self.rng.range(PATIENCE_US.0, PATIENCE_US.1)
     }

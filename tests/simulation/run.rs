@@ -150,6 +150,7 @@ fn until(world: &mut World, what: &str, done: impl Fn(&World) -> bool) -> Result
         }
         world.steps += 1;
         world.step()?;
+        world.holds_no_more_than_it_may()?;
     }
     Err(format!("still waiting until {what}"))
 }

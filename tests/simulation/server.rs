@@ -22,6 +22,7 @@ use lockkeeper::internals::storage::{
 use lockkeeper::internals::tree;
 use raft::eraftpb::MessageType;
 
+use super::bounds::OUTPUTS_MAX;
 use super::checker::Checker;
 use super::config::Config;
 use super::conn::Violation;
@@ -329,8 +330,13 @@ impl Server {
             self.replica.persisted(number);
         }
         let mut todo = Todo::default();
+        let mut outputs = 0;
         while let Some(ready) = self.replica.ready().map_err(Stop::Violation)? {
             self.act(turn, ready, &mut todo, checker, trace, fs)?;
+            outputs += 1;
+            if outputs > OUTPUTS_MAX {
+                return Err(Stop::Violation(format!("more than {OUTPUTS_MAX} outputs in a turn")));
+            }
         }
         if let Some(refusal) = self.replica.refused() {
             return Err(Stop::Refused(refusal.words.clone()));

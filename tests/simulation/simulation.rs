@@ -10,6 +10,7 @@
 //! | `client.rs`, `ops.rs`, `lock.rs` | the fakes above: clients that send real frames |
 //! | `network.rs`, `transfer.rs` | links between servers, images on their way |
 //! | `world.rs`, `faults.rs`, `run.rs` | time and the clients' network, fate, the phases of a run |
+//! | `bounds.rs` | how much a world may hold |
 //! | `removals.rs` | a world of its own: who stops at the answer to a removal of members |
 //! | `founding.rs`, `founding/` | another world: how servers become an ensemble |
 //! | `clocks.rs` | wall clocks that are wrong, and the rules of time |
@@ -25,6 +26,7 @@
 #![allow(dead_code, reason = "two programs share these modules, and neither uses all of them")]
 
 pub mod agreement;
+mod bounds;
 #[cfg(feature = "mutants")]
 pub mod catalogue;
 pub mod checker;

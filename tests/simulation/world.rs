@@ -198,6 +198,15 @@ impl World {
         self.queue.insert((self.now_us + in_us, self.next_event), event);
     }
 
+    /// What is to happen, and how much that is.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Event> {
+        self.queue.values()
+    }
+
+    pub(super) fn event_count(&self) -> usize {
+        self.queue.len()
+    }
+
     /// Lets the next thing happen.
     pub fn step(&mut self) -> Result<(), Violation> {
         let ((at_us, _), event) = self.queue.pop_first().expect("clients always come again");
