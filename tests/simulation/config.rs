@@ -220,7 +220,6 @@ impl Config {
         config.trouble_weights = [1, 4, 2, 5, 1].map(|most| rng.range(1, most) as u32);
         config.wipe_every_us = None;
         config.old_copies_every_us = None;
-        config.hang_every_us = None;
         config
     }
 

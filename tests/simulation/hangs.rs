@@ -6,6 +6,8 @@
 //! sync that hung has its effect when it returns. Most hangs have the world for themselves, so that what must
 //! follow can be told.
 
+use std::cmp::Ordering;
+
 use lockkeeper::internals::replica::{Replica, Status};
 use raft::eraftpb::{Message, MessageType};
 
@@ -140,8 +142,12 @@ impl Probation {
 
     /// A leader asks it to lead, in this term.
     pub fn asked(&mut self, term: u64) {
-        let times = if self.asked.0 == term { self.asked.1 } else { 0 };
-        self.asked = (term, times + 1);
+        // One of an earlier term is late, and asks no more.
+        match term.cmp(&self.asked.0) {
+            Ordering::Less => {}
+            Ordering::Equal => self.asked.1 += 1,
+            Ordering::Greater => self.asked = (term, 1),
+        }
     }
 
     /// It says this to another server.
@@ -168,9 +174,13 @@ impl Probation {
         let knew_leader = now_us < self.knew_leader_us + LEADERLESS_US;
         if is_barred && knew_leader && !is_late && !is_asked {
             return Err(format!(
-                "{:#x} stands for election, {} us before its disk has proved itself",
+                "{:#x} stands for election in term {} ({:?}), {} us before its disk has proved itself and {} us after \
+                 it knew a leader",
                 message.from,
-                self.until_us - now_us
+                message.term,
+                message.get_msg_type(),
+                self.until_us - now_us,
+                now_us - self.knew_leader_us,
             ));
         }
         Ok(())

@@ -72,13 +72,15 @@ const SEEN_AT_LEAST: [(&str, u64); 41] = [
 const SEEDS_OF_SLOW: u64 = 150;
 
 /// What they must have seen.
-const SEEN_BY_SLOW: [(&str, u64); 6] = [
+const SEEN_BY_SLOW: [(&str, u64); 8] = [
     ("elections", 1000),
     ("partitions", 500),
     ("pauses", 700),
     ("sessions_moved", 3000),
     ("sessions_expired", 2000),
     ("sent_away", 5000),
+    ("disk_hangs", 500),
+    ("disk_handovers", 150),
 ];
 
 /// How many seeds are played with three servers, and with five.

@@ -249,7 +249,9 @@ impl Consensus {
         if verdict != Verdict::Taken {
             return verdict;
         }
-        if message.get_msg_type() == MessageType::MsgTimeoutNow && !self.agrees_to_lead() {
+        if message.get_msg_type() == MessageType::MsgTimeoutNow
+            && !self.agrees_to_lead(message.term)
+        {
             return Verdict::Dropped;
         }
         let has_entries =
@@ -266,6 +268,9 @@ impl Consensus {
             self.remember(&said);
         }
         self.elections += u64::from(self.term() > term);
+        if self.leader().is_some() {
+            self.watch.knows_leader();
+        }
         self.fix_timeout();
         if is_taken { Verdict::Taken } else { Verdict::Dropped }
     }

@@ -1,5 +1,7 @@
 //! The rules of a disk that hangs.
 
+use raft::eraftpb::{Message, MessageType};
+
 use crate::replica::cluster::{Cluster, create, get};
 use crate::replica::*;
 
@@ -114,6 +116,57 @@ fn one_that_does_not_stand_does_if_no_other_can_lead() {
     cluster.cut.clear();
     cluster.until("the first one leads", |cluster| cluster.leader() == Some(leader));
     assert!(cluster.now_us / 1000 < 10 * BOUND_MS);
+}
+
+#[test]
+fn a_late_request_to_lead_of_an_earlier_term_does_not_count_as_asked() {
+    let mut cluster = cluster(3);
+    let leader = cluster.leader().unwrap();
+    let before = cluster.replicas[&leader].consensus.term();
+    cluster.connect(leader, 7, None);
+    cluster.hold_disk(leader);
+    cluster.send(leader, 7, &[(1, create("/a", 0))]);
+    cluster.advance_ms(BOUND_MS + ELECTION_MS);
+    let next = cluster.leader().unwrap();
+    cluster.release_disk();
+    cluster.advance_ms(BOUND_MS);
+    let third = 6 - leader - next;
+    let (from, asked) = (cluster.ids[&third], cluster.ids[&leader]);
+    let mut late = Message { from, to: asked, term: before, ..Message::default() };
+    late.set_msg_type(MessageType::MsgTimeoutNow);
+    let message = PeerMessage::Raft(Box::new(late));
+    cluster.replicas.get_mut(&leader).unwrap().step(Input::Peer { from, message });
+    // Asked for the first time, it leaves that to others.
+    cluster.replicas.get_mut(&next).unwrap().consensus.transfer_to(asked);
+    cluster.advance_ms(ELECTION_MS);
+    assert_eq!(cluster.leader(), Some(next));
+}
+
+#[test]
+fn one_that_does_not_stand_counts_a_leader_that_it_knew_for_less_than_a_tick() {
+    let mut cluster = cluster(3);
+    let leader = cluster.leader().unwrap();
+    cluster.connect(leader, 7, None);
+    cluster.hold_disk(leader);
+    cluster.send(leader, 7, &[(1, create("/a", 0))]);
+    cluster.advance_ms(BOUND_MS + ELECTION_MS);
+    let next = cluster.leader().unwrap();
+    cluster.release_disk();
+    cluster.advance_ms(BOUND_MS);
+    cluster.isolate(leader);
+    cluster.until("it may stand", |cluster| cluster.replicas[&leader].consensus.may_stand());
+    // One heartbeat comes through, and then the link breaks.
+    let (from, term) = (cluster.ids[&next], cluster.replicas[&next].consensus.term());
+    let mut heartbeat = Message { from, to: cluster.ids[&leader], term, ..Message::default() };
+    heartbeat.set_msg_type(MessageType::MsgHeartbeat);
+    let replica = cluster.replicas.get_mut(&leader).unwrap();
+    let elections = replica.consensus.elections();
+    replica.step(Input::Peer { from, message: PeerMessage::Raft(Box::new(heartbeat)) });
+    assert_eq!(replica.consensus.leader(), Some(from));
+    replica.step(Input::PeerDown { peer: from });
+    cluster.advance_ms(ELECTION_MS);
+    assert_eq!(cluster.replicas[&leader].consensus.elections(), elections, "others lead");
+    cluster.until("it may stand", |cluster| cluster.replicas[&leader].consensus.may_stand());
 }
 
 #[test]

@@ -120,6 +120,11 @@ impl DiskWatch {
         self.waits_for() >= self.bound
     }
 
+    /// A leader is known, perhaps for less than a tick.
+    pub(super) fn knows_leader(&mut self) {
+        self.leaderless_since = None;
+    }
+
     /// Whether a leader's disk has lacked something that is committed for the bound.
     fn must_yield(&self) -> bool {
         let is_long = |(_, since): (u64, u64)| self.now - since >= self.bound;
@@ -234,10 +239,10 @@ impl Consensus {
         !std::mem::replace(&mut self.watch.has_asked, true)
     }
 
-    /// The leader asks this server to lead. Whether it stands for election.
-    pub(super) fn agrees_to_lead(&mut self) -> bool {
-        let term = self.term();
-        self.may_stand() || self.watch.agrees_to_lead(term)
+    /// The leader of this term asks this server to lead. Whether it stands for election: not if another term has
+    /// begun meanwhile, and then it does not count as asked either.
+    pub(super) fn agrees_to_lead(&mut self, term: u64) -> bool {
+        term >= self.term() && (self.may_stand() || self.watch.agrees_to_lead(term))
     }
 
     /// Whether so much waits for a disk that hangs that no more is taken.
