@@ -161,6 +161,7 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("damaged-image-served", One, 60),
     mutant("log-cut-to-newest-image", One, 20),
     mutant("checkpoint-ahead-of-log", Three, 60),
+    mutant("image-keeps-clients", Three, 60),
     mutant("overwritten-entry-comes-back", Three, 20),
     mutant("overwrites-one-too-many", Three, 20),
     mutant("entry-applied-twice-at-restart", One, 20),
@@ -212,8 +213,9 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("report-lost-with-its-link", Slow, 20),
     mutant("deposed-leader-tells-nothing", Slow, 100),
     mutant("report-counts-from-arrival", Slow, 200),
+    mutant("answer-is-no-touch", Slow, 200),
     mutant("any-password", One, 20),
-    mutant("two-connections-one-session", One, 20),
+    mutant("two-connections-one-session", One, 60),
     mutant("moved-session-writes", One, 20),
     mutant("expiry-leaves-ephemerals", One, 20),
     // --- znodes
@@ -232,4 +234,5 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("deletion-spares-child-watch", One, 20),
     mutant("watch-lost-at-reconnect", One, 20),
     mutant("missed-change-untold", One, 20),
+    mutant("watch-outlives-connection", One, 20),
 ];

@@ -478,6 +478,13 @@ impl Checker {
         Ok(())
     }
 
+    /// A server has as many watches as its connections have set: one that is left over costs memory for ever.
+    pub fn watches(&self, server: usize, count: u64) -> Result<(), Violation> {
+        let known = self.views[server].conns.values().map(|conn| conn.watches.len() as u64);
+        let known: u64 = known.sum();
+        if count == known { Ok(()) } else { Err(format!("{count} watches, expected {known}")) }
+    }
+
     /// The whole state of a server, against the model.
     pub fn compare(&self, server: usize, tree: &Tree) -> Result<(), Violation> {
         let View { place, model, .. } = &self.views[server];

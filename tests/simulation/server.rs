@@ -353,6 +353,7 @@ impl Server {
             checker.follows(index);
         }
         checker.settled(index, now_us)?;
+        checker.watches(index, status.watch_count)?;
         for outgoing in &todo.client {
             let inputs = self.wires.answered(outgoing.conn, outgoing.close);
             self.arrivals.extend(inputs.into_iter().map(Arrival::Input));

@@ -191,6 +191,9 @@ impl Watches {
 
     /// Forgets a connection.
     pub(in crate::replica) fn close(&mut self, conn: ConnId) {
+        if mutant!("watch-outlives-connection") {
+            return;
+        }
         for path in self.by_conn.remove(&conn).unwrap_or_default() {
             let Some(watchers) = self.by_path.get_mut(&path) else { continue };
             for kind in KINDS {

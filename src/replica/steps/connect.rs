@@ -87,7 +87,7 @@ impl Replica {
         };
         self.clients.attach(conn, id, &response);
         // It counts from this answer, which may come later than the leader's own look at the log.
-        if !mutant!("attach-keeps-deadline") {
+        if !mutant!("attach-keeps-deadline") && !mutant!("answer-is-no-touch") {
             self.touch(id);
         }
     }

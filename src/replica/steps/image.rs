@@ -41,7 +41,9 @@ impl Replica {
     /// There is none.
     pub(in crate::replica) fn install(&mut self, at: (u64, u64)) -> Result<(), String> {
         let mark = self.state.install(at)?;
-        self.stop_serving();
+        if !mutant!("image-keeps-clients") {
+            self.stop_serving();
+        }
         self.sessions.end_to_lead();
         self.figures.forget_departures(self.state.machine().last_time_ms());
         self.reads.clear();
