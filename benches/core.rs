@@ -5,11 +5,11 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use lockkeeper::internals::proto::request::{Create, CreateKind};
 use lockkeeper::internals::proto::{Acl, ConnectRequest, Request, RequestHeader, Text, frame};
 use lockkeeper::internals::replica::{
@@ -41,17 +41,40 @@ struct Cli {
     /// Clients.
     #[arg(long, default_value_t = 100_000)]
     count: usize,
+    /// Only this. Default: both, each in a process of its own, because memory that one has freed would be
+    /// the other's.
+    #[arg(long, value_enum)]
+    only: Option<Part>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Part {
+    Sessions,
+    Waiters,
 }
 
 fn main() -> ExitCode {
-    let Cli { count, .. } = Cli::parse();
-    match sessions(count).and_then(|()| waiters(count)) {
+    let Cli { count, only, .. } = Cli::parse();
+    let outcome = match only {
+        Some(Part::Sessions) => sessions(count),
+        Some(Part::Waiters) => waiters(count),
+        None => apart("sessions", count).and_then(|()| apart("waiters", count)),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("core: {message}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// A part in a process of its own.
+fn apart(part: &str, count: usize) -> Result<(), String> {
+    let this = std::env::current_exe().map_err(|e| format!("own path: {e}"))?;
+    let arguments = ["--only", part, "--count", &count.to_string()];
+    let status = Command::new(this).args(arguments).status().map_err(|e| e.to_string())?;
+    if status.success() { Ok(()) } else { Err(format!("{part}: {status}")) }
 }
 
 /// A standalone replica whose disk is instant.
