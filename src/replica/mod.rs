@@ -14,6 +14,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod bounds;
+mod canonical;
 mod clients;
 #[cfg(test)]
 mod cluster;
@@ -55,6 +56,8 @@ pub use records::{Record, Records};
 pub use setup::{Restored, Setup};
 pub use timing::TICK_MS;
 
+#[cfg(feature = "internals")]
+use canonical::Canonical;
 use clients::{Clients, Connection, Forwarding, Rules};
 use consensus::{Clocks, Consensus, Leadership, ReadIndex, Tail, from_raft};
 use ensemble::Ensemble;
@@ -299,6 +302,42 @@ impl Replica {
             self.state.machine_mut().keep_all_tombstones(false);
         }
         drained
+    }
+
+    /// All that what this replica does depends on, for comparison with another one's (see `replica/canonical.rs`).
+    /// To be called when [`Replica::ready`] has nothing to be done.
+    #[cfg(feature = "internals")]
+    #[must_use]
+    pub fn canonical(&self) -> String {
+        let Self {
+            setup,
+            clocks,
+            consensus,
+            leadership,
+            reads,
+            state,
+            clients,
+            forwarding,
+            sessions,
+            ensemble,
+            output,
+            figures: _operators_alone_see_them,
+        } = self;
+        let mut out = Canonical::at(clocks.now_us());
+        let leads = leadership.leads().is_some();
+        out.value(&(setup.raft_id, setup.seed));
+        clocks.canonical(&mut out);
+        consensus.canonical(&mut out);
+        leadership.canonical(clients.waiting_since_us().is_some(), &mut out);
+        out.value(reads);
+        state.canonical(&mut out);
+        clients.canonical(&mut out);
+        out.value(forwarding);
+        let is_linked = |peer: u64| ensemble.connected(peer::server_of(peer)) == Some(peer);
+        sessions.canonical(leads, is_linked, &mut out);
+        ensemble.canonical(&mut out);
+        out.value(output);
+        out.finish()
     }
 
     /// The state, for checkers.

@@ -34,6 +34,13 @@ impl Digest {
         self
     }
 
+    /// A state that was written already.
+    #[must_use]
+    pub fn and_text(mut self, text: &str) -> Self {
+        write!(self, "{text}|").expect("memory takes everything");
+        self
+    }
+
     pub fn finish_128(mut self) -> u128 {
         self.end_number();
         XxHash3_128::oneshot(&self.bytes)

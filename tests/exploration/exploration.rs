@@ -5,11 +5,17 @@
 //! | `explorer.rs` | breadth first through all schedules, without those that lead to a state that was seen |
 //! | `digest.rs` | a state as a number, with its times relative to now |
 //! | `founding.rs`, `founding/` | three servers that become an ensemble, or not |
+//! | `ensemble.rs`, `ensemble/` | servers with Raft, their links and disks, and what is right of them |
+//! | `sessions.rs` | a client's session that moves, and is to end in time |
+//! | `members.rs` | servers that join or leave |
 //!
 //! The simulation plays long lives at random and can miss what needs one order in a million; these scopes are
 //! short and miss nothing within them. Used by the test `exploration` and by the example `explore`.
 #![allow(dead_code, reason = "two programs share these modules, and neither uses all of them")]
 
 pub mod digest;
+pub mod ensemble;
 pub mod explorer;
 pub mod founding;
+pub mod members;
+pub mod sessions;

@@ -4,9 +4,10 @@
 //! same fingerprint was seen, in at most as many steps; so the schedule of a violation is a shortest one, and a scope
 //! is complete if the frontier becomes empty. *Never* draws a number, or looks at a clock but for its budget.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Display};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 /// The rule that was broken, in words.
@@ -128,6 +129,59 @@ impl Hasher for Itself {
 
 type Seen = HashSet<u128, BuildHasherDefault<Itself>>;
 
+/// States that were taken for one, and went on differently.
+///
+/// Takes every `nth` step that leads to a state seen before, and from both ways to it every further step: what these
+/// lead to must be the same as well. Says how many were compared.
+///
+/// # Errors
+/// Both schedules, and where they part.
+pub fn compare_merged<S: Scope>(scope: &S, depth: usize, nth: usize) -> Result<usize, String>
+where
+    S::Choice: PartialEq + fmt::Debug,
+{
+    let mut ways: HashMap<u128, Vec<S::Choice>> = HashMap::new();
+    let reach = |way: &[S::Choice]| {
+        let mut world = scope.begin(0);
+        way.iter().try_for_each(|choice| scope.take(&mut world, *choice)).map(|()| world)
+    };
+    let behind = |way: &[S::Choice]| -> Result<Vec<(String, u128)>, String> {
+        let choices = scope.choices(&reach(way)?);
+        let taken = choices.into_iter().map(|choice| {
+            let world = reach(&[way, &[choice]].concat())?;
+            Ok((choice.to_string(), scope.fingerprint(&world)))
+        });
+        taken.collect()
+    };
+    ways.insert(scope.fingerprint(&scope.begin(0)), Vec::new());
+    let (mut frontier, mut merged, mut compared) = (vec![Vec::new()], 0, 0);
+    for _ in 0..depth {
+        let mut next = Vec::new();
+        for way in frontier {
+            for choice in scope.choices(&reach(&way)?) {
+                let longer = [&way[..], &[choice]].concat();
+                let world = reach(&longer)?;
+                let Some(known) = ways.get(&scope.fingerprint(&world)) else {
+                    ways.insert(scope.fingerprint(&world), longer.clone());
+                    next.push(longer);
+                    continue;
+                };
+                merged += 1;
+                if merged % nth != 0 {
+                    continue;
+                }
+                compared += 1;
+                let (one, other) = (behind(known)?, behind(&longer)?);
+                if one != other {
+                    return Err(format!("{known:?}\nand {longer:?} part:\n{one:?}\n{other:?}"));
+                }
+            }
+        }
+        frontier = next;
+    }
+    Ok(compared)
+}
+
 struct Exploration<'a, S: Scope> {
     scope: &'a S,
     beginnings: Vec<String>,
@@ -226,7 +280,7 @@ impl<S: Scope> Exploration<'_, S> {
             let copy = copy.or_else(|| here.take());
             let mut world = copy.unwrap_or_else(|| self.reach(at));
             self.steps += 1;
-            let taken = self.scope.take(&mut world, *choice);
+            let taken = self.take(&mut world, *choice);
             if let Err(violation) = taken {
                 return Err(self.counterexample(at, Some(*choice), Vec::new(), violation));
             }
@@ -238,6 +292,16 @@ impl<S: Scope> Exploration<'_, S> {
             }
         }
         Ok(())
+    }
+
+    /// A step, in which a product that panics breaks a rule.
+    fn take(&self, world: &mut S::World, choice: S::Choice) -> Result<(), Violation> {
+        let taken = AssertUnwindSafe(|| self.scope.take(world, choice));
+        catch_unwind(taken).unwrap_or_else(|panic| {
+            let words = panic.downcast_ref::<String>().cloned();
+            let words = words.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+            Err(format!("it panics: {}", words.unwrap_or_default()))
+        })
     }
 
     fn path(&self, mut at: u32) -> (usize, Vec<S::Choice>) {

@@ -2,6 +2,7 @@
 
 #[path = "exploration.rs"]
 mod exploration;
+mod raft;
 
 use std::hash::Hash as _;
 

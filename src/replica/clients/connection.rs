@@ -12,6 +12,7 @@ use crate::proto::connect::ConnectResponse;
 use crate::proto::request::Request;
 use crate::proto::response::{ReplyHeader, encode_event, encode_reply};
 use crate::proto::{ErrorCode, EventType, OpCode, Response, Text, frame};
+use crate::replica::canonical::Canonical;
 use crate::replica::inspect::{ConnectionReport, Latency};
 use crate::replica::machine::Identities;
 use crate::replica::ready::Outgoing;
@@ -132,6 +133,57 @@ impl Connection {
                 established_ms: wall_ms,
                 ..ConnectionReport::default()
             },
+        }
+    }
+
+    /// Without what is counted for operators, and since when requests wait, which is counted, too: but for one that waits
+    /// for a session, or for a disk that hangs.
+    pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
+        let Self {
+            ids,
+            phase,
+            session,
+            queue,
+            deaf,
+            is_read_only,
+            heard_us,
+            next_sequence,
+            out: output,
+            has_output,
+            counted_bytes,
+            held_back,
+            behind_members,
+            report: _,
+        } = self;
+        out.value(&(ids, phase, session, deaf, is_read_only, next_sequence));
+        out.value(&(output, has_output, counted_bytes, held_back));
+        if matches!(phase, Phase::Opening { .. }) {
+            out.time(*heard_us);
+        }
+        for pending in queue {
+            let at_us = match pending {
+                Pending::Write { sequence, xid, op, at_us } => {
+                    out.value(&(sequence, xid, op));
+                    at_us
+                }
+                Pending::Confirmed { context, xid, answer, at_us } => {
+                    out.value(&(context, xid, answer));
+                    at_us
+                }
+                Pending::Applied { xid, op, at_us, zxid, result } => {
+                    out.value(&(xid, op, zxid, result));
+                    at_us
+                }
+                Pending::Answer { xid, answer, at_us } => {
+                    out.value(&(xid, answer));
+                    at_us
+                }
+            };
+            out.time(*at_us);
+        }
+        if let Some((in_front, until_us)) = behind_members {
+            out.value(in_front);
+            out.time(*until_us);
         }
     }
 

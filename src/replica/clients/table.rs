@@ -16,6 +16,7 @@ use crate::proto::acl::perms;
 use crate::proto::connect::ConnectResponse;
 use crate::proto::request::{Request, Undecodable};
 use crate::proto::{ErrorCode, OpCode, RequestClass, Response, Text};
+use crate::replica::canonical::Canonical;
 use crate::replica::inspect::{ConnectionReport, Latency, WatchReport};
 use crate::replica::machine::{Applied, Machine, TxnOp};
 use crate::replica::ready::Outgoing;
@@ -99,6 +100,32 @@ impl Clients {
             sync_asked: 0,
             sync_confirmed: 0,
         }
+    }
+
+    /// Without what is counted.
+    pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
+        let Self {
+            connections,
+            watches,
+            rules,
+            now_us: _,
+            figures: _,
+            by_session,
+            with_output,
+            output_bytes,
+            postponed,
+            sync_waiting,
+            wait_for_members,
+            sync_asked,
+            sync_confirmed,
+        } = self;
+        for (conn, connection) in connections {
+            out.value(conn);
+            connection.canonical(out);
+        }
+        watches.canonical(out);
+        out.value(&(rules, by_session, with_output, output_bytes, postponed));
+        out.value(&(sync_waiting, wait_for_members, sync_asked, sync_confirmed));
     }
 
     /// It is this late.

@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 
 use crate::replica::bounds::STEADY_MS_MAX;
+use crate::replica::canonical::Canonical;
 use crate::replica::timing::TICK_MS;
 
 /// Wall clocks that differ by no more agree, in milliseconds.
@@ -60,6 +61,20 @@ impl Clocks {
         let due = now_us.saturating_sub(*ticked_us) / (TICK_MS * 1000);
         *ticked_us += due * TICK_MS * 1000;
         due.min(TICKS_AT_ONCE_MAX)
+    }
+
+    /// Without the steady clock (see `replica/canonical.rs`).
+    pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
+        let Self { now_us: _, wall_ms, ticked_us, heard_ms: _, leads: _, proposed_ms, readings } =
+            self;
+        out.value(wall_ms);
+        out.maybe_time(*ticked_us);
+        out.value(proposed_ms);
+        for (peer, Reading { wall_ms, at_us, asked_us }) in readings {
+            out.value(&(peer, wall_ms));
+            out.time_up_to(*at_us, READING_US_MAX + 1);
+            out.time_up_to(*asked_us, READING_US_MAX + 1);
+        }
     }
 
     /// Monotonic microseconds.

@@ -10,6 +10,7 @@
 
 mod asking;
 mod disk_watch;
+mod dump;
 mod durability;
 mod guards;
 mod lazy_sync;

@@ -16,6 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::tail::EntryTerms;
+use crate::replica::canonical::Canonical;
 use crate::replica::messages::{Promise, server_of};
 
 /// How long all voters are waited for, microseconds; after that, a majority is enough.
@@ -153,6 +154,15 @@ impl Asking {
     /// `question` is a random number.
     pub(in crate::replica) fn new(question: u64, held: Held) -> Self {
         Self { question, since_us: None, answered: BTreeSet::new(), held }
+    }
+
+    pub(super) fn canonical(&self, out: &mut Canonical) {
+        let Self { question, since_us, answered, held } = self;
+        out.value(&(question, answered, held));
+        match since_us {
+            Some(since_us) => out.time_up_to(*since_us, ASKING_US),
+            None => out.value(&()),
+        }
     }
 
     /// It is this late.

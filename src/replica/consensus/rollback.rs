@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::promises::{Asking, Promises, Refusal};
+use crate::replica::canonical::Canonical;
 use crate::replica::messages::{PeerMessage, Promise, server_of};
 
 /// See the module.
@@ -37,6 +38,14 @@ impl Default for Rollback {
 }
 
 impl Rollback {
+    pub(super) fn canonical(&self, out: &mut Canonical) {
+        let Self { promises, asking, refusal, ahead_of, may_vote } = self;
+        out.value(&(promises, refusal, ahead_of, may_vote));
+        if let Some(asking) = asking {
+            asking.canonical(out);
+        }
+    }
+
     /// Whether this server votes, and stands for election.
     pub(super) fn may_vote(&self) -> bool {
         self.may_vote

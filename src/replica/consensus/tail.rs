@@ -13,6 +13,7 @@ use raft::eraftpb::{
 };
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 
+use crate::replica::canonical::Canonical;
 use crate::replica::durable::{Entry, EntryKind, HardState, Mark, Membership};
 use crate::replica::ready::Fetch;
 
@@ -99,6 +100,30 @@ impl Tail {
         tail.membership.set_learners(membership.learners.clone());
         tail.append(&entries.into_iter().map(to_raft).collect::<Vec<_>>());
         tail
+    }
+
+    /// Questions to the disk are numbered; it has answered them all where dumps are compared.
+    pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
+        let Self {
+            disk_before,
+            before,
+            runs,
+            entries,
+            bytes: _follow_from_the_entries,
+            hard_state,
+            membership,
+            image,
+            fetches,
+        } = self;
+        out.value(&(disk_before, before, runs, image));
+        for entry in entries {
+            out.value(&(entry.index, entry.term, entry.get_entry_type()));
+            out.entry(&entry.data);
+        }
+        out.value(&(hard_state.term, hard_state.vote, hard_state.commit));
+        out.value(membership);
+        let Fetches { next: _, wanted, waiting, fetched } = &*fetches.borrow();
+        out.value(&(wanted, waiting, fetched));
     }
 
     /// Adds entries; the first may overwrite a suffix.

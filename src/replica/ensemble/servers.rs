@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::{Role, ServerSpec};
+use crate::replica::canonical::Canonical;
 use crate::replica::inspect::PeerStatus;
 use crate::replica::messages::{Member, server_of};
 
@@ -51,6 +52,25 @@ impl Ensemble {
             owes_mark,
             mark_proposed: None,
         }
+    }
+
+    /// Without what only operators are shown.
+    pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
+        let Self {
+            server,
+            connected,
+            is_changed,
+            announced,
+            announced_version,
+            leaving,
+            own_role,
+            peer_status: _,
+            reconfig_proposed,
+            owes_mark,
+            mark_proposed,
+        } = self;
+        out.value(&(server, connected, is_changed, announced, announced_version, leaving));
+        out.value(&(own_role, reconfig_proposed, owes_mark, mark_proposed));
     }
 
     /// There is a link to or from the server with this raft id.

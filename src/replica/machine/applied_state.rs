@@ -5,6 +5,7 @@
 //! have already, which the log at the start tells. *Never* looks at the consensus.
 
 use super::state::Machine;
+use crate::replica::canonical::Canonical;
 use crate::replica::durable::Mark;
 
 /// See the module.
@@ -24,6 +25,13 @@ impl AppliedState {
     /// What the disk gave back.
     pub(in crate::replica) fn new(machine: Machine, at: (u64, u64), log_end_at_start: u64) -> Self {
         Self { machine, at, log_end_at_start, incoming: None }
+    }
+
+    /// Where the log ended at the start only says what may be handed to a disk, which these replicas have none of.
+    pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
+        let Self { machine, at, log_end_at_start: _, incoming } = self;
+        machine.canonical(out);
+        out.value(&(at, incoming.as_ref().map(|(mark, _)| mark)));
     }
 
     pub(in crate::replica) fn machine(&self) -> &Machine {

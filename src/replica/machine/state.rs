@@ -27,6 +27,7 @@ use crate::proto::connect::Password;
 use crate::proto::request::Request;
 use crate::proto::{ErrorCode, OpCode, Response, Stat, Text};
 use crate::replica::bounds::{STEADY_MS_MAX, TERM_MAX};
+use crate::replica::canonical::Canonical;
 use crate::replica::durable::{Changes, Drained, Entry, Mark, Membership};
 use crate::replica::ready::AuditLine;
 use crate::tree::{Context, Event, Options, Tree};
@@ -151,6 +152,26 @@ impl Machine {
             .digest()
             .wrapping_add(self.sessions.digest())
             .wrapping_add(XxHash3_128::oneshot(&self.clock_record()))
+    }
+
+    /// Znodes and sessions by their digests; what was changed since the last checkpoint is left out, because nothing is
+    /// ever drained, and so is what only operators see.
+    pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
+        let Self {
+            tree,
+            sessions,
+            last_zxid,
+            last_time_ms,
+            steady_ms: _,
+            digests: _,
+            records_loaded: _,
+            full_pass: _,
+            clock_dirty: _,
+            txns_applied: _,
+            replayed,
+            audits_replay: _,
+        } = self;
+        out.value(&(tree.digest(), sessions.digest(), last_zxid, last_time_ms, replayed));
     }
 
     /// The last zxid, its stamp, and the steady clock: unless it is as an earlier version has left it,

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::replica::canonical::Canonical;
 use crate::replica::timing::TICK_MS;
 
 /// Width of a bucket in microseconds.
@@ -41,6 +42,35 @@ pub(super) struct Expiry {
 }
 
 impl Expiry {
+    /// Its time is the sum of ticks: times are written by their distance from it. What is found in another bucket than its
+    /// own is not looked at.
+    pub(super) fn canonical(&self, out: &mut Canonical) {
+        let Self { now_us, tick_us, sessions, buckets } = self;
+        out.maybe_time(*tick_us);
+        out.value(&(now_us % BUCKET_US));
+        let left = |at_us: u64| i128::from(at_us) - i128::from(*now_us);
+        for (session, deadline) in sessions {
+            let Deadline { at_us, timeout_us, bucket, closing, spared } = *deadline;
+            out.value(&(
+                session,
+                left(at_us),
+                timeout_us,
+                left(bucket * BUCKET_US),
+                closing,
+                spared,
+            ));
+        }
+        for (bucket, of_it) in buckets {
+            let counts = |id: &&i64| {
+                self.sessions.get(id).is_some_and(|known| known.bucket == *bucket && !known.closing)
+            };
+            let of_it: Vec<&i64> = of_it.iter().filter(counts).collect();
+            if !of_it.is_empty() {
+                out.value(&(left(*bucket * BUCKET_US), of_it));
+            }
+        }
+    }
+
     /// Moves the clock.
     pub(super) fn tick(&mut self, now_us: u64) {
         let before = self.tick_us.replace(now_us).unwrap_or(now_us);

@@ -14,6 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::touches::CONFIRMED_US_MAX;
+use crate::replica::canonical::Canonical;
 use crate::replica::messages::{Stamp, server_of};
 use crate::replica::timing::{LEADERLESS_MS_MAX, TICK_MS};
 
@@ -49,6 +50,35 @@ pub(super) struct Liveness {
 }
 
 impl Liveness {
+    /// For `expiry`, it is this late. Of a server without a link the process has ended, where dumps are compared, and its
+    /// last report is one that no other goes on from.
+    pub(super) fn canonical(
+        &self,
+        now_us: u64,
+        is_linked: impl Fn(u64) -> bool,
+        out: &mut Canonical,
+    ) {
+        let Self { processes, stamps, answered } = self;
+        let left = |at_us: u64| i128::from(at_us) - i128::from(now_us);
+        for (id, Process { told_us, answers_until_us, is_given_up }) in processes {
+            // That it answers no more counts once.
+            let answers_until = left(*answers_until_us).max(0);
+            let told = (!is_given_up).then(|| left(*told_us));
+            out.value(&(id, told, answers_until, is_given_up));
+        }
+        for (peer, Stamp { process, number }) in stamps {
+            out.value(&(peer, process));
+            match is_linked(*peer) {
+                true => out.time(*number),
+                false => out.time_up_to(*number, CONFIRMED_US_MAX + LEADERLESS_MS_MAX * 1000),
+            }
+        }
+        for (peer, at_us) in answered {
+            out.value(peer);
+            out.time_up_to(*at_us, CONFIRMED_US_MAX + LEADERLESS_MS_MAX * 1000);
+        }
+    }
+
     /// A new leader knows nothing but who may have clients.
     pub(super) fn begin(&mut self, processes: BTreeSet<u64>, now_us: u64) {
         self.stamps.clear();

@@ -12,6 +12,8 @@
 use std::collections::BTreeMap;
 
 use super::liveness::DEPOSED_US_MAX;
+use crate::replica::canonical::Canonical;
+use crate::replica::timing::LEADERLESS_MS_MAX;
 
 /// How long after the last report that the leader has confirmed this server believes that it is heard,
 /// in microseconds. Long beside the time between two reports (a tick, and the way there and back).
@@ -38,6 +40,34 @@ pub(super) struct Touches {
 }
 
 impl Touches {
+    /// Numbers of reports are times. Where this server leads, the report that the next one goes on from does not count: it
+    /// tells nobody before it follows a leader of a later term.
+    pub(super) fn canonical(&self, leads: bool, out: &mut Canonical) {
+        let Self { heard, confirmed, term, last, base, confirmed_us } = self;
+        for (session, report) in heard {
+            out.value(session);
+            out.time(*report);
+        }
+        out.value(&());
+        for (session, report) in confirmed {
+            out.value(session);
+            out.time(*report);
+        }
+        out.value(term);
+        // Then this server is not sure, and then it has sent its clients away.
+        let old_us = CONFIRMED_US_MAX + LEADERLESS_MS_MAX * 1000;
+        match *last {
+            0 => out.value(&()),
+            // It only counts that all that is heard from now on has a higher number.
+            _ if heard.is_empty() && confirmed.is_empty() => out.time_up_to(*last, old_us),
+            last => out.time(last),
+        }
+        if !leads {
+            out.maybe_time((*base != 0).then_some(*base));
+        }
+        out.time_up_to(*confirmed_us, old_us);
+    }
+
     /// A session's client was heard from.
     pub(super) fn insert(&mut self, session: i64) {
         self.heard.insert(session, self.last + 1);

@@ -19,6 +19,7 @@ use super::moves::Moves;
 use super::reaper::Reaper;
 use super::touches::Touches;
 use crate::proto::connect::{PASSWORD_BYTES, Password};
+use crate::replica::canonical::Canonical;
 use crate::replica::machine::{Session, Sessions};
 use crate::replica::messages::{PeerMessage, Stamp, server_of};
 
@@ -87,6 +88,35 @@ impl SessionTracker {
             touches: Touches::default(),
             reaper: Reaper::default(),
         }
+    }
+
+    /// What a leader knows of the other servers' clients begins anew when it begins to lead, and counts only then. There
+    /// is nothing to be reaped.
+    pub(in crate::replica) fn canonical(
+        &self,
+        leads: bool,
+        is_linked: impl Fn(u64) -> bool,
+        out: &mut Canonical,
+    ) {
+        let Self {
+            process,
+            grace_ms,
+            random,
+            is_due,
+            expiry,
+            local,
+            liveness,
+            moves,
+            touches,
+            reaper: _,
+        } = self;
+        out.value(&(process, grace_ms, random.get_word_pos(), is_due, moves));
+        expiry.canonical(out);
+        local.canonical(out);
+        if leads {
+            liveness.canonical(expiry.now_us(), is_linked, out);
+        }
+        touches.canonical(leads, out);
     }
 
     /// Time has passed.

@@ -36,7 +36,8 @@ impl Replica {
             let Some(password) = password.filter(|_| !is_wrong) else {
                 return self.refuse_session(conn, request.read_only);
             };
-            if known.is_some() && !mutant!("attach-keeps-deadline") {
+            let is_heard = !mutant!("attach-keeps-deadline") && !mutant!("attach-is-not-heard");
+            if known.is_some() && is_heard {
                 // Heard of now, not only when that is applied.
                 self.touch(request.session_id);
             }

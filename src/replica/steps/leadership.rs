@@ -71,7 +71,7 @@ impl Replica {
         self.leadership.has_leader();
         // A leader that stood still may have been deposed meanwhile: it serves once a majority has answered it.
         let is_sure = now_us < doubts_from_us;
-        if leads && is_sure {
+        if leads && is_sure || !is_leader && mutant!("follower-serves-at-once") {
             self.serve();
         } else if !is_leader && self.leadership.lacks_barrier() {
             self.leadership.set_barrier(self.clients.ask_sync());

@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use crate::replica::canonical::Canonical;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Durability {
@@ -17,6 +19,15 @@ impl Durability {
     /// All up to `index` is there.
     pub(super) fn new(index: u64) -> Self {
         Self { index, pending: VecDeque::new() }
+    }
+
+    /// Appends by their numbers from the last durable one on.
+    pub(super) fn canonical(&self, synced: u64, out: &mut Canonical) {
+        let Self { index, pending } = self;
+        out.value(index);
+        for (number, end) in pending {
+            out.value(&(number - synced, end));
+        }
     }
 
     /// The last index.

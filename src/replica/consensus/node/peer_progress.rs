@@ -6,7 +6,7 @@ use super::Consensus;
 
 /// Ticks without a sign of life after which another server counts as gone. `raft` forgets whom it heard
 /// from once per election timeout, and the next answers take until the heartbeat after that.
-const SILENT_TICKS_MAX: u64 = 1 + super::HEARTBEAT_TICKS as u64;
+pub(super) const SILENT_TICKS_MAX: u64 = 1 + super::HEARTBEAT_TICKS as u64;
 /// A learner that lacks at most this many entries may vote.
 const CAUGHT_UP_ENTRIES_MAX: u64 = 64;
 
