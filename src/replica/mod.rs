@@ -304,6 +304,16 @@ impl Replica {
         drained
     }
 
+    /// What an entry of the log holds, as [`Replica::canonical`] has it: without what only tells the date.
+    #[cfg(feature = "internals")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn canonical_entry(data: &bytes::Bytes) -> String {
+        let mut out = Canonical::at(0);
+        out.entry(data);
+        out.finish()
+    }
+
     /// All that what this replica does depends on, for comparison with another one's (see `replica/canonical.rs`).
     /// To be called when [`Replica::ready`] has nothing to be done.
     #[cfg(feature = "internals")]

@@ -19,12 +19,13 @@ use lockkeeper::internals::proto::connect::ConnectRequest;
 use lockkeeper::internals::proto::request::RequestHeader;
 use lockkeeper::internals::proto::{Request, frame};
 use lockkeeper::internals::replica::{
-    ClientRequest, ConnId, Input, Outgoing, PeerMessage, Ready, Replica, TICK_MS, Urgency,
+    Append, ClientRequest, ConnId, Entry, Input, Outgoing, PeerMessage, Ready, Replica, TICK_MS,
+    Urgency,
 };
 
 use super::digest::{BEGIN_US, Digest};
 use super::explorer::Violation;
-use host::Host;
+use host::{Disk, Host};
 use rules::Rules;
 
 /// What is delivered at most behind one step: servers that never come to rest break a rule.
@@ -393,10 +394,21 @@ impl World {
             match replica {
                 // What is on its disk is in its log, too.
                 Some(replica) => {
-                    digest =
-                        digest.and_text(&replica.canonical()).and(&(disk.is_held, &disk.waits));
+                    digest = digest.and_text(&replica.canonical()).and(&disk.is_held);
+                    // Their numbers only say which is which, and they are in their order.
+                    for Append { number: _, install, entries, hard_state, urgency } in &disk.waits {
+                        digest = digest.and(&(install, entries, hard_state, urgency));
+                    }
+                    digest = digest.and(&"the end of what waits");
                 }
-                None => digest = digest.and(disk),
+                None => {
+                    let Disk { entries, hard_state, waits, is_held } = disk;
+                    for Entry { term, index, kind, data } in entries.values() {
+                        let data = Replica::canonical_entry(data);
+                        digest = digest.and(&(term, index, kind)).and_text(&data);
+                    }
+                    digest = digest.and(&(hard_state, waits, is_held));
+                }
             }
         }
         for (between, link) in links {

@@ -185,7 +185,7 @@ impl Sessions {
         let mut places = vec![leader];
         places.extend(self.founders.iter().copied().filter(|id| *id != leader));
         let first_term = ensemble.term();
-        ensemble.until("time", |ensemble| (ensemble.now_us - BEGIN_US) % 600_000 == 0);
+        ensemble.until("time", |ensemble| (ensemble.now_us - BEGIN_US).is_multiple_of(600_000));
         let mut world = World {
             ensemble,
             clients: Vec::new(),
