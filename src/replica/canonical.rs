@@ -1,11 +1,11 @@
 //! A canonical dump of a replica's state: two replicas with equal dumps go on alike, whatever happens to them.
 //!
 //! *Owns* how a time is written, by its distance from now, so that states that differ only in the date have equal
-//! dumps. Each owner writes its own part, and names every one of its fields: a new one does not compile before it is
-//! thought of.
-//! *Invariant*: a field is left out only where its part says why nothing depends on it; a time is cut off at an age only
-//! from which on every rule takes it for the same. *Never* changes anything. It is for `tests/exploration`, where the
-//! wall clock stands still and there are neither containers nor znodes with a time to live: the steady clock is left out.
+//! dumps. Each owner writes its own part, and names every one of its fields: a new one does not compile before it
+//! is thought of. *Invariant*: a field is left out only where its part says why nothing depends on it; a time is
+//! cut off at an age only from which on every rule takes it for the same. *Never* changes anything. It is for
+//! `tests/exploration`, where the wall clock stands still and there are neither containers nor znodes with a time
+//! to live: the steady clock is left out.
 
 use std::fmt::{Debug, Write};
 
