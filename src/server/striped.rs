@@ -4,8 +4,8 @@
 //! each thread adds to a cache line of its own.
 //!
 //! *Owns* [`Striped`]. *Invariants*: nothing that was added is lost; a total is that of some moment for each thread,
-//! not of one moment for all. *Never* is added to and read for each other: a total reads as many cache lines as there are
-//! stripes.
+//! not of one moment for all. *Never* is added to and read for each other: a total reads as many cache lines as there
+//! are stripes.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

@@ -2,9 +2,9 @@
 //!
 //! *Owns* who reaches whom, what is under way, and the order in which things happen. *Invariants*: a link is a queue:
 //! what one server sends to another arrives in its order, at once, or, while a step holds the link back, when a later
-//! step says so; what is under way is part of the state. Links break, and are made anew, only by steps; both ends are told
-//! of it. Time passes for all servers alike, a tick ([`TICK_MS`]) at a time, and behind each tick all is delivered that
-//! no step holds back. The wall clock stands still: stamps are no part of what is explored.
+//! step says so; what is under way is part of the state. Links break, and are made anew, only by steps; both ends are
+//! told of it. Time passes for all servers alike, a tick ([`TICK_MS`]) at a time, and behind each tick all is
+//! delivered that no step holds back. The wall clock stands still: stamps are no part of what is explored.
 //!
 //! The same steps have the same outcome: nothing is drawn, and nothing depends on an address or a hash.
 

@@ -4,8 +4,10 @@
 //! `ensemble/rules.rs`:
 //!
 //! * once a removal is answered, the removed servers may stop for good, and any majority of those that stay goes on: a
-//!   leader is elected and they serve, whatever was under way is lost, and although disks forget that entries are committed;
-//! * once faults are over, those that stay serve in any case, and a server that was to join serves, too, if that was answered.
+//!   leader is elected and they serve, whatever was under way is lost, and although disks forget that entries are
+//!   committed;
+//! * once faults are over, those that stay serve in any case, and a server that was to join serves, too, if that was
+//!   answered.
 
 use std::fmt;
 
@@ -40,7 +42,8 @@ pub struct Members {
 }
 
 impl Members {
-    /// Servers that leave an ensemble of these, for an operator at the server of that place (see [`Sessions::clients`]).
+    /// Servers that leave an ensemble of these, for an operator at the server of that place (see
+    /// [`Sessions::clients`]).
     pub fn remove(ids: &[u8], leave: &[u8], place: usize, faults: Faults) -> Self {
         let (ids, leave) = (ids.to_vec(), leave.to_vec());
         let sessions = Sessions {

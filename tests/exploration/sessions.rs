@@ -1,8 +1,8 @@
 //! How the sessions of clients are handed over: three servers, elections, and clients that ask, are silent, or move.
 //!
-//! *Owns* the steps and what a client knows. What is right is in `ensemble/rules.rs`; here in addition: a server has one
-//! connection of a session at a time. *Invariants*: a client uses the newest connection on which it was given its session,
-//! and never looks at a server's state.
+//! *Owns* the steps and what a client knows. What is right is in `ensemble/rules.rs`; here in addition: a server has
+//! one connection of a session at a time. *Invariants*: a client uses the newest connection on which it was given its
+//! session, and never looks at a server's state.
 
 use std::fmt;
 

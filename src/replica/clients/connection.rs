@@ -136,8 +136,8 @@ impl Connection {
         }
     }
 
-    /// Without what is counted for operators, and since when requests wait, which is counted, too: but for one that waits
-    /// for a session, or for a disk that hangs.
+    /// Without what is counted for operators, and since when requests wait, which is counted, too: but for one that
+    /// waits for a session, or for a disk that hangs.
     pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
         let Self {
             ids,

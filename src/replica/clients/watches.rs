@@ -121,8 +121,8 @@ impl Watches {
         }
     }
 
-    /// The tables by path follow from the registrations, which are in no order that a hash does not make: there are none
-    /// where dumps are compared, or these are told apart by their number and paths alone.
+    /// The tables by path follow from the registrations, which are in no order that a hash does not make: there are
+    /// none where dumps are compared, or these are told apart by their number and paths alone.
     pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
         let Self { by_path: _, by_conn, total, recursive } = self;
         assert!(*total == 0, "a scope with watches needs a dump of them");

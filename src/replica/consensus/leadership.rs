@@ -56,8 +56,8 @@ struct Hint {
 }
 
 impl Leadership {
-    /// How long a server has led counts while it may found the ensemble, and since when another one leads while a client
-    /// waits; why clients are not served is said to operators alone.
+    /// How long a server has led counts while it may found the ensemble, and since when another one leads while a
+    /// client waits; why clients are not served is said to operators alone.
     pub(in crate::replica) fn canonical(&self, client_waits: bool, out: &mut Canonical) {
         let Self {
             leads,

@@ -42,8 +42,8 @@ pub(super) struct Expiry {
 }
 
 impl Expiry {
-    /// Its time is the sum of ticks: times are written by their distance from it. What is found in another bucket than its
-    /// own is not looked at.
+    /// Its time is the sum of ticks: times are written by their distance from it. What is found in another bucket than
+    /// its own is not looked at.
     pub(super) fn canonical(&self, out: &mut Canonical) {
         let Self { now_us, tick_us, sessions, buckets } = self;
         out.maybe_time(*tick_us);

@@ -50,8 +50,8 @@ pub(super) struct Liveness {
 }
 
 impl Liveness {
-    /// For `expiry`, it is this late. Of a server without a link the process has ended, where dumps are compared, and its
-    /// last report is one that no other goes on from.
+    /// For `expiry`, it is this late. Of a server without a link the process has ended, where dumps are compared, and
+    /// its last report is one that no other goes on from.
     pub(super) fn canonical(
         &self,
         now_us: u64,

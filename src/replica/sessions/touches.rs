@@ -40,8 +40,8 @@ pub(super) struct Touches {
 }
 
 impl Touches {
-    /// Numbers of reports are times. Where this server leads, the report that the next one goes on from does not count: it
-    /// reports to no server before it follows a leader of a later term.
+    /// Numbers of reports are times. Where this server leads, the report that the next one goes on from does not
+    /// count: it reports to no server before it follows a leader of a later term.
     pub(super) fn canonical(&self, leads: bool, out: &mut Canonical) {
         let Self { heard, confirmed, term, last, base, confirmed_us } = self;
         for (session, report) in heard {

@@ -90,8 +90,8 @@ impl SessionTracker {
         }
     }
 
-    /// What a leader knows of the other servers' clients begins anew when it begins to lead, and counts only then. There
-    /// is nothing to be reaped.
+    /// What a leader knows of the other servers' clients begins anew when it begins to lead, and counts only then.
+    /// There is nothing to be reaped.
     pub(in crate::replica) fn canonical(
         &self,
         leads: bool,

@@ -185,7 +185,8 @@ impl Rules {
         let applied = replica.machine().last_zxid();
         if applied < needed {
             return Err(format!(
-                "server {id} begins to serve and has applied {applied:#x}, when it served last clients had seen {needed:#x}"
+                "server {id} begins to serve and has applied {applied:#x}, when it served last \
+                 clients had seen {needed:#x}"
             ));
         }
         Ok(())

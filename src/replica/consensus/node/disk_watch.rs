@@ -67,8 +67,8 @@ pub(super) struct DiskWatch {
 }
 
 impl DiskWatch {
-    /// Everything by how many ticks ago it was. When the disk was slow last counts for one that has yielded. Appends have
-    /// numbers, which are written from the last durable one on.
+    /// Everything by how many ticks ago it was. When the disk was slow last counts for one that has yielded. Appends
+    /// have numbers, which are written from the last durable one on.
     pub(super) fn canonical(&self, synced: u64, out: &mut Canonical) {
         let Self {
             bound,

@@ -12,8 +12,8 @@ use super::{Consensus, ELECTION_TICKS_MAX, peer_progress};
 use crate::replica::canonical::Canonical;
 
 impl Consensus {
-    /// What is counted for operators is left out, and how far the terms of others may raise this one's, which is thousands
-    /// of terms away. Appends have numbers, which are written from the last durable one on.
+    /// What is counted for operators is left out, and how far the terms of others may raise this one's, which is
+    /// thousands of terms away. Appends have numbers, which are written from the last durable one on.
     pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
         let Self {
             node: _,
