@@ -1,6 +1,7 @@
 //! Explores a small scope of the core in every order of steps:
 //! `cargo run --profile test --example explore -- founding`, `-- sessions --holds 1 --moves 1` or
-//! `-- members --remove 3`. For a night: `-- founding --minutes 60 --step-ms 500 --directories e,s,m --crashes 1`. With a deliberate bug:
+//! `-- members --remove 3`. For a night: `-- founding --minutes 60 --step-ms 500 --directories e,s,m --crashes 1`.
+//! With a deliberate bug:
 //! `cargo run --example explore --features mutants -- founding --mutant founds-without-asking --alone 1`.
 
 #[path = "../tests/exploration/exploration.rs"]
