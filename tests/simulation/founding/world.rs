@@ -497,14 +497,25 @@ impl World {
             }
         }
         let now_us = self.now_us;
-        for host in &mut self.hosts {
+        // Who belongs to an ensemble and is no member is told so when it makes a link, and `/readyz` says it.
+        let is_refused = |host: &Host| {
+            let refuses = |other: &&Host| {
+                host.members.contains(&other.id) && !other.members.contains(&host.id)
+            };
+            self.hosts.iter().filter(|other| other.is_serving()).find(refuses).map(|other| other.id)
+        };
+        let refused: Vec<Option<u8>> = self.hosts.iter().map(is_refused).collect();
+        for (host, refused) in self.hosts.iter_mut().zip(refused) {
             let id = host.id;
             let words = match host.founding() {
                 Some(founding) => match founding.decide(now_us) {
                     Err(conflict) => Some(conflict.to_string()),
                     Ok(_) => founding.obstacle(now_us),
                 },
-                None => host.replica().and_then(|it| it.obstacle().map(str::to_owned)),
+                None => {
+                    let obstacle = host.replica().and_then(|it| it.obstacle().map(str::to_owned));
+                    obstacle.or(refused.map(|by| format!("{by} says that {id} is no member")))
+                }
             };
             let is_explained = words.is_some() && self.had_unequal_lines;
             if !host.is_serving() && !is_explained {
@@ -518,12 +529,20 @@ impl World {
         let now_us = self.now_us;
         for at in 0..self.hosts.len() {
             let id = self.hosts[at].id;
-            let Some(founding) = self.hosts[at].founding() else { continue };
-            let words = founding.obstacle(now_us).unwrap_or_default();
+            let words = match self.hosts[at].founding() {
+                Some(founding) => founding.obstacle(now_us),
+                None => self.hosts[at].replica().and_then(|it| it.obstacle().map(str::to_owned)),
+            };
+            let words = words.unwrap_or_default();
             let others = self.states.keys().any(|other| *other != id);
             let is_chosen =
                 words.contains("each have a state") && others && self.states.contains_key(&id);
-            if words.contains("without server") || is_chosen {
+            // The others may have founded one of their own while this one was away.
+            let ensemble = self.hosts[at].ensemble();
+            let is_elsewhere = |other: &Host| other.is_serving() && other.ensemble() != ensemble;
+            let is_left = words.contains("If they belong to another ensemble, start this one")
+                && self.hosts.iter().any(is_elsewhere);
+            if words.contains("without server") || is_chosen || is_left {
                 self.note(format_args!("{id} is set aside, as it says"));
                 self.stop(at);
                 self.hosts[at].set_aside();
