@@ -36,8 +36,8 @@ fn a_leader_whose_disk_hangs_hands_over_within_the_bound_and_its_clients_get_the
     cluster.assert_equal();
 }
 
-#[test]
-fn a_server_that_handed_over_stands_for_no_election_until_its_disk_has_proved_itself() {
+/// A server that has handed over because its disk hung, and whose disk has answered since; and who leads now.
+fn after_a_hang() -> (Cluster, u8, u8) {
     let mut cluster = cluster(3);
     let leader = cluster.leader().unwrap();
     cluster.connect(leader, 7, None);
@@ -48,6 +48,12 @@ fn a_server_that_handed_over_stands_for_no_election_until_its_disk_has_proved_it
     assert_ne!(next, leader);
     cluster.release_disk();
     cluster.advance_ms(BOUND_MS);
+    (cluster, leader, next)
+}
+
+#[test]
+fn a_server_that_handed_over_stands_for_no_election_until_its_disk_has_proved_itself() {
+    let (mut cluster, leader, next) = after_a_hang();
     // Asked by the leader of now, it does not stand; nor when the link breaks, nor when time passes.
     let (asks, asked) = (cluster.ids[&next], cluster.ids[&leader]);
     cluster.replicas.get_mut(&next).unwrap().consensus.transfer_to(asked);
@@ -97,16 +103,8 @@ fn where_all_others_have_handed_over_the_leader_hands_over_to_one_of_them_whose_
 
 #[test]
 fn one_that_does_not_stand_does_if_no_other_can_lead() {
-    let mut cluster = cluster(3);
-    let leader = cluster.leader().unwrap();
-    cluster.connect(leader, 7, None);
-    cluster.hold_disk(leader);
-    cluster.send(leader, 7, &[(1, create("/a", 0))]);
-    cluster.advance_ms(BOUND_MS + ELECTION_MS);
-    let next = cluster.leader().unwrap();
+    let (mut cluster, leader, next) = after_a_hang();
     let third = 6 - leader - next;
-    cluster.release_disk();
-    cluster.advance_ms(BOUND_MS);
     // Only these two have what is written now: the third cannot be elected without it.
     cluster.isolate(third);
     cluster.connect(next, 8, None);
@@ -120,16 +118,8 @@ fn one_that_does_not_stand_does_if_no_other_can_lead() {
 
 #[test]
 fn a_late_request_to_lead_of_an_earlier_term_does_not_count_as_asked() {
-    let mut cluster = cluster(3);
-    let leader = cluster.leader().unwrap();
-    let before = cluster.replicas[&leader].consensus.term();
-    cluster.connect(leader, 7, None);
-    cluster.hold_disk(leader);
-    cluster.send(leader, 7, &[(1, create("/a", 0))]);
-    cluster.advance_ms(BOUND_MS + ELECTION_MS);
-    let next = cluster.leader().unwrap();
-    cluster.release_disk();
-    cluster.advance_ms(BOUND_MS);
+    let (mut cluster, leader, next) = after_a_hang();
+    let before = cluster.replicas[&next].consensus.term() - 1;
     let third = 6 - leader - next;
     let (from, asked) = (cluster.ids[&third], cluster.ids[&leader]);
     let mut late = Message { from, to: asked, term: before, ..Message::default() };
@@ -144,15 +134,7 @@ fn a_late_request_to_lead_of_an_earlier_term_does_not_count_as_asked() {
 
 #[test]
 fn one_that_does_not_stand_counts_a_leader_that_it_knew_for_less_than_a_tick() {
-    let mut cluster = cluster(3);
-    let leader = cluster.leader().unwrap();
-    cluster.connect(leader, 7, None);
-    cluster.hold_disk(leader);
-    cluster.send(leader, 7, &[(1, create("/a", 0))]);
-    cluster.advance_ms(BOUND_MS + ELECTION_MS);
-    let next = cluster.leader().unwrap();
-    cluster.release_disk();
-    cluster.advance_ms(BOUND_MS);
+    let (mut cluster, leader, next) = after_a_hang();
     cluster.isolate(leader);
     cluster.until("it may stand", |cluster| cluster.replicas[&leader].consensus.may_stand());
     // One heartbeat comes through, and then the link breaks.

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use lockkeeper::internals::replica::founding::Introduction;
+use lockkeeper::internals::replica::founding::{Brings, HEARD_US, Introduction, Undecided};
 use lockkeeper::internals::replica::peer::server_of;
 use lockkeeper::internals::replica::{Input, PeerMessage, TICK_MS};
 
@@ -37,6 +37,8 @@ pub struct World {
     /// By server: the ensemble that it was on its own, with a znode in it that nobody set aside.
     states: BTreeMap<u8, u128>,
     founded: BTreeSet<u128>,
+    /// What a server that belongs to no ensemble was told last by another one that does not either, and when.
+    told: BTreeMap<(u8, u8), (Undecided, u64)>,
     had_unequal_lines: bool,
     writes: u64,
     seen: Seen,
@@ -54,6 +56,7 @@ impl World {
             acknowledged: BTreeMap::new(),
             states: BTreeMap::new(),
             founded: BTreeSet::new(),
+            told: BTreeMap::new(),
             had_unequal_lines: false,
             writes: 0,
             seen: Seen::default(),
@@ -105,7 +108,9 @@ impl World {
     fn start(&mut self, at: usize) {
         let host = &mut self.hosts[at];
         let before = host.disk.identity.clone();
+        let id = host.id;
         host.start(&mut self.rng);
+        self.told.retain(|(by, _), _| *by != id);
         self.seen.restarts += 1;
         let lines = host.lines.clone();
         self.note(format_args!(
@@ -324,15 +329,27 @@ impl World {
             return;
         };
         let is_member = self.host(to).members.contains(&from);
+        self.tell(to, from, said);
+        if is_member {
+            self.tell(from, to, answered);
+        } else if let Some(founding) = self.host_mut(from).founding() {
+            founding.refused(to, format!("{to} does not know {from}"), now_us);
+        }
+    }
+
+    /// A server hears what another one says of itself.
+    fn tell(&mut self, to: u8, from: u8, said: Introduction) {
+        let now_us = self.now_us;
+        match &said {
+            Introduction::Founding(said) => {
+                self.told.insert((to, from), (said.clone(), now_us));
+            }
+            Introduction::Founded(_) => {
+                self.told.remove(&(to, from));
+            }
+        }
         if let Some(founding) = self.host_mut(to).founding() {
             founding.heard(from, said, now_us);
-        }
-        let answer = if is_member { answered } else { Introduction::withheld() };
-        if let Some(founding) = self.host_mut(from).founding() {
-            match is_member {
-                true => founding.heard(to, answer, now_us),
-                false => founding.refused(to, format!("{to} does not know {from}"), now_us),
-            }
         }
     }
 
@@ -418,9 +435,33 @@ impl World {
         Ok(())
     }
 
-    /// A server founds an ensemble: no participant serves by itself where it can be seen.
+    /// A server founds an ensemble: with the consent of a majority of those that its lines name, and no
+    /// participant serves by itself where it can be seen.
     fn founds(&self, at: usize, participants: &[u8]) -> Result<(), Violation> {
         let own = self.hosts[at].id;
+        let lines = &self.hosts[at].lines;
+        let consents = |from: &&u8| {
+            let heard = self.told.get(&(own, **from));
+            heard.is_some_and(|(said, at_us)| {
+                let named: Vec<u8> = said.lines.iter().map(|line| line.id).collect();
+                self.now_us - at_us < HEARD_US && said.candidate == Some(own) && named == *lines
+            })
+        };
+        let brings_state = |from: &&u8| {
+            let heard = self.told.get(&(own, **from));
+            heard.is_some_and(|(said, at_us)| {
+                self.now_us - at_us < HEARD_US && matches!(said.brings, Brings::State { .. })
+            })
+        };
+        if let Some(other) = lines.iter().find(brings_state) {
+            return Err(format!("server {own} founds over the state of server {other}"));
+        }
+        let consenting = lines.iter().filter(|id| **id == own || consents(id)).count();
+        if consenting <= lines.len() / 2 {
+            return Err(format!(
+                "server {own} founds an ensemble with the consent of {consenting} of {lines:?}"
+            ));
+        }
         for id in participants.iter().filter(|id| **id != own) {
             let other = self.host(*id);
             let is_old =
@@ -440,6 +481,17 @@ impl World {
             let who: Vec<(u8, Option<u128>)> =
                 serving.iter().map(|host| (host.id, host.ensemble())).collect();
             return Err(format!("clients are served by more than one ensemble: {who:x?}"));
+        }
+        for host in serving.iter().filter(|_| self.seen.set_aside == 0) {
+            let belongs = |other: &&Host| other.ensemble() == host.ensemble();
+            let joined = self.hosts.iter().filter(belongs).count();
+            let participants = host.disk.identity.as_ref().map_or(0, |it| it.members.len());
+            if joined <= participants / 2 {
+                return Err(format!(
+                    "server {} serves an ensemble that {joined} of {participants} belong to",
+                    host.id
+                ));
+            }
         }
         for host in &serving {
             for (id, state) in &self.states {
