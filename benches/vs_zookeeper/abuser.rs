@@ -22,7 +22,7 @@ const LARGE: usize = 1_000_000;
 /// Requests that are written at once.
 const PIECE: usize = 1_000;
 /// Connections that ask and do not read.
-const DEAF: usize = 8;
+const UNREAD_CONNECTIONS: usize = 8;
 /// How long a write or a read may take before it looks whether it is to end.
 const TURN: Duration = Duration::from_millis(200);
 /// Pause after a connection that could not be had.
@@ -41,7 +41,7 @@ pub enum Abuse {
     /// Sends sets of a million bytes.
     Large,
     /// Asks for a million bytes again and again on eight connections and reads nothing.
-    Deaf,
+    Unread,
     /// Opens a session on a new connection, and leaves it, again and again.
     Churn,
 }
@@ -53,7 +53,7 @@ impl Abuse {
             Abuse::Sets => "sets without waiting for answers",
             Abuse::Gets => "reads without waiting for answers",
             Abuse::Large => "sets of 1,000,000 bytes",
-            Abuse::Deaf => "asks for 1,000,000 bytes on 8 connections, reads nothing",
+            Abuse::Unread => "asks for 1,000,000 bytes on 8 connections, reads nothing",
             Abuse::Churn => "opens a session and leaves it",
         }
     }
@@ -70,7 +70,7 @@ pub struct Deeds {
 
 /// Abuses a server until `stop`.
 pub fn run(abuse: Abuse, addr: SocketAddr, stop: &AtomicBool, deeds: &Deeds) -> Result<(), String> {
-    let size = if abuse == Abuse::Deaf { LARGE } else { SIZE };
+    let size = if abuse == Abuse::Unread { LARGE } else { SIZE };
     let prepared = Session::open(addr, PATIENCE).and_then(|mut session| {
         session.ensure(ZNODE, b"")?;
         session.call(wire::set(ZNODE, &vec![0x5a; size]))?;
@@ -89,16 +89,16 @@ pub fn run(abuse: Abuse, addr: SocketAddr, stop: &AtomicBool, deeds: &Deeds) -> 
     let (request, at_once) = match abuse {
         Abuse::Sets => (wire::set(ZNODE, &data), PIECE),
         Abuse::Large => (wire::set(ZNODE, &data), 1),
-        Abuse::Gets | Abuse::Deaf => (wire::get(ZNODE), PIECE),
+        Abuse::Gets | Abuse::Unread => (wire::get(ZNODE), PIECE),
         Abuse::Churn => {
             go_on(&|| come_and_go(addr, deeds));
             return Ok(());
         }
     };
-    let reads = abuse != Abuse::Deaf;
+    let reads = abuse != Abuse::Unread;
     let body = || pour(addr, &request, at_once, reads, stop, deeds);
     thread::scope(|scope| {
-        for _ in 0..if reads { 1 } else { DEAF } {
+        for _ in 0..if reads { 1 } else { UNREAD_CONNECTIONS } {
             scope.spawn(|| go_on(&body));
         }
     });

@@ -87,7 +87,7 @@ pub struct Conn {
     /// It must be over, and why.
     pub must_close: Option<&'static str>,
     /// Nothing more is looked at.
-    pub deaf: bool,
+    pub closing: bool,
     /// Reads wait until a quorum has confirmed that they are new enough.
     confirms_reads: bool,
     pub writes: u64,
@@ -175,7 +175,7 @@ impl Conn {
             inbox: VecDeque::new(),
             closes: false,
             must_close: None,
-            deaf: false,
+            closing: false,
             confirms_reads,
             writes: 0,
             last_zxid: 0,
@@ -201,7 +201,7 @@ impl Conn {
     /// The server was given a request. True: it must become a transaction.
     /// `floor`: what anybody may have been told of. `heard_us`: by the server's clock.
     pub fn request(&mut self, request: &ClientRequest, floor: i64, heard_us: u64) -> bool {
-        if self.deaf || self.must_close.is_some() || self.session().is_none() {
+        if self.closing || self.must_close.is_some() || self.session().is_none() {
             return false;
         }
         if let Ok(Request::Auth { scheme, auth }) = &request.decoded {
@@ -216,7 +216,7 @@ impl Conn {
                 }
                 Some(_) | None => {
                     self.auths.push_back(-115);
-                    self.deaf = true;
+                    self.closing = true;
                 }
             }
             return false;
@@ -230,7 +230,7 @@ impl Conn {
                 | Request::Multi(_)
                 | Request::CloseSession)
         );
-        self.deaf =
+        self.closing =
             matches!(request.decoded, Ok(Request::CloseSession) | Err(Undecodable::UnknownOp));
         self.writes += u64::from(is_write);
         let is_confirmed = match &request.decoded {

@@ -83,7 +83,7 @@ pub(in crate::replica) struct Connection {
     pub(in crate::replica) session: Option<i64>,
     pub(in crate::replica) queue: VecDeque<Pending>,
     /// No request behind the last one queued will be looked at.
-    pub(in crate::replica) deaf: bool,
+    pub(in crate::replica) closing: bool,
     /// Its session is known here only, and may only read.
     pub(in crate::replica) is_read_only: bool,
     /// When something came from its client last.
@@ -116,7 +116,7 @@ impl Connection {
             phase: Phase::Closing,
             session: None,
             queue: VecDeque::new(),
-            deaf: false,
+            closing: false,
             is_read_only: false,
             heard_us: now_us,
             next_sequence: 0,
@@ -144,7 +144,7 @@ impl Connection {
             phase,
             session,
             queue,
-            deaf,
+            closing,
             is_read_only,
             heard_us,
             next_sequence,
@@ -155,7 +155,7 @@ impl Connection {
             behind_members,
             report: _,
         } = self;
-        out.value(&(ids, phase, session, deaf, is_read_only, next_sequence));
+        out.value(&(ids, phase, session, closing, is_read_only, next_sequence));
         out.value(&(output, has_output, counted_bytes, held_back));
         if matches!(phase, Phase::Opening { .. }) {
             out.time(*heard_us);

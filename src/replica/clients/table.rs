@@ -274,7 +274,7 @@ impl Clients {
     ) -> Option<Wanted> {
         let at_us = self.now_us;
         let connection = self.connections.get_mut(&conn)?;
-        if connection.phase != Phase::Open || connection.deaf {
+        if connection.phase != Phase::Open || connection.closing {
             return None;
         }
         let xid = request.xid;
@@ -300,7 +300,7 @@ impl Clients {
         self.figures.outstanding += 1;
         let answer = match decoded {
             Err(Undecodable::UnknownOp) => {
-                connection.deaf = true;
+                connection.closing = true;
                 Answer::UnknownOp
             }
             Err(Undecodable::Malformed(_)) => Answer::Failure(ErrorCode::Marshalling),
@@ -322,7 +322,7 @@ impl Clients {
                 return Some(Wanted::ReadIndex);
             }
             Ok(Request::CloseSession) => {
-                connection.deaf = true;
+                connection.closing = true;
                 let (sequence, op) = (connection.take_sequence(), OpCode::CloseSession);
                 connection.queue.push_back(Pending::Write { sequence, xid, op, at_us });
                 return Some(Wanted::Txn { sequence, op: TxnOp::CloseSession });

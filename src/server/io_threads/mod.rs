@@ -23,6 +23,7 @@ use tokio::task::yield_now;
 
 use super::cpu_policy::{self, Scheduling, ThreadScheduling};
 use super::error::StartError;
+use super::limits::EVENT_INTERVAL;
 use crate::supervision::{self, Task, TaskSet};
 
 pub(super) use wakeups::Wakeups;
@@ -125,7 +126,8 @@ fn start(
     is_usual: bool,
     tasks: &mut TaskSet<()>,
 ) -> std::io::Result<Handle> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut runtime = runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().event_interval(EVENT_INTERVAL).build()?;
     let handle = runtime.handle().clone();
     let (ending, ended) = oneshot::channel::<()>();
     let wakeups = Arc::clone(wakeups);

@@ -31,7 +31,7 @@ use crate::server::driver::Driver;
 use crate::server::error::{ServerError, StartError};
 use crate::server::figures::Figures;
 use crate::server::files::Files;
-use crate::server::limits::DRIVER_QUEUE_MAX;
+use crate::server::limits::{DRIVER_QUEUE_MAX, EVENT_INTERVAL};
 use crate::server::message::Message;
 use crate::server::peer::{Peers, dynamic_file, ports};
 use crate::server::queue::Queue;
@@ -188,7 +188,7 @@ fn run(
             cpu_policy::forget_inherited()
         }
     });
-    let runtime = runtime.enable_all().thread_name(WORKER).build();
+    let runtime = runtime.enable_all().event_interval(EVENT_INTERVAL).thread_name(WORKER).build();
     let runtime = runtime.map_err(|error| system("runtime", &error))?;
     runtime.block_on(serve(builder, queue, stop, told))
 }
