@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::{Client, connect_frame, fresh, get, request_frame, say, set, wait_until};
 use lockkeeper::Server;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
@@ -143,6 +143,36 @@ async fn a_server_may_have_so_many_connections_and_no_more() {
     let counters = server.counters();
     assert_eq!((counters.connections_rejected_total, counters.connections_alive), (1, 1));
     assert!(first.exists("/").await);
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_storm_is_accepted_at_once_and_served_in_its_order_and_no_client_of_it_yields() {
+    const MAX: u64 = 20;
+    let server = common::builder()
+        .set("lockkeeper.admissionRate", "1")
+        .set("lockkeeper.admissionBurst", "1")
+        .set("clientPortListenBacklog", "1")
+        .set("maxCnxns", &MAX.to_string())
+        .start()
+        .await
+        .unwrap();
+    let mut storm = Vec::new();
+    for _ in 0..MAX {
+        // The system's queue has room for one, and drops the handshake of another: the server takes them out.
+        let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
+        stream.write_all(&connect_frame(&fresh(4000))).await.unwrap();
+        storm.push(stream);
+    }
+    wait_until("all are accepted", async || server.counters().connections_alive == MAX).await;
+    let one_more = TcpStream::connect(server.local_addr()).await.unwrap();
+    let mut answers = [0; 4];
+    storm[0].read_exact(&mut answers).await.expect("the first one has its session");
+    let last = storm[MAX as usize - 1].try_read(&mut answers);
+    assert_eq!(last.expect_err("it waits").kind(), std::io::ErrorKind::WouldBlock);
+    let counters = server.counters();
+    assert_eq!((counters.connections_rejected_total, counters.connections_cut_yielded), (0, 0));
+    drop(one_more);
     server.stop().await.unwrap();
 }
 

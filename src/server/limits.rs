@@ -27,6 +27,11 @@ pub const REQUEST_BYTES_PER_MESSAGE_MAX: usize = 1 << 20;
 /// that was begun is finished, so up to [`REQUESTS_PER_MESSAGE_MAX`] more may be in flight.
 pub const CONNECTION_REQUESTS_MAX: u32 = 1000;
 
+/// Payload bytes of unanswered requests of one connection beyond which nothing more is read from it; with what one
+/// message holds, up to [`REQUEST_BYTES_PER_MESSAGE_MAX`] and a request more may be in flight. The writes of all
+/// clients wait for the disk in one order: what one client has in flight is how long it makes the others wait.
+pub const CONNECTION_BYTES_MAX: u64 = 1 << 20;
+
 /// How long the first answers of a connection are taken to be, bytes; later ones are expected to be
 /// as long as those before them. No more requests are in flight than have answers that fill
 /// [`OUTGOING_BYTES_SOFT_MAX`]: a request of 30 bytes may ask for a megabyte.

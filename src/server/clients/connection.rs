@@ -22,6 +22,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::admission;
@@ -410,29 +411,27 @@ impl Connection<'_> {
         Poll::Ready(Ok(read))
     }
 
-    /// Hands the whole frames in the buffer to the driver, as many as limits allow. False: the
-    /// connection ends, because of what it sent or because it is not taken.
+    /// Hands the whole frames in the buffer to the driver, as many as limits allow, at most one message full.
+    /// False: the connection ends, because of what it sent or because it is not taken.
     async fn decode(&mut self) -> bool {
-        while self.has_unread_frames && self.end.is_none() && self.may_read() {
-            let message = self.next_message();
-            if message.is_empty() {
-                return !self.is_malformed;
-            }
-            let sizes: Vec<u32> =
-                message.iter().map(|request| size_of_body(&request.body)).collect();
-            self.in_flight.add(&sizes);
-            if self.was_quiet && message.iter().any(closes_session) {
-                // Of many that do so, this is the work.
-                self.shared.admission.closing.pass().await;
-            }
-            self.shared.figures.packets_received(message.len());
-            let input = Input::Requests { conn: self.conn, requests: message };
-            if self.shared.driver.send(Message::Input(input)).await.is_err() {
-                return false;
-            }
-            if self.is_malformed {
-                return false;
-            }
+        let message = self.next_message();
+        if message.is_empty() {
+            return !self.is_malformed;
+        }
+        let sizes: Vec<u32> = message.iter().map(|request| size_of_body(&request.body)).collect();
+        self.in_flight.add(&sizes);
+        if self.was_quiet && message.iter().any(closes_session) {
+            // Of many that do so, this is the work.
+            self.shared.admission.closing.pass().await;
+        }
+        self.shared.figures.packets_received(message.len());
+        let input = Input::Requests { conn: self.conn, requests: message };
+        if self.shared.driver.send(Message::Input(input)).await.is_err() || self.is_malformed {
+            return false;
+        }
+        if self.has_unread_frames && self.may_read() {
+            // A client that floods the server with requests has a turn for each message, as others have.
+            yield_now().await;
         }
         true
     }

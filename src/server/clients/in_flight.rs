@@ -4,12 +4,14 @@
 //! [`InFlight`], one connection's share of it. *Invariant*: what a connection has added is taken
 //! off again when it is answered or when the connection ends. *Never* holds up anyone itself: a
 //! connection asks before it reads. Reproduces `ServerCnxn.incrOutstandingAndCheckThrottle`, and
-//! adds what ZooKeeper lacks: few requests for long answers are in flight at once.
+//! adds what ZooKeeper lacks: of long requests, and of those for long answers, few of one client are in flight at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::server::limits::{ANSWER_BYTES_UNKNOWN, CONNECTION_REQUESTS_MAX, OUTSTANDING_BYTES_MAX};
+use crate::server::limits::{
+    ANSWER_BYTES_UNKNOWN, CONNECTION_BYTES_MAX, CONNECTION_REQUESTS_MAX, OUTSTANDING_BYTES_MAX,
+};
 use crate::server::striped::Striped;
 
 /// Unanswered requests of all connections.
@@ -64,7 +66,9 @@ impl InFlight {
         if self.sizes.is_empty() {
             return (bytes_left / self.answer_bytes).max(1);
         }
-        if self.sizes.len() >= CONNECTION_REQUESTS_MAX as usize || self.throttle.is_above() {
+        let is_enough = self.sizes.len() >= CONNECTION_REQUESTS_MAX as usize
+            || self.bytes >= CONNECTION_BYTES_MAX;
+        if is_enough || self.throttle.is_above() {
             return 0;
         }
         (bytes_left / self.answer_bytes).saturating_sub(self.sizes.len())
@@ -128,10 +132,23 @@ mod tests {
     fn bytes_count_as_well_as_requests() {
         let throttle = Arc::new(Throttle::new(1000));
         let mut busy = InFlight::new(Arc::clone(&throttle));
-        busy.add(&[u32::try_from(OUTSTANDING_BYTES_MAX).unwrap()]);
+        let mut others = InFlight::new(Arc::clone(&throttle));
+        others.add(&[u32::try_from(OUTSTANDING_BYTES_MAX).unwrap() - 1]);
+        busy.add(&[1]);
         assert!(busy.room(BYTES) > 0, "at the limit");
         busy.add(&[1]);
         assert_eq!(busy.room(BYTES), 0, "above the limit");
+    }
+
+    #[test]
+    fn the_bytes_of_one_connection_have_a_limit_of_their_own() {
+        let mut busy = InFlight::new(Arc::new(Throttle::new(u64::MAX)));
+        busy.add(&[u32::try_from(CONNECTION_BYTES_MAX).unwrap() - 1]);
+        assert!(busy.room(BYTES) > 0);
+        busy.add(&[1]);
+        assert_eq!(busy.room(BYTES), 0);
+        busy.answered(1, 0);
+        assert!(busy.room(BYTES) > 0);
     }
 
     #[test]

@@ -4,11 +4,11 @@
 //! *Invariants*: the port is bound before the data is touched and listens only when the server serves; where there is
 //! no room for another connection, the oldest of those that have asked for no session yields; if there is none, the
 //! new one is accepted and closed at once, so that the client learns of it; both are counted, and said at most once a
-//! second; a reconnect storm is accepted at the rate of `clients/admission`; no connection takes a file that the
-//! server needs (`files.rs`). Reproduces `NIOServerCnxnFactory`.
+//! second; a reconnect storm is accepted at once and served at the rate of `clients/admission`; no connection takes a
+//! file that the server needs (`files.rs`). Reproduces `NIOServerCnxnFactory`.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -22,6 +22,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, sleep_until, timeout};
 
+use super::admission::Accepting;
 use super::arrivals::{Arrival, Arrivals};
 use super::client_port::Move;
 use super::connection;
@@ -133,19 +134,19 @@ pub(crate) async fn accept(
     let mut listener = Some(listener);
     let mut admissions =
         Admissions::new(&shared.limits, options.files, Arc::clone(&shared.figures));
-    let mut connections = TaskSet::default();
-    let mut next_conn: ConnId = 0;
     let mut asked = std::pin::pin!(stop.asked());
-    let mut accepting = shared.admission.accepting();
-    let mut held_back = None;
+    let mut held_back = HeldBack::new(shared.admission.accepting());
+    let mut served = Served { shared, threads, connections: TaskSet::default(), last: 0 };
     loop {
         let accepted = tokio::select! {
             biased;
             () = &mut asked => break,
             // One that has panicked ends the server.
-            Some(_) = connections.join_next() => continue,
-            () = until(held_back) => {
-                held_back = accepting.next(Instant::now());
+            Some(_) = served.connections.join_next() => continue,
+            () = until(held_back.due) => {
+                for admitted in held_back.admitted(Instant::now()) {
+                    served.begin(admitted, &mut admissions);
+                }
                 continue;
             }
             Some(moved) = moves.recv() => {
@@ -158,7 +159,7 @@ pub(crate) async fn accept(
                 admissions.refusals.say(&admissions.places);
                 continue;
             }
-            accepted = next_of(listener.as_ref()), if held_back.is_none() => accepted,
+            accepted = next_of(listener.as_ref()), if admissions.may_accept(&held_back) => accepted,
         };
         let (stream, remote) = match accepted {
             Ok(accepted) => accepted,
@@ -169,24 +170,91 @@ pub(crate) async fn accept(
                 continue;
             }
         };
-        held_back = accepting.next(Instant::now());
         let Some(counted) = admissions.admit(&stream, remote.ip()).await else { continue };
         let local = stream.local_addr().ok().map(|local| local.ip().to_canonical());
-        shared.figures.accepted(remote.ip(), local);
+        served.shared.figures.accepted(remote.ip(), local);
         prepare(&stream, options.keep_alive);
-        next_conn += 1;
-        let (shared, conn) = (Arc::clone(&shared), next_conn);
-        let thread = threads.assign();
+        let admitted = Admitted { stream, remote, counted };
+        if let Some(admitted) = held_back.take_turn(admitted, Instant::now()) {
+            served.begin(admitted, &mut admissions);
+        }
+    }
+    drop(listener);
+    drop(held_back);
+    served.connections.shutdown().await;
+    drop(served.threads);
+}
+
+/// A connection that there is room for.
+struct Admitted {
+    stream: TcpStream,
+    remote: SocketAddr,
+    counted: Counted,
+}
+
+/// Connections that are accepted and not served yet, in the order of their coming: those of a reconnect storm. They
+/// wait here and not in the system's queue, because that drops the handshakes that it has no room for, and clients
+/// repeat those after seconds only.
+struct HeldBack {
+    queue: VecDeque<Admitted>,
+    accepting: Accepting,
+    /// When the first of them is to be looked at again.
+    due: Option<Instant>,
+}
+
+impl HeldBack {
+    fn new(accepting: Accepting) -> Self {
+        Self { queue: VecDeque::new(), accepting, due: None }
+    }
+
+    /// Gives back the one that may be served at once; otherwise it waits.
+    fn take_turn(&mut self, admitted: Admitted, now: Instant) -> Option<Admitted> {
+        if self.due.is_none() {
+            self.due = self.accepting.next(now);
+        }
+        if self.due.is_none() {
+            return Some(admitted);
+        }
+        self.queue.push_back(admitted);
+        None
+    }
+
+    /// Those whose turn it is.
+    fn admitted(&mut self, now: Instant) -> Vec<Admitted> {
+        let mut admitted = Vec::new();
+        self.due = None;
+        while self.due.is_none() && !self.queue.is_empty() {
+            self.due = self.accepting.next(now);
+            if self.due.is_none() {
+                admitted.extend(self.queue.pop_front());
+            }
+        }
+        admitted
+    }
+}
+
+/// Connections that are served.
+struct Served {
+    shared: Arc<Shared>,
+    threads: IoThreads,
+    connections: TaskSet<()>,
+    /// The number of the last one.
+    last: ConnId,
+}
+
+impl Served {
+    fn begin(&mut self, admitted: Admitted, admissions: &mut Admissions) {
+        let Admitted { stream, remote, counted } = admitted;
+        self.last += 1;
+        let (shared, conn) = (Arc::clone(&self.shared), self.last);
+        let thread = self.threads.assign();
         let runtime =
             thread.as_ref().map_or_else(Handle::current, |thread| thread.runtime().clone());
         let stream = match Accepted::on_way_to(stream, thread.as_ref()) {
             Ok(stream) => stream,
-            Err(error) => {
-                admissions.refusals.fails(error);
-                continue;
-            }
+            Err(error) => return admissions.refusals.fails(error),
         };
-        let there = (&mut connections, &runtime);
+        let there = (&mut self.connections, &runtime);
         admissions.arrivals.spawn(Task::Client, there, move |arrival| async move {
             let place = Place { thread, arrival, counted };
             match stream.arrive() {
@@ -197,9 +265,6 @@ pub(crate) async fn accept(
             }
         });
     }
-    drop(listener);
-    connections.shutdown().await;
-    drop(threads);
 }
 
 /// An accepted socket on its way to the thread that owns it.
@@ -315,6 +380,13 @@ impl Admissions {
             spare: spare(),
             figures,
         }
+    }
+
+    /// Whether one more connection is accepted now. With connections that wait, only while there is room for it: those
+    /// that have asked for no session yet were not asked to, and do not yield.
+    fn may_accept(&self, held_back: &HeldBack) -> bool {
+        let waiting = held_back.queue.len() as u64;
+        waiting == 0 || self.arrivals.open() + waiting < self.places.max
     }
 
     /// Has a new connection count. One that has asked for no session makes room for it if there is
