@@ -21,7 +21,8 @@ pub struct SessionsArgs {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=9))]
     servers: u16,
     /// Sessions in all. A server has a connection for each, which is an open file: more than `ulimit
-    /// -Hn` over all servers are refused by some. The leader of three is killed if two have room for all.
+    /// -Hn` over all servers are refused by some. The leader of three is killed if the next server has room for
+    /// its sessions as well.
     #[arg(long, default_value_t = 18_000)]
     sessions: usize,
     /// Their timeout.

@@ -145,10 +145,11 @@ impl Crowds {
         self.wait(most, |standing| standing.lost > 0).map(drop)
     }
 
-    /// Waits until each session has had so many events.
+    /// Waits until each session that has not expired has had so many events.
     pub fn wait_for_events(&mut self, each: u64, most: Duration) -> Result<(), String> {
-        let due = each * self.count as u64;
-        self.wait(most, |standing| standing.events >= due).map(drop)
+        let count = self.count;
+        let due = |expired: usize| each * count.saturating_sub(expired) as u64;
+        self.wait(most, |standing| standing.events >= due(standing.expired)).map(drop)
     }
 
     fn wait(

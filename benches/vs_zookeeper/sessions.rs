@@ -164,10 +164,10 @@ impl<N: Fn(&str)> Storms<'_, N> {
         self.reconnect()?;
         self.notify("all are notified, after that")?;
         let servers = usize::from(self.settings.servers);
-        // A server has all files that this process may have, and two must be enough for the clients of three.
+        // A server has all files that this process may have, and the sessions of the leader all go to the next one.
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
         let room = files.map_or(usize::MAX, |files| (files as usize).saturating_sub(FILES_OTHER));
-        if servers > 1 && self.settings.sessions.div_ceil(servers - 1) <= room {
+        if servers > 1 && 2 * self.settings.sessions.div_ceil(servers) <= room {
             self.fail_over()?;
         }
         self.expire()
