@@ -7,8 +7,8 @@
 //! second; a reconnect storm is accepted at once and served at the rate of `clients/admission`; no connection takes a
 //! file that the server needs (`files.rs`). Reproduces `NIOServerCnxnFactory`.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -22,10 +22,10 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, sleep_until, timeout};
 
-use super::admission::Accepting;
 use super::arrivals::{Arrival, Arrivals};
 use super::client_port::Move;
 use super::connection;
+use super::held_back::{Admitted, HeldBack};
 use crate::replica::ConnId;
 use crate::server::figures::Figures;
 use crate::server::files::Files;
@@ -143,7 +143,7 @@ pub(crate) async fn accept(
             () = &mut asked => break,
             // One that has panicked ends the server.
             Some(_) = served.connections.join_next() => continue,
-            () = until(held_back.due) => {
+            () = until(held_back.due()) => {
                 for admitted in held_back.admitted(Instant::now()) {
                     served.begin(admitted, &mut admissions);
                 }
@@ -183,54 +183,6 @@ pub(crate) async fn accept(
     drop(held_back);
     served.connections.shutdown().await;
     drop(served.threads);
-}
-
-/// A connection that there is room for.
-struct Admitted {
-    stream: TcpStream,
-    remote: SocketAddr,
-    counted: Counted,
-}
-
-/// Connections that are accepted and not served yet, in the order of their coming: those of a reconnect storm. They
-/// wait here and not in the system's queue, because that drops the handshakes that it has no room for, and clients
-/// repeat those after seconds only.
-struct HeldBack {
-    queue: VecDeque<Admitted>,
-    accepting: Accepting,
-    /// When the first of them is to be looked at again.
-    due: Option<Instant>,
-}
-
-impl HeldBack {
-    fn new(accepting: Accepting) -> Self {
-        Self { queue: VecDeque::new(), accepting, due: None }
-    }
-
-    /// Gives back the one that may be served at once; otherwise it waits.
-    fn take_turn(&mut self, admitted: Admitted, now: Instant) -> Option<Admitted> {
-        if self.due.is_none() {
-            self.due = self.accepting.next(now);
-        }
-        if self.due.is_none() {
-            return Some(admitted);
-        }
-        self.queue.push_back(admitted);
-        None
-    }
-
-    /// Those whose turn it is.
-    fn admitted(&mut self, now: Instant) -> Vec<Admitted> {
-        let mut admitted = Vec::new();
-        self.due = None;
-        while self.due.is_none() && !self.queue.is_empty() {
-            self.due = self.accepting.next(now);
-            if self.due.is_none() {
-                admitted.extend(self.queue.pop_front());
-            }
-        }
-        admitted
-    }
 }
 
 /// Connections that are served.
@@ -357,7 +309,7 @@ pub(crate) struct Place {
 
 /// A connection that counts; dropping it ends that.
 #[derive(Debug)]
-struct Counted {
+pub(super) struct Counted {
     per_ip: Arc<PerIp>,
     ip: IpAddr,
     figures: Arc<Figures>,
@@ -385,7 +337,7 @@ impl Admissions {
     /// Whether one more connection is accepted now. With connections that wait, only while there is room for it: those
     /// that have asked for no session yet were not asked to, and do not yield.
     fn may_accept(&self, held_back: &HeldBack) -> bool {
-        let waiting = held_back.queue.len() as u64;
+        let waiting = held_back.len() as u64;
         waiting == 0 || self.arrivals.open() + waiting < self.places.max
     }
 

@@ -10,6 +10,7 @@ mod arrivals;
 mod client_port;
 mod connection;
 mod first_frame;
+mod held_back;
 mod in_flight;
 pub(in crate::server) mod listener;
 mod other_protocols;
