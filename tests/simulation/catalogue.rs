@@ -174,13 +174,13 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("removal-without-mark", Removals, 400),
     // --- how an ensemble is founded
     mutant("founds-without-asking", Founding, 100),
-    mutant("late-state-joins", Founding, 100),
-    mutant("first-of-two-states-founds", Founding, 600),
-    mutant("founder-serves-alone", Founding, 300),
+    mutant("late-state-joins", Founding, 20),
+    mutant("first-of-two-states-founds", Founding, 40),
+    mutant("founder-serves-alone", Founding, 20),
     mutant("absent-voters-count", Founding, 300),
     mutant("state-counts-as-empty", Founding, 100),
     mutant("unused-counts-as-state", Founding, 100),
-    mutant("unequal-lines-found", Founding, 300),
+    mutant("unequal-lines-found", Founding, 20),
     // --- what is read
     mutant("sync-without-quorum", Three, 20),
     mutant("read-index-not-awaited", Three, 20),
