@@ -152,14 +152,12 @@ async fn a_storm_is_accepted_at_once_and_served_in_its_order_and_no_client_of_it
     let server = common::builder()
         .set("lockkeeper.admissionRate", "1")
         .set("lockkeeper.admissionBurst", "1")
-        .set("clientPortListenBacklog", "1")
         .set("maxCnxns", &MAX.to_string())
         .start()
         .await
         .unwrap();
     let mut storm = Vec::new();
     for _ in 0..MAX {
-        // The system's queue has room for one, and drops the handshake of another: the server takes them out.
         let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
         stream.write_all(&connect_frame(&fresh(4000))).await.unwrap();
         storm.push(stream);
