@@ -5,6 +5,9 @@
 
 use super::rng::Rng;
 
+/// Longest time for which a machine stands still, microseconds.
+pub const STANDSTILL_US_MAX: u64 = 3_000_000;
+
 /// Kinds of operations, in the order of [`Config::op_weights`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -284,7 +287,9 @@ impl Config {
         let own_us = 20 * (self.log_us.1 + self.told_late_us_max + self.state_us_max);
         let alone_us = 500_000 + own_us;
         if self.servers == 1 {
-            return alone_us;
+            // Two standstills may follow each other closely, and no other server ends a session meanwhile.
+            let still_us = if self.is_slow { STANDSTILL_US_MAX } else { 0 };
+            return alone_us + 2 * still_us;
         }
         // Half-open links are found out, a leader is elected, and whoever is behind catches up.
         alone_us + 10_000_000 + 100 * self.peer_latency_us_max

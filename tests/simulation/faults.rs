@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use lockkeeper::internals::storage::{Identity, OpenError};
 
+use super::config::STANDSTILL_US_MAX;
 use super::conn::Violation;
 use super::disk::Crash;
 use super::server::{DATA, LOG, Opened, Server, Stop};
@@ -107,7 +108,7 @@ impl World {
                     1 => rng.range(600_000, 2_000_000),
                     _ => rng.range(450_000, 900_000),
                 };
-                let us = us.min(3_000_000);
+                let us = us.min(STANDSTILL_US_MAX);
                 // The machine that all of them run on, at times.
                 if self.config.is_slow && self.hosts[0].rng.chance(200) {
                     (0..self.config.servers).for_each(|host| self.pause(host, us));
@@ -115,7 +116,12 @@ impl World {
                     self.pause(victim, us);
                 }
             }
-            3 if self.config.is_slow && self.hosts[0].rng.chance(600) => self.answer_late(),
+            3 if self.config.is_slow
+                && self.config.servers > 1
+                && self.hosts[0].rng.chance(600) =>
+            {
+                self.answer_late();
+            }
             3 => self.slow_down(true),
             _ => self.slow_down(false),
         }

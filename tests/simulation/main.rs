@@ -83,6 +83,11 @@ const SEEN_BY_SLOW: [(&str, u64); 8] = [
     ("disk_handovers", 150),
 ];
 
+/// How many slow worlds of one server, and what they must have seen.
+const SEEDS_OF_SLOW_ALONE: u64 = 50;
+const SEEN_BY_SLOW_ALONE: [(&str, u64); 3] =
+    [("pauses", 200), ("sessions_expired", 1200), ("disk_hangs", 150)];
+
 /// How many seeds are played with three servers, and with five.
 const SEEDS_OF_THREE: u64 = 80;
 const SEEDS_OF_FIVE: u64 = 20;
@@ -204,6 +209,12 @@ fn three_servers_break_no_rule_together() {
 #[test]
 fn in_slow_worlds_no_session_ends_early() {
     must_go_well("slow worlds", run_slow, SEEDS_OF_SLOW, 3, &SEEN_BY_SLOW);
+}
+
+#[test]
+fn in_slow_worlds_of_one_server_no_session_ends_early_or_lasts() {
+    let seen = &SEEN_BY_SLOW_ALONE;
+    must_go_well("slow worlds of one server", run_slow, SEEDS_OF_SLOW_ALONE, 1, seen);
 }
 
 #[test]
