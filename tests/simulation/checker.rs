@@ -78,6 +78,14 @@ pub struct Rules {
     pub peer_latency_us_max: u64,
 }
 
+impl Rules {
+    /// How fast the clocks of this server and of the fastest one run.
+    fn rates(&self, server: usize) -> (u64, u64) {
+        let fastest = self.clock_rates.iter().copied().max().unwrap_or(1000);
+        (self.clock_rates[server], fastest)
+    }
+}
+
 impl Checker {
     pub fn new(rules: Rules, initial: &Membership) -> Self {
         let model = Model::new(rules.extended_types);
@@ -363,6 +371,7 @@ impl Checker {
     }
 
     fn explain_connection(&mut self, server: usize, id: ConnId) -> Result<bool, Violation> {
+        let rates = self.rules.rates(server);
         let View { place, model, conns, .. } = &mut self.views[server];
         let zxid = self.history.zxid_at(*place);
         let Some(conn) = conns.get_mut(&id) else { return Ok(false) };
@@ -373,7 +382,7 @@ impl Checker {
             if let Some(heard_us) = conn.answered_us.take()
                 && let Some(session) = self.sessions.get_mut(&session)
             {
-                session.answer(server, *place, heard_us);
+                session.answer(server, *place, heard_us, rates);
             }
             match took.map_err(|what| format!("connection {id}: {what}"))? {
                 Took::Later => break,
@@ -457,9 +466,10 @@ impl Checker {
     /// After a batch: nothing may be owed.
     pub fn settled(&mut self, server: usize, now_us: u64) -> Result<(), Violation> {
         let view = &self.views[server];
+        let rates = self.rules.rates(server);
         for id in self.given.drain(..) {
             let session = self.sessions.get_mut(&id).expect("a connection's session is known");
-            session.give(server, view.place, now_us);
+            session.give(server, view.place, now_us, rates);
         }
         for (id, conn) in &view.conns {
             conn.settled().map_err(|what| format!("connection {id}: {what}"))?;

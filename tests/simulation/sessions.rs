@@ -96,12 +96,13 @@ impl Session {
     }
 
     /// A server that is at this place answers what its client asked at this time. One that asks too late is
-    /// answered as long as the server does not know that its session's end was decided before.
-    pub fn answer(&mut self, server: usize, place: usize, heard_us: u64) {
+    /// answered as long as the server does not know that its session's end was decided before. `rates`: of this
+    /// server's clock and of the fastest one, by which a leader may decide.
+    pub fn answer(&mut self, server: usize, place: usize, heard_us: u64, rates: (u64, u64)) {
         let Some(grant) = self.owner_at(place) else { return };
         let timeout_us = grant.timeout_ms as u64 * 1000;
         let (last_us, late_until_us) = self.asked.entry(server).or_insert((heard_us, 0));
-        if heard_us >= *last_us + timeout_us {
+        if heard_us >= *last_us + timeout_us * rates.0 / rates.1 {
             *late_until_us = heard_us + timeout_us;
         }
         *last_us = heard_us.max(*last_us);
@@ -111,10 +112,10 @@ impl Session {
     }
 
     /// A server that is at this place gives it to a client, now.
-    pub fn give(&mut self, server: usize, place: usize, now_us: u64) {
+    pub fn give(&mut self, server: usize, place: usize, now_us: u64, rates: (u64, u64)) {
         self.asked.remove(&server);
         self.hear(server, place, now_us);
-        self.answer(server, place, now_us);
+        self.answer(server, place, now_us, rates);
     }
 
     /// When a server last heard of it before a time, and its timeout then.
