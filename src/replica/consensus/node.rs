@@ -17,6 +17,7 @@ mod lazy_sync;
 mod members;
 mod peer_progress;
 mod remember;
+mod resign;
 mod sending;
 mod terms;
 
@@ -498,29 +499,6 @@ impl Consensus {
     /// Whether a log that ends with this entry lacks nothing that this one has.
     pub(in crate::replica) fn is_up_to_date(&self, index: u64, term: u64) -> bool {
         self.node.raft.raft_log.is_up_to_date(index, term)
-    }
-
-    /// Hands leadership over to the server that has most of the log. False: there is none.
-    pub(in crate::replica) fn resign(&mut self) -> bool {
-        if !self.is_leader() {
-            return false;
-        }
-        let own = self.id();
-        let others = self.peers();
-        let best = others
-            .iter()
-            .filter(|peer| peer.votes && peer.is_active && peer.id != own)
-            .max_by_key(|peer| (peer.matched, u64::MAX - peer.id));
-        let Some(best) = best else { return false };
-        self.node.transfer_leader(best.id);
-        self.fix_timeout();
-        true
-    }
-
-    /// Asks that server to lead instead.
-    #[cfg(test)]
-    pub(in crate::replica) fn transfer_to(&mut self, id: u64) {
-        self.node.transfer_leader(id);
     }
 
     pub(in crate::replica) fn id(&self) -> u64 {

@@ -6,8 +6,8 @@
 //! *Owns* the tasks between the two threads. *Invariants*: each batch that is put is taken, once, unless the thread has
 //! ended; it is empty again before the thread sleeps; the lock is held for a move of pointers. Bounded by the
 //! connections: the outbox of a task gives its waker away when it is put here, and has none until that thread has run
-//! the task again. *Never*
-//! holds answers: their order is the outbox's. Checked in every order of steps by tests/hand_over.
+//! the task again. *Never* holds answers: their order is the outbox's. Checked in every order of steps by
+//! tests/hand_over.
 
 use std::task::{Context, Poll, Waker};
 

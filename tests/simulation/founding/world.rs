@@ -3,9 +3,11 @@
 //! *Owns* time and chance. *Invariant*: between two servers that hear each other, messages arrive in the
 //! order in which they were sent, a step later or some.
 
+mod judge;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use lockkeeper::internals::replica::founding::{Brings, HEARD_US, Introduction, Undecided};
+use lockkeeper::internals::replica::founding::{Introduction, Undecided};
 use lockkeeper::internals::replica::peer::server_of;
 use lockkeeper::internals::replica::{Input, PeerMessage, TICK_MS};
 
@@ -432,91 +434,6 @@ impl World {
         }
         self.hosts[at].decided(decision, &mut self.rng);
         self.turn(at);
-        Ok(())
-    }
-
-    /// A server founds an ensemble: with the consent of a majority of those that its lines name, and no
-    /// participant serves by itself where it can be seen.
-    fn founds(&self, at: usize, participants: &[u8]) -> Result<(), Violation> {
-        let own = self.hosts[at].id;
-        let lines = &self.hosts[at].lines;
-        let consents = |from: &&u8| {
-            let heard = self.told.get(&(own, **from));
-            heard.is_some_and(|(said, at_us)| {
-                let named: Vec<u8> = said.lines.iter().map(|line| line.id).collect();
-                self.now_us - at_us < HEARD_US && said.candidate == Some(own) && named == *lines
-            })
-        };
-        let brings_state = |from: &&u8| {
-            let heard = self.told.get(&(own, **from));
-            heard.is_some_and(|(said, at_us)| {
-                self.now_us - at_us < HEARD_US && matches!(said.brings, Brings::State { .. })
-            })
-        };
-        if let Some(other) = lines.iter().find(brings_state) {
-            return Err(format!("server {own} founds over the state of server {other}"));
-        }
-        let consenting = lines.iter().filter(|id| **id == own || consents(id)).count();
-        if consenting <= lines.len() / 2 {
-            return Err(format!(
-                "server {own} founds an ensemble with the consent of {consenting} of {lines:?}"
-            ));
-        }
-        for id in participants.iter().filter(|id| **id != own) {
-            let other = self.host(*id);
-            let is_old =
-                other.alone_since_us.is_some_and(|since_us| self.now_us >= since_us + ALONE_US_MIN);
-            if is_old && self.hear_each_other(own, *id) {
-                return Err(format!("server {own} founds while server {id} serves by itself"));
-            }
-        }
-        Ok(())
-    }
-
-    fn check(&mut self) -> Result<(), Violation> {
-        let serving: Vec<&Host> =
-            self.hosts.iter().filter(|host| host.is_serving() && !host.lines.is_empty()).collect();
-        let ensembles: BTreeSet<u128> = serving.iter().filter_map(|host| host.ensemble()).collect();
-        if ensembles.len() > 1 {
-            let who: Vec<(u8, Option<u128>)> =
-                serving.iter().map(|host| (host.id, host.ensemble())).collect();
-            return Err(format!("clients are served by more than one ensemble: {who:x?}"));
-        }
-        for host in serving.iter().filter(|_| self.seen.set_aside == 0) {
-            let belongs = |other: &&Host| other.ensemble() == host.ensemble();
-            let joined = self.hosts.iter().filter(belongs).count();
-            let participants = host.disk.identity.as_ref().map_or(0, |it| it.members.len());
-            if joined <= participants / 2 {
-                return Err(format!(
-                    "server {} serves an ensemble that {joined} of {participants} belong to",
-                    host.id
-                ));
-            }
-        }
-        for host in &serving {
-            for (id, state) in &self.states {
-                if host.ensemble() == Some(*state) && !host.has(&kept_by(*id)) {
-                    return Err(format!("server {} serves without what {id} has kept", host.id));
-                }
-            }
-        }
-        for (id, state) in &self.states {
-            if self.host(*id).ensemble() != Some(*state) {
-                return Err(format!("the state {state:x} of server {id} is gone"));
-            }
-        }
-        for host in &serving {
-            let is_leader = host.replica().is_some_and(|it| it.status().leading_ms.is_some());
-            let known = host.ensemble().and_then(|ensemble| self.acknowledged.get(&ensemble));
-            if let Some(missing) =
-                known.into_iter().flatten().find(|path| is_leader && !host.has(path))
-            {
-                return Err(format!(
-                    "the leader {} lacks {missing}, which was acknowledged",
-                    host.id
-                ));
-            }
-        }
         Ok(())
     }
 
