@@ -12,8 +12,7 @@ use std::sync::LazyLock;
 use super::owner::Owner;
 use super::path::{self, ZnodePath};
 use super::slab::ZnodeId;
-use super::znode::Content;
-use super::{Tree, digest, record};
+use super::{Tree, ancestry, digest, record};
 use crate::proto::Acl;
 
 /// Bytes of records that one drain hands out, and one record more: a thousand small ones and a
@@ -72,9 +71,8 @@ pub fn record_digest(path: &[u8], value: &[u8]) -> Result<u128, BadRecord> {
     let record = record::decode(value)
         .map_err(|reason| BadRecord { path: String::from_utf8_lossy(path).into_owned(), reason })?;
     let acl = record.acl.as_deref().map_or_else(|| *OPEN_ACL, digest::acl);
-    let content = Content::new(path, record.data);
     let numbers = digest::numbers(digest::path(path), &record.meta);
-    Ok(numbers.wrapping_add(digest::content(&content, record.meta.owner, acl)))
+    Ok(numbers.wrapping_add(digest::content(path, record.data, record.meta.owner, acl)))
 }
 
 impl Tree {
@@ -94,13 +92,22 @@ impl Tree {
         let text = std::str::from_utf8(path).map_err(|_| "has a path that is not UTF-8")?;
         let parsed = ZnodePath::parse(text).map_err(|invalid| invalid.0)?;
         let mut record = record::decode(value)?;
-        if self.slab.last().is_some_and(|before| path <= before.path()) {
+        let parent = match parsed.parent() {
+            None => Some(ZnodeId::ROOT),
+            Some(parent) => self.find(parent),
+        };
+        if self.slab.last().is_some_and(|before| {
+            match parent {
+                // Mostly they are siblings, whose names decide.
+                Some(parent) if self.slab[before].parent == parent => {
+                    parsed.name().as_bytes() <= self.slab[before].name()
+                }
+                _ => text <= ancestry::path(&self.slab, before).as_str(),
+            }
+        }) {
             return Err("does not come behind the one before it");
         }
-        let parent = match parsed.parent() {
-            None => ZnodeId::ROOT,
-            Some(parent) => self.find(parent).ok_or("has no parent in front of it")?,
-        };
+        let parent = parent.ok_or("has no parent in front of it")?;
         if self.slab.len() > 0 && matches!(self.slab[parent].meta.owner(), Owner::Session(_)) {
             return Err("has an ephemeral parent");
         }
@@ -112,7 +119,7 @@ impl Tree {
         let likely =
             if self.slab.len() > 0 { self.slab[parent].meta.acl } else { super::acls::AclId::OPEN };
         record.meta.acl = self.acls.acquire(entries, likely);
-        let id = self.link(parent, record.meta, Content::new(path, record.data));
+        let id = self.link(parent, text, record.meta, record.data);
         self.slab.set_stored(id, true);
         self.slab.unmark_changed(id);
         Ok(())
@@ -136,21 +143,22 @@ impl Tree {
     /// current record, or with `None` when
     /// the record has to go. Answers whether more is waiting.
     pub fn drain_changes(&mut self, records_max: usize, out: &mut TakeChange<'_>) -> bool {
-        let mut record = Vec::new();
+        let (mut path, mut record) = (Vec::new(), Vec::new());
         let mut bytes = 0;
         for _ in 0..records_max {
             if bytes >= DRAIN_BYTES_MAX {
                 break;
             }
-            if let Some(path) = self.changes.tombstones.pop_first() {
-                bytes += path.len();
-                out(&path, None);
+            if let Some(gone) = self.changes.tombstones.pop_first() {
+                bytes += gone.len();
+                out(&gone, None);
             } else if let Some(id) = self.slab.pop_changed() {
                 let znode = &self.slab[id];
                 record.clear();
                 record::encode(znode, self.acls.list(znode.meta.acl), &mut record);
-                bytes += znode.path().len() + record.len();
-                out(znode.path(), Some(&record));
+                ancestry::put_path(&self.slab, id, &mut path);
+                bytes += path.len() + record.len();
+                out(&path, Some(&record));
                 self.slab.set_stored(id, true);
             } else {
                 break;

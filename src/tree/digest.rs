@@ -12,7 +12,7 @@ use twox_hash::XxHash3_128;
 use crate::proto::Acl;
 
 use super::path;
-use super::znode::{Content, Meta, Znode};
+use super::znode::{Meta, Znode};
 
 // Different seeds keep the kinds of input apart.
 const SEED_ACL: u64 = 0x6c6f_636b_0000_0001;
@@ -35,16 +35,16 @@ pub(super) fn acl(entries: &[Acl]) -> u128 {
 }
 
 /// The first contribution; `acl` is that of its list.
-pub(super) fn content(content: &Content, owner: i64, acl: u128) -> u128 {
-    let bytes = XxHash3_128::oneshot_with_seed(SEED_BYTES, content.bytes());
+pub(super) fn content(path: &[u8], data: Option<&[u8]>, owner: i64, acl: u128) -> u128 {
+    let bytes = hash(SEED_BYTES, path, data.unwrap_or_default());
     let mut fields = Fields::<45>::new();
     fields.put(&bytes.to_le_bytes());
     fields.put(&acl.to_le_bytes());
     fields.put(&owner.to_le_bytes());
     // Where the path ends, without which path and data could be confused.
-    let path_length = u32::try_from(content.path().len()).expect("a frame limits a path");
+    let path_length = u32::try_from(path.len()).expect("a frame limits a path");
     fields.put(&path_length.to_le_bytes());
-    fields.put(&[u8::from(content.data().is_some())]);
+    fields.put(&[u8::from(data.is_some())]);
     XxHash3_128::oneshot_with_seed(SEED_CONTENT, fields.filled())
 }
 
@@ -74,8 +74,7 @@ pub(super) fn numbers(path: u128, meta: &Meta) -> u128 {
 
 /// What a znode contributes to ZooKeeper's digest. Nothing, below `/zookeeper`: ZooKeeper could
 /// not keep usage of quotas equal on all servers.
-pub(super) fn legacy(znode: &Znode) -> u64 {
-    let path = znode.path();
+pub(super) fn legacy(path: &[u8], znode: &Znode) -> u64 {
     if path.starts_with(b"/zookeeper/") {
         return 0;
     }
@@ -89,25 +88,46 @@ pub(super) fn legacy(znode: &Znode) -> u64 {
     }
     numbers.put(&meta.owner.to_be_bytes());
     // There, the path of the root is the empty one.
-    let of_root = usize::from(path == path::ROOT.as_bytes());
-    let content = &znode.content.bytes()[of_root..];
-    u64::from(crc32(content, numbers.filled()))
+    let path = if path == path::ROOT.as_bytes() { b"" } else { path };
+    u64::from(crc32([path, znode.data().unwrap_or_default(), numbers.filled()]))
 }
 
-/// Of two pieces, one behind the other. Every piece that is given to the checksum costs as much as dozens
-/// of bytes, so short ones are put together before.
-fn crc32(front: &[u8], back: &[u8]) -> u32 {
-    let mut together = [0; TOGETHER_BYTES_MAX];
-    let len = front.len() + back.len();
-    if let Some(together) = together.get_mut(..len) {
-        together[..front.len()].copy_from_slice(front);
-        together[front.len()..].copy_from_slice(back);
-        return crc32fast::hash(together);
+/// The hash of two pieces, one behind the other.
+fn hash(seed: u64, front: &[u8], back: &[u8]) -> u128 {
+    if let Some(hash) = put_together([front, back], |all| XxHash3_128::oneshot_with_seed(seed, all))
+    {
+        return hash;
     }
-    let mut crc = crc32fast::Hasher::new();
-    crc.update(front);
-    crc.update(back);
-    crc.finalize()
+    let mut hasher = XxHash3_128::with_seed(seed);
+    hasher.write(front);
+    hasher.write(back);
+    hasher.finish_128()
+}
+
+/// The checksum of pieces, one behind the other.
+fn crc32(pieces: [&[u8]; 3]) -> u32 {
+    put_together(pieces, crc32fast::hash).unwrap_or_else(|| {
+        let mut crc = crc32fast::Hasher::new();
+        pieces.iter().for_each(|piece| crc.update(piece));
+        crc.finalize()
+    })
+}
+
+/// What is made of pieces, one behind the other, if they are short: for each that is taken by
+/// itself, a hash or a checksum costs as much as for dozens of bytes.
+fn put_together<const N: usize, T>(
+    pieces: [&[u8]; N],
+    made_of: impl FnOnce(&[u8]) -> T,
+) -> Option<T> {
+    let mut together = [0; TOGETHER_BYTES_MAX];
+    let mut left = together.get_mut(..pieces.iter().map(|piece| piece.len()).sum())?;
+    let len = left.len();
+    for piece in pieces {
+        let (here, behind) = left.split_at_mut(piece.len());
+        here.copy_from_slice(piece);
+        left = behind;
+    }
+    Some(made_of(&together[..len]))
 }
 
 /// Fixed-size fields one behind the other, without an allocation.
@@ -137,14 +157,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_of_two_pieces_is_that_of_both_together_however_long_they_are() {
-        for len in [0, 1, 451, 452, 453, 512, 600] {
-            let (front, back) = (vec![7; len], [9; LEGACY_NUMBERS_BYTES]);
-            assert_eq!(
-                crc32(&front, &back),
-                crc32fast::hash(&[&front[..], &back].concat()),
-                "{len}"
-            );
+    fn pieces_count_as_what_they_are_together_however_long_they_are() {
+        for len in
+            [0_usize, 1, 2, 16, 128, 239, 240, 241, 510, 511, 512, 513, 600, 1024, 5000, 1 << 20]
+        {
+            let all: Vec<u8> = (0..len).map(|index| (index % 251) as u8).collect();
+            for cut in [0, 1, 7, 255, 256, 257, len / 2, len.saturating_sub(1), len] {
+                let (front, back) = all.split_at(cut.min(len));
+                let seed = SEED_BYTES;
+                let hashed = XxHash3_128::oneshot_with_seed(seed, &all);
+                assert_eq!(hash(seed, front, back), hashed, "{len} bytes cut at {cut}");
+                let (back, behind) = back.split_at(back.len() / 3);
+                assert_eq!(crc32([front, back, behind]), crc32fast::hash(&all), "{len}");
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 //! *Owns* link, unlink and amend. *Invariants*: each keeps the slab, the table of paths, the
 //! parent's children, owners, quotas, shared lists, both digests, the figures and the notes of what
 //! changed in step; edits noted in a [`Journal`] can be taken back in reverse order.
-//! *Never* decides whether something is allowed.
+//! *Never* decides whether something is allowed, and never puts a path together that its caller knows.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::acl::AclList;
 use super::quota::Recounts;
 use super::slab::ZnodeId;
 use super::znode::{Content, Meta, Znode};
-use super::{Tree, digest};
+use super::{Tree, ancestry, digest, path};
 
 /// What an amendment does to the data.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +31,8 @@ enum Undo {
 /// What a znode adds to both digests, as it is: all but the hash of its content.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shares {
-    /// Of its path.
-    name: u128,
+    /// The hash of its path.
+    path: u128,
     numbers: u128,
     /// 0 if ZooKeeper's digest is not kept.
     legacy: u64,
@@ -57,35 +57,52 @@ impl Journal {
 }
 
 impl Tree {
-    /// Adds a leaf below `parent` and takes over one use of its list.
-    pub(super) fn link(&mut self, parent: ZnodeId, meta: Meta, content: Content) -> ZnodeId {
+    /// Adds the leaf `path` below its parent and takes over one use of its list.
+    pub(super) fn link(
+        &mut self,
+        parent: ZnodeId,
+        path: &str,
+        meta: Meta,
+        data: Option<&[u8]>,
+    ) -> ZnodeId {
+        self.link_content(parent, path, meta, Content::new(path::name(path).as_bytes(), data))
+    }
+
+    fn link_content(
+        &mut self,
+        parent: ZnodeId,
+        path: &str,
+        meta: Meta,
+        content: Content,
+    ) -> ZnodeId {
+        self.data_size += (path.len() + content.data_length()) as u64;
         let id = self.slab.insert(Znode::new(meta, content));
-        let znode = &self.slab[id];
-        self.table.insert(znode.path(), id);
-        if self.changes.appeared(znode.path()) {
+        self.table.insert(path.as_bytes(), id);
+        if self.changes.appeared(path.as_bytes()) {
             self.slab.set_stored(id, true);
         }
-        self.quotas.appeared(&self.slab[id]);
+        self.quotas.appeared(path);
         self.owned.insert(meta.owner(), id);
-        self.data_size += self.slab[id].content.bytes().len() as u64;
         if id != ZnodeId::ROOT {
             let position = self.slab[parent].push_child(id);
             let znode = &mut self.slab[id];
             (znode.parent, znode.position) = (parent, position);
         }
         self.slab.mark_changed(id);
-        self.add_to_digests(id, self.shares(id, digest::path(self.slab[id].path())), true);
+        let path = path.as_bytes();
+        self.add_to_digests(id, path, self.shares(id, path, digest::path(path)), true);
         if self.journal.is_open {
             self.journal.edits.push(Undo::Linked(id));
         }
         id
     }
 
-    /// Removes a leaf and releases its list.
-    pub(super) fn unlink(&mut self, id: ZnodeId) {
+    /// Removes the leaf `path` and releases its list.
+    pub(super) fn unlink(&mut self, id: ZnodeId, path: &str) {
         assert!(self.slab[id].children().is_empty(), "only leaves are removed");
         assert!(id != ZnodeId::ROOT, "the root stays");
-        self.take_from_digests(id, self.shares(id, digest::path(self.slab[id].path())), true);
+        let bytes = path.as_bytes();
+        self.take_from_digests(id, bytes, self.shares(id, bytes, digest::path(bytes)), true);
         // Another znode may get its number.
         self.last_amended = None;
         let Znode { parent, position, .. } = self.slab[id];
@@ -94,11 +111,11 @@ impl Tree {
         }
         let stored = self.slab.is_stored(id);
         let znode = self.slab.remove(id);
-        self.table.remove(znode.path(), id);
-        self.changes.disappeared(znode.path(), stored);
-        self.quotas.disappeared(&znode);
+        self.table.remove(bytes, id);
+        self.changes.disappeared(bytes, stored);
+        self.quotas.disappeared(path);
         self.owned.remove(znode.meta.owner(), id);
-        self.data_size -= znode.content.bytes().len() as u64;
+        self.data_size -= (path.len() + znode.data_length()) as u64;
         let Znode { meta, content, .. } = znode;
         if self.journal.is_open {
             let acl = Arc::clone(self.acls.list(meta.acl));
@@ -107,14 +124,14 @@ impl Tree {
         self.acls.release(meta.acl);
     }
 
-    /// Changes numbers, and data if asked to. The owner never changes; when the list does, its
-    /// uses are the caller's business.
-    pub(super) fn amend(&mut self, id: ZnodeId, meta: Meta, data: NewData<'_>) {
+    /// Changes numbers of the znode `path`, and data if asked to. The owner never changes; when the
+    /// list does, its uses are the caller's business.
+    pub(super) fn amend(&mut self, id: ZnodeId, path: &str, meta: Meta, data: NewData<'_>) {
         let content = match data {
             NewData::Keep => None,
-            NewData::Replace(data) => Some(Content::new(self.slab[id].path(), data)),
+            NewData::Replace(data) => Some(Content::new(self.slab[id].name(), data)),
         };
-        let (meta, content) = self.swap(id, meta, content);
+        let (meta, content) = self.swap(id, path.as_bytes(), meta, content);
         if self.journal.is_open {
             self.journal.edits.push(Undo::Amended { id, meta, content });
         }
@@ -124,23 +141,24 @@ impl Tree {
     fn swap(
         &mut self,
         id: ZnodeId,
+        path: &[u8],
         meta: Meta,
         content: Option<Content>,
     ) -> (Meta, Option<Content>) {
         let is_deep = content.is_some() || meta.acl != self.slab[id].meta.acl;
         let shares = self.last_amended.take().filter(|(of, _)| *of == id).map(|(_, shares)| shares);
-        let shares = shares.unwrap_or_else(|| self.shares(id, digest::path(self.slab[id].path())));
-        self.take_from_digests(id, shares, is_deep);
+        let shares = shares.unwrap_or_else(|| self.shares(id, path, digest::path(path)));
+        self.take_from_digests(id, path, shares, is_deep);
         let znode = &mut self.slab[id];
         let old_meta = std::mem::replace(&mut znode.meta, meta);
         let old_content = content.map(|content| {
-            self.data_size += content.bytes().len() as u64;
+            self.data_size += content.data_length() as u64;
             std::mem::replace(&mut znode.content, content)
         });
-        self.data_size -= old_content.as_ref().map_or(0, |old| old.bytes().len() as u64);
+        self.data_size -= old_content.as_ref().map_or(0, |old| old.data_length() as u64);
         self.slab.mark_changed(id);
-        let shares = self.shares(id, shares.name);
-        self.add_to_digests(id, shares, is_deep);
+        let shares = self.shares(id, path, shares.path);
+        self.add_to_digests(id, path, shares, is_deep);
         self.last_amended = Some((id, shares));
         (old_meta, old_content)
     }
@@ -161,44 +179,47 @@ impl Tree {
         let journal = std::mem::take(&mut self.journal);
         for edit in journal.edits.into_iter().rev() {
             match edit {
-                Undo::Linked(id) => self.unlink(id),
+                Undo::Linked(id) => self.unlink(id, &ancestry::path(&self.slab, id)),
                 Undo::Unlinked { id, parent, mut meta, content, acl } => {
                     meta.acl = self.acls.acquire(acl.entries(), meta.acl);
-                    let linked = self.link(parent, meta, content);
+                    let name = std::str::from_utf8(content.name()).expect("it was linked as text");
+                    let path = path::child(&ancestry::path(&self.slab, parent), name);
+                    let linked = self.link_content(parent, &path, meta, content);
                     assert_eq!(linked, id, "slots are taken in the reverse order of their release");
                 }
                 Undo::Amended { id, mut meta, content } => {
                     meta.acl = self.slab[id].meta.acl;
-                    self.swap(id, meta, content);
+                    let path = ancestry::path(&self.slab, id);
+                    self.swap(id, path.as_bytes(), meta, content);
                 }
             }
         }
     }
 
-    fn add_to_digests(&mut self, id: ZnodeId, shares: Shares, is_deep: bool) {
-        self.digest = self.digest.wrapping_add(self.contribution(id, shares, is_deep));
+    fn add_to_digests(&mut self, id: ZnodeId, path: &[u8], shares: Shares, is_deep: bool) {
+        self.digest = self.digest.wrapping_add(self.contribution(id, path, shares, is_deep));
         self.legacy_digest = self.legacy_digest.map(|sum| sum.wrapping_add(shares.legacy));
     }
 
-    fn take_from_digests(&mut self, id: ZnodeId, shares: Shares, is_deep: bool) {
-        self.digest = self.digest.wrapping_sub(self.contribution(id, shares, is_deep));
+    fn take_from_digests(&mut self, id: ZnodeId, path: &[u8], shares: Shares, is_deep: bool) {
+        self.digest = self.digest.wrapping_sub(self.contribution(id, path, shares, is_deep));
         self.legacy_digest = self.legacy_digest.map(|sum| sum.wrapping_sub(shares.legacy));
     }
 
-    fn shares(&self, id: ZnodeId, name: u128) -> Shares {
+    fn shares(&self, id: ZnodeId, path: &[u8], path_hash: u128) -> Shares {
         let znode = &self.slab[id];
-        let legacy = self.legacy_digest.map_or(0, |_| digest::legacy(znode));
-        Shares { name, numbers: digest::numbers(name, &znode.meta), legacy }
+        let legacy = self.legacy_digest.map_or(0, |_| digest::legacy(path, znode));
+        Shares { path: path_hash, numbers: digest::numbers(path_hash, &znode.meta), legacy }
     }
 
     /// What a znode adds to the digest; unless deep, only the part that its numbers decide.
-    fn contribution(&self, id: ZnodeId, shares: Shares, is_deep: bool) -> u128 {
+    fn contribution(&self, id: ZnodeId, path: &[u8], shares: Shares, is_deep: bool) -> u128 {
         if !is_deep {
             return shares.numbers;
         }
         let znode = &self.slab[id];
         let acl = self.acls.list(znode.meta.acl);
-        let content = digest::content(&znode.content, znode.meta.owner, acl.hash());
+        let content = digest::content(path, znode.data(), znode.meta.owner, acl.hash());
         shares.numbers.wrapping_add(content)
     }
 }

@@ -38,6 +38,7 @@ pub mod acl;
 pub mod path;
 
 mod acls;
+mod ancestry;
 mod changes;
 mod digest;
 mod edit;
@@ -78,7 +79,7 @@ use owner::Owned;
 use quota::QuotaPaths;
 use slab::{Slab, ZnodeId};
 use table::PathTable;
-use znode::{Content, Meta, Now};
+use znode::{Meta, Now};
 
 /// What is configured about the tree. All but the hash seed must be equal on all servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,7 +196,7 @@ impl Tree {
             } else {
                 ZnodeId::ROOT
             };
-            tree.link(parent, meta, Content::new(path.as_bytes(), Some(b"")));
+            tree.link(parent, path, meta, Some(b""));
         }
         tree
     }
@@ -267,5 +268,15 @@ impl Tree {
     fn find(&self, path: &str) -> Option<ZnodeId> {
         let path = if path.is_empty() { path::ROOT } else { path };
         self.table.find(&self.slab, path.as_bytes())
+    }
+
+    /// The znode of a path, if what is in front of its last slash is the path of `parent`.
+    fn find_child(&self, parent: ZnodeId, path: &str) -> Option<ZnodeId> {
+        if parent == ZnodeId::ROOT {
+            // The text may begin with two slashes, because two paths name the root.
+            return self.find(path);
+        }
+        let name = path::name(path).as_bytes();
+        self.table.find_child(&self.slab, parent, name, path.as_bytes())
     }
 }

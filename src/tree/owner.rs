@@ -97,9 +97,9 @@ impl Owned {
         self.ephemerals.range((session, ZnodeId::MIN)..=(session, ZnodeId::MAX)).map(|(_, id)| *id)
     }
 
-    /// All ephemerals with their sessions, by session.
-    pub(super) fn ephemerals(&self) -> impl Iterator<Item = (i64, ZnodeId)> + '_ {
-        self.ephemerals.iter().copied()
+    /// All ephemerals, by session.
+    pub(super) fn ephemerals(&self) -> impl Iterator<Item = ZnodeId> + '_ {
+        self.ephemerals.iter().map(|(_, id)| *id)
     }
 
     /// The least session above `after` (from the least one on, for `None`) that owns anything.

@@ -82,6 +82,13 @@ impl<'a> ZnodePath<'a> {
     }
 }
 
+/// The path of a child.
+#[must_use]
+pub fn child(parent: &str, name: &str) -> String {
+    let parent = if parent == ROOT { "" } else { parent };
+    format!("{parent}/{name}")
+}
+
 /// Characters that ZooKeeper refuses. Its check looks at UTF-16 units, so everything that takes a
 /// surrogate pair is refused too.
 fn is_forbidden(character: char) -> bool {

@@ -19,7 +19,6 @@ use super::edit::NewData;
 use super::figures::Figures;
 use super::path;
 use super::slab::ZnodeId;
-use super::znode::Znode;
 use crate::proto::ErrorCode;
 
 /// Znodes that one multi counts afresh after its first count, which takes as long as it takes: each
@@ -58,16 +57,16 @@ pub(super) struct Counted {
 pub(super) struct QuotaPaths(BTreeMap<usize, BTreeSet<Box<str>>>);
 
 impl QuotaPaths {
-    /// To be told of every znode that appears.
-    pub(super) fn appeared(&mut self, znode: &Znode) {
-        if let Some(path) = limited_by(znode) {
+    /// To be told the path of every znode that appears.
+    pub(super) fn appeared(&mut self, path: &str) {
+        if let Some(path) = limited_by(path) {
             self.0.entry(path.len()).or_default().insert(path.into());
         }
     }
 
-    /// To be told of every znode that disappears.
-    pub(super) fn disappeared(&mut self, znode: &Znode) {
-        if let Some(path) = limited_by(znode) {
+    /// To be told the path of every znode that disappears.
+    pub(super) fn disappeared(&mut self, path: &str) {
+        if let Some(path) = limited_by(path) {
             let Some(paths) = self.0.get_mut(&path.len()) else {
                 return;
             };
@@ -91,17 +90,19 @@ impl QuotaPaths {
     }
 }
 
-/// The path whose limits a znode holds, if it does. The root cannot have a quota.
-fn limited_by(znode: &Znode) -> Option<&str> {
-    if !znode.path().ends_with(LIMITS.as_bytes()) {
-        return None;
-    }
-    below_quota(znode.path_str())?.strip_suffix(LIMITS).filter(|path| !path.is_empty())
+/// The path whose limits the znode `znode` holds, if it does. The root cannot have a quota.
+fn limited_by(znode: &str) -> Option<&str> {
+    below_quota(znode)?.strip_suffix(LIMITS).filter(|path| !path.is_empty())
 }
 
 /// The path whose usage the znode `znode` holds, if it does.
 fn used_by(znode: &str) -> Option<&str> {
     below_quota(znode)?.strip_suffix(USAGE).filter(|path| !path.is_empty())
+}
+
+/// Where the limits or the usage of a quota lie.
+fn figures_path(quota: &str, which: &str) -> String {
+    format!("{}{quota}{which}", path::QUOTA)
 }
 
 fn below_quota(znode: &str) -> Option<&str> {
@@ -119,7 +120,7 @@ impl Tree {
             return false;
         };
         let (Some((_, limits)), Some((_, usage))) =
-            (self.figures(quota, LIMITS), self.figures(quota, USAGE))
+            (self.figures(&figures_path(quota, LIMITS)), self.figures(&figures_path(quota, USAGE)))
         else {
             return false;
         };
@@ -139,9 +140,10 @@ impl Tree {
         let Some(quota) = self.quotas.deepest(path) else {
             return;
         };
-        if let Some((id, mut usage)) = self.figures(quota, USAGE) {
+        let path = figures_path(quota, USAGE);
+        if let Some((id, mut usage)) = self.figures(&path) {
             usage.add(count, bytes);
-            self.rewrite(id, &usage);
+            self.rewrite(id, &path, &usage);
         }
     }
 
@@ -185,25 +187,25 @@ impl Tree {
     }
 
     /// Puts what was counted into the usage znode that was created since.
-    pub(super) fn start_usage(&mut self, id: ZnodeId, counted: Option<Counted>) {
+    pub(super) fn start_usage(&mut self, id: ZnodeId, path: &str, counted: Option<Counted>) {
         let Some(Counted { count, bytes }) = counted else {
             return;
         };
         let mut usage = Figures::default();
         usage.set("count", count);
         usage.set("bytes", bytes);
-        self.rewrite(id, &usage);
+        self.rewrite(id, path, &usage);
     }
 
-    fn figures(&self, quota: &str, which: &str) -> Option<(ZnodeId, Figures)> {
-        let id = self.find(&format!("{}{quota}{which}", path::QUOTA))?;
+    fn figures(&self, path: &str) -> Option<(ZnodeId, Figures)> {
+        let id = self.find(path)?;
         Some((id, Figures::parse(self.slab[id].data().unwrap_or_default())?))
     }
 
-    fn rewrite(&mut self, id: ZnodeId, usage: &Figures) {
+    fn rewrite(&mut self, id: ZnodeId, path: &str, usage: &Figures) {
         let text = usage.text();
         let meta = self.slab[id].meta;
-        self.amend(id, meta, NewData::Replace(Some(text.as_bytes())));
+        self.amend(id, path, meta, NewData::Replace(Some(text.as_bytes())));
     }
 }
 
@@ -214,35 +216,27 @@ pub(super) fn length(data: Option<&[u8]>) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::acls::AclId;
-    use super::super::owner::Owner;
-    use super::super::znode::{Content, Meta, Now};
     use super::*;
-
-    fn znode(path: &str) -> Znode {
-        let meta = Meta::new(0, Now::default(), Owner::Persistent, AclId::OPEN);
-        Znode::new(meta, Content::new(path.as_bytes(), None))
-    }
 
     #[test]
     fn the_deepest_quota_counts_and_only_whole_components_match() {
         let mut quotas = QuotaPaths::default();
-        quotas.appeared(&znode("/zookeeper/quota/a/zookeeper_limits"));
-        quotas.appeared(&znode("/zookeeper/quota/a/b/zookeeper_limits"));
+        quotas.appeared("/zookeeper/quota/a/zookeeper_limits");
+        quotas.appeared("/zookeeper/quota/a/b/zookeeper_limits");
         assert_eq!(quotas.deepest("/a"), Some("/a"));
         assert_eq!(quotas.deepest("/a/x"), Some("/a"));
         assert_eq!(quotas.deepest("/a/b/c"), Some("/a/b"));
         assert_eq!(quotas.deepest("/ab"), None);
         assert_eq!(quotas.deepest("/a/bc"), Some("/a"));
-        quotas.disappeared(&znode("/zookeeper/quota/a/b/zookeeper_limits"));
+        quotas.disappeared("/zookeeper/quota/a/b/zookeeper_limits");
         assert_eq!(quotas.deepest("/a/b/c"), Some("/a"));
     }
 
     #[test]
     fn the_root_has_no_quota() {
         let mut quotas = QuotaPaths::default();
-        quotas.appeared(&znode("/zookeeper/quota/zookeeper_limits"));
-        quotas.appeared(&znode("/zookeeper/quotas/a/zookeeper_limits"));
+        quotas.appeared("/zookeeper/quota/zookeeper_limits");
+        quotas.appeared("/zookeeper/quotas/a/zookeeper_limits");
         assert_eq!(quotas.deepest("/a"), None);
     }
 }

@@ -4,12 +4,14 @@
 //! a znode is simply not there, and the empty path is the root.
 //! Reproduces the read parts of `FinalRequestProcessor`.
 
+use std::cmp::Ordering;
+
 use crate::proto::acl::perms;
 use crate::proto::{Acl, ErrorCode, Stat, Text};
 
 use super::path;
 use super::slab::{Slab, ZnodeId};
-use super::{Identity, Tree};
+use super::{Identity, Tree, ancestry};
 
 /// The children of a znode.
 #[derive(Clone, Copy, Debug)]
@@ -36,15 +38,15 @@ impl<'a> Children<'a> {
     /// Their last components, in no particular order.
     pub fn names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let slab = self.slab;
-        self.ids.iter().map(|id| path::name(slab[*id].path_str()))
+        self.ids.iter().map(|id| slab[*id].name_str())
     }
 }
 
 /// A znode as the server itself sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
-    /// Its path.
-    pub path: &'a str,
+    /// The last component of its path; empty for the root.
+    pub name: &'a str,
     /// Its stat.
     pub stat: Stat,
     /// Its data; `None` without any, or if not everybody may read them.
@@ -53,11 +55,40 @@ pub struct Shown<'a> {
     pub next_child: i32,
 }
 
-impl<'a> Shown<'a> {
-    /// Last component of its path.
+/// A znode with an ephemeral child. Copied and compared at no cost; its path is put together when
+/// it is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Parent<'a> {
+    slab: &'a Slab,
+    id: ZnodeId,
+}
+
+impl Parent<'_> {
+    /// Its path.
     #[must_use]
-    pub fn name(&self) -> &'a str {
-        path::name(self.path)
+    pub fn path(&self) -> String {
+        ancestry::path(self.slab, self.id)
+    }
+}
+
+impl PartialEq for Parent<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for Parent<'_> {}
+
+impl PartialOrd for Parent<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// In no useful order: only for sets of them.
+impl Ord for Parent<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.id.cmp(&other.id)
     }
 }
 
@@ -135,11 +166,19 @@ impl Tree {
     #[must_use]
     pub fn ephemerals(&self, session: i64, prefix: Option<&str>) -> Vec<Text> {
         let prefix = prefix.filter(|prefix| !matches!(prefix.trim(), "" | path::ROOT));
-        let paths = self.owned.of_session(session).map(|id| self.slab[id].path_str());
-        let mut paths: Vec<&str> =
-            paths.filter(|path| prefix.is_none_or(|prefix| path.starts_with(prefix))).collect();
+        let mut paths = self.sorted_paths(self.owned.of_session(session));
+        if let Some(prefix) = prefix {
+            paths.retain(|path| path.as_str().starts_with(prefix));
+        }
+        paths
+    }
+
+    /// The paths of znodes, in order.
+    pub(super) fn sorted_paths(&self, ids: impl Iterator<Item = ZnodeId>) -> Vec<Text> {
+        let mut paths: Vec<Text> =
+            ids.map(|id| Text::from(ancestry::path(&self.slab, id))).collect();
         paths.sort_unstable();
-        paths.into_iter().map(Text::copy_from).collect()
+        paths
     }
 
     /// How many ephemerals a session owns.
@@ -148,12 +187,11 @@ impl Tree {
         self.owned.of_session(session).count()
     }
 
-    /// Ephemerals, by session: the id of that, and the paths of the parent and of the znode. In no
-    /// useful order.
-    pub fn all_ephemerals(&self) -> impl Iterator<Item = (i64, &str, &str)> + '_ {
-        self.owned.ephemerals().map(|(session, id)| {
+    /// Ephemerals, by session: the parent and the name of each. In no useful order.
+    pub fn all_ephemerals(&self) -> impl Iterator<Item = (Parent<'_>, &str)> + '_ {
+        self.owned.ephemerals().map(|id| {
             let znode = &self.slab[id];
-            (session, self.slab[znode.parent].path_str(), znode.path_str())
+            (Parent { slab: &self.slab, id: znode.parent }, znode.name_str())
         })
     }
 
@@ -172,8 +210,8 @@ impl Tree {
     fn show(&self, id: ZnodeId) -> Shown<'_> {
         let znode = &self.slab[id];
         let data = znode.data().filter(|_| self.check_acl(id, &[], perms::READ).is_ok());
-        let (path, stat) = (znode.path_str(), znode.stat());
-        Shown { path, stat, data, next_child: znode.meta.creates }
+        let (name, stat) = (znode.name_str(), znode.stat());
+        Shown { name, stat, data, next_child: znode.meta.creates }
     }
 
     /// The data of a znode that exists and has some, without asking for permission: for the server

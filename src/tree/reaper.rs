@@ -16,7 +16,8 @@ impl Tree {
     /// stay for ever), and TTL znodes not changed for longer than their time to live.
     #[must_use]
     pub fn reapable(&self, now_ms: i64, never_used_ms: i64, max: usize) -> Vec<Text> {
-        let due = self.owned.reapable().map(|id| &self.slab[id]).filter(|znode| {
+        let due = self.owned.reapable().filter(|id| {
+            let znode = &self.slab[*id];
             let age_ms = now_ms.saturating_sub(znode.meta.steady_ms);
             let is_due = match znode.meta.owner() {
                 Owner::Container => {
@@ -28,9 +29,7 @@ impl Tree {
             };
             is_due && znode.children().is_empty()
         });
-        let mut paths: Vec<&str> = due.take(max).map(super::znode::Znode::path_str).collect();
-        paths.sort_unstable();
-        paths.into_iter().map(Text::copy_from).collect()
+        self.sorted_paths(due.take(max))
     }
 
     /// Deletes what the reaper found, if it is still a container or an expired TTL znode without

@@ -21,6 +21,11 @@ impl ZnodeId {
     /// The root is inserted first and never removed.
     pub(super) const ROOT: Self = Self(0);
 
+    fn of(chunk: usize, slot: usize) -> Self {
+        let number = chunk * CHUNK_SLOTS + slot;
+        Self(u32::try_from(number).expect("ZNODES_MAX is checked before a znode is made"))
+    }
+
     fn split(self) -> (usize, usize) {
         ((self.0 >> CHUNK_BITS) as usize, self.0 as usize % CHUNK_SLOTS)
     }
@@ -96,17 +101,15 @@ impl Slab {
         }
         let last = self.chunks.len() - 1;
         let slots = &mut self.chunks[last].slots;
-        let number = last * CHUNK_SLOTS + slots.len();
         slots.push(Slot::Used(znode));
-        ZnodeId(u32::try_from(number).expect("ZNODES_MAX is checked before a znode is made"))
+        ZnodeId::of(last, slots.len() - 1)
     }
 
     /// The znode that was inserted last, if none was ever removed.
-    pub(super) fn last(&self) -> Option<&Znode> {
-        match self.chunks.last()?.slots.last()? {
-            Slot::Used(znode) => Some(znode),
-            Slot::Free(_) => None,
-        }
+    pub(super) fn last(&self) -> Option<ZnodeId> {
+        let slots = &self.chunks.last()?.slots;
+        let is_used = matches!(slots.last()?, Slot::Used(_));
+        is_used.then(|| ZnodeId::of(self.chunks.len() - 1, slots.len() - 1))
     }
 
     fn set_used(&mut self, id: ZnodeId, is_used: bool) {
@@ -195,8 +198,7 @@ impl Slab {
         let chunk = &self.chunks[self.cursor];
         let word = chunk.changed.iter().position(|word| *word != 0).expect("the count says so");
         let slot = word * 64 + chunk.changed[word].trailing_zeros() as usize;
-        let number = self.cursor * CHUNK_SLOTS + slot;
-        let id = ZnodeId(u32::try_from(number).expect("slots are numbered with 32 bits"));
+        let id = ZnodeId::of(self.cursor, slot);
         self.unmark_changed(id);
         Some(id)
     }

@@ -2,12 +2,15 @@
 //!
 //! *Owns* the hash table of paths. *Invariants*: the seed differs between processes, so clients
 //! cannot choose paths that collide; nothing ever iterates the table, so the seed influences
-//! nothing but speed. An entry keeps half of its hash: growing touches no znode, and a lookup
-//! rarely touches a wrong one. Split into shards, so that growing never stops the server for long.
+//! nothing but speed. An entry keeps half of the hash of the whole path: growing touches no znode,
+//! and a lookup rarely touches a wrong one. What it finds was compared with the znode and, unless
+//! its parent is known, with all ancestors. Split into shards, so that growing never stops the
+//! server for long.
 
 use hashbrown::HashTable;
 use twox_hash::XxHash3_64;
 
+use super::ancestry;
 use super::slab::{Slab, ZnodeId};
 
 const SHARDS: usize = 64;
@@ -22,17 +25,46 @@ struct Entry {
 pub(super) struct PathTable {
     seed: u64,
     shards: Vec<HashTable<Entry>>,
+    /// Every path has the same hash: only what is compared tells them apart.
+    #[cfg(test)]
+    collides: bool,
 }
 
 impl PathTable {
     pub(super) fn new(seed: u64) -> Self {
-        Self { seed, shards: (0..SHARDS).map(|_| HashTable::new()).collect() }
+        Self {
+            seed,
+            shards: (0..SHARDS).map(|_| HashTable::new()).collect(),
+            #[cfg(test)]
+            collides: false,
+        }
+    }
+
+    /// A table in which all paths collide.
+    #[cfg(test)]
+    pub(super) fn colliding() -> Self {
+        Self { collides: true, ..Self::new(0) }
     }
 
     pub(super) fn find(&self, slab: &Slab, path: &[u8]) -> Option<ZnodeId> {
+        self.find_by(path, |id| ancestry::has_path(slab, id, path))
+    }
+
+    /// The child of `parent`, which is not the root, with this name and path.
+    pub(super) fn find_child(
+        &self,
+        slab: &Slab,
+        parent: ZnodeId,
+        name: &[u8],
+        path: &[u8],
+    ) -> Option<ZnodeId> {
+        self.find_by(path, |id| slab[id].parent == parent && slab[id].name() == name)
+    }
+
+    fn find_by(&self, path: &[u8], is_it: impl Fn(ZnodeId) -> bool) -> Option<ZnodeId> {
         let (shard, tag) = self.place(path);
         self.shards[shard]
-            .find(spread(tag), |entry| entry.tag == tag && slab[entry.id].path() == path)
+            .find(spread(tag), |entry| entry.tag == tag && is_it(entry.id))
             .map(|entry| entry.id)
     }
 
@@ -52,6 +84,8 @@ impl PathTable {
 
     fn place(&self, path: &[u8]) -> (usize, u32) {
         let hash = XxHash3_64::oneshot_with_seed(self.seed, path);
+        #[cfg(test)]
+        let hash = if self.collides { 0 } else { hash };
         #[allow(clippy::cast_possible_truncation)] // each half of the hash has its own use
         (hash as usize % SHARDS, (hash >> 32) as u32)
     }

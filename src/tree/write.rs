@@ -18,8 +18,8 @@ use super::owner::Owner;
 use super::path::{self, ZnodePath};
 use super::quota::length;
 use super::slab::{ZNODES_MAX, ZnodeId};
-use super::znode::{Content, Meta};
-use super::{Context, Created, Event, Identity, Tree};
+use super::znode::Meta;
+use super::{Context, Created, Event, Identity, Tree, ancestry};
 
 impl Tree {
     /// Creates a znode of any kind.
@@ -53,7 +53,7 @@ impl Tree {
         };
         let name = path.as_str();
         ZnodePath::parse(name).map_err(|_| ErrorCode::BadArguments)?;
-        if self.find(name).is_some() {
+        if self.find_child(parent, name).is_some() {
             return Err(ErrorCode::NodeExists);
         }
         if matches!(parent_meta.owner(), Owner::Session(_)) {
@@ -70,15 +70,15 @@ impl Tree {
 
         parent_meta.creates = parent_meta.creates.wrapping_add(1);
         parent_meta.pzxid = ctx.zxid;
-        self.amend(parent, parent_meta, NewData::Keep);
+        let parent_path = parent_of(&path, parent_length);
+        self.amend(parent, parent_path.as_str(), parent_meta, NewData::Keep);
         let acl = self.acls.acquire(&acl, parent_meta.acl);
         let meta = Meta::new(ctx.zxid, ctx.now(), mode.owner, acl);
-        let id = self.link(parent, meta, Content::new(name.as_bytes(), data));
+        let id = self.link(parent, name, meta, data);
         let stat = self.slab[id].stat();
-        self.start_usage(id, usage);
+        self.start_usage(id, name, usage);
         self.book_usage(name, 1, length(data));
         events.push(self.event(EventType::NodeCreated, id, path.clone()));
-        let parent_path = parent_of(&path, parent_length);
         events.push(self.event(EventType::NodeChildrenChanged, parent, parent_path));
         Ok(Created { path, stat })
     }
@@ -100,7 +100,7 @@ impl Tree {
         if !mutant!("delete-past-acl") {
             self.check_acl(parent, ctx.ids, perms::DELETE)?;
         }
-        let id = self.find(name).ok_or(ErrorCode::NoNode)?;
+        let id = self.find_child(parent, name).ok_or(ErrorCode::NoNode)?;
         next_version(self.slab[id].meta.version, version)?;
         if !self.slab[id].children().is_empty() {
             return Err(ErrorCode::NotEmpty);
@@ -139,7 +139,7 @@ impl Tree {
         let version = if mutant!("version-unchecked") { -1 } else { version };
         meta.version = next_version(meta.version, version)?;
         meta.change(ctx.zxid, ctx.now());
-        self.amend(id, meta, NewData::Replace(data));
+        self.amend(id, name, meta, NewData::Replace(data));
         let stat = self.slab[id].stat();
         self.book_usage(name, 0, grown);
         events.push(self.event(EventType::NodeDataChanged, id, path.clone()));
@@ -165,7 +165,7 @@ impl Tree {
         let mut meta = self.slab[id].meta;
         meta.version = -1;
         meta.change(ctx.zxid, ctx.now());
-        self.amend(id, meta, NewData::Replace(Some(text.as_bytes())));
+        self.amend(id, path::CONFIG, meta, NewData::Replace(Some(text.as_bytes())));
         let stat = self.slab[id].stat();
         self.book_usage(path::CONFIG, 0, grown);
         let path = Text::from_static(path::CONFIG);
@@ -205,7 +205,7 @@ impl Tree {
         meta.aversion = next_version(meta.aversion, version)?;
         let old = meta.acl;
         meta.acl = self.acls.acquire(&acl, old);
-        self.amend(id, meta, NewData::Keep);
+        self.amend(id, path.as_str(), meta, NewData::Keep);
         self.acls.release(old);
         Ok(self.slab[id].stat())
     }
@@ -226,15 +226,16 @@ impl Tree {
     /// Removes every ephemeral of the session `ctx.session`, in the order of their paths, and
     /// answers the paths.
     pub fn close_session(&mut self, ctx: &Context<'_>, events: &mut Vec<Event>) -> Vec<Text> {
-        let mut ids: Vec<ZnodeId> = self.owned.of_session(ctx.session).collect();
-        ids.sort_unstable_by(|a, b| self.slab[*a].path().cmp(self.slab[*b].path()));
-        let mut paths = Vec::with_capacity(ids.len());
-        for id in ids {
-            let path = Text::copy_from(self.slab[id].path_str());
+        let owned = self.owned.of_session(ctx.session);
+        let mut owned: Vec<(String, ZnodeId)> =
+            owned.map(|id| (ancestry::path(&self.slab, id), id)).collect();
+        owned.sort_unstable();
+        let remove = |(path, id)| {
+            let path = Text::from(path);
             self.remove(ctx.zxid, id, &path, events);
-            paths.push(path);
-        }
-        paths
+            path
+        };
+        owned.into_iter().map(remove).collect()
     }
 
     /// Whether the ACL would refuse this request, as far as can be told without doing it. Only
@@ -273,10 +274,10 @@ impl Tree {
         if !mutant!("deletion-keeps-pzxid") {
             parent_meta.pzxid = zxid;
         }
-        self.amend(parent, parent_meta, NewData::Keep);
-        self.unlink(id);
-        self.book_usage(name, -1, -bytes);
         let parent_path = parent_of(path, parent_length);
+        self.amend(parent, parent_path.as_str(), parent_meta, NewData::Keep);
+        self.unlink(id, name);
+        self.book_usage(name, -1, -bytes);
         events.push(self.event(EventType::NodeChildrenChanged, parent, parent_path));
     }
 

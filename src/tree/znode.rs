@@ -1,7 +1,10 @@
 //! One znode, as it lies in memory.
 //!
-//! *Owns* the layout: 112 bytes, one allocation for path and data, one for the children if there
-//! ever were any. *Invariant*: `position` is where the parent's children hold this znode.
+//! *Owns* the layout: 112 bytes, one allocation for name and data, one for the children if there
+//! ever were any. *Invariants*: the name is the last component of its path, and that of the root is
+//! empty; `position` is where the parent's children hold this znode.
+//! *Never* knows its path, which `ancestry.rs` puts together: of a path of n components each is kept
+//! once, by the znode that it names.
 //! Reproduces `DataNode` and `StatPersisted`.
 
 use crate::proto::Stat;
@@ -19,7 +22,7 @@ pub(super) struct Now {
     pub(super) steady_ms: i64,
 }
 
-/// Everything about a znode but its path, its data and its place.
+/// Everything about a znode but its name, its data and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Meta {
     pub(super) czxid: i64,
@@ -74,36 +77,35 @@ impl Meta {
     }
 }
 
-/// The path and the data of a znode in one allocation.
+/// The name and the data of a znode in one allocation.
 #[derive(Debug)]
 pub(super) struct Content {
     bytes: Box<[u8]>,
-    path_length: u32,
+    name_length: u32,
     has_data: bool,
 }
 
 impl Content {
     /// Copies both. `None` is the null data, which is kept apart from the empty one.
-    pub(super) fn new(path: &[u8], data: Option<&[u8]>) -> Self {
-        let path_length = u32::try_from(path.len()).expect("a frame limits the length of a path");
+    pub(super) fn new(name: &[u8], data: Option<&[u8]>) -> Self {
+        let name_length = u32::try_from(name.len()).expect("a frame limits the length of a name");
         let bytes = match data {
-            None => path.into(),
-            Some(data) => [path, data].concat().into_boxed_slice(),
+            None => name.into(),
+            Some(data) => [name, data].concat().into_boxed_slice(),
         };
-        Self { bytes, path_length, has_data: data.is_some() }
+        Self { bytes, name_length, has_data: data.is_some() }
     }
 
-    pub(super) fn path(&self) -> &[u8] {
-        &self.bytes[..self.path_length as usize]
+    pub(super) fn name(&self) -> &[u8] {
+        &self.bytes[..self.name_length as usize]
     }
 
     pub(super) fn data(&self) -> Option<&[u8]> {
-        self.has_data.then(|| &self.bytes[self.path_length as usize..])
+        self.has_data.then(|| &self.bytes[self.name_length as usize..])
     }
 
-    /// Path and data, one behind the other.
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
+    pub(super) fn data_length(&self) -> usize {
+        self.bytes.len() - self.name_length as usize
     }
 }
 
@@ -125,12 +127,13 @@ impl Znode {
         Self { meta, content, children: None, parent: ZnodeId::ROOT, position: 0 }
     }
 
-    pub(super) fn path(&self) -> &[u8] {
-        self.content.path()
+    /// The last component of its path.
+    pub(super) fn name(&self) -> &[u8] {
+        self.content.name()
     }
 
-    pub(super) fn path_str(&self) -> &str {
-        std::str::from_utf8(self.path()).expect("a path is made from a string")
+    pub(super) fn name_str(&self) -> &str {
+        std::str::from_utf8(self.name()).expect("a name is made from a string")
     }
 
     pub(super) fn data(&self) -> Option<&[u8]> {
@@ -138,7 +141,7 @@ impl Znode {
     }
 
     pub(super) fn data_length(&self) -> usize {
-        self.data().map_or(0, <[u8]>::len)
+        self.content.data_length()
     }
 
     pub(super) fn children(&self) -> &[ZnodeId] {

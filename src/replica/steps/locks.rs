@@ -125,34 +125,36 @@ fn directories(tree: &Tree, scope: &Scope, prefix: &str, snapshot: &mut Snapshot
     let mut looks = 0;
     let mut parents = BTreeSet::new();
     // It may have contenders that are not ephemeral only.
-    if let Some(named) = tree.shown(prefix) {
-        parents.insert(named.path);
+    if tree.shown(prefix).is_some() {
+        parents.insert(if prefix.is_empty() { path::ROOT } else { prefix }.to_owned());
     }
-    for (_, parent, child) in tree.all_ephemerals() {
+    let mut asked = BTreeSet::new();
+    for (parent, name) in tree.all_ephemerals() {
         looks += 1;
         if looks > LOOKS_MAX {
             snapshot.is_cut = true;
             break;
         }
-        if !parents.contains(parent)
-            && scope.has(parent)
-            && Species::of(path::name(child)).is_some()
-        {
-            parents.insert(parent);
+        if !asked.contains(&parent) && Species::of(name).is_some() {
+            asked.insert(parent);
+            let path = parent.path();
+            if scope.has(&path) {
+                parents.insert(path);
+            }
         }
     }
     let mut room = CONTENDERS_MAX;
     let mut looks = 0;
     for parent in parents {
-        let Some(shown) = tree.shown(parent) else { continue };
+        let Some(shown) = tree.shown(&parent) else { continue };
         let children = usize::try_from(shown.stat.num_children).unwrap_or(0);
         if room == 0 || looks + children > LOOKS_MAX {
             snapshot.is_cut = true;
             continue;
         }
         looks += children;
-        let children = tree.shown_children(parent).map(|child| child_of(&child));
-        let found = Directory::of(parent, shown.next_child, shown.data, children, room);
+        let children = tree.shown_children(&parent).map(|child| child_of(&child));
+        let found = Directory::of(&parent, shown.next_child, shown.data, children, room);
         if let Some(directory) = found {
             room -= directory.contenders.len();
             snapshot.is_cut |= directory.hidden > 0;
@@ -163,7 +165,7 @@ fn directories(tree: &Tree, scope: &Scope, prefix: &str, snapshot: &mut Snapshot
 
 fn child_of<'a>(shown: &Shown<'a>) -> Child<'a> {
     Child {
-        name: shown.name(),
+        name: shown.name,
         data: shown.data,
         session: shown.stat.ephemeral_owner,
         czxid: shown.stat.czxid,

@@ -3,6 +3,7 @@
 
 mod access;
 mod create;
+mod lookup;
 mod model;
 mod modify;
 mod multi;
@@ -18,7 +19,8 @@ use crate::proto::request::{Create, CreateKind};
 use crate::proto::{Acl, ErrorCode, MultiOp, MultiResult, Stat, Text};
 
 use super::slab::ZnodeId;
-use super::{Context, Created, Event, Identity, Options, Tree, digest};
+use super::table::PathTable;
+use super::{Context, Created, Event, Identity, Options, Tree, ancestry, digest, path};
 
 /// A tree, and somebody who talks to it. Each write has the next zxid, at 1000 ms times the zxid.
 struct Fixture {
@@ -125,18 +127,29 @@ fn acl(perms: i32, scheme: &str, id: &str) -> Acl {
     Acl { perms, scheme: Text::from(scheme), id: Text::from(id) }
 }
 
+/// Every znode with its path, put together from the root down.
+fn paths_from_above(tree: &Tree) -> Vec<(String, ZnodeId)> {
+    let mut found = vec![(path::ROOT.to_owned(), ZnodeId::ROOT)];
+    let mut seen = 0;
+    while let Some((path, id)) = found.get(seen).cloned() {
+        for child in tree.slab[id].children() {
+            found.push((path::child(&path, tree.slab[*child].name_str()), *child));
+        }
+        seen += 1;
+    }
+    found
+}
+
 /// Both digests, computed from nothing but the znodes.
 fn digests_from_scratch(tree: &Tree) -> (u128, u64) {
     let (mut sum, mut legacy) = (0_u128, 0_u64);
-    let mut unseen = vec![ZnodeId::ROOT];
-    while let Some(id) = unseen.pop() {
-        let znode = &tree.slab[id];
+    for (path, id) in paths_from_above(tree) {
+        let (path, znode) = (path.as_bytes(), &tree.slab[id]);
         let acl = tree.acls.list(znode.meta.acl);
         sum = sum
-            .wrapping_add(digest::content(&znode.content, znode.meta.owner, acl.hash()))
-            .wrapping_add(digest::numbers(digest::path(znode.path()), &znode.meta));
-        legacy = legacy.wrapping_add(digest::legacy(znode));
-        unseen.extend(znode.children());
+            .wrapping_add(digest::content(path, znode.data(), znode.meta.owner, acl.hash()))
+            .wrapping_add(digest::numbers(digest::path(path), &znode.meta));
+        legacy = legacy.wrapping_add(digest::legacy(path, znode));
     }
     (sum, legacy)
 }
@@ -149,19 +162,17 @@ fn assert_consistent(tree: &Tree) {
         assert_eq!(tree.legacy_digest(), Some(legacy));
     }
     let mut size = 0;
-    let mut count = 0;
-    let mut unseen = vec![ZnodeId::ROOT];
-    while let Some(id) = unseen.pop() {
-        let znode = &tree.slab[id];
-        assert_eq!(tree.find(znode.path_str()), Some(id));
+    let znodes = paths_from_above(tree);
+    for (path, id) in &znodes {
+        let (id, znode) = (*id, &tree.slab[*id]);
+        assert_eq!(tree.find(path), Some(id));
+        assert_eq!(ancestry::path(&tree.slab, id), *path);
         for (position, child) in znode.children().iter().enumerate() {
             assert_eq!(tree.slab[*child].position as usize, position);
             assert_eq!(tree.slab[*child].parent, id);
         }
-        size += znode.content.bytes().len() as u64;
-        count += 1;
-        unseen.extend(znode.children());
+        size += (path.len() + znode.data_length()) as u64;
     }
     assert_eq!(tree.data_size(), size);
-    assert_eq!(tree.node_count(), count);
+    assert_eq!(tree.node_count(), znodes.len());
 }

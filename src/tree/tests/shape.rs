@@ -95,7 +95,7 @@ fn cversion_wraps_at_32_bits() {
 }
 
 #[test]
-fn a_znode_takes_112_bytes_besides_path_and_data() {
+fn a_znode_takes_112_bytes_besides_name_and_data() {
     assert_eq!(std::mem::size_of::<super::super::znode::Znode>(), 112);
 }
 
@@ -119,11 +119,11 @@ fn a_znode_in_the_place_of_one_that_was_amended_is_hashed_anew() {
     f.create("/a", 0).unwrap();
     let id = f.tree.find("/a").unwrap();
     let mut meta = f.tree.slab[id].meta;
-    f.tree.amend(id, meta, crate::tree::edit::NewData::Replace(Some(b"data")));
-    f.tree.unlink(id);
+    f.tree.amend(id, "/a", meta, crate::tree::edit::NewData::Replace(Some(b"data")));
+    f.tree.unlink(id, "/a");
     meta.acl = f.tree.acls.acquire(&[Acl::open()], meta.acl);
-    let other = f.tree.link(ZnodeId::ROOT, meta, crate::tree::znode::Content::new(b"/b", None));
+    let other = f.tree.link(ZnodeId::ROOT, "/b", meta, None);
     assert_eq!(other, id);
-    f.tree.amend(other, meta, crate::tree::edit::NewData::Keep);
+    f.tree.amend(other, "/b", meta, crate::tree::edit::NewData::Keep);
     assert_eq!(digests_from_scratch(&f.tree), (f.tree.digest(), f.tree.legacy_digest().unwrap()));
 }
