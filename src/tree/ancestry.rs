@@ -30,25 +30,35 @@ pub(super) fn has_path(slab: &Slab, id: ZnodeId, path: &[u8]) -> bool {
 
 /// Its path.
 pub(super) fn path(slab: &Slab, id: ZnodeId) -> String {
-    let mut path = Vec::new();
+    let mut path = String::new();
     put_path(slab, id, &mut path);
-    String::from_utf8(path).expect("names are made from strings")
+    path
 }
 
-/// Puts its path in the place of what is in `path`.
-pub(super) fn put_path(slab: &Slab, id: ZnodeId, path: &mut Vec<u8>) {
-    path.clear();
+/// Puts its path in the place of what is in `path`, whose memory it uses.
+pub(super) fn put_path(slab: &Slab, id: ZnodeId, path: &mut String) {
+    let znode = &slab[id];
     if id == ZnodeId::ROOT {
-        path.extend_from_slice(path::ROOT.as_bytes());
-        return;
+        path.clear();
+        path.push_str(path::ROOT);
+    } else {
+        put_child_path(slab, znode.parent, znode.name(), path);
     }
-    path.resize(up_to_root(slab, id).map(|znode| 1 + znode.name().len()).sum(), b'/');
-    let mut end = path.len();
-    for znode in up_to_root(slab, id) {
-        let start = end - znode.name().len();
-        path[start..end].copy_from_slice(znode.name());
+}
+
+/// The same of a child of `parent` with this name, whether or not it is there.
+pub(super) fn put_child_path(slab: &Slab, parent: ZnodeId, name: &[u8], path: &mut String) {
+    let mut bytes = std::mem::take(path).into_bytes();
+    bytes.clear();
+    let names = || std::iter::once(name).chain(up_to_root(slab, parent).map(Znode::name));
+    bytes.resize(names().map(|name| 1 + name.len()).sum(), b'/');
+    let mut end = bytes.len();
+    for name in names() {
+        let start = end - name.len();
+        bytes[start..end].copy_from_slice(name);
         end = start - 1;
     }
+    *path = String::from_utf8(bytes).expect("names are made from strings");
 }
 
 /// A znode, its parent, and so on; without the root.

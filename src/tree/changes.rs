@@ -143,7 +143,7 @@ impl Tree {
     /// current record, or with `None` when
     /// the record has to go. Answers whether more is waiting.
     pub fn drain_changes(&mut self, records_max: usize, out: &mut TakeChange<'_>) -> bool {
-        let (mut path, mut record) = (Vec::new(), Vec::new());
+        let (mut path, mut record) = (String::new(), Vec::new());
         let mut bytes = 0;
         for _ in 0..records_max {
             if bytes >= DRAIN_BYTES_MAX {
@@ -158,7 +158,7 @@ impl Tree {
                 record::encode(znode, self.acls.list(znode.meta.acl), &mut record);
                 ancestry::put_path(&self.slab, id, &mut path);
                 bytes += path.len() + record.len();
-                out(&path, Some(&record));
+                out(path.as_bytes(), Some(&record));
                 self.slab.set_stored(id, true);
             } else {
                 break;

@@ -177,19 +177,23 @@ impl Tree {
     /// Takes everything back.
     pub(super) fn take_back_edits(&mut self) {
         let journal = std::mem::take(&mut self.journal);
+        // One after the other, so that each takes the memory of the one before.
+        let mut path = String::new();
         for edit in journal.edits.into_iter().rev() {
             match edit {
-                Undo::Linked(id) => self.unlink(id, &ancestry::path(&self.slab, id)),
+                Undo::Linked(id) => {
+                    ancestry::put_path(&self.slab, id, &mut path);
+                    self.unlink(id, &path);
+                }
                 Undo::Unlinked { id, parent, mut meta, content, acl } => {
                     meta.acl = self.acls.acquire(acl.entries(), meta.acl);
-                    let name = std::str::from_utf8(content.name()).expect("it was linked as text");
-                    let path = path::child(&ancestry::path(&self.slab, parent), name);
+                    ancestry::put_child_path(&self.slab, parent, content.name(), &mut path);
                     let linked = self.link_content(parent, &path, meta, content);
                     assert_eq!(linked, id, "slots are taken in the reverse order of their release");
                 }
                 Undo::Amended { id, mut meta, content } => {
                     meta.acl = self.slab[id].meta.acl;
-                    let path = ancestry::path(&self.slab, id);
+                    ancestry::put_path(&self.slab, id, &mut path);
                     self.swap(id, path.as_bytes(), meta, content);
                 }
             }
