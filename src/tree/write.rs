@@ -70,8 +70,7 @@ impl Tree {
 
         parent_meta.creates = parent_meta.creates.wrapping_add(1);
         parent_meta.pzxid = ctx.zxid;
-        let parent_path = parent_of(&path, parent_length);
-        self.amend(parent, parent_path.as_str(), parent_meta, NewData::Keep);
+        self.amend(parent, parent_path(name, parent_length), parent_meta, NewData::Keep);
         let acl = self.acls.acquire(&acl, parent_meta.acl);
         let meta = Meta::new(ctx.zxid, ctx.now(), mode.owner, acl);
         let id = self.link(parent, name, meta, data);
@@ -79,6 +78,7 @@ impl Tree {
         self.start_usage(id, name, usage);
         self.book_usage(name, 1, length(data));
         events.push(self.event(EventType::NodeCreated, id, path.clone()));
+        let parent_path = parent_of(&path, parent_length);
         events.push(self.event(EventType::NodeChildrenChanged, parent, parent_path));
         Ok(Created { path, stat })
     }
@@ -274,10 +274,10 @@ impl Tree {
         if !mutant!("deletion-keeps-pzxid") {
             parent_meta.pzxid = zxid;
         }
-        let parent_path = parent_of(path, parent_length);
-        self.amend(parent, parent_path.as_str(), parent_meta, NewData::Keep);
+        self.amend(parent, parent_path(name, parent_length), parent_meta, NewData::Keep);
         self.unlink(id, name);
         self.book_usage(name, -1, -bytes);
+        let parent_path = parent_of(path, parent_length);
         events.push(self.event(EventType::NodeChildrenChanged, parent, parent_path));
     }
 
@@ -323,6 +323,11 @@ fn next_version(current: i32, expected: i32) -> Result<i32, ErrorCode> {
         -1 => 0,
         next => next,
     })
+}
+
+/// The path of the parent, which ends at `length`.
+fn parent_path(path: &str, length: usize) -> &str {
+    if length == 0 { path::ROOT } else { &path[..length] }
 }
 
 /// The path of the parent, sharing the memory of the path.
