@@ -1,7 +1,8 @@
 //! Plays seeds of the simulation: `cargo run --release --example simulate -- --seed 7 --trace`, or
 //! `-- --servers 3 --seeds 1..401`: as far as the second number, which is not played itself. With a
 //! deliberate bug: `cargo run --example simulate --features mutants -- --mutant log-not-synced --seed 1`;
-//! `-- --medians` counts how many seeds it takes to catch each of them, or `-- --medians --mutant NAME` one.
+//! `-- --medians` counts how many seeds it takes to catch each of them, or `-- --medians --mutant NAME` one; with `--tries N`
+//! each of its five counts ends after N seeds.
 
 #[path = "../tests/simulation/simulation.rs"]
 mod simulation;
@@ -19,7 +20,7 @@ use simulation::tempo::Tempo;
 
 const USAGE: &str = "usage: simulate [--servers 1|3|5 [--slow] | --founding | --removals] \
                      (--seed N [--trace] | --seeds A..B [--first]) [--mutant NAME] [--tla DIR]
-       simulate --medians [--mutant NAME]";
+       simulate --medians [--mutant NAME] [--tries N]";
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1).peekable();
@@ -170,18 +171,23 @@ fn remove(seeds: std::ops::Range<u64>) -> ExitCode {
 fn medians(mut words: impl Iterator<Item = String>) -> ExitCode {
     use simulation::catalogue::{CATALOGUE, silence_the_hunted};
 
-    let name = match (words.next().as_deref(), words.next()) {
-        (None, None) => None,
-        (Some("--mutant"), Some(name)) => Some(name),
-        _ => {
-            eprintln!("{USAGE}");
-            return ExitCode::from(2);
+    let (mut name, mut tries) = (None, None);
+    while let Some(word) = words.next() {
+        match (word.as_str(), words.next(), &mut name, &mut tries) {
+            ("--mutant", Some(mutant), name @ None, _) => *name = Some(mutant),
+            ("--tries", Some(count), _, tries @ None) if count.parse::<u64>().is_ok() => {
+                *tries = count.parse().ok();
+            }
+            _ => {
+                eprintln!("{USAGE}");
+                return ExitCode::from(2);
+            }
         }
-    };
+    }
     silence_the_hunted();
     println!("| Bug | Servers | Median |\n|---|---|---|");
     for mutant in CATALOGUE.iter().filter(|mutant| name.as_ref().is_none_or(|n| n == mutant.name)) {
-        let median = match mutant.seeds_to_catch() {
+        let median = match mutant.seeds_to_catch(tries) {
             Ok(count) => format!("{count}"),
             Err(most) => format!("> {most}"),
         };

@@ -56,7 +56,7 @@ impl fmt::Display for Kind {
 }
 
 impl Kind {
-    /// How many seeds a count tries at most: those that take some tens of seconds.
+    /// How many seeds a count tries at most unless it is told: those that take some tens of seconds.
     fn counted_seeds_max(self) -> u64 {
         match self {
             One | Slow => 150,
@@ -83,9 +83,9 @@ impl Mutant {
     }
 
     /// How many seeds it takes to catch it: the median of five counts that begin far apart from each other and from
-    /// the seeds of the tests. `Err` is how many were not enough.
-    pub fn seeds_to_catch(&self) -> Result<u64, u64> {
-        let most = self.kind.counted_seeds_max();
+    /// the seeds of the tests. Each count tries so many seeds at most. `Err` is how many were not enough.
+    pub fn seeds_to_catch(&self, most: Option<u64>) -> Result<u64, u64> {
+        let most = most.unwrap_or(self.kind.counted_seeds_max());
         let mut counts: Vec<Result<u64, u64>> = Vec::new();
         for begin in (1..=MEDIAN_OF).map(|at| at * MEDIAN_STEP) {
             let caught = self.hunt(begin + 1..=begin + most);
