@@ -83,7 +83,7 @@ impl Barrier {
         let path = &self.options.path;
         let pass = async {
             if wait.may_wait() {
-                while outlast(client, path).await? {}
+                while outlast(client, path).await? && !mutant!("any-change-lifts-the-barrier") {}
                 return Ok(());
             }
             match patiently(|| client.check_stat(path)).await {

@@ -88,7 +88,10 @@ impl Election {
                 Ok((data, stat)) => candidates.push(Candidate {
                     id: String::from_utf8_lossy(&data).into_owned(),
                     node,
-                    token: stat.czxid,
+                    token: match mutant!("candidate-shows-its-last-change") {
+                        true => stat.mzxid,
+                        false => stat.czxid,
+                    },
                     session: stat.ephemeral_owner,
                 }),
                 // It has left meanwhile.

@@ -142,7 +142,11 @@ impl Guard {
         let Self { entry, shared, keeper, strangers } = self;
         // It would take the exchange for a loss.
         drop(keeper);
-        let exchanged = timeout(shared.deadline().remaining(), entry.exchange(role)).await;
+        let patience = match mutant!("exchange-outlasts-the-hold") {
+            true => Duration::MAX,
+            false => shared.deadline().remaining(),
+        };
+        let exchanged = timeout(patience, entry.exchange(role)).await;
         match exchanged {
             Ok(Ok(entry)) => Ok(Self::keep(entry, shared, strangers)),
             Ok(Err(error)) => Err(error),

@@ -57,7 +57,8 @@ impl MultiLock {
         let mut held = MultiGuard { guards: Vec::new() };
         for mutex in &self.mutexes {
             // One that was lost meanwhile will not come back.
-            let next = mutex.acquire(client, wait.after(begun));
+            let left = if mutant!("waits-anew-for-each-lock") { wait } else { wait.after(begun) };
+            let next = mutex.acquire(client, left);
             let next = tokio::select! {
                 biased;
                 reason = held.lost() => Err(LockError::Lost(reason)),

@@ -232,6 +232,9 @@ impl Tree {
         owned.sort_unstable();
         let remove = |(path, id)| {
             let path = Text::from(path);
+            if mutant!("usage-outlives-session") {
+                self.book_usage(path.as_str(), 1, length(self.slab[id].data()));
+            }
             self.remove(ctx.zxid, id, &path, events);
             path
         };

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use zookeeper_client::Client;
 
 use super::common::{PATIENCE, wait_until};
+use super::queues::act;
 use super::{children, client, clients, drop_anywhere, server};
 
 fn barrier() -> Barrier {
@@ -69,6 +70,27 @@ async fn all_wait_until_the_barrier_is_lifted() {
         passed.unwrap().unwrap();
     }
     wait_until("no watch is left", async || server.status().watch_count == 0).await;
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+pub(super) async fn a_barrier_whose_data_change_is_not_lifted() {
+    let server = server().await;
+    let client = client(&server.connect_string()).await;
+    barrier().set(&client).await.unwrap();
+    let waits = super::client(&server.connect_string()).await;
+    let waiting = {
+        let waits = waits.clone();
+        tokio::spawn(async move { barrier().pass(&waits, Wait::For(PATIENCE)).await })
+    };
+    for data in [b"one", b"two"] {
+        wait_until("it waits", async || server.status().watch_count == 1).await;
+        client.set_data("/gates/b", data, None).await.unwrap();
+        act(&waits).await;
+        assert!(!waiting.is_finished(), "it is not lifted");
+    }
+    barrier().lift(&client).await.unwrap();
+    waiting.await.unwrap().unwrap();
     server.stop().await.unwrap();
 }
 

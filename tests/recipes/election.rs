@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockkeeper::recipes::{Election, Guard, LockError, LostReason, RecipeOptions, Wait};
+use lockkeeper::recipes::{Election, Guard, LockError, LostReason, RecipeOptions, Wait, revoke};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use zookeeper_client::Client;
@@ -67,6 +67,19 @@ async fn candidates_are_listed_in_their_order_with_who_they_are() {
     assert_eq!(listed[2].node, theirs);
     second.abort();
     first.release().await.unwrap();
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+pub(super) async fn a_candidate_whose_znode_was_written_to_shows_the_same_token() {
+    let server = server().await;
+    let client = client(&server.connect_string()).await;
+    let leads = election("one").campaign(&client, Wait::No).await.unwrap();
+    assert!(revoke(&client, &leads.node()).await.unwrap());
+    let listed = election("nobody").candidates(&client).await.unwrap();
+    assert_eq!(listed.len(), 1);
+    assert_eq!((&listed[0].node, listed[0].token), (&leads.node(), leads.token()));
+    leads.release().await.unwrap();
     server.stop().await.unwrap();
 }
 

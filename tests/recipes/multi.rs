@@ -1,9 +1,9 @@
 //! Several locks at once.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockkeeper::recipes::{Hold, LockError, LostReason, MultiLock, Wait};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::common::{PATIENCE, wait_until};
 use super::{acquire, children, client, drop_anywhere, is_empty, lock, server};
@@ -50,6 +50,27 @@ async fn who_does_not_get_one_gives_back_the_others() {
         locks.acquire(&client, Wait::Forever).await
     })
     .await;
+    last.release().await.unwrap();
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+pub(super) async fn the_time_to_wait_is_that_for_all_of_them_together() {
+    const WAIT: Duration = Duration::from_secs(2);
+    let server = server().await;
+    let client = client(&server.connect_string()).await;
+    let (first, last) = (acquire(&client, "/a").await, acquire(&client, "/b").await);
+    let begun = Instant::now();
+    let waiting = {
+        let client = client.clone();
+        tokio::spawn(async move { all_of(&["/a", "/b"]).acquire(&client, Wait::For(WAIT)).await })
+    };
+    sleep(WAIT * 3 / 4).await;
+    first.release().await.unwrap();
+    let refused = timeout(PATIENCE, waiting).await.unwrap().unwrap();
+    assert!(matches!(&refused, Err(LockError::Held { path }) if path == "/b"), "{refused:?}");
+    // For each of them anew it would have been seven quarters of it.
+    assert!(begun.elapsed() < WAIT * 3 / 2, "{:?}", begun.elapsed());
     last.release().await.unwrap();
     server.stop().await.unwrap();
 }

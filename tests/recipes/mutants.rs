@@ -8,7 +8,7 @@ use std::panic::catch_unwind;
 
 use lockkeeper::internals::mutants;
 
-use super::{hold, overflow, queues};
+use super::{barrier, election, hold, multi, overflow, queues, rwlock};
 
 /// A deliberate bug.
 struct Mutant {
@@ -51,6 +51,22 @@ const CATALOGUE: &[Mutant] = &[
     Mutant {
         name: "anothers-znode-confirms-the-hold",
         test: hold::a_znode_of_the_same_name_that_another_made_confirms_no_hold,
+    },
+    Mutant {
+        name: "any-change-lifts-the-barrier",
+        test: barrier::a_barrier_whose_data_change_is_not_lifted,
+    },
+    Mutant {
+        name: "waits-anew-for-each-lock",
+        test: multi::the_time_to_wait_is_that_for_all_of_them_together,
+    },
+    Mutant {
+        name: "candidate-shows-its-last-change",
+        test: election::a_candidate_whose_znode_was_written_to_shows_the_same_token,
+    },
+    Mutant {
+        name: "exchange-outlasts-the-hold",
+        test: rwlock::an_exchange_that_is_not_answered_ends_with_the_hold,
     },
 ];
 

@@ -11,7 +11,9 @@ use zookeeper_client::Client;
 
 use super::common::proxy::{Proxy, Weather};
 use super::common::{PATIENCE, wait_until};
-use super::{acquire, children, client, drop_anywhere, enter_as, is_empty, lock, server};
+use super::{
+    acquire, children, client, client_for, drop_anywhere, enter_as, is_empty, lock, server,
+};
 
 const STYLES: [SharedStyle; 2] = [SharedStyle::Curator, SharedStyle::Kazoo];
 
@@ -216,6 +218,21 @@ async fn an_exchange_whose_answer_was_lost_is_found_again() {
     assert_eq!(children(&observer, "/rw").await.len(), 1);
     assert_eq!(reader.token(), token);
     reader.release().await.unwrap();
+    is_empty(&observer, "/rw").await;
+    server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+pub(super) async fn an_exchange_that_is_not_answered_ends_with_the_hold() {
+    let server = server().await;
+    let proxy = Proxy::start(server.local_addr()).await;
+    let observer = client(&server.connect_string()).await;
+    let cut_off = client_for(&proxy.connect_string(), Duration::from_secs(2)).await;
+    let writer = shared("/rw").write(&cut_off, Wait::No).await.unwrap();
+    proxy.set(Weather::BlackHole);
+    let refused = timeout(PATIENCE, writer.downgrade()).await.expect("it ends");
+    // Not as late as the end of the session, when others may write.
+    assert!(matches!(refused, Err(LockError::Lost(LostReason::Silence))), "{refused:?}");
     is_empty(&observer, "/rw").await;
     server.stop().await.unwrap();
 }

@@ -37,6 +37,13 @@ pub struct Proposal {
     pub txns: Vec<Txn>,
 }
 
+impl Proposal {
+    /// The term in which it was proposed.
+    pub fn term(&self) -> u64 {
+        self.entry.term
+    }
+}
+
 /// Index and term of the entries of a log, and of the one that it begins after.
 #[derive(Clone, Debug, Default)]
 struct Log {

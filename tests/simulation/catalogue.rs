@@ -218,6 +218,7 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("two-connections-one-session", One, 60),
     mutant("moved-session-writes", One, 20),
     mutant("expiry-leaves-ephemerals", One, 20),
+    mutant("grace-not-given", One, 20),
     // --- znodes
     mutant("sequence-from-child-count", One, 20),
     mutant("multi-keeps-half", One, 20),
@@ -225,6 +226,8 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("delete-past-acl", One, 20),
     mutant("deletion-keeps-pzxid", One, 20),
     mutant("ttl-unchecked", One, 20),
+    mutant("reaper-allowance-unspent", One, 20),
+    mutant("usage-outlives-session", One, 20),
     // --- watches
     mutant("event-twice", One, 20),
     mutant("events-reversed", One, 20),

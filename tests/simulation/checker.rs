@@ -26,6 +26,7 @@ use super::coverage::Coverage;
 use super::history::History;
 use super::model::{Model, Owner};
 use super::observer::Observer;
+use super::reaped::Reaped;
 use super::sessions::{Session, Write};
 use super::view::View;
 
@@ -55,6 +56,8 @@ pub struct Checker {
     pub is_strict: bool,
     /// Sessions that a server has given to a client in this turn.
     given: Vec<i64>,
+    /// When the removals were proposed that the last leader to do so proposed in its term.
+    pub(super) reaped: Reaped,
     /// Servers that stood still, and between which times of the world.
     pub(super) pauses: Vec<(usize, u64, u64)>,
     pub(super) rules: Rules,
@@ -76,6 +79,11 @@ pub struct Rules {
     pub clock_rates: [u64; 5],
     /// Longest time on the way from one server to another.
     pub peer_latency_us_max: u64,
+    /// How much longer than its timeout a silent session lives.
+    pub expiry_grace_us: u64,
+    /// How many containers and TTL znodes may be removed in a minute, and how late that may be proposed.
+    pub reaped_per_minute: u32,
+    pub reaped_late_us: u64,
 }
 
 impl Rules {
@@ -104,6 +112,7 @@ impl Checker {
             lost: 0,
             is_strict: rules.servers == 1,
             given: Vec::new(),
+            reaped: Reaped::default(),
             pauses: Vec::new(),
             rules,
             coverage: Coverage::default(),
@@ -480,7 +489,8 @@ impl Checker {
         for (id, session) in self.sessions.iter().filter(|(_, session)| session.is_open()) {
             let (heard_us, timeout_us) =
                 session.last_heard(server, u64::MAX).expect("its opening was heard");
-            let late = now_us.saturating_sub(heard_us.max(since) + timeout_us);
+            let ends_us = heard_us.max(since) + timeout_us + self.rules.expiry_grace_us;
+            let late = now_us.saturating_sub(ends_us);
             if late > self.rules.grace_us {
                 return Err(format!("session {id:#x} should have ended {late} us ago"));
             }

@@ -18,7 +18,8 @@ use super::config::{Config, KINDS};
 use super::conn::Violation;
 use super::lock::{Grant, Lock};
 use super::model::NO_NODE;
-use super::ops::Draw;
+use super::model::quota::QUOTA;
+use super::ops::{Draw, quota};
 use super::rng::Rng;
 
 /// How many paths of replies a client remembers.
@@ -69,6 +70,8 @@ pub enum Mood {
 pub struct Client {
     pub ip: Ipv4Addr,
     rng: Rng,
+    /// Chance, for what came to be drawn later: so that the rest of a seed stays what it is.
+    whim: Rng,
     /// The server that it is, or will next be, connected to.
     pub server: usize,
     servers: usize,
@@ -108,6 +111,7 @@ impl Client {
             server: number % config.servers,
             servers: config.servers,
             rng,
+            whim: Rng::new(config.seed, 1000 + number as u64),
             conn: None,
             is_attached: false,
             was_sent_away: false,
@@ -207,6 +211,10 @@ impl Client {
                 let mut draw = Draw { rng: &mut self.rng, config, recent: &self.recent };
                 let request = draw.request(kind);
                 self.ask(request, now_us, out);
+                if config.has_quotas && self.whim.chance(30) {
+                    let request = quota(&mut self.whim);
+                    self.ask(request, now_us, out);
+                }
                 if self.mood == Mood::Wild && self.rng.chance(config.malformed) {
                     self.malformed(out);
                 }
@@ -442,7 +450,9 @@ impl Client {
             (Request::Auth { auth: Some(auth), .. }, Ok(_)) if !self.auths.contains(auth) => {
                 self.auths.push(auth.clone());
             }
-            (_, Ok(Response::Path(path) | Response::PathStat(path, _))) => {
+            (_, Ok(Response::Path(path) | Response::PathStat(path, _)))
+                if !path.as_str().starts_with(QUOTA) =>
+            {
                 if self.recent.len() == RECENT_MAX {
                     self.recent.remove(0);
                 }

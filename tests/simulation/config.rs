@@ -8,6 +8,9 @@ use super::rng::Rng;
 /// Longest time for which a machine stands still, microseconds.
 pub const STANDSTILL_US_MAX: u64 = 3_000_000;
 
+/// So many may be removed in a minute that there is no limit.
+pub const REAPED_PER_MINUTE: u32 = 60_000;
+
 /// Kinds of operations, in the order of [`Config::op_weights`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -125,6 +128,12 @@ pub struct Config {
     pub disk_stall_ms: u64,
     /// How often a copy of a server's disk is made, or put in the place of what it has.
     pub old_copies_every_us: Option<u64>,
+    /// How much longer than its timeout a silent session lives.
+    pub expiry_grace_ms: u64,
+    /// How many containers and TTL znodes may be removed in a minute.
+    pub reaped_per_minute: u32,
+    /// Whether clients give quotas, which are not enforced.
+    pub has_quotas: bool,
 }
 
 impl Config {
@@ -189,6 +198,9 @@ impl Config {
             wrong_clocks_every_us: None,
             disk_stall_ms: 5000,
             old_copies_every_us: None,
+            expiry_grace_ms: 0,
+            reaped_per_minute: REAPED_PER_MINUTE,
+            has_quotas: false,
         };
         if servers > 1 {
             config.draw_ensemble(rng);
@@ -197,6 +209,7 @@ impl Config {
         }
         config.draw_hangs(&mut Rng::new(seed, 8));
         config.draw_clocks(&mut Rng::new(seed, 13));
+        config.draw_settings(&mut Rng::new(seed, 17));
         config
     }
 
@@ -223,6 +236,9 @@ impl Config {
         config.trouble_weights = [1, 4, 2, 5, 1].map(|most| rng.range(1, most) as u32);
         config.wipe_every_us = None;
         config.old_copies_every_us = None;
+        config.expiry_grace_ms = 0;
+        config.reaped_per_minute = REAPED_PER_MINUTE;
+        config.has_quotas = false;
         config
     }
 
@@ -273,6 +289,33 @@ impl Config {
     fn draw_old_copies(&mut self, rng: &mut Rng) {
         let is_on = rng.chance(400);
         self.old_copies_every_us = is_on.then(|| *rng.pick(&[100_000, 300_000, 1_000_000]));
+    }
+
+    /// What operators set, and whether there are quotas.
+    fn draw_settings(&mut self, rng: &mut Rng) {
+        if rng.chance(250) {
+            self.expiry_grace_ms = *rng.pick(&[150, 700]);
+        }
+        if rng.chance(300) {
+            self.reaped_per_minute = *rng.pick(&[60, 240]);
+        }
+        self.has_quotas = rng.chance(300);
+    }
+
+    /// How long the server may take to remove so many znodes, beyond a look at them.
+    pub fn reaping_us(&self, znodes: u64) -> u64 {
+        match self.reaped_per_minute {
+            REAPED_PER_MINUTE => 0,
+            per_minute => znodes * 60_000_000 / u64::from(per_minute),
+        }
+    }
+
+    /// How late the removal of a znode may be proposed after the look that found it, and that look come.
+    pub fn reaped_late_us(&self) -> u64 {
+        let hang_us = if self.hang_every_us.is_some() { self.hang_us_max() } else { 0 };
+        // Nothing is proposed while leadership is being handed over.
+        let handed_over_us = if self.servers > 1 { 5_000_000 } else { 0 };
+        self.container_interval_ms * 1000 + 500_000 + handed_over_us + hang_us
     }
 
     /// Longest time that anything of the server's own may take, besides timeouts.

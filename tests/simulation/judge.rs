@@ -202,6 +202,7 @@ impl Checker {
         };
         let stood_still_us = self.stood_still_us(proposal.server, last_us, proposal.at_us);
         let silent_us = proposal.at_us - last_us - stood_still_us;
+        let timeout_us = timeout_us + self.rules.expiry_grace_us;
         if silent_us < timeout_us {
             return Err(format!(
                 "expired after {silent_us} us of silence, timeout {timeout_us} us"
@@ -231,6 +232,7 @@ impl Checker {
         let silent_us = proposed_us - of_world(heard_us, *server);
         // Who comes back may have asked for less.
         let timeout_us = timeout_us.min(owner.timeout_ms as u64 * 1000);
+        let timeout_us = timeout_us + self.rules.expiry_grace_us;
         let timeout_us = of_world(timeout_us, proposal.server);
         if silent_us < timeout_us {
             let server = server + 1;
@@ -280,6 +282,7 @@ impl Checker {
         path: &str,
         proposal: &Proposal,
     ) -> Result<Effect, Violation> {
+        self.are_reaped_in_measure(proposal)?;
         // What was done to it since the reaper looked does not stop it, as in ZooKeeper.
         let looked = self.history.zxid_at(proposal.place);
         if let Some(znode) = self.newest().find(path) {

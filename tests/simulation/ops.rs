@@ -8,7 +8,28 @@ use lockkeeper::internals::proto::request::{AddWatchMode, Create, CreateKind, Wa
 use lockkeeper::internals::proto::{Acl, MultiOp, ReadOp, Request, Text};
 
 use super::config::{Config, Kind};
+use super::model::quota::{LIMITS, QUOTA, USAGE};
 use super::rng::Rng;
+
+/// Gives a quota to one of the znodes that clients use, or takes part of it away.
+pub fn quota(rng: &mut Rng) -> Request {
+    let dir = format!("{QUOTA}/n{}", rng.below(3));
+    let (limits, usage) = (format!("{dir}{LIMITS}"), format!("{dir}{USAGE}"));
+    let create = |path: String, data: &'static [u8]| {
+        let data = Some(Bytes::from_static(data));
+        let (kind, path, acl) = (CreateKind::Create, Text::from(path), Some(vec![Acl::open()]));
+        Request::Create(Create { kind, path, data, acl, flags: 0, ttl_ms: 0 })
+    };
+    match rng.below(8) {
+        0 | 1 => create(dir, b""),
+        2 | 3 => create(limits, b"count=-1,bytes=-1"),
+        4..=6 => create(usage, b"count=0,bytes=0"),
+        _ => {
+            let path = Text::from(if rng.chance(500) { limits } else { usage });
+            Request::Delete { path, version: -1 }
+        }
+    }
+}
 
 /// What a client draws its requests from.
 #[derive(Debug)]

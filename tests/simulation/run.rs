@@ -137,7 +137,10 @@ fn phases(world: &mut World) -> Result<(), Violation> {
     until(world, "clients work", |world| world.now_us >= served_us && is_done(world))?;
     world.everybody_is_served()?;
     world.send_clients_away();
-    let ended_us = world.now_us + 2 * quiet_us + world.config.container_interval_ms * 3000;
+    let ended_us = world.now_us
+        + 2 * quiet_us
+        + world.config.container_interval_ms * 3000
+        + world.config.reaping_us(world.mortal_znodes());
     until(world, "sessions end", |world| world.now_us >= ended_us)?;
     world.nothing_stays()?;
     world.survives_a_last_restart()
@@ -206,6 +209,14 @@ impl World {
         for (number, client) in self.clients.iter_mut().enumerate() {
             client.be(if number % 2 == 0 { Mood::Leave } else { Mood::Dead });
         }
+    }
+
+    /// How many znodes may still go by themselves, besides ephemerals.
+    fn mortal_znodes(&self) -> u64 {
+        use super::model::Owner::{Container, Ttl};
+        let newest = self.checker.newest();
+        let owners = newest.znodes.values().map(|znode| znode.owner);
+        owners.filter(|owner| matches!(owner, Container | Ttl(_))).count() as u64
     }
 
     fn nothing_stays(&mut self) -> Result<(), Violation> {

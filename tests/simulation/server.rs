@@ -248,12 +248,13 @@ impl Server {
             session_timeout_ms_min: config.timeouts_ms.0,
             session_timeout_ms_max: config.timeouts_ms.1,
             container_check_interval_ms: config.container_interval_ms,
-            container_max_per_minute: 60_000,
+            container_max_per_minute: config.reaped_per_minute,
             container_never_used_ms: config.container_never_used_ms,
             audit: true,
             durable: true,
             ensemble: (config.servers > 1).then(|| ensemble(config)),
             linearizable_reads: config.linearizable_reads,
+            expiry_grace_ms: config.expiry_grace_ms,
             disk_stall_ms: config.disk_stall_ms,
             ..Setup::default()
         };

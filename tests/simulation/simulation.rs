@@ -13,6 +13,7 @@
 //! | `bounds.rs` | how much a world may hold |
 //! | `removals.rs` | a world of its own: who stops at the answer to a removal of members |
 //! | `founding.rs`, `founding/` | another world: how servers become an ensemble |
+//! | `reaped.rs` | how many znodes may be removed in which time |
 //! | `clocks.rs` | wall clocks that are wrong, and the rules of time |
 //! | `hangs.rs` | disks whose syncs return late, by seconds |
 //! | `rollback.rs` | old copies of disks, and what was promised since they were made |
@@ -50,6 +51,7 @@ pub mod network;
 pub mod observer;
 mod operator;
 pub mod ops;
+mod reaped;
 pub mod removals;
 #[path = "../common/rng.rs"]
 pub mod rng;

@@ -129,6 +129,9 @@ impl World {
             grace_us: config.grace_us(),
             clock_rates: std::array::from_fn(|at| *config.clock_rates.get(at).unwrap_or(&1000)),
             peer_latency_us_max: config.peer_latency_us_max,
+            expiry_grace_us: config.expiry_grace_ms * 1000,
+            reaped_per_minute: config.reaped_per_minute,
+            reaped_late_us: config.reaped_late_us(),
         };
         let clients = (0..config.clients + config.lock_clients + config.quiet_clients)
             .map(|number| Client::new(number, &config))

@@ -173,7 +173,8 @@ impl SessionTracker {
 
     /// Begins to watch a session, for its timeout and the grace that is configured.
     fn track(&mut self, session: i64, timeout_ms: i32) {
-        self.expiry.track_with_grace(session, timeout_ms, self.grace_ms);
+        let grace_ms = if mutant!("grace-not-given") { 0 } else { self.grace_ms };
+        self.expiry.track_with_grace(session, timeout_ms, grace_ms);
     }
 
     /// The leader has given a session to a process: the session has its full timeout from now on.

@@ -41,7 +41,9 @@ impl Replica {
         let (steady_ms, never_used_ms) = (self.steady_ms(), self.setup.container_never_used_ms);
         let tree = self.state.machine().tree();
         let paths = tree.reapable(steady_ms, never_used_ms, at_once_max);
-        self.sessions.reaper().spend(paths.len());
+        if !mutant!("reaper-allowance-unspent") {
+            self.sessions.reaper().spend(paths.len());
+        }
         for path in paths {
             self.forwarding.push_chore(0, &TxnOp::Reap { path: Text::copy_from(path.as_str()) });
         }

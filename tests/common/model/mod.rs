@@ -9,6 +9,7 @@
 #![allow(dead_code, reason = "the simulation and the property test each use a part")]
 
 pub mod acl;
+pub mod quota;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -257,9 +258,14 @@ impl Model {
         parent.children.insert(name.to_owned());
         let parent_acl = parent.acl.clone();
         let data = create.data.as_ref().map(|data| data.to_vec());
-        let znode = Znode::new(data, acl.clone(), owner, txn);
+        let bytes = length(data.as_deref());
+        let mut znode = Znode::new(data, acl.clone(), owner, txn);
         let stat = znode.stat();
+        if let Some(usage) = self.usage_at(&path) {
+            znode.data = Some(usage);
+        }
         self.znodes.insert(path.clone(), znode);
+        self.count(&path, 1, bytes);
         events.push(Event { kind: CREATED, path: path.clone(), acl });
         let parent_path = parent_path.to_owned();
         events.push(Event { kind: CHILDREN_CHANGED, path: parent_path, acl: parent_acl });
@@ -286,6 +292,7 @@ impl Model {
 
     fn remove(&mut self, zxid: i64, path: &str, events: &mut Vec<Event>) {
         let znode = self.znodes.remove(path).expect("it was found before");
+        self.count(path, -1, -length(znode.data.as_deref()));
         events.push(Event { kind: DELETED, path: path.to_owned(), acl: znode.acl });
         let (parent_path, name) = split(path).expect("the root is never removed");
         let parent = self.find_mut(parent_path);
@@ -315,9 +322,12 @@ impl Model {
         znode.mzxid = txn.zxid;
         znode.mtime = txn.time_ms;
         znode.steady_ms = txn.steady_ms;
+        let grown = length(data) - length(znode.data.as_deref());
         znode.data = data.map(<[u8]>::to_vec);
         events.push(Event { kind: DATA_CHANGED, path: path.to_owned(), acl: znode.acl.clone() });
-        Ok(znode.stat())
+        let stat = znode.stat();
+        self.count(path, 0, grown);
+        Ok(stat)
     }
 
     pub fn set_acl(
@@ -546,6 +556,11 @@ impl Model {
         allowed(&znode.acl, ids, wanted)?;
         Ok(znode)
     }
+}
+
+/// Bytes of data.
+fn length(data: Option<&[u8]>) -> i64 {
+    data.map_or(0, |data| data.len() as i64)
 }
 
 fn error_result(code: Code) -> MultiResult {

@@ -1,0 +1,53 @@
+//! What quotas count, as ZooKeeper's documents say: the znodes at and below a path that has limits, and the bytes
+//! of their data.
+//!
+//! *Owns* the znode that shows the usage of a path. *Never* enforces limits: a server does that only where it is
+//! told to.
+
+use super::Model;
+
+/// Below it are the limits and the usage of each path that has a quota.
+pub const QUOTA: &str = "/zookeeper/quota";
+pub const LIMITS: &str = "/zookeeper_limits";
+pub const USAGE: &str = "/zookeeper_stats";
+
+impl Model {
+    /// A znode at this path came (1), went (-1) or changed (0), and the bytes of its data with it.
+    pub(super) fn count(&mut self, path: &str, znodes: i64, bytes: i64) {
+        let Some(quota) = self.quota_of(path) else { return };
+        let Some(usage) = self.znodes.get_mut(&format!("{QUOTA}{quota}{USAGE}")) else { return };
+        let known = usage.data.as_deref().and_then(figures);
+        if let Some((count, length)) = known {
+            usage.data = Some(text(count + znodes, length + bytes));
+        }
+    }
+
+    /// The deepest path with limits that is this one or above it.
+    fn quota_of<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+        let tops = ends.filter(|end| *end > 0).map(|end| &path[..end]);
+        tops.filter(|top| self.znodes.contains_key(&format!("{QUOTA}{top}{LIMITS}"))).last()
+    }
+
+    /// What a znode for usage shows when it is created at this path: what is there by then.
+    pub(super) fn usage_at(&self, path: &str) -> Option<Vec<u8>> {
+        let top = path.strip_prefix(QUOTA)?.strip_suffix(USAGE).filter(|top| !top.is_empty())?;
+        let below = format!("{top}/");
+        let counted = self.znodes.iter().filter(|(at, _)| *at == top || at.starts_with(&below));
+        let lengths = counted.map(|(_, znode)| znode.data.as_ref().map_or(0, Vec::len) as i64);
+        let (count, bytes) = lengths.fold((0, 0), |(count, bytes), more| (count + 1, bytes + more));
+        Some(text(count, bytes))
+    }
+}
+
+fn text(count: i64, bytes: i64) -> Vec<u8> {
+    format!("count={count},bytes={bytes}").into_bytes()
+}
+
+/// As [`text`] writes them; no client of these tests writes others.
+fn figures(data: &[u8]) -> Option<(i64, i64)> {
+    let text = std::str::from_utf8(data).ok()?;
+    let (count, bytes) = text.split_once(',')?;
+    let number = |pair: &str, key: &str| pair.strip_prefix(key)?.parse().ok();
+    Some((number(count, "count=")?, number(bytes, "bytes=")?))
+}
