@@ -25,8 +25,8 @@ impl Model {
     /// The deepest path with limits that is this one or above it.
     fn quota_of<'a>(&self, path: &'a str) -> Option<&'a str> {
         let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
-        let tops = ends.filter(|end| *end > 0).map(|end| &path[..end]);
-        tops.filter(|top| self.znodes.contains_key(&format!("{QUOTA}{top}{LIMITS}"))).next_back()
+        let mut tops = ends.filter(|end| *end > 0).map(|end| &path[..end]);
+        tops.rfind(|top| self.znodes.contains_key(&format!("{QUOTA}{top}{LIMITS}")))
     }
 
     /// What a znode for usage shows when it is created at this path: what is there by then.
