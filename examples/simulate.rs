@@ -2,8 +2,7 @@
 //! `-- --servers 3 --seeds 1..401`: as far as the second number, which is not played itself. With a
 //! deliberate bug: `cargo run --example simulate --features mutants -- --mutant log-not-synced --seed 1`;
 //! `-- --medians` counts how many seeds it takes to catch each of them, or `-- --medians --mutant NAME` one;
-//! with `--tries N`
-//! each of its five counts ends after N seeds.
+//! with `--tries N` each of its five counts ends after N seeds.
 
 #[path = "../tests/simulation/simulation.rs"]
 mod simulation;
