@@ -51,14 +51,14 @@ async fn the_first_candidate_leads_until_it_resigns_and_only_the_next_is_told() 
 async fn candidates_are_listed_in_their_order_with_who_they_are() {
     let server = server().await;
     let client = client(&server.connect_string()).await;
-    assert_eq!(election("nobody").candidates(&client).await.unwrap(), []);
+    assert_eq!(election("onlooker").candidates(&client).await.unwrap(), []);
     let first = election("one").campaign(&client, Wait::No).await.unwrap();
     let second = stand(&client, "two", 2).await;
     // As Curator's latch would stand, and what is no candidate.
     let theirs = "_c_0af2b9d6-32cd-4bd0-8c9c-6c2f2f4d4f55-latch-";
     let theirs = enter_as(&client, "/office/leader", theirs).await;
     enter_as(&client, "/office/leader", "lock-").await;
-    let listed = election("nobody").candidates(&client).await.unwrap();
+    let listed = election("onlooker").candidates(&client).await.unwrap();
     let ids: Vec<_> = listed.iter().map(|candidate| candidate.id.as_str()).collect();
     assert_eq!(ids, ["one", "two", ""]);
     assert_eq!(listed[0].node, first.node());
@@ -76,7 +76,7 @@ pub(super) async fn a_candidate_whose_znode_was_written_to_shows_the_same_token(
     let client = client(&server.connect_string()).await;
     let leads = election("one").campaign(&client, Wait::No).await.unwrap();
     assert!(revoke(&client, &leads.node()).await.unwrap());
-    let listed = election("nobody").candidates(&client).await.unwrap();
+    let listed = election("onlooker").candidates(&client).await.unwrap();
     assert_eq!(listed.len(), 1);
     assert_eq!((&listed[0].node, listed[0].token), (&leads.node(), leads.token()));
     leads.release().await.unwrap();
