@@ -17,11 +17,12 @@ pub const DRIVER_BATCH_MAX: usize = 1024;
 /// Bytes of one answer up to which the driver writes it by itself.
 pub const DIRECT_BYTES_MAX: usize = 16 << 10;
 
-/// Requests that a connection hands to the driver in one message.
-pub const REQUESTS_PER_MESSAGE_MAX: usize = 256;
+/// Requests that a connection hands to the driver in one message: what another client waits for beside one that
+/// floods the server, 20 us of reads.
+pub const REQUESTS_PER_MESSAGE_MAX: usize = 64;
 
 /// Payload bytes after which a message is handed over even if more requests have arrived.
-pub const REQUEST_BYTES_PER_MESSAGE_MAX: usize = 1 << 20;
+pub const REQUEST_BYTES_PER_MESSAGE_MAX: usize = 64 << 10;
 
 /// Unanswered requests of one connection beyond which nothing more is read from it. A message
 /// that was begun is finished, so up to [`REQUESTS_PER_MESSAGE_MAX`] more may be in flight.
