@@ -115,7 +115,13 @@ impl Core {
             read_only: Some(false),
         };
         let remote = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        self.replica.step(Input::Connected { conn, remote, remote_port: 1, request });
+        self.replica.step(Input::Connected {
+            conn,
+            remote,
+            remote_port: 1,
+            proven: Vec::new(),
+            request,
+        });
         self.drive();
     }
 

@@ -156,7 +156,13 @@ impl World {
         self.clients[client].0 = conn;
         self.seen.insert(conn, Seen::default());
         let remote = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        self.replica.step(Input::Connected { conn, remote, remote_port: 1, request });
+        self.replica.step(Input::Connected {
+            conn,
+            remote,
+            remote_port: 1,
+            proven: Vec::new(),
+            request,
+        });
     }
 
     fn request(&mut self, client: usize, requests: Vec<ClientRequest>) {

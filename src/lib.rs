@@ -8,7 +8,7 @@
 //!   cli, main      the commands             recipes  locks, over a client (feature "recipes")
 //!   server         sockets and tasks          admin   what operators see
 //!   bench          a load generator that knows nothing of the rest (feature "bench")
-//!   storage        disk: log, images, sled
+//!   storage        disk: log, images, sled    tls    keys, certificates, what listeners do
 //!   -------------- below: deterministic, no I/O, no clock (feature "server" off) --------------
 //!   replica        one server: consensus, sessions, watches, order
 //!   tree           the znodes                 config  zoo.cfg
@@ -71,7 +71,7 @@
 //!     read_only: Some(false),
 //! };
 //! let remote = std::net::IpAddr::from([127, 0, 0, 1]);
-//! replica.step(Input::Connected { conn: 1, remote, remote_port: 40_000, request });
+//! replica.step(Input::Connected { conn: 1, remote, remote_port: 40_000, proven: Vec::new(), request });
 //! assert_eq!(turn(&mut replica)?.len(), 4 + 37); // the answer to the connect request, in its frame
 //!
 //! // xid 1, opcode 3 (exists), the path, no watch
@@ -110,6 +110,8 @@ mod server;
 mod storage;
 #[cfg(feature = "server")]
 mod supervision;
+#[cfg(feature = "server")]
+mod tls;
 mod tree;
 
 // What the unit tests share with the tests from outside, to which this crate is `lockkeeper`.
@@ -132,6 +134,8 @@ pub mod internals;
 pub use config::{Config, ConfigError, Draft};
 #[cfg(feature = "server")]
 pub use server::{Builder, Ensemble, EnsembleBuilder, Recovered, Server, ServerError, StartError};
+#[cfg(feature = "server")]
+pub use tls::TlsError;
 
 // The core and its seam: what a replica is given, and what it says is to be done.
 pub use proto::ConnectRequest;

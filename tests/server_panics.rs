@@ -16,6 +16,7 @@ use lockkeeper::internals::config::{Config, Draft};
 use lockkeeper::internals::proto::Request;
 use lockkeeper::internals::supervision::Task;
 use lockkeeper::{Builder, Ensemble, Server, ServerError, StartError};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -37,6 +38,8 @@ enum Scene {
     Damaged,
     /// Three servers, one of which is behind the log.
     Three,
+    /// A server alone that clients connect to through TLS.
+    Tls,
     /// It takes a full queue of the driver: `peers.rs` shows it.
     Unit,
 }
@@ -61,6 +64,7 @@ fn scene(task: Task) -> Scene {
         Task::ImageFetch => Scene::Damaged,
         Task::Image | Task::ImageWork => Scene::Three,
         Task::Notice => Scene::Unit,
+        Task::Handshake | Task::Certificates => Scene::Tls,
     }
 }
 
@@ -158,6 +162,30 @@ async fn a_panic_of_each_thread_and_task_ends_a_server() {
         let server = start(common::builder().data_dir(directory.path())).await;
         assert!(Client::connect(server.local_addr()).await.exists("/acknowledged").await);
         server.stop().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_what_serves_tls_ends_a_server() {
+    for task in tasks(Scene::Tls) {
+        let stores = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/stores");
+        let builder = common::builder()
+            .set("ssl.keyStore.location", &format!("{stores}/rsa.pem"))
+            .set("ssl.clientAuth", "none")
+            .set("client.portUnification", "true");
+        let server = start(builder).await;
+        let address = server.local_addr();
+        server.panic_in(task);
+        let begun = Instant::now();
+        match task {
+            Task::Handshake => {
+                // What is no handshake but begins like one is looked at by the same task.
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                stream.write_all(&[0x16, 3, 1, 0, 1, 0]).await.unwrap();
+            }
+            _ => drop(server.reload_certificates().await),
+        }
+        assert_ends(server, task, begun).await;
     }
 }
 

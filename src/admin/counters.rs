@@ -57,6 +57,10 @@ pub struct Counters {
     pub connections_non_mtls_remote: u64,
     /// Connections accepted without a client certificate from the server's own address.
     pub connections_non_mtls_local: u64,
+    /// Handshakes of TLS with clients that came to nothing.
+    pub handshakes_failed: u64,
+    /// The certificates that clients are shown; `None` without TLS.
+    pub certificates: Option<Certificates>,
     /// Requests refused for their size.
     pub large_requests_refused: u64,
 
@@ -172,4 +176,13 @@ pub struct LastImage {
     pub zxid: i64,
     /// When it was finished, milliseconds since the epoch.
     pub wall_ms: i64,
+}
+
+/// What is to be known of the certificates of a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Certificates {
+    /// When the first of them is not valid any more, seconds since 1970.
+    pub expires_s: i64,
+    /// Whether the files have changed since, and could not be used.
+    pub is_outdated: bool,
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{
-    ClientAddress, Counters, DiskCounters, Facts, Gathering, Inspection, LastImage, LinkCounters,
-    OtherProtocols, ResponseSizes, Source, Tally,
+    Certificates, ClientAddress, Counters, DiskCounters, Facts, Gathering, Inspection, LastImage,
+    LinkCounters, OtherProtocols, ResponseSizes, Source, Tally,
 };
 use crate::locks::{Local, Scope, Snapshot};
 use crate::replica::inspect::{
@@ -290,6 +290,8 @@ fn counters() -> Counters {
         incoming_bytes: 8192,
         connections_non_mtls_remote: 1,
         connections_non_mtls_local: 8,
+        handshakes_failed: 2,
+        certificates: Some(Certificates { expires_s: 1_800_000_000, is_outdated: true }),
         large_requests_refused: 1,
         disk: DiskCounters {
             fsync: Latency { count: 4, sum_us: 6_000, min_us: 1_000, max_us: 2_000 },

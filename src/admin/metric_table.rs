@@ -324,6 +324,19 @@ pub const METRICS: &[Metric] = &[
             ("unfinished", r.counters.connections_cut_unfinished),
         ]))
     }),
+    counter("unsuccessful_handshake", "Handshakes of TLS with clients that came to nothing", |r| {
+        whole(r.counters.handshakes_failed)
+    }),
+    gauge(
+        "lockkeeper_certificate_expiry_seconds",
+        "When the first certificate that clients are shown is not valid any more, seconds since 1970",
+        |r| r.counters.certificates.map(|known| known.expires_s.cast_unsigned().into()),
+    ),
+    gauge(
+        "lockkeeper_certificate_outdated",
+        "Whether the files of keys and certificates have changed and could not be used: 1 or 0",
+        |r| r.counters.certificates.map(|known| u64::from(known.is_outdated).into()),
+    ),
     counter(
         "lockkeeper_other_protocols",
         "Connections that spoke TLS, HTTP or the PROXY protocol to the client port",

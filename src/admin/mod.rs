@@ -39,8 +39,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+pub(crate) use counters::{Certificates, DiskCounters, LastImage, OtherProtocols, ResponseSizes};
 pub use counters::{Counters, LinkCounters, Tally};
-pub(crate) use counters::{DiskCounters, LastImage, OtherProtocols, ResponseSizes};
 pub(crate) use date::java_date;
 pub(crate) use environment::Descriptors;
 pub(crate) use facts::{ClientAddress, Facts};

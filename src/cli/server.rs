@@ -89,7 +89,7 @@ pub(super) fn run(flags: &ServerFlags) -> ExitCode {
 
 async fn serve(config: Config, flags: &ServerFlags) -> ExitCode {
     // Before anything else, so that a signal during a long recovery ends it at once.
-    let (mut terminate, mut interrupt) = match signals() {
+    let [mut terminate, mut interrupt, mut hang_up] = match signals() {
         Ok(signals) => signals,
         Err(error) => return failed(&format!("cannot wait for signals: {error}")),
     };
@@ -111,10 +111,17 @@ async fn serve(config: Config, flags: &ServerFlags) -> ExitCode {
     // A reader that has closed standard output does not want to see it.
     let _ = io::stdout().write_all(first_screen(&server, data_dir.as_deref()).as_bytes());
     let _ = io::stdout().flush();
-    tokio::select! {
-        ended = server.wait() => return ended_by_itself(ended),
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    loop {
+        tokio::select! {
+            ended = server.wait() => return ended_by_itself(ended),
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hang_up.recv() => {
+                tracing::info!("SIGHUP: reads the files of keys and certificates again");
+                // It has logged what it has come to.
+                let _ = server.reload_certificates().await;
+            }
+        }
     }
     tracing::info!("stopping");
     tokio::select! {
@@ -142,8 +149,11 @@ fn say_panics_once() {
     }));
 }
 
-fn signals() -> io::Result<(Signal, Signal)> {
-    Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+/// The end of the terminal ends a server no more than that of a daemon: it asks for the files to be read again.
+fn signals() -> io::Result<[Signal; 3]> {
+    let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+    let [terminate, interrupt, hang_up] = kinds.map(signal);
+    Ok([terminate?, interrupt?, hang_up?])
 }
 
 impl ServerFlags {
@@ -253,13 +263,15 @@ fn first_screen(server: &Server, data_dir: Option<&Path>) -> String {
     let admin = server.admin_url().unwrap_or_else(|| "off".to_string());
     let connect = server.connect_string();
     let (host, port) = connect.rsplit_once(':').unwrap_or((&connect, ""));
+    let tls = server.secure_connect_string();
+    let tls = tls.map(|at| format!("TLS      {at}\n")).unwrap_or_default();
     let mut screen = String::new();
     let written = write!(
         screen,
         "Lockkeeper {} serves ZooKeeper clients\n\
          data     {data}\n\
          connect  {connect}\n\
-         admin    {admin}\n\
+         {tls}admin    {admin}\n\
          try      echo srvr | nc {host} {port}\n\
          stop     Ctrl-C; sessions and data are kept\n",
         env!("CARGO_PKG_VERSION"),

@@ -12,7 +12,7 @@ use super::key::{Effect, Form, Key};
 use super::servers::Role;
 
 /// Every key that is known and does nothing here.
-pub(super) static ACCEPTED: [Key; 108] = [
+pub(super) static ACCEPTED: [Key; 109] = [
     // --- keys that ZooKeeper's parser checks
     limit(
         "initLimit",
@@ -193,15 +193,22 @@ pub(super) static ACCEPTED: [Key; 108] = [
     any("kinit", SASL),
     any("jaasLoginRenew", "ZooKeeper 3.9 does not read it either, and SASL is not offered yet"),
     any("java.security.auth.login.config", SASL),
-    any("X509AuthenticationProvider.*", "the x509 scheme is not offered"),
     any(
         "IPAuthenticationProvider.*",
         "a header of HTTP that ZooKeeper's admin server may trust; ip ids are the connection's own address",
     ),
-    any("fips-mode", "there is no TLS yet"),
-    any("client.*", "there is no TLS yet"),
-    any("ssl.authProvider", "there is no TLS yet"),
-    any("superUser*", "the x509 and sasl schemes are not offered"),
+    any("fips-mode", "a mode of Java's cryptography"),
+    any("client.certReload", "certificates are read again by a restart only, yet"),
+    any(
+        "ssl.hostnameVerification",
+        "of connections that a server opens: those to other servers have no TLS yet",
+    ),
+    any(
+        "ssl.allowReverseDnsLookup",
+        "addresses of clients are not compared with their certificates",
+    ),
+    any("ssl.sslProvider", "there is one"),
+    any("superUser*", "SASL is not offered yet"),
     // --- what files have, and ZooKeeper 3.9 does not read
     any("traceFile", NOT_READ),
     any("requestTraceFile", NOT_READ),
@@ -216,17 +223,7 @@ pub(super) static ACCEPTED: [Key; 108] = [
 ];
 
 /// Keys that ask for something that is not there, and are written too often to be refused.
-pub(super) static WARNED: [Key; 10] = [
-    warned(
-        "secureClientPort",
-        Form::Number {
-            min: 0,
-            max: u16::MAX as i64,
-            set: |config, port| config.raw.secure_port = port,
-        },
-        "there is no TLS yet: this port is not opened",
-    ),
-    warned("secureClientPortAddress", ANY, "there is no TLS yet: nothing listens there"),
+pub(super) static WARNED: [Key; 9] = [
     warned(
         "observerMasterPort",
         Form::Number { min: i32::MIN as i64, max: i32::MAX as i64, set: |_, _| {} },
@@ -237,7 +234,12 @@ pub(super) static WARNED: [Key; 10] = [
         SWITCH,
         "local sessions are not offered, except in read-only mode: every session is global",
     ),
-    warned("ssl.*", ANY, "there is no TLS yet: connections are not encrypted"),
+    warned("ssl.*", ANY, "this key of TLS is not offered"),
+    warned(
+        "ssl.quorum.*",
+        ANY,
+        "TLS between servers is not offered: their connections are not encrypted",
+    ),
     warned(
         "authProvider.*",
         ANY,
@@ -259,7 +261,24 @@ const ONE_VOTE: &str = "hierarchical quorums are not offered: every server has o
 
 /// Keys that ask for protection or for other quorums than there are: starting without them would
 /// be worse than not starting.
-pub(super) static REFUSED: [Key; 11] = [
+pub(super) static REFUSED: [Key; 16] = [
+    refused(
+        "ssl.crl",
+        SWITCH,
+        "revocation lists are not fetched; give their file to lockkeeper.ssl.crlFile",
+    ),
+    refused(
+        "ssl.ocsp",
+        SWITCH,
+        "nothing is fetched to judge a certificate; see lockkeeper.ssl.crlFile",
+    ),
+    refused(
+        "ssl.clientHostnameVerification",
+        SWITCH,
+        "addresses of clients are not compared with their certificates",
+    ),
+    refused("ssl.context.supplier.class", ANY, "it is a class of Java"),
+    refused("ssl.authProvider", ANY, "the one provider is x509, and is there by itself"),
     refused("sslQuorum", SWITCH, "TLS between servers is not offered"),
     refused("quorum.auth.enableSasl", SWITCH, "SASL between servers is not offered"),
     refused("quorum.auth.serverRequireSasl", SWITCH, "SASL between servers is not offered"),
@@ -325,3 +344,18 @@ const NO_SNAPSHOT: &str = "the commands snapshot and restore are not offered yet
 const SASL: &str = "SASL is not offered yet";
 const NOT_READ: &str = "ZooKeeper 3.9 does not read it either";
 const CLIENTS: &str = "a setting of clients: no server reads it";
+
+/// Classes that stand for what is there without them.
+const BUILT_IN: [&str; 3] = [
+    "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+    "org.apache.zookeeper.server.auth.DigestAuthenticationProvider",
+    "org.apache.zookeeper.server.auth.IPAuthenticationProvider",
+];
+
+/// Whether this value of a key asks for no more than there is in any case.
+pub(super) fn is_built_in(name: &str, value: &str) -> bool {
+    match name {
+        "ssl.authProvider" => value == "x509",
+        _ => name.starts_with("authProvider.") && BUILT_IN.contains(&value),
+    }
+}

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::Config;
-use super::accepted::{ACCEPTED, REFUSED, WARNED};
+use super::accepted::{ACCEPTED, REFUSED, WARNED, is_built_in};
 use super::error::{ConfigError, Origin};
 use super::groups::{self, Groups};
 use super::key::{Effect, Key};
@@ -210,6 +210,7 @@ impl Draft {
         self.resolve_session_timeouts();
         self.resolve_disk_stall();
         self.resolve_metrics();
+        self.resolve_tls();
         if self.config.read_only_mode_enabled {
             self.config.four_letter_words.allow_isro();
         }
@@ -328,6 +329,7 @@ impl Draft {
                 self.config.raw.given.insert(key.name, origin);
             }
             Effect::Ignored => note(&mut self.config.ignored, name, key.doc),
+            Effect::Warned | Effect::Refused if is_built_in(name, value) => {}
             Effect::Warned if key.asks(value) => note(&mut self.config.warnings, name, key.doc),
             Effect::Refused if key.asks(value) => {
                 let reason = format!("refused: {}; remove the key to run without", key.doc);

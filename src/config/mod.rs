@@ -39,6 +39,7 @@ mod membership;
 mod properties;
 mod servers;
 mod table;
+mod tls;
 mod values;
 mod words;
 
@@ -56,6 +57,7 @@ pub(crate) use membership::{dynamic_text, static_text};
 pub(crate) use servers::{PeerAddress, SERVER_ID_MAX, SERVER_LINES_BYTES_MAX};
 pub use servers::{Role, ServerSpec};
 pub use table::SECTIONS;
+pub use tls::{ClientAuthKey, Secret, StoreConfig, StoreType, TlsConfig};
 pub use words::FourLetterWords;
 #[cfg(test)]
 pub(crate) use words::KNOWN as FOUR_LETTER_WORDS;
@@ -127,6 +129,8 @@ pub struct Config {
     pub super_digest: Option<String>,
     /// `skipACL`: no ACL is checked.
     pub skip_acl: bool,
+    /// `ssl.*` and the ports that speak it.
+    pub tls: TlsConfig,
     /// `enableEagerACLCheck`: check a write's ACL before it is proposed, too.
     pub eager_acl_check: bool,
     /// `4lw.commands.whitelist`.
@@ -215,7 +219,8 @@ struct Raw {
     prometheus: bool,
     force_sync_off: bool,
     leader_serves_not: bool,
-    secure_port: i64,
+    ssl_protocol: String,
+    ssl_enabled_protocols: Vec<String>,
     peer_type: Option<Role>,
     init_limit: Option<i64>,
     sync_limit: Option<i64>,

@@ -15,11 +15,12 @@ use super::bounds::{
     TICK_TIME_MS_MAX, TOTAL_BYTES_MAX_MAX, TOTAL_BYTES_MAX_MIN,
 };
 use super::key::Key;
+use super::tls;
 use super::values::{
     command_url, optional_path, path, path_text, super_digest, u16_of, u32_of, yes_no,
 };
 use super::words::FourLetterWords;
-use super::{AdminConfig, Config, ContainerConfig, CpuPolicyKey, Raw};
+use super::{AdminConfig, Config, ContainerConfig, CpuPolicyKey, Raw, TlsConfig};
 
 /// A heading of the documents and the keys below it.
 #[derive(Clone, Copy, Debug)]
@@ -31,12 +32,13 @@ pub struct Section {
 }
 
 /// Every key that takes effect.
-pub static SECTIONS: [Section; 7] = [
+pub static SECTIONS: [Section; 8] = [
     Section { title: "Where it stores and listens", keys: &PLACE },
     Section { title: "Sessions and time", keys: &SESSIONS },
     Section { title: "Limits", keys: &LIMITS },
     Section { title: "The tree", keys: &TREE },
     Section { title: "Access", keys: &ACCESS },
+    Section { title: "TLS of clients", keys: &tls::KEYS },
     Section { title: "For operators", keys: &OPERATORS },
     Section { title: "The ensemble", keys: &ENSEMBLE },
 ];
@@ -621,6 +623,7 @@ pub(super) fn blank() -> Config {
         digest_auth_enabled: false,
         super_digest: None,
         skip_acl: false,
+        tls: TlsConfig::default(),
         eager_acl_check: false,
         four_letter_words: FourLetterWords::Default,
         admin: AdminConfig { enabled: false, addr: nowhere, command_url: String::new() },

@@ -305,7 +305,7 @@ impl Cluster {
             read_only: Some(true),
         };
         let remote = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let input = Input::Connected { conn, remote, remote_port: 1, request };
+        let input = Input::Connected { conn, remote, remote_port: 1, proven: Vec::new(), request };
         self.replicas.get_mut(&server).unwrap().step(input);
         self.drive();
     }

@@ -11,6 +11,7 @@ use super::messages::PeerMessage;
 use super::ready::Fetch;
 pub use super::request::{ClientRequest, ConnId};
 use crate::proto::connect::ConnectRequest;
+use crate::tree::acl::Identity;
 
 /// One event from outside. `Replica::step` takes it, never fails and never waits.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub enum Input {
         remote: IpAddr,
         /// Its port, for display.
         remote_port: u16,
+        /// What it has proved before it said anything: by a certificate.
+        proven: Vec<Identity>,
         /// What it asks for.
         request: ConnectRequest,
     },

@@ -177,9 +177,9 @@ impl Replica {
     /// nothing here fails.
     pub fn step(&mut self, input: Input) {
         match input {
-            Input::Connected { conn, remote, remote_port, request } => {
+            Input::Connected { conn, remote, remote_port, proven, request } => {
                 let times = (self.clocks.now_us(), self.clocks.wall_ms());
-                let connection = Connection::new(conn, (remote, remote_port), times);
+                let connection = Connection::new(conn, (remote, remote_port), proven, times);
                 self.clients.opened(conn, connection);
                 self.connect(conn, &request);
             }

@@ -101,7 +101,13 @@ impl Rig {
             read_only: Some(false),
         };
         let remote = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        self.replica.step(Input::Connected { conn, remote, remote_port: 1, request });
+        self.replica.step(Input::Connected {
+            conn,
+            remote,
+            remote_port: 1,
+            proven: Vec::new(),
+            request,
+        });
         self.drive();
     }
 

@@ -442,6 +442,7 @@ mod tests {
                 Arc::new(Line {
                     outbox: Outbox::new(&limits, Arc::default()),
                     writer,
+                    is_plain: true,
                     place: None,
                 }),
                 client,
@@ -460,7 +461,7 @@ mod tests {
             read_only: None,
         };
         let remote = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let input = Input::Connected { conn, remote, remote_port: 1, request };
+        let input = Input::Connected { conn, remote, remote_port: 1, proven: Vec::new(), request };
         Message::Open { conn, line: Arc::clone(line), input }
     }
 

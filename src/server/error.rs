@@ -19,6 +19,9 @@ pub enum StartError {
         /// What the system says.
         error: io::Error,
     },
+    /// A file of keys or certificates is at fault, or what the keys of TLS ask for is not there.
+    #[error("TLS: {0}")]
+    Tls(#[from] crate::tls::TlsError),
     /// The port for other servers cannot be had.
     #[error("cannot listen for other servers on {address}: {error}")]
     PeerAddress {

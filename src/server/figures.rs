@@ -244,10 +244,14 @@ impl Figures {
         }
     }
 
-    /// A connection from `remote` to `local` was accepted.
-    pub(super) fn accepted(&self, remote: IpAddr, local: Option<IpAddr>) {
+    /// A connection was accepted.
+    pub(super) fn accepted(&self) {
         add(&self.connections_accepted, 1);
         add(&self.connections_alive, 1);
+    }
+
+    /// One from `remote` to `local` is of a client that has shown no certificate.
+    pub(super) fn non_mtls(&self, remote: IpAddr, local: Option<IpAddr>) {
         let is_local = local == Some(remote) || remote.is_loopback();
         add(if is_local { &self.non_mtls_local } else { &self.non_mtls_remote }, 1);
     }
@@ -347,8 +351,10 @@ impl Figures {
             connections_cut_unfinished: read(&self.cut_unfinished),
             other_protocols: self.others.counts(),
             outgoing_bytes: self.outgoing.bytes(),
-            // The connections' table has them.
+            // The connections' table has them, and those of TLS.
             incoming_bytes: 0,
+            handshakes_failed: 0,
+            certificates: None,
             connections_non_mtls_remote: read(&self.non_mtls_remote),
             connections_non_mtls_local: read(&self.non_mtls_local),
             large_requests_refused: read(&self.large_requests_refused),

@@ -59,6 +59,13 @@ pub const READ_BYTES_MAX: usize = 64 << 10;
 /// Buffers given to one vectored write.
 pub const WRITE_SLICES_MAX: usize = 64;
 
+/// Bytes that the session of TLS of a connection holds, encrypted and not written yet: four of the longest records.
+pub const TLS_BUFFER_MAX: usize = 64 << 10;
+
+/// Handshakes with a key of RSA that are computed at once, in threads beside those of the sockets: each takes about a
+/// millisecond. The others wait, within their deadline.
+pub const SLOW_HANDSHAKES_MAX: usize = 2;
+
 /// Outgoing bytes queued for a connection beyond which nothing more is read from it.
 pub const OUTGOING_BYTES_SOFT_MAX: usize = 1 << 20;
 

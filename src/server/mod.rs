@@ -46,6 +46,7 @@ use tokio::time::{sleep, timeout};
 use crate::admin::{Counters, Source as _};
 use crate::replica::inspect::Mode;
 use crate::replica::{Input, Status};
+use crate::tls::TlsError;
 
 pub use error::{ServerError, StartError};
 pub use lifecycle::{Builder, Ensemble, EnsembleBuilder, Recovered};
@@ -65,6 +66,7 @@ pub struct Server {
     running: Running,
     ended: Ended,
     address: SocketAddr,
+    secure_address: Option<SocketAddr>,
     admin_address: Option<SocketAddr>,
     recovered: Recovered,
     peers: Option<Arc<Peers>>,
@@ -91,6 +93,29 @@ impl Server {
     #[must_use]
     pub fn connect_string(&self) -> String {
         reachable(self.local_addr()).to_string()
+    }
+
+    /// Where clients connect through TLS and nothing else; `None` if there is no such port.
+    #[must_use]
+    pub fn secure_addr(&self) -> Option<SocketAddr> {
+        self.secure_address
+    }
+
+    /// What to give to a client on this machine that speaks TLS.
+    #[must_use]
+    pub fn secure_connect_string(&self) -> Option<String> {
+        self.secure_address.map(|address| reachable(address).to_string())
+    }
+
+    /// Reads the files of keys and certificates again, as they are on their change. Connections that were made stay.
+    ///
+    /// # Errors
+    /// Which file cannot be used, and why: what was in use stays in use. It is logged as well.
+    pub async fn reload_certificates(&self) -> Result<(), TlsError> {
+        match &self.shared.tls {
+            Some(tls) => tls.reload().await,
+            None => Ok(()),
+        }
     }
 
     /// Where the HTTP port is; `None` if there is none, or if it could not be bound.

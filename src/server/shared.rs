@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::clients::{Admission, Received, Throttle};
+use super::clients::{Admission, Handshakes, Received, Throttle};
 use super::conditions::Conditions;
 use super::error::ServerError;
 use super::figures::Figures;
+use super::lifecycle::Followed;
 use super::limits::{INSPECT_MAX, Limits};
 use super::message::Message;
 use super::peer::{Peers, lock_query};
-use crate::admin::{Counters, Facts, Gathering, Inspection, Source};
+use crate::admin::{Certificates, Counters, Facts, Gathering, Inspection, Source};
 use crate::config::FourLetterWords;
 use crate::locks::Scope;
 use crate::replica::{Inspect, Report, Status};
@@ -36,6 +37,10 @@ pub(super) struct Shared {
     pub received: Received,
     /// What clients pass that come, act or leave with many others.
     pub admission: Admission,
+    /// What is spoken where clients connect through TLS, if they may.
+    pub tls: Option<Followed>,
+    /// Handshakes with them.
+    pub handshakes: Handshakes,
     /// What is counted.
     pub figures: Arc<Figures>,
     /// What the driver has published last.
@@ -77,7 +82,15 @@ impl Source for Shared {
     }
 
     fn counters(&self) -> Counters {
-        Counters { incoming_bytes: self.received.bytes(), ..self.figures.snapshot() }
+        Counters {
+            incoming_bytes: self.received.bytes(),
+            handshakes_failed: self.handshakes.failed(),
+            certificates: self.tls.as_ref().map(|tls| Certificates {
+                expires_s: tls.source.current().expires_s,
+                is_outdated: tls.source.failure().is_some(),
+            }),
+            ..self.figures.snapshot()
+        }
     }
 
     fn inspect(&self, what: Inspect) -> Inspection<'_> {

@@ -74,6 +74,10 @@ tasks! {
     Clients = "accepting of clients",
     /// One client's.
     Client = "client connection",
+    /// Computes a handshake of TLS that takes long.
+    Handshake = "handshake of TLS",
+    /// Follows the files of keys and certificates.
+    Certificates = "following of certificates",
     /// Tells a driver whose queue was full that a connection or a link has ended.
     Notice = "notice of an end",
     /// Admits the clients of a reconnect storm one by one.

@@ -20,10 +20,15 @@ use crate::proto::{Acl, ErrorCode, Text};
 
 use super::Options;
 use super::digest;
+use super::distinguished_name;
 use super::ip::{IpNetwork, Networks};
 
 /// Most entries that a list may have once `auth` is expanded.
 pub const ACL_ENTRIES_MAX: usize = 65_536;
+
+/// The schemes whose ids are proved, and compared as they are. Whether a server lets clients prove them is its own
+/// matter: lists that name them are judged alike by all, which apply them.
+const PROVEN: [&[u8]; 2] = [b"digest", b"x509"];
 
 /// What a connection is: `ip:127.0.0.1`, `digest:user:hash`, `super:`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,9 +77,9 @@ pub fn digest_identities(auth: &[u8], options: &Options) -> SmallVec<[Identity; 
 pub struct AclList {
     entries: Box<[Acl]>,
     world_perms: i32,
-    /// The bits of every `digest` id, sorted, for a check that does not walk through the entries: a
-    /// list may have thousands of them, and one request may check it thousands of times.
-    digests: Box<[(Text, i32)]>,
+    /// The bits of every id that is compared as it is, with its scheme, sorted, for a check that does not walk
+    /// through the entries: a list may have thousands of them, and one request may check it thousands of times.
+    exact: Box<[(Text, Text, i32)]>,
     /// The same for `ip`.
     networks: Networks,
     hash: u128,
@@ -87,11 +92,13 @@ impl AclList {
         let of = |scheme: &'static [u8]| {
             entries.iter().filter(move |acl| acl.scheme.as_bytes() == scheme)
         };
-        let mut digests: Box<[_]> = of(b"digest").map(|acl| (acl.id.clone(), acl.perms)).collect();
-        digests.sort_unstable();
+        let exact = entries.iter().filter(|acl| PROVEN.contains(&acl.scheme.as_bytes()));
+        let mut exact: Box<[_]> =
+            exact.map(|acl| (acl.scheme.clone(), acl.id.clone(), acl.perms)).collect();
+        exact.sort_unstable();
         let networks = Networks::new(of(b"ip").map(|acl| (acl.id.as_str(), acl.perms)));
         let hash = digest::acl(&entries);
-        Self { entries: entries.into_boxed_slice(), world_perms, digests, networks, hash }
+        Self { entries: entries.into_boxed_slice(), world_perms, exact, networks, hash }
     }
 
     /// What clients see, to those who may administer the znode.
@@ -115,12 +122,12 @@ impl AclList {
         is_open(&self.entries)
     }
 
-    fn digest_perms(&self, id: &Text) -> i32 {
-        let first = self.digests.partition_point(|(other, _)| other < id);
-        self.digests[first..]
+    fn perms_of(&self, Identity { scheme, id }: &Identity) -> i32 {
+        let first = self.exact.partition_point(|(of, other, _)| (of, other) < (scheme, id));
+        self.exact[first..]
             .iter()
-            .take_while(|(other, _)| other == id)
-            .fold(0, |perms, (_, more)| perms | more)
+            .take_while(|(of, other, _)| (of, other) == (scheme, id))
+            .fold(0, |perms, (_, _, more)| perms | more)
     }
 
     /// What clients see who may not administer the znode: password hashes are hidden.
@@ -147,7 +154,8 @@ pub fn allows(list: &AclList, ids: &[Identity], wanted: i32, options: &Options) 
     ids.iter().any(|identity| {
         let perms = match identity.scheme.as_bytes() {
             b"ip" => list.networks.perms_of(identity.id.as_str()),
-            b"digest" if options.digest_auth => list.digest_perms(&identity.id),
+            b"digest" if !options.digest_auth => 0,
+            scheme if PROVEN.contains(&scheme) => list.perms_of(identity),
             _ => 0,
         };
         perms & wanted != 0
@@ -192,7 +200,10 @@ pub(super) fn fixup<'a>(
 
 /// Whether an identity was proved, and not merely observed as an address is.
 fn proves(identity: &Identity, options: &Options) -> bool {
-    options.digest_auth && identity.scheme.as_bytes() == b"digest"
+    match identity.scheme.as_bytes() {
+        b"digest" => options.digest_auth,
+        scheme => PROVEN.contains(&scheme),
+    }
 }
 
 fn is_valid(acl: &Acl, options: &Options) -> bool {
@@ -210,6 +221,7 @@ fn is_valid(acl: &Acl, options: &Options) -> bool {
                     .count()
                     == 1
         }
+        b"x509" => distinguished_name::is_one(acl.id.as_str()),
         _ => false,
     }
 }

@@ -41,6 +41,7 @@ mod acls;
 mod ancestry;
 mod changes;
 mod digest;
+mod distinguished_name;
 mod edit;
 mod figures;
 mod ip;

@@ -24,7 +24,7 @@ use lockkeeper::internals::proto::{
     Text, frame,
 };
 use lockkeeper::{Builder, Server};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -46,9 +46,14 @@ pub fn io_threads() -> Option<String> {
     std::env::var("LOCKKEEPER_TEST_IO_THREADS").ok()
 }
 
+/// What a connection is read from and written to: a socket, or what encrypts it.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
 /// A connection to a server.
 pub struct Client {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     buffer: BytesMut,
     xid: i32,
     events: VecDeque<Event>,
@@ -103,6 +108,11 @@ impl Client {
     /// As [`Client::open`], on a connection that is there already.
     pub async fn open_on(stream: TcpStream, request: &ConnectRequest) -> Option<Self> {
         stream.set_nodelay(true).expect("TCP_NODELAY");
+        Self::open_over(Box::new(stream), request).await
+    }
+
+    /// The same through anything.
+    pub async fn open_over(stream: Box<dyn Stream>, request: &ConnectRequest) -> Option<Self> {
         let session =
             ConnectResponse { timeout_ms: 0, session_id: 0, password: [0; 16], read_only: None };
         let (buffer, events) = (BytesMut::new(), VecDeque::new());

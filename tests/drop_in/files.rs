@@ -41,7 +41,7 @@ const FILES: [(&str, Fate); 57] = [
     ("cloudera", Starts(&[])),
     ("compose-script", Starts(&["snapRetainCount", "purgeInterval", "leaderPort", "electionPort"])),
     ("confluent", Starts(&[])),
-    ("confluent-ansible", Refused("clientPort: missing: there is no TLS yet")),
+    ("confluent-ansible", Refused("secureClientPort: needs ssl.trustStore.location")),
     ("confluent-groups", Starts(&[])),
     ("confluent-sasl", Refused("quorum.auth.enableSasl: refused: SASL between servers")),
     ("confluent-three", Starts(&[])),

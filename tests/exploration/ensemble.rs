@@ -252,7 +252,7 @@ impl World {
         };
         let remote = IpAddr::V4(Ipv4Addr::LOCALHOST);
         self.host_mut(id).conns.insert(conn, host::Conn::default());
-        let input = Input::Connected { conn, remote, remote_port: 1, request };
+        let input = Input::Connected { conn, remote, remote_port: 1, proven: Vec::new(), request };
         self.turn(id, vec![input])?;
         self.settle()
     }

@@ -420,7 +420,10 @@ impl World {
         };
         self.servers[usize::from(id) - 1].seen.remove(&conn);
         let remote = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        self.step(id, Input::Connected { conn, remote, remote_port: 1, request });
+        self.step(
+            id,
+            Input::Connected { conn, remote, remote_port: 1, proven: Vec::new(), request },
+        );
     }
 
     fn ask(&mut self, id: u8, conn: u64, xid: i32, request: &Request) {

@@ -85,7 +85,13 @@ impl Wire {
             let Ok(request) = ConnectRequest::decode(payload) else { return false };
             self.is_connecting = true;
             let remote = IpAddr::V4(self.remote);
-            inputs.push(Input::Connected { conn, remote, remote_port: 1, request });
+            inputs.push(Input::Connected {
+                conn,
+                remote,
+                remote_port: 1,
+                proven: Vec::new(),
+                request,
+            });
             return true;
         }
         let mut requests = Vec::new();

@@ -42,7 +42,7 @@ fn an_invalid_acl_is_refused() {
         ("ip", "127.0.0.256"),
         ("ip", "localhost"),
         ("ip", ""),
-        ("x509", "CN=a"),
+        ("x509", "a"),
         ("super", "x"),
         ("super", ""),
         ("auth", ""),

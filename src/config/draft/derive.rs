@@ -8,6 +8,7 @@ use super::super::ensemble::{self, Blame, Fault};
 use super::super::error::Origin;
 use super::super::groups;
 use super::super::servers::SERVER_ID_MAX;
+use super::super::tls::{self, ClientAuthKey};
 use super::{Draft, JUDGED, PROMETHEUS_PORT_DEFAULT, note};
 
 impl Draft {
@@ -29,18 +30,15 @@ impl Draft {
         let own_client = self.config.own_server().and_then(|spec| spec.client.clone());
         match (self.config.origin("clientPort").cloned(), own_client) {
             (None, Some(client)) => self.config.client_addr = client,
-            (None, None) => {
-                if !self.has_error("clientPort") {
-                    let reason = match self.config.raw.secure_port {
-                        0 => "missing: the TCP port for clients".to_string(),
-                        port => format!(
-                            "missing: there is no TLS yet, so secureClientPort={port} is not opened, and clients \
-                             need a port without TLS"
-                        ),
-                    };
-                    self.fail(whole.error("clientPort", reason));
+            (None, None) => match self.config.tls.secure_client_port {
+                Some(port) => {
+                    let host = self.config.tls.secure_client_host.clone();
+                    self.config.client_addr = HostPort { host, port };
+                    self.config.tls.is_only = true;
                 }
-            }
+                None if self.has_error("clientPort") => {}
+                None => self.fail(whole.error("clientPort", "missing: the TCP port for clients")),
+            },
             (Some(origin), Some(client)) => self.check_client_address(&origin, client),
             (Some(_), None) => {}
         }
@@ -66,6 +64,31 @@ impl Draft {
         } else {
             let reason = format!("{configured} differs from {client} of the own server line");
             self.fail(origin.error("clientPort", reason));
+        }
+    }
+
+    /// What asks for TLS needs a key, and something to judge clients by.
+    pub(super) fn resolve_tls(&mut self) {
+        self.config.tls.protocols = tls::protocols(&self.config);
+        let tls = &self.config.tls;
+        let asks = match (tls.secure_client_port, tls.port_unification) {
+            (Some(_), _) => "secureClientPort",
+            (None, true) => "client.portUnification",
+            (None, false) => return,
+        };
+        let (has_key, has_trust) =
+            (tls.key_store.location.is_some(), tls.trust_store.location.is_some());
+        let needs_trust = tls.client_auth != ClientAuthKey::None;
+        if !has_key {
+            let reason =
+                "needs ssl.keyStore.location: the file with the server's key and its certificates";
+            self.fail(self.origin_of(asks).error(asks, reason));
+        }
+        if needs_trust && !has_trust {
+            let reason = "needs ssl.trustStore.location, to judge the certificates of clients by; or \
+                          ssl.clientAuth=none, \
+                          which asks for none";
+            self.fail(self.origin_of(asks).error(asks, reason));
         }
     }
 

@@ -105,6 +105,7 @@ impl Connection {
     pub(in crate::replica) fn new(
         conn: ConnId,
         (ip, port): (IpAddr, u16),
+        proven: Vec<Identity>,
         (now_us, wall_ms): (u64, i64),
     ) -> Self {
         let remote = match ip {
@@ -112,7 +113,7 @@ impl Connection {
             IpAddr::V6(ip) => format!("[{ip}]:{port}"),
         };
         Self {
-            ids: [Identity::ip(&ip.to_string())].into_iter().collect(),
+            ids: [Identity::ip(&ip.to_string())].into_iter().chain(proven).collect(),
             phase: Phase::Closing,
             session: None,
             queue: VecDeque::new(),

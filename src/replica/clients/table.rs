@@ -381,6 +381,11 @@ impl Clients {
         let proven = match (scheme.map(Text::as_str), auth) {
             (Some("digest"), Some(auth)) => digest_identities(auth, options),
             (Some("ip"), _) => connection.ids.iter().take(1).cloned().collect(),
+            // What the certificate of its client has proved.
+            (Some("x509"), _) => {
+                let is_so = |id: &&Identity| id.scheme.as_bytes() == b"x509";
+                connection.ids.iter().filter(is_so).cloned().collect()
+            }
             _ => smallvec::SmallVec::new(),
         };
         if proven.is_empty() || !connection.prove(proven) {

@@ -18,20 +18,23 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use socket2::SockRef;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use super::admission;
 use super::first_frame::{self, First};
+use super::handshakes::Handshakes;
 use super::in_flight::InFlight;
 use super::listener::Place;
 use super::outbox::{End, Outbox};
 use super::read_buffer::Intake;
 use super::received::Share;
+use super::socket::{Protection, Socket};
+use super::tls::TlsSession;
 use crate::proto::{OpCode, frame};
 use crate::replica::{ClientRequest, ConnId, Input, Outgoing};
 use crate::server::io_threads::Assignment;
@@ -42,37 +45,52 @@ use crate::server::limits::{
 use crate::server::message::Message;
 use crate::server::shared::Shared;
 use crate::supervision::{self, Task};
+use crate::tree::acl::Identity;
 
 /// Serves one accepted connection until it ends. `place`: what it counts as until its socket is closed, and whose
 /// thread this is.
 pub(super) async fn serve(
-    mut stream: TcpStream,
+    (stream, protection): (TcpStream, Protection),
     remote: SocketAddr,
     conn: ConnId,
     shared: Arc<Shared>,
     place: Place,
 ) {
     let mut buffer = BytesMut::new();
+    let deadline = Instant::now() + shared.limits.sessionless_timeout;
+    let local = stream.local_addr().ok().map(|local| local.ip().to_canonical());
+    let opening = Box::pin(open(stream, protection, &shared.handshakes));
+    let (mut socket, proven) = match timeout_at(deadline.into(), opening).await {
+        Ok(Ok(Some(open))) => open,
+        Ok(Ok(None)) => return,
+        Ok(Err(error)) => return shared.handshakes.refused(remote.ip(), &error),
+        Err(_) => return shared.figures.cut_sessionless(),
+    };
+    if proven.is_empty() {
+        shared.figures.non_mtls(remote.ip(), local);
+    }
     // What is rare or over soon is boxed: the task is as large as the largest thing that it ever does.
-    let first = first_frame::read(&mut stream, &mut buffer, remote, &shared, &place.arrival);
+    let first = first_frame::read(&mut socket, &mut buffer, remote, &shared, &place.arrival);
     let first = Box::pin(first);
-    let request = match timeout(shared.limits.sessionless_timeout, first).await {
+    let request = match timeout_at(deadline.into(), first).await {
         Ok(First::Session(request)) => request,
-        Ok(First::Word(answer)) => return Box::pin(say_and_close(stream, &answer, &shared)).await,
+        Ok(First::Word(answer)) => return Box::pin(say_and_close(socket, &answer, &shared)).await,
         Ok(First::Nothing) => return,
         Err(_) => {
             shared.figures.cut_sessionless();
             return;
         }
     };
-    let (reader, writer) = stream.into_split();
+    let (reader, writer, tls) = socket.into_parts();
     let line = Arc::new(Line {
         outbox: Outbox::new(&shared.limits, Arc::clone(&shared.figures.outgoing)),
         writer,
+        is_plain: tls.is_none(),
         place: Some(place),
     });
     let hang_up = HangUp(Arc::clone(&line));
-    let input = Input::Connected { conn, remote: remote.ip(), remote_port: remote.port(), request };
+    let (remote, remote_port) = (remote.ip(), remote.port());
+    let input = Input::Connected { conn, remote, remote_port, proven, request };
     let open = Message::Open { conn, line: Arc::clone(&line), input };
     if shared.driver.send(open).await.is_err() {
         return;
@@ -82,6 +100,7 @@ pub(super) async fn serve(
     let mut connection = Connection {
         conn,
         reader,
+        tls,
         line: &line,
         shared: &shared,
         in_flight,
@@ -113,6 +132,17 @@ pub(super) async fn serve(
     drop(hang_up);
 }
 
+/// An open socket, and what its client has proved. `None`: it has left without a word.
+async fn open(
+    stream: TcpStream,
+    protection: Protection,
+    handshakes: &Handshakes,
+) -> io::Result<Option<(Socket, Vec<Identity>)>> {
+    let Some(socket) = Socket::open(stream, protection, handshakes).await? else { return Ok(None) };
+    let proven = socket.proven(handshakes.super_user.as_deref())?;
+    Ok(Some((socket, proven)))
+}
+
 /// The way to a client: shared by its task and the driver.
 #[derive(Debug)]
 pub(crate) struct Line {
@@ -120,6 +150,8 @@ pub(crate) struct Line {
     pub outbox: Outbox,
     /// The one that the outbox says may write.
     pub writer: OwnedWriteHalf,
+    /// Whether bytes are written as they are: without TLS.
+    pub is_plain: bool,
     /// Dropped behind the socket.
     pub place: Option<Place>,
 }
@@ -130,8 +162,9 @@ impl Line {
         self.place.as_ref()?.thread.as_ref()
     }
 
-    fn is_on_drivers_thread(&self) -> bool {
-        self.thread().is_none()
+    /// Whether the driver may write to the socket: its own thread has it, and nothing is to be encrypted.
+    fn is_open_to_driver(&self) -> bool {
+        self.is_plain && self.thread().is_none()
     }
 
     /// Sends a client away that comes before there is anything for anybody.
@@ -152,10 +185,10 @@ impl Drop for HangUp {
     }
 }
 
-async fn say_and_close(mut stream: TcpStream, answer: &[u8], shared: &Shared) {
-    if let Ok(Ok(())) = timeout(FAREWELL_MAX, stream.write_all(answer)).await {
+async fn say_and_close(mut socket: Socket, answer: &[u8], shared: &Shared) {
+    if let Ok(Ok(())) = timeout(FAREWELL_MAX, socket.write_last(answer)).await {
         shared.figures.sent(answer.len());
-        linger(&mut stream.into_split().0).await;
+        linger(&mut socket.into_parts().0).await;
     }
 }
 
@@ -182,6 +215,8 @@ impl Drop for Registered {
 struct Connection<'a> {
     conn: ConnId,
     reader: OwnedReadHalf,
+    /// What encrypts it.
+    tls: Option<TlsSession>,
     line: &'a Arc<Line>,
     shared: &'a Shared,
     in_flight: InFlight,
@@ -290,7 +325,7 @@ impl Connection<'_> {
             if self.end.is_some() {
                 return false;
             }
-            let is_driver_free_to_write = may_read && self.line.is_on_drivers_thread();
+            let is_driver_free_to_write = may_read && self.line.is_open_to_driver();
             let taken = self.line.outbox.poll_take(context, is_driver_free_to_write);
             let Poll::Ready(taken) = taken else {
                 return may_read;
@@ -315,6 +350,9 @@ impl Connection<'_> {
 
     /// Writes what was taken. Ready when everything has left.
     fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.tls.is_some() {
+            return self.poll_encrypt(context);
+        }
         while let Some(head) = self.unwritten.front() {
             let head = &head[self.head_written..];
             let stream: &TcpStream = self.line.writer.as_ref();
@@ -340,11 +378,34 @@ impl Connection<'_> {
         Poll::Ready(Ok(()))
     }
 
+    /// The same through TLS. What it has taken counts as written.
+    fn poll_encrypt(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let Some(tls) = &mut self.tls else { return Poll::Ready(Ok(())) };
+            let stream: &TcpStream = self.line.writer.as_ref();
+            let Some(head) = self.unwritten.front() else { return tls.poll_flush(stream, context) };
+            match tls.take(&head[self.head_written..])? {
+                // It has no room.
+                0 => ready!(tls.poll_flush(stream, context))?,
+                taken => self.wrote(taken),
+            }
+        }
+    }
+
     /// As [`Self::poll_write`], behind which nothing comes; an error if it is cut off meanwhile.
     fn poll_last(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.line.outbox.poll_cut_off(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
-            Poll::Pending => self.poll_write(context),
+            Poll::Pending => {
+                ready!(self.poll_write(context))?;
+                match &mut self.tls {
+                    None => Poll::Ready(Ok(())),
+                    Some(tls) => {
+                        tls.say_end();
+                        tls.poll_flush(self.line.writer.as_ref(), context)
+                    }
+                }
+            }
         }
     }
 
@@ -400,7 +461,11 @@ impl Connection<'_> {
         let was_at_work = !self.has_read_all;
         ready!(self.poll_heard(context))?;
         let room = self.intake.make_room();
-        let read = pin!(self.reader.read_buf(&mut self.intake.buffer)).poll(context);
+        let buffer = &mut self.intake.buffer;
+        let read = match &mut self.tls {
+            None => pin!(self.reader.read_buf(buffer)).poll(context),
+            Some(tls) => tls.poll_read(self.reader.as_ref(), context, buffer),
+        };
         self.has_read_all = read.is_pending();
         let read = ready!(read)?;
         if was_at_work {

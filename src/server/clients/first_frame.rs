@@ -9,11 +9,10 @@
 use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
 
 use super::arrivals::Arrival;
 use super::other_protocols::Protocol;
+use super::socket::Socket;
 use crate::admin;
 use crate::proto::{ConnectRequest, frame};
 use crate::server::limits::FIRST_FRAME_BYTES_MAX;
@@ -31,7 +30,7 @@ pub(super) enum First {
 
 /// Reads up to the end of the first frame or word.
 pub(super) async fn read(
-    stream: &mut TcpStream,
+    socket: &mut Socket,
     buffer: &mut BytesMut,
     remote: SocketAddr,
     shared: &Shared,
@@ -39,7 +38,7 @@ pub(super) async fn read(
 ) -> First {
     loop {
         buffer.reserve(FIRST_READ_BYTES);
-        match stream.read_buf(buffer).await {
+        match socket.read(buffer).await {
             Ok(0) | Err(_) => return First::Nothing,
             Ok(bytes) => shared.figures.received(bytes),
         }

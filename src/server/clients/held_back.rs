@@ -15,11 +15,13 @@ use tokio::net::TcpStream;
 
 use super::admission::Accepting;
 use super::listener::Counted;
+use super::socket::Protection;
 
 /// A connection that there is room for.
 pub(super) struct Admitted {
     pub(super) stream: TcpStream,
     pub(super) remote: SocketAddr,
+    pub(super) speaks: Protection,
     pub(super) counted: Counted,
 }
 

@@ -26,6 +26,7 @@ use super::arrivals::{Arrival, Arrivals};
 use super::client_port::Move;
 use super::connection;
 use super::held_back::{Admitted, HeldBack};
+use super::ports::Listeners;
 use crate::replica::ConnId;
 use crate::server::figures::Figures;
 use crate::server::files::Files;
@@ -122,16 +123,15 @@ pub(crate) struct Options {
     pub files: Files,
 }
 
-/// Accepts until the end is asked for, then ends every connection. `moves`: the socket to accept from, from
-/// then on; the connections of the one before stay. `threads` end behind them.
+/// Accepts until the end is asked for, then ends every connection. `moves`: the socket to accept from in the place of
+/// the main one, from then on; the connections of the one before stay. `threads` end behind them.
 pub(crate) async fn accept(
-    listener: TcpListener,
+    mut listeners: Listeners,
     mut moves: mpsc::Receiver<Move>,
     shared: Arc<Shared>,
     stop: Arc<Stop>,
     (options, threads): (Options, IoThreads),
 ) {
-    let mut listener = Some(listener);
     let mut admissions =
         Admissions::new(&shared.limits, options.files, Arc::clone(&shared.figures));
     let mut asked = std::pin::pin!(stop.asked());
@@ -150,7 +150,7 @@ pub(crate) async fn accept(
                 continue;
             }
             Some(moved) = moves.recv() => {
-                listener = moved.listener;
+                listeners.move_main(moved.listener);
                 // Who asked for it may be gone.
                 let _ = moved.done.send(());
                 continue;
@@ -159,27 +159,26 @@ pub(crate) async fn accept(
                 admissions.refusals.say(&admissions.places);
                 continue;
             }
-            accepted = next_of(listener.as_ref()), if admissions.may_accept(&held_back) => accepted,
+            accepted = listeners.next(), if admissions.may_accept(&held_back) => accepted,
         };
-        let (stream, remote) = match accepted {
+        let (stream, remote, speaks) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                if !admissions.has_no_file(listener.as_ref(), error).await {
+                if !admissions.has_no_file(&listeners, error).await {
                     sleep(ACCEPT_RETRY).await;
                 }
                 continue;
             }
         };
         let Some(counted) = admissions.admit(&stream, remote.ip()).await else { continue };
-        let local = stream.local_addr().ok().map(|local| local.ip().to_canonical());
-        served.shared.figures.accepted(remote.ip(), local);
+        served.shared.figures.accepted();
         prepare(&stream, options.keep_alive);
-        let admitted = Admitted { stream, remote, counted };
+        let admitted = Admitted { stream, remote, speaks, counted };
         if let Some(admitted) = held_back.take_turn(admitted, Instant::now()) {
             served.begin(admitted, &mut admissions);
         }
     }
-    drop(listener);
+    drop(listeners);
     drop(held_back);
     served.connections.shutdown().await;
     drop(served.threads);
@@ -196,7 +195,7 @@ struct Served {
 
 impl Served {
     fn begin(&mut self, admitted: Admitted, admissions: &mut Admissions) {
-        let Admitted { stream, remote, counted } = admitted;
+        let Admitted { stream, remote, speaks, counted } = admitted;
         self.last += 1;
         let (shared, conn) = (Arc::clone(&self.shared), self.last);
         let thread = self.threads.assign();
@@ -210,7 +209,9 @@ impl Served {
         admissions.arrivals.spawn(Task::Client, there, move |arrival| async move {
             let place = Place { thread, arrival, counted };
             match stream.arrive() {
-                Ok(stream) => connection::serve(stream, remote, conn, shared, place).await,
+                Ok(stream) => {
+                    connection::serve((stream, speaks), remote, conn, shared, place).await;
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a connection was accepted and cannot be served")
                 }
@@ -241,14 +242,6 @@ impl Accepted {
             Self::Here(stream) => Ok(stream),
             Self::Elsewhere(stream) => TcpStream::from_std(stream),
         }
-    }
-}
-
-/// Never, while there is no socket.
-async fn next_of(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
-    match listener {
-        Some(listener) => accept_from(listener).await,
-        None => std::future::pending().await,
     }
 }
 
@@ -375,7 +368,7 @@ impl Admissions {
     /// Nothing could be accepted. If that is because a program around this server has all files open, a
     /// connection that asks for nothing gives one back, or the new one is closed at once by means of the
     /// spare one: it must not wait for nothing. False: nothing helps.
-    async fn has_no_file(&mut self, listener: Option<&TcpListener>, error: io::Error) -> bool {
+    async fn has_no_file(&mut self, listeners: &Listeners, error: io::Error) -> bool {
         let is_for_files =
             matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE));
         if !is_for_files {
@@ -386,7 +379,7 @@ impl Admissions {
             return true;
         }
         self.spare = None;
-        let accepted = timeout(Duration::ZERO, next_of(listener)).await;
+        let accepted = timeout(Duration::ZERO, listeners.next()).await;
         let is_accepted = matches!(accepted, Ok(Ok(_)));
         drop(accepted);
         self.spare = spare();

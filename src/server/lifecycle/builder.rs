@@ -72,6 +72,20 @@ impl Builder {
         self.set("clientPortAddress", host).set("clientPort", &port.to_string())
     }
 
+    /// Where clients connect through TLS, beside the other address. Port 0 takes any free one. It needs a key
+    /// (`ssl.keyStore.location`), and what to judge clients by (`ssl.trustStore.location`, or `ssl.clientAuth=none`).
+    #[must_use]
+    pub fn secure_address(self, host: &str, port: u16) -> Self {
+        let builder = self.set("secureClientPortAddress", host);
+        if port > 0 {
+            return builder.set("secureClientPort", &port.to_string());
+        }
+        // In a file that is none.
+        let mut builder = builder;
+        builder.config.tls.secure_client_port = Some(port);
+        builder.set("secureClientPortAddress", host)
+    }
+
     /// Keeps everything in this directory, which is created if it is not there. What an earlier
     /// server left in it is continued.
     #[must_use]

@@ -6,6 +6,7 @@
 //! before the server serves. *Never* takes part in what happens while a server runs: the driver does.
 
 mod builder;
+mod certificates;
 mod ensemble;
 mod member;
 mod ports;
@@ -14,6 +15,7 @@ mod settings;
 mod start;
 
 pub use builder::Builder;
+pub(in crate::server) use certificates::Followed;
 pub use ensemble::{Ensemble, EnsembleBuilder};
 pub use start::Recovered;
 pub(in crate::server) use start::Running;

@@ -4,18 +4,22 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::{TcpListener, lookup_host};
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::certificates::Followed;
 use super::recovery::Parts;
 use super::settings;
 use super::start::WORKER;
 use crate::admin::{self, Options, Surface};
 use crate::config::{AdminConfig, Config};
 use crate::server::announced::Announced;
-use crate::server::clients::{Admission, ClientPort, Port, Rates, Received, Throttle, listener};
+use crate::server::clients::{
+    self, Admission, ClientPort, Handshakes, Port, Rates, Received, Throttle, listener,
+};
 use crate::server::cpu_policy::{self, Scheduling};
 use crate::server::error::StartError;
 use crate::server::figures::Figures;
@@ -26,6 +30,7 @@ use crate::server::message::Message;
 use crate::server::peer::Peers;
 use crate::server::shared::{Published, Shared, Stop};
 use crate::supervision::{self, Task, TaskSet};
+use crate::tls::Reloadable;
 
 /// HTTP connections that may wait to be accepted.
 const HTTP_BACKLOG: u32 = 128;
@@ -45,6 +50,7 @@ pub(super) struct Offer {
     is_usual: bool,
     peers: Option<Arc<Peers>>,
     members: watch::Receiver<Announced>,
+    tls: Option<Arc<Reloadable>>,
 }
 
 /// What is offered.
@@ -54,6 +60,8 @@ pub(super) struct Ports {
     pub shared: Arc<Shared>,
     /// Where clients connect.
     pub address: SocketAddr,
+    /// Where they connect through TLS alone, if they may.
+    pub secure_address: Option<SocketAddr>,
     /// Where the HTTP port is; `None` if there is none.
     pub admin_address: Option<SocketAddr>,
 }
@@ -61,7 +69,12 @@ pub(super) struct Ports {
 impl Offer {
     /// Of a server that is made from these parts, before it has a driver.
     #[must_use]
-    pub(super) fn of(parts: &Parts, limits: Limits, files: Files) -> Self {
+    pub(super) fn of(
+        parts: &Parts,
+        limits: Limits,
+        files: Files,
+        tls: Option<Arc<Reloadable>>,
+    ) -> Self {
         Self {
             config: parts.config.clone(),
             is_in_memory: parts.is_in_memory,
@@ -75,6 +88,7 @@ impl Offer {
             is_usual: cpu_policy::is_usual(),
             peers: parts.member.as_ref().map(|member| Arc::clone(&member.peers)),
             members: parts.members.subscribe(),
+            tls,
         }
     }
 
@@ -85,12 +99,17 @@ impl Offer {
     /// Another process has taken the client port meanwhile, or the system gives no thread.
     pub(super) async fn open(
         &self,
-        port: Port,
+        ports: clients::Ports,
         recovery_ms: Option<u64>,
         tasks: &mut TaskSet<()>,
     ) -> Result<Ports, StartError> {
         let Self { config, limits, messages, figures, published, stop, .. } = self;
-        let address = port.address;
+        let (address, secure_address) = (ports.address(), ports.secure_address());
+        let tls = self.tls.clone().map(|tls| {
+            let (followed, follow) = Followed::new(tls);
+            tasks.spawn(Task::Certificates, Arc::clone(stop).before(follow));
+            followed
+        });
         let rates = Rates::of(config, self.scheduling.policy());
         let shared = Arc::new(Shared {
             driver: messages.clone(),
@@ -98,23 +117,32 @@ impl Offer {
             throttle: Arc::new(Throttle::new(limits.outstanding_max)),
             received: Received::new(limits.incoming_total_bytes_max),
             admission: Admission::new(rates, Arc::clone(&self.scheduling)),
+            tls,
+            handshakes: Handshakes::new(
+                Duration::from_millis(config.tls.handshake_timeout_ms.into()),
+                config.tls.x509_super_user.clone(),
+            ),
             figures: Arc::clone(figures),
             published: Arc::clone(published),
-            facts: settings::facts(config, self.is_in_memory, address, recovery_ms),
+            facts: settings::facts(
+                config,
+                self.is_in_memory,
+                (address, secure_address),
+                recovery_ms,
+            ),
             words: config.four_letter_words.clone(),
             commands_path: config.admin.command_url.clone(),
             peers: self.peers.clone(),
             turn: tokio::sync::Mutex::default(),
             supervisor: supervision::current(),
         });
-        let failed = |error| StartError::Address { address: config.client_addr.to_string(), error };
         let count = cpu_policy::io_threads(cpu_policy::cores(), config.io_threads);
         let threads = IoThreads::start(count, &self.scheduling, self.is_usual, tasks)?;
         let accepting = threads.accepting();
         let clients = {
             // It is the listener of that runtime.
             let _runtime = accepting.enter();
-            port.listen(config.listen_backlog).map_err(failed)?
+            ports.listen(config.listen_backlog)?
         };
         let admin_address =
             serve_http(config, self.files.http, &shared, stop, self.is_usual, tasks).await?;
@@ -136,7 +164,7 @@ impl Offer {
         let (behind, stop) = (Arc::clone(&shared), Arc::clone(stop));
         let accept = listener::accept(clients, moved, behind, stop, (options, threads));
         tasks.spawn_on(Task::Clients, accept, &accepting);
-        Ok(Ports { shared, address, admin_address })
+        Ok(Ports { shared, address, secure_address, admin_address })
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) fn tree_options(config: &Config, seed: [u8; 32]) -> tree::Options {
 pub(super) fn facts(
     config: &Config,
     is_in_memory: bool,
-    address: SocketAddr,
+    (address, secure_address): (SocketAddr, Option<SocketAddr>),
     recovery_ms: Option<u64>,
 ) -> Facts {
     let directory = |path: &Path| {
@@ -69,8 +69,11 @@ pub(super) fn facts(
         server_id: config.server_id.unwrap_or(0).into(),
         init_limit: config.init_limit(),
         sync_limit: config.sync_limit(),
-        client_address: ClientAddress::at(address),
-        secure_client_address: None,
+        client_address: match config.tls.is_only {
+            true => ClientAddress::default(),
+            false => ClientAddress::at(address),
+        },
+        secure_client_address: secure_address,
         data_dir: directory(&config.data_dir),
         log_dir: directory(&config.data_log_dir),
         tick_time_ms: config.tick_time_ms,

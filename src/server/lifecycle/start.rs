@@ -18,13 +18,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinError;
 
 use super::builder::Builder;
+use super::certificates;
 use super::member::{Member, State};
 use super::ports::{Offer, Ports};
 use super::recovery::{self, Parts};
 use crate::config::{Config, ConfigError, HostPort, ServerSpec};
 use crate::replica::Status;
 use crate::server::audit::Audit;
-use crate::server::clients::Port;
+use crate::server::clients::{self, Port, Protection};
 use crate::server::cpu_policy::{self, CpuPolicy, Scheduling};
 use crate::server::disk::data_dir;
 use crate::server::driver::Driver;
@@ -39,6 +40,7 @@ use crate::server::shared::{Published, Stop};
 use crate::server::{Server, ended};
 use crate::storage::WatchedFs;
 use crate::supervision::{self, End, Failure, Supervisor, Task, TaskSet, spawn_blocking};
+use crate::tls::Reloadable;
 
 /// What was found on the disk at the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,10 +119,19 @@ pub(in crate::server) async fn start(builder: Builder) -> Result<Server, StartEr
     };
     match heard {
         Some(Ok(started)) => {
-            let Started { ports: Ports { shared, address, admin_address }, recovered, peers } =
-                started;
+            let Started { ports, recovered, peers } = started;
+            let Ports { shared, address, secure_address, admin_address } = ports;
             let ended = end_heard;
-            Ok(Server { shared, running, ended, address, admin_address, recovered, peers })
+            Ok(Server {
+                shared,
+                running,
+                ended,
+                address,
+                secure_address,
+                admin_address,
+                recovered,
+                peers,
+            })
         }
         Some(Err(error)) => Err(error),
         None => match ended(end_heard).await {
@@ -205,7 +216,8 @@ async fn serve(
         return Err(StartError::Config(vec![no_ensemble_to_rejoin()]));
     }
     let open_files = Files::of(&config)?;
-    let port = bind(&config.client_addr).await?;
+    let tls = certificates::of_clients(&config.tls)?;
+    let port = bind(&config, tls.as_ref()).await?;
     let audit = match &config.audit_log {
         Some(path) => Some(open_audit(path)?),
         None => None,
@@ -250,7 +262,7 @@ async fn serve(
         runtime: Handle::current(),
         files: WatchedFs::new(files),
     };
-    let offer = Offer::of(&parts, limits, open_files);
+    let offer = Offer::of(&parts, limits, open_files, tls);
     let peers = parts.member.as_ref().map(|member| Arc::clone(&member.peers));
     let result = match peers {
         Some(peers) => with_others(parts, &offer, (port, file), &peers, &mut tasks, told).await?,
@@ -266,7 +278,7 @@ async fn serve(
 async fn with_others(
     parts: Parts,
     offer: &Offer,
-    (port, file): (Port, watch::Sender<Vec<ServerSpec>>),
+    (port, file): (clients::Ports, watch::Sender<Vec<ServerSpec>>),
     peers: &Arc<Peers>,
     tasks: &mut TaskSet<()>,
     told: &mut Told,
@@ -295,7 +307,7 @@ async fn with_others(
 async fn alone(
     parts: Parts,
     offer: &Offer,
-    port: Port,
+    port: clients::Ports,
     tasks: &mut TaskSet<()>,
     told: &mut Told,
 ) -> Result<Result<(), ServerError>, StartError> {
@@ -385,7 +397,29 @@ impl Drop for Running {
     }
 }
 
-async fn bind(address: &HostPort) -> Result<Port, StartError> {
+/// Binds the ports of clients. `tls`: for those that speak it.
+async fn bind(
+    config: &Config,
+    tls: Option<&Arc<Reloadable>>,
+) -> Result<clients::Ports, StartError> {
+    let main = bind_one(&config.client_addr).await?;
+    let Some(tls) = tls else { return Ok(clients::Ports::new(main, Protection::Plain, None)) };
+    let speaks = match (config.tls.is_only, config.tls.port_unification) {
+        (true, _) => Protection::Tls(Arc::clone(tls)),
+        (false, true) => Protection::Either(Arc::clone(tls)),
+        (false, false) => Protection::Plain,
+    };
+    let secure = match config.tls.secure_client_port {
+        Some(port) if !config.tls.is_only => {
+            let host = config.tls.secure_client_host.clone();
+            Some((bind_one(&HostPort { host, port }).await?, Arc::clone(tls)))
+        }
+        Some(_) | None => None,
+    };
+    Ok(clients::Ports::new(main, speaks, secure))
+}
+
+async fn bind_one(address: &HostPort) -> Result<Port, StartError> {
     let failed = |error| StartError::Address { address: address.to_string(), error };
     let addresses = lookup_host((address.host.as_str(), address.port)).await.map_err(failed)?;
     let addresses: Vec<SocketAddr> = addresses.collect();

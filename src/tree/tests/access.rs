@@ -55,7 +55,7 @@ fn lists_that_zookeeper_refuses_are_invalid() {
         vec![acl(31, "super", "")],
         vec![acl(31, "ensemble", "x")],
         vec![acl(31, "sasl", "bob")],
-        vec![acl(31, "x509", "CN=bob")],
+        vec![acl(31, "x509", "bob")],
         vec![acl(31, "auth", "")],
         vec![Acl::open(), acl(31, "world", "bob")],
     ];
@@ -69,6 +69,7 @@ fn lists_that_zookeeper_refuses_are_invalid() {
     assert_eq!(f.request(&request), Err(ErrorCode::InvalidAcl));
     for accepted in [
         acl(31, "digest", "a:b"),
+        acl(31, "x509", "CN=bob"),
         acl(31, "digest", ":b"),
         acl(31, "digest", "a:b:"),
         acl(31, "ip", "::1"),

@@ -102,7 +102,7 @@ fn connect() -> Input {
         read_only: None,
     };
     let remote = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    Input::Connected { conn: 1, remote, remote_port: 1, request }
+    Input::Connected { conn: 1, remote, remote_port: 1, proven: Vec::new(), request }
 }
 
 fn create() -> Input {

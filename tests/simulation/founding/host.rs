@@ -233,7 +233,7 @@ impl Host {
             read_only: None,
         };
         let remote = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        self.step(Input::Connected { conn, remote, remote_port: 1, request });
+        self.step(Input::Connected { conn, remote, remote_port: 1, proven: Vec::new(), request });
         let mut out = Vec::new();
         self.turn(&mut out);
         let request = Request::Create(Create {

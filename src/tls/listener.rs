@@ -1,0 +1,292 @@
+//! What a listener does for TLS: one function makes the configuration of every one of them.
+//!
+//! *Owns* [`server_config`]: protocols, cipher suites, the key, and what clients must show. *Invariants*: where a
+//! client must or may show a certificate there is something that decides about it; with revocation lists every
+//! certificate of a chain is looked up; what cannot be honoured is an error and never left out. *Never* fetches
+//! anything, and knows no socket.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig,
+    SignatureAlgorithm, SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion, version,
+};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::TlsError;
+use super::first_version;
+use super::pem_file;
+use super::stores::{Store, read_file};
+
+/// Whether clients show a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientAuth {
+    /// They are not asked for one.
+    None,
+    /// One that they show must be trusted.
+    Want,
+    /// They must show one.
+    Need,
+}
+
+/// What a listener is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListenerSettings {
+    /// Its key.
+    pub(crate) key_store: Store,
+    /// What it trusts.
+    pub(crate) trust_store: Option<Store>,
+    /// Whether clients show a certificate.
+    pub(crate) client_auth: ClientAuth,
+    /// Versions by their Java names; empty: all that there are.
+    pub(crate) protocols: Vec<String>,
+    /// Suites by their Java names; empty: all that there are.
+    pub(crate) cipher_suites: Vec<String>,
+    /// File of revocation lists, PEM or one of DER.
+    pub(crate) crl_file: Option<PathBuf>,
+}
+
+impl ListenerSettings {
+    /// Every file that says something about it.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        let stores = [Some(&self.key_store), self.trust_store.as_ref()].into_iter().flatten();
+        stores.flat_map(Store::files).chain(self.crl_file.as_deref())
+    }
+}
+
+/// What a listener speaks TLS by, and what is to be known of that.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded {
+    /// For new connections.
+    pub(crate) config: Arc<ServerConfig>,
+    /// When the first of the certificates that it shows is not valid any more, seconds since 1970.
+    pub(crate) expires_s: i64,
+    /// Whether its key is one of RSA: to sign with it takes about a millisecond.
+    pub(crate) is_rsa: bool,
+}
+
+/// The configuration of a listener: the only place where one is made.
+///
+/// # Errors
+/// A file is at fault, or what is asked for is not there.
+pub(crate) fn server_config(settings: &ListenerSettings) -> Result<Loaded, TlsError> {
+    let cipher_suites = cipher_suites(&settings.cipher_suites)?;
+    let provider = Arc::new(CryptoProvider { cipher_suites, ..ring::default_provider() });
+    let verifier = client_verifier(settings, &provider)?;
+    let keys = provider.key_provider;
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&protocols(&settings.protocols)?)
+        .map_err(|error| TlsError::general(format!("protocols and cipher suites: {error}")))?
+        .with_client_cert_verifier(verifier);
+    let entry = settings.key_store.key()?;
+    let expires = entry.chain.iter().map(not_after).collect::<Option<Vec<_>>>();
+    let expires = expires.and_then(|moments| moments.into_iter().min());
+    let expires_s = expires.ok_or_else(|| {
+        TlsError::of(&settings.key_store.path, "holds a certificate that cannot be read")
+    })?;
+    let at_fault = |reason: String| TlsError::of(&settings.key_store.path, reason);
+    let key = keys
+        .load_private_key(entry.key)
+        .map_err(|error| at_fault(format!("its private key cannot be used: {error}")))?;
+    // A key that does not say what it is could not be checked: those of ring do.
+    if key
+        .public_key()
+        .is_some_and(|public| Some(public.as_ref()) != public_key(&entry.chain[0]).as_deref())
+    {
+        return Err(at_fault("its key is not that of its certificate".to_owned()));
+    }
+    let is_rsa = key.algorithm() == SignatureAlgorithm::RSA;
+    let shown = SingleCertAndKey::from(CertifiedKey::new(entry.chain, key));
+    let mut config = config.with_cert_resolver(Arc::new(shown));
+    // A session that is resumed would not be judged by what is trusted and revoked now.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Loaded { config: Arc::new(config), expires_s, is_rsa })
+}
+
+fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    Some(certificate.validity().not_after.timestamp())
+}
+
+fn public_key(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    Some(certificate.public_key().raw.to_vec())
+}
+
+fn protocols(names: &[String]) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
+    if names.is_empty() {
+        return Ok(vec![&version::TLS13, &version::TLS12]);
+    }
+    let of_name = |name: &String| match name.as_str() {
+        "TLSv1.3" => Ok(&version::TLS13),
+        "TLSv1.2" => Ok(&version::TLS12),
+        _ => Err(TlsError::general(format!(
+            "the protocol `{name}` is not offered; TLSv1.2 and TLSv1.3 are"
+        ))),
+    };
+    names.iter().map(of_name).collect()
+}
+
+/// Those of the names that there are, in the order of the names.
+fn cipher_suites(names: &[String]) -> Result<Vec<SupportedCipherSuite>, TlsError> {
+    let all = ring::default_provider().cipher_suites;
+    if names.is_empty() {
+        return Ok(all);
+    }
+    let named = names.iter().filter_map(|name| all.iter().find(|suite| java_name(suite) == *name));
+    let chosen: Vec<SupportedCipherSuite> = named.copied().collect();
+    if chosen.is_empty() {
+        let offered: Vec<String> = all.iter().map(java_name).collect();
+        let reason =
+            format!("none of the cipher suites is offered; there are {}", offered.join(", "));
+        return Err(TlsError::general(reason));
+    }
+    Ok(chosen)
+}
+
+/// Names that stand for no suite here.
+#[must_use]
+pub(crate) fn unknown_cipher_suites(names: &[String]) -> Vec<&str> {
+    let all = ring::default_provider().cipher_suites;
+    let is_unknown = |name: &&String| !all.iter().any(|suite| java_name(suite) == **name);
+    names.iter().filter(is_unknown).map(String::as_str).collect()
+}
+
+/// Java has no number in the names of the suites of TLS 1.3.
+fn java_name(suite: &SupportedCipherSuite) -> String {
+    format!("{:?}", suite.suite()).replacen("TLS13_", "TLS_", 1)
+}
+
+fn client_verifier(
+    settings: &ListenerSettings,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    if settings.client_auth == ClientAuth::None {
+        return Ok(WebPkiClientVerifier::no_client_auth());
+    }
+    let store = settings.trust_store.as_ref().ok_or_else(|| {
+        TlsError::general(
+            "clients are asked for certificates, and there is no trust store to judge them by; \
+             give one, or set the client authentication to none",
+        )
+    })?;
+    let trusted = store.trusted()?;
+    let mut roots = RootCertStore::empty();
+    for certificate in &trusted {
+        roots.add(certificate.clone()).map_err(|error| {
+            TlsError::of(&store.path, format!("holds a certificate that cannot be used: {error}"))
+        })?;
+    }
+    let mut builder =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    if let Some(path) = &settings.crl_file {
+        let lists = pem_file::revocation_lists(read_file(path)?);
+        let lists = lists.map_err(|reason| TlsError::of(path, reason))?;
+        if lists.is_empty() {
+            return Err(TlsError::of(path, "holds no revocation list"));
+        }
+        builder = builder.with_crls(lists).allow_unknown_revocation_status();
+    }
+    if settings.client_auth == ClientAuth::Want {
+        builder = builder.allow_unauthenticated();
+    }
+    let chain = builder.build().map_err(|error| {
+        let path = settings.crl_file.as_ref().unwrap_or(&store.path);
+        TlsError::of(path, format!("clients cannot be judged by it: {error}"))
+    })?;
+    // Where certificates can be revoked, each has an issuer that says so.
+    let trusted = if settings.crl_file.is_some() { Vec::new() } else { trusted };
+    let algorithms = provider.signature_verification_algorithms;
+    Ok(Arc::new(ClientVerifier { chain, trusted, algorithms }))
+}
+
+/// As Java: a certificate is trusted by its issuer, or because it is in the trust store itself; it may be of the first
+/// version.
+#[derive(Debug)]
+struct ClientVerifier {
+    chain: Arc<dyn ClientCertVerifier>,
+    /// None, where certificates can be revoked.
+    trusted: Vec<CertificateDer<'static>>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ClientCertVerifier for ClientVerifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.chain.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let refused = match self.chain.verify_client_cert(certificate, intermediates, now) {
+            Ok(verified) => return Ok(verified),
+            Err(refused) => refused,
+        };
+        let is_valid = || {
+            let known = X509Certificate::from_der(certificate);
+            known.is_ok_and(|(_, known)| is_valid_at(&known, now))
+        };
+        let is_here = self.trusted.iter().any(|trusted| trusted == certificate) && is_valid();
+        let is_good = is_here
+            || (first_version::is_one(certificate)
+                && first_version::is_signed_by(certificate, &self.trusted, now));
+        match is_good {
+            true => Ok(ClientCertVerified::assertion()),
+            false => Err(refused),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        match first_version::is_one(certificate) {
+            true => first_version::verify_tls12(message, certificate, signed, &self.algorithms),
+            false => self.chain.verify_tls12_signature(message, certificate, signed),
+        }
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        match first_version::is_one(certificate) {
+            true => first_version::verify_tls13(message, certificate, signed, &self.algorithms),
+            false => self.chain.verify_tls13_signature(message, certificate, signed),
+        }
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chain.supported_verify_schemes()
+    }
+
+    fn offer_client_auth(&self) -> bool {
+        self.chain.offer_client_auth()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.chain.client_auth_mandatory()
+    }
+}
+
+/// Whether it is within its validity.
+pub(super) fn is_valid_at(certificate: &X509Certificate<'_>, now: UnixTime) -> bool {
+    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    let validity = certificate.validity();
+    (validity.not_before.timestamp()..=validity.not_after.timestamp()).contains(&now)
+}

@@ -1,0 +1,20 @@
+//! TLS: files of keys and certificates -> what listeners do, and who clients are.
+//!
+//! *Owns* key stores and trust stores, the one function that makes the configuration of every listener, and the text of
+//! a certificate's subject. *Invariants*: what asks for protection and cannot be had is an error; no password is ever
+//! shown. *Never* touches a socket: the threads that own them do.
+//! Reproduces `X509Util`, `ClientX509Util` and `X509AuthenticationProvider`.
+
+mod error;
+mod first_version;
+mod jks;
+mod listener;
+mod pem_file;
+mod reload;
+mod stores;
+pub(crate) mod subject;
+
+pub use error::TlsError;
+pub(crate) use listener::{ClientAuth, ListenerSettings, Loaded, unknown_cipher_suites};
+pub(crate) use reload::Reloadable;
+pub(crate) use stores::{PasswordSource, Store, StoreKind};
