@@ -34,7 +34,7 @@ async fn client(ensemble: &Ensemble, id: u8) -> Client {
 }
 
 async fn http(address: SocketAddr, page: &str) -> String {
-    let request = format!("GET {page} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {page} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     say(address, request.as_bytes()).await
 }
 

@@ -38,7 +38,7 @@ fn admin(server: &Server) -> SocketAddr {
 
 /// A status and a body.
 async fn http(address: SocketAddr, target: &str) -> (u16, String) {
-    let head = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let head = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let answer = say(address, head.as_bytes()).await;
     let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
     (head[9..12].parse().expect("a status"), body.to_string())

@@ -91,7 +91,7 @@ async fn the_http_port_is_served_and_goes_with_the_server() {
     let server = common::builder().admin_address("127.0.0.1", 0).start().await.unwrap();
     let address = server.admin_addr().expect("any free port");
     let answer =
-        say(address, b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+        say(address, b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     server.stop().await.unwrap();
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
@@ -109,7 +109,7 @@ async fn operators_see_the_settings_in_force_but_not_the_super_users_digest() {
         .unwrap();
     let address = server.admin_addr().expect("any free port");
     for command in ["system_properties", "initial_configuration"] {
-        let request = format!("GET /commands/{command} HTTP/1.1\r\nHost: x\r\n\r\n");
+        let request = format!("GET /commands/{command} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let request = request.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
         let answer = say(address, request.as_bytes()).await;
         assert!(answer.contains("tickTime") && answer.contains("123"), "{answer}");

@@ -10,6 +10,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
 use super::Source;
+use super::guard::Guard;
 use super::idle::{Patience, Phase, WatchedStream};
 use super::places::{Place, Places};
 use super::routes::respond;
@@ -62,6 +64,8 @@ pub struct Options {
     pub surface: Surface,
     /// Where the commands are, without a slash at the end (`admin.commandURL`).
     pub commands_path: String,
+    /// Who may ask what.
+    pub guard: Guard,
     /// Longest time between two requests on a connection (`admin.idleTimeout`).
     pub idle_timeout: Duration,
     /// Longest time for the head of a request.
@@ -77,6 +81,7 @@ impl Default for Options {
         Options {
             surface: Surface::All,
             commands_path: "/commands".to_string(),
+            guard: Guard::default(),
             idle_timeout: IDLE_TIMEOUT,
             request_timeout: REQUEST_TIMEOUT,
             write_timeout: WRITE_TIMEOUT,
@@ -113,7 +118,8 @@ pub async fn serve(
                     let number = place.number();
                     let (source, options) = (Arc::clone(&source), Arc::clone(&options));
                     let (turns, stopping) = (Arc::clone(&turns), stopping.clone());
-                    let serve = connection(stream, place, (source, options, turns), stopping);
+                    let serve =
+                        connection((stream, remote.ip().to_canonical()), place, (source, options, turns), stopping);
                     places.runs(number, connections.spawn(Task::HttpConnection, serve));
                 }
                 Err(error) => {
@@ -132,7 +138,7 @@ pub async fn serve(
 }
 
 async fn connection(
-    stream: TcpStream,
+    (stream, remote): (TcpStream, IpAddr),
     place: Place,
     (source, options, turns): (Arc<dyn Source>, Arc<Options>, Arc<Semaphore>),
     mut stopping: watch::Receiver<bool>,
@@ -147,7 +153,7 @@ async fn connection(
     let (source, options, turns, activity) = (&source, &options, &turns, &place.activity);
     let service = service_fn(move |request| async move {
         activity.set(Phase::Answering);
-        let answer = respond(&request, source.as_ref(), options, turns).await;
+        let answer = respond((&request, remote), source.as_ref(), options, turns).await;
         activity.set(Phase::Writing);
         Ok::<_, Infallible>(answer)
     });

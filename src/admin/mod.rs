@@ -17,6 +17,7 @@ mod ensemble;
 mod environment;
 pub(crate) mod facts;
 pub(crate) mod four_letter;
+pub(crate) mod guard;
 pub mod http;
 mod idle;
 mod lock_figures;
@@ -45,6 +46,8 @@ pub(crate) use date::java_date;
 pub(crate) use environment::Descriptors;
 pub(crate) use facts::{ClientAddress, Facts};
 pub use four_letter::{Word, answer, word};
+pub use guard::Guard;
+pub(crate) use guard::read_token;
 pub(crate) use http::Surface;
 pub use http::{CONNECTIONS_MAX, Options, serve};
 

@@ -4,6 +4,8 @@
 //! *Owns* the paths, the methods that each allows, and what answers look like. *Never* reads a body,
 //! and never knows what a command answers.
 
+use std::net::IpAddr;
+
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
@@ -14,6 +16,7 @@ use tokio::time::{Duration, sleep};
 use super::Source;
 use super::command::Command;
 use super::commands;
+use super::guard::{Asks, Refusal};
 use super::http::{Options, Surface};
 use super::locks;
 use super::metrics::{self, Reading};
@@ -24,7 +27,7 @@ pub(super) type Answer = Response<Full<Bytes>>;
 
 /// Answers a request: one of a health check at once, others when it is their turn.
 pub(super) async fn respond(
-    request: &Request<Incoming>,
+    (request, remote): (&Request<Incoming>, IpAddr),
     source: &dyn Source,
     options: &Options,
     turns: &Semaphore,
@@ -32,6 +35,9 @@ pub(super) async fn respond(
     let Some(route) = Route::of(request.uri().path(), options) else { return not_found() };
     if let Some(refusal) = refusal(request.method(), route.methods()) {
         return refusal;
+    }
+    if let Err(refusal) = options.guard.judge(route.asks(), request.headers(), remote) {
+        return refused(refusal);
     }
     let _turn = match route {
         Route::Liveness | Route::Readiness => None,
@@ -84,6 +90,15 @@ impl Route {
         match path.strip_prefix(options.commands_path.as_str())? {
             "" | "/" => Some(Route::Commands),
             rest => rest.strip_prefix('/').map(|name| Route::Command(percent_decoded(name))),
+        }
+    }
+
+    /// What it shows.
+    fn asks(&self) -> Asks {
+        match self {
+            Route::Metrics | Route::Liveness | Route::Readiness => Asks::Figures,
+            Route::Page | Route::Commands | Route::Command(_) => Asks::Commands,
+            Route::Locks | Route::Sessions => Asks::Znodes,
         }
     }
 
@@ -243,6 +258,14 @@ fn json_page(status: StatusCode, value: &serde_json::Value) -> Answer {
     page(status, "application/json", format!("{value:#}"))
 }
 
+fn refused(Refusal { status, words, challenge }: Refusal) -> Answer {
+    let mut answer = plain(status, words + "\n");
+    if let Some((name, value)) = challenge {
+        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
 fn not_found() -> Answer {
     plain(StatusCode::NOT_FOUND, "not found\n")
 }
@@ -275,8 +298,28 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::fake::Fake;
-    use super::super::served::Served;
+    use super::super::served::{Reply, Served};
     use super::*;
+
+    #[tokio::test]
+    async fn under_a_strange_name_only_figures_are_shown() {
+        let served = Served::new().await;
+        for (path, status) in [
+            ("/locks", 403),
+            ("/sessions", 403),
+            ("/", 403),
+            ("/commands/dump", 403),
+            ("/metrics", 200),
+            ("/livez", 200),
+        ] {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: rebound.example.com\r\n\r\n");
+            assert_eq!(
+                Reply::parse(&served.raw(request.as_bytes()).await).status,
+                status,
+                "{path}"
+            );
+        }
+    }
 
     #[tokio::test]
     async fn the_list_of_commands_links_to_those_that_work() {

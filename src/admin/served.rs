@@ -52,8 +52,9 @@ impl Served {
     }
 
     pub(crate) async fn ask(&self, method: &str, target: &str) -> Reply {
-        let text =
-            self.raw(format!("{method} {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await;
+        let text = self
+            .raw(format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())
+            .await;
         Reply::parse(&text)
     }
 

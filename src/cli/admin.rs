@@ -53,12 +53,14 @@ pub(super) fn addresses(text: &str) -> Result<Vec<HostPort>, String> {
     text.split(',').map(address).collect()
 }
 
-/// The first answer of these servers to a GET of a path with one parameter.
+/// The first answer of these servers to a GET of a path with one parameter. `token`: that of
+/// `lockkeeper.adminTokenFile`, for servers on other machines.
 ///
 /// # Errors
 /// None can be asked, or one has answered with an error.
 pub(super) fn ask(
     servers: &[HostPort],
+    token: Option<&str>,
     path: &str,
     parameter: Option<(&str, &str)>,
 ) -> Result<Value, AdminError> {
@@ -66,7 +68,7 @@ pub(super) fn ask(
     let target = format!("{path}{}", query.unwrap_or_default());
     let mut reasons = Vec::new();
     for server in servers {
-        let answer = match exchange(server, &target) {
+        let answer = match exchange(server, &target, token) {
             Ok(answer) => answer,
             Err(error) => {
                 reasons.push(format!("{server}: {error}"));
@@ -88,18 +90,22 @@ pub(super) fn ask(
             404 => {
                 Err(refused("it knows no such page: it is no lockkeeper server, or an older one"))
             }
-            400 => Err(refused(body)),
+            400 | 401 | 403 => Err(refused(body)),
             _ => Err(refused(&format!("it answers with HTTP status {code}"))),
         };
     }
     Err(AdminError::Unreachable(reasons))
 }
 
-fn exchange(server: &HostPort, target: &str) -> io::Result<String> {
+fn exchange(server: &HostPort, target: &str, token: Option<&str>) -> io::Result<String> {
     let mut stream = client::open(server, client::CONNECT_MAX)?;
     stream.set_read_timeout(Some(REPLY_MAX))?;
     stream.set_write_timeout(Some(REPLY_MAX))?;
-    let head = format!("GET {target} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n");
+    let authorization =
+        token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    let head = format!(
+        "GET {target} HTTP/1.1\r\nHost: {server}\r\n{authorization}Connection: close\r\n\r\n"
+    );
     stream.write_all(head.as_bytes())?;
     let mut answer = String::new();
     match stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer) {

@@ -205,6 +205,10 @@ pub struct AdminConfig {
     pub addr: HostPort,
     /// Path under which the commands are; begins with `/`, does not end in one.
     pub command_url: String,
+    /// `lockkeeper.adminTokenFile`: the file with the token of those who are not on this machine.
+    pub token_file: Option<PathBuf>,
+    /// `lockkeeper.adminHosts`: names by which the HTTP port may be asked, beside those of the servers.
+    pub hosts: Vec<String>,
 }
 
 /// Values as they were given, where the resolved one depends on others.

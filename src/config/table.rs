@@ -403,7 +403,7 @@ static ACCESS: [Key; 5] = [
     .or_else("false"),
 ];
 
-static OPERATORS: [Key; 10] = [
+static OPERATORS: [Key; 12] = [
     Key::effective(
         "4lw.commands.whitelist",
         "default",
@@ -428,15 +428,15 @@ static OPERATORS: [Key; 10] = [
     .or_else("true"),
     Key::effective(
         "admin.serverAddress",
-        "0.0.0.0",
+        "127.0.0.1",
         |c| c.admin.addr.host.clone(),
-        "Address or host name of the HTTP port.",
+        "Address or host name of the HTTP port; ZooKeeper's default is 0.0.0.0. Elsewhere than on this machine names \
+         and data of znodes are shown to those with the token of lockkeeper.adminTokenFile alone.",
     )
     .text(HOST, |c, text| {
         c.admin.addr.host = host_of(text)?;
         Ok(())
-    })
-    .without_file("127.0.0.1"),
+    }),
     Key::effective(
         "admin.serverPort",
         "8080",
@@ -456,6 +456,30 @@ static OPERATORS: [Key; 10] = [
         Ok(())
     })
     .or_else("/commands"),
+    Key::effective(
+        "lockkeeper.adminTokenFile",
+        "",
+        |c| c.admin.token_file.as_deref().map_or_else(String::new, path_text),
+        "File with the token that the HTTP port asks of clients on other machines before it shows names and data of \
+         znodes: one word of at least 16 characters. It is read at each request.",
+    )
+    .text("a path, or nothing", |c, text| {
+        c.admin.token_file = optional_path(text)?;
+        Ok(())
+    }),
+    Key::effective(
+        "lockkeeper.adminHosts",
+        "",
+        |c| c.admin.hosts.join(","),
+        "Names by which the HTTP port may be asked, with commas between them, beside addresses, localhost, this \
+         machine's name and those of the server lines; * is any. Others are refused, because any name can be made to \
+         stand for this machine by its owner. Figures and health checks are answered to all.",
+    )
+    .text("host names with commas between them, or nothing", |c, text| {
+        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+        c.admin.hosts = names.map(str::to_owned).collect();
+        Ok(())
+    }),
     Key::effective(
         "metricsProvider.className",
         "",
@@ -626,7 +650,13 @@ pub(super) fn blank() -> Config {
         tls: TlsConfig::default(),
         eager_acl_check: false,
         four_letter_words: FourLetterWords::Default,
-        admin: AdminConfig { enabled: false, addr: nowhere, command_url: String::new() },
+        admin: AdminConfig {
+            enabled: false,
+            addr: nowhere,
+            command_url: String::new(),
+            token_file: None,
+            hosts: Vec::new(),
+        },
         metrics_addr: None,
         fsync_warning_threshold_ms: 0,
         audit_log: None,

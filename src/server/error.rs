@@ -22,6 +22,14 @@ pub enum StartError {
     /// A file of keys or certificates is at fault, or what the keys of TLS ask for is not there.
     #[error("TLS: {0}")]
     Tls(#[from] crate::tls::TlsError),
+    /// The file of `lockkeeper.adminTokenFile` is at fault.
+    #[error("the token of the HTTP port: {}: {reason}", .path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The port for other servers cannot be had.
     #[error("cannot listen for other servers on {address}: {error}")]
     PeerAddress {

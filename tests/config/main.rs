@@ -85,7 +85,7 @@ fn with_a_file_the_defaults_are_zookeepers() {
     assert_eq!(config.containers.max_never_used_interval_ms, 0);
     assert_eq!(config.four_letter_words, FourLetterWords::Default);
     assert!(config.admin.enabled);
-    assert_eq!(config.admin.addr, addr("0.0.0.0", 8080));
+    assert_eq!(config.admin.addr, addr("127.0.0.1", 8080), "ZooKeeper's is open to all machines");
     assert_eq!(config.admin.command_url, "/commands");
     assert_eq!((config.metrics_addr, config.audit_log), (None, None));
     assert_eq!(config.fsync_warning_threshold_ms, 1000);

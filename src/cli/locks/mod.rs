@@ -8,6 +8,7 @@ mod change;
 mod table;
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use serde_json::Value;
 use super::admin::{self, AdminError};
 use super::member::{EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
 use super::{exit_code, say};
+use crate::admin::read_token;
 
 /// Time between two looks of `--watch`.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -55,6 +57,9 @@ struct ViewFlags {
     /// HTTP ports of servers, tried in turn; the one that answers asks the others
     #[arg(long, value_name = "HOST:PORT,...", default_value = "127.0.0.1:8080")]
     admin: String,
+    /// A file with the token of these servers (lockkeeper.adminTokenFile), if they are on other machines
+    #[arg(long, value_name = "FILE")]
+    admin_token_file: Option<PathBuf>,
     /// How to show it
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Output,
@@ -105,9 +110,13 @@ impl ViewFlags {
             Ok(servers) => servers,
             Err(reason) => return failed(EXIT_USAGE, &format!("--admin: {reason}")),
         };
+        let token = match self.admin_token_file.as_deref().map(read_token).transpose() {
+            Ok(token) => token,
+            Err(reason) => return failed(EXIT_USAGE, &format!("--admin-token-file: {reason}")),
+        };
         let mut is_first = true;
         loop {
-            match admin::ask(&servers, page, parameter) {
+            match admin::ask(&servers, token.as_deref(), page, parameter) {
                 Ok(answer) => {
                     let text = match self.output {
                         Output::Json => format!("{answer}\n"),

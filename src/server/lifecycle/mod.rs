@@ -11,6 +11,7 @@ mod ensemble;
 mod member;
 mod ports;
 mod recovery;
+mod secrets;
 mod settings;
 mod start;
 

@@ -183,9 +183,10 @@ async fn serve_http(
     is_usual: bool,
     tasks: &mut TaskSet<()>,
 ) -> Result<Option<SocketAddr>, StartError> {
-    let AdminConfig { enabled, addr, command_url } = &config.admin;
+    let AdminConfig { enabled, addr, command_url, token_file: _, hosts: _ } = &config.admin;
     let any = Options { connections_max, ..Options::default() };
-    let all = Options { commands_path: command_url.clone(), ..any.clone() };
+    let guard = settings::guard(config);
+    let all = Options { commands_path: command_url.clone(), guard, ..any.clone() };
     let metrics = Options { surface: Surface::Metrics, ..any };
     let ports = [(enabled.then_some(addr), all), (config.metrics_addr.as_ref(), metrics)];
     let mut bound = None;

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::admin::{ClientAddress, Facts};
+use crate::admin::{ClientAddress, Facts, Guard};
 use crate::config::Config;
 use crate::replica::Setup;
 use crate::tree;
@@ -50,6 +50,19 @@ pub(super) fn tree_options(config: &Config, seed: [u8; 32]) -> tree::Options {
         legacy_digest: config.four_letter_words.allows("hash", true),
         hash_seed: u64::from_le_bytes(*hash_seed),
     }
+}
+
+/// For the HTTP port.
+#[must_use]
+pub(super) fn guard(config: &Config) -> Guard {
+    let of_servers = config.servers.iter().flat_map(|server| {
+        let addresses = server.addresses.iter().map(|address| address.host.clone());
+        addresses.chain(server.client.iter().map(|client| client.host.clone()))
+    });
+    let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let hosts = config.admin.hosts.iter().cloned().chain(of_servers);
+    let hosts = hosts.chain([config.admin.addr.host.clone(), machine]).collect();
+    Guard { hosts, token_file: config.admin.token_file.clone() }
 }
 
 /// For operators.

@@ -22,6 +22,8 @@ use super::certificates;
 use super::member::{Member, State};
 use super::ports::{Offer, Ports};
 use super::recovery::{self, Parts};
+use super::secrets;
+use crate::admin::read_token;
 use crate::config::{Config, ConfigError, HostPort, ServerSpec};
 use crate::replica::Status;
 use crate::server::audit::Audit;
@@ -216,6 +218,10 @@ async fn serve(
         return Err(StartError::Config(vec![no_ensemble_to_rejoin()]));
     }
     let open_files = Files::of(&config)?;
+    secrets::warn_of_readable(&config);
+    if let Some(path) = config.admin.token_file.as_ref().filter(|_| config.admin.enabled) {
+        read_token(path).map_err(|reason| StartError::Token { path: path.clone(), reason })?;
+    }
     let tls = certificates::of_clients(&config.tls)?;
     let port = bind(&config, tls.as_ref()).await?;
     let audit = match &config.audit_log {

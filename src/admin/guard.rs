@@ -1,0 +1,243 @@
+//! Who may ask what of the HTTP port.
+//!
+//! *Owns* [`Guard`]: the names by which this port may be asked, and the token of those who are not on this machine.
+//! *Invariants*: what shows names or data of znodes is answered to clients of this machine alone, or to those who have
+//! the token; a page of another site, or of a name that its owner lets stand for this machine, learns nothing; figures
+//! and health checks are open to all. *Never* remembers a token: its file is read each time, so a new one counts at
+//! once.
+
+use std::fs;
+use std::hint::black_box;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use hyper::StatusCode;
+use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN, WWW_AUTHENTICATE};
+
+/// Shortest token, bytes: what can be guessed is none.
+const TOKEN_BYTES_MIN: usize = 16;
+/// Longest file with one, bytes.
+const FILE_BYTES_MAX: u64 = 4096;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Guard {
+    /// Hosts by which the port may be asked, beside addresses and `localhost`; `*`: any.
+    pub hosts: Vec<String>,
+    /// The file with the token; `None`: there is none.
+    pub token_file: Option<PathBuf>,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asks {
+    /// Figures, or whether the server is well.
+    Figures,
+    /// What ZooKeeper's commands show, or the page without what it shows.
+    Commands,
+    /// Names and data of znodes.
+    Znodes,
+}
+
+/// Why a request is not answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    /// For people.
+    pub(super) words: String,
+    /// A header that says how to be let in.
+    pub(super) challenge: Option<(HeaderName, &'static str)>,
+}
+
+impl Refusal {
+    fn forbidden(words: impl Into<String>) -> Self {
+        Self { status: StatusCode::FORBIDDEN, words: words.into(), challenge: None }
+    }
+}
+
+impl Guard {
+    /// Judges a request with these headers, from there.
+    ///
+    /// # Errors
+    /// What it is answered with.
+    pub(super) fn judge(
+        &self,
+        asks: Asks,
+        headers: &HeaderMap,
+        remote: IpAddr,
+    ) -> Result<(), Refusal> {
+        if asks == Asks::Figures {
+            return Ok(());
+        }
+        let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or(""));
+        let host = text(HOST);
+        if let Some(host) = host.filter(|host| !self.may_be_asked_as(host)) {
+            return Err(Refusal::forbidden(format!(
+                "this server is not asked as `{}`: name it in lockkeeper.adminHosts, or ask by its address",
+                name_of(host).escape_debug()
+            )));
+        }
+        let is_own = |origin: &str| {
+            let site = origin.split_once("://").map(|(_, site)| site);
+            site.is_some() && site == host
+        };
+        if text(ORIGIN).is_some_and(|origin| !is_own(origin)) {
+            return Err(Refusal::forbidden("pages of other sites may not ask this server"));
+        }
+        if asks == Asks::Znodes && !remote.is_loopback() {
+            return self.check_token(text(AUTHORIZATION));
+        }
+        Ok(())
+    }
+
+    fn check_token(&self, given: Option<&str>) -> Result<(), Refusal> {
+        let Some(file) = &self.token_file else {
+            return Err(Refusal::forbidden(
+                "names and data of znodes are shown to clients of this machine; to others with the token of \
+                 lockkeeper.adminTokenFile, which is not configured",
+            ));
+        };
+        let token = read_token(file).map_err(|reason| Refusal {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            words: format!("{}: {reason}", file.display()),
+            challenge: None,
+        })?;
+        let given = given.and_then(|header| header.strip_prefix("Bearer ")).unwrap_or("");
+        match equals(given.trim().as_bytes(), token.as_bytes()) {
+            true => Ok(()),
+            false => Err(Refusal {
+                status: StatusCode::UNAUTHORIZED,
+                words: "the token of this server is needed: Authorization: Bearer ...".to_owned(),
+                challenge: Some((WWW_AUTHENTICATE, "Bearer")),
+            }),
+        }
+    }
+
+    fn may_be_asked_as(&self, host: &str) -> bool {
+        let name = name_of(host);
+        let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+        address.unwrap_or(name).parse::<IpAddr>().is_ok()
+            || name.eq_ignore_ascii_case("localhost")
+            || self.hosts.iter().any(|known| known == "*" || known.eq_ignore_ascii_case(name))
+    }
+}
+
+/// A host without its port.
+fn name_of(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+/// The token in a file: its text without blanks around it.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn read_token(file: &Path) -> Result<String, String> {
+    let read = || -> io::Result<String> {
+        if fs::metadata(file)?.len() > FILE_BYTES_MAX {
+            return Err(io::Error::other(format!("is longer than {FILE_BYTES_MAX} bytes")));
+        }
+        fs::read_to_string(file)
+    };
+    let text = read().map_err(|error| error.to_string())?;
+    let token = text.trim();
+    if token.len() < TOKEN_BYTES_MIN || token.contains(char::is_whitespace) {
+        return Err(format!("holds no token: one word of at least {TOKEN_BYTES_MIN} characters"));
+    }
+    Ok(token.to_owned())
+}
+
+/// In a time that does not depend on where two texts of one length differ.
+fn equals(left: &[u8], right: &[u8]) -> bool {
+    let differences =
+        left.iter().zip(right).fold(0, |all, (left, right)| black_box(all | (left ^ right)));
+    left.len() == right.len() && differences == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+    fn judged(guard: &Guard, asks: Asks, headers: &[(HeaderName, &str)], from: IpAddr) -> u16 {
+        let headers: HeaderMap =
+            headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
+        guard.judge(asks, &headers, from).map_or_else(|refusal| refusal.status.as_u16(), |()| 200)
+    }
+
+    #[test]
+    fn the_port_is_asked_by_addresses_and_by_names_that_are_known() {
+        let guard = Guard { hosts: vec!["zk1.example.org".into()], ..Guard::default() };
+        for (host, status) in [
+            ("127.0.0.1:8080", 200),
+            ("10.1.2.3", 200),
+            ("[::1]:8080", 200),
+            ("[::1]", 200),
+            ("localhost:8080", 200),
+            ("ZK1.example.org:8080", 200),
+            ("rebound.example.com:8080", 403),
+            ("", 403),
+        ] {
+            assert_eq!(judged(&guard, Asks::Znodes, &[(HOST, host)], HERE), status, "{host}");
+            assert_eq!(judged(&guard, Asks::Commands, &[(HOST, host)], HERE), status, "{host}");
+            assert_eq!(judged(&guard, Asks::Figures, &[(HOST, host)], HERE), 200, "{host}");
+        }
+        assert_eq!(judged(&guard, Asks::Znodes, &[], HERE), 200, "HTTP/1.0 has none");
+        let any = Guard { hosts: vec!["*".into()], ..Guard::default() };
+        assert_eq!(judged(&any, Asks::Znodes, &[(HOST, "a.b")], HERE), 200);
+    }
+
+    #[test]
+    fn a_page_of_another_site_is_refused() {
+        let guard = Guard::default();
+        for (origin, status) in [
+            ("http://127.0.0.1:8080", 200),
+            ("https://127.0.0.1:8080", 200),
+            ("http://127.0.0.1:8081", 403),
+            ("http://example.com", 403),
+            ("null", 403),
+        ] {
+            let headers = [(HOST, "127.0.0.1:8080"), (ORIGIN, origin)];
+            assert_eq!(judged(&guard, Asks::Commands, &headers, HERE), status, "{origin}");
+        }
+    }
+
+    #[test]
+    fn znodes_are_shown_to_this_machine_and_elsewhere_to_those_with_the_token() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("token");
+        let guard = Guard { token_file: Some(file.clone()), ..Guard::default() };
+        let with = |token: &str| {
+            judged(&guard, Asks::Znodes, &[(AUTHORIZATION, &format!("Bearer {token}"))], ELSEWHERE)
+        };
+        assert_eq!(judged(&Guard::default(), Asks::Znodes, &[], HERE), 200);
+        assert_eq!(judged(&Guard::default(), Asks::Znodes, &[], ELSEWHERE), 403);
+        assert_eq!(judged(&Guard::default(), Asks::Commands, &[], ELSEWHERE), 200);
+        assert_eq!(with("0123456789abcdef"), 503, "there is no file");
+        fs::write(&file, "0123456789abcdef\n").unwrap();
+        assert_eq!(with("0123456789abcdef"), 200);
+        for wrong in ["", "0123456789abcdeF", "0123456789abcde", "0123456789abcdef0"] {
+            assert_eq!(with(wrong), 401, "{wrong}");
+        }
+        assert_eq!(judged(&guard, Asks::Znodes, &[], ELSEWHERE), 401);
+        fs::write(&file, "fedcba9876543210").unwrap();
+        assert_eq!((with("0123456789abcdef"), with("fedcba9876543210")), (401, 200));
+    }
+
+    #[test]
+    fn a_file_without_a_token_is_said_to_be_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("token");
+        for text in ["", "short", "two words of many letters"] {
+            fs::write(&file, text).unwrap();
+            assert!(read_token(&file).unwrap_err().starts_with("holds no token"), "{text}");
+        }
+    }
+}
