@@ -28,6 +28,7 @@ front_pages! {
     mutants,
     proto,
     replica,
+    sasl,
     #[cfg(feature = "server")]
     server,
     #[cfg(feature = "server")]

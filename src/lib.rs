@@ -104,6 +104,7 @@ mod proto;
 #[cfg(feature = "recipes")]
 pub mod recipes;
 mod replica;
+mod sasl;
 #[cfg(feature = "server")]
 mod server;
 #[cfg(feature = "server")]
@@ -144,6 +145,7 @@ pub use replica::{
     Machine, Mark, Member, Membership, Outgoing, PeerMessage, Ready, Replica, Report, Restored,
     SendImage, Setup, Status, TICK_MS, Urgency,
 };
+pub use sasl::{SaslSetup, SaslUsers};
 pub use tree::Options as TreeOptions;
 
 /// The command line of the binary.

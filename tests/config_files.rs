@@ -43,7 +43,9 @@ fn the_file_of_kazoos_harness_is_a_server() {
     assert_eq!(config.jute_max_buffer, 0x1f_ffff);
     assert_eq!(config.containers.check_interval_ms, 500);
     assert!(config.extended_types_enabled && config.eager_acl_check && config.reconfig_enabled);
+    // One of them: a scheme whose users nothing names.
     assert_eq!(config.warnings.len(), 2);
+    assert!(config.warnings.iter().any(|(key, _)| key == "authProvider.N"));
     assert_eq!(config.tls.secure_client_port, Some(20_004));
 }
 

@@ -18,16 +18,28 @@ type Arrows = &'static [(&'static str, &'static [&'static str])];
 const ARROWS: Arrows = &[
     ("proto", &[]),
     ("config", &[]),
-    ("tree", &["proto"]),
+    ("sasl", &[]),
+    ("tree", &["proto", "sasl"]),
     ("locks", &[]),
-    ("replica", &["proto", "tree", "locks", "config"]),
+    ("replica", &["proto", "tree", "locks", "config", "sasl"]),
     ("supervision", &[]),
     ("tls", &[]),
     ("storage", &["replica", "supervision"]),
     ("admin", &["replica", "proto", "locks", "config", "supervision"]),
     (
         "server",
-        &["proto", "tree", "locks", "replica", "storage", "admin", "config", "supervision", "tls"],
+        &[
+            "proto",
+            "tree",
+            "locks",
+            "replica",
+            "storage",
+            "admin",
+            "config",
+            "sasl",
+            "supervision",
+            "tls",
+        ],
     ),
     ("recipes", &["locks"]),
     ("bench", &[]),
@@ -48,12 +60,18 @@ const ARROWS: Arrows = &[
         ],
     ),
     ("main", &["server", "config", "cli", "admin"]),
-    ("lib", &["server", "config", "cli", "admin", "storage", "replica", "locks", "tree", "proto"]),
+    (
+        "lib",
+        &[
+            "server", "config", "cli", "admin", "storage", "replica", "locks", "sasl", "tree",
+            "proto",
+        ],
+    ),
     (
         "internals",
         &[
-            "server", "config", "cli", "admin", "storage", "replica", "locks", "tree", "proto",
-            "bench",
+            "server", "config", "cli", "admin", "storage", "replica", "locks", "sasl", "tree",
+            "proto", "bench",
         ],
     ),
 ];
@@ -586,7 +604,7 @@ fn every_dependency_says_what_for() {
 
 #[test]
 fn the_core_denies_clocks_and_unordered_maps() {
-    for module in ["proto", "tree", "locks", "replica", "config"] {
+    for module in ["proto", "tree", "locks", "sasl", "replica", "config"] {
         let path = root().join("src").join(module).join("mod.rs");
         let text = fs::read_to_string(path).expect("the module's front page");
         let deny = "#![deny(clippy::disallowed_methods, clippy::disallowed_types)]";
@@ -612,6 +630,8 @@ fn every_deliberate_bug_is_hunted_and_recorded() {
     let mut hunted = quoted_after(&catalogue, "    mutant(\"");
     let of_recipes = fs::read_to_string(root().join("tests/recipes/mutants.rs"));
     hunted.extend(quoted_after(&of_recipes.expect("the recipes' catalogue"), "name: \""));
+    let of_sasl = fs::read_to_string(root().join("tests/authentication/bugs.rs"));
+    hunted.extend(quoted_after(&of_sasl.expect("the catalogue of SASL"), "name: \""));
     // Those of models: the bugs stand in lists behind the models.
     let models = fs::read_to_string(root().join("tests/hand_over/models.rs")).expect("the models");
     let lists = models.split("&[\"").skip(1).filter_map(|rest| rest.split(']').next());

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::config_file;
+use crate::server;
 
 /// Exit code of a configuration that cannot be used, as ZooKeeper's for an invalid invocation.
 pub const EXIT_INVALID: i32 = 2;
@@ -43,6 +44,10 @@ pub fn check(
             Ok(EXIT_INVALID)
         }
         Ok(config) => {
+            if let Err(error) = server::sasl_setup(&config) {
+                writeln!(err, "{error}")?;
+                return Ok(EXIT_INVALID);
+            }
             out.write_all(config.describe().as_bytes())?;
             out.flush()?;
             Ok(0)

@@ -12,7 +12,7 @@ use super::key::{Effect, Form, Key};
 use super::servers::Role;
 
 /// Every key that is known and does nothing here.
-pub(super) static ACCEPTED: [Key; 109] = [
+pub(super) static ACCEPTED: [Key; 103] = [
     // --- keys that ZooKeeper's parser checks
     limit(
         "initLimit",
@@ -182,17 +182,12 @@ pub(super) static ACCEPTED: [Key; 109] = [
     ),
     // --- authentication that is not there, in settings that ask for nothing by themselves
     any("quorum.auth.*", "names of SASL between servers, which quorum.auth.enableSasl asks for"),
-    any("enforce.auth.schemes", "used with enforce.auth.enabled only"),
-    any("allowSaslFailedClients", SASL),
-    any("letAnySaslUserDoX", SASL),
-    any("SASLAuthenticationProvider.*", SASL),
-    any("sasl.*", SASL),
-    any("kerberos.*", SASL),
-    any("security.*", SASL),
-    any("requireKerberosConfig", SASL),
-    any("kinit", SASL),
-    any("jaasLoginRenew", "ZooKeeper 3.9 does not read it either, and SASL is not offered yet"),
-    any("java.security.auth.login.config", SASL),
+    any("sasl.*", "a setting of clients, or of Kerberos, which is not offered yet"),
+    any("kerberos.*", KERBEROS),
+    any("security.*", KERBEROS),
+    any("requireKerberosConfig", KERBEROS),
+    any("kinit", KERBEROS),
+    any("jaasLoginRenew", NOT_READ),
     any(
         "IPAuthenticationProvider.*",
         "a header of HTTP that ZooKeeper's admin server may trust; ip ids are the connection's own address",
@@ -208,7 +203,6 @@ pub(super) static ACCEPTED: [Key; 109] = [
         "addresses of clients are not compared with their certificates",
     ),
     any("ssl.sslProvider", "there is one"),
-    any("superUser*", "SASL is not offered yet"),
     // --- what files have, and ZooKeeper 3.9 does not read
     any("traceFile", NOT_READ),
     any("requestTraceFile", NOT_READ),
@@ -241,14 +235,16 @@ pub(super) static WARNED: [Key; 9] = [
         "TLS between servers is not offered: their connections are not encrypted",
     ),
     warned(
-        "authProvider.*",
+        "java.security.auth.login.config",
         ANY,
-        "authentication plugins are not offered; world, ip, digest and super are built in",
+        "a property of the JVM, which ZooKeeper does not read from this file: give the file with the users to \
+         lockkeeper.jaasFile",
     ),
     warned(
         "requireClientAuthScheme",
         ANY,
-        "ZooKeeper 3.9 does not read it either: clients that do not authenticate are served",
+        "ZooKeeper 3.9 does not read it either: clients that do not authenticate are served. What was meant is \
+         probably enforce.auth.enabled=true with enforce.auth.schemes",
     ),
     warned("ensembleAuthName", ANY, "clients that expect another ensemble are not turned away"),
     warned("audit.enable", ANY, "ZooKeeper's audit log is not offered; see lockkeeper.auditLog"),
@@ -261,7 +257,7 @@ const ONE_VOTE: &str = "hierarchical quorums are not offered: every server has o
 
 /// Keys that ask for protection or for other quorums than there are: starting without them would
 /// be worse than not starting.
-pub(super) static REFUSED: [Key; 16] = [
+pub(super) static REFUSED: [Key; 14] = [
     refused(
         "ssl.crl",
         SWITCH,
@@ -283,8 +279,6 @@ pub(super) static REFUSED: [Key; 16] = [
     refused("quorum.auth.enableSasl", SWITCH, "SASL between servers is not offered"),
     refused("quorum.auth.serverRequireSasl", SWITCH, "SASL between servers is not offered"),
     refused("quorum.auth.learnerRequireSasl", SWITCH, "SASL between servers is not offered"),
-    refused("enforce.auth.enabled", SWITCH, "clients cannot be forced to authenticate yet"),
-    refused("sessionRequireClientSASLAuth", SWITCH, "SASL is not offered"),
     refused("admin.forceHttps", SWITCH, "the HTTP port has no TLS yet"),
     refused("admin.needClientAuth", SWITCH, "the HTTP port has no TLS yet"),
     refused("oraclePath", ANY, "two servers with an oracle are not offered"),
@@ -341,7 +335,7 @@ const CACHE: &str = "replies are not cached";
 const THREADS: &str = "the server chooses its threads and buffers itself";
 const WATCHES: &str = "there is one watch table";
 const NO_SNAPSHOT: &str = "the commands snapshot and restore are not offered yet";
-const SASL: &str = "SASL is not offered yet";
+const KERBEROS: &str = "Kerberos is not offered yet";
 const NOT_READ: &str = "ZooKeeper 3.9 does not read it either";
 const CLIENTS: &str = "a setting of clients: no server reads it";
 

@@ -70,6 +70,7 @@ impl Config {
             let _ = write!(text, "\n## {}\n\n{EFFECTIVE_HEAD}", section.title);
             section.keys.iter().for_each(|key| effective_row(&mut text, key));
         }
+        text.push_str(SASL);
         text.push_str(SERVER_LINES);
         for (title, keys) in [
             ("Refused by name", &REFUSED[..]),
@@ -180,6 +181,29 @@ stands below or in [COMPATIBILITY.md](COMPATIBILITY.md#configuration). So:
   `jute.maxbuffer`, `readonlymode.enabled`, `znode.container.*`.
 
 This page is generated from the table in src/config.
+";
+
+const SASL: &str = "
+### Clients that authenticate by SASL
+
+The mechanism is DIGEST-MD5. A file that every server has, readable by the server alone:
+
+    Server {
+        org.apache.zookeeper.server.auth.DigestLoginModule required
+            user_bob=\"the password of bob\"
+            user_carl=\"the password of carl\";
+    };
+
+and three lines in every zoo.cfg, of which the last one turns away clients that do not authenticate:
+
+    lockkeeper.jaasFile=/etc/lockkeeper/jaas.conf
+    authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider
+    sessionRequireClientSASLAuth=true
+
+The file is read when the server starts. Each server decides by its own configuration who may authenticate on its
+connections; what they may do then is decided by the access control lists, which name them as `sasl:bob`, on all
+servers alike. A user has no more than an ACL gives: `superUser=bob` makes one that may do everything.
+`config check` reads the file, too. No log, word or page shows a password.
 ";
 
 const SERVER_LINES: &str = "

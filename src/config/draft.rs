@@ -17,6 +17,7 @@ use super::groups::{self, Groups};
 use super::key::{Effect, Key};
 use super::likeness;
 use super::properties::{self, LineFault, Property};
+use super::sasl;
 use super::servers::{ServerSpec, server_id};
 use super::table::{SECTIONS, blank};
 
@@ -211,6 +212,7 @@ impl Draft {
         self.resolve_disk_stall();
         self.resolve_metrics();
         self.resolve_tls();
+        self.resolve_authentication();
         if self.config.read_only_mode_enabled {
             self.config.four_letter_words.allow_isro();
         }
@@ -324,6 +326,13 @@ impl Draft {
             }
             Ok(None) => {}
         }
+        if key.name == sasl::PROVIDERS && !sasl::is_provider(value) {
+            if !is_built_in(name, value) {
+                note(&mut self.config.warnings, name, sasl::OTHER_PROVIDER);
+            }
+            return;
+        }
+        sasl::give(&mut self.config, name, value);
         match key.effect {
             Effect::Effective => {
                 self.config.raw.given.insert(key.name, origin);
@@ -414,6 +423,7 @@ fn note(notes: &mut Vec<(String, String)>, name: &str, reason: &str) {
 }
 
 /// Keys whose warnings depend on others.
-const JUDGED: [&str; 4] = ["forceSync", "skipACL", "peerType", "leaderServes"];
+const JUDGED: [&str; 6] =
+    ["forceSync", "skipACL", "peerType", "leaderServes", sasl::JAAS_FILE, sasl::PROVIDERS];
 /// Keys that ZooKeeper does not have begin with this.
 pub(super) const OWN_PREFIX: &str = "lockkeeper.";

@@ -37,6 +37,7 @@ mod key;
 mod likeness;
 mod membership;
 mod properties;
+mod sasl;
 mod servers;
 mod table;
 mod tls;
@@ -54,6 +55,7 @@ pub use error::{ConfigError, Origin};
 pub use key::{Effect, Form, VALUE_BYTES_MAX};
 pub use membership::Membership;
 pub(crate) use membership::{dynamic_text, static_text};
+pub use sasl::SaslConfig;
 pub(crate) use servers::{PeerAddress, SERVER_ID_MAX, SERVER_LINES_BYTES_MAX};
 pub use servers::{Role, ServerSpec};
 pub use table::SECTIONS;
@@ -131,6 +133,8 @@ pub struct Config {
     pub skip_acl: bool,
     /// `ssl.*` and the ports that speak it.
     pub tls: TlsConfig,
+    /// SASL, and whether clients must authenticate.
+    pub sasl: SaslConfig,
     /// `enableEagerACLCheck`: check a write's ACL before it is proposed, too.
     pub eager_acl_check: bool,
     /// `4lw.commands.whitelist`.

@@ -15,12 +15,13 @@ use super::bounds::{
     TICK_TIME_MS_MAX, TOTAL_BYTES_MAX_MAX, TOTAL_BYTES_MAX_MIN,
 };
 use super::key::Key;
+use super::sasl;
 use super::tls;
 use super::values::{
     command_url, optional_path, path, path_text, super_digest, u16_of, u32_of, yes_no,
 };
 use super::words::FourLetterWords;
-use super::{AdminConfig, Config, ContainerConfig, CpuPolicyKey, Raw, TlsConfig};
+use super::{AdminConfig, Config, ContainerConfig, CpuPolicyKey, Raw, SaslConfig, TlsConfig};
 
 /// A heading of the documents and the keys below it.
 #[derive(Clone, Copy, Debug)]
@@ -32,13 +33,14 @@ pub struct Section {
 }
 
 /// Every key that takes effect.
-pub static SECTIONS: [Section; 8] = [
+pub static SECTIONS: [Section; 9] = [
     Section { title: "Where it stores and listens", keys: &PLACE },
     Section { title: "Sessions and time", keys: &SESSIONS },
     Section { title: "Limits", keys: &LIMITS },
     Section { title: "The tree", keys: &TREE },
     Section { title: "Access", keys: &ACCESS },
     Section { title: "TLS of clients", keys: &tls::KEYS },
+    Section { title: "SASL, and who must authenticate", keys: &sasl::KEYS },
     Section { title: "For operators", keys: &OPERATORS },
     Section { title: "The ensemble", keys: &ENSEMBLE },
 ];
@@ -648,6 +650,7 @@ pub(super) fn blank() -> Config {
         super_digest: None,
         skip_acl: false,
         tls: TlsConfig::default(),
+        sasl: SaslConfig::default(),
         eager_acl_check: false,
         four_letter_words: FourLetterWords::Default,
         admin: AdminConfig {

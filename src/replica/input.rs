@@ -11,6 +11,7 @@ use super::messages::PeerMessage;
 use super::ready::Fetch;
 pub use super::request::{ClientRequest, ConnId};
 use crate::proto::connect::ConnectRequest;
+use crate::sasl::SaslUsers;
 use crate::tree::acl::Identity;
 
 /// One event from outside. `Replica::step` takes it, never fails and never waits.
@@ -119,6 +120,11 @@ pub enum Input {
         mark: Mark,
         /// That state.
         machine: Box<Machine>,
+    },
+    /// Other users may authenticate by SASL from now on. What connections have proved stays.
+    SaslUsers {
+        /// All of them.
+        users: SaslUsers,
     },
     /// Leadership is to be handed over, if this server has it: it is about to stop.
     Resign,

@@ -58,7 +58,7 @@ pub use timing::TICK_MS;
 
 #[cfg(feature = "internals")]
 use canonical::Canonical;
-use clients::{Clients, Connection, Forwarding, Rules};
+use clients::{Authentication, Clients, Connection, Forwarding, Rules};
 use consensus::{Clocks, Consensus, Leadership, ReadIndex, Tail, from_raft};
 use ensemble::Ensemble;
 use inspect::Figures;
@@ -154,7 +154,9 @@ impl Replica {
             is_ensemble: setup.ensemble.is_some(),
             linearizable_reads: setup.linearizable_reads,
         };
-        let clients = Clients::new(rules, random.next_u64());
+        let authentication =
+            Authentication::new(setup.sasl.clone(), setup.enforced_schemes.clone(), setup.seed);
+        let clients = Clients::new(rules, authentication, random.next_u64());
         let origin = random.next_u64() << 8 | u64::from(setup.server_id);
         let figures = Figures::new(machine.last_time_ms());
         Ok(Self {
@@ -203,6 +205,7 @@ impl Replica {
             Input::ImageReceived { message, mark, machine } => {
                 self.image_received(*message, mark, machine);
             }
+            Input::SaslUsers { users } => self.clients.replace_users(users),
             Input::Resign => self.resign(),
         }
     }

@@ -4,6 +4,7 @@
 
 use super::durable::{Entry, HardState, Mark, Membership};
 use crate::config::ServerSpec;
+use crate::sasl::SaslSetup;
 
 /// Everything that is fixed for the life of a replica.
 #[derive(Clone, Debug)]
@@ -43,6 +44,11 @@ pub struct Setup {
     /// How long the log's disk may take for what something waits for before it counts as hung, in
     /// milliseconds.
     pub disk_stall_ms: u64,
+    /// Users who may authenticate by SASL, and what comes of it.
+    pub sasl: SaslSetup,
+    /// Schemes of which a connection must have proved an identity before it is served; any one will do. None: it may
+    /// be served without.
+    pub enforced_schemes: Vec<String>,
 }
 
 impl Default for Setup {
@@ -67,6 +73,8 @@ impl Default for Setup {
             linearizable_reads: false,
             read_only_mode: false,
             disk_stall_ms: 5000,
+            sasl: SaslSetup::default(),
+            enforced_schemes: Vec::new(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The seam, driven by hand: one replica whose disk is instant, clients as frames.
 
+mod sasl;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -27,9 +29,13 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
+        Self::with(Setup::default())
+    }
+
+    fn with(setup: Setup) -> Self {
         let machine = Machine::fresh(Options::default());
         let mut rig = Self {
-            replica: Replica::new(Setup::default(), machine, Restored::default()).unwrap(),
+            replica: Replica::new(setup, machine, Restored::default()).unwrap(),
             now_us: 0,
             more: Vec::new(),
             seen: BTreeMap::new(),

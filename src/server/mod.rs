@@ -49,7 +49,7 @@ use crate::replica::{Input, Status};
 use crate::tls::TlsError;
 
 pub use error::{ServerError, StartError};
-pub use lifecycle::{Builder, Ensemble, EnsembleBuilder, Recovered};
+pub use lifecycle::{Builder, Ensemble, EnsembleBuilder, Recovered, sasl_setup};
 
 use lifecycle::Running;
 use limits::RESIGN_MAX;

@@ -17,6 +17,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::proto::acl::perms;
 use crate::proto::{Acl, ErrorCode, Text};
+use crate::sasl::Principal;
 
 use super::Options;
 use super::digest;
@@ -26,9 +27,11 @@ use super::ip::{IpNetwork, Networks};
 /// Most entries that a list may have once `auth` is expanded.
 pub const ACL_ENTRIES_MAX: usize = 65_536;
 
-/// The schemes whose ids are proved, and compared as they are. Whether a server lets clients prove them is its own
-/// matter: lists that name them are judged alike by all, which apply them.
-const PROVEN: [&[u8]; 2] = [b"digest", b"x509"];
+/// The schemes whose ids are proved, and compared as they are.
+const PROVEN: [&[u8]; 3] = [b"digest", b"sasl", b"x509"];
+
+/// The id of the scheme `sasl` that matches every id of it.
+const SASL_SUPER: &[u8] = b"super";
 
 /// What a connection is: `ip:127.0.0.1`, `digest:user:hash`, `super:`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +47,38 @@ impl Identity {
     #[must_use]
     pub fn ip(address: &str) -> Self {
         Self { scheme: Text::from_static("ip"), id: Text::copy_from(address) }
+    }
+
+    /// What a user is in the scheme `sasl`.
+    #[must_use]
+    pub fn sasl(id: &str) -> Self {
+        Self { scheme: Text::from_static("sasl"), id: Text::copy_from(id) }
+    }
+
+    /// May do everything.
+    #[must_use]
+    pub fn all_powerful() -> Self {
+        Self { scheme: Text::from_static("super"), id: Text::default() }
+    }
+
+    /// No identity, but a mark of a connection whose server offers the scheme `sasl`: lists that name the scheme are
+    /// judged by it, and so alike by all servers that apply a transaction, however they are configured.
+    #[must_use]
+    pub fn offers_sasl() -> Self {
+        Self { scheme: Text::from_static(OFFERS), id: Text::from_static("sasl") }
+    }
+
+    /// No identity, but a mark of a connection that has proved one of the scheme `sasl`: it has also what `id` has
+    /// (`letAnySaslUserDoX`).
+    #[must_use]
+    pub fn any_sasl(id: &str) -> Self {
+        Self { scheme: Text::from_static(ANY_SASL), id: Text::copy_from(id) }
+    }
+
+    /// Whether it is a mark, which no client sees.
+    #[must_use]
+    pub fn is_mark(&self) -> bool {
+        [OFFERS, ANY_SASL].contains(&self.scheme.as_str())
     }
 }
 
@@ -66,8 +101,7 @@ pub fn digest_identities(auth: &[u8], options: &Options) -> SmallVec<[Identity; 
     }
     let identity = digest_identity(auth);
     if options.super_digest.as_deref() == Some(identity.id.as_str()) {
-        let all_powerful = Identity { scheme: Text::from_static("super"), id: Text::default() };
-        return smallvec![all_powerful, identity];
+        return smallvec![Identity::all_powerful(), identity];
     }
     smallvec![identity]
 }
@@ -80,6 +114,8 @@ pub struct AclList {
     /// The bits of every id that is compared as it is, with its scheme, sorted, for a check that does not walk
     /// through the entries: a list may have thousands of them, and one request may check it thousands of times.
     exact: Box<[(Text, Text, i32)]>,
+    /// The bits of all `sasl` ids.
+    sasl_perms: i32,
     /// The same for `ip`.
     networks: Networks,
     hash: u128,
@@ -96,9 +132,10 @@ impl AclList {
         let mut exact: Box<[_]> =
             exact.map(|acl| (acl.scheme.clone(), acl.id.clone(), acl.perms)).collect();
         exact.sort_unstable();
+        let sasl_perms = of(b"sasl").fold(0, |perms, acl| perms | acl.perms);
         let networks = Networks::new(of(b"ip").map(|acl| (acl.id.as_str(), acl.perms)));
         let hash = digest::acl(&entries);
-        Self { entries: entries.into_boxed_slice(), world_perms, exact, networks, hash }
+        Self { entries: entries.into_boxed_slice(), world_perms, exact, sasl_perms, networks, hash }
     }
 
     /// What clients see, to those who may administer the znode.
@@ -122,11 +159,12 @@ impl AclList {
         is_open(&self.entries)
     }
 
-    fn perms_of(&self, Identity { scheme, id }: &Identity) -> i32 {
-        let first = self.exact.partition_point(|(of, other, _)| (of, other) < (scheme, id));
+    fn perms_of(&self, scheme: &str, id: &Text) -> i32 {
+        let before = |(of, other): (&Text, &Text)| (of.as_str(), other) < (scheme, id);
+        let first = self.exact.partition_point(|(of, other, _)| before((of, other)));
         self.exact[first..]
             .iter()
-            .take_while(|(of, other, _)| (of, other) == (scheme, id))
+            .take_while(|(of, other, _)| of.as_str() == scheme && other == id)
             .fold(0, |perms, (_, _, more)| perms | more)
     }
 
@@ -155,7 +193,11 @@ pub fn allows(list: &AclList, ids: &[Identity], wanted: i32, options: &Options) 
         let perms = match identity.scheme.as_bytes() {
             b"ip" => list.networks.perms_of(identity.id.as_str()),
             b"digest" if !options.digest_auth => 0,
-            scheme if PROVEN.contains(&scheme) => list.perms_of(identity),
+            b"sasl" if identity.id.as_bytes() == SASL_SUPER => list.sasl_perms,
+            scheme if scheme == ANY_SASL.as_bytes() => list.perms_of("sasl", &identity.id),
+            scheme if PROVEN.contains(&scheme) => {
+                list.perms_of(identity.scheme.as_str(), &identity.id)
+            }
             _ => 0,
         };
         perms & wanted != 0
@@ -180,13 +222,17 @@ pub(super) fn fixup<'a>(
     for acl in list.iter().filter(|acl| seen.insert(*acl)) {
         if acl.scheme.as_bytes() == b"auth" {
             let before = fixed.len();
-            fixed.extend(ids.iter().filter(|identity| proves(identity, options)).map(|identity| {
-                Acl { perms: acl.perms, scheme: identity.scheme.clone(), id: identity.id.clone() }
-            }));
+            fixed.extend(ids.iter().filter(|identity| proves(identity, ids, options)).map(
+                |identity| Acl {
+                    perms: acl.perms,
+                    scheme: identity.scheme.clone(),
+                    id: identity.id.clone(),
+                },
+            ));
             if fixed.len() == before {
                 return Err(ErrorCode::InvalidAcl);
             }
-        } else if is_world(acl) || is_valid(acl, options) {
+        } else if is_world(acl) || is_valid(acl, ids, options) {
             fixed.push(acl.clone());
         } else {
             return Err(ErrorCode::InvalidAcl);
@@ -199,14 +245,20 @@ pub(super) fn fixup<'a>(
 }
 
 /// Whether an identity was proved, and not merely observed as an address is.
-fn proves(identity: &Identity, options: &Options) -> bool {
+fn proves(identity: &Identity, ids: &[Identity], options: &Options) -> bool {
     match identity.scheme.as_bytes() {
         b"digest" => options.digest_auth,
+        b"sasl" => is_sasl_offered(ids),
         scheme => PROVEN.contains(&scheme),
     }
 }
 
-fn is_valid(acl: &Acl, options: &Options) -> bool {
+/// Whether the server of the connection with these identities offers the scheme `sasl`.
+fn is_sasl_offered(ids: &[Identity]) -> bool {
+    ids.contains(&Identity::offers_sasl())
+}
+
+fn is_valid(acl: &Acl, ids: &[Identity], options: &Options) -> bool {
     match acl.scheme.as_bytes() {
         b"ip" => IpNetwork::parse(acl.id.as_str()).is_some(),
         // Java's split drops empty strings at the end: "a:b:" passes, "a:" does not.
@@ -222,9 +274,15 @@ fn is_valid(acl: &Acl, options: &Options) -> bool {
                     == 1
         }
         b"x509" => distinguished_name::is_one(acl.id.as_str()),
+        b"sasl" => is_sasl_offered(ids) && Principal::parse(acl.id.as_str()).is_some(),
         _ => false,
     }
 }
+
+/// Schemes of marks, which no list may name.
+const OFFERS: &str = "offers";
+/// See [`OFFERS`].
+const ANY_SASL: &str = "any-sasl";
 
 fn is_world(acl: &Acl) -> bool {
     acl.scheme.as_bytes() == b"world" && acl.id.as_bytes() == b"anyone"

@@ -72,7 +72,7 @@ const FILES: [(&str, Fate); 57] = [
     ("pulsar", Starts(&[])),
     ("pulsar-chart", Starts(&[])),
     ("puppet", Starts(&[])),
-    ("sasl-required", Refused("sessionRequireClientSASLAuth: refused: SASL is not offered")),
+    ("sasl-required", Refused("sessionRequireClientSASLAuth: needs lockkeeper.jaasFile")),
     ("solr", RefusedByBoth("dataDir: missing")),
     ("solr-three", Refused("clientPort: missing")),
     ("stackable", Refused("sslQuorum: refused: TLS between servers is not offered")),

@@ -680,6 +680,7 @@ fn tell(checker: &mut Checker, server: usize, input: &Input, now_us: u64) {
         | Input::ImageWritten { .. }
         | Input::ImageSent { .. }
         | Input::ImageReceived { .. }
+        | Input::SaslUsers { .. }
         | Input::Resign => {}
     }
 }

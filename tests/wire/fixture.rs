@@ -36,7 +36,11 @@ const CONFIG: &[&str] = &[
 ];
 
 /// Keys that ZooKeeper reads as JVM properties only.
-const JVM_ONLY: &[&str] = &["jute.", "znode.container."];
+const JVM_ONLY: &[&str] = &["jute.", "znode.container.", JAAS_FILE];
+
+/// A key of Lockkeeper's own, and the property of the JVM that says the same.
+const JAAS_FILE: &str = "lockkeeper.jaasFile=";
+const JAAS_PROPERTY: &str = "java.security.auth.login.config=";
 
 /// A server under test. Dropping it stops it, unless it is the shared target.
 pub struct TestServer {
@@ -151,7 +155,7 @@ fn start_process(program: &std::ffi::OsStr, lines: &[&str]) -> TestServer {
     let config = directory.path().join("zoo.cfg");
     std::fs::write(&config, text).expect("zoo.cfg is written");
     let child = Command::new(program)
-        .args(jvm.iter().map(|line| format!("-D{line}")))
+        .args(jvm.iter().map(|line| format!("-D{}", line.replacen(JAAS_FILE, JAAS_PROPERTY, 1))))
         .arg(&config)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

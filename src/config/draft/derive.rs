@@ -7,6 +7,7 @@ use super::super::bounds::{DISK_STALL_MS_DEFAULT_MAX, DISK_STALL_MS_MIN, INT_MAX
 use super::super::ensemble::{self, Blame, Fault};
 use super::super::error::Origin;
 use super::super::groups;
+use super::super::sasl;
 use super::super::servers::SERVER_ID_MAX;
 use super::super::tls::{self, ClientAuthKey};
 use super::{Draft, JUDGED, PROMETHEUS_PORT_DEFAULT, note};
@@ -214,6 +215,15 @@ impl Draft {
         self.config.metrics_addr = addr.map(|addr| addr.expect("the host was checked"));
     }
 
+    /// What clients must prove has to be something that they can.
+    pub(super) fn resolve_authentication(&mut self) {
+        if let Some((key, reason)) = sasl::fault(&self.config)
+            && !self.has_error(key)
+        {
+            self.fail(self.origin_of(key).error(key, reason));
+        }
+    }
+
     pub(super) fn warn_of_weakness(&mut self) {
         let config = &mut self.config;
         // A configuration that is changed later is judged again.
@@ -229,6 +239,9 @@ impl Draft {
         }
         if config.skip_acl {
             note(&mut config.warnings, "skipACL", "no ACL is checked: everybody may do everything");
+        }
+        for (key, reason) in sasl::warnings(config) {
+            note(&mut config.warnings, key, reason);
         }
         for (key, reason) in ensemble::warnings(config) {
             note(&mut config.warnings, &key, &reason);

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
+use crate::proto::Writer as _;
 use crate::proto::connect::ConnectResponse;
 use crate::proto::request::Request;
 use crate::proto::response::{ReplyHeader, encode_event, encode_reply};
@@ -17,6 +18,7 @@ use crate::replica::inspect::{ConnectionReport, Latency};
 use crate::replica::machine::Identities;
 use crate::replica::ready::Outgoing;
 use crate::replica::request::ConnId;
+use crate::sasl::Negotiation;
 use crate::tree::acl::Identity;
 
 /// Identities that one connection may prove, and their bytes: every transaction carries them into
@@ -79,6 +81,8 @@ pub(in crate::replica) enum Answer {
 #[derive(Debug)]
 pub(in crate::replica) struct Connection {
     pub(in crate::replica) ids: Identities,
+    /// How far its client is with SASL.
+    pub(super) sasl: Negotiation,
     pub(in crate::replica) phase: Phase,
     pub(in crate::replica) session: Option<i64>,
     pub(in crate::replica) queue: VecDeque<Pending>,
@@ -114,6 +118,7 @@ impl Connection {
         };
         Self {
             ids: [Identity::ip(&ip.to_string())].into_iter().chain(proven).collect(),
+            sasl: Negotiation::default(),
             phase: Phase::Closing,
             session: None,
             queue: VecDeque::new(),
@@ -142,6 +147,7 @@ impl Connection {
     pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
         let Self {
             ids,
+            sasl,
             phase,
             session,
             queue,
@@ -156,7 +162,7 @@ impl Connection {
             behind_members,
             report: _,
         } = self;
-        out.value(&(ids, phase, session, closing, is_read_only, next_sequence));
+        out.value(&(ids, sasl, phase, session, closing, is_read_only, next_sequence));
         out.value(&(output, has_output, counted_bytes, held_back));
         if matches!(phase, Phase::Opening { .. }) {
             out.time(*heard_us);
@@ -251,6 +257,14 @@ impl Connection {
         self.append_reply(xid, zxid, |out| {
             ReplyHeader { xid, zxid, err: 0 }.encode(out);
             body(out);
+        });
+    }
+
+    /// Appends the refusal of a SASL token: an error that has a body, as in ZooKeeper, which is a null token.
+    pub(super) fn refuse_token(&mut self, xid: i32, code: ErrorCode) {
+        self.append_reply(xid, 0, |out| {
+            ReplyHeader { xid, zxid: 0, err: code.wire() }.encode(out);
+            out.put_buffer(None);
         });
     }
 

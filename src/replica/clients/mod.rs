@@ -5,6 +5,7 @@
 //! any reply that shows what it tells of. *Never* changes the replicated state: the machine does, when an entry
 //! is applied.
 
+mod authentication;
 mod connection;
 mod forwarding;
 mod reads;
@@ -18,6 +19,7 @@ pub(in crate::replica) use reads::MULTI_READ_BYTES_MAX;
 
 pub use connection::OUTPUT_BYTES_PER_TURN_MAX;
 
+pub(in crate::replica) use authentication::Authentication;
 pub(in crate::replica) use connection::{Connection, Phase};
 pub(in crate::replica) use forwarding::{Forwarding, WriteBatch};
 pub(in crate::replica) use table::{Clients, Rules, Wanted};

@@ -254,7 +254,7 @@ fn found(there: bool) -> Result<(), ErrorCode> {
 
 /// Scheme and user of each identity; of a digest only the user.
 fn who_am_i(ids: &[Identity]) -> Response {
-    let shown = ids.iter().map(|identity| {
+    let shown = ids.iter().filter(|identity| !identity.is_mark()).map(|identity| {
         let id = identity.id.as_str();
         let user = match identity.scheme.as_str() {
             "digest" => id.split(':').next().unwrap_or_default(),

@@ -10,6 +10,7 @@ mod answers;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::authentication::Authentication;
 use super::connection::{Answer, Connection, OUTPUT_BYTES_PER_TURN_MAX, Pending, Phase};
 use super::watches::Watches;
 use crate::proto::acl::perms;
@@ -47,6 +48,8 @@ pub(in crate::replica) struct Clients {
     pub(super) connections: BTreeMap<ConnId, Connection>,
     pub(super) watches: Watches,
     pub(super) rules: Rules,
+    /// Who may be who.
+    pub(super) authentication: Authentication,
     now_us: u64,
     pub(super) figures: Figures,
     by_session: BTreeMap<i64, ConnId>,
@@ -84,11 +87,16 @@ impl Figures {
 }
 
 impl Clients {
-    pub(in crate::replica) fn new(rules: Rules, hash_seed: u64) -> Self {
+    pub(in crate::replica) fn new(
+        rules: Rules,
+        authentication: Authentication,
+        hash_seed: u64,
+    ) -> Self {
         Self {
             connections: BTreeMap::new(),
             watches: Watches::new(hash_seed),
             rules,
+            authentication,
             now_us: 0,
             figures: Figures::default(),
             by_session: BTreeMap::new(),
@@ -108,6 +116,7 @@ impl Clients {
             connections,
             watches,
             rules,
+            authentication,
             now_us: _,
             figures: _,
             by_session,
@@ -124,6 +133,7 @@ impl Clients {
             connection.canonical(out);
         }
         watches.canonical(out);
+        authentication.canonical(out);
         out.value(&(rules, by_session, with_output, output_bytes, postponed));
         out.value(&(sync_waiting, wait_for_members, sync_asked, sync_confirmed));
     }
@@ -134,7 +144,8 @@ impl Clients {
     }
 
     /// A client's first frame arrived on this connection.
-    pub(in crate::replica) fn opened(&mut self, conn: ConnId, connection: Connection) {
+    pub(in crate::replica) fn opened(&mut self, conn: ConnId, mut connection: Connection) {
+        self.authentication.mark(&mut connection);
         self.connections.insert(conn, connection);
     }
 
@@ -242,7 +253,7 @@ impl Clients {
         }
     }
 
-    fn touch(&mut self, conn: ConnId) {
+    pub(super) fn touch(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
         self.output_bytes += connection.uncounted_bytes();
         if connection.touch_output() {
@@ -280,15 +291,18 @@ impl Clients {
         let xid = request.xid;
         let op = OpCode::from_wire(request.op);
         connection.note_request(xid, op, at_us);
+        if !request.is_auth() && self.authentication.turns_away(&connection.ids) {
+            connection.send(xid, 0, &Err(ErrorCode::SessionClosedRequireSaslAuth));
+            self.hang_up(conn);
+            return None;
+        }
         let decoded = match request.decoded {
             Ok(Request::Auth { scheme, auth }) => {
                 self.authenticate(machine, conn, xid, scheme.as_ref(), auth.as_deref());
                 return None;
             }
-            Ok(Request::Sasl { .. }) => {
-                connection.send(xid, 0, &Err(ErrorCode::AuthFailed));
-                self.figures.auth_failed += 1;
-                self.hang_up(conn);
+            Ok(Request::Sasl { token }) => {
+                self.take_token(conn, xid, token.as_deref());
                 return None;
             }
             Err(Undecodable::Malformed(_)) if matches!(op, Some(OpCode::Auth | OpCode::Sasl)) => {

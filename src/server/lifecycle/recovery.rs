@@ -16,6 +16,7 @@ use super::start::Recovered;
 use crate::config::Config;
 use crate::replica::founding::{Decision, Identified, Past};
 use crate::replica::{Machine, Replica, Restored, Setup};
+use crate::sasl::SaslSetup;
 use crate::server::announced::Announced;
 use crate::server::audit::Audit;
 use crate::server::connections::Connections;
@@ -41,6 +42,8 @@ use crate::storage::WatchedFs;
 pub(super) struct Parts {
     /// The configuration.
     pub config: Config,
+    /// Its users, and what else it says about SASL.
+    pub sasl: SaslSetup,
     /// Whether there is no disk.
     pub is_in_memory: bool,
     /// The driver's queue.
@@ -166,10 +169,11 @@ fn founded(
     unready: impl FnMut(),
 ) -> Result<Option<(Driver, bool)>, StartError> {
     let Parts { config, is_in_memory, messages, mut queue, audit, figures, published, .. } = parts;
+    let sasl = parts.sasl;
     let (stop, member, members) = (parts.stop, parts.member, parts.members);
     let (scheduling, runtime, files) = (parts.scheduling, parts.runtime, parts.files);
     let options = settings::tree_options(&config, seed);
-    let mut setup = settings::setup(&config, seed, audit.is_some(), !is_in_memory);
+    let mut setup = settings::setup(&config, sasl, seed, audit.is_some(), !is_in_memory);
     let (peers, identity) = member.and_then(Member::founded).unzip();
     // The address of each server as the others name it.
     if let Some(identity) = identity.as_ref().filter(|identity| !identity.members.is_empty()) {

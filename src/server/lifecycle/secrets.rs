@@ -1,4 +1,4 @@
-//! Files with secrets: keys, passwords, tokens.
+//! Files with secrets: keys, passwords, users, tokens.
 //!
 //! *Owns* what is said of their permissions at the start. *Never* reads one.
 
@@ -25,7 +25,7 @@ fn files(config: &Config) -> impl Iterator<Item = &Path> {
         [&tls.key_store.location, &tls.key_store.password_path, &tls.trust_store.password_path];
     let is_offered = tls.is_offered();
     let of_tls = of_tls.into_iter().filter(move |_| is_offered);
-    of_tls.chain([&config.admin.token_file]).filter_map(Option::as_deref)
+    of_tls.chain([&config.admin.token_file, &config.sasl.jaas_file]).filter_map(Option::as_deref)
 }
 
 fn is_open_to_others(path: &Path) -> bool {

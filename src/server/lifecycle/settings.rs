@@ -9,11 +9,18 @@ use std::path::Path;
 use crate::admin::{ClientAddress, Facts, Guard};
 use crate::config::Config;
 use crate::replica::Setup;
+use crate::sasl::SaslSetup;
 use crate::tree;
 
 /// For the replica.
 #[must_use]
-pub(super) fn setup(config: &Config, seed: [u8; 32], audit: bool, durable: bool) -> Setup {
+pub(super) fn setup(
+    config: &Config,
+    sasl: SaslSetup,
+    seed: [u8; 32],
+    audit: bool,
+    durable: bool,
+) -> Setup {
     let ms = |ms: u32| i32::try_from(ms).unwrap_or(i32::MAX);
     Setup {
         raft_id: RAFT_ID_IN_MEMORY,
@@ -33,6 +40,8 @@ pub(super) fn setup(config: &Config, seed: [u8; 32], audit: bool, durable: bool)
         linearizable_reads: config.linearizable_reads,
         read_only_mode: config.read_only_mode_enabled,
         disk_stall_ms: config.disk_stall_ms.into(),
+        sasl,
+        enforced_schemes: config.sasl.enforced_schemes(),
     }
 }
 

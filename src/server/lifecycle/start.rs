@@ -22,6 +22,7 @@ use super::certificates;
 use super::member::{Member, State};
 use super::ports::{Offer, Ports};
 use super::recovery::{self, Parts};
+use super::sasl::sasl_setup;
 use super::secrets;
 use crate::admin::read_token;
 use crate::config::{Config, ConfigError, HostPort, ServerSpec};
@@ -217,6 +218,7 @@ async fn serve(
     if is_rejoining && (is_in_memory || !config.is_ensemble()) {
         return Err(StartError::Config(vec![no_ensemble_to_rejoin()]));
     }
+    let sasl = sasl_setup(&config).map_err(|error| StartError::Config(vec![error]))?;
     let open_files = Files::of(&config)?;
     secrets::warn_of_readable(&config);
     if let Some(path) = config.admin.token_file.as_ref().filter(|_| config.admin.enabled) {
@@ -255,6 +257,7 @@ async fn serve(
     let policy = CpuPolicy::of_process(config.cpu_policy);
     let parts = Parts {
         config,
+        sasl,
         is_in_memory,
         messages,
         queue: Queue::new(queue),

@@ -201,6 +201,51 @@ fn identities_match_by_scheme() {
 }
 
 #[test]
+fn the_scheme_sasl_is_offered_by_the_server_of_the_connection() {
+    let mut f = Fixture::new();
+    f.given(&["/a"]);
+    let list = vec![acl(31, "sasl", "bob")];
+    let auth = vec![acl(31, "auth", "")];
+    f.ids = vec![Identity::sasl("bob")];
+    assert_eq!(f.set_acl("/a", &list, -1), Err(ErrorCode::InvalidAcl));
+    assert_eq!(f.set_acl("/a", &auth, -1), Err(ErrorCode::InvalidAcl), "it proves nothing here");
+    f.ids.push(Identity::offers_sasl());
+    for wrong in ["a@b@c", "a/b/c@R"] {
+        assert_eq!(f.set_acl("/a", &[acl(31, "sasl", wrong)], -1), Err(ErrorCode::InvalidAcl));
+    }
+    for mark in [Identity::offers_sasl(), Identity::any_sasl("bob")] {
+        assert!(mark.is_mark());
+        assert_eq!(f.set_acl("/a", &[of(31, &mark)], -1), Err(ErrorCode::InvalidAcl));
+    }
+    f.set_acl("/a", &auth, -1).unwrap();
+    assert_eq!(f.tree.get_acl(&f.ids, "/a").unwrap().0, list);
+    f.set_acl("/a", &[acl(1, "sasl", "bob/h@R"), acl(31, "sasl", "bob")], -1).unwrap();
+}
+
+#[test]
+fn sasl_ids_match_exactly_and_super_matches_all_of_them() {
+    let mut f = Fixture::new();
+    f.ids = vec![Identity::offers_sasl(), Identity::sasl("bob")];
+    let list = vec![acl(1, "sasl", "bob"), acl(2, "sasl", "carl"), acl(4, "digest", "bob:h")];
+    f.request(&Create { acl: Some(list), ..create("/a", 0) }).unwrap();
+    let mut may = |ids: &[Identity]| {
+        f.ids = ids.to_vec();
+        (
+            f.tree.exists(ids, "/a").is_ok(),
+            f.set("/a", "x", -1).is_ok(),
+            f.create("/a/b", 0).is_ok(),
+        )
+    };
+    assert_eq!(may(&[Identity::sasl("bob")]), (true, false, false));
+    assert_eq!(may(&[Identity::sasl("carl")]), (false, true, false));
+    assert_eq!(may(&[Identity::sasl("eve")]), (false, false, false));
+    assert_eq!(may(&[Identity::sasl("super")]), (true, true, false), "of the scheme sasl alone");
+    assert_eq!(may(&[Identity::sasl("eve"), Identity::any_sasl("bob")]), (true, false, false));
+    assert_eq!(may(&[Identity::offers_sasl()]), (false, false, false));
+    assert_eq!(may(&[Identity::all_powerful()]), (true, true, true));
+}
+
+#[test]
 fn skip_acl_skips_the_check_and_not_the_validation() {
     let mut f = Fixture::with(Options { skip_acl: true, ..Options::default() });
     f.given(&["/a"]);

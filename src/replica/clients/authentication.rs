@@ -1,0 +1,129 @@
+//! Who a client proves to be by SASL, and which clients are served at all.
+//!
+//! *Owns* the users who may authenticate, the random numbers of challenges, and the schemes that are enforced.
+//! *Invariants*: an identity of the scheme `sasl` is there on a connection only where it was proved; what a user
+//! may prove depends on this server's configuration alone, and what that is worth on the identities that a
+//! transaction carries. *Never* looks at the tree.
+//!
+//! Reproduces `ZooKeeperServer.processSasl` and `AuthenticationHelper`. Of what ZooKeeper does it leaves out that a
+//! client may choose its id where no rule maps the realm of its name.
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore as _, SeedableRng as _};
+
+use super::connection::Connection;
+use super::table::Clients;
+use crate::proto::ErrorCode;
+use crate::proto::Writer as _;
+use crate::replica::canonical::Canonical;
+use crate::replica::machine::Identities;
+use crate::replica::request::ConnId;
+use crate::sasl::{NONCE_BYTES, SaslSetup, SaslUsers, Step};
+use crate::tree::acl::Identity;
+
+/// Of one server.
+#[derive(Debug)]
+pub(in crate::replica) struct Authentication {
+    setup: SaslSetup,
+    enforced_schemes: Vec<String>,
+    nonces: ChaCha20Rng,
+}
+
+impl Authentication {
+    pub(in crate::replica) fn new(
+        setup: SaslSetup,
+        enforced_schemes: Vec<String>,
+        seed: [u8; 32],
+    ) -> Self {
+        let mut nonces = ChaCha20Rng::from_seed(seed);
+        // Numbers of their own: what else is drawn from the seed does not change with the clients that authenticate.
+        nonces.set_stream(NONCE_STREAM);
+        Self { setup, enforced_schemes, nonces }
+    }
+
+    pub(super) fn canonical(&self, out: &mut Canonical) {
+        let Self { setup, enforced_schemes, nonces } = self;
+        out.value(&(setup, enforced_schemes, nonces.get_word_pos()));
+    }
+
+    /// What lists of this connection may name.
+    pub(super) fn mark(&self, connection: &mut Connection) {
+        if self.setup.offers_scheme {
+            connection.prove([Identity::offers_sasl()].into_iter().collect());
+        }
+    }
+
+    /// Whether a connection with these identities is not served.
+    pub(super) fn turns_away(&self, ids: &[Identity]) -> bool {
+        let is_enforced =
+            |id: &Identity| self.enforced_schemes.iter().any(|scheme| scheme == id.scheme.as_str());
+        !self.enforced_schemes.is_empty()
+            && !ids.iter().any(is_enforced)
+            && !mutant!("enforces-no-scheme")
+    }
+
+    /// Takes a client's token: the token to answer with, or why its connection ends.
+    fn step(
+        &mut self,
+        connection: &mut Connection,
+        token: &[u8],
+    ) -> Result<Option<Vec<u8>>, ErrorCode> {
+        // As ZooKeeper answers without a section of JAAS: the client goes on, and has proved nothing.
+        let Some(users) = &self.setup.users else { return Ok(None) };
+        let nonces = &mut self.nonces;
+        let nonce = || {
+            let mut bytes = [0; NONCE_BYTES];
+            nonces.fill_bytes(&mut bytes);
+            bytes
+        };
+        match connection.sasl.step(token, users, nonce) {
+            Ok(Step::Challenge(token)) => return Ok(Some(token)),
+            Ok(Step::Proven { user, token }) if connection.prove(self.identities(&user)) => {
+                return Ok(Some(token));
+            }
+            // Its connection has no room for another identity.
+            Ok(Step::Proven { .. }) => {}
+            Err(crate::sasl::Refused) => {}
+        }
+        match (self.enforced_schemes.iter().any(|scheme| scheme == "sasl"), &self.setup) {
+            (true, _) => Err(ErrorCode::SessionClosedRequireSaslAuth),
+            (false, setup) if setup.allow_failed_clients => Ok(None),
+            (false, _) => Err(ErrorCode::AuthFailed),
+        }
+    }
+
+    /// All that a user is.
+    fn identities(&self, user: &str) -> Identities {
+        let id = self.setup.id_of(user);
+        let all_powerful = self.setup.is_super(&id).then(Identity::all_powerful);
+        let any = self.setup.any_user_id.as_deref().map(Identity::any_sasl);
+        [Identity::sasl(&id)].into_iter().chain(all_powerful).chain(any).collect()
+    }
+}
+
+impl Clients {
+    /// Other users may authenticate from now on.
+    pub(in crate::replica) fn replace_users(&mut self, users: SaslUsers) {
+        self.authentication.setup.users = Some(users);
+    }
+
+    /// Answers a SASL token when it arrives, outside the order, as other ways to authenticate.
+    pub(super) fn take_token(&mut self, conn: ConnId, xid: i32, token: Option<&[u8]>) {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        let Some(token) = token else { return self.hang_up(conn) };
+        match self.authentication.step(connection, token) {
+            Ok(token) => {
+                connection.send_with(xid, 0, |out| out.put_buffer(token.as_deref()));
+                self.touch(conn);
+            }
+            Err(code) => {
+                connection.refuse_token(xid, code);
+                self.figures.auth_failed += 1;
+                self.hang_up(conn);
+            }
+        }
+    }
+}
+
+/// The stream of the random numbers of challenges; that of all others is 0.
+const NONCE_STREAM: u64 = 1;
