@@ -111,7 +111,7 @@ mod server;
 mod storage;
 #[cfg(feature = "server")]
 mod supervision;
-#[cfg(feature = "server")]
+#[cfg(feature = "tls")]
 mod tls;
 mod tree;
 
@@ -135,7 +135,7 @@ pub mod internals;
 pub use config::{Config, ConfigError, Draft};
 #[cfg(feature = "server")]
 pub use server::{Builder, Ensemble, EnsembleBuilder, Recovered, Server, ServerError, StartError};
-#[cfg(feature = "server")]
+#[cfg(feature = "tls")]
 pub use tls::TlsError;
 
 // The core and its seam: what a replica is given, and what it says is to be done.

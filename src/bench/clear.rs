@@ -9,7 +9,7 @@ use super::{Fault, wire};
 /// # Errors
 /// It cannot.
 pub fn reach(plan: &Plan) -> Result<(), Fault> {
-    plan.addrs.iter().try_for_each(|addr| Session::open_as(*addr, &plan.auth)?.close())
+    plan.addrs.iter().try_for_each(|addr| Session::open_as(*addr, &plan.access)?.close())
 }
 
 /// Deletes the znode of the run's room with everything below it, and the root if nothing else is
@@ -18,7 +18,7 @@ pub fn reach(plan: &Plan) -> Result<(), Fault> {
 /// # Errors
 /// No server answers, or one refuses.
 pub fn clear(plan: &Plan) -> Result<(), Fault> {
-    let mut session = Session::open_as(plan.addrs[0], &plan.auth)?;
+    let mut session = Session::open_as(plan.addrs[0], &plan.access)?;
     if session.call(wire::children(&plan.room_path(), false))?.err == wire::NO_NODE {
         return session.close();
     }

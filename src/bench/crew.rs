@@ -101,7 +101,7 @@ fn open_all(plan: &Plan, share: Share) -> Result<Vec<Link>, Fault> {
     let mut looked = Instant::now();
     for (number, task) in share {
         let addr = plan.addrs[number % plan.addrs.len()];
-        links.push(Link::open(addr, task, plan.depth, &plan.auth)?);
+        links.push(Link::open(addr, task, plan.depth, &plan.access)?);
         let now = Instant::now();
         if now.duration_since(looked) >= LOOK {
             looked = now;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 
+use super::access::Access;
 use super::fan::Member;
 use super::frames::{Frames, Source};
 use super::lock::Lock;
@@ -19,6 +20,7 @@ use super::script::Script;
 use super::session::Session;
 use super::step::Step;
 use super::{Fault, wire};
+use crate::tls::ClientLine;
 
 /// What decides about the requests of a connection.
 #[derive(Debug)]
@@ -78,7 +80,7 @@ impl Task {
 /// A session in the loop.
 #[derive(Debug)]
 pub(super) struct Link {
-    pub stream: TcpStream,
+    pub stream: ClientLine<TcpStream>,
     task: Task,
     depth: usize,
     pace: Option<Pace>,
@@ -107,13 +109,13 @@ impl Link {
         addr: SocketAddr,
         task: Task,
         depth: usize,
-        auth: &[(String, String)],
+        access: &Access,
     ) -> Result<Self, Fault> {
-        let parts = Session::open_as(addr, auth)?.into_parts();
+        let mut parts = Session::open_as(addr, access)?.into_parts();
         let fault = |e| Fault::Unreachable(format!("{addr}: {e}"));
-        parts.stream.set_nonblocking(true).map_err(fault)?;
+        parts.stream.socket().set_nonblocking(true).map_err(fault)?;
         Ok(Link {
-            stream: TcpStream::from_std(parts.stream),
+            stream: parts.stream.without_waiting(TcpStream::from_std),
             task,
             depth,
             pace: None,
@@ -201,7 +203,8 @@ impl Link {
     /// Writes what the socket takes.
     pub(super) fn flush(&mut self, now: Instant) -> Result<(), Fault> {
         if self.unsent.is_empty() {
-            return Ok(());
+            // What was encrypted and did not fit may be left.
+            return self.stream.flush().map_err(|e| Fault::Unreachable(format!("send: {e}")));
         }
         self.last_sent = now;
         while self.sent < self.unsent.len() {

@@ -49,7 +49,7 @@ pub fn run(plan: &Plan, look: &mut dyn FnMut(&Interim<'_>) -> Go) -> Result<Outc
 /// Sessions that are opened afterwards, at any server of an ensemble, see these nodes: to open a
 /// session is a transaction behind those that made them.
 fn prepare(plan: &Plan) -> Result<Vec<Task>, Fault> {
-    let mut session = Session::open_as(plan.addrs[0], &plan.auth)?;
+    let mut session = Session::open_as(plan.addrs[0], &plan.access)?;
     session.ensure_all(&plan.room_path())?;
     let shares = plan.work.contends() || plan.work == Work::Watches;
     let nodes = if shares { 1 } else { plan.connections };
@@ -171,7 +171,7 @@ impl<'a> Loop<'a> {
     ) -> Result<Self, Fault> {
         let poll = Poll::new().map_err(Fault::epoll)?;
         for (number, link) in links.iter_mut().enumerate() {
-            sockets::register(&poll, &mut link.stream, number)?;
+            sockets::register(&poll, link.stream.socket(), number)?;
         }
         let phase = match plan.length {
             Length::Timed { .. } => Phase::WarmUp,

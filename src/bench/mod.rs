@@ -9,6 +9,7 @@
 //! [`run`] prepares the znodes of a [`Plan`], loads the servers and returns an [`Outcome`];
 //! [`clear`] takes the znodes away.
 
+mod access;
 mod alarm;
 mod arena;
 mod bystanders;
@@ -38,6 +39,7 @@ mod storm;
 mod threads;
 pub mod wire;
 
+pub use access::Access;
 pub use alarm::{Alarms, TOKEN as ALARM};
 pub use bystanders::Bystanders;
 pub use clear::{clear, reach};

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::access::Access;
+
 /// Bytes of data in every znode unless said otherwise.
 const SIZE: usize = 100;
 /// The znode below which a run works unless said otherwise.
@@ -170,8 +172,8 @@ pub struct Plan {
     pub rate: Option<f64>,
     /// How long a lock is held.
     pub hold: Duration,
-    /// Credentials, as scheme and secret, that every session names.
-    pub auth: Vec<(String, String)>,
+    /// How servers let every session in.
+    pub access: Access,
     /// Whether to ask the servers how many events they have sent (`mntr`).
     pub asks_counts: bool,
 }
@@ -195,7 +197,7 @@ impl Plan {
             size: SIZE,
             rate: None,
             hold: Duration::ZERO,
-            auth: Vec::new(),
+            access: Access::default(),
             asks_counts: work.contends(),
         }
     }

@@ -5,8 +5,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use super::access::Access;
 use super::wire::Granted;
 use super::{Fault, wire};
+use crate::tls::ClientLine;
 
 /// Session timeout asked for. Long, so that a stalled machine does not end a measurement.
 const TIMEOUT_MS: i32 = 40_000;
@@ -19,7 +21,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// One session over one connection.
 #[derive(Debug)]
 pub struct Session {
-    stream: TcpStream,
+    stream: ClientLine<TcpStream>,
     xid: i32,
     timeout: Duration,
     frame_max: usize,
@@ -36,7 +38,7 @@ pub struct Answer {
 
 /// An open connection with a session, for the event loop to go on with.
 pub(super) struct Parts {
-    pub stream: TcpStream,
+    pub stream: ClientLine<TcpStream>,
     pub last_xid: i32,
     /// What the server has granted.
     pub timeout: Duration,
@@ -48,7 +50,11 @@ impl Session {
     /// # Errors
     /// There is no connection, or no session on it.
     pub fn open(addr: SocketAddr, patience: Duration) -> Result<Self, Fault> {
-        let mut session = Session::greet(addr, patience, &wire::connect(TIMEOUT_MS))?;
+        Session::connect(addr, patience, &Access::default())
+    }
+
+    fn connect(addr: SocketAddr, patience: Duration, access: &Access) -> Result<Self, Fault> {
+        let mut session = Session::greet_as(addr, patience, &wire::connect(TIMEOUT_MS), access)?;
         match session.granted() {
             Ok(Some(_)) => Ok(session),
             Ok(None) => Err(Fault::Unreachable(format!("{addr}: session refused"))),
@@ -62,10 +68,20 @@ impl Session {
         patience: Duration,
         request: &[u8],
     ) -> Result<Self, Fault> {
+        Session::greet_as(addr, patience, request, &Access::default())
+    }
+
+    fn greet_as(
+        addr: SocketAddr,
+        patience: Duration,
+        request: &[u8],
+        access: &Access,
+    ) -> Result<Self, Fault> {
         let fault = |e: std::io::Error| Fault::Unreachable(format!("{addr}: {e}"));
         let stream = TcpStream::connect_timeout(&addr, patience).map_err(fault)?;
         stream.set_nodelay(true).map_err(fault)?;
         stream.set_read_timeout(Some(patience)).map_err(fault)?;
+        let stream = ClientLine::new(stream, access.session(addr)?);
         let frame_max = wire::FRAME_MAX;
         let mut session = Session { stream, xid: 0, timeout: Duration::ZERO, frame_max };
         session.stream.write_all(request).map_err(fault)?;
@@ -83,9 +99,9 @@ impl Session {
     }
 
     /// The same, and then names these credentials, each a scheme and its secret.
-    pub(super) fn open_as(addr: SocketAddr, auth: &[(String, String)]) -> Result<Self, Fault> {
-        let mut session = Session::open(addr, PATIENCE)?;
-        for (scheme, secret) in auth {
+    pub(super) fn open_as(addr: SocketAddr, access: &Access) -> Result<Self, Fault> {
+        let mut session = Session::connect(addr, PATIENCE, access)?;
+        for (scheme, secret) in &access.auth {
             session.send(&wire::auth(scheme, secret))?;
             let answer = session.answer(wire::AUTH_XID)?;
             if answer.err != 0 {
@@ -101,6 +117,7 @@ impl Session {
     /// The operating system's.
     pub fn set_patience(&mut self, patience: Duration) -> Result<(), Fault> {
         self.stream
+            .socket()
             .set_read_timeout(Some(patience))
             .map_err(|e| Fault::Unreachable(format!("session: {e}")))
     }

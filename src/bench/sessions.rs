@@ -59,7 +59,7 @@ pub fn live(
 ) -> Result<Lives, Fault> {
     let fault = |e: Fault| e.after(&format!("sessions at {}", plan.addrs[0]));
     files::allow(plan.connections)?;
-    let open = || Session::open_as(plan.addrs[0], &plan.auth).map_err(fault);
+    let open = || Session::open_as(plan.addrs[0], &plan.access).map_err(fault);
     let mut first = open()?;
     first.ensure_all(&plan.room_path()).and_then(|()| first.close()).map_err(fault)?;
     let mut crowd = Crowd::new(plan, timeout)?;
@@ -114,7 +114,7 @@ impl<'a> Crowd<'a> {
             wire::create_ephemeral_sequential(&format!("{}/session-", plan.room_path()));
         wire::patch_xid(&mut create, 1);
         let mut greeting = wire::connect(timeout_ms);
-        for (scheme, secret) in &plan.auth {
+        for (scheme, secret) in &plan.access.auth {
             greeting.extend(wire::auth(scheme, secret));
         }
         Ok(Crowd {

@@ -6,6 +6,7 @@
 //! again by itself: the caller knows whether that is harmless.
 
 mod connection;
+mod line;
 mod session;
 mod watches;
 
@@ -13,9 +14,11 @@ use std::fs;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use rustls::ClientConfig;
 
 use crate::config::HostPort;
 use crate::proto::request::{XID_AUTH, XID_EVENT};
@@ -162,20 +165,22 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A session on the first server that gives one, with all these identities.
+    /// A session on the first server that gives one, with all these identities, through TLS if that is given.
     ///
     /// # Errors
     /// None gives one, or an identity is not accepted.
     pub(super) fn connect(
         servers: &[HostPort],
         credentials: &[Credential],
+        tls: Option<&Arc<ClientConfig>>,
     ) -> Result<Self, ClientError> {
-        first_that_serves(servers, Duration::ZERO, Self::connect_one)?.introduced(credentials)
+        let open = |server: &HostPort| Self::connect_one(server, tls);
+        first_that_serves(servers, Duration::ZERO, open)?.introduced(credentials)
     }
 
     /// A session on this server. `None`: it gives none.
-    fn connect_one(server: &HostPort) -> io::Result<Option<Self>> {
-        let opened = Connection::open(server, &new_session(SESSION_TIMEOUT_MS), REPLY_MAX)?;
+    fn connect_one(server: &HostPort, tls: Option<&Arc<ClientConfig>>) -> io::Result<Option<Self>> {
+        let opened = Connection::open(server, tls, &new_session(SESSION_TIMEOUT_MS), REPLY_MAX)?;
         Ok(match opened {
             Some((connection, answer)) if answer.timeout_ms > 0 => {
                 Some(Self { connection, xid: 0, server: server.clone() })

@@ -19,6 +19,7 @@ mod member;
 mod open_files;
 mod server;
 mod shell;
+mod tls;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;

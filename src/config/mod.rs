@@ -288,3 +288,15 @@ impl Default for Config {
         Config::without_file()
     }
 }
+
+/// Keys and values of a text of Java properties, in its order.
+///
+/// # Errors
+/// The first line that is none.
+pub(crate) fn properties_of(text: &str) -> Result<Vec<(String, String)>, String> {
+    let (properties, errors) = properties::parse(text);
+    match errors.first() {
+        Some(error) => Err(format!("line {}: {}", error.line, error.fault)),
+        None => Ok(properties.into_iter().map(|known| (known.key, known.value)).collect()),
+    }
+}

@@ -36,7 +36,7 @@ async fn the_exit_code_says_what_kind_of_failure_it_was() {
         (&at, &["create", "-c", "-e", "/c"], 2, "-c cannot be combined"),
         (&at, &["setAcl", "/a", "world:anyone"], 2, "does not have the form scheme:id:perm"),
         (&at, &["--nonsense", "ls", "/"], 2, "--nonsense is no flag"),
-        (&at, &["-client-configuration", "f", "ls", "/"], 2, "neither TLS nor SASL"),
+        (&at, &["-client-configuration", "f", "ls", "/"], 2, "f: No such file"),
         (&at, &["get", "/locked"], 77, "Insufficient permission : /locked"),
         (&at, &["--auth", "nonsense:x", "ls", "/"], 77, "does not know the scheme"),
         (&closed, &["ls", "/"], 69, "no server answers"),

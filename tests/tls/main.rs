@@ -3,7 +3,10 @@
 mod authority;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/process.rs"]
+mod process;
 mod stores;
+mod tools;
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -11,6 +11,7 @@ mod progress;
 mod report;
 mod workload;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,9 +23,10 @@ use clap::{Args, ValueEnum};
 use super::client::{self, Credential};
 use super::duration::duration;
 use super::member::{EXIT_NO_PERMISSION, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
+use super::tls::TlsFlags;
 use super::{exit_code, say};
 use crate::bench::{
-    self, CONNECTIONS_MAX, DEPTH_MAX, Fault, Length, Plan, THREADS_MAX, Work, wire,
+    self, Access, CONNECTIONS_MAX, DEPTH_MAX, Fault, Length, Plan, THREADS_MAX, Work, wire,
 };
 use crate::tree::ZnodePath;
 use crate::tree::path::{ROOT, ZOOKEEPER};
@@ -104,6 +106,8 @@ pub(crate) struct BenchFlags {
     /// A file with such credentials, one in a line: others may see those of a command line
     #[arg(long, value_name = "FILE")]
     auth_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsFlags,
     /// What the figures look like
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Format,
@@ -248,6 +252,12 @@ impl BenchFlags {
             }
         };
         let auth = client::credentials(&self.auth, self.auth_file.as_deref())?;
+        let tls =
+            self.tls.config().map_err(|reason| format!("--client-configuration: {reason}"))?;
+        if tls.is_some() && matches!(self.workload, Workload::Sessions) {
+            return Err("--client-configuration: the workload of sessions has no TLS".to_owned());
+        }
+        let (addrs, hosts) = self.addresses()?;
         let auth = auth.iter().map(|one| (one.scheme().to_owned(), one.secret().to_owned()));
         Ok(Plan {
             pids: self.pids.clone(),
@@ -258,17 +268,22 @@ impl BenchFlags {
             size: self.size,
             rate: self.rate,
             hold: self.hold,
-            auth: auth.collect(),
-            ..Plan::new(self.addresses()?, work, self.clients, self.pipeline)
+            access: Access { auth: auth.collect(), tls, hosts },
+            ..Plan::new(addrs, work, self.clients, self.pipeline)
         })
     }
 
-    fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
+    /// The servers' addresses, and their names.
+    fn addresses(&self) -> Result<(Vec<SocketAddr>, BTreeMap<SocketAddr, String>), String> {
         let servers = client::servers(&self.hosts).map_err(|e| format!("--hosts: {e}"))?;
-        servers
-            .iter()
-            .map(|server| client::resolve(server).map_err(|e| format!("--hosts: {server}: {e}")))
-            .collect()
+        let mut addrs = Vec::new();
+        let mut hosts = BTreeMap::new();
+        for server in servers {
+            let addr = client::resolve(&server).map_err(|e| format!("--hosts: {server}: {e}"))?;
+            addrs.push(addr);
+            hosts.insert(addr, server.host);
+        }
+        Ok((addrs, hosts))
     }
 
     /// Nothing is measured if it is interrupted before.

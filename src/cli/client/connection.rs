@@ -3,12 +3,14 @@
 //! *Owns* the socket and what was read of a frame that is not whole yet. *Invariant*: nothing waits
 //! for ever. *Never* knows which answer belongs to which request.
 
-use std::io::{self, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use rustls::ClientConfig;
 
+use super::line::Line;
 use crate::config::HostPort;
 use crate::proto::{ConnectRequest, ConnectResponse, Request, RequestHeader, frame};
 
@@ -20,7 +22,7 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// A connection on which a server has answered the handshake.
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: TcpStream,
+    line: Line,
     buffer: BytesMut,
 }
 
@@ -32,6 +34,7 @@ impl Connection {
     /// this protocol.
     pub(super) fn open(
         server: &HostPort,
+        tls: Option<&Arc<ClientConfig>>,
         request: &ConnectRequest,
         answer_max: Duration,
     ) -> io::Result<Option<(Self, ConnectResponse)>> {
@@ -39,7 +42,8 @@ impl Connection {
         stream.set_read_timeout(Some(answer_max))?;
         stream.set_write_timeout(Some(answer_max))?;
         stream.set_nodelay(true)?;
-        let mut connection = Self { stream, buffer: BytesMut::new() };
+        let line = Line::new(stream, &server.host, tls)?;
+        let mut connection = Self { line, buffer: BytesMut::new() };
         let mut out = Vec::new();
         frame::append(&mut out, |out| request.encode(out));
         match connection.send(&out).and_then(|()| connection.frame()) {
@@ -52,19 +56,19 @@ impl Connection {
         }
     }
 
-    /// The socket, for a thread that writes while another reads. Its time limits are one.
-    pub(super) fn stream(&self) -> io::Result<TcpStream> {
-        self.stream.try_clone()
+    /// Another end, for a thread that writes while another reads. Their time limits are one.
+    pub(super) fn line(&self) -> io::Result<Line> {
+        self.line.another()
     }
 
     /// How long [`Connection::frame`] waits.
     pub(super) fn wait_for(&self, time: Duration) -> io::Result<()> {
-        self.stream.set_read_timeout(Some(time))
+        self.line.socket().set_read_timeout(Some(time))
     }
 
     /// Sends whole frames.
     pub(super) fn send(&mut self, frames: &[u8]) -> io::Result<()> {
-        self.stream.write_all(frames)
+        self.line.send(frames)
     }
 
     /// The payload of the next frame. After [`is_silence`] it may be asked for again.
@@ -76,7 +80,7 @@ impl Connection {
                 return Ok(payload);
             }
             let mut bytes = [0; 16 << 10];
-            match self.stream.read(&mut bytes)? {
+            match self.line.read(&mut bytes)? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 length => self.buffer.extend_from_slice(&bytes[..length]),
             }

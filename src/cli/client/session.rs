@@ -6,14 +6,16 @@
 //! [`ClientError::Lost`], never sent again. *Never* prints.
 //! Reproduces the state machine of `ClientCnxn`.
 
-use std::io::{self, Write as _};
-use std::net::{Shutdown, TcpStream};
+use std::io;
+use std::net::Shutdown;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use rustls::ClientConfig;
 
 use super::connection::{self, Connection, is_silence, request_frame};
+use super::line::Line;
 use super::watches::{Removed, Watches};
 use super::{CONNECT_MAX, ClientError, Credential, ROUND_PAUSE, first_that_serves, new_session};
 use crate::config::HostPort;
@@ -40,6 +42,8 @@ pub(in crate::cli) struct Wish {
     pub credentials: Vec<Credential>,
     /// The session's timeout; the server may grant another.
     pub timeout: Duration,
+    /// What to speak TLS by; `None`: plain text.
+    pub tls: Option<Arc<ClientConfig>>,
     /// Whether a server without a majority will do.
     pub read_only: bool,
     /// How long servers that do not answer are tried.
@@ -87,10 +91,10 @@ impl Session {
         let timeout_ms = i32::try_from(wish.timeout.as_millis()).unwrap_or(i32::MAX);
         let request = ConnectRequest { read_only: Some(wish.read_only), ..new_session(timeout_ms) };
         let opened = first_that_serves(&wish.servers, wish.patience, |server| {
-            let opened = Connection::open(server, &request, HANDSHAKE_MAX)?;
+            let opened = Connection::open(server, wish.tls.as_ref(), &request, HANDSHAKE_MAX)?;
             Ok(match opened {
                 Some((connection, answer)) if answer.timeout_ms > 0 => {
-                    Some((connection.stream()?, connection, answer, server.clone()))
+                    Some((connection.line()?, connection, answer, server.clone()))
                 }
                 Some(_) | None => None,
             })
@@ -101,6 +105,7 @@ impl Session {
             state: Mutex::new(State::new(link, &answer)),
             changed: Condvar::new(),
             servers: wish.servers,
+            tls: wish.tls,
             read_only: wish.read_only,
         });
         let session = Self { shared: Arc::clone(&shared), last_xid: Mutex::new(0) };
@@ -183,6 +188,7 @@ struct Shared {
     /// The link is up or over, or an answer is there.
     changed: Condvar,
     servers: Vec<HostPort>,
+    tls: Option<Arc<ClientConfig>>,
     read_only: bool,
 }
 
@@ -209,7 +215,7 @@ enum LinkState {
 }
 
 struct Link {
-    writer: TcpStream,
+    writer: Line,
     server: HostPort,
     read_only: bool,
 }
@@ -241,7 +247,7 @@ impl State {
     fn send(&mut self, frames: &[u8]) -> io::Result<()> {
         self.sent = Instant::now();
         match &mut self.link {
-            LinkState::Up(link) => link.writer.write_all(frames),
+            LinkState::Up(link) => link.writer.send(frames),
             LinkState::Down | LinkState::Over(_) => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -303,7 +309,7 @@ impl Shared {
         let mut state = self.state();
         if let LinkState::Up(link) = &state.link {
             // It may have ended already.
-            let _ = link.writer.shutdown(Shutdown::Both);
+            let _ = link.writer.socket().shutdown(Shutdown::Both);
         }
         if !matches!(state.link, LinkState::Over(_)) {
             state.link = LinkState::Over(why);
@@ -436,7 +442,7 @@ impl Shared {
                 };
                 let timeout = Duration::from_millis(request.timeout_ms.unsigned_abs().into());
                 let answer_max = (timeout / PINGS_PER_TIMEOUT).clamp(CONNECT_MAX, HANDSHAKE_MAX);
-                match Connection::open(server, &request, answer_max) {
+                match Connection::open(server, self.tls.as_ref(), &request, answer_max) {
                     Ok(Some((_, answer))) if answer.timeout_ms <= 0 => return Again::Expired,
                     Ok(Some((connection, answer))) => match self.up(connection, &answer, server) {
                         Ok(again) => return again,
@@ -482,7 +488,7 @@ impl Shared {
             out.extend(request_frame(XID_SET_WATCHES, &request));
         }
         connection.send(&out)?;
-        let writer = connection.stream()?;
+        let writer = connection.line()?;
         let read_only = answer.read_only == Some(true);
         state.link = LinkState::Up(Link { writer, server: server.clone(), read_only });
         state.unasked_auths = state.credentials.len();

@@ -13,11 +13,14 @@ mod refusal;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
+use rustls::ClientConfig;
 
 use super::client::{self, Client, ClientError, Credential};
+use super::tls::TlsFlags;
 use super::{exit_code, say};
 use crate::config::{HostPort, Membership, Role, ServerSpec};
 use crate::proto::{ErrorCode, Request, Response, Text};
@@ -78,6 +81,8 @@ pub(crate) struct MemberFlags {
     /// A file with such credentials, one in a line: others may see those of a command line
     #[arg(long, value_name = "FILE")]
     auth_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsFlags,
 }
 
 /// Why a command failed: the exit code, and what to tell.
@@ -131,6 +136,7 @@ pub(super) fn run(command: &MemberCommand) -> ExitCode {
 pub(super) struct Access {
     servers: Vec<HostPort>,
     credentials: Vec<Credential>,
+    tls: Option<Arc<ClientConfig>>,
 }
 
 impl MemberFlags {
@@ -140,13 +146,15 @@ impl MemberFlags {
             client::servers(&self.server).map_err(|reason| fault(format!("--server: {reason}")))?;
         let credentials =
             client::credentials(&self.auth, self.auth_file.as_deref()).map_err(fault)?;
-        Ok(Access { servers, credentials })
+        let tls = self.tls.config();
+        let tls = tls.map_err(|reason| fault(format!("--client-configuration: {reason}")))?;
+        Ok(Access { servers, credentials, tls })
     }
 }
 
 impl Access {
     pub(super) fn connect(&self) -> Result<Client, ClientError> {
-        Client::connect(&self.servers, &self.credentials)
+        Client::connect(&self.servers, &self.credentials, self.tls.as_ref())
     }
 }
 

@@ -35,6 +35,7 @@ use clap::Args;
 
 use super::client::{self, Credential, Wish};
 use super::exit_code;
+use super::tls::TlsFlags;
 use failure::Failure;
 use output::{Format, Watch};
 use screen::Screen;
@@ -78,9 +79,8 @@ pub(crate) struct CliFlags {
     /// What answers look like
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Format,
-    /// TLS and SASL, which are not spoken
-    #[arg(long, hide = true)]
-    client_configuration: Option<String>,
+    #[command(flatten)]
+    tls: TlsFlags,
     /// A command, such as ls /
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
@@ -200,9 +200,8 @@ impl CliFlags {
             let text = format!("{flag} is no flag; `lockkeeper cli --help` lists them");
             return Err(Failure::usage(text));
         }
-        if self.client_configuration.is_some() {
-            return Err(Failure::usage("-client-configuration: neither TLS nor SASL is spoken"));
-        }
+        let tls = self.tls.config();
+        let tls = tls.map_err(|why| Failure::usage(format!("--client-configuration: {why}")))?;
         let connect = match &self.server {
             Some(server) => server.clone(),
             None => std::env::var(SERVERS_VARIABLE).unwrap_or_else(|_| SERVERS_DEFAULT.into()),
@@ -213,6 +212,7 @@ impl CliFlags {
             servers: Vec::new(),
             credentials: credentials.map_err(Failure::usage)?,
             timeout,
+            tls,
             read_only: self.read_only,
             patience: if self.wait_for_connection { timeout } else { Duration::ZERO },
         };

@@ -1,0 +1,225 @@
+//! What a client does for TLS.
+//!
+//! *Owns* the configuration of one, and its end of a connection over any socket. *Invariants*: a server is taken only
+//! if the trust store vouches for its certificate, and that names the host, unless that was switched off; a read that
+//! has nothing to give behaves as the socket does, so a loop over sockets that do not wait needs to know nothing.
+//! *Never* tries plain text where TLS was asked for.
+//! Reproduces `ClientX509Util` and `ZKTrustManager`.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme,
+};
+
+use super::TlsError;
+use super::stores::Store;
+
+/// What a client is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClientSettings {
+    /// Its key, for servers that ask for a certificate.
+    pub(crate) key_store: Option<Store>,
+    /// What it trusts.
+    pub(crate) trust_store: Store,
+    /// Whether a certificate must name the host.
+    pub(crate) verifies_host: bool,
+}
+
+/// The configuration of a client.
+///
+/// # Errors
+/// A file is at fault.
+pub(crate) fn client_config(settings: &ClientSettings) -> Result<Arc<ClientConfig>, TlsError> {
+    let provider = Arc::new(ring::default_provider());
+    let store = &settings.trust_store;
+    let mut roots = RootCertStore::empty();
+    for certificate in store.trusted()? {
+        roots.add(certificate).map_err(|error| {
+            TlsError::of(&store.path, format!("holds a certificate that cannot be used: {error}"))
+        })?;
+    }
+    let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+    let chain = chain.build().map_err(|error| TlsError::of(&store.path, error))?;
+    let verifier = Arc::new(ServerVerifier { chain, verifies_host: settings.verifies_host });
+    let keys = provider.key_provider;
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::general)?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let Some(store) = &settings.key_store else {
+        return Ok(Arc::new(config.with_no_client_auth()));
+    };
+    let entry = store.key()?;
+    let key = keys.load_private_key(entry.key).map_err(|error| {
+        TlsError::of(&store.path, format!("its private key cannot be used: {error}"))
+    })?;
+    let shown = SingleCertAndKey::from(CertifiedKey::new(entry.chain, key));
+    Ok(Arc::new(config.with_client_cert_resolver(Arc::new(shown))))
+}
+
+/// As usual, but that the name may not matter.
+#[derive(Debug)]
+struct ServerVerifier {
+    chain: Arc<WebPkiServerVerifier>,
+    verifies_host: bool,
+}
+
+impl ServerCertVerifier for ServerVerifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let judged = self.chain.verify_server_cert(certificate, intermediates, name, ocsp, now);
+        match judged {
+            // The name is what is looked at last.
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if !self.verifies_host => Ok(ServerCertVerified::assertion()),
+            judged => judged,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chain.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chain.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chain.supported_verify_schemes()
+    }
+}
+
+/// A session of TLS with this host.
+///
+/// # Errors
+/// The host is no name that a certificate could have.
+pub(crate) fn session(config: &Arc<ClientConfig>, host: &str) -> io::Result<ClientConnection> {
+    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)
+}
+
+/// A client's end of a connection, with or without TLS.
+#[derive(Debug)]
+pub(crate) struct ClientLine<S> {
+    stream: S,
+    session: Option<Box<ClientConnection>>,
+    /// Whether reads of the socket wait.
+    waits: bool,
+}
+
+impl<S: Read + Write> ClientLine<S> {
+    /// Over a socket whose reads wait.
+    pub(crate) fn new(stream: S, session: Option<ClientConnection>) -> Self {
+        Self { stream, session: session.map(Box::new), waits: true }
+    }
+
+    /// Over the same as another kind of socket, whose reads do not wait from now on.
+    pub(crate) fn without_waiting<T>(self, change: impl FnOnce(S) -> T) -> ClientLine<T> {
+        ClientLine { stream: change(self.stream), session: self.session, waits: false }
+    }
+
+    /// The socket.
+    pub(crate) fn socket(&mut self) -> &mut S {
+        &mut self.stream
+    }
+
+    fn read_encrypted(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let Self { stream, session: Some(session), waits } = self else { return Ok(0) };
+        let mut filled = 0;
+        loop {
+            match session.reader().read(&mut out[filled..]) {
+                Ok(0) => return Ok(filled),
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) if filled > 0 => return Ok(filled),
+                Err(error) => return Err(error),
+            }
+            if filled == out.len() || (filled > 0 && *waits) {
+                return Ok(filled);
+            }
+            write_out(session, stream)?;
+            match session.read_tls(stream) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && filled > 0 => {
+                    return Ok(filled);
+                }
+                Err(error) => return Err(error),
+            }
+            if let Err(error) = session.process_new_packets() {
+                // The server is told why, as far as that is possible.
+                let _ = write_out(session, stream);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+            }
+        }
+    }
+}
+
+/// Writes what the session has to say, as far as the socket takes it.
+fn write_out(session: &mut ClientConnection, stream: &mut impl Write) -> io::Result<()> {
+    while session.wants_write() {
+        match session.write_tls(stream) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+impl<S: Read + Write> Read for ClientLine<S> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self.session {
+            None => self.stream.read(out),
+            Some(_) if out.is_empty() => Ok(0),
+            Some(_) => self.read_encrypted(out),
+        }
+    }
+}
+
+impl<S: Read + Write> Write for ClientLine<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(session) = &mut self.session else { return self.stream.write(bytes) };
+        write_out(session, &mut self.stream)?;
+        let taken = session.writer().write(bytes)?;
+        write_out(session, &mut self.stream)?;
+        match taken {
+            0 if !bytes.is_empty() => Err(io::ErrorKind::WouldBlock.into()),
+            taken => Ok(taken),
+        }
+    }
+
+    /// Hands on what was taken; what the socket does not take stays, and is for the next call.
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.session {
+            Some(session) => write_out(session, &mut self.stream),
+            None => Ok(()),
+        }
+    }
+}
