@@ -90,10 +90,9 @@ fn text_of(nonce: [u8; NONCE_BYTES]) -> String {
     base64::engine::general_purpose::STANDARD.encode(nonce)
 }
 
+/// As ZooKeeper writes it: no quality of protection is `auth` alone.
 fn challenge(nonce: &str) -> Vec<u8> {
-    let text = format!(
-        "realm=\"{REALM}\",nonce=\"{nonce}\",qop=\"auth\",charset=utf-8,algorithm=md5-sess"
-    );
+    let text = format!("realm=\"{REALM}\",nonce=\"{nonce}\",charset=utf-8,algorithm=md5-sess");
     text.into_bytes()
 }
 
