@@ -133,7 +133,7 @@ pub(super) static KEYS: [Key; 18] = [
         |c| c.tls.port_unification.to_string(),
         "Whether clientPort takes TLS from clients that begin it, beside plain text from others. What is \
          wrong with the \
-         keys of TLS is an error then, too (ZooKeeper falls back to plain text).",
+         keys of TLS is an error then, too.",
     )
     .switch(|c, on| c.tls.port_unification = on)
     .or_else("false"),
@@ -244,7 +244,7 @@ pub(super) static KEYS: [Key; 18] = [
         "ssl.protocol",
         "TLSv1.3",
         |c| c.raw.ssl_protocol.clone(),
-        "The newest version of TLS that is spoken: TLSv1.3, or TLSv1.2 (ZooKeeper 3.9 speaks 1.2 alone unless told).",
+        "The newest version of TLS that is spoken, TLSv1.3 or TLSv1.2 (ZooKeeper 3.9 speaks this one alone).",
     )
     .text("TLSv1.2 or TLSv1.3", |c, text| {
         c.raw.ssl_protocol = protocol(text)?;
