@@ -55,6 +55,13 @@ impl SaslConfig {
             (false, false) => Vec::new(),
         }
     }
+
+    /// Whether no client is served without it.
+    #[must_use]
+    pub fn is_needed(&self) -> bool {
+        let schemes = self.enforced_schemes();
+        !schemes.is_empty() && schemes.iter().all(|scheme| scheme == "sasl")
+    }
 }
 
 /// What is wrong with the keys together: the key to blame, and why.
@@ -76,8 +83,7 @@ pub(super) fn fault(config: &Config) -> Option<(&'static str, String)> {
         };
         return Some((key, missing));
     }
-    let is_sasl_alone = !schemes.is_empty() && schemes.iter().all(|scheme| scheme == "sasl");
-    if is_sasl_alone && sasl.jaas_file.is_none() {
+    if sasl.is_needed() && sasl.jaas_file.is_none() {
         let reason = "needs lockkeeper.jaasFile, which names the users: without it no client could be served";
         return Some((key, reason.to_string()));
     }

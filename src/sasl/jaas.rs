@@ -34,18 +34,18 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The users that a section holds.
+/// The users that a section holds; `None`: there is no such section, as in the file of a client.
 ///
 /// # Errors
-/// The text is no JAAS file, has no such section, or that asks for something that is not offered.
-pub fn users(text: &str, section: &str) -> Result<SaslUsers, Fault> {
+/// The text is no JAAS file, or the section asks for something that is not offered.
+pub fn users(text: &str, section: &str) -> Result<Option<SaslUsers>, Fault> {
     if text.len() > JAAS_TEXT_BYTES_MAX {
         return Err(fault(0, format!("the file is longer than {JAAS_TEXT_BYTES_MAX} bytes")));
     }
     let sections =
         Parser { rest: text.strip_prefix('\u{feff}').unwrap_or(text), line: 1 }.sections()?;
     let Some(found) = sections.iter().find(|known| known.name == section) else {
-        return Err(fault(0, format!("there is no section {section}")));
+        return Ok(None);
     };
     let mut users = SaslUsers::default();
     for Module { class, line, options } in &found.modules {
@@ -70,7 +70,7 @@ pub fn users(text: &str, section: &str) -> Result<SaslUsers, Fault> {
             format!("the section {section} has no option {USER_PREFIX}NAME=\"password\""),
         ));
     }
-    Ok(users)
+    Ok(Some(users))
 }
 
 struct Section {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     fn passwords(text: &str) -> Vec<(String, String)> {
-        let users = users(text, "Server").unwrap();
+        let users = users(text, "Server").unwrap().expect("the section is there");
         users
             .names()
             .map(|name| (name.to_owned(), users.password_of(name).unwrap().to_owned()))
@@ -298,7 +298,7 @@ mod tests {
         let found: Vec<(&str, &str)> =
             found.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
         assert_eq!(found, [("a@B", "\"\\A\n"), ("bob", "bob-secret.1"), ("super", "admin pw")]);
-        assert!(users(text, "Other").unwrap_err().reason.contains("no section Other"));
+        assert!(matches!(users(text, "Other"), Ok(None)));
         let kerberos = users(text, "Kerberos").unwrap_err();
         assert!(
             kerberos.reason.contains("Kerberos is not offered") && kerberos.line == 12,
@@ -347,7 +347,7 @@ mod tests {
             assert!(reason.starts_with(expected), "{body}: {reason}");
         }
         assert_eq!(reason("Server"), "1: `{` is expected");
-        assert_eq!(reason(""), "there is no section Server");
+        assert!(matches!(users("", "Server"), Ok(None)), "nor has the file of a client");
         assert!(reason(&" ".repeat(JAAS_TEXT_BYTES_MAX + 1)).contains("longer than"));
     }
 

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, SaslConfig};
 use crate::sasl::{SaslSetup, SaslUsers, jaas};
 
 /// What the configuration and the file that it names say about SASL.
@@ -16,7 +16,10 @@ use crate::sasl::{SaslSetup, SaslUsers, jaas};
 /// What is wrong with the file.
 pub fn sasl_setup(config: &Config) -> Result<SaslSetup, ConfigError> {
     let sasl = &config.sasl;
-    let mut users = sasl.jaas_file.as_deref().map(|path| users(path, &sasl.section)).transpose()?;
+    let mut users = match &sasl.jaas_file {
+        Some(path) => users(path, sasl)?,
+        None => None,
+    };
     if let (Some(users), Some(password)) = (&mut users, &sasl.super_password) {
         // Without such a user in the file ZooKeeper does not look at the password either.
         users.replace_password("super", &password.0);
@@ -32,13 +35,19 @@ pub fn sasl_setup(config: &Config) -> Result<SaslSetup, ConfigError> {
     })
 }
 
-fn users(path: &Path, section: &str) -> Result<SaslUsers, ConfigError> {
+/// `None`: the file has no such section, and goes for a client's, as with ZooKeeper.
+fn users(path: &Path, sasl: &SaslConfig) -> Result<Option<SaslUsers>, ConfigError> {
+    let section = &sasl.section;
     let fault = |line, reason| {
         let (file, key) = (path.display().to_string(), String::new());
         ConfigError { file, line, key, reason }
     };
     let text = read(path).map_err(|reason| fault(0, reason))?;
-    jaas::users(&text, section).map_err(|found| fault(found.line, found.reason))
+    let users = jaas::users(&text, section).map_err(|found| fault(found.line, found.reason))?;
+    match users {
+        None if sasl.is_needed() => Err(fault(0, format!("there is no section {section}"))),
+        users => Ok(users),
+    }
 }
 
 fn read(path: &Path) -> Result<String, String> {

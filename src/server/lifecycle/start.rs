@@ -219,6 +219,10 @@ async fn serve(
         return Err(StartError::Config(vec![no_ensemble_to_rejoin()]));
     }
     let sasl = sasl_setup(&config).map_err(|error| StartError::Config(vec![error]))?;
+    if let Some(file) = config.sasl.jaas_file.as_ref().filter(|_| sasl.users.is_none()) {
+        let (file, section) = (file.display(), &config.sasl.section);
+        tracing::warn!(%file, section, "SASL is not offered: the file has no such section");
+    }
     let open_files = Files::of(&config)?;
     secrets::warn_of_readable(&config);
     if let Some(path) = config.admin.token_file.as_ref().filter(|_| config.admin.enabled) {
