@@ -9,18 +9,21 @@
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::ring;
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::{
+    WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore,
-    SignatureScheme,
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme,
 };
 
 use super::TlsError;
 use super::stores::Store;
+use super::trust::Trust;
 
 /// What a client is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,15 +43,19 @@ pub(crate) struct ClientSettings {
 pub(crate) fn client_config(settings: &ClientSettings) -> Result<Arc<ClientConfig>, TlsError> {
     let provider = Arc::new(ring::default_provider());
     let store = &settings.trust_store;
-    let mut roots = RootCertStore::empty();
-    for certificate in store.trusted()? {
-        roots.add(certificate).map_err(|error| {
-            TlsError::of(&store.path, format!("holds a certificate that cannot be used: {error}"))
-        })?;
-    }
-    let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-    let chain = chain.build().map_err(|error| TlsError::of(&store.path, error))?;
-    let verifier = Arc::new(ServerVerifier { chain, verifies_host: settings.verifies_host });
+    let trust = Trust::of(store)?;
+    let algorithms = provider.signature_verification_algorithms;
+    let chain = match trust.authorities.is_empty() {
+        true => None,
+        false => {
+            let authorities = Arc::clone(&trust.authorities);
+            let chain =
+                WebPkiServerVerifier::builder_with_provider(authorities, Arc::clone(&provider));
+            Some(chain.build().map_err(|error| TlsError::of(&store.path, error))?)
+        }
+    };
+    let verifies_host = settings.verifies_host;
+    let verifier = Arc::new(ServerVerifier { chain, trust, verifies_host, algorithms });
     let keys = provider.key_provider;
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -66,11 +73,14 @@ pub(crate) fn client_config(settings: &ClientSettings) -> Result<Arc<ClientConfi
     Ok(Arc::new(config.with_client_cert_resolver(Arc::new(shown))))
 }
 
-/// As usual, but that the name may not matter.
+/// As Java: a certificate is trusted by its issuer, or because it is in the trust store itself; the name may not matter.
 #[derive(Debug)]
 struct ServerVerifier {
-    chain: Arc<WebPkiServerVerifier>,
+    /// What authorities vouch for, if there are any.
+    chain: Option<Arc<WebPkiServerVerifier>>,
+    trust: Trust,
     verifies_host: bool,
+    algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl ServerCertVerifier for ServerVerifier {
@@ -82,8 +92,15 @@ impl ServerCertVerifier for ServerVerifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let judged = self.chain.verify_server_cert(certificate, intermediates, name, ocsp, now);
-        match judged {
+        if self.trust.holds(certificate, now) {
+            if self.verifies_host {
+                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+            }
+            return Ok(ServerCertVerified::assertion());
+        }
+        let chain = self.chain.as_ref();
+        let chain = chain.ok_or(Error::InvalidCertificate(CertificateError::UnknownIssuer))?;
+        match chain.verify_server_cert(certificate, intermediates, name, ocsp, now) {
             // The name is what is looked at last.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
@@ -98,7 +115,7 @@ impl ServerCertVerifier for ServerVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.chain.verify_tls12_signature(message, certificate, signed)
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -107,11 +124,11 @@ impl ServerCertVerifier for ServerVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.chain.verify_tls13_signature(message, certificate, signed)
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.chain.supported_verify_schemes()
+        self.algorithms.supported_schemes()
     }
 }
 

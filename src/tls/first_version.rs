@@ -1,7 +1,7 @@
 //! Certificates of clients that are of the first version of X.509, which has no extensions.
 //!
 //! *Owns* the judgement on one of them: Java takes it, and small tools make it to this day, but the library that judges
-//! all others does not. *Invariants*: it must be signed by a certificate of the trust store itself, with nothing
+//! all others does not. *Invariants*: it must be signed by an authority of the trust store itself, with nothing
 //! between them, by an algorithm that is not broken, and be valid now; it is its owner's only if the handshake is
 //! signed by its key. *Never* taken where certificates can be revoked: that is for the listener to say.
 
@@ -14,6 +14,8 @@ use x509_parser::oid_registry::{
     OID_SIG_ECDSA_WITH_SHA256, OID_SIG_ECDSA_WITH_SHA384, OID_SIG_ED25519, Oid,
 };
 use x509_parser::prelude::{FromDer as _, X509Certificate, X509Version};
+
+use super::trust::{Trust, is_valid_at};
 
 /// By what it may be signed.
 const ALGORITHMS: [Oid<'static>; 6] = [
@@ -31,25 +33,19 @@ pub(super) fn is_one(certificate: &CertificateDer<'_>) -> bool {
         .is_ok_and(|(_, known)| known.version() == X509Version::V1)
 }
 
-/// Whether one of those that are trusted has signed it.
-pub(super) fn is_signed_by(
-    certificate: &CertificateDer<'_>,
-    trusted: &[CertificateDer<'_>],
-    now: UnixTime,
-) -> bool {
+/// Whether an authority of the trust store has signed it.
+pub(super) fn is_signed_by(certificate: &CertificateDer<'_>, trust: &Trust, now: UnixTime) -> bool {
     let Ok((rest, certificate)) = X509Certificate::from_der(certificate) else { return false };
-    if !rest.is_empty() || !super::listener::is_valid_at(&certificate, now) {
+    if !rest.is_empty() || !is_valid_at(&certificate, now) {
         return false;
     }
     let is_allowed = ALGORITHMS.contains(&certificate.signature_algorithm.algorithm);
-    let has_signed = |authority: &CertificateDer<'_>| {
+    let has_signed = |authority: &CertificateDer<'static>| {
         let Ok((_, authority)) = X509Certificate::from_der(authority) else { return false };
-        let is_authority = authority.is_ca() || authority.version() == X509Version::V1;
-        is_authority
-            && authority.subject().as_raw() == certificate.issuer().as_raw()
+        authority.subject().as_raw() == certificate.issuer().as_raw()
             && certificate.verify_signature(Some(authority.public_key())).is_ok()
     };
-    is_allowed && trusted.iter().any(has_signed)
+    is_allowed && trust.vouching().any(has_signed)
 }
 
 /// Whether the handshake of TLS 1.3 is signed by its key.

@@ -9,13 +9,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring};
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
-    DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig,
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
     SignatureAlgorithm, SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion, version,
 };
 use x509_parser::prelude::{FromDer as _, X509Certificate};
@@ -24,6 +26,7 @@ use super::TlsError;
 use super::first_version;
 use super::pem_file;
 use super::stores::{Store, read_file};
+use super::trust::Trust;
 
 /// Whether clients show a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,49 +181,68 @@ fn client_verifier(
              give one, or set the client authentication to none",
         )
     })?;
-    let trusted = store.trusted()?;
-    let mut roots = RootCertStore::empty();
-    for certificate in &trusted {
-        roots.add(certificate.clone()).map_err(|error| {
-            TlsError::of(&store.path, format!("holds a certificate that cannot be used: {error}"))
-        })?;
-    }
-    let mut builder =
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
-    if let Some(path) = &settings.crl_file {
-        let lists = pem_file::revocation_lists(read_file(path)?);
-        let lists = lists.map_err(|reason| TlsError::of(path, reason))?;
-        if lists.is_empty() {
-            return Err(TlsError::of(path, "holds no revocation list"));
+    let trust = Trust::of(store)?;
+    let algorithms = provider.signature_verification_algorithms;
+    let is_mandatory = settings.client_auth == ClientAuth::Need;
+    let lists = match &settings.crl_file {
+        None => None,
+        Some(path) => Some((path, revocation_lists(path)?)),
+    };
+    if trust.authorities.is_empty() {
+        if let Some((path, _)) = lists {
+            let reason = "is of no use: the trust store has no authority that could revoke";
+            return Err(TlsError::of(path, reason));
         }
-        builder = builder.with_crls(lists).allow_unknown_revocation_status();
+        return Ok(Arc::new(ClientVerifier {
+            chain: None,
+            hints: trust.subjects(),
+            trust,
+            revokes: false,
+            is_mandatory,
+            algorithms,
+        }));
     }
-    if settings.client_auth == ClientAuth::Want {
-        builder = builder.allow_unauthenticated();
+    let revokes = lists.is_some();
+    let authorities = Arc::clone(&trust.authorities);
+    let mut builder =
+        WebPkiClientVerifier::builder_with_provider(authorities, Arc::clone(provider));
+    if let Some((_, lists)) = lists {
+        builder = builder.with_crls(lists).allow_unknown_revocation_status();
     }
     let chain = builder.build().map_err(|error| {
         let path = settings.crl_file.as_ref().unwrap_or(&store.path);
         TlsError::of(path, format!("clients cannot be judged by it: {error}"))
     })?;
-    // Where certificates can be revoked, each has an issuer that says so.
-    let trusted = if settings.crl_file.is_some() { Vec::new() } else { trusted };
-    let algorithms = provider.signature_verification_algorithms;
-    Ok(Arc::new(ClientVerifier { chain, trusted, algorithms }))
+    let (chain, hints) = (Some(chain), trust.subjects());
+    Ok(Arc::new(ClientVerifier { chain, hints, trust, revokes, is_mandatory, algorithms }))
+}
+
+fn revocation_lists(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let lists = pem_file::revocation_lists(read_file(path)?);
+    let lists = lists.map_err(|reason| TlsError::of(path, reason))?;
+    match lists.is_empty() {
+        true => Err(TlsError::of(path, "holds no revocation list")),
+        false => Ok(lists),
+    }
 }
 
 /// As Java: a certificate is trusted by its issuer, or because it is in the trust store itself; it may be of the first
 /// version.
 #[derive(Debug)]
 struct ClientVerifier {
-    chain: Arc<dyn ClientCertVerifier>,
-    /// None, where certificates can be revoked.
-    trusted: Vec<CertificateDer<'static>>,
+    /// What authorities vouch for, if there are any.
+    chain: Option<Arc<dyn ClientCertVerifier>>,
+    hints: Vec<DistinguishedName>,
+    trust: Trust,
+    /// Whether certificates can be revoked: then each has an authority that says so.
+    revokes: bool,
+    is_mandatory: bool,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl ClientCertVerifier for ClientVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.chain.root_hint_subjects()
+        &self.hints
     }
 
     fn verify_client_cert(
@@ -229,18 +251,17 @@ impl ClientCertVerifier for ClientVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let refused = match self.chain.verify_client_cert(certificate, intermediates, now) {
-            Ok(verified) => return Ok(verified),
-            Err(refused) => refused,
+        let refused = match &self.chain {
+            None => Error::InvalidCertificate(CertificateError::UnknownIssuer),
+            Some(chain) => match chain.verify_client_cert(certificate, intermediates, now) {
+                Ok(verified) => return Ok(verified),
+                Err(refused) => refused,
+            },
         };
-        let is_valid = || {
-            let known = X509Certificate::from_der(certificate);
-            known.is_ok_and(|(_, known)| is_valid_at(&known, now))
-        };
-        let is_here = self.trusted.iter().any(|trusted| trusted == certificate) && is_valid();
-        let is_good = is_here
-            || (first_version::is_one(certificate)
-                && first_version::is_signed_by(certificate, &self.trusted, now));
+        let is_good = !self.revokes
+            && (self.trust.holds(certificate, now)
+                || (first_version::is_one(certificate)
+                    && first_version::is_signed_by(certificate, &self.trust, now)));
         match is_good {
             true => Ok(ClientCertVerified::assertion()),
             false => Err(refused),
@@ -255,7 +276,7 @@ impl ClientCertVerifier for ClientVerifier {
     ) -> Result<HandshakeSignatureValid, Error> {
         match first_version::is_one(certificate) {
             true => first_version::verify_tls12(message, certificate, signed, &self.algorithms),
-            false => self.chain.verify_tls12_signature(message, certificate, signed),
+            false => verify_tls12_signature(message, certificate, signed, &self.algorithms),
         }
     }
 
@@ -267,26 +288,15 @@ impl ClientCertVerifier for ClientVerifier {
     ) -> Result<HandshakeSignatureValid, Error> {
         match first_version::is_one(certificate) {
             true => first_version::verify_tls13(message, certificate, signed, &self.algorithms),
-            false => self.chain.verify_tls13_signature(message, certificate, signed),
+            false => verify_tls13_signature(message, certificate, signed, &self.algorithms),
         }
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.chain.supported_verify_schemes()
-    }
-
-    fn offer_client_auth(&self) -> bool {
-        self.chain.offer_client_auth()
+        self.algorithms.supported_schemes()
     }
 
     fn client_auth_mandatory(&self) -> bool {
-        self.chain.client_auth_mandatory()
+        self.is_mandatory
     }
-}
-
-/// Whether it is within its validity.
-pub(super) fn is_valid_at(certificate: &X509Certificate<'_>, now: UnixTime) -> bool {
-    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-    let validity = certificate.validity();
-    (validity.not_before.timestamp()..=validity.not_after.timestamp()).contains(&now)
 }

@@ -14,6 +14,7 @@ mod pem_file;
 mod reload;
 mod stores;
 pub(crate) mod subject;
+mod trust;
 
 pub(crate) use client::{ClientLine, ClientSettings, client_config, session};
 pub use error::TlsError;

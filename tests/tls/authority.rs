@@ -62,6 +62,14 @@ impl Authority {
         Owner { key, certificate, serial }
     }
 
+    /// One whose certificate does not say that it may vouch for others.
+    pub fn that_is_none(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        Self { issuer }
+    }
+
     /// Of PEM, what others trust.
     pub fn pem(&self) -> String {
         self.issuer.pem()

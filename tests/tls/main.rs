@@ -213,6 +213,22 @@ async fn a_certificate_that_was_revoked_is_refused_and_one_of_the_same_authority
 }
 
 #[tokio::test]
+async fn a_certificate_in_the_trust_store_that_is_no_authoritys_vouches_for_none_but_itself() {
+    let scene = Scene::new();
+    let none = Authority::that_is_none("trusted");
+    put(scene.path(), "trust.pem", &none.pem());
+    let alone = scene.server().await;
+    put(scene.path(), "trust.pem", &format!("{}{}", scene.authority.pem(), none.pem()));
+    let beside = scene.server().await;
+    for server in [&alone, &beside] {
+        assert!(scene.client(secure(server), Some(&none.issue("root"))).await.is_none());
+    }
+    assert!(scene.client(secure(&beside), Some(&scene.authority.issue("a"))).await.is_some());
+    alone.stop().await.unwrap();
+    beside.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_port_of_tls_takes_no_plain_text_and_a_plain_port_takes_no_tls() {
     let scene = Scene::new();
     let server = scene.builder().set("ssl.clientAuth", "none").start().await.unwrap();

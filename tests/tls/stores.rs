@@ -10,7 +10,10 @@ use tokio_rustls::rustls::client::danger::{
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
+use tokio_rustls::rustls::{
+    ClientConfig, DigitallySignedStruct, Error, SignatureScheme, SupportedProtocolVersion, version,
+};
 
 use crate::common::{self, Client, fresh};
 use crate::{encrypted, secure, shown};
@@ -70,6 +73,22 @@ fn config() -> Arc<ClientConfig> {
     Arc::new(config.with_client_auth_cert(vec![certificate("plain.pem")], key).unwrap())
 }
 
+/// A client that shows one certificate and has a key: whether they belong together is not its business.
+fn showing(
+    shown: &str,
+    key: &str,
+    version: &'static SupportedProtocolVersion,
+) -> Arc<ClientConfig> {
+    let provider = ring::default_provider();
+    let key = PrivateKeyDer::from_pem_file(path(key)).unwrap();
+    let key = provider.key_provider.load_private_key(key).unwrap();
+    let owner = SingleCertAndKey::from(CertifiedKey::new(vec![certificate(shown)], key));
+    let config = ClientConfig::builder_with_provider(Arc::new(provider));
+    let config = config.with_protocol_versions(&[version]).unwrap();
+    let config = config.dangerous().with_custom_certificate_verifier(Arc::new(Anyone));
+    Arc::new(config.with_client_cert_resolver(Arc::new(owner)))
+}
+
 fn certificate(name: &str) -> CertificateDer<'static> {
     CertificateDer::from_pem_file(path(name)).unwrap()
 }
@@ -117,6 +136,29 @@ async fn every_kind_of_trust_store_trusts_what_it_holds_also_a_certificate_itsel
             Client::open_over(Box::new(stream), &fresh(20_000)).await.is_some(),
             "{trust_store}"
         );
+        server.stop().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_of_the_first_version_is_good_by_its_authority_or_by_itself_and_is_none() {
+    for (trust, shown, key, is_served) in [
+        ("authority.pem", "first.pem", "first.pem", true),
+        ("first-alone.pem", "first.pem", "first.pem", true),
+        // Of another authority, made by one who is trusted but is none, and shown by one who does not own it.
+        ("trust.pem", "first.pem", "first.pem", false),
+        ("first-alone.pem", "minted.pem", "minted.pem", false),
+        ("authority.pem", "minted.pem", "minted.pem", false),
+        ("authority.pem", "first.pem", "plain.pem", false),
+    ] {
+        let server = start(builder("plain.pem", "", trust)).await;
+        for version in [&version::TLS13, &version::TLS12] {
+            let client = match encrypted(secure(&server), showing(shown, key, version)).await {
+                Ok(stream) => Client::open_over(Box::new(stream), &fresh(20_000)).await,
+                Err(_) => None,
+            };
+            assert_eq!(client.is_some(), is_served, "{trust} {shown} {key} {version:?}");
+        }
         server.stop().await.unwrap();
     }
 }

@@ -21,5 +21,17 @@ keytool -importkeystore -noprompt -srckeystore openssl.p12 -srcstoretype PKCS12 
     -destkeystore keytool.jks -deststoretype JKS -deststorepass secret12
 keytool -importcert -noprompt -alias ca -file trust.pem -keystore trust.p12 -storetype PKCS12 -storepass secret12
 keytool -importcert -noprompt -alias ca -file trust.pem -keystore trust.jks -storetype JKS -storepass secret12
+# Of the first version of X.509: one that an authority has signed, and one that another of the first version has.
+first() {
+    openssl ecparam -name prime256v1 -genkey -noout | openssl pkcs8 -topk8 -nocrypt -out "$1-key.pem"
+    openssl req -new -key "$1-key.pem" -subj "/CN=$1" -out "$1.csr"
+    openssl x509 -req -in "$1.csr" "$2" "$3" "$4" "$5" -days $days -out "$1-certificate.pem"
+    cat "$1-key.pem" "$1-certificate.pem" >"$1.pem"
+}
+openssl req -x509 -new -key key.pem -days $days -subj /CN=authority -addext basicConstraints=critical,CA:true -out authority.pem
+first first -CA authority.pem -CAkey key.pem
+first minted -CA first-certificate.pem -CAkey first-key.pem
+mv first-certificate.pem first-alone.pem
+rm -f ./*.csr ./*.srl first-key.pem minted-key.pem minted-certificate.pem
 printf 'secret12\n' >password
 rm key.pem encrypted-key.pem rsa-key.pem rsa-certificate.pem
