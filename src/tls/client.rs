@@ -73,7 +73,8 @@ pub(crate) fn client_config(settings: &ClientSettings) -> Result<Arc<ClientConfi
     Ok(Arc::new(config.with_client_cert_resolver(Arc::new(shown))))
 }
 
-/// As Java: a certificate is trusted by its issuer, or because it is in the trust store itself; the name may not matter.
+/// As Java: a certificate is trusted by its issuer, or because it is in the trust store itself; the name may not
+/// matter.
 #[derive(Debug)]
 struct ServerVerifier {
     /// What authorities vouch for, if there are any.

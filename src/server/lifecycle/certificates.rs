@@ -84,9 +84,9 @@ impl Followed {
     /// Which file cannot be used, and why.
     pub(in crate::server) async fn reload(&self) -> Result<(), TlsError> {
         let (ask, answered) = oneshot::channel();
-        // A server that has ended does not read them.
-        let _ = self.asks.send(ask).await;
-        answered.await.unwrap_or(Ok(()))
+        let ended = || TlsError { path: None, reason: "the server has ended".to_owned() };
+        self.asks.send(ask).await.map_err(|_| ended())?;
+        answered.await.unwrap_or_else(|_| Err(ended()))
     }
 }
 
