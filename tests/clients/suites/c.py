@@ -64,7 +64,7 @@ def prepare(context):
     target.mkdir(exist_ok=True)
     log = context.log("c.build.log")
     if not shell_path(context).exists():
-        download(target, log)
+        download(target, log, PACKAGES)
         for package in sorted(target.glob("*.deb")):
             build(["dpkg", "-x", package, target / "root"], log)
     source, program = HERE / "c" / "session.c", target / "session"
@@ -78,9 +78,9 @@ def compile_c(context, log, target, *arguments):
            "-l:libzookeeper_mt.so.2"], context.log(log))
 
 
-def download(target, log):
-    """The packages as apt knows them; its lists are refreshed (which needs root) only if it does not know them."""
-    command = ["apt-get", "download", "-q", *PACKAGES]
+def download(target, log, packages):
+    """Packages as apt knows them; its lists are refreshed (which needs root) only if it does not know them."""
+    command = ["apt-get", "download", "-q", *packages]
     try:
         build(command, log, cwd=target)
     except SetupError:

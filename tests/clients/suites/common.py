@@ -210,6 +210,9 @@ class Server:
     >>> with Server(context) as server: server.address   # "127.0.0.1:23456"
     """
 
+    # Client port, two for the other servers, admin port: each kind in a row of its own.
+    PORTS_EACH = 4
+
     def __init__(self, context, tick_time_ms=2000, admin=False):
         """`admin`: with the HTTP port, at `admin_ports`."""
         self.context = context
@@ -219,7 +222,7 @@ class Server:
 
     def __enter__(self):
         self.ids = list(range(1, self.context.servers + 1))
-        first = free_ports(4 * len(self.ids))
+        first = free_ports(self.PORTS_EACH * len(self.ids))
         self.ports = {i: first + i - 1 for i in self.ids}
         self.admin_ports = {i: first + 3 * len(self.ids) + i - 1 for i in self.ids}
         self.address = ",".join(f"127.0.0.1:{port}" for port in self.ports.values())

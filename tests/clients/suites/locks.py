@@ -1,13 +1,10 @@
 """What tests/clients/interop takes locks with: a program for each client (locks/), which obeys orders of one line."""
 
-import pathlib
-import re
-import shutil
 import tarfile
 import threading
 
-from . import c, control, kazoo
-from .common import HERE, Dialogue, SetupError, build, build_go, cargo_examples, need, up_to_date
+from . import c, control, debian, kazoo
+from .common import HERE, Dialogue, SetupError, build_go, cargo_examples, up_to_date
 
 SOURCES = HERE / "locks"
 LOG = "interop.build.log"
@@ -27,28 +24,12 @@ def recipes(context):
     target = folder(context, "recipes")
     if (target / "ready").exists():
         return target
-    need("apt-get", "Debian, whose source package has ZooKeeper's recipes")
-    release = dict(re.findall(r"^(\w+)=\"?([^\"\n]*)", pathlib.Path("/etc/os-release").read_text(), re.MULTILINE))
-    if release.get("ID") != "debian":
-        raise SetupError("ZooKeeper's recipes are taken from Debian's source package, and this is not Debian")
-    # The system's lists have no sources, so apt gets lists of its own.
-    for part in ("state/lists/partial", "cache/archives/partial"):
-        (target / part).mkdir(parents=True, exist_ok=True)
-    (target / "sources.list").write_text(
-        "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] "
-        f"http://deb.debian.org/debian {release['VERSION_CODENAME']} main\n")
-    apt = ["apt-get", "-q", "-o", f"Dir::Etc::SourceList={target}/sources.list", "-o", "Dir::Etc::SourceParts=/dev/null",
-           "-o", f"Dir::State={target}/state", "-o", f"Dir::Cache={target}/cache"]
-    build([*apt, "update"], context.log(LOG), cwd=target)
-    build([*apt, "source", "--download-only", "--tar-only", "zookeeper"], context.log(LOG), cwd=target)
-    with tarfile.open(next(target.glob("zookeeper_*.orig.tar.*"))) as tar:
+    with tarfile.open(debian.source_package(target, context.log(LOG))) as tar:
         for member in tar.getmembers():
             below = member.name.partition("/zookeeper-recipes-lock/src/main/")[2]
             if below and member.isfile():
                 (target / below).parent.mkdir(parents=True, exist_ok=True)
                 (target / below).write_bytes(tar.extractfile(member).read())
-    for part in ("state", "cache"):
-        shutil.rmtree(target / part)
     (target / "ready").touch()
     return target
 
