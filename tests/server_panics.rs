@@ -53,6 +53,7 @@ fn scene(task: Task) -> Scene {
         | Task::State
         | Task::Clients
         | Task::Client
+        | Task::Users
         | Task::Admission
         | Task::HttpPort
         | Task::HttpConnection
@@ -130,6 +131,13 @@ async fn a_panic_of_each_thread_and_task_ends_a_server() {
         let directory = tempfile::tempdir().unwrap();
         let builder = common::builder().data_dir(directory.path());
         let builder = builder.set("lockkeeper.checkpointMillis", "20");
+        let users = directory.path().join("jaas.conf");
+        std::fs::write(
+            &users,
+            "Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_a=b; };",
+        )
+        .unwrap();
+        let builder = builder.set("lockkeeper.jaasFile", &users.display().to_string());
         let server = start(builder.admin_address("127.0.0.1", 0)).await;
         let (address, admin) = (server.local_addr(), server.admin_addr().expect("there is one"));
         let mut client = Client::connect(address).await;
@@ -152,6 +160,7 @@ async fn a_panic_of_each_thread_and_task_ends_a_server() {
                     client.send(&common::set("/acknowledged", &[number; 10])).await;
                 }
             }
+            Task::Users => drop(server.reload_users().await),
             Task::Clients => drop(TcpStream::connect(address).await),
             Task::Admission => drop(crowd),
             Task::HttpPort | Task::HttpConnection => get(admin, "/livez").await,

@@ -56,6 +56,7 @@ const ARROWS: Arrows = &[
             "locks",
             "recipes",
             "bench",
+            "sasl",
             "supervision",
             "tls",
         ],

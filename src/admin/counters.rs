@@ -61,6 +61,8 @@ pub struct Counters {
     pub handshakes_failed: u64,
     /// The certificates that clients are shown; `None` without TLS.
     pub certificates: Option<Certificates>,
+    /// Whether the file with the users of SASL has changed and could not be used; `None` without one.
+    pub sasl_users_outdated: Option<bool>,
     /// Requests refused for their size.
     pub large_requests_refused: u64,
 

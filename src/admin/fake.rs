@@ -292,6 +292,7 @@ fn counters() -> Counters {
         connections_non_mtls_local: 8,
         handshakes_failed: 2,
         certificates: Some(Certificates { expires_s: 1_800_000_000, is_outdated: true }),
+        sasl_users_outdated: Some(true),
         large_requests_refused: 1,
         disk: DiskCounters {
             fsync: Latency { count: 4, sum_us: 6_000, min_us: 1_000, max_us: 2_000 },

@@ -337,6 +337,11 @@ pub const METRICS: &[Metric] = &[
         "Whether the files of keys and certificates have changed and could not be used: 1 or 0",
         |r| r.counters.certificates.map(|known| u64::from(known.is_outdated).into()),
     ),
+    gauge(
+        "lockkeeper_sasl_users_outdated",
+        "Whether the file with the users of SASL has changed and could not be used: 1 or 0",
+        |r| r.counters.sasl_users_outdated.map(|is_outdated| u64::from(is_outdated).into()),
+    ),
     counter(
         "lockkeeper_other_protocols",
         "Connections that spoke TLS, HTTP or the PROXY protocol to the client port",

@@ -7,6 +7,7 @@
 
 mod connection;
 mod line;
+mod login;
 mod session;
 mod watches;
 
@@ -20,10 +21,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use rustls::ClientConfig;
 
+use super::client_configuration::ClientConfiguration;
 use crate::config::HostPort;
 use crate::proto::request::{XID_AUTH, XID_EVENT};
 use crate::proto::response::ReplyHeader;
 use crate::proto::{ConnectRequest, ErrorCode, Reader, Request, Response, Text};
+use crate::sasl::Disbelief;
 use connection::{Connection, request_frame};
 
 pub(super) use connection::CONNECT_MAX;
@@ -127,6 +130,14 @@ pub(super) enum ClientError {
         /// What happened.
         reason: String,
     },
+    /// It is not proved to the server who asks, or to the client that the server knows the password.
+    #[error("{server}: {reason}")]
+    Unproven {
+        /// Whose connection it was.
+        server: HostPort,
+        /// What is not proved.
+        reason: Disbelief,
+    },
     /// The answer is an error, as a number.
     #[error("{server} refuses: {}", code_name(*.code))]
     Refused {
@@ -165,17 +176,22 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A session on the first server that gives one, with all these identities, through TLS if that is given.
+    /// A session on the first server that gives one, with all these identities and what else is configured.
     ///
     /// # Errors
     /// None gives one, or an identity is not accepted.
     pub(super) fn connect(
         servers: &[HostPort],
         credentials: &[Credential],
-        tls: Option<&Arc<ClientConfig>>,
+        configuration: &ClientConfiguration,
     ) -> Result<Self, ClientError> {
-        let open = |server: &HostPort| Self::connect_one(server, tls);
-        first_that_serves(servers, Duration::ZERO, open)?.introduced(credentials)
+        let ClientConfiguration { tls, login } = configuration;
+        let open = |server: &HostPort| Self::connect_one(server, tls.as_ref());
+        let mut client = first_that_serves(servers, Duration::ZERO, open)?;
+        if let Some(login) = login {
+            client.connection.log_in(login).map_err(|error| error.of(&client.server, REPLY_MAX))?;
+        }
+        client.introduced(credentials)
     }
 
     /// A session on this server. `None`: it gives none.

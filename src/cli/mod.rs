@@ -6,6 +6,7 @@ mod admin;
 #[cfg(feature = "bench")]
 mod bench;
 mod client;
+mod client_configuration;
 pub mod config_check;
 pub mod config_file;
 mod dev;
@@ -19,7 +20,6 @@ mod member;
 mod open_files;
 mod server;
 mod shell;
-mod tls;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;

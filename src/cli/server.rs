@@ -117,9 +117,10 @@ async fn serve(config: Config, flags: &ServerFlags) -> ExitCode {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = hang_up.recv() => {
-                tracing::info!("SIGHUP: reads the files of keys and certificates again");
+                tracing::info!("SIGHUP: reads the files of keys, certificates and users again");
                 // It has logged what it has come to.
                 let _ = server.reload_certificates().await;
+                let _ = server.reload_users().await;
             }
         }
     }

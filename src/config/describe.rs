@@ -200,7 +200,10 @@ and three lines in every zoo.cfg, of which the last one turns away clients that 
     authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider
     sessionRequireClientSASLAuth=true
 
-The file is read when the server starts. Each server decides by its own configuration who may authenticate on its
+The file is read when the server starts, and again within 5 s of a change, or at once after SIGHUP: passwords change
+without a restart. A new file that cannot be used leaves the users that there were, is named in the log, and
+`lockkeeper_sasl_users_outdated` is 1 until one can. A connection keeps what it has proved.
+Each server decides by its own configuration who may authenticate on its
 connections; what they may do then is decided by the access control lists, which name them as `sasl:bob`, on all
 servers alike. A user has no more than an ACL gives: `superUser=bob` makes one that may do everything.
 `config check` reads the file, too. No log, word or page shows a password.

@@ -105,6 +105,8 @@ pub enum Response {
     Multi(Vec<MultiResult>),
     /// whoAmI: scheme and user of each identity.
     Identities(Vec<(Text, Text)>),
+    /// sasl: what the client has to judge or to answer.
+    Token(Option<Bytes>),
 }
 
 impl Response {
@@ -134,6 +136,7 @@ impl Response {
             Self::Echo(path) => out.put_buffer(path.as_ref().map(Text::as_bytes)),
             Self::Number(number) => out.put_int(*number),
             Self::Multi(results) => multi::encode_results(results, out),
+            Self::Token(token) => out.put_buffer(token.as_deref()),
             Self::Identities(identities) => {
                 out.put_int(wire_len(identities.len()));
                 for (scheme, user) in identities {
@@ -177,10 +180,7 @@ impl Response {
             OpCode::Sync => Self::Echo(reader.string_or_null("path")?),
             OpCode::GetAllChildrenNumber | OpCode::AddWatch => Self::Number(reader.int("number")?),
             OpCode::Multi | OpCode::MultiRead => Self::Multi(multi::decode_results(reader)?),
-            OpCode::Sasl => {
-                reader.buffer("token")?;
-                Self::Empty
-            }
+            OpCode::Sasl => Self::Token(reader.buffer("token")?),
             OpCode::WhoAmI => {
                 let count = reader.count("clientInfo", 8)?.unwrap_or(0);
                 let pairs =

@@ -18,13 +18,13 @@ pub const NONCE_BYTES: usize = 24;
 /// Longest digest-response, as in Java.
 const RESPONSE_BYTES_MAX: usize = 4096;
 /// The one realm, which is the name that ZooKeeper gives to every server.
-const REALM: &str = "zk-sasl-md5";
+pub(super) const REALM: &str = "zk-sasl-md5";
 /// The service and the server that a client must have meant.
-const DIGEST_URI: &[u8] = b"zookeeper/zk-sasl-md5";
+pub(super) const DIGEST_URI: &[u8] = b"zookeeper/zk-sasl-md5";
 /// No response but the first is taken for a nonce.
 const NONCE_COUNT: &[u8] = b"00000001";
 /// The quality of protection: authentication alone.
-const QOP: &[u8] = b"auth";
+pub(super) const QOP: &[u8] = b"auth";
 /// What a user who is not there is judged by; whatever it gives counts as wrong.
 const NO_PASSWORD: &str = "there is no such user";
 
@@ -74,7 +74,7 @@ impl Negotiation {
     ) -> Result<Step, Refused> {
         match std::mem::replace(self, Self::Over) {
             Self::Unbegun if token.is_empty() => {
-                let nonce = text_of(nonce());
+                let nonce = text_of(&nonce());
                 let challenge = challenge(&nonce);
                 *self = Self::Challenged { nonce };
                 Ok(Step::Challenge(challenge))
@@ -85,7 +85,8 @@ impl Negotiation {
     }
 }
 
-fn text_of(nonce: [u8; NONCE_BYTES]) -> String {
+/// As nonces are written.
+pub(super) fn text_of(nonce: &[u8]) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(nonce)
 }
@@ -142,23 +143,23 @@ fn judge(token: &[u8], nonce: &str, users: &SaslUsers) -> Result<Step, Refused> 
 }
 
 /// What a response is made of.
-struct Session<'a> {
+pub(super) struct Session<'a> {
     /// Of user, realm and password.
-    secret: [u8; 16],
-    nonce: &'a [u8],
-    cnonce: &'a [u8],
-    authzid: Option<&'a [u8]>,
-    digest_uri: &'a [u8],
+    pub(super) secret: [u8; 16],
+    pub(super) nonce: &'a [u8],
+    pub(super) cnonce: &'a [u8],
+    pub(super) authzid: Option<&'a [u8]>,
+    pub(super) digest_uri: &'a [u8],
 }
 
 impl Session<'_> {
     /// What the client says.
-    fn response(&self) -> String {
+    pub(super) fn response(&self) -> String {
         self.value(b"AUTHENTICATE:")
     }
 
     /// What the server says.
-    fn response_auth(&self) -> String {
+    pub(super) fn response_auth(&self) -> String {
         self.value(b":")
     }
 
@@ -181,13 +182,14 @@ impl Session<'_> {
     }
 }
 
-fn secret(user: &[u8], realm: &[u8], password: &[u8]) -> [u8; 16] {
+/// Of which every response is made.
+pub(super) fn secret(user: &[u8], realm: &[u8], password: &[u8]) -> [u8; 16] {
     Md5::digest([user, realm, password].join(&b':')).into()
 }
 
 /// As it is hashed: in ISO 8859-1 if that has all its characters, else in UTF-8 if the client knows of it. `None`:
 /// there are no such bytes. (Java hashes `?` in place of each character then, which would be a password, too.)
-fn in_charset(text: &str, is_utf_8: bool) -> Option<Vec<u8>> {
+pub(super) fn in_charset(text: &str, is_utf_8: bool) -> Option<Vec<u8>> {
     let latin_1: Option<Vec<u8>> =
         text.chars().map(|character| u8::try_from(u32::from(character)).ok()).collect();
     latin_1.or_else(|| is_utf_8.then(|| text.as_bytes().to_vec()))

@@ -8,7 +8,10 @@
 
 use std::fmt;
 
-use super::SaslUsers;
+use super::{ClientLogin, SaslUsers};
+
+/// The section of a client, unless another one is named (`zookeeper.sasl.clientconfig`).
+pub const CLIENT_SECTION_DEFAULT: &str = "Client";
 
 /// Longest text of a JAAS file, bytes.
 pub const JAAS_TEXT_BYTES_MAX: usize = 1 << 20;
@@ -39,14 +42,7 @@ impl fmt::Display for Fault {
 /// # Errors
 /// The text is no JAAS file, or the section asks for something that is not offered.
 pub fn users(text: &str, section: &str) -> Result<Option<SaslUsers>, Fault> {
-    if text.len() > JAAS_TEXT_BYTES_MAX {
-        return Err(fault(0, format!("the file is longer than {JAAS_TEXT_BYTES_MAX} bytes")));
-    }
-    let sections =
-        Parser { rest: text.strip_prefix('\u{feff}').unwrap_or(text), line: 1 }.sections()?;
-    let Some(found) = sections.iter().find(|known| known.name == section) else {
-        return Ok(None);
-    };
+    let Some(found) = find(text, section)? else { return Ok(None) };
     let mut users = SaslUsers::default();
     for Module { class, line, options } in &found.modules {
         if class.ends_with("Krb5LoginModule") {
@@ -71,6 +67,37 @@ pub fn users(text: &str, section: &str) -> Result<Option<SaslUsers>, Fault> {
         ));
     }
     Ok(Some(users))
+}
+
+/// Who a section of a client is; `None`: there is no such section.
+///
+/// # Errors
+/// As [`users`].
+pub fn client_login(text: &str, section: &str) -> Result<Option<ClientLogin>, Fault> {
+    let Some(found) = find(text, section)? else { return Ok(None) };
+    let [Module { class, line, options }] = found.modules.as_slice() else {
+        return Err(fault(found.line, format!("the section {section} has not one login module")));
+    };
+    if class != DIGEST_LOGIN_MODULE {
+        return Err(fault(
+            *line,
+            format!("refused: {class}: only {DIGEST_LOGIN_MODULE} is offered"),
+        ));
+    }
+    let option = |wanted: &str| {
+        let known = options.iter().find(|(name, _, _)| name == wanted);
+        let value = known.map(|(_, _, value)| value.clone()).filter(|value| !value.is_empty());
+        value.ok_or_else(|| fault(*line, format!("the section {section} has no option {wanted}")))
+    };
+    Ok(Some(ClientLogin { user: option("username")?, password: option("password")? }))
+}
+
+fn find(text: &str, section: &str) -> Result<Option<Section>, Fault> {
+    if text.len() > JAAS_TEXT_BYTES_MAX {
+        return Err(fault(0, format!("the file is longer than {JAAS_TEXT_BYTES_MAX} bytes")));
+    }
+    let parser = Parser { rest: text.strip_prefix('\u{feff}').unwrap_or(text), line: 1 };
+    Ok(parser.sections()?.into_iter().find(|known| known.name == section))
 }
 
 struct Section {
@@ -313,6 +340,32 @@ mod tests {
         assert!(
             reason(&server(&format!("{} {}", module("a"), module("a"))))
                 .contains("two passwords of a")
+        );
+    }
+
+    #[test]
+    fn a_client_is_the_user_of_its_section() {
+        let of = |options: &str| {
+            let text =
+                format!("Server {{ }};\nClient {{ {DIGEST_LOGIN_MODULE} required {options}; }};");
+            client_login(&text, CLIENT_SECTION_DEFAULT).map_err(|fault| fault.to_string())
+        };
+        let found = of("username=bob password=\"bob secret\"").unwrap().unwrap();
+        assert_eq!((found.user.as_str(), found.password.as_str()), ("bob", "bob secret"));
+        assert_eq!(of("username=bob").unwrap_err(), "2: the section Client has no option password");
+        assert_eq!(
+            of("password=hidden").unwrap_err(),
+            "2: the section Client has no option username"
+        );
+        assert_eq!(client_login("Server { };", "Client"), Ok(None));
+        let two = "Client { };";
+        assert_eq!(
+            client_login(two, "Client").unwrap_err().to_string(),
+            "1: the section Client has not one login module"
+        );
+        let kerberos = "Client { com.sun.security.auth.module.Krb5LoginModule required; };";
+        assert!(
+            client_login(kerberos, "Client").unwrap_err().reason.starts_with("refused: com.sun")
         );
     }
 

@@ -1,6 +1,6 @@
 //! SASL: how a client proves that it knows the password of a user, without showing it.
 //!
-//! *Owns* the server's side of the mechanism DIGEST-MD5 (RFC 2831) as ZooKeeper's clients speak it, the users and
+//! *Owns* both sides of the mechanism DIGEST-MD5 (RFC 2831) as ZooKeeper's clients and servers speak it, the users and
 //! their passwords, the names of principals, and the JAAS files that hold the users. *Invariants*: a response
 //! proves something once, for the challenge that it answers; an unknown user is answered as a wrong password is;
 //! neither `Debug` nor an error shows a password. *Never* reads a file, a clock or a source of chance: it is
@@ -10,6 +10,7 @@
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod client;
 mod digest_md5;
 mod directives;
 pub mod jaas;
@@ -18,6 +19,7 @@ mod principal;
 use std::collections::BTreeMap;
 use std::fmt;
 
+pub use client::{CNONCE_BYTES, ClientLogin, Dialogue, Disbelief, Next};
 pub use digest_md5::{NONCE_BYTES, Negotiation, Refused, Step};
 pub use principal::Principal;
 

@@ -355,6 +355,7 @@ impl Figures {
             incoming_bytes: 0,
             handshakes_failed: 0,
             certificates: None,
+            sasl_users_outdated: None,
             connections_non_mtls_remote: read(&self.non_mtls_remote),
             connections_non_mtls_local: read(&self.non_mtls_local),
             large_requests_refused: read(&self.large_requests_refused),

@@ -44,6 +44,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::admin::{Counters, Source as _};
+use crate::config::ConfigError;
 use crate::replica::inspect::Mode;
 use crate::replica::{Input, Status};
 use crate::tls::TlsError;
@@ -114,6 +115,17 @@ impl Server {
     pub async fn reload_certificates(&self) -> Result<(), TlsError> {
         match &self.shared.tls {
             Some(tls) => tls.reload().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the file with the users of SASL again, as it is on its change. What connections have proved stays.
+    ///
+    /// # Errors
+    /// Why it cannot be used: the users that there were stay. It is logged as well.
+    pub async fn reload_users(&self) -> Result<(), ConfigError> {
+        match &self.shared.users {
+            Some(users) => users.reload().await,
             None => Ok(()),
         }
     }

@@ -14,7 +14,7 @@ use super::clients::{Admission, Handshakes, Received, Throttle};
 use super::conditions::Conditions;
 use super::error::ServerError;
 use super::figures::Figures;
-use super::lifecycle::Followed;
+use super::lifecycle::{Followed, FollowedUsers};
 use super::limits::{INSPECT_MAX, Limits};
 use super::message::Message;
 use super::peer::{Peers, lock_query};
@@ -39,6 +39,8 @@ pub(super) struct Shared {
     pub admission: Admission,
     /// What is spoken where clients connect through TLS, if they may.
     pub tls: Option<Followed>,
+    /// What follows the file with the users of SASL, if there is one.
+    pub users: Option<FollowedUsers>,
     /// Handshakes with them.
     pub handshakes: Handshakes,
     /// What is counted.
@@ -89,6 +91,7 @@ impl Source for Shared {
                 expires_s: tls.source.current().expires_s,
                 is_outdated: tls.source.failure().is_some(),
             }),
+            sasl_users_outdated: self.users.as_ref().map(FollowedUsers::is_outdated),
             ..self.figures.snapshot()
         }
     }

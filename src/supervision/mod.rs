@@ -78,6 +78,8 @@ tasks! {
     Handshake = "handshake of TLS",
     /// Follows the files of keys and certificates.
     Certificates = "following of certificates",
+    /// Follows the file with the users of SASL.
+    Users = "following of users",
     /// Tells a driver whose queue was full that a connection or a link has ended.
     Notice = "notice of an end",
     /// Admits the clients of a reconnect storm one by one.

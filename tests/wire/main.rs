@@ -8,6 +8,8 @@
 
 mod acl;
 mod bytes;
+#[path = "../common/digest_md5.rs"]
+mod digest_md5;
 mod fixture;
 mod framing;
 mod handshake;

@@ -2,10 +2,10 @@
 
 use std::io::Write as _;
 
-use md5::{Digest as _, Md5};
 use tempfile::NamedTempFile;
 
 use crate::bytes::{Body, acl, err, mode, op, open_acl, perms};
+use crate::digest_md5::{nonce_of, proof, response};
 use crate::fixture::{TestServer, differs_from_zookeeper, server, server_with};
 use crate::raw::{Client, Reply};
 
@@ -29,38 +29,6 @@ fn secured(lines: &[&str]) -> Option<Secured> {
     server_with(&lines).map(|server| Secured(server, file))
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn md5(parts: &[&[u8]]) -> Vec<u8> {
-    Md5::digest(parts.join(&b':')).to_vec()
-}
-
-/// What DIGEST-MD5 makes of a password; `method` is `AUTHENTICATE` for clients and empty for servers.
-fn proof(user: &str, password: &str, nonce: &str, method: &str) -> String {
-    let secret = md5(&[user.as_bytes(), b"zk-sasl-md5", password.as_bytes()]);
-    let first = hex(&md5(&[&secret, nonce.as_bytes(), b"cnonce"]));
-    let second = hex(&md5(&[method.as_bytes(), b"zookeeper/zk-sasl-md5"]));
-    hex(&md5(&[
-        first.as_bytes(),
-        nonce.as_bytes(),
-        b"00000001",
-        b"cnonce",
-        b"auth",
-        second.as_bytes(),
-    ]))
-}
-
-/// A client's answer to a challenge with this nonce.
-fn response(user: &str, password: &str, nonce: &str) -> String {
-    format!(
-        "charset=utf-8,username=\"{user}\",realm=\"zk-sasl-md5\",nonce=\"{nonce}\",nc=00000001,cnonce=\"cnonce\",\
-         digest-uri=\"zookeeper/zk-sasl-md5\",maxbuf=65536,response={},qop=auth",
-        proof(user, password, nonce, "AUTHENTICATE")
-    )
-}
-
 fn token(reply: &Reply) -> Option<String> {
     let token = reply.parse(|fields| fields.buffer()).expect("no error");
     token.map(|bytes| String::from_utf8(bytes).expect("text"))
@@ -74,8 +42,7 @@ fn challenge(client: &mut Client) -> String {
     for part in ["realm=\"zk-sasl-md5\"", "charset=utf-8", "algorithm=md5-sess"] {
         assert!(challenge.contains(part), "{challenge}");
     }
-    let (_, rest) = challenge.split_once("nonce=\"").expect("a nonce");
-    rest.split_once('"').expect("its end").0.to_string()
+    nonce_of(&challenge).to_string()
 }
 
 /// The server's last word on a user with a password.

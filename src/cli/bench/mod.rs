@@ -21,9 +21,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::client::{self, Credential};
+use super::client_configuration::{ClientConfiguration, ClientConfigurationFlag};
 use super::duration::duration;
 use super::member::{EXIT_NO_PERMISSION, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
-use super::tls::TlsFlags;
 use super::{exit_code, say};
 use crate::bench::{
     self, Access, CONNECTIONS_MAX, DEPTH_MAX, Fault, Length, Plan, THREADS_MAX, Work, wire,
@@ -107,7 +107,7 @@ pub(crate) struct BenchFlags {
     #[arg(long, value_name = "FILE")]
     auth_file: Option<PathBuf>,
     #[command(flatten)]
-    tls: TlsFlags,
+    configuration: ClientConfigurationFlag,
     /// What the figures look like
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Format,
@@ -252,8 +252,10 @@ impl BenchFlags {
             }
         };
         let auth = client::credentials(&self.auth, self.auth_file.as_deref())?;
-        let tls =
-            self.tls.config().map_err(|reason| format!("--client-configuration: {reason}"))?;
+        let ClientConfiguration { tls, login } = self.configuration.read()?;
+        if login.is_some() {
+            return Err("--client-configuration: the load generator does not speak SASL".to_owned());
+        }
         if tls.is_some() && matches!(self.workload, Workload::Sessions) {
             return Err("--client-configuration: the workload of sessions has no TLS".to_owned());
         }

@@ -12,12 +12,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use rustls::ClientConfig;
 
 use super::connection::{self, Connection, is_silence, request_frame};
 use super::line::Line;
 use super::watches::{Removed, Watches};
 use super::{CONNECT_MAX, ClientError, Credential, ROUND_PAUSE, first_that_serves, new_session};
+use crate::cli::client_configuration::ClientConfiguration;
 use crate::config::HostPort;
 use crate::proto::connect::Password;
 use crate::proto::request::{WatcherType, XID_AUTH, XID_EVENT, XID_PING, XID_SET_WATCHES};
@@ -42,8 +42,8 @@ pub(in crate::cli) struct Wish {
     pub credentials: Vec<Credential>,
     /// The session's timeout; the server may grant another.
     pub timeout: Duration,
-    /// What to speak TLS by; `None`: plain text.
-    pub tls: Option<Arc<ClientConfig>>,
+    /// TLS, and who asks by SASL.
+    pub configuration: ClientConfiguration,
     /// Whether a server without a majority will do.
     pub read_only: bool,
     /// How long servers that do not answer are tried.
@@ -91,7 +91,8 @@ impl Session {
         let timeout_ms = i32::try_from(wish.timeout.as_millis()).unwrap_or(i32::MAX);
         let request = ConnectRequest { read_only: Some(wish.read_only), ..new_session(timeout_ms) };
         let opened = first_that_serves(&wish.servers, wish.patience, |server| {
-            let opened = Connection::open(server, wish.tls.as_ref(), &request, HANDSHAKE_MAX)?;
+            let tls = wish.configuration.tls.as_ref();
+            let opened = Connection::open(server, tls, &request, HANDSHAKE_MAX)?;
             Ok(match opened {
                 Some((connection, answer)) if answer.timeout_ms > 0 => {
                     Some((connection.line()?, connection, answer, server.clone()))
@@ -99,13 +100,16 @@ impl Session {
                 Some(_) | None => None,
             })
         });
-        let (writer, connection, answer, server) = opened?;
+        let (writer, mut connection, answer, server) = opened?;
+        if let Some(login) = &wish.configuration.login {
+            connection.log_in(login).map_err(|error| error.of(&server, HANDSHAKE_MAX))?;
+        }
         let link = Link { writer, server, read_only: answer.read_only == Some(true) };
         let shared = Arc::new(Shared {
             state: Mutex::new(State::new(link, &answer)),
             changed: Condvar::new(),
             servers: wish.servers,
-            tls: wish.tls,
+            configuration: wish.configuration,
             read_only: wish.read_only,
         });
         let session = Self { shared: Arc::clone(&shared), last_xid: Mutex::new(0) };
@@ -188,7 +192,7 @@ struct Shared {
     /// The link is up or over, or an answer is there.
     changed: Condvar,
     servers: Vec<HostPort>,
-    tls: Option<Arc<ClientConfig>>,
+    configuration: ClientConfiguration,
     read_only: bool,
 }
 
@@ -442,12 +446,21 @@ impl Shared {
                 };
                 let timeout = Duration::from_millis(request.timeout_ms.unsigned_abs().into());
                 let answer_max = (timeout / PINGS_PER_TIMEOUT).clamp(CONNECT_MAX, HANDSHAKE_MAX);
-                match Connection::open(server, self.tls.as_ref(), &request, answer_max) {
+                let ClientConfiguration { tls, login } = &self.configuration;
+                match Connection::open(server, tls.as_ref(), &request, answer_max) {
                     Ok(Some((_, answer))) if answer.timeout_ms <= 0 => return Again::Expired,
-                    Ok(Some((connection, answer))) => match self.up(connection, &answer, server) {
-                        Ok(again) => return again,
-                        Err(_ended) => {}
-                    },
+                    Ok(Some((mut connection, answer))) => {
+                        if let Some(login) = login
+                            && connection.log_in(login).is_err()
+                        {
+                            // Its users may be others than those of the next one.
+                            continue;
+                        }
+                        match self.up(connection, &answer, server) {
+                            Ok(again) => return again,
+                            Err(_ended) => {}
+                        }
+                    }
                     // The next one, then.
                     Ok(None) | Err(_) => {}
                 }

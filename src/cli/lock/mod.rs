@@ -19,9 +19,11 @@ use std::time::Duration;
 use clap::Args;
 
 use super::client::{self, Credential};
+use super::client_configuration::{ClientConfiguration, ClientConfigurationFlag};
 use super::duration::duration;
 use super::{LogFormat, log_output, say};
 use crate::recipes::{LockError, RecipeOptions, Wait};
+use crate::sasl::ClientLogin;
 use kind::{Lock, Names, Others};
 use words::OnLost;
 
@@ -68,6 +70,8 @@ pub(crate) struct LockFlags {
     /// Who asks, for example digest:user:password; may be given several times
     #[arg(long, value_name = "SCHEME:CREDENTIAL")]
     auth: Vec<Credential>,
+    #[command(flatten)]
+    configuration: ClientConfigurationFlag,
     /// An exclusive lock; this is the default
     #[arg(short = 'x', long, visible_short_alias = 'e')]
     exclusive: bool,
@@ -122,9 +126,9 @@ pub(crate) struct LockFlags {
 pub(super) fn run(flags: &LockFlags) -> ExitCode {
     let logs = if flags.verbose { "info" } else { "error" };
     log_output::start_with(LogFormat::Pretty, logs);
-    let checked = client::servers(&flags.server).and_then(|_| flags.lock());
+    let checked = client::servers(&flags.server).and_then(|_| Ok((flags.lock()?, flags.login()?)));
     ExitCode::from(match checked {
-        Ok(lock) => supervisor::run(flags, &lock),
+        Ok((lock, login)) => supervisor::run(flags, &lock, login),
         Err(reason) => {
             say(&format!("lockkeeper lock: {reason}"));
             EXIT_USAGE
@@ -152,6 +156,25 @@ impl LockFlags {
         };
         let id = self.id.clone().unwrap_or_else(|| self.identity());
         Lock::new(RecipeOptions::at(&self.path).id(id), others, self.style)
+    }
+
+    /// Who asks by SASL, or what is wrong with that.
+    fn login(&self) -> Result<Option<ClientLogin>, String> {
+        let ClientConfiguration { tls, login } = self.configuration.read()?;
+        if tls.is_some() {
+            return Err("--client-configuration: `lockkeeper lock` does not speak TLS; client.secure=false, or a \
+                        file without keys of TLS, has it speak plain text"
+                .to_owned());
+        }
+        // The crate writes them into the answer as they are, and hashes them as UTF-8 where servers take ISO 8859-1.
+        let is_plain = |text: &str| text.is_ascii() && !text.contains(['"', '\\']);
+        if login.as_ref().is_some_and(|login| !is_plain(&login.user) || !login.password.is_ascii())
+        {
+            return Err("--client-configuration: of `lockkeeper lock` the user and the password have ASCII characters \
+                        alone, and the user neither quotes nor backslashes"
+                .to_owned());
+        }
+        Ok(login)
     }
 
     /// What tells a person who holds the lock.

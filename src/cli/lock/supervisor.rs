@@ -19,7 +19,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{interval, sleep, timeout};
-use zookeeper_client::{Client, SessionState};
+use zookeeper_client::{Client, SaslOptions, SessionState};
 
 use super::interrupts::Interrupts;
 use super::kind::Lock;
@@ -28,14 +28,15 @@ use super::words::OnLost;
 use super::{EXIT_CANNOT_EXECUTE, EXIT_LOST, EXIT_NOT_FOUND, EXIT_OS, LockFlags, WATCHDOG_COMMAND};
 use crate::cli::say;
 use crate::recipes::{BootTime, Guard, Hold, LockError, LostReason, Wait};
+use crate::sasl::ClientLogin;
 
 /// Runs the command. The exit code.
-pub(super) fn run(flags: &LockFlags, lock: &Lock) -> u8 {
+pub(super) fn run(flags: &LockFlags, lock: &Lock, login: Option<ClientLogin>) -> u8 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = runtime.and_then(|runtime| {
         runtime.block_on(async {
             let interrupts = Interrupts::catch()?;
-            Ok(Supervisor { flags, interrupts }.run(lock).await)
+            Ok(Supervisor { flags, login, interrupts }.run(lock).await)
         })
     });
     ended.unwrap_or_else(|error| {
@@ -46,6 +47,8 @@ pub(super) fn run(flags: &LockFlags, lock: &Lock) -> u8 {
 
 struct Supervisor<'a> {
     flags: &'a LockFlags,
+    /// Who asks by SASL.
+    login: Option<ClientLogin>,
     interrupts: Interrupts,
 }
 
@@ -76,7 +79,7 @@ impl Supervisor<'_> {
     async fn acquire(&mut self, lock: &Lock) -> Result<(Client, Guard), u8> {
         let begun = Instant::now();
         let client = tokio::select! {
-            client = connect(self.flags) => client.map_err(|error| self.refused(&error))?,
+            client = connect(self.flags, self.login.as_ref()) => client.map_err(|error| self.refused(&error))?,
             signal = self.interrupts.next() => return Err(exit_code_of(signal)),
         };
         let wait = match self.flags.wait() {
@@ -168,10 +171,13 @@ impl Supervisor<'_> {
     }
 }
 
-async fn connect(flags: &LockFlags) -> Result<Client, LockError> {
+async fn connect(flags: &LockFlags, login: Option<&ClientLogin>) -> Result<Client, LockError> {
     let mut connector = Client::connector().with_session_timeout(flags.session_timeout);
     for credential in &flags.auth {
         connector = connector.with_auth(credential.scheme(), credential.secret().as_bytes());
+    }
+    if let Some(ClientLogin { user, password }) = login {
+        connector = connector.with_sasl(SaslOptions::digest_md5(user.clone(), password.clone()));
     }
     let mut patience = flags.session_timeout;
     match flags.wait() {

@@ -52,6 +52,7 @@ impl From<ClientError> for Failure {
             ClientError::Unreachable(_) => {
                 Self(EXIT_UNAVAILABLE, format!("{error}\n--server host:port,... names others"))
             }
+            ClientError::Unproven { .. } => Self(EXIT_NO_PERMISSION, error.to_string()),
             ClientError::Lost { .. } => Self(
                 EXIT_NOT_NOW,
                 format!("{error}; look with `lockkeeper locks` what became of it"),
@@ -61,6 +62,11 @@ impl From<ClientError> for Failure {
                     Some(ErrorCode::NoAuth | ErrorCode::AuthFailed) => {
                         (EXIT_NO_PERMISSION, "; --auth says who asks")
                     }
+                    Some(ErrorCode::SessionClosedRequireSaslAuth) => (
+                        EXIT_NO_PERMISSION,
+                        ": it serves only clients that authenticate; --auth says who asks, or, by SASL, a file for \
+                         --client-configuration",
+                    ),
                     Some(ErrorCode::NoNode) => (EXIT_REFUSED, ": it is not there"),
                     Some(ErrorCode::BadVersion) => {
                         (EXIT_NOT_NOW, ": its data were changed meanwhile; nothing was done")

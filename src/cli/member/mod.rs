@@ -13,14 +13,12 @@ mod refusal;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use rustls::ClientConfig;
 
 use super::client::{self, Client, ClientError, Credential};
-use super::tls::TlsFlags;
+use super::client_configuration::{ClientConfiguration, ClientConfigurationFlag};
 use super::{exit_code, say};
 use crate::config::{HostPort, Membership, Role, ServerSpec};
 use crate::proto::{ErrorCode, Request, Response, Text};
@@ -82,7 +80,7 @@ pub(crate) struct MemberFlags {
     #[arg(long, value_name = "FILE")]
     auth_file: Option<PathBuf>,
     #[command(flatten)]
-    tls: TlsFlags,
+    configuration: ClientConfigurationFlag,
 }
 
 /// Why a command failed: the exit code, and what to tell.
@@ -103,6 +101,7 @@ impl From<ClientError> for Failure {
             ClientError::Unreachable(_) => {
                 Self::new(EXIT_UNAVAILABLE, format!("{error}\n--server host:port,... names others"))
             }
+            ClientError::Unproven { .. } => Self::new(EXIT_NO_PERMISSION, error.to_string()),
             ClientError::Lost { .. } => Self::new(EXIT_UNAVAILABLE, error.to_string()),
             ClientError::Refused { code, .. } => refusal::generic(code, &error.to_string()),
         }
@@ -136,7 +135,7 @@ pub(super) fn run(command: &MemberCommand) -> ExitCode {
 pub(super) struct Access {
     servers: Vec<HostPort>,
     credentials: Vec<Credential>,
-    tls: Option<Arc<ClientConfig>>,
+    configuration: ClientConfiguration,
 }
 
 impl MemberFlags {
@@ -146,15 +145,14 @@ impl MemberFlags {
             client::servers(&self.server).map_err(|reason| fault(format!("--server: {reason}")))?;
         let credentials =
             client::credentials(&self.auth, self.auth_file.as_deref()).map_err(fault)?;
-        let tls = self.tls.config();
-        let tls = tls.map_err(|reason| fault(format!("--client-configuration: {reason}")))?;
-        Ok(Access { servers, credentials, tls })
+        let configuration = self.configuration.read().map_err(fault)?;
+        Ok(Access { servers, credentials, configuration })
     }
 }
 
 impl Access {
     pub(super) fn connect(&self) -> Result<Client, ClientError> {
-        Client::connect(&self.servers, &self.credentials, self.tls.as_ref())
+        Client::connect(&self.servers, &self.credentials, &self.configuration)
     }
 }
 

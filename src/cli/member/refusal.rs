@@ -20,6 +20,13 @@ pub(super) fn generic(code: i32, said: &str) -> Failure {
             EXIT_NO_PERMISSION,
             format!("{said}: {CONFIG} is not for everybody to read; --auth says who asks"),
         ),
+        Some(ErrorCode::SessionClosedRequireSaslAuth) => Failure::new(
+            EXIT_NO_PERMISSION,
+            format!(
+                "{said}: it serves only clients that authenticate; --auth says who asks, or, by SASL, a file for \
+                 --client-configuration"
+            ),
+        ),
         Some(_) | None => Failure::new(EXIT_REFUSED, said),
     }
 }

@@ -40,6 +40,9 @@ impl Failure {
     pub(super) fn of(error: &ClientError, path: &str) -> Self {
         match error {
             ClientError::Unreachable(_) => Self::unavailable(error.to_string()),
+            ClientError::Unproven { .. } => {
+                Self { exit: EXIT_NO_PERMISSION, text: error.to_string(), code: None }
+            }
             ClientError::Lost { .. } => {
                 Self::unavailable(format!("{error}; whether it was done is unknown"))
             }
@@ -62,9 +65,15 @@ impl Failure {
             Some(ErrorCode::NoAuth) => {
                 (EXIT_NO_PERMISSION, format!("Insufficient permission : {path}"))
             }
-            Some(ErrorCode::AuthFailed | ErrorCode::SessionClosedRequireSaslAuth) => (
+            Some(ErrorCode::AuthFailed) => (
                 EXIT_NO_PERMISSION,
                 "the server does not know the scheme, or not this credential".to_string(),
+            ),
+            Some(ErrorCode::SessionClosedRequireSaslAuth) => (
+                EXIT_NO_PERMISSION,
+                "the server serves only clients that authenticate, and this one has not: --auth, or a file with who \
+                 asks by SASL for --client-configuration"
+                    .to_string(),
             ),
             Some(ErrorCode::BadArguments) => {
                 (EXIT_REFUSED, format!("Arguments are not valid : {path}"))

@@ -34,8 +34,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::client::{self, Credential, Wish};
+use super::client_configuration::ClientConfigurationFlag;
 use super::exit_code;
-use super::tls::TlsFlags;
 use failure::Failure;
 use output::{Format, Watch};
 use screen::Screen;
@@ -80,7 +80,7 @@ pub(crate) struct CliFlags {
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Format,
     #[command(flatten)]
-    tls: TlsFlags,
+    configuration: ClientConfigurationFlag,
     /// A command, such as ls /
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
@@ -200,8 +200,7 @@ impl CliFlags {
             let text = format!("{flag} is no flag; `lockkeeper cli --help` lists them");
             return Err(Failure::usage(text));
         }
-        let tls = self.tls.config();
-        let tls = tls.map_err(|why| Failure::usage(format!("--client-configuration: {why}")))?;
+        let configuration = self.configuration.read().map_err(Failure::usage)?;
         let connect = match &self.server {
             Some(server) => server.clone(),
             None => std::env::var(SERVERS_VARIABLE).unwrap_or_else(|_| SERVERS_DEFAULT.into()),
@@ -212,7 +211,7 @@ impl CliFlags {
             servers: Vec::new(),
             credentials: credentials.map_err(Failure::usage)?,
             timeout,
-            tls,
+            configuration,
             read_only: self.read_only,
             patience: if self.wait_for_connection { timeout } else { Duration::ZERO },
         };

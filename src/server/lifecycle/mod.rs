@@ -15,6 +15,7 @@ mod sasl;
 mod secrets;
 mod settings;
 mod start;
+mod users;
 
 pub use builder::Builder;
 pub(in crate::server) use certificates::Followed;
@@ -22,3 +23,4 @@ pub use ensemble::{Ensemble, EnsembleBuilder};
 pub use sasl::sasl_setup;
 pub use start::Recovered;
 pub(in crate::server) use start::Running;
+pub(in crate::server) use users::FollowedUsers;

@@ -14,8 +14,10 @@ use super::certificates::Followed;
 use super::recovery::Parts;
 use super::settings;
 use super::start::WORKER;
+use super::users::FollowedUsers;
 use crate::admin::{self, Options, Surface};
 use crate::config::{AdminConfig, Config};
+use crate::sasl::SaslUsers;
 use crate::server::announced::Announced;
 use crate::server::clients::{
     self, Admission, ClientPort, Handshakes, Port, Rates, Received, Throttle, listener,
@@ -51,6 +53,7 @@ pub(super) struct Offer {
     peers: Option<Arc<Peers>>,
     members: watch::Receiver<Announced>,
     tls: Option<Arc<Reloadable>>,
+    users: Option<SaslUsers>,
 }
 
 /// What is offered.
@@ -89,6 +92,7 @@ impl Offer {
             peers: parts.member.as_ref().map(|member| Arc::clone(&member.peers)),
             members: parts.members.subscribe(),
             tls,
+            users: parts.sasl.users.clone(),
         }
     }
 
@@ -110,6 +114,12 @@ impl Offer {
             tasks.spawn(Task::Certificates, Arc::clone(stop).before(follow));
             followed
         });
+        let users = config.sasl.jaas_file.is_some().then(|| {
+            let users = self.users.clone();
+            let (followed, follow) = FollowedUsers::new(config.clone(), users, messages.clone());
+            tasks.spawn(Task::Users, Arc::clone(stop).before(follow));
+            followed
+        });
         let rates = Rates::of(config, self.scheduling.policy());
         let shared = Arc::new(Shared {
             driver: messages.clone(),
@@ -118,6 +128,7 @@ impl Offer {
             received: Received::new(limits.incoming_total_bytes_max),
             admission: Admission::new(rates, Arc::clone(&self.scheduling)),
             tls,
+            users,
             handshakes: Handshakes::new(
                 Duration::from_millis(config.tls.handshake_timeout_ms.into()),
                 config.tls.x509_super_user.clone(),
