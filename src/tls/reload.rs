@@ -5,13 +5,14 @@
 //! by. *Never* looks at a file by itself: the server says when.
 //! Takes the place of `client.certReload` and `FileChangeWatcher`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+
+use twox_hash::XxHash3_128;
 
 use super::TlsError;
 use super::listener::{ListenerSettings, Loaded, server_config};
+use super::stores::read_file;
 
 /// See the module.
 #[derive(Debug)]
@@ -29,21 +30,19 @@ struct State {
     failed: Option<TlsError>,
 }
 
-/// What shows that a file was written or replaced.
+/// A file as it was read: by its contents, for two versions of it can have the same length and, where the clock of the
+/// file system is coarse, the same time.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     path: PathBuf,
-    /// Modification and length; `None`: it cannot be looked at.
-    written: Option<(SystemTime, u64)>,
-    /// Where a link leads: files that an orchestrator puts in place are replaced by that.
-    target: Option<PathBuf>,
+    /// A hash of its contents; `None`: it cannot be read.
+    contents: Option<u128>,
 }
 
 impl Stamp {
     fn of(path: &Path) -> Self {
-        let written = fs::metadata(path).ok();
-        let written = written.and_then(|file| Some((file.modified().ok()?, file.len())));
-        Self { path: path.to_owned(), written, target: fs::canonicalize(path).ok() }
+        let contents = read_file(path).ok().map(|bytes| XxHash3_128::oneshot(&bytes));
+        Self { path: path.to_owned(), contents }
     }
 }
 
@@ -107,5 +106,31 @@ impl Reloadable {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{File, FileTimes};
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_of_the_same_length_and_time_with_other_contents_has_changed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key.pem");
+        let write = |text: &[u8]| {
+            let mut file = File::create(&path).unwrap();
+            file.write_all(text).unwrap();
+            file.set_times(FileTimes::new().set_modified(std::time::UNIX_EPOCH)).unwrap();
+        };
+        write(b"one");
+        let first = Stamp::of(&path);
+        assert_eq!(Stamp::of(&path), first);
+        write(b"two");
+        assert_ne!(Stamp::of(&path), first);
+        std::fs::remove_file(&path).unwrap();
+        assert_ne!(Stamp::of(&path), first);
     }
 }
