@@ -62,6 +62,10 @@ pub const WRITE_SLICES_MAX: usize = 64;
 /// Bytes that the session of TLS of a connection holds, encrypted and not written yet: four of the longest records.
 pub const TLS_BUFFER_MAX: usize = 64 << 10;
 
+/// Longest subject of a client's certificate, bytes as text: it is an identity, which every transaction carries into
+/// the log.
+pub const SUBJECT_BYTES_MAX: usize = 4 << 10;
+
 /// Handshakes with a key of RSA that are computed at once, in threads beside those of the sockets: each takes about a
 /// millisecond. The others wait, within their deadline.
 pub const SLOW_HANDSHAKES_MAX: usize = 2;

@@ -44,6 +44,14 @@ impl Authority {
         self.issue_valid(name, Validity::Now)
     }
 
+    /// A certificate for a subject of this name that is no host's.
+    pub fn called(&self, name: &str) -> Owner {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.distinguished_name.push(DnType::OrganizationName, "Example, Inc.");
+        self.sign(params)
+    }
+
     pub fn issue_valid(&self, name: &str, validity: Validity) -> Owner {
         let mut params =
             CertificateParams::new(vec![name.to_owned(), "127.0.0.1".to_owned()]).unwrap();
@@ -56,6 +64,10 @@ impl Authority {
             Validity::Past => (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1)),
             Validity::Future => (date_time_ymd(2110, 1, 1), date_time_ymd(2120, 1, 1)),
         };
+        self.sign(params)
+    }
+
+    fn sign(&self, params: CertificateParams) -> Owner {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let serial = serial_of(&certificate);

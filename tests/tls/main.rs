@@ -281,6 +281,16 @@ async fn the_subject_of_a_certificate_is_an_id_of_access_lists() {
 }
 
 #[tokio::test]
+async fn a_subject_that_would_fill_the_log_is_refused() {
+    let scene = Scene::new();
+    let server = scene.server().await;
+    let (short, long) = ("a".repeat(4000), "a".repeat(4090));
+    assert!(scene.client(secure(&server), Some(&scene.authority.called(&short))).await.is_some());
+    assert!(scene.client(secure(&server), Some(&scene.authority.called(&long))).await.is_none());
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn the_owner_of_the_super_users_certificate_may_do_everything() {
     let scene = Scene::new();
     let builder =

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::handshakes::Handshakes;
 use super::tls::TlsSession;
 use crate::proto::Text;
+use crate::server::limits::SUBJECT_BYTES_MAX;
 use crate::tls::{Loaded, Reloadable, subject};
 use crate::tree::acl::Identity;
 
@@ -86,14 +87,18 @@ impl Socket {
     /// What its client has proved by its certificate.
     ///
     /// # Errors
-    /// The certificate has a subject that cannot be read.
+    /// The certificate has a subject that cannot be read, or is longer than [`SUBJECT_BYTES_MAX`].
     pub(super) fn proven(&self, super_user: Option<&str>) -> io::Result<Vec<Identity>> {
         let Some(certificate) = self.tls.as_ref().and_then(|tls| tls.shown().first()) else {
             return Ok(Vec::new());
         };
-        let subject = subject::of_certificate(certificate);
-        let subject =
-            subject.map_err(|reason| io::Error::new(io::ErrorKind::InvalidData, reason))?;
+        let unfit = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
+        let subject = subject::of_certificate(certificate).map_err(unfit)?;
+        if subject.len() > SUBJECT_BYTES_MAX {
+            let reason =
+                format!("the subject of the certificate is longer than {SUBJECT_BYTES_MAX} bytes");
+            return Err(unfit(reason));
+        }
         let id = Text::from(subject);
         let mut proven = vec![Identity { scheme: Text::from_static("x509"), id: id.clone() }];
         if super_user == Some(id.as_str()) {
