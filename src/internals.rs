@@ -26,6 +26,8 @@ front_pages! {
     config,
     locks,
     mutants,
+    #[cfg(feature = "server")]
+    peer_auth,
     proto,
     replica,
     sasl,

@@ -9,6 +9,7 @@
 //!   server         sockets and tasks          admin   what operators see
 //!   bench          a load generator that knows nothing of the rest (feature "bench")
 //!   storage        disk: log, images, sled    tls    keys, certificates, what listeners do
+//!   peer_auth      how servers prove to each other that they share a secret; no I/O
 //!   -------------- below: deterministic, no I/O, no clock (feature "server" off) --------------
 //!   replica        one server: consensus, sessions, watches, order
 //!   tree           the znodes                 config  zoo.cfg
@@ -100,6 +101,8 @@ mod bench;
 mod cli;
 mod config;
 mod locks;
+#[cfg(feature = "server")]
+mod peer_auth;
 mod proto;
 #[cfg(feature = "recipes")]
 pub mod recipes;

@@ -221,7 +221,11 @@ async fn an_ensemble_continues_from_the_directory_that_it_left() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_behind_a_log_that_was_cut_is_sent_an_image() {
-    let mut ensemble = small_log().start().await.unwrap();
+    is_sent_an_image(small_log()).await;
+}
+
+async fn is_sent_an_image(builder: lockkeeper::EnsembleBuilder) {
+    let mut ensemble = builder.start().await.unwrap();
     let leader = ensemble.leader().expect("there is one");
     let lagging = others(&ensemble, leader)[0];
     let applied = ensemble.server(lagging).expect("it runs").status().applied;
@@ -268,7 +272,11 @@ async fn a_server_that_lost_its_data_joins_again_while_others_write() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_all_of_whose_copies_are_damaged_fetches_an_image_and_stays_who_it_is() {
-    let mut ensemble = small_log().start().await.unwrap();
+    fetches_an_image(small_log()).await;
+}
+
+async fn fetches_an_image(builder: lockkeeper::EnsembleBuilder) {
+    let mut ensemble = builder.start().await.unwrap();
     let leader = ensemble.leader().expect("there is one");
     let damaged = others(&ensemble, leader)[0];
     let mut writer = client(&ensemble, leader).await;
@@ -351,4 +359,14 @@ fn small_log() -> lockkeeper::EnsembleBuilder {
     Ensemble::builder(3)
         .set("lockkeeper.imageLogBytes", "1048576")
         .set("lockkeeper.checkpointMillis", "20")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn images_go_over_links_that_prove_a_secret_as_over_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("secret");
+    std::fs::write(&file, "ab".repeat(32)).unwrap();
+    let secured = || small_log().set("lockkeeper.peerSecretFile", file.to_str().unwrap());
+    is_sent_an_image(secured()).await;
+    fetches_an_image(secured()).await;
 }

@@ -6,6 +6,9 @@
 
 #[path = "authentication/bugs.rs"]
 mod authentication;
+#[path = "peer_auth/attacks.rs"]
+#[allow(dead_code)]
+mod attacks;
 #[path = "simulation/simulation.rs"]
 mod simulation;
 
@@ -46,6 +49,18 @@ fn hunt_all(mutants: &[&Mutant]) -> Vec<&'static str> {
 fn quick_ones_are_caught() {
     let quick: Vec<_> = CATALOGUE.iter().filter(|m| m.is_quick()).collect();
     assert_eq!(hunt_all(&quick), [""; 0], "not caught");
+}
+
+/// None of the simulation: its links have no bytes.
+#[test]
+fn quick_ones_of_the_secret_between_servers_are_caught() {
+    for bug in attacks::BUGS {
+        lockkeeper::internals::mutants::plant(Some(bug));
+        let is_caught = attacks::is_open();
+        lockkeeper::internals::mutants::plant(None);
+        assert!(is_caught, "{bug} is not noticed");
+    }
+    assert!(!attacks::is_open(), "without a bug nothing gets through");
 }
 
 #[test]

@@ -24,6 +24,7 @@ const ARROWS: Arrows = &[
     ("replica", &["proto", "tree", "locks", "config", "sasl"]),
     ("supervision", &[]),
     ("tls", &[]),
+    ("peer_auth", &[]),
     ("storage", &["replica", "supervision"]),
     ("admin", &["replica", "proto", "locks", "config", "supervision"]),
     (
@@ -39,6 +40,7 @@ const ARROWS: Arrows = &[
             "sasl",
             "supervision",
             "tls",
+            "peer_auth",
         ],
     ),
     ("recipes", &["locks"]),
@@ -59,6 +61,7 @@ const ARROWS: Arrows = &[
             "sasl",
             "supervision",
             "tls",
+            "peer_auth",
         ],
     ),
     ("main", &["server", "config", "cli", "admin"]),
@@ -141,6 +144,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("nom", &["proto"]),
     ("hyper", &["admin"]),
     ("rustls", &["tls", "server", "cli", "bench"]),
+    ("ring", &["peer_auth", "tls"]),
     ("clap", &["cli", "main", "mutants"]),
     ("mio", &["bench"]),
     ("zookeeper_client", &["recipes", "cli"]),
@@ -645,6 +649,11 @@ fn every_deliberate_bug_is_hunted_and_recorded() {
     // The exploration hunts some alone.
     let explored = fs::read_to_string(root().join("tests/exploration/raft.rs"));
     hunted.extend(quoted_after(&explored.expect("the scopes with Raft"), "        (\""));
+    // What gets past the secret between servers.
+    let attacks = fs::read_to_string(root().join("tests/peer_auth/attacks.rs"));
+    let attacks = attacks.expect("the attacks on the secret");
+    let names = quoted_after(&attacks, "    \"peer-auth-").into_iter();
+    hunted.extend(names.map(|name| format!("peer-auth-{name}")));
     hunted.sort();
     // Two tests may catch one.
     hunted.dedup();

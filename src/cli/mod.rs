@@ -18,6 +18,7 @@ mod locks;
 mod log_output;
 mod member;
 mod open_files;
+mod peer_secret;
 mod server;
 mod shell;
 
@@ -35,6 +36,7 @@ pub(crate) use lock::{LockFlags, WatchdogFlags};
 pub(crate) use locks::{LocksFlags, SessionsFlags};
 pub(crate) use log_output::LogFormat;
 pub(crate) use member::MemberCommand;
+pub(crate) use peer_secret::PeerSecretFlags;
 pub(crate) use server::ServerFlags;
 pub(crate) use shell::CliFlags;
 
@@ -77,6 +79,8 @@ enum Command {
     /// Load a server, Lockkeeper's or ZooKeeper's, and measure it; every answer is checked
     #[cfg(feature = "bench")]
     Bench(BenchFlags),
+    /// Make the file with the secret that the servers of an ensemble share
+    PeerSecret(PeerSecretFlags),
     /// Look at configuration files
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -118,6 +122,7 @@ pub fn run() -> ExitCode {
         Command::Sessions(flags) => locks::run_sessions(&flags),
         #[cfg(feature = "bench")]
         Command::Bench(flags) => bench::run(&flags),
+        Command::PeerSecret(flags) => peer_secret::run(&flags),
         Command::Config(ConfigCommand::Check { file, myid, strict }) => {
             exit_code(config_check::run(&file, myid.as_deref(), strict))
         }

@@ -276,9 +276,9 @@ pub(super) static REFUSED: [Key; 14] = [
     refused("ssl.context.supplier.class", ANY, "it is a class of Java"),
     refused("ssl.authProvider", ANY, "the one provider is x509, and is there by itself"),
     refused("sslQuorum", SWITCH, "TLS between servers is not offered"),
-    refused("quorum.auth.enableSasl", SWITCH, "SASL between servers is not offered"),
-    refused("quorum.auth.serverRequireSasl", SWITCH, "SASL between servers is not offered"),
-    refused("quorum.auth.learnerRequireSasl", SWITCH, "SASL between servers is not offered"),
+    refused("quorum.auth.enableSasl", SWITCH, PEER_SASL),
+    refused("quorum.auth.serverRequireSasl", SWITCH, PEER_SASL),
+    refused("quorum.auth.learnerRequireSasl", SWITCH, PEER_SASL),
     refused("admin.forceHttps", SWITCH, "the HTTP port has no TLS yet"),
     refused("admin.needClientAuth", SWITCH, "the HTTP port has no TLS yet"),
     refused("oraclePath", ANY, "two servers with an oracle are not offered"),
@@ -336,6 +336,8 @@ const THREADS: &str = "the server chooses its threads and buffers itself";
 const WATCHES: &str = "there is one watch table";
 const NO_SNAPSHOT: &str = "the commands snapshot and restore are not offered yet";
 const KERBEROS: &str = "Kerberos is not offered yet";
+const PEER_SASL: &str = "SASL between servers is not offered; lockkeeper.peerSecretFile with a secret that all servers \
+     share takes its place";
 const NOT_READ: &str = "ZooKeeper 3.9 does not read it either";
 const CLIENTS: &str = "a setting of clients: no server reads it";
 

@@ -36,6 +36,7 @@ mod groups;
 mod key;
 mod likeness;
 mod membership;
+mod peer_security;
 mod properties;
 mod sasl;
 mod servers;
@@ -56,6 +57,7 @@ pub use key::{Effect, Form, VALUE_BYTES_MAX};
 pub use membership::Membership;
 pub(crate) use membership::{dynamic_text, static_text};
 pub use sasl::SaslConfig;
+pub use peer_security::{PeerSecurityConfig, PeerSecurityKey};
 pub(crate) use servers::{PeerAddress, SERVER_ID_MAX, SERVER_LINES_BYTES_MAX};
 pub use servers::{Role, ServerSpec};
 pub use table::SECTIONS;
@@ -135,6 +137,8 @@ pub struct Config {
     pub tls: TlsConfig,
     /// SASL, and whether clients must authenticate.
     pub sasl: SaslConfig,
+    /// How servers prove to each other who they are.
+    pub peer_security: PeerSecurityConfig,
     /// `enableEagerACLCheck`: check a write's ACL before it is proposed, too.
     pub eager_acl_check: bool,
     /// `4lw.commands.whitelist`.

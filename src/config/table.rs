@@ -15,13 +15,16 @@ use super::bounds::{
     TICK_TIME_MS_MAX, TOTAL_BYTES_MAX_MAX, TOTAL_BYTES_MAX_MIN,
 };
 use super::key::Key;
+use super::peer_security;
 use super::sasl;
 use super::tls;
 use super::values::{
     command_url, optional_path, path, path_text, super_digest, u16_of, u32_of, yes_no,
 };
 use super::words::FourLetterWords;
-use super::{AdminConfig, Config, ContainerConfig, CpuPolicyKey, Raw, SaslConfig, TlsConfig};
+use super::{
+    AdminConfig, Config, ContainerConfig, CpuPolicyKey, PeerSecurityConfig, Raw, SaslConfig, TlsConfig,
+};
 
 /// A heading of the documents and the keys below it.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +36,7 @@ pub struct Section {
 }
 
 /// Every key that takes effect.
-pub static SECTIONS: [Section; 9] = [
+pub static SECTIONS: [Section; 10] = [
     Section { title: "Where it stores and listens", keys: &PLACE },
     Section { title: "Sessions and time", keys: &SESSIONS },
     Section { title: "Limits", keys: &LIMITS },
@@ -41,6 +44,7 @@ pub static SECTIONS: [Section; 9] = [
     Section { title: "Access", keys: &ACCESS },
     Section { title: "TLS of clients", keys: &tls::KEYS },
     Section { title: "SASL, and who must authenticate", keys: &sasl::KEYS },
+    Section { title: "Security between servers", keys: &peer_security::KEYS },
     Section { title: "For operators", keys: &OPERATORS },
     Section { title: "The ensemble", keys: &ENSEMBLE },
 ];
@@ -651,6 +655,7 @@ pub(super) fn blank() -> Config {
         skip_acl: false,
         tls: TlsConfig::default(),
         sasl: SaslConfig::default(),
+        peer_security: PeerSecurityConfig::default(),
         eager_acl_check: false,
         four_letter_words: FourLetterWords::Default,
         admin: AdminConfig {

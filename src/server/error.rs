@@ -30,6 +30,14 @@ pub enum StartError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The file of `lockkeeper.peerSecretFile` is at fault.
+    #[error("the secret of the servers: {}: {reason}", .path.display())]
+    PeerSecret {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The port for other servers cannot be had.
     #[error("cannot listen for other servers on {address}: {error}")]
     PeerAddress {

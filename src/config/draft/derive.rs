@@ -7,6 +7,7 @@ use super::super::bounds::{DISK_STALL_MS_DEFAULT_MAX, DISK_STALL_MS_MIN, INT_MAX
 use super::super::ensemble::{self, Blame, Fault};
 use super::super::error::Origin;
 use super::super::groups;
+use super::super::peer_security::PeerSecurityKey;
 use super::super::sasl;
 use super::super::servers::SERVER_ID_MAX;
 use super::super::tls::{self, ClientAuthKey};
@@ -90,6 +91,23 @@ impl Draft {
                           ssl.clientAuth=none, \
                           which asks for none";
             self.fail(self.origin_of(asks).error(asks, reason));
+        }
+    }
+
+    /// What demands a secret needs one.
+    pub(super) fn resolve_peer_security(&mut self) {
+        let security = &self.config.peer_security;
+        let words = match security.mode {
+            PeerSecurityKey::Required => "required",
+            PeerSecurityKey::Transition => "transition",
+            PeerSecurityKey::BySecret => return,
+        };
+        if security.secret_file.is_none() {
+            let key = "lockkeeper.peerSecurity";
+            let reason = format!(
+                "{words} needs lockkeeper.peerSecretFile: `lockkeeper peer-secret FILE` makes such a file"
+            );
+            self.fail(self.origin_of(key).error(key, reason));
         }
     }
 

@@ -13,6 +13,7 @@ use crate::server::disk::data_dir;
 use crate::server::error::StartError;
 use crate::server::figures::Figures;
 use crate::server::message::Message;
+use crate::server::peer::security::Security;
 use crate::server::peer::{Founder, Life, Peers, Transfers, peers, send_images};
 use crate::server::shared::Stop;
 use crate::supervision::{Task, TaskSet};
@@ -81,7 +82,8 @@ impl Member {
         };
         let servers = config.servers.clone();
         let (transfers, images) = Transfers::new();
-        let peers = Peers::new(own.id, servers, introduction, messages, transfers, figures);
+        let peers = Peers::new(own.id, servers, introduction, messages, transfers, figures)
+            .secured_by(Security::open(config)?);
         Ok((Self { peers: Arc::new(peers), state }, images))
     }
 

@@ -1,12 +1,13 @@
 //! Files with secrets: keys, passwords, users, tokens.
 //!
-//! *Owns* what is said of their permissions at the start. *Never* reads one.
+//! *Owns* what is said of their permissions, and of those that are missing, at the start. *Never* reads one.
 
 use std::fs;
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use crate::config::Config;
+use crate::config::{Config, PeerSecurityKey};
 
 /// Permissions of others than the owner and the group.
 const OTHERS: u32 = 0o007;
@@ -19,13 +20,44 @@ pub(super) fn warn_of_readable(config: &Config) {
     }
 }
 
+/// Warns of an ensemble whose servers believe any program that reaches their port.
+pub(super) fn warn_of_unknown_peers(config: &Config) {
+    let security = &config.peer_security;
+    if !config.is_ensemble() {
+        return;
+    }
+    if security.mode == PeerSecurityKey::Transition {
+        tracing::warn!(
+            "lockkeeper.peerSecurity is transition: links of servers that prove nothing are taken, too. Leave it \
+             out as soon as all servers have the secret"
+        );
+    } else if security.secret_file.is_none() && !is_on_loopback(config) {
+        tracing::warn!(
+            "the servers of this ensemble do not prove to each other who they are: any program that reaches their \
+             ports can read, change and delete everything. Give all servers the same lockkeeper.peerSecretFile \
+             (`lockkeeper peer-secret FILE` makes one), or let nothing but the servers reach these ports"
+        );
+    }
+}
+
+/// Whether all servers are on this machine alone.
+fn is_on_loopback(config: &Config) -> bool {
+    let mut addresses = config.servers.iter().flat_map(|server| &server.addresses);
+    addresses.all(|address| match address.host.parse::<IpAddr>() {
+        Ok(ip) => ip.is_loopback(),
+        Err(_) => address.host.eq_ignore_ascii_case("localhost"),
+    })
+}
+
 fn files(config: &Config) -> impl Iterator<Item = &Path> {
     let tls = &config.tls;
     let of_tls =
         [&tls.key_store.location, &tls.key_store.password_path, &tls.trust_store.password_path];
     let is_offered = tls.is_offered();
     let of_tls = of_tls.into_iter().filter(move |_| is_offered);
-    of_tls.chain([&config.admin.token_file, &config.sasl.jaas_file]).filter_map(Option::as_deref)
+    let others =
+        [&config.admin.token_file, &config.sasl.jaas_file, &config.peer_security.secret_file];
+    of_tls.chain(others).filter_map(Option::as_deref)
 }
 
 fn is_open_to_others(path: &Path) -> bool {
@@ -37,6 +69,23 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    #[test]
+    fn an_ensemble_on_loopback_addresses_alone_needs_no_secret() {
+        for (hosts, expected) in [
+            (["127.0.0.1", "127.0.0.2", "localhost"], true),
+            (["127.0.0.1", "10.0.0.2", "127.0.0.1"], false),
+            (["zk1", "127.0.0.1", "127.0.0.1"], false),
+            (["0.0.0.0", "127.0.0.1", "127.0.0.1"], false),
+        ] {
+            let lines =
+                hosts.iter().zip(1..).map(|(host, id)| format!("server.{id}={host}:1{id}:2{id}\n"));
+            let text = format!("dataDir=/d\nclientPort=1\n{}", lines.collect::<String>());
+            let mut draft = crate::config::Draft::from_text("zoo.cfg", &text);
+            draft.set_myid("myid", "1\n");
+            assert_eq!(is_on_loopback(&draft.resolve().unwrap()), expected, "{hosts:?}");
+        }
+    }
 
     #[test]
     fn a_file_is_open_to_others_if_they_may_do_anything_with_it() {

@@ -225,6 +225,7 @@ async fn serve(
     }
     let open_files = Files::of(&config)?;
     secrets::warn_of_readable(&config);
+    secrets::warn_of_unknown_peers(&config);
     if let Some(path) = config.admin.token_file.as_ref().filter(|_| config.admin.enabled) {
         read_token(path).map_err(|reason| StartError::Token { path: path.clone(), reason })?;
     }

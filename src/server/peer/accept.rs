@@ -20,7 +20,8 @@ use super::connect::{introduced, prepare};
 use super::hello::{Answer, Hello, Kind, judge, negotiate};
 use super::links::LinkEvent;
 use super::peers::{Known, Peers};
-use super::{frame, image_receive, image_send, lock_query};
+use super::{admission, frame, image_receive, image_send, lock_query};
+use crate::peer_auth::{Seal, Seals, TAG_BYTES};
 use crate::replica::PeerMessage;
 use crate::replica::founding::Introduction;
 use crate::replica::peer_codec::MESSAGE_BYTES_MAX;
@@ -92,8 +93,8 @@ async fn serve(
     arrival: &Arc<Arrival>,
 ) {
     prepare(&stream);
-    let hello = match Hello::hear(&mut stream).await {
-        Ok(hello) => hello,
+    let (hello, payload) = match admission::hear(&mut stream).await {
+        Ok(heard) => heard,
         Err(error) => {
             tracing::debug!(%remote, %error, "a connection that is no server's");
             return;
@@ -103,8 +104,10 @@ async fn serve(
     if peers.is_barred(server) {
         return;
     }
+    let admitted = admission::admit(peers, &mut stream, remote, (&hello, &payload)).await;
+    let Some(mut seals) = admitted else { return };
     if !peers.is_member(server) {
-        return refuse(peers, hello, stream, remote).await;
+        return refuse(peers, hello, (stream, seals), remote).await;
     }
     let introduction = peers.introduction();
     let verdict = negotiate(server, hello.versions).and_then(|version| {
@@ -122,7 +125,7 @@ async fn serve(
     }
     let is_accepted = verdict.is_ok();
     let answer = Answer { verdict, server: peers.own, introduction, term: peers.term() };
-    if answer.give(&mut stream).await.is_err() {
+    if admission::give(&answer, &mut stream, &mut seals).await.is_err() {
         return;
     }
     if server != peers.own && matches!(answer.introduction, Introduction::Founding(_)) {
@@ -137,18 +140,19 @@ async fn serve(
             peers.heard_of(server, hello.listens);
             peers.nudge(server);
             let _incoming = peers.incoming(server, stream.local_addr().map_or(0, |at| at.port()));
-            let received = receive(peers, server, identity.raft_id, stream);
+            let received = receive(peers, server, identity.raft_id, (stream, seals.receive));
             until_it_must_end(peers, server, received).await;
         }
         (Kind::Image, Introduction::Founded(identity)) if is_accepted => {
-            let received = image_receive::receive(peers, server, identity.raft_id, stream);
+            let received = image_receive::receive(peers, server, identity.raft_id, (stream, seals));
             until_it_must_end(peers, server, received).await;
         }
         (Kind::Fetch, Introduction::Founded(_)) if is_accepted => {
-            until_it_must_end(peers, server, image_send::give(peers, server, stream)).await;
+            until_it_must_end(peers, server, image_send::give(peers, server, (stream, seals)))
+                .await;
         }
         (Kind::Locks, Introduction::Founded(_)) if is_accepted => {
-            until_it_must_end(peers, server, lock_query::serve(peers, stream)).await;
+            until_it_must_end(peers, server, lock_query::serve(peers, (stream, seals))).await;
         }
         (_, _) => {}
     }
@@ -164,7 +168,12 @@ async fn until_it_must_end(peers: &Peers, server: u8, served: impl Future<Output
 }
 
 /// Answers a server that is no member: it is told nothing but that, and tries again.
-async fn refuse(peers: &Peers, hello: Hello, mut stream: TcpStream, remote: SocketAddr) {
+async fn refuse(
+    peers: &Peers,
+    hello: Hello,
+    (mut stream, mut seals): (TcpStream, Seals),
+    remote: SocketAddr,
+) {
     let server = hello.server;
     let words = format!("server {server} {}", peers.stranger(server));
     peers.count().refused();
@@ -172,18 +181,23 @@ async fn refuse(peers: &Peers, hello: Hello, mut stream: TcpStream, remote: Sock
     let (verdict, introduction) = (Err(words), Introduction::withheld());
     let answer = Answer { verdict, server: peers.own, introduction, term: 0 };
     // It is gone: then it needs no answer.
-    let _ = answer.give(&mut stream).await;
+    let _ = admission::give(&answer, &mut stream, &mut seals).await;
     if matches!(peers.introduction(), Introduction::Founding(_)) {
         introduced(peers, server, hello.introduction).await;
     }
 }
 
-async fn receive(peers: &Peers, server: u8, peer: u64, mut stream: TcpStream) {
+async fn receive(
+    peers: &Peers,
+    server: u8,
+    peer: u64,
+    (mut stream, mut seal): (TcpStream, Option<Seal>),
+) {
     let cut = Arc::new(Notify::new());
     let event = |link| LinkEvent::Incoming { link, peer, cut: Arc::clone(&cut) };
     let Some(known) = Known::tell(peers, peer, event).await else { return };
     let ended = tokio::select! {
-        ended = messages(peers, &known, &mut stream) => ended,
+        ended = messages(peers, &known, &mut stream, seal.as_mut()) => ended,
         () = cut.notified() => Ok(()),
     };
     if let Err(words) = ended {
@@ -195,7 +209,13 @@ async fn receive(peers: &Peers, server: u8, peer: u64, mut stream: TcpStream) {
 ///
 /// # Errors
 /// What came is not what a server sends.
-async fn messages(peers: &Peers, known: &Known, stream: &mut TcpStream) -> Result<(), String> {
+async fn messages(
+    peers: &Peers,
+    known: &Known,
+    stream: &mut TcpStream,
+    mut seal: Option<&mut Seal>,
+) -> Result<(), String> {
+    let bytes_max = MESSAGE_BYTES_MAX + seal.as_ref().map_or(0, |_| TAG_BYTES);
     let mut buffer = BytesMut::new();
     let mut read_bytes = READ_BYTES_MIN;
     loop {
@@ -227,11 +247,14 @@ async fn messages(peers: &Peers, known: &Known, stream: &mut TcpStream) -> Resul
         }
         let mut messages = Vec::new();
         let refused = loop {
-            match frame::next(&mut buffer, MESSAGE_BYTES_MAX) {
+            match frame::next(&mut buffer, bytes_max) {
                 Ok(None) => break None,
-                Ok(Some(payload)) => match PeerMessage::decode(payload) {
-                    Ok(message) => messages.push(message),
-                    Err(error) => break Some(format!("a message is malformed: {error}")),
+                Ok(Some(payload)) => match frame::opened(payload, seal.as_deref_mut()) {
+                    Ok(payload) => match PeerMessage::decode(payload) {
+                        Ok(message) => messages.push(message),
+                        Err(error) => break Some(format!("a message is malformed: {error}")),
+                    },
+                    Err(broken) => break Some(broken.to_string()),
                 },
                 Err(bad) => break Some(bad.to_string()),
             }

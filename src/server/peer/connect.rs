@@ -16,12 +16,14 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::admission;
 use super::flapping::Flapping;
 use super::hello::{Hello, Kind, judge, negotiate};
 use super::links::LinkEvent;
 use super::peers::{Known, Peers};
 use super::sender::Wire;
 use crate::config::PeerAddress;
+use crate::peer_auth::Seals;
 use crate::replica::founding::Identified;
 use crate::replica::founding::Introduction;
 use crate::server::limits::{
@@ -96,7 +98,10 @@ async fn attempt(peers: &Peers, server: u8, flapping: &Flapping) -> Attempt {
 }
 
 /// A connection to a server: where, and who it is.
-type Made = (Vec<PeerAddress>, Identified, TcpStream);
+type Made = (Vec<PeerAddress>, Identified, Secured);
+
+/// A connection, and what its frames are sealed with.
+pub(super) type Secured = (TcpStream, Seals);
 
 /// Waits until the members of the ensemble say another address of a server than the one that it was reached
 /// at, and it answers there. Until then, the link to the old address is the only way to let it know.
@@ -123,7 +128,7 @@ pub(super) async fn greet(
     addresses: &[PeerAddress],
     kind: Kind,
     introduction: Introduction,
-) -> Option<(TcpStream, Introduction)> {
+) -> Option<(Secured, Introduction)> {
     let name = name_of(server, addresses);
     let mut stream = match connect(addresses).await {
         Ok(stream) => stream,
@@ -132,9 +137,11 @@ pub(super) async fn greet(
             return None;
         }
     };
-    let hello = Hello::new(peers.own, kind, introduction, peers.term()).listening(peers.listens());
-    let answer = match hello.say(&mut stream).await {
-        Ok(answer) => answer,
+    let mut hello =
+        Hello::new(peers.own, kind, introduction, peers.term()).listening(peers.listens());
+    let said = admission::say(peers, &mut stream, server, &mut hello).await;
+    let (answer, seals) = match said {
+        Ok(answered) => answered,
         Err(error) => {
             peers.complain(server, "hello", format!("no answer from {name}: {error}"));
             return None;
@@ -176,7 +183,7 @@ pub(super) async fn greet(
         // Fails when the server ends.
         let _ = peers.driver.send(crate::server::message::Message::Link(event)).await;
     }
-    Some((stream, answer.introduction))
+    Some(((stream, seals), answer.introduction))
 }
 
 /// Tells the driver what another server says of itself.
@@ -190,14 +197,15 @@ pub(super) async fn introduced(peers: &Peers, server: u8, introduction: Introduc
 async fn serve(
     peers: &Peers,
     server: u8,
-    (line, identity, stream): Made,
+    (line, identity, (stream, seals)): Made,
     flapping: &Flapping,
 ) -> Option<Made> {
     let address = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
     let (mut reader, writer) = stream.into_split();
     let wire = Arc::new(Wire::new(writer));
     let peer = identity.raft_id;
-    let event = |link| LinkEvent::Outgoing { link, peer, wire: Arc::clone(&wire) };
+    let event =
+        |link| LinkEvent::Outgoing { link, peer, wire: Arc::clone(&wire), seal: seals.send };
     let known = Known::tell(peers, peer, event).await?;
     peers.reached(server, line.clone());
     peers.count().made();

@@ -2,13 +2,15 @@
 //!
 //! *Owns* the frame `length u32 | crc32c u32 of the payload | payload`, big-endian. *Invariant*: a
 //! payload is handed out only if its checksum agrees; a length above the limit is refused before
-//! anything is allocated for it. *Never* looks into a payload.
+//! anything is allocated for it; on a secured link the end of a payload is its tag. *Never* looks into a payload.
 
 use std::{fmt, io};
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+
+use crate::peer_auth::{Broken, Seal};
 
 /// Bytes before the payload.
 pub(super) const HEADER_BYTES: usize = 8;
@@ -44,6 +46,32 @@ pub(super) fn append(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
     let crc = crc32c::crc32c(payload);
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
     out[start + 4..start + HEADER_BYTES].copy_from_slice(&crc.to_be_bytes());
+}
+
+/// Appends a frame with the tag of a secured link behind what `encode` appends; without one on a plain link.
+pub(super) fn append_sealed(
+    out: &mut Vec<u8>,
+    seal: Option<&mut Seal>,
+    encode: impl FnOnce(&mut Vec<u8>),
+) {
+    append(out, |out| {
+        let start = out.len();
+        encode(out);
+        if let Some(seal) = seal {
+            seal.seal(out, start);
+        }
+    });
+}
+
+/// What a payload holds beside its tag; all of it on a plain link.
+///
+/// # Errors
+/// It is not the next one of the other side.
+pub(super) fn opened(mut payload: Bytes, seal: Option<&mut Seal>) -> Result<Bytes, Broken> {
+    if let Some(seal) = seal {
+        payload.truncate(seal.open(&payload)?);
+    }
+    Ok(payload)
 }
 
 /// Reads one frame, and nothing behind it.

@@ -10,24 +10,22 @@
 //! ```text
 //! hello    "LKPEER01" | frame: versions u16 to u16 | server u8 | kind u8 | first | software: string
 //!            | second | term u64 | count u32, each host: string, port u32
+//!            | security u8: 0 none, 1 offered, 2 demanded; then nonce [u8; 32] | count u32, each [u8; 8]
 //! answer   "LKPEER01" | frame: version u16, 0 if refused | server u8 | first | words: string | second | term u64
 //! term     the one in which the server is, 0 if it has none; a server that says none is of an earlier version
 //! count    of the addresses at which the server listens for others; an earlier version says none
+//! security  whether it can prove a secret: `peer/admission.rs`. An earlier version says nothing
 //! ```
 //!
 //! First and second are the parts of an introduction (`peer/introduction.rs`).
 
-use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
 
-use super::frame;
 use super::introduction::{decode_first, decode_second, encode_first, encode_second};
 use crate::config::{HostPort, PeerAddress, SERVER_LINES_BYTES_MAX};
+use crate::peer_auth::{ID_BYTES, Id, Nonce, SECRETS_MAX};
 use crate::proto::{Malformed, Reader, Writer};
 use crate::replica::bounds::TERM_MAX;
 use crate::replica::founding::Introduction;
@@ -42,9 +40,10 @@ pub(super) const LOCKS_SINCE: u16 = 2;
 /// How long a hello or its answer may take.
 pub(super) const HELLO_MAX: Duration = Duration::from_secs(2);
 
-const MAGIC: &[u8; 8] = b"LKPEER01";
+/// Begins a hello and its answer.
+pub(super) const MAGIC: &[u8; 8] = b"LKPEER01";
 /// Longest hello or answer: 254 founders, their server lines and some words fit in it.
-const HELLO_BYTES_MAX: usize = SERVER_LINES_BYTES_MAX + (16 << 10);
+pub(super) const HELLO_BYTES_MAX: usize = SERVER_LINES_BYTES_MAX + (16 << 10);
 /// Most addresses in a hello: each is tried in turn, for up to 2 s, when all others were tried.
 pub(super) const HINTS_MAX: usize = 8;
 /// Longest text that is shown of what another server says, bytes.
@@ -82,6 +81,19 @@ pub(super) struct Hello {
     pub term: u64,
     /// Where it listens for other servers: hints. Empty if it does not say.
     pub listens: Vec<PeerAddress>,
+    /// The secrets that it can prove to have.
+    pub offer: Option<Offer>,
+}
+
+/// What a server says of the secrets that it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Offer {
+    /// It has nothing to do with a server that has none of them.
+    pub is_demanded: bool,
+    /// Its random number for this connection.
+    pub nonce: Nonce,
+    /// What names each of them.
+    pub ids: Vec<Id>,
 }
 
 /// What the other one answers.
@@ -157,7 +169,16 @@ impl Hello {
     #[must_use]
     pub(super) fn new(server: u8, kind: Kind, introduction: Introduction, term: u64) -> Self {
         let (software, listens) = (env!("CARGO_PKG_VERSION").to_string(), Vec::new());
-        Self { versions: VERSIONS, server, kind, introduction, software, term, listens }
+        Self {
+            versions: VERSIONS,
+            server,
+            kind,
+            introduction,
+            software,
+            term,
+            listens,
+            offer: None,
+        }
     }
 
     /// Says where this server listens; the first [`HINTS_MAX`] addresses count.
@@ -182,9 +203,23 @@ impl Hello {
             out.put_string(host);
             out.put_int(i32::from(*peer_port));
         }
+        let Some(Offer { is_demanded, nonce, ids }) = &self.offer else { return };
+        out.push(if *is_demanded { DEMANDED } else { OFFERED });
+        out.extend_from_slice(nonce);
+        out.put_int(i32::try_from(ids.len()).expect("a few"));
+        for id in ids {
+            out.extend_from_slice(id);
+        }
     }
 
-    fn decode(payload: Bytes) -> Result<Self, Malformed> {
+    /// Its bytes.
+    pub(super) fn payload(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode(&mut out);
+        out
+    }
+
+    pub(super) fn decode(payload: Bytes) -> Result<Self, Malformed> {
         let mut reader = Reader::new(payload);
         let versions = (short(&mut reader)?, short(&mut reader)?);
         let server = reader.byte("server")?;
@@ -201,30 +236,14 @@ impl Hello {
         decode_second(&mut reader, &mut introduction)?;
         let term = term(&mut reader)?;
         let listens = listens(&mut reader)?;
+        let offer = offer(&mut reader)?;
         // What a later version may say behind it is passed over.
-        Ok(Self { versions, server, kind, introduction, software, term, listens })
-    }
-
-    /// Sends it, and waits for the answer.
-    ///
-    /// # Errors
-    /// The connection broke, or the other side is no server of this kind.
-    pub(super) async fn say(&self, stream: &mut TcpStream) -> io::Result<Answer> {
-        send(stream, |out| self.encode(out)).await?;
-        Answer::decode(receive(stream).await?).map_err(malformed)
-    }
-
-    /// Waits for one.
-    ///
-    /// # Errors
-    /// The connection broke, or the other end is no server of this kind.
-    pub(super) async fn hear(stream: &mut TcpStream) -> io::Result<Self> {
-        Self::decode(receive(stream).await?).map_err(malformed)
+        Ok(Self { versions, server, kind, introduction, software, term, listens, offer })
     }
 }
 
 impl Answer {
-    fn encode(&self, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let (version, words) = match &self.verdict {
             Ok(version) => (*version, ""),
             Err(words) => (REFUSED, words.as_str()),
@@ -237,7 +256,7 @@ impl Answer {
         out.extend_from_slice(&self.term.to_be_bytes());
     }
 
-    fn decode(payload: Bytes) -> Result<Self, Malformed> {
+    pub(super) fn decode(payload: Bytes) -> Result<Self, Malformed> {
         let mut reader = Reader::new(payload);
         let version = short(&mut reader)?;
         let server = reader.byte("server")?;
@@ -247,38 +266,6 @@ impl Answer {
         let verdict = if version == REFUSED { Err(words) } else { Ok(version) };
         Ok(Self { verdict, server, introduction, term: term(&mut reader)? })
     }
-
-    /// Sends it.
-    ///
-    /// # Errors
-    /// The connection broke.
-    pub(super) async fn give(&self, stream: &mut TcpStream) -> io::Result<()> {
-        send(stream, |out| self.encode(out)).await
-    }
-}
-
-async fn send(stream: &mut TcpStream, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
-    let mut bytes = MAGIC.to_vec();
-    frame::append(&mut bytes, encode);
-    timeout(HELLO_MAX, stream.write_all(&bytes)).await?
-}
-
-/// Reads a magic number and a frame, and nothing behind it.
-async fn receive(stream: &mut TcpStream) -> io::Result<Bytes> {
-    let receive = async {
-        let mut magic = [0; MAGIC.len()];
-        stream.read_exact(&mut magic).await?;
-        if magic != *MAGIC {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no lockkeeper server"));
-        }
-        let frame = frame::receive(stream, HELLO_BYTES_MAX).await?;
-        frame.map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, format!("its hello: {bad}")))
-    };
-    timeout(HELLO_MAX, receive).await?
-}
-
-fn malformed(error: Malformed) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("its hello is malformed: {error}"))
 }
 
 /// What servers say since there is a bound on terms. Those before say nothing.
@@ -310,6 +297,35 @@ fn listens(reader: &mut Reader) -> Result<Vec<PeerAddress>, Malformed> {
     Ok(listens)
 }
 
+/// What a server offers to prove.
+fn offer(reader: &mut Reader) -> Result<Option<Offer>, Malformed> {
+    if reader.remaining() == 0 {
+        return Ok(None);
+    }
+    let is_demanded = match reader.byte("security")? {
+        NOT_OFFERED => return Ok(None),
+        OFFERED => false,
+        DEMANDED => true,
+        _ => return Err(Malformed::new("security", "is not known")),
+    };
+    let mut nonce = Nonce::default();
+    fill(&mut nonce, reader)?;
+    let mut ids = Vec::new();
+    for _ in 0..reader.count_of("secrets", ID_BYTES, SECRETS_MAX)? {
+        let mut id = Id::default();
+        fill(&mut id, reader)?;
+        ids.push(id);
+    }
+    Ok(Some(Offer { is_demanded, nonce, ids }))
+}
+
+fn fill(bytes: &mut [u8], reader: &mut Reader) -> Result<(), Malformed> {
+    for byte in bytes {
+        *byte = reader.byte("security")?;
+    }
+    Ok(())
+}
+
 fn short(reader: &mut Reader) -> Result<u16, Malformed> {
     Ok(u16::from(reader.byte("version")?) << 8 | u16::from(reader.byte("version")?))
 }
@@ -328,6 +344,9 @@ fn words(reader: &mut Reader) -> Result<String, Malformed> {
 }
 
 const REFUSED: u16 = 0;
+const NOT_OFFERED: u8 = 0;
+const OFFERED: u8 = 1;
+const DEMANDED: u8 = 2;
 const UNDECIDED: &str = "has no data yet and does not know which ensemble it belongs to";
 
 #[cfg(test)]
@@ -375,7 +394,7 @@ mod tests {
             let earlier = Hello::decode(Bytes::copy_from_slice(&bytes[..without_listens])).unwrap();
             assert_eq!(earlier, Hello { listens: Vec::new(), ..hello.clone() });
             let mut later = bytes.clone();
-            later.push(7);
+            later.extend_from_slice(&[NOT_OFFERED, 7]);
             assert_eq!(Hello::decode(later.into()).as_ref(), Ok(&hello));
             let mut wrong = bytes.clone();
             wrong[without_term..without_listens].copy_from_slice(&(TERM_MAX + 1).to_be_bytes());
@@ -396,6 +415,23 @@ mod tests {
     }
 
     /// Servers of all versions must understand it, to find out which of them they have in common.
+    #[test]
+    fn an_offer_comes_back_as_it_was_and_a_cut_one_is_malformed() {
+        for is_demanded in [false, true] {
+            let mut hello = Hello::new(2, Kind::Messages, founding(), 3);
+            let without = hello.payload().len();
+            hello.offer = Some(Offer { is_demanded, nonce: [7; 32], ids: vec![[1; 8], [2; 8]] });
+            let bytes = hello.payload();
+            assert_eq!(Hello::decode(bytes.clone().into()), Ok(hello));
+            for at in without + 1..bytes.len() {
+                assert!(Hello::decode(Bytes::copy_from_slice(&bytes[..at])).is_err(), "{at}");
+            }
+            let mut wrong = bytes.clone();
+            wrong[without] = 3;
+            assert!(Hello::decode(wrong.into()).is_err());
+        }
+    }
+
     #[test]
     fn a_hello_and_its_answer_are_written_alike_for_ever() {
         let data = "01 00000000000000000000000000000007 0000000000000302 \
@@ -419,6 +455,7 @@ mod tests {
                 software,
                 term: 5,
                 listens: vec![address("::1")],
+                offer: None,
             };
             let mut bytes = Vec::new();
             hello.encode(&mut bytes);

@@ -24,6 +24,7 @@ use super::image_receive::{Counted, read, words};
 use super::images::{Frame, Store, on_thread};
 use super::peers::{Ends, Peers};
 use crate::config::Config;
+use crate::peer_auth::Seals;
 use crate::replica::Mark;
 use crate::server::clock;
 use crate::server::disk::{Found, Refused, data_dir};
@@ -172,10 +173,12 @@ async fn ask(
     let Some(addresses) = peers.addresses(server) else { return Ok(None) };
     let introduction = peers.introduction();
     let greeted = greet(peers, server, &addresses, Kind::Fetch, introduction).await;
-    let Some((stream, _)) = greeted else { return Ok(None) };
+    let Some((secured, _)) = greeted else { return Ok(None) };
     let shared = Arc::clone(peers);
-    let work = move |stream: TcpStream| take(&shared, &store, index_min, &stream);
-    match on_thread(&peers.transfers, stream, work).await {
+    let work = move |stream: TcpStream, mut seals: Seals| {
+        take(&shared, &store, index_min, (&stream, &mut seals))
+    };
+    match on_thread(&peers.transfers, secured, work).await {
         Ok(taken) => taken.map(Some),
         Err(error) => Err(error.to_string()),
     }
@@ -185,11 +188,11 @@ fn take(
     peers: &Peers,
     store: &Store,
     index_min: u64,
-    mut stream: &TcpStream,
+    (mut stream, seals): (&TcpStream, &mut Seals),
 ) -> Result<Mark, String> {
-    Frame::Want { index_min }.write(&mut stream).map_err(words)?;
+    Frame::Want { index_min }.write(&mut stream, seals.send.as_mut()).map_err(words)?;
     let mut input = BufReader::with_capacity(PEER_READ_BYTES_MAX, Counted { stream, peers });
-    let mark = match Frame::read(&mut input).map_err(words)? {
+    let mark = match Frame::read(&mut input, seals.receive.as_mut()).map_err(words)? {
         Frame::Given { mark } => mark,
         Frame::Broken(words) => return Err(words),
         Frame::Begin { .. }
@@ -201,10 +204,10 @@ fn take(
     let taken = match mark.index < index_min {
         true => Err("it is older than what was asked for".to_string()),
         // The state was made to be verified only: the directory is opened again.
-        false => read(&mut input, store, &mark).map(drop),
+        false => read((&mut input, seals.receive.as_mut()), store, &mark).map(drop),
     };
     let verdict = Frame::Verdict(taken.as_ref().err().cloned().unwrap_or_default());
     // It is the sender's log that lacks a line if this does not arrive.
-    let _ = verdict.write(&mut stream);
+    let _ = verdict.write(&mut stream, seals.send.as_mut());
     taken.map(|()| mark)
 }

@@ -10,10 +10,10 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::net::TcpStream as AsyncTcpStream;
-
+use super::connect::Secured;
 use super::images::{Frame, Store, next_record, on_thread};
 use super::peers::Peers;
+use crate::peer_auth::{Seal, Seals};
 use crate::replica::peer::{Announcement, RaftMessage};
 use crate::replica::{Input, Machine, Mark, Restore as _};
 use crate::server::limits::PEER_READ_BYTES_MAX;
@@ -29,19 +29,19 @@ struct Received {
 }
 
 /// Receives the image that `server` sends on `stream`.
-pub(super) async fn receive(peers: &Arc<Peers>, server: u8, peer: u64, stream: AsyncTcpStream) {
+pub(super) async fn receive(peers: &Arc<Peers>, server: u8, peer: u64, secured: Secured) {
     // The sender tries again.
     let Some(store) = peers.transfers.store() else { return };
     let begun = Instant::now();
     let shared = Arc::clone(peers);
-    let work = move |stream: TcpStream| {
+    let work = move |stream: TcpStream, mut seals: Seals| {
         let lock = store.lock.upgrade();
         if store.images.is_some() && lock.is_none() {
             return Err("it is stopping".to_string());
         }
-        take(&shared, peer, &store, &stream)
+        take(&shared, peer, &store, (&stream, &mut seals))
     };
-    match on_thread(&peers.transfers, stream, work).await {
+    match on_thread(&peers.transfers, secured, work).await {
         Ok(Ok((index, records))) => {
             let millis = begun.elapsed().as_millis() as u64;
             tracing::info!(server, index, records, millis, "image received");
@@ -60,11 +60,17 @@ pub(super) async fn receive(peers: &Arc<Peers>, server: u8, peer: u64, stream: A
 }
 
 /// Receives, hands over to the driver and answers: index and number of records, or why not.
-fn take(peers: &Peers, peer: u64, store: &Store, stream: &TcpStream) -> Result<(u64, u64), String> {
+fn take(
+    peers: &Peers,
+    peer: u64,
+    store: &Store,
+    (stream, seals): (&TcpStream, &mut Seals),
+) -> Result<(u64, u64), String> {
     let counted = Counted { stream, peers };
     let mut input = BufReader::with_capacity(PEER_READ_BYTES_MAX, counted);
-    let taken = begin(peers, peer, stream, &mut input).and_then(|(mark, message, _begun)| {
-        let machine = read(&mut input, store, &mark)?;
+    let taken = begin(peers, peer, stream, (&mut input, seals.receive.as_mut()));
+    let taken = taken.and_then(|(mark, message, _begun)| {
+        let machine = read((&mut input, seals.receive.as_mut()), store, &mark)?;
         let at = (mark.index, mark.records);
         let received = Received { message, mark, machine };
         hand_over(peers, received).map(|()| at)
@@ -72,7 +78,7 @@ fn take(peers: &Peers, peer: u64, store: &Store, stream: &TcpStream) -> Result<(
     let words = taken.as_ref().err().cloned().unwrap_or_default();
     let mut out = stream;
     // If it never arrives, the sender takes it for a failure, and the next message shows the truth.
-    let _ = Frame::Verdict(words).write(&mut out);
+    let _ = Frame::Verdict(words).write(&mut out, seals.send.as_mut());
     taken
 }
 
@@ -82,9 +88,9 @@ fn begin<'a>(
     peers: &'a Peers,
     peer: u64,
     stream: &TcpStream,
-    input: &mut impl Read,
+    (input, seal): (&mut impl Read, Option<&mut Seal>),
 ) -> Result<Beginning<'a>, String> {
-    let Frame::Begin { mark, message } = Frame::read(input).map_err(words)? else {
+    let Frame::Begin { mark, message } = Frame::read(input, seal).map_err(words)? else {
         return Err("it does not begin like an image".to_string());
     };
     let announced = Announcement::of(&message).ok_or("it is not announced")?;
@@ -103,7 +109,7 @@ fn begin<'a>(
 
 /// Reads the records: onto the disk, and into a new state.
 pub(in crate::server) fn read(
-    input: &mut impl Read,
+    (input, mut seal): (&mut impl Read, Option<&mut Seal>),
     store: &Store,
     mark: &Mark,
 ) -> Result<Box<Machine>, String> {
@@ -114,7 +120,7 @@ pub(in crate::server) fn read(
     };
     let mut count = 0_u64;
     loop {
-        match Frame::read(input).map_err(words)? {
+        match Frame::read(input, seal.as_deref_mut()).map_err(words)? {
             Frame::Records(records) => {
                 let mut rest = &records[..];
                 while !rest.is_empty() {

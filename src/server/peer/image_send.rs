@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use tokio::net::TcpStream as AsyncTcpStream;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::connect::greet;
+use super::connect::{Secured, greet};
 use super::hello::Kind;
 use super::images::{Frame, append_record, on_thread};
 use super::peers::{Ends, Peers};
+use crate::peer_auth::{Seal, Seals};
 use crate::replica::founding::Introduction;
 use crate::replica::peer::server_of;
 use crate::replica::{Input, SendImage};
@@ -124,27 +124,27 @@ async fn send(peers: &Arc<Peers>, server: u8, order: SendImage) -> Result<u64, F
     let (images, lock) = images.ok_or(Failure::Gone)?;
     let addresses = peers.addresses(server).ok_or(Failure::Gone)?;
     let greeted = greet(peers, server, &addresses, Kind::Image, introduction).await;
-    let (stream, other) = greeted.ok_or(Failure::Unreachable)?;
+    let (secured, other) = greeted.ok_or(Failure::Unreachable)?;
     match other {
         Introduction::Founded(identity) if identity.raft_id == order.to => {}
         Introduction::Founded(_) | Introduction::Founding(_) => return Err(Failure::Gone),
     }
     let counted = Arc::clone(peers);
-    let work = move |mut stream: TcpStream| {
+    let work = move |mut stream: TcpStream, mut seals: Seals| {
         let _lock = lock;
         let reader = images.open(order.index).map_err(Failure::Image)?;
         let mut out = Counted { stream: &stream, peers: &counted };
         let first = Frame::Begin { mark: reader.mark().clone(), message: order.message };
-        let records = write(reader, first, &mut out)?;
-        hear_verdict(&mut stream).map(|()| records)
+        let records = write(reader, first, (&mut out, seals.send.as_mut()))?;
+        hear_verdict(&mut stream, seals.receive.as_mut()).map(|()| records)
     };
-    on_thread(&peers.transfers, stream, work).await?
+    on_thread(&peers.transfers, secured, work).await?
 }
 
 /// Gives the newest image to a server that asks for one on `stream`.
-pub(super) async fn give(peers: &Arc<Peers>, server: u8, stream: AsyncTcpStream) {
+pub(super) async fn give(peers: &Arc<Peers>, server: u8, secured: Secured) {
     let begun = Instant::now();
-    let failure = match give_newest(peers, stream).await {
+    let failure = match give_newest(peers, secured).await {
         Ok((index, records)) => {
             let millis = begun.elapsed().as_millis() as u64;
             tracing::info!(server, index, records, millis, "image given");
@@ -168,28 +168,27 @@ pub(super) async fn give(peers: &Arc<Peers>, server: u8, stream: AsyncTcpStream)
 }
 
 /// Returns index and number of records; a failure comes with the index that it is about.
-async fn give_newest(
-    peers: &Arc<Peers>,
-    stream: AsyncTcpStream,
-) -> Result<(u64, u64), (u64, Failure)> {
+async fn give_newest(peers: &Arc<Peers>, secured: Secured) -> Result<(u64, u64), (u64, Failure)> {
     let images =
         peers.transfers.store().and_then(|store| Some((store.images?, store.lock.upgrade()?)));
     let counted = Arc::clone(peers);
-    let work = move |mut stream: TcpStream| {
-        let refuse = |index, failure: Failure| {
+    let work = move |mut stream: TcpStream, mut seals: Seals| {
+        let Seals { send, receive } = &mut seals;
+        let mut refuse = |index, failure: Failure| {
             // It notices the missing image as well.
-            let _ = Frame::Broken(failure.to_string()).write(&mut &stream);
+            let _ = Frame::Broken(failure.to_string()).write(&mut &stream, send.as_mut());
             (index, failure)
         };
-        let index_min = match Frame::read(&mut &stream).map_err(|error| (0, error.into()))? {
-            Frame::Want { index_min } => index_min,
-            Frame::Begin { .. }
-            | Frame::Records(_)
-            | Frame::End { .. }
-            | Frame::Broken(_)
-            | Frame::Verdict(_)
-            | Frame::Given { .. } => return Err((0, something_else())),
-        };
+        let index_min =
+            match Frame::read(&mut &stream, receive.as_mut()).map_err(|error| (0, error.into()))? {
+                Frame::Want { index_min } => index_min,
+                Frame::Begin { .. }
+                | Frame::Records(_)
+                | Frame::End { .. }
+                | Frame::Broken(_)
+                | Frame::Verdict(_)
+                | Frame::Given { .. } => return Err((0, something_else())),
+            };
         let Some((images, _lock)) = images else { return Err(refuse(0, Failure::NoImage)) };
         let newest = images.list().map_err(|error| refuse(0, Failure::Image(error.into())))?;
         let Some(index) = newest.first().copied().filter(|index| *index >= index_min) else {
@@ -198,20 +197,21 @@ async fn give_newest(
         let reader = images.open(index).map_err(|error| refuse(index, Failure::Image(error)))?;
         let mut out = Counted { stream: &stream, peers: &counted };
         let first = Frame::Given { mark: reader.mark().clone() };
-        let records = write(reader, first, &mut out).map_err(|failure| (index, failure))?;
-        hear_verdict(&mut stream).map_err(|failure| (index, failure))?;
+        let records =
+            write(reader, first, (&mut out, send.as_mut())).map_err(|failure| (index, failure))?;
+        hear_verdict(&mut stream, receive.as_mut()).map_err(|failure| (index, failure))?;
         Ok((index, records))
     };
-    match on_thread(&peers.transfers, stream, work).await {
+    match on_thread(&peers.transfers, secured, work).await {
         Ok(given) => given,
         Err(error) => Err((0, error.into())),
     }
 }
 
 /// Waits for what the receiver says in the end: it reads back what it wrote.
-fn hear_verdict(stream: &mut TcpStream) -> Result<(), Failure> {
+fn hear_verdict(stream: &mut TcpStream, seal: Option<&mut Seal>) -> Result<(), Failure> {
     stream.set_read_timeout(Some(PEER_IMAGE_INSTALL_MAX))?;
-    match Frame::read(stream)? {
+    match Frame::read(stream, seal)? {
         Frame::Verdict(words) if words.is_empty() => Ok(()),
         Frame::Verdict(words) => Err(Failure::Refused(words)),
         Frame::Begin { .. }
@@ -231,9 +231,9 @@ fn something_else() -> Failure {
 pub(in crate::server) fn write(
     mut reader: ImageReader,
     first: Frame,
-    out: &mut impl Write,
+    (out, mut seal): (&mut impl Write, Option<&mut Seal>),
 ) -> Result<u64, Failure> {
-    first.write(out)?;
+    first.write(out, seal.as_deref_mut())?;
     let mut sent = 0;
     loop {
         let mut bytes = Vec::new();
@@ -247,13 +247,14 @@ pub(in crate::server) fn write(
             Ok(None) => break,
             Err(error) => {
                 // The receiver notices the missing end as well.
-                let _ = Frame::Broken("the image of the sender is damaged".to_string()).write(out);
+                let broken = Frame::Broken("the image of the sender is damaged".to_string());
+                let _ = broken.write(out, seal);
                 return Err(Failure::Image(error));
             }
         }
-        Frame::Records(Bytes::from(bytes)).write(out)?;
+        Frame::Records(Bytes::from(bytes)).write(out, seal.as_deref_mut())?;
     }
-    Frame::End { records: sent }.write(out)?;
+    Frame::End { records: sent }.write(out, seal)?;
     Ok(sent)
 }
 

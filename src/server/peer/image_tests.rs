@@ -76,17 +76,17 @@ fn announcement(mark: &Mark) -> Box<RaftMessage> {
 fn sent(images: &Images, mark: &Mark) -> (Vec<u8>, Result<u64, Failure>) {
     let first = Frame::Begin { mark: mark.clone(), message: announcement(mark) };
     let mut out = Vec::new();
-    let result = write(images.open(mark.index).unwrap(), first, &mut out);
+    let result = write(images.open(mark.index).unwrap(), first, (&mut out, None));
     (out, result)
 }
 
 /// Receives it: into `directory`.
 fn received(bytes: &[u8], directory: &Path) -> Result<Mark, String> {
     let mut input = bytes;
-    let frame = Frame::read(&mut input).map_err(|error| error.to_string())?;
+    let frame = Frame::read(&mut input, None).map_err(|error| error.to_string())?;
     let Frame::Begin { mark, message } = frame else { return Err(format!("{frame:?}")) };
     assert_eq!(PeerMessage::Raft(message), PeerMessage::Raft(announcement(&mark)));
-    let machine = read(&mut input, &store(directory), &mark)?;
+    let machine = read((&mut input, None), &store(directory), &mark)?;
     assert_eq!(machine.digest(), mark.digest);
     Ok(mark)
 }
@@ -134,13 +134,13 @@ fn one_whose_state_is_not_that_of_its_mark_is_refused() {
         // The file itself knows nothing of a digest.
         let mut bytes = Vec::new();
         let message = announcement(&wrong);
-        Frame::Begin { mark: wrong.clone(), message }.write(&mut bytes).unwrap();
+        Frame::Begin { mark: wrong.clone(), message }.write(&mut bytes, None).unwrap();
         let mut records = Vec::new();
         for record in state.records.iter() {
             super::images::append_record(&mut records, record.key, record.value.unwrap());
         }
-        Frame::Records(Bytes::from(records)).write(&mut bytes).unwrap();
-        Frame::End { records: mark.records }.write(&mut bytes).unwrap();
+        Frame::Records(Bytes::from(records)).write(&mut bytes, None).unwrap();
+        Frame::End { records: mark.records }.write(&mut bytes, None).unwrap();
         let refused = received(&bytes, there.path()).unwrap_err();
         assert!(!refused.is_empty());
         assert_eq!(files(there.path()), 0, "{wrong:?}: {refused}");

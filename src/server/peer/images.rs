@@ -27,7 +27,9 @@ use bytes::{Bytes, BytesMut};
 use socket2::SockRef;
 use tokio::sync::{mpsc, watch};
 
+use super::connect::Secured;
 use super::frame;
+use crate::peer_auth::{Seal, Seals, TAG_BYTES};
 use crate::proto::{Malformed, Reader, Writer as _};
 use crate::replica::peer::{Announcement, RaftMessage};
 use crate::replica::{Mark, PeerMessage, SendImage};
@@ -148,8 +150,8 @@ impl Drop for Begun<'_> {
 /// The system refuses. That the work has panicked is one as well, and the end of the server.
 pub(super) async fn on_thread<T: Send + 'static>(
     transfers: &Transfers,
-    stream: tokio::net::TcpStream,
-    work: impl FnOnce(TcpStream) -> T + Send + 'static,
+    (stream, seals): Secured,
+    work: impl FnOnce(TcpStream, Seals) -> T + Send + 'static,
 ) -> io::Result<T> {
     let stream = stream.into_std()?;
     stream.set_nonblocking(false)?;
@@ -161,7 +163,7 @@ pub(super) async fn on_thread<T: Send + 'static>(
     let running = Working::begin(transfers.running.clone());
     let working = supervision::spawn_blocking(Task::ImageWork, move || {
         let _running = running;
-        work(stream)
+        work(stream, seals)
     });
     let done = working.await.map_err(io::Error::other);
     // What was sent last is to arrive.
@@ -249,9 +251,9 @@ impl Frame {
     ///
     /// # Errors
     /// The connection is broken, or takes nothing.
-    pub(super) fn write(self, out: &mut impl Write) -> io::Result<()> {
+    pub(super) fn write(self, out: &mut impl Write, seal: Option<&mut Seal>) -> io::Result<()> {
         let mut bytes = Vec::new();
-        frame::append(&mut bytes, |out| match self {
+        frame::append_sealed(&mut bytes, seal, |out| match self {
             Self::Begin { mark, message } => {
                 out.push(BEGIN);
                 put_mark(&mark, out);
@@ -289,13 +291,13 @@ impl Frame {
     ///
     /// # Errors
     /// The connection is broken or brings nothing, or what it brings is damaged or no such frame.
-    pub(super) fn read(from: &mut impl Read) -> io::Result<Self> {
+    pub(super) fn read(from: &mut impl Read, seal: Option<&mut Seal>) -> io::Result<Self> {
         let invalid = |words: String| io::Error::new(io::ErrorKind::InvalidData, words);
         let mut header = [0; frame::HEADER_BYTES];
         from.read_exact(&mut header)?;
         let mut buffer = BytesMut::from(&header[..]);
         let missing = frame::missing(&buffer);
-        if missing > PEER_IMAGE_FRAME_BYTES_MAX {
+        if missing > PEER_IMAGE_FRAME_BYTES_MAX + TAG_BYTES {
             return Err(invalid(frame::BadFrame::TooLong(missing).to_string()));
         }
         let mut payload = Vec::new();
@@ -304,9 +306,10 @@ impl Frame {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         buffer.extend_from_slice(&payload);
-        let payload = frame::next(&mut buffer, PEER_IMAGE_FRAME_BYTES_MAX)
+        let payload = frame::next(&mut buffer, PEER_IMAGE_FRAME_BYTES_MAX + TAG_BYTES)
             .map_err(|bad| invalid(bad.to_string()))?
             .expect("all of it was read");
+        let payload = frame::opened(payload, seal).map_err(|broken| invalid(broken.to_string()))?;
         Self::decode(payload).map_err(|error| invalid(format!("a frame is malformed: {error}")))
     }
 

@@ -15,6 +15,7 @@ use super::frame;
 use super::images::Store;
 use super::peers::Peers;
 use super::sender::{Overfull, Wire};
+use crate::peer_auth::Seal;
 use crate::replica::founding::{Identified, Introduction};
 use crate::replica::peer::server_of;
 use crate::replica::{Input, Member, PeerMessage, Replica, SendImage};
@@ -30,6 +31,8 @@ pub(crate) enum LinkEvent {
         peer: u64,
         /// The way there.
         wire: Arc<Wire>,
+        /// What messages are sealed with.
+        seal: Option<Seal>,
     },
     /// A server has made a link to this one.
     Incoming {
@@ -98,6 +101,7 @@ pub(crate) struct Links {
 struct Outgoing {
     link: u64,
     wire: Arc<Wire>,
+    seal: Option<Seal>,
     /// Frames of the current batch.
     staged: Vec<u8>,
 }
@@ -112,7 +116,7 @@ impl Links {
     /// Tells the replica what it must know of an event.
     pub(crate) fn take(&mut self, event: LinkEvent, replica: &mut Replica) {
         match event {
-            LinkEvent::Outgoing { link, peer, wire } => {
+            LinkEvent::Outgoing { link, peer, wire, seal } => {
                 match self.outgoing.get(&peer) {
                     Some(known) if known.link > link => return wire.close(),
                     Some(known) => {
@@ -121,7 +125,7 @@ impl Links {
                     }
                     None => {}
                 }
-                self.outgoing.insert(peer, Outgoing { link, wire, staged: Vec::new() });
+                self.outgoing.insert(peer, Outgoing { link, wire, seal, staged: Vec::new() });
                 replica.step(Input::PeerUp { peer });
             }
             LinkEvent::Incoming { link, peer, cut } => {
@@ -168,7 +172,8 @@ impl Links {
         for (to, message) in messages {
             match self.outgoing.get_mut(&to) {
                 Some(known) => {
-                    frame::append(&mut known.staged, |out| message.encode(out));
+                    let seal = known.seal.as_mut();
+                    frame::append_sealed(&mut known.staged, seal, |out| message.encode(out));
                 }
                 // Raft sends its own again.
                 None if matches!(message, PeerMessage::Forward { .. }) => {
@@ -343,7 +348,7 @@ mod tests {
             };
             for link in order {
                 let wire = if link == 4 { Arc::clone(&older) } else { Arc::clone(&newer) };
-                links.take(LinkEvent::Outgoing { link, peer: 2, wire }, &mut replica);
+                links.take(LinkEvent::Outgoing { link, peer: 2, wire, seal: None }, &mut replica);
             }
             assert!(is_closed(&older).await, "{order:?}");
             assert!(!is_closed(&newer).await, "{order:?}");
@@ -417,7 +422,8 @@ mod tests {
         let (mut links, mut replica) = server();
         links.send(vec![(2, touch()), (2, forward())], &mut replica);
         let (to_other, there) = wire().await;
-        let event = LinkEvent::Outgoing { link: 1, peer: 2, wire: Arc::clone(&to_other) };
+        let event =
+            LinkEvent::Outgoing { link: 1, peer: 2, wire: Arc::clone(&to_other), seal: None };
         links.take(event, &mut replica);
         links.send(vec![(3, touch())], &mut replica);
         assert_eq!(arrived(&there), 0);

@@ -20,13 +20,14 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::connect::greet;
+use super::connect::{Secured, greet};
 use super::frame;
 use super::hello::{Kind, LOCKS_SINCE};
 use super::peers::Peers;
 use crate::admin::GATHER_MAX;
 use crate::locks::snapshot::{Connection, SESSIONS_MAX, Standing, WATCHES_MAX, Watch, WatchKind};
 use crate::locks::{Local, Scope};
+use crate::peer_auth::{Seals, TAG_BYTES};
 use crate::proto::jute::wire_len;
 use crate::proto::{Malformed, Reader, Writer};
 use crate::replica::{Inspect, Report};
@@ -65,8 +66,8 @@ async fn ask(peers: &Peers, server: u8, scope: &Scope) -> Option<Local> {
     }
     let addresses = peers.addresses(server)?;
     let introduction = peers.introduction();
-    let (mut stream, _) = greet(peers, server, &addresses, Kind::Locks, introduction).await?;
-    match exchange(&mut stream, scope).await {
+    let (mut secured, _) = greet(peers, server, &addresses, Kind::Locks, introduction).await?;
+    match exchange(&mut secured, scope).await {
         Ok(local) => Some(local),
         Err(error) => {
             tracing::debug!(server, %error, "it does not say what it knows of locks");
@@ -75,22 +76,24 @@ async fn ask(peers: &Peers, server: u8, scope: &Scope) -> Option<Local> {
     }
 }
 
-async fn exchange(stream: &mut TcpStream, scope: &Scope) -> io::Result<Local> {
-    send(stream, |out| encode_scope(scope, out)).await?;
-    let answer = frame::receive(stream, ANSWER_BYTES_MAX).await?.map_err(invalid)?;
+async fn exchange((stream, seals): &mut Secured, scope: &Scope) -> io::Result<Local> {
+    send(stream, seals, |out| encode_scope(scope, out)).await?;
+    let answer = frame::receive(stream, ANSWER_BYTES_MAX + TAG_BYTES).await?.map_err(invalid)?;
+    let answer = frame::opened(answer, seals.receive.as_mut()).map_err(invalid)?;
     decode_local(answer).map_err(invalid)
 }
 
 /// Answers the question of a server that has connected for that.
-pub(crate) async fn serve(peers: &Peers, mut stream: TcpStream) {
-    if let Err(error) = answer(peers, &mut stream).await {
+pub(super) async fn serve(peers: &Peers, mut secured: Secured) {
+    if let Err(error) = answer(peers, &mut secured).await {
         tracing::debug!(%error, "a question for locks was not answered");
     }
 }
 
-async fn answer(peers: &Peers, stream: &mut TcpStream) -> io::Result<()> {
-    let question = frame::receive(stream, QUESTION_BYTES_MAX);
+async fn answer(peers: &Peers, (stream, seals): &mut Secured) -> io::Result<()> {
+    let question = frame::receive(stream, QUESTION_BYTES_MAX + TAG_BYTES);
     let question = timeout(PATIENCE, question).await??.map_err(invalid)?;
+    let question = frame::opened(question, seals.receive.as_mut()).map_err(invalid)?;
     let what = Inspect::Locks(decode_scope(question).map_err(invalid)?);
     let ask = async {
         let _turn = peers.questions.lock().await;
@@ -101,12 +104,16 @@ async fn answer(peers: &Peers, stream: &mut TcpStream) -> io::Result<()> {
     let Report::Locks(snapshot) = report else {
         return Err(io::Error::other("the replica answered another question"));
     };
-    timeout(PATIENCE, send(stream, |out| encode_local(&snapshot.local, out))).await?
+    timeout(PATIENCE, send(stream, seals, |out| encode_local(&snapshot.local, out))).await?
 }
 
-async fn send(stream: &mut TcpStream, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+async fn send(
+    stream: &mut TcpStream,
+    seals: &mut Seals,
+    encode: impl FnOnce(&mut Vec<u8>),
+) -> io::Result<()> {
     let mut bytes = Vec::new();
-    frame::append(&mut bytes, encode);
+    frame::append_sealed(&mut bytes, seals.send.as_mut(), encode);
     stream.write_all(&bytes).await
 }
 

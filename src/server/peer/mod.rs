@@ -6,6 +6,7 @@
 //! message means: the replica does.
 
 mod accept;
+mod admission;
 mod connect;
 pub(in crate::server) mod dynamic_file;
 mod flapping;
@@ -19,10 +20,12 @@ mod image_send;
 mod image_tests;
 mod images;
 mod introduction;
+mod lines;
 mod links;
 pub(in crate::server) mod lock_query;
 pub(in crate::server) mod peers;
 pub(in crate::server) mod ports;
+pub(in crate::server) mod security;
 mod sender;
 
 pub(in crate::server) use founding::{Founder, Life};

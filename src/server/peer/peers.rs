@@ -10,13 +10,16 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::connect;
 use super::images::Transfers;
+use super::lines::{Line, Lines};
 use super::links::LinkEvent;
+use super::security::Security;
 use crate::config::{PeerAddress, ServerSpec};
 use crate::replica::founding::Introduction;
 use crate::server::figures::{Figures, LinkFigures};
@@ -25,6 +28,12 @@ use crate::supervision::{self, Task};
 
 /// Things said of a server and one cause that are not said again: it is looked for at so many lines at most.
 const COMPLAINTS_KEPT: usize = 4;
+
+#[derive(Debug, Default)]
+struct Complaints {
+    said: BTreeMap<(u8, &'static str), VecDeque<String>>,
+    lines: Lines,
+}
 
 /// Shared by the tasks that serve links.
 #[derive(Debug)]
@@ -37,6 +46,8 @@ pub(crate) struct Peers {
     pub transfers: Transfers,
     /// Held while the driver answers a question of another server: one at a time, however many come.
     pub questions: tokio::sync::Mutex<()>,
+    /// How other servers are known.
+    pub security: Security,
     /// What is counted; see [`Peers::count`].
     figures: Arc<Figures>,
     /// Who this server is, at the moment.
@@ -61,8 +72,8 @@ pub(crate) struct Peers {
     term: AtomicU64,
     /// By server id: a reason to try again at once.
     nudges: Vec<Notify>,
-    /// What was said last of a server, by cause.
-    complaints: Mutex<BTreeMap<(u8, &'static str), VecDeque<String>>>,
+    /// What was said last of a server, by cause, and how much more may be said.
+    complaints: Mutex<Complaints>,
 }
 
 impl Peers {
@@ -95,8 +106,16 @@ impl Peers {
             term: AtomicU64::new(0),
             nudges: (0..=u8::MAX).map(|_| Notify::new()).collect(),
             complaints: Mutex::default(),
+            security: Security::default(),
             figures,
         }
+    }
+
+    /// Knows other servers so, before there is a link.
+    #[must_use]
+    pub(crate) fn secured_by(mut self, security: Security) -> Self {
+        self.security = security;
+        self
     }
 
     /// Where links and images are counted.
@@ -314,18 +333,32 @@ impl Peers {
     /// one for each of the addresses at which it is looked for.
     pub(crate) fn complain(&self, server: u8, cause: &'static str, words: String) {
         let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = complaints.entry((server, cause)).or_default();
-        if !known.contains(&words) {
-            tracing::warn!("{words}");
-            known.truncate(COMPLAINTS_KEPT - 1);
-            known.push_front(words);
+        let Complaints { said, lines } = &mut *complaints;
+        let known = said.entry((server, cause)).or_default();
+        if known.contains(&words) {
+            return;
         }
+        match lines.take(Instant::now()) {
+            Line::Free => {}
+            Line::Last => {
+                tracing::warn!("{words}");
+                tracing::warn!(
+                    "more is wrong with links between servers than the log has room for: lines of that \
+                     are left out from here on"
+                );
+                return;
+            }
+            Line::None => return,
+        }
+        tracing::warn!("{words}");
+        known.truncate(COMPLAINTS_KEPT - 1);
+        known.push_front(words);
     }
 
     /// There is a link that lasts: what is wrong later is worth saying again.
     pub(crate) fn content(&self, server: u8) {
         let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        complaints.retain(|(known, _), _| *known != server);
+        complaints.said.retain(|(known, _), _| *known != server);
     }
 }
 
