@@ -256,12 +256,12 @@ mod command {
     fn config_check_names_every_fault_and_exits_with_2() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("zoo.cfg");
-        fs::write(&path, format!("{LEAST}tickTime=x\nsslQuorum=true\n")).unwrap();
+        fs::write(&path, format!("{LEAST}tickTime=x\nquorum.auth.enableSasl=true\n")).unwrap();
         let (code, out, err) = check(&path);
         assert_eq!((code, out.as_str()), (2, ""));
         let name = path.display();
         assert!(err.starts_with(&format!("{name}:3: tickTime: ")), "{err}");
-        assert!(err.contains(&format!("{name}:4: sslQuorum: refused: ")), "{err}");
+        assert!(err.contains(&format!("{name}:4: quorum.auth.enableSasl: refused: ")), "{err}");
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! How an ensemble lives through the loss of servers, of links and of data, as clients see it.
 
+#[path = "tls/authority.rs"]
+#[allow(dead_code, reason = "the tests of clients use what is not used here")]
+mod authority;
 mod common;
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Instant;
 
+use authority::{Authority, put};
 use common::{Client, fresh, wait_until};
 use lockkeeper::Ensemble;
 use lockkeeper::internals::admin::LinkCounters;
@@ -367,6 +371,21 @@ async fn images_go_over_links_that_prove_a_secret_as_over_others() {
     let file = directory.path().join("secret");
     std::fs::write(&file, "ab".repeat(32)).unwrap();
     let secured = || small_log().set("lockkeeper.peerSecretFile", file.to_str().unwrap());
+    is_sent_an_image(secured()).await;
+    fetches_an_image(secured()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn images_go_through_tls_as_over_other_links() {
+    let (directory, ours) = (tempfile::tempdir().unwrap(), Authority::new("ours"));
+    let key = put(directory.path(), "key.pem", &ours.issue_for(&["127.0.0.1"]).pem());
+    let trust = put(directory.path(), "trust.pem", &ours.pem());
+    let secured = || {
+        small_log()
+            .set("sslQuorum", "true")
+            .set("ssl.quorum.keyStore.location", key.to_str().unwrap())
+            .set("ssl.quorum.trustStore.location", trust.to_str().unwrap())
+    };
     is_sent_an_image(secured()).await;
     fetches_an_image(secured()).await;
 }

@@ -4,11 +4,11 @@
 //! authentication, which no client of the simulation uses, are in `authentication/bugs.rs`. *Invariant*: a seed
 //! that breaks a rule without any bug catches none.
 
-#[path = "authentication/bugs.rs"]
-mod authentication;
 #[path = "peer_auth/attacks.rs"]
 #[allow(dead_code)]
 mod attacks;
+#[path = "authentication/bugs.rs"]
+mod authentication;
 #[path = "simulation/simulation.rs"]
 mod simulation;
 

@@ -77,13 +77,13 @@ async fn a_server_runs_from_a_zoo_cfg_and_flags_override_it() {
 #[tokio::test]
 async fn a_wrong_configuration_is_named_by_line_before_anything_is_created() {
     let directory = tempfile::tempdir().unwrap();
-    let config = "dataDir=data\ntickTime=fast\nsslQuorum=true\nclientPort=0\n";
+    let config = "dataDir=data\ntickTime=fast\nquorum.auth.enableSasl=true\nclientPort=0\n";
     std::fs::write(directory.path().join("zoo.cfg"), config).unwrap();
     let started = output(directory.path(), &["server", "zoo.cfg"]);
     let said = stderr(&started);
     assert_eq!(started.status.code(), Some(2), "{said}");
     assert!(said.contains("zoo.cfg:2: tickTime: "), "{said}");
-    assert!(said.contains("zoo.cfg:3: sslQuorum: "), "{said}");
+    assert!(said.contains("zoo.cfg:3: quorum.auth.enableSasl: "), "{said}");
     assert!(!directory.path().join("data").exists());
     assert!(!directory.path().join("lockkeeper-data").exists());
 

@@ -59,8 +59,8 @@ pub struct Counters {
     pub connections_non_mtls_local: u64,
     /// Handshakes of TLS with clients that came to nothing.
     pub handshakes_failed: u64,
-    /// The certificates that clients are shown; `None` without TLS.
-    pub certificates: Option<Certificates>,
+    /// The certificates of each listener that speaks TLS.
+    pub certificates: Vec<Certificates>,
     /// Whether the file with the users of SASL has changed and could not be used; `None` without one.
     pub sasl_users_outdated: Option<bool>,
     /// Requests refused for their size.
@@ -183,6 +183,8 @@ pub struct LastImage {
 /// What is to be known of the certificates of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Certificates {
+    /// Whom the listener is for.
+    pub listener: &'static str,
     /// When the first of them is not valid any more, seconds since 1970.
     pub expires_s: i64,
     /// Whether the files have changed since, and could not be used.

@@ -291,7 +291,10 @@ fn counters() -> Counters {
         connections_non_mtls_remote: 1,
         connections_non_mtls_local: 8,
         handshakes_failed: 2,
-        certificates: Some(Certificates { expires_s: 1_800_000_000, is_outdated: true }),
+        certificates: vec![
+            Certificates { listener: "clients", expires_s: 1_800_000_000, is_outdated: true },
+            Certificates { listener: "servers", expires_s: 1_900_000_000, is_outdated: false },
+        ],
         sasl_users_outdated: Some(true),
         large_requests_refused: 1,
         disk: DiskCounters {

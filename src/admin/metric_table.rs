@@ -8,7 +8,7 @@ use super::ensemble::takes_part;
 use super::lock_figures::LockFigures;
 use super::metrics::{Kind, Metric, Reading, Value};
 use super::words::{overall_latency, rounded};
-use super::{OtherProtocols, Tally};
+use super::{Certificates, OtherProtocols, Tally};
 use crate::replica::Status;
 use crate::replica::inspect::{Mode, PeerStatus, ProposalSizes};
 
@@ -56,6 +56,13 @@ fn of_member(reading: &Reading, value: fn(&Status) -> u64) -> Option<Value> {
 fn proposal_size(reading: &Reading, which: fn(&ProposalSizes) -> u64) -> Option<Value> {
     let sizes = reading.status.proposal_sizes.as_ref();
     sizes.filter(|_| reading.status.mode == Mode::Leader).map(|sizes| which(sizes).into())
+}
+
+/// One number of each listener that speaks TLS; `None` without one.
+fn of_certificates(r: &Reading, number: fn(&Certificates) -> u64) -> Option<Value> {
+    let known = r.counters.certificates.iter().map(|known| (known.listener, number(known)));
+    let known: Vec<_> = known.collect();
+    (!known.is_empty()).then_some(Value::Set(known))
 }
 
 /// A figure of locks, on the server that has them.
@@ -329,13 +336,13 @@ pub const METRICS: &[Metric] = &[
     }),
     gauge(
         "lockkeeper_certificate_expiry_seconds",
-        "When the first certificate that clients are shown is not valid any more, seconds since 1970",
-        |r| r.counters.certificates.map(|known| known.expires_s.cast_unsigned().into()),
+        "When the first certificate that is shown is not valid any more, seconds since 1970, by whom it is for",
+        |r| of_certificates(r, |known| known.expires_s.cast_unsigned()),
     ),
     gauge(
         "lockkeeper_certificate_outdated",
-        "Whether the files of keys and certificates have changed and could not be used: 1 or 0",
-        |r| r.counters.certificates.map(|known| u64::from(known.is_outdated).into()),
+        "Whether the files of keys and certificates have changed and could not be used: 1 or 0, by whom they are for",
+        |r| of_certificates(r, |known| u64::from(known.is_outdated)),
     ),
     gauge(
         "lockkeeper_sasl_users_outdated",

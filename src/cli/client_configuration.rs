@@ -137,7 +137,8 @@ impl GivenTls {
             .store()
             .ok_or("ssl.trustStore.location is missing: what vouches for servers")?;
         let (key_store, verifies_host) = (self.key_store.store(), !self.ignores_host);
-        Ok(Some(ClientSettings { key_store, trust_store, verifies_host }))
+        let settings = ClientSettings::trusting(trust_store);
+        Ok(Some(ClientSettings { key_store, verifies_host, ..settings }))
     }
 }
 

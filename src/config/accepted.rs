@@ -12,7 +12,7 @@ use super::key::{Effect, Form, Key};
 use super::servers::Role;
 
 /// Every key that is known and does nothing here.
-pub(super) static ACCEPTED: [Key; 103] = [
+pub(super) static ACCEPTED: [Key; 104] = [
     // --- keys that ZooKeeper's parser checks
     limit(
         "initLimit",
@@ -66,8 +66,12 @@ pub(super) static ACCEPTED: [Key; 103] = [
     long("jvm.pause.warn-threshold.ms", JVM),
     long("jvm.pause.info-threshold.ms", JVM),
     long("jvm.pause.sleep.time.ms", JVM),
-    switch("portUnification", "TLS beside plain text between servers: all is plain text"),
-    switch("sslQuorumReloadCertFiles", "TLS between servers is not offered"),
+    switch("sslQuorumReloadCertFiles", "changed files of keys and certificates are always used"),
+    any(
+        "ssl.quorum.allowReverseDnsLookup",
+        "names of addresses are not looked up: see ssl.quorum.hostnameVerification",
+    ),
+    any("ssl.quorum.sslProvider", "there is one implementation of TLS"),
     // --- durability
     Key::without_effect(
         "forceSync",
@@ -229,11 +233,7 @@ pub(super) static WARNED: [Key; 9] = [
         "local sessions are not offered, except in read-only mode: every session is global",
     ),
     warned("ssl.*", ANY, "this key of TLS is not offered"),
-    warned(
-        "ssl.quorum.*",
-        ANY,
-        "TLS between servers is not offered: their connections are not encrypted",
-    ),
+    warned("ssl.quorum.*", ANY, "this key of TLS is not offered"),
     warned(
         "java.security.auth.login.config",
         ANY,
@@ -257,7 +257,7 @@ const ONE_VOTE: &str = "hierarchical quorums are not offered: every server has o
 
 /// Keys that ask for protection or for other quorums than there are: starting without them would
 /// be worse than not starting.
-pub(super) static REFUSED: [Key; 14] = [
+pub(super) static REFUSED: [Key; 16] = [
     refused(
         "ssl.crl",
         SWITCH,
@@ -275,7 +275,17 @@ pub(super) static REFUSED: [Key; 14] = [
     ),
     refused("ssl.context.supplier.class", ANY, "it is a class of Java"),
     refused("ssl.authProvider", ANY, "the one provider is x509, and is there by itself"),
-    refused("sslQuorum", SWITCH, "TLS between servers is not offered"),
+    refused(
+        "ssl.quorum.crl",
+        SWITCH,
+        "revocation lists are not fetched; give their file to lockkeeper.ssl.quorum.crlFile",
+    ),
+    refused(
+        "ssl.quorum.ocsp",
+        SWITCH,
+        "nothing is fetched to judge a certificate; see lockkeeper.ssl.quorum.crlFile",
+    ),
+    refused("ssl.quorum.context.supplier.class", ANY, "it is a class of Java"),
     refused("quorum.auth.enableSasl", SWITCH, PEER_SASL),
     refused("quorum.auth.serverRequireSasl", SWITCH, PEER_SASL),
     refused("quorum.auth.learnerRequireSasl", SWITCH, PEER_SASL),

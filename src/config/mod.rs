@@ -35,8 +35,10 @@ mod error;
 mod groups;
 mod key;
 mod likeness;
+mod listener_tls;
 mod membership;
 mod peer_security;
+mod peer_tls;
 mod properties;
 mod sasl;
 mod servers;
@@ -54,14 +56,16 @@ pub use bounds::PATH_BYTES_MAX;
 pub use draft::{CONFIG_ERRORS_MAX, CONFIG_TEXT_BYTES_MAX, Draft};
 pub use error::{ConfigError, Origin};
 pub use key::{Effect, Form, VALUE_BYTES_MAX};
+pub use listener_tls::{ClientAuthKey, ListenerTls, Secret, StoreConfig, StoreType};
 pub use membership::Membership;
 pub(crate) use membership::{dynamic_text, static_text};
-pub use sasl::SaslConfig;
 pub use peer_security::{PeerSecurityConfig, PeerSecurityKey};
+pub use peer_tls::PeerTlsConfig;
+pub use sasl::SaslConfig;
 pub(crate) use servers::{PeerAddress, SERVER_ID_MAX, SERVER_LINES_BYTES_MAX};
 pub use servers::{Role, ServerSpec};
 pub use table::SECTIONS;
-pub use tls::{ClientAuthKey, Secret, StoreConfig, StoreType, TlsConfig};
+pub use tls::TlsConfig;
 pub use words::FourLetterWords;
 #[cfg(test)]
 pub(crate) use words::KNOWN as FOUR_LETTER_WORDS;
@@ -135,6 +139,8 @@ pub struct Config {
     pub skip_acl: bool,
     /// `ssl.*` and the ports that speak it.
     pub tls: TlsConfig,
+    /// `ssl.quorum.*`, and whether links between servers go through TLS.
+    pub peer_tls: PeerTlsConfig,
     /// SASL, and whether clients must authenticate.
     pub sasl: SaslConfig,
     /// How servers prove to each other who they are.
@@ -231,8 +237,6 @@ struct Raw {
     prometheus: bool,
     force_sync_off: bool,
     leader_serves_not: bool,
-    ssl_protocol: String,
-    ssl_enabled_protocols: Vec<String>,
     peer_type: Option<Role>,
     init_limit: Option<i64>,
     sync_limit: Option<i64>,

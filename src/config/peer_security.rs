@@ -56,8 +56,8 @@ pub(super) static KEYS: [Key; 2] = [
         },
         "Empty: with lockkeeper.peerSecretFile every link must prove the secret, without it none does. \
          transition: the secret is used with servers that have it, and links without it are taken, too, so that \
-         a running ensemble can turn it on; nothing is protected meanwhile. required: a server without a secret \
-         does not start.",
+         a running ensemble can turn it on; nothing is protected meanwhile. required: a server with \
+         neither a secret nor TLS between servers, where each shows a certificate, does not start.",
     )
     .text("transition, required, or nothing", |c, text| {
         c.peer_security.mode = match text {

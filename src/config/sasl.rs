@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use super::Config;
 use super::key::Key;
-use super::tls::Secret;
+use super::listener_tls::Secret;
 use super::values::{optional_path, path_text};
 
 /// How clients authenticate by SASL, and whether they must authenticate.

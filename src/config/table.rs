@@ -16,6 +16,7 @@ use super::bounds::{
 };
 use super::key::Key;
 use super::peer_security;
+use super::peer_tls;
 use super::sasl;
 use super::tls;
 use super::values::{
@@ -23,7 +24,8 @@ use super::values::{
 };
 use super::words::FourLetterWords;
 use super::{
-    AdminConfig, Config, ContainerConfig, CpuPolicyKey, PeerSecurityConfig, Raw, SaslConfig, TlsConfig,
+    AdminConfig, Config, ContainerConfig, CpuPolicyKey, PeerSecurityConfig, PeerTlsConfig, Raw,
+    SaslConfig, TlsConfig,
 };
 
 /// A heading of the documents and the keys below it.
@@ -36,15 +38,18 @@ pub struct Section {
 }
 
 /// Every key that takes effect.
-pub static SECTIONS: [Section; 10] = [
+pub static SECTIONS: [Section; 13] = [
     Section { title: "Where it stores and listens", keys: &PLACE },
     Section { title: "Sessions and time", keys: &SESSIONS },
     Section { title: "Limits", keys: &LIMITS },
     Section { title: "The tree", keys: &TREE },
     Section { title: "Access", keys: &ACCESS },
     Section { title: "TLS of clients", keys: &tls::KEYS },
+    Section { title: "TLS of clients: keys and certificates", keys: &tls::LISTENER_KEYS },
     Section { title: "SASL, and who must authenticate", keys: &sasl::KEYS },
     Section { title: "Security between servers", keys: &peer_security::KEYS },
+    Section { title: "TLS between servers", keys: &peer_tls::KEYS },
+    Section { title: "TLS between servers: keys and certificates", keys: &peer_tls::LISTENER_KEYS },
     Section { title: "For operators", keys: &OPERATORS },
     Section { title: "The ensemble", keys: &ENSEMBLE },
 ];
@@ -654,6 +659,7 @@ pub(super) fn blank() -> Config {
         super_digest: None,
         skip_acl: false,
         tls: TlsConfig::default(),
+        peer_tls: PeerTlsConfig::default(),
         sasl: SaslConfig::default(),
         peer_security: PeerSecurityConfig::default(),
         eager_acl_check: false,

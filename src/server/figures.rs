@@ -354,7 +354,7 @@ impl Figures {
             // The connections' table has them, and those of TLS.
             incoming_bytes: 0,
             handshakes_failed: 0,
-            certificates: None,
+            certificates: Vec::new(),
             sasl_users_outdated: None,
             connections_non_mtls_remote: read(&self.non_mtls_remote),
             connections_non_mtls_local: read(&self.non_mtls_local),

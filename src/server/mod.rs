@@ -113,10 +113,12 @@ impl Server {
     /// # Errors
     /// Which file cannot be used, and why: what was in use stays in use. It is logged as well.
     pub async fn reload_certificates(&self) -> Result<(), TlsError> {
-        match &self.shared.tls {
-            Some(tls) => tls.reload().await,
-            None => Ok(()),
+        let mut result = Ok(());
+        for certificates in &self.shared.certificates {
+            // All of them; the first fault is what is told.
+            result = result.and(certificates.reload().await);
         }
+        result
     }
 
     /// Reads the file with the users of SASL again, as it is on its change. What connections have proved stays.

@@ -18,7 +18,7 @@ use super::lifecycle::{Followed, FollowedUsers};
 use super::limits::{INSPECT_MAX, Limits};
 use super::message::Message;
 use super::peer::{Peers, lock_query};
-use crate::admin::{Certificates, Counters, Facts, Gathering, Inspection, Source};
+use crate::admin::{Counters, Facts, Gathering, Inspection, Source};
 use crate::config::FourLetterWords;
 use crate::locks::Scope;
 use crate::replica::{Inspect, Report, Status};
@@ -37,8 +37,8 @@ pub(super) struct Shared {
     pub received: Received,
     /// What clients pass that come, act or leave with many others.
     pub admission: Admission,
-    /// What is spoken where clients connect through TLS, if they may.
-    pub tls: Option<Followed>,
+    /// By which keys and certificates ports speak TLS.
+    pub certificates: Vec<Followed>,
     /// What follows the file with the users of SASL, if there is one.
     pub users: Option<FollowedUsers>,
     /// Handshakes with them.
@@ -87,10 +87,7 @@ impl Source for Shared {
         Counters {
             incoming_bytes: self.received.bytes(),
             handshakes_failed: self.handshakes.failed(),
-            certificates: self.tls.as_ref().map(|tls| Certificates {
-                expires_s: tls.source.current().expires_s,
-                is_outdated: tls.source.failure().is_some(),
-            }),
+            certificates: self.certificates.iter().map(Followed::certificates).collect(),
             sasl_users_outdated: self.users.as_ref().map(FollowedUsers::is_outdated),
             ..self.figures.snapshot()
         }

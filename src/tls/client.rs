@@ -7,13 +7,12 @@
 //! Reproduces `ClientX509Util` and `ZKTrustManager`.
 
 use std::io::{self, Read, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::{
-    WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
-};
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -22,6 +21,7 @@ use rustls::{
 };
 
 use super::TlsError;
+use super::listener::{NO_REVOKER, protocols, provider, revocation_lists};
 use super::stores::Store;
 use super::trust::Trust;
 
@@ -34,6 +34,21 @@ pub(crate) struct ClientSettings {
     pub(crate) trust_store: Store,
     /// Whether a certificate must name the host.
     pub(crate) verifies_host: bool,
+    /// Versions by their Java names; empty: all that there are.
+    pub(crate) protocols: Vec<String>,
+    /// Suites by their Java names; empty: all that there are.
+    pub(crate) cipher_suites: Vec<String>,
+    /// File of revocation lists, PEM or one of DER.
+    pub(crate) crl_file: Option<PathBuf>,
+}
+
+impl ClientSettings {
+    /// Of one that shows no certificate, and does all that there is.
+    pub(crate) fn trusting(trust_store: Store) -> Self {
+        let (protocols, cipher_suites) = (Vec::new(), Vec::new());
+        let (key_store, crl_file) = (None, None);
+        Self { key_store, trust_store, verifies_host: true, protocols, cipher_suites, crl_file }
+    }
 }
 
 /// The configuration of a client.
@@ -41,25 +56,36 @@ pub(crate) struct ClientSettings {
 /// # Errors
 /// A file is at fault.
 pub(crate) fn client_config(settings: &ClientSettings) -> Result<Arc<ClientConfig>, TlsError> {
-    let provider = Arc::new(ring::default_provider());
+    let provider = provider(&settings.cipher_suites)?;
     let store = &settings.trust_store;
     let trust = Trust::of(store)?;
     let algorithms = provider.signature_verification_algorithms;
-    let chain = match trust.authorities.is_empty() {
-        true => None,
-        false => {
+    let lists = match &settings.crl_file {
+        None => None,
+        Some(path) => Some((path, revocation_lists(path)?)),
+    };
+    let revokes = lists.is_some();
+    let chain = match (trust.authorities.is_empty(), lists) {
+        (true, Some((path, _))) => return Err(TlsError::of(path, NO_REVOKER)),
+        (true, None) => None,
+        (false, lists) => {
             let authorities = Arc::clone(&trust.authorities);
-            let chain =
+            let mut chain =
                 WebPkiServerVerifier::builder_with_provider(authorities, Arc::clone(&provider));
-            Some(chain.build().map_err(|error| TlsError::of(&store.path, error))?)
+            let mut path = &store.path;
+            if let Some((list, lists)) = lists {
+                chain = chain.with_crls(lists).allow_unknown_revocation_status();
+                path = list;
+            }
+            Some(chain.build().map_err(|error| TlsError::of(path, error))?)
         }
     };
     let verifies_host = settings.verifies_host;
-    let verifier = Arc::new(ServerVerifier { chain, trust, verifies_host, algorithms });
+    let verifier = Arc::new(ServerVerifier { chain, trust, revokes, verifies_host, algorithms });
     let keys = provider.key_provider;
     let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(TlsError::general)?
+        .with_protocol_versions(&protocols(&settings.protocols)?)
+        .map_err(|error| TlsError::general(format!("protocols and cipher suites: {error}")))?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
     let Some(store) = &settings.key_store else {
@@ -80,6 +106,8 @@ struct ServerVerifier {
     /// What authorities vouch for, if there are any.
     chain: Option<Arc<WebPkiServerVerifier>>,
     trust: Trust,
+    /// Whether certificates can be revoked: then each has an authority that says so.
+    revokes: bool,
     verifies_host: bool,
     algorithms: WebPkiSupportedAlgorithms,
 }
@@ -93,7 +121,7 @@ impl ServerCertVerifier for ServerVerifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if self.trust.holds(certificate, now) {
+        if !self.revokes && self.trust.holds(certificate, now) {
             if self.verifies_host {
                 verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
             }

@@ -17,12 +17,13 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
     SignatureAlgorithm, SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion, version,
 };
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::TlsError;
+use super::client::{ClientSettings, client_config};
 use super::first_version;
 use super::pem_file;
 use super::stores::{Store, read_file};
@@ -54,6 +55,8 @@ pub(crate) struct ListenerSettings {
     pub(crate) cipher_suites: Vec<String>,
     /// File of revocation lists, PEM or one of DER.
     pub(crate) crl_file: Option<PathBuf>,
+    /// Whether the same key and trust are for connections that are made as well.
+    pub(crate) connects: bool,
 }
 
 impl ListenerSettings {
@@ -69,6 +72,8 @@ impl ListenerSettings {
 pub(crate) struct Loaded {
     /// For new connections.
     pub(crate) config: Arc<ServerConfig>,
+    /// For new connections that are made, if any are. The certificate may be of any name: who connects looks at that.
+    pub(crate) client: Option<Arc<ClientConfig>>,
     /// When the first of the certificates that it shows is not valid any more, seconds since 1970.
     pub(crate) expires_s: i64,
     /// Whether its key is one of RSA: to sign with it takes about a millisecond.
@@ -80,8 +85,7 @@ pub(crate) struct Loaded {
 /// # Errors
 /// A file is at fault, or what is asked for is not there.
 pub(crate) fn server_config(settings: &ListenerSettings) -> Result<Loaded, TlsError> {
-    let cipher_suites = cipher_suites(&settings.cipher_suites)?;
-    let provider = Arc::new(CryptoProvider { cipher_suites, ..ring::default_provider() });
+    let provider = provider(&settings.cipher_suites)?;
     let verifier = client_verifier(settings, &provider)?;
     let keys = provider.key_provider;
     let config = ServerConfig::builder_with_provider(provider)
@@ -111,7 +115,32 @@ pub(crate) fn server_config(settings: &ListenerSettings) -> Result<Loaded, TlsEr
     // A session that is resumed would not be judged by what is trusted and revoked now.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(Loaded { config: Arc::new(config), expires_s, is_rsa })
+    let client = if settings.connects { Some(outgoing(settings)?) } else { None };
+    Ok(Loaded { config: Arc::new(config), client, expires_s, is_rsa })
+}
+
+/// What connections are made by, of the same settings.
+fn outgoing(settings: &ListenerSettings) -> Result<Arc<ClientConfig>, TlsError> {
+    let trust_store = settings.trust_store.clone();
+    let trust_store = trust_store.ok_or_else(|| {
+        TlsError::general(
+            "there is no trust store to judge other servers by, which are connected to",
+        )
+    })?;
+    client_config(&ClientSettings {
+        key_store: Some(settings.key_store.clone()),
+        verifies_host: false,
+        protocols: settings.protocols.clone(),
+        cipher_suites: settings.cipher_suites.clone(),
+        crl_file: settings.crl_file.clone(),
+        ..ClientSettings::trusting(trust_store)
+    })
+}
+
+/// What offers these suites.
+pub(super) fn provider(names: &[String]) -> Result<Arc<CryptoProvider>, TlsError> {
+    let cipher_suites = cipher_suites(names)?;
+    Ok(Arc::new(CryptoProvider { cipher_suites, ..ring::default_provider() }))
 }
 
 fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
@@ -124,7 +153,9 @@ fn public_key(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
     Some(certificate.public_key().raw.to_vec())
 }
 
-fn protocols(names: &[String]) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
+pub(super) fn protocols(
+    names: &[String],
+) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
     if names.is_empty() {
         return Ok(vec![&version::TLS13, &version::TLS12]);
     }
@@ -190,8 +221,7 @@ fn client_verifier(
     };
     if trust.authorities.is_empty() {
         if let Some((path, _)) = lists {
-            let reason = "is of no use: the trust store has no authority that could revoke";
-            return Err(TlsError::of(path, reason));
+            return Err(TlsError::of(path, NO_REVOKER));
         }
         return Ok(Arc::new(ClientVerifier {
             chain: None,
@@ -217,7 +247,9 @@ fn client_verifier(
     Ok(Arc::new(ClientVerifier { chain, hints, trust, revokes, is_mandatory, algorithms }))
 }
 
-fn revocation_lists(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+pub(super) fn revocation_lists(
+    path: &Path,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
     let lists = pem_file::revocation_lists(read_file(path)?);
     let lists = lists.map_err(|reason| TlsError::of(path, reason))?;
     match lists.is_empty() {
@@ -225,6 +257,10 @@ fn revocation_lists(path: &Path) -> Result<Vec<CertificateRevocationListDer<'sta
         false => Ok(lists),
     }
 }
+
+/// Of a file of revocation lists.
+pub(super) const NO_REVOKER: &str =
+    "is of no use: the trust store has no authority that could revoke";
 
 /// As Java: a certificate is trusted by its issuer, or because it is in the trust store itself; it may be of the first
 /// version.

@@ -477,7 +477,6 @@ fn a_file_has_a_longest_length() {
 #[test]
 fn keys_that_ask_for_missing_protection_are_refused_by_name() {
     for key in [
-        "sslQuorum",
         "quorum.auth.enableSasl",
         "quorum.auth.serverRequireSasl",
         "quorum.auth.learnerRequireSasl",
@@ -514,12 +513,12 @@ fn what_stands_for_the_built_in_schemes_is_taken() {
 fn what_clients_suites_always_write_only_warns() {
     let config = good(
         "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n\
-         ssl.quorum.keyStore.location=/q\nlocalSessionsEnabled=true",
+         ssl.quorum.other=/q\nlocalSessionsEnabled=true",
     );
     assert_eq!(
         reasons(&config.warnings),
         [
-            "ssl.quorum.keyStore.location",
+            "ssl.quorum.other",
             "localSessionsEnabled",
             // The scheme is offered, and nothing names its users.
             "authProvider.N"

@@ -33,7 +33,7 @@ const FILES: [(&str, Fate); 57] = [
     ("bigtop", Starts(&[])),
     ("bitnami", Starts(&[])),
     ("bitnami-three", Starts(&[])),
-    ("bitnami-tls", Refused("sslQuorum: refused: TLS between servers is not offered")),
+    ("bitnami-tls", Starts(&["client.secure"])),
     ("blackduck", Starts(&[])),
     ("bookkeeper", Starts(&[])),
     ("clickhouse", Starts(&[])),
@@ -75,9 +75,9 @@ const FILES: [(&str, Fate); 57] = [
     ("sasl-required", Refused("sessionRequireClientSASLAuth: needs lockkeeper.jaasFile")),
     ("solr", RefusedByBoth("dataDir: missing")),
     ("solr-three", Refused("clientPort: missing")),
-    ("stackable", Refused("sslQuorum: refused: TLS between servers is not offered")),
+    ("stackable", Starts(&[])),
     ("storm", Starts(&[])),
-    ("strimzi", Refused("sslQuorum: refused: TLS between servers is not offered")),
+    ("strimzi", Starts(&[])),
     ("uno", Starts(&[])),
     ("vespa", Starts(&[])),
     ("zookeeper-sample", Starts(&[])),
@@ -125,6 +125,8 @@ impl Places {
         let path = |name: &str| directory.join(name).display().to_string();
         of.insert("DATA".to_string(), path("data"));
         of.insert("LOG".to_string(), path("log"));
+        let stores = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/stores");
+        of.insert("STORES".to_string(), stores.to_owned());
         of.insert("DYN".to_string(), path("zoo.cfg.dynamic.100000000"));
         let peers = (1..=4).flat_map(|id| [format!("P{id}"), format!("E{id}")]);
         let own = ["CLIENT", "ADMIN", "METRICS", "SECURE"].map(str::to_string);

@@ -54,13 +54,17 @@ class Ensemble:
     def configure(self, i):
         self.data(i).mkdir(parents=True)
         (self.data(i) / "myid").write_text(f"{i}\n")
+        self.reconfigure(i, {})
+
+    def reconfigure(self, i, keys):
+        """Writes the zoo.cfg of a server, with these keys besides."""
         lines = ["tickTime=2000", "initLimit=10", "syncLimit=5", f"dataDir={self.data(i)}", f"clientPort={CLIENT_PORT}",
                  "maxClientCnxns=0", "admin.enableServer=false", "4lw.commands.whitelist=*",
                  f"DigestAuthenticationProvider.superDigest={SUPER_DIGEST}"]
         lines += [f"server.{j}={PEER_NET}.{j}:{PEER_PORT}:{ELECTION_PORT}" for j in self.ids]
         if self.context.kind == "lockkeeper":
             lines += [f"lockkeeper.auditLog={self.audit_log(i)}"]
-        lines += [f"{key}={value}" for key, value in self.keys.items()]
+        lines += [f"{key}={value}" for key, value in (self.keys | keys).items()]
         (self.home(i) / "zoo.cfg").write_text("\n".join(lines) + "\n")
 
     def command(self, i, *more):

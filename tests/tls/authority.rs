@@ -67,6 +67,16 @@ impl Authority {
         self.sign(params)
     }
 
+    /// A certificate of a server at these hosts.
+    pub fn issue_for(&self, hosts: &[&str]) -> Owner {
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        let mut params = CertificateParams::new(hosts).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "a server");
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(params)
+    }
+
     fn sign(&self, params: CertificateParams) -> Owner {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();

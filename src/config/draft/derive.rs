@@ -7,10 +7,10 @@ use super::super::bounds::{DISK_STALL_MS_DEFAULT_MAX, DISK_STALL_MS_MIN, INT_MAX
 use super::super::ensemble::{self, Blame, Fault};
 use super::super::error::Origin;
 use super::super::groups;
+use super::super::listener_tls::ClientAuthKey;
 use super::super::peer_security::PeerSecurityKey;
 use super::super::sasl;
 use super::super::servers::SERVER_ID_MAX;
-use super::super::tls::{self, ClientAuthKey};
 use super::{Draft, JUDGED, PROMETHEUS_PORT_DEFAULT, note};
 
 impl Draft {
@@ -71,16 +71,16 @@ impl Draft {
 
     /// What asks for TLS needs a key, and something to judge clients by.
     pub(super) fn resolve_tls(&mut self) {
-        self.config.tls.protocols = tls::protocols(&self.config);
         let tls = &self.config.tls;
         let asks = match (tls.secure_client_port, tls.port_unification) {
             (Some(_), _) => "secureClientPort",
             (None, true) => "client.portUnification",
             (None, false) => return,
         };
+        let listener = &tls.listener;
         let (has_key, has_trust) =
-            (tls.key_store.location.is_some(), tls.trust_store.location.is_some());
-        let needs_trust = tls.client_auth != ClientAuthKey::None;
+            (listener.key_store.location.is_some(), listener.trust_store.location.is_some());
+        let needs_trust = listener.client_auth != ClientAuthKey::None;
         if !has_key {
             let reason =
                 "needs ssl.keyStore.location: the file with the server's key and its certificates";
@@ -94,6 +94,36 @@ impl Draft {
         }
     }
 
+    /// TLS between servers needs a key, and something to judge the certificates of others by.
+    pub(super) fn resolve_peer_tls(&mut self) {
+        let tls = &self.config.peer_tls;
+        let asks = match (tls.is_on, tls.port_unification) {
+            _ if !self.config.is_ensemble() => return,
+            (true, _) => "sslQuorum",
+            (false, true) => "portUnification",
+            (false, false) => return,
+        };
+        let listener = &tls.listener;
+        let missing = [
+            (
+                "ssl.quorum.keyStore.location",
+                &listener.key_store,
+                "with the server's key and its certificates",
+            ),
+            (
+                "ssl.quorum.trustStore.location",
+                &listener.trust_store,
+                "to judge the certificates of other servers by",
+            ),
+        ];
+        let missing = missing.into_iter().filter(|(_, store, _)| store.location.is_none());
+        let reasons: Vec<String> =
+            missing.map(|(key, _, what)| format!("needs {key}: the file {what}")).collect();
+        for reason in reasons {
+            self.fail(self.origin_of(asks).error(asks, reason));
+        }
+    }
+
     /// What demands a secret needs one.
     pub(super) fn resolve_peer_security(&mut self) {
         let security = &self.config.peer_security;
@@ -102,10 +132,19 @@ impl Draft {
             PeerSecurityKey::Transition => "transition",
             PeerSecurityKey::BySecret => return,
         };
-        if security.secret_file.is_none() {
+        let tls = &self.config.peer_tls;
+        let by_tls = tls.is_demanded() && tls.listener.client_auth == ClientAuthKey::Need;
+        if security.secret_file.is_none() && !(by_tls && security.mode == PeerSecurityKey::Required)
+        {
             let key = "lockkeeper.peerSecurity";
+            let or = match security.mode {
+                PeerSecurityKey::Required => {
+                    ", or sslQuorum=true with ssl.quorum.clientAuth=need and without portUnification"
+                }
+                PeerSecurityKey::Transition | PeerSecurityKey::BySecret => "",
+            };
             let reason = format!(
-                "{words} needs lockkeeper.peerSecretFile: `lockkeeper peer-secret FILE` makes such a file"
+                "{words} needs lockkeeper.peerSecretFile: `lockkeeper peer-secret FILE` makes such a file{or}"
             );
             self.fail(self.origin_of(key).error(key, reason));
         }

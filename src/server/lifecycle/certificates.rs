@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
-use crate::config::{ClientAuthKey, StoreConfig, StoreType, TlsConfig};
+use crate::admin::Certificates;
+use crate::config::{ClientAuthKey, ListenerTls, PeerTlsConfig, StoreConfig, StoreType, TlsConfig};
 use crate::supervision::{Task, spawn_blocking};
 use crate::tls::{
     ClientAuth, ListenerSettings, PasswordSource, Reloadable, Store, StoreKind, TlsError,
@@ -30,21 +31,44 @@ pub(super) fn of_clients(config: &TlsConfig) -> Result<Option<Arc<Reloadable>>, 
     if !config.is_offered() {
         return Ok(None);
     }
-    let Some(key_store) = store(&config.key_store) else { return Ok(None) };
-    let settings = ListenerSettings {
-        key_store,
+    load("ssl.ciphersuites", settings(&config.listener, false))
+}
+
+/// What links between servers go by; `None`: not through TLS.
+///
+/// # Errors
+/// A file is at fault.
+pub(super) fn of_peers(config: &PeerTlsConfig) -> Result<Option<Arc<Reloadable>>, TlsError> {
+    if !config.is_offered() {
+        return Ok(None);
+    }
+    load("ssl.quorum.ciphersuites", settings(&config.listener, true))
+}
+
+/// `connects`: whether it is for connections that are made as well. `None`: there is no key.
+fn settings(config: &ListenerTls, connects: bool) -> Option<ListenerSettings> {
+    Some(ListenerSettings {
+        key_store: store(&config.key_store)?,
         trust_store: store(&config.trust_store),
         client_auth: match config.client_auth {
             ClientAuthKey::None => ClientAuth::None,
             ClientAuthKey::Want => ClientAuth::Want,
             ClientAuthKey::Need => ClientAuth::Need,
         },
-        protocols: config.protocols.clone(),
+        protocols: config.protocols(),
         cipher_suites: config.cipher_suites.clone(),
         crl_file: config.crl_file.clone(),
-    };
+        connects,
+    })
+}
+
+fn load(
+    suites: &'static str,
+    settings: Option<ListenerSettings>,
+) -> Result<Option<Arc<Reloadable>>, TlsError> {
+    let Some(settings) = settings else { return Ok(None) };
     for name in crate::tls::unknown_cipher_suites(&settings.cipher_suites) {
-        tracing::warn!(name, "ssl.ciphersuites: this cipher suite is not offered, and is left out");
+        tracing::warn!(name, "{suites}: this cipher suite is not offered, and is left out");
     }
     Ok(Some(Arc::new(Reloadable::load(settings)?)))
 }
@@ -63,9 +87,11 @@ fn store(config: &StoreConfig) -> Option<Store> {
 /// Somebody asks for the files to be read again, and waits for what that comes to.
 type Ask = oneshot::Sender<Result<(), TlsError>>;
 
-/// What the ports of clients speak TLS by, and the way to what follows its files.
+/// What ports speak TLS by, and the way to what follows its files.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct Followed {
+    /// Whom these ports are for.
+    pub listener: &'static str,
     /// What is in use.
     pub source: Arc<Reloadable>,
     asks: mpsc::Sender<Ask>,
@@ -73,9 +99,19 @@ pub(in crate::server) struct Followed {
 
 impl Followed {
     /// With what is to be run as long as the server.
-    pub(super) fn new(source: Arc<Reloadable>) -> (Self, impl Future<Output = ()>) {
+    pub(super) fn new(
+        listener: &'static str,
+        source: Arc<Reloadable>,
+    ) -> (Self, impl Future<Output = ()>) {
         let (asks, asked) = mpsc::channel(1);
-        (Self { source: Arc::clone(&source), asks }, follow(source, asked))
+        (Self { listener, source: Arc::clone(&source), asks }, follow(source, asked))
+    }
+
+    /// What operators are to know of it.
+    pub(in crate::server) fn certificates(&self) -> Certificates {
+        let (listener, source) = (self.listener, &self.source);
+        let (expires_s, is_outdated) = (source.current().expires_s, source.failure().is_some());
+        Certificates { listener, expires_s, is_outdated }
     }
 
     /// Has the files be read again.

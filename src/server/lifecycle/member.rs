@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
+use super::certificates;
 use crate::config::{Config, ServerSpec};
 use crate::replica::SendImage;
 use crate::replica::founding::{Identified, Introduction};
@@ -60,6 +61,7 @@ impl Member {
         messages: mpsc::Sender<Message>,
         figures: Arc<Figures>,
     ) -> Result<(Self, Orders), StartError> {
+        let certificates = certificates::of_peers(&config.peer_tls)?;
         let known = if is_in_memory { None } else { data_dir::peek(config)? };
         let (state, introduction) = match known {
             Some(identity) if identity.is_standalone() => {
@@ -83,7 +85,7 @@ impl Member {
         let servers = config.servers.clone();
         let (transfers, images) = Transfers::new();
         let peers = Peers::new(own.id, servers, introduction, messages, transfers, figures)
-            .secured_by(Security::open(config)?);
+            .secured_by(Security::open(config, certificates)?);
         Ok((Self { peers: Arc::new(peers), state }, images))
     }
 

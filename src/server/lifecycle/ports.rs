@@ -32,7 +32,6 @@ use crate::server::message::Message;
 use crate::server::peer::Peers;
 use crate::server::shared::{Published, Shared, Stop};
 use crate::supervision::{self, Task, TaskSet};
-use crate::tls::Reloadable;
 
 /// HTTP connections that may wait to be accepted.
 const HTTP_BACKLOG: u32 = 128;
@@ -52,7 +51,7 @@ pub(super) struct Offer {
     is_usual: bool,
     peers: Option<Arc<Peers>>,
     members: watch::Receiver<Announced>,
-    tls: Option<Arc<Reloadable>>,
+    certificates: Vec<Followed>,
     users: Option<SaslUsers>,
 }
 
@@ -76,7 +75,7 @@ impl Offer {
         parts: &Parts,
         limits: Limits,
         files: Files,
-        tls: Option<Arc<Reloadable>>,
+        certificates: Vec<Followed>,
     ) -> Self {
         Self {
             config: parts.config.clone(),
@@ -91,7 +90,7 @@ impl Offer {
             is_usual: cpu_policy::is_usual(),
             peers: parts.member.as_ref().map(|member| Arc::clone(&member.peers)),
             members: parts.members.subscribe(),
-            tls,
+            certificates,
             users: parts.sasl.users.clone(),
         }
     }
@@ -109,11 +108,6 @@ impl Offer {
     ) -> Result<Ports, StartError> {
         let Self { config, limits, messages, figures, published, stop, .. } = self;
         let (address, secure_address) = (ports.address(), ports.secure_address());
-        let tls = self.tls.clone().map(|tls| {
-            let (followed, follow) = Followed::new(tls);
-            tasks.spawn(Task::Certificates, Arc::clone(stop).before(follow));
-            followed
-        });
         let users = config.sasl.jaas_file.is_some().then(|| {
             let users = self.users.clone();
             let (followed, follow) = FollowedUsers::new(config.clone(), users, messages.clone());
@@ -127,10 +121,10 @@ impl Offer {
             throttle: Arc::new(Throttle::new(limits.outstanding_max)),
             received: Received::new(limits.incoming_total_bytes_max),
             admission: Admission::new(rates, Arc::clone(&self.scheduling)),
-            tls,
+            certificates: self.certificates.clone(),
             users,
             handshakes: Handshakes::new(
-                Duration::from_millis(config.tls.handshake_timeout_ms.into()),
+                Duration::from_millis(config.tls.listener.handshake_timeout_ms.into()),
                 config.tls.x509_super_user.clone(),
             ),
             figures: Arc::clone(figures),

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use crate::config::{Config, PeerSecurityKey};
+use crate::config::{ClientAuthKey, Config, PeerSecurityKey};
 
 /// Permissions of others than the owner and the group.
 const OTHERS: u32 = 0o007;
@@ -22,8 +22,23 @@ pub(super) fn warn_of_readable(config: &Config) {
 
 /// Warns of an ensemble whose servers believe any program that reaches their port.
 pub(super) fn warn_of_unknown_peers(config: &Config) {
-    let security = &config.peer_security;
+    let (security, tls) = (&config.peer_security, &config.peer_tls);
     if !config.is_ensemble() {
+        return;
+    }
+    if tls.is_offered() && !tls.is_demanded() {
+        tracing::warn!(
+            "portUnification is true: links between servers are taken without TLS, too. Leave it out as soon as \
+             all servers have sslQuorum=true"
+        );
+    }
+    if tls.is_offered() && !tls.verifies_host {
+        tracing::warn!(
+            "ssl.quorum.hostnameVerification is false: a program with any certificate that the trust store vouches for \
+             can pose as any server"
+        );
+    }
+    if tls.is_demanded() && tls.listener.client_auth == ClientAuthKey::Need {
         return;
     }
     if security.mode == PeerSecurityKey::Transition {
@@ -35,7 +50,7 @@ pub(super) fn warn_of_unknown_peers(config: &Config) {
         tracing::warn!(
             "the servers of this ensemble do not prove to each other who they are: any program that reaches their \
              ports can read, change and delete everything. Give all servers the same lockkeeper.peerSecretFile \
-             (`lockkeeper peer-secret FILE` makes one), or let nothing but the servers reach these ports"
+             (`lockkeeper peer-secret FILE` makes one), or certificates (sslQuorum=true)"
         );
     }
 }
@@ -50,11 +65,12 @@ fn is_on_loopback(config: &Config) -> bool {
 }
 
 fn files(config: &Config) -> impl Iterator<Item = &Path> {
-    let tls = &config.tls;
+    let (clients, servers) = (&config.tls, &config.peer_tls);
     let of_tls =
-        [&tls.key_store.location, &tls.key_store.password_path, &tls.trust_store.password_path];
-    let is_offered = tls.is_offered();
-    let of_tls = of_tls.into_iter().filter(move |_| is_offered);
+        [(clients.is_offered(), &clients.listener), (servers.is_offered(), &servers.listener)];
+    let of_tls = of_tls.into_iter().filter(|(is_offered, _)| *is_offered).flat_map(|(_, tls)| {
+        [&tls.key_store.location, &tls.key_store.password_path, &tls.trust_store.password_path]
+    });
     let others =
         [&config.admin.token_file, &config.sasl.jaas_file, &config.peer_security.secret_file];
     of_tls.chain(others).filter_map(Option::as_deref)

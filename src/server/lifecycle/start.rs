@@ -276,7 +276,9 @@ async fn serve(
         runtime: Handle::current(),
         files: WatchedFs::new(files),
     };
-    let offer = Offer::of(&parts, limits, open_files, tls);
+    let peers = parts.member.as_ref().and_then(|member| member.peers.security.certificates());
+    let certificates = follow([("clients", tls), ("servers", peers)], &parts.stop, &mut tasks);
+    let offer = Offer::of(&parts, limits, open_files, certificates);
     let peers = parts.member.as_ref().map(|member| Arc::clone(&member.peers));
     let result = match peers {
         Some(peers) => with_others(parts, &offer, (port, file), &peers, &mut tasks, told).await?,
@@ -285,6 +287,21 @@ async fn serve(
     // A task fails by a defect only, and then there is nothing of it left to wait for.
     while tasks.join_next().await.is_some() {}
     Ok(result?)
+}
+
+/// Has the files of keys and certificates be followed until the end is asked for.
+fn follow(
+    listeners: [(&'static str, Option<Arc<Reloadable>>); 2],
+    stop: &Arc<Stop>,
+    tasks: &mut TaskSet<()>,
+) -> Vec<certificates::Followed> {
+    let listeners = listeners.into_iter().filter_map(|(name, source)| Some((name, source?)));
+    let followed = listeners.map(|(name, source)| {
+        let (followed, follow) = certificates::Followed::new(name, source);
+        tasks.spawn(Task::Certificates, Arc::clone(stop).before(follow));
+        followed
+    });
+    followed.collect()
 }
 
 /// Serves until the end as a server of an ensemble. The client port is open from the start on:

@@ -5,6 +5,7 @@
 //! out: the oldest of them yields; what is received reaches the driver in
 //! the order in which it came; a frame that is damaged or malformed ends the link.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +17,13 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep};
 
-use super::connect::{introduced, prepare};
+use super::connect::{Secured, introduced, prepare};
 use super::hello::{Answer, Hello, Kind, judge, negotiate};
 use super::links::LinkEvent;
 use super::peers::{Known, Peers};
+use super::stream::Stream;
 use super::{admission, frame, image_receive, image_send, lock_query};
-use crate::peer_auth::{Seal, Seals, TAG_BYTES};
+use crate::peer_auth::{Seal, TAG_BYTES};
 use crate::replica::PeerMessage;
 use crate::replica::founding::Introduction;
 use crate::replica::peer_codec::MESSAGE_BYTES_MAX;
@@ -86,15 +88,19 @@ pub(super) async fn accept(
     while connections.join_next().await.is_some() {}
 }
 
-async fn serve(
-    peers: &Arc<Peers>,
-    mut stream: TcpStream,
-    remote: SocketAddr,
-    arrival: &Arc<Arrival>,
-) {
+async fn serve(peers: &Arc<Peers>, stream: TcpStream, remote: SocketAddr, arrival: &Arc<Arrival>) {
     prepare(&stream);
-    let (hello, payload) = match admission::hear(&mut stream).await {
+    let heard = async {
+        let mut stream = peers.security.accept(stream).await?;
+        admission::hear(&mut stream).await.map(|heard| (stream, heard))
+    };
+    let (mut stream, (hello, payload)) = match heard.await {
         Ok(heard) => heard,
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            peers.count().refused();
+            let words = format!("refused a connection from {}: {error}", remote.ip());
+            return peers.complain(UNKNOWN, "stranger", words);
+        }
         Err(error) => {
             tracing::debug!(%remote, %error, "a connection that is no server's");
             return;
@@ -139,7 +145,8 @@ async fn serve(
             // It may be where nothing that this server has says: then no other way leads there.
             peers.heard_of(server, hello.listens);
             peers.nudge(server);
-            let _incoming = peers.incoming(server, stream.local_addr().map_or(0, |at| at.port()));
+            let _incoming =
+                peers.incoming(server, stream.socket().local_addr().map_or(0, |at| at.port()));
             let received = receive(peers, server, identity.raft_id, (stream, seals.receive));
             until_it_must_end(peers, server, received).await;
         }
@@ -168,12 +175,7 @@ async fn until_it_must_end(peers: &Peers, server: u8, served: impl Future<Output
 }
 
 /// Answers a server that is no member: it is told nothing but that, and tries again.
-async fn refuse(
-    peers: &Peers,
-    hello: Hello,
-    (mut stream, mut seals): (TcpStream, Seals),
-    remote: SocketAddr,
-) {
+async fn refuse(peers: &Peers, hello: Hello, (mut stream, mut seals): Secured, remote: SocketAddr) {
     let server = hello.server;
     let words = format!("server {server} {}", peers.stranger(server));
     peers.count().refused();
@@ -191,7 +193,7 @@ async fn receive(
     peers: &Peers,
     server: u8,
     peer: u64,
-    (mut stream, mut seal): (TcpStream, Option<Seal>),
+    (mut stream, mut seal): (Stream, Option<Seal>),
 ) {
     let cut = Arc::new(Notify::new());
     let event = |link| LinkEvent::Incoming { link, peer, cut: Arc::clone(&cut) };
@@ -212,7 +214,7 @@ async fn receive(
 async fn messages(
     peers: &Peers,
     known: &Known,
-    stream: &mut TcpStream,
+    stream: &mut Stream,
     mut seal: Option<&mut Seal>,
 ) -> Result<(), String> {
     let bytes_max = MESSAGE_BYTES_MAX + seal.as_ref().map_or(0, |_| TAG_BYTES);
@@ -229,7 +231,7 @@ async fn messages(
         // Nothing goes back on this connection, so the system would acknowledge every read by a packet
         // of its own; and it forgets that it was told not to. Where it cannot be told, it may.
         #[cfg(target_os = "linux")]
-        let _ = socket2::SockRef::from(&*stream).set_tcp_quickack(false);
+        let _ = socket2::SockRef::from(stream.socket()).set_tcp_quickack(false);
         match stream.read_buf(&mut buffer).await {
             Ok(0) => return Ok(()),
             Ok(bytes) => {
@@ -273,6 +275,8 @@ async fn messages(
     }
 }
 
+/// In the place of the id of a server that has said none: there is none with this one.
+const UNKNOWN: u8 = 0;
 /// What an idle link holds.
 const READ_BYTES_MIN: usize = 4 << 10;
 /// How long to wait when the system refuses another connection (usually: no file left).

@@ -15,13 +15,13 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::frame;
 use super::hello::{Answer, HELLO_BYTES_MAX, HELLO_MAX, Hello, MAGIC, Offer};
 use super::peers::Peers;
 use super::security;
+use super::stream::Stream;
 use crate::peer_auth::{
     Accepting, CHALLENGE_BYTES, Connecting, Nonce, PROOF_BYTES, Seals, Secrets, TAG_BYTES,
 };
@@ -35,7 +35,7 @@ const CHALLENGE_MAGIC: &[u8; 8] = b"LKPEERS1";
 /// The connection broke, the other side is no server of this kind, or it does not prove what it must.
 pub(super) async fn say(
     peers: &Peers,
-    stream: &mut TcpStream,
+    stream: &mut Stream,
     server: u8,
     hello: &mut Hello,
 ) -> io::Result<(Answer, Seals)> {
@@ -50,7 +50,7 @@ pub(super) async fn say(
 }
 
 async fn hear_answer(
-    stream: &mut TcpStream,
+    stream: &mut Stream,
     (secrets, demands): (Option<&Secrets>, bool),
     (server, nonce, hello): (u8, Nonce, &[u8]),
 ) -> io::Result<(Answer, Seals)> {
@@ -64,7 +64,7 @@ async fn hear_answer(
             seals = made;
             let mut bytes = Vec::new();
             frame::append(&mut bytes, |out| out.extend_from_slice(&proof));
-            stream.write_all(&bytes).await?;
+            write(stream, &bytes).await?;
             if receive_magic(stream).await? != *MAGIC {
                 return Err(invalid(NO_SERVER));
             }
@@ -91,12 +91,15 @@ async fn hear_answer(
 ///
 /// # Errors
 /// The connection broke, or the other end is no server of this kind.
-pub(super) async fn hear(stream: &mut TcpStream) -> io::Result<(Hello, Bytes)> {
+pub(super) async fn hear(stream: &mut Stream) -> io::Result<(Hello, Bytes)> {
     let receive = async {
-        if receive_magic(stream).await? != *MAGIC {
-            return Err(invalid(NO_SERVER));
+        match receive_magic(stream).await? {
+            magic if magic == *MAGIC => receive_frame(stream, HELLO_BYTES_MAX).await,
+            [0x16, 3, ..] => Err(invalid(
+                "it begins TLS, which is not offered here: sslQuorum and portUnification are false",
+            )),
+            _ => Err(invalid(NO_SERVER)),
         }
-        receive_frame(stream, HELLO_BYTES_MAX).await
     };
     let payload = timeout(HELLO_MAX, receive).await??;
     let hello = Hello::decode(payload.clone())
@@ -107,12 +110,25 @@ pub(super) async fn hear(stream: &mut TcpStream) -> io::Result<(Hello, Bytes)> {
 /// Has the sender of a hello prove itself. `None`: it did not, which was told, or the connection broke.
 pub(super) async fn admit(
     peers: &Peers,
-    stream: &mut TcpStream,
+    stream: &mut Stream,
     remote: SocketAddr,
     (hello, payload): (&Hello, &[u8]),
 ) -> Option<Seals> {
     let (secrets, demands) = (peers.security.secrets(), peers.security.demands());
     let (own, server) = (peers.own, hello.server);
+    if let Some(tls) = peers.security.tls() {
+        let judged = match stream.is_tls() || !tls.is_demanded() {
+            true => tls.judge(stream, &peers.hosts(server), true).await,
+            false => Err(format!(
+                "it goes without TLS, which server {own} demands (sslQuorum without portUnification)"
+            )),
+        };
+        if let Err(words) = judged {
+            let words = format!("server {server} is not known by this link: {words}");
+            refuse(peers, stream, (server, remote), ("certificate", words)).await;
+            return None;
+        }
+    }
     let words = match (&secrets, &hello.offer) {
         (Some(secrets), Some(offer)) => {
             let nonce = security::nonce().ok()?;
@@ -150,13 +166,23 @@ pub(super) async fn admit(
         ),
         (Some(_), None) | (None, Some(_) | None) => return Some(Seals::default()),
     };
+    refuse(peers, stream, (server, remote), ("secret", words)).await;
+    None
+}
+
+/// Says on both sides why there is no link.
+async fn refuse(
+    peers: &Peers,
+    stream: &mut Stream,
+    (server, remote): (u8, SocketAddr),
+    (cause, words): (&'static str, String),
+) {
     peers.count().refused();
-    peers.complain(server, "secret", format!("refused a link from {}: {words}", remote.ip()));
+    peers.complain(server, cause, format!("refused a link from {}: {words}", remote.ip()));
     let introduction = Introduction::withheld();
-    let answer = Answer { verdict: Err(words), server: own, introduction, term: 0 };
+    let answer = Answer { verdict: Err(words), server: peers.own, introduction, term: 0 };
     // It is gone: then it needs no answer.
     let _ = give(&answer, stream, &mut Seals::default()).await;
-    None
 }
 
 /// Answers a hello.
@@ -165,33 +191,39 @@ pub(super) async fn admit(
 /// The connection broke.
 pub(super) async fn give(
     answer: &Answer,
-    stream: &mut TcpStream,
+    stream: &mut Stream,
     seals: &mut Seals,
 ) -> io::Result<()> {
     let mut bytes = MAGIC.to_vec();
     frame::append_sealed(&mut bytes, seals.send.as_mut(), |out| answer.encode(out));
-    timeout(HELLO_MAX, stream.write_all(&bytes)).await?
+    timeout(HELLO_MAX, write(stream, &bytes)).await?
 }
 
-async fn prove(stream: &mut TcpStream, challenge: &[u8]) -> io::Result<Bytes> {
+/// Writes, and has it leave: TLS may hold back what the socket did not take.
+async fn write(stream: &mut Stream, bytes: &[u8]) -> io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.flush().await
+}
+
+async fn prove(stream: &mut Stream, challenge: &[u8]) -> io::Result<Bytes> {
     send(stream, CHALLENGE_MAGIC, challenge).await?;
     receive_frame(stream, PROOF_BYTES).await
 }
 
-async fn send(stream: &mut TcpStream, magic: &[u8; 8], payload: &[u8]) -> io::Result<()> {
+async fn send(stream: &mut Stream, magic: &[u8; 8], payload: &[u8]) -> io::Result<()> {
     let mut bytes = magic.to_vec();
     frame::append(&mut bytes, |out| out.extend_from_slice(payload));
-    timeout(HELLO_MAX, stream.write_all(&bytes)).await?
+    timeout(HELLO_MAX, write(stream, &bytes)).await?
 }
 
-async fn receive_magic(stream: &mut TcpStream) -> io::Result<[u8; 8]> {
+async fn receive_magic(stream: &mut Stream) -> io::Result<[u8; 8]> {
     let mut magic = [0; 8];
     stream.read_exact(&mut magic).await?;
     Ok(magic)
 }
 
 /// Reads a frame, and nothing behind it.
-async fn receive_frame(stream: &mut TcpStream, bytes_max: usize) -> io::Result<Bytes> {
+async fn receive_frame(stream: &mut Stream, bytes_max: usize) -> io::Result<Bytes> {
     let frame = frame::receive(stream, bytes_max).await?;
     frame.map_err(|bad| invalid(format!("its hello: {bad}")))
 }
@@ -208,7 +240,7 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
     use tokio::sync::mpsc;
 
     use super::*;
@@ -226,23 +258,23 @@ mod tests {
         fs::write(&file, new_line(&[7; 32])).unwrap();
         let text =
             format!("dataDir=/d\nclientPort=1\nlockkeeper.peerSecretFile={}\n", file.display());
-        let security = Security::open(&Config::parse("zoo.cfg", &text).unwrap()).unwrap();
+        let security = Security::open(&Config::parse("zoo.cfg", &text).unwrap(), None).unwrap();
         let introduction = Introduction::Founding(Undecided::default());
         let (driver, figures) = (mpsc::channel(1).0, Arc::new(Figures::default()));
         let transfers = Transfers::new().0;
         Peers::new(own, Vec::new(), introduction, driver, transfers, figures).secured_by(security)
     }
 
-    async fn pair() -> (TcpStream, TcpStream, SocketAddr) {
+    async fn pair() -> (Stream, Stream, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stream, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
         let (accepted, remote) = accepted.unwrap();
-        (stream.unwrap(), accepted, remote)
+        (Stream::Plain(stream.unwrap()), Stream::Plain(accepted), remote)
     }
 
     /// What server 2 does with one that connects: its first message, if it gets that far.
-    async fn accepts(peers: &Peers, mut stream: TcpStream, remote: SocketAddr) -> Option<Bytes> {
+    async fn accepts(peers: &Peers, mut stream: Stream, remote: SocketAddr) -> Option<Bytes> {
         let (hello, payload) = hear(&mut stream).await.ok()?;
         let mut seals = admit(peers, &mut stream, remote, (&hello, &payload)).await?;
         let introduction = Introduction::Founding(Undecided::default());
@@ -269,8 +301,8 @@ mod tests {
             stream.shutdown().await.unwrap();
         };
         let captures = async {
-            let (mut there, mut back) = onwards.split();
-            let (mut from, mut to) = between.split();
+            let (mut there, mut back) = tokio::io::split(&mut onwards);
+            let (mut from, mut to) = tokio::io::split(&mut between);
             let mut captured = Vec::new();
             let forth = async {
                 let mut bytes = [0; 1000];

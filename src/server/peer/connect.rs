@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncReadExt;
-use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -22,6 +21,7 @@ use super::hello::{Hello, Kind, judge, negotiate};
 use super::links::LinkEvent;
 use super::peers::{Known, Peers};
 use super::sender::Wire;
+use super::stream::{Reader, Stream};
 use crate::config::PeerAddress;
 use crate::peer_auth::Seals;
 use crate::replica::founding::Identified;
@@ -101,7 +101,7 @@ async fn attempt(peers: &Peers, server: u8, flapping: &Flapping) -> Attempt {
 type Made = (Vec<PeerAddress>, Identified, Secured);
 
 /// A connection, and what its frames are sealed with.
-pub(super) type Secured = (TcpStream, Seals);
+pub(super) type Secured = (Stream, Seals);
 
 /// Waits until the members of the ensemble say another address of a server than the one that it was reached
 /// at, and it answers there. Until then, the link to the old address is the only way to let it know.
@@ -130,13 +130,26 @@ pub(super) async fn greet(
     introduction: Introduction,
 ) -> Option<(Secured, Introduction)> {
     let name = name_of(server, addresses);
-    let mut stream = match connect(addresses).await {
-        Ok(stream) => stream,
+    let (stream, host) = match connect(addresses).await {
+        Ok(made) => made,
         Err(error) => {
             peers.complain(server, "connect", format!("no connection to {name}: {error}"));
             return None;
         }
     };
+    let mut stream = match peers.security.connect(stream, host).await {
+        Ok(stream) => stream,
+        Err(error) => {
+            peers.complain(server, "tls", format!("no link through TLS to {name}: {error}"));
+            return None;
+        }
+    };
+    if let Some(tls) = peers.security.tls()
+        && let Err(words) = tls.judge(&stream, &peers.hosts(server), false).await
+    {
+        peers.complain(server, "tls", format!("no link through TLS to {name}: {words}"));
+        return None;
+    }
     let mut hello =
         Hello::new(peers.own, kind, introduction, peers.term()).listening(peers.listens());
     let said = admission::say(peers, &mut stream, server, &mut hello).await;
@@ -249,15 +262,15 @@ async fn serve(
 }
 
 /// Waits for the end: nothing comes on a connection that is there to send.
-async fn closed(reader: &mut OwnedReadHalf) -> io::Result<()> {
+async fn closed(reader: &mut Reader) -> io::Result<()> {
     match reader.read(&mut [0]).await? {
         0 => Ok(()),
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "it sent something unexpected")),
     }
 }
 
-/// Connects to the first address that takes the connection.
-async fn connect(addresses: &[PeerAddress]) -> io::Result<TcpStream> {
+/// Connects to the first address that takes the connection: with the host that it is of.
+async fn connect(addresses: &[PeerAddress]) -> io::Result<(TcpStream, &str)> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for PeerAddress { host, peer_port, .. } in addresses {
         if host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified()) {
@@ -282,7 +295,7 @@ async fn connect(addresses: &[PeerAddress]) -> io::Result<TcpStream> {
             match timeout(PEER_CONNECT_MAX, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => {
                     prepare(&stream);
-                    return Ok(stream);
+                    return Ok((stream, host));
                 }
                 Ok(Err(error)) => last = error,
                 Err(elapsed) => last = elapsed.into(),

@@ -7,8 +7,7 @@
 use std::{fmt, io};
 
 use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::peer_auth::{Broken, Seal};
 
@@ -79,7 +78,7 @@ pub(super) fn opened(mut payload: Bytes, seal: Option<&mut Seal>) -> Result<Byte
 /// # Errors
 /// The stream's; within that, the frame's.
 pub(super) async fn receive(
-    stream: &mut TcpStream,
+    stream: &mut (impl AsyncRead + Unpin),
     bytes_max: usize,
 ) -> io::Result<Result<Bytes, BadFrame>> {
     let mut buffer = BytesMut::zeroed(HEADER_BYTES);

@@ -10,7 +10,6 @@
 
 use std::collections::BTreeSet;
 use std::io::BufReader;
-use std::net::TcpStream;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -23,6 +22,7 @@ use super::hello::Kind;
 use super::image_receive::{Counted, read, words};
 use super::images::{Frame, Store, on_thread};
 use super::peers::{Ends, Peers};
+use super::stream::WaitingStream;
 use crate::config::Config;
 use crate::peer_auth::Seals;
 use crate::replica::Mark;
@@ -175,7 +175,7 @@ async fn ask(
     let greeted = greet(peers, server, &addresses, Kind::Fetch, introduction).await;
     let Some((secured, _)) = greeted else { return Ok(None) };
     let shared = Arc::clone(peers);
-    let work = move |stream: TcpStream, mut seals: Seals| {
+    let work = move |stream: WaitingStream, mut seals: Seals| {
         take(&shared, &store, index_min, (&stream, &mut seals))
     };
     match on_thread(&peers.transfers, secured, work).await {
@@ -188,7 +188,7 @@ fn take(
     peers: &Peers,
     store: &Store,
     index_min: u64,
-    (mut stream, seals): (&TcpStream, &mut Seals),
+    (mut stream, seals): (&WaitingStream, &mut Seals),
 ) -> Result<Mark, String> {
     Frame::Want { index_min }.write(&mut stream, seals.send.as_mut()).map_err(words)?;
     let mut input = BufReader::with_capacity(PEER_READ_BYTES_MAX, Counted { stream, peers });

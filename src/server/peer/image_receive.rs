@@ -6,13 +6,13 @@
 //! behind, and the sender is told why. *Never* installs anything: that is decided by the replica.
 
 use std::io::{self, BufReader, Read};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::connect::Secured;
 use super::images::{Frame, Store, next_record, on_thread};
 use super::peers::Peers;
+use super::stream::WaitingStream;
 use crate::peer_auth::{Seal, Seals};
 use crate::replica::peer::{Announcement, RaftMessage};
 use crate::replica::{Input, Machine, Mark, Restore as _};
@@ -34,7 +34,7 @@ pub(super) async fn receive(peers: &Arc<Peers>, server: u8, peer: u64, secured: 
     let Some(store) = peers.transfers.store() else { return };
     let begun = Instant::now();
     let shared = Arc::clone(peers);
-    let work = move |stream: TcpStream, mut seals: Seals| {
+    let work = move |stream: WaitingStream, mut seals: Seals| {
         let lock = store.lock.upgrade();
         if store.images.is_some() && lock.is_none() {
             return Err("it is stopping".to_string());
@@ -64,7 +64,7 @@ fn take(
     peers: &Peers,
     peer: u64,
     store: &Store,
-    (stream, seals): (&TcpStream, &mut Seals),
+    (stream, seals): (&WaitingStream, &mut Seals),
 ) -> Result<(u64, u64), String> {
     let counted = Counted { stream, peers };
     let mut input = BufReader::with_capacity(PEER_READ_BYTES_MAX, counted);
@@ -87,7 +87,7 @@ type Beginning<'a> = (Mark, Box<RaftMessage>, super::images::Begun<'a>);
 fn begin<'a>(
     peers: &'a Peers,
     peer: u64,
-    stream: &TcpStream,
+    stream: &WaitingStream,
     (input, seal): (&mut impl Read, Option<&mut Seal>),
 ) -> Result<Beginning<'a>, String> {
     let Frame::Begin { mark, message } = Frame::read(input, seal).map_err(words)? else {
@@ -100,7 +100,7 @@ fn begin<'a>(
     if announced.at != (mark.index, mark.term) {
         return Err("it is not the image that is announced".to_string());
     }
-    let begun = peers.transfers.begin(announced.term, stream).map_err(words)?;
+    let begun = peers.transfers.begin(announced.term, stream.socket()).map_err(words)?;
     match begun {
         Some(begun) => Ok((mark, message, begun)),
         None => Err("a leader of a later term sends one".to_string()),
@@ -168,7 +168,7 @@ pub(in crate::server) fn words(error: io::Error) -> String {
 /// Counts what comes.
 pub(in crate::server) struct Counted<'a> {
     /// Where it comes from.
-    pub stream: &'a TcpStream,
+    pub(super) stream: &'a WaitingStream,
     /// Where it is counted.
     pub peers: &'a Peers,
 }

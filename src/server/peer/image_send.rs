@@ -8,7 +8,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,6 +19,7 @@ use super::connect::{Secured, greet};
 use super::hello::Kind;
 use super::images::{Frame, append_record, on_thread};
 use super::peers::{Ends, Peers};
+use super::stream::WaitingStream;
 use crate::peer_auth::{Seal, Seals};
 use crate::replica::founding::Introduction;
 use crate::replica::peer::server_of;
@@ -130,13 +130,13 @@ async fn send(peers: &Arc<Peers>, server: u8, order: SendImage) -> Result<u64, F
         Introduction::Founded(_) | Introduction::Founding(_) => return Err(Failure::Gone),
     }
     let counted = Arc::clone(peers);
-    let work = move |mut stream: TcpStream, mut seals: Seals| {
+    let work = move |stream: WaitingStream, mut seals: Seals| {
         let _lock = lock;
         let reader = images.open(order.index).map_err(Failure::Image)?;
         let mut out = Counted { stream: &stream, peers: &counted };
         let first = Frame::Begin { mark: reader.mark().clone(), message: order.message };
         let records = write(reader, first, (&mut out, seals.send.as_mut()))?;
-        hear_verdict(&mut stream, seals.receive.as_mut()).map(|()| records)
+        hear_verdict(&stream, seals.receive.as_mut()).map(|()| records)
     };
     on_thread(&peers.transfers, secured, work).await?
 }
@@ -172,7 +172,7 @@ async fn give_newest(peers: &Arc<Peers>, secured: Secured) -> Result<(u64, u64),
     let images =
         peers.transfers.store().and_then(|store| Some((store.images?, store.lock.upgrade()?)));
     let counted = Arc::clone(peers);
-    let work = move |mut stream: TcpStream, mut seals: Seals| {
+    let work = move |stream: WaitingStream, mut seals: Seals| {
         let Seals { send, receive } = &mut seals;
         let mut refuse = |index, failure: Failure| {
             // It notices the missing image as well.
@@ -199,7 +199,7 @@ async fn give_newest(peers: &Arc<Peers>, secured: Secured) -> Result<(u64, u64),
         let first = Frame::Given { mark: reader.mark().clone() };
         let records =
             write(reader, first, (&mut out, send.as_mut())).map_err(|failure| (index, failure))?;
-        hear_verdict(&mut stream, receive.as_mut()).map_err(|failure| (index, failure))?;
+        hear_verdict(&stream, receive.as_mut()).map_err(|failure| (index, failure))?;
         Ok((index, records))
     };
     match on_thread(&peers.transfers, secured, work).await {
@@ -209,9 +209,9 @@ async fn give_newest(peers: &Arc<Peers>, secured: Secured) -> Result<(u64, u64),
 }
 
 /// Waits for what the receiver says in the end: it reads back what it wrote.
-fn hear_verdict(stream: &mut TcpStream, seal: Option<&mut Seal>) -> Result<(), Failure> {
-    stream.set_read_timeout(Some(PEER_IMAGE_INSTALL_MAX))?;
-    match Frame::read(stream, seal)? {
+fn hear_verdict(mut stream: &WaitingStream, seal: Option<&mut Seal>) -> Result<(), Failure> {
+    stream.socket().set_read_timeout(Some(PEER_IMAGE_INSTALL_MAX))?;
+    match Frame::read(&mut stream, seal)? {
         Frame::Verdict(words) if words.is_empty() => Ok(()),
         Frame::Verdict(words) => Err(Failure::Refused(words)),
         Frame::Begin { .. }
@@ -260,7 +260,7 @@ pub(in crate::server) fn write(
 
 /// Counts what leaves.
 struct Counted<'a> {
-    stream: &'a TcpStream,
+    stream: &'a WaitingStream,
     peers: &'a Peers,
 }
 

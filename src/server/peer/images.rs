@@ -29,6 +29,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::connect::Secured;
 use super::frame;
+use super::stream::WaitingStream;
 use crate::peer_auth::{Seal, Seals, TAG_BYTES};
 use crate::proto::{Malformed, Reader, Writer as _};
 use crate::replica::peer::{Announcement, RaftMessage};
@@ -151,15 +152,15 @@ impl Drop for Begun<'_> {
 pub(super) async fn on_thread<T: Send + 'static>(
     transfers: &Transfers,
     (stream, seals): Secured,
-    work: impl FnOnce(TcpStream, Seals) -> T + Send + 'static,
+    work: impl FnOnce(WaitingStream, Seals) -> T + Send + 'static,
 ) -> io::Result<T> {
-    let stream = stream.into_std()?;
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PEER_IMAGE_STALL_MAX))?;
-    stream.set_write_timeout(Some(PEER_IMAGE_STALL_MAX))?;
+    let stream = stream.into_waiting()?;
+    let socket = stream.socket();
+    socket.set_read_timeout(Some(PEER_IMAGE_STALL_MAX))?;
+    socket.set_write_timeout(Some(PEER_IMAGE_STALL_MAX))?;
     // The other side may be busy with its disk.
-    SockRef::from(&stream).set_tcp_user_timeout(Some(PEER_IMAGE_STALL_MAX))?;
-    let mut cut = Cut(Some(stream.try_clone()?));
+    SockRef::from(socket).set_tcp_user_timeout(Some(PEER_IMAGE_STALL_MAX))?;
+    let mut cut = Cut(Some(socket.try_clone()?));
     let running = Working::begin(transfers.running.clone());
     let working = supervision::spawn_blocking(Task::ImageWork, move || {
         let _running = running;

@@ -255,6 +255,7 @@ mod tests {
     use crate::replica::{Machine, Membership, Restored, Setup};
     use crate::server::figures::Figures;
     use crate::server::peer::images::Transfers;
+    use crate::server::peer::stream::Writer;
     use crate::tree::Options;
 
     /// Server 1 of three, which follows no server.
@@ -295,7 +296,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (stream, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
         let (_, writer) = stream.unwrap().into_split();
-        (Arc::new(Wire::new(writer)), accepted.unwrap().0)
+        (Arc::new(Wire::new(Writer::Plain(writer))), accepted.unwrap().0)
     }
 
     /// Server 2 says over a link that it leads in a term.

@@ -17,13 +17,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::connect::{Secured, greet};
 use super::frame;
 use super::hello::{Kind, LOCKS_SINCE};
 use super::peers::Peers;
+use super::stream::Stream;
 use crate::admin::GATHER_MAX;
 use crate::locks::snapshot::{Connection, SESSIONS_MAX, Standing, WATCHES_MAX, Watch, WatchKind};
 use crate::locks::{Local, Scope};
@@ -108,13 +108,14 @@ async fn answer(peers: &Peers, (stream, seals): &mut Secured) -> io::Result<()> 
 }
 
 async fn send(
-    stream: &mut TcpStream,
+    stream: &mut Stream,
     seals: &mut Seals,
     encode: impl FnOnce(&mut Vec<u8>),
 ) -> io::Result<()> {
     let mut bytes = Vec::new();
     frame::append_sealed(&mut bytes, seals.send.as_mut(), encode);
-    stream.write_all(&bytes).await
+    stream.write_all(&bytes).await?;
+    stream.flush().await
 }
 
 fn invalid(error: impl std::fmt::Display) -> io::Error {

@@ -21,12 +21,14 @@ mod image_tests;
 mod images;
 mod introduction;
 mod lines;
+mod link_tls;
 mod links;
 pub(in crate::server) mod lock_query;
 pub(in crate::server) mod peers;
 pub(in crate::server) mod ports;
 pub(in crate::server) mod security;
 mod sender;
+mod stream;
 
 pub(in crate::server) use founding::{Founder, Life};
 pub(in crate::server) use image_fetch::{Waiting, open_or_mend};

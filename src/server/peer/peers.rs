@@ -181,6 +181,21 @@ impl Peers {
         lines
     }
 
+    /// The hosts of a server, as the members of the ensemble say and the configuration file: what it says itself is
+    /// none of that.
+    pub(super) fn hosts(&self, server: u8) -> Vec<String> {
+        let file = self.file.iter().find(|spec| spec.id == server);
+        let file = file.into_iter().flat_map(|spec| &spec.addresses);
+        let known = self.line(server).unwrap_or_default();
+        let mut hosts: Vec<String> = Vec::new();
+        for address in known.iter().chain(file) {
+            if !hosts.contains(&address.host) {
+                hosts.push(address.host.clone());
+            }
+        }
+        hosts
+    }
+
     /// All addresses at which a server may be reached, that of its last link first.
     pub(crate) fn addresses(&self, server: u8) -> Option<Vec<PeerAddress>> {
         let mut lines = self.lines(server);

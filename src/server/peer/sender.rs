@@ -8,9 +8,10 @@
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::net::tcp::OwnedWriteHalf;
+use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
 
+use super::stream::Writer;
 use crate::server::limits::{PEER_DIRECT_BYTES_MAX, PEER_QUEUE_BYTES_MAX};
 
 /// Shared by the driver and the link's task.
@@ -19,7 +20,7 @@ pub(crate) struct Wire {
     queue: Mutex<Queue>,
     /// There is something to write, or the end has come.
     work: Notify,
-    writer: OwnedWriteHalf,
+    writer: Writer,
     bytes_max: usize,
 }
 
@@ -38,7 +39,7 @@ pub(crate) struct Overfull;
 impl Wire {
     /// For a socket whose hello was accepted.
     #[must_use]
-    pub(crate) fn new(writer: OwnedWriteHalf) -> Self {
+    pub(super) fn new(writer: Writer) -> Self {
         let (queue, work) = (Mutex::default(), Notify::new());
         Self { queue, work, writer, bytes_max: PEER_QUEUE_BYTES_MAX }
     }
@@ -64,7 +65,11 @@ impl Wire {
             // Under the lock: the task only takes it when it is called. A socket that is broken is
             // the task's to deal with.
             let is_small = bytes.len() <= PEER_DIRECT_BYTES_MAX;
-            let written = if is_small { self.writer.try_write(bytes).unwrap_or(0) } else { 0 };
+            let written = match &self.writer {
+                Writer::Plain(writer) if is_small => writer.try_write(bytes).unwrap_or(0),
+                // To encrypt it is the task's.
+                Writer::Plain(_) | Writer::Tls(_) => 0,
+            };
             if written == bytes.len() {
                 bytes.clear();
                 return Ok(());
@@ -116,11 +121,19 @@ impl Wire {
     }
 
     async fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
+        let writer = match &self.writer {
+            Writer::Plain(writer) => writer,
+            Writer::Tls(writer) => {
+                let mut writer = writer.lock().await;
+                writer.write_all(bytes).await?;
+                return writer.flush().await;
+            }
+        };
         while !bytes.is_empty() {
-            match self.writer.try_write(bytes) {
+            match writer.try_write(bytes) {
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.writer.writable().await?;
+                    writer.writable().await?;
                 }
                 Err(error) => return Err(error),
             }
@@ -158,7 +171,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (stream, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
         let (keep, writer) = stream.unwrap().into_split();
-        let wire = Arc::new(Wire { bytes_max, ..Wire::new(writer) });
+        let wire = Arc::new(Wire { bytes_max, ..Wire::new(Writer::Plain(writer)) });
         (wire, accepted.unwrap().0, Box::new(keep))
     }
 

@@ -1,114 +1,25 @@
 //! An ensemble whose servers prove to each other that they share a secret: what that keeps out, and how a running
-//! ensemble turns it on and changes it. Servers in processes of their own, whose logs are read.
+//! ensemble turns it on and changes it.
 
-mod common;
-#[path = "common/process.rs"]
-mod process;
-#[path = "common/rng.rs"]
-mod rng;
-
-use std::fs::{self, File};
+use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use common::{Client, fresh, say, wait_until};
-use process::{Running, lockkeeper, output, stderr};
-use rng::Rng;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-const PEER_PORT: u16 = 17490;
-const CLIENT_PORT: u16 = 17491;
-const ADMIN_PORT: u16 = 17492;
+use crate::common::{Client, fresh};
+use crate::process::{output, stderr};
+use crate::rng::Rng;
+use crate::three::{CLIENT_PORT, PEER_PORT, Three};
+
 const SECURED: &str = "lockkeeper.peerSecretFile=SECRET\n";
 const TRANSITION: &str = "lockkeeper.peerSecretFile=SECRET\nlockkeeper.peerSecurity=transition\n";
 
-/// Three servers, each with a file for a secret.
-struct Three {
-    directory: tempfile::TempDir,
-    net: String,
-    servers: [Option<Running>; 3],
-}
-
-impl Three {
-    /// With addresses that no other test has, and the same secret in the file of each.
-    fn new(net: u8) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let made = output(directory.path(), &["peer-secret", "secret1"]);
-        assert!(made.status.success(), "{}", stderr(&made));
-        for id in [2, 3] {
-            let copy = directory.path().join(format!("secret{id}"));
-            fs::copy(directory.path().join("secret1"), copy).unwrap();
-        }
-        let net = format!("127.{net}.{}", 1 + std::process::id() % 250);
-        Self { directory, net, servers: [None, None, None] }
-    }
-
-    fn file(&self, name: &str, id: u8) -> PathBuf {
-        self.directory.path().join(format!("{name}{id}"))
-    }
-
-    fn address(&self, id: u8, port: u16) -> SocketAddr {
-        format!("{}.{id}:{port}", self.net).parse().unwrap()
-    }
-
-    /// Starts a server, or starts it again, with these keys.
-    async fn start(&mut self, id: u8, keys: &str) {
-        self.stop(id);
-        let lines: String = (1..=3)
-            .map(|id| format!("server.{id}={}:{}\n", self.address(id, PEER_PORT), PEER_PORT + 3))
-            .collect();
-        let text = format!(
-            "dataDir={}\nclientPort={CLIENT_PORT}\nclientPortAddress={net}.{id}\n\
-             admin.serverAddress={net}.{id}\nadmin.serverPort={ADMIN_PORT}\ntickTime=500\n{lines}{}",
-            self.file("data", id).display(),
-            keys.replace("SECRET", self.file("secret", id).to_str().unwrap()),
-            net = self.net,
-        );
-        fs::write(self.file("zoo.cfg", id), text).unwrap();
-        let arguments = ["server", &format!("zoo.cfg{id}"), "--myid", &id.to_string()];
-        let mut command = lockkeeper(self.directory.path(), &arguments);
-        let log = File::options().append(true).create(true).open(self.file("log", id)).unwrap();
-        command.stderr(log);
-        self.servers[usize::from(id) - 1] = Some(Running::of(command));
-    }
-
-    fn stop(&mut self, id: u8) {
-        if let Some(mut server) = self.servers[usize::from(id) - 1].take() {
-            server.signal(rustix::process::Signal::TERM);
-            assert_eq!(server.exit().0, Some(0));
-        }
-    }
-
-    fn log(&self, id: u8) -> String {
-        fs::read_to_string(self.file("log", id)).unwrap()
-    }
-
-    async fn mode(&self, id: u8) -> String {
-        let answer = say(self.address(id, CLIENT_PORT), b"srvr").await;
-        let mode = answer.lines().find_map(|line| line.strip_prefix("Mode: "));
-        mode.unwrap_or_default().to_owned()
-    }
-
-    async fn serve(&self, ids: &[u8]) {
-        for id in ids {
-            wait_until("it serves", async || !self.mode(*id).await.is_empty()).await;
-        }
-    }
-
-    /// A metric of a server.
-    async fn metric(&self, id: u8, name: &str) -> u64 {
-        let answer = say(self.address(id, ADMIN_PORT), b"GET /metrics HTTP/1.0\r\n\r\n").await;
-        let value = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value.unwrap_or_else(|| panic!("{name}: {answer}")).parse().expect("a number")
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_ensemble_turns_the_secret_on_and_changes_it_without_losing_a_session() {
-    let mut three = Three::new(151);
+    let mut three = Three::with_secret(151);
     for id in 1..=3 {
         three.start(id, "").await;
     }
@@ -127,8 +38,7 @@ async fn a_running_ensemble_turns_the_secret_on_and_changes_it_without_losing_a_
     }
     // A new secret in front, at one server after the other; a restart makes new links.
     for id in 1..=3 {
-        let added =
-            output(three.directory.path(), &["peer-secret", "--add", &format!("secret{id}")]);
+        let added = output(three.path(), &["peer-secret", "--add", &format!("secret{id}")]);
         assert!(added.status.success(), "{}", stderr(&added));
     }
     // Each made one of its own: all accept all.
@@ -164,24 +74,22 @@ async fn a_running_ensemble_turns_the_secret_on_and_changes_it_without_losing_a_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_with_another_secret_or_with_none_gets_no_link_and_is_told_why() {
-    let mut three = Three::new(152);
-    let made = output(three.directory.path(), &["peer-secret", "other"]);
+    let mut three = Three::with_secret(152);
+    let made = output(three.path(), &["peer-secret", "other"]);
     assert!(made.status.success());
-    fs::copy(three.directory.path().join("other"), three.file("secret", 3)).unwrap();
+    fs::copy(three.path().join("other"), three.file("secret", 3)).unwrap();
     for id in 1..=3 {
         three.start(id, SECURED).await;
     }
     three.serve(&[1, 2]).await;
-    let says = async |three: &Three, id: u8, words: &str| {
-        wait_until(words, async || three.log(id).contains(words)).await;
-    };
-    says(&three, 3, "has none of the secrets of server").await;
-    says(&three, 1, "server 3 has none of the secrets of server 1").await;
+    three.says(3, "has none of the secrets of server").await;
+    three.says(1, "server 3 has none of the secrets of server 1").await;
     assert_eq!(three.mode(3).await, "", "it serves nobody");
     three.start(3, "").await;
-    says(&three, 3, "takes links alone that prove the secret").await;
-    says(&three, 1, "and server 3 has none").await;
-    says(&three, 1, "demands the secret of its lockkeeper.peerSecretFile, and server 3 has none")
+    three.says(3, "takes links alone that prove the secret").await;
+    three.says(1, "and server 3 has none").await;
+    three
+        .says(1, "demands the secret of its lockkeeper.peerSecretFile, and server 3 has none")
         .await;
     assert_eq!(three.mode(3).await, "", "it serves nobody");
     assert!(three.log(1).lines().count() < 100, "{}", three.log(1));
@@ -261,7 +169,7 @@ async fn attack(three: &Three, count: usize) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_changed_hellos_get_through_to_nothing_where_there_is_a_secret() {
-    let mut three = Three::new(153);
+    let mut three = Three::with_secret(153);
     for id in 1..=3 {
         three.start(id, SECURED).await;
     }
@@ -279,7 +187,7 @@ async fn ten_thousand_changed_hellos_get_through_to_nothing_where_there_is_a_sec
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_changed_hellos_neither_end_a_plain_server_nor_fill_its_log() {
-    let mut three = Three::new(154);
+    let mut three = Three::with_secret(154);
     for id in 1..=3 {
         three.start(id, "").await;
     }

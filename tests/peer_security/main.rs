@@ -1,0 +1,14 @@
+//! Servers that know each other by more than an address: a shared secret, certificates.
+
+#[path = "../tls/authority.rs"]
+#[allow(dead_code, reason = "the tests of clients use what is not used here")]
+mod authority;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/process.rs"]
+mod process;
+#[path = "../common/rng.rs"]
+mod rng;
+mod secret;
+mod three;
+mod tls;
