@@ -26,7 +26,7 @@ const ARROWS: Arrows = &[
     ("tls", &[]),
     ("peer_auth", &[]),
     ("storage", &["replica", "supervision"]),
-    ("admin", &["replica", "proto", "locks", "config", "supervision"]),
+    ("admin", &["replica", "proto", "locks", "config", "supervision", "tls"]),
     (
         "server",
         &[

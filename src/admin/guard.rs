@@ -2,9 +2,9 @@
 //!
 //! *Owns* [`Guard`]: the names by which this port may be asked, and the token of those who are not on this machine.
 //! *Invariants*: what shows names or data of znodes is answered to clients of this machine alone, or to those who have
-//! the token; a page of another site, or of a name that its owner lets stand for this machine, learns nothing; figures
-//! and health checks are open to all. *Never* remembers a token: its file is read each time, so a new one counts at
-//! once.
+//! the token or a certificate that is trusted; a page of another site, or of a name that its owner lets stand for this
+//! machine, learns nothing; figures and health checks are open to all. *Never* remembers a token: its file is read each
+//! time, so a new one counts at once.
 
 use std::fs;
 use std::hint::black_box;
@@ -40,6 +40,15 @@ pub(super) enum Asks {
     Znodes,
 }
 
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asker {
+    /// From where.
+    pub(super) remote: IpAddr,
+    /// Whether with a certificate that is trusted, which counts as much as the token.
+    pub(super) is_proven: bool,
+}
+
 /// Why a request is not answered.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
@@ -57,7 +66,7 @@ impl Refusal {
 }
 
 impl Guard {
-    /// Judges a request with these headers, from there.
+    /// Judges a request with these headers.
     ///
     /// # Errors
     /// What it is answered with.
@@ -65,7 +74,7 @@ impl Guard {
         &self,
         asks: Asks,
         headers: &HeaderMap,
-        remote: IpAddr,
+        asker: Asker,
     ) -> Result<(), Refusal> {
         if asks == Asks::Figures {
             return Ok(());
@@ -85,7 +94,7 @@ impl Guard {
         if text(ORIGIN).is_some_and(|origin| !is_own(origin)) {
             return Err(Refusal::forbidden("pages of other sites may not ask this server"));
         }
-        if asks == Asks::Znodes && !remote.is_loopback() {
+        if asks == Asks::Znodes && !asker.remote.is_loopback() && !asker.is_proven {
             return self.check_token(text(AUTHORIZATION));
         }
         Ok(())
@@ -95,7 +104,7 @@ impl Guard {
         let Some(file) = &self.token_file else {
             return Err(Refusal::forbidden(
                 "names and data of znodes are shown to clients of this machine; to others with the token of \
-                 lockkeeper.adminTokenFile, which is not configured",
+                 lockkeeper.adminTokenFile, which is not configured, or with a certificate (admin.needClientAuth)",
             ));
         };
         let token = read_token(file).map_err(|reason| Refusal {
@@ -166,10 +175,14 @@ mod tests {
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
     const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
-    fn judged(guard: &Guard, asks: Asks, headers: &[(HeaderName, &str)], from: IpAddr) -> u16 {
+    fn judged(guard: &Guard, asks: Asks, headers: &[(HeaderName, &str)], remote: IpAddr) -> u16 {
+        answer(guard, asks, headers, Asker { remote, is_proven: false })
+    }
+
+    fn answer(guard: &Guard, asks: Asks, headers: &[(HeaderName, &str)], asker: Asker) -> u16 {
         let headers: HeaderMap =
             headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
-        guard.judge(asks, &headers, from).map_or_else(|refusal| refusal.status.as_u16(), |()| 200)
+        guard.judge(asks, &headers, asker).map_or_else(|refusal| refusal.status.as_u16(), |()| 200)
     }
 
     #[test]
@@ -229,6 +242,16 @@ mod tests {
         assert_eq!(judged(&guard, Asks::Znodes, &[], ELSEWHERE), 401);
         fs::write(&file, "fedcba9876543210").unwrap();
         assert_eq!((with("0123456789abcdef"), with("fedcba9876543210")), (401, 200));
+    }
+
+    #[test]
+    fn a_certificate_counts_as_the_token_and_lets_no_page_of_another_site_in() {
+        let asker = Asker { remote: ELSEWHERE, is_proven: true };
+        let guard = Guard::default();
+        assert_eq!(answer(&guard, Asks::Znodes, &[], asker), 200);
+        let page = [(HOST, "127.0.0.1:8080"), (ORIGIN, "https://example.com")];
+        assert_eq!(answer(&guard, Asks::Znodes, &page, asker), 403);
+        assert_eq!(answer(&guard, Asks::Znodes, &[(HOST, "rebound.example.com")], asker), 403);
     }
 
     #[test]

@@ -21,10 +21,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
 use super::Source;
-use super::guard::Guard;
-use super::idle::{Patience, Phase, WatchedStream};
+use super::guard::{Asker, Guard};
+use super::idle::{Patience, Phase};
 use super::places::{Place, Places};
 use super::routes::respond;
+use super::secure::{Line, PortTls};
 use crate::supervision::{Task, TaskSet};
 
 /// Connections served at once, unless [`Options`] says fewer; for one more, another one is closed.
@@ -66,6 +67,8 @@ pub struct Options {
     pub commands_path: String,
     /// Who may ask what.
     pub guard: Guard,
+    /// What it speaks TLS by; `None`: it takes plain text alone.
+    pub(crate) tls: Option<PortTls>,
     /// Longest time between two requests on a connection (`admin.idleTimeout`).
     pub idle_timeout: Duration,
     /// Longest time for the head of a request.
@@ -82,6 +85,7 @@ impl Default for Options {
             surface: Surface::All,
             commands_path: "/commands".to_string(),
             guard: Guard::default(),
+            tls: None,
             idle_timeout: IDLE_TIMEOUT,
             request_timeout: REQUEST_TIMEOUT,
             write_timeout: WRITE_TIMEOUT,
@@ -148,12 +152,19 @@ async fn connection(
         idle: options.idle_timeout,
         write: options.write_timeout,
     };
-    let stream = WatchedStream::new(stream, Arc::clone(&place.activity), patience);
+    let activity = Arc::clone(&place.activity);
+    let stream = match Line::open(stream, activity, patience, options.tls.as_ref()).await {
+        Ok(stream) => stream,
+        Err(error) => {
+            return tracing::debug!(%remote, %error, "a handshake of TLS with the HTTP port failed");
+        }
+    };
+    let asker = Asker { remote, is_proven: stream.is_proven() };
     let stream = TokioIo::new(stream);
     let (source, options, turns, activity) = (&source, &options, &turns, &place.activity);
     let service = service_fn(move |request| async move {
         activity.set(Phase::Answering);
-        let answer = respond((&request, remote), source.as_ref(), options, turns).await;
+        let answer = respond((&request, asker), source.as_ref(), options, turns).await;
         activity.set(Phase::Writing);
         Ok::<_, Infallible>(answer)
     });

@@ -27,6 +27,7 @@ pub mod metrics;
 mod places;
 mod question;
 mod routes;
+mod secure;
 mod trace;
 mod version;
 mod words;
@@ -50,6 +51,7 @@ pub use guard::Guard;
 pub(crate) use guard::read_token;
 pub(crate) use http::Surface;
 pub use http::{CONNECTIONS_MAX, Options, serve};
+pub(crate) use secure::PortTls;
 
 use crate::locks::{Local, Scope};
 use crate::replica::{Inspect, Report, Status};

@@ -4,8 +4,6 @@
 //! *Owns* the paths, the methods that each allows, and what answers look like. *Never* reads a body,
 //! and never knows what a command answers.
 
-use std::net::IpAddr;
-
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
@@ -16,7 +14,7 @@ use tokio::time::{Duration, sleep};
 use super::Source;
 use super::command::Command;
 use super::commands;
-use super::guard::{Asks, Refusal};
+use super::guard::{Asker, Asks, Refusal};
 use super::http::{Options, Surface};
 use super::locks;
 use super::metrics::{self, Reading};
@@ -27,7 +25,7 @@ pub(super) type Answer = Response<Full<Bytes>>;
 
 /// Answers a request: one of a health check at once, others when it is their turn.
 pub(super) async fn respond(
-    (request, remote): (&Request<Incoming>, IpAddr),
+    (request, asker): (&Request<Incoming>, Asker),
     source: &dyn Source,
     options: &Options,
     turns: &Semaphore,
@@ -36,7 +34,7 @@ pub(super) async fn respond(
     if let Some(refusal) = refusal(request.method(), route.methods()) {
         return refusal;
     }
-    if let Err(refusal) = options.guard.judge(route.asks(), request.headers(), remote) {
+    if let Err(refusal) = options.guard.judge(route.asks(), request.headers(), asker) {
         return refused(refusal);
     }
     let _turn = match route {

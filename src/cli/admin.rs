@@ -4,12 +4,15 @@
 //! answer is bounded; what is no answer of a lockkeeper server is said so. *Never* changes anything.
 
 use std::io::{self, Read as _, Write as _};
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use serde_json::Value;
 
 use super::client;
 use crate::config::HostPort;
+use crate::tls::{ClientLine, session};
 
 /// The port of an address without one: as of a server without a configuration file.
 const PORT: u16 = 8080;
@@ -35,14 +38,24 @@ pub(super) enum AdminError {
 }
 
 /// `host:port,host:port`, the addresses of HTTP ports; also as a server shows its own,
-/// `http://host:port/commands`. A host alone is at port 8080.
+/// `http://host:port/commands` or `https://`. A host alone is at port 8080. `by_tls`: they are asked through TLS.
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn addresses(text: &str) -> Result<Vec<HostPort>, String> {
+pub(super) fn addresses(text: &str, by_tls: bool) -> Result<Vec<HostPort>, String> {
     let address = |part: &str| {
         let part = part.trim();
-        let part = part.strip_prefix("http://").unwrap_or(part);
+        let part = match (part.strip_prefix("http://"), part.strip_prefix("https://")) {
+            (Some(_), _) if by_tls => {
+                return Err(format!("{part}: --client-configuration asks for https"));
+            }
+            (_, Some(_)) if !by_tls => {
+                return Err(format!(
+                    "{part}: needs --client-configuration, with what vouches for the server"
+                ));
+            }
+            (plain, encrypted) => plain.or(encrypted).unwrap_or(part),
+        };
         let part = part.split('/').next().unwrap_or(part);
         match part.parse() {
             Ok(address) => Ok(address),
@@ -53,22 +66,30 @@ pub(super) fn addresses(text: &str) -> Result<Vec<HostPort>, String> {
     text.split(',').map(address).collect()
 }
 
-/// The first answer of these servers to a GET of a path with one parameter. `token`: that of
-/// `lockkeeper.adminTokenFile`, for servers on other machines.
+/// Whom to ask, and how to be let in.
+pub(super) struct Access {
+    /// Tried in turn.
+    pub(super) servers: Vec<HostPort>,
+    /// That of `lockkeeper.adminTokenFile`, for servers on other machines.
+    pub(super) token: Option<String>,
+    /// What to speak TLS by; `None`: plain text.
+    pub(super) tls: Option<Arc<ClientConfig>>,
+}
+
+/// The first answer of these servers to a GET of a path with one parameter.
 ///
 /// # Errors
 /// None can be asked, or one has answered with an error.
 pub(super) fn ask(
-    servers: &[HostPort],
-    token: Option<&str>,
+    access: &Access,
     path: &str,
     parameter: Option<(&str, &str)>,
 ) -> Result<Value, AdminError> {
     let query = parameter.map(|(name, value)| format!("?{name}={}", percent_encoded(value)));
     let target = format!("{path}{}", query.unwrap_or_default());
     let mut reasons = Vec::new();
-    for server in servers {
-        let answer = match exchange(server, &target, token) {
+    for server in &access.servers {
+        let answer = match exchange(server, &target, access) {
             Ok(answer) => answer,
             Err(error) => {
                 reasons.push(format!("{server}: {error}"));
@@ -97,12 +118,17 @@ pub(super) fn ask(
     Err(AdminError::Unreachable(reasons))
 }
 
-fn exchange(server: &HostPort, target: &str, token: Option<&str>) -> io::Result<String> {
-    let mut stream = client::open(server, client::CONNECT_MAX)?;
+fn exchange(server: &HostPort, target: &str, access: &Access) -> io::Result<String> {
+    let stream = client::open(server, client::CONNECT_MAX)?;
     stream.set_read_timeout(Some(REPLY_MAX))?;
     stream.set_write_timeout(Some(REPLY_MAX))?;
-    let authorization =
-        token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    let session = access.tls.as_ref().map(|tls| session(tls, &server.host)).transpose()?;
+    let mut stream = ClientLine::new(stream, session);
+    let authorization = access
+        .token
+        .as_ref()
+        .map(|token| format!("Authorization: Bearer {token}\r\n"))
+        .unwrap_or_default();
     let head = format!(
         "GET {target} HTTP/1.1\r\nHost: {server}\r\n{authorization}Connection: close\r\n\r\n"
     );
@@ -149,11 +175,21 @@ mod tests {
     #[test]
     fn an_address_may_be_what_a_server_shows() {
         let text = "http://127.0.0.1:8080/commands, zk2, [::1]:9";
-        let named: Vec<_> = addresses(text).unwrap().iter().map(ToString::to_string).collect();
+        let named: Vec<_> =
+            addresses(text, false).unwrap().iter().map(ToString::to_string).collect();
         assert_eq!(named, ["127.0.0.1:8080", "zk2:8080", "[::1]:9"]);
         for text in ["", "a:x", "http://"] {
-            assert!(addresses(text).is_err(), "{text:?}");
+            assert!(addresses(text, false).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn an_address_says_how_to_ask_there_and_nothing_else_is_done() {
+        let named = addresses("https://zk1:8443/commands, zk2", true).unwrap();
+        let named: Vec<_> = named.iter().map(ToString::to_string).collect();
+        assert_eq!(named, ["zk1:8443", "zk2:8080"]);
+        assert!(addresses("http://zk1", true).unwrap_err().contains("asks for https"));
+        assert!(addresses("https://zk1", false).unwrap_err().contains("--client-configuration"));
     }
 
     #[test]

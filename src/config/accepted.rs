@@ -12,7 +12,7 @@ use super::key::{Effect, Form, Key};
 use super::servers::Role;
 
 /// Every key that is known and does nothing here.
-pub(super) static ACCEPTED: [Key; 104] = [
+pub(super) static ACCEPTED: [Key; 103] = [
     // --- keys that ZooKeeper's parser checks
     limit(
         "initLimit",
@@ -128,7 +128,6 @@ pub(super) static ACCEPTED: [Key; 104] = [
     // --- the admin server, metrics, logs
     any("admin.idleTimeout", "the HTTP server has its own fixed timeouts"),
     any("admin.httpVersion", "the HTTP server speaks HTTP/1.1"),
-    any("admin.portUnification", "the HTTP port has no TLS yet"),
     any("admin.snapshot.*", NO_SNAPSHOT),
     any("admin.restore.*", NO_SNAPSHOT),
     any("admin.rateLimiterIntervalInMS", NO_SNAPSHOT),
@@ -221,7 +220,7 @@ pub(super) static ACCEPTED: [Key; 104] = [
 ];
 
 /// Keys that ask for something that is not there, and are written too often to be refused.
-pub(super) static WARNED: [Key; 9] = [
+pub(super) static WARNED: [Key; 8] = [
     warned(
         "observerMasterPort",
         Form::Number { min: i32::MIN as i64, max: i32::MAX as i64, set: |_, _| {} },
@@ -248,7 +247,6 @@ pub(super) static WARNED: [Key; 9] = [
     ),
     warned("ensembleAuthName", ANY, "clients that expect another ensemble are not turned away"),
     warned("audit.enable", ANY, "ZooKeeper's audit log is not offered; see lockkeeper.auditLog"),
-    warned("metricsProvider.httpsPort", ANY, "metrics are offered without TLS only"),
 ];
 
 /// The lines are judged together, in `groups.rs`.
@@ -257,7 +255,7 @@ const ONE_VOTE: &str = "hierarchical quorums are not offered: every server has o
 
 /// Keys that ask for protection or for other quorums than there are: starting without them would
 /// be worse than not starting.
-pub(super) static REFUSED: [Key; 16] = [
+pub(super) static REFUSED: [Key; 14] = [
     refused(
         "ssl.crl",
         SWITCH,
@@ -289,8 +287,6 @@ pub(super) static REFUSED: [Key; 16] = [
     refused("quorum.auth.enableSasl", SWITCH, PEER_SASL),
     refused("quorum.auth.serverRequireSasl", SWITCH, PEER_SASL),
     refused("quorum.auth.learnerRequireSasl", SWITCH, PEER_SASL),
-    refused("admin.forceHttps", SWITCH, "the HTTP port has no TLS yet"),
-    refused("admin.needClientAuth", SWITCH, "the HTTP port has no TLS yet"),
     refused("oraclePath", ANY, "two servers with an oracle are not offered"),
     refused("group.N", ANY, ONE_VOTE),
     refused("weight.N", ANY, ONE_VOTE),

@@ -37,6 +37,7 @@ mod key;
 mod likeness;
 mod listener_tls;
 mod membership;
+mod metrics_tls;
 mod peer_security;
 mod peer_tls;
 mod properties;
@@ -59,6 +60,7 @@ pub use key::{Effect, Form, VALUE_BYTES_MAX};
 pub use listener_tls::{ClientAuthKey, ListenerTls, Secret, StoreConfig, StoreType};
 pub use membership::Membership;
 pub(crate) use membership::{dynamic_text, static_text};
+pub use metrics_tls::MetricsTlsConfig;
 pub use peer_security::{PeerSecurityConfig, PeerSecurityKey};
 pub use peer_tls::PeerTlsConfig;
 pub use sasl::SaslConfig;
@@ -153,6 +155,10 @@ pub struct Config {
     pub admin: AdminConfig,
     /// `metricsProvider.httpHost` and `httpPort`: a second HTTP port, for /metrics only.
     pub metrics_addr: Option<HostPort>,
+    /// The same with TLS; where both are one, that port takes both.
+    pub metrics_secure_addr: Option<HostPort>,
+    /// `metricsProvider.httpsPort` and `metricsProvider.ssl.*`.
+    pub metrics_tls: MetricsTlsConfig,
     /// `fsync.warningthresholdms`: an fsync beyond this is logged and counted.
     pub fsync_warning_threshold_ms: u32,
     /// `lockkeeper.auditLog`: file of the audit log.
@@ -223,6 +229,20 @@ pub struct AdminConfig {
     pub token_file: Option<PathBuf>,
     /// `lockkeeper.adminHosts`: names by which the HTTP port may be asked, beside those of the servers.
     pub hosts: Vec<String>,
+    /// `admin.forceHttps`: the HTTP port takes TLS alone.
+    pub force_https: bool,
+    /// `admin.portUnification`: it takes TLS and plain text.
+    pub port_unification: bool,
+    /// `admin.needClientAuth`: clients that come through TLS must show a certificate.
+    pub need_client_auth: bool,
+}
+
+impl AdminConfig {
+    /// Whether the HTTP port takes TLS.
+    #[must_use]
+    pub fn speaks_tls(&self) -> bool {
+        self.enabled && (self.force_https || self.port_unification)
+    }
 }
 
 /// Values as they were given, where the resolved one depends on others.

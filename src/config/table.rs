@@ -15,6 +15,7 @@ use super::bounds::{
     TICK_TIME_MS_MAX, TOTAL_BYTES_MAX_MAX, TOTAL_BYTES_MAX_MIN,
 };
 use super::key::Key;
+use super::metrics_tls;
 use super::peer_security;
 use super::peer_tls;
 use super::sasl;
@@ -24,8 +25,8 @@ use super::values::{
 };
 use super::words::FourLetterWords;
 use super::{
-    AdminConfig, Config, ContainerConfig, CpuPolicyKey, PeerSecurityConfig, PeerTlsConfig, Raw,
-    SaslConfig, TlsConfig,
+    AdminConfig, Config, ContainerConfig, CpuPolicyKey, MetricsTlsConfig, PeerSecurityConfig,
+    PeerTlsConfig, Raw, SaslConfig, TlsConfig,
 };
 
 /// A heading of the documents and the keys below it.
@@ -38,7 +39,7 @@ pub struct Section {
 }
 
 /// Every key that takes effect.
-pub static SECTIONS: [Section; 13] = [
+pub static SECTIONS: [Section; 14] = [
     Section { title: "Where it stores and listens", keys: &PLACE },
     Section { title: "Sessions and time", keys: &SESSIONS },
     Section { title: "Limits", keys: &LIMITS },
@@ -51,6 +52,7 @@ pub static SECTIONS: [Section; 13] = [
     Section { title: "TLS between servers", keys: &peer_tls::KEYS },
     Section { title: "TLS between servers: keys and certificates", keys: &peer_tls::LISTENER_KEYS },
     Section { title: "For operators", keys: &OPERATORS },
+    Section { title: "TLS of the port for metrics", keys: &metrics_tls::KEYS },
     Section { title: "The ensemble", keys: &ENSEMBLE },
 ];
 
@@ -414,7 +416,7 @@ static ACCESS: [Key; 5] = [
     .or_else("false"),
 ];
 
-static OPERATORS: [Key; 12] = [
+static OPERATORS: [Key; 15] = [
     Key::effective(
         "4lw.commands.whitelist",
         "default",
@@ -491,6 +493,30 @@ static OPERATORS: [Key; 12] = [
         c.admin.hosts = names.map(str::to_owned).collect();
         Ok(())
     }),
+    Key::effective(
+        "admin.forceHttps",
+        "false",
+        |c| c.admin.force_https.to_string(),
+        "The HTTP port takes TLS alone, by ssl.quorum.keyStore.*, and by ssl.quorum.enabledProtocols and \
+         ssl.quorum.ciphersuites where they are given. Plain text is closed.",
+    )
+    .switch(|c, on| c.admin.force_https = on),
+    Key::effective(
+        "admin.portUnification",
+        "false",
+        |c| c.admin.port_unification.to_string(),
+        "The HTTP port takes TLS and plain text, unless admin.forceHttps is true.",
+    )
+    .switch(|c, on| c.admin.port_unification = on)
+    .or_else("false"),
+    Key::effective(
+        "admin.needClientAuth",
+        "false",
+        |c| c.admin.need_client_auth.to_string(),
+        "Clients that come to the HTTP port through TLS must show a certificate that ssl.quorum.trustStore.* vouches \
+         for. It counts as much as the token of lockkeeper.adminTokenFile.",
+    )
+    .switch(|c, on| c.admin.need_client_auth = on),
     Key::effective(
         "metricsProvider.className",
         "",
@@ -670,8 +696,13 @@ pub(super) fn blank() -> Config {
             command_url: String::new(),
             token_file: None,
             hosts: Vec::new(),
+            force_https: false,
+            port_unification: false,
+            need_client_auth: false,
         },
         metrics_addr: None,
+        metrics_secure_addr: None,
+        metrics_tls: MetricsTlsConfig::default(),
         fsync_warning_threshold_ms: 0,
         audit_log: None,
         standalone_enabled: false,

@@ -58,7 +58,14 @@ impl Files {
         let needs = Needs {
             in_use: now.open.unwrap_or(FILES_IN_USE_UNKNOWN),
             io_threads: cpu_policy::io_threads(cpu_policy::cores(), config.io_threads) as u64,
-            http_ports: u64::from(config.admin.enabled) + u64::from(config.metrics_addr.is_some()),
+            http_ports: [
+                config.admin.enabled,
+                config.metrics_addr.is_some(),
+                config.metrics_secure_addr.is_some(),
+            ]
+            .map(u64::from)
+            .iter()
+            .sum(),
             peers: if own.is_some() { others } else { 0 },
             peer_ports: own.map_or(0, |own| own.addresses.len() as u64),
         };

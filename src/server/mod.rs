@@ -69,6 +69,7 @@ pub struct Server {
     address: SocketAddr,
     secure_address: Option<SocketAddr>,
     admin_address: Option<SocketAddr>,
+    metrics_address: Option<SocketAddr>,
     recovered: Recovered,
     peers: Option<Arc<Peers>>,
 }
@@ -138,11 +139,18 @@ impl Server {
         self.admin_address
     }
 
+    /// Where the port is that offers metrics alone, through TLS; `None` if there is none, or if it could not be bound.
+    #[must_use]
+    pub fn secure_metrics_addr(&self) -> Option<SocketAddr> {
+        self.metrics_address
+    }
+
     /// What to give to a browser on this machine; `None` if there is no HTTP port.
     #[must_use]
     pub fn admin_url(&self) -> Option<String> {
         let address = reachable(self.admin_address?);
-        Some(format!("http://{address}{}", self.shared.commands_path))
+        let scheme = if self.shared.forces_https { "https" } else { "http" };
+        Some(format!("{scheme}://{address}{}", self.shared.commands_path))
     }
 
     /// Where the data is; `None` in memory.

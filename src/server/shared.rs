@@ -53,6 +53,8 @@ pub(super) struct Shared {
     pub words: FourLetterWords,
     /// Where on the HTTP port the commands are.
     pub commands_path: String,
+    /// Whether that port takes TLS alone.
+    pub forces_https: bool,
     /// The other servers; `None` without an ensemble.
     pub peers: Option<Arc<Peers>>,
     /// Held by a task that asks for locks: that takes more of the driver's time than other questions.

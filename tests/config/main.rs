@@ -480,8 +480,6 @@ fn keys_that_ask_for_missing_protection_are_refused_by_name() {
         "quorum.auth.enableSasl",
         "quorum.auth.serverRequireSasl",
         "quorum.auth.learnerRequireSasl",
-        "admin.forceHttps",
-        "admin.needClientAuth",
     ] {
         let error = fault(&format!("{key}=true"));
         assert!(error.starts_with(&format!("zoo.cfg:3: {key}: refused: ")), "{error}");

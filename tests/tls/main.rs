@@ -4,6 +4,7 @@
 mod authority;
 #[path = "../common/mod.rs"]
 mod common;
+mod operators;
 #[path = "../common/process.rs"]
 mod process;
 mod stores;

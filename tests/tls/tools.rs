@@ -26,7 +26,7 @@ fn scene() -> Scene {
 }
 
 /// What the command does; servers of this process go on meanwhile.
-async fn run(scene: &Scene, arguments: &[&str]) -> Output {
+pub async fn run(scene: &Scene, arguments: &[&str]) -> Output {
     let directory = scene.path().to_owned();
     let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
     let run = move || {

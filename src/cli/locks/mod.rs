@@ -15,7 +15,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 
-use super::admin::{self, AdminError};
+use super::admin::{self, Access, AdminError};
+use super::client_configuration::ClientConfigurationFlag;
 use super::member::{EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
 use super::{exit_code, say};
 use crate::admin::read_token;
@@ -60,6 +61,8 @@ struct ViewFlags {
     /// A file with the token of these servers (lockkeeper.adminTokenFile), if they are on other machines
     #[arg(long, value_name = "FILE")]
     admin_token_file: Option<PathBuf>,
+    #[command(flatten)]
+    configuration: ClientConfigurationFlag,
     /// How to show it
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Output,
@@ -106,7 +109,11 @@ impl ViewFlags {
         parameter: Option<(&str, &str)>,
         table: fn(&Value) -> String,
     ) -> ExitCode {
-        let servers = match admin::addresses(&self.admin) {
+        let tls = match self.configuration.read() {
+            Ok(configuration) => configuration.tls,
+            Err(reason) => return failed(EXIT_USAGE, &reason),
+        };
+        let servers = match admin::addresses(&self.admin, tls.is_some()) {
             Ok(servers) => servers,
             Err(reason) => return failed(EXIT_USAGE, &format!("--admin: {reason}")),
         };
@@ -114,9 +121,10 @@ impl ViewFlags {
             Ok(token) => token,
             Err(reason) => return failed(EXIT_USAGE, &format!("--admin-token-file: {reason}")),
         };
+        let access = Access { servers, token, tls };
         let mut is_first = true;
         loop {
-            match admin::ask(&servers, token.as_deref(), page, parameter) {
+            match admin::ask(&access, page, parameter) {
                 Ok(answer) => {
                     let text = match self.output {
                         Output::Json => format!("{answer}\n"),

@@ -124,6 +124,36 @@ impl Draft {
         }
     }
 
+    /// TLS of the HTTP port needs a key, and something to judge certificates by where one is asked for.
+    pub(super) fn resolve_admin_tls(&mut self) {
+        let admin = &self.config.admin;
+        let asks = match (admin.force_https, admin.port_unification) {
+            _ if !admin.enabled => return,
+            (true, _) => "admin.forceHttps",
+            (false, true) => "admin.portUnification",
+            (false, false) if admin.need_client_auth => {
+                let key = "admin.needClientAuth";
+                let reason = "needs admin.forceHttps=true, or admin.portUnification=true: a certificate is \
+                              shown through TLS";
+                return self.fail(self.origin_of(key).error(key, reason));
+            }
+            (false, false) => return,
+        };
+        let (needs_client, listener) = (admin.need_client_auth, &self.config.peer_tls.listener);
+        let (has_key, has_trust) =
+            (listener.key_store.location.is_some(), listener.trust_store.location.is_some());
+        if !has_key {
+            let reason = "needs ssl.quorum.keyStore.location: the file with the server's key and its certificates";
+            self.fail(self.origin_of(asks).error(asks, reason));
+        }
+        if needs_client && !has_trust {
+            let key = "admin.needClientAuth";
+            let reason =
+                "needs ssl.quorum.trustStore.location, to judge the certificates of clients by";
+            self.fail(self.origin_of(key).error(key, reason));
+        }
+    }
+
     /// What demands a secret needs one.
     pub(super) fn resolve_peer_security(&mut self) {
         let security = &self.config.peer_security;
@@ -263,13 +293,24 @@ impl Draft {
     pub(super) fn resolve_metrics(&mut self) {
         let raw = &self.config.raw;
         let is_given = self.config.origin("metricsProvider.httpPort").is_some();
-        let port = match raw.prometheus && !is_given {
+        // A port that takes TLS is enough.
+        let is_secure = self.config.metrics_tls.port >= 0;
+        let port = match raw.prometheus && !is_given && !is_secure {
             true => PROMETHEUS_PORT_DEFAULT,
             false => raw.metrics_port,
         };
-        // -1 is "none": it is no port.
-        let addr = u16::try_from(port).ok().map(|port| HostPort::new(&raw.metrics_host, port));
-        self.config.metrics_addr = addr.map(|addr| addr.expect("the host was checked"));
+        let host = raw.metrics_host.clone();
+        let at = |port: i64| {
+            // -1 is "none": it is no port.
+            let addr = u16::try_from(port).ok().map(|port| HostPort::new(&host, port));
+            addr.map(|addr| addr.expect("the host was checked"))
+        };
+        self.config.metrics_addr = at(port);
+        self.config.metrics_secure_addr = at(self.config.metrics_tls.port);
+        let faults = if is_secure { self.config.metrics_tls.faults() } else { Vec::new() };
+        for (key, reason) in faults {
+            self.fail(self.origin_of(key).error(key, reason));
+        }
     }
 
     /// What clients must prove has to be something that they can.

@@ -11,7 +11,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
 use crate::admin::Certificates;
-use crate::config::{ClientAuthKey, ListenerTls, PeerTlsConfig, StoreConfig, StoreType, TlsConfig};
+use crate::config::{
+    ClientAuthKey, Config, ListenerTls, PeerTlsConfig, StoreConfig, StoreType, TlsConfig,
+};
 use crate::supervision::{Task, spawn_blocking};
 use crate::tls::{
     ClientAuth, ListenerSettings, PasswordSource, Reloadable, Store, StoreKind, TlsError,
@@ -43,6 +45,37 @@ pub(super) fn of_peers(config: &PeerTlsConfig) -> Result<Option<Arc<Reloadable>>
         return Ok(None);
     }
     load("ssl.quorum.ciphersuites", settings(&config.listener, true))
+}
+
+/// What the HTTP port speaks TLS by; `None`: it does not.
+///
+/// # Errors
+/// A file is at fault.
+pub(super) fn of_operators(config: &Config) -> Result<Option<Arc<Reloadable>>, TlsError> {
+    if !config.admin.speaks_tls() {
+        return Ok(None);
+    }
+    let settings = settings(&config.peer_tls.listener, false);
+    // ssl.quorum.clientAuth is for servers.
+    let client_auth = match config.admin.need_client_auth {
+        true => ClientAuth::Need,
+        false => ClientAuth::None,
+    };
+    load("ssl.quorum.ciphersuites", settings.map(|given| ListenerSettings { client_auth, ..given }))
+}
+
+/// What the port for metrics speaks TLS by; `None`: it does not.
+///
+/// # Errors
+/// A file is at fault.
+pub(super) fn of_metrics(config: &Config) -> Result<Option<Arc<Reloadable>>, TlsError> {
+    match &config.metrics_secure_addr {
+        Some(_) => load(
+            "metricsProvider.ssl.ciphersuites",
+            settings(&config.metrics_tls.resolved(), false),
+        ),
+        None => Ok(None),
+    }
 }
 
 /// `connects`: whether it is for connections that are made as well. `None`: there is no key.

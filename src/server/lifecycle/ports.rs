@@ -15,7 +15,7 @@ use super::recovery::Parts;
 use super::settings;
 use super::start::WORKER;
 use super::users::FollowedUsers;
-use crate::admin::{self, Options, Surface};
+use crate::admin::{self, Options, PortTls, Surface};
 use crate::config::{AdminConfig, Config};
 use crate::sasl::SaslUsers;
 use crate::server::announced::Announced;
@@ -32,6 +32,7 @@ use crate::server::message::Message;
 use crate::server::peer::Peers;
 use crate::server::shared::{Published, Shared, Stop};
 use crate::supervision::{self, Task, TaskSet};
+use crate::tls::Reloadable;
 
 /// HTTP connections that may wait to be accepted.
 const HTTP_BACKLOG: u32 = 128;
@@ -52,6 +53,7 @@ pub(super) struct Offer {
     peers: Option<Arc<Peers>>,
     members: watch::Receiver<Announced>,
     certificates: Vec<Followed>,
+    http: HttpTls,
     users: Option<SaslUsers>,
 }
 
@@ -64,8 +66,26 @@ pub(super) struct Ports {
     pub address: SocketAddr,
     /// Where they connect through TLS alone, if they may.
     pub secure_address: Option<SocketAddr>,
-    /// Where the HTTP port is; `None` if there is none.
-    pub admin_address: Option<SocketAddr>,
+    /// Where the HTTP ports are.
+    pub http: HttpAddresses,
+}
+
+/// By what HTTP ports speak TLS, if they do.
+#[derive(Clone, Default)]
+pub(super) struct HttpTls {
+    /// The one for everything.
+    pub operators: Option<Arc<Reloadable>>,
+    /// The one for metrics alone.
+    pub metrics: Option<Arc<Reloadable>>,
+}
+
+/// Where HTTP ports are; `None` where there is none.
+#[derive(Clone, Copy, Default)]
+pub(super) struct HttpAddresses {
+    /// The one for everything.
+    pub admin: Option<SocketAddr>,
+    /// The one for metrics alone that takes TLS.
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Offer {
@@ -75,7 +95,7 @@ impl Offer {
         parts: &Parts,
         limits: Limits,
         files: Files,
-        certificates: Vec<Followed>,
+        (certificates, http): (Vec<Followed>, HttpTls),
     ) -> Self {
         Self {
             config: parts.config.clone(),
@@ -91,6 +111,7 @@ impl Offer {
             peers: parts.member.as_ref().map(|member| Arc::clone(&member.peers)),
             members: parts.members.subscribe(),
             certificates,
+            http,
             users: parts.sasl.users.clone(),
         }
     }
@@ -137,6 +158,7 @@ impl Offer {
             ),
             words: config.four_letter_words.clone(),
             commands_path: config.admin.command_url.clone(),
+            forces_https: config.admin.force_https,
             peers: self.peers.clone(),
             turn: tokio::sync::Mutex::default(),
             supervisor: supervision::current(),
@@ -149,8 +171,15 @@ impl Offer {
             let _runtime = accepting.enter();
             ports.listen(config.listen_backlog)?
         };
-        let admin_address =
-            serve_http(config, self.files.http, &shared, stop, self.is_usual, tasks).await?;
+        let http = serve_http(
+            (config, self.http.clone()),
+            self.files.http,
+            &shared,
+            stop,
+            self.is_usual,
+            tasks,
+        )
+        .await?;
         let options =
             listener::Options { keep_alive: config.client_tcp_keep_alive, files: self.files };
         let (moves, moved) = mpsc::channel(1);
@@ -169,7 +198,7 @@ impl Offer {
         let (behind, stop) = (Arc::clone(&shared), Arc::clone(stop));
         let accept = listener::accept(clients, moved, behind, stop, (options, threads));
         tasks.spawn_on(Task::Clients, accept, &accepting);
-        Ok(Ports { shared, address, secure_address, admin_address })
+        Ok(Ports { shared, address, secure_address, http })
     }
 }
 
@@ -181,20 +210,31 @@ impl Offer {
 /// # Errors
 /// The system gives no thread.
 async fn serve_http(
-    config: &Config,
+    (config, tls): (&Config, HttpTls),
     connections_max: usize,
     shared: &Arc<Shared>,
     stop: &Arc<Stop>,
     is_usual: bool,
     tasks: &mut TaskSet<()>,
-) -> Result<Option<SocketAddr>, StartError> {
-    let AdminConfig { enabled, addr, command_url, token_file: _, hosts: _ } = &config.admin;
+) -> Result<HttpAddresses, StartError> {
+    let AdminConfig { enabled, addr, command_url, force_https, .. } = &config.admin;
     let any = Options { connections_max, ..Options::default() };
     let guard = settings::guard(config);
-    let all = Options { commands_path: command_url.clone(), guard, ..any.clone() };
+    let HttpTls { operators, metrics: of_metrics } = tls;
+    let tls = operators.map(|source| PortTls { source, takes_plain: !force_https });
+    let all = Options { commands_path: command_url.clone(), guard, tls, ..any.clone() };
     let metrics = Options { surface: Surface::Metrics, ..any };
-    let ports = [(enabled.then_some(addr), all), (config.metrics_addr.as_ref(), metrics)];
-    let mut bound = None;
+    let (plain, encrypted) = (config.metrics_addr.as_ref(), config.metrics_secure_addr.as_ref());
+    // Port 0 is another one each time.
+    let is_unified = plain == encrypted && plain.is_some_and(|plain| plain.port != 0);
+    let of_metrics = of_metrics.map(|source| PortTls { source, takes_plain: is_unified });
+    let secure_metrics = Options { tls: of_metrics, ..metrics.clone() };
+    let ports = [
+        (enabled.then_some(addr), all),
+        (plain.filter(|_| !is_unified), metrics),
+        (encrypted, secure_metrics),
+    ];
+    let mut bound = HttpAddresses::default();
     let mut listeners = Vec::new();
     for (address, options) in ports {
         let Some(address) = address else { continue };
@@ -209,8 +249,10 @@ async fn serve_http(
         });
         match listener {
             Ok((at, listener)) => {
-                if is_admin {
-                    bound = Some(at);
+                match (is_admin, &options.tls) {
+                    (true, _) => bound.admin = Some(at),
+                    (false, Some(_)) => bound.metrics = Some(at),
+                    (false, None) => {}
                 }
                 listeners.push((listener, options));
             }
@@ -218,7 +260,7 @@ async fn serve_http(
         }
     }
     if listeners.is_empty() {
-        return Ok(None);
+        return Ok(bound);
     }
     let failed = |error: std::io::Error| StartError::System {
         what: Task::Http.name(),

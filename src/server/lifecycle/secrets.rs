@@ -65,9 +65,13 @@ fn is_on_loopback(config: &Config) -> bool {
 }
 
 fn files(config: &Config) -> impl Iterator<Item = &Path> {
-    let (clients, servers) = (&config.tls, &config.peer_tls);
-    let of_tls =
-        [(clients.is_offered(), &clients.listener), (servers.is_offered(), &servers.listener)];
+    let (clients, servers, metrics) = (&config.tls, &config.peer_tls, &config.metrics_tls);
+    let of_tls = [
+        (clients.is_offered(), &clients.listener),
+        // The HTTP port goes by the same keys.
+        (servers.is_offered() || config.admin.speaks_tls(), &servers.listener),
+        (config.metrics_secure_addr.is_some(), &metrics.listener),
+    ];
     let of_tls = of_tls.into_iter().filter(|(is_offered, _)| *is_offered).flat_map(|(_, tls)| {
         [&tls.key_store.location, &tls.key_store.password_path, &tls.trust_store.password_path]
     });

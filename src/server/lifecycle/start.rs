@@ -20,7 +20,7 @@ use tokio::task::JoinError;
 use super::builder::Builder;
 use super::certificates;
 use super::member::{Member, State};
-use super::ports::{Offer, Ports};
+use super::ports::{HttpAddresses, HttpTls, Offer, Ports};
 use super::recovery::{self, Parts};
 use super::sasl::sasl_setup;
 use super::secrets;
@@ -123,7 +123,8 @@ pub(in crate::server) async fn start(builder: Builder) -> Result<Server, StartEr
     match heard {
         Some(Ok(started)) => {
             let Started { ports, recovered, peers } = started;
-            let Ports { shared, address, secure_address, admin_address } = ports;
+            let Ports { shared, address, secure_address, http: HttpAddresses { admin, metrics } } =
+                ports;
             let ended = end_heard;
             Ok(Server {
                 shared,
@@ -131,7 +132,8 @@ pub(in crate::server) async fn start(builder: Builder) -> Result<Server, StartEr
                 ended,
                 address,
                 secure_address,
-                admin_address,
+                admin_address: admin,
+                metrics_address: metrics,
                 recovered,
                 peers,
             })
@@ -230,6 +232,10 @@ async fn serve(
         read_token(path).map_err(|reason| StartError::Token { path: path.clone(), reason })?;
     }
     let tls = certificates::of_clients(&config.tls)?;
+    let http = HttpTls {
+        operators: certificates::of_operators(&config)?,
+        metrics: certificates::of_metrics(&config)?,
+    };
     let port = bind(&config, tls.as_ref()).await?;
     let audit = match &config.audit_log {
         Some(path) => Some(open_audit(path)?),
@@ -277,8 +283,14 @@ async fn serve(
         files: WatchedFs::new(files),
     };
     let peers = parts.member.as_ref().and_then(|member| member.peers.security.certificates());
-    let certificates = follow([("clients", tls), ("servers", peers)], &parts.stop, &mut tasks);
-    let offer = Offer::of(&parts, limits, open_files, certificates);
+    let listeners = [
+        ("clients", tls),
+        ("servers", peers),
+        ("operators", http.operators.clone()),
+        ("metrics", http.metrics.clone()),
+    ];
+    let certificates = follow(listeners, &parts.stop, &mut tasks);
+    let offer = Offer::of(&parts, limits, open_files, (certificates, http));
     let peers = parts.member.as_ref().map(|member| Arc::clone(&member.peers));
     let result = match peers {
         Some(peers) => with_others(parts, &offer, (port, file), &peers, &mut tasks, told).await?,
@@ -291,7 +303,7 @@ async fn serve(
 
 /// Has the files of keys and certificates be followed until the end is asked for.
 fn follow(
-    listeners: [(&'static str, Option<Arc<Reloadable>>); 2],
+    listeners: [(&'static str, Option<Arc<Reloadable>>); 4],
     stop: &Arc<Stop>,
     tasks: &mut TaskSet<()>,
 ) -> Vec<certificates::Followed> {
