@@ -148,7 +148,7 @@ pub use replica::{
     Machine, Mark, Member, Membership, Outgoing, PeerMessage, Ready, Replica, Report, Restored,
     SendImage, Setup, Status, TICK_MS, Urgency,
 };
-pub use sasl::{SaslSetup, SaslUsers};
+pub use sasl::{AuthToLocal, SaslSetup, SaslUsers, ServiceKey, Verdict};
 pub use tree::Options as TreeOptions;
 
 /// The command line of the binary.

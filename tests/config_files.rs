@@ -116,7 +116,7 @@ fn sample_settings() -> Vec<(String, String, bool)> {
     let setting = |line: &str| {
         let commented = line.starts_with('#');
         let (key, value) = line.strip_prefix('#').unwrap_or(line).split_once('=')?;
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '.';
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_');
         key.chars().all(plain).then(|| (key.to_string(), value.to_string(), commented))
     };
     include_str!("../conf/zoo.cfg").lines().filter_map(setting).collect()

@@ -40,7 +40,7 @@ enum Scene {
     Three,
     /// A server alone that clients connect to through TLS.
     Tls,
-    /// It takes a full queue of the driver: `peers.rs` shows it.
+    /// It takes a full queue of the driver, or a key of Kerberos: `peers.rs` and `acceptor.rs` show them.
     Unit,
 }
 
@@ -64,7 +64,7 @@ fn scene(task: Task) -> Scene {
         Task::Members | Task::MembersFile => Scene::Files,
         Task::ImageFetch => Scene::Damaged,
         Task::Image | Task::ImageWork => Scene::Three,
-        Task::Notice => Scene::Unit,
+        Task::Notice | Task::Gssapi => Scene::Unit,
         Task::Handshake | Task::Certificates => Scene::Tls,
     }
 }

@@ -92,8 +92,12 @@ const ROOMS: &[(&str, Arrows)] = &[
             ("clients", &["cpu_policy", "io_threads"]),
             ("peer", &["clients", "disk"]),
             ("disk", &["cpu_policy"]),
-            ("lifecycle", &["cpu_policy", "io_threads", "clients", "peer", "disk", "driver"]),
-            ("driver", &["cpu_policy", "clients", "peer", "disk"]),
+            ("gssapi", &[]),
+            (
+                "lifecycle",
+                &["cpu_policy", "io_threads", "clients", "peer", "disk", "gssapi", "driver"],
+            ),
+            ("driver", &["cpu_policy", "clients", "peer", "disk", "gssapi"]),
         ],
     ),
     (
@@ -143,6 +147,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("raft", &["replica"]),
     ("nom", &["proto"]),
     ("hyper", &["admin"]),
+    ("libgssapi", &["server"]),
     ("rustls", &["tls", "server", "cli", "bench"]),
     ("ring", &["peer_auth", "tls"]),
     ("clap", &["cli", "main", "mutants"]),

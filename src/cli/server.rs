@@ -75,6 +75,10 @@ pub(super) fn run(flags: &ServerFlags) -> ExitCode {
         Ok(config) => config,
         Err(errors) => return invalid(&errors),
     };
+    #[cfg(feature = "gssapi")]
+    if let Some(error) = begin_with_key_tab(&config) {
+        return failed(&error);
+    }
     list_keys(&config);
     if let Err(error) = flags.keep_myid(&config) {
         return failed(&error);
@@ -85,6 +89,34 @@ pub(super) fn run(flags: &ServerFlags) -> ExitCode {
         Err(error) => return failed(&format!("no threads for sockets: {error}")),
     };
     runtime.block_on(serve(config, flags))
+}
+
+/// Begins this very process anew with the file of its key of Kerberos in the environment, where MIT's library reads it:
+/// a running process cannot change what its threads may be reading. Why that did not succeed, if it has to.
+#[cfg(feature = "gssapi")]
+fn begin_with_key_tab(config: &Config) -> Option<String> {
+    use std::env;
+    use std::os::unix::process::CommandExt as _;
+
+    use crate::server::{KEY_TAB_VARIABLE, is_in_environment, sasl_setup};
+
+    // What is wrong with the file the start says.
+    let service = sasl_setup(config).ok()?.service?;
+    if is_in_environment(&service) {
+        return None;
+    }
+    let program = match env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return Some(format!("this program is not found: {error}")),
+    };
+    let mut arguments = env::args_os();
+    let mut command = std::process::Command::new(program);
+    command.env(KEY_TAB_VARIABLE, format!("FILE:{}", service.key_tab));
+    if let Some(name) = arguments.next() {
+        command.arg0(name);
+    }
+    let error = command.args(arguments).exec();
+    Some(format!("this program cannot be begun with {KEY_TAB_VARIABLE}: {error}"))
 }
 
 async fn serve(config: Config, flags: &ServerFlags) -> ExitCode {

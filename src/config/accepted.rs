@@ -185,7 +185,7 @@ pub(super) static ACCEPTED: [Key; 103] = [
     ),
     // --- authentication that is not there, in settings that ask for nothing by themselves
     any("quorum.auth.*", "names of SASL between servers, which quorum.auth.enableSasl asks for"),
-    any("sasl.*", "a setting of clients, or of Kerberos, which is not offered yet"),
+    any("sasl.*", "a setting of clients, or of Java's Kerberos"),
     any("kerberos.*", KERBEROS),
     any("security.*", KERBEROS),
     any("requireKerberosConfig", KERBEROS),
@@ -341,7 +341,7 @@ const CACHE: &str = "replies are not cached";
 const THREADS: &str = "the server chooses its threads and buffers itself";
 const WATCHES: &str = "there is one watch table";
 const NO_SNAPSHOT: &str = "the commands snapshot and restore are not offered yet";
-const KERBEROS: &str = "Kerberos is not offered yet";
+const KERBEROS: &str = "a setting of Java's Kerberos: here that is MIT's, which reads krb5.conf";
 const PEER_SASL: &str = "SASL between servers is not offered; lockkeeper.peerSecretFile with a secret that all servers \
      share takes its place";
 const NOT_READ: &str = "ZooKeeper 3.9 does not read it either";

@@ -27,6 +27,8 @@ pub struct SaslConfig {
     pub allow_failed_clients: bool,
     /// `letAnySaslUserDoX`: the id whose permissions every user has.
     pub any_user_id: Option<String>,
+    /// `security.auth_to_local`: the rules that make short names of principals.
+    pub auth_to_local: String,
     /// `kerberos.removeHostFromPrincipal`.
     pub remove_host: bool,
     /// `kerberos.removeRealmFromPrincipal`.
@@ -124,14 +126,17 @@ pub(super) fn give(config: &mut Config, name: &str, value: &str) {
 }
 
 /// The section's keys.
-pub(super) static KEYS: [Key; 13] = [
+pub(super) static KEYS: [Key; 14] = [
     Key::effective(
         JAAS_FILE,
         "",
         |c| c.sasl.jaas_file.as_deref().map_or_else(String::new, path_text),
         "File with the users who may authenticate by SASL (DIGEST-MD5), in the syntax that ZooKeeper's servers have \
          it in: `Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_NAME=\"password\"; };`. \
-         ZooKeeper is told of it by -Djava.security.auth.login.config. Empty: SASL is not offered.",
+         Or the server's key of Kerberos (GSSAPI), in a build with the feature `gssapi`: \
+         `Server { com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab=\"FILE\" \
+         principal=\"zookeeper/HOST@REALM\"; };`. ZooKeeper is told of it by \
+         -Djava.security.auth.login.config. Empty: SASL is not offered.",
     )
     .text("a path, or nothing", |c, text| {
         c.sasl.jaas_file = optional_path(text)?;
@@ -211,6 +216,19 @@ pub(super) static KEYS: [Key; 13] = [
         Ok(())
     }),
     Key::effective(
+        AUTH_TO_LOCAL,
+        "DEFAULT",
+        |c| c.sasl.auth_to_local.clone(),
+        "The rules that make short names of principals with a realm, tried in their order: DEFAULT (a name of the \
+         realm of the server's own principal, or of any realm where users have passwords, without its host) or \
+         RULE:[n:format](match)s/from/to/g. A principal for which there is none keeps all of its name.",
+    )
+    .text("rules", |c, text| {
+        c.sasl.auth_to_local = text.to_string();
+        Ok(())
+    })
+    .or_else("DEFAULT"),
+    Key::effective(
         "kerberos.removeHostFromPrincipal",
         "false",
         |c| c.sasl.remove_host.to_string(),
@@ -258,6 +276,8 @@ pub(super) const OTHER_PROVIDER: &str =
     "authentication plugins are not offered; world, ip, digest, x509, sasl and super are built in";
 /// The key of the file with the users.
 pub(super) const JAAS_FILE: &str = "lockkeeper.jaasFile";
+/// The key of the rules for names.
+pub(crate) const AUTH_TO_LOCAL: &str = "security.auth_to_local";
 /// The family of keys that name classes.
 pub(super) const PROVIDERS: &str = "authProvider.N";
 const ENFORCE: &str = "enforce.auth.enabled";

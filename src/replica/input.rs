@@ -11,7 +11,7 @@ use super::messages::PeerMessage;
 use super::ready::Fetch;
 pub use super::request::{ClientRequest, ConnId};
 use crate::proto::connect::ConnectRequest;
-use crate::sasl::SaslUsers;
+use crate::sasl::{SaslUsers, Verdict};
 use crate::tree::acl::Identity;
 
 /// One event from outside. `Replica::step` takes it, never fails and never waits.
@@ -125,6 +125,13 @@ pub enum Input {
     SaslUsers {
         /// All of them.
         users: SaslUsers,
+    },
+    /// What was made of the token that `Ready::tokens` had of a connection.
+    SaslJudged {
+        /// The connection.
+        conn: ConnId,
+        /// What.
+        verdict: Verdict,
     },
     /// Leadership is to be handed over, if this server has it: it is about to stop.
     Resign,

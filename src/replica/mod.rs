@@ -206,6 +206,7 @@ impl Replica {
                 self.image_received(*message, mark, machine);
             }
             Input::SaslUsers { users } => self.clients.replace_users(users),
+            Input::SaslJudged { conn, verdict } => self.clients.judged(conn, verdict),
             Input::Resign => self.resign(),
         }
     }
@@ -248,7 +249,7 @@ impl Replica {
                 self.write_members();
                 self.reconcile();
             }
-            let client = self.clients.take_output();
+            let client = (self.clients.take_output(), self.clients.take_tokens());
             let members = self.changed_members();
             let ready = self.output.take(client, members);
             if !ready.is_empty() {

@@ -8,6 +8,7 @@ use super::durable::{Append, Mark};
 use super::inspect::Report;
 use super::messages::{Member, PeerMessage};
 use super::ready::{AuditLine, Fetch, Outgoing, Ready, SendImage};
+use super::request::ConnId;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -69,14 +70,14 @@ impl Output {
         self.inspected.push((token, report));
     }
 
-    /// Everything, together with what connections are sent and who the members are.
+    /// Everything, together with what connections are sent, their tokens, and who the members are.
     pub(in crate::replica) fn take(
         &mut self,
-        client: Vec<Outgoing>,
+        (client, tokens): (Vec<Outgoing>, Vec<(ConnId, Vec<u8>)>),
         members: Option<Vec<Member>>,
     ) -> Ready {
         let Self { inspected, audit, append, send, fetch, images, cut } = std::mem::take(self);
-        Ready { append, client, audit, inspected, send, fetch, images, cut, members }
+        Ready { append, client, audit, inspected, send, fetch, images, cut, tokens, members }
     }
 }
 
@@ -90,17 +91,20 @@ mod tests {
         output.send(2, PeerMessage::Ask { question: 1 });
         output.send_all([(3, PeerMessage::Ask { question: 2 })]);
         output.cut(3);
-        let ready = output.take(Vec::new(), None);
+        let ready = output.take(Default::default(), None);
         assert_eq!(ready.send.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [2, 3]);
         assert_eq!(ready.cut, [3]);
-        assert!(output.take(Vec::new(), None).is_empty());
+        assert!(output.take(Default::default(), None).is_empty());
     }
 
     #[test]
     fn an_image_is_installed_by_the_append_that_the_consensus_wants() {
         let mut output = Output::default();
         output.install(Mark { index: 6, ..Mark::default() });
-        assert!(output.take(Vec::new(), None).is_empty(), "without an append there is nothing");
+        assert!(
+            output.take(Default::default(), None).is_empty(),
+            "without an append there is nothing"
+        );
         let append = Append {
             number: 1,
             install: None,
@@ -110,7 +114,7 @@ mod tests {
         };
         output.disk(Some(append), Vec::new(), Vec::new());
         output.install(Mark { index: 7, ..Mark::default() });
-        let append = output.take(Vec::new(), None).append.unwrap();
+        let append = output.take(Default::default(), None).append.unwrap();
         assert_eq!(append.install.map(|mark| mark.index), Some(7));
     }
 }

@@ -29,6 +29,8 @@ pub struct Ready {
     /// Servers, by raft id, that have sent on their links what cannot be true: the links from them are to
     /// be cut, and `Input::PeerDown` says so.
     pub cut: Vec<u64>,
+    /// Tokens of SASL to be judged outside: `Input::SaslJudged`. At most one of a connection until that came.
+    pub tokens: Vec<(ConnId, Vec<u8>)>,
     /// Who belongs to the ensemble, when that changed.
     pub members: Option<Vec<Member>>,
 }
@@ -109,6 +111,7 @@ impl Ready {
             && self.fetch.is_empty()
             && self.images.is_empty()
             && self.cut.is_empty()
+            && self.tokens.is_empty()
             && self.members.is_none()
     }
 }

@@ -23,6 +23,8 @@ struct Rig {
     seen: BTreeMap<ConnId, (Vec<Bytes>, bool)>,
     /// Every entry that was appended.
     log: Vec<Entry>,
+    /// Tokens that were to be judged outside.
+    tokens: Vec<(ConnId, Vec<u8>)>,
     /// Numbers of appends that the disk has not finished, while it is slow.
     unfinished: Option<Vec<u64>>,
 }
@@ -40,6 +42,7 @@ impl Rig {
             more: Vec::new(),
             seen: BTreeMap::new(),
             log: Vec::new(),
+            tokens: Vec::new(),
             unfinished: None,
         };
         rig.advance_ms(1);
@@ -70,6 +73,7 @@ impl Rig {
                     self.more.push(outgoing.conn);
                 }
             }
+            self.tokens.extend(ready.tokens);
             if let Some(append) = ready.append {
                 self.log.extend(append.entries);
                 match &mut self.unfinished {

@@ -1,4 +1,4 @@
-//! JAAS files: the users of a server in the syntax of Java's login configurations.
+//! JAAS files: the users of a server, or its key of Kerberos, in the syntax of Java's login configurations.
 //!
 //! *Owns* that syntax: `Name { module flag option="value" ...; ... };`, comments of C, C++ and the shell, values quoted
 //! or bare. *Invariants*: an error names the line and never repeats a value, which may be a password; a module
@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use super::{ClientLogin, SaslUsers};
+use super::{ClientLogin, SaslUsers, ServiceKey};
 
 /// The section of a client, unless another one is named (`zookeeper.sasl.clientconfig`).
 pub const CLIENT_SECTION_DEFAULT: &str = "Client";
@@ -37,21 +37,38 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The users that a section holds; `None`: there is no such section, as in the file of a client.
+/// What a section is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Login {
+    /// These users authenticate by DIGEST-MD5.
+    Users(SaslUsers),
+    /// Clients authenticate by Kerberos, with the service of this key.
+    Kerberos {
+        /// The key.
+        key: ServiceKey,
+        /// Where that is said.
+        line: u32,
+    },
+}
+
+/// What a section holds; `None`: there is no such section, as in the file of a client.
 ///
 /// # Errors
 /// The text is no JAAS file, or the section asks for something that is not offered.
-pub fn users(text: &str, section: &str) -> Result<Option<SaslUsers>, Fault> {
+pub fn login(text: &str, section: &str) -> Result<Option<Login>, Fault> {
     let Some(found) = find(text, section)? else { return Ok(None) };
     let mut users = SaslUsers::default();
     for Module { class, line, options } in &found.modules {
-        if class.ends_with("Krb5LoginModule") {
-            return Err(fault(*line, format!("refused: {class}: Kerberos is not offered")));
+        if class == KERBEROS_LOGIN_MODULE && found.modules.len() == 1 {
+            let key = service_key(*line, options)?;
+            return Ok(Some(Login::Kerberos { key, line: *line }));
         }
         if class != DIGEST_LOGIN_MODULE {
             return Err(fault(
                 *line,
-                format!("refused: {class}: only {DIGEST_LOGIN_MODULE} is offered"),
+                format!(
+                    "refused: {class}: a section has {DIGEST_LOGIN_MODULE}, or one {KERBEROS_LOGIN_MODULE}"
+                ),
             ));
         }
         for (name, line, value) in options {
@@ -66,13 +83,32 @@ pub fn users(text: &str, section: &str) -> Result<Option<SaslUsers>, Fault> {
             format!("the section {section} has no option {USER_PREFIX}NAME=\"password\""),
         ));
     }
-    Ok(Some(users))
+    Ok(Some(Login::Users(users)))
+}
+
+/// The key that a module of Kerberos names. Other options are for clients of Kerberos, and a server is none.
+fn service_key(line: u32, options: &[(String, u32, String)]) -> Result<ServiceKey, Fault> {
+    let given = |wanted: &str| {
+        let found = options.iter().find(|(name, _, _)| name == wanted);
+        found.map(|(_, _, value)| value.clone()).filter(|value| !value.is_empty())
+    };
+    if !given("useKeyTab").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+        return Err(fault(
+            line,
+            "useKeyTab=true is missing: the key of a server is in a file".to_owned(),
+        ));
+    }
+    let missing = |name: &str| fault(line, format!("the option {name} is missing"));
+    Ok(ServiceKey {
+        principal: given("principal").ok_or_else(|| missing("principal"))?,
+        key_tab: given("keyTab").ok_or_else(|| missing("keyTab"))?,
+    })
 }
 
 /// Who a section of a client is; `None`: there is no such section.
 ///
 /// # Errors
-/// As [`users`].
+/// As [`login`].
 pub fn client_login(text: &str, section: &str) -> Result<Option<ClientLogin>, Fault> {
     let Some(found) = find(text, section)? else { return Ok(None) };
     let [Module { class, line, options }] = found.modules.as_slice() else {
@@ -290,6 +326,7 @@ fn fault(line: u32, reason: String) -> Fault {
 const MARKS: [char; 4] = ['{', '}', ';', '='];
 const FLAGS: [&str; 4] = ["required", "requisite", "sufficient", "optional"];
 const DIGEST_LOGIN_MODULE: &str = "org.apache.zookeeper.server.auth.DigestLoginModule";
+const KERBEROS_LOGIN_MODULE: &str = "com.sun.security.auth.module.Krb5LoginModule";
 const USER_PREFIX: &str = "user_";
 
 #[cfg(test)]
@@ -301,7 +338,8 @@ mod tests {
     }
 
     fn passwords(text: &str) -> Vec<(String, String)> {
-        let users = users(text, "Server").unwrap().expect("the section is there");
+        let login = login(text, "Server").unwrap().expect("the section is there");
+        let Login::Users(users) = login else { panic!("{login:?}") };
         users
             .names()
             .map(|name| (name.to_owned(), users.password_of(name).unwrap().to_owned()))
@@ -309,7 +347,7 @@ mod tests {
     }
 
     fn reason(text: &str) -> String {
-        let reason = users(text, "Server").unwrap_err().to_string();
+        let reason = login(text, "Server").unwrap_err().to_string();
         assert!(!reason.contains("hidden"), "{reason}");
         reason
     }
@@ -320,17 +358,18 @@ mod tests {
              Client { org.apache.zookeeper.server.auth.DigestLoginModule required username=\"x\" password=\"y\"; };\n\
              Server {\n  org.apache.zookeeper.server.auth.DigestLoginModule REQUIRED\n    user_super=\"admin pw\"\n\
              \x20   user_bob = bob-secret.1 // him\n    \"user_a@B\"=\"\\\"\\\\\\101\\n\" debug=true;\n};\n\
-             Kerberos { com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true; };";
+             Kerberos { com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true\n\
+             \x20   keyTab=\"/etc/zk.keytab\" principal=\"zookeeper/h@R\" useTicketCache=false; };";
         let found = passwords(text);
         let found: Vec<(&str, &str)> =
             found.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
         assert_eq!(found, [("a@B", "\"\\A\n"), ("bob", "bob-secret.1"), ("super", "admin pw")]);
-        assert!(matches!(users(text, "Other"), Ok(None)));
-        let kerberos = users(text, "Kerberos").unwrap_err();
-        assert!(
-            kerberos.reason.contains("Kerberos is not offered") && kerberos.line == 12,
-            "{kerberos}"
-        );
+        assert!(matches!(login(text, "Other"), Ok(None)));
+        let key = ServiceKey {
+            principal: "zookeeper/h@R".to_owned(),
+            key_tab: "/etc/zk.keytab".to_owned(),
+        };
+        assert_eq!(login(text, "Kerberos"), Ok(Some(Login::Kerberos { key, line: 12 })));
     }
 
     #[test]
@@ -371,12 +410,19 @@ mod tests {
 
     #[test]
     fn faults_name_their_line_and_no_value() {
-        let digest = DIGEST_LOGIN_MODULE;
+        let (digest, kerberos) = (DIGEST_LOGIN_MODULE, KERBEROS_LOGIN_MODULE);
         for (body, expected) in [
             (
                 "com.example.Other required user_a=hidden;".to_owned(),
-                "2: refused: com.example.Other: only",
+                "2: refused: com.example.Other: a section has",
             ),
+            (
+                format!("{digest} required user_a=hidden; {kerberos} required;"),
+                "2: refused: com.sun.security.auth.module.Krb5LoginModule: a section has",
+            ),
+            (format!("{kerberos} required principal=p keyTab=k;"), "2: useKeyTab=true is missing"),
+            (format!("{kerberos} required useKeyTab=true principal=p;"), "2: the option keyTab is"),
+            (format!("{kerberos} required useKeyTab=TRUE keyTab=k;"), "2: the option principal is"),
             (format!("{digest} user_a=hidden;"), "2: required, requisite"),
             (format!("{digest} required;"), "1: the section Server has no option user_NAME"),
             (format!("{digest} required user_a;"), "2: `=` is expected"),
@@ -400,7 +446,7 @@ mod tests {
             assert!(reason.starts_with(expected), "{body}: {reason}");
         }
         assert_eq!(reason("Server"), "1: `{` is expected");
-        assert!(matches!(users("", "Server"), Ok(None)), "nor has the file of a client");
+        assert!(matches!(login("", "Server"), Ok(None)), "nor has the file of a client");
         assert!(reason(&" ".repeat(JAAS_TEXT_BYTES_MAX + 1)).contains("longer than"));
     }
 
@@ -432,7 +478,7 @@ mod tests {
             let text: String = (0..count)
                 .map(|_| parts[usize::try_from(random.below(parts.len() as u64)).unwrap()])
                 .collect();
-            let _ = users(&text, "Server");
+            let _ = login(&text, "Server");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Names of principals: `primary[/host][@REALM]`, as Kerberos writes them.
 //!
-//! *Owns* what is such a name, and what is left of it in the id of an access control list. *Never* maps a name to
-//! another (`security.auth_to_local`): the primary is the name of the user. Reproduces `KerberosName`.
+//! *Owns* what is such a name, and what is left of it in the id of an access control list. *Never* makes a name
+//! short: the rules (`security.auth_to_local`) do. Reproduces `KerberosName`.
 
 /// A principal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +28,25 @@ impl<'a> Principal<'a> {
         fits.then_some(Self { primary, host, realm: Some(realm) })
     }
 
-    /// The id that it has in access control lists.
+    /// In front of all.
+    pub(super) fn primary(&self) -> &'a str {
+        self.primary
+    }
+
+    /// Behind a `/`.
+    pub(super) fn host(&self) -> Option<&'a str> {
+        self.host
+    }
+
+    /// Behind an `@`.
+    pub(super) fn realm(&self) -> Option<&'a str> {
+        self.realm
+    }
+
+    /// The id that it has in access control lists under this short name.
     #[must_use]
-    pub fn id(&self, without_host: bool, without_realm: bool) -> String {
-        let mut id = self.primary.to_owned();
+    pub fn id(&self, short: &str, without_host: bool, without_realm: bool) -> String {
+        let mut id = short.to_owned();
         if let Some(host) = self.host.filter(|_| !without_host) {
             id.push('/');
             id.push_str(host);
@@ -52,7 +67,7 @@ mod tests {
     fn a_name_has_at_most_one_host_and_one_realm() {
         for name in ["", "bob", "bob@R", "bob/h@R", "a/b", "a/b/c", "@R", "/h@R", "bob/@", "bob@"] {
             let parsed = Principal::parse(name).unwrap_or_else(|| panic!("{name} is one"));
-            assert_eq!(parsed.id(false, false), name);
+            assert_eq!(parsed.id(parsed.primary, false, false), name);
         }
         for name in ["a@b@c", "a/b/c@R", "a@b/c", "@@"] {
             assert_eq!(Principal::parse(name), None, "{name}");
@@ -62,10 +77,11 @@ mod tests {
     #[test]
     fn host_and_realm_are_removed_where_that_is_configured() {
         let name = Principal::parse("hbase/node1@EXAMPLE").unwrap();
-        assert_eq!(name.id(true, false), "hbase@EXAMPLE");
-        assert_eq!(name.id(false, true), "hbase/node1");
-        assert_eq!(name.id(true, true), "hbase");
+        assert_eq!(name.id("hbase", true, false), "hbase@EXAMPLE");
+        assert_eq!(name.id("hbase", false, true), "hbase/node1");
+        assert_eq!(name.id("hbase", true, true), "hbase");
         // Without a realm nothing is a host.
-        assert_eq!(Principal::parse("hbase/node1").unwrap().id(true, true), "hbase/node1");
+        let name = Principal::parse("hbase/node1").unwrap();
+        assert_eq!(name.id(name.primary, true, true), "hbase/node1");
     }
 }

@@ -26,6 +26,7 @@ use super::connections::Connections;
 use super::cpu_policy::{Scheduling, ThreadScheduling};
 use super::disk::{CheckpointSchedule, Checkpoints, DiskAlarm, LogWriter};
 use super::error::ServerError;
+use super::gssapi::Gssapi;
 use super::limits::{CHANGES_BATCHES_MAX, CHANGES_RECORDS_MAX, DRIVER_BATCH_MAX};
 use super::message::Message;
 use super::peer::{LinkEvent, Links};
@@ -60,6 +61,8 @@ pub(super) struct Driver {
     pub members: watch::Sender<Announced>,
     /// Links with other servers; `None` without an ensemble.
     pub links: Option<Links>,
+    /// What judges tokens of Kerberos. Behind the queue: what it sends is refused when it is dropped.
+    pub gssapi: Gssapi,
 }
 
 /// The disk's threads. Fields are dropped in order: what is in the log is made durable first, and
@@ -215,6 +218,7 @@ impl Driver {
             Message::Input(input) => {
                 if let Input::Closed { conn } = input {
                     self.connections.close(conn);
+                    self.gssapi.closed(conn);
                 }
                 self.replica.step(input);
             }
@@ -302,6 +306,11 @@ impl Driver {
             match &self.links {
                 Some(links) => links.send_image(image),
                 None => self.replica.step(Input::ImageSent { to: image.to, ok: false }),
+            }
+        }
+        for (conn, token) in ready.tokens {
+            if let Some(judged) = self.gssapi.judge(conn, token) {
+                self.replica.step(judged);
             }
         }
         if let Some(audit) = &mut self.audit
@@ -427,6 +436,7 @@ mod tests {
             scheduling: Arc::default(),
             members: watch::Sender::default(),
             links: None,
+            gssapi: Gssapi::default(),
         }
     }
 

@@ -23,6 +23,7 @@ mod driver;
 mod error;
 mod figures;
 mod files;
+mod gssapi;
 mod io_threads;
 mod lifecycle;
 pub mod limits;
@@ -50,6 +51,8 @@ use crate::replica::{Input, Status};
 use crate::tls::TlsError;
 
 pub use error::{ServerError, StartError};
+#[cfg(feature = "gssapi")]
+pub use gssapi::{KEY_TAB_VARIABLE, is_in_environment};
 pub use lifecycle::{Builder, Ensemble, EnsembleBuilder, Recovered, sasl_setup};
 
 use lifecycle::Running;

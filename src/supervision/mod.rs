@@ -70,6 +70,8 @@ tasks! {
     Log = "lk-log",
     /// Writes checkpoints and images.
     State = "lk-state",
+    /// Judges tokens of Kerberos.
+    Gssapi = "lk-gssapi",
     /// Accepts clients.
     Clients = "accepting of clients",
     /// One client's.

@@ -325,8 +325,18 @@ impl World {
     /// Does what a replica wants.
     fn act(&mut self, id: u8, ready: Ready) -> Result<(), Violation> {
         let now_us = self.now_us;
-        let Ready { append, client, audit, send, fetch, images, cut, inspected: _, members: _ } =
-            ready;
+        let Ready {
+            append,
+            client,
+            audit,
+            send,
+            fetch,
+            images,
+            cut,
+            inspected: _,
+            tokens: _,
+            members: _,
+        } = ready;
         self.rules.applied(id, &audit)?;
         for outgoing in client {
             self.told(id, outgoing)?;

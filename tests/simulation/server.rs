@@ -681,6 +681,7 @@ fn tell(checker: &mut Checker, server: usize, input: &Input, now_us: u64) {
         | Input::ImageSent { .. }
         | Input::ImageReceived { .. }
         | Input::SaslUsers { .. }
+        | Input::SaslJudged { .. }
         | Input::Resign => {}
     }
 }

@@ -1,9 +1,10 @@
 //! Who a client proves to be by SASL, and which clients are served at all.
 //!
-//! *Owns* the users who may authenticate, the random numbers of challenges, and the schemes that are enforced.
-//! *Invariants*: an identity of the scheme `sasl` is there on a connection only where it was proved; what a user
-//! may prove depends on this server's configuration alone, and what that is worth on the identities that a
-//! transaction carries. *Never* looks at the tree.
+//! *Owns* the users who may authenticate, the random numbers of challenges, the tokens that are to be judged outside,
+//! and the schemes that are enforced. *Invariants*: at most one token of a connection is outside; an identity of the
+//! scheme `sasl` is there on a connection only where it was proved; what a user may prove depends on this
+//! server's configuration alone, and what that is worth on the identities that a transaction carries. *Never* looks at
+//! the tree.
 //!
 //! Reproduces `ZooKeeperServer.processSasl` and `AuthenticationHelper`. Of what ZooKeeper does it leaves out that a
 //! client may choose its id where no rule maps the realm of its name.
@@ -11,14 +12,14 @@
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 
-use super::connection::Connection;
+use super::connection::{Connection, Phase};
 use super::table::Clients;
 use crate::proto::ErrorCode;
 use crate::proto::Writer as _;
 use crate::replica::canonical::Canonical;
 use crate::replica::machine::Identities;
 use crate::replica::request::ConnId;
-use crate::sasl::{NONCE_BYTES, SaslSetup, SaslUsers, Step};
+use crate::sasl::{NONCE_BYTES, SaslSetup, SaslUsers, Step, Verdict};
 use crate::tree::acl::Identity;
 
 /// Of one server.
@@ -27,6 +28,30 @@ pub(in crate::replica) struct Authentication {
     setup: SaslSetup,
     enforced_schemes: Vec<String>,
     nonces: ChaCha20Rng,
+    tokens: Vec<(ConnId, Vec<u8>)>,
+}
+
+/// How far a connection is with a mechanism that runs outside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Outside {
+    /// Its client may say something.
+    #[default]
+    Listens,
+    /// What it has said, in this request, is being judged.
+    Judges {
+        /// The request.
+        xid: i32,
+    },
+    /// It has succeeded or failed.
+    Over,
+}
+
+/// What becomes of a token.
+enum Taken {
+    /// It is answered with this one, or with none.
+    Answer(Option<Vec<u8>>),
+    /// The answer comes later.
+    Later,
 }
 
 impl Authentication {
@@ -38,12 +63,12 @@ impl Authentication {
         let mut nonces = ChaCha20Rng::from_seed(seed);
         // Numbers of their own: what else is drawn from the seed does not change with the clients that authenticate.
         nonces.set_stream(NONCE_STREAM);
-        Self { setup, enforced_schemes, nonces }
+        Self { setup, enforced_schemes, nonces, tokens: Vec::new() }
     }
 
     pub(super) fn canonical(&self, out: &mut Canonical) {
-        let Self { setup, enforced_schemes, nonces } = self;
-        out.value(&(setup, enforced_schemes, nonces.get_word_pos()));
+        let Self { setup, enforced_schemes, nonces, tokens } = self;
+        out.value(&(setup, enforced_schemes, nonces.get_word_pos(), tokens));
     }
 
     /// What lists of this connection may name.
@@ -62,14 +87,23 @@ impl Authentication {
             && !mutant!("enforces-no-scheme")
     }
 
-    /// Takes a client's token: the token to answer with, or why its connection ends.
+    /// Takes a client's token: what becomes of it, or why its connection ends.
     fn step(
         &mut self,
         connection: &mut Connection,
+        (conn, xid): (ConnId, i32),
         token: &[u8],
-    ) -> Result<Option<Vec<u8>>, ErrorCode> {
+    ) -> Result<Taken, ErrorCode> {
+        if self.setup.service.is_some() {
+            if connection.outside != Outside::Listens {
+                return self.failed().map(Taken::Answer);
+            }
+            connection.outside = Outside::Judges { xid };
+            self.tokens.push((conn, token.to_vec()));
+            return Ok(Taken::Later);
+        }
         // As ZooKeeper answers without a section of JAAS: the client goes on, and has proved nothing.
-        let Some(users) = &self.setup.users else { return Ok(None) };
+        let Some(users) = &self.setup.users else { return Ok(Taken::Answer(None)) };
         let nonces = &mut self.nonces;
         let nonce = || {
             let mut bytes = [0; NONCE_BYTES];
@@ -77,14 +111,36 @@ impl Authentication {
             bytes
         };
         match connection.sasl.step(token, users, nonce) {
-            Ok(Step::Challenge(token)) => return Ok(Some(token)),
-            Ok(Step::Proven { user, token }) if connection.prove(self.identities(&user)) => {
-                return Ok(Some(token));
+            Ok(Step::Challenge(token)) => return Ok(Taken::Answer(Some(token))),
+            Ok(Step::Proven { user, token }) if self.proves(connection, &user) => {
+                return Ok(Taken::Answer(Some(token)));
             }
-            // Its connection has no room for another identity.
             Ok(Step::Proven { .. }) => {}
             Err(crate::sasl::Refused) => {}
         }
+        self.failed().map(Taken::Answer)
+    }
+
+    /// Takes what was made of a token outside: the token to answer with, or why the connection ends.
+    fn judged(
+        &self,
+        connection: &mut Connection,
+        verdict: Verdict,
+    ) -> Result<Option<Vec<u8>>, ErrorCode> {
+        connection.outside = match verdict {
+            Verdict::Challenge(_) => Outside::Listens,
+            Verdict::Proven { .. } | Verdict::Refused => Outside::Over,
+        };
+        match verdict {
+            Verdict::Challenge(token) => Ok(Some(token)),
+            // The last word of GSSAPI is the client's.
+            Verdict::Proven { principal } if self.proves(connection, &principal) => Ok(None),
+            Verdict::Proven { .. } | Verdict::Refused => self.failed(),
+        }
+    }
+
+    /// What a client is told that has proved nothing.
+    fn failed(&self) -> Result<Option<Vec<u8>>, ErrorCode> {
         match (self.enforced_schemes.iter().any(|scheme| scheme == "sasl"), &self.setup) {
             (true, _) => Err(ErrorCode::SessionClosedRequireSaslAuth),
             (false, setup) if setup.allow_failed_clients => Ok(None),
@@ -92,12 +148,16 @@ impl Authentication {
         }
     }
 
-    /// All that a user is.
-    fn identities(&self, user: &str) -> Identities {
-        let id = self.setup.id_of(user);
-        let all_powerful = self.setup.is_super(&id).then(Identity::all_powerful);
+    /// Gives a connection all that a user is. False: its name is none, or there is no room for another identity.
+    fn proves(&self, connection: &mut Connection, user: &str) -> bool {
+        self.setup.id_of(user).is_some_and(|id| connection.prove(self.identities(&id)))
+    }
+
+    /// All that the user with this id is.
+    fn identities(&self, id: &str) -> Identities {
+        let all_powerful = self.setup.is_super(id).then(Identity::all_powerful);
         let any = self.setup.any_user_id.as_deref().map(Identity::any_sasl);
-        [Identity::sasl(&id)].into_iter().chain(all_powerful).chain(any).collect()
+        [Identity::sasl(id)].into_iter().chain(all_powerful).chain(any).collect()
     }
 }
 
@@ -111,7 +171,34 @@ impl Clients {
     pub(super) fn take_token(&mut self, conn: ConnId, xid: i32, token: Option<&[u8]>) {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
         let Some(token) = token else { return self.hang_up(conn) };
-        match self.authentication.step(connection, token) {
+        match self.authentication.step(connection, (conn, xid), token) {
+            Ok(Taken::Answer(token)) => self.answer_token(conn, xid, Ok(token)),
+            Ok(Taken::Later) => {}
+            Err(code) => self.answer_token(conn, xid, Err(code)),
+        }
+    }
+
+    /// Tokens to be judged outside.
+    pub(in crate::replica) fn take_tokens(&mut self) -> Vec<(ConnId, Vec<u8>)> {
+        std::mem::take(&mut self.authentication.tokens)
+    }
+
+    /// Something was made of the token of a connection.
+    pub(in crate::replica) fn judged(&mut self, conn: ConnId, verdict: Verdict) {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        // Its end is on its way otherwise.
+        if connection.phase == Phase::Closing {
+            return;
+        }
+        if let Outside::Judges { xid } = connection.outside {
+            let answer = self.authentication.judged(connection, verdict);
+            self.answer_token(conn, xid, answer);
+        }
+    }
+
+    fn answer_token(&mut self, conn: ConnId, xid: i32, answer: Result<Option<Vec<u8>>, ErrorCode>) {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        match answer {
             Ok(token) => {
                 connection.send_with(xid, 0, |out| out.put_buffer(token.as_deref()));
                 self.touch(conn);

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
+use super::authentication::Outside;
 use crate::proto::Writer as _;
 use crate::proto::connect::ConnectResponse;
 use crate::proto::request::Request;
@@ -83,6 +84,8 @@ pub(in crate::replica) struct Connection {
     pub(in crate::replica) ids: Identities,
     /// How far its client is with SASL.
     pub(super) sasl: Negotiation,
+    /// The same with a mechanism that runs outside.
+    pub(super) outside: Outside,
     pub(in crate::replica) phase: Phase,
     pub(in crate::replica) session: Option<i64>,
     pub(in crate::replica) queue: VecDeque<Pending>,
@@ -119,6 +122,7 @@ impl Connection {
         Self {
             ids: [Identity::ip(&ip.to_string())].into_iter().chain(proven).collect(),
             sasl: Negotiation::default(),
+            outside: Outside::default(),
             phase: Phase::Closing,
             session: None,
             queue: VecDeque::new(),
@@ -148,6 +152,7 @@ impl Connection {
         let Self {
             ids,
             sasl,
+            outside,
             phase,
             session,
             queue,
@@ -162,7 +167,8 @@ impl Connection {
             behind_members,
             report: _,
         } = self;
-        out.value(&(ids, sasl, phase, session, closing, is_read_only, next_sequence));
+        out.value(&(ids, sasl, outside));
+        out.value(&(phase, session, closing, is_read_only, next_sequence));
         out.value(&(output, has_output, counted_bytes, held_back));
         if matches!(phase, Phase::Opening { .. }) {
             out.time(*heard_us);

@@ -1,7 +1,7 @@
 //! SASL at the seam: users that change while connections are there, and what a transaction carries.
 
 use super::*;
-use crate::sasl::{SaslSetup, SaslUsers, client_response, nonce_of};
+use crate::sasl::{SaslSetup, SaslUsers, ServiceKey, Verdict, client_response, nonce_of};
 
 fn users(list: &[(&str, &str)]) -> SaslUsers {
     let mut users = SaslUsers::default();
@@ -111,4 +111,88 @@ fn what_lists_may_name_is_judged_by_the_server_of_the_connection() {
         machine.entry(entry).unwrap();
     }
     assert_eq!(machine.digest(), offers.replica.machine().digest());
+}
+
+/// A server whose clients authenticate by Kerberos.
+fn kerberos(enforced: &[&str], allow_failed_clients: bool) -> Rig {
+    let (principal, key_tab) = ("zookeeper/h@R".to_owned(), "/k".to_owned());
+    let sasl = SaslSetup {
+        service: Some(ServiceKey { principal, key_tab }),
+        offers_scheme: true,
+        allow_failed_clients,
+        ..SaslSetup::default()
+    };
+    let enforced_schemes = enforced.iter().map(|scheme| (*scheme).to_owned()).collect();
+    Rig::with(Setup { sasl, enforced_schemes, ..Setup::default() })
+}
+
+/// Sends a token, which is to go outside.
+fn say(rig: &mut Rig, conn: ConnId, xid: i32, token: &'static [u8]) {
+    rig.send(conn, &[(xid, Request::Sasl { token: Some(Bytes::from_static(token)) })]);
+}
+
+/// Tells what was made of a token.
+fn judge(rig: &mut Rig, conn: ConnId, verdict: Verdict) {
+    rig.replica.step(Input::SaslJudged { conn, verdict });
+    rig.drive();
+}
+
+fn proven(principal: &str) -> Verdict {
+    Verdict::Proven { principal: principal.to_owned() }
+}
+
+#[test]
+fn tokens_are_judged_outside_where_there_is_a_key_of_kerberos() {
+    let mut rig = kerberos(&["sasl"], false);
+    rig.connect(1, 0, &[0; 16]);
+    say(&mut rig, 1, 7, b"ticket");
+    assert_eq!(rig.tokens, [(1, b"ticket".to_vec())]);
+    assert!(rig.replies(1).is_empty(), "the answer comes with the verdict");
+    judge(&mut rig, 1, Verdict::Challenge(b"offer".to_vec()));
+    assert_eq!(rig.replies(1), [(7, 0)]);
+    say(&mut rig, 1, 8, b"accepted");
+    judge(&mut rig, 1, proven("bob/host@R"));
+    assert_eq!(rig.replies(1), [(8, 0)]);
+    assert_eq!(create_for(&mut rig, 1, "/a", "bob/host@R"), 0);
+    rig.send(1, &[(9, get("/a", false))]);
+    assert_eq!(rig.replies(1), [(9, 0)]);
+    // It is over: what comes now is refused without a look at it.
+    rig.tokens.clear();
+    say(&mut rig, 1, 10, b"again");
+    assert!(rig.tokens.is_empty() && rig.closed(1));
+}
+
+#[test]
+fn what_is_refused_outside_ends_a_connection_or_leaves_it_without_an_identity() {
+    for (enforced, allows, principal, err) in [
+        (&[][..], false, None, ErrorCode::AuthFailed.wire()),
+        (&["sasl"][..], true, None, ErrorCode::SessionClosedRequireSaslAuth.wire()),
+        (&[][..], true, None, 0),
+        (&[][..], false, Some("a@b@c"), ErrorCode::AuthFailed.wire()),
+    ] {
+        let mut rig = kerberos(enforced, allows);
+        rig.connect(1, 0, &[0; 16]);
+        say(&mut rig, 1, 7, b"ticket");
+        judge(&mut rig, 1, principal.map_or(Verdict::Refused, proven));
+        assert_eq!(rig.replies(1), [(7, err)]);
+        assert_eq!(rig.closed(1), err != 0);
+    }
+}
+
+#[test]
+fn one_token_at_a_time_is_outside_and_late_verdicts_change_nothing() {
+    let mut rig = kerberos(&[], false);
+    rig.connect(1, 0, &[0; 16]);
+    judge(&mut rig, 1, proven("bob@R"));
+    assert!(rig.replies(1).is_empty(), "it was not asked for");
+    assert_eq!(create_for(&mut rig, 1, "/a", "bob@R"), 0);
+    rig.send(1, &[(2, get("/a", false))]);
+    assert_eq!(rig.replies(1), [(2, ErrorCode::NoAuth.wire())], "nothing was proved");
+    say(&mut rig, 1, 7, b"one");
+    say(&mut rig, 1, 8, b"two");
+    assert_eq!(rig.tokens, [(1, b"one".to_vec())]);
+    assert_eq!(rig.replies(1), [(8, ErrorCode::AuthFailed.wire())]);
+    assert!(rig.closed(1));
+    judge(&mut rig, 1, proven("bob@R"));
+    assert!(rig.replies(1).is_empty());
 }

@@ -55,6 +55,8 @@ pub(super) struct Offer {
     certificates: Vec<Followed>,
     http: HttpTls,
     users: Option<SaslUsers>,
+    /// Whether users may come from the file of JAAS: it has no key of Kerberos.
+    follows_users: bool,
 }
 
 /// What is offered.
@@ -113,6 +115,7 @@ impl Offer {
             certificates,
             http,
             users: parts.sasl.users.clone(),
+            follows_users: parts.config.sasl.jaas_file.is_some() && parts.sasl.service.is_none(),
         }
     }
 
@@ -129,7 +132,7 @@ impl Offer {
     ) -> Result<Ports, StartError> {
         let Self { config, limits, messages, figures, published, stop, .. } = self;
         let (address, secure_address) = (ports.address(), ports.secure_address());
-        let users = config.sasl.jaas_file.is_some().then(|| {
+        let users = self.follows_users.then(|| {
             let users = self.users.clone();
             let (followed, follow) = FollowedUsers::new(config.clone(), users, messages.clone());
             tasks.spawn(Task::Users, Arc::clone(stop).before(follow));

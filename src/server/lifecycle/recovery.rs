@@ -25,6 +25,7 @@ use crate::server::disk::{Checkpoints, DiskAlarm, Found, LogDisk, LogWriter, Ref
 use crate::server::driver::{Disk, Driver};
 use crate::server::error::StartError;
 use crate::server::figures::Figures;
+use crate::server::gssapi::Gssapi;
 use crate::server::limits::Limits;
 use crate::server::message::Message;
 use crate::server::peer::{Founder, Links, Peers, Store, Waiting, founding, open_or_mend};
@@ -44,6 +45,8 @@ pub(super) struct Parts {
     pub config: Config,
     /// Its users, and what else it says about SASL.
     pub sasl: SaslSetup,
+    /// What judges tokens of Kerberos.
+    pub gssapi: Gssapi,
     /// Whether there is no disk.
     pub is_in_memory: bool,
     /// The driver's queue.
@@ -168,7 +171,9 @@ fn founded(
     read: Option<Found>,
     unready: impl FnMut(),
 ) -> Result<Option<(Driver, bool)>, StartError> {
-    let Parts { config, is_in_memory, messages, mut queue, audit, figures, published, .. } = parts;
+    let Parts {
+        config, is_in_memory, gssapi, messages, mut queue, audit, figures, published, ..
+    } = parts;
     let sasl = parts.sasl;
     let (stop, member, members) = (parts.stop, parts.member, parts.members);
     let (scheduling, runtime, files) = (parts.scheduling, parts.runtime, parts.files);
@@ -206,6 +211,7 @@ fn founded(
         scheduling: of_driver,
         members,
         links,
+        gssapi,
     };
     let Some(found) = found else {
         let membership = identity.as_ref().map(|identity| identity.initial.clone());

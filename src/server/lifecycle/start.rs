@@ -35,6 +35,7 @@ use crate::server::driver::Driver;
 use crate::server::error::{ServerError, StartError};
 use crate::server::figures::Figures;
 use crate::server::files::Files;
+use crate::server::gssapi::Gssapi;
 use crate::server::limits::{DRIVER_QUEUE_MAX, EVENT_INTERVAL};
 use crate::server::message::Message;
 use crate::server::peer::{Peers, dynamic_file, ports};
@@ -221,7 +222,16 @@ async fn serve(
         return Err(StartError::Config(vec![no_ensemble_to_rejoin()]));
     }
     let sasl = sasl_setup(&config).map_err(|error| StartError::Config(vec![error]))?;
-    if let Some(file) = config.sasl.jaas_file.as_ref().filter(|_| sasl.users.is_none()) {
+    let gssapi = Gssapi::start(sasl.service.as_ref(), messages.clone()).map_err(|reason| {
+        let file = config
+            .sasl
+            .jaas_file
+            .as_ref()
+            .map_or_else(String::new, |file| file.display().to_string());
+        StartError::Config(vec![ConfigError { file, line: 0, key: String::new(), reason }])
+    })?;
+    let offers_sasl = sasl.users.is_some() || sasl.service.is_some();
+    if let Some(file) = config.sasl.jaas_file.as_ref().filter(|_| !offers_sasl) {
         let (file, section) = (file.display(), &config.sasl.section);
         tracing::warn!(%file, section, "SASL is not offered: the file has no such section");
     }
@@ -269,6 +279,7 @@ async fn serve(
     let parts = Parts {
         config,
         sasl,
+        gssapi,
         is_in_memory,
         messages,
         queue: Queue::new(queue),

@@ -15,6 +15,8 @@ def client(words):
     if "user" in words:
         password = open(words["password_file"]).read().strip()
         options["sasl_options"] = {"mechanism": "DIGEST-MD5", "username": words["user"], "password": password}
+    if "service" in words:
+        options["sasl_options"] = {"mechanism": "GSSAPI", "service": words["service"]}
     return KazooClient(words["address"], timeout=10, **options)
 
 

@@ -43,14 +43,17 @@ class SecuredServer(Server):
         self.files = self.context.temporary / "secured"
         shutil.rmtree(self.files, ignore_errors=True)
         self.certificates = Certificates(self.files)
-        (self.files / "server.jaas").write_text(
-            "Server { org.apache.zookeeper.server.auth.DigestLoginModule required "
-            + " ".join(f'user_{user}="{password}"' for user, password in PASSWORDS.items()) + "; };\n")
+        (self.files / "server.jaas").write_text(f"Server {{ {self.login_module()} }};\n")
         for user, password in {**PASSWORDS, "wrong": "another secret"}.items():
             (self.files / f"{user}.password").write_text(password + "\n")
         super().__enter__()
         self.secure_address = ",".join(f"127.0.0.1:{port}" for port in self.secure_ports.values())
         return self
+
+    def login_module(self):
+        """Of the file of JAAS."""
+        users = " ".join(f'user_{user}="{password}"' for user, password in PASSWORDS.items())
+        return f"org.apache.zookeeper.server.auth.DigestLoginModule required {users};"
 
     def configure(self, i, first):
         super().configure(i, first)
