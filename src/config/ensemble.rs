@@ -181,11 +181,14 @@ fn shared_address(one: &ServerSpec, other: &ServerSpec) -> Option<String> {
     if let Some(address) = peer {
         return Some(format!("{}:{}", address.host, address.peer_port));
     }
-    // A wildcard is another address on every machine.
+    // A wildcard and a loopback address are others on every machine. If both servers are on one, the second finds the
+    // port taken.
+    let is_of_each_machine = |client: &HostPort| {
+        client.ip().is_some_and(|ip| ip.is_unspecified() || ip.is_loopback())
+            || client.host.eq_ignore_ascii_case("localhost")
+    };
     let client = one.client.as_ref().filter(|client| other.client.as_ref() == Some(client));
-    client
-        .filter(|client| !client.ip().is_some_and(|ip| ip.is_unspecified()))
-        .map(HostPort::to_string)
+    client.filter(|client| !is_of_each_machine(client)).map(HostPort::to_string)
 }
 
 /// A server of an ensemble that has no line does not know where the others are to reach it.

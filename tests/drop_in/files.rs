@@ -77,7 +77,7 @@ const FILES: [(&str, Fate); 57] = [
     ("solr-three", Refused("clientPort: missing")),
     ("stackable", Starts(&[])),
     ("storm", Starts(&[])),
-    ("strimzi", Starts(&[])),
+    ("strimzi", Starts(&["timeTick"])),
     ("uno", Starts(&[])),
     ("vespa", Starts(&[])),
     ("zookeeper-sample", Starts(&[])),
