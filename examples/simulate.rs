@@ -15,10 +15,11 @@ use simulation::coverage::Coverage;
 use simulation::founding::{self, Seen};
 use simulation::observer::Told;
 use simulation::removals::{self, Outcome};
-use simulation::run::{run, run_slow, simulated_ms};
+use simulation::run::{run, run_foreign, run_slow, simulated_ms};
 use simulation::tempo::Tempo;
 
-const USAGE: &str = "usage: simulate [--servers 1|3|5 [--slow] | --founding | --removals] \
+const USAGE: &str =
+    "usage: simulate [--servers 1|3|5 [--slow | --foreign] | --founding | --removals] \
                      (--seed N [--trace] | --seeds A..B [--first]) [--mutant NAME] [--tla DIR]
        simulate --medians [--mutant NAME] [--tries N]";
 
@@ -28,8 +29,18 @@ fn main() -> ExitCode {
         return medians(words);
     }
     let asked = parse(words);
-    let Some(Asked { seeds, servers, is_slow, prints, first, mutant, founds, removes, tla }) =
-        asked
+    let Some(Asked {
+        seeds,
+        servers,
+        is_slow,
+        is_foreign,
+        prints,
+        first,
+        mutant,
+        founds,
+        removes,
+        tla,
+    }) = asked
     else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
@@ -54,7 +65,11 @@ fn main() -> ExitCode {
     let mut failed = 0;
     let count = seeds.end.saturating_sub(seeds.start);
     for seed in seeds {
-        let play = if is_slow { run_slow } else { run };
+        let play = match (is_slow, is_foreign) {
+            (true, _) => run_slow,
+            (false, true) => run_foreign,
+            (false, false) => run,
+        };
         match tempo.play(|| play(seed, servers, prints), simulated_ms) {
             Ok(success) => {
                 if count == 1 {
@@ -208,6 +223,8 @@ struct Asked {
     servers: usize,
     /// In slow worlds.
     is_slow: bool,
+    /// With a foreign program in the network.
+    is_foreign: bool,
     prints: bool,
     /// No further than to the first that fails.
     first: bool,
@@ -232,7 +249,7 @@ fn plant(name: String) -> bool {
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
     let (mut seeds, mut servers, mut prints, mut mutant) = (None, 1, false, None);
     let (mut founds, mut removes, mut tla) = (false, false, None);
-    let (mut is_slow, mut first) = (false, false);
+    let (mut is_slow, mut is_foreign, mut first) = (false, false, false);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--seed" => {
@@ -248,6 +265,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
                 servers = words.next()?.parse().ok().filter(|n| [1, 3, 5].contains(n))?
             }
             "--slow" => is_slow = true,
+            "--foreign" => is_foreign = true,
             "--first" => first = true,
             "--trace" => prints = true,
             "--founding" => founds = true,
@@ -257,5 +275,16 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
             _ => return None,
         }
     }
-    Some(Asked { seeds: seeds?, servers, is_slow, prints, first, mutant, founds, removes, tla })
+    Some(Asked {
+        seeds: seeds?,
+        servers,
+        is_slow,
+        is_foreign,
+        prints,
+        first,
+        mutant,
+        founds,
+        removes,
+        tla,
+    })
 }

@@ -16,10 +16,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use simulation::catalogue::{CATALOGUE, Mutant, silence_the_hunted};
-use simulation::run::run;
+use simulation::run::{run, run_foreign};
 
 /// Seeds that are played without any bug, by number of servers.
 const CONTROLS: [(usize, u64); 2] = [(1, 3), (3, 2)];
+
+/// Seeds within which the foreign program of the simulation shows a bug of its refusal.
+const FOREIGN_SEEDS: u64 = 5;
 
 /// Hunts them on all cores; those that got away.
 fn hunt_all(mutants: &[&Mutant]) -> Vec<&'static str> {
@@ -51,14 +54,19 @@ fn quick_ones_are_caught() {
     assert_eq!(hunt_all(&quick), [""; 0], "not caught");
 }
 
-/// None of the simulation: its links have no bytes.
+/// By the foreign program of the simulation, and by the attacks on two ends of one link.
 #[test]
 fn quick_ones_of_the_secret_between_servers_are_caught() {
+    silence_the_hunted();
     for bug in attacks::BUGS {
         lockkeeper::internals::mutants::plant(Some(bug));
         let is_caught = attacks::is_open();
+        let simulated = (1..=FOREIGN_SEEDS).find_map(|seed| run_foreign(seed, 3, false).err());
         lockkeeper::internals::mutants::plant(None);
         assert!(is_caught, "{bug} is not noticed");
+        let how = simulated.map(|failure| failure.violation).unwrap_or_default();
+        assert!(how.contains("foreign program"), "{bug}: {how}");
+        println!("{bug}: {how}");
     }
     assert!(!attacks::is_open(), "without a bug nothing gets through");
 }

@@ -70,7 +70,10 @@ fn bytes_of(event: &Event) -> usize {
 }
 
 fn bytes_of_host(what: &HostEvent) -> usize {
-    if let HostEvent::Bytes(_, bytes) | HostEvent::FromPeer(_, bytes) = what {
+    if let HostEvent::Bytes(_, bytes)
+    | HostEvent::FromPeer(_, bytes)
+    | HostEvent::Forged(_, bytes) = what
+    {
         bytes.len()
     } else {
         0

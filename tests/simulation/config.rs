@@ -72,6 +72,8 @@ pub struct Config {
     pub lock_clients: usize,
     /// Clients say little, and what goes wrong takes seconds.
     pub is_slow: bool,
+    /// A program that is no server is in the network, and links prove a secret.
+    pub is_foreign: bool,
     /// Clients that say as little as keeps their sessions alive, and come back as late as that.
     pub quiet_clients: usize,
     pub locks: u64,
@@ -150,6 +152,7 @@ impl Config {
             clients: rng.range(2, 7) as usize,
             lock_clients: rng.range(0, 4) as usize,
             is_slow: false,
+            is_foreign: false,
             quiet_clients: 0,
             locks: rng.range(1, 2),
             operations: rng.range(2000, 2400),
@@ -211,6 +214,11 @@ impl Config {
         config.draw_clocks(&mut Rng::new(seed, 13));
         config.draw_settings(&mut Rng::new(seed, 17));
         config
+    }
+
+    /// The same world, with a foreign program in the network between the servers.
+    pub fn draw_foreign(seed: u64, servers: usize) -> Self {
+        Self { is_foreign: true, ..Self::draw(seed, servers) }
     }
 
     /// The same world, but slow: clients say little, and what goes wrong takes seconds. What becomes of a

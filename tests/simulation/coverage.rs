@@ -84,6 +84,8 @@ counters!(
     links,
     link_cuts,
     links_refused,
+    forged_hellos,
+    forged_frames,
     peer_messages,
     partitions,
     pauses,

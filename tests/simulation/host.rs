@@ -87,6 +87,8 @@ pub(super) enum HostEvent {
     /// A link was made or broke.
     Link(Arrival),
     FromPeer(LinkId, Vec<u8>),
+    /// The same, of a program that is no server.
+    Forged(LinkId, Vec<u8>),
 }
 
 impl Host {
@@ -169,7 +171,7 @@ impl World {
             HostEvent::State => return self.state(host),
             HostEvent::Bytes(conn, bytes) => self.arrive_at_server(host, conn, &bytes),
             HostEvent::Dial(other) => {
-                self.dial(host, other);
+                self.dial(host, other)?;
                 return Ok(());
             }
             HostEvent::Link(arrival) => {
@@ -180,7 +182,8 @@ impl World {
                     server.arrive(arrival);
                 }
             }
-            HostEvent::FromPeer(link, bytes) => self.arrive_from_peer(link, bytes)?,
+            HostEvent::FromPeer(link, bytes) => self.arrive_from_peer(link, bytes, false)?,
+            HostEvent::Forged(link, bytes) => self.arrive_from_peer(link, bytes, true)?,
             HostEvent::Told(number) => {
                 if let Some(server) = &mut self.hosts[host].server {
                     server.tell(number);
@@ -228,7 +231,11 @@ impl World {
         self.trace.note(self.now_us, format_args!("{} goes on", host + 1));
         let clients_first = machine.rng.chance(500);
         let is_late = |(_, what): &(u64, HostEvent)| {
-            clients_first && matches!(what, HostEvent::Link(_) | HostEvent::FromPeer(..))
+            clients_first
+                && matches!(
+                    what,
+                    HostEvent::Link(_) | HostEvent::FromPeer(..) | HostEvent::Forged(..)
+                )
         };
         let (late, first): (Vec<_>, Vec<_>) = machine.go_on().into_iter().partition(is_late);
         for (of, what) in first {

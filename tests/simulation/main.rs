@@ -14,7 +14,7 @@ use simulation::disk::{Crash, SimFs};
 use simulation::founding::{self, Seen};
 use simulation::removals;
 use simulation::rng::Rng;
-use simulation::run::{Failure, Success, run, run_slow, simulated_ms};
+use simulation::run::{Failure, Success, run, run_foreign, run_slow, simulated_ms};
 use simulation::tempo::Tempo;
 
 /// How many seeds every test run plays.
@@ -82,6 +82,11 @@ const SEEN_BY_SLOW: [(&str, u64); 8] = [
     ("disk_hangs", 500),
     ("disk_handovers", 150),
 ];
+
+/// How many worlds with a foreign program in the network, and what they must have seen.
+const SEEDS_OF_FOREIGN: u64 = 20;
+const SEEN_BY_FOREIGN: [(&str, u64); 4] =
+    [("operations", 20_000), ("elections", 50), ("forged_hellos", 1000), ("forged_frames", 100)];
 
 /// How many slow worlds of one server, and what they must have seen.
 const SEEDS_OF_SLOW_ALONE: u64 = 50;
@@ -209,6 +214,11 @@ fn three_servers_break_no_rule_together() {
 #[test]
 fn in_slow_worlds_no_session_ends_early() {
     must_go_well("slow worlds", run_slow, SEEDS_OF_SLOW, 3, &SEEN_BY_SLOW);
+}
+
+#[test]
+fn a_foreign_program_in_the_network_gets_through_to_nothing() {
+    must_go_well("foreign", run_foreign, SEEDS_OF_FOREIGN, 3, &SEEN_BY_FOREIGN);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use lockkeeper::internals::replica::PeerMessage;
 
 use super::conn::Violation;
 use super::disk::Crash;
+use super::foreign::{Fate, Taken};
 use super::host::{Host, HostEvent};
 use super::rng::Rng;
 use super::server::{Arrival, LinkId};
@@ -96,9 +97,9 @@ impl World {
     }
 
     /// A server tries to connect to another one.
-    pub(super) fn dial(&mut self, from: usize, to: usize) {
+    pub(super) fn dial(&mut self, from: usize, to: usize) -> Result<(), Violation> {
         if self.hosts[from].server.is_none() || self.network.of(from, to).is_some() {
-            return;
+            return Ok(());
         }
         let is_there =
             self.hosts[to].server.is_some() && self.now_us >= self.hosts[to].paused_until_us;
@@ -109,7 +110,7 @@ impl World {
             let backoff_us = (DIAL_US.0 << (*attempts).min(6)).min(DIAL_US.1);
             let in_us = network.rng.range(backoff_us / 2, backoff_us);
             self.at_host(from, in_us, HostEvent::Dial(to));
-            return;
+            return Ok(());
         }
         network.attempts[from][to] = 0;
         network.next += 1;
@@ -130,10 +131,14 @@ impl World {
             self.at_host(to, there_us, HostEvent::Link(Arrival::Down(old)));
             self.network.links.remove(&old);
         }
+        if let Some(foreign) = &mut self.foreign {
+            self.coverage.forged_hellos += foreign.link(id)?;
+        }
         self.at_host(to, there_us, HostEvent::Link(Arrival::Up(id)));
         self.at_host(from, back_us, HostEvent::Link(Arrival::Up(id)));
         // Who is connected to connects back at once.
         self.at_host(to, there_us, HostEvent::Dial(from));
+        Ok(())
     }
 
     /// A server hears of a link. Whether there is anything to hear: it may be broken already.
@@ -166,6 +171,23 @@ impl World {
     }
 
     fn pass(&mut self, id: LinkId, bytes: Vec<u8>) {
+        let Some(foreign) = &mut self.foreign else { return self.carry(id, bytes, false) };
+        match foreign.carry(id, &bytes, self.faults_are_on) {
+            Fate::Passes(sealed) => self.carry(id, sealed, false),
+            Fate::Preceded(forged, sealed) => {
+                self.carry(id, forged, true);
+                self.carry(id, sealed, false);
+            }
+            Fate::Followed(sealed, forged) => {
+                self.carry(id, sealed, false);
+                self.carry(id, forged, true);
+            }
+            Fate::Changed(forged) => self.carry(id, forged, true),
+            Fate::Swallowed => {}
+        }
+    }
+
+    fn carry(&mut self, id: LinkId, bytes: Vec<u8>, is_forged: bool) {
         let network = &mut self.network;
         let late_us = 1
             + network.rng.below(self.config.peer_latency_us_max)
@@ -173,13 +195,33 @@ impl World {
         let Some(link) = network.links.get_mut(&id) else { return };
         link.last_us = (link.last_us + 1).max(self.now_us + late_us);
         let in_us = link.last_us - self.now_us;
-        self.at_host(id.to, in_us, HostEvent::FromPeer(id, bytes));
+        let what = match is_forged {
+            true => HostEvent::Forged(id, bytes),
+            false => HostEvent::FromPeer(id, bytes),
+        };
+        self.at_host(id.to, in_us, what);
     }
 
-    /// Something from another server arrives.
-    pub(super) fn arrive_from_peer(&mut self, id: LinkId, bytes: Vec<u8>) -> Result<(), Violation> {
+    /// Something from another server arrives, or from one that is none.
+    pub(super) fn arrive_from_peer(
+        &mut self,
+        id: LinkId,
+        mut bytes: Vec<u8>,
+        is_forged: bool,
+    ) -> Result<(), Violation> {
         if !self.network.is_alive(&id, self.now_us) {
             return Ok(());
+        }
+        if let Some(foreign) = &mut self.foreign {
+            match foreign.arrives(id, bytes, is_forged)? {
+                Taken::Read(frame) => bytes = frame,
+                Taken::Refused => {
+                    self.coverage.forged_frames += 1;
+                    self.cut_by_receiver(id);
+                    return Ok(());
+                }
+                Taken::Late => return Ok(()),
+            }
         }
         let message = PeerMessage::decode(Bytes::from(bytes))
             .map_err(|bad| format!("a message between servers: {bad}"))?;

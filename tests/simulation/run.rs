@@ -34,6 +34,7 @@ pub struct Failure {
     pub seed: u64,
     pub servers: usize,
     pub is_slow: bool,
+    pub is_foreign: bool,
     pub violation: Violation,
     pub step: u64,
     pub config: String,
@@ -63,6 +64,15 @@ pub fn run(seed: u64, servers: usize, prints: bool) -> Result<Success, Box<Failu
 pub fn run_slow(seed: u64, servers: usize, prints: bool) -> Result<Success, Box<Failure>> {
     let outcome = run_in(Config::draw_slow(seed, servers), prints);
     outcome.map_err(|failure| Box::new(Failure { is_slow: true, ..*failure }))
+}
+
+/// Runs a seed with a foreign program in the network.
+///
+/// # Errors
+/// The rule that was broken, and how it came to that.
+pub fn run_foreign(seed: u64, servers: usize, prints: bool) -> Result<Success, Box<Failure>> {
+    let outcome = run_in(Config::draw_foreign(seed, servers), prints);
+    outcome.map_err(|failure| Box::new(Failure { is_foreign: true, ..*failure }))
 }
 
 fn run_in(config: Config, prints: bool) -> Result<Success, Box<Failure>> {
@@ -95,6 +105,7 @@ fn play(world: &mut World, seed: u64, servers: usize) -> Result<Success, Box<Fai
             seed,
             servers,
             is_slow: false,
+            is_foreign: false,
             violation,
             step: world.steps,
             config: format!("{:?}", world.config),
@@ -108,11 +119,12 @@ impl std::fmt::Display for Failure {
         writeln!(f, "{}", self.tail)?;
         writeln!(f, "{}", self.config)?;
         writeln!(f, "seed {} failed at step {}: {}", self.seed, self.step, self.violation)?;
-        let Self { seed, servers, is_slow, .. } = self;
+        let Self { seed, servers, is_slow, is_foreign, .. } = self;
         let slow = if *is_slow { " --slow" } else { "" };
+        let foreign = if *is_foreign { " --foreign" } else { "" };
         write!(
             f,
-            "replay: cargo run --release --example simulate -- --servers {servers}{slow} --seed {seed} --trace"
+            "replay: cargo run --release --example simulate -- --servers {servers}{slow}{foreign} --seed {seed} --trace"
         )
     }
 }

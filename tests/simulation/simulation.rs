@@ -8,6 +8,7 @@
 //! | `disk.rs`, `sled.rs` | the fakes below the server: a disk that forgets, a sled that fails |
 //! | `host.rs`, `server.rs` | a machine, and the shell's part around the replica, in steps |
 //! | `client.rs`, `ops.rs`, `lock.rs` | the fakes above: clients that send real frames |
+//! | `foreign.rs` | a program in the network that is no server |
 //! | `network.rs`, `transfer.rs` | links between servers, images on their way |
 //! | `world.rs`, `faults.rs`, `run.rs` | time and the clients' network, fate, the phases of a run |
 //! | `bounds.rs` | how much a world may hold |
@@ -38,6 +39,7 @@ pub mod conn;
 pub mod coverage;
 pub mod disk;
 mod faults;
+mod foreign;
 pub mod founding;
 mod hangs;
 pub mod history;

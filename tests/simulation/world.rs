@@ -14,6 +14,7 @@ use super::config::Config;
 use super::conn::Violation;
 use super::coverage::Coverage;
 use super::disk::Crash;
+use super::foreign::Foreign;
 use super::host::{Host, HostEvent};
 use super::network::Network;
 use super::rng::Rng;
@@ -110,6 +111,8 @@ pub struct World {
     pub(super) calm_since_us: u64,
     /// Chance, for clocks that are wrong.
     pub(super) time: Rng,
+    /// The program in the network that is no server, in worlds that have one.
+    pub(super) foreign: Option<Foreign>,
     /// Fencing tokens by lock, in order of the reads that showed them.
     grants: BTreeMap<String, BTreeMap<i64, i64>>,
 }
@@ -162,6 +165,7 @@ impl World {
             calm_since_us: 0,
             rollbacks: Rollbacks::new(Rng::new(seed, 12)),
             troubles: 0,
+            foreign: config.is_foreign.then(|| Foreign::new(seed)),
             grants: BTreeMap::new(),
             config,
         }
