@@ -67,7 +67,7 @@ impl MetricsTlsConfig {
 const HTTPS_PORT: &str = "metricsProvider.httpsPort";
 
 /// The entries.
-pub(super) static KEYS: [Key; 11] = [
+pub(super) static KEYS: [Key; 12] = [
     Key::effective(
         HTTPS_PORT,
         "-1",
@@ -171,6 +171,16 @@ pub(super) static KEYS: [Key; 11] = [
     )
     .text(LIST, |c, text| {
         c.metrics_tls.listener.cipher_suites = list(text);
+        Ok(())
+    }),
+    Key::effective(
+        "lockkeeper.metricsProvider.ssl.crlFile",
+        "",
+        |c| c.metrics_tls.listener.crl_file.as_deref().map_or_else(String::new, path_text),
+        "File with the revocation lists of those who vouch for clients of that port, as lockkeeper.ssl.crlFile is one.",
+    )
+    .text(PATH, |c, text| {
+        c.metrics_tls.listener.crl_file = optional_path(text)?;
         Ok(())
     }),
 ];

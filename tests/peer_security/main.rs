@@ -5,6 +5,7 @@
 mod authority;
 #[path = "../common/mod.rs"]
 mod common;
+mod listeners;
 #[path = "../common/process.rs"]
 mod process;
 #[path = "../common/rng.rs"]

@@ -9,7 +9,7 @@ use crate::process::{Running, lockkeeper, output, stderr};
 
 pub const PEER_PORT: u16 = 17490;
 pub const CLIENT_PORT: u16 = 17491;
-const ADMIN_PORT: u16 = 17492;
+pub const ADMIN_PORT: u16 = 17492;
 
 /// Three servers, in processes of their own, whose logs are read.
 pub struct Three {

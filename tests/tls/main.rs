@@ -412,6 +412,26 @@ async fn a_changed_file_is_found_without_being_asked_for() {
     server.stop().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_connections_stay_when_the_certificate_changes() {
+    let scene = Scene::new();
+    let server = scene.builder().set("ssl.clientAuth", "none").start().await.unwrap();
+    let mut clients = Vec::new();
+    for _ in 0..1000 {
+        clients.push(scene.client(secure(&server), None).await.expect("it is served"));
+    }
+    let next = scene.authority.issue("localhost");
+    put(scene.path(), "server.pem", &next.pem());
+    server.reload_certificates().await.unwrap();
+    let stream = scene.encrypted(secure(&server), None).await.unwrap();
+    assert_eq!(shown(&stream), *next.certificate.der());
+    for client in &mut clients {
+        client.ping().await;
+    }
+    assert_eq!(server.status().sessions, 1000);
+    server.stop().await.unwrap();
+}
+
 #[tokio::test]
 async fn only_the_versions_that_are_asked_for_are_spoken() {
     let scene = Scene::new();
