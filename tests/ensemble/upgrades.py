@@ -110,11 +110,11 @@ def run(ensemble, _chosen):
     path, contenders, gaps = "/locks-upgrades", {}, []
     try:
         for kind in CLIENTS:
-            pair = [Contender(*CLIENTS[kind](ensemble.context, ensemble.connect_string(), f"{path}-{kind}")) for _ in range(2)]
-            contenders[kind] = pair
-            pair[0].ready()
-            pair[0].wait_for(HELD)
-            pair[1].ready()
+            contenders[kind] = []
+            for wanted in (HELD, "^READY"):
+                command = CLIENTS[kind](ensemble.context, ensemble.connect_string(), f"{path}-{kind}")
+                contenders[kind].append(Contender(*command))
+                contenders[kind][-1].wait_for(wanted)
             ensemble.wait_for("two in the queue", lambda kind=kind: queue_length(ensemble, f"{path}-{kind}") == 2)
         first = {kind: pair[0].held for kind, pair in contenders.items()}
         for words, prepared in rounds(files):
