@@ -265,6 +265,24 @@ mod command {
     }
 
     #[test]
+    fn config_check_opens_the_files_of_keys_and_secrets() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("zoo.cfg");
+        for (lines, word) in [
+            (
+                "secureClientPort=1\nssl.clientAuth=none\nssl.keyStore.location=/there/is/none.pem\n",
+                "/there/is/none.pem",
+            ),
+            ("lockkeeper.adminTokenFile=/there/is/no-token\n", "/there/is/no-token"),
+        ] {
+            fs::write(&path, format!("{LEAST}{lines}")).unwrap();
+            let (code, out, err) = check(&path);
+            assert_eq!((code, out.as_str()), (2, ""), "{err}");
+            assert!(err.contains(word), "{err}");
+        }
+    }
+
+    #[test]
     fn config_check_names_files_that_cannot_be_read() {
         let dir = tempfile::tempdir().unwrap();
         let (code, _, err) = check(&dir.path().join("absent.cfg"));

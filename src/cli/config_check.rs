@@ -48,6 +48,13 @@ pub fn check(
                 writeln!(err, "{error}")?;
                 return Ok(EXIT_INVALID);
             }
+            let faults = server::file_faults(&config);
+            if !faults.is_empty() {
+                for fault in faults {
+                    writeln!(err, "{fault}")?;
+                }
+                return Ok(EXIT_INVALID);
+            }
             out.write_all(config.describe().as_bytes())?;
             out.flush()?;
             Ok(0)

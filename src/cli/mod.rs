@@ -9,6 +9,7 @@ mod client;
 mod client_configuration;
 pub mod config_check;
 pub mod config_file;
+mod core_dumps;
 mod dev;
 #[cfg(any(feature = "bench", feature = "recipes"))]
 mod duration;

@@ -17,7 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
 use super::config_check::EXIT_INVALID;
-use super::{LogFormat, config_file, log_output, open_files, say};
+use super::{LogFormat, config_file, core_dumps, log_output, open_files, say};
 use crate::config::{Config, ConfigError, Draft, HostPort};
 use crate::mutants::PlantFlag;
 use crate::server::Server;
@@ -83,6 +83,7 @@ pub(super) fn run(flags: &ServerFlags) -> ExitCode {
     if let Err(error) = flags.keep_myid(&config) {
         return failed(&error);
     }
+    core_dumps::forbid(&config);
     open_files::raise();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -9,6 +9,7 @@ use super::Config;
 use super::accepted::{ACCEPTED, REFUSED, WARNED};
 use super::draft::effective_keys;
 use super::key::Key;
+use super::protection::Protected;
 use super::table::SECTIONS;
 
 impl Config {
@@ -34,6 +35,12 @@ impl Config {
         }
         if let Some(id) = self.server_id {
             line(format!("myid = {id}"));
+        }
+        let ports = self.protection();
+        let width = |of: fn(&Protected) -> usize| ports.iter().map(of).max().unwrap_or_default();
+        let (first, second) = (width(|port| port.port.len()), width(|port| port.speaks.len()));
+        for Protected { port, speaks, who } in &ports {
+            line(format!("who gets in: {port:first$}  {speaks:second$}  {who}"));
         }
         for mistake in &self.mistakes {
             line(format!("probably a mistake: {mistake}"));

@@ -41,6 +41,7 @@ mod metrics_tls;
 mod peer_security;
 mod peer_tls;
 mod properties;
+mod protection;
 mod sasl;
 mod servers;
 mod table;
@@ -63,6 +64,7 @@ pub(crate) use membership::{dynamic_text, static_text};
 pub use metrics_tls::MetricsTlsConfig;
 pub use peer_security::{PeerSecurityConfig, PeerSecurityKey};
 pub use peer_tls::PeerTlsConfig;
+pub use protection::Protected;
 pub use sasl::SaslConfig;
 pub(crate) use servers::{PeerAddress, SERVER_ID_MAX, SERVER_LINES_BYTES_MAX};
 pub use servers::{Role, ServerSpec};
@@ -96,6 +98,8 @@ pub struct Config {
     pub image_log_bytes: u64,
     /// `lockkeeper.checkpointMillis`: how long changes wait before they are copied to the disk, ms.
     pub checkpoint_ms: u32,
+    /// `lockkeeper.coreDumps`: the process may leave one although its memory holds keys and passwords.
+    pub core_dumps: bool,
     /// `lockkeeper.cpuPolicy`: how threads share the cores.
     pub cpu_policy: CpuPolicyKey,
     /// `lockkeeper.ioThreads`: threads that own the sockets of clients, at most 64. `None`: by the number of cores.

@@ -416,7 +416,15 @@ static ACCESS: [Key; 5] = [
     .or_else("false"),
 ];
 
-static OPERATORS: [Key; 15] = [
+static OPERATORS: [Key; 16] = [
+    Key::effective(
+        "lockkeeper.coreDumps",
+        "false",
+        |c| c.core_dumps.to_string(),
+        "Whether `lockkeeper server` may leave a core dump, and be looked at by a debugger of its own user, although \
+         the configuration names keys, passwords or tokens, which its memory holds.",
+    )
+    .switch(|c, on| c.core_dumps = on),
     Key::effective(
         "4lw.commands.whitelist",
         "default",
@@ -685,6 +693,7 @@ pub(super) fn blank() -> Config {
         super_digest: None,
         skip_acl: false,
         tls: TlsConfig::default(),
+        core_dumps: false,
         peer_tls: PeerTlsConfig::default(),
         sasl: SaslConfig::default(),
         peer_security: PeerSecurityConfig::default(),

@@ -53,7 +53,7 @@ use crate::tls::TlsError;
 pub use error::{ServerError, StartError};
 #[cfg(feature = "gssapi")]
 pub use gssapi::{KEY_TAB_VARIABLE, is_in_environment};
-pub use lifecycle::{Builder, Ensemble, EnsembleBuilder, Recovered, sasl_setup};
+pub use lifecycle::{Builder, Ensemble, EnsembleBuilder, Recovered, file_faults, sasl_setup};
 
 use lifecycle::Running;
 use limits::RESIGN_MAX;

@@ -116,3 +116,45 @@ fn security_between_servers_is_required_of_certificates_or_of_a_secret() {
         assert!(errors[0].contains("required needs lockkeeper.peerSecretFile"), "{errors:?}");
     }
 }
+
+/// Who gets in at each port of a server of an ensemble.
+fn who_gets_in(lines: &str) -> Vec<String> {
+    let ports = member(lines).unwrap().protection();
+    ports.iter().map(|port| format!("{}: {}: {}", port.port, port.speaks, port.who)).collect()
+}
+
+#[test]
+fn the_table_of_ports_says_what_is_protected_by_what() {
+    assert_eq!(
+        who_gets_in(""),
+        [
+            "clientPort 0.0.0.0:1: plain text: any client, as ACLs allow",
+            "server.1 10.0.0.1:1: plain text: ANY PROGRAM that poses as a member",
+            "admin.serverPort 127.0.0.1:8080: plain text: figures: all; names and data of znodes: this machine",
+        ]
+    );
+    let clients =
+        "secureClientPort=3\nssl.keyStore.location=/k.p12\nssl.trustStore.location=/t.p12\n";
+    let operators =
+        "admin.forceHttps=true\nadmin.needClientAuth=true\nlockkeeper.adminTokenFile=/token\n";
+    let who = who_gets_in(&format!("{STORES}sslQuorum=true\n{clients}{operators}"));
+    assert_eq!(
+        who,
+        [
+            "clientPort 0.0.0.0:1: plain text: any client, as ACLs allow",
+            "secureClientPort 0.0.0.0:3: TLS: who has a certificate of the trust store, as ACLs allow",
+            "server.1 10.0.0.1:1: TLS: members with a certificate that names them",
+            "admin.serverPort 127.0.0.1:8080: TLS: who has a certificate of ssl.quorum.trustStore, or with the \
+             token of lockkeeper.adminTokenFile",
+        ]
+    );
+    let server = |lines: &str| who_gets_in(&format!("{STORES}{lines}"))[1].clone();
+    assert!(server("sslQuorum=true\nportUnification=true").contains("TLS or plain text: ANY"));
+    assert!(
+        server("lockkeeper.peerSecretFile=/s").ends_with("the secret of lockkeeper.peerSecretFile")
+    );
+    let transition = "lockkeeper.peerSecretFile=/s\nlockkeeper.peerSecurity=transition";
+    assert!(server(transition).contains("ANY PROGRAM"));
+    let any = "sslQuorum=true\nssl.quorum.hostnameVerification=false";
+    assert!(server(any).ends_with("who has a certificate of ssl.quorum.trustStore"));
+}

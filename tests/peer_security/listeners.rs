@@ -40,7 +40,8 @@ fn keys() -> String {
     });
     format!(
         "{}secureClientPort={SECURE_PORT}\nclient.portUnification=true\nsslQuorum=true\nadmin.forceHttps=true\n\
-         admin.needClientAuth=true\nmetricsProvider.httpsPort={METRICS_PORT}\nmetricsProvider.ssl.need.client.auth=true\n\
+         admin.needClientAuth=true\nmetricsProvider.httpsPort={METRICS_PORT}\n\
+         metricsProvider.ssl.need.client.auth=true\n\
          metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\n",
         families.concat()
     )

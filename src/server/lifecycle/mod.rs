@@ -21,6 +21,7 @@ pub use builder::Builder;
 pub(in crate::server) use certificates::Followed;
 pub use ensemble::{Ensemble, EnsembleBuilder};
 pub use sasl::sasl_setup;
+pub use secrets::file_faults;
 pub use start::Recovered;
 pub(in crate::server) use start::Running;
 pub(in crate::server) use users::FollowedUsers;

@@ -1,16 +1,38 @@
 //! Files with secrets: keys, passwords, users, tokens.
 //!
-//! *Owns* what is said of their permissions, and of those that are missing, at the start. *Never* reads one.
+//! *Owns* what is said of their permissions, and of those that are missing, at the start, and what a check of the
+//! configuration finds wrong with them.
 
 use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use super::certificates;
+use crate::admin::read_token;
 use crate::config::{ClientAuthKey, Config, PeerSecurityKey};
+use crate::server::error::StartError;
+use crate::server::peer::security::Security;
 
 /// Permissions of others than the owner and the group.
 const OTHERS: u32 = 0o007;
+
+/// What is wrong with the files of keys, certificates, secrets and tokens: a server with them does not start.
+#[must_use]
+pub fn file_faults(config: &Config) -> Vec<StartError> {
+    let stores = [
+        certificates::of_clients(&config.tls),
+        if config.is_ensemble() { certificates::of_peers(&config.peer_tls) } else { Ok(None) },
+        certificates::of_operators(config),
+        certificates::of_metrics(config),
+    ];
+    let stores = stores.into_iter().filter_map(Result::err).map(StartError::from);
+    let secret = if config.is_ensemble() { Security::open(config, None).err() } else { None };
+    let token = config.admin.token_file.as_ref().filter(|_| config.admin.enabled);
+    let token = token.and_then(|path| Some((path, read_token(path).err()?)));
+    let token = token.map(|(path, reason)| StartError::Token { path: path.clone(), reason });
+    stores.chain(secret).chain(token).collect()
+}
 
 /// Warns of each file that users beside the owner and the group may read or change.
 pub(super) fn warn_of_readable(config: &Config) {
