@@ -199,7 +199,7 @@ pub(super) static ACCEPTED: [Key; 103] = [
     any("client.certReload", "certificates are read again by a restart only, yet"),
     any(
         "ssl.hostnameVerification",
-        "of connections that a server opens: those to other servers have no TLS yet",
+        "of connections that a server opens: those to other servers go by ssl.quorum.hostnameVerification",
     ),
     any(
         "ssl.allowReverseDnsLookup",

@@ -211,17 +211,6 @@ async fn a_command_runs_under_a_lock_of_a_client_that_authenticates_and_of_no_ot
         assert_eq!(refused.status.code(), NO_PERMISSION, "{configuration}: {}", stderr(&refused));
         assert!(refused.stdout.is_empty());
     }
-    fs::write(
-        scene.directory.path().join("tls.cfg"),
-        format!(
-            "zookeeper.ssl.trustStore.location={}/tests/tls/stores/trust.pem\n",
-            env!("CARGO_MANIFEST_DIR")
-        ),
-    )
-    .unwrap();
-    let tls = lock("tls.cfg").await;
-    assert_eq!(tls.status.code(), Some(64));
-    assert!(stderr(&tls).contains("does not speak TLS"), "{}", stderr(&tls));
     server.stop().await.unwrap();
 }
 

@@ -121,6 +121,27 @@ async fn the_load_generator_checks_every_answer_through_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_command_runs_under_a_lock_that_is_taken_through_tls() {
+    let scene = scene();
+    let server = scene.server().await;
+    let at = format!("localhost:{}", secure(&server).port());
+    let lock = async |configuration: &str, command: &[&str]| {
+        let flags = ["lock", "--server", &at, "-w", "2s", "--client-configuration", configuration];
+        run(&scene, &[&flags[..], &["/locks/b"], command].concat()).await
+    };
+    assert_eq!(succeeded(&lock("client.cfg", &["echo", "done"]).await), "done\n");
+    assert_eq!(lock("client.cfg", &["sh", "-c", "exit 7"]).await.status.code(), Some(7));
+    for configuration in ["unknown.cfg", "foreign.cfg"] {
+        let refused = lock(configuration, &["echo", "done"]).await;
+        assert_eq!(refused.status.code(), Some(69), "{configuration}: {}", stderr(&refused));
+        assert!(refused.stdout.is_empty());
+        let is_told = stderr(&refused).contains("invalid peer certificate");
+        assert_eq!(is_told, configuration == "foreign.cfg", "{}", stderr(&refused));
+    }
+    server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn members_are_asked_through_tls() {
     let scene = scene();
     let server = scene.server().await;

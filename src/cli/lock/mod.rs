@@ -7,6 +7,7 @@
 
 mod interrupts;
 mod kind;
+mod relay;
 mod supervisor;
 mod watchdog;
 mod wire;
@@ -23,7 +24,6 @@ use super::client_configuration::{ClientConfiguration, ClientConfigurationFlag};
 use super::duration::duration;
 use super::{LogFormat, log_output, say};
 use crate::recipes::{LockError, RecipeOptions, Wait};
-use crate::sasl::ClientLogin;
 use kind::{Lock, Names, Others};
 use words::OnLost;
 
@@ -126,9 +126,12 @@ pub(crate) struct LockFlags {
 pub(super) fn run(flags: &LockFlags) -> ExitCode {
     let logs = if flags.verbose { "info" } else { "error" };
     log_output::start_with(LogFormat::Pretty, logs);
-    let checked = client::servers(&flags.server).and_then(|_| Ok((flags.lock()?, flags.login()?)));
+    let checked = client::servers(&flags.server)
+        .and_then(|servers| Ok((servers, flags.lock()?, flags.configuration()?)));
     ExitCode::from(match checked {
-        Ok((lock, login)) => supervisor::run(flags, &lock, login),
+        Ok((servers, lock, configuration)) => {
+            supervisor::run(flags, &lock, (servers, configuration))
+        }
         Err(reason) => {
             say(&format!("lockkeeper lock: {reason}"));
             EXIT_USAGE
@@ -158,13 +161,14 @@ impl LockFlags {
         Lock::new(RecipeOptions::at(&self.path).id(id), others, self.style)
     }
 
-    /// Who asks by SASL, or what is wrong with that.
-    fn login(&self) -> Result<Option<ClientLogin>, String> {
-        let ClientConfiguration { tls, login } = self.configuration.read()?;
-        if tls.is_some() {
-            return Err("--client-configuration: `lockkeeper lock` does not speak TLS; client.secure=false, or a \
-                        file without keys of TLS, has it speak plain text"
-                .to_owned());
+    /// How servers are reached, or what is wrong with that.
+    fn configuration(&self) -> Result<ClientConfiguration, String> {
+        let configuration = self.configuration.read()?;
+        let ClientConfiguration { tls, login } = &configuration;
+        if tls.is_some() && cfg!(not(target_os = "linux")) {
+            return Err(
+                "--client-configuration: `lockkeeper lock` speaks TLS on Linux alone".to_owned()
+            );
         }
         // The crate writes them into the answer as they are, and hashes them as UTF-8 where servers take ISO 8859-1.
         let is_plain = |text: &str| text.is_ascii() && !text.contains(['"', '\\']);
@@ -174,7 +178,7 @@ impl LockFlags {
                         alone, and the user neither quotes nor backslashes"
                 .to_owned());
         }
-        Ok(login)
+        Ok(configuration)
     }
 
     /// What tells a person who holds the lock.

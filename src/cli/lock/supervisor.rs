@@ -23,20 +23,32 @@ use zookeeper_client::{Client, SaslOptions, SessionState};
 
 use super::interrupts::Interrupts;
 use super::kind::Lock;
+use super::relay;
 use super::wire::{self, News, Order};
 use super::words::OnLost;
 use super::{EXIT_CANNOT_EXECUTE, EXIT_LOST, EXIT_NOT_FOUND, EXIT_OS, LockFlags, WATCHDOG_COMMAND};
+use crate::cli::client_configuration::ClientConfiguration;
 use crate::cli::say;
+use crate::config::HostPort;
 use crate::recipes::{BootTime, Guard, Hold, LockError, LostReason, Wait};
 use crate::sasl::ClientLogin;
 
 /// Runs the command. The exit code.
-pub(super) fn run(flags: &LockFlags, lock: &Lock, login: Option<ClientLogin>) -> u8 {
+pub(super) fn run(
+    flags: &LockFlags,
+    lock: &Lock,
+    (servers, configuration): (Vec<HostPort>, ClientConfiguration),
+) -> u8 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = runtime.and_then(|runtime| {
         runtime.block_on(async {
             let interrupts = Interrupts::catch()?;
-            Ok(Supervisor { flags, login, interrupts }.run(lock).await)
+            let servers = match &configuration.tls {
+                Some(tls) => relay::open(servers, tls).await?,
+                None => flags.server.clone(),
+            };
+            let login = configuration.login;
+            Ok(Supervisor { flags, servers, login, interrupts }.run(lock).await)
         })
     });
     ended.unwrap_or_else(|error| {
@@ -47,6 +59,8 @@ pub(super) fn run(flags: &LockFlags, lock: &Lock, login: Option<ClientLogin>) ->
 
 struct Supervisor<'a> {
     flags: &'a LockFlags,
+    /// Where the client connects.
+    servers: String,
     /// Who asks by SASL.
     login: Option<ClientLogin>,
     interrupts: Interrupts,
@@ -79,7 +93,9 @@ impl Supervisor<'_> {
     async fn acquire(&mut self, lock: &Lock) -> Result<(Client, Guard), u8> {
         let begun = Instant::now();
         let client = tokio::select! {
-            client = connect(self.flags, self.login.as_ref()) => client.map_err(|error| self.refused(&error))?,
+            client = connect(self.flags, &self.servers, self.login.as_ref()) => {
+                client.map_err(|error| self.refused(&error))?
+            }
             signal = self.interrupts.next() => return Err(exit_code_of(signal)),
         };
         let wait = match self.flags.wait() {
@@ -171,7 +187,11 @@ impl Supervisor<'_> {
     }
 }
 
-async fn connect(flags: &LockFlags, login: Option<&ClientLogin>) -> Result<Client, LockError> {
+async fn connect(
+    flags: &LockFlags,
+    servers: &str,
+    login: Option<&ClientLogin>,
+) -> Result<Client, LockError> {
     let mut connector = Client::connector().with_session_timeout(flags.session_timeout);
     for credential in &flags.auth {
         connector = connector.with_auth(credential.scheme(), credential.secret().as_bytes());
@@ -185,7 +205,7 @@ async fn connect(flags: &LockFlags, login: Option<&ClientLogin>) -> Result<Clien
         Wait::For(time) => patience = patience.min(time),
         Wait::Forever => {}
     }
-    match timeout(patience, connector.connect(&flags.server)).await {
+    match timeout(patience, connector.connect(servers)).await {
         Ok(Ok(client)) => Ok(client),
         Ok(Err(zookeeper_client::Error::AuthFailed)) => {
             let (what, path) = ("open a session on", flags.server.clone());
