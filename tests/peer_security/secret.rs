@@ -84,14 +84,14 @@ async fn a_server_with_another_secret_or_with_none_gets_no_link_and_is_told_why(
     three.serve(&[1, 2]).await;
     three.says(3, "has none of the secrets of server").await;
     three.says(1, "server 3 has none of the secrets of server 1").await;
-    assert_eq!(three.mode(3).await, "", "it serves nobody");
+    assert_eq!(three.mode(3).await, "", "it serves no client");
     three.start(3, "").await;
     three.says(3, "takes links alone that prove the secret").await;
     three.says(1, "and server 3 has none").await;
     three
         .says(1, "demands the secret of its lockkeeper.peerSecretFile, and server 3 has none")
         .await;
-    assert_eq!(three.mode(3).await, "", "it serves nobody");
+    assert_eq!(three.mode(3).await, "", "it serves no client");
     assert!(three.log(1).lines().count() < 100, "{}", three.log(1));
     // The right one, without a restart of the others.
     fs::copy(three.file("secret", 1), three.file("secret", 3)).unwrap();
@@ -113,7 +113,7 @@ fn hello(from: u8, kind: u8, state: &[u8], offer: &[u8]) -> Vec<u8> {
 }
 
 /// Sends these bytes, and reads what comes back; `None` if the connection is refused.
-async fn exchange(address: SocketAddr, bytes: &[u8]) -> Option<Vec<u8>> {
+pub async fn exchange(address: SocketAddr, bytes: &[u8]) -> Option<Vec<u8>> {
     let mut stream = TcpStream::connect(address).await.ok()?;
     // A server may close before it has read all of it.
     let _ = stream.write_all(bytes).await;
@@ -124,7 +124,7 @@ async fn exchange(address: SocketAddr, bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Sends `count` hellos with frames behind them, most of them changed, in the name of server 2 to server 1.
-async fn attack(three: &Three, count: usize) -> usize {
+pub async fn attack(three: &Three, count: usize) -> usize {
     let target = three.address(1, PEER_PORT);
     let mut random = Rng::new(11, 0);
     let plain = [&b"LKPEER01"[..], &frame(&hello(2, 0, &[0; 10], &[]))].concat();

@@ -5,7 +5,9 @@ use std::fs;
 
 use crate::authority::{Authority, Owner, Validity, put};
 use crate::common::{Client, fresh, wait_until};
-use crate::three::{CLIENT_PORT, Three};
+use crate::rng::Rng;
+use crate::secret::{attack, exchange};
+use crate::three::{CLIENT_PORT, PEER_PORT, Three};
 
 const STORES: &str = "ssl.quorum.keyStore.location=DIRECTORY/keyOWN.pem\n\
                       ssl.quorum.trustStore.location=DIRECTORY/trustOWN.pem\n";
@@ -113,7 +115,7 @@ async fn is_kept_out(three: &mut Three, keys: &str, own: &str, others: &str) {
     three.serve(&[1, 2]).await;
     three.says(3, own).await;
     three.says(1, others).await;
-    assert_eq!(three.mode(3).await, "", "it serves nobody");
+    assert_eq!(three.mode(3).await, "", "it serves no client");
     assert!(three.log(1).lines().count() < 100, "{}", three.log(1));
 }
 
@@ -193,7 +195,7 @@ async fn a_revoked_certificate_is_none_from_either_end() {
     three.says(1, "refused a connection from").await;
     three.says(1, "no link through TLS to server 3").await;
     wait_until("revoked", async || three.log(1).matches("Revoked").count() >= 2).await;
-    assert_eq!(three.mode(3).await, "", "it serves nobody");
+    assert_eq!(three.mode(3).await, "", "it serves no client");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -215,4 +217,26 @@ async fn questions_about_locks_go_through_tls_with_a_secret_inside_it() {
     // Each server answers for its own sessions.
     let answer = three.admin(1, "/sessions").await;
     assert_eq!(answer.matches(r#""answered": true"#).count(), 3, "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_changed_hellos_and_records_get_through_to_nothing_where_there_is_tls() {
+    let ours = Authority::new("ours");
+    let mut three = three(164, &ours);
+    for id in 1..=3 {
+        three.start(id, &tls(ON)).await;
+    }
+    three.serve(&[1, 2, 3]).await;
+    let before = (three.log(1).lines().count(), three.metric(1, "lockkeeper_raft_term").await);
+    assert_eq!(attack(&three, 10_000).await, 0, "a hello was accepted");
+    let mut random = Rng::new(12, 0);
+    for _ in 0..2000 {
+        let length = random.index(300);
+        let record = [&[0x16, 3, 1, 0][..], &random.bytes(length)].concat();
+        exchange(three.address(1, PEER_PORT), &record).await.expect("it listens");
+    }
+    let lines = three.log(1).lines().count() - before.0;
+    assert!(lines < 400, "{lines} lines");
+    assert_eq!(three.metric(1, "lockkeeper_raft_term").await, before.1, "no election was caused");
+    three.serve(&[1, 2, 3]).await;
 }

@@ -15,13 +15,15 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use crate::config::HostPort;
 
 /// Longest time until a server has agreed on TLS.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// How long to wait when the system refuses a connection (usually: no file left).
+const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 
 /// Opens a port for each server, for as long as the runtime lives. The servers, as the client is to be told.
 ///
@@ -39,7 +41,15 @@ pub(super) async fn open(servers: Vec<HostPort>, tls: &Arc<ClientConfig>) -> io:
 
 async fn serve(listener: TcpListener, server: HostPort, tls: Arc<ClientConfig>) {
     let server = Arc::new(server);
-    while let Ok((stream, remote)) = listener.accept().await {
+    loop {
+        let (stream, remote) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::error!(%server, "no connection to the way through TLS: {error}");
+                sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
         let own = listener.local_addr().and_then(|here| is_of_this_process(remote, here));
         if !own.unwrap_or(false) {
             tracing::warn!(%remote, "a connection of another program to the way to the servers was closed");

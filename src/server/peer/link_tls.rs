@@ -20,10 +20,12 @@ use super::stream::Stream;
 use crate::config::PeerTlsConfig;
 use crate::server::limits::{PEER_CONNECT_MAX, SLOW_HANDSHAKES_MAX};
 use crate::supervision::{Task, spawn_blocking};
-use crate::tls::{Reloadable, names};
+use crate::tls::{Reloadable, names, subject};
 
 /// What the first byte of a connection through TLS is.
 const HANDSHAKE_RECORD: u8 = 0x16;
+/// Characters of a subject that are shown.
+const SUBJECT_SHOWN_MAX: usize = 200;
 
 /// See the module.
 #[derive(Debug)]
@@ -132,10 +134,12 @@ impl LinkTls {
         if self.is_of(certificate, hosts).await {
             return Ok(());
         }
+        // Both sides show it: no more of it than a line takes.
+        let subject = subject::of_certificate(certificate).unwrap_or_else(|reason| reason);
+        let subject: String = subject.chars().take(SUBJECT_SHOWN_MAX).collect();
         Err(format!(
-            "its certificate ({}) names none of {}: a subject alternative name must, or one of \
+            "its certificate ({subject}) names none of {}: a subject alternative name must, or one of \
              lockkeeper.ssl.quorum.allowedNames",
-            crate::tls::subject::of_certificate(certificate).unwrap_or_else(|reason| reason),
             if hosts.is_empty() { "the hosts of a member".to_owned() } else { hosts.join(", ") },
         ))
     }
