@@ -1,7 +1,8 @@
 //! Gives the crate the date it was built on, as the `srvr` word shows it, its version with how it was built, and the
 //! binary the settings of its allocator.
 //!
-//! Honours `SOURCE_DATE_EPOCH` (seconds since 1970), so that a build can be reproduced.
+//! Honours `SOURCE_DATE_EPOCH` (seconds since 1970), so that a build can be reproduced, and `LOCKKEEPER_COMMIT` (the
+//! commit that the sources are of, for builds without a repository; empty: none is named).
 
 #![allow(clippy::disallowed_methods)] // a build script is not the core
 
@@ -42,12 +43,43 @@ fn set_up_allocator() {
     }
 }
 
-/// Its number; and whether it is the binary of `benches/build_profiled`, which figures depend on.
+/// Its number; the commit; and whether it is the binary of `benches/build_profiled`, which figures depend on.
 fn version() -> String {
     let flags = std::env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
-    let how = if flags.contains("profile-use") { " (by profile)" } else { "" };
-    format!("{}{how}", env!("CARGO_PKG_VERSION"))
+    let how = flags.contains("profile-use").then(|| "by profile".to_string());
+    let notes: Vec<String> = commit().into_iter().chain(how).collect();
+    let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join(", ")) };
+    format!("{}{notes}", env!("CARGO_PKG_VERSION"))
 }
+
+/// The commit that the sources are of: what the environment says, or what git says of a release build in a repository.
+/// Other builds name none, or every commit would have all tests compiled anew.
+fn commit() -> Option<String> {
+    println!("cargo:rerun-if-env-changed=LOCKKEEPER_COMMIT");
+    let short = |text: String| text.trim().chars().take(COMMIT_CHARACTERS).collect::<String>();
+    if let Ok(given) = std::env::var("LOCKKEEPER_COMMIT") {
+        return Some(short(given)).filter(|commit| !commit.is_empty());
+    }
+    let is_release = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
+    // A repository that this directory is only a part of says nothing of these sources.
+    if !is_release || !std::path::Path::new(".git").exists() {
+        return None;
+    }
+    let git = |arguments: &[&str]| {
+        let output = std::process::Command::new("git").args(arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
+    };
+    if let Some(moves) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
+        println!("cargo:rerun-if-changed={moves}");
+    }
+    let commit = short(git(&["rev-parse", "HEAD"])?);
+    let is_changed =
+        git(&["status", "--porcelain", "--untracked-files=no"])?.lines().next().is_some();
+    Some(if is_changed { format!("{commit} and changes") } else { commit })
+}
+
+/// As many tell one commit from all others.
+const COMMIT_CHARACTERS: usize = 12;
 
 /// `MM/DD/YYYY HH:MM UTC`.
 fn minute(seconds: u64) -> String {

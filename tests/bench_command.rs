@@ -214,7 +214,7 @@ fn what_cannot_be_measured_is_refused_with_a_reason_and_its_exit_code() {
     close(&mut session, "/closed");
     for (arguments, code, words) in [
         (&["--hosts", "127.0.0.1:1"][..], 69, "127.0.0.1:1"),
-        (&["--hosts", "127.0.0.1:x"], 2, "--hosts"),
+        (&["--hosts", "127.0.0.1:x"], 2, "--server: the port `x`"),
         (&["--workload", "lock", "--pipeline", "2"], 2, "--pipeline"),
         (&["--workload", "get", "--hold", "1s"], 2, "--hold"),
         (&["--workload", "get", "--nodes", "5"], 2, "--nodes"),

@@ -232,7 +232,7 @@ mod command {
 
     fn check_as(path: &Path, is_strict: bool) -> (i32, String, String) {
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let code = config_check::check(path, None, is_strict, &mut out, &mut err).unwrap();
+        let code = config_check::check(path, None, is_strict, false, &mut out, &mut err).unwrap();
         (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
     }
 

@@ -4,20 +4,19 @@
 //! answer is bounded; what is no answer of a lockkeeper server is said so. *Never* changes anything.
 
 use std::io::{self, Read as _, Write as _};
-use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustls::ClientConfig;
 use serde_json::Value;
 
-use super::client;
+use super::client::{self, Port};
+use super::flags::AdminAccess;
 use crate::config::HostPort;
 use crate::tls::{ClientLine, session};
 
 /// The port of an address without one: as of a server without a configuration file.
 const PORT: u16 = 8080;
-/// How long an answer may take: the servers wait half a second for each other.
-const REPLY_MAX: Duration = Duration::from_secs(10);
+/// Pause between two rounds of questions.
+const ROUND_PAUSE: Duration = Duration::from_millis(200);
 /// Longest answer, bytes.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
@@ -66,22 +65,28 @@ pub(super) fn addresses(text: &str, by_tls: bool) -> Result<Vec<HostPort>, Strin
     text.split(',').map(address).collect()
 }
 
-/// Whom to ask, and how to be let in.
-pub(super) struct Access {
-    /// Tried in turn.
-    pub(super) servers: Vec<HostPort>,
-    /// That of `lockkeeper.adminTokenFile`, for servers on other machines.
-    pub(super) token: Option<String>,
-    /// What to speak TLS by; `None`: plain text.
-    pub(super) tls: Option<Arc<ClientConfig>>,
-}
-
 /// The first answer of these servers to a GET of a path with one parameter.
 ///
 /// # Errors
 /// None can be asked, or one has answered with an error.
 pub(super) fn ask(
-    access: &Access,
+    access: &AdminAccess,
+    path: &str,
+    parameter: Option<(&str, &str)>,
+) -> Result<Value, AdminError> {
+    let begun = Instant::now();
+    loop {
+        match ask_once(access, path, parameter) {
+            Err(AdminError::Unreachable(_)) if begun.elapsed() < access.patience => {
+                std::thread::sleep(ROUND_PAUSE);
+            }
+            answer => return answer,
+        }
+    }
+}
+
+fn ask_once(
+    access: &AdminAccess,
     path: &str,
     parameter: Option<(&str, &str)>,
 ) -> Result<Value, AdminError> {
@@ -92,7 +97,8 @@ pub(super) fn ask(
         let answer = match exchange(server, &target, access) {
             Ok(answer) => answer,
             Err(error) => {
-                reasons.push(format!("{server}: {error}"));
+                let reason = client::why(&error, Port::Http, access.tls.is_some());
+                reasons.push(format!("{server}: {reason}"));
                 continue;
             }
         };
@@ -118,10 +124,10 @@ pub(super) fn ask(
     Err(AdminError::Unreachable(reasons))
 }
 
-fn exchange(server: &HostPort, target: &str, access: &Access) -> io::Result<String> {
-    let stream = client::open(server, client::CONNECT_MAX)?;
-    stream.set_read_timeout(Some(REPLY_MAX))?;
-    stream.set_write_timeout(Some(REPLY_MAX))?;
+fn exchange(server: &HostPort, target: &str, access: &AdminAccess) -> io::Result<String> {
+    let stream = client::open(server, client::CONNECT_MAX.min(access.answer_max))?;
+    stream.set_read_timeout(Some(access.answer_max))?;
+    stream.set_write_timeout(Some(access.answer_max))?;
     let session = access.tls.as_ref().map(|tls| session(tls, &server.host)).transpose()?;
     let mut stream = ClientLine::new(stream, session);
     let authorization = access
@@ -140,7 +146,7 @@ fn exchange(server: &HostPort, target: &str, access: &Access) -> io::Result<Stri
             Err(io::Error::other(NO_SERVER))
         }
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock) => {
-            Err(io::Error::other(format!("no answer for {} s", REPLY_MAX.as_secs())))
+            Err(io::Error::from(io::ErrorKind::TimedOut))
         }
         Err(error) => Err(error),
     }
@@ -166,7 +172,8 @@ fn percent_encoded(text: &str) -> String {
     encoded
 }
 
-const NO_SERVER: &str = "it does not answer as a lockkeeper server's HTTP port does";
+const NO_SERVER: &str = "it does not answer as a lockkeeper server's HTTP port does: --admin names that \
+                         (admin.serverPort), not the clientPort";
 
 #[cfg(test)]
 mod tests {

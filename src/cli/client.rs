@@ -6,6 +6,7 @@
 //! again by itself: the caller knows whether that is harmless.
 
 mod connection;
+mod diagnosis;
 mod line;
 mod login;
 mod session;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use rustls::ClientConfig;
 
-use super::client_configuration::ClientConfiguration;
+use super::flags::Access;
 use crate::config::HostPort;
 use crate::proto::request::{XID_AUTH, XID_EVENT};
 use crate::proto::response::ReplyHeader;
@@ -30,11 +31,10 @@ use crate::sasl::Disbelief;
 use connection::{Connection, request_frame};
 
 pub(super) use connection::CONNECT_MAX;
+pub(super) use diagnosis::Port;
 pub(super) use session::{Notice, Phase, Session, Wish};
 pub(super) use watches::Removed;
 
-/// How long an answer may take.
-const REPLY_MAX: Duration = Duration::from_secs(10);
 /// How long servers are asked again that answer but do not serve: an election is shorter.
 const LEADERLESS_MAX: Duration = Duration::from_secs(3);
 /// Pause between two rounds of that.
@@ -102,7 +102,8 @@ pub(super) fn credentials(
     let mut credentials = given.to_vec();
     if let Some(file) = file {
         let named = |reason: String| format!("{}: {reason}", file.display());
-        let text = fs::read_to_string(file).map_err(|error| named(error.to_string()))?;
+        let text = fs::read_to_string(file)
+            .map_err(|error| named(format!("{error}: check the path and its permissions")))?;
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
             credentials.push(line.parse().map_err(named)?);
         }
@@ -173,6 +174,7 @@ pub(super) struct Client {
     connection: Connection,
     xid: i32,
     server: HostPort,
+    answer_max: Duration,
 }
 
 impl Client {
@@ -180,26 +182,28 @@ impl Client {
     ///
     /// # Errors
     /// None gives one, or an identity is not accepted.
-    pub(super) fn connect(
-        servers: &[HostPort],
-        credentials: &[Credential],
-        configuration: &ClientConfiguration,
-    ) -> Result<Self, ClientError> {
-        let ClientConfiguration { tls, login } = configuration;
-        let open = |server: &HostPort| Self::connect_one(server, tls.as_ref());
-        let mut client = first_that_serves(servers, Duration::ZERO, open)?;
-        if let Some(login) = login {
-            client.connection.log_in(login).map_err(|error| error.of(&client.server, REPLY_MAX))?;
+    pub(super) fn connect(access: &Access) -> Result<Self, ClientError> {
+        let tls = access.configuration.tls.as_ref();
+        let answer_max = access.answer_max;
+        let open = |server: &HostPort| Self::connect_one(server, tls, answer_max);
+        let mut client = first_that_serves(&access.servers, tls, access.patience, open)?;
+        if let Some(login) = &access.configuration.login {
+            let logged_in = client.connection.log_in(login);
+            logged_in.map_err(|error| error.of(&client.server, answer_max))?;
         }
-        client.introduced(credentials)
+        client.introduced(&access.credentials)
     }
 
     /// A session on this server. `None`: it gives none.
-    fn connect_one(server: &HostPort, tls: Option<&Arc<ClientConfig>>) -> io::Result<Option<Self>> {
-        let opened = Connection::open(server, tls, &new_session(SESSION_TIMEOUT_MS), REPLY_MAX)?;
+    fn connect_one(
+        server: &HostPort,
+        tls: Option<&Arc<ClientConfig>>,
+        answer_max: Duration,
+    ) -> io::Result<Option<Self>> {
+        let opened = Connection::open(server, tls, &new_session(SESSION_TIMEOUT_MS), answer_max)?;
         Ok(match opened {
             Some((connection, answer)) if answer.timeout_ms > 0 => {
-                Some(Self { connection, xid: 0, server: server.clone() })
+                Some(Self { connection, xid: 0, server: server.clone(), answer_max })
             }
             Some(_) | None => None,
         })
@@ -228,7 +232,7 @@ impl Client {
 
     fn ask(&mut self, xid: i32, request: &Request) -> Result<Response, ClientError> {
         let answer = self.exchange(xid, request).map_err(|error| {
-            let reason = connection::reason(&error, REPLY_MAX);
+            let reason = connection::reason(&error, self.answer_max);
             ClientError::Lost { server: self.server.clone(), reason }
         })?;
         answer.map_err(|code| ClientError::Refused { server: self.server.clone(), code })
@@ -270,6 +274,7 @@ fn new_session(timeout_ms: i32) -> ConnectRequest {
 /// again for a moment, and all of them are for as long as `patience`.
 fn first_that_serves<T>(
     servers: &[HostPort],
+    tls: Option<&Arc<ClientConfig>>,
     patience: Duration,
     open: impl Fn(&HostPort) -> io::Result<Option<T>>,
 ) -> Result<T, ClientError> {
@@ -282,18 +287,34 @@ fn first_that_serves<T>(
                 Ok(Some(opened)) => return Ok(opened),
                 Ok(None) => {
                     answers = true;
-                    reasons
-                        .push(format!("{server}: it does not serve clients, for lack of a leader"));
+                    reasons.push(None);
                 }
-                Err(error) => reasons.push(format!("{server}: {error}")),
+                Err(error) => {
+                    reasons.push(Some(diagnosis::of_error(&error, Port::Client, tls.is_some())))
+                }
             }
         }
         let time = if answers { patience.max(LEADERLESS_MAX) } else { patience };
         if begun.elapsed() >= time {
-            return Err(ClientError::Unreachable(reasons));
+            let named = |(server, reason): (&HostPort, Option<String>)| {
+                let reason = reason.unwrap_or_else(|| diagnosis::of_server(server, tls));
+                format!("{server}: {reason}")
+            };
+            return Err(ClientError::Unreachable(servers.iter().zip(reasons).map(named).collect()));
         }
         std::thread::sleep(ROUND_PAUSE);
     }
+}
+
+/// What an error of a connection means, and what to do about it. `by_tls`: TLS was spoken.
+pub(super) fn why(error: &io::Error, port: Port, by_tls: bool) -> String {
+    diagnosis::of_error(error, port, by_tls)
+}
+
+/// Why this server gives no session, by what it says of itself.
+#[cfg(feature = "recipes")]
+pub(super) fn diagnosed(server: &HostPort, tls: Option<&Arc<ClientConfig>>) -> String {
+    diagnosis::of_server(server, tls)
 }
 
 /// The first address of a server.

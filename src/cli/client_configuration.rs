@@ -51,7 +51,8 @@ pub(super) struct ClientConfiguration {
 impl ClientConfiguration {
     fn of_file(file: &Path) -> Result<Self, String> {
         let named = |reason: String| format!("{}: {reason}", file.display());
-        let text = fs::read_to_string(file).map_err(|error| named(error.to_string()))?;
+        let text = fs::read_to_string(file)
+            .map_err(|error| named(format!("{error}: check the path and its permissions")))?;
         let mut given = Given::default();
         for (key, value) in properties_of(&text).map_err(named)? {
             let key = key.strip_prefix("zookeeper.").unwrap_or(&key);

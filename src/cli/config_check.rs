@@ -7,7 +7,10 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use serde_json::{Map, Value, json};
+
 use super::config_file;
+use crate::config::Config;
 use crate::server;
 
 /// Exit code of a configuration that cannot be used, as ZooKeeper's for an invalid invocation.
@@ -15,8 +18,9 @@ pub const EXIT_INVALID: i32 = 2;
 
 /// Runs the command and returns its exit code.
 #[must_use]
-pub fn run(path: &Path, myid: Option<&str>, is_strict: bool) -> i32 {
-    match check(path, myid, is_strict, &mut io::stdout().lock(), &mut io::stderr().lock()) {
+pub fn run(path: &Path, myid: Option<&str>, is_strict: bool, is_json: bool) -> i32 {
+    match check(path, myid, is_strict, is_json, &mut io::stdout().lock(), &mut io::stderr().lock())
+    {
         Ok(code) => code,
         // A reader that went away (`| head`) has seen what it wanted: an error has no reader.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
@@ -25,7 +29,8 @@ pub fn run(path: &Path, myid: Option<&str>, is_strict: bool) -> i32 {
 }
 
 /// Writes the values in force on the server `myid` (of the file `myid`, unless given) to `out`, or the
-/// faults to `err`; returns the exit code. `is_strict`: lines that are probably mistakes are faults.
+/// faults to `err`; returns the exit code. `is_strict`: lines that are probably mistakes are faults. `is_json`: the
+/// values are one JSON object.
 ///
 /// # Errors
 /// Those of writing.
@@ -33,6 +38,7 @@ pub fn check(
     path: &Path,
     myid: Option<&str>,
     is_strict: bool,
+    is_json: bool,
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> io::Result<i32> {
@@ -55,7 +61,8 @@ pub fn check(
                 }
                 return Ok(EXIT_INVALID);
             }
-            out.write_all(config.describe().as_bytes())?;
+            let text = if is_json { format!("{}\n", json(&config)) } else { config.describe() };
+            out.write_all(text.as_bytes())?;
             out.flush()?;
             Ok(0)
         }
@@ -66,4 +73,23 @@ pub fn check(
             Ok(EXIT_INVALID)
         }
     }
+}
+
+fn json(config: &Config) -> Value {
+    let values: Map<String, Value> =
+        config.values().into_iter().map(|(key, value)| (key, value.into())).collect();
+    let servers: Vec<Value> = config
+        .servers
+        .iter()
+        .map(|spec| json!({ "id": spec.id, "server": spec.to_string() }))
+        .collect();
+    let mistakes: Vec<String> = config.mistakes.iter().map(ToString::to_string).collect();
+    let warnings: Vec<Value> = config
+        .warnings
+        .iter()
+        .map(|(key, why)| json!({ "key": key, "why": why.to_string() }))
+        .collect();
+    json!({
+        "values": values, "servers": servers, "myid": config.server_id, "mistakes": mistakes, "warnings": warnings,
+    })
 }

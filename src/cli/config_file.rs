@@ -73,5 +73,11 @@ fn read(path: &Path, bytes_max: usize) -> io::Result<String> {
 
 fn unreadable(path: &Path, error: &io::Error) -> ConfigError {
     let (file, key) = (path.display().to_string(), String::new());
-    ConfigError { file, line: 0, key, reason: format!("cannot be read: {error}") }
+    let advice = match error.kind() {
+        ErrorKind::NotFound => ": check the path, or make the file",
+        ErrorKind::IsADirectory => ": name a file, such as the zoo.cfg in it",
+        ErrorKind::PermissionDenied => ": let the user of this process read it",
+        _ => "",
+    };
+    ConfigError { file, line: 0, key, reason: format!("cannot be read: {error}{advice}") }
 }

@@ -11,8 +11,10 @@ pub mod config_check;
 pub mod config_file;
 mod core_dumps;
 mod dev;
-#[cfg(any(feature = "bench", feature = "recipes"))]
 mod duration;
+mod exit;
+mod flags;
+mod generate;
 #[cfg(feature = "recipes")]
 mod lock;
 mod locks;
@@ -32,8 +34,10 @@ use clap::{Parser, Subcommand};
 #[cfg(feature = "bench")]
 pub(crate) use bench::BenchFlags;
 pub(crate) use dev::DevFlags;
+use flags::{Output, OutputFlag};
+use generate::{CompletionsFlags, ManFlags};
 #[cfg(feature = "recipes")]
-pub(crate) use lock::{LockFlags, WatchdogFlags};
+pub(crate) use lock::LockFlags;
 pub(crate) use locks::{LocksFlags, SessionsFlags};
 pub(crate) use log_output::LogFormat;
 pub(crate) use member::MemberCommand;
@@ -69,10 +73,6 @@ enum Command {
     /// Run a command while a lock is held, and stop it before the lock can be lost
     #[cfg(feature = "recipes")]
     Lock(LockFlags),
-    /// The part of `lock` that holds the clock
-    #[cfg(feature = "recipes")]
-    #[command(hide = true)]
-    LockWatchdog(WatchdogFlags),
     /// Show who holds which lock, who waits for it, and what is wrong
     Locks(LocksFlags),
     /// Show the sessions, and where their clients are
@@ -85,6 +85,10 @@ enum Command {
     /// Look at configuration files
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Print the completion of a shell, for its directory of such
+    Completions(CompletionsFlags),
+    /// Write the manual pages
+    Man(ManFlags),
 }
 
 #[derive(Debug, Subcommand)]
@@ -100,12 +104,19 @@ enum ConfigCommand {
         /// keys that are given twice
         #[arg(long)]
         strict: bool,
+        #[command(flatten)]
+        output: OutputFlag,
     },
 }
 
 /// Runs the binary.
 #[must_use]
 pub fn run() -> ExitCode {
+    // No user starts it, so it is no command of the table, and in no help, completion or manual page.
+    #[cfg(feature = "recipes")]
+    if std::env::args_os().nth(1).is_some_and(|word| word == lock::WATCHDOG_COMMAND) {
+        return lock::run_watchdog(std::env::args_os().skip(1));
+    }
     let line = match CommandLine::try_parse_from(shell::translated(std::env::args_os())) {
         Ok(line) => line,
         Err(error) => return misread(&error),
@@ -117,16 +128,17 @@ pub fn run() -> ExitCode {
         Command::Cli(flags) => shell::run(&flags),
         #[cfg(feature = "recipes")]
         Command::Lock(flags) => lock::run(&flags),
-        #[cfg(feature = "recipes")]
-        Command::LockWatchdog(flags) => lock::run_watchdog(&flags),
         Command::Locks(flags) => locks::run(&flags),
         Command::Sessions(flags) => locks::run_sessions(&flags),
         #[cfg(feature = "bench")]
         Command::Bench(flags) => bench::run(&flags),
         Command::PeerSecret(flags) => peer_secret::run(&flags),
-        Command::Config(ConfigCommand::Check { file, myid, strict }) => {
-            exit_code(config_check::run(&file, myid.as_deref(), strict))
+        Command::Config(ConfigCommand::Check { file, myid, strict, output }) => {
+            let is_json = output.output == Output::Json;
+            exit_code(config_check::run(&file, myid.as_deref(), strict, is_json))
         }
+        Command::Completions(flags) => generate::run_completions(&flags),
+        Command::Man(flags) => generate::run_man(&flags),
     }
 }
 

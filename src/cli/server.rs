@@ -80,6 +80,9 @@ pub(super) fn run(flags: &ServerFlags) -> ExitCode {
         return failed(&error);
     }
     list_keys(&config);
+    if !flags.in_memory {
+        warn_of_strangers(&config.data_dir);
+    }
     if let Err(error) = flags.keep_myid(&config) {
         return failed(&error);
     }
@@ -280,6 +283,26 @@ fn list_keys(config: &Config) {
         tracing::info!("keys without effect here: {}", keys.join(", "));
     }
 }
+
+/// A new data directory with files of others in it is probably the wrong one.
+fn warn_of_strangers(data_dir: &Path) {
+    let Ok(entries) = fs::read_dir(data_dir) else { return };
+    let mut names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.retain(|name| !EXPECTED.contains(&name.as_str()));
+    names.sort();
+    // One that holds data of a server is none of a stranger's; what it may not hold, the start says.
+    if let Some(first) = names.first().filter(|_| !data_dir.join("identity").exists()) {
+        tracing::warn!(
+            "dataDir {}: it has files of other programs, such as {first}: if this is not the directory that was meant, \
+             stop the server and give it one of its own",
+            data_dir.display()
+        );
+    }
+}
+
+/// What may stand in a data directory before its server has run.
+const EXPECTED: [&str; 5] = ["myid", "lost+found", "zoo.cfg", "initialize", "version-2"];
 
 /// Six lines: what runs, what it holds, where it is, and what to try next.
 fn first_screen(server: &Server, data_dir: Option<&Path>) -> String {

@@ -293,8 +293,14 @@ impl Draft {
             return;
         }
         let origin = Origin { file: file_name.to_string(), line: earlier.line };
-        let reason =
-            format!("given again in line {}, which holds: this line has no effect", held.line);
+        let cure = match earlier.key.starts_with("server.") {
+            true => "remove it, or give it the number of another server",
+            false => "remove one of the two",
+        };
+        let reason = format!(
+            "given again in line {}, which holds: this line has no effect: {cure}",
+            held.line
+        );
         self.doubt(origin.error(&earlier.key, reason));
     }
 

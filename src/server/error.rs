@@ -12,7 +12,7 @@ pub enum StartError {
     #[error("{}", lines(.0))]
     Config(Vec<crate::config::ConfigError>),
     /// The client address cannot be resolved or listened on.
-    #[error("cannot listen for clients on {address}: {error}")]
+    #[error("cannot listen for clients on {address}: {error}{}", port_advice(.error, "clientPort"))]
     Address {
         /// As configured.
         address: String,
@@ -39,7 +39,7 @@ pub enum StartError {
         reason: String,
     },
     /// The port for other servers cannot be had.
-    #[error("cannot listen for other servers on {address}: {error}")]
+    #[error("cannot listen for other servers on {address}: {error}{}", port_advice(.error, "the own server line"))]
     PeerAddress {
         /// As the own server line says.
         address: String,
@@ -132,4 +132,23 @@ const ADVICE: &str = "; the server has ended, and what it acknowledged is safe: 
 
 fn lines(errors: &[crate::config::ConfigError]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// What an operator can do about a port that cannot be had. `key`: where it is configured.
+pub(crate) fn port_advice(error: &io::Error, key: &str) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!(": another program has this port: stop it, or give another one ({key})")
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            format!(": this machine has no such address: give one of its own ({key})")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!(": this user may not have this port: give one above 1023 ({key})")
+        }
+        _ if error.to_string().contains("failed to lookup address") => {
+            format!(": the name does not resolve: give an address, or mend the name ({key})")
+        }
+        _ => String::new(),
+    }
 }

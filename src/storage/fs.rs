@@ -26,7 +26,7 @@ const REMOVAL_PAUSE_TIMES: u32 = 4;
 
 /// A file system operation that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: cannot {operation}: {source}", path.display())]
+#[error("{}: cannot {operation}: {source}{}", path.display(), advice(source))]
 pub struct FsError {
     /// The file or directory.
     pub path: PathBuf,
@@ -46,6 +46,22 @@ impl FsError {
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+}
+
+/// What an operator can do about it.
+fn advice(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::StorageFull => {
+            ": make room on this disk, or have dataDir name a directory on a larger one"
+        }
+        io::ErrorKind::QuotaExceeded => ": raise the quota, or have dataDir name another directory",
+        io::ErrorKind::PermissionDenied => {
+            ": give the directory to the user of this process (chown)"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => ": have dataDir name a directory that can be written",
+        io::ErrorKind::NotADirectory => ": dataDir is to name a directory",
+        _ => "",
     }
 }
 

@@ -28,7 +28,7 @@ async fn a_silent_shell_keeps_its_session() {
     let server = server().await;
     let at = server.connect_string();
     let timeout = Duration::from_millis(400);
-    let mut shell = Shell::start(&at, &["--timeout", "400"]);
+    let mut shell = Shell::start(&at, &["--session-timeout", "400ms"]);
     shell.say("create -e /held");
     shell.prints("Created /held").await;
     // Several times as long as a session lives that sends nothing.
@@ -75,7 +75,7 @@ async fn a_cut_connection_costs_neither_session_nor_identity_nor_watches() {
 async fn a_server_that_says_nothing_is_given_up() {
     let server = server().await;
     let proxy = Proxy::start(server.local_addr()).await;
-    let mut shell = Shell::start(&proxy.connect_string(), &["--timeout", "3000"]);
+    let mut shell = Shell::start(&proxy.connect_string(), &["--session-timeout", "3000ms"]);
     shell.say("ls /");
     shell.prints("[zookeeper]").await;
     proxy.set(Weather::BlackHole);
@@ -93,7 +93,7 @@ async fn an_expired_session_is_told_and_no_other_begins_by_itself() {
     let server = server().await;
     let proxy = Proxy::start(server.local_addr()).await;
     let mut client = Client::connect(server.local_addr()).await;
-    let mut shell = Shell::start(&proxy.connect_string(), &["--timeout", "400"]);
+    let mut shell = Shell::start(&proxy.connect_string(), &["--session-timeout", "400ms"]);
     shell.say("create -e /held");
     shell.prints("Created /held").await;
     proxy.set(Weather::Down);
@@ -113,7 +113,8 @@ async fn an_expired_session_is_told_and_no_other_begins_by_itself() {
 async fn whoever_waits_for_a_watch_learns_of_the_end_of_the_session() {
     let server = server().await;
     let proxy = Proxy::start(server.local_addr()).await;
-    let shell = Shell::start(&proxy.connect_string(), &["--timeout", "400", "ls", "-w", "/"]);
+    let shell =
+        Shell::start(&proxy.connect_string(), &["--session-timeout", "400ms", "ls", "-w", "/"]);
     shell.prints("[zookeeper]").await;
     let mut client = Client::connect(server.local_addr()).await;
     proxy.set(Weather::Down);

@@ -401,7 +401,9 @@ fn a_key_that_is_given_twice_with_different_values_is_a_mistake() {
     let said: Vec<String> = config.mistakes.iter().map(ToString::to_string).collect();
     assert_eq!(
         said,
-        ["zoo.cfg:3: tickTime: given again in line 6, which holds: this line has no effect"]
+        [
+            "zoo.cfg:3: tickTime: given again in line 6, which holds: this line has no effect: remove one of the two"
+        ]
     );
     assert_eq!(config.tick_time_ms, 6);
 }

@@ -14,20 +14,23 @@ mod workload;
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use super::client::{self, Credential};
-use super::client_configuration::{ClientConfiguration, ClientConfigurationFlag};
+use super::client::{self, Port};
+use super::client_configuration::ClientConfiguration;
 use super::duration::duration;
-use super::member::{EXIT_NO_PERMISSION, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
+use super::exit::{
+    EXIT_INTERRUPTED, EXIT_NO_PERMISSION, EXIT_OS, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE,
+};
+use super::flags::{Output, OutputFlag, ServersFlags};
 use super::{exit_code, say};
 use crate::bench::{
     self, Access, CONNECTIONS_MAX, DEPTH_MAX, Fault, Length, Plan, THREADS_MAX, Work, wire,
 };
+use crate::config::HostPort;
 use crate::tree::ZnodePath;
 use crate::tree::path::{ROOT, ZOOKEEPER};
 use interrupt::Interrupt;
@@ -35,10 +38,6 @@ use progress::Progress;
 use report::{Figures, Report};
 use workload::Workload;
 
-/// This machine lacks something (`EX_OSERR`).
-const EXIT_OS: i32 = 71;
-/// Interrupted, as a shell says it of SIGINT.
-const EXIT_INTERRUPTED: i32 = 130;
 /// Longest measurement.
 const DURATION_MAX: Duration = Duration::from_secs(86_400);
 /// Most data in a znode: with its path it must fit into a frame of ZooKeeper's default length.
@@ -55,14 +54,6 @@ pub(crate) struct BenchFlags {
     /// What the clients do
     #[arg(short, long, value_name = "WORK", default_value = "mixed")]
     workload: Workload,
-    /// Servers; clients go to them in turn
-    #[arg(
-        long,
-        visible_alias = "server",
-        value_name = "HOST:PORT,...",
-        default_value = "127.0.0.1:2181"
-    )]
-    hosts: String,
     /// Sessions, each with a connection
     #[arg(short, long, value_name = "N", default_value_t = 32, value_parser = clients)]
     clients: usize,
@@ -100,26 +91,10 @@ pub(crate) struct BenchFlags {
     /// The znode below which everything is made and taken away again
     #[arg(long, value_name = "PATH", default_value = "/lockkeeper-bench", value_parser = path)]
     path: String,
-    /// Who asks, for example digest:user:password; may be given several times
-    #[arg(long, value_name = "SCHEME:CREDENTIAL")]
-    auth: Vec<Credential>,
-    /// A file with such credentials, one in a line: others may see those of a command line
-    #[arg(long, value_name = "FILE")]
-    auth_file: Option<PathBuf>,
     #[command(flatten)]
-    configuration: ClientConfigurationFlag,
-    /// What the figures look like
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    output: Format,
-}
-
-/// How the figures are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people
-    Text,
-    /// For programs: one object
-    Json,
+    servers: ServersFlags,
+    #[command(flatten)]
+    output: OutputFlag,
 }
 
 fn clients(text: &str) -> Result<usize, String> {
@@ -174,9 +149,9 @@ pub(super) fn run(flags: &BenchFlags) -> ExitCode {
     let cleared = bench::clear(&plan);
     let code = match measured {
         Ok(Some(report)) => {
-            let text = match flags.output {
-                Format::Text => report.text(),
-                Format::Json => format!("{}\n", report.json()),
+            let text = match flags.output.output {
+                Output::Text => report.text(),
+                Output::Json => format!("{}\n", report.json()),
             };
             // A reader that has closed standard output has seen enough.
             let _ = io::stdout().write_all(text.as_bytes());
@@ -251,21 +226,22 @@ impl BenchFlags {
                 Length::Counted((0..clients).map(|at| (nodes + at) / clients).collect())
             }
         };
-        let auth = client::credentials(&self.auth, self.auth_file.as_deref())?;
-        let ClientConfiguration { tls, login } = self.configuration.read()?;
+        let access = self.servers.access()?;
+        let ClientConfiguration { tls, login } = access.configuration;
         if login.is_some() {
             return Err("--client-configuration: the load generator does not speak SASL".to_owned());
         }
         if tls.is_some() && matches!(self.workload, Workload::Sessions) {
             return Err("--client-configuration: the workload of sessions has no TLS".to_owned());
         }
-        let (addrs, hosts) = self.addresses()?;
-        let auth = auth.iter().map(|one| (one.scheme().to_owned(), one.secret().to_owned()));
+        let (addrs, hosts) = addresses(&access.servers)?;
+        let auth =
+            access.credentials.iter().map(|one| (one.scheme().to_owned(), one.secret().to_owned()));
         Ok(Plan {
             pids: self.pids.clone(),
             threads: self.threads,
             length,
-            root: self.path.clone(),
+            root: format!("{}{}", access.root, self.path),
             room: room(),
             size: self.size,
             rate: self.rate,
@@ -273,19 +249,6 @@ impl BenchFlags {
             access: Access { auth: auth.collect(), tls, hosts },
             ..Plan::new(addrs, work, self.clients, self.pipeline)
         })
-    }
-
-    /// The servers' addresses, and their names.
-    fn addresses(&self) -> Result<(Vec<SocketAddr>, BTreeMap<SocketAddr, String>), String> {
-        let servers = client::servers(&self.hosts).map_err(|e| format!("--hosts: {e}"))?;
-        let mut addrs = Vec::new();
-        let mut hosts = BTreeMap::new();
-        for server in servers {
-            let addr = client::resolve(&server).map_err(|e| format!("--hosts: {server}: {e}"))?;
-            addrs.push(addr);
-            hosts.insert(addr, server.host);
-        }
-        Ok((addrs, hosts))
     }
 
     /// Nothing is measured if it is interrupted before.
@@ -320,6 +283,22 @@ impl BenchFlags {
         let figures = Figures::Load(outcome?);
         Ok(Some(Report { workload, plan, figures, interrupted, rss_before_mib }))
     }
+}
+
+/// The servers' addresses, and their names.
+fn addresses(
+    servers: &[HostPort],
+) -> Result<(Vec<SocketAddr>, BTreeMap<SocketAddr, String>), String> {
+    let mut addrs = Vec::new();
+    let mut hosts = BTreeMap::new();
+    for server in servers {
+        let addr = client::resolve(server).map_err(|error| {
+            format!("--server: {server}: {}", client::why(&error, Port::Client, false))
+        })?;
+        addrs.push(addr);
+        hosts.insert(addr, server.host.clone());
+    }
+    Ok((addrs, hosts))
 }
 
 /// A name for this run's znode that no other run has.

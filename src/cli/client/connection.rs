@@ -16,6 +16,8 @@ use crate::proto::{ConnectRequest, ConnectResponse, Request, RequestHeader, fram
 
 /// How long a connection may take to come about.
 pub(in crate::cli) const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// What is said of a server that answers something else.
+pub(super) const NOT_ZOOKEEPER: &str = "it does not speak ZooKeeper's protocol";
 /// Longest answer, bytes: the names of a directory with a million children fit.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
@@ -49,7 +51,7 @@ impl Connection {
         match connection.send(&out).and_then(|()| connection.frame()) {
             Ok(answer) => match ConnectResponse::decode(answer) {
                 Ok(answer) => Ok(Some((connection, answer))),
-                Err(_) => Err(io::Error::other("it does not speak ZooKeeper's protocol")),
+                Err(_) => Err(io::Error::other(NOT_ZOOKEEPER)),
             },
             Err(error) if is_close(&error) => Ok(None),
             Err(error) => Err(error),
@@ -75,7 +77,7 @@ impl Connection {
     pub(super) fn frame(&mut self) -> io::Result<Bytes> {
         loop {
             let next = frame::next(&mut self.buffer, ANSWER_BYTES_MAX);
-            let next = next.map_err(|_| io::Error::other("it does not speak this protocol"))?;
+            let next = next.map_err(|_| io::Error::other(NOT_ZOOKEEPER))?;
             if let Some(payload) = next {
                 return Ok(payload);
             }

@@ -18,14 +18,13 @@ use super::line::Line;
 use super::watches::{Removed, Watches};
 use super::{CONNECT_MAX, ClientError, Credential, ROUND_PAUSE, first_that_serves, new_session};
 use crate::cli::client_configuration::ClientConfiguration;
+use crate::cli::flags::Access;
 use crate::config::HostPort;
 use crate::proto::connect::Password;
 use crate::proto::request::{WatcherType, XID_AUTH, XID_EVENT, XID_PING, XID_SET_WATCHES};
 use crate::proto::response::{ReplyHeader, decode_event};
 use crate::proto::{ConnectRequest, ConnectResponse, EventType, Reader, Request, Response, Text};
 
-/// How long an answer may take, a new connection for the request included.
-const REPLY_MAX: Duration = Duration::from_secs(30);
 /// How long a handshake may take at most.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// Pings, or other requests, in the time of a session's timeout.
@@ -36,18 +35,12 @@ const LOOKS_PER_PING: u32 = 4;
 /// What a session is to be.
 #[derive(Clone, Debug)]
 pub(in crate::cli) struct Wish {
-    /// Tried in turn.
-    pub servers: Vec<HostPort>,
-    /// Who asks.
-    pub credentials: Vec<Credential>,
+    /// Whom to ask, as who, and how long to wait.
+    pub access: Access,
     /// The session's timeout; the server may grant another.
     pub timeout: Duration,
-    /// TLS, and who asks by SASL.
-    pub configuration: ClientConfiguration,
     /// Whether a server without a majority will do.
     pub read_only: bool,
-    /// How long servers that do not answer are tried.
-    pub patience: Duration,
 }
 
 /// What a session has to tell besides answers.
@@ -90,9 +83,12 @@ impl Session {
     ) -> Result<Self, ClientError> {
         let timeout_ms = i32::try_from(wish.timeout.as_millis()).unwrap_or(i32::MAX);
         let request = ConnectRequest { read_only: Some(wish.read_only), ..new_session(timeout_ms) };
-        let opened = first_that_serves(&wish.servers, wish.patience, |server| {
-            let tls = wish.configuration.tls.as_ref();
-            let opened = Connection::open(server, tls, &request, HANDSHAKE_MAX)?;
+        let Access { servers, credentials, configuration, patience, answer_max, root: _ } =
+            wish.access;
+        let tls = configuration.tls.as_ref();
+        let handshake_max = HANDSHAKE_MAX.min(answer_max);
+        let opened = first_that_serves(&servers, tls, patience, |server| {
+            let opened = Connection::open(server, tls, &request, handshake_max)?;
             Ok(match opened {
                 Some((connection, answer)) if answer.timeout_ms > 0 => {
                     Some((connection.line()?, connection, answer, server.clone()))
@@ -101,20 +97,21 @@ impl Session {
             })
         });
         let (writer, mut connection, answer, server) = opened?;
-        if let Some(login) = &wish.configuration.login {
-            connection.log_in(login).map_err(|error| error.of(&server, HANDSHAKE_MAX))?;
+        if let Some(login) = &configuration.login {
+            connection.log_in(login).map_err(|error| error.of(&server, handshake_max))?;
         }
         let link = Link { writer, server, read_only: answer.read_only == Some(true) };
         let shared = Arc::new(Shared {
             state: Mutex::new(State::new(link, &answer)),
             changed: Condvar::new(),
-            servers: wish.servers,
-            configuration: wish.configuration,
+            servers,
+            configuration,
             read_only: wish.read_only,
+            answer_max,
         });
         let session = Self { shared: Arc::clone(&shared), last_xid: Mutex::new(0) };
         std::thread::spawn(move || shared.run(connection, &tell));
-        for credential in &wish.credentials {
+        for credential in &credentials {
             session.authenticate(credential)?;
         }
         Ok(session)
@@ -194,6 +191,8 @@ struct Shared {
     servers: Vec<HostPort>,
     configuration: ClientConfiguration,
     read_only: bool,
+    /// How long an answer may take, a new connection for the request included.
+    answer_max: Duration,
 }
 
 struct State {
@@ -270,7 +269,7 @@ impl Shared {
     }
 
     fn ask(&self, xid: i32, request: &Request) -> Result<Response, ClientError> {
-        let until = Instant::now() + REPLY_MAX;
+        let until = Instant::now() + self.answer_max;
         let mut state = self.state();
         let server = loop {
             match &state.link {
@@ -289,12 +288,12 @@ impl Shared {
         state.pending = Some(Pending { xid, request, answer: None, server });
         if let Err(error) = state.send(&frame) {
             // The reader finds out as well, and connects again.
-            state.give_up(&connection::reason(&error, REPLY_MAX));
+            state.give_up(&connection::reason(&error, self.answer_max));
         }
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                state.give_up(&format!("no answer for {} s", REPLY_MAX.as_secs()));
+                state.give_up(&format!("no answer for {} s", self.answer_max.as_secs()));
             }
             if state.pending.as_ref().is_some_and(|pending| pending.answer.is_some()) {
                 let pending = state.pending.take().expect("it was just there");

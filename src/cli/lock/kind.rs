@@ -82,6 +82,14 @@ impl Lock {
         }
     }
 
+    /// The directory of those who hold it, and of most who wait.
+    pub(super) fn queue(&self) -> String {
+        match self {
+            Self::Exclusive(_) | Self::Read(_) | Self::Write(_) => self.path().to_owned(),
+            Self::Permits(_) => format!("{}/leases", self.path()),
+        }
+    }
+
     pub(super) async fn acquire(&self, client: &Client, wait: Wait) -> Result<Guard, LockError> {
         match self {
             Self::Exclusive(mutex) => mutex.acquire(client, wait).await,

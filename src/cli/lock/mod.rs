@@ -5,10 +5,12 @@
 //! `watchdog.rs` is a process of its own that holds the clock, `wire.rs` is what they say to each
 //! other. *Invariant*: nothing is left in the queue of a lock that was not acquired.
 
+mod input;
 mod interrupts;
 mod kind;
 mod relay;
 mod supervisor;
+mod waiting;
 mod watchdog;
 mod wire;
 mod words;
@@ -19,15 +21,14 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::client::{self, Credential};
-use super::client_configuration::{ClientConfiguration, ClientConfigurationFlag};
+use super::client_configuration::ClientConfiguration;
 use super::duration::duration;
+use super::flags::{Access, OutputFlag, ServersFlags};
 use super::{LogFormat, log_output, say};
 use crate::recipes::{LockError, RecipeOptions, Wait};
 use kind::{Lock, Names, Others};
 use words::OnLost;
 
-pub(crate) use watchdog::WatchdogFlags;
 pub(super) use watchdog::run as run_watchdog;
 
 /// Others hold the lock, or it may not be taken; `-E` sets another.
@@ -48,7 +49,7 @@ pub(super) const EXIT_CANNOT_EXECUTE: u8 = 126;
 pub(super) const EXIT_NOT_FOUND: u8 = 127;
 
 /// The hidden command that is the watchdog.
-const WATCHDOG_COMMAND: &str = "lock-watchdog";
+pub(super) const WATCHDOG_COMMAND: &str = "lock-watchdog";
 /// Shortest session timeout that may be asked for.
 const SESSION_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 /// Longest time between the word to stop and the end, unless it is given.
@@ -57,6 +58,10 @@ const GRACE_DEFAULT_MAX: Duration = Duration::from_secs(5);
 /// Flags of `lockkeeper lock`.
 #[derive(Debug, Args)]
 #[command(
+    mut_arg("timeout", |arg| arg.short('w').visible_alias("wait").help(
+        "Give up after this time, if others hold the lock or no server answers: seconds, or 500ms, 10s, 2m \
+         [default: wait for others for ever, and for servers as long as a session lasts]",
+    )),
     after_help = "Exit codes: that of COMMAND (128 + N after signal N); 1, or that of -E, if the \
                         lock was not acquired; 64 wrong usage; 69 no server answers; 75 the lock was \
                         lost; 77 no permission; 126, 127 COMMAND cannot be executed.\n\
@@ -64,14 +69,10 @@ const GRACE_DEFAULT_MAX: Duration = Duration::from_secs(5);
                         fencing token) and LOCKKEEPER_SESSION."
 )]
 pub(crate) struct LockFlags {
-    /// Servers, tried in turn
-    #[arg(long, value_name = "HOST:PORT,...", default_value = "127.0.0.1:2181")]
-    server: String,
-    /// Who asks, for example digest:user:password; may be given several times
-    #[arg(long, value_name = "SCHEME:CREDENTIAL")]
-    auth: Vec<Credential>,
     #[command(flatten)]
-    configuration: ClientConfigurationFlag,
+    servers: ServersFlags,
+    #[command(flatten)]
+    output: OutputFlag,
     /// An exclusive lock; this is the default
     #[arg(short = 'x', long, visible_short_alias = 'e')]
     exclusive: bool,
@@ -83,12 +84,8 @@ pub(crate) struct LockFlags {
           value_parser = clap::value_parser!(u32).range(1..))]
     permits: Option<u32>,
     /// Do not wait for others
-    #[arg(short = 'n', long, visible_alias = "nb", conflicts_with = "wait")]
+    #[arg(short = 'n', long, visible_alias = "nb", conflicts_with = "timeout")]
     nonblock: bool,
-    /// Wait for others no longer than this: seconds, or 500ms, 10s, 2m
-    #[arg(short = 'w', long, visible_alias = "timeout", value_name = "TIME",
-          value_parser = duration)]
-    wait: Option<Duration>,
     /// Exit code if the lock was not acquired
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = EXIT_NOT_ACQUIRED)]
     conflict_exit_code: u8,
@@ -126,12 +123,9 @@ pub(crate) struct LockFlags {
 pub(super) fn run(flags: &LockFlags) -> ExitCode {
     let logs = if flags.verbose { "info" } else { "error" };
     log_output::start_with(LogFormat::Pretty, logs);
-    let checked = client::servers(&flags.server)
-        .and_then(|servers| Ok((servers, flags.lock()?, flags.configuration()?)));
+    let checked = flags.access().and_then(|access| Ok((access, flags.lock()?)));
     ExitCode::from(match checked {
-        Ok((servers, lock, configuration)) => {
-            supervisor::run(flags, &lock, (servers, configuration))
-        }
+        Ok((access, lock)) => supervisor::run(flags, &lock, access),
         Err(reason) => {
             say(&format!("lockkeeper lock: {reason}"));
             EXIT_USAGE
@@ -162,9 +156,9 @@ impl LockFlags {
     }
 
     /// How servers are reached, or what is wrong with that.
-    fn configuration(&self) -> Result<ClientConfiguration, String> {
-        let configuration = self.configuration.read()?;
-        let ClientConfiguration { tls, login } = &configuration;
+    fn access(&self) -> Result<Access, String> {
+        let access = self.servers.access()?;
+        let ClientConfiguration { tls, login } = &access.configuration;
         if tls.is_some() && cfg!(not(target_os = "linux")) {
             return Err(
                 "--client-configuration: `lockkeeper lock` speaks TLS on Linux alone".to_owned()
@@ -178,7 +172,7 @@ impl LockFlags {
                         alone, and the user neither quotes nor backslashes"
                 .to_owned());
         }
-        Ok(configuration)
+        Ok(access)
     }
 
     /// What tells a person who holds the lock.
@@ -196,7 +190,7 @@ impl LockFlags {
     }
 
     fn wait(&self) -> Wait {
-        match self.wait {
+        match self.servers.timeout {
             _ if self.nonblock => Wait::No,
             Some(Duration::ZERO) => Wait::No,
             Some(time) => Wait::For(time),
@@ -234,4 +228,8 @@ impl LockFlags {
             }
         }
     }
+}
+
+fn complain(text: &str) {
+    say(&format!("lockkeeper lock: {text}"));
 }

@@ -29,12 +29,12 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// The system gives no port.
-pub(super) async fn open(servers: Vec<HostPort>, tls: &Arc<ClientConfig>) -> io::Result<String> {
+pub(super) async fn open(servers: &[HostPort], tls: &Arc<ClientConfig>) -> io::Result<String> {
     let mut ports = Vec::new();
     for server in servers {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         ports.push(listener.local_addr()?.to_string());
-        tokio::spawn(serve(listener, server, Arc::clone(tls)));
+        tokio::spawn(serve(listener, server.clone(), Arc::clone(tls)));
     }
     Ok(ports.join(","))
 }

@@ -6,8 +6,7 @@
 //! behind, or a session that is being closed.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream as Socket;
 use std::os::unix::process::CommandExt as _;
@@ -15,41 +14,41 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{interval, sleep, timeout};
-use zookeeper_client::{Client, SaslOptions, SessionState};
+use zookeeper_client::{Client, SessionState};
 
+use super::input::standard_input;
 use super::interrupts::Interrupts;
 use super::kind::Lock;
 use super::relay;
+use super::waiting::{connect, tell_holders};
 use super::wire::{self, News, Order};
 use super::words::OnLost;
-use super::{EXIT_CANNOT_EXECUTE, EXIT_LOST, EXIT_NOT_FOUND, EXIT_OS, LockFlags, WATCHDOG_COMMAND};
-use crate::cli::client_configuration::ClientConfiguration;
-use crate::cli::say;
-use crate::config::HostPort;
+use super::{
+    EXIT_CANNOT_EXECUTE, EXIT_LOST, EXIT_NOT_FOUND, EXIT_OS, LockFlags, WATCHDOG_COMMAND, complain,
+};
+use crate::cli::flags::{Access, Output};
 use crate::recipes::{BootTime, Guard, Hold, LockError, LostReason, Wait};
-use crate::sasl::ClientLogin;
 
 /// Runs the command. The exit code.
-pub(super) fn run(
-    flags: &LockFlags,
-    lock: &Lock,
-    (servers, configuration): (Vec<HostPort>, ClientConfiguration),
-) -> u8 {
+pub(super) fn run(flags: &LockFlags, lock: &Lock, access: Access) -> u8 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = runtime.and_then(|runtime| {
-        runtime.block_on(async {
+        let ended = runtime.block_on(async {
             let interrupts = Interrupts::catch()?;
-            let servers = match &configuration.tls {
-                Some(tls) => relay::open(servers, tls).await?,
-                None => flags.server.clone(),
+            let servers = match &access.configuration.tls {
+                Some(tls) => format!("{}{}", relay::open(&access.servers, tls).await?, access.root),
+                None => flags.servers.server.clone(),
             };
-            let login = configuration.login;
-            Ok(Supervisor { flags, servers, login, interrupts }.run(lock).await)
-        })
+            Ok(Supervisor { flags, access, servers, interrupts }.run(lock).await)
+        });
+        // A resolver that does not answer keeps a thread, which is not waited for.
+        runtime.shutdown_background();
+        ended
     });
     ended.unwrap_or_else(|error| {
         complain(&error.to_string());
@@ -59,10 +58,9 @@ pub(super) fn run(
 
 struct Supervisor<'a> {
     flags: &'a LockFlags,
+    access: Access,
     /// Where the client connects.
     servers: String,
-    /// Who asks by SASL.
-    login: Option<ClientLogin>,
     interrupts: Interrupts,
 }
 
@@ -93,8 +91,8 @@ impl Supervisor<'_> {
     async fn acquire(&mut self, lock: &Lock) -> Result<(Client, Guard), u8> {
         let begun = Instant::now();
         let client = tokio::select! {
-            client = connect(self.flags, &self.servers, self.login.as_ref()) => {
-                client.map_err(|error| self.refused(&error))?
+            client = connect(self.flags, &self.access, &self.servers) => {
+                client.map_err(|error| self.refused(&error, false))?
             }
             signal = self.interrupts.next() => return Err(exit_code_of(signal)),
         };
@@ -104,7 +102,10 @@ impl Supervisor<'_> {
             Wait::No | Wait::Forever => self.flags.wait(),
         };
         let acquired = tokio::select! {
-            guard = lock.acquire(&client, wait) => guard.map_err(|error| self.refused(&error)),
+            guard = lock.acquire(&client, wait) => {
+                guard.map_err(|error| self.refused(&error, true))
+            }
+            () = tell_holders(lock, &client), if wait != Wait::No => Err(EXIT_OS),
             signal = self.interrupts.next() => Err(exit_code_of(signal)),
         };
         match acquired {
@@ -116,11 +117,13 @@ impl Supervisor<'_> {
         }
     }
 
-    fn refused(&self, error: &LockError) -> u8 {
+    fn refused(&self, error: &LockError, is_connected: bool) -> u8 {
         match error {
             LockError::Held { .. } if !self.flags.verbose => {}
+            // Who looked for a session has said why there is none.
+            LockError::Unreachable if !is_connected => {}
             LockError::Unreachable | LockError::Session(_) => {
-                complain(&format!("{error} ({})", self.flags.server));
+                complain(&format!("{error} ({})", self.flags.servers.server));
             }
             error => complain(&error.to_string()),
         }
@@ -129,8 +132,8 @@ impl Supervisor<'_> {
 
     /// Until it is interrupted or lost.
     async fn hold(&mut self, guard: Guard) -> u8 {
-        let (node, token) = (guard.node(), guard.token());
-        print(&format!("HELD {node} {token}"));
+        let news = |what: &str| news(self.flags.output.output, what, &guard);
+        print(&news("HELD"));
         let mut watch = guard.watch();
         loop {
             tokio::select! {
@@ -139,16 +142,17 @@ impl Supervisor<'_> {
                     Hold::Held => complain("the server has confirmed the lock again"),
                     Hold::Jeopardy => complain("the server is silent: the lock may be lost soon"),
                     Hold::Lost(reason) => {
-                        print(&format!("LOST {node} {token}"));
+                        print(&news("LOST"));
                         complain(&format!("the lock is lost: {reason}"));
                         return EXIT_LOST;
                     }
                 }
             }
         }
+        let released = news("RELEASED");
         match guard.release().await {
             Ok(()) => {
-                print(&format!("RELEASED {node} {token}"));
+                print(&released);
                 0
             }
             Err(error) => {
@@ -184,38 +188,6 @@ impl Supervisor<'_> {
             Err(error) => complain(&format!("the lock could not be given away at once: {error}")),
         }
         code
-    }
-}
-
-async fn connect(
-    flags: &LockFlags,
-    servers: &str,
-    login: Option<&ClientLogin>,
-) -> Result<Client, LockError> {
-    let mut connector = Client::connector().with_session_timeout(flags.session_timeout);
-    for credential in &flags.auth {
-        connector = connector.with_auth(credential.scheme(), credential.secret().as_bytes());
-    }
-    if let Some(ClientLogin { user, password }) = login {
-        connector = connector.with_sasl(SaslOptions::digest_md5(user.clone(), password.clone()));
-    }
-    let mut patience = flags.session_timeout;
-    match flags.wait() {
-        Wait::No => connector = connector.with_fail_eagerly(),
-        Wait::For(time) => patience = patience.min(time),
-        Wait::Forever => {}
-    }
-    match timeout(patience, connector.connect(servers)).await {
-        Ok(Ok(client)) => Ok(client),
-        Ok(Err(zookeeper_client::Error::AuthFailed)) => {
-            let (what, path) = ("open a session on", flags.server.clone());
-            Err(LockError::NoPermission { what, path })
-        }
-        Ok(Err(error)) => {
-            tracing::info!(%error, "no session");
-            Err(LockError::Unreachable)
-        }
-        Err(_) => Err(LockError::Unreachable),
     }
 }
 
@@ -405,16 +377,6 @@ impl Leash {
     }
 }
 
-/// What the command reads. It is not in the foreground of the terminal, where a read would stop it
-/// for good.
-fn standard_input() -> io::Result<OwnedFd> {
-    let stdin = io::stdin();
-    if stdin.is_terminal() {
-        return Ok(File::open("/dev/null")?.into());
-    }
-    stdin.as_fd().try_clone_to_owned()
-}
-
 /// The file that this process was started from may have been replaced since.
 fn this_binary() -> io::Result<std::path::PathBuf> {
     let link = std::path::Path::new("/proc/self/exe");
@@ -426,8 +388,16 @@ fn exit_code_of(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
-fn complain(text: &str) {
-    say(&format!("lockkeeper lock: {text}"));
+/// A line about a lock that is held by hand.
+fn news(output: Output, what: &str, guard: &Guard) -> String {
+    let (node, token) = (guard.node(), guard.token());
+    match output {
+        Output::Text => format!("{what} {node} {token}"),
+        Output::Json => {
+            let session = format!("{:#x}", guard.session());
+            json!({ "event": what.to_ascii_lowercase(), "node": node, "token": token, "session": session }).to_string()
+        }
+    }
 }
 
 fn print(line: &str) {

@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use clap::Args;
+use clap::Parser;
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
@@ -31,8 +31,8 @@ use crate::recipes::BootTime;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What the supervisor starts the watchdog with; its standard input is the socket between them.
-#[derive(Debug, Args)]
-pub(crate) struct WatchdogFlags {
+#[derive(Debug, Parser)]
+struct WatchdogFlags {
     #[arg(long)]
     on_lost: OnLost,
     #[arg(long, value_parser = duration)]
@@ -43,9 +43,16 @@ pub(crate) struct WatchdogFlags {
     command: Vec<OsString>,
 }
 
-/// Runs the watchdog.
-pub(crate) fn run(flags: &WatchdogFlags) -> ExitCode {
-    match watch(flags) {
+/// Runs the watchdog, which is started by these words.
+pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
+    let flags = match WatchdogFlags::try_parse_from(words) {
+        Ok(flags) => flags,
+        Err(error) => {
+            say(&error.to_string());
+            return ExitCode::FAILURE;
+        }
+    };
+    match watch(&flags) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&format!("lockkeeper lock: the watchdog fails: {error}"));

@@ -10,12 +10,14 @@ use std::process::ExitCode;
 
 use bytes::Bytes;
 use clap::Args;
+use serde_json::{Value, json};
 
 use super::failed;
 use crate::cli::client::{Client, ClientError};
-use crate::cli::member::{
-    EXIT_NO_PERMISSION, EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE, MemberFlags,
+use crate::cli::exit::{
+    EXIT_NO_PERMISSION, EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE,
 };
+use crate::cli::flags::{Output, OutputFlag, ServersFlags};
 use crate::locks::contender::release_word;
 use crate::locks::species::Species;
 use crate::proto::{ErrorCode, Request, Response, Stat, Text};
@@ -30,7 +32,9 @@ pub(super) struct BreakFlags {
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
-    servers: MemberFlags,
+    servers: ServersFlags,
+    #[command(flatten)]
+    output: OutputFlag,
 }
 
 /// `lockkeeper locks revoke`
@@ -40,7 +44,9 @@ pub(super) struct RevokeFlags {
     #[arg(value_name = "NODE", value_parser = super::path)]
     node: String,
     #[command(flatten)]
-    servers: MemberFlags,
+    servers: ServersFlags,
+    #[command(flatten)]
+    output: OutputFlag,
 }
 
 /// The exit code, and what to tell.
@@ -50,7 +56,7 @@ impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match &error {
             ClientError::Unreachable(_) => {
-                Self(EXIT_UNAVAILABLE, format!("{error}\n--server host:port,... names others"))
+                Self(EXIT_UNAVAILABLE, format!("{error}; --server host:port,... names others"))
             }
             ClientError::Unproven { .. } => Self(EXIT_NO_PERMISSION, error.to_string()),
             ClientError::Lost { .. } => Self(
@@ -81,17 +87,37 @@ impl From<ClientError> for Failure {
 
 /// Runs `lockkeeper locks break`.
 pub(super) fn run_break(flags: &BreakFlags) -> ExitCode {
-    end(break_lock(flags))
+    end(break_lock(flags), flags.output)
 }
 
 /// Runs `lockkeeper locks revoke`.
 pub(super) fn run_revoke(flags: &RevokeFlags) -> ExitCode {
-    end(revoke(flags))
+    end(revoke(flags), flags.output)
 }
 
-fn end(done: Result<String, Failure>) -> ExitCode {
+/// What was done: for people, and for programs.
+struct Done {
+    text: String,
+    json: Value,
+}
+
+impl Done {
+    fn new(what: &str, node: &str, stat: &Stat, text: String) -> Self {
+        let session = format!("{:#x}", stat.ephemeral_owner);
+        Self {
+            text,
+            json: json!({ "done": what, "node": node, "session": session, "token": stat.czxid }),
+        }
+    }
+}
+
+fn end(done: Result<Done, Failure>, output: OutputFlag) -> ExitCode {
     match done {
-        Ok(said) => {
+        Ok(Done { text, json }) => {
+            let said = match output.output {
+                Output::Text => text,
+                Output::Json => format!("{json}\n"),
+            };
             // A reader that has closed standard output does not want to see it.
             let _ = io::stdout().write_all(said.as_bytes());
             ExitCode::SUCCESS
@@ -100,16 +126,17 @@ fn end(done: Result<String, Failure>) -> ExitCode {
     }
 }
 
-fn break_lock(flags: &BreakFlags) -> Result<String, Failure> {
-    let node = &flags.node;
-    let mut client = connect(&flags.servers)?;
+fn break_lock(flags: &BreakFlags) -> Result<Done, Failure> {
+    let access = flags.servers.access().map_err(|reason| Failure(EXIT_USAGE, reason))?;
+    let node = &format!("{}{}", access.root, flags.node);
+    let mut client = Client::connect(&access)?;
     let stat = contender(&mut client, node)?;
     let who = format!("{node}\n  session {:#x}, token {}\n", stat.ephemeral_owner, stat.czxid);
     if !flags.yes {
         client.close();
         confirm(&who)?;
         // The user may have taken longer to answer than a session lasts.
-        client = connect(&flags.servers)?;
+        client = Client::connect(&access)?;
         if contender(&mut client, node)?.czxid != stat.czxid {
             let text = format!("{node} is another contender by now; nothing was done");
             return Err(Failure(EXIT_NOT_NOW, text));
@@ -117,15 +144,17 @@ fn break_lock(flags: &BreakFlags) -> Result<String, Failure> {
     }
     client.call(&Request::Delete { path: Text::copy_from(node), version: stat.version })?;
     client.close();
-    Ok(format!(
+    let text = format!(
         "broken: {who}Its client is not stopped by that: it may go on until it looks, or until a \
          resource refuses its token.\n"
-    ))
+    );
+    Ok(Done::new("broken", node, &stat, text))
 }
 
-fn revoke(flags: &RevokeFlags) -> Result<String, Failure> {
-    let node = &flags.node;
-    let mut client = connect(&flags.servers)?;
+fn revoke(flags: &RevokeFlags) -> Result<Done, Failure> {
+    let access = flags.servers.access().map_err(|reason| Failure(EXIT_USAGE, reason))?;
+    let node = &format!("{}{}", access.root, flags.node);
+    let mut client = Client::connect(&access)?;
     let stat = contender(&mut client, node)?;
     if stat.ephemeral_owner == 0 {
         let text = format!("{node} is not ephemeral: no client listens there");
@@ -135,16 +164,12 @@ fn revoke(flags: &RevokeFlags) -> Result<String, Failure> {
     let data = Some(Bytes::from_static(word.as_bytes()));
     client.call(&Request::SetData { path: Text::copy_from(node), data, version: stat.version })?;
     client.close();
-    Ok(format!(
+    let text = format!(
         "asked to release: {node}\n  session {:#x}, token {}\nIt is up to its client, if that \
          listens for \"{word}\" at all: kazoo and go-zookeeper do not.\n",
         stat.ephemeral_owner, stat.czxid
-    ))
-}
-
-fn connect(flags: &MemberFlags) -> Result<Client, Failure> {
-    let access = flags.access().map_err(|failure| Failure(failure.exit, failure.text))?;
-    Ok(access.connect()?)
+    );
+    Ok(Done::new("asked", node, &stat, text))
 }
 
 /// The stat of a contender.
@@ -154,7 +179,9 @@ fn contender(client: &mut Client, node: &str) -> Result<Stat, Failure> {
         other => return Err(Failure(EXIT_REFUSED, format!("an odd answer: {other:?}"))),
     };
     if Species::of(name(node)).is_none() || stat.num_children > 0 {
-        let text = format!("{node} is no contender of a lock that is known");
+        let text = format!(
+            "{node} is no contender of a lock that is known: `lockkeeper locks` lists them"
+        );
         return Err(Failure(EXIT_REFUSED, text));
     }
     Ok(stat)

@@ -8,18 +8,16 @@ mod change;
 mod table;
 
 use std::io::{self, IsTerminal as _, Write as _};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::admin::{self, Access, AdminError};
-use super::client_configuration::ClientConfigurationFlag;
-use super::member::{EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
+use super::admin::{self, AdminError};
+use super::exit::{EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
+use super::flags::{AdminFlags, Output, OutputFlag};
 use super::{exit_code, say};
-use crate::admin::read_token;
 
 /// Time between two looks of `--watch`.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -55,29 +53,13 @@ pub(crate) struct SessionsFlags {
 /// Flags of everything that shows something.
 #[derive(Debug, Args)]
 struct ViewFlags {
-    /// HTTP ports of servers, tried in turn; the one that answers asks the others
-    #[arg(long, value_name = "HOST:PORT,...", default_value = "127.0.0.1:8080")]
-    admin: String,
-    /// A file with the token of these servers (lockkeeper.adminTokenFile), if they are on other machines
-    #[arg(long, value_name = "FILE")]
-    admin_token_file: Option<PathBuf>,
     #[command(flatten)]
-    configuration: ClientConfigurationFlag,
-    /// How to show it
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    output: Output,
+    admin: AdminFlags,
+    #[command(flatten)]
+    output: OutputFlag,
     /// Show it again every second, until interrupted
     #[arg(long)]
     watch: bool,
-}
-
-/// How something is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// For people
-    Text,
-    /// For programs: docs/LOCKS.md lists the fields
-    Json,
 }
 
 fn path(text: &str) -> Result<String, String> {
@@ -109,24 +91,15 @@ impl ViewFlags {
         parameter: Option<(&str, &str)>,
         table: fn(&Value) -> String,
     ) -> ExitCode {
-        let tls = match self.configuration.read() {
-            Ok(configuration) => configuration.tls,
+        let access = match self.admin.access() {
+            Ok(access) => access,
             Err(reason) => return failed(EXIT_USAGE, &reason),
         };
-        let servers = match admin::addresses(&self.admin, tls.is_some()) {
-            Ok(servers) => servers,
-            Err(reason) => return failed(EXIT_USAGE, &format!("--admin: {reason}")),
-        };
-        let token = match self.admin_token_file.as_deref().map(read_token).transpose() {
-            Ok(token) => token,
-            Err(reason) => return failed(EXIT_USAGE, &format!("--admin-token-file: {reason}")),
-        };
-        let access = Access { servers, token, tls };
         let mut is_first = true;
         loop {
             match admin::ask(&access, page, parameter) {
                 Ok(answer) => {
-                    let text = match self.output {
+                    let text = match self.output.output {
                         Output::Json => format!("{answer}\n"),
                         Output::Text => table(&answer),
                     };
@@ -140,7 +113,7 @@ impl ViewFlags {
                     say(&format!("lockkeeper: no server answers: {}", reasons.join("; ")));
                 }
                 Err(error @ AdminError::Unreachable(_)) => {
-                    let text = format!("{error}\n--admin host:port,... names others");
+                    let text = format!("{error}; --admin host:port,... names others");
                     return failed(EXIT_UNAVAILABLE, &text);
                 }
                 Err(error @ AdminError::Refused { .. }) => {
@@ -157,7 +130,7 @@ impl ViewFlags {
 
     fn show(&self, text: &str, is_first: bool) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        if self.watch && self.output == Output::Text {
+        if self.watch && self.output.output == Output::Text {
             if out.is_terminal() {
                 out.write_all(CLEAR)?;
             } else if !is_first {

@@ -1,7 +1,6 @@
 //! `lockkeeper member`: who belongs to an ensemble, and changing that while it runs.
 //!
-//! *Owns* the command's flags, output and exit codes: 0 it is so now, 1 refused, 2 the command is
-//! wrong, 69 no server answers, 75 not now (worth repeating), 77 no permission. *Invariants*: speaks
+//! *Owns* the command's output, and which failure has which exit code of `exit.rs`. *Invariants*: speaks
 //! the client protocol alone, so it works from anywhere and against ZooKeeper, too; says what it did
 //! only after reading it back or being told so, and of a removal only after being told: what was removed
 //! may be stopped then. A change that is there already is no error, so a
@@ -11,28 +10,18 @@ mod modes;
 mod refusal;
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
+use serde_json::{Value, json};
 
-use super::client::{self, Client, ClientError, Credential};
-use super::client_configuration::{ClientConfiguration, ClientConfigurationFlag};
+use super::client::{Client, ClientError};
+use super::exit::{EXIT_NO_PERMISSION, EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
+use super::flags::{Access, Output, OutputFlag, ServersFlags};
 use super::{exit_code, say};
-use crate::config::{HostPort, Membership, Role, ServerSpec};
+use crate::config::{Membership, Role, ServerSpec};
 use crate::proto::{ErrorCode, Request, Response, Text};
-
-/// Refused, for a reason that repeating does not change.
-pub(super) const EXIT_REFUSED: i32 = 1;
-/// The command or a file it names is wrong.
-pub(super) const EXIT_USAGE: i32 = 2;
-/// No server answers (`EX_UNAVAILABLE`).
-pub(super) const EXIT_UNAVAILABLE: i32 = 69;
-/// Not now: the same command may succeed later (`EX_TEMPFAIL`).
-pub(super) const EXIT_NOT_NOW: i32 = 75;
-/// Permission is missing (`EX_NOPERM`).
-pub(super) const EXIT_NO_PERMISSION: i32 = 77;
 
 /// Where the members are written, and whose permission to be written is needed to change them.
 const CONFIG: &str = "/zookeeper/config";
@@ -67,20 +56,40 @@ pub(crate) enum MemberCommand {
     },
 }
 
-/// Flags of every command that changes something at the servers.
+/// Flags of each of them.
 #[derive(Debug, Args)]
 pub(crate) struct MemberFlags {
-    /// Servers of the ensemble, tried in turn
-    #[arg(long, value_name = "HOST:PORT,...", default_value = "127.0.0.1:2181")]
-    server: String,
-    /// Who asks, for example digest:super:secret; may be given several times
-    #[arg(long, value_name = "SCHEME:CREDENTIAL")]
-    auth: Vec<Credential>,
-    /// A file with such credentials, one in a line: others may see those of a command line
-    #[arg(long, value_name = "FILE")]
-    auth_file: Option<PathBuf>,
     #[command(flatten)]
-    configuration: ClientConfigurationFlag,
+    servers: ServersFlags,
+    #[command(flatten)]
+    output: OutputFlag,
+}
+
+impl MemberFlags {
+    fn access(&self) -> Result<Access, Failure> {
+        self.servers.access().map_err(|reason| Failure::new(EXIT_USAGE, reason))
+    }
+}
+
+/// What a command says when it has succeeded.
+struct Said {
+    /// For people.
+    text: String,
+    /// For programs: docs/CLI.md lists the fields.
+    json: Value,
+}
+
+impl Said {
+    /// The members, as they are now, and in front of them what has become of the command.
+    fn of(done: &str, next: &str, members: &Membership, access: &Access) -> Self {
+        let shown = modes::shown(members, &access.servers);
+        let mut json =
+            json!({ "version": format!("{:x}", members.version), "members": shown.json() });
+        if !done.is_empty() {
+            json["done"] = done.into();
+        }
+        Self { text: format!("{next}{}", shown.table(members.version)), json }
+    }
 }
 
 /// Why a command failed: the exit code, and what to tell.
@@ -99,7 +108,7 @@ impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::Unreachable(_) => {
-                Self::new(EXIT_UNAVAILABLE, format!("{error}\n--server host:port,... names others"))
+                Self::new(EXIT_UNAVAILABLE, format!("{error}; --server host:port,... names others"))
             }
             ClientError::Unproven { .. } => Self::new(EXIT_NO_PERMISSION, error.to_string()),
             ClientError::Lost { .. } => Self::new(EXIT_UNAVAILABLE, error.to_string()),
@@ -110,49 +119,31 @@ impl From<ClientError> for Failure {
 
 /// Runs the command.
 pub(super) fn run(command: &MemberCommand) -> ExitCode {
-    let done = match command {
-        MemberCommand::List { flags } => flags.access().and_then(|access| list(&access)),
-        MemberCommand::Add { servers, flags } => parse_servers(servers)
-            .and_then(|servers| change(&flags.access()?, &Change::Add(servers))),
+    let (done, flags) = match command {
+        MemberCommand::List { flags } => (flags.access().and_then(|access| list(&access)), flags),
+        MemberCommand::Add { servers, flags } => {
+            let change = parse_servers(servers).map(Change::Add);
+            (change.and_then(|change| carry_out(&flags.access()?, &change)), flags)
+        }
         MemberCommand::Remove { ids, flags } => {
-            flags.access().and_then(|access| change(&access, &Change::Remove(ids.clone())))
+            let change = Change::Remove(ids.clone());
+            (flags.access().and_then(|access| carry_out(&access, &change)), flags)
         }
     };
     match done {
         Ok(said) => {
+            let text = match flags.output.output {
+                Output::Text => said.text,
+                Output::Json => format!("{}\n", said.json),
+            };
             // A reader that has closed standard output does not want to see it.
-            let _ = io::stdout().write_all(said.as_bytes());
+            let _ = io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
         Err(failure) => {
             say(&format!("lockkeeper: {}", failure.text));
             exit_code(failure.exit)
         }
-    }
-}
-
-/// Whom to ask, and as who.
-pub(super) struct Access {
-    servers: Vec<HostPort>,
-    credentials: Vec<Credential>,
-    configuration: ClientConfiguration,
-}
-
-impl MemberFlags {
-    pub(super) fn access(&self) -> Result<Access, Failure> {
-        let fault = |what: String| Failure::new(EXIT_USAGE, what);
-        let servers =
-            client::servers(&self.server).map_err(|reason| fault(format!("--server: {reason}")))?;
-        let credentials =
-            client::credentials(&self.auth, self.auth_file.as_deref()).map_err(fault)?;
-        let configuration = self.configuration.read().map_err(fault)?;
-        Ok(Access { servers, credentials, configuration })
-    }
-}
-
-impl Access {
-    pub(super) fn connect(&self) -> Result<Client, ClientError> {
-        Client::connect(&self.servers, &self.credentials, &self.configuration)
     }
 }
 
@@ -196,6 +187,14 @@ impl Change {
         servers
     }
 
+    /// The word for it, for programs.
+    fn done(&self) -> &'static str {
+        match self {
+            Self::Add(_) => "added",
+            Self::Remove(_) => "removed",
+        }
+    }
+
     /// What an operator has to do now.
     fn what_next(&self) -> String {
         match self {
@@ -236,11 +235,11 @@ fn parse_servers(lines: &[String]) -> Result<Vec<ServerSpec>, Failure> {
         .collect()
 }
 
-fn list(access: &Access) -> Result<String, Failure> {
-    let mut client = access.connect()?;
+fn list(access: &Access) -> Result<Said, Failure> {
+    let mut client = Client::connect(access)?;
     let members = read(&mut client)?;
     client.close();
-    Ok(modes::table(&members, &access.servers))
+    Ok(Said::of("", "", &members, access))
 }
 
 /// The members, as of now.
@@ -261,16 +260,16 @@ fn read(client: &mut Client) -> Result<Membership, Failure> {
     Ok(members)
 }
 
-fn change(access: &Access, change: &Change) -> Result<String, Failure> {
-    let mut client = access.connect()?;
+fn carry_out(access: &Access, change: &Change) -> Result<Said, Failure> {
+    let mut client = Client::connect(access)?;
     let before = read(&mut client)?;
     // Who is no member any more may have a vote still: the servers answer when it has none.
     if change.is_done(&before) && matches!(change, Change::Add(_)) {
         client.close();
-        return Ok(format!("nothing to change\n{}", modes::table(&before, &access.servers)));
+        return Ok(Said::of("nothing", "nothing to change\n", &before, access));
     }
     match ask(client, change, &before)? {
-        Ok(after) => Ok(format!("{}{}", change.what_next(), modes::table(&after, &access.servers))),
+        Ok(after) => Ok(Said::of(change.done(), &change.what_next(), &after, access)),
         Err(why) => lost(access, change, &why),
     }
 }
@@ -309,8 +308,8 @@ fn ask(
 
 /// The answer was lost: the members themselves say what became of it. Of a removal they do not say
 /// whether what was removed has a vote still: it is asked for once more, which changes nothing else.
-fn lost(access: &Access, change: &Change, why: &str) -> Result<String, Failure> {
-    let mut client = access.connect()?;
+fn lost(access: &Access, change: &Change, why: &str) -> Result<Said, Failure> {
+    let mut client = Client::connect(access)?;
     let members = read(&mut client)?;
     if !change.is_done(&members) {
         client.close();
@@ -332,5 +331,5 @@ fn lost(access: &Access, change: &Change, why: &str) -> Result<String, Failure> 
             Failure::new(EXIT_NOT_NOW, text)
         })?,
     };
-    Ok(format!("{}{}", change.what_next(), modes::table(&members, &access.servers)))
+    Ok(Said::of(change.done(), &change.what_next(), &members, access))
 }

@@ -9,6 +9,8 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown};
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use crate::cli::client;
 use crate::config::{HostPort, Membership, ServerSpec};
 
@@ -17,19 +19,36 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Longest answer that is looked at, bytes.
 const ANSWER_BYTES_MAX: u64 = 16 << 10;
 
-/// The members, a line for each, and the version.
+/// The members, each with what it is right now.
+pub(super) struct Shown(Vec<(ServerSpec, String)>);
+
+/// Asks the members.
 ///
 /// `told`: where the command was told that clients connect.
-pub(super) fn table(members: &Membership, told: &[HostPort]) -> String {
-    let lines: Vec<String> =
-        members.servers.iter().map(|spec| format!("server.{}={spec}", spec.id)).collect();
-    let width = lines.iter().map(String::len).max().unwrap_or(0);
-    let mut table = String::new();
-    for (line, mode) in lines.iter().zip(modes(&members.servers, told)) {
-        writeln!(table, "{line:width$}  {mode}").expect("writing to a String does not fail");
+pub(super) fn shown(members: &Membership, told: &[HostPort]) -> Shown {
+    let modes = modes(&members.servers, told);
+    Shown(members.servers.iter().cloned().zip(modes).collect())
+}
+
+impl Shown {
+    /// A line for each, and the version.
+    pub(super) fn table(&self, version: u64) -> String {
+        let line = |spec: &ServerSpec| format!("server.{}={spec}", spec.id);
+        let width = self.0.iter().map(|(spec, _)| line(spec).len()).max().unwrap_or(0);
+        let mut table = String::new();
+        for (spec, mode) in &self.0 {
+            let line = line(spec);
+            writeln!(table, "{line:width$}  {mode}").expect("writing to a String does not fail");
+        }
+        writeln!(table, "version={version:x}").expect("writing to a String does not fail");
+        table
     }
-    writeln!(table, "version={:x}", members.version).expect("writing to a String does not fail");
-    table
+
+    /// An object for each.
+    pub(super) fn json(&self) -> Value {
+        let object = |(spec, mode): &(ServerSpec, String)| json!({ "id": spec.id, "server": spec.to_string(), "is": mode });
+        self.0.iter().map(object).collect()
+    }
 }
 
 /// All are asked at the same time: those that are down take their time.

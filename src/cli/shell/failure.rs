@@ -4,7 +4,7 @@
 //! those. Reproduces `CliWrapperException`.
 
 use crate::cli::client::{ClientError, code_name};
-use crate::cli::member::{
+use crate::cli::exit::{
     EXIT_NO_PERMISSION, EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE,
 };
 use crate::proto::ErrorCode;

@@ -22,7 +22,7 @@ use super::state::Shell;
 use super::verbs::{VERBS, verb};
 use super::znodes::child;
 use crate::cli::client::Phase;
-use crate::cli::member::EXIT_REFUSED;
+use crate::cli::exit::EXIT_REFUSED;
 
 /// Lines kept on disk.
 const HISTORY_LINES_MAX: usize = 1000;

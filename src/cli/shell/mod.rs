@@ -27,24 +27,19 @@ mod znodes;
 
 use std::ffi::OsString;
 use std::io::{self, BufRead as _, IsTerminal as _};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 
-use super::client::{self, Credential, Wish};
-use super::client_configuration::ClientConfigurationFlag;
+use super::client::Wish;
+use super::duration::duration;
 use super::exit_code;
+use super::flags::{OutputFlag, ServersFlags};
 use failure::Failure;
-use output::{Format, Watch};
+use output::Watch;
 use screen::Screen;
 use state::Shell;
-
-/// Where servers are unless it is said.
-const SERVERS_DEFAULT: &str = "127.0.0.1:2181";
-/// Says where servers are, unless the flag does.
-const SERVERS_VARIABLE: &str = "LOCKKEEPER_SERVERS";
 
 /// Flags of `lockkeeper cli`.
 #[derive(Debug, Args)]
@@ -56,31 +51,19 @@ const SERVERS_VARIABLE: &str = "LOCKKEEPER_SERVERS";
                         69 no server answers, 75 not now, 77 no permission."
 )]
 pub(crate) struct CliFlags {
-    /// Servers, tried in turn, and the path below which everything happens [env:
-    /// LOCKKEEPER_SERVERS] [default: 127.0.0.1:2181]
-    #[arg(short, long, value_name = "HOST:PORT,.../PATH")]
-    server: Option<String>,
-    /// Session timeout in milliseconds
-    #[arg(long, value_name = "MS", default_value = "30000",
-          value_parser = clap::value_parser!(u32).range(1..=0x7fff_ffff))]
-    timeout: u32,
-    /// Who asks, for example digest:user:password; may be given several times
-    #[arg(long, value_name = "SCHEME:CREDENTIAL")]
-    auth: Vec<Credential>,
-    /// A file with such credentials, one in a line: others may see those of a command line
-    #[arg(long, value_name = "FILE")]
-    auth_file: Option<PathBuf>,
+    #[command(flatten)]
+    servers: ServersFlags,
+    /// How long a silent session lives; the server may grant another time
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    session_timeout: Duration,
     /// Be content with a server that can only be read
     #[arg(short, long)]
     read_only: bool,
-    /// Wait for a server as long as the session timeout
+    /// Wait for a server: as long as --timeout, or as the session timeout
     #[arg(long)]
     wait_for_connection: bool,
-    /// What answers look like
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    output: Format,
     #[command(flatten)]
-    configuration: ClientConfigurationFlag,
+    output: OutputFlag,
     /// A command, such as ls /
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
@@ -94,6 +77,7 @@ pub(super) fn translated(line: impl Iterator<Item = OsString>) -> Vec<OsString> 
     }
     let mut at = 2;
     while let Some(word) = line.get_mut(at) {
+        let is_in_ms = word == TIMEOUT_OF_ZKCLI;
         if let Some((_, ours)) = SPELLINGS.iter().find(|(zkcli, _)| *zkcli == word.as_os_str()) {
             *word = ours.into();
         }
@@ -102,20 +86,26 @@ pub(super) fn translated(line: impl Iterator<Item = OsString>) -> Vec<OsString> 
             break;
         }
         at += if WITH_VALUE.iter().any(|flag| *flag == word.as_os_str()) { 2 } else { 1 };
+        if let Some(value) = line.get_mut(at - 1).filter(|_| is_in_ms) {
+            value.push("ms");
+        }
     }
     line
 }
 
-const SPELLINGS: [(&str, &str); 4] = [
+/// zkCli's timeout is that of the session, in milliseconds.
+const TIMEOUT_OF_ZKCLI: &str = "-timeout";
+const SPELLINGS: [(&str, &str); 5] = [
     ("-server", "--server"),
-    ("-timeout", "--timeout"),
+    ("-s", "--server"),
+    (TIMEOUT_OF_ZKCLI, "--session-timeout"),
     ("-waitforconnection", "--wait-for-connection"),
     ("-client-configuration", "--client-configuration"),
 ];
 /// Flags whose value is the next word.
 const WITH_VALUE: [&str; 8] = [
     "--server",
-    "-s",
+    "--session-timeout",
     "--timeout",
     "--auth",
     "--auth-file",
@@ -126,7 +116,7 @@ const WITH_VALUE: [&str; 8] = [
 
 /// Runs the command.
 pub(super) fn run(flags: &CliFlags) -> ExitCode {
-    let screen = Screen::new(flags.output);
+    let screen = Screen::new(flags.output.output);
     let mut shell = match flags.shell(screen.clone()) {
         Ok(shell) => shell,
         Err(failure) => {
@@ -200,22 +190,12 @@ impl CliFlags {
             let text = format!("{flag} is no flag; `lockkeeper cli --help` lists them");
             return Err(Failure::usage(text));
         }
-        let configuration = self.configuration.read().map_err(Failure::usage)?;
-        let connect = match &self.server {
-            Some(server) => server.clone(),
-            None => std::env::var(SERVERS_VARIABLE).unwrap_or_else(|_| SERVERS_DEFAULT.into()),
-        };
-        let credentials = client::credentials(&self.auth, self.auth_file.as_deref());
-        let timeout = Duration::from_millis(self.timeout.into());
-        let wish = Wish {
-            servers: Vec::new(),
-            credentials: credentials.map_err(Failure::usage)?,
-            timeout,
-            configuration,
-            read_only: self.read_only,
-            patience: if self.wait_for_connection { timeout } else { Duration::ZERO },
-        };
-        Shell::new(wish, &connect, screen)
+        let mut access = self.servers.access().map_err(Failure::usage)?;
+        if self.wait_for_connection && self.servers.timeout.is_none() {
+            access.patience = self.session_timeout;
+        }
+        let wish = Wish { access, timeout: self.session_timeout, read_only: self.read_only };
+        Shell::new(wish, &self.servers.server, screen)
     }
 }
 
@@ -229,11 +209,11 @@ mod tests {
             ("x cli -server a:1 get /x", "x cli --server a:1 get /x"),
             (
                 "x cli -r -timeout 5 -o json -server a ls",
-                "x cli -r --timeout 5 -o json --server a ls",
+                "x cli -r --session-timeout 5ms -o json --server a ls",
             ),
             ("x cli set /x -server", "x cli set /x -server"),
             ("x shell -waitforconnection quit", "x shell --wait-for-connection quit"),
-            ("x cli -s -server -server b", "x cli -s -server --server b"),
+            ("x cli -s -server -server b", "x cli --server -server --server b"),
             ("x lock -server a", "x lock -server a"),
         ] {
             let translated = translated(theirs.split(' ').map(OsString::from));

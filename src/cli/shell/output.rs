@@ -8,20 +8,10 @@ use std::fmt::Write as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
 use crate::admin::date::java_date;
 use crate::proto::Stat;
-
-/// What answers look like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
-    /// As zkCli prints them.
-    Text,
-    /// One JSON object in a line.
-    Json,
-}
 
 /// Whether a command has set a watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,20 +10,21 @@ use rustyline::ExternalPrinter;
 use serde_json::{Value, json};
 
 use super::failure::Failure;
-use super::output::{Answer, Format};
+use super::output::Answer;
+use crate::cli::flags::Output;
 use crate::proto::ErrorCode;
 
 /// Clones write to the same place.
 #[derive(Clone)]
 pub(super) struct Screen {
-    format: Format,
+    format: Output,
     is_terminal: bool,
     /// Writes above the line that is being typed, if one is.
     above: Arc<Mutex<Option<Box<dyn ExternalPrinter + Send>>>>,
 }
 
 impl Screen {
-    pub(super) fn new(format: Format) -> Self {
+    pub(super) fn new(format: Output) -> Self {
         let is_terminal = io::stdout().is_terminal();
         Self { format, is_terminal, above: Arc::default() }
     }
@@ -39,9 +40,9 @@ impl Screen {
 
     pub(super) fn answer(&self, answer: &Answer) {
         match self.format {
-            Format::Text => self.out(&answer.text),
-            Format::Json if answer.json.is_empty() => {}
-            Format::Json => {
+            Output::Text => self.out(&answer.text),
+            Output::Json if answer.json.is_empty() => {}
+            Output::Json => {
                 self.out(format!("{}\n", Value::Object(answer.json.clone())).as_bytes())
             }
         }
@@ -49,8 +50,8 @@ impl Screen {
 
     pub(super) fn failure(&self, failure: &Failure) {
         let text = match self.format {
-            Format::Text => failure.text.clone(),
-            Format::Json => {
+            Output::Text => failure.text.clone(),
+            Output::Json => {
                 let name = failure.code.and_then(ErrorCode::from_wire).map(ErrorCode::name);
                 json!({
                     "error": failure.text,
@@ -67,10 +68,10 @@ impl Screen {
     /// A watch has fired: in zkCli's words.
     pub(super) fn event(&self, kind: &str, path: &str, zxid: i64) {
         let text = match self.format {
-            Format::Text => format!(
+            Output::Text => format!(
                 "\nWATCHER::\n\nWatchedEvent state:SyncConnected type:{kind} path:{path} zxid: {zxid}\n"
             ),
-            Format::Json => {
+            Output::Json => {
                 format!("{}\n", json!({ "event": kind, "path": path, "zxid": zxid }))
             }
         };

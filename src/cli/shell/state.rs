@@ -13,9 +13,9 @@ use super::output::Answer;
 use super::screen::Screen;
 use super::verbs::verb;
 use super::znodes::{Znodes, shown};
-use crate::cli::client::{self, Notice, Phase, Session, Wish};
+use crate::cli::client::{Credential, Notice, Phase, Session, Wish};
+use crate::cli::flags::connect_string;
 use crate::proto::EventType;
-use crate::tree::ZnodePath;
 
 /// What a command comes to.
 pub(super) type Outcome = Result<Answer, Failure>;
@@ -138,8 +138,8 @@ impl Shell {
     }
 
     /// An identity for the sessions to come; the current one has it already.
-    pub(super) fn remember(&mut self, credential: client::Credential) {
-        self.wish.credentials.push(credential);
+    pub(super) fn remember(&mut self, credential: Credential) {
+        self.wish.access.credentials.push(credential);
     }
 
     /// Waits until a watch has fired.
@@ -175,14 +175,10 @@ impl Shell {
     }
 
     fn aim(&mut self, connect: &str) -> Result<(), Failure> {
-        let (servers, chroot) = match connect.find('/') {
-            Some(slash) => connect.split_at(slash),
-            None => (connect, "/"),
-        };
         let wrong = |reason: String| Failure::usage(format!("{connect}: {reason}"));
-        ZnodePath::parse(chroot).map_err(|reason| wrong(format!("the path {reason}")))?;
-        self.wish.servers = client::servers(servers).map_err(wrong)?;
-        self.chroot = if chroot == "/" { String::new() } else { chroot.to_string() };
+        let (servers, root) = connect_string(connect).map_err(wrong)?;
+        self.wish.access.servers = servers;
+        self.chroot = root;
         self.connect = connect.to_string();
         Ok(())
     }

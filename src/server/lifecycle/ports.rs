@@ -23,7 +23,7 @@ use crate::server::clients::{
     self, Admission, ClientPort, Handshakes, Port, Rates, Received, Throttle, listener,
 };
 use crate::server::cpu_policy::{self, Scheduling};
-use crate::server::error::StartError;
+use crate::server::error::{StartError, port_advice};
 use crate::server::figures::Figures;
 use crate::server::files::Files;
 use crate::server::io_threads::IoThreads;
@@ -259,7 +259,11 @@ async fn serve_http(
                 }
                 listeners.push((listener, options));
             }
-            Err(error) => tracing::warn!(%address, %error, "no HTTP port: it cannot be bound"),
+            Err(error) => {
+                let key = if is_admin { "admin.serverPort" } else { "metricsProvider.httpPort" };
+                let advice = port_advice(&error, key);
+                tracing::warn!(%address, %error, "no HTTP port: it cannot be bound{advice}");
+            }
         }
     }
     if listeners.is_empty() {

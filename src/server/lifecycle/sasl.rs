@@ -60,7 +60,8 @@ pub fn sasl_setup(config: &Config) -> Result<SaslSetup, ConfigError> {
 /// `None`: the file has no such section, and goes for a client's, as with ZooKeeper.
 fn login(path: &Path, sasl: &SaslConfig) -> Result<Option<jaas::Login>, ConfigError> {
     let section = &sasl.section;
-    let text = read(path).map_err(|reason| fault(path, 0, reason))?;
+    let advice = "make the file, or have lockkeeper.jaasFile name another one";
+    let text = read(path).map_err(|reason| fault(path, 0, format!("{reason}: {advice}")))?;
     let login =
         jaas::login(&text, section).map_err(|found| fault(path, found.line, found.reason))?;
     match login {

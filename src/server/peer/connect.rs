@@ -133,7 +133,13 @@ pub(super) async fn greet(
     let (stream, host) = match connect(addresses).await {
         Ok(made) => made,
         Err(error) => {
-            peers.complain(server, "connect", format!("no connection to {name}: {error}"));
+            let advice = match error.to_string().contains("failed to lookup address") {
+                true => {
+                    ": the name does not resolve: mend it in the server lines, or in the resolver"
+                }
+                false => "",
+            };
+            peers.complain(server, "connect", format!("no connection to {name}: {error}{advice}"));
             return None;
         }
     };

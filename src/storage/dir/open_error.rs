@@ -17,7 +17,8 @@ pub enum OpenError {
     #[error(transparent)]
     Fs(#[from] FsError),
     /// Another server runs on it.
-    #[error("{}: another lockkeeper server is using this directory", dir.display())]
+    #[error("{}: another lockkeeper server is using this directory: stop that one, or give this one \
+             another dataDir", dir.display())]
     InUse {
         /// The directory.
         dir: PathBuf,

@@ -183,7 +183,10 @@ fn a_second_server_on_the_same_directory_is_refused() {
     let (fs, state) = (TestFs::default(), TestState::default());
     let (opened, _) = try_open(&fs, &state).unwrap();
     let text = refused(&fs, &state);
-    assert_eq!(text, "/data: another lockkeeper server is using this directory");
+    assert_eq!(
+        text,
+        "/data: another lockkeeper server is using this directory: stop that one, or give this one another dataDir"
+    );
     drop(opened);
     try_open(&fs, &state).unwrap();
 }
