@@ -1,14 +1,15 @@
 //! What is typed, and what comes of it.
 
 use std::io::Write as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lockkeeper::recipes::{Mutex, Wait};
 use rustix::process::Signal;
+use tokio::task::spawn_blocking;
 use zookeeper_client::{Acls, CreateMode};
 
-use super::{Lock, Site};
+use super::{Lock, PATIENCE, Site, common};
 
 /// Not INT: who starts the tests in the background has it ignored, and what is ignored from the start stays so.
 const END: Signal = Signal::TERM;
@@ -25,7 +26,9 @@ async fn commands_under_one_lock_never_overlap() {
     for lock in locks {
         let end = lock.end().await;
         assert_eq!((end.code, end.stdout.as_str()), (Some(0), "alone\n"), "{end:?}");
-        assert_eq!(end.stderr, "");
+        // On a busy machine one may wait for so long that it says so.
+        let is_wait = |line: &str| line.starts_with("lockkeeper lock: waits for /l: held by ");
+        assert!(end.stderr.lines().all(is_wait), "{end:?}");
     }
     assert_eq!(site.contenders("/l").await, 0);
     site.stop().await;
@@ -276,4 +279,71 @@ async fn no_server_is_told_apart_from_a_lock_that_is_taken() {
     }
     let end = Lock::start("a:b:c", &["/l", "true"]).end().await;
     assert_eq!(end.code, Some(64), "{end:?}");
+}
+
+#[tokio::test]
+async fn who_holds_the_lock_is_said_while_it_is_waited_for_and_only_then() {
+    let site = Site::new().await;
+    let free = site.lock(&["/w", "true"]).end().await;
+    assert_eq!((free.code, free.stderr.as_str()), (Some(0), ""));
+    let mut holder = site.lock(&["-o", "json", "--id", "the nightly\treport", "/w"]);
+    let held: serde_json::Value = serde_json::from_str(&holder.line().await).expect("JSON");
+    assert_eq!(held["event"], "held");
+    let end = site.lock(&["-w", "1500ms", "/w", "true"]).end().await;
+    assert_eq!(end.code, Some(1), "{end:?}");
+    let (token, session) = (held["token"].to_string(), held["session"].as_str().expect("text"));
+    let words = format!(
+        "waits for /w: held by the nightly report (session {session}, token {token}), there since "
+    );
+    assert!(end.stderr.contains(&words), "{end:?}");
+    assert_eq!(end.stderr.lines().count(), 1, "once: {end:?}");
+    // Who does not wait is told nothing, as by flock.
+    let end = site.lock(&["-n", "/w", "true"]).end().await;
+    assert_eq!((end.code, end.stderr.as_str()), (Some(1), ""));
+    holder.signal(END);
+    assert_eq!(holder.end().await.code, Some(0));
+    site.stop().await;
+}
+
+#[tokio::test]
+async fn each_server_that_gives_no_session_is_named_with_the_reason() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let servers = format!("{closed},no.invalid:7");
+    let end = Lock::start(&servers, &["-w", "1s", "/l", "true"]).end().await;
+    assert_eq!(end.code, Some(69), "{end:?}");
+    for words in [
+        "no server answers yet: ",
+        &format!("{closed}: Connection refused"),
+        "is the server started, and is this its clientPort?",
+        "no.invalid:7: failed to lookup address",
+        "check its spelling",
+    ] {
+        assert!(end.stderr.contains(words), "{words}: {end:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_typed_at_a_terminal_reaches_the_command() {
+    let site = Site::new().await;
+    let lock = env!("CARGO_BIN_EXE_lockkeeper");
+    let line = format!("{lock} lock --server {} /t -- head -n 1", site.server.connect_string());
+    let mut script = Command::new("script");
+    script.args(["-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let Ok(mut script) = script.spawn() else {
+        common::left_out::left_out("what is typed at a terminal", "there is no script(1)");
+        return site.stop().await;
+    };
+    let mut typed = script.stdin.take().expect("piped");
+    let output = spawn_blocking(move || {
+        std::io::Write::write_all(&mut typed, b"a line\n").expect("it reads");
+        let output = script.wait_with_output();
+        drop(typed);
+        output.expect("it ends")
+    });
+    let output = tokio::time::timeout(PATIENCE, output).await.expect("it ends").expect("no panic");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    // Once as the terminal's echo, once by the command.
+    assert_eq!(said.matches("a line").count(), 2, "{said:?}");
+    assert_eq!(output.status.code(), Some(0), "{said:?}");
+    site.stop().await;
 }

@@ -38,7 +38,8 @@ pub static ROWS: [Row; 24] = rows! {
         |place| place.client(&["locks", "--admin", &nowhere()]),
         "Connection refused", "is this its admin.serverPort?", NO_SERVER;
     "TLS is spoken to a port without it",
-        |place| place.client(&["cli", "--client-configuration", &trust(place), "--server", &place.clients, "ls", "/"]),
+        |place| place.client(&["cli", "--client-configuration", &trust(place), "--server", &place.clients, "ls",
+            "/"]),
         "it does not speak TLS at this port", "name its secureClientPort", NO_SERVER;
     "TLS is not spoken to a port that wants it",
         |place| place.client(&["cli", "--server", &place.secure, "ls", "/"]),

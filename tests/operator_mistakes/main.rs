@@ -1,8 +1,8 @@
 //! Mistakes of operators: what is done, what is said, and what the process ends with.
 //!
 //! One row is one mistake (`server.rs`, `client.rs`). *Invariant*: what is said names the cause, and what to do about
-//! it. A mistake with which a server can go on is said all the same. What a machine cannot make (another user, a full disk)
-//! is left out by name.
+//! it. A mistake with which a server can go on is said all the same. What a machine cannot make (another user, a full
+//! disk) is left out by name.
 
 #[allow(dead_code, reason = "made for the tests of TLS, which use all of it")]
 #[path = "../tls/authority.rs"]

@@ -41,7 +41,8 @@ pub static ROWS: [Row; 40] = rows! {
         |place| { place.data_dir("d", "one"); place.server(&["dataDir=d", &three()]) },
         "the server id `one`", "is not a number from 0 to 254", WRONG;
     "the data directory is another server's",
-        another_servers, "this directory belongs to server 1, but this is server 2", "check dataDir and myid", FAILS;
+        another_servers, "this directory belongs to server 1, but this is server 2", "check dataDir and myid",
+            FAILS;
     "the data directory is ZooKeeper's",
         |place| {
             fs::create_dir_all(place.path("zk/version-2")).unwrap();
@@ -75,7 +76,8 @@ pub static ROWS: [Row; 40] = rows! {
     "the port for other servers is taken",
         |place| {
             place.data_dir("d", "1");
-            let others = format!("server.2=127.0.0.1:{}:{}\nserver.3=127.0.0.1:{}:{}", free_port(), free_port(), free_port(), free_port());
+            let others = format!("server.2=127.0.0.1:{}:{}\nserver.3=127.0.0.1:{}:{}", free_port(), free_port(),
+            free_port(), free_port());
             place.server(&["dataDir=d", &format!("server.1={}:{}\n{others}", place.clients, free_port())])
         },
         "cannot listen for other servers", "give another one (the own server line)", FAILS;
@@ -85,32 +87,40 @@ pub static ROWS: [Row; 40] = rows! {
     "the port for metrics is taken",
         |place| {
             let port = place.clients.rsplit(':').next().unwrap();
-            let provider = "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider";
-            let keys = [provider, "metricsProvider.httpHost=127.0.0.1", &format!("metricsProvider.httpPort={port}")];
+            let provider =
+                "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider";
+            let keys = [provider, "metricsProvider.httpHost=127.0.0.1",
+            &format!("metricsProvider.httpPort={port}")];
             place.data_dir("d", "1");
             place.server(&[&["dataDir=d", "admin.enableServer=false"][..], &keys].concat())
         },
         "no HTTP port: it cannot be bound", "give another one (metricsProvider.httpPort)", End::GoesOn;
     "a port below 1024 is given to a user who may not have it",
-        |place| place.as_stranger(place.lockkeeper(&["server", "--in-memory", "--port", "80", "--admin-addr", "off"])),
+        |place| place.as_stranger(place.lockkeeper(&["server", "--in-memory", "--port", "80", "--admin-addr",
+            "off"])),
         "127.0.0.1:80: Permission denied", "give one above 1023 (clientPort)", FAILS;
     "the client address is another machine's",
-        |place| Some(place.lockkeeper(&["server", "--in-memory", "--client-addr", "192.0.2.1:0", "--admin-addr", "off"])),
+        |place| Some(place.lockkeeper(&["server", "--in-memory", "--client-addr", "192.0.2.1:0", "--admin-addr",
+            "off"])),
         "192.0.2.1:0: Cannot assign requested address", "give one of its own (clientPort)", FAILS;
     "the name of the client address does not resolve",
-        |place| Some(place.lockkeeper(&["server", "--in-memory", "--client-addr", "no.invalid:0", "--admin-addr", "off"])),
+        |place| Some(place.lockkeeper(&["server", "--in-memory", "--client-addr", "no.invalid:0", "--admin-addr",
+            "off"])),
         "no.invalid:0: failed to lookup address", "the name does not resolve: give an address", FAILS;
     "the name of another server does not resolve",
         |place| {
             place.data_dir("d", "1");
-            place.server(&["dataDir=d", "admin.enableServer=false", &three().replace("server.2=127.0.0.1", "server.2=no.invalid")])
+            place.server(&["dataDir=d", "admin.enableServer=false", &three().replace("server.2=127.0.0.1",
+            "server.2=no.invalid")])
         },
         "no connection to server 2 (no.invalid", "mend it in the server lines", End::GoesOn;
     "a key is misspelt",
-        |place| { place.data_dir("d", "1"); place.server(&["dataDir=d", "admin.enableServer=false", "tickTme=2000"]) },
+        |place| { place.data_dir("d", "1"); place.server(&["dataDir=d", "admin.enableServer=false",
+            "tickTme=2000"]) },
         "tickTme: neither this server nor ZooKeeper 3.9 has such a key", "did you mean tickTime?", End::GoesOn;
     "a key is misspelt, and the file is checked",
-        |place| { place.config("check.cfg", &["dataDir=d", "tickTme=2000"]); Some(place.lockkeeper(&["config", "check", "--strict", "check.cfg"])) },
+        |place| { place.config("check.cfg", &["dataDir=d", "tickTme=2000"]); Some(place.lockkeeper(&["config",
+            "check", "--strict", "check.cfg"])) },
         "check.cfg:3: tickTme", "did you mean tickTime?", WRONG;
     "a value is no number",
         |place| place.server(&["dataDir=d", "tickTime=fast"]),
@@ -121,14 +131,17 @@ pub static ROWS: [Row; 40] = rows! {
     "two servers have one number",
         |place| {
             place.data_dir("d", "1");
-            place.server(&["dataDir=d", "admin.enableServer=false", &three(), &format!("server.1=127.0.0.1:{}:{}", free_port(), free_port())])
+            place.server(&["dataDir=d", "admin.enableServer=false", &three(),
+            &format!("server.1=127.0.0.1:{}:{}", free_port(), free_port())])
         },
         "server.1: given again in line", "give it the number of another server", End::GoesOn;
     "two servers have one address",
-        |place| { place.data_dir("d", "1"); place.server(&["dataDir=d", "server.1=127.0.0.1:1111:1112", "server.2=127.0.0.1:1111:1113", "server.3=127.0.0.1:1114:1115"]) },
+        |place| { place.data_dir("d", "1"); place.server(&["dataDir=d", "server.1=127.0.0.1:1111:1112",
+            "server.2=127.0.0.1:1111:1113", "server.3=127.0.0.1:1114:1115"]) },
         "server.2: 127.0.0.1:1111", "is the address of server 1, too", WRONG;
     "the two ports of a server line are one",
-        |place| { place.data_dir("d", "1"); place.server(&["dataDir=d", "server.1=127.0.0.1:1111:1111", "server.2=127.0.0.1:1112:1113", "server.3=127.0.0.1:1114:1115"]) },
+        |place| { place.data_dir("d", "1"); place.server(&["dataDir=d", "server.1=127.0.0.1:1111:1111",
+            "server.2=127.0.0.1:1112:1113", "server.3=127.0.0.1:1114:1115"]) },
         "server.1: peer port and election port", "are both 1111", WRONG;
     "a server line has no ports",
         |place| { place.data_dir("d", "1"); place.server(&["dataDir=d", &three(), "server.4=127.0.0.1"]) },
@@ -142,7 +155,8 @@ pub static ROWS: [Row; 40] = rows! {
         },
         "two participants: neither may fail", "so there should be three", End::GoesOn;
     "initLimit differs from that of the others",
-        |place| { place.data_dir("d", "1"); place.server(&["dataDir=d", "admin.enableServer=false", "initLimit=99", &three()]) },
+        |place| { place.data_dir("d", "1"); place.server(&["dataDir=d", "admin.enableServer=false",
+            "initLimit=99", &three()]) },
         "keys without effect here", "initLimit", End::GoesOn;
     "the key store is not there",
         |place| tls(place, "none.pem", ""), "none.pem", "No such file", FAILS;
@@ -160,7 +174,9 @@ pub static ROWS: [Row; 40] = rows! {
         },
         "old.pem", "expired", End::GoesOn;
     "the JAAS file is not there",
-        |place| place.server(&["dataDir=d", "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider", "lockkeeper.jaasFile=none.jaas"]),
+        |place| place.server(&["dataDir=d",
+            "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+            "lockkeeper.jaasFile=none.jaas"]),
         "none.jaas: cannot be read", "have lockkeeper.jaasFile name another one", WRONG;
     "the file with the token can be read by all",
         |place| {
@@ -171,7 +187,8 @@ pub static ROWS: [Row; 40] = rows! {
         },
         "other users may read or change this file", "chmod 600", End::GoesOn;
     "the file with the token has none",
-        |place| { place.data_dir("d", "1"); place.file("token", "x"); place.server(&["dataDir=d", "admin.serverPort=0", "lockkeeper.adminTokenFile=token"]) },
+        |place| { place.data_dir("d", "1"); place.file("token", "x"); place.server(&["dataDir=d",
+            "admin.serverPort=0", "lockkeeper.adminTokenFile=token"]) },
         "token: holds no token", "one word of at least 16 characters", FAILS;
     "SASL between servers is asked for",
         |place| place.server(&["dataDir=d", "quorum.auth.enableSasl=true"]),

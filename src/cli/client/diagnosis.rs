@@ -1,8 +1,8 @@
 //! Why a server gives no session, and what an operator can do about it.
 //!
-//! *Owns* the words for errors of the resolver, of sockets and of TLS, and one more question to a server that has closed
-//! a connection without a word: its four-letter word `srvr` tells a server without a leader from a port that speaks
-//! something else. *Invariants*: every reason says what to do; nothing waits for ever.
+//! *Owns* the words for errors of the resolver, of sockets and of TLS, and one more question to a server that has
+//! closed a connection without a word: its four-letter word `srvr` tells a server without a leader from a port that
+//! speaks something else. *Invariants*: every reason says what to do; nothing waits for ever.
 
 use std::io;
 use std::sync::Arc;
@@ -116,7 +116,8 @@ fn word(server: &HostPort, tls: Option<&Arc<ClientConfig>>) -> io::Result<Vec<u8
 }
 
 /// What is said of a port that answers without TLS alone.
-const NO_TLS: &str = "it does not speak TLS at this port: name its secureClientPort, or leave out --client-configuration";
+const NO_TLS: &str = "it does not speak TLS at this port: name its secureClientPort, or leave out \
+                      --client-configuration";
 /// The first byte of a record of TLS that says what is wrong.
 const TLS_ALERT: u8 = 21;
 

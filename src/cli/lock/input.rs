@@ -1,9 +1,9 @@
 //! What the command under the lock reads.
 //!
 //! *Owns* its standard input. A file or a pipe is handed over as it is. The command is not in the foreground of the
-//! terminal, where a read would stop it for good: what is typed comes to it through a pipe. *Invariants*: nothing is read
-//! of a terminal while this process is in its background, where that would stop the process that holds the session; the
-//! end of the input is told to the command.
+//! terminal, where a read would stop it for good: what is typed comes to it through a pipe. *Invariants*: nothing is
+//! read of a terminal while this process is in its background, where that would stop the process that holds the
+//! session; the end of the input is told to the command.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, PipeWriter, Read as _, Write as _};

@@ -46,7 +46,10 @@ impl Shown {
 
     /// An object for each.
     pub(super) fn json(&self) -> Value {
-        let object = |(spec, mode): &(ServerSpec, String)| json!({ "id": spec.id, "server": spec.to_string(), "is": mode });
+        let object = |(spec, mode): &(ServerSpec, String)| {
+            let server = spec.to_string();
+            json!({ "id": spec.id, "server": server, "is": mode })
+        };
         self.0.iter().map(object).collect()
     }
 }
