@@ -90,8 +90,8 @@ pub static ROWS: [Row; 24] = rows! {
         |place| place.client(&["lock", "-w", "5d", "/l", "true"]),
         "expected a time", "seconds, or 500ms, 10s, 2m, 1h", WRONG_LOCK;
     "a command is misspelt",
-        |place| place.client(&["lokc", "/l"]),
-        "unrecognized subcommand 'lokc'", "a similar subcommand exists: 'lock'", WRONG;
+        |place| place.client(&["memebr", "list"]),
+        "unrecognized subcommand 'memebr'", "a similar subcommand exists: 'member'", WRONG;
 };
 
 /// A port at which nothing listens.

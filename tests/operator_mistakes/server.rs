@@ -172,7 +172,7 @@ pub static ROWS: [Row; 40] = rows! {
             place.file("old.pem", &place.authority.issue_valid("localhost", Validity::Past).pem());
             tls(place, "old.pem", "")
         },
-        "old.pem", "expired", End::GoesOn;
+        "is not valid any more", "put a valid one in its place", End::GoesOn;
     "the JAAS file is not there",
         |place| place.server(&["dataDir=d",
             "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
@@ -210,9 +210,17 @@ fn another_servers(place: &Place) -> Option<Command> {
     place.server(&["dataDir=was", "admin.enableServer=false", &three()])
 }
 
-/// The directory of the server that has no leader, which runs.
+/// The directory of the server that speaks TLS, which runs.
 fn two_on_one(place: &Place) -> Option<Command> {
-    Some(place.lockkeeper(&["server", "--data-dir", "alone", "--port", "0", "--admin-addr", "off"]))
+    Some(place.lockkeeper(&[
+        "server",
+        "--data-dir",
+        "secure",
+        "--port",
+        "0",
+        "--admin-addr",
+        "off",
+    ]))
 }
 
 /// A file system of its own, in a name space of its own, that ends with the process.

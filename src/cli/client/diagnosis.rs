@@ -69,13 +69,17 @@ pub(super) fn of_error(error: &io::Error, port: Port, by_tls: bool) -> String {
 
 /// Why a server gives no session, found out by asking it what it is.
 pub(super) fn of_server(server: &HostPort, tls: Option<&Arc<ClientConfig>>) -> String {
-    match word(server, tls) {
+    match word(server, tls, b"srvr") {
         Ok(said) => of_answer(&said, tls.is_some()),
-        Err(error) if is_close(&error) && tls.is_some() => match word(server, None) {
+        Err(error) if is_close(&error) && tls.is_some() => match word(server, None, b"srvr") {
             Ok(plain) if plain.first().is_some_and(|byte| *byte != TLS_ALERT) => NO_TLS.to_owned(),
             Ok(_) | Err(_) => of_answer(b"", true),
         },
-        Err(error) if is_close(&error) => of_answer(b"", false),
+        // What speaks TLS may close on a word without a word, but answers what looks like TLS.
+        Err(error) if is_close(&error) => match word(server, None, &BROKEN_HELLO) {
+            Ok(answer) if answer.first() == Some(&TLS_ALERT) => of_answer(&answer, false),
+            Ok(_) | Err(_) => of_answer(b"", false),
+        },
         Err(error) => of_error(&error, Port::Client, tls.is_some()),
     }
 }
@@ -102,15 +106,18 @@ fn of_answer(said: &[u8], by_tls: bool) -> String {
     what.to_owned()
 }
 
-/// The beginning of what it answers to `srvr`.
-fn word(server: &HostPort, tls: Option<&Arc<ClientConfig>>) -> io::Result<Vec<u8>> {
+/// The beginning of what it answers to this word. That the connection ends instead is an error.
+fn word(server: &HostPort, tls: Option<&Arc<ClientConfig>>, said: &[u8]) -> io::Result<Vec<u8>> {
     let stream = open(server, CONNECT_MAX)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
     stream.set_write_timeout(Some(ANSWER_MAX))?;
     let mut line = Line::new(stream, &server.host, tls)?;
-    line.send(b"srvr")?;
+    line.send(said)?;
     let mut answer = vec![0; ANSWER_BYTES_MAX];
-    let length = line.read(&mut answer)?;
+    let length = match line.read(&mut answer)? {
+        0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+        length => length,
+    };
     answer.truncate(length);
     Ok(answer)
 }
@@ -118,6 +125,8 @@ fn word(server: &HostPort, tls: Option<&Arc<ClientConfig>>) -> io::Result<Vec<u8
 /// What is said of a port that answers without TLS alone.
 const NO_TLS: &str = "it does not speak TLS at this port: name its secureClientPort, or leave out \
                       --client-configuration";
+/// A record of TLS with a hello that has no contents.
+const BROKEN_HELLO: [u8; 9] = [22, 3, 1, 0, 4, 1, 0, 0, 0];
 /// The first byte of a record of TLS that says what is wrong.
 const TLS_ALERT: u8 = 21;
 

@@ -212,7 +212,11 @@ impl Notice {
             let days = left_s.div_euclid(DAY_S);
             match left_s {
                 0.. => tracing::warn!(%file, days, "a certificate of this server ends soon"),
-                _ => tracing::error!(%file, "a certificate of this server is not valid any more"),
+                _ => tracing::error!(
+                    %file,
+                    "a certificate of this server is not valid any more: put a valid one in its place, which is \
+                     read within 5 s"
+                ),
             }
         }
     }
