@@ -95,7 +95,7 @@ fn of_answer(said: &[u8], by_tls: bool) -> String {
         "it does not serve clients, for lack of a leader: start the other servers of the ensemble, until a majority \
          runs"
     } else if text.starts_with("Zookeeper version") {
-        "it serves, and gives no session to this client: its log says why (maxClientCnxns, or a restored ensemble)"
+        "it serves; if it gives this client no session, its log says why (maxClientCnxns, or a restored ensemble)"
     } else if by_tls {
         "it closes the connection: it has no leader at the moment (see its log), or it wants a certificate of the \
          client (ssl.keyStore.location in the file of --client-configuration)"

@@ -105,7 +105,7 @@ impl Supervisor<'_> {
             guard = lock.acquire(&client, wait) => {
                 guard.map_err(|error| self.refused(&error, true))
             }
-            () = tell_holders(lock, &client), if wait != Wait::No => Err(EXIT_OS),
+            never = tell_holders(lock, &client), if wait != Wait::No => match never {},
             signal = self.interrupts.next() => Err(exit_code_of(signal)),
         };
         match acquired {

@@ -4,6 +4,7 @@
 //! *Invariants*: nothing is told of a wait that is over at once; what is told again is told at a bounded rate; what a
 //! client has written commands no terminal. *Never* decides who holds the lock.
 
+use std::convert::Infallible;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -120,7 +121,7 @@ async fn reasons(access: &Access) -> String {
 }
 
 /// Tells who is in front of us, for as long as it is polled. Never ends.
-pub(super) async fn tell_holders(lock: &Lock, client: &Client) {
+pub(super) async fn tell_holders(lock: &Lock, client: &Client) -> Infallible {
     sleep(SILENCE).await;
     let mut reports = 0;
     let mut told = None;
