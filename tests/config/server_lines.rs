@@ -198,7 +198,8 @@ fn a_server_that_is_given_twice_is_a_mistake_even_if_both_lines_are_the_same() {
     for second in ["server.3=c:2888:3888", "server.3=d:2888:3888"] {
         let config = on("1", &format!("{THREE}\n{second}")).unwrap();
         let said: Vec<String> = config.mistakes.iter().map(ToString::to_string).collect();
-        let again = "given again in line 6, which holds: this line has no effect";
+        let again = "given again in line 6, which holds: this line has no effect: remove it, or give it the number of \
+                     another server";
         assert_eq!(said, [format!("zoo.cfg:5: server.3: {again}")]);
         assert_eq!(config.servers[2].to_string(), format!("{}:participant", &second[9..]));
     }
