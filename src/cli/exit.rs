@@ -10,11 +10,12 @@ pub(super) const EXIT_USAGE: i32 = 2;
 /// No server answers, or the connection ended before the answer (`EX_UNAVAILABLE`).
 pub(super) const EXIT_UNAVAILABLE: i32 = 69;
 /// This machine lacks something: a process, a socket, memory (`EX_OSERR`).
-#[cfg(any(feature = "bench", feature = "recipes"))]
+#[cfg(feature = "bench")]
 pub(super) const EXIT_OS: i32 = 71;
 /// Not now: the same command may succeed later (`EX_TEMPFAIL`).
 pub(super) const EXIT_NOT_NOW: i32 = 75;
 /// Permission is missing (`EX_NOPERM`).
 pub(super) const EXIT_NO_PERMISSION: i32 = 77;
 /// Interrupted, as a shell says it of SIGINT.
+#[cfg(feature = "bench")]
 pub(super) const EXIT_INTERRUPTED: i32 = 130;
