@@ -406,3 +406,111 @@ async fn the_leader_has_the_locks_in_numbers_and_nobody_else() {
     }
     ensemble.shutdown().await.unwrap();
 }
+
+/// A POST that changes something, with these further headers.
+async fn change(address: SocketAddr, target: &str, headers: &str) -> (u16, String) {
+    let head =
+        format!("POST {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
+    let answer = say(address, head.as_bytes()).await;
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+    (head[9..12].parse().expect("a status"), body.to_string())
+}
+
+#[tokio::test]
+async fn a_deadlock_is_found_and_can_be_broken_and_is_remembered() {
+    let server = server().await;
+    let mut one = Client::connect(server.local_addr()).await;
+    let mut two = Client::connect(server.local_addr()).await;
+    for path in ["/a", "/b"] {
+        one.create(path, b"", 0).await.unwrap();
+    }
+    let first = enter(&mut one, "/a", KAZOO, "one").await;
+    let second = enter(&mut two, "/b", KAZOO, "two").await;
+    let waits = enter(&mut one, "/b", KAZOO, "one").await;
+    watch(&mut one, &second).await;
+    enter(&mut two, "/a", KAZOO, "two").await;
+    watch(&mut two, &first).await;
+    wait_until("it has lasted", async || {
+        let answer = page(admin(&server), "/locks").await;
+        answer["locks"].as_array().unwrap().iter().all(|lock| findings(lock) == ["deadlock"])
+    })
+    .await;
+    let answer = page(admin(&server), "/locks").await;
+    let cycle = &answer["locks"][0]["findings"][0]["cycle"];
+    assert_eq!(cycle.as_array().unwrap().len(), 2);
+    assert_eq!((&cycle[0]["identity"], &cycle[0]["holds"]), (&"one".into(), &"/a".into()));
+    assert_eq!((&cycle[0]["waits_for"], &cycle[0]["waits_node"]), (&"/b".into(), &waits.into()));
+    let (_, metrics) = http(admin(&server), "/metrics").await;
+    assert!(metrics.contains("lockkeeper_lock_findings{key=\"deadlock\"} 2"), "{metrics}");
+    let shown = lockkeeper(&["locks", "--admin", &admin(&server).to_string()]).await;
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("  ! deadlock: 2 sessions wait for each other: session 0x"), "{shown}");
+
+    let token = answer["locks"][0]["holders"][0]["token"].as_i64().unwrap();
+    let target = format!("/locks/break?node={first}&token=");
+    let header = "X-Lockkeeper-Change: yes\r\n";
+    let (status, said) = change(admin(&server), &format!("{target}{}", token + 1), header).await;
+    assert_eq!((status, said.trim()), (409, "it is another contender by now; nothing was done"));
+    assert_eq!(change(admin(&server), &format!("{target}{token}"), "").await.0, 403);
+    let (status, said) = change(admin(&server), &format!("{target}{token}"), header).await;
+    assert_eq!(status, 200, "{said}");
+    let answer = page(admin(&server), "/locks?prefix=/a").await;
+    assert_eq!(identities(&answer["locks"][0]["holders"]), ["two"]);
+    let history = page(admin(&server), "/locks/history?path=/a").await;
+    let left = &history["left"][0];
+    assert_eq!((&left["node"], &left["held"]), (&first.into(), &true.into()));
+    assert_eq!((&left["end"], &left["token"]), (&"removed".into(), &token.into()));
+    assert_eq!(left["session"], session(&one));
+    assert_eq!(left["held_since_ms"], left["created_ms"]);
+}
+
+#[tokio::test]
+async fn the_tree_is_browsed_and_what_is_protected_is_not_shown_without_a_proof() {
+    let server = server().await;
+    let mut client = Client::connect(server.local_addr()).await;
+    client.create("/app", b"{\"a\":1}", 0).await.unwrap();
+    for number in 0..7 {
+        client.create(&format!("/app/{number}"), b"", 0).await.unwrap();
+    }
+    let acl = vec![Acl {
+        perms: 31,
+        scheme: text("digest"),
+        id: text("ann:QhC0sPVVcqUzjOAMYsMoXqpaOx4="),
+    }];
+    let secret = Create {
+        kind: CreateKind::Create,
+        path: text("/app/secret"),
+        data: Some(Bytes::from_static(b"hush")),
+        acl: Some(acl),
+        flags: 0,
+        ttl_ms: 0,
+    };
+    client.call(&Request::Create(secret)).await.unwrap();
+    let names = |answer: &Value| -> Vec<String> {
+        let children = answer["children"].as_array().unwrap().iter();
+        children.map(|child| child["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let answer = page(admin(&server), "/znodes?path=/app&limit=3").await;
+    assert_eq!(
+        (names(&answer), &answer["more"]),
+        (["0", "1", "2"].map(str::to_owned).to_vec(), &true.into())
+    );
+    assert_eq!(answer["data"]["text"], "{\"a\":1}");
+    let answer = page(admin(&server), "/znodes?path=/app&limit=9&after=5").await;
+    assert_eq!(
+        (names(&answer), &answer["more"]),
+        (["6", "secret"].map(str::to_owned).to_vec(), &false.into())
+    );
+    let (_, body) = http(admin(&server), "/znodes?path=/app/secret").await;
+    assert!(
+        !body.contains("hush") && !body.contains("68757368") && !body.contains("QhC0"),
+        "{body}"
+    );
+    let answer: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        (&answer["data"]["hidden"], &answer["acl"][0]["id"]),
+        (&true.into(), &"ann:x".into())
+    );
+    assert_eq!(page(admin(&server), "/znodes").await["path"], "/");
+    assert_eq!(http(admin(&server), "/znodes?path=/nowhere").await.0, 404);
+}

@@ -117,7 +117,7 @@ pub(super) fn zabstate(status: &Status, facts: &Facts, membership: &str) -> Valu
     })
 }
 
-fn members(membership: &str) -> Vec<ServerSpec> {
+pub(super) fn members(membership: &str) -> Vec<ServerSpec> {
     Membership::parse(membership).unwrap_or_default().servers
 }
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::{
     Certificates, ClientAddress, Counters, DiskCounters, Facts, Gathering, Inspection, LastImage,
-    LinkCounters, OtherProtocols, ResponseSizes, Source, Tally,
+    LeaderChange, LinkCounters, OtherProtocols, ResponseSizes, Source, Tally,
 };
 use crate::locks::{Local, Scope, Snapshot};
 use crate::replica::inspect::{
     ConnectionReport, Inspect, Latency, Mode, PeerStatus, ProposalSizes, Report, SessionReport,
-    Status, WatchReport,
+    Status, WatchReport, ZnodeReport,
 };
 
 /// Everything can be changed before it is asked.
@@ -27,6 +27,8 @@ pub(super) struct Fake {
     pub digests: Vec<(i64, u64)>,
     pub membership: String,
     pub locks: Snapshot,
+    pub znode: Option<ZnodeReport>,
+    pub leaders: Vec<LeaderChange>,
     /// What the other servers answer.
     pub others: Vec<(u64, Option<Local>)>,
     /// Words that only this machine may send.
@@ -60,6 +62,8 @@ impl Fake {
     /// A standalone server with two connections, three sessions and some watches.
     pub(super) fn standalone() -> Fake {
         Fake {
+            znode: None,
+            leaders: Vec::new(),
             facts: facts(),
             status: status(),
             counters: counters(),
@@ -118,6 +122,7 @@ impl Fake {
             is_observer: server == 4,
             is_connected,
             is_synced,
+            behind: Some(0),
             clock_skew_ms: is_synced.then_some(-40),
         };
         fake.status = Status {
@@ -178,6 +183,10 @@ impl Source for Fake {
         self.counters.clone()
     }
 
+    fn elections(&self) -> Vec<LeaderChange> {
+        self.leaders.clone()
+    }
+
     fn inspect(&self, what: Inspect) -> Inspection<'_> {
         self.asked.lock().unwrap().push(format!("{what:?}"));
         Box::pin(async move {
@@ -188,7 +197,10 @@ impl Source for Fake {
                 Inspect::Watches => Report::Watches(self.watches.clone()),
                 Inspect::Digests => Report::Digests(self.digests.clone()),
                 Inspect::Membership => Report::Membership(self.membership.clone()),
-                Inspect::Locks(_) => Report::Locks(Box::new(self.locks.clone())),
+                Inspect::Locks(_) | Inspect::Departures(_) => {
+                    Report::Locks(Box::new(self.locks.clone()))
+                }
+                Inspect::Znode(_) => Report::Znode(self.znode.clone().map(Box::new)),
                 Inspect::ResetConnections | Inspect::ResetServer => Report::Reset,
             })
         })

@@ -20,6 +20,9 @@ const TOKEN_BYTES_MIN: usize = 16;
 /// Longest file with one, bytes.
 const FILE_BYTES_MAX: u64 = 4096;
 
+/// In every request that changes something.
+const CHANGE_HEADER: &str = "x-lockkeeper-change";
+
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Guard {
@@ -27,6 +30,8 @@ pub struct Guard {
     pub hosts: Vec<String>,
     /// The file with the token; `None`: there is none.
     pub token_file: Option<PathBuf>,
+    /// Whether the console may not browse the tree.
+    pub hides_tree: bool,
 }
 
 /// What a request asks for.
@@ -96,6 +101,33 @@ impl Guard {
         }
         if asks == Asks::Znodes && !asker.remote.is_loopback() && !asker.is_proven {
             return self.check_token(text(AUTHORIZATION));
+        }
+        Ok(())
+    }
+
+    /// Whether who asks has proved to be an operator: by the token, or by a certificate.
+    pub(super) fn has_proof(&self, headers: &HeaderMap, asker: Asker) -> bool {
+        let given = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or(""));
+        asker.is_proven || given.is_some() && self.check_token(given).is_ok()
+    }
+
+    /// Judges a request that changes something, after [`Guard::judge`] has let it pass: it must come from a page of this
+    /// server or from a program, and have the token if there is one, wherever it comes from.
+    ///
+    /// # Errors
+    /// What it is answered with.
+    pub(super) fn judge_change(&self, headers: &HeaderMap, asker: Asker) -> Result<(), Refusal> {
+        let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or(""));
+        // Pages of other sites cannot send it without asking first, and are not answered.
+        if text(CHANGE_HEADER) != Some("yes") {
+            let words = format!("a request that changes something says `{CHANGE_HEADER}: yes`");
+            return Err(Refusal::forbidden(words));
+        }
+        if text("sec-fetch-site").is_some_and(|site| site != "same-origin") {
+            return Err(Refusal::forbidden("pages of other sites may not change anything here"));
+        }
+        if self.token_file.is_some() && !asker.is_proven {
+            return self.check_token(text(AUTHORIZATION.as_str()));
         }
         Ok(())
     }
@@ -252,6 +284,35 @@ mod tests {
         let page = [(HOST, "127.0.0.1:8080"), (ORIGIN, "https://example.com")];
         assert_eq!(answer(&guard, Asks::Znodes, &page, asker), 403);
         assert_eq!(answer(&guard, Asks::Znodes, &[(HOST, "rebound.example.com")], asker), 403);
+    }
+
+    #[test]
+    fn a_change_needs_its_header_no_other_site_and_the_token_if_there_is_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("token");
+        fs::write(&file, "0123456789abcdef\n").unwrap();
+        let open = Guard::default();
+        let closed = Guard { token_file: Some(file), ..Guard::default() };
+        let judged = |guard: &Guard, headers: &[(&'static str, &str)], is_proven| {
+            let named = headers
+                .iter()
+                .map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
+            let asker = Asker { remote: HERE, is_proven };
+            let judged = guard.judge_change(&named.collect(), asker);
+            judged.map_or_else(|refusal| refusal.status.as_u16(), |()| 200)
+        };
+        let change = ("x-lockkeeper-change", "yes");
+        let token = ("authorization", "Bearer 0123456789abcdef");
+        assert_eq!(judged(&open, &[], false), 403);
+        assert_eq!(judged(&open, &[change], false), 200);
+        for site in ["cross-site", "same-site", "none"] {
+            assert_eq!(judged(&open, &[change, ("sec-fetch-site", site)], false), 403, "{site}");
+        }
+        assert_eq!(judged(&open, &[change, ("sec-fetch-site", "same-origin")], false), 200);
+        assert_eq!(judged(&closed, &[change], false), 401, "also on this machine");
+        assert_eq!(judged(&closed, &[change, token], false), 200);
+        assert_eq!(judged(&closed, &[change], true), 200);
+        assert_eq!(judged(&closed, &[token], true), 403);
     }
 
     #[test]

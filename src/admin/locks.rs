@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Source, question};
 use crate::locks::snapshot::Session;
-use crate::locks::{Clients, Finding, Local, Lock, Place, Presence, Scope, Snapshot, view};
+use crate::locks::{Clients, Finding, Local, Lock, Place, Presence, Scope, Snapshot, Step, view};
 use crate::supervision::{self, Task};
 
 /// The path of a prefix: the root without one.
@@ -153,7 +153,7 @@ fn session(known: &Session, clients: &Clients<'_>) -> Value {
 }
 
 /// Numbers beyond 2^53 lose digits in many readers.
-fn session_id(id: i64) -> String {
+pub(super) fn session_id(id: i64) -> String {
     format!("{id:#x}")
 }
 
@@ -173,5 +173,21 @@ fn put_presence(shown: &mut Value, presence: &Presence) {
 }
 
 fn finding(finding: &Finding) -> Value {
-    json!({ "kind": finding.kind.name(), "text": finding.text, "nodes": finding.nodes })
+    let mut shown =
+        json!({ "kind": finding.kind.name(), "text": finding.text, "nodes": finding.nodes });
+    if !finding.cycle.is_empty() {
+        shown["cycle"] = finding.cycle.iter().map(step).collect();
+    }
+    shown
+}
+
+fn step(step: &Step) -> Value {
+    json!({
+        "session": session_id(step.session),
+        "identity": step.identity,
+        "holds": step.holds,
+        "holds_node": step.holds_node,
+        "waits_for": step.waits_for,
+        "waits_node": step.waits_node,
+    })
 }

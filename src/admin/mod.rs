@@ -8,8 +8,10 @@
 //!
 //! Reproduces ZooKeeper's `server.command`, `server.admin` and the Prometheus metrics provider.
 
+mod change;
 mod command;
 mod commands;
+mod console;
 pub mod counters;
 pub(crate) mod date;
 mod dump;
@@ -20,15 +22,18 @@ pub(crate) mod four_letter;
 pub(crate) mod guard;
 pub mod http;
 mod idle;
+mod leaders;
 mod lock_figures;
 mod locks;
 mod metric_table;
 pub mod metrics;
+mod overview;
 mod places;
 mod question;
 mod routes;
 mod secure;
 mod trace;
+mod tree_view;
 mod version;
 mod words;
 
@@ -51,6 +56,7 @@ pub use guard::Guard;
 pub(crate) use guard::read_token;
 pub(crate) use http::Surface;
 pub use http::{CONNECTIONS_MAX, Options, serve};
+pub use leaders::{LeaderChange, Leaders};
 pub(crate) use secure::PortTls;
 
 use crate::locks::{Local, Scope};
@@ -83,6 +89,9 @@ pub trait Source: Send + Sync + 'static {
 
     /// The shell's figures, now.
     fn counters(&self) -> Counters;
+
+    /// Who led the ensemble, as this server has learned it since its start, oldest first.
+    fn elections(&self) -> Vec<LeaderChange>;
 
     /// Asks the replica. Costs as much as there is to show.
     fn inspect(&self, what: Inspect) -> Inspection<'_>;

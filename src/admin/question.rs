@@ -5,7 +5,9 @@
 
 use super::Source;
 use crate::locks::{Scope, Snapshot};
-use crate::replica::inspect::{ConnectionReport, SessionReport, WatchReport};
+use crate::replica::inspect::{
+    ConnectionReport, SessionReport, WatchReport, ZnodeQuestion, ZnodeReport,
+};
 use crate::replica::{Inspect, Report};
 
 /// Connections, in order of their number.
@@ -71,6 +73,25 @@ pub(super) async fn locks(source: &dyn Source, scope: &Scope) -> Option<Snapshot
         return unfit(Inspect::Locks(scope.clone()));
     };
     Some(*snapshot)
+}
+
+/// Who has left the locks in a directory.
+pub(super) async fn departures(source: &dyn Source, directory: String) -> Option<Snapshot> {
+    let what = Inspect::Departures(directory);
+    let report = source.inspect(what.clone()).await?;
+    let Report::Locks(snapshot) = report else { return unfit(what) };
+    Some(*snapshot)
+}
+
+/// A znode; `Some(None)` if it is not there.
+pub(super) async fn znode(
+    source: &dyn Source,
+    question: ZnodeQuestion,
+) -> Option<Option<ZnodeReport>> {
+    let what = Inspect::Znode(question);
+    let report = source.inspect(what.clone()).await?;
+    let Report::Znode(znode) = report else { return unfit(what) };
+    Some(znode.map(|znode| *znode))
 }
 
 /// Resets the statistics of all connections.

@@ -1,4 +1,4 @@
-//! What is under which path of the HTTP port: the page of locks, `/commands`, `/locks`, `/sessions`,
+//! What is under which path of the HTTP port: the console and what it asks for, `/commands`, `/locks`, `/sessions`,
 //! `/metrics`, `/livez`, `/readyz`.
 //!
 //! *Owns* the paths, the methods that each allows, and what answers look like. *Never* reads a body,
@@ -6,18 +6,21 @@
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::Semaphore;
 use tokio::time::{Duration, sleep};
 
 use super::Source;
+use super::change::{self, Change, Refused};
 use super::command::Command;
 use super::commands;
+use super::console::File;
 use super::guard::{Asker, Asks, Refusal};
 use super::http::{Options, Surface};
 use super::locks;
 use super::metrics::{self, Reading};
+use super::{overview, tree_view};
 use crate::locks::Scope;
 
 /// What a request is answered with.
@@ -37,13 +40,23 @@ pub(super) async fn respond(
     if let Err(refusal) = options.guard.judge(route.asks(), request.headers(), asker) {
         return refused(refusal);
     }
+    if matches!(route, Route::Change(_))
+        && let Err(refusal) = options.guard.judge_change(request.headers(), asker)
+    {
+        return refused(refusal);
+    }
     let _turn = match route {
         Route::Liveness | Route::Readiness => None,
         // Fails when it is closed, which it never is.
         Route::Metrics
-        | Route::Page
+        | Route::Console(_)
+        | Route::Overview
         | Route::Locks
+        | Route::History
+        | Route::Change(_)
         | Route::Sessions
+        | Route::Watches
+        | Route::Znodes
         | Route::Commands
         | Route::Command(_) => turns.acquire().await.ok(),
     };
@@ -51,8 +64,13 @@ pub(super) async fn respond(
         Route::Metrics => metrics_page(source).await,
         Route::Liveness => liveness(source).await,
         Route::Readiness => readiness(source),
-        Route::Page => lock_page(),
+        Route::Console(file) => file.answer(),
+        Route::Overview => shown(overview::answer(source).await),
         Route::Locks => lock_view(request, source).await,
+        Route::History => lock_history(request, source).await,
+        Route::Change(what) => lock_change((request, asker), what, source).await,
+        Route::Watches => shown(tree_view::watches(source).await),
+        Route::Znodes => znode((request, asker), source, options).await,
         Route::Sessions => view(Scope::Sessions, source).await,
         Route::Commands => command_list(&options.commands_path),
         Route::Command(name) => command(request, &name, source).await,
@@ -64,9 +82,14 @@ enum Route {
     Metrics,
     Liveness,
     Readiness,
-    Page,
+    Console(File),
+    Overview,
     Locks,
+    History,
+    Change(Change),
     Sessions,
+    Watches,
+    Znodes,
     Commands,
     /// Whether it exists or not.
     Command(String),
@@ -80,10 +103,20 @@ impl Route {
             "/livez" => return Some(Route::Liveness),
             "/readyz" => return Some(Route::Readiness),
             // Unless the commands are there.
-            "/" if !options.commands_path.is_empty() => return Some(Route::Page),
+            "/" if options.commands_path.is_empty() => {}
+            "/overview" => return Some(Route::Overview),
             "/locks" => return Some(Route::Locks),
+            "/locks/history" => return Some(Route::History),
+            "/locks/break" => return Some(Route::Change(Change::Break)),
+            "/locks/revoke" => return Some(Route::Change(Change::Revoke)),
             "/sessions" => return Some(Route::Sessions),
-            _ => {}
+            "/watches" => return Some(Route::Watches),
+            "/znodes" => return Some(Route::Znodes),
+            _ => {
+                if let Some(file) = File::find(path) {
+                    return Some(Route::Console(file));
+                }
+            }
         }
         match path.strip_prefix(options.commands_path.as_str())? {
             "" | "/" => Some(Route::Commands),
@@ -95,8 +128,15 @@ impl Route {
     fn asks(&self) -> Asks {
         match self {
             Route::Metrics | Route::Liveness | Route::Readiness => Asks::Figures,
-            Route::Page | Route::Commands | Route::Command(_) => Asks::Commands,
-            Route::Locks | Route::Sessions => Asks::Znodes,
+            Route::Console(_) | Route::Overview | Route::Commands | Route::Command(_) => {
+                Asks::Commands
+            }
+            Route::Locks
+            | Route::History
+            | Route::Change(_)
+            | Route::Sessions
+            | Route::Watches
+            | Route::Znodes => Asks::Znodes,
         }
     }
 
@@ -106,10 +146,15 @@ impl Route {
             Route::Metrics
             | Route::Liveness
             | Route::Readiness
-            | Route::Page
+            | Route::Console(_)
+            | Route::Overview
             | Route::Locks
+            | Route::History
             | Route::Sessions
+            | Route::Watches
+            | Route::Znodes
             | Route::Commands => READING,
+            Route::Change(_) => WRITING,
             Route::Command(_) => "GET, HEAD, POST",
         }
     }
@@ -180,13 +225,6 @@ fn command_list(commands_path: &str) -> Answer {
     page(StatusCode::OK, "text/html; charset=utf-8", text)
 }
 
-/// The page that people look at. What it shows, it asks for itself.
-fn lock_page() -> Answer {
-    let mut answer = page(StatusCode::OK, "text/html; charset=utf-8", include_str!("page.html"));
-    answer.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
-    answer
-}
-
 /// The locks below the parameter `prefix`.
 async fn lock_view(request: &Request<Incoming>, source: &dyn Source) -> Answer {
     let prefix = parameter(request, "prefix");
@@ -199,7 +237,67 @@ async fn lock_view(request: &Request<Incoming>, source: &dyn Source) -> Answer {
 async fn view(scope: Scope, source: &dyn Source) -> Answer {
     match locks::answer(scope, source).await {
         Some(answer) => page(StatusCode::OK, "application/json", answer),
-        None => plain(StatusCode::SERVICE_UNAVAILABLE, "not serving: this server is stopping\n"),
+        None => stopping(),
+    }
+}
+
+/// An answer that is there unless the server is stopping.
+fn shown(answer: Option<serde_json::Value>) -> Answer {
+    answer.map_or_else(stopping, |answer| json_page(StatusCode::OK, &answer))
+}
+
+fn stopping() -> Answer {
+    plain(StatusCode::SERVICE_UNAVAILABLE, "not serving: this server is stopping\n")
+}
+
+/// Who held the locks in the directory `path` before.
+async fn lock_history(request: &Request<Incoming>, source: &dyn Source) -> Answer {
+    match locks::prefix(parameter(request, "path").as_deref()) {
+        Ok(path) => shown(tree_view::history(path, source).await),
+        Err(reason) => plain(StatusCode::BAD_REQUEST, format!("path: {reason}\n")),
+    }
+}
+
+/// The znode at `path` and its children behind the name `after`, `limit` of them.
+async fn znode(
+    (request, asker): (&Request<Incoming>, Asker),
+    source: &dyn Source,
+    options: &Options,
+) -> Answer {
+    if options.guard.hides_tree {
+        let words = "the tree is not shown: lockkeeper.adminBrowser is false\n";
+        return plain(StatusCode::FORBIDDEN, words);
+    }
+    let path = match locks::prefix(parameter(request, "path").as_deref()) {
+        Ok(path) => path,
+        Err(reason) => return plain(StatusCode::BAD_REQUEST, format!("path: {reason}\n")),
+    };
+    let (after, limit) = (parameter(request, "after"), parameter(request, "limit"));
+    let shows_all = options.guard.has_proof(request.headers(), asker);
+    let question = tree_view::ask(path, after, limit.as_deref(), shows_all);
+    match tree_view::znode(question, source).await {
+        Some(Some(answer)) => json_page(StatusCode::OK, &answer),
+        Some(None) => plain(StatusCode::NOT_FOUND, "no such znode\n"),
+        None => stopping(),
+    }
+}
+
+/// Takes a lock away from the contender `node`, or asks for it, if its czxid is `token`.
+async fn lock_change(
+    (request, asker): (&Request<Incoming>, Asker),
+    what: Change,
+    source: &dyn Source,
+) -> Answer {
+    let (node, token) = (parameter(request, "node"), parameter(request, "token"));
+    let (Some(node), Some(Ok(token))) = (node, token.map(|text| text.parse::<i64>())) else {
+        return plain(StatusCode::BAD_REQUEST, "node and token say which contender\n");
+    };
+    let done = change::run(what, &node, token, source.facts()).await;
+    let outcome = done.as_ref().map_or_else(|refused| refused.1.as_str(), |_| "done");
+    tracing::info!(?what, node, token, remote = %asker.remote, outcome, "an operator changes a lock");
+    match done {
+        Ok(answer) => json_page(StatusCode::OK, &answer),
+        Err(Refused(status, words)) => plain(status, words + "\n"),
     }
 }
 
@@ -248,10 +346,6 @@ fn percent_decoded(text: &str) -> String {
     String::from_utf8_lossy(&decoded).into_owned()
 }
 
-/// What the page may do: be itself, and ask this server.
-const PAGE_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
-                           connect-src 'self'; frame-ancestors 'none'; base-uri 'none'";
-
 fn json_page(status: StatusCode, value: &serde_json::Value) -> Answer {
     page(status, "application/json", format!("{value:#}"))
 }
@@ -282,7 +376,11 @@ fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {
     page(status, "text/plain; charset=utf-8", text)
 }
 
-fn page(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+pub(super) fn page(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Answer {
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -296,8 +394,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::fake::Fake;
+    use super::super::guard::Guard;
     use super::super::served::{Reply, Served};
     use super::*;
+    use crate::replica::inspect::ZnodeReport;
 
     #[tokio::test]
     async fn under_a_strange_name_only_figures_are_shown() {
@@ -415,19 +515,89 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_page_of_locks_asks_this_server_alone() {
+    async fn the_console_runs_its_own_script_and_asks_this_server_alone() {
         let served = Served::new().await;
-        let page = served.get("/").await;
-        assert_eq!(page.status, 200);
-        assert!(page.head.contains("content-type: text/html"), "{}", page.head);
-        assert!(page.head.contains("content-security-policy: default-src 'none'"));
-        assert!(!page.body.contains("://"), "nothing is loaded from elsewhere");
+        for (path, content_type) in
+            [("/", "text/html"), ("/console.css", "text/css"), ("/console.js", "text/javascript")]
+        {
+            let file = served.get(path).await;
+            assert_eq!(file.status, 200, "{path}");
+            assert!(file.head.contains(&format!("content-type: {content_type}")), "{}", file.head);
+            assert!(
+                file.head
+                    .contains("content-security-policy: default-src 'none'; script-src 'self'; ")
+            );
+            assert!(!file.head.contains("unsafe"), "{}", file.head);
+            // The namespace of SVG is a name.
+            let body = file.body.replace("http://www.w3.org/2000/svg", "");
+            assert!(!body.contains("://"), "nothing is loaded from elsewhere: {path}");
+            assert!(!body.contains("innerHTML"), "what clients have written is text");
+        }
+        let page = served.get("/").await.body;
+        assert!(
+            !page.contains("<script>") && !page.contains("style=") && !page.contains(" onclick")
+        );
         let locks = served.get("/locks?prefix=/a%20b").await;
         let answer: Value = serde_json::from_str(&locks.body).unwrap();
         assert_eq!((&answer["prefix"], &answer["locks"]), (&json!("/a b"), &json!([])));
         assert_eq!(served.get("/locks?prefix=a").await.status, 400);
-        assert_eq!(served.ask("POST", "/locks").await.status, 405);
-        assert_eq!(served.ask("POST", "/sessions").await.status, 405);
+        for path in ["/locks", "/locks/history", "/sessions", "/watches", "/znodes", "/overview"] {
+            assert_eq!(served.ask("POST", path).await.status, 405, "{path}");
+        }
+        assert_eq!(served.get("/overview").await.json()["mode"], "standalone");
+        assert_eq!(served.get("/watches").await.json()["total"], 3);
+    }
+
+    #[tokio::test]
+    async fn a_znode_is_shown_unless_it_is_not_there_or_the_tree_is_not_to_be_browsed() {
+        let znode = ZnodeReport {
+            zxid: 7,
+            stat: crate::proto::Stat::default(),
+            acl: Vec::new(),
+            data: Some(Bytes::from_static(b"x")),
+            is_hidden: false,
+            children: Vec::new(),
+            has_more: false,
+            is_cut: false,
+        };
+        let fake = || Fake { znode: Some(znode.clone()), ..Fake::standalone() };
+        let served = Served::with(fake(), Options::default()).await;
+        let shown = served.get("/znodes?path=/a%2Fb&after=c&limit=7").await;
+        assert_eq!((shown.status, &shown.json()["data"]["text"]), (200, &json!("x")));
+        let asked = served.fake.asked.lock().unwrap().clone();
+        assert_eq!(
+            asked,
+            [
+                "Znode(ZnodeQuestion { path: \"/a/b\", after: \"c\", children: 7, shows_all: false })"
+            ]
+        );
+        assert_eq!(served.get("/znodes?path=a").await.status, 400);
+        assert_eq!(Served::new().await.get("/znodes?path=/a").await.status, 404);
+        let guard = Guard { hides_tree: true, ..Guard::default() };
+        let served = Served::with(fake(), Options { guard, ..Options::default() }).await;
+        assert_eq!(served.get("/znodes?path=/a").await.status, 403);
+        assert!(served.fake.asked.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn locks_are_changed_by_post_from_no_other_site_and_only_contenders() {
+        let served = Served::new().await;
+        let ask = async |method: &str, target: &str, header: &str| {
+            let request = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n");
+            Reply::parse(&served.raw(request.as_bytes()).await).status
+        };
+        let lock = "/locks/break?node=/p/lock-0000000001&token=7";
+        let change = "X-Lockkeeper-Change: yes\r\n";
+        assert_eq!(ask("GET", lock, change).await, 405);
+        assert_eq!(ask("POST", lock, "").await, 403);
+        let other_site = format!("{change}Origin: http://example.com\r\n");
+        assert_eq!(ask("POST", lock, &other_site).await, 403);
+        let other_port = format!("{change}Sec-Fetch-Site: same-site\r\n");
+        assert_eq!(ask("POST", lock, &other_port).await, 403);
+        for wrong in ["/locks/break", "/locks/break?node=/p/lock-0000000001&token=x"] {
+            assert_eq!(ask("POST", wrong, change).await, 400, "{wrong}");
+        }
+        assert_eq!(ask("POST", "/locks/revoke?node=/p/data&token=7", change).await, 400);
     }
 
     #[tokio::test]

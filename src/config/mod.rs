@@ -233,6 +233,8 @@ pub struct AdminConfig {
     pub token_file: Option<PathBuf>,
     /// `lockkeeper.adminHosts`: names by which the HTTP port may be asked, beside those of the servers.
     pub hosts: Vec<String>,
+    /// `lockkeeper.adminBrowser`: the console may browse the tree of znodes.
+    pub browser: bool,
     /// `admin.forceHttps`: the HTTP port takes TLS alone.
     pub force_https: bool,
     /// `admin.portUnification`: it takes TLS and plain text.

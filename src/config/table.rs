@@ -416,7 +416,7 @@ static ACCESS: [Key; 5] = [
     .or_else("false"),
 ];
 
-static OPERATORS: [Key; 16] = [
+static OPERATORS: [Key; 17] = [
     Key::effective(
         "lockkeeper.coreDumps",
         "false",
@@ -501,6 +501,15 @@ static OPERATORS: [Key; 16] = [
         c.admin.hosts = names.map(str::to_owned).collect();
         Ok(())
     }),
+    Key::effective(
+        "lockkeeper.adminBrowser",
+        "true",
+        |c| c.admin.browser.to_string(),
+        "The console of the HTTP port may browse the tree: names, data and access control lists of all znodes. It does \
+         so for clients of this machine, and for those with the token of lockkeeper.adminTokenFile. Data that an access \
+         control list does not let everyone read are shown to the latter alone.",
+    )
+    .switch(|c, on| c.admin.browser = on),
     Key::effective(
         "admin.forceHttps",
         "false",
@@ -704,6 +713,7 @@ pub(super) fn blank() -> Config {
             addr: nowhere,
             command_url: String::new(),
             token_file: None,
+            browser: true,
             hosts: Vec::new(),
             force_https: false,
             port_unification: false,

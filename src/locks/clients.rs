@@ -14,6 +14,8 @@ pub struct Clients<'a> {
     connections: BTreeMap<i64, (u64, &'a Connection)>,
     deadlines_ms: BTreeMap<i64, u64>,
     watches: BTreeMap<i64, Vec<&'a Watch>>,
+    /// Sessions that watch a child itself, by the directory, with the child's name.
+    watches_below: BTreeMap<&'a str, Vec<(i64, &'a str)>>,
     is_complete: bool,
 }
 
@@ -62,6 +64,12 @@ impl<'a> Clients<'a> {
             }
             for watch in &local.watches {
                 clients.watches.entry(watch.session).or_default().push(watch);
+                if watch.kind == WatchKind::Data
+                    && let Some((directory, name)) = watch.path.rsplit_once('/')
+                {
+                    let below = clients.watches_below.entry(directory).or_default();
+                    below.push((watch.session, name));
+                }
             }
         }
         clients
@@ -108,6 +116,12 @@ impl<'a> Clients<'a> {
             None if self.is_complete || self.connections.contains_key(&session) => Some(&[]),
             None => None,
         }
+    }
+
+    /// Sessions that watch a child of that directory itself, with the child's name.
+    pub(super) fn watches_below(&self, directory: &str) -> &[(i64, &'a str)] {
+        let known = self.watches_below.get(directory.trim_end_matches('/'));
+        known.map_or(&[], Vec::as_slice)
     }
 
     /// Whether a session would hear of changes in the list of children of a znode.

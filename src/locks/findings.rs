@@ -20,11 +20,32 @@ pub struct Finding {
     pub text: String,
     /// Paths of some of the znodes that it is about.
     pub nodes: Vec<String>,
+    /// Of a deadlock: its sessions, each of which waits for a lock that the next one holds.
+    pub cycle: Vec<Step>,
+}
+
+/// A session in a deadlock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Its id.
+    pub session: i64,
+    /// What it says of itself.
+    pub identity: Option<String>,
+    /// The lock that it holds.
+    pub holds: String,
+    /// The path of its contender there.
+    pub holds_node: String,
+    /// The lock that it waits for.
+    pub waits_for: String,
+    /// The path of its contender there.
+    pub waits_node: String,
 }
 
 /// What a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingKind {
+    /// Sessions that wait for each other.
+    Deadlock,
     /// Contenders that do not wait for each other.
     MixedDialects,
     /// A contender that waits for nothing, and does not hold the lock.
@@ -43,7 +64,8 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
+        Self::Deadlock,
         Self::MixedDialects,
         Self::Orphan,
         Self::Herd,
@@ -57,6 +79,7 @@ impl FindingKind {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::Deadlock => "deadlock",
             Self::MixedDialects => "mixed-dialects",
             Self::Orphan => "orphan",
             Self::Herd => "herd",
@@ -75,7 +98,7 @@ const ORPHAN_AGE_MS_MIN: u64 = 2_000;
 /// From here on, nine tenths of the numbers are used up.
 const COUNTER_MAX: i32 = 1_932_735_282;
 
-/// All findings of a lock, in the order of their kinds.
+/// All findings of one lock by itself, in the order of their kinds.
 pub(super) fn of(
     lock: &Lock,
     group: &Group<'_>,
@@ -100,7 +123,8 @@ fn finding<'a>(
     text: String,
     nodes: impl IntoIterator<Item = &'a str>,
 ) -> Finding {
-    Finding { kind, text, nodes: nodes.into_iter().take(NODES_MAX).map(str::to_owned).collect() }
+    let nodes = nodes.into_iter().take(NODES_MAX).map(str::to_owned).collect();
+    Finding { kind, text, nodes, cycle: Vec::new() }
 }
 
 fn paths<'a>(places: &[&'a Place]) -> impl Iterator<Item = &'a str> {
@@ -145,6 +169,7 @@ fn word(species: Species<'_>) -> String {
         Species::DocWrite => "write-N".to_string(),
         Species::Latch => "Curator's LeaderLatch".to_string(),
         Species::Candidate => "n_N".to_string(),
+        Species::SessionCandidate => "<session>-<node>-n_N".to_string(),
         Species::Simple => "the znode lock".to_string(),
         Species::Lease => "Curator's leases".to_string(),
         Species::KazooLease => "kazoo's leases".to_string(),

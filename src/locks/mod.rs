@@ -1,8 +1,8 @@
 //! THE LOCKS: which znodes are somebody's lock, who holds it, who waits, and what is wrong with it.
 //!
-//! *Owns* the names of contenders (`contender.rs`, `species.rs`), who waits for whom (`respect.rs`), what
+//! *Owns* the names of contenders (`contender.rs`, `species.rs`), which of them make one queue (`grouping.rs`), who waits for whom (`respect.rs`), what
 //! is known of a directory of contenders and their clients (`snapshot.rs`, `clients.rs`), and what that
-//! means (`view.rs`, `findings.rs`). A lock is known by the names of its
+//! means (`view.rs`, `findings.rs`, `wait_for.rs`), and who held it before (`history.rs`). A lock is known by the names of its
 //! znodes alone: nothing is registered, no client has to change. *Invariants*: deterministic; a pure
 //! function of what it is given; names and data of clients never panic here. *Never* asks a server,
 //! and never knows one: `replica` says what there is, `recipes` uses the names.
@@ -12,16 +12,19 @@
 mod clients;
 pub mod contender;
 mod findings;
+mod grouping;
+pub mod history;
 mod respect;
 pub mod snapshot;
 pub(crate) mod species;
 #[cfg(test)]
 mod tests;
 pub mod view;
+mod wait_for;
 
 pub use clients::Clients;
 pub(crate) use clients::Presence;
 pub use contender::Dialect;
-pub(crate) use findings::{Finding, FindingKind};
+pub(crate) use findings::{Finding, FindingKind, Step};
 pub(crate) use snapshot::{Local, Scope, Snapshot};
 pub use view::{Lock, Place, view};

@@ -41,6 +41,7 @@ pub(super) fn waits(later: Species<'_>, earlier: Species<'_>) -> bool {
         | (Species::DocRead, Species::DocWrite)
         | (Species::Latch, Species::Latch)
         | (Species::Candidate, Species::Candidate)
+        | (Species::SessionCandidate, Species::SessionCandidate)
         | (Species::Simple, Species::Simple)
         | (Species::Named { .. }, Species::Named { .. }) => true,
         (
@@ -49,6 +50,7 @@ pub(super) fn waits(later: Species<'_>, earlier: Species<'_>) -> bool {
             | Species::DocWrite
             | Species::Latch
             | Species::Candidate
+            | Species::SessionCandidate
             | Species::Lease
             | Species::KazooLease
             | Species::Party

@@ -101,12 +101,51 @@ pub struct Directory {
 }
 
 /// The end of a contender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departure {
+    /// Last component of its path.
+    pub name: String,
     /// Its number.
     pub sequence: i32,
-    /// When, by the leader's wall clock, ms since the epoch.
+    /// Its session; 0 of one that was not ephemeral.
+    pub session: i64,
+    /// The zxid of its creation: the fencing token, if it held the lock.
+    pub czxid: i64,
+    /// When it was created, by the leader's wall clock, ms since the epoch.
+    pub ctime_ms: i64,
+    /// When it ended, in the same way.
     pub time_ms: i64,
+    /// How.
+    pub end: End,
+}
+
+/// How a contender ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its own session deleted it.
+    Released,
+    /// Another session deleted it.
+    Removed,
+    /// Its client closed the session.
+    SessionClosed,
+    /// Its session was not heard from in time.
+    SessionExpired,
+    /// The servers removed it: its time to live was over.
+    Reaped,
+}
+
+impl End {
+    /// In one word, for programs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Released => "released",
+            Self::Removed => "removed",
+            Self::SessionClosed => "session-closed",
+            Self::SessionExpired => "session-expired",
+            Self::Reaped => "reaped",
+        }
+    }
 }
 
 /// A contender.
@@ -144,6 +183,22 @@ pub struct Child<'a> {
 }
 
 impl Directory {
+    /// One without contenders.
+    #[must_use]
+    pub fn empty(path: &str, next: i32) -> Self {
+        Self {
+            path: path.to_owned(),
+            next,
+            limit: None,
+            contenders: Vec::new(),
+            hidden: 0,
+            strangers: 0,
+            stranger_names: Vec::new(),
+            departures: Vec::new(),
+            known_since_ms: i64::MAX,
+        }
+    }
+
     /// From the children of a znode, in any order; at most `room` contenders are taken, which are
     /// those that come first in the queue. `None`: there is no contender.
     #[must_use]
@@ -186,15 +241,12 @@ impl Directory {
         let hidden = ranked.len().saturating_sub(room) as u64;
         let contenders = ranked.into_iter().take(room).map(|(_, child)| Znode::of(&child));
         Some(Self {
-            path: path.to_owned(),
-            next,
             limit,
             contenders: contenders.collect(),
             hidden,
             strangers: stranger_count,
             stranger_names: strangers,
-            departures: Vec::new(),
-            known_since_ms: i64::MAX,
+            ..Self::empty(path, next)
         })
     }
 

@@ -25,6 +25,8 @@ pub(crate) enum Species<'a> {
     Latch,
     /// `n_N`: ZooKeeper's `LeaderElectionSupport`.
     Candidate,
+    /// `<session>-<node>-n_N`, the session in decimal digits: Solr's elections.
+    SessionCandidate,
     /// Of a semaphore in Curator's layout.
     Lease,
     /// Of kazoo's semaphore: 32 hex digits. Others call their znodes alike.
@@ -75,6 +77,9 @@ impl<'a> Species<'a> {
         let species = match unprotected(stem) {
             Some(stem) => Self::Named { stem, is_protected: true },
             None if stem == "n_" => Self::Candidate,
+            None if stem.strip_suffix("-n_").is_some_and(begins_with_session) => {
+                Self::SessionCandidate
+            }
             None => Self::Named { stem, is_protected: false },
         };
         Some((species, Some(number)))
@@ -86,9 +91,12 @@ impl<'a> Species<'a> {
         match self {
             Self::Lock(dialect) => dialect.is_shared(),
             Self::DocRead | Self::Lease | Self::KazooLease | Self::Party => true,
-            Self::DocWrite | Self::Latch | Self::Candidate | Self::Simple | Self::Named { .. } => {
-                false
-            }
+            Self::DocWrite
+            | Self::Latch
+            | Self::Candidate
+            | Self::SessionCandidate
+            | Self::Simple
+            | Self::Named { .. } => false,
         }
     }
 
@@ -106,6 +114,7 @@ impl<'a> Species<'a> {
             Self::DocRead | Self::DocWrite => "zk-doc",
             Self::Latch | Self::Lease => "curator",
             Self::Candidate => "zk-election",
+            Self::SessionCandidate => "solr",
             Self::KazooLease | Self::Party => "kazoo",
             Self::Simple => "simple",
             Self::Named { is_protected: true, .. } => "curator",
@@ -121,6 +130,16 @@ fn is_of_documentation(front: &str) -> bool {
     guid.len() <= GUID_CHARS_MAX && guid.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
 }
 
+/// Whether it is a session's id in decimal digits, a hyphen and a node's name.
+fn begins_with_session(front: &str) -> bool {
+    let digits = front.strip_prefix('-').unwrap_or(front);
+    digits.split_once('-').is_some_and(|(session, node)| {
+        (SESSION_DIGITS_MIN..=SESSION_DIGITS_MAX).contains(&session.len())
+            && session.bytes().all(|b| b.is_ascii_digit())
+            && !node.is_empty()
+    })
+}
+
 /// What is behind Curator's GUID; `None` without one.
 fn unprotected(stem: &str) -> Option<&str> {
     let ends = [GUID_CHARS_MAX, HEX_DIGITS].map(|guid| "_c_".len() + guid + "-".len());
@@ -128,6 +147,10 @@ fn unprotected(stem: &str) -> Option<&str> {
     stem.get(end..)
 }
 
+/// Digits of a session's id: those of a server with the number 0 begin with a time of 40 bits.
+const SESSION_DIGITS_MIN: usize = 10;
+/// Of the largest number of 64 bits.
+const SESSION_DIGITS_MAX: usize = 19;
 /// Of a GUID with hyphens.
 const GUID_CHARS_MAX: usize = 36;
 
@@ -154,6 +177,17 @@ mod tests {
             ("lock".to_string(), Species::Simple, None),
             (format!("_c_{UUID}-orders-0000000003"), named("orders-", true), Some(3)),
             (format!("_c_{HEX}-orders-0000000003"), named("orders-", true), Some(3)),
+            (
+                "72057594037927936-10.0.0.7:8983_solr-n_0000000004".to_string(),
+                Species::SessionCandidate,
+                Some(4),
+            ),
+            (
+                "-72057594037927936-core_node3-n_0000000004".into(),
+                Species::SessionCandidate,
+                Some(4),
+            ),
+            ("7-n_0000000004".to_string(), named("7-n_", false), Some(4)),
             ("candidate-0000000003".to_string(), named("candidate-", false), Some(3)),
             ("0000000003".to_string(), named("", false), Some(3)),
         ] {

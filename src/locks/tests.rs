@@ -1,7 +1,7 @@
 //! Locks of every layout, made by hand.
 
 use super::snapshot::{
-    Child, Connection, Departure, Directory, Session, Snapshot, Standing, Watch, WatchKind,
+    Child, Connection, Departure, Directory, End, Session, Snapshot, Standing, Watch, WatchKind,
 };
 use super::view::{Kind, Mode};
 use super::{Clients, FindingKind, Lock, Presence, view};
@@ -14,18 +14,18 @@ const HEX: &str = "0af2b9d632cd4bd08c9c6c2f2f4d4f55";
 
 /// A tree with locks, and one server's clients.
 #[derive(Default)]
-struct World {
-    snapshot: Snapshot,
+pub(super) struct World {
+    pub(super) snapshot: Snapshot,
     is_partial: bool,
 }
 
 impl World {
     /// A directory of contenders, each with its session. They are a minute old.
-    fn with(self, path: &str, children: &[(&str, i64)]) -> Self {
+    pub(super) fn with(self, path: &str, children: &[(&str, i64)]) -> Self {
         self.counting(path, 100, None, children)
     }
 
-    fn counting(
+    pub(super) fn counting(
         mut self,
         path: &str,
         next: i32,
@@ -64,17 +64,17 @@ impl World {
         self
     }
 
-    fn watching(self, session: i64, path: &str) -> Self {
+    pub(super) fn watching(self, session: i64, path: &str) -> Self {
         self.watch(session, path, WatchKind::Data)
     }
 
-    fn watch(mut self, session: i64, path: &str, kind: WatchKind) -> Self {
+    pub(super) fn watch(mut self, session: i64, path: &str, kind: WatchKind) -> Self {
         self.snapshot.local.watches.push(Watch { session, path: path.to_owned(), kind });
         self
     }
 
     /// Its client has no connection to this server.
-    fn without(mut self, session: i64) -> Self {
+    pub(super) fn without(mut self, session: i64) -> Self {
         for known in &mut self.snapshot.local.sessions {
             if known.id == session {
                 known.connection = None;
@@ -83,13 +83,13 @@ impl World {
         self
     }
 
-    fn locks(&self) -> Vec<Lock> {
+    pub(super) fn locks(&self) -> Vec<Lock> {
         let locals = [(1, &self.snapshot.local)];
         view(&self.snapshot, &Clients::new(&self.snapshot, &locals, !self.is_partial))
     }
 
     /// The only one.
-    fn lock(&self) -> Lock {
+    pub(super) fn lock(&self) -> Lock {
         let mut locks = self.locks();
         assert_eq!(locks.len(), 1, "{locks:?}");
         locks.remove(0)
@@ -97,12 +97,12 @@ impl World {
 }
 
 /// Sessions that hold it, and that wait for it.
-fn sessions(lock: &Lock) -> (Vec<i64>, Vec<i64>) {
+pub(super) fn sessions(lock: &Lock) -> (Vec<i64>, Vec<i64>) {
     let of = |places: &[super::Place]| places.iter().map(|place| place.session).collect();
     (of(&lock.holders), of(&lock.waiters))
 }
 
-fn findings(lock: &Lock) -> Vec<FindingKind> {
+pub(super) fn findings(lock: &Lock) -> Vec<FindingKind> {
     lock.findings.iter().map(|finding| finding.kind).collect()
 }
 
@@ -138,7 +138,15 @@ fn the_first_of_a_mutex_holds_it_and_the_others_wait_in_the_order_of_their_numbe
 
 #[test]
 fn a_holder_has_it_since_the_last_one_in_front_of_it_left() {
-    let left = |sequence, ago_ms| Departure { sequence, time_ms: NOW_MS - ago_ms };
+    let left = |sequence, ago_ms| Departure {
+        name: format!("lock-{sequence:010}"),
+        sequence,
+        session: 9,
+        czxid: 9,
+        ctime_ms: 0,
+        time_ms: NOW_MS - ago_ms,
+        end: End::Released,
+    };
     for (known_since_ms, departures, held_ms) in [
         (0, vec![], Some(60_000)),
         (NOW_MS - 50_000, vec![], None),
@@ -417,4 +425,52 @@ fn a_queue_that_is_too_long_loses_its_end() {
     assert_eq!(directory.hidden, 47);
     assert_eq!(directory.contenders[0].identity, None, "it would clear the screen");
     assert_eq!(directory.child("a"), "/a");
+}
+
+#[test]
+fn contenders_that_begin_with_their_session_or_host_are_one_queue() {
+    let solr = |session: i64, number: i32| {
+        (format!("{session}-10.0.0.{session}:8983_solr-n_{number:010}"), session)
+    };
+    let recipe = |session: i64, number: i32| (format!("x-{session}-{number:010}"), session);
+    let own = |form: fn(i64) -> String| {
+        move |session: i64, number: i32| (format!("{}{number:010}", form(session)), session)
+    };
+    type Made = Box<dyn Fn(i64, i32) -> (String, i64)>;
+    let cases: [(Made, Kind, Option<&str>); 7] = [
+        (Box::new(solr), Kind::Election, None),
+        (Box::new(recipe), Kind::Mutex, None),
+        (Box::new(own(|id| format!("{id}-"))), Kind::Sequence, None),
+        (Box::new(own(|id| format!("0x{id:x}_task-"))), Kind::Sequence, Some("task")),
+        (Box::new(own(|id| format!("{id:016x}-task-"))), Kind::Sequence, Some("task")),
+        (Box::new(own(|id| format!("10.0.0.{}:80-task-", id % 250))), Kind::Sequence, Some("task")),
+        (Box::new(own(|id| format!("me:{id}-{id}-task-"))), Kind::Sequence, Some("task")),
+    ];
+    for (at, (name, kind, expected)) in cases.into_iter().enumerate() {
+        let names =
+            [3, 4, 5].map(|number| name(72_057_594_037_927_930 + i64::from(number), number));
+        let children: Vec<_> = names.iter().map(|(name, id)| (name.as_str(), *id)).collect();
+        let mut world = World::default().with("/e", &children);
+        for (znode, (_, session)) in world.snapshot.directories[0].contenders.iter_mut().zip(&names)
+        {
+            znode.identity = Some(format!("me:{session}"));
+        }
+        let lock = world.lock();
+        assert_eq!((lock.kind, lock.name.as_deref()), (kind, expected), "{at}");
+        assert_eq!(lock.holders.len(), 1, "{at}: {names:?}");
+        assert_eq!(lock.waiters.len(), 2, "{at}");
+    }
+}
+
+#[test]
+fn contenders_that_watch_each_other_are_one_queue_whatever_their_names() {
+    let children = [("anna-0000000001", 1), ("bert-0000000002", 2), ("carl-0000000003", 3)];
+    let world = World::default().with("/e", &children);
+    assert_eq!(world.locks().len(), 3, "they may be three locks");
+    let world = world.watching(2, "/e/anna-0000000001").watching(3, "/e/bert-0000000002");
+    let lock = world.lock();
+    assert_eq!((sessions(&lock), lock.name.clone()), ((vec![1], vec![2, 3]), None));
+    // A watch from elsewhere joins nothing.
+    let world = World::default().with("/e", &children).watching(9, "/e/anna-0000000001");
+    assert_eq!(world.locks().len(), 3);
 }

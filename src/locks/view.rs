@@ -13,6 +13,7 @@ use super::findings::{self, Finding};
 use super::respect;
 use super::snapshot::{Directory, Snapshot, WatchKind, Znode, is_below};
 use super::species::Species;
+use super::{grouping, wait_for};
 
 /// A lock, or what is used like one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +53,16 @@ pub enum Kind {
     Party,
     /// Numbered ephemerals of a layout that is not known: taken for a mutex.
     Sequence,
+}
+
+impl Lock {
+    /// Its path, and its name if it has one.
+    pub(super) fn label(&self) -> String {
+        match &self.name {
+            Some(name) => format!("{} [{name}]", self.path),
+            None => self.path.clone(),
+        }
+    }
 }
 
 impl Kind {
@@ -100,7 +111,7 @@ impl Mode {
     fn of(species: Species<'_>, kind: Kind) -> Self {
         match species {
             Species::Party => Self::Member,
-            Species::Latch | Species::Candidate => Self::Candidate,
+            Species::Latch | Species::Candidate | Species::SessionCandidate => Self::Candidate,
             Species::Lease | Species::KazooLease => Self::Lease,
             Species::DocRead => Self::Read,
             Species::DocWrite => Self::Write,
@@ -162,7 +173,7 @@ pub struct Place {
 pub fn view(snapshot: &Snapshot, clients: &Clients<'_>) -> Vec<Lock> {
     let mut groups = BTreeMap::new();
     for directory in &snapshot.directories {
-        for group in Group::all_of(directory) {
+        for group in Group::all_of(directory, clients) {
             groups.insert((directory.path.clone(), group.class), group);
         }
     }
@@ -175,6 +186,7 @@ pub fn view(snapshot: &Snapshot, clients: &Clients<'_>) -> Vec<Lock> {
         locks.push(Look { group, queue, clients, wall_ms: snapshot.wall_ms }.lock());
     }
     locks.sort_by(|one, other| (&one.path, &one.name).cmp(&(&other.path, &other.name)));
+    wait_for::add_deadlocks(&mut locks);
     locks
 }
 
@@ -195,7 +207,7 @@ fn is_queue_of_leases(groups: &Groups<'_>, (path, class): &(String, Class<'_>)) 
 
 /// Which contenders of one directory belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Class<'a> {
+pub(super) enum Class<'a> {
     Lock,
     Semaphore,
     Election,
@@ -204,10 +216,10 @@ enum Class<'a> {
 }
 
 impl<'a> Class<'a> {
-    fn of(species: Species<'a>) -> Self {
+    pub(super) fn of(species: Species<'a>) -> Self {
         match species {
             Species::Lock(_) | Species::DocRead | Species::DocWrite | Species::Simple => Self::Lock,
-            Species::Latch | Species::Candidate => Self::Election,
+            Species::Latch | Species::Candidate | Species::SessionCandidate => Self::Election,
             Species::Lease | Species::KazooLease => Self::Semaphore,
             Species::Party => Self::Party,
             Species::Named { stem, .. } => Self::Named(stem),
@@ -220,17 +232,19 @@ pub(super) struct Group<'a> {
     pub(super) directory: &'a Directory,
     class: Class<'a>,
     pub(super) members: Vec<(&'a Znode, Species<'a>)>,
+    /// What the members have in front of their numbers, if that is the same.
+    stem: Option<&'a str>,
+    /// Sessions that watch a znode of that name in the directory.
+    watches: Vec<(i64, &'a str)>,
 }
 
 impl<'a> Group<'a> {
-    fn all_of(directory: &'a Directory) -> impl Iterator<Item = Self> {
-        let mut classes: BTreeMap<Class<'a>, Vec<_>> = BTreeMap::new();
-        for znode in &directory.contenders {
-            if let Some((species, _)) = Species::of(&znode.name) {
-                classes.entry(Class::of(species)).or_default().push((znode, species));
-            }
-        }
-        classes.into_iter().map(move |(class, members)| Self { directory, class, members })
+    fn all_of(directory: &'a Directory, clients: &Clients<'a>) -> impl Iterator<Item = Self> {
+        let queues = grouping::queues(directory, clients);
+        queues.into_iter().map(move |queue| {
+            let grouping::Queue { class, members, stem, watches } = queue;
+            Self { directory, class, members, stem, watches }
+        })
     }
 
     /// Where those would wait who want one of these leases.
@@ -266,6 +280,7 @@ impl<'a> Group<'a> {
                     }
                     Species::Latch
                     | Species::Candidate
+                    | Species::SessionCandidate
                     | Species::Lease
                     | Species::KazooLease
                     | Species::Party
@@ -288,19 +303,27 @@ impl<'a> Group<'a> {
 
     fn name(&self) -> Option<String> {
         match self.class {
-            Class::Named(stem) => Some(stem.trim_end_matches('-').to_owned()),
+            Class::Named(_) => {
+                let name = self.stem?.trim_end_matches('-');
+                (!name.is_empty()).then(|| name.to_owned())
+            }
             Class::Lock | Class::Semaphore | Class::Election | Class::Party => None,
         }
     }
 
     /// Which of the members wait.
-    fn waiting(&self, clients: &Clients<'_>) -> Vec<bool> {
-        let positions: BTreeMap<String, usize> = self
-            .members
-            .iter()
-            .enumerate()
-            .map(|(at, (znode, _))| (self.directory.child(&znode.name), at))
-            .collect();
+    fn waiting(&self) -> Vec<bool> {
+        let members = self.members.iter().enumerate();
+        let positions: BTreeMap<&str, usize> =
+            members.map(|(at, (znode, _))| (znode.name.as_str(), at)).collect();
+        // Of each session, the first contender that it watches.
+        let mut watched: BTreeMap<i64, usize> = BTreeMap::new();
+        for (session, name) in &self.watches {
+            if let Some(at) = positions.get(name) {
+                let first = watched.entry(*session).or_insert(*at);
+                *first = (*first).min(*at);
+            }
+        }
         let mut front: BTreeMap<Species<'_>, BTreeSet<i64>> = BTreeMap::new();
         let mut waiting = Vec::with_capacity(self.members.len());
         for (at, (znode, species)) in self.members.iter().enumerate() {
@@ -311,11 +334,7 @@ impl<'a> Group<'a> {
                 let is_own = sessions.len() == 1 && sessions.contains(&znode.session);
                 respects && !(is_own && respect::is_way_down(*species, *earlier))
             });
-            let watches = clients.watches(znode.session).unwrap_or_default();
-            let by_watch = watches.iter().any(|watch| {
-                watch.kind == WatchKind::Data
-                    && positions.get(&watch.path).is_some_and(|watched| *watched < at)
-            });
+            let by_watch = watched.get(&znode.session).is_some_and(|watched| *watched < at);
             waiting.push(by_rule || by_watch);
             front.entry(*species).or_default().insert(znode.session);
         }
@@ -373,7 +392,7 @@ impl Look<'_> {
 
     /// Which of the members wait.
     fn waiting(&self) -> Vec<bool> {
-        let mut waiting = self.group.waiting(self.clients);
+        let mut waiting = self.group.waiting();
         if let Some((first, _)) = self.queue.and_then(|queue| queue.members.first())
             && let Some(at) =
                 self.group.members.iter().rposition(|(znode, _)| {

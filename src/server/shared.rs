@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use super::clients::{Admission, Handshakes, Received, Throttle};
+use super::clock::wall_ms;
 use super::conditions::Conditions;
 use super::error::ServerError;
 use super::figures::Figures;
@@ -18,7 +19,7 @@ use super::lifecycle::{Followed, FollowedUsers};
 use super::limits::{INSPECT_MAX, Limits};
 use super::message::Message;
 use super::peer::{Peers, lock_query};
-use crate::admin::{Counters, Facts, Gathering, Inspection, Source};
+use crate::admin::{Counters, Facts, Gathering, Inspection, LeaderChange, Leaders, Source};
 use crate::config::FourLetterWords;
 use crate::locks::Scope;
 use crate::replica::{Inspect, Report, Status};
@@ -95,6 +96,10 @@ impl Source for Shared {
         }
     }
 
+    fn elections(&self) -> Vec<LeaderChange> {
+        self.published.leaders.lock().unwrap_or_else(PoisonError::into_inner).all()
+    }
+
     fn inspect(&self, what: Inspect) -> Inspection<'_> {
         Box::pin(async move {
             let ask = async {
@@ -106,6 +111,8 @@ impl Source for Shared {
                     | Inspect::Watches
                     | Inspect::Digests
                     | Inspect::Membership
+                    | Inspect::Departures(_)
+                    | Inspect::Znode(_)
                     | Inspect::ResetConnections
                     | Inspect::ResetServer => None,
                 };
@@ -144,6 +151,8 @@ pub(super) async fn inspect(driver: &mpsc::Sender<Message>, what: Inspect) -> Op
 #[derive(Debug)]
 pub(super) struct Published {
     status: Mutex<Status>,
+    /// Who led, and when.
+    leaders: Mutex<Leaders>,
     /// When it was published last, in milliseconds since `born`; 0: never.
     published_ms: AtomicU64,
     born: Instant,
@@ -155,6 +164,7 @@ impl Default for Published {
     fn default() -> Self {
         Self {
             status: Mutex::default(),
+            leaders: Mutex::default(),
             published_ms: AtomicU64::new(0),
             born: Instant::now(),
             conditions: Conditions::default(),
@@ -180,6 +190,9 @@ impl Published {
 
     /// Replaces it.
     pub(super) fn publish(&self, status: Status) {
+        let mut leaders = self.leaders.lock().unwrap_or_else(PoisonError::into_inner);
+        leaders.note(status.leader, status.term, wall_ms);
+        drop(leaders);
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
         let now_ms = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.published_ms.store(now_ms.max(1), Ordering::Release);

@@ -147,6 +147,19 @@ pub struct Event {
     pub path: Text,
     /// The list on which a watcher needs READ.
     pub acl: Arc<AclList>,
+    /// Of a deletion: what the znode was.
+    pub life: Option<Life>,
+}
+
+/// Whose a znode was, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// Its session; 0 of one that was not ephemeral.
+    pub session: i64,
+    /// The zxid of its creation.
+    pub czxid: i64,
+    /// The time of its creation, milliseconds since the epoch.
+    pub ctime_ms: i64,
 }
 
 /// A znode just created.

@@ -19,7 +19,7 @@ use super::path::{self, ZnodePath};
 use super::quota::length;
 use super::slab::{ZNODES_MAX, ZnodeId};
 use super::znode::Meta;
-use super::{Context, Created, Event, Identity, Tree, ancestry};
+use super::{Context, Created, Event, Identity, Life, Tree, ancestry};
 
 impl Tree {
     /// Creates a znode of any kind.
@@ -272,7 +272,10 @@ impl Tree {
         let parent_length = path::parent_length(name).expect("a znode's path has a slash");
         let parent = self.slab[id].parent;
         let bytes = length(self.slab[id].data());
-        events.push(self.event(EventType::NodeDeleted, id, path.clone()));
+        let Stat { ephemeral_owner: session, czxid, ctime: ctime_ms, .. } = self.slab[id].stat();
+        let life = Some(Life { session, czxid, ctime_ms });
+        let deleted = self.event(EventType::NodeDeleted, id, path.clone());
+        events.push(Event { life, ..deleted });
         let mut parent_meta = self.slab[parent].meta;
         if !mutant!("deletion-keeps-pzxid") {
             parent_meta.pzxid = zxid;
@@ -312,7 +315,8 @@ impl Tree {
     }
 
     fn event(&self, kind: EventType, id: ZnodeId, path: Text) -> Event {
-        Event { kind, path, acl: Arc::clone(self.acls.list(self.slab[id].meta.acl)) }
+        let acl = Arc::clone(self.acls.list(self.slab[id].meta.acl));
+        Event { kind, path, acl, life: None }
     }
 }
 

@@ -3,7 +3,7 @@
 //! *Owns* the counters that `srst` resets, and who has left a lock lately. *Invariant*: nothing but what operators see
 //! depends on them. *Never* replicated, never on disk.
 
-use super::departures::Departures;
+use super::departures::{Cause, Departures};
 use super::questions::ProposalSizes;
 use crate::locks::snapshot::Departure;
 use crate::tree::Event;
@@ -103,8 +103,8 @@ impl Figures {
     }
 
     /// Keeps in mind what these events tell of locks.
-    pub(in crate::replica) fn note(&mut self, events: &[Event], time_ms: i64) {
-        self.departures.note(events, time_ms);
+    pub(in crate::replica) fn note(&mut self, events: &[Event], cause: Cause, time_ms: i64) {
+        self.departures.note(events, cause, time_ms);
     }
 
     /// The state was replaced: departures before this stamp are not known.
@@ -112,14 +112,13 @@ impl Figures {
         self.departures = Departures::since(since_ms);
     }
 
-    /// Who has left the lock in this directory lately.
-    pub(in crate::replica) fn departures_of(&self, directory: &str) -> Vec<Departure> {
-        self.departures.of(directory)
-    }
-
-    /// Since when nothing is missing of that.
-    pub(in crate::replica) fn known_since_ms(&self, directory: &str) -> i64 {
-        self.departures.known_since_ms(directory)
+    /// Who has left the lock in this directory lately, at most so many; and since when nothing is missing of that.
+    pub(in crate::replica) fn departures_of(
+        &self,
+        directory: &str,
+        max: usize,
+    ) -> (Vec<Departure>, i64) {
+        (self.departures.of(directory, max), self.departures.known_since_ms(directory, max))
     }
 }
 

@@ -6,10 +6,14 @@
 mod departures;
 mod figures;
 pub mod questions;
+pub mod znode;
 
 pub use questions::{
     ConnectionReport, Inspect, Latency, Mode, PeerStatus, ProposalSizes, Report, SessionReport,
     Status, WatchReport,
 };
 
+pub use znode::{ChildReport, ZnodeQuestion, ZnodeReport};
+
+pub(in crate::replica) use departures::{Cause, LAST_FEW};
 pub(in crate::replica) use figures::Figures;

@@ -3,6 +3,7 @@
 //! *Owns* [`Status`], the few figures that are published all the time, and [`Inspect`]/[`Report`],
 //! questions that cost as much as there is to show and are only answered when asked.
 
+use super::znode::{ZnodeQuestion, ZnodeReport};
 use crate::locks::{Scope, Snapshot};
 use crate::replica::request::ConnId;
 
@@ -169,6 +170,8 @@ pub struct PeerStatus {
     /// It follows this leader's log closely, and knows who votes: if all do, any one of them may be
     /// lost. False on a server that does not lead.
     pub is_synced: bool,
+    /// Entries that are committed and that it is not known to have; `None` on a server that does not lead.
+    pub behind: Option<u64>,
     /// By how much its wall clock is ahead of this leader's, ms; `None` on a server that does not lead, or has
     /// not heard from it lately.
     pub clock_skew_ms: Option<i64>,
@@ -200,6 +203,10 @@ pub enum Inspect {
     Membership,
     /// Locks, or sessions, and what this server alone knows of them.
     Locks(Scope),
+    /// Who has left the locks in a directory lately, as far as this server knows.
+    Departures(String),
+    /// A znode, for people who browse the tree.
+    Znode(ZnodeQuestion),
     /// `crst`.
     ResetConnections,
     /// `srst`.
@@ -223,6 +230,8 @@ pub enum Report {
     Membership(String),
     /// What there is of locks.
     Locks(Box<Snapshot>),
+    /// That znode; `None` if it is not there.
+    Znode(Option<Box<ZnodeReport>>),
     /// Done.
     Reset,
 }

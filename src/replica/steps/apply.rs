@@ -4,9 +4,11 @@
 //! shows its change; what was lost with an earlier term is known when the first entry of a later one is applied.
 //! *Never* decides a transaction: the machine does.
 
+use crate::locks::snapshot::End;
 use crate::proto::OpCode;
 use crate::replica::Replica;
 use crate::replica::durable::{Entry, EntryKind};
+use crate::replica::inspect::Cause;
 use crate::replica::machine::{
     Applied, EntryTime, Origin, SessionChange, Txn, TxnOp, open_entry, txn,
 };
@@ -65,7 +67,8 @@ impl Replica {
             if !mutant!("event-behind-reply") {
                 self.clients.notify(self.state.machine(), &applied);
             }
-            self.figures.note(&applied.events, self.state.machine().last_time_ms());
+            let cause = cause(txn);
+            self.figures.note(&applied.events, cause, self.state.machine().last_time_ms());
             self.settle(txn, &applied);
             if mutant!("event-behind-reply") {
                 self.clients.notify(self.state.machine(), &applied);
@@ -113,5 +116,15 @@ impl Replica {
             }
             _ => {}
         }
+    }
+}
+
+/// Why a transaction ends contenders of locks, if it does.
+fn cause(txn: &Txn) -> Cause {
+    match txn.op {
+        TxnOp::CloseSession => Cause::End(End::SessionClosed),
+        TxnOp::ExpireSession => Cause::End(End::SessionExpired),
+        TxnOp::Reap { .. } => Cause::End(End::Reaped),
+        _ => Cause::Session(txn.session),
     }
 }

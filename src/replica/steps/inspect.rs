@@ -91,6 +91,7 @@ impl Replica {
         }
         let leads = self.leadership.leads().is_some();
         let progress = self.consensus.peers();
+        let committed = self.state.at().0;
         let status = |spec: &ServerSpec| {
             let server = spec.id;
             // One that lost its data has two lives for a while: the one that is there counts.
@@ -106,6 +107,7 @@ impl Replica {
                 votes: known.is_some_and(|peer| peer.votes),
                 is_observer: spec.role == Role::Observer,
                 is_connected: there.is_some(),
+                behind: known.filter(|_| leads).map(|peer| committed.saturating_sub(peer.matched)),
                 is_synced: leads && there.is_some() && known.is_some_and(keeps_up),
                 clock_skew_ms: there.filter(|_| leads).and_then(|id| self.clocks.skew_ms(id)),
             }
@@ -140,6 +142,8 @@ impl Replica {
                 Report::Membership(String::from_utf8_lossy(text).into_owned())
             }
             Inspect::Locks(scope) => Report::Locks(Box::new(self.locks(&scope))),
+            Inspect::Departures(directory) => Report::Locks(Box::new(self.departures(&directory))),
+            Inspect::Znode(question) => Report::Znode(self.znode(&question).map(Box::new)),
             Inspect::ResetConnections => {
                 self.clients.reset_reports();
                 Report::Reset

@@ -14,6 +14,7 @@ use crate::locks::species::Species;
 use crate::locks::{Scope, Snapshot};
 use crate::replica::Replica;
 use crate::replica::clients::{Kind, ancestors};
+use crate::replica::inspect::LAST_FEW;
 use crate::tree::{Shown, Tree, path};
 
 impl Replica {
@@ -48,11 +49,30 @@ impl Replica {
             snapshot.sessions.push(Session { id, timeout_ms: session.timeout_ms, ephemerals });
         }
         for directory in &mut snapshot.directories {
-            directory.departures = self.figures.departures_of(&directory.path);
-            directory.known_since_ms = self.figures.known_since_ms(&directory.path);
+            (directory.departures, directory.known_since_ms) =
+                self.figures.departures_of(&directory.path, LAST_FEW);
         }
         snapshot.local = self.local(&snapshot);
         snapshot
+    }
+
+    /// One directory, with all departures from it that are known; none of what its clients do.
+    pub(in crate::replica) fn departures(&self, path: &str) -> Snapshot {
+        let tree = self.state.machine().tree();
+        let next = tree.shown(path).map_or(0, |shown| shown.next_child);
+        let (departures, known_since_ms) = self.figures.departures_of(path, usize::MAX);
+        let children = usize::try_from(tree.shown(path).map_or(0, |one| one.stat.num_children));
+        let is_cut = children.is_ok_and(|children| children > LOOKS_MAX);
+        let all = tree.shown_children(path).take(LOOKS_MAX).map(|child| child_of(&child));
+        let known = Directory::of(path, next, None, all, CONTENDERS_MAX);
+        let directory = known.unwrap_or_else(|| Directory::empty(path, next));
+        Snapshot {
+            zxid: self.state.machine().last_zxid(),
+            wall_ms: self.clocks.wall_ms(),
+            directories: vec![Directory { departures, known_since_ms, ..directory }],
+            is_cut,
+            ..Snapshot::default()
+        }
     }
 
     fn local(&self, snapshot: &Snapshot) -> Local {

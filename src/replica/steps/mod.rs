@@ -20,3 +20,4 @@ mod peer_message;
 mod propose;
 mod requests;
 mod tick;
+mod znode;

@@ -71,7 +71,7 @@ pub(super) fn guard(config: &Config) -> Guard {
     let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let hosts = config.admin.hosts.iter().cloned().chain(of_servers);
     let hosts = hosts.chain([config.admin.addr.host.clone(), machine]).collect();
-    Guard { hosts, token_file: config.admin.token_file.clone() }
+    Guard { hosts, token_file: config.admin.token_file.clone(), hides_tree: !config.admin.browser }
 }
 
 /// For operators.
