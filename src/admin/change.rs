@@ -1,9 +1,9 @@
 //! `POST /locks/break` and `/locks/revoke`: an operator takes a lock away, or asks for it.
 //!
-//! *Owns* a client of this server's own client port, for one request. *Invariants*: speaks the client protocol alone, so
-//! access control lists hold and the audit log has the change like any other; a contender is deleted only in the state
-//! that was shown (its czxid and version); nothing waits for ever. *Never* touches what is no contender, and never decides
-//! who may ask: `guard.rs`.
+//! *Owns* a client of this server's own client port, for one request. *Invariants*: speaks the client protocol
+//! alone, so access control lists hold and the audit log has the change like any other; a contender is deleted
+//! only in the state that was shown (its czxid and version); nothing waits for ever. *Never* touches what is no
+//! contender, and never decides who may ask: `guard.rs`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

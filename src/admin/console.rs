@@ -1,8 +1,8 @@
 //! The console: the page at `/`, its style and its script.
 //!
-//! *Owns* the files of `console/`, which depend on nothing from elsewhere, and the policy by which a browser holds the
-//! page to that. *Invariant*: the script is one file to the browser, in strict mode, joined from parts in this order.
-//! *Never* shows anything itself: the page asks this server.
+//! *Owns* the files of `console/`, which depend on nothing from elsewhere, and the policy by which a browser
+//! holds the page to that. *Invariant*: the script is one file to the browser, in strict mode, joined from
+//! parts in this order. *Never* shows anything itself: the page asks this server.
 
 use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 

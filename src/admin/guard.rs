@@ -1,10 +1,10 @@
 //! Who may ask what of the HTTP port.
 //!
 //! *Owns* [`Guard`]: the names by which this port may be asked, and the token of those who are not on this machine.
-//! *Invariants*: what shows names or data of znodes is answered to clients of this machine alone, or to those who have
-//! the token or a certificate that is trusted; a page of another site, or of a name that its owner lets stand for this
-//! machine, learns nothing; figures and health checks are open to all. *Never* remembers a token: its file is read each
-//! time, so a new one counts at once.
+//! *Invariants*: what shows names or data of znodes is answered to clients of this machine alone, or to those
+//! who have the token or a certificate that is trusted; a page of another site, or of a name that its owner
+//! lets stand for this machine, learns nothing; figures and health checks are open to all. *Never* remembers a
+//! token: its file is read each time, so a new one counts at once.
 
 use std::fs;
 use std::hint::black_box;
@@ -111,8 +111,8 @@ impl Guard {
         asker.is_proven || given.is_some() && self.check_token(given).is_ok()
     }
 
-    /// Judges a request that changes something, after [`Guard::judge`] has let it pass: it must come from a page of this
-    /// server or from a program, and have the token if there is one, wherever it comes from.
+    /// Judges a request that changes something, after [`Guard::judge`] has let it pass: it must come from a
+    /// page of this server or from a program, and have the token if there is one, wherever it comes from.
     ///
     /// # Errors
     /// What it is answered with.

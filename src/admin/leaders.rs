@@ -1,7 +1,7 @@
 //! Who led the ensemble, and from when on, as one server has learned it.
 //!
-//! *Owns* [`Leaders`], a bounded list of changes. *Invariants*: times are those at which this server noticed, by its own
-//! wall clock; nothing from before its start is in it. *Never* on disk.
+//! *Owns* [`Leaders`], a bounded list of changes. *Invariants*: times are those at which this server noticed,
+//! by its own wall clock; nothing from before its start is in it. *Never* on disk.
 
 use std::collections::VecDeque;
 

@@ -1,6 +1,7 @@
 //! `/overview`: the server and its ensemble at a glance, for the console.
 //!
-//! *Owns* the keys of its JSON. *Invariant*: a figure is measured or null; what only a leader knows is null elsewhere.
+//! *Owns* the keys of its JSON. *Invariant*: a figure is measured or null; what only a leader knows is null
+//! elsewhere.
 
 use serde_json::{Value, json};
 

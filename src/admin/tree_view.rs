@@ -1,7 +1,7 @@
 //! `/znodes`, `/watches` and `/locks/history`: the tree, who watches what, and who held a lock before.
 //!
-//! *Owns* the keys of their JSON, which are stable: docs/CONSOLE.md lists them. *Invariants*: what was left out is said;
-//! data are bytes, written so that every one of them survives. *Never* decides who may ask.
+//! *Owns* the keys of their JSON, which are stable: docs/CONSOLE.md lists them. *Invariants*: what was left out
+//! is said; data are bytes, written so that every one of them survives. *Never* decides who may ask.
 
 use serde_json::{Value, json};
 

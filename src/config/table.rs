@@ -506,8 +506,8 @@ static OPERATORS: [Key; 17] = [
         "true",
         |c| c.admin.browser.to_string(),
         "The console of the HTTP port may browse the tree: names, data and access control lists of all znodes. It does \
-         so for clients of this machine, and for those with the token of lockkeeper.adminTokenFile. Data that an access \
-         control list does not let everyone read are shown to the latter alone.",
+         so for clients of this machine, and for those with the token of lockkeeper.adminTokenFile. Data that an \
+         access control list does not let everyone read are shown to the latter alone.",
     )
     .switch(|c, on| c.admin.browser = on),
     Key::effective(

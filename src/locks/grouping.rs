@@ -1,10 +1,10 @@
 //! Which contenders of one directory make one queue.
 //!
-//! *Owns* [`queues`]. Most names say it: they have a word in front of the number. Where a name is not of a known layout,
-//! what is in front of the number may be the lock's name, or the contender's own: its session or its host. So these are
-//! taken off, and what is left is the lock's name; and where one contender watches another one, as each does with
-//! the one in front of it, both are in one queue whatever they are called. *Invariants*: linear in contenders and watches;
-//! every contender is in one queue, in the directory's order.
+//! *Owns* [`queues`]. Most names say it: they have a word in front of the number. Where a name is not of a
+//! known layout, what is in front of the number may be the lock's name, or the contender's own: its session or
+//! its host. So these are taken off, and what is left is the lock's name; and where one contender watches
+//! another one, as each does with the one in front of it, both are in one queue whatever they are called.
+//! *Invariants*: linear in contenders and watches; every contender is in one queue, in the directory's order.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

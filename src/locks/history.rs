@@ -1,9 +1,9 @@
 //! Who held a lock before: its contenders that have left, in the order in which they did.
 //!
 //! *Owns* [`stays`]. A contender that has left held the lock if, when it left, none of those was there that it had to
-//! wait for; it got it when the last of them left, or when it came if there was none. *Invariants*: nothing is made up: since
-//! when a contender held is not known if what left before it is not known; a contender that left while it waited has held
-//! nothing.
+//! wait for; it got it when the last of them left, or when it came if there was none. *Invariants*: nothing is
+//! made up: since when a contender held is not known if what left before it is not known; a contender that left
+//! while it waited has held nothing.
 
 use std::collections::BTreeSet;
 

@@ -1,11 +1,12 @@
 //! THE LOCKS: which znodes are somebody's lock, who holds it, who waits, and what is wrong with it.
 //!
-//! *Owns* the names of contenders (`contender.rs`, `species.rs`), which of them make one queue (`grouping.rs`), who waits for whom (`respect.rs`), what
-//! is known of a directory of contenders and their clients (`snapshot.rs`, `clients.rs`), and what that
-//! means (`view.rs`, `findings.rs`, `wait_for.rs`), and who held it before (`history.rs`). A lock is known by the names of its
-//! znodes alone: nothing is registered, no client has to change. *Invariants*: deterministic; a pure
-//! function of what it is given; names and data of clients never panic here. *Never* asks a server,
-//! and never knows one: `replica` says what there is, `recipes` uses the names.
+//! *Owns* the names of contenders (`contender.rs`, `species.rs`), which of them make one queue (`grouping.rs`),
+//! who waits for whom (`respect.rs`), what is known of a directory of contenders and their clients
+//! (`snapshot.rs`, `clients.rs`), and what that means (`view.rs`, `findings.rs`, `wait_for.rs`), and who held
+//! it before (`history.rs`). A lock is known by the names of its znodes alone: nothing is registered, no client
+//! has to change. *Invariants*: deterministic; a pure function of what it is given; names and data of clients
+//! never panic here. *Never* asks a server, and never knows one: `replica` says what there is, `recipes` uses
+//! the names.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 

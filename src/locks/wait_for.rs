@@ -1,13 +1,14 @@
 //! The wait-for graph: sessions that hold one lock and wait for another, and cycles of them.
 //!
 //! *Owns* the search for deadlocks among the locks of one view. *Invariants*: linear in the contenders; of what
-//! is found, every step was seen: a session waits, another one holds what it waits for; of a semaphore all holders must
-//! be stuck, because any one of them could give its permit back. *Never* finds a deadlock in what need not be one:
-//! candidates of elections and numbered znodes of unknown layouts do not block their clients, a session that waits for a
-//! lock that it holds itself has several threads, and a wait that has just begun may be over.
+//! is found, every step was seen: a session waits, another one holds what it waits for; of a semaphore all
+//! holders must be stuck, because any one of them could give its permit back. *Never* finds a deadlock in what
+//! need not be one: candidates of elections and numbered znodes of unknown layouts do not block their clients,
+//! a session that waits for a lock that it holds itself has several threads, and a wait that has just begun may
+//! be over.
 //!
-//! Graph reduction: sessions that wait for nothing are free, and what they hold will be released; a session that waits for
-//! that alone is free in turn. The sessions that are left over wait for each other.
+//! Graph reduction: sessions that wait for nothing are free, and what they hold will be released; a session
+//! that waits for that alone is free in turn. The sessions that are left over wait for each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
