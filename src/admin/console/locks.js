@@ -45,8 +45,8 @@ function placeRow(word, place) {
 function cycle(finding) {
   if (!finding.cycle) return h("p", { class: "soft" }, finding.nodes.map((node, at) => [at ? ", " : "", h("code", {}, node)]));
   return h("ol", { class: "cycle" }, finding.cycle.map((step, at) => h("li", {},
-    h("span", { class: "who" }, h("b", {}, step.identity ?? step.session), " holds ", h("code", {}, step.holds)), h("span", {}, "waits for"),
-    h("code", {}, step.waits_for), at < finding.cycle.length - 1 ? h("span", { "aria-hidden": "true" }, "\u2192") : h("span", { class: "soft" }, "(back to the first)"))));
+    h("span", { class: "who" }, h("b", {}, step.identity ?? step.session), " holds ", h("code", {}, step.holds)), h("span", {}, " waits for "),
+    h("code", {}, step.waits_for), " ", at < finding.cycle.length - 1 ? h("span", { "aria-hidden": "true" }, "\u2192") : h("span", { class: "soft" }, "(back to the first)"))));
 }
 
 // The sentence of a deadlock names its sessions one by one; the page shows them below.
