@@ -269,3 +269,141 @@ fn the_version_is_the_packages() {
     let expected = format!("lockkeeper {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(String::from_utf8(said.stdout).unwrap(), expected);
 }
+
+/// A server in a zoo.cfg's ensemble, with its HTTP port.
+fn member_of(directory: &Path, id: usize, ports: &[u16]) -> (Running, String) {
+    let home = directory.join(id.to_string());
+    std::fs::create_dir_all(&home).expect("a directory");
+    let mut config = "tickTime=2000\ndataDir=data\nclientPort=0\nclientPortAddress=127.0.0.1\n\
+                      admin.serverPort=0\n"
+        .to_string();
+    for (id, port) in (1..).zip(ports) {
+        // The election port is never bound.
+        config += &format!("server.{id}=127.0.0.1:{port}:{}\n", port ^ 1);
+    }
+    std::fs::write(home.join("zoo.cfg"), config).expect("written");
+    let running = Running::start(&home, &["zoo.cfg", "--myid", &id.to_string()]);
+    let admin = running.screen[3].strip_prefix("admin    ").expect("the fourth line").to_string();
+    (running, admin)
+}
+
+/// The exit code of `lockkeeper member can-stop`, and what it says.
+fn can_stop(arguments: &[&str]) -> (i32, String) {
+    let done = output(Path::new("/"), &[&["member", "can-stop"], arguments].concat());
+    let code = done.status.code().expect("it ends by itself");
+    (code, String::from_utf8(done.stdout.clone()).expect("UTF-8") + &stderr(&done))
+}
+
+#[tokio::test]
+async fn a_rolling_restart_asks_can_stop_and_nothing_else_and_keeps_the_session() {
+    let directory = tempfile::tempdir().unwrap();
+    let ports: Vec<u16> = (0..3)
+        .map(|_| TcpListener::bind("127.0.0.1:0").expect("loopback"))
+        .collect::<Vec<_>>()
+        .iter()
+        .map(|listener| listener.local_addr().expect("bound").port())
+        .collect();
+    let mut members: Vec<_> = (1..=3).map(|id| member_of(directory.path(), id, &ports)).collect();
+    let (first, second) = (members[0].1.clone(), members[1].1.clone());
+    let (code, said) = can_stop(&["--admin", &first, "--wait", "30s"]);
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = can_stop(&["9", "--admin", &first]);
+    assert_eq!((code, said.contains("server 9 is no member")), (1, true), "{said}");
+    serves(members[0].0.address).await;
+    let mut client = Client::connect(members[0].0.address).await;
+    client.create("/mine", b"", EPHEMERAL).await.unwrap();
+    let session = client.again();
+    for id in 1..=3 {
+        let (code, said) = can_stop(&["--admin", &members[id - 1].1, "--wait", "30s"]);
+        assert_eq!(code, 0, "server {id}: {said}");
+        members[id - 1].0.signal(Signal::TERM);
+        assert_eq!(members[id - 1].0.exit().0, Some(0));
+        let other = if id == 1 { second.clone() } else { members[0].1.clone() };
+        // The others are needed now, and one that asks for itself is told by the leader, whichever that is.
+        let (code, said) = can_stop(&["--admin", &other]);
+        assert_eq!(code, 75, "while server {id} is down: {said}");
+        members[id - 1] = member_of(directory.path(), id, &ports);
+    }
+    serves(members[2].0.address).await;
+    let mut again = Client::open(members[2].0.address, &session).await.expect("an answer");
+    assert_eq!(again.session.session_id, client.session.session_id);
+    assert!(again.exists("/mine").await, "the session has gone on");
+}
+
+#[test]
+fn a_lone_server_says_that_its_stop_interrupts_the_service() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Running::start(directory.path(), &ANYWHERE);
+    let admin = server.screen[3].strip_prefix("admin    ").expect("the fourth line");
+    let (code, said) = can_stop(&["--admin", admin]);
+    assert_eq!((code, said.contains("this server is on its own")), (1, true), "{said}");
+    let (code, said) = can_stop(&["--admin", &format!("{admin},{admin}")]);
+    assert_eq!((code, said.contains("which of these servers")), (2, true), "{said}");
+    let (code, said) = can_stop(&["--admin", "127.0.0.1:1", "--wait", "1s"]);
+    assert_eq!((code, said.contains("no server answers")), (69, true), "{said}");
+}
+
+#[test]
+fn systemd_is_told_when_a_server_is_ready_reads_files_again_and_stops() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let systemd = std::os::unix::net::UnixDatagram::bind(&path).expect("a socket");
+    systemd.set_read_timeout(Some(common::PATIENCE)).expect("more than nothing");
+    let hears = |line: &str| {
+        let mut heard = Vec::new();
+        loop {
+            let mut bytes = [0; 4096];
+            let length =
+                systemd.recv(&mut bytes).unwrap_or_else(|_| panic!("{line} after {heard:?}"));
+            let text = String::from_utf8(bytes[..length].to_vec()).expect("UTF-8");
+            heard.extend(text.lines().map(str::to_owned));
+            if heard.iter().any(|heard| heard.starts_with(line)) {
+                return heard;
+            }
+        }
+    };
+    let mut command = lockkeeper(directory.path(), &[&["server"], &ANYWHERE[..]].concat());
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "2000000");
+    let mut server = Running::of(command);
+    let heard = hears("READY=1");
+    assert!(heard.contains(&"EXTEND_TIMEOUT_USEC=60000000".to_string()), "{heard:?}");
+    assert!(heard.iter().any(|line| line.starts_with("STATUS=standalone, term ")), "{heard:?}");
+    hears("WATCHDOG=1");
+    server.signal(Signal::HUP);
+    hears("RELOADING=1");
+    hears("READY=1");
+    server.signal(Signal::TERM);
+    hears("STOPPING=1");
+    assert_eq!(server.exit().0, Some(0));
+}
+
+#[test]
+fn a_container_writes_what_is_missing_and_becomes_its_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path().display().to_string();
+    let run = |variables: &[(&str, &str)], arguments: &[&str]| {
+        let mut command =
+            lockkeeper(directory.path(), &[&["docker-entrypoint"], arguments].concat());
+        for (name, place) in
+            [("CONF", "conf"), ("DATA", "data"), ("DATA_LOG", "datalog"), ("LOG", "logs")]
+        {
+            command.env(format!("ZOO_{name}_DIR"), format!("{home}/{place}"));
+        }
+        std::fs::create_dir_all(format!("{home}/conf")).expect("a directory");
+        command.envs(variables.iter().copied()).output().expect("the binary runs")
+    };
+    let three = "server.1=a:2888:3888;2181 server.2=b:2888:3888;2181 server.3=c:2888:3888;2181";
+    let config = format!("{home}/conf/zoo.cfg");
+    let variables = [("ZOO_MY_ID", "2"), ("ZOO_SERVERS", three)];
+    let done = run(&variables, &["lockkeeper", "config", "check", &config]);
+    assert!(done.status.success(), "{}", stderr(&done));
+    assert_eq!(std::fs::read_to_string(format!("{home}/data/myid")).unwrap(), "2\n");
+    let written = std::fs::read_to_string(&config).unwrap();
+    let done = run(&[("ZOO_MY_ID", "3")], &["sh", "-c", "echo $ZOOCFGDIR; exit 7"]);
+    assert_eq!(done.status.code(), Some(7));
+    assert_eq!(String::from_utf8(done.stdout).unwrap(), format!("{home}/conf\n"));
+    assert_eq!(std::fs::read_to_string(&config).unwrap(), written, "it is used as it is");
+    let done = run(&[("ZOO_SERVER_ID", "1")], &["true"]);
+    assert!(stderr(&done).contains("ALLOW_ANONYMOUS_LOGIN"), "{}", stderr(&done));
+    assert_eq!(done.status.code(), Some(1));
+}

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::{
     Certificates, ClientAddress, Counters, DiskCounters, Facts, Gathering, Inspection, LastImage,
-    LeaderChange, LinkCounters, OtherProtocols, ResponseSizes, Source, Tally,
+    LeaderChange, LinkCounters, OtherProtocols, ResponseSizes, Source, StandingsOf, Tally,
 };
 use crate::locks::{Local, Scope, Snapshot};
 use crate::replica::inspect::{
     ConnectionReport, Inspect, Latency, Mode, PeerStatus, ProposalSizes, Report, SessionReport,
-    Status, WatchReport, ZnodeReport,
+    Standings, Status, WatchReport, ZnodeReport,
 };
 
 /// Everything can be changed before it is asked.
@@ -29,6 +29,8 @@ pub(super) struct Fake {
     pub locks: Snapshot,
     pub znode: Option<ZnodeReport>,
     pub leaders: Vec<LeaderChange>,
+    /// What the leader says of who keeps up.
+    pub leader_says: Option<Standings>,
     /// What the other servers answer.
     pub others: Vec<(u64, Option<Local>)>,
     /// Words that only this machine may send.
@@ -85,6 +87,7 @@ impl Fake {
             digests: vec![(0x80, 1_371_985_504), (0x1_0000_0100, u64::MAX)],
             membership: String::new(),
             locks: Snapshot::default(),
+            leader_says: None,
             others: Vec::new(),
             loopback_only: Vec::new(),
             stopping: false,
@@ -156,6 +159,17 @@ impl Fake {
     }
 }
 
+impl Fake {
+    fn standings(&self) -> Standings {
+        Standings {
+            is_ensemble: self.status.mode != Mode::Standalone,
+            leader: self.status.leader,
+            leads: self.status.mode == Mode::Leader,
+            peers: self.status.peers.clone(),
+        }
+    }
+}
+
 impl Source for Fake {
     fn facts(&self) -> &Facts {
         &self.facts
@@ -201,6 +215,7 @@ impl Source for Fake {
                     Report::Locks(Box::new(self.locks.clone()))
                 }
                 Inspect::Znode(_) => Report::Znode(self.znode.clone().map(Box::new)),
+                Inspect::Standings => Report::Standings(self.standings()),
                 Inspect::ResetConnections | Inspect::ResetServer => Report::Reset,
             })
         })
@@ -209,6 +224,11 @@ impl Source for Fake {
     fn gather(&self, scope: Scope) -> Gathering<'_> {
         self.asked.lock().unwrap().push(format!("gather {scope:?}"));
         Box::pin(async move { self.others.clone() })
+    }
+
+    fn standings_of(&self, server: u8) -> StandingsOf<'_> {
+        self.asked.lock().unwrap().push(format!("standings of {server}"));
+        Box::pin(async move { self.leader_says.clone() })
     }
 
     fn reset_counters(&self) {

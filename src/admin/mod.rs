@@ -29,6 +29,7 @@ mod metric_table;
 pub mod metrics;
 mod overview;
 mod places;
+mod pre_stop;
 mod question;
 mod routes;
 mod secure;
@@ -60,6 +61,7 @@ pub use leaders::{LeaderChange, Leaders};
 pub(crate) use secure::PortTls;
 
 use crate::locks::{Local, Scope};
+use crate::replica::inspect::Standings;
 use crate::replica::{Inspect, Report, Status};
 
 /// A pending answer to an [`Inspect`]; `None` means that the server is stopping.
@@ -69,6 +71,9 @@ pub(crate) type Inspection<'a> = Pin<Box<dyn Future<Output = Option<Report>> + S
 /// did not answer in time.
 pub(crate) type Gathering<'a> =
     Pin<Box<dyn Future<Output = Vec<(u64, Option<Local>)>> + Send + 'a>>;
+
+/// What another server says of who keeps up; `None` if it has not answered in time.
+pub(crate) type StandingsOf<'a> = Pin<Box<dyn Future<Output = Option<Standings>> + Send + 'a>>;
 
 /// The server, as this module sees it.
 pub trait Source: Send + Sync + 'static {
@@ -99,6 +104,10 @@ pub trait Source: Send + Sync + 'static {
     /// Asks the other servers what they alone know of locks or sessions. No server is waited for longer
     /// than [`GATHER_MAX`].
     fn gather(&self, scope: Scope) -> Gathering<'_>;
+
+    /// Asks the server of the ensemble with this id who keeps up. It is not waited for longer than
+    /// [`GATHER_MAX`].
+    fn standings_of(&self, server: u8) -> StandingsOf<'_>;
 
     /// Sets the shell's counters and tallies to zero (`srst`); the replica is told by
     /// [`Inspect::ResetServer`]. What is a state (connections alive, bytes on disk, the last image,

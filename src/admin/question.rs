@@ -6,7 +6,7 @@
 use super::Source;
 use crate::locks::{Scope, Snapshot};
 use crate::replica::inspect::{
-    ConnectionReport, SessionReport, WatchReport, ZnodeQuestion, ZnodeReport,
+    ConnectionReport, SessionReport, Standings, WatchReport, ZnodeQuestion, ZnodeReport,
 };
 use crate::replica::{Inspect, Report};
 
@@ -64,6 +64,15 @@ pub(super) async fn membership(source: &dyn Source) -> Option<String> {
         return unfit(Inspect::Membership);
     };
     Some(text)
+}
+
+/// Who leads and who keeps up, as this server knows it.
+pub(super) async fn standings(source: &dyn Source) -> Option<Standings> {
+    let report = source.inspect(Inspect::Standings).await?;
+    let Report::Standings(standings) = report else {
+        return unfit(Inspect::Standings);
+    };
+    Some(standings)
 }
 
 /// Locks, or sessions, as this server knows them.

@@ -1,5 +1,5 @@
 //! What is under which path of the HTTP port: the console and what it asks for, `/commands`, `/locks`, `/sessions`,
-//! `/metrics`, `/livez`, `/readyz`.
+//! `/metrics`, `/livez`, `/readyz`, `/pre_stop`.
 //!
 //! *Owns* the paths, the methods that each allows, and what answers look like. *Never* reads a body,
 //! and never knows what a command answers.
@@ -20,6 +20,7 @@ use super::guard::{Asker, Asks, Refusal};
 use super::http::{Options, Surface};
 use super::locks;
 use super::metrics::{self, Reading};
+use super::pre_stop::{self, Asked, Verdict};
 use super::{overview, tree_view};
 use crate::locks::Scope;
 
@@ -51,6 +52,7 @@ pub(super) async fn respond(
         Route::Metrics
         | Route::Console(_)
         | Route::Overview
+        | Route::PreStop
         | Route::Locks
         | Route::History
         | Route::Change(_)
@@ -66,6 +68,7 @@ pub(super) async fn respond(
         Route::Readiness => readiness(source),
         Route::Console(file) => file.answer(),
         Route::Overview => shown(overview::answer(source).await),
+        Route::PreStop => stoppable(request, source).await,
         Route::Locks => lock_view(request, source).await,
         Route::History => lock_history(request, source).await,
         Route::Change(what) => lock_change((request, asker), what, source).await,
@@ -84,6 +87,7 @@ enum Route {
     Readiness,
     Console(File),
     Overview,
+    PreStop,
     Locks,
     History,
     Change(Change),
@@ -102,6 +106,7 @@ impl Route {
             _ if options.surface == Surface::Metrics => return None,
             "/livez" => return Some(Route::Liveness),
             "/readyz" => return Some(Route::Readiness),
+            "/pre_stop" => return Some(Route::PreStop),
             // Unless the commands are there.
             "/" if options.commands_path.is_empty() => {}
             "/overview" => return Some(Route::Overview),
@@ -127,7 +132,7 @@ impl Route {
     /// What it shows.
     fn asks(&self) -> Asks {
         match self {
-            Route::Metrics | Route::Liveness | Route::Readiness => Asks::Figures,
+            Route::Metrics | Route::Liveness | Route::Readiness | Route::PreStop => Asks::Figures,
             Route::Console(_) | Route::Overview | Route::Commands | Route::Command(_) => {
                 Asks::Commands
             }
@@ -148,6 +153,7 @@ impl Route {
             | Route::Readiness
             | Route::Console(_)
             | Route::Overview
+            | Route::PreStop
             | Route::Locks
             | Route::History
             | Route::Sessions
@@ -214,6 +220,30 @@ fn readiness(source: &dyn Source) -> Answer {
         text += &format!("{condition}\n");
     }
     plain(StatusCode::SERVICE_UNAVAILABLE, text)
+}
+
+/// Whether a server may be stopped: this one, or that of the parameter `server`.
+async fn stoppable(request: &Request<Incoming>, source: &dyn Source) -> Answer {
+    let ids = |name| {
+        let text = parameter(request, name).unwrap_or_default();
+        let ids = text.split(',').filter(|id| !id.is_empty()).map(str::parse::<u8>);
+        ids.collect::<Result<Vec<_>, _>>().ok()
+    };
+    let (Some(servers), Some(ignored)) = (ids("server"), ids("ignore")) else {
+        return plain(StatusCode::BAD_REQUEST, "server, ignore: expected the N of server.N\n");
+    };
+    let server = match servers.as_slice() {
+        [] => None,
+        [server] => Some(*server),
+        _ => return plain(StatusCode::BAD_REQUEST, "server: one at a time\n"),
+    };
+    let verdict = pre_stop::judge(source, &Asked { server, ignored }).await;
+    let status = match verdict {
+        Verdict::Yes(_) => StatusCode::OK,
+        Verdict::NotNow(_) | Verdict::Never(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Verdict::Unknown => StatusCode::NOT_FOUND,
+    };
+    plain(status, verdict.text())
 }
 
 fn command_list(commands_path: &str) -> Answer {

@@ -65,6 +65,27 @@ pub(super) fn addresses(text: &str, by_tls: bool) -> Result<Vec<HostPort>, Strin
     text.split(',').map(address).collect()
 }
 
+/// The status and the text that one of these servers answers to a GET of `target`, whatever they are.
+///
+/// # Errors
+/// None can be asked.
+pub(super) fn fetch(access: &AdminAccess, target: &str) -> Result<(u16, String), AdminError> {
+    let mut reasons = Vec::new();
+    for server in &access.servers {
+        match exchange(server, target, access) {
+            Ok(answer) => match parse(&answer) {
+                Some((status, body)) => return Ok((status, body.to_owned())),
+                None => reasons.push(format!("{server}: {NO_SERVER}")),
+            },
+            Err(error) => {
+                let reason = client::why(&error, Port::Http, access.tls.is_some());
+                reasons.push(format!("{server}: {reason}"));
+            }
+        }
+    }
+    Err(AdminError::Unreachable(reasons))
+}
+
 /// The first answer of these servers to a GET of a path with one parameter.
 ///
 /// # Errors

@@ -11,6 +11,7 @@ pub mod config_check;
 pub mod config_file;
 mod core_dumps;
 mod dev;
+mod docker_entrypoint;
 mod duration;
 mod exit;
 mod flags;
@@ -22,6 +23,7 @@ mod log_output;
 mod member;
 mod open_files;
 mod peer_secret;
+mod sd_notify;
 mod server;
 mod shell;
 
@@ -34,6 +36,7 @@ use clap::{Parser, Subcommand};
 #[cfg(feature = "bench")]
 pub(crate) use bench::BenchFlags;
 pub(crate) use dev::DevFlags;
+pub(crate) use docker_entrypoint::{DockerEntrypointFlags, ZkServerFlags};
 use flags::{Output, OutputFlag};
 use generate::{CompletionsFlags, ManFlags};
 #[cfg(feature = "recipes")]
@@ -89,6 +92,11 @@ enum Command {
     Completions(CompletionsFlags),
     /// Write the manual pages
     Man(ManFlags),
+    /// Prepare a container as ZooKeeper's images do, and run a command in it
+    DockerEntrypoint(DockerEntrypointFlags),
+    /// What `zkServer.sh` does in images
+    #[command(hide = true)]
+    ZkServer(ZkServerFlags),
 }
 
 #[derive(Debug, Subcommand)]
@@ -117,7 +125,9 @@ pub fn run() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word == lock::WATCHDOG_COMMAND) {
         return lock::run_watchdog(std::env::args_os().skip(1));
     }
-    let line = match CommandLine::try_parse_from(shell::translated(std::env::args_os())) {
+    let line = match CommandLine::try_parse_from(shell::translated(
+        docker_entrypoint::by_name(std::env::args_os()).into_iter(),
+    )) {
         Ok(line) => line,
         Err(error) => return misread(&error),
     };
@@ -133,6 +143,8 @@ pub fn run() -> ExitCode {
         #[cfg(feature = "bench")]
         Command::Bench(flags) => bench::run(&flags),
         Command::PeerSecret(flags) => peer_secret::run(&flags),
+        Command::DockerEntrypoint(flags) => docker_entrypoint::run(&flags),
+        Command::ZkServer(flags) => docker_entrypoint::run_zk_server(&flags),
         Command::Config(ConfigCommand::Check { file, myid, strict, output }) => {
             let is_json = output.output == Output::Json;
             exit_code(config_check::run(&file, myid.as_deref(), strict, is_json))

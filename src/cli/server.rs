@@ -17,6 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
 use super::config_check::EXIT_INVALID;
+use super::sd_notify::SdNotify;
 use super::{LogFormat, config_file, core_dumps, log_output, open_files, say};
 use crate::config::{Config, ConfigError, Draft, HostPort};
 use crate::mutants::PlantFlag;
@@ -129,6 +130,7 @@ async fn serve(config: Config, flags: &ServerFlags) -> ExitCode {
         Ok(signals) => signals,
         Err(error) => return failed(&format!("cannot wait for signals: {error}")),
     };
+    let systemd = SdNotify::start();
     let data_dir = (!flags.in_memory).then(|| config.data_dir.clone());
     let builder = Server::builder().config(config);
     let builder = if flags.in_memory { builder.in_memory() } else { builder };
@@ -144,6 +146,7 @@ async fn serve(config: Config, flags: &ServerFlags) -> ExitCode {
         Err(StartError::Config(errors)) => return invalid(&errors),
         Err(error) => return failed(&error.to_string()),
     };
+    systemd.started(server.source());
     // A reader that has closed standard output does not want to see it.
     let _ = io::stdout().write_all(first_screen(&server, data_dir.as_deref()).as_bytes());
     let _ = io::stdout().flush();
@@ -154,13 +157,16 @@ async fn serve(config: Config, flags: &ServerFlags) -> ExitCode {
             _ = interrupt.recv() => break,
             _ = hang_up.recv() => {
                 tracing::info!("SIGHUP: reads the files of keys, certificates and users again");
+                systemd.reloading();
                 // It has logged what it has come to.
                 let _ = server.reload_certificates().await;
                 let _ = server.reload_users().await;
+                systemd.reloaded();
             }
         }
     }
     tracing::info!("stopping");
+    systemd.stopping();
     tokio::select! {
         stopped = timeout(STOP_MAX, server.stop()) => match stopped {
             Ok(Ok(())) => tracing::info!("stopped"),

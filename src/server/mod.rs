@@ -44,7 +44,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::admin::{Counters, Source as _};
+use crate::admin::{Counters, Source};
 use crate::config::ConfigError;
 use crate::replica::inspect::Mode;
 use crate::replica::{Input, Status};
@@ -172,6 +172,11 @@ impl Server {
     #[must_use]
     pub fn status(&self) -> Status {
         self.shared.status()
+    }
+
+    /// What operators look at.
+    pub(crate) fn source(&self) -> Arc<dyn Source> {
+        Arc::clone(&self.shared) as Arc<dyn Source>
     }
 
     /// The sockets' and the disk's figures, now.

@@ -18,8 +18,10 @@ use super::figures::Figures;
 use super::lifecycle::{Followed, FollowedUsers};
 use super::limits::{INSPECT_MAX, Limits};
 use super::message::Message;
-use super::peer::{Peers, lock_query};
-use crate::admin::{Counters, Facts, Gathering, Inspection, LeaderChange, Leaders, Source};
+use super::peer::{Peers, lock_query, standings_query};
+use crate::admin::{
+    Counters, Facts, Gathering, Inspection, LeaderChange, Leaders, Source, StandingsOf,
+};
 use crate::config::FourLetterWords;
 use crate::locks::Scope;
 use crate::replica::{Inspect, Report, Status};
@@ -113,6 +115,7 @@ impl Source for Shared {
                     | Inspect::Membership
                     | Inspect::Departures(_)
                     | Inspect::Znode(_)
+                    | Inspect::Standings
                     | Inspect::ResetConnections
                     | Inspect::ResetServer => None,
                 };
@@ -129,6 +132,10 @@ impl Source for Shared {
                 None => Vec::new(),
             }
         })
+    }
+
+    fn standings_of(&self, server: u8) -> StandingsOf<'_> {
+        Box::pin(async move { standings_query::ask(self.peers.as_deref()?, server).await })
     }
 
     fn reset_counters(&self) {

@@ -3,9 +3,10 @@
 //! *Owns* the command's output, and which failure has which exit code of `exit.rs`. *Invariants*: speaks
 //! the client protocol alone, so it works from anywhere and against ZooKeeper, too; says what it did
 //! only after reading it back or being told so, and of a removal only after being told: what was removed
-//! may be stopped then. A change that is there already is no error, so a
-//! command whose answer was lost may be repeated.
+//! may be stopped then. `can-stop` alone asks at an HTTP port, for only Lockkeeper's servers know. A change that is
+//! there already is no error, so a command whose answer was lost may be repeated.
 
+mod can_stop;
 mod modes;
 mod refusal;
 
@@ -22,6 +23,8 @@ use super::flags::{Access, Output, OutputFlag, ServersFlags};
 use super::{exit_code, say};
 use crate::config::{Membership, Role, ServerSpec};
 use crate::proto::{ErrorCode, Request, Response, Text};
+
+pub(super) use modes::srvr;
 
 /// Where the members are written, and whose permission to be written is needed to change them.
 const CONFIG: &str = "/zookeeper/config";
@@ -54,6 +57,9 @@ pub(crate) enum MemberCommand {
         #[command(flatten)]
         flags: MemberFlags,
     },
+    /// Say whether a server may be stopped now without the clients losing anything: before each step of
+    /// a rolling restart
+    CanStop(can_stop::CanStopFlags),
 }
 
 /// Flags of each of them.
@@ -119,20 +125,23 @@ impl From<ClientError> for Failure {
 
 /// Runs the command.
 pub(super) fn run(command: &MemberCommand) -> ExitCode {
-    let (done, flags) = match command {
-        MemberCommand::List { flags } => (flags.access().and_then(|access| list(&access)), flags),
+    let (done, output) = match command {
+        MemberCommand::CanStop(flags) => (can_stop::run(flags), flags.output),
+        MemberCommand::List { flags } => {
+            (flags.access().and_then(|access| list(&access)), flags.output)
+        }
         MemberCommand::Add { servers, flags } => {
             let change = parse_servers(servers).map(Change::Add);
-            (change.and_then(|change| carry_out(&flags.access()?, &change)), flags)
+            (change.and_then(|change| carry_out(&flags.access()?, &change)), flags.output)
         }
         MemberCommand::Remove { ids, flags } => {
             let change = Change::Remove(ids.clone());
-            (flags.access().and_then(|access| carry_out(&access, &change)), flags)
+            (flags.access().and_then(|access| carry_out(&access, &change)), flags.output)
         }
     };
     match done {
         Ok(said) => {
-            let text = match flags.output.output {
+            let text = match output.output {
                 Output::Text => said.text,
                 Output::Json => format!("{}\n", said.json),
             };

@@ -100,7 +100,7 @@ fn mode(spec: &ServerSpec, told: &[HostPort]) -> String {
     }
 }
 
-fn srvr(address: &HostPort) -> io::Result<String> {
+pub(in crate::cli) fn srvr(address: &HostPort) -> io::Result<String> {
     let mut stream = client::open(address, ANSWER_MAX)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
     stream.set_write_timeout(Some(ANSWER_MAX))?;

@@ -281,6 +281,24 @@ fn a_server_that_came_back_counts_when_everybody_knows_that_it_votes() {
 }
 
 #[test]
+fn a_server_that_comes_back_to_an_idle_ensemble_counts_without_another_write() {
+    let mut cluster = Cluster::new(3);
+    cluster.advance_ms(1000);
+    let (leader, follower) = (cluster.leader().unwrap(), cluster.follower());
+    let counted = |cluster: &Cluster| {
+        let peers = cluster.replicas[&leader].status().peers;
+        peers.iter().filter(|peer| peer.votes && peer.is_synced).count()
+    };
+    assert_eq!(counted(&cluster), 2);
+    let last = cluster.replicas[&leader].state.at();
+    let raft_id = u64::from(follower);
+    cluster.replicas.get_mut(&leader).unwrap().consensus.unreachable(raft_id);
+    cluster.advance_ms(1000);
+    assert_eq!(cluster.replicas[&leader].state.at(), last, "nothing was written");
+    assert_eq!(counted(&cluster), 2);
+}
+
+#[test]
 fn who_votes_is_remembered_durably() {
     let mut cluster = with_super_user(3);
     let leaves = (2..=3).find(|id| Some(*id) != cluster.leader()).unwrap();

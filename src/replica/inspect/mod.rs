@@ -10,7 +10,7 @@ pub mod znode;
 
 pub use questions::{
     ConnectionReport, Inspect, Latency, Mode, PeerStatus, ProposalSizes, Report, SessionReport,
-    Status, WatchReport,
+    Standings, Status, WatchReport,
 };
 
 pub use znode::{ChildReport, ZnodeQuestion, ZnodeReport};

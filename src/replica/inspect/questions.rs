@@ -177,6 +177,19 @@ pub struct PeerStatus {
     pub clock_skew_ms: Option<i64>,
 }
 
+/// Who leads and who keeps up, as one server sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standings {
+    /// There are other servers, or places for them.
+    pub is_ensemble: bool,
+    /// Server id of the leader that this server knows.
+    pub leader: Option<u8>,
+    /// This server leads, and serves: what is said of the others is up to date.
+    pub leads: bool,
+    /// The other members, in order of their ids.
+    pub peers: Vec<PeerStatus>,
+}
+
 /// Sizes of proposed entries, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -201,6 +214,8 @@ pub enum Inspect {
     Digests,
     /// `voting_view` and `conf`: who is in the ensemble.
     Membership,
+    /// `/pre_stop`: who leads, and who keeps up.
+    Standings,
     /// Locks, or sessions, and what this server alone knows of them.
     Locks(Scope),
     /// Who has left the locks in a directory lately, as far as this server knows.
@@ -228,6 +243,8 @@ pub enum Report {
     Digests(Vec<(i64, u64)>),
     /// The text of `/zookeeper/config`: a `server.N` line for each member, then the version.
     Membership(String),
+    /// As this server sees it.
+    Standings(Standings),
     /// What there is of locks.
     Locks(Box<Snapshot>),
     /// That znode; `None` if it is not there.

@@ -7,7 +7,9 @@ use crate::config::{Role, ServerSpec};
 use crate::proto::Text;
 use crate::replica::Replica;
 use crate::replica::consensus::PeerProgress;
-use crate::replica::inspect::{Inspect, Mode, PeerStatus, Report, SessionReport, Status};
+use crate::replica::inspect::{
+    Inspect, Mode, PeerStatus, Report, SessionReport, Standings, Status,
+};
 use crate::replica::messages::server_of;
 use crate::tree::path;
 
@@ -116,6 +118,17 @@ impl Replica {
         self.ensemble.observed(observed);
     }
 
+    fn standings(&mut self) -> Standings {
+        // Of the last tick otherwise: an operator may stop a server by what this says.
+        self.observe_peers();
+        Standings {
+            is_ensemble: self.setup.ensemble.is_some(),
+            leader: self.known_leader(),
+            leads: self.mode() == Mode::Leader,
+            peers: self.ensemble.peer_status().to_vec(),
+        }
+    }
+
     pub(in crate::replica) fn inspect(&mut self, what: Inspect) -> Report {
         match what {
             Inspect::Connections => Report::Connections(self.clients.reports()),
@@ -141,6 +154,7 @@ impl Replica {
                     self.state.machine().tree().data_unchecked(path::CONFIG).unwrap_or_default();
                 Report::Membership(String::from_utf8_lossy(text).into_owned())
             }
+            Inspect::Standings => Report::Standings(self.standings()),
             Inspect::Locks(scope) => Report::Locks(Box::new(self.locks(&scope))),
             Inspect::Departures(directory) => Report::Locks(Box::new(self.departures(&directory))),
             Inspect::Znode(question) => Report::Znode(self.znode(&question).map(Box::new)),

@@ -22,7 +22,7 @@ use super::hello::{Answer, Hello, Kind, judge, negotiate};
 use super::links::LinkEvent;
 use super::peers::{Known, Peers};
 use super::stream::Stream;
-use super::{admission, frame, image_receive, image_send, lock_query};
+use super::{admission, frame, image_receive, image_send, lock_query, standings_query};
 use crate::peer_auth::{Seal, TAG_BYTES};
 use crate::replica::PeerMessage;
 use crate::replica::founding::Introduction;
@@ -160,6 +160,9 @@ async fn serve(peers: &Arc<Peers>, stream: TcpStream, remote: SocketAddr, arriva
         }
         (Kind::Locks, Introduction::Founded(_)) if is_accepted => {
             until_it_must_end(peers, server, lock_query::serve(peers, (stream, seals))).await;
+        }
+        (Kind::Standings, Introduction::Founded(_)) if is_accepted => {
+            until_it_must_end(peers, server, standings_query::serve(peers, (stream, seals))).await;
         }
         (_, _) => {}
     }

@@ -62,6 +62,8 @@ pub(super) enum Kind {
     Fetch = 3,
     /// The one that connected asks what the other one knows of locks. Since [`LOCKS_SINCE`].
     Locks = 4,
+    /// The one that connected asks who leads and who keeps up.
+    Standings = 5,
 }
 
 /// What the server that connects says.
@@ -229,6 +231,7 @@ impl Hello {
             2 => Kind::Image,
             3 => Kind::Fetch,
             4 => Kind::Locks,
+            5 => Kind::Standings,
             _ => return Err(Malformed::new("kind", "is not known")),
         };
         let mut introduction = decode_first(&mut reader)?;

@@ -28,6 +28,7 @@ pub(in crate::server) mod peers;
 pub(in crate::server) mod ports;
 pub(in crate::server) mod security;
 mod sender;
+pub(in crate::server) mod standings_query;
 mod stream;
 
 pub(in crate::server) use founding::{Founder, Life};

@@ -63,8 +63,15 @@ impl Consensus {
                     || progress.recent_active
                     || self.silent_ticks.get(id).is_some_and(|ticks| *ticks <= SILENT_TICKS_MAX),
                 is_caught_up: *id == raft.id
-                    || (progress.state == ProgressState::Replicate
-                        && progress.matched + CAUGHT_UP_ENTRIES_MAX >= committed),
+                    || match progress.state {
+                        ProgressState::Replicate => {
+                            progress.matched + CAUGHT_UP_ENTRIES_MAX >= committed
+                        }
+                        // Behind a link that was cut, `raft` sends one entry and waits for the answer. Where there is
+                        // none to be sent it goes on so until there is, however well the server follows.
+                        ProgressState::Probe => progress.matched >= raft.raft_log.last_index(),
+                        ProgressState::Snapshot => false,
+                    },
                 knows_members: is_known
                     && (*id == raft.id || progress.committed_index >= self.members_at),
                 matched: progress.matched,
