@@ -14,9 +14,7 @@ use super::environment::environment;
 use super::four_letter::NOT_SERVING;
 use super::metrics::{Cell, Reading, monitor};
 use super::version::full_version;
-use super::words::{
-    is_running, mean_whole_ms, overall_latency, path, port, rounded, sessions_by_path,
-};
+use super::words::{is_running, mean_ms, mean_whole_ms, path, port, rounded, sessions_by_path};
 use super::{Counters, Facts, Source, ensemble, question, trace};
 use crate::replica::Status;
 use crate::replica::inspect::{ConnectionReport, Mode, ProposalSizes, WatchReport};
@@ -222,7 +220,7 @@ fn monitor_values(reading: &Reading) -> Value {
 }
 
 fn server_stats(status: &Status, counters: &Counters) -> Value {
-    let latency = overall_latency(status);
+    let latency = counters.measured.requests();
     // ZooKeeper's "none yet" is -1.
     let size = |of: fn(&super::ResponseSizes) -> u64| {
         counters.response_sizes.as_ref().map_or(json!(-1), |sizes| json!(of(sizes)))
@@ -245,9 +243,9 @@ fn server_stats(status: &Status, counters: &Counters) -> Value {
             "last_processed_zxid": status.zxid,
             "server_state": status.mode.name(),
             "outstanding_requests": status.outstanding,
-            "avg_latency": rounded(latency.mean_ms()),
-            "max_latency": latency.max_us / 1000,
-            "min_latency": latency.min_us / 1000,
+            "avg_latency": rounded(mean_ms(&latency)),
+            "max_latency": latency.max() / 1000,
+            "min_latency": latency.min() / 1000,
             "num_alive_client_connections": counters.connections_alive,
             "uptime": counters.uptime_ms,
             "auth_failed_count": status.auth_failed,

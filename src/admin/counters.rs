@@ -2,10 +2,10 @@
 //!
 //! Owns the plain structs; the code that measures keeps atomics and hands out snapshots.
 
-use crate::replica::inspect::Latency;
+use super::quantities::Measured;
 
 /// A snapshot of the shell's figures. Counts are since the start or the last `srst`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counters {
     /// Wall clock at the snapshot, milliseconds since the epoch.
     pub wall_ms: i64,
@@ -66,28 +66,36 @@ pub struct Counters {
     /// Requests refused for their size.
     pub large_requests_refused: u64,
 
-    /// What the threads of the log and of the tree's copy measure.
+    /// What the threads of the log and of the tree's copy count.
     pub disk: DiskCounters,
+    /// What is measured as distributions.
+    pub measured: Measured,
+    /// Requests that the driver was handed.
+    pub requests_taken: u64,
+    /// Appends that the log's thread was handed.
+    pub appends_ordered: u64,
+    /// Times that this server had no leader.
+    pub leader_losses: u64,
+    /// Times that another server caught up with this leader without an image.
+    pub caught_up_by_log: u64,
+    /// Errors for which the server is about to end.
+    pub fatal_errors: u64,
+    /// Handshakes of TLS with clients that are going on.
+    pub handshakes_open: u64,
 
     /// Traffic with other servers; `None` without an ensemble.
     pub links: Option<LinkCounters>,
 }
 
-/// What the threads of the log and of the tree's copy measure.
+/// What the threads of the log and of the tree's copy count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskCounters {
-    /// Fsyncs of the log.
-    pub fsync: Latency,
     /// Fsyncs of the log that took longer than the warning threshold.
     pub fsyncs_slow: u64,
-    /// Entries per append to the log.
-    pub log_batch: Tally,
-    /// Checkpoints of the tree's copy.
-    pub checkpoint: Latency,
-    /// Images written and verified.
-    pub image: Latency,
     /// Images that could not be written or verified.
     pub image_errors: u64,
+    /// Times that the records of the state store had another digest than the state.
+    pub digest_mismatches: u64,
     /// Bytes of images and of the tree's copy on disk.
     pub data_dir_bytes: u64,
     /// Bytes of the log on disk.

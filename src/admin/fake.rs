@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{
     Certificates, ClientAddress, Counters, DiskCounters, Facts, Gathering, Inspection, LastImage,
-    LeaderChange, LinkCounters, OtherProtocols, ResponseSizes, Source, StandingsOf, Tally,
+    LeaderChange, LinkCounters, Measured, OtherProtocols, Quantity, ResponseSizes, Source, StandingsOf, Tally,
 };
 use crate::locks::{Local, Scope, Snapshot};
 use crate::replica::inspect::{
@@ -216,6 +216,7 @@ impl Source for Fake {
                 }
                 Inspect::Znode(_) => Report::Znode(self.znode.clone().map(Box::new)),
                 Inspect::Standings => Report::Standings(self.standings()),
+                Inspect::Namespaces => Report::Namespaces(Vec::new()),
                 Inspect::ResetConnections | Inspect::ResetServer => Report::Reset,
             })
         })
@@ -281,8 +282,13 @@ fn status() -> Status {
         connections: 1,
         sessions: 3,
         outstanding: 2,
-        read_latency: Latency { count: 3, sum_us: 3_900, min_us: 1_200, max_us: 1_500 },
-        write_latency: Latency { count: 1, sum_us: 2_500, min_us: 2_500, max_us: 2_500 },
+        reads_answered: 3,
+        writes_answered: 1,
+        queues_drained: 1,
+        entries_received: 50,
+        commits_received: 49,
+        sessions_revalidated: 7,
+        revalidations_led: 5,
         txns_applied: 70,
         proposals: 71,
         sessions_expired: 4,
@@ -330,12 +336,9 @@ fn counters() -> Counters {
         sasl_users_outdated: Some(true),
         large_requests_refused: 1,
         disk: DiskCounters {
-            fsync: Latency { count: 4, sum_us: 6_000, min_us: 1_000, max_us: 2_000 },
             fsyncs_slow: 1,
-            log_batch: Tally { count: 4, sum: 71, min: 1, max: 40 },
-            checkpoint: Latency::default(),
-            image: Latency { count: 1, sum_us: 30_000, min_us: 30_000, max_us: 30_000 },
             image_errors: 0,
+            digest_mismatches: 1,
             data_dir_bytes: 1_234,
             log_dir_bytes: 67_108_880,
             log_since_image_bytes: 4_321,
@@ -346,7 +349,29 @@ fn counters() -> Counters {
             }),
         },
         links: None,
+        measured: measured(),
+        requests_taken: 80,
+        appends_ordered: 60,
+        leader_losses: 2,
+        caught_up_by_log: 3,
+        fatal_errors: 1,
+        handshakes_open: 4,
     }
+}
+
+/// A value of everything, in microseconds where it is a time.
+fn measured() -> Measured {
+    let mut measured = Measured::default();
+    for quantity in Quantity::ALL {
+        measured.set(*quantity, &[5_000]);
+    }
+    measured.set(Quantity::Read, &[1_200, 1_200, 1_500]);
+    measured.set(Quantity::Write, &[2_500]);
+    measured.set(Quantity::Fsync, &[1_000, 1_000, 2_000, 2_000]);
+    measured.set(Quantity::LogBatch, &[1, 15, 15, 40]);
+    measured.acks.insert(2, Tally { count: 2, sum: 3_000, min: 1_000, max: 2_000 });
+    measured.peer_queues.insert(2, Tally { count: 5, sum: 1_000, min: 64, max: 512 });
+    measured
 }
 
 /// Out of order, as the replica's table may be.

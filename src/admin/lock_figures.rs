@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::Source;
 use super::locks::Asked;
-use crate::locks::view::Kind;
+use crate::locks::view::{Kind, Lock};
 use crate::locks::{FindingKind, Scope};
 use crate::replica::inspect::Mode;
 use crate::supervision::{Task, spawn_blocking};
@@ -33,6 +33,8 @@ pub struct LockFigures {
     /// Which part of its numbers the directory has used up that is the nearest to its end; 1 of one
     /// that has gone over.
     pub counter_ratio_max: f64,
+    /// The paths of the locks for which the most wait, and how many do; [`QUEUES_MAX`] at most.
+    pub queues: Vec<(String, u64)>,
     /// There are more than were looked at.
     pub is_cut: bool,
 }
@@ -75,10 +77,23 @@ impl LockFigures {
             longest_hold_ms: holders().filter_map(|place| place.held_ms).max().unwrap_or(0),
             findings: findings.to_vec(),
             counter_ratio_max: directories.map(|one| used(one.next)).fold(0.0, f64::max),
+            queues: longest_queues(&locks),
             is_cut: asked.is_cut(),
         }
     }
 }
+
+fn longest_queues(locks: &[Lock]) -> Vec<(String, u64)> {
+    let length = |lock: &Lock| lock.waiters.len() as u64 + lock.hidden;
+    let queues = locks.iter().map(|lock| (lock.path.clone(), length(lock)));
+    let mut queues: Vec<(String, u64)> = queues.filter(|(_, length)| *length > 0).collect();
+    queues.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+    queues.truncate(QUEUES_MAX);
+    queues
+}
+
+/// Each is a label of a metric, so there must not be many.
+const QUEUES_MAX: usize = 20;
 
 /// How long an answer may take: a collector of metrics does not wait for a busy server.
 const ANSWER_MAX: Duration = Duration::from_secs(2);

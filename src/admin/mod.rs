@@ -8,12 +8,14 @@
 //!
 //! Reproduces ZooKeeper's `server.command`, `server.admin` and the Prometheus metrics provider.
 
+mod absent;
 mod change;
 mod command;
 mod commands;
 mod console;
 pub mod counters;
 pub(crate) mod date;
+mod distribution;
 mod dump;
 mod ensemble;
 mod environment;
@@ -25,11 +27,13 @@ mod idle;
 mod leaders;
 mod lock_figures;
 mod locks;
+mod metric;
 mod metric_table;
 pub mod metrics;
 mod overview;
 mod places;
 mod pre_stop;
+mod quantities;
 mod question;
 mod routes;
 mod secure;
@@ -41,6 +45,8 @@ mod words;
 #[cfg(test)]
 mod fake;
 #[cfg(test)]
+mod monitoring;
+#[cfg(test)]
 mod served;
 
 use std::future::Future;
@@ -50,6 +56,7 @@ use std::time::Duration;
 pub(crate) use counters::{Certificates, DiskCounters, LastImage, OtherProtocols, ResponseSizes};
 pub use counters::{Counters, LinkCounters, Tally};
 pub(crate) use date::java_date;
+pub(crate) use distribution::{BUCKETS, Distribution, bucket_of};
 pub(crate) use environment::Descriptors;
 pub(crate) use facts::{ClientAddress, Facts};
 pub use four_letter::{Word, answer, word};
@@ -58,6 +65,7 @@ pub(crate) use guard::read_token;
 pub(crate) use http::Surface;
 pub use http::{CONNECTIONS_MAX, Options, serve};
 pub use leaders::{LeaderChange, Leaders};
+pub(crate) use quantities::{Measured, Quantity};
 pub(crate) use secure::PortTls;
 
 use crate::locks::{Local, Scope};

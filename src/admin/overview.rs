@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::ensemble::members;
 use super::version::full_version;
-use super::{LeaderChange, Source, question};
+use super::{Distribution, LeaderChange, Quantity, Source, question};
 use crate::config::{HostPort, Role, ServerSpec};
 use crate::replica::Status;
-use crate::replica::inspect::{Latency, Mode, PeerStatus};
+use crate::replica::inspect::{Mode, PeerStatus};
 
 /// The answer; `None` while the server is stopping.
 pub(super) async fn answer(source: &dyn Source) -> Option<Value> {
@@ -19,7 +19,7 @@ pub(super) async fn answer(source: &dyn Source) -> Option<Value> {
     let members: Vec<Value> =
         members(&membership).iter().map(|spec| member(spec, facts.server_id, &status)).collect();
     let elections: Vec<Value> = source.elections().iter().map(election).collect();
-    let disk = &counters.disk;
+    let (disk, measured) = (&counters.disk, &counters.measured);
     let mut conditions = source.conditions();
     conditions.extend(source.failure());
     Some(json!({
@@ -48,15 +48,15 @@ pub(super) async fn answer(source: &dyn Source) -> Option<Value> {
         "outstanding": status.outstanding,
         "transactions": status.txns_applied,
         "sessions_expired": status.sessions_expired,
-        "reads": latency(&status.read_latency),
-        "writes": latency(&status.write_latency),
+        "reads": latency(&measured.of(Quantity::Read)),
+        "writes": latency(&measured.of(Quantity::Write)),
         "packets_received": counters.packets_received,
         "disk": {
             "log_dir": facts.log_dir.as_ref().map(|path| path.display().to_string()),
             "data_dir": facts.data_dir.as_ref().map(|path| path.display().to_string()),
             "log_bytes": disk.log_dir_bytes,
             "data_bytes": disk.data_dir_bytes,
-            "fsync": latency(&disk.fsync),
+            "fsync": latency(&measured.of(Quantity::Fsync)),
             "fsyncs_slow": disk.fsyncs_slow,
             "waits_ms": status.disk_waits_ms,
             "is_hung": status.is_disk_hung,
@@ -66,8 +66,8 @@ pub(super) async fn answer(source: &dyn Source) -> Option<Value> {
 }
 
 /// Sums since the start: those of two moments tell what was between them.
-fn latency(known: &Latency) -> Value {
-    json!({ "count": known.count, "sum_us": known.sum_us, "max_us": known.max_us })
+fn latency(known: &Distribution) -> Value {
+    json!({ "count": known.count(), "sum_us": known.sum(), "max_us": known.max() })
 }
 
 pub(super) fn election(change: &LeaderChange) -> Value {

@@ -172,7 +172,7 @@ const READING: &str = "GET, HEAD";
 const WRITING: &str = "POST";
 
 async fn metrics_page(source: &dyn Source) -> Answer {
-    let text = metrics::prometheus(&Reading::with_locks(source.status(), source).await);
+    let text = metrics::prometheus(&Reading::with_questions(source.status(), source).await);
     page(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
 }
 

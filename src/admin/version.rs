@@ -4,10 +4,10 @@
 //! the whole) and gives the date as `MM/DD/YYYY HH:MM UTC`, the only form that the Go client reads.
 
 /// Version of ZooKeeper whose behaviour is offered.
-const ZOOKEEPER: &str = "3.9.5";
+pub(super) const ZOOKEEPER: &str = "3.9.5";
 
 /// When this was built, from the build script.
-const BUILT: &str = env!("LOCKKEEPER_BUILT");
+pub(super) const BUILT: &str = env!("LOCKKEEPER_BUILT");
 
 /// `3.9.5-lockkeeper-<version>, built on MM/DD/YYYY HH:MM UTC`.
 #[must_use]

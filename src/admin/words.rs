@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::version::full_version;
-use super::{Counters, Facts};
+use super::{Counters, Distribution, Facts};
 use crate::replica::Status;
 use crate::replica::inspect::{ConnectionReport, Latency, Mode, WatchReport};
 
@@ -66,7 +66,7 @@ fn version_lines(status: &Status) -> String {
 }
 
 fn server_lines(status: &Status, counters: &Counters) -> String {
-    let latency = overall_latency(status);
+    let latency = counters.measured.requests();
     let mut out = format!(
         "Latency min/avg/max: {}/{:?}/{}\n\
          Received: {}\n\
@@ -76,9 +76,9 @@ fn server_lines(status: &Status, counters: &Counters) -> String {
          Zxid: 0x{:x}\n\
          Mode: {}\n\
          Node count: {}\n",
-        latency.min_us / 1000,
-        rounded(latency.mean_ms()),
-        latency.max_us / 1000,
+        latency.min() / 1000,
+        rounded(mean_ms(&latency)),
+        latency.max() / 1000,
         counters.packets_received,
         counters.packets_sent,
         counters.connections_alive,
@@ -97,21 +97,10 @@ fn server_lines(status: &Status, counters: &Counters) -> String {
     out
 }
 
-/// Latency of reads and writes together.
-pub(super) fn overall_latency(status: &Status) -> Latency {
-    let (reads, writes) = (status.read_latency, status.write_latency);
-    if reads.count == 0 {
-        return writes;
-    }
-    if writes.count == 0 {
-        return reads;
-    }
-    Latency {
-        count: reads.count + writes.count,
-        sum_us: reads.sum_us + writes.sum_us,
-        min_us: reads.min_us.min(writes.min_us),
-        max_us: reads.max_us.max(writes.max_us),
-    }
+/// The mean of times in microseconds, as milliseconds; 0 without any.
+pub(super) fn mean_ms(times: &Distribution) -> f64 {
+    let count = times.count();
+    if count == 0 { 0.0 } else { times.sum() as f64 / count as f64 / 1000.0 }
 }
 
 /// Four decimals at most, as ZooKeeper shows means.

@@ -158,6 +158,7 @@ async fn serve(config: Config, flags: &ServerFlags) -> ExitCode {
             _ = hang_up.recv() => {
                 tracing::info!("SIGHUP: reads the files of keys, certificates and users again");
                 systemd.reloading();
+                server.reopen_audit_log().await;
                 // It has logged what it has come to.
                 let _ = server.reload_certificates().await;
                 let _ = server.reload_users().await;

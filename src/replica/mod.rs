@@ -48,10 +48,12 @@ pub use durable::{
 };
 pub use ensemble::founding;
 pub use input::{ClientRequest, ConnId, Input};
-pub use inspect::{Inspect, Report, Status};
+pub use inspect::{Inspect, Measure, Measurement, Report, Status};
 pub use machine::{Machine, txn};
 pub use messages::{Member, PeerMessage, peer, peer_codec};
-pub use ready::{AuditLine, Fetch, Outgoing, Ready, SendImage};
+pub use ready::{
+    Answered, AnsweredList, AuditLine, Fetch, Outgoing, Ready, SendImage, TurnedAway, WhyAway,
+};
 pub use records::{Record, Records};
 pub use setup::{Restored, Setup};
 pub use timing::TICK_MS;
@@ -264,6 +266,7 @@ impl Replica {
     /// Takes one step of the consensus and applies what it committed.
     fn progress(&mut self) -> Result<bool, String> {
         let Some(progress) = self.consensus.ready() else { return Ok(false) };
+        self.measure(progress.append.as_ref());
         self.output.disk(progress.append, progress.fetch, progress.images);
         if let Some(at) = progress.installed {
             self.install(at)?;
@@ -285,6 +288,13 @@ impl Replica {
     /// Every append up to this number is durable.
     pub fn persisted(&mut self, number: u64) {
         self.consensus.persisted(number);
+        self.figures.durable(self.consensus.durable_index(), self.clocks.now_us());
+    }
+
+    /// Moves what was measured since the last call behind what is in `into`. What is never taken is bounded.
+    pub fn take_measurements(&mut self, into: &mut Vec<Measurement>) {
+        self.figures.take_measurements(into);
+        self.clients.take_measurements(into);
     }
 
     /// Hands out records that changed, at most about `records_max` of them. The changes that carry

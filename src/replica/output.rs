@@ -7,7 +7,7 @@
 use super::durable::{Append, Mark};
 use super::inspect::Report;
 use super::messages::{Member, PeerMessage};
-use super::ready::{AuditLine, Fetch, Outgoing, Ready, SendImage};
+use super::ready::{AuditLine, Fetch, Outgoing, Ready, SendImage, TurnedAway};
 use super::request::ConnId;
 
 /// See the module.
@@ -20,6 +20,7 @@ pub(in crate::replica) struct Output {
     fetch: Vec<Fetch>,
     images: Vec<SendImage>,
     cut: Vec<u64>,
+    turned_away: Vec<TurnedAway>,
 }
 
 impl Output {
@@ -65,6 +66,11 @@ impl Output {
         self.audit.push(line);
     }
 
+    /// A client gets no session.
+    pub(in crate::replica) fn turned_away(&mut self, client: TurnedAway) {
+        self.turned_away.push(client);
+    }
+
     /// An operator's question has this answer.
     pub(in crate::replica) fn inspected(&mut self, token: u64, report: Report) {
         self.inspected.push((token, report));
@@ -76,8 +82,21 @@ impl Output {
         (client, tokens): (Vec<Outgoing>, Vec<(ConnId, Vec<u8>)>),
         members: Option<Vec<Member>>,
     ) -> Ready {
-        let Self { inspected, audit, append, send, fetch, images, cut } = std::mem::take(self);
-        Ready { append, client, audit, inspected, send, fetch, images, cut, tokens, members }
+        let Self { inspected, audit, append, send, fetch, images, cut, turned_away } =
+            std::mem::take(self);
+        Ready {
+            append,
+            client,
+            audit,
+            inspected,
+            send,
+            fetch,
+            images,
+            cut,
+            tokens,
+            members,
+            turned_away,
+        }
     }
 }
 

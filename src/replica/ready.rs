@@ -2,6 +2,8 @@
 
 use raft::eraftpb::Message;
 
+use smallvec::SmallVec;
+
 use super::durable::Append;
 use super::inspect::Report;
 use super::messages::{Member, PeerMessage};
@@ -33,6 +35,42 @@ pub struct Ready {
     pub tokens: Vec<(ConnId, Vec<u8>)>,
     /// Who belongs to the ensemble, when that changed.
     pub members: Option<Vec<Member>>,
+    /// Clients that get no session here.
+    pub turned_away: Vec<TurnedAway>,
+}
+
+/// A client that gets no session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnedAway {
+    /// Where it is, `ip:port`.
+    pub remote: String,
+    /// Why.
+    pub why: WhyAway,
+}
+
+/// Why a client gets no session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhyAway {
+    /// It has seen a later state than this server has: this one lags behind another, or the state was replaced by an
+    /// older one.
+    SeesAhead {
+        /// The zxid that it has seen.
+        seen: i64,
+        /// The last one here.
+        here: i64,
+    },
+    /// Its session has expired or was closed, or never was of this ensemble.
+    SessionGone {
+        /// Its id.
+        session: i64,
+    },
+    /// Its session has another password.
+    WrongPassword {
+        /// The id of the session.
+        session: i64,
+    },
+    /// This server serves no client now, or none that would write.
+    NotServing,
 }
 
 /// Entries that a server which is behind needs, and that are not in memory any more.
@@ -59,6 +97,18 @@ pub struct SendImage {
     pub message: Box<Message>,
 }
 
+/// A request that is answered, as its latency is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// When its bytes were read, by the clock of `Input::Tick`, microseconds.
+    pub arrived_us: u64,
+    /// Whether it went through the log.
+    pub is_write: bool,
+}
+
+/// Of one connection, in one batch: mostly one.
+pub type AnsweredList = SmallVec<[Answered; 1]>;
+
 /// What one connection is sent by one `Ready`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outgoing {
@@ -68,6 +118,8 @@ pub struct Outgoing {
     pub frames: Vec<u8>,
     /// How many of the connection's requests are answered by it (events do not count).
     pub replies: u32,
+    /// When those were read that tell the time between that and their answer, of the session's requests.
+    pub answered: AnsweredList,
     /// Whether the connection ends after these bytes.
     pub close: bool,
     /// Whether answers are held back until all of these bytes are written: then, `Input::Room`.
@@ -87,6 +139,8 @@ pub struct AuditLine {
     pub time_ms: i64,
     /// Session it belongs to.
     pub session: i64,
+    /// Where its client is, `ip:port`; known by the server that the client is connected to.
+    pub client: Option<String>,
     /// The client's xid, 0 for the server's own transactions.
     pub cxid: i32,
     /// Name of the operation.
@@ -113,5 +167,6 @@ impl Ready {
             && self.cut.is_empty()
             && self.tokens.is_empty()
             && self.members.is_none()
+            && self.turned_away.is_empty()
     }
 }

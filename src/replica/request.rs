@@ -21,6 +21,9 @@ pub struct ClientRequest {
     pub body: Bytes,
     /// The decoded body.
     pub decoded: Result<Request, Undecodable>,
+    /// When its bytes were read, by the clock of `Input::Tick`, microseconds. `None`: with the tick before it.
+    /// Only what is measured depends on it, and for how long a request is taken to have waited.
+    pub arrived_us: Option<u64>,
 }
 
 impl ClientRequest {
@@ -31,7 +34,7 @@ impl ClientRequest {
         let header = crate::proto::RequestHeader::decode(&mut reader).ok()?;
         let body = reader.rest();
         let decoded = Request::decode(header.op, body.clone());
-        Some(Self { xid: header.xid, op: header.op, body, decoded })
+        Some(Self { xid: header.xid, op: header.op, body, decoded, arrived_us: None })
     }
 
     /// Whether it is an auth packet.

@@ -29,6 +29,23 @@ impl Audit {
         Ok(Self { path: path.to_path_buf(), file, text: String::new() })
     }
 
+    /// Opens the file of this name again: what was there before may have another name by now. If it cannot be opened,
+    /// that is logged, and the open one stays in use.
+    pub(super) fn reopen(&mut self) {
+        let path = self.path.display();
+        match Self::open(&self.path) {
+            Ok(Self { file, .. }) => {
+                tracing::info!(%path, "the audit log was opened anew");
+                self.file = file;
+            }
+            Err(error) => tracing::error!(
+                %path,
+                %error,
+                "the audit log cannot be opened anew: its lines go on into the file that was open"
+            ),
+        }
+    }
+
     /// Where it is.
     #[must_use]
     pub(super) fn path(&self) -> &Path {
@@ -51,42 +68,69 @@ impl Audit {
 /// Written by hand: this stands on the path of every write, and the only part of a line that needs
 /// care is the path.
 fn append_line(out: &mut String, line: &AuditLine) {
-    let AuditLine { index, term, zxid, time_ms, session, cxid, op, path, result, digest } = line;
+    let AuditLine { index, term, zxid, time_ms, session, client, cxid, op, path, result, digest } =
+        line;
     let path = match path {
         Some(path) => serde_json::Value::from(path.as_str()).to_string(),
         None => "null".to_string(),
     };
     // Numbers beyond 2^53 lose digits in many readers: sessions and digests are hexadecimal text.
-    let written = writeln!(
+    let written = write!(
         out,
         "{{\"index\":{index},\"term\":{term},\"zxid\":{zxid},\"time_ms\":{time_ms},\
          \"session\":\"{session:#x}\",\"cxid\":{cxid},\"op\":\"{op}\",\"path\":{path},\
-         \"result\":\"{result}\",\"digest\":\"{digest:032x}\"}}"
+         \"result\":\"{result}\",\"digest\":\"{digest:032x}\""
     );
     written.expect("writing to a String does not fail");
+    // An address needs no escapes.
+    if let Some(client) = client {
+        out.push_str(",\"client\":\"");
+        out.push_str(client);
+        out.push('"');
+    }
+    out.push_str("}\n");
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_line_is_json_whatever_the_path_holds() {
-        let line = AuditLine {
+    fn line() -> AuditLine {
+        AuditLine {
             index: 7,
             term: 2,
             zxid: 0x2_0000_0001,
             time_ms: 1_700_000_000_000,
             session: -1,
+            client: Some("[::1]:34716".to_owned()),
             cxid: -4,
             op: "create",
             path: Some("/a \"b\\\n\u{1f512}".to_string()),
             result: "ok",
             digest: 1,
-        };
+        }
+    }
+
+    #[test]
+    fn lines_go_on_in_a_new_file_once_the_old_one_was_moved() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, moved) = (dir.path().join("audit.log"), dir.path().join("audit.log.1"));
+        let mut audit = Audit::open(&path).unwrap();
+        audit.write(&[line()]).unwrap();
+        std::fs::rename(&path, &moved).unwrap();
+        audit.write(&[line()]).unwrap();
+        audit.reopen();
+        audit.write(&[line()]).unwrap();
+        let lines = |path: &Path| std::fs::read_to_string(path).unwrap().lines().count();
+        assert_eq!((lines(&moved), lines(&path)), (2, 1));
+    }
+
+    #[test]
+    fn a_line_is_json_whatever_the_path_holds() {
+        let line = line();
         let mut text = String::new();
         append_line(&mut text, &line);
-        append_line(&mut text, &AuditLine { path: None, ..line.clone() });
+        append_line(&mut text, &AuditLine { path: None, client: None, ..line.clone() });
         let parsed: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(parsed[0]["path"].as_str(), line.path.as_deref());
@@ -94,5 +138,7 @@ mod tests {
         assert_eq!(parsed[0]["session"], "0xffffffffffffffff");
         assert_eq!(parsed[0]["digest"], "00000000000000000000000000000001");
         assert!(parsed[1]["path"].is_null());
+        assert_eq!(parsed[0]["client"], "[::1]:34716");
+        assert_eq!(parsed[1].get("client"), None, "another server's client");
     }
 }

@@ -48,6 +48,11 @@ impl Connections {
         Self { lines, pushed_bytes: 0, debts, debts_max, threads, figures }
     }
 
+    /// What is counted.
+    pub(super) fn figures(&self) -> &Arc<Figures> {
+        &self.figures
+    }
+
     pub(super) fn open(&mut self, conn: ConnId, line: Arc<Line>) {
         if let Some(thread) = line.thread() {
             let index = thread.index();
@@ -92,7 +97,9 @@ impl Connections {
             None => task.wake(),
         };
         match line.outbox.push(outgoing, now_us, write, wake) {
-            Pushed::Written => {}
+            Pushed::Written(answered) => {
+                self.figures.measures.answered(&answered, self.figures.now_us());
+            }
             Pushed::Queued => {
                 // Also the last one counts until it is written or too much waits for all: the task tells
                 // of its end.

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::future::ready;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
@@ -32,7 +33,15 @@ use super::message::Message;
 use super::peer::{LinkEvent, Links};
 use super::queue::Queue;
 use super::shared::{Published, Stop};
-use crate::replica::{Drained, Input, OUTPUT_BYTES_PER_TURN_MAX, Ready, Replica, Report, Status};
+use super::story::{AwayLog, RoleLog};
+use super::turn_measures::{Times, TurnMeasures};
+use crate::admin::Quantity;
+use crate::proto::OpCode;
+use crate::replica::peer::server_of;
+use crate::replica::{
+    ClientRequest, Drained, Input, OUTPUT_BYTES_PER_TURN_MAX, Ready, Replica, Report, Status,
+    TurnedAway,
+};
 use crate::storage::Lock;
 use crate::storage::WatchedFs;
 use crate::storage::mark_rolled_back;
@@ -63,6 +72,10 @@ pub(super) struct Driver {
     pub links: Option<Links>,
     /// What judges tokens of Kerberos. Behind the queue: what it sends is refused when it is dropped.
     pub gssapi: Gssapi,
+    /// What the log tells of this server's role.
+    pub role_log: RoleLog,
+    /// Clients that got no session in this turn.
+    pub turned_away: Vec<TurnedAway>,
 }
 
 /// The disk's threads. Fields are dropped in order: what is in the log is made durable first, and
@@ -93,27 +106,37 @@ impl Driver {
     /// Why the server cannot go on.
     pub(super) async fn run(&mut self, serves: oneshot::Sender<Status>) -> Result<(), ServerError> {
         let start = Instant::now();
+        let figures = Arc::clone(self.connections.figures());
+        let mut measures = TurnMeasures::default();
         let mut batch = Vec::with_capacity(DRIVER_BATCH_MAX);
         let mut inspections = Inspections::default();
         let mut schedule = CheckpointSchedule::new(start);
         let mut serves = Some(serves);
         let (mut served, mut shows_obstacle) = (false, false);
         let mut clock_alarm = ClockAlarm::default();
+        let mut away = AwayLog::default();
         let mut scheduling = ThreadScheduling::new(Arc::clone(&self.scheduling));
         while self.turn(&mut batch).await {
             if self.stop.is_asked() {
                 break;
             }
-            let mut now_us = self.tick(start);
-            let is_idle = batch.is_empty();
+            if self.published.reopens_audit.swap(false, Ordering::AcqRel)
+                && let Some(audit) = &mut self.audit
+            {
+                audit.reopen();
+            }
+            let mut now_us = self.tick();
+            let began_us = now_us;
+            let (is_idle, messages) = (batch.is_empty(), batch.len());
             for message in batch.drain(..) {
                 if self.made_bytes() >= OUTPUT_BYTES_PER_TURN_MAX {
                     self.settle(now_us, &mut inspections)?;
                     self.let_write().await;
-                    now_us = self.tick(start);
+                    now_us = self.tick();
                 }
-                self.take(message, &mut inspections)?;
+                self.take(message, now_us, &mut inspections)?;
             }
+            let stepped_us = figures.now_us();
             self.settle(now_us, &mut inspections)?;
             if let Some(refusal) = self.replica.refused() {
                 let words = refusal.words.clone();
@@ -121,6 +144,8 @@ impl Driver {
                 return Err(ServerError::RolledBack(words));
             }
             let status = self.replica.status();
+            let times = Times { began_us, stepped_us, settled_us: figures.now_us() };
+            measures.note(&figures, &mut self.replica, &status, (messages, times));
             if let Some(links) = &self.links {
                 links.set_term(status.term);
             }
@@ -150,6 +175,11 @@ impl Driver {
             }
             served = status.serving;
             clock_alarm.look(&status);
+            let now = Instant::now();
+            let members = self.replica.machine().tree().config_text();
+            self.role_log.look(&status, members, &figures, now);
+            away.turned_away(&std::mem::take(&mut self.turned_away), now);
+            away.look(&status, self.scheduling.is_storm(now), now);
             if !status.serving || shows_obstacle {
                 let obstacle = self.replica.obstacle().map(str::to_owned);
                 shows_obstacle = obstacle.is_some();
@@ -203,22 +233,38 @@ impl Driver {
         self.connections.pushed_bytes = 0;
     }
 
-    fn tick(&mut self, start: Instant) -> u64 {
-        let now_us = clock::micros_since(start);
+    fn tick(&mut self) -> u64 {
+        let now_us = self.connections.figures().now_us();
         self.replica.step(Input::Tick { now_us, wall_ms: clock::wall_ms() });
         now_us
     }
 
-    fn take(&mut self, message: Message, inspections: &mut Inspections) -> Result<(), ServerError> {
+    fn take(
+        &mut self,
+        message: Message,
+        now_us: u64,
+        inspections: &mut Inspections,
+    ) -> Result<(), ServerError> {
         match message {
             Message::Open { conn, line, input } => {
                 self.connections.open(conn, line);
                 self.replica.step(input);
             }
             Message::Input(input) => {
-                if let Input::Closed { conn } = input {
-                    self.connections.close(conn);
-                    self.gssapi.closed(conn);
+                match &input {
+                    Input::Closed { conn } => {
+                        self.connections.close(*conn);
+                        self.gssapi.closed(*conn);
+                    }
+                    Input::Requests { requests, .. } if self.measures(requests, now_us) => {
+                        let began_us = self.connections.figures().now_us();
+                        self.replica.step(input);
+                        let figures = self.connections.figures();
+                        let took_us = figures.now_us().saturating_sub(began_us);
+                        figures.measures.record(Quantity::CloseSession, took_us);
+                        return Ok(());
+                    }
+                    _ => {}
                 }
                 self.replica.step(input);
             }
@@ -252,6 +298,17 @@ impl Driver {
         Ok(())
     }
 
+    /// Measures how long requests have waited. Whether the last of them closes its session.
+    fn measures(&self, requests: &[ClientRequest], now_us: u64) -> bool {
+        let figures = self.connections.figures();
+        figures.requests_taken(requests.len());
+        if let Some(arrived_us) = requests.first().and_then(|first| first.arrived_us) {
+            let waited_us = now_us.saturating_sub(arrived_us);
+            figures.measures.record(Quantity::DriverQueueTime, waited_us);
+        }
+        requests.last().is_some_and(|last| last.op == OpCode::CloseSession as i32)
+    }
+
     /// Does what the replica wants, until it wants nothing.
     fn settle(&mut self, now_us: u64, inspections: &mut Inspections) -> Result<(), ServerError> {
         loop {
@@ -281,6 +338,7 @@ impl Driver {
         if let Some(append) = ready.append {
             match &mut self.disk {
                 Some(disk) => {
+                    self.connections.figures().append_ordered();
                     // Other servers would have to be told that this one is there.
                     let is_only_one =
                         self.links.is_none() && self.replica.requests_in_flight() <= 1;
@@ -302,7 +360,9 @@ impl Driver {
         {
             links.follow(members);
         }
+        self.turned_away.extend(ready.turned_away);
         for image in ready.images {
+            self.role_log.image_sent(server_of(image.to));
             match &self.links {
                 Some(links) => links.send_image(image),
                 None => self.replica.step(Input::ImageSent { to: image.to, ok: false }),
@@ -437,6 +497,8 @@ mod tests {
             members: watch::Sender::default(),
             links: None,
             gssapi: Gssapi::default(),
+            role_log: RoleLog::new(1, Instant::now()),
+            turned_away: Vec::new(),
         }
     }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::clients::{Debts, Others};
 use super::clock;
+use super::measures::Measures;
 use super::striped::Striped;
 use crate::admin::{Counters, DiskCounters, LinkCounters, ResponseSizes};
 use crate::proto::frame;
@@ -47,6 +48,12 @@ pub(super) struct Figures {
     large_requests_refused: AtomicU64,
     disk: Mutex<DiskCounters>,
     links: OnceLock<LinkFigures>,
+    /// What is measured as distributions.
+    pub measures: Measures,
+    requests_taken: AtomicU64,
+    appends_ordered: AtomicU64,
+    leader_losses: AtomicU64,
+    caught_up_by_log: AtomicU64,
 }
 
 /// What tasks and threads count that serve other servers.
@@ -193,6 +200,11 @@ impl Default for Figures {
             large_requests_refused: zero(),
             disk: Mutex::default(),
             links: OnceLock::new(),
+            measures: Measures::default(),
+            requests_taken: zero(),
+            appends_ordered: zero(),
+            leader_losses: zero(),
+            caught_up_by_log: zero(),
         }
     }
 }
@@ -306,7 +318,40 @@ impl Figures {
         add(&self.cut_unfinished, 1);
     }
 
-    /// What the disk's threads measure.
+    /// The driver took requests.
+    pub(super) fn requests_taken(&self, requests: usize) {
+        add(&self.requests_taken, requests as u64);
+    }
+
+    /// The log's thread was given an append.
+    pub(super) fn append_ordered(&self) {
+        add(&self.appends_ordered, 1);
+    }
+
+    /// This server has no leader any more.
+    pub(super) fn leader_lost(&self) {
+        add(&self.leader_losses, 1);
+    }
+
+    /// Another server has caught up with this leader without an image.
+    pub(super) fn caught_up_by_log(&self) {
+        add(&self.caught_up_by_log, 1);
+    }
+
+    /// Microseconds by the clock that the replica is given.
+    #[must_use]
+    pub(super) fn now_us(&self) -> u64 {
+        clock::micros_since(self.started)
+    }
+
+    /// The same of a moment.
+    #[must_use]
+    pub(super) fn us_of(&self, moment: Instant) -> u64 {
+        let since = moment.saturating_duration_since(self.started).as_micros();
+        u64::try_from(since).unwrap_or(u64::MAX)
+    }
+
+    /// What the disk's threads count.
     pub(super) fn disk(&self) -> MutexGuard<'_, DiskCounters> {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -360,6 +405,13 @@ impl Figures {
             connections_non_mtls_local: read(&self.non_mtls_local),
             large_requests_refused: read(&self.large_requests_refused),
             disk: *self.disk(),
+            measured: self.measures.snapshot(),
+            requests_taken: read(&self.requests_taken),
+            appends_ordered: read(&self.appends_ordered),
+            leader_losses: read(&self.leader_losses),
+            caught_up_by_log: read(&self.caught_up_by_log),
+            fatal_errors: 0,
+            handshakes_open: 0,
             links: self.links.get().map(LinkFigures::snapshot),
         }
     }
@@ -388,11 +440,16 @@ impl Figures {
             &self.non_mtls_remote,
             &self.non_mtls_local,
             &self.large_requests_refused,
+            &self.requests_taken,
+            &self.appends_ordered,
+            &self.leader_losses,
+            &self.caught_up_by_log,
         ] {
             counter.store(0, Ordering::Relaxed);
         }
         self.response_min.store(u64::MAX, Ordering::Relaxed);
         self.others.reset();
+        self.measures.reset();
         if let Some(links) = self.links.get() {
             links.reset();
         }

@@ -27,17 +27,21 @@ mod gssapi;
 mod io_threads;
 mod lifecycle;
 pub mod limits;
+mod measures;
 mod message;
 mod peer;
 mod queue;
 mod shared;
+mod story;
 mod striped;
 mod sync;
 mod ticks;
+mod turn_measures;
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use std::time::Duration;
 
@@ -134,6 +138,14 @@ impl Server {
             Some(users) => users.reload().await,
             None => Ok(()),
         }
+    }
+
+    /// Opens the audit log's file again by its name: for those that have moved it away. Does nothing without one. That it
+    /// cannot be opened is logged, and lines go on into the file that was open.
+    pub async fn reopen_audit_log(&self) {
+        self.shared.published.reopens_audit.store(true, Ordering::Release);
+        // Fails if the server is ending.
+        let _ = self.shared.driver.send(Message::Wake).await;
     }
 
     /// Where the HTTP port is; `None` if there is none, or if it could not be bound.

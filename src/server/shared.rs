@@ -92,6 +92,8 @@ impl Source for Shared {
         Counters {
             incoming_bytes: self.received.bytes(),
             handshakes_failed: self.handshakes.failed(),
+            handshakes_open: self.handshakes.open(),
+            fatal_errors: u64::from(self.failure().is_some()),
             certificates: self.certificates.iter().map(Followed::certificates).collect(),
             sasl_users_outdated: self.users.as_ref().map(FollowedUsers::is_outdated),
             ..self.figures.snapshot()
@@ -116,6 +118,7 @@ impl Source for Shared {
                     | Inspect::Departures(_)
                     | Inspect::Znode(_)
                     | Inspect::Standings
+                    | Inspect::Namespaces
                     | Inspect::ResetConnections
                     | Inspect::ResetServer => None,
                 };
@@ -165,6 +168,8 @@ pub(super) struct Published {
     born: Instant,
     /// Why this server is not ready.
     pub conditions: Conditions,
+    /// The file of the audit log may have been moved away: it is to be opened anew.
+    pub reopens_audit: AtomicBool,
 }
 
 impl Default for Published {
@@ -175,6 +180,7 @@ impl Default for Published {
             published_ms: AtomicU64::new(0),
             born: Instant::now(),
             conditions: Conditions::default(),
+            reopens_audit: AtomicBool::new(false),
         }
     }
 }

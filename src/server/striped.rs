@@ -27,6 +27,33 @@ thread_local! {
     static OWN: usize = THREADS.fetch_add(1, Ordering::Relaxed) % STRIPES;
 }
 
+/// One of something for each thread, or for a few of them.
+#[derive(Debug)]
+pub(super) struct Striping<T>(Vec<T>);
+
+impl<T: Default> Default for Striping<T> {
+    fn default() -> Self {
+        Self((0..STRIPES).map(|_| T::default()).collect())
+    }
+}
+
+impl<T> Striping<T> {
+    /// That of the calling thread.
+    pub(super) fn own(&self) -> &T {
+        &self.0[own_stripe()]
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = &T> {
+        self.0.iter()
+    }
+}
+
+/// At the end of a thread its number may be gone.
+fn own_stripe() -> usize {
+    OWN.try_with(|own| *own).unwrap_or_default()
+}
+
 impl Striped {
     /// Adds to it.
     pub(super) fn add(&self, by: u64) {
@@ -54,8 +81,7 @@ impl Striped {
     }
 
     fn own(&self) -> &AtomicU64 {
-        // At the end of a thread its number may be gone.
-        &self.0[OWN.try_with(|own| *own).unwrap_or_default()].0
+        &self.0[own_stripe()].0
     }
 }
 

@@ -36,9 +36,13 @@ mod replica {
     pub(crate) struct Outgoing {
         pub(crate) frames: Vec<u8>,
         pub(crate) replies: u32,
+        pub(crate) answered: AnsweredList,
         pub(crate) more: bool,
         pub(crate) close: bool,
     }
+
+    /// As the replica's, of which the models look at nothing.
+    pub(crate) type AnsweredList = Vec<()>;
 }
 
 /// What the unit tests in the two files import, which are compiled and not run.

@@ -17,7 +17,7 @@ use crate::proto::{ErrorCode, EventType, OpCode, Response, Text, frame};
 use crate::replica::canonical::Canonical;
 use crate::replica::inspect::{ConnectionReport, Latency};
 use crate::replica::machine::Identities;
-use crate::replica::ready::Outgoing;
+use crate::replica::ready::{Answered, Outgoing};
 use crate::replica::request::ConnId;
 use crate::sasl::Negotiation;
 use crate::tree::acl::Identity;
@@ -300,7 +300,9 @@ impl Connection {
     }
 
     /// Books a reply that was sent.
-    pub(in crate::replica) fn note_reply(&mut self, zxid: i64, latency_us: u64, now_us: u64) {
+    pub(in crate::replica) fn note_reply(&mut self, zxid: i64, answered: Answered, now_us: u64) {
+        let latency_us = now_us.saturating_sub(answered.arrived_us);
+        self.out.answered.push(answered);
         self.report.sent += 1;
         self.report.last_zxid = zxid;
         self.report.last_response_ms = now_us / 1000;
@@ -330,6 +332,7 @@ impl Connection {
         if let Some((mut in_front, _)) = self.behind_members.take() {
             in_front.frames.append(&mut self.out.frames);
             in_front.replies += self.out.replies;
+            in_front.answered.append(&mut self.out.answered);
             self.out = in_front;
             self.counted_bytes = self.out.frames.len();
         }
@@ -349,6 +352,11 @@ impl Connection {
     /// Marks that there is output; true if there was none before.
     pub(in crate::replica) fn touch_output(&mut self) -> bool {
         !std::mem::replace(&mut self.has_output, true)
+    }
+
+    /// Bytes of output that wait to be taken.
+    pub(in crate::replica) fn output_len(&self) -> usize {
+        self.out.frames.len()
     }
 
     /// Bytes of output that came since the last call.

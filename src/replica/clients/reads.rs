@@ -30,17 +30,17 @@ impl Clients {
         machine: &Machine,
         conn: ConnId,
         xid: i32,
-        request: Request,
+        request: &Request,
     ) {
         let zxid = machine.last_zxid();
         let outcome = match request {
             Request::GetData { path, watch } => {
-                return self.data(machine, conn, (xid, zxid), &path, watch);
+                return self.data(machine, conn, (xid, zxid), path, *watch);
             }
             Request::GetChildren { path, watch, stat } => {
-                return self.children(machine, conn, (xid, zxid), &path, watch, stat);
+                return self.children(machine, conn, (xid, zxid), path, *watch, *stat);
             }
-            Request::Exists { path, watch } => self.exists(machine, conn, &path, watch),
+            Request::Exists { path, watch } => self.exists(machine, conn, path, *watch),
             Request::GetAcl { path } => {
                 let read = machine.tree().get_acl(self.identities(conn), path.as_str());
                 read.map(|(acl, stat)| Response::Acl(acl, stat))
@@ -54,26 +54,26 @@ impl Clients {
                 let prefix = prefix.as_ref().map(Text::as_str);
                 Ok(Response::Names(machine.tree().ephemerals(session.unwrap_or(0), prefix)))
             }
-            Request::MultiRead(ops) => self.multi_read(machine, conn, &ops),
-            Request::Sync { path } => Ok(Response::Echo(path)),
+            Request::MultiRead(ops) => self.multi_read(machine, conn, ops),
+            Request::Sync { path } => Ok(Response::Echo(path.clone())),
             Request::Ping => Ok(Response::Empty),
             Request::WhoAmI => Ok(who_am_i(self.identities(conn))),
             Request::CheckWatches { path, kind } => {
-                found(self.watches.has(conn, &path, kind)).map(|()| Response::Empty)
+                found(self.watches.has(conn, path, *kind)).map(|()| Response::Empty)
             }
             Request::RemoveWatches { path, kind } => {
-                found(self.watches.remove(conn, &path, kind)).map(|()| Response::Empty)
+                found(self.watches.remove(conn, path, *kind)).map(|()| Response::Empty)
             }
             Request::AddWatch { path, mode } => {
                 let kind = match mode {
                     AddWatchMode::Persistent => Kind::Persistent,
                     AddWatchMode::PersistentRecursive => Kind::Recursive,
                 };
-                self.watches.add(conn, &path, kind);
+                self.watches.add(conn, path, kind);
                 Ok(Response::Number(0))
             }
             Request::SetWatches { watches, .. } => {
-                self.set_watches(machine, conn, &watches);
+                self.set_watches(machine, conn, watches);
                 Ok(Response::Empty)
             }
             Request::Reconfig { .. } => Err(self.reconfig(machine, conn)),

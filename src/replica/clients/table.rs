@@ -16,9 +16,11 @@ use super::watches::Watches;
 use crate::proto::acl::perms;
 use crate::proto::connect::ConnectResponse;
 use crate::proto::request::{Request, Undecodable};
-use crate::proto::{ErrorCode, OpCode, RequestClass, Response, Text};
+use crate::proto::{ErrorCode, EventType, OpCode, RequestClass, Response, Text};
 use crate::replica::canonical::Canonical;
-use crate::replica::inspect::{ConnectionReport, Latency, WatchReport};
+use crate::replica::inspect::{
+    ConnectionReport, Measure, Measurement, Measurements, Namespaces, WatchReport,
+};
 use crate::replica::machine::{Applied, Machine, TxnOp};
 use crate::replica::ready::Outgoing;
 use crate::replica::request::{ClientRequest, ConnId};
@@ -52,6 +54,10 @@ pub(in crate::replica) struct Clients {
     pub(super) authentication: Authentication,
     now_us: u64,
     pub(super) figures: Figures,
+    pub(super) measured: Measurements,
+    pub(in crate::replica) namespaces: Namespaces,
+    /// Connections whose requests wait.
+    pub(super) waiting: u64,
     by_session: BTreeMap<i64, ConnId>,
     with_output: Vec<ConnId>,
     /// Bytes of answers and events that wait to be taken, of all connections.
@@ -70,8 +76,10 @@ pub(in crate::replica) struct Clients {
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::replica) struct Figures {
     pub(in crate::replica) outstanding: u64,
-    pub(in crate::replica) read_latency: Latency,
-    pub(in crate::replica) write_latency: Latency,
+    pub(in crate::replica) reads_answered: u64,
+    pub(in crate::replica) writes_answered: u64,
+    /// Writes that were applied with requests waiting behind them.
+    pub(in crate::replica) queues_drained: u64,
     pub(in crate::replica) auth_failed: u64,
     pub(in crate::replica) events_fired: [u64; 4],
     pub(in crate::replica) watch_bytes: u64,
@@ -99,6 +107,9 @@ impl Clients {
             authentication,
             now_us: 0,
             figures: Figures::default(),
+            measured: Measurements::default(),
+            namespaces: Namespaces::default(),
+            waiting: 0,
             by_session: BTreeMap::new(),
             with_output: Vec::new(),
             output_bytes: 0,
@@ -119,6 +130,9 @@ impl Clients {
             authentication,
             now_us: _,
             figures: _,
+            measured: _,
+            namespaces: _,
+            waiting: _,
             by_session,
             with_output,
             output_bytes,
@@ -178,9 +192,15 @@ impl Clients {
         &self.figures
     }
 
+    /// Hands out what was measured.
+    pub(in crate::replica) fn take_measurements(&mut self, into: &mut Vec<Measurement>) {
+        self.measured.take(into);
+    }
+
     /// An operator wants the counters to begin anew.
     pub(in crate::replica) fn reset_figures(&mut self) {
         self.figures.reset();
+        self.namespaces.reset();
     }
 
     /// Bytes of answers and events that wait to be taken, of all connections.
@@ -231,6 +251,7 @@ impl Clients {
     pub(in crate::replica) fn hang_up(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
         self.figures.outstanding -= connection.queue.len() as u64;
+        self.waiting -= u64::from(!connection.queue.is_empty());
         connection.hang_up();
         self.detach(conn);
         self.touch(conn);
@@ -241,7 +262,16 @@ impl Clients {
         self.detach(conn);
         if let Some(connection) = self.connections.remove(&conn) {
             self.figures.outstanding -= connection.queue.len() as u64;
+            self.waiting -= u64::from(!connection.queue.is_empty());
         }
+    }
+
+    /// Has a request of a connection wait behind those in front of it.
+    fn wait(&mut self, conn: ConnId, pending: Pending) {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        self.waiting += u64::from(connection.queue.is_empty());
+        connection.queue.push_back(pending);
+        self.measured.note(Measure::RequestsInQueue, connection.queue.len() as u64);
     }
 
     fn detach(&mut self, conn: ConnId) {
@@ -283,14 +313,15 @@ impl Clients {
         conn: ConnId,
         request: ClientRequest,
     ) -> Option<Wanted> {
-        let at_us = self.now_us;
+        // When it was read, that is not behind now: the shell's clock goes on while the replica works.
+        let at_us = request.arrived_us.map_or(self.now_us, |read_us| read_us.min(self.now_us));
         let connection = self.connections.get_mut(&conn)?;
         if connection.phase != Phase::Open || connection.closing {
             return None;
         }
         let xid = request.xid;
         let op = OpCode::from_wire(request.op);
-        connection.note_request(xid, op, at_us);
+        connection.note_request(xid, op, self.now_us);
         if !request.is_auth() && self.authentication.turns_away(&connection.ids) {
             connection.send(xid, 0, &Err(ErrorCode::SessionClosedRequireSaslAuth));
             self.hang_up(conn);
@@ -331,14 +362,14 @@ impl Clients {
             Ok(request) if self.rules.must_confirm(request.class()) => {
                 self.sync_asked += 1;
                 let (context, answer) = (self.sync_asked, Answer::Read(request));
-                connection.queue.push_back(Pending::Confirmed { context, xid, answer, at_us });
+                self.wait(conn, Pending::Confirmed { context, xid, answer, at_us });
                 self.sync_waiting.push(conn);
                 return Some(Wanted::ReadIndex);
             }
             Ok(Request::CloseSession) => {
                 connection.closing = true;
                 let (sequence, op) = (connection.take_sequence(), OpCode::CloseSession);
-                connection.queue.push_back(Pending::Write { sequence, xid, op, at_us });
+                self.wait(conn, Pending::Write { sequence, xid, op, at_us });
                 return Some(Wanted::Txn { sequence, op: TxnOp::CloseSession });
             }
             Ok(write) if self.rules.is_logged(write.class()) => {
@@ -349,7 +380,7 @@ impl Clients {
                 } else {
                     let sequence = connection.take_sequence();
                     let op = write.op();
-                    connection.queue.push_back(Pending::Write { sequence, xid, op, at_us });
+                    self.wait(conn, Pending::Write { sequence, xid, op, at_us });
                     let op = TxnOp::Client { op: request.op, body: request.body };
                     return Some(Wanted::Txn { sequence, op });
                 }
@@ -372,9 +403,9 @@ impl Clients {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
         let is_next = connection.queue.is_empty() || mutant!("read-overtakes-write");
         if !is_next || connection.is_full() {
-            connection.queue.push_back(Pending::Answer { xid, answer, at_us });
+            self.wait(conn, Pending::Answer { xid, answer, at_us });
         } else if self.output_bytes >= OUTPUT_BYTES_PER_TURN_MAX {
-            connection.queue.push_back(Pending::Answer { xid, answer, at_us });
+            self.wait(conn, Pending::Answer { xid, answer, at_us });
             self.postponed.push_back(conn);
         } else {
             self.answer(machine, conn, xid, answer, at_us);
@@ -490,7 +521,17 @@ impl Clients {
         for place in 0..count {
             let place = if mutant!("events-reversed") { count - 1 - place } else { place };
             let event = &applied.events[place];
-            for conn in self.watches.trigger(event.kind, &event.path) {
+            let watchers = self.watches.trigger(event.kind, &event.path);
+            if !watchers.is_empty() {
+                let measure = match event.kind {
+                    EventType::NodeCreated => Measure::WatchersOfCreated,
+                    EventType::NodeDeleted => Measure::WatchersOfDeleted,
+                    EventType::NodeDataChanged => Measure::WatchersOfChanged,
+                    EventType::NodeChildrenChanged => Measure::WatchersOfChildren,
+                };
+                self.measured.note(measure, watchers.len() as u64);
+            }
+            for conn in watchers {
                 let Some(connection) = self.connections.get_mut(&conn) else { continue };
                 let options = machine.tree().options();
                 let may_know = allows(&event.acl, &connection.ids, perms::READ, options);
@@ -507,7 +548,7 @@ impl Clients {
         }
     }
 
-    pub(in crate::replica) fn note_event(&mut self, kind: crate::proto::EventType, bytes: u64) {
+    pub(in crate::replica) fn note_event(&mut self, kind: EventType, bytes: u64) {
         self.figures.events_fired[kind as usize - 1] += 1;
         self.figures.watch_bytes += bytes;
     }

@@ -4,6 +4,7 @@
 //! depends on them. *Never* replicated, never on disk.
 
 use super::departures::{Cause, Departures};
+use super::measures::{EntryTimes, Measure, Measurement, Measurements};
 use super::questions::ProposalSizes;
 use crate::locks::snapshot::Departure;
 use crate::tree::Event;
@@ -29,6 +30,14 @@ pub(in crate::replica) struct Counts {
     pub(in crate::replica) time_returns: u64,
     /// By how much the last one is.
     pub(in crate::replica) time_returned_ms: u64,
+    /// Entries taken from a leader.
+    pub(in crate::replica) entries_received: u64,
+    /// Entries that became committed while another server led.
+    pub(in crate::replica) commits_received: u64,
+    /// Clients that came with a session.
+    pub(in crate::replica) sessions_revalidated: u64,
+    /// Sessions that were given to a connection while this server led.
+    pub(in crate::replica) revalidations_led: u64,
 }
 
 /// See the module.
@@ -36,12 +45,19 @@ pub(in crate::replica) struct Counts {
 pub(in crate::replica) struct Figures {
     counts: Counts,
     departures: Departures,
+    entries: EntryTimes,
+    measured: Measurements,
 }
 
 impl Figures {
     /// Nothing was counted yet; departures are known from this stamp on.
     pub(in crate::replica) fn new(since_ms: i64) -> Self {
-        Self { counts: Counts::default(), departures: Departures::since(since_ms) }
+        Self {
+            counts: Counts::default(),
+            departures: Departures::since(since_ms),
+            entries: EntryTimes::default(),
+            measured: Measurements::default(),
+        }
     }
 
     pub(in crate::replica) fn counts(&self) -> &Counts {
@@ -89,6 +105,70 @@ impl Figures {
     /// A message of another server made no sense.
     pub(in crate::replica) fn peer_message_dropped(&mut self) {
         self.counts.peer_messages_dropped += 1;
+    }
+
+    /// A client came with a session.
+    pub(in crate::replica) fn revalidated(&mut self) {
+        self.counts.sessions_revalidated += 1;
+    }
+
+    /// A session was given to a connection, and this server leads.
+    pub(in crate::replica) fn revalidation_led(&mut self) {
+        self.counts.revalidations_led += 1;
+    }
+
+    /// Entries were appended to the log here. `stamped_ms`: how long ago the leader stamped each, of another leader's.
+    pub(in crate::replica) fn appended(
+        &mut self,
+        (first, last): (u64, u64),
+        now_us: u64,
+        stamped_ms: Option<Vec<u64>>,
+    ) {
+        self.entries.appended(first, last, now_us);
+        let Some(stamped_ms) = stamped_ms else { return };
+        self.counts.entries_received += last - first + 1;
+        for ms in stamped_ms {
+            self.measured.note(Measure::Proposal, ms * 1000);
+        }
+    }
+
+    /// What is committed ends with this index.
+    pub(in crate::replica) fn committed(&mut self, index: u64, now_us: u64, is_leader: bool) {
+        let measure = if is_leader { Measure::QuorumAck } else { Measure::CommitPropagation };
+        for (us, times) in self.entries.committed(index, now_us) {
+            if !is_leader {
+                self.counts.commits_received += u64::from(times);
+            }
+            self.measured.note_times(measure, us, times);
+        }
+    }
+
+    /// What is durable here ends with this index.
+    pub(in crate::replica) fn durable(&mut self, index: u64, now_us: u64) {
+        for (us, times) in self.entries.durable(index, now_us) {
+            self.measured.note_times(Measure::OwnAck, us, times);
+        }
+    }
+
+    /// Another server has acknowledged what ends with this index.
+    pub(in crate::replica) fn acknowledged(&mut self, server: u8, index: u64, now_us: u64) {
+        if let Some(us) = self.entries.since(index, now_us) {
+            self.measured.note(Measure::Ack { server }, us);
+        }
+    }
+
+    /// So many transactions were applied that the leader stamped so long ago, by this server's wall clock.
+    pub(in crate::replica) fn propagated(&mut self, ms: i64, times: usize) {
+        // As in ZooKeeper: clocks that disagree measure nothing.
+        if let Ok(ms) = u64::try_from(ms) {
+            let times = u32::try_from(times).unwrap_or(u32::MAX);
+            self.measured.note_times(Measure::Propagation, ms * 1000, times);
+        }
+    }
+
+    /// Hands out what was measured.
+    pub(in crate::replica) fn take_measurements(&mut self, into: &mut Vec<Measurement>) {
+        self.measured.take(into);
     }
 
     /// Leadership was handed over because the disk hung.

@@ -5,15 +5,20 @@
 
 mod departures;
 mod figures;
+pub mod measures;
+mod namespaces;
 pub mod questions;
 pub mod znode;
 
+pub use measures::{Measure, Measurement};
 pub use questions::{
-    ConnectionReport, Inspect, Latency, Mode, PeerStatus, ProposalSizes, Report, SessionReport,
-    Standings, Status, WatchReport,
+    ConnectionReport, Inspect, Latency, Mode, NamespaceReport, PeerStatus, ProposalSizes, Report,
+    SessionReport, Standings, Status, Volume, WatchReport,
 };
 
 pub use znode::{ChildReport, ZnodeQuestion, ZnodeReport};
 
 pub(in crate::replica) use departures::{Cause, LAST_FEW};
 pub(in crate::replica) use figures::Figures;
+pub(in crate::replica) use measures::Measurements;
+pub(in crate::replica) use namespaces::Namespaces;

@@ -36,7 +36,7 @@ impl Mode {
     }
 }
 
-/// Latency of requests, from arrival at the replica to their answer.
+/// Number, sum and extremes of a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     /// Number of requests.
@@ -110,14 +110,26 @@ pub struct Status {
     pub sessions: u64,
     /// Requests received and not answered yet.
     pub outstanding: u64,
-    /// Latency of reads.
-    pub read_latency: Latency,
-    /// Latency of writes.
-    pub write_latency: Latency,
+    /// Reads answered since the start.
+    pub reads_answered: u64,
+    /// Writes answered since the start.
+    pub writes_answered: u64,
+    /// Times since the start that a write was applied and requests of its connection waited behind it.
+    pub queues_drained: u64,
     /// Transactions applied since the start.
     pub txns_applied: u64,
     /// Entries proposed since the start.
     pub proposals: u64,
+    /// Those of them that are not applied yet; 0 while this server does not lead.
+    pub proposals_unapplied: u64,
+    /// Entries taken from a leader since the start.
+    pub entries_received: u64,
+    /// Entries that became committed since the start while another server led.
+    pub commits_received: u64,
+    /// Clients that came with a session to this server since the start.
+    pub sessions_revalidated: u64,
+    /// Sessions that were given to a connection while this server led, since the start.
+    pub revalidations_led: u64,
     /// Sessions expired since the start.
     pub sessions_expired: u64,
     /// Connections refused because their zxid was ahead, their session gone or similar.
@@ -222,6 +234,8 @@ pub enum Inspect {
     Departures(String),
     /// A znode, for people who browse the tree.
     Znode(ZnodeQuestion),
+    /// How much is read and written below each znode of the root.
+    Namespaces,
     /// `crst`.
     ResetConnections,
     /// `srst`.
@@ -249,8 +263,44 @@ pub enum Report {
     Locks(Box<Snapshot>),
     /// That znode; `None` if it is not there.
     Znode(Option<Box<ZnodeReport>>),
+    /// One element for each znode of the root with anything that was read or written, in order of names.
+    Namespaces(Vec<NamespaceReport>),
     /// Done.
     Reset,
+}
+
+/// What was read and written below a znode of the root, since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamespaceReport {
+    /// Its name, without the slash; empty for the root itself. `/others` for those that came when there were many.
+    pub name: String,
+    /// Bytes of each answer to a read of this server's clients.
+    pub reads: Volume,
+    /// Bytes of each transaction of a client that was applied.
+    pub writes: Volume,
+}
+
+/// Number, sum and extremes of a quantity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Volume {
+    /// How many were counted.
+    pub count: u64,
+    /// Their sum.
+    pub sum: u64,
+    /// The smallest, 0 while `count` is 0.
+    pub min: u64,
+    /// The largest.
+    pub max: u64,
+}
+
+impl Volume {
+    /// Counts one.
+    pub fn record(&mut self, value: u64) {
+        self.min = if self.count == 0 { value } else { self.min.min(value) };
+        self.max = self.max.max(value);
+        self.count += 1;
+        self.sum += value;
+    }
 }
 
 /// A connection as `cons` shows it.

@@ -277,6 +277,13 @@ pub fn stamp(batch: &mut [u8], time: &EntryTime) {
     batch[10..TIME_BYTES].copy_from_slice(&time.steady_ms.unwrap_or(0).to_be_bytes());
 }
 
+/// The wall clock that a batch of this version's format was stamped with, milliseconds since the epoch.
+#[must_use]
+pub fn stamped_ms(batch: &[u8]) -> Option<i64> {
+    let bytes = batch.get(1..9).filter(|_| is_current(batch))?;
+    Some(i64::from_be_bytes(bytes.try_into().ok()?))
+}
+
 /// Whether a batch is of the format that [`stamp`] knows.
 #[must_use]
 pub fn is_current(batch: &[u8]) -> bool {

@@ -42,6 +42,8 @@ impl Replica {
         if returned_ms > 0 {
             self.figures.time_returned(returned_ms.unsigned_abs());
         }
+        let age_ms = self.clocks.wall_ms() - self.state.machine().last_time_ms();
+        self.figures.propagated(age_ms, batch.len());
         if txn::is_members_mark(&entry.data) {
             self.voters_marked();
         }
@@ -57,12 +59,20 @@ impl Replica {
                 self.clients.about_to_apply(self.state.machine(), conn, sequence);
             }
             let applied = self.state.machine_mut().apply(entry.term, txn);
+            if let TxnOp::Client { op, body } = &txn.op {
+                self.clients.namespaces.note_write(*op, body);
+            }
+            if matches!(txn.op, TxnOp::AttachSession { .. }) && self.leadership.leads().is_some() {
+                self.figures.revalidation_led();
+            }
             if !is_here && matches!(txn.op, TxnOp::AttachSession { .. }) {
                 self.sessions.moved(entry.term, txn.session);
             }
             if self.setup.audit {
                 let at = (entry.index, entry.term);
-                self.output.audit(self.state.machine().audit_line(at, txn, &applied));
+                let client = self.clients.connection(txn.origin.conn).filter(|_| is_here);
+                let client = client.map(|known| known.remote().to_owned());
+                self.output.audit(self.state.machine().audit_line(at, txn, &applied, client));
             }
             if !mutant!("event-behind-reply") {
                 self.clients.notify(self.state.machine(), &applied);
@@ -109,7 +119,7 @@ impl Replica {
         }
         match txn.op {
             TxnOp::OpenSession { .. } | TxnOp::AttachSession { .. } => {
-                self.not_attached(txn.origin);
+                self.not_attached(txn.session, txn.origin);
             }
             _ if is_here => {
                 self.clients.applied(self.state.machine(), conn, sequence, applied);

@@ -11,12 +11,15 @@ use crate::proto::connect::{ConnectRequest, ConnectResponse, Password};
 use crate::replica::Replica;
 use crate::replica::clients::Phase;
 use crate::replica::machine::{Origin, Session, TxnOp};
+use crate::replica::ready::{TurnedAway, WhyAway};
 use crate::replica::request::ConnId;
 
 impl Replica {
     pub(in crate::replica) fn connect(&mut self, conn: ConnId, request: &ConnectRequest) {
         if request.last_zxid_seen > self.state.machine().last_zxid() {
-            return self.refuse(conn, None);
+            let here = self.state.machine().last_zxid();
+            let why = WhyAway::SeesAhead { seen: request.last_zxid_seen, here };
+            return self.refuse(conn, why, None);
         }
         let (min, max) = (self.setup.session_timeout_ms_min, self.setup.session_timeout_ms_max);
         let timeout_ms = request.timeout_ms.clamp(min, max);
@@ -28,13 +31,15 @@ impl Replica {
             let server = i64::from(self.setup.server_id) << 56;
             (server, TxnOp::OpenSession { timeout_ms, password: self.sessions.new_password() })
         } else {
+            self.figures.revalidated();
             // A password never changes: one that is known to be another need not be asked for.
             let known = self.state.machine().sessions().find(request.session_id);
             let password = Password::try_from(&request.password[..]).ok();
             let is_wrong = known.is_some_and(|known| Some(known.password) != password)
                 && !mutant!("any-password");
             let Some(password) = password.filter(|_| !is_wrong) else {
-                return self.refuse_session(conn, request.read_only);
+                let why = WhyAway::WrongPassword { session: request.session_id };
+                return self.refuse_session(conn, why, request.read_only);
             };
             let is_heard = !mutant!("attach-keeps-deadline") && !mutant!("attach-is-not-heard");
             if known.is_some() && is_heard {
@@ -53,10 +58,11 @@ impl Replica {
         let is_offered = self.is_read_only() && request.read_only == Some(true);
         let is_known = self.state.machine().sessions().is_open(request.session_id);
         if !is_offered || is_known {
-            return self.refuse(conn, None);
+            return self.refuse(conn, WhyAway::NotServing, None);
         }
         if request.session_id != 0 {
-            return self.refuse_session(conn, request.read_only);
+            let why = WhyAway::SessionGone { session: request.session_id };
+            return self.refuse_session(conn, why, request.read_only);
         }
         let (session, password) = self.sessions.open_local(timeout_ms);
         let response =
@@ -94,21 +100,25 @@ impl Replica {
     }
 
     /// The session that a connection of this server asked for cannot be had.
-    pub(in crate::replica) fn not_attached(&mut self, origin: Origin) {
+    pub(in crate::replica) fn not_attached(&mut self, session: i64, origin: Origin) {
         let phase = self.clients.connection(origin.conn).map(|known| known.phase);
         if self.forwarding.is_own(origin)
             && let Some(Phase::Opening { read_only, .. }) = phase
         {
-            self.refuse_session(origin.conn, read_only);
+            self.refuse_session(origin.conn, WhyAway::SessionGone { session }, read_only);
         }
     }
 
-    fn refuse_session(&mut self, conn: ConnId, read_only: Option<bool>) {
+    fn refuse_session(&mut self, conn: ConnId, why: WhyAway, read_only: Option<bool>) {
         let gone = ConnectResponse::session_gone(read_only.is_some());
-        self.refuse(conn, Some(&gone));
+        self.refuse(conn, why, Some(&gone));
     }
 
-    fn refuse(&mut self, conn: ConnId, response: Option<&ConnectResponse>) {
+    fn refuse(&mut self, conn: ConnId, why: WhyAway, response: Option<&ConnectResponse>) {
+        if let Some(connection) = self.clients.connection(conn) {
+            let remote = connection.remote().to_owned();
+            self.output.turned_away(TurnedAway { remote, why });
+        }
         self.figures.refused();
         self.clients.refuse(conn, response);
     }

@@ -41,10 +41,16 @@ impl Replica {
             connections: self.clients.open_count(),
             sessions: self.state.machine().session_count(),
             outstanding: figures.outstanding,
-            read_latency: figures.read_latency,
-            write_latency: figures.write_latency,
+            reads_answered: figures.reads_answered,
+            writes_answered: figures.writes_answered,
+            queues_drained: figures.queues_drained,
             txns_applied: self.state.machine().txns_applied(),
             proposals: counts.proposals,
+            proposals_unapplied: self.proposals_unapplied(),
+            entries_received: counts.entries_received,
+            commits_received: counts.commits_received,
+            sessions_revalidated: counts.sessions_revalidated,
+            revalidations_led: counts.revalidations_led,
             sessions_expired: counts.sessions_expired,
             connections_refused: counts.connections_refused,
             auth_failed: figures.auth_failed,
@@ -66,6 +72,11 @@ impl Replica {
             proposal_sizes: counts.proposal_sizes,
             peers: self.ensemble.peer_status().to_vec(),
         }
+    }
+
+    fn proposals_unapplied(&self) -> u64 {
+        let leads = self.leadership.leads().is_some();
+        if leads { self.consensus.last_index().saturating_sub(self.state.at().0) } else { 0 }
     }
 
     fn mode(&self) -> Mode {
@@ -158,6 +169,7 @@ impl Replica {
             Inspect::Locks(scope) => Report::Locks(Box::new(self.locks(&scope))),
             Inspect::Departures(directory) => Report::Locks(Box::new(self.departures(&directory))),
             Inspect::Znode(question) => Report::Znode(self.znode(&question).map(Box::new)),
+            Inspect::Namespaces => Report::Namespaces(self.clients.namespaces.report()),
             Inspect::ResetConnections => {
                 self.clients.reset_reports();
                 Report::Reset

@@ -14,6 +14,7 @@ mod inspect;
 mod leadership;
 mod liveness;
 mod locks;
+mod measure;
 pub(super) mod membership;
 mod obstacle;
 mod peer_message;

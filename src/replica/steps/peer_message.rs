@@ -11,7 +11,7 @@ use raft::eraftpb::{Message, MessageType};
 use crate::replica::Replica;
 use crate::replica::consensus::{Refusal, Verdict};
 use crate::replica::machine::{Txn, TxnOp};
-use crate::replica::messages::PeerMessage;
+use crate::replica::messages::{PeerMessage, server_of};
 use crate::replica::sessions::Ping;
 
 impl Replica {
@@ -71,7 +71,15 @@ impl Replica {
         if kind == MessageType::MsgRequestPreVote {
             self.rival(message.index, message.log_term);
         }
+        let acknowledged = (kind == MessageType::MsgAppendResponse && !message.reject)
+            .then_some(message.index)
+            .filter(|_| self.consensus.is_leader());
         let verdict = self.consensus.step(message);
+        if verdict == Verdict::Taken
+            && let Some(index) = acknowledged
+        {
+            self.figures.acknowledged(server_of(from), index, self.clocks.now_us());
+        }
         if verdict == Verdict::Refused {
             self.output.cut(from);
         }

@@ -36,7 +36,7 @@ use super::received::Share;
 use super::socket::{Protection, Socket};
 use super::tls::TlsSession;
 use crate::proto::{OpCode, frame};
-use crate::replica::{ClientRequest, ConnId, Input, Outgoing};
+use crate::replica::{AnsweredList, ClientRequest, ConnId, Input, Outgoing};
 use crate::server::io_threads::Assignment;
 use crate::server::limits::{
     FAREWELL_MAX, LINGER_BYTES_MAX, LINGER_MAX, REQUEST_BYTES_PER_MESSAGE_MAX,
@@ -114,6 +114,7 @@ pub(super) async fn serve(
         turn: admission::Place::default(),
         unwritten: VecDeque::new(),
         unwritten_bytes: 0,
+        answered: None,
         head_written: 0,
         is_attached: false,
         wants_room: false,
@@ -238,6 +239,8 @@ struct Connection<'a> {
     /// What was taken from the outbox and is not written yet.
     unwritten: VecDeque<Vec<u8>>,
     unwritten_bytes: usize,
+    /// When the requests were read that they answer.
+    answered: Option<Box<AnsweredList>>,
     /// Bytes of the first of them that are written.
     head_written: usize,
     /// Whether the session was answered.
@@ -290,8 +293,10 @@ impl Connection<'_> {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Next> {
         loop {
             let may_read = self.poll_take(context);
-            if let Poll::Ready(Err(_)) = self.poll_write(context) {
-                return Poll::Ready(Next::Drop);
+            match self.poll_write(context) {
+                Poll::Ready(Ok(())) => self.note_answered(),
+                Poll::Ready(Err(_)) => return Poll::Ready(Next::Drop),
+                Poll::Pending => {}
             }
             match self.end {
                 Some(End::AfterBytes) => return Poll::Ready(Next::Farewell),
@@ -334,6 +339,11 @@ impl Connection<'_> {
             let answer_bytes = taken.chunks.iter().map(Vec::len).sum();
             self.in_flight.answered(taken.replies, answer_bytes);
             self.wants_room |= taken.more;
+            match &mut self.answered {
+                _ if taken.answered.is_empty() => {}
+                Some(known) => known.extend(taken.answered),
+                None => self.answered = Some(Box::new(taken.answered)),
+            }
             for chunk in taken.chunks {
                 self.shared.figures.frames_sent(&chunk);
                 self.unwritten_bytes += chunk.len();
@@ -345,6 +355,14 @@ impl Connection<'_> {
                 self.unwritten_bytes -= taken.head_written;
             }
             self.end = taken.end;
+        }
+    }
+
+    /// Everything has left.
+    fn note_answered(&mut self) {
+        if let Some(answered) = self.answered.take() {
+            let figures = &self.shared.figures;
+            figures.measures.answered(&answered, figures.now_us());
         }
     }
 
@@ -398,6 +416,7 @@ impl Connection<'_> {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
             Poll::Pending => {
                 ready!(self.poll_write(context))?;
+                self.note_answered();
                 match &mut self.tls {
                     None => Poll::Ready(Ok(())),
                     Some(tls) => {
@@ -505,6 +524,7 @@ impl Connection<'_> {
     /// requests in front of it were handed on.
     fn next_message(&mut self) -> Vec<ClientRequest> {
         let mut requests = Vec::new();
+        let arrived_us = Some(self.shared.figures.us_of(self.heard));
         let mut bytes = 0;
         let requests_max = self.room().min(REQUESTS_PER_MESSAGE_MAX);
         while requests.len() < requests_max && bytes < REQUEST_BYTES_PER_MESSAGE_MAX {
@@ -523,7 +543,7 @@ impl Connection<'_> {
                 };
             bytes += payload.len();
             match ClientRequest::decode(payload) {
-                Some(request) => requests.push(request),
+                Some(request) => requests.push(ClientRequest { arrived_us, ..request }),
                 None => {
                     self.shared.figures.cut_malformed(false);
                     self.is_malformed = true;

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,16 @@ pub(crate) struct Handshakes {
     /// The subject of a certificate whose owner may do everything.
     pub(super) super_user: Option<String>,
     table: Mutex<Table>,
+    open: AtomicU64,
+}
+
+/// A handshake that is going on.
+pub(super) struct Going<'a>(&'a AtomicU64);
+
+impl Drop for Going<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -50,7 +61,7 @@ impl Handshakes {
     /// Of a server.
     pub(crate) fn new(deadline: Duration, super_user: Option<String>) -> Self {
         let slow = Semaphore::new(SLOW_HANDSHAKES_MAX);
-        Self { deadline, slow, super_user, table: Mutex::default() }
+        Self { deadline, slow, super_user, table: Mutex::default(), open: AtomicU64::new(0) }
     }
 
     /// One with a client from there.
@@ -59,6 +70,17 @@ impl Handshakes {
         if let Some(count) = table.refused(Instant::now()) {
             tracing::warn!(%from, count, "the handshake of TLS with a client failed: {error}");
         }
+    }
+
+    /// One begins; it goes on until that is dropped.
+    pub(super) fn begin(&self) -> Going<'_> {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Going(&self.open)
+    }
+
+    /// How many are going on.
+    pub(crate) fn open(&self) -> u64 {
+        self.open.load(Ordering::Relaxed)
     }
 
     /// How many failed since the start.

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crate::replica::Outgoing;
+use crate::replica::{AnsweredList, Outgoing};
 use crate::server::limits::Limits;
 use crate::server::sync::{AtomicU64, Mutex, MutexGuard, Ordering, PoisonError};
 
@@ -72,6 +72,8 @@ pub(crate) struct Taken {
     pub head_written: usize,
     /// Requests that are answered, by them or by what the driver has written.
     pub replies: u32,
+    /// When requests were read that are answered by them.
+    pub answered: AnsweredList,
     /// Whether the replica waits to hear that all of it is written.
     pub more: bool,
     /// Whether the connection ends behind them.
@@ -79,10 +81,10 @@ pub(crate) struct Taken {
 }
 
 /// What became of an [`Outgoing`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pushed {
-    /// It is written, the task was not needed.
-    Written,
+    /// It is written, the task was not needed. When the requests were read that it answers.
+    Written(AnsweredList),
     /// The task writes it.
     Queued,
     /// The client does not take what it is sent: it is cut off.
@@ -97,6 +99,7 @@ struct Queue {
     /// Whether the task needs no waking for answers that are written already.
     is_driver_free_to_write: bool,
     replies: u32,
+    answered: AnsweredList,
     more: bool,
     end: Option<End>,
     /// Bytes pushed since the connection began.
@@ -153,7 +156,7 @@ impl Outbox {
                 {
                     wake(task);
                 }
-                return Pushed::Written;
+                return Pushed::Written(outgoing.answered);
             }
             queue.head_written = head_written;
             let left = outgoing.frames.len() - head_written;
@@ -246,6 +249,7 @@ impl Outbox {
             chunks: std::mem::take(&mut queue.chunks),
             head_written: std::mem::take(&mut queue.head_written),
             replies: std::mem::take(&mut queue.replies),
+            answered: std::mem::take(&mut queue.answered),
             more: std::mem::take(&mut queue.more),
             end: queue.end,
         })
@@ -280,7 +284,8 @@ fn take_waker(mut queue: MutexGuard<'_, Queue>) -> Option<Waker> {
 }
 
 impl Queue {
-    fn append(&mut self, outgoing: Outgoing) {
+    fn append(&mut self, mut outgoing: Outgoing) {
+        self.answered.append(&mut outgoing.answered);
         self.pushed += outgoing.frames.len() as u64;
         self.replies += outgoing.replies;
         self.more |= outgoing.more;
@@ -330,6 +335,10 @@ mod tests {
         outbox.push(outgoing, now_us, |_| 0, Waker::wake) != Pushed::CutOff
     }
 
+    fn written() -> Pushed {
+        Pushed::Written(AnsweredList::new())
+    }
+
     fn take(outbox: &Outbox) -> Option<Taken> {
         match outbox.poll_take(&Context::from_waker(Waker::noop()), true) {
             Poll::Ready(taken) => Some(taken),
@@ -373,7 +382,7 @@ mod tests {
         take(&outbox);
         outbox.written(30);
         assert!(take(&outbox).is_none());
-        assert_eq!(outbox.push(outgoing(10), 0, now, Waker::wake), Pushed::Written);
+        assert_eq!(outbox.push(outgoing(10), 0, now, Waker::wake), written());
         let taken = take(&outbox).expect("the task learns that a request is answered");
         assert_eq!((taken.chunks.len(), taken.replies), (0, 1));
         assert!(outbox.poll_take(&Context::from_waker(Waker::noop()), false).is_pending());
@@ -393,7 +402,7 @@ mod tests {
             assert!(waiting.is_pending());
             bytes.len()
         };
-        assert_eq!(outbox.push(outgoing(10), 0, write, Waker::wake), Pushed::Written);
+        assert_eq!(outbox.push(outgoing(10), 0, write, Waker::wake), written());
         assert!(outbox.lock().waker.is_none(), "it was called");
     }
 
@@ -407,7 +416,7 @@ mod tests {
         assert_eq!((taken.chunks[0].len(), taken.head_written, taken.replies), (15, 4, 2));
         outbox.written(11);
         assert!(take(&outbox).is_none());
-        assert_eq!(outbox.push(outgoing(5), 0, |bytes| bytes.len(), Waker::wake), Pushed::Written);
+        assert_eq!(outbox.push(outgoing(5), 0, |bytes| bytes.len(), Waker::wake), written());
     }
 
     #[test]
@@ -471,7 +480,7 @@ mod tests {
         outbox.written(25);
         outbox.written(5);
         assert!(take(&outbox).is_none());
-        assert_eq!(outbox.push(outgoing(10), 0, |bytes| bytes.len(), Waker::wake), Pushed::Written);
+        assert_eq!(outbox.push(outgoing(10), 0, |bytes| bytes.len(), Waker::wake), written());
         assert_eq!(all.bytes(), 0, "the driver has written it");
         take(&outbox);
         assert!(take(&outbox).is_none());

@@ -74,6 +74,7 @@ impl Socket {
         let session = TlsSession::new(config).map_err(io::Error::other)?;
         let elsewhere = is_rsa.then_some(&handshakes.slow);
         let deadline = handshakes.deadline;
+        let _going = handshakes.begin();
         let session = match timeout(deadline, session.handshake(&stream, elsewhere)).await {
             Ok(session) => session?,
             Err(_) => {

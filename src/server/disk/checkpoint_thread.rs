@@ -13,7 +13,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use tokio::sync::mpsc;
 
 use super::log_writer::{Installing, LogCutter};
-use crate::admin::LastImage;
+use crate::admin::{LastImage, Quantity};
 use crate::replica::{Changes, Input};
 use crate::server::clock;
 use crate::server::cpu_policy::{self, BackgroundBudget};
@@ -218,11 +218,12 @@ impl Writer {
         let now = self.checkpointer.images();
         let mut disk = self.figures.disk();
         disk.image_errors += now.failed - before.failed;
+        disk.digest_mismatches += now.mismatched - before.mismatched;
         if now.written == before.written {
-            disk.checkpoint.record(took_us);
-            return;
+            drop(disk);
+            return self.figures.measures.record(Quantity::Checkpoint, took_us);
         }
-        disk.image.record(took_us);
+        self.figures.measures.record(Quantity::Image, took_us);
         disk.last_image =
             now.last.map(|(index, zxid)| LastImage { index, zxid, wall_ms: clock::wall_ms() });
     }

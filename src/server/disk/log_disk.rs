@@ -7,9 +7,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::admin::Quantity;
 use crate::replica::{Append, Entry, Fetch, Urgency};
 use crate::server::clock;
 use crate::server::figures::Figures;
+use crate::server::story::{Limited, SPAN};
 use crate::storage;
 use crate::storage::Images;
 use crate::storage::InstallError;
@@ -24,12 +26,16 @@ pub(crate) struct LogDisk {
     images: Images,
     figures: Arc<Figures>,
     slow: Duration,
+    limited: Limited,
 }
+
+/// The cause of the lines about them.
+const SLOW: &str = "slow fsyncs of the log";
 
 impl LogDisk {
     /// An fsync longer than `slow` is warned of.
     pub(crate) fn new(log: Log, images: Images, figures: Arc<Figures>, slow: Duration) -> Self {
-        Self { log, images, figures, slow }
+        Self { log, images, figures, slow, limited: Limited::default() }
     }
 
     /// The images that it installs.
@@ -37,32 +43,57 @@ impl LogDisk {
         &self.images
     }
 
-    /// Makes batches durable by one fsync, images that they install included. Returns how long that
-    /// took.
+    /// Makes batches durable by one fsync, images that they install included. `ordered`: when each was ordered.
+    /// Returns how long that took.
     ///
     /// # Errors
     /// The server cannot go on.
-    pub(crate) fn append(&mut self, batch: &[Append]) -> Result<Duration, InstallError> {
+    pub(crate) fn append(
+        &mut self,
+        batch: &[Append],
+        ordered: &[Instant],
+    ) -> Result<Duration, InstallError> {
         let start = Instant::now();
         storage::append(&mut self.log, &self.images, batch)?;
         let took_us = clock::micros_since(start);
+        self.measure(ordered, start, took_us);
         let entries: usize = batch.iter().map(|append| append.entries.len()).sum();
         // To install an image takes other things than an fsync.
         let is_synced = (entries > 0 || batch.iter().any(|append| append.urgency != Urgency::None))
             && batch.iter().all(|append| append.install.is_none());
         let is_slow = is_synced && u128::from(took_us) > self.slow.as_micros();
         let mut disk = self.figures.disk();
-        disk.log_batch.record(entries as u64);
         disk.log_dir_bytes = self.log.bytes();
-        if is_synced {
-            disk.fsync.record(took_us);
-            disk.fsyncs_slow += u64::from(is_slow);
-        }
+        disk.fsyncs_slow += u64::from(is_slow);
         drop(disk);
-        if is_slow {
-            tracing::warn!(ms = took_us / 1000, entries, "slow fsync of the log");
+        self.figures.measures.record(Quantity::LogBatch, entries as u64);
+        if is_synced {
+            self.figures.measures.record(Quantity::Fsync, took_us);
+        }
+        let now = Instant::now();
+        if is_slow && self.limited.may_say(SLOW, now) {
+            tracing::warn!(
+                ms = took_us / 1000,
+                entries,
+                "slow fsync of the log: each write waits for it. The disk is busy or too slow for a log"
+            );
+        }
+        for (cause, more) in self.limited.over(now) {
+            tracing::warn!("{cause}: and {more} more in the last {} s", SPAN.as_secs());
         }
         Ok(Duration::from_micros(took_us))
+    }
+
+    fn measure(&self, ordered: &[Instant], start: Instant, took_us: u64) {
+        let measures = &self.figures.measures;
+        measures.record(Quantity::LogQueue, ordered.len() as u64);
+        measures.record(Quantity::LogWrite, took_us);
+        for ordered in ordered {
+            let waited = start.saturating_duration_since(*ordered).as_micros();
+            let waited_us = u64::try_from(waited).unwrap_or(u64::MAX);
+            measures.record(Quantity::LogQueueTime, waited_us);
+            measures.record(Quantity::LogQueueAndFlush, waited_us.saturating_add(took_us));
+        }
     }
 
     /// The entries asked for, none if the log does not hold them. The end of the range may have been

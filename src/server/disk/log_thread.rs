@@ -28,8 +28,8 @@ use crate::supervision::{self, Task};
 /// What the thread is asked for.
 #[derive(Debug)]
 pub(in crate::server) enum Order {
-    /// To be made durable; then those who wait for an image that it installs are told.
-    Append(Append, Option<Sender<()>>),
+    /// To be made durable; then those who wait for an image that it installs are told. When it was ordered.
+    Append(Append, Option<Sender<()>>, Instant),
     /// Entries to be read.
     Read(Fetch),
     /// Entries up to this index are covered by images.
@@ -42,7 +42,7 @@ impl Order {
     /// Whether it ends a rest.
     pub(in crate::server) fn is_urgent(&self) -> bool {
         match self {
-            Self::Append(append, installing) => {
+            Self::Append(append, installing, _) => {
                 append.urgency == Urgency::High || installing.is_some()
             }
             Self::Read(_) | Self::Cut(_) => false,
@@ -139,6 +139,8 @@ impl Cut {
 #[derive(Default)]
 struct Turn {
     appends: Vec<Append>,
+    /// When they were ordered.
+    ordered: Vec<Instant>,
     installing: Vec<Sender<()>>,
     reads: Vec<Fetch>,
     cut: Option<u64>,
@@ -150,8 +152,9 @@ impl Turn {
     fn add(&mut self, order: Order) {
         self.is_urgent |= order.is_urgent();
         match order {
-            Order::Append(append, installing) => {
+            Order::Append(append, installing, ordered) => {
                 self.appends.push(append);
+                self.ordered.push(ordered);
                 self.installing.extend(installing);
             }
             Order::Read(fetch) => self.reads.push(fetch),
@@ -209,7 +212,7 @@ impl Writer {
     fn act(&mut self, turn: Turn) -> Result<(), InstallError> {
         let base = self.disk.log.base();
         if let Some(last) = turn.appends.last().map(|append| append.number) {
-            self.disk.append(&turn.appends)?;
+            self.disk.append(&turn.appends, &turn.ordered)?;
             for installing in turn.installing {
                 // The state thread may have ended with the server.
                 let _ = installing.send(());
@@ -364,15 +367,15 @@ mod tests {
         let (sender, orders) = std::sync::mpsc::channel();
         let resting = std::thread::spawn(move || {
             let mut turn = Turn::default();
-            turn.add(Order::Append(low(1), None));
+            turn.add(Order::Append(low(1), None, Instant::now()));
             rest(&mut turn, &orders, Instant::now().checked_add(Duration::from_secs(3600)));
             turn.appends.iter().map(|append| append.number).collect::<Vec<u64>>()
         });
         for number in 2..10 {
-            sender.send(Order::Append(low(number), None)).unwrap();
+            sender.send(Order::Append(low(number), None, Instant::now())).unwrap();
             resting.thread().unpark();
         }
-        sender.send(Order::Append(batch(10, 10, 1), None)).unwrap();
+        sender.send(Order::Append(batch(10, 10, 1), None, Instant::now())).unwrap();
         resting.thread().unpark();
         assert_eq!(resting.join().unwrap(), (1..=10).collect::<Vec<u64>>());
     }
@@ -382,7 +385,11 @@ mod tests {
         let (_sender, orders) = std::sync::mpsc::channel();
         for until in [None, Some(Instant::now())] {
             let mut turn = Turn::default();
-            turn.add(Order::Append(Append { urgency: Urgency::Low, ..batch(1, 1, 1) }, None));
+            turn.add(Order::Append(
+                Append { urgency: Urgency::Low, ..batch(1, 1, 1) },
+                None,
+                Instant::now(),
+            ));
             rest(&mut turn, &orders, until);
             assert_eq!(turn.appends.len(), 1);
         }

@@ -147,7 +147,7 @@ impl LogWriter {
             if waits {
                 self.progress.wait_begins();
             }
-            self.order(Order::Append(append, None))?;
+            self.order(Order::Append(append, None, Instant::now()))?;
             if waits {
                 self.wait();
             }
@@ -155,7 +155,7 @@ impl LogWriter {
         };
         self.images.hold_received(mark.index);
         let (sender, done) = channel();
-        self.order(Order::Append(append, Some(sender)))?;
+        self.order(Order::Append(append, Some(sender), Instant::now()))?;
         Ok(Some(Installing { mark, done }))
     }
 
@@ -223,7 +223,7 @@ impl Drop for LogWriter {
     fn drop(&mut self) {
         // These fail if the thread has ended already.
         if let Some(kept) = self.kept.take() {
-            let _ = self.orders.send(Order::Append(kept, None));
+            let _ = self.orders.send(Order::Append(kept, None, Instant::now()));
         }
         let _ = self.orders.send(Order::End);
         self.hurry();

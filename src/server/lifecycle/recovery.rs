@@ -5,7 +5,7 @@
 //! told who this server is before that is durable; a start that is given up ends at the next message.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, watch};
 use super::member::{Member, State};
 use super::settings;
 use super::start::Recovered;
+use crate::admin::Quantity;
 use crate::config::Config;
 use crate::replica::founding::{Decision, Identified, Past};
 use crate::replica::{Machine, Replica, Restored, Setup};
@@ -27,16 +28,19 @@ use crate::server::error::StartError;
 use crate::server::figures::Figures;
 use crate::server::gssapi::Gssapi;
 use crate::server::limits::Limits;
+use crate::server::measures::Measures;
 use crate::server::message::Message;
 use crate::server::peer::{Founder, Links, Peers, Store, Waiting, founding, open_or_mend};
 use crate::server::queue::Queue;
 use crate::server::shared::{Published, Stop};
+use crate::server::story::RoleLog;
 use crate::storage::Checkpointer;
 use crate::storage::Identity;
 use crate::storage::Images;
 use crate::storage::Lock;
 use crate::storage::Log;
 use crate::storage::Opened;
+use crate::storage::Report;
 use crate::storage::WatchedFs;
 
 /// What a driver is made from.
@@ -200,6 +204,7 @@ fn founded(
     };
     let limits = Limits::of(&config);
     let of_driver = Arc::clone(&scheduling);
+    let server_id = config.own_server().map_or(0, |own| own.id);
     let driver = |replica, disk, links| Driver {
         replica,
         messages: queue,
@@ -212,6 +217,8 @@ fn founded(
         members,
         links,
         gssapi,
+        role_log: RoleLog::new(server_id, Instant::now()),
+        turned_away: Vec::new(),
     };
     let Some(found) = found else {
         let membership = identity.as_ref().map(|identity| identity.initial.clone());
@@ -238,6 +245,7 @@ fn founded(
         links.introduce(identity.identified());
     }
     data_dir::tell(&report);
+    measure(&figures.measures, &report);
     let disk = disk_threads(
         (&config, &files),
         messages,
@@ -247,6 +255,17 @@ fn founded(
     )?;
     let replica = replica(setup, machine, restored)?;
     Ok(Some((driver(replica, Some(disk), links), report.new)))
+}
+
+/// What the start has taken, of a server that had data.
+fn measure(measures: &Measures, report: &Report) {
+    if report.new {
+        return;
+    }
+    let micros = |took: Duration| u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    measures.record(Quantity::StartImage, micros(report.begin_took));
+    measures.record(Quantity::StartEntries, report.entries);
+    measures.record(Quantity::StartEntriesTime, micros(report.entries_took));
 }
 
 fn new_identity(server_id: u8, decided: Option<&Identified>) -> Result<Identity, StartError> {

@@ -187,6 +187,8 @@ impl Links {
                 continue;
             }
             self.peers.count().sent(known.staged.len());
+            let waiting = known.wire.waiting_bytes() + known.staged.len();
+            self.peers.measures().queued(server_of(*peer), waiting);
             if let Err(Overfull) = known.wire.push(&mut known.staged) {
                 self.peers.count().overfull();
                 tracing::warn!(

@@ -23,6 +23,7 @@ use super::security::Security;
 use crate::config::{PeerAddress, ServerSpec};
 use crate::replica::founding::Introduction;
 use crate::server::figures::{Figures, LinkFigures};
+use crate::server::measures::Measures;
 use crate::server::message::Message;
 use crate::supervision::{self, Task};
 
@@ -121,6 +122,11 @@ impl Peers {
     /// Where links and images are counted.
     pub(crate) fn count(&self) -> &LinkFigures {
         self.figures.links()
+    }
+
+    /// Where it is measured how much waits for other servers.
+    pub(crate) fn measures(&self) -> &Measures {
+        &self.figures.measures
     }
 
     /// Who this server is.

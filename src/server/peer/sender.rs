@@ -86,6 +86,11 @@ impl Wire {
         Ok(())
     }
 
+    /// Bytes that wait behind what is being written.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.lock().bytes.len()
+    }
+
     /// Ends the link.
     pub(crate) fn close(&self) {
         self.end(self.lock());

@@ -67,6 +67,8 @@ pub struct ImageTally {
     pub written: u64,
     /// How many could not be.
     pub failed: u64,
+    /// How often the records of the store had another digest than the state.
+    pub mismatched: u64,
     /// Index and zxid of the last one written.
     pub last: Option<(u64, i64)>,
 }
@@ -447,6 +449,7 @@ impl Checkpointer {
         }
         scanned.map_err(CopyError::State)?;
         if digest != mark.digest {
+            self.tally.mismatched += 1;
             // Whatever was put there: a change was not, or a wrong one.
             let what = format!(
                 "its records are not the state at index {}: their digest is {digest:032x}, that of \

@@ -10,6 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use super::identity::{self, Identity};
 use super::open_error::OpenError;
@@ -109,8 +110,12 @@ pub struct Report {
     pub begun_from: String,
     /// Records that were restored from it.
     pub records: u64,
+    /// What that took.
+    pub begin_took: Duration,
     /// Entries that were applied after it.
     pub entries: u64,
+    /// What that took.
+    pub entries_took: Duration,
     /// Bytes of the log.
     pub log_bytes: u64,
     /// What was dropped at the end of the log, if a write was cut off there.
@@ -175,11 +180,14 @@ pub fn open(
     let images = Images::new(Arc::clone(&place.fs), &place.data.join(IMAGES), identity.cluster_id);
     let ensemble = options.ensemble;
     let mut recovery = Recovery::new(place, log, found, images.clone(), restore, ensemble);
+    let start = Instant::now();
     let begun = recovery.begin()?;
+    let begin_took = start.elapsed();
     let commit = recovery.found.hard_state.commit.max(begun.mark.index);
     let behind =
         begun.mark.index.saturating_sub(u64::from(mutant!("entry-applied-twice-at-restart")));
     recovery.entries(behind, commit)?;
+    let entries_took = start.elapsed() - begin_took;
     let last = recovery.found.last.index;
     let tail = recovery.log.read(commit + 1, last, usize::MAX)?;
     let applied_term = recovery.log.term(commit)?;
@@ -191,7 +199,9 @@ pub fn open(
         new,
         begun_from: begun.name,
         records: begun.mark.records,
+        begin_took,
         entries: commit - begun.mark.index,
+        entries_took,
         log_bytes: log.bytes(),
         torn: found.torn,
         set_aside,

@@ -8,7 +8,9 @@ use super::Clients;
 use crate::proto::request::Request;
 use crate::proto::{ErrorCode, OpCode, Response};
 use crate::replica::clients::connection::{Answer, Connection, OUTPUT_BYTES_PER_TURN_MAX, Pending};
+use crate::replica::inspect::Measure;
 use crate::replica::machine::{Applied, Machine};
+use crate::replica::ready::Answered;
 use crate::replica::request::ConnId;
 
 impl Clients {
@@ -29,7 +31,11 @@ impl Clients {
                 // The reply to a ping carries the ping's own xid whatever the request said.
                 let ping = matches!(request, Request::Ping);
                 let xid = if ping { crate::proto::request::XID_PING } else { xid };
-                self.read(machine, conn, xid, request);
+                let before = connection.output_len();
+                self.read(machine, conn, xid, &request);
+                if let Some(connection) = self.connections.get(&conn) {
+                    self.namespaces.note_read(&request, connection.output_len() - before);
+                }
             }
             Answer::Failure(code) => connection.send(xid, zxid, &Err(code)),
             Answer::EagerFailure(code) => connection.send(xid, 0, &Err(code)),
@@ -40,10 +46,11 @@ impl Clients {
                 return;
             }
         }
-        let latency_us = self.now_us.saturating_sub(at_us);
-        self.figures.read_latency.record(latency_us);
+        self.figures.reads_answered += 1;
+        self.measured.note(Measure::ReadWait, self.now_us.saturating_sub(at_us));
         if let Some(connection) = self.connections.get_mut(&conn) {
-            connection.note_reply(zxid, latency_us, self.now_us);
+            let answered = Answered { arrived_us: at_us, is_write: false };
+            connection.note_reply(zxid, answered, self.now_us);
         }
         self.touch(conn);
     }
@@ -89,8 +96,15 @@ impl Clients {
             Some(Pending::Write { sequence: front, xid, op, at_us }) if *front == sequence => {
                 let (xid, op, at_us) = (*xid, *op, *at_us);
                 connection.queue.pop_front();
+                let waits = !connection.queue.is_empty();
+                self.measured.note(Measure::QueuesWaiting, self.waiting);
+                self.waiting -= u64::from(!waits);
+                self.figures.queues_drained += u64::from(waits);
                 if self.answer_write(conn, (xid, op, at_us), zxid, &applied.result) {
+                    let before = self.figures.reads_answered;
                     self.drain(machine, conn);
+                    let reads = self.figures.reads_answered - before;
+                    self.measured.note(Measure::ReadsAfterWrite, reads);
                 }
                 true
             }
@@ -111,9 +125,9 @@ impl Clients {
         self.figures.outstanding -= 1;
         let Some(connection) = self.connections.get_mut(&conn) else { return false };
         connection.send(xid, zxid, result);
-        let latency_us = self.now_us.saturating_sub(at_us);
-        self.figures.write_latency.record(latency_us);
-        connection.note_reply(zxid, latency_us, self.now_us);
+        self.figures.writes_answered += 1;
+        self.measured.note(Measure::WriteWait, self.now_us.saturating_sub(at_us));
+        connection.note_reply(zxid, Answered { arrived_us: at_us, is_write: true }, self.now_us);
         self.touch(conn);
         let ends = op == OpCode::CloseSession || matches!(result, Err(ErrorCode::SessionExpired));
         if ends {
@@ -178,7 +192,12 @@ impl Clients {
 
     /// Answers what is at the front, which waits for nothing. False if the connection ends by it.
     fn answer_front(&mut self, machine: &Machine, conn: ConnId) -> bool {
-        let front = self.connections.get_mut(&conn).and_then(|known| known.queue.pop_front());
+        let connection = self.connections.get_mut(&conn);
+        let front = connection.and_then(|known| {
+            let front = known.queue.pop_front();
+            self.waiting -= u64::from(front.is_some() && known.queue.is_empty());
+            front
+        });
         match front {
             Some(
                 Pending::Answer { xid, answer, at_us }

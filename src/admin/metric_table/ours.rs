@@ -1,228 +1,47 @@
-//! The table of metrics.
-//!
-//! *Owns* every metric's name, kind, meaning and where its value comes from: once. *Invariants*:
-//! ZooKeeper's names mean what they mean there; a name that is not ZooKeeper's begins with
-//! `lockkeeper_`; a row whose figure is not measured yields nothing.
+//! Metrics that are not ZooKeeper's.
 
-use super::ensemble::takes_part;
-use super::lock_figures::LockFigures;
-use super::metrics::{Kind, Metric, Reading, Value};
-use super::words::{overall_latency, rounded};
-use super::{Certificates, OtherProtocols, Tally};
-use crate::replica::Status;
-use crate::replica::inspect::{Mode, PeerStatus, ProposalSizes};
+use super::super::metric::{Metric, Value};
+use super::super::version::{BUILT, ZOOKEEPER};
+use super::super::{OtherProtocols, Quantity};
+use super::{
+    counter, gauge, histogram, info, of_certificates, of_locks, of_member, summary, whole,
+};
 
-const fn gauge(
-    name: &'static str,
-    help: &'static str,
-    read: fn(&Reading) -> Option<Value>,
-) -> Metric {
-    Metric { name, kind: Kind::Gauge, help, read }
-}
-
-const fn counter(
-    name: &'static str,
-    help: &'static str,
-    read: fn(&Reading) -> Option<Value>,
-) -> Metric {
-    Metric { name, kind: Kind::Counter, help, read }
-}
-
-const fn summary(
-    name: &'static str,
-    help: &'static str,
-    read: fn(&Reading) -> Option<Value>,
-) -> Metric {
-    Metric { name, kind: Kind::Summary, help, read }
-}
-
-/// A number that only a leader has.
-fn led(reading: &Reading, value: fn(&Status) -> u64) -> Option<Value> {
-    (reading.status.mode == Mode::Leader).then(|| value(&reading.status).into())
-}
-
-/// The number of other servers that are so, on a leader.
-fn peers(reading: &Reading, are: fn(&PeerStatus) -> bool) -> Option<Value> {
-    let count = reading.status.peers.iter().filter(|peer| are(peer)).count();
-    (reading.status.mode == Mode::Leader).then(|| (count as u64).into())
-}
-
-/// A number that a server without an ensemble does not have.
-fn of_member(reading: &Reading, value: fn(&Status) -> u64) -> Option<Value> {
-    (reading.status.mode != Mode::Standalone).then(|| value(&reading.status).into())
-}
-
-/// The size of a proposal, once a leader has made one.
-fn proposal_size(reading: &Reading, which: fn(&ProposalSizes) -> u64) -> Option<Value> {
-    let sizes = reading.status.proposal_sizes.as_ref();
-    sizes.filter(|_| reading.status.mode == Mode::Leader).map(|sizes| which(sizes).into())
-}
-
-/// One number of each listener that speaks TLS; `None` without one.
-fn of_certificates(r: &Reading, number: fn(&Certificates) -> u64) -> Option<Value> {
-    let known = r.counters.certificates.iter().map(|known| (known.listener, number(known)));
-    let known: Vec<_> = known.collect();
-    (!known.is_empty()).then_some(Value::Set(known))
-}
-
-/// A figure of locks, on the server that has them.
-fn of_locks(reading: &Reading, value: fn(&LockFigures) -> Value) -> Option<Value> {
-    reading.locks.as_ref().map(value)
-}
-
-/// A whole number that is always measured.
-fn whole(value: u64) -> Option<Value> {
-    Some(value.into())
-}
-
-/// Every metric, ZooKeeper's first.
-pub const METRICS: &[Metric] = &[
-    gauge("avg_latency", "Mean milliseconds from a request's arrival to its answer", |r| {
-        Some(Value::Real(rounded(overall_latency(&r.status).mean_ms())))
+pub(super) const METRICS: &[Metric] = &[
+    info("lockkeeper_build_info", "Which version this is", |_| {
+        Some(Value::Info(vec![
+            ("version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("zookeeper", ZOOKEEPER.to_owned()),
+            ("built", BUILT.to_owned()),
+        ]))
     }),
-    gauge("min_latency", "Shortest milliseconds from a request's arrival to its answer", |r| {
-        whole(overall_latency(&r.status).min_us / 1000)
+    counter("process_cpu_seconds_total", "Seconds of CPU that this process has used", |r| {
+        r.process.cpu_seconds.map(Value::Real)
     }),
-    gauge("max_latency", "Longest milliseconds from a request's arrival to its answer", |r| {
-        whole(overall_latency(&r.status).max_us / 1000)
+    gauge("process_resident_memory_bytes", "Bytes of memory that this process uses", |r| {
+        r.process.resident_bytes.map(Value::from)
     }),
-    gauge("packets_received", "Frames received from clients", |r| {
-        whole(r.counters.packets_received)
+    gauge("process_virtual_memory_bytes", "Bytes of addresses that this process uses", |r| {
+        r.process.virtual_bytes.map(Value::from)
     }),
-    gauge("packets_sent", "Frames sent to clients, events included", |r| {
-        whole(r.counters.packets_sent)
+    gauge("process_threads", "Threads of this process", |r| r.process.threads.map(Value::from)),
+    gauge("process_start_time_seconds", "When this process began, seconds since the epoch", |r| {
+        r.process.started_seconds.map(Value::Real)
     }),
-    gauge("num_alive_connections", "Client connections open", |r| {
-        whole(r.counters.connections_alive)
-    }),
-    gauge("outstanding_requests", "Requests received and not answered yet", |r| {
-        whole(r.status.outstanding)
-    }),
-    gauge("uptime", "Milliseconds since the start", |r| whole(r.counters.uptime_ms)),
-    gauge("znode_count", "Znodes, counted as ZooKeeper does (the root twice)", |r| {
-        whole(r.status.znode_count)
-    }),
-    gauge("watch_count", "Watches registered on this server", |r| whole(r.status.watch_count)),
-    gauge("ephemerals_count", "Ephemeral znodes", |r| whole(r.status.ephemerals_count)),
-    gauge("approximate_data_size", "Bytes of all paths and data", |r| {
-        whole(r.status.approximate_data_size)
-    }),
-    gauge("global_sessions", "Open sessions of the whole ensemble", |r| whole(r.status.sessions)),
-    gauge("local_sessions", "Sessions of read-only mode, which only this server knows", |r| {
-        of_member(r, |status| status.local_sessions)
-    }),
-    gauge("open_file_descriptor_count", "File descriptors open in this process", |r| {
+    gauge("process_open_fds", "File descriptors open in this process", |r| {
         r.descriptors.open.map(Value::from)
     }),
-    gauge("max_file_descriptor_count", "File descriptors this process may open", |r| {
+    gauge("process_max_fds", "File descriptors this process may open", |r| {
         r.descriptors.max.map(Value::from)
     }),
-    gauge("last_client_response_size", "Bytes of the last reply", |r| {
-        r.counters.response_sizes.map(|sizes| sizes.last.into())
+    histogram("lockkeeper_read_seconds", "Time of reads, as readlatency", |r| {
+        r.seconds(Quantity::Read)
     }),
-    gauge("max_client_response_size", "Bytes of the largest reply", |r| {
-        r.counters.response_sizes.map(|sizes| sizes.max.into())
+    histogram("lockkeeper_write_seconds", "Time of writes, as updatelatency", |r| {
+        r.seconds(Quantity::Write)
     }),
-    gauge("min_client_response_size", "Bytes of the smallest reply", |r| {
-        r.counters.response_sizes.map(|sizes| sizes.min.into())
-    }),
-    gauge("auth_failed_count", "Auth packets that were refused", |r| whole(r.status.auth_failed)),
-    gauge(
-        "non_mtls_remote_conn_count",
-        "Connections accepted without a client certificate from other hosts",
-        |r| whole(r.counters.connections_non_mtls_remote),
-    ),
-    gauge(
-        "non_mtls_local_conn_count",
-        "Connections accepted without a client certificate from the server's own address",
-        |r| whole(r.counters.connections_non_mtls_local),
-    ),
-    gauge("quorum_size", "Participants of the ensemble", |r| {
-        takes_part(r.status.mode).then(|| {
-            let own = u64::from(r.status.mode != Mode::Observer);
-            let others = r.status.peers.iter().filter(|peer| !peer.is_observer).count();
-            (own + others as u64).into()
-        })
-    }),
-    gauge("learners", "Other servers that are connected (leader only)", |r| {
-        peers(r, |peer| peer.is_connected)
-    }),
-    gauge("synced_followers", "Other participants that keep up (leader only)", |r| {
-        peers(r, |peer| peer.votes && peer.is_synced)
-    }),
-    gauge(
-        "synced_non_voting_followers",
-        "Participants that keep up and have no vote yet (leader only)",
-        |r| peers(r, |peer| !peer.votes && !peer.is_observer && peer.is_synced),
-    ),
-    gauge("synced_observers", "Observers that keep up (leader only)", |r| {
-        peers(r, |peer| peer.is_observer && peer.is_synced)
-    }),
-    gauge(
-        "pending_syncs",
-        "Requests `sync` and linearizable reads that wait for a majority (leader only)",
-        |r| led(r, |status| status.pending_syncs),
-    ),
-    gauge("leader_uptime", "Milliseconds since this server became the leader (leader only)", |r| {
-        r.status.leading_ms.map(Value::from)
-    }),
-    gauge("last_proposal_size", "Bytes of the last proposed entry (leader only)", |r| {
-        proposal_size(r, |sizes| sizes.last)
-    }),
-    gauge("max_proposal_size", "Bytes of the largest proposed entry (leader only)", |r| {
-        proposal_size(r, |sizes| sizes.max)
-    }),
-    gauge("min_proposal_size", "Bytes of the smallest proposed entry (leader only)", |r| {
-        proposal_size(r, |sizes| sizes.min)
-    }),
-    counter("commit_count", "Transactions applied", |r| whole(r.status.txns_applied)),
-    counter("proposal_count", "Entries proposed by this server", |r| whole(r.status.proposals)),
-    counter("connection_request_count", "Handshakes received", |r| {
-        whole(r.counters.connect_requests)
-    }),
-    counter("connection_rejected", "Connections refused for their number", |r| {
-        whole(r.counters.connections_rejected_per_ip + r.counters.connections_rejected_total)
-    }),
-    counter("connection_drop_count", "Client connections that ended, for any reason", |r| {
-        whole(r.counters.connections_closed)
-    }),
-    counter("stale_sessions_expired", "Sessions expired by this server", |r| {
-        whole(r.status.sessions_expired)
-    }),
-    counter("sessionless_connections_expired", "Connections closed without a handshake", |r| {
-        whole(r.counters.connections_cut_sessionless)
-    }),
-    counter("bytes_received_count", "Bytes received from clients", |r| {
-        whole(r.counters.bytes_received)
-    }),
-    counter("response_bytes", "Bytes sent to clients, without those of events", |r| {
-        whole(r.counters.bytes_sent.saturating_sub(r.status.watch_bytes))
-    }),
-    counter("watch_bytes", "Bytes of events sent to clients", |r| whole(r.status.watch_bytes)),
-    counter("large_requests_rejected", "Requests refused for their size", |r| {
-        whole(r.counters.large_requests_refused)
-    }),
-    counter("snapshot_error_count", "Images that could not be written or verified", |r| {
-        whole(r.counters.disk.image_errors)
-    }),
-    summary("fsynctime", "Milliseconds of each fsync of the log", |r| {
-        Some(r.counters.disk.fsync.into())
-    }),
-    summary("snapshottime", "Milliseconds to write and verify each image", |r| {
-        Some(r.counters.disk.image.into())
-    }),
-    summary("dbinittime", "Milliseconds from the start to serving", |r| {
-        let ms = r.recovery_ms?;
-        Some(Tally { count: 1, sum: ms, min: ms, max: ms }.into())
-    }),
-    summary("readlatency", "Milliseconds from a read's arrival to its answer", |r| {
-        Some(r.status.read_latency.into())
-    }),
-    summary("updatelatency", "Milliseconds from a write's arrival to its answer", |r| {
-        Some(r.status.write_latency.into())
-    }),
-    summary("sync_processor_batch_size", "Entries appended to the log with one fsync", |r| {
-        Some(r.counters.disk.log_batch.into())
+    histogram("lockkeeper_fsync_seconds", "Time of fsyncs of the log, as fsynctime", |r| {
+        r.seconds(Quantity::Fsync)
     }),
     gauge("lockkeeper_serving", "1 while requests are answered, else 0", |r| {
         whole(u64::from(r.status.serving))
@@ -331,9 +150,6 @@ pub const METRICS: &[Metric] = &[
             ("unfinished", r.counters.connections_cut_unfinished),
         ]))
     }),
-    counter("unsuccessful_handshake", "Handshakes of TLS with clients that came to nothing", |r| {
-        whole(r.counters.handshakes_failed)
-    }),
     gauge(
         "lockkeeper_certificate_expiry_seconds",
         "When the first certificate that is shown is not valid any more, seconds since 1970, by whom it is for",
@@ -418,7 +234,7 @@ pub const METRICS: &[Metric] = &[
     summary(
         "lockkeeper_checkpoint_time",
         "Milliseconds of each checkpoint of the state store",
-        |r| Some(r.counters.disk.checkpoint.into()),
+        |r| r.ms(Quantity::Checkpoint),
     ),
     gauge("lockkeeper_locks", "Locks with a contender, by kind", |r| {
         of_locks(r, |locks| Value::Set(locks.kinds.clone()))
@@ -429,6 +245,11 @@ pub const METRICS: &[Metric] = &[
     gauge("lockkeeper_lock_waiters", "Contenders that wait for a lock", |r| {
         of_locks(r, |locks| locks.waiters.into())
     }),
+    gauge(
+        "lockkeeper_lock_queue",
+        "Contenders that wait for a lock, of the 20 locks for which the most do, by path",
+        |r| of_locks(r, |locks| Value::Labelled("lock", locks.queues.clone())),
+    ),
     gauge("lockkeeper_lock_longest_wait", "Milliseconds that the oldest waiter has waited", |r| {
         of_locks(r, |locks| locks.longest_wait_ms.into())
     }),

@@ -1,0 +1,63 @@
+//! Names of ZooKeeper's metrics that measure nothing here.
+//!
+//! *Owns* the names and the reasons, for `docs/METRICS.md`. *Invariant*: a name is here or in the table of metrics,
+//! never in both. So a dashboard's empty panel is explained.
+
+/// Names, separated by blanks, and why they are not measured.
+pub(super) const NAMES: &[(&str, &str)] = &[
+    (
+        "response_packet_cache_hits response_packet_cache_misses response_packet_get_children_cache_hits \
+         response_packet_get_children_cache_misses",
+        "There is no cache of answers: an answer is written from the tree",
+    ),
+    (
+        "dead_watchers_queued dead_watchers_cleared dead_watchers_cleaner_latency add_dead_watcher_stall_time",
+        "Watches of a connection are gone when it is: none are left to be cleared",
+    ),
+    (
+        "connection_drop_probability connection_token_deficit",
+        "No connection is dropped by chance: a reconnect storm is let in at `lockkeeper.admissionRate`",
+    ),
+    (
+        "concurrent_request_processing_in_commit_processor time_waiting_empty_pool_in_commit_processor_read_ms",
+        "No pool of threads answers reads: one thread does, in the order of their arrival",
+    ),
+    (
+        "om_proposal_process_time_ms om_commit_process_time_ms proposal_process_time learner_handler_qp_time_ms \
+         learner_request_processor_queue_size skip_learner_request_to_next_processor_count \
+         requests_not_forwarded_to_commit_processor inflight_snap_count inflight_diff_count",
+        "Parts of ZooKeeper's replication that Raft does not have",
+    ),
+    (
+        "quit_leading_due_to_disloyal_voter",
+        "A leader that no majority follows steps down: `leader_unavailable_time` and `lockkeeper_leader_changes` tell",
+    ),
+    (
+        "ensemble_auth_success ensemble_auth_fail ensemble_auth_skip",
+        "The authentication scheme `ensemble` is not offered",
+    ),
+    (
+        "tls_handshake_exceeded",
+        "No handshake is refused for the number of others: it waits, and `unsuccessful_handshake` counts those that come to nothing",
+    ),
+    (
+        "stale_requests stale_requests_dropped stale_replies throttled_ops request_throttle_wait_count \
+         request_throttle_queue_time_ms netty_queued_buffer_capacity socket_closing_time \
+         cnxn_closed_without_zk_server_running",
+        "Requests are not thrown away for their age: a client that has too many in flight is read more slowly",
+    ),
+    (
+        "restore_time restore_error_count restore_rate_limited_count snapshot_rate_limited_count insecure_admin_count",
+        "The commands `snapshot` and `restore` of ZooKeeper's admin port are not offered",
+    ),
+    (
+        "quota_count_limit_per_namespace quota_count_usage_per_namespace quota_bytes_limit_per_namespace \
+         quota_bytes_usage_per_namespace quota_exceeded_error_per_namespace",
+        "Quotas are counted in `/zookeeper/quota`, and not as metrics",
+    ),
+    (
+        "jvm_pause_time_ms jvm_classes_loaded jvm_threads_current jvm_threads_deadlocked jvm_threads_state \
+         jvm_gc_collection_seconds jvm_memory_pool_bytes_used jvm_memory_bytes_used jvm_memory_bytes_max",
+        "There is no Java virtual machine: memory and CPU are `process_resident_memory_bytes` and `process_cpu_seconds_total`",
+    ),
+];
