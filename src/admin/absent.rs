@@ -30,7 +30,7 @@ pub(super) const NAMES: &[(&str, &str)] = &[
     ),
     (
         "quit_leading_due_to_disloyal_voter",
-        "A leader that no majority follows steps down: `leader_unavailable_time` and `lockkeeper_leader_changes` tell",
+        "A leader without a majority steps down: see `leader_unavailable_time` and `lockkeeper_leader_changes`",
     ),
     (
         "ensemble_auth_success ensemble_auth_fail ensemble_auth_skip",
@@ -38,7 +38,7 @@ pub(super) const NAMES: &[(&str, &str)] = &[
     ),
     (
         "tls_handshake_exceeded",
-        "No handshake is refused for the number of others: it waits, and `unsuccessful_handshake` counts those that come to nothing",
+        "No handshake is refused for the number of others: it waits. See `unsuccessful_handshake`",
     ),
     (
         "stale_requests stale_requests_dropped stale_replies throttled_ops request_throttle_wait_count \
@@ -58,6 +58,6 @@ pub(super) const NAMES: &[(&str, &str)] = &[
     (
         "jvm_pause_time_ms jvm_classes_loaded jvm_threads_current jvm_threads_deadlocked jvm_threads_state \
          jvm_gc_collection_seconds jvm_memory_pool_bytes_used jvm_memory_bytes_used jvm_memory_bytes_max",
-        "There is no Java virtual machine: memory and CPU are `process_resident_memory_bytes` and `process_cpu_seconds_total`",
+        "There is no Java virtual machine: see `process_resident_memory_bytes` and `process_cpu_seconds_total`",
     ),
 ];

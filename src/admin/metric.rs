@@ -80,7 +80,7 @@ impl Reading {
         Value::set(sums.map(|(server, sum)| (server.to_string(), Summary::of_tally(*sum, unit))))
     }
 
-    /// Sums by znode of the root; `None` while nothing was read or written, or nobody asked.
+    /// Sums by znode of the root; `None` while nothing was read or written, or it was not asked for.
     pub(super) fn by_namespace(&self, sum: fn(&NamespaceReport) -> Volume) -> Option<Value> {
         let known = self.namespaces.iter().flatten().filter(|known| sum(known).count > 0);
         Value::set(known.map(|known| {

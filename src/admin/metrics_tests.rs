@@ -207,12 +207,16 @@ fn members_of_an_ensemble_show_their_peer_state() {
     }
 }
 
+/// A label and its value, which has escapes.
+const LABEL: &str = r#"[a-z]+="([^"\\]|\\.)*""#;
+
 /// The grammar of the text format 0.0.4, as far as it is used: every sample follows its
 /// family's HELP and TYPE, no family twice, no sample twice.
 fn check_prometheus(text: &str) -> BTreeMap<String, f64> {
-    let sample =
-        Regex::new(r#"^([a-z_][a-z0-9_]*)(\{[a-z]+="([^"\\]|\\.)*"(,[a-z]+="([^"\\]|\\.)*")*\})? (-?[0-9.]+(e-?[0-9]+)?)$"#)
-            .unwrap();
+    let sample = Regex::new(&format!(
+        "^([a-z_][a-z0-9_]*)(\\{{{LABEL}(,{LABEL})*\\}})? (-?[0-9.]+(e-?[0-9]+)?)$"
+    ))
+    .unwrap();
     let (mut families, mut samples) = (BTreeSet::new(), BTreeMap::new());
     let mut family = ("", "");
     let mut help = "";

@@ -94,7 +94,7 @@ const ALERTS: &[Alert] = &[
         "lockkeeper_log_since_image_bytes > 2147483648",
         "10m",
         "warning",
-        "2 GiB of log were written since the newest image: the disk fills up. Look at the server's log for images that fail",
+        "2 GiB of log were written since the newest image: the disk fills up. The server's log says why",
     ),
     alert(
         "LockkeeperImagesFail",
@@ -355,7 +355,8 @@ fn dashboard() -> String {
             let targets: Vec<Value> = (b'A'..)
                 .zip(queries(metric))
                 .map(|(letter, (expr, legend))| {
-                    json!({"refId": char::from(letter).to_string(), "expr": expr, "legendFormat": legend, "datasource": source})
+                    let letter = char::from(letter).to_string();
+                    json!({"refId": letter, "expr": expr, "legendFormat": legend, "datasource": source})
                 })
                 .collect();
             inner.push(json!({
@@ -383,8 +384,9 @@ fn dashboard() -> String {
         "description": "Made from the table of metrics in src/admin/metric_table/.",
         "templating": {"list": [
             {"name": "datasource", "type": "datasource", "query": "prometheus"},
-            {"name": "instance", "type": "query", "datasource": source, "query": "label_values(lockkeeper_serving, instance)",
-             "refresh": 2, "multi": true, "includeAll": true, "allValue": ".*", "current": {"text": "All", "value": "$__all"}},
+            {"name": "instance", "type": "query", "datasource": source, "refresh": 2, "multi": true,
+             "query": "label_values(lockkeeper_serving, instance)", "includeAll": true, "allValue": ".*",
+             "current": {"text": "All", "value": "$__all"}},
         ]},
         "panels": panels,
     });

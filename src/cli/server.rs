@@ -156,8 +156,9 @@ async fn serve(config: Config, flags: &ServerFlags) -> ExitCode {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = hang_up.recv() => {
-                tracing::info!("SIGHUP: reads the files of keys, certificates and users again");
+                tracing::info!("SIGHUP: reads keys, certificates and users again, and opens the audit log");
                 systemd.reloading();
+                server.reopen_audit_log().await;
                 server.reopen_audit_log().await;
                 // It has logged what it has come to.
                 let _ = server.reload_certificates().await;

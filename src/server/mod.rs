@@ -140,8 +140,8 @@ impl Server {
         }
     }
 
-    /// Opens the audit log's file again by its name: for those that have moved it away. Does nothing without one. That it
-    /// cannot be opened is logged, and lines go on into the file that was open.
+    /// Opens the audit log's file again by its name: for those that have moved it away. Does nothing without one. That
+    /// it cannot be opened is logged, and lines go on into the file that was open.
     pub async fn reopen_audit_log(&self) {
         self.shared.published.reopens_audit.store(true, Ordering::Release);
         // Fails if the server is ending.

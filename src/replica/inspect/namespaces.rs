@@ -1,8 +1,8 @@
 //! How much is read and written below each znode of the root, as ZooKeeper's `read_per_namespace` and
 //! `write_per_namespace` count it.
 //!
-//! *Owns* the sums by the first component of a path. *Invariants*: of more than [`NAMESPACES_MAX`] names those that come
-//! later are counted together; nothing but what operators see depends on them. *Never* replicated.
+//! *Owns* the sums by the first component of a path. *Invariants*: of more than [`NAMESPACES_MAX`] names those that
+//! come later are counted together; nothing but what operators see depends on them. *Never* replicated.
 
 use std::collections::BTreeMap;
 

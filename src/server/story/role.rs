@@ -1,7 +1,7 @@
 //! Log lines, and measurements, about what this server is in its ensemble.
 //!
-//! *Owns* what was said last of the leader, the role, the majority and the other servers. *Invariants*: each change is one
-//! line, with its term and how long it took; elections without an end are bounded ([`Limited`]). *Never* decides
+//! *Owns* what was said last of the leader, the role, the majority and the other servers. *Invariants*: each change is
+//! one line, with its term and how long it took; elections without an end are bounded ([`Limited`]). *Never* decides
 //! anything.
 
 use std::collections::BTreeMap;
