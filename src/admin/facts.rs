@@ -31,9 +31,6 @@ pub struct Facts {
     pub init_limit: Option<i64>,
     /// `syncLimit` as configured, ticks; shown in an ensemble.
     pub sync_limit: Option<i64>,
-    /// Milliseconds from the start to serving, loading the tree included (`dbinittime`); `None`
-    /// where it was not measured.
-    pub recovery_ms: Option<u64>,
     /// Text of the configuration file, empty without one. Shown to anyone who reaches the HTTP
     /// port: the server that fills it leaves passwords out.
     pub initial_configuration: String,

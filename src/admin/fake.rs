@@ -255,7 +255,6 @@ fn facts() -> Facts {
         listen_backlog: -1,
         init_limit: None,
         sync_limit: None,
-        recovery_ms: Some(42),
         initial_configuration: "tickTime=2000\n".to_string(),
         properties: vec![("clientPort".to_string(), "2181".to_string())],
     }
@@ -365,6 +364,7 @@ fn measured() -> Measured {
     for quantity in Quantity::ALL {
         measured.set(*quantity, &[5_000]);
     }
+    measured.set(Quantity::StartLoad, &[42_000]);
     measured.set(Quantity::Read, &[1_200, 1_200, 1_500]);
     measured.set(Quantity::Write, &[2_500]);
     measured.set(Quantity::Fsync, &[1_000, 1_000, 2_000, 2_000]);

@@ -18,8 +18,6 @@ use crate::replica::inspect::{Inspect, NamespaceReport, Report, Volume};
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs)]
 pub struct Reading {
-    /// As in [`super::Facts`].
-    pub recovery_ms: Option<u64>,
     pub status: Status,
     pub counters: Counters,
     pub descriptors: Descriptors,
@@ -34,7 +32,6 @@ impl Reading {
     #[must_use]
     pub fn now(status: Status, source: &dyn Source) -> Reading {
         Reading {
-            recovery_ms: source.facts().recovery_ms,
             status,
             counters: source.counters(),
             descriptors: Descriptors::now(),

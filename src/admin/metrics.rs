@@ -205,7 +205,7 @@ The same figures, three ways: `GET /metrics` (Prometheus text format), the four-
 (names begin with `zk_`), and `GET /commands/monitor` (JSON). Names are those of ZooKeeper 3.9, so
 that its dashboards and alert rules keep working; names that begin with `lockkeeper_` are ours.
 A figure is measured or absent, never a constant. Times are milliseconds unless the name says
-otherwise. `srst` sets counters and summaries to zero, `commit_count` and `dbinittime` excepted.
+otherwise. `srst` sets counters and summaries to zero, `commit_count` and what the start has taken excepted.
 
 In `/metrics` a summary is `<name>_count`, `<name>_sum` and, once there is a value, `<name>{quantile=\"0.5\"}`
 (0.95, 0.99 and 0.999 besides); in `mntr` it is `zk_avg_`, `zk_min_`, `zk_max_`, `zk_cnt_`, `zk_sum_`,

@@ -90,13 +90,12 @@ fn values_are_of_their_metrics_kind() {
 #[test]
 fn a_metric_that_is_not_measured_is_absent() {
     let mut fake = Fake::standalone();
-    fake.facts.recovery_ms = None;
     fake.counters.response_sizes = None;
     fake.counters.disk.last_image = None;
     let mut reading = reading(&fake);
     reading.descriptors = Descriptors::default();
     for text in [mntr(&reading), prometheus(&reading)] {
-        for name in ["dbinittime", "client_response_size", "last_image", "file_descriptor"] {
+        for name in ["client_response_size", "last_image", "file_descriptor"] {
             assert!(!text.contains(name), "{name} in {text}");
         }
     }

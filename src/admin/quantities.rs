@@ -80,6 +80,8 @@ quantities! {
     FollowerSync,
     /// Leader: from the link with an observer until it kept up.
     ObserverSync,
+    /// At the start: reading the data.
+    StartLoad,
     /// At the start: reading the image.
     StartImage,
     /// At the start: entries of the log that were applied behind the image.

@@ -158,10 +158,16 @@ impl Measures {
         measured
     }
 
-    /// Begins anew. What is measured meanwhile may count or not.
+    /// Begins anew, but for what the start has taken. What is measured meanwhile may count or not.
     pub(super) fn reset(&self) {
+        let is_of_start = |quantity: &Quantity| {
+            use Quantity::{StartEntries, StartEntriesTime, StartImage, StartLoad};
+            matches!(quantity, StartLoad | StartImage | StartEntries | StartEntriesTime)
+        };
+        let all = Quantity::ALL.iter().zip(&self.buckets);
+        let all = all.filter(|(quantity, _)| !is_of_start(quantity)).map(|(_, buckets)| buckets);
         let stripes = self.reads.all().chain(self.writes.all());
-        self.buckets.iter().chain(stripes).for_each(Buckets::reset);
+        all.chain(stripes).for_each(Buckets::reset);
         *self.by_server() = ByServer::default();
     }
 

@@ -336,6 +336,7 @@ impl World {
             inspected: _,
             tokens: _,
             members: _,
+            turned_away: _,
         } = ready;
         self.rules.applied(id, &audit)?;
         for outgoing in client {

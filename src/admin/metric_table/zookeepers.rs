@@ -1,9 +1,9 @@
 //! ZooKeeper's metrics of a server as a whole.
 
+use super::super::Quantity;
 use super::super::ensemble::takes_part;
 use super::super::metric::{Metric, Value};
 use super::super::words::{mean_ms, rounded};
-use super::super::{Distribution, Quantity};
 use super::{counter, gauge, led, of_member, peers, proposal_size, summary, whole};
 use crate::replica::inspect::Mode;
 
@@ -146,9 +146,11 @@ pub(super) const METRICS: &[Metric] = &[
     summary("snapshottime", "Milliseconds to write and verify each image", |r| {
         r.ms(Quantity::Image)
     }),
-    summary("dbinittime", "Milliseconds from the start to serving", |r| {
-        Some(Value::milliseconds(&Distribution::of(r.recovery_ms?.saturating_mul(1000))))
-    }),
+    summary(
+        "dbinittime",
+        "Milliseconds to read the data at the start, by a server that has some",
+        |r| r.ms(Quantity::StartLoad),
+    ),
     summary(
         "readlatency",
         "Milliseconds from the read of a read request's bytes to the write of its answer's",

@@ -119,15 +119,13 @@ impl Offer {
         }
     }
 
-    /// Lets clients and operators connect, until the end is asked for. `recovery_ms`: how long it
-    /// took to read the data, if that is known.
+    /// Lets clients and operators connect, until the end is asked for.
     ///
     /// # Errors
     /// Another process has taken the client port meanwhile, or the system gives no thread.
     pub(super) async fn open(
         &self,
         ports: clients::Ports,
-        recovery_ms: Option<u64>,
         tasks: &mut TaskSet<()>,
     ) -> Result<Ports, StartError> {
         let Self { config, limits, messages, figures, published, stop, .. } = self;
@@ -153,12 +151,7 @@ impl Offer {
             ),
             figures: Arc::clone(figures),
             published: Arc::clone(published),
-            facts: settings::facts(
-                config,
-                self.is_in_memory,
-                (address, secure_address),
-                recovery_ms,
-            ),
+            facts: settings::facts(config, self.is_in_memory, (address, secure_address)),
             words: config.four_letter_words.clone(),
             commands_path: config.admin.command_url.clone(),
             forces_https: config.admin.force_https,

@@ -263,6 +263,7 @@ fn measure(measures: &Measures, report: &Report) {
         return;
     }
     let micros = |took: Duration| u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    measures.record(Quantity::StartLoad, micros(report.begin_took + report.entries_took));
     measures.record(Quantity::StartImage, micros(report.begin_took));
     measures.record(Quantity::StartEntries, report.entries);
     measures.record(Quantity::StartEntriesTime, micros(report.entries_took));

@@ -80,7 +80,6 @@ pub(super) fn facts(
     config: &Config,
     is_in_memory: bool,
     (address, secure_address): (SocketAddr, Option<SocketAddr>),
-    recovery_ms: Option<u64>,
 ) -> Facts {
     let directory = |path: &Path| {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
@@ -103,7 +102,6 @@ pub(super) fn facts(
         session_timeout_ms_min: ms(config.min_session_timeout_ms),
         session_timeout_ms_max: ms(config.max_session_timeout_ms),
         listen_backlog: ms(config.listen_backlog),
-        recovery_ms,
         initial_configuration: config.given(),
         properties: config.values(),
     }

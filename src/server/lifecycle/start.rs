@@ -340,7 +340,7 @@ async fn with_others(
     let start = Instant::now();
     let follow = dynamic_file::follow(parts.config.clone(), parts.members.subscribe(), file);
     tasks.spawn(Task::Members, Arc::clone(&parts.stop).before(follow));
-    let ports = offer.open(port, None, tasks).await?;
+    let ports = offer.open(port, tasks).await?;
     let mut tell = |recovered| {
         if let Some(told) = told.take() {
             let (recovered, peers) = (recovered, Some(Arc::clone(peers)));
@@ -372,7 +372,7 @@ async fn alone(
     // If it does not, the driver has ended.
     if let Ok(status) = serving.await {
         let recovered = Recovered::of(&status, is_new, start);
-        let ports = offer.open(port, Some(recovered.took_ms), tasks).await?;
+        let ports = offer.open(port, tasks).await?;
         if let Some(told) = told.take() {
             // A start that was given up is not waited for.
             let _ = told.send(Ok(Started { ports, recovered, peers: None }));

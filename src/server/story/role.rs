@@ -165,6 +165,11 @@ impl RoleLog {
         }
         match (misses, spare) {
             (0, _) => tracing::info!(voters, "all that vote are reached again"),
+            _ if reached <= voters / 2 => tracing::warn!(
+                voters,
+                reached,
+                "no majority is reached any more: writes wait, and this server steps down soon"
+            ),
             (_, 0) => tracing::warn!(
                 voters,
                 reached,
