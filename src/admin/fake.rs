@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::{
     Certificates, ClientAddress, Counters, DiskCounters, Facts, Gathering, Inspection, LastImage,
-    LeaderChange, LinkCounters, Measured, OtherProtocols, Quantity, ResponseSizes, Source, StandingsOf, Tally,
+    LeaderChange, LinkCounters, Measured, OtherProtocols, Quantity, ResponseSizes, Source,
+    StandingsOf, Tally,
 };
 use crate::locks::{Local, Scope, Snapshot};
 use crate::replica::inspect::{

@@ -181,11 +181,14 @@ fn alerts() -> String {
         "# Alert rules for Prometheus. Made from src/admin/monitoring.rs by its tests (LOCKKEEPER_WRITE_DOCS=1).\n\
          groups:\n  - name: lockkeeper\n    rules:\n",
     );
+    // A string of JSON is one of YAML, too.
+    let quoted = |text: String| Value::from(text).to_string();
     for Alert { name, expr, lasts, severity, summary } in ALERTS {
-        let expr = expr.replace('\'', "''");
+        let expr = quoted((*expr).to_owned());
+        let summary = quoted(format!("{{{{ $labels.instance }}}}: {summary}"));
         out.push_str(&format!(
-            "      - alert: {name}\n        expr: '{expr}'\n        for: {lasts}\n        labels:\n          \
-             severity: {severity}\n        annotations:\n          summary: '{{{{ $labels.instance }}}}: {summary}'\n"
+            "      - alert: {name}\n        expr: {expr}\n        for: {lasts}\n        labels:\n          \
+             severity: {severity}\n        annotations:\n          summary: {summary}\n"
         ));
     }
     out

@@ -233,8 +233,12 @@ impl RoleLog {
         if matches!(status.mode, Mode::Leader) {
             figures.measures.record(Quantity::LeaderUnavailable, micros_since(began, now));
         }
-        let zxid = format!("{:#x}", status.zxid);
-        tracing::info!(mode, term, %zxid, millis = millis_since(began, now), "clients are served");
+        let (zxid, millis) = (format!("{:#x}", status.zxid), millis_since(began, now));
+        if status.mode == Mode::Standalone {
+            // Its first lines on the screen say so.
+            return tracing::debug!(mode, term, %zxid, millis, "clients are served");
+        }
+        tracing::info!(mode, term, %zxid, millis, "clients are served");
     }
 }
 
