@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use tokio::time::{Duration, timeout};
 
@@ -13,6 +14,7 @@ use super::lock_figures::LockFigures;
 use super::{Counters, Distribution, Measured, Quantity, Source, Tally};
 use crate::replica::Status;
 use crate::replica::inspect::{Inspect, NamespaceReport, Report, Volume};
+use crate::supervision::{Task, spawn_blocking};
 
 /// What figures are read from.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +27,8 @@ pub struct Reading {
     pub locks: Option<LockFigures>,
     /// `None` if they were not asked for.
     pub namespaces: Option<Vec<NamespaceReport>>,
+    /// Bytes that are free where the data and the log are; empty if that was not asked for.
+    pub free_bytes: Vec<(&'static str, u64)>,
 }
 
 impl Reading {
@@ -38,6 +42,7 @@ impl Reading {
             process: Process::now(),
             locks: None,
             namespaces: None,
+            free_bytes: Vec::new(),
         }
     }
 
@@ -49,7 +54,8 @@ impl Reading {
             Ok(Some(Report::Namespaces(namespaces))) => Some(namespaces),
             _ => None,
         };
-        Reading { locks, namespaces, ..Reading::now(status, source) }
+        let free_bytes = free_bytes(source).await.unwrap_or_default();
+        Reading { locks, namespaces, free_bytes, ..Reading::now(status, source) }
     }
 
     /// A distribution of times, as milliseconds.
@@ -85,6 +91,21 @@ impl Reading {
             (known.name.clone(), Summary::of_tally(Tally { count, sum, min, max }, 1.0))
         }))
     }
+}
+
+/// How much room there is on the disks, by what is there. A disk that hangs is not waited for.
+async fn free_bytes(source: &dyn Source) -> Option<Vec<(&'static str, u64)>> {
+    let facts = source.facts();
+    let places = [("data", facts.data_dir.clone()), ("log", facts.log_dir.clone())];
+    let free_at = |directory: Option<PathBuf>| {
+        let disk = rustix::fs::statvfs(&directory?).ok()?;
+        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+    };
+    let look = spawn_blocking(Task::HttpAnswer, move || {
+        let known = places.into_iter().filter_map(|(key, place)| Some((key, free_at(place)?)));
+        known.collect()
+    });
+    timeout(ANSWER_MAX, look).await.ok()?.ok()
 }
 
 /// How long an answer may take: a collector of metrics does not wait for a busy server.

@@ -35,7 +35,8 @@ fn reading_with_locks(fake: &Fake) -> Reading {
     let volume = Volume { count: 2, sum: 150, min: 50, max: 100 };
     let app = NamespaceReport { name: "app".to_owned(), reads: volume, writes: volume };
     let namespaces = Some(vec![app]);
-    Reading { locks: Some(locks), namespaces, ..reading(fake) }
+    let free_bytes = vec![("data", 1 << 30), ("log", 1 << 31)];
+    Reading { locks: Some(locks), namespaces, free_bytes, ..reading(fake) }
 }
 
 fn pairs(text: &str) -> BTreeMap<&str, &str> {

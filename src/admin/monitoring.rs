@@ -97,6 +97,13 @@ const ALERTS: &[Alert] = &[
         "2 GiB of log were written since the newest image: the disk fills up. The server's log says why",
     ),
     alert(
+        "LockkeeperDiskFillsUp",
+        "lockkeeper_disk_free_bytes < 1073741824",
+        "5m",
+        "critical",
+        "Less than 1 GiB is free where the data or the log is: a server whose log finds no room ends",
+    ),
+    alert(
         "LockkeeperImagesFail",
         "increase(snapshot_error_count[1h]) > 0 or increase(digest_mismatches_count[1h]) > 0",
         "0m",

@@ -221,7 +221,7 @@ pub(super) static KEYS: [Key; 14] = [
         |c| c.sasl.auth_to_local.clone(),
         "The rules that make short names of principals with a realm, tried in their order: DEFAULT (a name of the \
          realm of the server's own principal, or of any realm where users have passwords, without its host) or \
-         RULE:[n:format](match)s/from/to/g. A principal for which there is none keeps all of its name.",
+         `RULE:[n:format](match)s/from/to/g`. A principal for which there is none keeps all of its name.",
     )
     .text("rules", |c, text| {
         c.sasl.auth_to_local = text.to_string();

@@ -117,6 +117,11 @@ pub(super) const METRICS: &[Metric] = &[
          completes",
         |r| whole(r.counters.disk.log_since_image_bytes),
     ),
+    gauge(
+        "lockkeeper_disk_free_bytes",
+        "Bytes that are free where the data and the log are (only in /metrics)",
+        |r| (!r.free_bytes.is_empty()).then(|| Value::Set(r.free_bytes.clone())),
+    ),
     gauge("lockkeeper_image_bytes", "Bytes of images and the state store on disk", |r| {
         whole(r.counters.disk.data_dir_bytes)
     }),
