@@ -15,6 +15,7 @@ use super::request::ConnId;
 pub(in crate::replica) struct Output {
     inspected: Vec<(u64, Report)>,
     audit: Vec<AuditLine>,
+    audit_clients: Vec<(i64, String)>,
     append: Option<Append>,
     send: Vec<(u64, PeerMessage)>,
     fetch: Vec<Fetch>,
@@ -61,8 +62,9 @@ impl Output {
         }
     }
 
-    /// A transaction was applied.
-    pub(in crate::replica) fn audit(&mut self, line: AuditLine) {
+    /// A transaction was applied. `client`: where its client is, if that is known here.
+    pub(in crate::replica) fn audit(&mut self, line: AuditLine, client: Option<String>) {
+        self.audit_clients.extend(client.map(|client| (line.zxid, client)));
         self.audit.push(line);
     }
 
@@ -82,12 +84,13 @@ impl Output {
         (client, tokens): (Vec<Outgoing>, Vec<(ConnId, Vec<u8>)>),
         members: Option<Vec<Member>>,
     ) -> Ready {
-        let Self { inspected, audit, append, send, fetch, images, cut, turned_away } =
+        let Self { inspected, audit, audit_clients, append, send, fetch, images, cut, turned_away } =
             std::mem::take(self);
         Ready {
             append,
             client,
             audit,
+            audit_clients,
             inspected,
             send,
             fetch,

@@ -17,8 +17,10 @@ pub struct Ready {
     pub append: Option<Append>,
     /// To be sent, one element per connection, already in wire format.
     pub client: Vec<Outgoing>,
-    /// One line per applied transaction, if the audit log is on.
+    /// One line per applied transaction, if the audit log is on: the same on all servers.
     pub audit: Vec<AuditLine>,
+    /// Where the clients are whose transactions those are, `ip:port`, by zxid: of this server's clients.
+    pub audit_clients: Vec<(i64, String)>,
     /// Answers to `Input::Inspect`.
     pub inspected: Vec<(u64, Report)>,
     /// Messages to other servers, by raft id. All may go at once: what must wait for the disk is
@@ -139,8 +141,6 @@ pub struct AuditLine {
     pub time_ms: i64,
     /// Session it belongs to.
     pub session: i64,
-    /// Where its client is, `ip:port`; known by the server that the client is connected to.
-    pub client: Option<String>,
     /// The client's xid, 0 for the server's own transactions.
     pub cxid: i32,
     /// Name of the operation.
@@ -160,6 +160,7 @@ impl Ready {
         self.append.is_none()
             && self.client.is_empty()
             && self.audit.is_empty()
+            && self.audit_clients.is_empty()
             && self.inspected.is_empty()
             && self.send.is_empty()
             && self.fetch.is_empty()

@@ -52,14 +52,20 @@ impl Audit {
         &self.path
     }
 
-    /// Writes the lines, all at once.
+    /// Writes the lines, all at once. `clients`: where the clients of some of them are, by zxid, in the same order.
     ///
     /// # Errors
     /// Why they cannot be written.
-    pub(super) fn write(&mut self, lines: &[AuditLine]) -> io::Result<()> {
+    pub(super) fn write(
+        &mut self,
+        lines: &[AuditLine],
+        clients: &[(i64, String)],
+    ) -> io::Result<()> {
         self.text.clear();
+        let mut clients = clients.iter().peekable();
         for line in lines {
-            append_line(&mut self.text, line);
+            let client = clients.next_if(|(zxid, _)| *zxid == line.zxid);
+            append_line(&mut self.text, line, client.map(|(_, client)| client.as_str()));
         }
         self.file.write_all(self.text.as_bytes())
     }
@@ -67,9 +73,8 @@ impl Audit {
 
 /// Written by hand: this stands on the path of every write, and the only part of a line that needs
 /// care is the path.
-fn append_line(out: &mut String, line: &AuditLine) {
-    let AuditLine { index, term, zxid, time_ms, session, client, cxid, op, path, result, digest } =
-        line;
+fn append_line(out: &mut String, line: &AuditLine, client: Option<&str>) {
+    let AuditLine { index, term, zxid, time_ms, session, cxid, op, path, result, digest } = line;
     let path = match path {
         Some(path) => serde_json::Value::from(path.as_str()).to_string(),
         None => "null".to_string(),
@@ -102,7 +107,6 @@ mod tests {
             zxid: 0x2_0000_0001,
             time_ms: 1_700_000_000_000,
             session: -1,
-            client: Some("[::1]:34716".to_owned()),
             cxid: -4,
             op: "create",
             path: Some("/a \"b\\\n\u{1f512}".to_string()),
@@ -116,11 +120,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, moved) = (dir.path().join("audit.log"), dir.path().join("audit.log.1"));
         let mut audit = Audit::open(&path).unwrap();
-        audit.write(&[line()]).unwrap();
+        audit.write(&[line()], &[]).unwrap();
         std::fs::rename(&path, &moved).unwrap();
-        audit.write(&[line()]).unwrap();
+        audit.write(&[line()], &[]).unwrap();
         audit.reopen();
-        audit.write(&[line()]).unwrap();
+        audit.write(&[line()], &[]).unwrap();
         let lines = |path: &Path| std::fs::read_to_string(path).unwrap().lines().count();
         assert_eq!((lines(&moved), lines(&path)), (2, 1));
     }
@@ -129,8 +133,8 @@ mod tests {
     fn a_line_is_json_whatever_the_path_holds() {
         let line = line();
         let mut text = String::new();
-        append_line(&mut text, &line);
-        append_line(&mut text, &AuditLine { path: None, client: None, ..line.clone() });
+        append_line(&mut text, &line, Some("[::1]:34716"));
+        append_line(&mut text, &AuditLine { path: None, ..line.clone() }, None);
         let parsed: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(parsed[0]["path"].as_str(), line.path.as_deref());

@@ -376,9 +376,8 @@ impl Driver {
         if let Some(audit) = &mut self.audit
             && !ready.audit.is_empty()
         {
-            audit.write(&ready.audit).map_err(|error| ServerError::Audit {
-                path: audit.path().to_path_buf(),
-                reason: error.to_string(),
+            audit.write(&ready.audit, &ready.audit_clients).map_err(|error| {
+                ServerError::Audit { path: audit.path().to_path_buf(), reason: error.to_string() }
             })?;
         }
         if !ready.client.is_empty() || !ready.inspected.is_empty() {

@@ -337,6 +337,7 @@ impl World {
             tokens: _,
             members: _,
             turned_away: _,
+            audit_clients: _,
         } = ready;
         self.rules.applied(id, &audit)?;
         for outgoing in client {

@@ -337,7 +337,6 @@ impl Machine {
         entry: (u64, u64),
         txn: &Txn,
         applied: &Applied,
-        client: Option<String>,
     ) -> AuditLine {
         AuditLine {
             index: entry.0,
@@ -348,7 +347,6 @@ impl Machine {
                 Some(SessionChange::Opened(id, _)) => id,
                 Some(SessionChange::Attached(..) | SessionChange::Closed(_)) | None => txn.session,
             },
-            client,
             cxid: txn.cxid,
             op: audit::name(txn, applied.op),
             path: audit::path(txn, applied),

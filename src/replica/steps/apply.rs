@@ -72,7 +72,8 @@ impl Replica {
                 let at = (entry.index, entry.term);
                 let client = self.clients.connection(txn.origin.conn).filter(|_| is_here);
                 let client = client.map(|known| known.remote().to_owned());
-                self.output.audit(self.state.machine().audit_line(at, txn, &applied, client));
+                let line = self.state.machine().audit_line(at, txn, &applied);
+                self.output.audit(line, client);
             }
             if !mutant!("event-behind-reply") {
                 self.clients.notify(self.state.machine(), &applied);

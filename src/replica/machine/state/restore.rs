@@ -122,7 +122,7 @@ impl Restore for Machine {
         for txn in open_entry(self, entry)? {
             let applied = self.apply(entry.term, &txn);
             if self.audits_replay {
-                let line = self.audit_line((entry.index, entry.term), &txn, &applied, None);
+                let line = self.audit_line((entry.index, entry.term), &txn, &applied);
                 self.replayed.audit.push(line);
             }
         }
