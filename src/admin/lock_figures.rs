@@ -86,7 +86,8 @@ impl LockFigures {
 fn longest_queues(locks: &[Lock]) -> Vec<(String, u64)> {
     let length = |lock: &Lock| lock.waiters.len() as u64 + lock.hidden;
     let queues = locks.iter().map(|lock| (lock.path.clone(), length(lock)));
-    let mut queues: Vec<(String, u64)> = queues.filter(|(_, length)| *length > 0).collect();
+    let is_shown = |(path, length): &(String, u64)| *length > 0 && path.len() <= PATH_BYTES_MAX;
+    let mut queues: Vec<(String, u64)> = queues.filter(is_shown).collect();
     queues.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
     queues.truncate(QUEUES_MAX);
     queues
@@ -94,6 +95,8 @@ fn longest_queues(locks: &[Lock]) -> Vec<(String, u64)> {
 
 /// Each is a label of a metric, so there must not be many.
 const QUEUES_MAX: usize = 20;
+/// A longer path is no label: a client may make one as long as a request.
+const PATH_BYTES_MAX: usize = 1024;
 
 /// How long an answer may take: a collector of metrics does not wait for a busy server.
 const ANSWER_MAX: Duration = Duration::from_secs(2);

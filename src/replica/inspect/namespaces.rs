@@ -12,6 +12,8 @@ use crate::proto::request::Request;
 
 /// Each is a label of two metrics, so there must not be many.
 const NAMESPACES_MAX: usize = 64;
+/// Bytes of a name that is a label.
+const NAME_BYTES_MAX: usize = 256;
 /// What those that come later are counted as: no component of a path has a slash.
 const OTHERS: &str = "/others";
 /// Bytes in front of the first path of a multi: the header of its first operation.
@@ -71,7 +73,9 @@ fn note(sums: &mut BTreeMap<String, Volume>, path: &str, bytes: usize) {
     if let Some(volume) = sums.get_mut(name) {
         return volume.record(bytes);
     }
-    let name = if sums.len() < NAMESPACES_MAX { name } else { OTHERS };
+    // A client may ask for what is not there, by a name as long as a request.
+    let is_kept = sums.len() < NAMESPACES_MAX && name.len() <= NAME_BYTES_MAX;
+    let name = if is_kept { name } else { OTHERS };
     sums.entry(name.to_owned()).or_default().record(bytes);
 }
 
@@ -121,6 +125,15 @@ mod tests {
         );
         assert_eq!((app.writes.count, app.writes.sum), (1, multi.1.len() as u64));
         assert_eq!((report[2].writes.count, report[2].reads.count), (1, 0));
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_for_a_label_is_counted_with_others() {
+        let mut namespaces = Namespaces::default();
+        namespaces.note_read(&read(&format!("/{}", "x".repeat(NAME_BYTES_MAX))), 1);
+        namespaces.note_read(&read(&format!("/{}", "x".repeat(NAME_BYTES_MAX + 1))), 1);
+        let report = namespaces.report();
+        assert_eq!((report.len(), report[0].name.as_str()), (2, OTHERS));
     }
 
     #[test]
