@@ -15,11 +15,11 @@ use simulation::coverage::Coverage;
 use simulation::founding::{self, Seen};
 use simulation::observer::Told;
 use simulation::removals::{self, Outcome};
-use simulation::run::{run, run_foreign, run_slow, simulated_ms};
+use simulation::run::{Failure, Success, run, run_foreign, run_slow, run_upgraded, simulated_ms};
 use simulation::tempo::Tempo;
 
 const USAGE: &str =
-    "usage: simulate [--servers 1|3|5 [--slow | --foreign] | --founding | --removals] \
+    "usage: simulate [--servers 1|3|5 [--slow | --foreign | --upgrades] | --founding | --removals] \
                      (--seed N [--trace] | --seeds A..B [--first]) [--mutant NAME] [--tla DIR]
        simulate --medians [--mutant NAME] [--tries N]";
 
@@ -29,18 +29,7 @@ fn main() -> ExitCode {
         return medians(words);
     }
     let asked = parse(words);
-    let Some(Asked {
-        seeds,
-        servers,
-        is_slow,
-        is_foreign,
-        prints,
-        first,
-        mutant,
-        founds,
-        removes,
-        tla,
-    }) = asked
+    let Some(Asked { seeds, servers, play, prints, first, mutant, founds, removes, tla }) = asked
     else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
@@ -65,11 +54,6 @@ fn main() -> ExitCode {
     let mut failed = 0;
     let count = seeds.end.saturating_sub(seeds.start);
     for seed in seeds {
-        let play = match (is_slow, is_foreign) {
-            (true, _) => run_slow,
-            (false, true) => run_foreign,
-            (false, false) => run,
-        };
         match tempo.play(|| play(seed, servers, prints), simulated_ms) {
             Ok(success) => {
                 if count == 1 {
@@ -221,10 +205,8 @@ fn medians(_: impl Iterator<Item = String>) -> ExitCode {
 struct Asked {
     seeds: std::ops::Range<u64>,
     servers: usize,
-    /// In slow worlds.
-    is_slow: bool,
-    /// With a foreign program in the network.
-    is_foreign: bool,
+    /// In which world: the usual one, a slow one, with a foreign program, or with programs of two releases.
+    play: Play,
     prints: bool,
     /// No further than to the first that fails.
     first: bool,
@@ -236,6 +218,9 @@ struct Asked {
     /// Where runs are told as steps of the model in spec/.
     tla: Option<PathBuf>,
 }
+
+/// Runs a seed with so many servers.
+type Play = fn(u64, usize, bool) -> Result<Success, Box<Failure>>;
 
 /// Plants a deliberate bug. False: there are none in this program.
 fn plant(name: String) -> bool {
@@ -249,7 +234,8 @@ fn plant(name: String) -> bool {
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
     let (mut seeds, mut servers, mut prints, mut mutant) = (None, 1, false, None);
     let (mut founds, mut removes, mut tla) = (false, false, None);
-    let (mut is_slow, mut is_foreign, mut first) = (false, false, false);
+    let mut first = false;
+    let mut play: Play = run;
     while let Some(word) = words.next() {
         match word.as_str() {
             "--seed" => {
@@ -264,8 +250,9 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
             "--servers" => {
                 servers = words.next()?.parse().ok().filter(|n| [1, 3, 5].contains(n))?
             }
-            "--slow" => is_slow = true,
-            "--foreign" => is_foreign = true,
+            "--slow" => play = run_slow,
+            "--foreign" => play = run_foreign,
+            "--upgrades" => play = run_upgraded,
             "--first" => first = true,
             "--trace" => prints = true,
             "--founding" => founds = true,
@@ -275,16 +262,5 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
             _ => return None,
         }
     }
-    Some(Asked {
-        seeds: seeds?,
-        servers,
-        is_slow,
-        is_foreign,
-        prints,
-        first,
-        mutant,
-        founds,
-        removes,
-        tla,
-    })
+    Some(Asked { seeds: seeds?, servers, play, prints, first, mutant, founds, removes, tla })
 }

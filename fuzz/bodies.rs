@@ -11,6 +11,7 @@ use lockkeeper::internals::proto::{
     ConnectRequest, ConnectResponse, OpCode, Reader, Request, RequestHeader, Response,
 };
 use lockkeeper::internals::replica::txn::{Batch, BatchBuilder, EntryTime, stamp};
+use lockkeeper::internals::replica::txn_version::FIRST;
 use lockkeeper::internals::replica::{Entry, EntryKind, Machine, PeerMessage, Restore};
 use lockkeeper::internals::tree::Options;
 
@@ -126,7 +127,7 @@ pub fn entry(data: &[u8]) {
         let steady_ms = Some(batch.time.steady_ms.unwrap_or(0));
         let batch = Batch { time: EntryTime { steady_ms, ..batch.time }, ..batch };
         let mut encoded = builder.take();
-        stamp(&mut encoded, &batch.time);
+        stamp(&mut encoded, &batch.time, FIRST);
         assert_eq!(Batch::decode(&Bytes::from(encoded)), Ok(batch));
     }
     let entry = Entry { term: 1, index: 1, kind: EntryKind::Normal, data: payload };

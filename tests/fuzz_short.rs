@@ -150,6 +150,7 @@ fn configuration_files() {
 #[test]
 fn log_entries() {
     use lockkeeper::internals::replica::txn::{BatchBuilder, EntryTime, Origin, TxnOp, stamp};
+    use lockkeeper::internals::replica::txn_version::FIRST;
 
     let seeds: Vec<Vec<u8>> = payloads(From::Client)
         .iter()
@@ -166,7 +167,7 @@ fn log_entries() {
             batch.push(origin, 5, 2, &[], &TxnOp::CloseSession);
             let mut payload = batch.take();
             let time = EntryTime { wall_ms: 1000, is_agreed: true, steady_ms: Some(7) };
-            stamp(&mut payload, &time);
+            stamp(&mut payload, &time, FIRST);
             payload
         })
         .collect();

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{
-    Certificates, ClientAddress, Counters, DiskCounters, Facts, Gathering, Inspection, LastImage,
-    LeaderChange, LinkCounters, Measured, OtherProtocols, Quantity, ResponseSizes, Source,
-    StandingsOf, Tally,
+    Asking, Certificates, ClientAddress, Counters, DiskCounters, Facts, Gathering, Inspection,
+    LastImage, LeaderChange, LinkCounters, Measured, OtherProtocols, Quantity, ResponseSizes,
+    Source, StandingsOf, Tally,
 };
 use crate::locks::{Local, Scope, Snapshot};
 use crate::replica::inspect::{
@@ -233,6 +233,15 @@ impl Source for Fake {
         Box::pin(async move { self.leader_says.clone() })
     }
 
+    fn knows_version(&self, _server: u8, _version: u8) -> bool {
+        true
+    }
+
+    fn finish_upgrade(&self, version: u8) -> Asking<'_> {
+        self.asked.lock().unwrap().push(format!("finish upgrade to {version}"));
+        Box::pin(async {})
+    }
+
     fn reset_counters(&self) {
         self.asked.lock().unwrap().push("counters".to_string());
     }
@@ -263,6 +272,7 @@ fn facts() -> Facts {
 
 fn status() -> Status {
     Status {
+        ensemble_version: 1,
         serving: true,
         mode: Mode::Standalone,
         zxid: 0x1_0000_0046,

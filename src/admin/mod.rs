@@ -39,6 +39,7 @@ mod routes;
 mod secure;
 mod trace;
 mod tree_view;
+mod upgrade;
 mod version;
 mod words;
 
@@ -83,6 +84,9 @@ pub(crate) type Gathering<'a> =
 /// What another server says of who keeps up; `None` if it has not answered in time.
 pub(crate) type StandingsOf<'a> = Pin<Box<dyn Future<Output = Option<Standings>> + Send + 'a>>;
 
+/// Something that the replica is asked for, on its way there.
+pub(crate) type Asking<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
 /// The server, as this module sees it.
 pub trait Source: Send + Sync + 'static {
     /// What does not change while the server runs.
@@ -116,6 +120,13 @@ pub trait Source: Send + Sync + 'static {
     /// Asks the server of the ensemble with this id who keeps up. It is not waited for longer than
     /// [`GATHER_MAX`].
     fn standings_of(&self, server: u8) -> StandingsOf<'_>;
+
+    /// Whether the server with this id runs a program that knows this version of ensembles, as far as it is known: by
+    /// the protocol that was agreed with it last.
+    fn knows_version(&self, server: u8, version: u8) -> bool;
+
+    /// Has the replica propose that the ensemble goes on to this version, if it leads.
+    fn finish_upgrade(&self, version: u8) -> Asking<'_>;
 
     /// Sets the shell's counters and tallies to zero (`srst`); the replica is told by
     /// [`Inspect::ResetServer`]. What is a state (connections alive, bytes on disk, the last image,

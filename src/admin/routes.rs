@@ -1,5 +1,5 @@
 //! What is under which path of the HTTP port: the console and what it asks for, `/commands`, `/locks`, `/sessions`,
-//! `/metrics`, `/livez`, `/readyz`, `/pre_stop`.
+//! `/metrics`, `/livez`, `/readyz`, `/pre_stop`, `/upgrade`.
 //!
 //! *Owns* the paths, the methods that each allows, and what answers look like. *Never* reads a body,
 //! and never knows what a command answers.
@@ -21,7 +21,7 @@ use super::http::{Options, Surface};
 use super::locks;
 use super::metrics::{self, Reading};
 use super::pre_stop::{self, Asked, Verdict};
-use super::{overview, tree_view};
+use super::{overview, tree_view, upgrade};
 use crate::locks::Scope;
 
 /// What a request is answered with.
@@ -41,7 +41,7 @@ pub(super) async fn respond(
     if let Err(refusal) = options.guard.judge(route.asks(), request.headers(), asker) {
         return refused(refusal);
     }
-    if matches!(route, Route::Change(_))
+    if matches!(route, Route::Change(_) | Route::Upgrade)
         && let Err(refusal) = options.guard.judge_change(request.headers(), asker)
     {
         return refused(refusal);
@@ -56,6 +56,7 @@ pub(super) async fn respond(
         | Route::Locks
         | Route::History
         | Route::Change(_)
+        | Route::Upgrade
         | Route::Sessions
         | Route::Watches
         | Route::Znodes
@@ -72,6 +73,7 @@ pub(super) async fn respond(
         Route::Locks => lock_view(request, source).await,
         Route::History => lock_history(request, source).await,
         Route::Change(what) => lock_change((request, asker), what, source).await,
+        Route::Upgrade => finish_upgrade(asker, source).await,
         Route::Watches => shown(tree_view::watches(source).await),
         Route::Znodes => znode((request, asker), source, options).await,
         Route::Sessions => view(Scope::Sessions, source).await,
@@ -91,6 +93,7 @@ enum Route {
     Locks,
     History,
     Change(Change),
+    Upgrade,
     Sessions,
     Watches,
     Znodes,
@@ -114,6 +117,7 @@ impl Route {
             "/locks/history" => return Some(Route::History),
             "/locks/break" => return Some(Route::Change(Change::Break)),
             "/locks/revoke" => return Some(Route::Change(Change::Revoke)),
+            "/upgrade" => return Some(Route::Upgrade),
             "/sessions" => return Some(Route::Sessions),
             "/watches" => return Some(Route::Watches),
             "/znodes" => return Some(Route::Znodes),
@@ -139,6 +143,7 @@ impl Route {
             Route::Locks
             | Route::History
             | Route::Change(_)
+            | Route::Upgrade
             | Route::Sessions
             | Route::Watches
             | Route::Znodes => Asks::Znodes,
@@ -160,7 +165,7 @@ impl Route {
             | Route::Watches
             | Route::Znodes
             | Route::Commands => READING,
-            Route::Change(_) => WRITING,
+            Route::Change(_) | Route::Upgrade => WRITING,
             Route::Command(_) => "GET, HEAD, POST",
         }
     }
@@ -328,6 +333,17 @@ async fn lock_change(
     match done {
         Ok(answer) => json_page(StatusCode::OK, &answer),
         Err(Refused(status, words)) => plain(status, words + "\n"),
+    }
+}
+
+/// Finishes the upgrade of the ensemble to this release.
+async fn finish_upgrade(asker: Asker, source: &dyn Source) -> Answer {
+    let done = upgrade::finish(source).await;
+    let outcome = done.as_ref().map_or_else(|(_, words)| words.as_str(), |_| "done");
+    tracing::info!(remote = %asker.remote, outcome, "an operator finishes the upgrade");
+    match done {
+        Ok(answer) => json_page(StatusCode::OK, &answer),
+        Err((status, words)) => plain(status, words + "\n"),
     }
 }
 

@@ -1,7 +1,8 @@
 //! A client of the servers' HTTP ports, for commands that show something.
 //!
-//! *Owns* one question at a time: a GET, and its answer as JSON. *Invariants*: nothing waits for ever; an
-//! answer is bounded; what is no answer of a lockkeeper server is said so. *Never* changes anything.
+//! *Owns* one question at a time: a GET, and its answer as JSON; or a POST, which changes something. *Invariants*:
+//! nothing waits for ever; an answer is bounded; what is no answer of a lockkeeper server is said so. *Never* sends a
+//! POST twice to a server.
 
 use std::io::{self, Read as _, Write as _};
 use std::time::{Duration, Instant};
@@ -17,6 +18,8 @@ use crate::tls::{ClientLine, session};
 const PORT: u16 = 8080;
 /// Pause between two rounds of questions.
 const ROUND_PAUSE: Duration = Duration::from_millis(200);
+/// Another server has to be asked.
+const MISDIRECTED: u16 = 421;
 /// Longest answer, bytes.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
@@ -70,11 +73,33 @@ pub(super) fn addresses(text: &str, by_tls: bool) -> Result<Vec<HostPort>, Strin
 /// # Errors
 /// None can be asked.
 pub(super) fn fetch(access: &AdminAccess, target: &str) -> Result<(u16, String), AdminError> {
+    first_answer(access, ("GET", target), |_| true)
+}
+
+/// The same of a POST, by the server that does not send the question on to another one.
+///
+/// # Errors
+/// None can be asked.
+pub(super) fn change(access: &AdminAccess, target: &str) -> Result<(u16, String), AdminError> {
+    let is_last = |server: &HostPort| access.servers.last() == Some(server);
+    first_answer(access, ("POST", target), |(server, status)| {
+        status != MISDIRECTED || is_last(server)
+    })
+}
+
+fn first_answer(
+    access: &AdminAccess,
+    question: (&str, &str),
+    is_one: impl Fn((&HostPort, u16)) -> bool,
+) -> Result<(u16, String), AdminError> {
     let mut reasons = Vec::new();
     for server in &access.servers {
-        match exchange(server, target, access) {
+        match exchange(server, question, access) {
             Ok(answer) => match parse(&answer) {
-                Some((status, body)) => return Ok((status, body.to_owned())),
+                Some((status, body)) if is_one((server, status)) => {
+                    return Ok((status, body.to_owned()));
+                }
+                Some((_, body)) => reasons.push(format!("{server}: {}", body.trim())),
                 None => reasons.push(format!("{server}: {NO_SERVER}")),
             },
             Err(error) => {
@@ -115,7 +140,7 @@ fn ask_once(
     let target = format!("{path}{}", query.unwrap_or_default());
     let mut reasons = Vec::new();
     for server in &access.servers {
-        let answer = match exchange(server, &target, access) {
+        let answer = match exchange(server, ("GET", &target), access) {
             Ok(answer) => answer,
             Err(error) => {
                 let reason = client::why(&error, Port::Http, access.tls.is_some());
@@ -145,7 +170,11 @@ fn ask_once(
     Err(AdminError::Unreachable(reasons))
 }
 
-fn exchange(server: &HostPort, target: &str, access: &AdminAccess) -> io::Result<String> {
+fn exchange(
+    server: &HostPort,
+    (method, target): (&str, &str),
+    access: &AdminAccess,
+) -> io::Result<String> {
     let stream = client::open(server, client::CONNECT_MAX.min(access.answer_max))?;
     stream.set_read_timeout(Some(access.answer_max))?;
     stream.set_write_timeout(Some(access.answer_max))?;
@@ -156,8 +185,10 @@ fn exchange(server: &HostPort, target: &str, access: &AdminAccess) -> io::Result
         .as_ref()
         .map(|token| format!("Authorization: Bearer {token}\r\n"))
         .unwrap_or_default();
+    let change =
+        if method == "POST" { "X-Lockkeeper-Change: yes\r\nContent-Length: 0\r\n" } else { "" };
     let head = format!(
-        "GET {target} HTTP/1.1\r\nHost: {server}\r\n{authorization}Connection: close\r\n\r\n"
+        "{method} {target} HTTP/1.1\r\nHost: {server}\r\n{authorization}{change}Connection: close\r\n\r\n"
     );
     stream.write_all(head.as_bytes())?;
     let mut answer = String::new();

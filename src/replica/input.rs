@@ -133,6 +133,12 @@ pub enum Input {
         /// What.
         verdict: Verdict,
     },
+    /// An operator says that all servers run the release that knows this version of the ensemble, and are to go on
+    /// with it. Only a leader that knows it proposes that.
+    FinishUpgrade {
+        /// See `machine/version.rs`.
+        version: u8,
+    },
     /// Leadership is to be handed over, if this server has it: it is about to stop.
     Resign,
 }

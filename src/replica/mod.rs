@@ -49,7 +49,7 @@ pub use durable::{
 pub use ensemble::founding;
 pub use input::{ClientRequest, ConnId, Input};
 pub use inspect::{Inspect, Measure, Measurement, Report, Status};
-pub use machine::{Machine, txn};
+pub use machine::{Machine, txn, version as txn_version};
 pub use messages::{Member, PeerMessage, peer, peer_codec};
 pub use ready::{
     Answered, AnsweredList, AuditLine, Fetch, Outgoing, Ready, SendImage, TurnedAway, WhyAway,
@@ -209,6 +209,7 @@ impl Replica {
             }
             Input::SaslUsers { users } => self.clients.replace_users(users),
             Input::SaslJudged { conn, verdict } => self.clients.judged(conn, verdict),
+            Input::FinishUpgrade { version } => self.finish_upgrade(version),
             Input::Resign => self.resign(),
         }
     }

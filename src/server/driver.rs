@@ -38,6 +38,7 @@ use super::turn_measures::{Times, TurnMeasures};
 use crate::admin::Quantity;
 use crate::proto::OpCode;
 use crate::replica::peer::server_of;
+use crate::replica::txn_version::NEWEST;
 use crate::replica::{
     ClientRequest, Drained, Input, OUTPUT_BYTES_PER_TURN_MAX, Ready, Replica, Report, Status,
     TurnedAway,
@@ -148,9 +149,11 @@ impl Driver {
             measures.note(&figures, &mut self.replica, &status, (messages, times));
             if let Some(links) = &self.links {
                 links.set_term(status.term);
+                links.set_ensemble_version(status.ensemble_version);
             }
             self.hand_over_changes(status.changes_waiting, is_idle, &mut schedule);
             if let Some(disk) = &mut self.disk {
+                disk.log.follow_version(status.ensemble_version)?;
                 let now = Instant::now();
                 disk.alarm.look(&status, &self.published.conditions, now);
                 let lateness = schedule.lateness(status.changes_waiting, now);
@@ -162,6 +165,13 @@ impl Driver {
             {
                 let digest = format!("{:032x}", status.digest);
                 tracing::debug!(zxid = status.zxid, %digest, "serves");
+                if status.ensemble_version < NEWEST {
+                    tracing::info!(
+                        version = status.ensemble_version,
+                        newest = NEWEST,
+                        "the files can be read by the release before, too, until `lockkeeper member finish-upgrade`"
+                    );
+                }
                 // Not everybody waits for that.
                 let _ = serves.send(status.clone());
             }

@@ -20,11 +20,11 @@ use super::limits::{INSPECT_MAX, Limits};
 use super::message::Message;
 use super::peer::{Peers, lock_query, standings_query};
 use crate::admin::{
-    Counters, Facts, Gathering, Inspection, LeaderChange, Leaders, Source, StandingsOf,
+    Asking, Counters, Facts, Gathering, Inspection, LeaderChange, Leaders, Source, StandingsOf,
 };
 use crate::config::FourLetterWords;
 use crate::locks::Scope;
-use crate::replica::{Inspect, Report, Status};
+use crate::replica::{Input, Inspect, Report, Status};
 use crate::supervision::Supervisor;
 
 /// Shared by everything that belongs to one server.
@@ -139,6 +139,16 @@ impl Source for Shared {
 
     fn standings_of(&self, server: u8) -> StandingsOf<'_> {
         Box::pin(async move { standings_query::ask(self.peers.as_deref()?, server).await })
+    }
+
+    fn knows_version(&self, server: u8, version: u8) -> bool {
+        self.peers.as_ref().is_none_or(|peers| peers.knows_version(server, version))
+    }
+
+    fn finish_upgrade(&self, version: u8) -> Asking<'_> {
+        // Fails when the server is ending: then nothing comes of it, and who asked sees that.
+        let input = Message::Input(Input::FinishUpgrade { version });
+        Box::pin(async move { drop(self.driver.send(input).await) })
     }
 
     fn reset_counters(&self) {

@@ -23,6 +23,7 @@ mod checkpoint;
 mod copy;
 mod cpu_throttle;
 mod dir;
+mod formats;
 pub mod fs;
 #[doc(hidden)]
 pub mod hanging;
@@ -44,6 +45,8 @@ pub use dir::{
     set_aside, was_set_aside,
 };
 pub(crate) use dir::{Mending, begin_anew, is_initialized};
+pub(crate) use formats::FormatSwitch;
+pub use formats::Formats;
 pub use fs::{DiskFile, FileLock, Fs, FsError, OsFs, Reserved};
 #[doc(hidden)]
 pub use hanging::HangingFs;

@@ -26,6 +26,8 @@ class Ensemble:
         self.context, self.ids, self.keys = context, list(ids), dict(keys or {})
         self.folder = pathlib.Path(folder)
         self.processes = {}
+        # By server: another program than the usual one.
+        self.binaries = {}
         self.network = Network(self.ids)
         for i in self.ids:
             self.configure(i)
@@ -70,7 +72,7 @@ class Ensemble:
     def command(self, i, *more):
         config = str(self.home(i) / "zoo.cfg")
         if self.context.kind == "lockkeeper":
-            return [str(self.context.lockkeeper), "server", *more, config]
+            return [str(self.binaries.get(i, self.context.lockkeeper)), "server", *more, config]
         # This one is no key of zoo.cfg to ZooKeeper.
         read_only = self.keys.get("readonlymode.enabled", "false")
         return [*JAVA, f"-Dreadonlymode.enabled={read_only}", "-cp", f"{self.context.zookeeper_lib}/*",

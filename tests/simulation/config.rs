@@ -74,6 +74,8 @@ pub struct Config {
     pub is_slow: bool,
     /// A program that is no server is in the network, and links prove a secret.
     pub is_foreign: bool,
+    /// Servers are of two releases, until an operator finishes the upgrade.
+    pub upgrades: bool,
     /// Clients that say as little as keeps their sessions alive, and come back as late as that.
     pub quiet_clients: usize,
     pub locks: u64,
@@ -153,6 +155,7 @@ impl Config {
             lock_clients: rng.range(0, 4) as usize,
             is_slow: false,
             is_foreign: false,
+            upgrades: false,
             quiet_clients: 0,
             locks: rng.range(1, 2),
             operations: rng.range(2000, 2400),

@@ -99,6 +99,7 @@ counters!(
     disk_handovers,
     wrong_clocks,
     time_returns,
+    upgrades,
 );
 
 impl Coverage {

@@ -259,7 +259,8 @@ impl World {
         for part in seed.chunks_mut(8) {
             part.copy_from_slice(&self.hosts[host].rng.next().to_le_bytes());
         }
-        let opened = Server::open(&self.hosts[host], &self.config, new, seed);
+        let known_version = self.known_version(host);
+        let opened = Server::open(&self.hosts[host], &self.config, new, (seed, known_version));
         // It got through all that was to stop it.
         if opened.is_ok() {
             self.hosts[host].fs.disk().disarm();

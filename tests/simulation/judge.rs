@@ -143,6 +143,7 @@ impl Checker {
                 ("deleteContainer", self.reap(steady_ms, path.as_str(), proposal)?)
             }
             TxnOp::Found { members, .. } => ("found", Effect::Found(members.to_string())),
+            TxnOp::Upgrade { .. } => ("upgrade", Effect::Nothing),
             TxnOp::Client { .. } | TxnOp::CloseSession | TxnOp::Refuse { .. } => {
                 (line.op, self.client_write(line, txn)?)
             }

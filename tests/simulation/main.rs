@@ -14,7 +14,7 @@ use simulation::disk::{Crash, SimFs};
 use simulation::founding::{self, Seen};
 use simulation::removals;
 use simulation::rng::Rng;
-use simulation::run::{Failure, Success, run, run_foreign, run_slow, simulated_ms};
+use simulation::run::{Failure, Success, run, run_foreign, run_slow, run_upgraded, simulated_ms};
 use simulation::tempo::Tempo;
 
 /// How many seeds every test run plays.
@@ -87,6 +87,11 @@ const SEEN_BY_SLOW: [(&str, u64); 8] = [
 const SEEDS_OF_FOREIGN: u64 = 20;
 const SEEN_BY_FOREIGN: [(&str, u64); 4] =
     [("operations", 20_000), ("elections", 50), ("forged_hellos", 1000), ("forged_frames", 100)];
+
+/// How many worlds with programs of two releases, and what they must have seen: `upgrades` that were finished.
+const SEEDS_OF_UPGRADES: u64 = 16;
+const SEEN_BY_UPGRADES: [(&str, u64); 4] =
+    [("upgrades", 8), ("elections", 50), ("images_loaded", 20), ("operations", 10_000)];
 
 /// How many slow worlds of one server, and what they must have seen.
 const SEEDS_OF_SLOW_ALONE: u64 = 50;
@@ -219,6 +224,11 @@ fn in_slow_worlds_no_session_ends_early() {
 #[test]
 fn a_foreign_program_in_the_network_gets_through_to_nothing() {
     must_go_well("foreign", run_foreign, SEEDS_OF_FOREIGN, 3, &SEEN_BY_FOREIGN);
+}
+
+#[test]
+fn servers_of_two_releases_agree_and_can_go_back_until_the_upgrade_is_finished() {
+    must_go_well("upgrades", run_upgraded, SEEDS_OF_UPGRADES, 3, &SEEN_BY_UPGRADES);
 }
 
 #[test]

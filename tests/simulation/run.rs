@@ -33,8 +33,8 @@ pub fn simulated_ms(outcome: &Result<Success, Box<Failure>>) -> Option<u64> {
 pub struct Failure {
     pub seed: u64,
     pub servers: usize,
-    pub is_slow: bool,
-    pub is_foreign: bool,
+    /// Flag by which `simulate` plays such a world, with a space in front; empty for the usual one.
+    pub world: &'static str,
     pub violation: Violation,
     pub step: u64,
     pub config: String,
@@ -63,7 +63,7 @@ pub fn run(seed: u64, servers: usize, prints: bool) -> Result<Success, Box<Failu
 /// The rule that was broken, and how it came to that.
 pub fn run_slow(seed: u64, servers: usize, prints: bool) -> Result<Success, Box<Failure>> {
     let outcome = run_in(Config::draw_slow(seed, servers), prints);
-    outcome.map_err(|failure| Box::new(Failure { is_slow: true, ..*failure }))
+    outcome.map_err(|failure| Box::new(Failure { world: " --slow", ..*failure }))
 }
 
 /// Runs a seed with a foreign program in the network.
@@ -72,7 +72,16 @@ pub fn run_slow(seed: u64, servers: usize, prints: bool) -> Result<Success, Box<
 /// The rule that was broken, and how it came to that.
 pub fn run_foreign(seed: u64, servers: usize, prints: bool) -> Result<Success, Box<Failure>> {
     let outcome = run_in(Config::draw_foreign(seed, servers), prints);
-    outcome.map_err(|failure| Box::new(Failure { is_foreign: true, ..*failure }))
+    outcome.map_err(|failure| Box::new(Failure { world: " --foreign", ..*failure }))
+}
+
+/// Runs a seed with programs of two releases.
+///
+/// # Errors
+/// The rule that was broken, and how it came to that.
+pub fn run_upgraded(seed: u64, servers: usize, prints: bool) -> Result<Success, Box<Failure>> {
+    let outcome = run_in(Config { upgrades: true, ..Config::draw(seed, servers) }, prints);
+    outcome.map_err(|failure| Box::new(Failure { world: " --upgrades", ..*failure }))
 }
 
 fn run_in(config: Config, prints: bool) -> Result<Success, Box<Failure>> {
@@ -104,8 +113,7 @@ fn play(world: &mut World, seed: u64, servers: usize) -> Result<Success, Box<Fai
         Err(violation) => Err(Box::new(Failure {
             seed,
             servers,
-            is_slow: false,
-            is_foreign: false,
+            world: "",
             violation,
             step: world.steps,
             config: format!("{:?}", world.config),
@@ -119,12 +127,10 @@ impl std::fmt::Display for Failure {
         writeln!(f, "{}", self.tail)?;
         writeln!(f, "{}", self.config)?;
         writeln!(f, "seed {} failed at step {}: {}", self.seed, self.step, self.violation)?;
-        let Self { seed, servers, is_slow, is_foreign, .. } = self;
-        let slow = if *is_slow { " --slow" } else { "" };
-        let foreign = if *is_foreign { " --foreign" } else { "" };
+        let Self { seed, servers, world, .. } = self;
         write!(
             f,
-            "replay: cargo run --release --example simulate -- --servers {servers}{slow}{foreign} --seed {seed} --trace"
+            "replay: cargo run --release --example simulate -- --servers {servers}{world} --seed {seed} --trace"
         )
     }
 }

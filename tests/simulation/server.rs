@@ -224,12 +224,13 @@ pub fn durable_last_index(fs: &SimFs, config: &Config) -> Result<u64, String> {
 
 impl Server {
     /// Recovers what the disk has, and begins to run. `new` is what an empty disk becomes, `seed` is
-    /// the server's own. Also what it has applied on the way.
+    /// the server's own, and its program knows versions of the ensemble up to `known_version`. Also what it has
+    /// applied on the way.
     pub fn open(
         host: &Host,
         config: &Config,
         new: Identity,
-        seed: [u8; 32],
+        (seed, known_version): ([u8; 32], u8),
     ) -> Result<Opened, OpenError> {
         let id = host.id;
         let options = tree::Options {
@@ -237,7 +238,7 @@ impl Server {
             hash_seed: u64::from_le_bytes(*seed.first_chunk().expect("32 bytes")),
             ..tree::Options::default()
         };
-        let mut machine = Machine::fresh(options);
+        let mut machine = Machine::fresh(options).knowing(known_version);
         machine.audit_replay();
         let opened = storage::open(place(host), &storage_options(new, config), &mut machine)?;
         let audit = machine.take_replayed_audit();
@@ -682,6 +683,7 @@ fn tell(checker: &mut Checker, server: usize, input: &Input, now_us: u64) {
         | Input::ImageReceived { .. }
         | Input::SaslUsers { .. }
         | Input::SaslJudged { .. }
+        | Input::FinishUpgrade { .. }
         | Input::Resign => {}
     }
 }

@@ -8,6 +8,7 @@
 //! | `disk.rs`, `sled.rs` | the fakes below the server: a disk that forgets, a sled that fails |
 //! | `host.rs`, `server.rs` | a machine, and the shell's part around the replica, in steps |
 //! | `client.rs`, `ops.rs`, `lock.rs` | the fakes above: clients that send real frames |
+//! | `upgrades.rs` | programs of two releases, and the operator who finishes an upgrade |
 //! | `foreign.rs` | a program in the network that is no server |
 //! | `network.rs`, `transfer.rs` | links between servers, images on their way |
 //! | `world.rs`, `faults.rs`, `run.rs` | time and the clients' network, fate, the phases of a run |
@@ -65,6 +66,7 @@ pub mod sled;
 pub mod tempo;
 pub mod trace;
 pub mod transfer;
+mod upgrades;
 pub mod view;
 mod wires;
 pub mod world;

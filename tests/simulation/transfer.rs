@@ -117,7 +117,9 @@ impl World {
             self.image_sent(from, raft_id, false, PATIENCE_US);
             return Ok(());
         };
-        let mut machine = Machine::fresh(server.replica.machine().tree().options().clone());
+        let running = server.replica.machine();
+        let fresh = Machine::fresh(running.tree().options().clone());
+        let mut machine = fresh.knowing(running.known_version());
         let received = receive(&server.images, &transfer.mark, &records, &mut machine);
         let is_received = received.is_ok();
         let (mark, message) = (transfer.mark.clone(), transfer.image.message.clone());

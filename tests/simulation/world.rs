@@ -53,6 +53,8 @@ pub(super) enum Event {
     Image(usize),
     /// The operator looks after the servers.
     Operator,
+    /// The operator would finish the upgrade.
+    Upgrade,
     /// Disks hang.
     Hang,
     /// Wall clocks go wrong, or are set right.
@@ -111,6 +113,8 @@ pub struct World {
     pub(super) calm_since_us: u64,
     /// Chance, for clocks that are wrong.
     pub(super) time: Rng,
+    /// The operator has asked for the end of the upgrade.
+    pub(super) is_upgraded: bool,
     /// The program in the network that is no server, in worlds that have one.
     pub(super) foreign: Option<Foreign>,
     /// Fencing tokens by lock, in order of the reads that showed them.
@@ -165,6 +169,7 @@ impl World {
             calm_since_us: 0,
             rollbacks: Rollbacks::new(Rng::new(seed, 12)),
             troubles: 0,
+            is_upgraded: false,
             foreign: config.is_foreign.then(|| Foreign::new(seed)),
             grants: BTreeMap::new(),
             config,
@@ -190,6 +195,9 @@ impl World {
         }
         if let Some(every_us) = self.config.wipe_every_us {
             self.at(every_us, Event::Operator);
+        }
+        if self.config.upgrades {
+            self.at(1, Event::Upgrade);
         }
         if let Some(every_us) = self.config.old_copies_every_us {
             self.at(every_us, Event::Backup);
@@ -276,6 +284,10 @@ impl World {
                 Ok(())
             }
             Event::OldCopyKnown(put_back_us) => self.must_be_recognised(put_back_us),
+            Event::Upgrade => {
+                self.finish_upgrade();
+                Ok(())
+            }
             Event::Operator => {
                 self.operate();
                 Ok(())

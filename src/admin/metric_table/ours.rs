@@ -68,6 +68,11 @@ pub(super) const METRICS: &[Metric] = &[
     counter("lockkeeper_requests_forwarded", "Requests handed on to the leader", |r| {
         of_member(r, |status| status.forwarded)
     }),
+    gauge(
+        "lockkeeper_ensemble_version",
+        "Version of the ensemble: which formats its servers write (docs/UPGRADING.md)",
+        |r| whole(u64::from(r.status.ensemble_version)),
+    ),
     gauge("lockkeeper_applied_index", "Last log index applied", |r| whole(r.status.applied)),
     gauge("lockkeeper_persisted_index", "Last log index on this server's disk", |r| {
         whole(r.status.persisted)

@@ -3,10 +3,11 @@
 //! *Owns* the command's output, and which failure has which exit code of `exit.rs`. *Invariants*: speaks
 //! the client protocol alone, so it works from anywhere and against ZooKeeper, too; says what it did
 //! only after reading it back or being told so, and of a removal only after being told: what was removed
-//! may be stopped then. `can-stop` alone asks at an HTTP port, for only Lockkeeper's servers know. A change that is
-//! there already is no error, so a command whose answer was lost may be repeated.
+//! may be stopped then. `can-stop` and `finish-upgrade` ask at HTTP ports, for only Lockkeeper's servers know. A
+//! change that is there already is no error, so a command whose answer was lost may be repeated.
 
 mod can_stop;
+mod finish_upgrade;
 mod modes;
 mod refusal;
 
@@ -60,6 +61,8 @@ pub(crate) enum MemberCommand {
     /// Say whether a server may be stopped now without the clients losing anything: before each step of
     /// a rolling restart
     CanStop(can_stop::CanStopFlags),
+    /// After all servers were upgraded: go on with the formats of the new release, and give up the way back
+    FinishUpgrade(finish_upgrade::FinishUpgradeFlags),
 }
 
 /// Flags of each of them.
@@ -127,6 +130,7 @@ impl From<ClientError> for Failure {
 pub(super) fn run(command: &MemberCommand) -> ExitCode {
     let (done, output) = match command {
         MemberCommand::CanStop(flags) => (can_stop::run(flags), flags.output),
+        MemberCommand::FinishUpgrade(flags) => (finish_upgrade::run(flags), flags.output),
         MemberCommand::List { flags } => {
             (flags.access().and_then(|access| list(&access)), flags.output)
         }

@@ -74,6 +74,8 @@ pub struct Status {
     pub mode: Mode,
     /// Last applied zxid.
     pub zxid: i64,
+    /// Version of the ensemble: which formats its servers write (`machine/version.rs`).
+    pub ensemble_version: u8,
     /// Raft term.
     pub term: u64,
     /// Last applied log index.

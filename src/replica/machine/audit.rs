@@ -16,6 +16,7 @@ pub(super) fn name(txn: &Txn, op: OpCode) -> &'static str {
         (TxnOp::AttachSession { .. }, _) => "attachSession",
         (TxnOp::Reap { .. }, _) => "deleteContainer",
         (TxnOp::Found { .. }, _) => "found",
+        (TxnOp::Upgrade { .. }, _) => "upgrade",
         (TxnOp::Refuse { .. }, _) => "refuse",
         (TxnOp::Client { .. }, OpCode::Reconfig) => "reconfig",
         (TxnOp::Client { .. }, OpCode::Create) => "create",
@@ -43,6 +44,7 @@ pub(super) fn path(txn: &Txn, applied: &Applied) -> Option<String> {
         | TxnOp::CloseSession
         | TxnOp::ExpireSession
         | TxnOp::Found { .. }
+        | TxnOp::Upgrade { .. }
         | TxnOp::Refuse { .. } => None,
         TxnOp::Client { op, body } => match Request::decode(*op, body.clone()).ok()? {
             Request::Create(create) => path(&create.path),

@@ -10,6 +10,7 @@ pub(in crate::replica) mod members;
 mod sessions;
 pub mod state;
 pub mod txn;
+pub mod version;
 mod write;
 
 pub use state::{Machine, STAMP_LEAD_MS_MAX};

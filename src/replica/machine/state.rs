@@ -22,6 +22,7 @@ use super::audit;
 use super::members;
 use super::sessions::{Session, Sessions};
 use super::txn::{Batch, EntryTime, Txn, TxnOp};
+use super::version::{self, UnknownVersion};
 use super::write::write;
 use crate::proto::connect::Password;
 use crate::proto::request::Request;
@@ -37,6 +38,8 @@ use crate::tree::{Context, Event, Options, Tree};
 pub const STAMP_LEAD_MS_MAX: i64 = 60_000;
 /// Key of the record that holds the last zxid and time.
 const KEY_CLOCK: &[u8] = b"c";
+/// Key of the record that holds the version of the ensemble, unless that is the first one.
+const KEY_VERSION: &[u8] = b"v";
 /// How many of ZooKeeper's own digests the `hash` word remembers.
 const DIGESTS_KEPT_MAX: usize = 1024;
 /// It keeps one for zxids divisible by this.
@@ -50,6 +53,9 @@ pub struct Machine {
     last_zxid: i64,
     last_time_ms: i64,
     steady_ms: i64,
+    version: u8,
+    /// The last version that is understood.
+    known_version: u8,
     digests: VecDeque<(i64, u64)>,
     records_loaded: u64,
     full_pass: bool,
@@ -92,6 +98,8 @@ impl Machine {
             last_zxid: 0,
             last_time_ms: 0,
             steady_ms: 0,
+            version: version::FIRST,
+            known_version: version::NEWEST,
             digests: VecDeque::new(),
             records_loaded: 0,
             full_pass: false,
@@ -100,6 +108,24 @@ impl Machine {
             replayed: Replayed::default(),
             audits_replay: false,
         }
+    }
+
+    /// The same, of a program that knows versions of ensembles up to this one.
+    #[must_use]
+    pub fn knowing(self, known_version: u8) -> Self {
+        Self { known_version, ..self }
+    }
+
+    /// The version of the ensemble: see `machine/version.rs`.
+    #[must_use]
+    pub fn version(&self) -> u8 {
+        self.version
+    }
+
+    /// The last version that is understood.
+    #[must_use]
+    pub fn known_version(&self) -> u8 {
+        self.known_version
     }
 
     /// The znodes, for reading.
@@ -152,6 +178,7 @@ impl Machine {
             .digest()
             .wrapping_add(self.sessions.digest())
             .wrapping_add(XxHash3_128::oneshot(&self.clock_record()))
+            .wrapping_add(self.version_record().map_or(0, |record| version_digest(&record)))
     }
 
     /// Znodes and sessions by their digests; what was changed since the last checkpoint is left out, because nothing is
@@ -163,6 +190,8 @@ impl Machine {
             last_zxid,
             last_time_ms,
             steady_ms: _,
+            version,
+            known_version,
             digests: _,
             records_loaded: _,
             full_pass: _,
@@ -172,6 +201,7 @@ impl Machine {
             audits_replay: _,
         } = self;
         out.value(&(tree.digest(), sessions.digest(), last_zxid, last_time_ms, replayed));
+        out.value(&(version, known_version));
     }
 
     /// The last zxid, its stamp, and the steady clock: unless it is as an earlier version has left it,
@@ -184,6 +214,11 @@ impl Machine {
             record.extend_from_slice(&self.steady_ms.to_be_bytes());
         }
         record
+    }
+
+    /// The version of the ensemble, if it is not the first one: data of that has no such record.
+    fn version_record(&self) -> Option<[u8; 1]> {
+        (self.version > version::FIRST).then_some([self.version])
     }
 
     /// The zxid of the next transaction in an entry of `term`. The counter 0 is left to the one that
@@ -280,6 +315,10 @@ impl Machine {
                 applied.op = OpCode::Reconfig;
                 let found = self.found(&context, members, &mut applied.events);
                 applied.result = found.map(Response::Stat);
+            }
+            TxnOp::Upgrade { version, .. } => {
+                applied.op = OpCode::Check;
+                self.version = self.version.max(*version);
             }
             TxnOp::Refuse { op, code } => {
                 applied.op = OpCode::from_wire(*op).unwrap_or(OpCode::Check);
@@ -410,6 +449,9 @@ impl Machine {
             return Drained::Changes(changes);
         };
         push(KEY_CLOCK, Some(&self.clock_record()));
+        if let Some(record) = self.version_record() {
+            push(KEY_VERSION, Some(&record));
+        }
         self.clock_dirty = false;
         changes.mark = Some(Mark {
             index,
@@ -423,7 +465,8 @@ impl Machine {
     }
 
     fn record_count(&self) -> u64 {
-        self.tree.node_count() as u64 + self.sessions.len() as u64 + 1
+        let own = 1 + u64::from(self.version_record().is_some());
+        self.tree.node_count() as u64 + self.sessions.len() as u64 + own
     }
 }
 
@@ -431,6 +474,11 @@ impl Machine {
 /// say, and go on from there.
 fn steady_without_one(time_ms: i64) -> i64 {
     time_ms.clamp(0, STEADY_MS_MAX)
+}
+
+/// What the version's record adds to the digest.
+fn version_digest(record: &[u8]) -> u128 {
+    XxHash3_128::oneshot_with_seed(u64::from(KEY_VERSION[0]), record)
 }
 
 /// Id of the session that a transaction opens: the server's byte, then the zxid. Unlike ZooKeeper's,
@@ -458,6 +506,15 @@ pub(in crate::replica) fn open_entry(
         return Err(format!("{}: the term does not fit into the ids of sessions", at()));
     }
     let batch = Batch::decode(&entry.data).map_err(|bad| format!("{}: {bad}", at()))?;
+    for txn in &batch.txns {
+        if let TxnOp::Upgrade { version, release } = &txn.op
+            && *version > machine.known_version
+        {
+            let (version, release) = (*version, release.as_str().to_owned());
+            let unknown = UnknownVersion { version, known: machine.known_version, release };
+            return Err(format!("{}: {unknown}", at()));
+        }
+    }
     if !batch.txns.is_empty() {
         machine.begin_entry(&batch.time);
     }
@@ -478,7 +535,7 @@ mod tests {
         let mut machine = Machine::fresh(Options::default());
         let before = machine.digest();
         let time = EntryTime { wall_ms: 1_700_000_000_000, ..EntryTime::default() };
-        let data = members_mark(&time).into();
+        let data = members_mark(&time, version::FIRST).into();
         let entry = Entry { term: 3, index: 7, kind: EntryKind::Normal, data };
         assert_eq!(open_entry(&mut machine, &entry).unwrap(), []);
         assert_eq!((machine.digest(), machine.last_time_ms()), (before, 0));

@@ -12,6 +12,7 @@ use std::fmt;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::version;
 use crate::proto::connect::{PASSWORD_BYTES, Password};
 use crate::proto::{Malformed, Reader, Text, Writer};
 use crate::replica::bounds::STEADY_MS_MAX;
@@ -20,6 +21,8 @@ use crate::tree::acl::Identity;
 
 /// Version of the entry format.
 pub const TXN_FORMAT: u8 = 2;
+/// The last one that this program reads. With the feature `next-release`, one that differs in its number alone.
+const TXN_FORMAT_NEWEST: u8 = if cfg!(feature = "next-release") { 3 } else { TXN_FORMAT };
 /// The one before, without a steady clock: it is read, and not written any more.
 const TXN_FORMAT_WALL_ONLY: u8 = 1;
 
@@ -112,6 +115,13 @@ pub enum TxnOp {
         /// configuration does. In the logs of earlier versions it takes the next one.
         opens_term: bool,
     },
+    /// The ensemble is at this version from here on, unless it is at a later one.
+    Upgrade {
+        /// See `machine/version.rs`.
+        version: u8,
+        /// The release of the leader: which one knows the version, for people.
+        release: Text,
+    },
     /// A client's request that the leader refuses.
     Refuse {
         /// Opcode.
@@ -130,6 +140,7 @@ const KIND_ATTACH: u8 = 6;
 const KIND_FOUND: u8 = 7;
 const KIND_REFUSE: u8 = 8;
 const KIND_FOUND_AT_ZERO: u8 = 9;
+const KIND_UPGRADE: u8 = 10;
 
 /// Why an entry cannot be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +156,7 @@ impl fmt::Display for BadEntry {
         match self {
             Self::Version(version) => write!(
                 f,
-                "the entry has format {version}, this version knows up to {TXN_FORMAT}: \
+                "the entry has format {version}, this version knows up to {TXN_FORMAT_NEWEST}: \
                  start the newer version that wrote it"
             ),
             Self::Malformed(malformed) => write!(f, "the entry is malformed ({malformed})"),
@@ -204,6 +215,7 @@ impl BatchBuilder {
             TxnOp::Reap { .. } => KIND_REAP,
             TxnOp::Found { opens_term: false, .. } => KIND_FOUND,
             TxnOp::Found { opens_term: true, .. } => KIND_FOUND_AT_ZERO,
+            TxnOp::Upgrade { .. } => KIND_UPGRADE,
             TxnOp::Refuse { .. } => KIND_REFUSE,
         });
         for part in [origin.server, origin.conn, origin.sequence] {
@@ -234,6 +246,10 @@ impl BatchBuilder {
             TxnOp::CloseSession | TxnOp::ExpireSession => {}
             TxnOp::Reap { path } => out.put_string(path.as_str()),
             TxnOp::Found { members, .. } => out.put_string(members.as_str()),
+            TxnOp::Upgrade { version, release } => {
+                out.push(*version);
+                out.put_string(release.as_str());
+            }
             TxnOp::Refuse { op, code } => {
                 out.put_int(*op);
                 out.put_int(*code);
@@ -256,10 +272,9 @@ impl BatchBuilder {
 /// The payload of an entry without a transaction: the leader's word that it has applied every change of
 /// the voters in front of it. A server that has the entry was told of the commit of these with it.
 #[must_use]
-pub fn members_mark(time: &EntryTime) -> Vec<u8> {
+pub fn members_mark(time: &EntryTime, version: u8) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES];
-    bytes[0] = TXN_FORMAT;
-    stamp(&mut bytes, time);
+    stamp(&mut bytes, time, version);
     bytes
 }
 
@@ -270,8 +285,10 @@ pub fn is_members_mark(payload: &[u8]) -> bool {
     payload.len() == HEADER_BYTES && payload[TIME_BYTES..] == [0; 4]
 }
 
-/// Gives a batch of this version's format the time of the leader that proposes it.
-pub fn stamp(batch: &mut [u8], time: &EntryTime) {
+/// Gives a batch that [`is_current`] the time of the leader that proposes it, and the format of the version of its
+/// ensemble.
+pub fn stamp(batch: &mut [u8], time: &EntryTime, version: u8) {
+    batch[0] = if version > version::FIRST { TXN_FORMAT_NEWEST } else { TXN_FORMAT };
     batch[1..9].copy_from_slice(&time.wall_ms.to_be_bytes());
     batch[9] = u8::from(time.is_agreed);
     batch[10..TIME_BYTES].copy_from_slice(&time.steady_ms.unwrap_or(0).to_be_bytes());
@@ -287,7 +304,7 @@ pub fn stamped_ms(batch: &[u8]) -> Option<i64> {
 /// Whether a batch is of the format that [`stamp`] knows.
 #[must_use]
 pub fn is_current(batch: &[u8]) -> bool {
-    batch.first() == Some(&TXN_FORMAT)
+    batch.first().is_some_and(|format| (TXN_FORMAT..=TXN_FORMAT_NEWEST).contains(format))
 }
 
 /// A decoded batch.
@@ -313,7 +330,7 @@ impl Batch {
             TXN_FORMAT_WALL_ONLY => {
                 EntryTime { wall_ms: reader.long("wall_ms")?, ..EntryTime::default() }
             }
-            TXN_FORMAT => EntryTime::decode(&mut reader)?,
+            TXN_FORMAT..=TXN_FORMAT_NEWEST => EntryTime::decode(&mut reader)?,
             _ => return Err(BadEntry::Version(version)),
         };
         // Shorter than any transaction: kind, origin, session, cxid, identities.
@@ -388,6 +405,10 @@ impl Txn {
                 members: reader.string("members")?,
                 opens_term: kind == KIND_FOUND_AT_ZERO,
             },
+            KIND_UPGRADE => TxnOp::Upgrade {
+                version: reader.byte("version")?,
+                release: reader.string("release")?,
+            },
             KIND_REFUSE => TxnOp::Refuse { op: reader.int("op")?, code: reader.int("code")? },
             _ => return Err(Malformed::new("kind", "is unknown")),
         };
@@ -423,13 +444,14 @@ mod tests {
             txn(7, found(false)),
             txn(8, TxnOp::Refuse { op: 16, code: -13 }),
             txn(9, found(true)),
+            txn(10, TxnOp::Upgrade { version: 2, release: "0.2.0".into() }),
         ];
         let mut builder = BatchBuilder::default();
         for txn in &txns {
             builder.push(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
         }
         let mut bytes = builder.take();
-        stamp(&mut bytes, &TIME);
+        stamp(&mut bytes, &TIME, version::FIRST);
         (txns, bytes)
     }
 

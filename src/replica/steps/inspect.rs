@@ -23,6 +23,7 @@ impl Replica {
             serving: self.is_serving(),
             mode: self.mode(),
             zxid: self.state.machine().last_zxid(),
+            ensemble_version: self.state.machine().version(),
             term: self.consensus.term(),
             applied: self.state.at().0,
             persisted: self.consensus.durable_index(),

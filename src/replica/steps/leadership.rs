@@ -12,7 +12,7 @@ use crate::config::Role;
 use crate::proto::Text;
 use crate::replica::Replica;
 use crate::replica::machine::TxnOp;
-use crate::replica::machine::members;
+use crate::replica::machine::{members, version};
 use crate::replica::messages::server_of;
 use crate::replica::request::ConnId;
 
@@ -114,6 +114,17 @@ impl Replica {
         let servers = self.setup.ensemble.iter().flatten();
         let members = Text::from(members::lines(servers));
         self.forwarding.push_chore(0, &TxnOp::Found { members, opens_term: true });
+    }
+
+    /// All servers are said to know this version of the ensemble: as the leader, proposes it.
+    pub(in crate::replica) fn finish_upgrade(&mut self, version: u8) {
+        let machine = self.state.machine();
+        let leads = self.leadership.leads() == Some(self.consensus.term());
+        let is_later = version > machine.version() && version <= machine.known_version();
+        if leads && is_later {
+            let release = Text::from(version::RELEASE);
+            self.forwarding.push_chore(0, &TxnOp::Upgrade { version, release });
+        }
     }
 
     /// The participants that the configuration names: those that vote, and all.

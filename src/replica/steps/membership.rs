@@ -77,7 +77,7 @@ impl Replica {
     }
 
     fn propose_mark(&mut self) -> bool {
-        let mark = members_mark(&self.entry_time());
+        let mark = members_mark(&self.entry_time(), self.state.machine().version());
         self.consensus.propose(mark).is_ok()
     }
 

@@ -65,7 +65,8 @@ impl Replica {
             (write_batch.payload, asks_reconfig) =
                 self.screen(std::mem::take(&mut write_batch.payload));
         }
-        txn::stamp(&mut write_batch.payload, &self.entry_time());
+        let version = self.state.machine().version();
+        txn::stamp(&mut write_batch.payload, &self.entry_time(), version);
         let size = write_batch.payload.len() as u64;
         if let Err(payload) = self.consensus.propose(std::mem::take(&mut write_batch.payload)) {
             write_batch.payload = payload;

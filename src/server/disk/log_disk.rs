@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::admin::Quantity;
+use crate::replica::txn_version::FIRST;
 use crate::replica::{Append, Entry, Fetch, Urgency};
 use crate::server::clock;
 use crate::server::figures::Figures;
 use crate::server::story::{Limited, SPAN};
 use crate::storage;
+use crate::storage::FormatSwitch;
 use crate::storage::Images;
 use crate::storage::InstallError;
 use crate::storage::Log;
@@ -27,6 +29,7 @@ pub(crate) struct LogDisk {
     figures: Arc<Figures>,
     slow: Duration,
     limited: Limited,
+    format_switch: Option<FormatSwitch>,
 }
 
 /// The cause of the lines about them.
@@ -35,7 +38,29 @@ const SLOW: &str = "slow fsyncs of the log";
 impl LogDisk {
     /// An fsync longer than `slow` is warned of.
     pub(crate) fn new(log: Log, images: Images, figures: Arc<Figures>, slow: Duration) -> Self {
-        Self { log, images, figures, slow, limited: Limited::default() }
+        let limited = Limited::default();
+        Self { log, images, figures, slow, limited, format_switch: None }
+    }
+
+    /// Follows the version of the ensemble in what the files of the directory are written as.
+    pub(crate) fn switching(self, format_switch: FormatSwitch) -> Self {
+        Self { format_switch: Some(format_switch), ..self }
+    }
+
+    /// The version of the ensemble whose formats are written.
+    pub(crate) fn version(&self) -> u8 {
+        self.format_switch.as_ref().map_or(FIRST, FormatSwitch::version)
+    }
+
+    /// The ensemble is at this version.
+    ///
+    /// # Errors
+    /// The server cannot go on.
+    pub(crate) fn follow_version(&mut self, version: u8) -> Result<(), InstallError> {
+        if let Some(format_switch) = &mut self.format_switch {
+            format_switch.follow(version)?;
+        }
+        Ok(())
     }
 
     /// The images that it installs.

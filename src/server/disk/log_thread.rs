@@ -34,6 +34,8 @@ pub(in crate::server) enum Order {
     Read(Fetch),
     /// Entries up to this index are covered by images.
     Cut(u64),
+    /// The ensemble is at this version: what is written behind this has its formats.
+    Version(u8),
     /// Nothing comes behind this.
     End,
 }
@@ -45,7 +47,7 @@ impl Order {
             Self::Append(append, installing, _) => {
                 append.urgency == Urgency::High || installing.is_some()
             }
-            Self::Read(_) | Self::Cut(_) => false,
+            Self::Read(_) | Self::Cut(_) | Self::Version(_) => false,
             Self::End => true,
         }
     }
@@ -144,6 +146,7 @@ struct Turn {
     installing: Vec<Sender<()>>,
     reads: Vec<Fetch>,
     cut: Option<u64>,
+    version: Option<u8>,
     is_ending: bool,
     is_urgent: bool,
 }
@@ -159,6 +162,7 @@ impl Turn {
             }
             Order::Read(fetch) => self.reads.push(fetch),
             Order::Cut(index) => self.cut = self.cut.max(Some(index)),
+            Order::Version(version) => self.version = self.version.max(Some(version)),
             Order::End => self.is_ending = true,
         }
     }
@@ -211,6 +215,9 @@ impl Writer {
     /// Appends first, because somebody waits for them; what is read and cut comes to the same.
     fn act(&mut self, turn: Turn) -> Result<(), InstallError> {
         let base = self.disk.log.base();
+        if let Some(version) = turn.version {
+            self.disk.follow_version(version)?;
+        }
         if let Some(last) = turn.appends.last().map(|append| append.number) {
             self.disk.append(&turn.appends, &turn.ordered)?;
             for installing in turn.installing {

@@ -54,6 +54,8 @@ pub(crate) struct LogWriter {
     /// What is not waited for: it goes along with what is next.
     kept: Option<Append>,
     trust: Trust,
+    /// Of the ensemble, as the thread knows it.
+    version: u8,
 }
 
 /// Whether the disk is fast enough for the driver to wait for it.
@@ -101,7 +103,7 @@ impl LogWriter {
         // Its receiver sleeps at once; one that spins first costs the others of a small machine.
         let (sender, orders) = channel();
         let progress = Arc::new(Progress::default());
-        let images = disk.images().clone();
+        let (images, version) = (disk.images().clone(), disk.version());
         let thread = log_thread::start(orders, disk, Arc::clone(&progress), messages, scheduling)?;
         Ok(Self {
             orders: sender,
@@ -112,6 +114,7 @@ impl LogWriter {
             told: 0,
             kept: None,
             trust: Trust::default(),
+            version,
         })
     }
 
@@ -179,6 +182,23 @@ impl LogWriter {
     /// The thread has ended.
     pub(crate) fn read(&mut self, fetch: Fetch) -> Result<(), ServerError> {
         self.order(Order::Read(fetch))
+    }
+
+    /// The ensemble is at this version: what is written behind this has its formats.
+    ///
+    /// # Errors
+    /// The thread has ended.
+    pub(crate) fn follow_version(&mut self, version: u8) -> Result<(), ServerError> {
+        if version <= self.version {
+            return Ok(());
+        }
+        self.version = version;
+        tracing::info!(
+            version,
+            "the upgrade is finished: files are written for this version of the ensemble, which earlier releases \
+             do not read"
+        );
+        self.order(Order::Version(version))
     }
 
     fn order(&self, order: Order) -> Result<(), ServerError> {

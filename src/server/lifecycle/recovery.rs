@@ -35,6 +35,7 @@ use crate::server::queue::Queue;
 use crate::server::shared::{Published, Stop};
 use crate::server::story::RoleLog;
 use crate::storage::Checkpointer;
+use crate::storage::FormatSwitch;
 use crate::storage::Identity;
 use crate::storage::Images;
 use crate::storage::Lock;
@@ -233,7 +234,8 @@ fn founded(
         return Ok(Some((driver(replica, None, links), true)));
     };
     let Found { machine, opened } = found;
-    let Opened { identity, restored, log, images, checkpointer, report, lock } = opened;
+    let Opened { identity, format_switch, restored, log, images, checkpointer, report, lock } =
+        opened;
     setup.raft_id = identity.raft_id;
     let lock = Arc::new(lock);
     if let Some(links) = &links {
@@ -251,7 +253,7 @@ fn founded(
         messages,
         &figures,
         scheduling,
-        (log, images, checkpointer, lock),
+        ((log, format_switch), images, checkpointer, lock),
     )?;
     let replica = replica(setup, machine, restored)?;
     Ok(Some((driver(replica, Some(disk), links), report.new)))
@@ -281,13 +283,18 @@ fn disk_threads(
     messages: mpsc::Sender<Message>,
     figures: &Arc<Figures>,
     scheduling: Arc<Scheduling>,
-    (log, images, checkpointer, lock): (Log, Images, Checkpointer, Arc<Lock>),
+    ((log, format_switch), images, checkpointer, lock): (
+        (Log, FormatSwitch),
+        Images,
+        Checkpointer,
+        Arc<Lock>,
+    ),
 ) -> Result<Disk, StartError> {
     let system = |what: &'static str| {
         move |error: std::io::Error| StartError::System { what, error: error.to_string() }
     };
     let slow = Duration::from_millis(config.fsync_warning_threshold_ms.into());
-    let log = LogDisk::new(log, images, Arc::clone(figures), slow);
+    let log = LogDisk::new(log, images, Arc::clone(figures), slow).switching(format_switch);
     let budget = scheduling.background().clone();
     let log = LogWriter::start(log, messages.clone(), scheduling).map_err(system("log thread"))?;
     let data_dir = config.data_dir.clone();

@@ -116,7 +116,7 @@ async fn serve(peers: &Arc<Peers>, stream: TcpStream, remote: SocketAddr, arriva
         return refuse(peers, hello, (stream, seals), remote).await;
     }
     let introduction = peers.introduction();
-    let verdict = negotiate(server, hello.versions).and_then(|version| {
+    let verdict = negotiate(peers.spoken(), server, hello.versions).and_then(|version| {
         let own = (peers.own, &introduction);
         judge(own, (server, &hello.introduction), hello.kind).map(|()| version)
     });

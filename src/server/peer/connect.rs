@@ -156,8 +156,9 @@ pub(super) async fn greet(
         peers.complain(server, "tls", format!("no link through TLS to {name}: {words}"));
         return None;
     }
-    let mut hello =
-        Hello::new(peers.own, kind, introduction, peers.term()).listening(peers.listens());
+    let mut hello = Hello::new(peers.own, kind, introduction, peers.term())
+        .speaking(peers.spoken())
+        .listening(peers.listens());
     let said = admission::say(peers, &mut stream, server, &mut hello).await;
     let (answer, seals) = match said {
         Ok(answered) => answered,
@@ -184,7 +185,8 @@ pub(super) async fn greet(
         let introduction = answer.introduction.clone();
         introduced(peers, server, introduction).await;
     }
-    let verdict = answer.verdict.and_then(|version| negotiate(server, (version, version)));
+    let verdict =
+        answer.verdict.and_then(|version| negotiate(peers.spoken(), server, (version, version)));
     let own = (peers.own, &hello.introduction);
     let verdict = verdict.and_then(|version| {
         judge(own, (server, &answer.introduction), kind).map(|()| peers.speaks(server, version))

@@ -30,11 +30,27 @@ use crate::proto::{Malformed, Reader, Writer};
 use crate::replica::bounds::TERM_MAX;
 use crate::replica::founding::Introduction;
 use crate::replica::peer::server_of;
+use crate::replica::txn_version::{FIRST, RELEASE};
 
 /// Lowest and highest version of the protocol between servers that this program speaks. A change of what
 /// they say to each other after a release is a higher one; the lowest rises when what only older servers
 /// say is not understood any more, which lets those be refused by name.
-pub(super) const VERSIONS: (u16, u16) = (1, 2);
+const HIGHEST: u16 = if cfg!(feature = "next-release") { 3 } else { 2 };
+const LOWEST: u16 = 1;
+/// The first version of the protocol whose programs know the second version of ensembles. It stands for the one of the
+/// release that will have it.
+const SECOND_KNOWN_SINCE: u16 = 3;
+
+/// Lowest and highest version that is spoken at this version of the ensemble: what does not know that has no business
+/// with its servers.
+pub(super) const fn spoken_at(ensemble_version: u8) -> (u16, u16) {
+    (protocol_of(ensemble_version), HIGHEST)
+}
+
+/// The first version of the protocol whose programs know this version of ensembles.
+pub(super) const fn protocol_of(ensemble_version: u8) -> u16 {
+    if ensemble_version > FIRST { SECOND_KNOWN_SINCE } else { LOWEST }
+}
 /// From this version on, a server answers [`Kind::Locks`].
 pub(super) const LOCKS_SINCE: u16 = 2;
 /// How long a hello or its answer may take.
@@ -154,15 +170,23 @@ pub(super) fn judge(
 ///
 /// # Errors
 /// There is none, in words.
-pub(super) fn negotiate(other: u8, (lowest, highest): (u16, u16)) -> Result<u16, String> {
-    let version = highest.min(VERSIONS.1);
-    if version >= lowest.max(VERSIONS.0) {
+pub(super) fn negotiate(
+    (own_lowest, own_highest): (u16, u16),
+    other: u8,
+    (lowest, highest): (u16, u16),
+) -> Result<u16, String> {
+    let version = highest.min(own_highest);
+    if version >= lowest.max(own_lowest) {
         return Ok(version);
     }
+    let remedy = if highest < own_lowest {
+        "start it with this release or a later one"
+    } else {
+        "upgrade by one release at a time"
+    };
     Err(format!(
         "server {other} speaks versions {lowest} to {highest} of the protocol between servers, this \
-         one {} to {}: upgrade by one release at a time",
-        VERSIONS.0, VERSIONS.1
+         one, lockkeeper {RELEASE}, {own_lowest} to {own_highest}: {remedy}"
     ))
 }
 
@@ -170,9 +194,9 @@ impl Hello {
     /// What this server says.
     #[must_use]
     pub(super) fn new(server: u8, kind: Kind, introduction: Introduction, term: u64) -> Self {
-        let (software, listens) = (env!("CARGO_PKG_VERSION").to_string(), Vec::new());
+        let (software, listens) = (RELEASE.to_string(), Vec::new());
         Self {
-            versions: VERSIONS,
+            versions: spoken_at(FIRST),
             server,
             kind,
             introduction,
@@ -181,6 +205,12 @@ impl Hello {
             listens,
             offer: None,
         }
+    }
+
+    /// Speaks these versions.
+    #[must_use]
+    pub(super) fn speaking(self, versions: (u16, u16)) -> Self {
+        Self { versions, ..self }
     }
 
     /// Says where this server listens; the first [`HINTS_MAX`] addresses count.
@@ -515,10 +545,20 @@ mod tests {
 
     #[test]
     fn the_highest_common_version_is_spoken() {
-        assert_eq!(negotiate(2, (1, 7)), Ok(2));
-        assert_eq!(negotiate(2, (1, 1)), Ok(1), "it is not asked for locks");
-        assert!(negotiate(2, (0, 0)).is_err());
-        let refused = negotiate(2, (3, 4)).unwrap_err();
+        let own = (1, 2);
+        assert_eq!(negotiate(own, 2, (1, 7)), Ok(2));
+        assert_eq!(negotiate(own, 2, (1, 1)), Ok(1), "it is not asked for locks");
+        assert!(negotiate(own, 2, (0, 0)).is_err());
+        let refused = negotiate(own, 2, (3, 4)).unwrap_err();
         assert!(refused.contains("speaks versions 3 to 4"), "{refused}");
+        assert!(refused.contains("upgrade by one release at a time"), "{refused}");
+    }
+
+    #[test]
+    fn what_does_not_know_the_version_of_the_ensemble_is_refused_with_the_release_that_does() {
+        assert_eq!(spoken_at(1).0, 1);
+        let refused = negotiate((protocol_of(2), 3), 2, (1, 2)).unwrap_err();
+        assert!(refused.contains(&format!("this one, lockkeeper {RELEASE}, 3 to 3")), "{refused}");
+        assert!(refused.contains("start it with this release"), "{refused}");
     }
 }

@@ -224,6 +224,11 @@ impl Links {
         self.peers.set_term(term);
     }
 
+    /// The version of the ensemble: what is spoken with other servers follows it.
+    pub(crate) fn set_ensemble_version(&self, version: u8) {
+        self.peers.set_ensemble_version(version);
+    }
+
     /// Begins to send an image: the driver is told what becomes of it.
     pub(crate) fn send_image(&self, order: SendImage) {
         self.peers.transfers.send(order);

@@ -8,7 +8,7 @@
 //! Takes the place of `QuorumCnxManager`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -16,12 +16,14 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::connect;
+use super::hello;
 use super::images::Transfers;
 use super::lines::{Line, Lines};
 use super::links::LinkEvent;
 use super::security::Security;
 use crate::config::{PeerAddress, ServerSpec};
 use crate::replica::founding::Introduction;
+use crate::replica::txn_version::FIRST;
 use crate::server::figures::{Figures, LinkFigures};
 use crate::server::measures::Measures;
 use crate::server::message::Message;
@@ -71,6 +73,8 @@ pub(crate) struct Peers {
     links: AtomicU64,
     /// The term in which this server is.
     term: AtomicU64,
+    /// The version of the ensemble, as this server has applied it.
+    ensemble_version: AtomicU8,
     /// By server id: a reason to try again at once.
     nudges: Vec<Notify>,
     /// What was said last of a server, by cause, and how much more may be said.
@@ -105,6 +109,7 @@ impl Peers {
             versions: Mutex::default(),
             links: AtomicU64::new(0),
             term: AtomicU64::new(0),
+            ensemble_version: AtomicU8::new(FIRST),
             nudges: (0..=u8::MAX).map(|_| Notify::new()).collect(),
             complaints: Mutex::default(),
             security: Security::default(),
@@ -305,6 +310,11 @@ impl Peers {
         versions.get(&server).copied().unwrap_or(0)
     }
 
+    /// Whether a server knows this version of ensembles, by the protocol that was agreed with it last.
+    pub(crate) fn knows_version(&self, server: u8, ensemble_version: u8) -> bool {
+        self.version(server) >= hello::protocol_of(ensemble_version)
+    }
+
     /// The term in which this server is, as of the driver's last batch; 0 before it has one.
     pub(crate) fn term(&self) -> u64 {
         self.term.load(Ordering::Relaxed)
@@ -313,6 +323,16 @@ impl Peers {
     /// This server is in this term from now on.
     pub(crate) fn set_term(&self, term: u64) {
         self.term.store(term, Ordering::Relaxed);
+    }
+
+    /// The ensemble is at this version from now on.
+    pub(crate) fn set_ensemble_version(&self, version: u8) {
+        self.ensemble_version.store(version, Ordering::Relaxed);
+    }
+
+    /// Lowest and highest version of the protocol that is spoken with others.
+    pub(crate) fn spoken(&self) -> (u16, u16) {
+        hello::spoken_at(self.ensemble_version.load(Ordering::Relaxed))
     }
 
     /// A number for a new link.

@@ -13,10 +13,11 @@ use std::path::Path;
 use super::run::Run;
 use super::store::{StateError, StateStore};
 use crate::replica::Mark;
+use crate::storage::formats::KNOWN;
 use crate::storage::mark::{self, take};
 
 /// 1 was a store with one entry for each record.
-const VERSION: u8 = 2;
+const ONE_FOR_EACH_RECORD: u8 = 1;
 
 /// Which state the runs of a store are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,8 +42,8 @@ pub(in crate::storage) enum Found {
 impl Manifest {
     /// As bytes.
     #[must_use]
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
+    pub(crate) fn encode(&self, version: u8) -> Vec<u8> {
+        let mut out = vec![version];
         mark::encode(&self.mark, &mut out);
         let count = u32::try_from(self.runs.len()).expect("runs are merged when there are many");
         out.extend_from_slice(&count.to_le_bytes());
@@ -91,11 +92,14 @@ fn decode(bytes: &[u8]) -> Result<Found, String> {
         return Err(damaged());
     }
     match take(&mut reader) {
-        Some([1]) => Ok(Found::Earlier),
-        Some([VERSION]) => manifest(reader).map(Found::State).ok_or_else(damaged),
+        Some([ONE_FOR_EACH_RECORD]) => Ok(Found::Earlier),
+        Some([version]) if version > ONE_FOR_EACH_RECORD && version <= KNOWN.manifest => {
+            manifest(reader).map(Found::State).ok_or_else(damaged)
+        }
         Some([version]) => Err(format!(
-            "its format has version {version}, this program knows up to {VERSION}: use the \
-             version of lockkeeper that wrote it"
+            "its format has version {version}, this program knows up to {}: use the \
+             version of lockkeeper that wrote it",
+            KNOWN.manifest
         )),
         None => Err(damaged()),
     }
@@ -140,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_manifest_survives_encoding_and_no_other_bytes_do() {
-        let bytes = some().encode();
+        let bytes = some().encode(2);
         assert_eq!(decode(&bytes), Ok(Found::State(some())));
         for len in 0..bytes.len() {
             assert_eq!(decode(&bytes[..len]), Err("its manifest is damaged".to_owned()));
@@ -161,7 +165,7 @@ mod tests {
         let (index, term, zxid, records) = (7, 6, -2, 8);
         let mark = Mark { index, term, zxid, digest: 1 << 120 | 5, records, membership };
         let run = |id| Run { id, blocks: 2, records: 9, removed: 1, bytes: 70, sum: 1 << 99 };
-        let bytes = Manifest { mark, runs: vec![run(3), run(4)] }.encode();
+        let bytes = Manifest { mark, runs: vec![run(3), run(4)] }.encode(2);
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let golden = "02 \
              0700000000000000 0600000000000000 feffffffffffffff \

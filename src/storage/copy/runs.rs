@@ -20,6 +20,7 @@ use super::run::{Run, RunWriter};
 use super::store::{StateError, StateStore, Take};
 use crate::replica::{Mark, Records};
 use crate::storage::cpu_throttle::CpuBudget;
+use crate::storage::formats::Formats;
 
 /// How many times what the runs come to there must be room for, before they are read for an image and
 /// written as one besides: the image needs once, what is written up to twice.
@@ -37,6 +38,7 @@ pub struct Runs {
     /// Number of the next run.
     next: u64,
     cpu_budget: CpuBudget,
+    formats: Formats,
 }
 
 impl Runs {
@@ -44,6 +46,7 @@ impl Runs {
     #[must_use]
     pub fn new(store: Box<dyn StateStore>) -> Self {
         Self {
+            formats: Formats::default(),
             store,
             manifest: None,
             unclosed: Vec::new(),
@@ -132,7 +135,7 @@ impl Runs {
         let mut runs = self.manifest.take().map(|manifest| manifest.runs).unwrap_or_default();
         runs.append(&mut self.unclosed);
         let mut manifest = Manifest { mark, runs };
-        self.store.set_manifest(&manifest.encode())?;
+        self.store.set_manifest(&self.encoded(&manifest))?;
         while let Some(first) = first_to_merge(&manifest.runs, true) {
             let merged = self.merged(&manifest.runs[first..], first == 0)?;
             if first == 0 {
@@ -141,12 +144,16 @@ impl Runs {
             }
             manifest.runs.truncate(first);
             manifest.runs.extend(merged);
-            self.store.set_manifest(&manifest.encode())?;
+            self.store.set_manifest(&self.encoded(&manifest))?;
             let named: Vec<u64> = manifest.ids().collect();
             self.store.retain_runs(&named, &self.cpu_budget)?;
         }
         self.manifest = Some(manifest);
         Ok(())
+    }
+
+    fn encoded(&self, manifest: &Manifest) -> Vec<u8> {
+        manifest.encode(self.formats.numbers().manifest)
     }
 
     /// Several runs as a new one; none if nothing is left of them.
@@ -197,9 +204,15 @@ impl Runs {
         let run = copy.finish(&mut *self.store)?;
         let runs = Vec::from_iter((run.records > 0).then_some(run));
         let manifest = Manifest { mark: manifest.mark.clone(), runs };
-        self.store.set_manifest(&manifest.encode())?;
+        self.store.set_manifest(&self.encoded(&manifest))?;
         self.manifest = Some(manifest);
         self.remove_unnamed()
+    }
+
+    /// The same; manifests are written as `formats` says.
+    #[must_use]
+    pub(in crate::storage) fn writing(self, formats: &Formats) -> Self {
+        Self { formats: formats.clone(), ..self }
     }
 
     fn forget(&mut self) {

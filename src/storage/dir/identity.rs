@@ -13,12 +13,14 @@ use std::str::FromStr;
 use crate::replica::Membership;
 use crate::replica::founding::{Identified, ServerSpec};
 use crate::replica::peer::{raft_id, server_of};
+use crate::replica::txn_version::{FIRST, NEWEST, RELEASE};
+use crate::storage::formats::{KNOWN, written_at};
 use crate::storage::fs::{Fs, FsError, read_file};
 use crate::storage::mark::MEMBERS_MAX;
 
-/// Version of the layout of a data directory. The first one knew standalone servers only, the second one
-/// does not know with which server lines the ensemble began.
-pub(super) const FORMAT: u32 = 3;
+/// The first layouts of a data directory. The first one knew standalone servers only, the second one
+/// does not know with which server lines the ensemble began. From the fourth one on, it says which release wrote it.
+const FORMAT: u32 = 3;
 const FORMAT_STANDALONE: u32 = 1;
 const FORMAT_WITHOUT_LINES: u32 = 2;
 /// Raft id of every server that format 1 describes, whatever its own id.
@@ -31,6 +33,10 @@ const TEMPORARY: &str = "identity.tmp";
 const FIRST_LINE: &str = "lockkeeper data directory";
 /// What stands for an empty list.
 const NONE: &str = "none";
+/// Before the release that wrote it.
+const RELEASE_NAME: &str = "release";
+/// Most characters of that.
+const RELEASE_LEN_MAX: usize = 40;
 /// Most bytes of the file: more than the longest lists and server lines need.
 const BYTES_MAX: u64 = 128 << 10;
 
@@ -52,6 +58,8 @@ pub struct Identity {
     pub members: Vec<ServerSpec>,
     /// Whether the log was made.
     pub ready: bool,
+    /// The version of the ensemble whose formats the files have.
+    pub version: u8,
 }
 
 /// Why an identity cannot be read or written.
@@ -61,13 +69,16 @@ pub enum IdentityError {
     #[error(transparent)]
     Fs(#[from] FsError),
     /// A later version made the directory.
-    #[error("{}: data format {format}, this program knows up to {FORMAT}: use the version of \
-             lockkeeper that wrote it", path.display())]
+    #[error("{}: the data has format {format}{by}, this program, lockkeeper {RELEASE}, knows up to {}: \
+             use {}. Nothing was changed", path.display(), KNOWN.identity, remedy(release.as_deref()),
+             by = written_by(release.as_deref()))]
     Future {
         /// The file.
         path: PathBuf,
         /// Its format.
         format: u32,
+        /// The release that wrote it, if it says so.
+        release: Option<String>,
     },
     /// The file is not what was written.
     #[error("{}: damaged: {what}; nothing was changed: restore the file from a copy", path.display())]
@@ -85,7 +96,17 @@ impl Identity {
     pub fn new(server_id: u8, decided: Identified) -> Self {
         let Identified { ensemble, raft_id, founders, initial, members } = decided;
         let (cluster_id, membership) = (ensemble, initial);
-        Self { cluster_id, server_id, raft_id, membership, founders, members, ready: false }
+        let version = FIRST;
+        Self {
+            cluster_id,
+            server_id,
+            raft_id,
+            membership,
+            founders,
+            members,
+            ready: false,
+            version,
+        }
     }
 
     /// Whether this is a server on its own, as far as the identity says: the log may have made it the
@@ -121,6 +142,7 @@ impl Identity {
             founders: Vec::new(),
             members: Vec::new(),
             ready: false,
+            version: FIRST,
         }
     }
 
@@ -136,7 +158,9 @@ impl Identity {
         let bytes = read_file(fs, &path, BYTES_MAX)?;
         match parse(&bytes) {
             Ok(identity) => Ok(Some(identity)),
-            Err(Unusable::Future(format)) => Err(IdentityError::Future { path, format }),
+            Err(Unusable::Future { format, release }) => {
+                Err(IdentityError::Future { path, format, release })
+            }
             Err(Unusable::Damaged(what)) => Err(IdentityError::Damaged { path, what }),
         }
     }
@@ -168,8 +192,13 @@ impl Identity {
             self.founders.iter().map(|(id, nonce)| format!("{id}:{nonce:016x}")).collect();
         let line = |spec: &ServerSpec| format!("server.{}={spec}\n", spec.id);
         let lines: String = self.members.iter().map(line).collect();
+        let format = written_at(self.version).identity;
+        let release = match format > FORMAT {
+            true => format!("{RELEASE_NAME} {RELEASE}\n"),
+            false => String::new(),
+        };
         sealed(&format!(
-            "{FIRST_LINE}\nformat {FORMAT}\nensemble {:032x}\nserver {}\nraft {}\nvoters {}\n\
+            "{FIRST_LINE}\nformat {format}\n{release}ensemble {:032x}\nserver {}\nraft {}\nvoters {}\n\
              learners {}\nfounders {}\nmembers {}\n{}state {}\n",
             self.cluster_id,
             self.server_id,
@@ -197,8 +226,22 @@ fn list<T: Display>(items: &[T]) -> String {
 }
 
 enum Unusable {
-    Future(u32),
+    Future { format: u32, release: Option<String> },
     Damaged(String),
+}
+
+fn written_by(release: Option<&str>) -> String {
+    release.map_or(String::new(), |release| format!(" (lockkeeper {release} wrote it)"))
+}
+
+fn remedy(release: Option<&str>) -> String {
+    let release = release.map(|release| format!("lockkeeper {release} or a later one"));
+    release.unwrap_or_else(|| "the release that wrote it, or a later one".to_owned())
+}
+
+/// A release as it is shown: a file may say anything.
+fn shown(release: &str) -> String {
+    release.chars().filter(|c| c.is_ascii_graphic()).take(RELEASE_LEN_MAX).collect()
 }
 
 fn damaged(what: impl Into<String>) -> Unusable {
@@ -220,9 +263,18 @@ fn parse(bytes: &[u8]) -> Result<Identity, Unusable> {
     lines.0.next();
     let identity = match lines.number("format")? {
         FORMAT_STANDALONE => standalone(&mut lines)?,
-        format @ (FORMAT_WITHOUT_LINES | FORMAT) => of_an_ensemble(&mut lines, format == FORMAT)?,
+        FORMAT_WITHOUT_LINES => of_an_ensemble(&mut lines, false, FIRST)?,
+        FORMAT => of_an_ensemble(&mut lines, true, FIRST)?,
+        // Behind the one above: none, unless this program knows a later version of ensembles.
+        later if later == KNOWN.identity => {
+            lines.value(RELEASE_NAME)?;
+            of_an_ensemble(&mut lines, true, NEWEST)?
+        }
         0 => return Err(damaged("its format is 0")),
-        later => return Err(Unusable::Future(later)),
+        later => {
+            let release = lines.value(RELEASE_NAME).ok().map(shown);
+            return Err(Unusable::Future { format: later, release });
+        }
     };
     match lines.0.next() {
         None => Ok(identity),
@@ -237,10 +289,15 @@ fn standalone(lines: &mut Lines<'_>) -> Result<Identity, Unusable> {
     let ready = lines.ready()?;
     let membership = Membership { voters: vec![RAFT_ID_STANDALONE], learners: Vec::new() };
     let (raft_id, founders, members) = (RAFT_ID_STANDALONE, Vec::new(), Vec::new());
-    Ok(Identity { cluster_id, server_id, raft_id, membership, founders, members, ready })
+    let version = FIRST;
+    Ok(Identity { cluster_id, server_id, raft_id, membership, founders, members, ready, version })
 }
 
-fn of_an_ensemble(lines: &mut Lines<'_>, has_lines: bool) -> Result<Identity, Unusable> {
+fn of_an_ensemble(
+    lines: &mut Lines<'_>,
+    has_lines: bool,
+    version: u8,
+) -> Result<Identity, Unusable> {
     let cluster_id = lines.hex("ensemble")?;
     let server_id = lines.number("server")?;
     let raft_id = lines.number("raft")?;
@@ -254,7 +311,7 @@ fn of_an_ensemble(lines: &mut Lines<'_>, has_lines: bool) -> Result<Identity, Un
     let members = if has_lines { lines.members()? } else { Vec::new() };
     let ready = lines.ready()?;
     let membership = Membership { voters, learners };
-    Ok(Identity { cluster_id, server_id, raft_id, membership, founders, members, ready })
+    Ok(Identity { cluster_id, server_id, raft_id, membership, founders, members, ready, version })
 }
 
 /// Lines of a name and a value.
@@ -337,6 +394,7 @@ mod tests {
                 ServerSpec::parse(4, "[::1]:1:2:observer").unwrap(),
             ],
             ready: true,
+            version: FIRST,
         }
     }
 
@@ -431,10 +489,22 @@ mod tests {
     #[test]
     fn a_later_format_is_refused_by_name() {
         let dir = tempfile::tempdir().unwrap();
-        let text = sealed(&format!("{FIRST_LINE}\nformat 4\nsomething new\n"));
-        std::fs::write(dir.path().join(FILE), text).unwrap();
-        let error = Identity::load(&OsFs, dir.path()).unwrap_err();
-        assert!(matches!(error, IdentityError::Future { format: 4, .. }), "{error}");
-        assert!(error.to_string().contains("data format 4, this program knows up to 3"));
+        let (later, known) = (KNOWN.identity + 1, KNOWN.identity);
+        let words = |lines: &str| {
+            let text = sealed(&format!("{FIRST_LINE}\nformat {later}\n{lines}"));
+            std::fs::write(dir.path().join(FILE), text).unwrap();
+            Identity::load(&OsFs, dir.path()).unwrap_err().to_string()
+        };
+        let named = words("release 7.8.9\nsomething new\n");
+        assert!(
+            named.contains(&format!("the data has format {later} (lockkeeper 7.8.9 wrote it)")),
+            "{named}"
+        );
+        assert!(
+            named.contains(&format!("knows up to {known}: use lockkeeper 7.8.9 or a later one")),
+            "{named}"
+        );
+        let nameless = words("something new\n");
+        assert!(nameless.contains("use the release that wrote it, or a later one"), "{nameless}");
     }
 }

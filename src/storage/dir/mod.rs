@@ -15,6 +15,8 @@ mod repair;
 mod rolled_back;
 
 pub use identity::Identity;
+#[cfg(test)]
+pub(in crate::storage) use identity::IdentityError;
 pub(crate) use open::is_initialized;
 pub use open::{Lock, Opened, Options, Place, Report, open, peek};
 pub use open_error::OpenError;

@@ -20,6 +20,7 @@ use crate::replica::peer::server_of;
 use crate::replica::{HardState, Restore, Restored};
 use crate::storage::checkpoint::{Checkpointer, IMAGE_EVERY_BYTES, Ingredients, Source};
 use crate::storage::copy::{Runs, SledState, StateStore};
+use crate::storage::formats::{FormatSwitch, Formats};
 use crate::storage::fs::{FileLock, Fs, OsFs};
 use crate::storage::image::Images;
 use crate::storage::log::{Log, LogOptions, SEGMENT_BYTES};
@@ -128,6 +129,8 @@ pub struct Report {
 pub struct Opened {
     /// Whose it is.
     pub identity: Identity,
+    /// For the log thread.
+    pub(crate) format_switch: FormatSwitch,
     /// For the replica.
     pub restored: Restored,
     /// For the log thread.
@@ -176,8 +179,12 @@ pub fn open(
     };
     let new = !identity.ready;
     let identity = make_log(fs, &place, identity, &log_options)?;
-    let (log, found) = Log::open(Arc::clone(&place.fs), &place.log.join(LOG), log_options)?;
+    let formats = Formats::default();
+    formats.set_version(identity.version);
+    let (mut log, found) = Log::open(Arc::clone(&place.fs), &place.log.join(LOG), log_options)?;
+    log.write_formats(&formats);
     let images = Images::new(Arc::clone(&place.fs), &place.data.join(IMAGES), identity.cluster_id);
+    let images = images.writing(&formats);
     let ensemble = options.ensemble;
     let mut recovery = Recovery::new(place, log, found, images.clone(), restore, ensemble);
     let start = Instant::now();
@@ -194,6 +201,7 @@ pub fn open(
     let set_aside = recovery.tidy(&begun)?;
     forget_initialize(&*recovery.place.fs, &recovery.place)?;
     let Recovery { place, log, found, .. } = recovery;
+    let format_switch = FormatSwitch::new(place.fs, place.data, identity.clone(), formats.clone());
 
     let report = Report {
         new,
@@ -214,7 +222,7 @@ pub fn open(
     let written = log.written();
     let written_now = written.load(Ordering::Relaxed);
     let checkpointer = Checkpointer::new(Ingredients {
-        state: Runs::new(place.state),
+        state: Runs::new(place.state).writing(&formats),
         record_digest: restore.record_digest(),
         images: images.clone(),
         source: begun.source,
@@ -235,7 +243,7 @@ pub fn open(
         applied_term,
         tail,
     };
-    Ok(Opened { identity, restored, log, images, checkpointer, report, lock })
+    Ok(Opened { identity, format_switch, restored, log, images, checkpointer, report, lock })
 }
 
 /// Whose data is in `place`; `None` if there is none yet. Changes and locks nothing: for deciding

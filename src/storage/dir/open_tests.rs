@@ -280,6 +280,7 @@ fn a_new_directory_keeps_what_the_founding_decided() {
         founders: vec![(1, 11), (2, 22)],
         members: Vec::new(),
         ready: false,
+        version: 1,
     };
     assert_eq!(peek(&place(&fs, &state)).unwrap(), None);
     let options = Options { new: new.clone(), ensemble: true, ..options() };

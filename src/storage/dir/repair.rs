@@ -13,6 +13,7 @@ use super::identity::Identity;
 use super::open::{IMAGES, LOG, Lock, Options, Place, lock, refuse_other_server};
 use super::open_error::OpenError;
 use crate::replica::Mark;
+use crate::storage::formats::Formats;
 use crate::storage::image::Images;
 use crate::storage::log::{Log, LogOptions, LogRecovery};
 
@@ -45,12 +46,16 @@ impl Mending {
             segment_bytes: options.segment_bytes,
             ensemble: options.ensemble,
         };
-        let (log, found) = Log::open(Arc::clone(&place.fs), &place.log.join(LOG), log_options)?;
+        let formats = Formats::default();
+        formats.set_version(identity.version);
+        let (mut log, found) = Log::open(Arc::clone(&place.fs), &place.log.join(LOG), log_options)?;
         // It may have been lost as a whole.
         let dir = place.data.join(IMAGES);
         fs.create_dir(&dir)?;
         fs.sync_dir(&place.data)?;
+        log.write_formats(&formats);
         let images = Images::new(Arc::clone(&place.fs), &dir, identity.cluster_id);
+        let images = images.writing(&formats);
         images.remove_unfinished()?;
         Ok(Self { log, found, images, lock })
     }

@@ -25,11 +25,10 @@ use super::reader::ImageReader;
 use super::writer::ImageWriter;
 use crate::replica::Mark;
 use crate::storage::cpu_throttle::CpuBudget;
+use crate::storage::formats::{Formats, KNOWN};
 use crate::storage::fs::{Fs, FsError};
 use crate::storage::mark;
 
-/// Version of the image's format.
-pub(in crate::storage) const VERSION: u32 = 1;
 pub(in crate::storage) const MAGIC: &[u8; 8] = b"LKIMAGE1";
 const SUFFIX: &str = ".image";
 /// A complete image of another server that the log does not begin behind yet.
@@ -68,8 +67,8 @@ pub enum ImageError {
         what: String,
     },
     /// It was written by a later version.
-    #[error("{}: image format version {version}, this program knows up to {VERSION}: use the \
-             version of lockkeeper that wrote it", path.display())]
+    #[error("{}: image format version {version}, this program knows up to {}: use the \
+             version of lockkeeper that wrote it", path.display(), KNOWN.image)]
     Future {
         /// The file.
         path: PathBuf,
@@ -108,6 +107,7 @@ pub struct Images {
     held: Arc<AtomicU64>,
     /// What reading one asks; this clone's.
     pub(in crate::storage) cpu_budget: CpuBudget,
+    pub(in crate::storage) formats: Formats,
 }
 
 impl fmt::Debug for Images {
@@ -122,7 +122,14 @@ impl Images {
     pub fn new(fs: Arc<dyn Fs>, dir: &Path, cluster_id: u128) -> Self {
         let held = Arc::new(AtomicU64::new(NONE_HELD));
         let (dir, begun, cpu_budget) = (dir.to_owned(), Arc::default(), CpuBudget::default());
-        Self { fs, dir, cluster_id, begun, held, cpu_budget }
+        let formats = Formats::default();
+        Self { fs, dir, cluster_id, begun, held, cpu_budget, formats }
+    }
+
+    /// The same images; new ones are written as `formats` says.
+    #[must_use]
+    pub(in crate::storage) fn writing(self, formats: &Formats) -> Self {
+        Self { formats: formats.clone(), ..self }
     }
 
     /// The same images; reading them asks this how much of a core it may take.

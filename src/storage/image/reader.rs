@@ -7,13 +7,13 @@
 use std::path::{Path, PathBuf};
 
 use super::images::{
-    CHUNK_HEADER_BYTES, FIXED_BYTES, FOOTER_BYTES, ImageError, MAGIC, MARK_BYTES_MAX, VERSION,
-    chunk_crc,
+    CHUNK_HEADER_BYTES, FIXED_BYTES, FOOTER_BYTES, ImageError, MAGIC, MARK_BYTES_MAX, chunk_crc,
 };
 use super::stream::Reading;
 use crate::replica::Mark;
 use crate::storage::copy::Take;
 use crate::storage::cpu_throttle::{BLOCK_STEPS, CpuBudget, CpuThrottle};
+use crate::storage::formats::KNOWN;
 use crate::storage::fs::Fs;
 use crate::storage::mark::{self, take};
 
@@ -98,7 +98,7 @@ impl ImageReader {
         let mark = self.bytes(mark_len)?;
         let actual = crc32c::crc32c_append(crc32c::crc32c(&fixed), &mark);
         self.check_crc(actual)?;
-        if version > VERSION {
+        if version > KNOWN.image {
             return Err(ImageError::Future { path: self.path.clone(), version });
         }
         if cluster != cluster_id {

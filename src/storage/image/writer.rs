@@ -7,8 +7,7 @@
 use std::path::PathBuf;
 
 use super::images::{
-    CHUNK_BYTES, CHUNK_HEADER_BYTES, Copy, FOOTER_BYTES, ImageError, Images, MAGIC, VERSION,
-    chunk_crc,
+    CHUNK_BYTES, CHUNK_HEADER_BYTES, Copy, FOOTER_BYTES, ImageError, Images, MAGIC, chunk_crc,
 };
 use super::reader::ImageReader;
 use super::stream::Writing;
@@ -41,7 +40,7 @@ impl ImageWriter {
         let path = images.temporary(mark.index);
         let mut header = Vec::with_capacity(256);
         header.extend_from_slice(MAGIC);
-        header.extend_from_slice(&VERSION.to_le_bytes());
+        header.extend_from_slice(&images.formats.numbers().image.to_le_bytes());
         header.extend_from_slice(&images.cluster_id.to_le_bytes());
         let mut encoded = Vec::new();
         mark::encode(mark, &mut encoded);

@@ -6,8 +6,8 @@
 use std::path::PathBuf;
 
 use super::record::ENTRY_BYTES_MAX;
-use super::segment;
 use crate::replica::peer::server_of;
+use crate::storage::formats::KNOWN;
 use crate::storage::fs::FsError;
 
 /// Why a log cannot be opened, read or written.
@@ -27,7 +27,7 @@ pub enum LogError {
     },
     /// It was written by a later version.
     #[error("{}: log format version {version}, this program knows up to {}: use the version of \
-             lockkeeper that wrote it", path.display(), segment::VERSION)]
+             lockkeeper that wrote it", path.display(), KNOWN.segment)]
     Future {
         /// The file.
         path: PathBuf,

@@ -24,6 +24,7 @@ use super::replay::{self, Replayed, Torn};
 use super::segment::{self, HEADER_BYTES, Position, SegmentHeader};
 use super::spans::Spans;
 use crate::replica::{Append, Entry, HardState, Mark, Urgency};
+use crate::storage::formats::Formats;
 use crate::storage::fs::{DiskFile, Fs, FsError};
 
 /// Size of a segment unless [`LogOptions::segment_bytes`] says otherwise.
@@ -77,6 +78,7 @@ pub struct LogRecovery {
 /// The log. One thread owns it.
 pub struct Log {
     fs: Arc<dyn Fs>,
+    formats: Formats,
     dir: PathBuf,
     options: LogOptions,
     /// Oldest first; the last one is written to.
@@ -131,6 +133,7 @@ impl Log {
     /// The file system failed.
     pub fn create(fs: &dyn Fs, dir: &Path, options: &LogOptions) -> Result<(), LogError> {
         let header = SegmentHeader {
+            version: Formats::default().numbers().segment,
             cluster_id: options.cluster_id,
             node_id: options.node_id,
             number: 1,
@@ -144,6 +147,11 @@ impl Log {
         let (path, mut file) = segment::prepare(fs, dir, header.size)?;
         segment::publish(fs, dir, &path, &mut *file, &header)?;
         Ok(())
+    }
+
+    /// New segments are written as `formats` says.
+    pub(in crate::storage) fn write_formats(&mut self, formats: &Formats) {
+        self.formats = formats.clone();
     }
 
     /// Reads and verifies all that is in `dir`, and changes nothing: call [`Log::begin`] before
@@ -169,6 +177,7 @@ impl Log {
         };
         let log = Self {
             fs,
+            formats: Formats::default(),
             dir: dir.to_owned(),
             options,
             segments,
@@ -473,6 +482,7 @@ impl Log {
             Some(_) | None => segment::prepare(&*self.fs, &self.dir, size)?,
         };
         let header = SegmentHeader {
+            version: self.formats.numbers().segment,
             cluster_id: self.options.cluster_id,
             node_id: self.options.node_id,
             number: self.segment().number + 1,

@@ -22,6 +22,7 @@ use super::record::{BadRecord, Record};
 use super::segment::{self, BadHeader, HEADER_BYTES, Position, Records, SegmentHeader};
 use super::spans::Spans;
 use crate::replica::HardState;
+use crate::storage::formats::KNOWN;
 use crate::storage::fs::{DiskFile, Fs};
 
 /// The end of a log that was being written when the server died.
@@ -109,7 +110,7 @@ impl<'a> Opened<'a> {
         file.read_at(&mut bytes, 0)?;
         let header = match SegmentHeader::decode(&bytes) {
             Ok(header) => header,
-            Err(BadHeader::Version(version)) if version > segment::VERSION => {
+            Err(BadHeader::Version(version)) if version > KNOWN.segment => {
                 return Err(LogError::Future { path, version });
             }
             Err(bad) => {

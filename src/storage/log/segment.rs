@@ -22,13 +22,12 @@ use bytes::Bytes;
 
 use super::record::{self, BadRecord, Record};
 use crate::replica::HardState;
+use crate::storage::formats::KNOWN;
 use crate::storage::fs::{DiskFile, Fs, FsError, Reserved};
 use crate::storage::mark::take;
 
 /// Bytes before the first record.
 pub(in crate::storage) const HEADER_BYTES: u64 = 128;
-/// Version of the log's format.
-pub(in crate::storage) const VERSION: u32 = 1;
 const MAGIC: &[u8; 8] = b"LKLOGSEG";
 const FLAG_RESET: u32 = 1;
 /// Numbers of segments and records, and indexes of entries, are below this: one can be added to each.
@@ -52,6 +51,8 @@ pub struct Position {
 /// What a segment says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::storage) struct SegmentHeader {
+    /// Of the format: `storage/formats.rs`.
+    pub(in crate::storage) version: u32,
     pub(in crate::storage) cluster_id: u128,
     pub(in crate::storage) node_id: u64,
     /// Place among the segments.
@@ -74,7 +75,7 @@ pub(in crate::storage) struct SegmentHeader {
 pub(in crate::storage) enum BadHeader {
     #[error("it does not begin like a log segment")]
     Magic,
-    #[error("its format version is {0}, this program knows up to {VERSION}")]
+    #[error("its format version is {0}, this program knows up to {known}", known = KNOWN.segment)]
     Version(u32),
     #[error("header checksum mismatch (crc32c expected {expected:#010x}, actual {actual:#010x})")]
     Crc { expected: u32, actual: u32 },
@@ -84,7 +85,7 @@ impl SegmentHeader {
     pub(in crate::storage) fn encode(&self) -> [u8; HEADER_BYTES as usize] {
         let mut out = Vec::with_capacity(HEADER_BYTES as usize);
         out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&(if self.reset { FLAG_RESET } else { 0 }).to_le_bytes());
         out.extend_from_slice(&self.cluster_id.to_le_bytes());
         for number in [
@@ -121,13 +122,14 @@ impl SegmentHeader {
         if expected != actual {
             return Err(BadHeader::Crc { expected, actual });
         }
-        if version != VERSION {
+        if version == 0 || version > KNOWN.segment {
             return Err(BadHeader::Version(version));
         }
         let reset = u32::from_le_bytes(field(&mut reader)) & FLAG_RESET != 0;
         let cluster_id = u128::from_le_bytes(field(&mut reader));
         let mut number = || u64::from_le_bytes(field(&mut reader));
         Ok(Self {
+            version,
             cluster_id,
             reset,
             node_id: number(),
@@ -331,6 +333,7 @@ mod tests {
 
     fn header() -> SegmentHeader {
         SegmentHeader {
+            version: 1,
             cluster_id: 0x0123_4567_89ab_cdef_0011_2233_4455_6677,
             node_id: 1,
             number: 7,

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use twox_hash::XxHash3_128;
 
-use super::{KEY_CLOCK, Machine, open_entry, steady_without_one};
+use super::{KEY_CLOCK, KEY_VERSION, Machine, open_entry, steady_without_one, version_digest};
 use crate::replica::bounds::STEADY_MS_MAX;
 use crate::replica::durable::{Entry, EntryKind, Mark, RecordDigest, Restore};
 use crate::replica::machine::sessions::{self, KEY_SESSION};
@@ -51,8 +51,9 @@ impl Machine {
 
 impl Restore for Machine {
     fn restart(&mut self) {
-        let audits_replay = self.audits_replay;
-        *self = Self { audits_replay, ..Self::fresh(self.tree.options().clone()) };
+        let (audits_replay, known_version) = (self.audits_replay, self.known_version);
+        let fresh = Self::fresh(self.tree.options().clone());
+        *self = Self { audits_replay, known_version, ..fresh };
     }
 
     fn record(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
@@ -79,6 +80,18 @@ impl Restore for Machine {
                 }
                 Ok(())
             }
+            _ if key == KEY_VERSION => match value {
+                [version] if *version > self.known_version => Err(format!(
+                    "the state is of version {version} of its ensemble, this program knows up to {}: use the \
+                     release of lockkeeper that wrote it",
+                    self.known_version
+                )),
+                [version] => {
+                    self.version = *version;
+                    Ok(())
+                }
+                _ => Err("a version of a wrong length".to_owned()),
+            },
             _ => Err(unknown(key)),
         }
     }
@@ -88,6 +101,7 @@ impl Restore for Machine {
             Some(b'/') => tree::record_digest(key, value).map_err(|bad| bad.to_string()),
             Some(&KEY_SESSION) => sessions::record_digest(key, value),
             _ if key == KEY_CLOCK => Ok(XxHash3_128::oneshot(value)),
+            _ if key == KEY_VERSION => Ok(version_digest(value)),
             _ => Err(unknown(key)),
         }
     }

@@ -1,0 +1,61 @@
+//! `lockkeeper member finish-upgrade`: all servers run the new release, and the way back to the one before is given up.
+//!
+//! *Owns* the command's flags and its words. The judgement is the leader's (`POST /upgrade`); the exit codes are
+//! those of `lockkeeper member`: 0 it is finished, 1 a server is not ready, 75 not now, 69 no server answers.
+//! *Invariant*: what is no clear yes of a server is no success.
+
+use clap::Args;
+use serde_json::Value;
+
+use super::{Failure, Said};
+use crate::cli::admin;
+use crate::cli::exit::{EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
+use crate::cli::flags::{AdminFlags, OutputFlag};
+
+/// Flags of `lockkeeper member finish-upgrade`.
+#[derive(Debug, Args)]
+pub(crate) struct FinishUpgradeFlags {
+    #[command(flatten)]
+    admin: AdminFlags,
+    #[command(flatten)]
+    pub(super) output: OutputFlag,
+}
+
+/// Asks the leader, among the servers that are named.
+pub(super) fn run(flags: &FinishUpgradeFlags) -> Result<Said, Failure> {
+    let access = flags.admin.access().map_err(|reason| Failure::new(EXIT_USAGE, reason))?;
+    let (status, text) = admin::change(&access, "/upgrade").map_err(|error| {
+        Failure::new(EXIT_UNAVAILABLE, format!("{error}; --admin host:port,... names others"))
+    })?;
+    let reasons = text.trim_end().replace('\n', "\n  ");
+    match (status, serde_json::from_str::<Value>(&text)) {
+        (200, Ok(json)) => {
+            let release = json["release"].as_str().unwrap_or("unknown");
+            let text = match json["version"] == json["before"] {
+                true => format!(
+                    "nothing to finish: the ensemble is at version {}, the last one of lockkeeper {release}\n",
+                    json["version"]
+                ),
+                false => format!(
+                    "the upgrade is finished: the ensemble is at version {}, and its servers cannot go back behind \
+                     lockkeeper {release}\n",
+                    json["version"]
+                ),
+            };
+            Ok(Said { text, json })
+        }
+        (404, _) => Err(Failure::new(
+            EXIT_REFUSED,
+            "the server does not know /upgrade: it is no lockkeeper server, or an older one",
+        )),
+        (409, _) => {
+            Err(Failure::new(EXIT_REFUSED, format!("not all servers are ready:\n  {reasons}")))
+        }
+        (421, _) => Err(Failure::new(
+            EXIT_REFUSED,
+            format!("{reasons}; --admin host:port,... names all servers"),
+        )),
+        (503, _) => Err(Failure::new(EXIT_NOT_NOW, reasons)),
+        (_, _) => Err(Failure::new(EXIT_REFUSED, reasons)),
+    }
+}

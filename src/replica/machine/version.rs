@@ -1,0 +1,145 @@
+//! The version of an ensemble: which formats its servers write, and which rules they follow.
+//!
+//! *Owns* the numbers. *Invariants*: it only rises, by an entry of the log (`TxnOp::Upgrade`), so that every server has
+//! it from the same entry on; it is raised when an operator says that the upgrade is finished, never by a new program
+//! alone, so that until then every server can go back to the release before; a program that does not know the version
+//! stops in front of that entry, and says which release it takes. *Never* is the version of the protocol between two
+//! servers: they agree on that when they connect.
+
+#[cfg(all(feature = "next-release", not(debug_assertions)))]
+compile_error!("the feature next-release is for tests alone: no release has it");
+
+use std::fmt;
+
+/// The one that ensembles begin with, and that data without a version has.
+pub const FIRST: u8 = 1;
+
+/// The last one that this program knows. It writes the formats of any that it knows.
+pub const NEWEST: u8 = if cfg!(feature = "next-release") { 2 } else { 1 };
+
+/// The release that stands for this program in what is to be read by earlier ones.
+pub const RELEASE: &str =
+    if cfg!(feature = "next-release") { "0.2.0-test" } else { env!("CARGO_PKG_VERSION") };
+
+/// That an ensemble is at a version that this program does not know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownVersion {
+    /// The version of the ensemble.
+    pub version: u8,
+    /// The last one that is known.
+    pub known: u8,
+    /// The release that wrote it.
+    pub release: String,
+}
+
+impl fmt::Display for UnknownVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { version, known, release } = self;
+        write!(
+            f,
+            "the ensemble has gone on to version {version} with lockkeeper {release}; this program, lockkeeper \
+             {RELEASE}, knows up to {known}: start lockkeeper {release} or a later one"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::replica::durable::{Drained, Entry, EntryKind, Membership, Restore};
+    use crate::replica::machine::state::{Machine, open_entry};
+    use crate::replica::machine::txn::{BatchBuilder, EntryTime, Origin, TxnOp, stamp};
+    use crate::tree::Options;
+
+    const SECOND: u8 = FIRST + 1;
+
+    fn machine(known: u8) -> Machine {
+        Machine::fresh(Options::default()).knowing(known)
+    }
+
+    fn upgrade(index: u64, version: u8) -> Entry {
+        let mut builder = BatchBuilder::default();
+        let op = TxnOp::Upgrade { version, release: "7.8.9".into() };
+        builder.push(Origin::default(), 0, 0, &[], &op);
+        let mut data = builder.take();
+        let time = EntryTime { wall_ms: 1, is_agreed: true, steady_ms: Some(1) };
+        stamp(&mut data, &time, FIRST);
+        Entry { term: 1, index, kind: EntryKind::Normal, data: Bytes::from(data) }
+    }
+
+    #[test]
+    fn the_version_rises_by_an_entry_and_never_falls() {
+        let mut machine = machine(SECOND);
+        let (at_first, digest) = (machine.version(), machine.digest());
+        machine.entry(&upgrade(1, SECOND)).unwrap();
+        assert_eq!((at_first, machine.version()), (FIRST, SECOND));
+        assert_ne!(machine.digest(), digest, "it is part of the state");
+        machine.entry(&upgrade(2, FIRST)).unwrap();
+        assert_eq!(machine.version(), SECOND);
+    }
+
+    #[test]
+    fn who_does_not_know_it_stops_in_front_of_the_entry_and_names_the_release() {
+        let mut machine = machine(FIRST);
+        let digest = machine.digest();
+        let refused = open_entry(&mut machine, &upgrade(5, SECOND)).unwrap_err();
+        assert!(
+            refused.contains("entry 5 of term 1: the ensemble has gone on to version 2"),
+            "{refused}"
+        );
+        assert!(refused.contains("start lockkeeper 7.8.9 or a later one"), "{refused}");
+        assert_eq!(machine.digest(), digest, "nothing was changed");
+    }
+
+    #[test]
+    fn it_is_in_the_records_and_who_does_not_know_it_refuses_them() {
+        let mut origin = machine(SECOND);
+        let without_one = drained(&mut origin);
+        assert!(
+            !without_one.iter().any(|(key, _)| key == b"v"),
+            "data of the first has no such record"
+        );
+        origin.entry(&upgrade(1, SECOND)).unwrap();
+        origin.mark_all_changed();
+        let records = drained(&mut origin);
+        let restored = |known| {
+            let mut machine = machine(known);
+            for (key, value) in &records {
+                machine.record(key, value)?;
+            }
+            Ok::<_, String>(machine)
+        };
+        let same = restored(SECOND).unwrap();
+        assert_eq!((same.version(), same.digest()), (SECOND, origin.digest()));
+        let refused = restored(FIRST).unwrap_err();
+        assert!(
+            refused.contains("version 2 of its ensemble, this program knows up to 1"),
+            "{refused}"
+        );
+    }
+
+    /// The records of a whole state, sorted; those of the mark agree with them.
+    fn drained(machine: &mut Machine) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let Drained::Changes(changes) =
+            machine.drain_changes(1000, Some((1, 1)), Membership::default())
+        else {
+            panic!("nothing was drained")
+        };
+        let mark = changes.mark.expect("all of it at once");
+        let mut records: Vec<_> = changes
+            .records
+            .iter()
+            .map(|record| (record.key.to_vec(), record.value.expect("it is there").to_vec()))
+            .collect();
+        records.sort();
+        assert_eq!(mark.records, records.len() as u64);
+        let digest = machine.record_digest();
+        let sum = records.iter().fold(0_u128, |sum, (key, value)| {
+            sum.wrapping_add(digest(key, value).expect("it is a record"))
+        });
+        assert_eq!(mark.digest, sum);
+        records
+    }
+}
