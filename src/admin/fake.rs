@@ -299,6 +299,7 @@ fn status() -> Status {
         commits_received: 49,
         sessions_revalidated: 7,
         revalidations_led: 5,
+        lock_stays_unmeasured: 8,
         txns_applied: 70,
         proposals: 71,
         sessions_expired: 4,

@@ -73,6 +73,11 @@ impl Reading {
         Some(Value::histogram(&self.counters.measured.of(quantity), BOUNDS_US))
     }
 
+    /// The same of times that clients decide about: bounds up to a day.
+    pub(super) fn long_seconds(&self, quantity: Quantity) -> Option<Value> {
+        Some(Value::histogram(&self.counters.measured.of(quantity), LONG_BOUNDS_US))
+    }
+
     /// Sums of other servers, divided by `unit`; `None` while there are none.
     pub(super) fn by_server(
         &self,
@@ -127,6 +132,24 @@ const BOUNDS_US: &[u64] = &[
     1 << 20,
     1 << 22,
     1 << 24,
+];
+/// Bounds of counts of times with locks, microseconds: about 1, 4, 16, 65, 262 ms, 1, 4, 17 s, 1, 4, 18 min and 1, 5,
+/// 19 h.
+const LONG_BOUNDS_US: &[u64] = &[
+    1 << 10,
+    1 << 12,
+    1 << 14,
+    1 << 16,
+    1 << 18,
+    1 << 20,
+    1 << 22,
+    1 << 24,
+    1 << 26,
+    1 << 28,
+    1 << 30,
+    1 << 32,
+    1 << 34,
+    1 << 36,
 ];
 /// The quantiles of a summary that are shown, and what `mntr` calls them.
 pub(super) const QUANTILES: [(f64, &str); 4] =

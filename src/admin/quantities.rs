@@ -116,6 +116,10 @@ quantities! {
     QueuesWaiting,
     /// [`crate::replica::Measure::ReadsAfterWrite`].
     ReadsAfterWrite,
+    /// [`crate::replica::Measure::LockWait`].
+    LockWait,
+    /// [`crate::replica::Measure::LockHold`].
+    LockHold,
 }
 
 /// What was measured since the start or the last `srst`.

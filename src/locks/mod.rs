@@ -2,17 +2,18 @@
 //!
 //! *Owns* the names of contenders (`contender.rs`, `species.rs`), which of them make one queue (`grouping.rs`),
 //! who waits for whom (`respect.rs`), what is known of a directory of contenders and their clients
-//! (`snapshot.rs`, `clients.rs`), and what that means (`view.rs`, `findings.rs`, `wait_for.rs`), and who held
-//! it before (`history.rs`). A lock is known by the names of its znodes alone: nothing is registered, no client
-//! has to change. *Invariants*: deterministic; a pure function of what it is given; names and data of clients
-//! never panic here. *Never* asks a server, and never knows one: `replica` says what there is, `recipes` uses
-//! the names.
+//! (`snapshot.rs`, `clients.rs`), and what that means (`view.rs`, `findings.rs`, `wait_for.rs`), who held it
+//! before (`history.rs`), and whether one that leaves held it (`front.rs`). A lock is known by the names of its
+//! znodes alone: nothing is registered, no client has to change. *Invariants*: deterministic; a pure function of
+//! what it is given; names and data of clients never panic here. *Never* asks a server, and never knows one:
+//! `replica` says what there is, `recipes` uses the names.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod clients;
 pub mod contender;
 mod findings;
+pub(crate) mod front;
 mod grouping;
 pub mod history;
 mod respect;
@@ -28,4 +29,5 @@ pub(crate) use clients::Presence;
 pub use contender::Dialect;
 pub(crate) use findings::{Finding, FindingKind, Step};
 pub(crate) use snapshot::{Local, Scope, Snapshot};
+pub(crate) use view::leases_of;
 pub use view::{Lock, Place, view};

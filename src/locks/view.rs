@@ -197,12 +197,16 @@ fn is_queue_of_leases(groups: &Groups<'_>, (path, class): &(String, Class<'_>)) 
     if *class != Class::Lock {
         return false;
     }
-    let curators = path.strip_suffix("/locks").map(|parent| format!("{parent}/{LEASES}"));
-    let kazoos = path.strip_suffix(KAZOO_QUEUE).map(str::to_owned);
-    let leases = [curators, kazoos].into_iter().flatten();
-    leases
+    leases_of(path)
         .map(|leases| (leases, Class::Semaphore))
         .any(|key| groups.get(&key).and_then(Group::queue_path).is_some_and(|queue| queue == *path))
+}
+
+/// Where the leases would be, if those in this directory waited for leases of a semaphore.
+pub(crate) fn leases_of(path: &str) -> impl Iterator<Item = String> {
+    let curators = path.strip_suffix("/locks").map(|parent| format!("{parent}/{LEASES}"));
+    let kazoos = path.strip_suffix(KAZOO_QUEUE).map(str::to_owned);
+    [curators, kazoos].into_iter().flatten()
 }
 
 /// Which contenders of one directory belong together.

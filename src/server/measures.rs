@@ -134,6 +134,8 @@ impl Measures {
                 Measure::RequestsInQueue => Quantity::RequestsInQueue,
                 Measure::QueuesWaiting => Quantity::QueuesWaiting,
                 Measure::ReadsAfterWrite => Quantity::ReadsAfterWrite,
+                Measure::LockWait => Quantity::LockWait,
+                Measure::LockHold => Quantity::LockHold,
             };
             self.record_times(quantity, value, u64::from(times));
         }

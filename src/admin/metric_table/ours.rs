@@ -268,6 +268,27 @@ pub(super) const METRICS: &[Metric] = &[
         "Milliseconds that a lock has been held for longest, of those whose beginning is known",
         |r| of_locks(r, |locks| locks.longest_hold_ms.into()),
     ),
+    histogram(
+        "lockkeeper_lock_wait_seconds",
+        "Time from the creation of a contender's znode until it held its mutex or read-write lock, counted once for \
+         each that has held it, when its znode ends, by the server that leads then; from the leaders' stamps, so \
+         to the millisecond; who gave up waiting is not in it, and a lock of a layout that is not known is not",
+        |r| r.long_seconds(Quantity::LockWait),
+    ),
+    histogram(
+        "lockkeeper_lock_hold_seconds",
+        "Time for which a contender held its mutex or read-write lock until its znode ended, by release, removal or \
+         the end of the session: of the same contenders as lockkeeper_lock_wait_seconds, counted at the same time; a \
+         lock that is still held is not in it",
+        |r| r.long_seconds(Quantity::LockHold),
+    ),
+    counter(
+        "lockkeeper_lock_stays_unmeasured",
+        "Contenders that ended and are in neither histogram of locks, because it is not known whether or since when \
+         they held the lock: they came before the server that leads was started, or the directory has thousands of \
+         children",
+        |r| whole(r.status.lock_stays_unmeasured),
+    ),
     gauge("lockkeeper_lock_findings", "What is wrong with locks, by kind of finding", |r| {
         of_locks(r, |locks| Value::Set(locks.findings.clone()))
     }),

@@ -1,17 +1,21 @@
-//! Who has left a lock lately, and when: by that, it is known since when its holder has it.
+//! Who has left a lock lately, and when: by that, it is known since when its holder has it, and for how long one that
+//! leaves waited and held.
 //!
-//! *Owns* the last few deletions of contenders by directory. *Invariants*: bounded, also in directories;
-//! says from when on nothing is missing, so that an operator need not guess. *Never* replicated, never on disk, and
-//! nothing but what operators see depends on it.
+//! *Owns* the last few deletions of contenders by directory, and which contenders are the first there.
+//! *Invariants*: bounded, also in directories and in work; says from when on nothing is missing, so that an operator
+//! need not guess; each contender of a known layout that leaves is measured once at most, or counted as not measured.
+//! *Never* replicated, never on disk, and nothing but what operators see depends on it.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::locks::contender::Contender;
+use crate::locks::front::{Contending, Front, Stand};
+use crate::locks::leases_of;
 use crate::locks::snapshot::{Departure, End};
 use crate::locks::species::Species;
 use crate::proto::EventType;
 use crate::tree::path::last_slash;
-use crate::tree::{Event, Life};
+use crate::tree::{Event, Life, Tree};
 
 /// Directories that are kept in mind.
 const DIRECTORIES_MAX: usize = 10_000;
@@ -21,6 +25,11 @@ const DEPARTURES_MAX: usize = 64;
 const TOTAL_MAX: usize = 120_000;
 /// How many that is: by them, it is known since when a holder has its lock.
 pub(in crate::replica) const LAST_FEW: usize = 8;
+/// Children that may be looked at for each contender that leaves: what is not used is saved up. So to measure costs a
+/// few microseconds at most for each, whatever the directories hold.
+const LOOKS_EACH: usize = 64;
+/// How many may be saved up, less than a millisecond's work: so of a directory with more children, nothing is measured.
+const LOOKS_MAX: usize = 4096;
 
 /// Why contenders end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +40,15 @@ pub(in crate::replica) enum Cause {
     End(End),
 }
 
+/// What was measured of contenders of locks that left in one transaction.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::replica) struct Stays {
+    /// Of each that held the lock: milliseconds until it got it, and from then on.
+    pub(in crate::replica) measured: Vec<(u64, u64)>,
+    /// Those of which it is not known whether or since when they held it.
+    pub(in crate::replica) unmeasured: u64,
+}
+
 /// The departures.
 #[derive(Debug)]
 pub(in crate::replica) struct Departures {
@@ -38,6 +56,8 @@ pub(in crate::replica) struct Departures {
     total: usize,
     /// Nothing is missing that was later than this, by the clocks of leaders, ms since the epoch.
     since_ms: i64,
+    /// How many children may be looked at now.
+    looks: usize,
 }
 
 /// The departures from one directory.
@@ -47,48 +67,151 @@ struct Known {
     last: VecDeque<Departure>,
     /// When the last one ended that is not kept.
     forgotten_ms: Option<i64>,
+    /// The contenders that are the first, and the zxid of the directory's creation. Given up as soon as one leaves
+    /// while nothing is measured.
+    front: Option<(i64, Box<Front>)>,
+}
+
+/// A contender that is no more.
+#[derive(Clone, Copy, Debug)]
+struct Gone<'a> {
+    directory: &'a str,
+    name: &'a str,
+    sequence: i32,
+    life: Life,
+}
+
+impl<'a> Gone<'a> {
+    fn of(event: &'a Event) -> Option<Self> {
+        let life = event.life.filter(|_| event.kind == EventType::NodeDeleted)?;
+        let (directory, name, sequence) = contender(event.path.as_str())?;
+        Some(Self { directory, name, sequence, life })
+    }
 }
 
 impl Departures {
     /// None since then.
     pub(in crate::replica) fn since(since_ms: i64) -> Self {
-        Self { by_directory: BTreeMap::new(), total: 0, since_ms }
+        Self { by_directory: BTreeMap::new(), total: 0, since_ms, looks: LOOKS_MAX }
     }
 
-    /// Keeps in mind what these events tell.
-    pub(in crate::replica) fn note(&mut self, events: &[Event], cause: Cause, time_ms: i64) {
-        for event in events.iter().filter(|event| event.kind == EventType::NodeDeleted) {
-            if let Some(life) = event.life {
-                self.deleted(event.path.as_str(), life, cause, time_ms);
+    /// Keeps in mind what these events of one transaction tell. `tree`, as it is behind them: only where contenders
+    /// are to be measured.
+    pub(in crate::replica) fn note(
+        &mut self,
+        events: &[Event],
+        cause: Cause,
+        time_ms: i64,
+        tree: Option<&Tree>,
+    ) -> Stays {
+        let mut gone: Vec<Gone<'_>> = events.iter().filter_map(Gone::of).collect();
+        self.note_gone(&mut gone, cause, time_ms, tree)
+    }
+
+    fn note_gone(
+        &mut self,
+        gone: &mut [Gone<'_>],
+        cause: Cause,
+        time_ms: i64,
+        tree: Option<&Tree>,
+    ) -> Stays {
+        let mut stays = Stays::default();
+        // Those of one directory together: they ended at once, so none of them got the lock from another one.
+        gone.sort_by_key(|gone| gone.directory);
+        for together in gone.chunk_by(|one, other| one.directory == other.directory) {
+            let known = self.known(together[0].directory, time_ms);
+            match tree {
+                Some(tree) => self.measure(together, time_ms, tree, &mut stays),
+                None => known.front = None,
+            }
+            for gone in together {
+                self.add(gone, cause, time_ms);
             }
         }
+        stays
     }
 
-    fn deleted(&mut self, path: &str, life: Life, cause: Cause, time_ms: i64) {
-        let Some((directory, name, sequence)) = contender(path) else { return };
-        let Life { session, czxid, ctime_ms } = life;
+    /// Finds out which of these, that were the last to leave their directory, held its lock, and for how long.
+    fn measure(&mut self, gone: &[Gone<'_>], time_ms: i64, tree: &Tree, stays: &mut Stays) {
+        self.looks = LOOKS_EACH.saturating_mul(gone.len()).saturating_add(self.looks);
+        self.looks = self.looks.min(LOOKS_MAX);
+        let contending = |gone: &Gone<'_>| {
+            Some((Contending::of(gone.name, gone.life.session)?, gone.life.ctime_ms))
+        };
+        let leaving: Vec<(Contending, i64)> = gone.iter().filter_map(contending).collect();
+        let directory = gone[0].directory;
+        let is_lock = || leases_of(directory).all(|leases| tree.shown(&leases).is_none());
+        if leaving.is_empty() || !is_lock() {
+            return;
+        }
+        // The directory may have ended in the same transaction.
+        let shown = tree.shown(directory);
+        let (born, next, children) = shown.map_or((0, 0, 0), |shown| {
+            let children = usize::try_from(shown.stat.num_children).unwrap_or(usize::MAX);
+            (shown.stat.czxid, shown.next_child, children)
+        });
+        let knows = |front: &Front| {
+            leaving.iter().all(|(one, _)| front.stand(one, false) != Stand::Unknown)
+        };
+        let since_ms = self.since_ms;
+        let Some(known) = self.by_directory.get_mut(directory) else { return };
+        let front = known.front.take().filter(|(of, front)| *of == born && knows(front));
+        let is_fresh = front.is_none();
+        let mut front = if let Some((_, front)) = front {
+            front
+        } else if children <= self.looks {
+            self.looks -= children;
+            let there = tree.children_unchecked(directory);
+            let there = there.filter_map(|(name, session)| Contending::of(name, session));
+            Box::new(Front::of(there.chain(leaving.iter().map(|(one, _)| *one)), next))
+        } else {
+            stays.unmeasured += leaving.len() as u64;
+            return;
+        };
+        for (one, ctime_ms) in &leaving {
+            if front.stand(one, is_fresh) != Stand::Holds {
+                continue;
+            }
+            match known.held_since_ms(one, *ctime_ms, since_ms) {
+                // Stamps may go back.
+                Some(held_ms) => stays.measured.push((
+                    u64::try_from(held_ms - ctime_ms).unwrap_or(0),
+                    u64::try_from(time_ms - held_ms).unwrap_or(0),
+                )),
+                None => stays.unmeasured += 1,
+            }
+        }
+        for (one, _) in &leaving {
+            front.remove(one);
+        }
+        known.front = (!front.is_empty()).then_some((born, front));
+    }
+
+    /// What is known of that directory; of too many, all are forgotten.
+    fn known(&mut self, directory: &str, time_ms: i64) -> &mut Known {
+        if !self.by_directory.contains_key(directory) {
+            if self.by_directory.len() >= DIRECTORIES_MAX {
+                *self = Self { looks: self.looks, ..Self::since(time_ms) };
+            }
+            self.by_directory.insert(directory.to_owned(), Known::default());
+        }
+        self.by_directory.get_mut(directory).expect("it is there, or was put there")
+    }
+
+    fn add(&mut self, gone: &Gone<'_>, cause: Cause, time_ms: i64) {
+        let Gone { directory, name, sequence, life: Life { session, czxid, ctime_ms } } = *gone;
         let end = match cause {
             Cause::End(end) => end,
             Cause::Session(by) if by == session || session == 0 => End::Released,
             Cause::Session(_) => End::Removed,
         };
-        let name = name.to_owned();
-        self.add(directory, Departure { name, sequence, session, czxid, ctime_ms, time_ms, end });
-    }
-
-    fn add(&mut self, directory: &str, departure: Departure) {
         if self.total >= TOTAL_MAX {
             self.keep_last_few();
         }
-        if !self.by_directory.contains_key(directory) {
-            if self.by_directory.len() >= DIRECTORIES_MAX {
-                *self = Self::since(departure.time_ms);
-            }
-            self.by_directory.insert(directory.to_owned(), Known::default());
-        }
         let Some(known) = self.by_directory.get_mut(directory) else { return };
+        let name = name.to_owned();
+        known.last.push_back(Departure { name, sequence, session, czxid, ctime_ms, time_ms, end });
         self.total += 1;
-        known.last.push_back(departure);
         self.total -= known.shorten(DEPARTURES_MAX);
     }
 
@@ -115,6 +238,18 @@ impl Departures {
 }
 
 impl Known {
+    /// Since when a contender has held the lock that holds it, ms since the epoch; `None` if that is not known.
+    /// `since_ms`: what left later than this is known.
+    fn held_since_ms(&self, one: &Contending, ctime_ms: i64, since_ms: i64) -> Option<i64> {
+        let is_in_front = |gone: &&Departure| {
+            Contending::of(&gone.name, gone.session).is_some_and(|gone| one.waits_for(&gone))
+        };
+        if let Some(before) = self.last.iter().rev().find(is_in_front) {
+            return Some(before.time_ms.max(ctime_ms));
+        }
+        (ctime_ms > self.forgotten_ms.unwrap_or(since_ms)).then_some(ctime_ms)
+    }
+
     /// Forgets the oldest; how many.
     fn shorten(&mut self, max: usize) -> usize {
         let count = self.last.len().saturating_sub(max);
@@ -146,7 +281,13 @@ mod tests {
     const LIFE: Life = Life { session: 7, czxid: 3, ctime_ms: 4 };
 
     fn deleted(departures: &mut Departures, path: &str, time_ms: i64) {
-        departures.deleted(path, LIFE, Cause::Session(7), time_ms);
+        end(departures, path, Cause::Session(7), time_ms);
+    }
+
+    fn end(departures: &mut Departures, path: &str, cause: Cause, time_ms: i64) {
+        let Some((directory, name, sequence)) = contender(path) else { return };
+        let mut gone = [Gone { directory, name, sequence, life: LIFE }];
+        departures.note_gone(&mut gone, cause, time_ms, None);
     }
 
     fn numbers(departures: &Departures, directory: &str, max: usize) -> Vec<(i32, i64)> {
@@ -186,7 +327,7 @@ mod tests {
             Cause::End(End::SessionClosed),
             Cause::End(End::SessionExpired),
         ] {
-            departures.deleted("/p/lock-0000000001", LIFE, cause, 9);
+            end(&mut departures, "/p/lock-0000000001", cause, 9);
         }
         let known = departures.of("/p", 9);
         let ends: Vec<End> = known.iter().map(|one| one.end).collect();

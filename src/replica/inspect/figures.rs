@@ -7,7 +7,7 @@ use super::departures::{Cause, Departures};
 use super::measures::{EntryTimes, Measure, Measurement, Measurements};
 use super::questions::ProposalSizes;
 use crate::locks::snapshot::Departure;
-use crate::tree::Event;
+use crate::tree::{Event, Tree};
 
 /// The counters, since the start or the last reset.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,6 +38,8 @@ pub(in crate::replica) struct Counts {
     pub(in crate::replica) sessions_revalidated: u64,
     /// Sessions that were given to a connection while this server led.
     pub(in crate::replica) revalidations_led: u64,
+    /// Contenders of locks that left while this server led, and are in neither measure.
+    pub(in crate::replica) lock_stays_unmeasured: u64,
 }
 
 /// See the module.
@@ -182,9 +184,20 @@ impl Figures {
         self.counts.time_returned_ms = by_ms;
     }
 
-    /// Keeps in mind what these events tell of locks.
-    pub(in crate::replica) fn note(&mut self, events: &[Event], cause: Cause, time_ms: i64) {
-        self.departures.note(events, cause, time_ms);
+    /// Keeps in mind what these events tell of locks. `tree`: only where locks are to be measured.
+    pub(in crate::replica) fn note(
+        &mut self,
+        events: &[Event],
+        cause: Cause,
+        time_ms: i64,
+        tree: Option<&Tree>,
+    ) {
+        let stays = self.departures.note(events, cause, time_ms, tree);
+        for (wait_ms, hold_ms) in stays.measured {
+            self.measured.note(Measure::LockWait, wait_ms.saturating_mul(1000));
+            self.measured.note(Measure::LockHold, hold_ms.saturating_mul(1000));
+        }
+        self.counts.lock_stays_unmeasured += stays.unmeasured;
     }
 
     /// The state was replaced: departures before this stamp are not known.

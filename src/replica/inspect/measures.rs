@@ -43,6 +43,10 @@ pub enum Measure {
     QueuesWaiting,
     /// Reads answered because the write in front of them was applied.
     ReadsAfterWrite,
+    /// Leader: from the creation of a contender until it held its lock, of one that has left; by the leaders' stamps.
+    LockWait,
+    /// Leader: from then on until it left.
+    LockHold,
 }
 
 /// A value, measured so many times.

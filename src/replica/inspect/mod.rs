@@ -8,6 +8,8 @@ mod figures;
 pub mod measures;
 mod namespaces;
 pub mod questions;
+#[cfg(test)]
+mod stays_tests;
 pub mod znode;
 
 pub use measures::{Measure, Measurement};

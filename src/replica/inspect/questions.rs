@@ -132,6 +132,8 @@ pub struct Status {
     pub sessions_revalidated: u64,
     /// Sessions that were given to a connection while this server led, since the start.
     pub revalidations_led: u64,
+    /// Contenders of locks that left while this server led, whose times are not known, since the start.
+    pub lock_stays_unmeasured: u64,
     /// Sessions expired since the start.
     pub sessions_expired: u64,
     /// Connections refused because their zxid was ahead, their session gone or similar.

@@ -78,14 +78,22 @@ impl Replica {
             if !mutant!("event-behind-reply") {
                 self.clients.notify(self.state.machine(), &applied);
             }
-            let cause = cause(txn);
-            self.figures.note(&applied.events, cause, self.state.machine().last_time_ms());
+            self.note_departures(txn, &applied, entry.term);
             self.settle(txn, &applied);
             if mutant!("event-behind-reply") {
                 self.clients.notify(self.state.machine(), &applied);
             }
         }
         Ok(())
+    }
+
+    /// Keeps in mind which contenders of locks have left. The server that leads in the term of the entry measures
+    /// them, so no other one does, and no entry is measured again at a later start.
+    fn note_departures(&mut self, txn: &Txn, applied: &Applied, term: u64) {
+        let is_measured = self.consensus.is_leader() && self.consensus.term() == term;
+        let machine = self.state.machine();
+        let tree = is_measured.then(|| machine.tree());
+        self.figures.note(&applied.events, cause(txn), machine.last_time_ms(), tree);
     }
 
     /// What an applied transaction means for the connections here and for the session's deadline.

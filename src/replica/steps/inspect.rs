@@ -52,6 +52,7 @@ impl Replica {
             commits_received: counts.commits_received,
             sessions_revalidated: counts.sessions_revalidated,
             revalidations_led: counts.revalidations_led,
+            lock_stays_unmeasured: counts.lock_stays_unmeasured,
             sessions_expired: counts.sessions_expired,
             connections_refused: counts.connections_refused,
             auth_failed: figures.auth_failed,
