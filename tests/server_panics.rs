@@ -46,7 +46,7 @@ enum Scene {
 
 fn scene(task: Task) -> Scene {
     match task {
-        Task::Server | Task::Recovery | Task::Http | Task::Io => Scene::Start,
+        Task::Server | Task::Recovery | Task::Http | Task::Io | Task::Room => Scene::Start,
         Task::Driver
         | Task::DriverEnd
         | Task::Log
@@ -114,7 +114,7 @@ async fn a_panic_while_a_server_starts_is_why_it_does_not() {
         let builder = builder.set("lockkeeper.ioThreads", "1");
         let ended = match builder.panic_in(task).start().await {
             // A thread of its own may be slower than the rest of the start.
-            Ok(server) if matches!(task, Task::Http | Task::Io) => server.wait().await,
+            Ok(server) if matches!(task, Task::Http | Task::Io | Task::Room) => server.wait().await,
             Err(StartError::Ended(error)) => Err(error),
             started => panic!("{task}: {started:?}"),
         };

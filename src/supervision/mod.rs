@@ -80,6 +80,8 @@ tasks! {
     Handshake = "handshake of TLS",
     /// Follows the files of keys and certificates.
     Certificates = "following of certificates",
+    /// Looks how much room the disks have.
+    Room = "look at the room on the disks",
     /// Follows the file with the users of SASL.
     Users = "following of users",
     /// Tells a driver whose queue was full that a connection or a link has ended.

@@ -41,6 +41,7 @@ use crate::server::message::Message;
 use crate::server::peer::{Peers, dynamic_file, ports};
 use crate::server::queue::Queue;
 use crate::server::shared::{Published, Stop};
+use crate::server::story::RoomLog;
 use crate::server::{Server, ended};
 use crate::storage::WatchedFs;
 use crate::supervision::{self, End, Failure, Supervisor, Task, TaskSet, spawn_blocking};
@@ -275,6 +276,10 @@ async fn serve(
         }
         None => None,
     };
+    if !is_in_memory {
+        let look = RoomLog::new(&config).follow(Arc::clone(&figures));
+        tasks.spawn(Task::Room, Arc::clone(&stop).before(look));
+    }
     let policy = CpuPolicy::of_process(config.cpu_policy);
     let parts = Parts {
         config,

@@ -1,14 +1,17 @@
 //! THE STORY: log lines that tell an operator what became of this server.
 //!
-//! *Owns* when a line is written about the server's role, its leader, its majority, its members and the clients that it
-//! turns away. *Invariants*: what changed is said once, with how long it took; lines of one cause are bounded, and how
-//! many were left out is said. *Never* decides anything: nothing follows from it but words.
+//! *Owns* when a line is written about the server's role, its leader, its majority, its members, the clients that it
+//! turns away and the room on its disks. *Invariants*: what changed is said once, with how long it took; lines of one
+//! cause are bounded, and how many were left out is said. *Never* decides anything: nothing follows from it but
+//! words.
 
 mod away;
 mod limited;
 mod members;
 mod role;
+mod room;
 
 pub(in crate::server) use away::AwayLog;
 pub(in crate::server) use limited::{Limited, SPAN};
 pub(in crate::server) use role::RoleLog;
+pub(in crate::server) use room::RoomLog;
