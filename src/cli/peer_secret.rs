@@ -9,7 +9,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::say;
+use serde_json::{Value, json};
+
+use super::{Output, OutputFlag, say};
 use crate::peer_auth::{Secrets, new_line};
 
 /// The flags.
@@ -20,11 +22,21 @@ pub(crate) struct PeerSecretFlags {
     /// Put a new secret in front of those that the file has, which are accepted on
     #[arg(long, requires = "file")]
     add: bool,
+    #[command(flatten)]
+    output: OutputFlag,
 }
 
 /// Runs the command.
 pub(crate) fn run(flags: &PeerSecretFlags) -> ExitCode {
-    match carry_out(flags) {
+    let shown = carry_out(flags).and_then(|done| {
+        let text = match (flags.output.output, done) {
+            (Output::Json, done) => format!("{}\n", done.json()),
+            (Output::Text, Done::Shown(line)) => line,
+            (Output::Text, Done::Made(_) | Done::Added(_)) => return Ok(()),
+        };
+        io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string())
+    });
+    match shown {
         Ok(()) => ExitCode::SUCCESS,
         Err(words) => {
             say(&words);
@@ -33,16 +45,37 @@ pub(crate) fn run(flags: &PeerSecretFlags) -> ExitCode {
     }
 }
 
-fn carry_out(flags: &PeerSecretFlags) -> Result<(), String> {
+/// What was done.
+enum Done {
+    /// A line with the secret is to be shown.
+    Shown(String),
+    /// There is a new file.
+    Made(PathBuf),
+    /// The file has one more secret.
+    Added(PathBuf),
+}
+
+impl Done {
+    fn json(&self) -> Value {
+        match self {
+            Self::Shown(line) => json!({ "done": "shown", "secret": line.trim_end() }),
+            Self::Made(file) => json!({ "done": "made", "file": file.to_string_lossy() }),
+            Self::Added(file) => json!({ "done": "added", "file": file.to_string_lossy() }),
+        }
+    }
+}
+
+fn carry_out(flags: &PeerSecretFlags) -> Result<Done, String> {
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(|error| format!("no random numbers: {error}"))?;
     let line = new_line(&random);
     let Some(file) = &flags.file else {
-        return io::stdout().write_all(line.as_bytes()).map_err(|error| error.to_string());
+        return Ok(Done::Shown(line));
     };
     let named = |error: io::Error| format!("{}: {error}", file.display());
     if !flags.add {
-        return write_new(file, &line).map_err(|error| match error.kind() {
+        let written = write_new(file, &line);
+        return written.map(|()| Done::Made(file.clone())).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => {
                 format!("{} is there: --add puts a new secret in front of its own", file.display())
             }
@@ -56,7 +89,7 @@ fn carry_out(flags: &PeerSecretFlags) -> Result<(), String> {
     beside.push(".new");
     let beside = PathBuf::from(beside);
     write_new(&beside, &text).map_err(|error| format!("{}: {error}", beside.display()))?;
-    fs::rename(&beside, file).map_err(named)
+    fs::rename(&beside, file).map(|()| Done::Added(file.clone())).map_err(named)
 }
 
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
@@ -72,23 +105,34 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_secret_without_a_file_is_a_line_of_it() {
+        let output = OutputFlag { output: Output::Json };
+        let shown = carry_out(&PeerSecretFlags { file: None, add: false, output }).unwrap().json();
+        let secret = shown["secret"].as_str().unwrap();
+        assert!(Secrets::parse(&format!("{secret}\n")).is_ok(), "{shown}");
+    }
+
+    #[test]
     fn a_file_is_made_once_for_its_owner_alone_and_grows_at_its_front() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("secret");
-        let run = |add| carry_out(&PeerSecretFlags { file: Some(file.clone()), add });
+        let output = || OutputFlag { output: Output::Json };
+        let run =
+            |add| carry_out(&PeerSecretFlags { file: Some(file.clone()), add, output: output() });
         assert!(run(true).is_err(), "there is none");
-        run(false).unwrap();
+        let made = run(false).unwrap().json();
+        assert_eq!(made, json!({ "done": "made", "file": file.to_str().unwrap() }));
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         let first = fs::read_to_string(&file).unwrap();
-        assert!(run(false).unwrap_err().contains("--add"));
+        assert!(run(false).err().unwrap().contains("--add"));
         assert_eq!(fs::read_to_string(&file).unwrap(), first);
-        run(true).unwrap();
+        assert_eq!(run(true).unwrap().json()["done"], "added");
         let both = fs::read_to_string(&file).unwrap();
         assert!(both.ends_with(&first) && both.lines().count() == 2, "{both}");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         for _ in 2..8 {
             run(true).unwrap();
         }
-        assert!(run(true).unwrap_err().contains("at most 8"));
+        assert!(run(true).err().unwrap().contains("at most 8"));
     }
 }
