@@ -302,9 +302,13 @@ fn each_refusal_says_what_to_do() {
     let played = Played::start(refusing(ErrorCode::NewConfigNoQuorum));
     let said = failure(&on(&played, &["add", FOURTH, &fifth]), 75);
     assert!(said.contains("only 2 of them vote today. Add fewer at once"), "{said}");
+    let played = Played::start(refusing(ErrorCode::NewConfigNoQuorum));
+    let said = failure(&on(&played, &["remove", "2"]), 75);
+    assert!(said.contains("Or remove one that is down instead"), "{said}");
     let played = Played::start(refusing(ErrorCode::BadArguments));
     let said = failure(&on(&played, &["remove", "2"]), 1);
     assert!(said.contains("a single server would vote"), "{said}");
+    assert!(said.contains("Add another one first"), "{said}");
 }
 
 #[test]

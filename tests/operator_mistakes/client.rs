@@ -11,8 +11,9 @@ const REFUSED: End = End::With(1);
 const WRONG: End = End::With(2);
 const WRONG_LOCK: End = End::With(64);
 const NO_SERVER: End = End::With(69);
+const NOT_NOW: End = End::With(75);
 
-pub static ROWS: [Row; 24] = rows! {
+pub static ROWS: [Row; 26] = rows! {
     "no server runs where the lock is to be",
         |place| place.client(&["lock", "--server", &nowhere(), "-w", "1s", "/l", "true"]),
         "Connection refused", "is the server started, and is this its clientPort?", NO_SERVER;
@@ -81,6 +82,12 @@ pub static ROWS: [Row; 24] = rows! {
     "a member is added without its client port",
         |place| place.client(&["member", "add", "--server", &place.clients, "server.2=127.0.0.1:1:2"]),
         "it must say where its clients connect", "append ;<clientPort>", WRONG;
+    "a member is removed without which those that run would be no majority",
+        |place| place.client(&["member", "remove", "--timeout", "20s", "--server", &place.two_of_three, "1"]),
+        "of the 2 servers that would vote, the leader hears no majority", "Or remove one that is down instead", NOT_NOW;
+    "all members but one are removed",
+        |place| place.client(&["member", "remove", "--timeout", "20s", "--server", &place.two_of_three, "2", "3"]),
+        "a single server would vote: an ensemble keeps at least two", "Add another one first", REFUSED;
     "a lock is broken where that is not allowed",
         closed, "NOAUTH", "--auth says who asks", End::With(77);
     "what is no lock is broken",

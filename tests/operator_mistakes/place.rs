@@ -1,4 +1,5 @@
-//! Where the mistakes are made: a directory, a server that runs without any, and an ensemble without a majority.
+//! Where the mistakes are made: a directory, a server that runs without any, and ensembles without a majority and
+//! with one that must not become smaller.
 
 use std::fs::{self, File, Permissions};
 use std::io::{BufRead as _, BufReader};
@@ -50,6 +51,8 @@ pub struct Place {
     pub admin: String,
     /// One of three, whose two others do not run: it has no leader.
     pub leaderless: String,
+    /// One of three, two of which run.
+    pub two_of_three: String,
     /// Of a server that speaks TLS.
     pub secure: String,
     /// A port that takes connections and says nothing.
@@ -69,6 +72,7 @@ impl Place {
             clients: String::new(),
             admin: String::new(),
             leaderless: String::new(),
+            two_of_three: String::new(),
             secure: String::new(),
             silent: silence.local_addr().expect("bound"),
             _silence: silence,
@@ -84,6 +88,23 @@ impl Place {
             place.config("alone.cfg", &["dataDir=alone", "admin.enableServer=false", &three()]);
         let [connect, _] = place.start(&[&config]);
         place.leaderless = connect;
+        let lines = three();
+        for id in ["1", "2"] {
+            let directory = format!("of-three-{id}");
+            place.data_dir(&directory, id);
+            let config = place.config(
+                &format!("{directory}.cfg"),
+                &[
+                    &format!("dataDir={directory}"),
+                    "admin.enableServer=false",
+                    "reconfigEnabled=true",
+                    "skipACL=yes",
+                    &lines,
+                ],
+            );
+            let [connect, _] = place.start(&[&config]);
+            place.two_of_three = connect;
+        }
         place.file("server.pem", &place.authority.issue("localhost").pem());
         place.file("ca.pem", &place.authority.pem());
         let secure = format!("127.0.0.1:{}", free_port());

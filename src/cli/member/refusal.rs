@@ -80,17 +80,23 @@ fn no_quorum(before: &Membership, asked: &[ServerSpec]) -> String {
              shows them), and repeat the command"
         );
     }
+    let removes = before.servers.iter().any(|spec| asked.iter().all(|other| other.id != spec.id));
+    let instead = if removes { ". Or remove one that is down instead" } else { "" };
     format!(
         "of the {voters} servers that would vote, the leader hears no majority that is up to date: start \
          those that are down (`lockkeeper member list` shows them), wait until they have caught up, and \
-         repeat the command"
+         repeat the command{instead}"
     )
 }
 
 fn bad_arguments(before: &Membership, asked: &[ServerSpec]) -> String {
     match (voters(&before.servers), voters(asked)) {
-        (_, 0) => "no server would vote".to_string(),
-        (2.., 1) => "a single server would vote: an ensemble keeps at least two".to_string(),
+        (_, 0) => "no server would vote: leave at least two participants. An ensemble that is not needed any more is \
+                   just stopped"
+            .to_string(),
+        (2.., 1) => "a single server would vote: an ensemble keeps at least two. Add another one first \
+                     (`lockkeeper member add`)"
+            .to_string(),
         _ => "two servers would claim the same host and port, or a line is malformed, or says 0.0.0.0 where \
               the other servers are to connect"
             .to_string(),
