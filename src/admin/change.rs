@@ -60,12 +60,24 @@ pub(super) async fn run(
         return Err(refused(StatusCode::BAD_REQUEST, "that is no contender of a lock"));
     }
     let Some(address) = facts.client_address.get() else {
-        let words =
-            "this server has no plain port for clients: use `lockkeeper locks`, which speaks TLS";
-        return Err(refused(StatusCode::NOT_IMPLEMENTED, words));
+        return Err(refused(StatusCode::NOT_IMPLEMENTED, through_tls(change, node, facts)));
     };
     let done = timeout(TIME_MAX, attempt(change, node, token, reachable(address))).await;
     done.unwrap_or_else(|_| Err(lost("the server did not answer in time")))
+}
+
+/// What does the same where clients speak TLS alone: this server has no key that its own port would have to accept.
+fn through_tls(change: Change, node: &str, facts: &Facts) -> String {
+    let verb = match change {
+        Change::Break => "break",
+        Change::Revoke => "revoke",
+    };
+    let port = facts.secure_client_address.map_or(String::from("PORT"), |at| at.port().to_string());
+    format!(
+        "clients of this server speak TLS alone, and the console does not: `lockkeeper locks {verb} --server \
+         HOST:{port} --client-configuration FILE '{node}'` does it, with the trust store, and the key store if \
+         ssl.clientAuth wants one, in FILE"
+    )
 }
 
 async fn attempt(
@@ -229,4 +241,25 @@ fn reachable(address: SocketAddr) -> SocketAddr {
         ip => ip,
     };
     SocketAddr::new(ip, address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::ClientAddress;
+
+    #[tokio::test]
+    async fn where_clients_speak_tls_alone_the_command_that_does_it_is_named() {
+        let facts = Facts {
+            client_address: ClientAddress::default(),
+            secure_client_address: Some(SocketAddr::from(([127, 0, 0, 1], 2281))),
+            ..Facts::default()
+        };
+        let Refused(status, words) =
+            run(Change::Revoke, "/l/lock-0000000001", 7, &facts).await.unwrap_err();
+        assert_eq!(status, StatusCode::NOT_IMPLEMENTED);
+        let command = "`lockkeeper locks revoke --server HOST:2281 --client-configuration FILE \
+                       '/l/lock-0000000001'`";
+        assert!(words.contains(command), "{words}");
+    }
 }
