@@ -168,7 +168,12 @@ async fn a_panic_of_each_thread_and_task_ends_a_server() {
             _ => {}
         }
         assert_ends(server, task, begun).await;
-        let server = start(common::builder().data_dir(directory.path())).await;
+        let builder = common::builder().data_dir(directory.path());
+        let server = start(builder.admin_address("127.0.0.1", 0)).await;
+        // No collector has seen the last figures of the one before.
+        let admin = server.admin_addr().expect("there is one");
+        let metrics = common::say(admin, b"GET /metrics HTTP/1.0\r\n\r\n").await;
+        assert!(metrics.contains("\nunrecoverable_error_count 1\n"), "{task}: {metrics}");
         assert!(Client::connect(server.local_addr()).await.exists("/acknowledged").await);
         server.stop().await.unwrap();
     }

@@ -78,7 +78,7 @@ pub struct Counters {
     pub leader_losses: u64,
     /// Times that another server caught up with this leader without an image.
     pub caught_up_by_log: u64,
-    /// Errors for which the server is about to end.
+    /// Errors that have ended servers of this data, or end this one now.
     pub fatal_errors: u64,
     /// Handshakes of TLS with clients that are going on.
     pub handshakes_open: u64,

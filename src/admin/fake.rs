@@ -140,6 +140,7 @@ impl Fake {
             local_sessions: 1,
             pending_syncs: 6,
             proposal_sizes: Some(ProposalSizes { last: 48, min: 32, max: 1024 }),
+            participants: 3,
             // Server 3 has come back empty, and does not vote yet.
             peers: vec![
                 peer(2, true, true, true),

@@ -218,21 +218,22 @@ pub(super) struct Summary {
     pub min: u64,
     /// The largest.
     pub max: u64,
-    /// In the order of [`QUANTILES`]; `None` where they are not measured, or there is no value.
+    /// In the order of [`QUANTILES`]; `None` where they are not measured, NaN while there is no value.
     pub quantiles: Option<[f64; 4]>,
 }
 
 impl Summary {
     /// Of a distribution whose values are to be divided by `unit`.
     pub(super) fn of(distribution: &Distribution, unit: f64) -> Self {
-        let quantile = |(part, _): (f64, &str)| distribution.quantile(part).unwrap_or(0.0) / unit;
+        let quantile =
+            |(part, _): (f64, &str)| distribution.quantile(part).unwrap_or(f64::NAN) / unit;
         let count = distribution.count();
         Self {
             count,
             sum: distribution.sum() as f64 / unit,
             min: (distribution.min() as f64 / unit) as u64,
             max: (distribution.max() as f64 / unit) as u64,
-            quantiles: (count > 0).then(|| QUANTILES.map(quantile)),
+            quantiles: Some(QUANTILES.map(quantile)),
         }
     }
 

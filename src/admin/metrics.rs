@@ -94,7 +94,8 @@ fn monitor_summary(name: &str, summary: &Summary, rows: &mut Vec<(String, Cell)>
     rows.push((format!("max_{name}"), unsigned(max)));
     rows.push((format!("cnt_{name}"), unsigned(count)));
     rows.push((format!("sum_{name}"), Cell::Whole(sum as i64)));
-    for ((_, called), value) in QUANTILES.iter().zip(quantiles.iter().flatten()) {
+    let known = quantiles.iter().flatten().filter(|value| !value.is_nan());
+    for ((_, called), value) in QUANTILES.iter().zip(known) {
         rows.push((format!("{called}_{name}"), Cell::Whole(value.round() as i64)));
     }
 }
@@ -207,8 +208,8 @@ that its dashboards and alert rules keep working; names that begin with `lockkee
 A figure is measured or absent, never a constant. Times are milliseconds unless the name says
 otherwise. `srst` sets counters and summaries to zero, `commit_count` and what the start has taken excepted.
 
-In `/metrics` a summary is `<name>_count`, `<name>_sum` and, once there is a value, `<name>{quantile=\"0.5\"}`
-(0.95, 0.99 and 0.999 besides); in `mntr` it is `zk_avg_`, `zk_min_`, `zk_max_`, `zk_cnt_`, `zk_sum_`,
+In `/metrics` a summary is `<name>_count`, `<name>_sum` and `<name>{quantile=\"0.5\"}`
+(0.95, 0.99 and 0.999 besides; NaN before the first value, so that `changes` sees it); in `mntr` it is `zk_avg_`, `zk_min_`, `zk_max_`, `zk_cnt_`, `zk_sum_`,
 `zk_p50_`, `zk_p95_`, `zk_p99_` and `zk_p999_<name>`. Quantiles are at most an eighth off, and of everything
 since the start or `srst`: for those of a span of time, take a histogram, which is in `/metrics` alone and in
 seconds. A metric by reason or type has the label `key` in

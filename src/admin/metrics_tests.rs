@@ -8,7 +8,7 @@ use super::super::environment::Descriptors;
 use super::super::fake::Fake;
 use super::super::lock_figures::LockFigures;
 use super::super::metric::Kind;
-use super::super::{Quantity, Source};
+use super::super::{Measured, Quantity, Source};
 use super::*;
 use crate::locks::FindingKind;
 use crate::locks::view::Kind as LockKind;
@@ -214,7 +214,7 @@ const LABEL: &str = r#"[a-z]+="([^"\\]|\\.)*""#;
 /// family's HELP and TYPE, no family twice, no sample twice.
 fn check_prometheus(text: &str) -> BTreeMap<String, f64> {
     let sample = Regex::new(&format!(
-        "^([a-z_][a-z0-9_]*)(\\{{{LABEL}(,{LABEL})*\\}})? (-?[0-9.]+(e-?[0-9]+)?)$"
+        "^([a-z_][a-z0-9_]*)(\\{{{LABEL}(,{LABEL})*\\}})? (-?[0-9.]+(e-?[0-9]+)?|NaN)$"
     ))
     .unwrap();
     let (mut families, mut samples) = (BTreeSet::new(), BTreeMap::new());
@@ -279,6 +279,32 @@ fn prometheus_text_is_valid_and_agrees_with_mntr() {
             assert_eq!(value.parse(), Ok(*sample), "{key}");
         }
     }
+}
+
+/// `changes` counts from a value to another one, and from NaN to the first one; not from no sample to one.
+#[test]
+fn a_summary_has_its_quantiles_before_its_first_value() {
+    let mut fake = Fake::leader();
+    fake.counters.measured = Measured::default();
+    let reading = reading(&fake);
+    let samples = check_prometheus(&prometheus(&reading));
+    for part in ["0.5", "0.95", "0.99", "0.999"] {
+        assert!(samples[&format!("leader_unavailable_time{{quantile=\"{part}\"}}")].is_nan());
+    }
+    assert_eq!(samples["leader_unavailable_time_count"], 0.0);
+    let text = mntr(&reading);
+    assert!(!text.contains("NaN") && !text.contains("zk_p50_"), "{text}");
+}
+
+/// The alert that no server leads asks for it, when none does.
+#[test]
+fn a_server_without_a_leader_knows_how_many_are_to_vote() {
+    let mut fake = Fake::leader();
+    fake.status.mode = Mode::Looking;
+    fake.status.leading_ms = None;
+    let samples = check_prometheus(&prometheus(&reading(&fake)));
+    assert_eq!(samples["quorum_size"], 3.0);
+    assert!(!samples.contains_key("leader_uptime"));
 }
 
 #[test]

@@ -49,17 +49,17 @@ const ALERTS: &[Alert] = &[
     ),
     alert(
         "LockkeeperHasNoLeader",
-        "max(quorum_size) > 0 and count(leader_uptime) == 0 or absent(leader_uptime) and max(quorum_size) > 0",
+        "max by (job) (quorum_size) > 0 unless on (job) leader_uptime",
         "1m",
         "critical",
         "No server leads: a majority is missing. Start the servers that are down",
     ),
     alert(
         "LockkeeperServerMissing",
-        "max(quorum_size) - sum(lockkeeper_serving) > 0",
+        "quorum_size - 1 - synced_followers - synced_non_voting_followers > 0",
         "5m",
         "warning",
-        "Fewer servers serve than the ensemble has: the loss of another one may stop all writes",
+        "A participant of the ensemble is missing, or does not keep up with this leader: the loss of another one may stop all writes",
     ),
     alert(
         "LockkeeperServerLags",
@@ -115,7 +115,7 @@ const ALERTS: &[Alert] = &[
         "increase(unrecoverable_error_count[5m]) > 0",
         "0m",
         "critical",
-        "A server has met an error that it cannot go on with: its last line of log says which",
+        "A server has ended by an error, and was started again: the last line of log before that says which",
     ),
     alert(
         "LockkeeperSlowWrites",
@@ -192,7 +192,9 @@ fn alerts() -> String {
     let quoted = |text: String| Value::from(text).to_string();
     for Alert { name, expr, lasts, severity, summary } in ALERTS {
         let expr = quoted((*expr).to_owned());
-        let summary = quoted(format!("{{{{ $labels.instance }}}}: {summary}"));
+        // Some are of a whole ensemble.
+        let of = "{{ with $labels.instance }}{{ . }}: {{ end }}";
+        let summary = quoted(format!("{of}{summary}"));
         out.push_str(&format!(
             "      - alert: {name}\n        expr: {expr}\n        for: {lasts}\n        labels:\n          \
              severity: {severity}\n        annotations:\n          summary: {summary}\n"
@@ -433,7 +435,7 @@ fn alerts_ask_for_metrics_that_exist() {
         "increase",
         "histogram_quantile",
         "absent",
-        "count",
+        "unless",
         "time",
         "lockkeeper",
         "instance",

@@ -74,7 +74,7 @@ quantities! {
     Election,
     /// Without serving clients.
     Unavailable,
-    /// The same of a server that led behind it.
+    /// Without a leader, until this server led and served.
     LeaderUnavailable,
     /// Leader: from the link with a participant until it kept up.
     FollowerSync,

@@ -25,6 +25,7 @@ use crate::admin::{
 use crate::config::FourLetterWords;
 use crate::locks::Scope;
 use crate::replica::{Input, Inspect, Report, Status};
+use crate::storage::ErrorCount;
 use crate::supervision::Supervisor;
 
 /// Shared by everything that belongs to one server.
@@ -64,6 +65,8 @@ pub(super) struct Shared {
     pub turn: tokio::sync::Mutex<()>,
     /// Knows whether a thread or task has panicked; `None` in unit tests.
     pub supervisor: Option<Arc<Supervisor>>,
+    /// How many errors have ended servers of this data.
+    pub errors: Arc<ErrorCount>,
 }
 
 impl Source for Shared {
@@ -93,7 +96,7 @@ impl Source for Shared {
             incoming_bytes: self.received.bytes(),
             handshakes_failed: self.handshakes.failed(),
             handshakes_open: self.handshakes.open(),
-            fatal_errors: u64::from(self.failure().is_some()),
+            fatal_errors: self.errors.before() + u64::from(self.failure().is_some()),
             certificates: self.certificates.iter().map(Followed::certificates).collect(),
             sasl_users_outdated: self.users.as_ref().map(FollowedUsers::is_outdated),
             ..self.figures.snapshot()

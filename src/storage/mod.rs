@@ -41,8 +41,8 @@ pub(crate) use copy::MemoryState;
 pub use copy::{Runs, SledState, StateError, StateStore, Take};
 pub use cpu_throttle::CpuBudget;
 pub use dir::{
-    Identity, Lock, OpenError, Opened, Options, Place, Report, mark_rolled_back, open, peek,
-    set_aside, was_set_aside,
+    ErrorCount, Identity, Lock, OpenError, Opened, Options, Place, Report, mark_rolled_back, open,
+    peek, set_aside, was_set_aside,
 };
 pub(crate) use dir::{Mending, begin_anew, is_initialized};
 pub(crate) use formats::FormatSwitch;

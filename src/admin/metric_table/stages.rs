@@ -203,9 +203,11 @@ pub(super) const METRICS: &[Metric] = &[
         "Milliseconds for which clients were not served, once they are",
         |r| r.ms(Quantity::Unavailable),
     ),
-    summary("leader_unavailable_time", "The same of a server that leads then", |r| {
-        member(r).and_then(|()| r.ms(Quantity::LeaderUnavailable))
-    }),
+    summary(
+        "leader_unavailable_time",
+        "Milliseconds without a leader, until this server led and served",
+        |r| member(r).and_then(|()| r.ms(Quantity::LeaderUnavailable)),
+    ),
     summary(
         "follower_sync_time",
         "Milliseconds from the link with a participant until it kept up with this leader",
@@ -270,9 +272,11 @@ pub(super) const METRICS: &[Metric] = &[
         "Times that the records on the disk had another digest than the state",
         |r| whole(r.counters.disk.digest_mismatches),
     ),
-    counter("unrecoverable_error_count", "Errors for which this server is about to end", |r| {
-        whole(r.counters.fatal_errors)
-    }),
+    counter(
+        "unrecoverable_error_count",
+        "Errors that have ended this server, those before its last start included",
+        |r| whole(r.counters.fatal_errors),
+    ),
     gauge("outstanding_tls_handshake", "Handshakes of TLS with clients that are going on", |r| {
         whole(r.counters.handshakes_open)
     }),

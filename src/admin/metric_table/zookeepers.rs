@@ -1,11 +1,9 @@
 //! ZooKeeper's metrics of a server as a whole.
 
 use super::super::Quantity;
-use super::super::ensemble::takes_part;
 use super::super::metric::{Metric, Value};
 use super::super::words::{mean_ms, rounded};
 use super::{counter, gauge, led, of_member, peers, proposal_size, summary, whole};
-use crate::replica::inspect::Mode;
 
 pub(super) const METRICS: &[Metric] = &[
     gauge(
@@ -75,11 +73,8 @@ pub(super) const METRICS: &[Metric] = &[
         |r| whole(r.counters.connections_non_mtls_local),
     ),
     gauge("quorum_size", "Participants of the ensemble", |r| {
-        takes_part(r.status.mode).then(|| {
-            let own = u64::from(r.status.mode != Mode::Observer);
-            let others = r.status.peers.iter().filter(|peer| !peer.is_observer).count();
-            (own + others as u64).into()
-        })
+        // A server without a leader knows it, too: that a majority is missing shows in this.
+        (r.status.participants > 0).then(|| r.status.participants.into())
     }),
     gauge("learners", "Other servers that are connected (leader only)", |r| {
         peers(r, |peer| peer.is_connected)

@@ -135,6 +135,12 @@ impl Ensemble {
         self.own_role
     }
 
+    /// How many of the members that were announced are meant to vote.
+    pub(in crate::replica) fn participants(&self) -> usize {
+        let is_one = |member: &&Member| member.spec.role == Role::Participant;
+        self.announced.iter().filter(is_one).count()
+    }
+
     /// The members that were announced, without this one.
     pub(in crate::replica) fn others(&self) -> impl Iterator<Item = &ServerSpec> {
         let own = self.server;

@@ -167,6 +167,8 @@ pub struct Status {
     pub pending_syncs: u64,
     /// Sizes of proposed entries; `None` before the first.
     pub proposal_sizes: Option<ProposalSizes>,
+    /// Servers that are meant to vote; 0 standalone, and while this one does not know them.
+    pub participants: u64,
     /// The other servers, in order of their ids. Empty standalone; only the leader knows of each
     /// whether it is synced.
     pub peers: Vec<PeerStatus>,

@@ -72,8 +72,13 @@ impl Replica {
             local_sessions: self.sessions.local_count() as u64,
             pending_syncs: self.clients.syncs_waiting(),
             proposal_sizes: counts.proposal_sizes,
+            participants: self.participants(),
             peers: self.ensemble.peer_status().to_vec(),
         }
+    }
+
+    fn participants(&self) -> u64 {
+        if self.setup.ensemble.is_some() { self.ensemble.participants() as u64 } else { 0 }
     }
 
     fn proposals_unapplied(&self) -> u64 {

@@ -31,6 +31,7 @@ use crate::server::limits::Limits;
 use crate::server::message::Message;
 use crate::server::peer::Peers;
 use crate::server::shared::{Published, Shared, Stop};
+use crate::storage::ErrorCount;
 use crate::supervision::{self, Task, TaskSet};
 use crate::tls::Reloadable;
 
@@ -41,6 +42,7 @@ const HTTP_BACKLOG: u32 = 128;
 pub(super) struct Offer {
     config: Config,
     is_in_memory: bool,
+    errors: Arc<ErrorCount>,
     limits: Limits,
     files: Files,
     messages: mpsc::Sender<Message>,
@@ -102,6 +104,7 @@ impl Offer {
         Self {
             config: parts.config.clone(),
             is_in_memory: parts.is_in_memory,
+            errors: Arc::clone(&parts.errors),
             limits,
             files,
             messages: parts.messages.clone(),
@@ -158,6 +161,7 @@ impl Offer {
             peers: self.peers.clone(),
             turn: tokio::sync::Mutex::default(),
             supervisor: supervision::current(),
+            errors: Arc::clone(&self.errors),
         });
         let count = cpu_policy::io_threads(cpu_policy::cores(), config.io_threads);
         let threads = IoThreads::start(count, &self.scheduling, self.is_usual, tasks)?;

@@ -35,6 +35,7 @@ use crate::server::queue::Queue;
 use crate::server::shared::{Published, Stop};
 use crate::server::story::RoleLog;
 use crate::storage::Checkpointer;
+use crate::storage::ErrorCount;
 use crate::storage::FormatSwitch;
 use crate::storage::Identity;
 use crate::storage::Images;
@@ -54,6 +55,8 @@ pub(super) struct Parts {
     pub gssapi: Gssapi,
     /// Whether there is no disk.
     pub is_in_memory: bool,
+    /// How many errors have ended servers of its data.
+    pub errors: Arc<ErrorCount>,
     /// The driver's queue.
     pub messages: mpsc::Sender<Message>,
     /// Its other end.

@@ -43,7 +43,7 @@ use crate::server::queue::Queue;
 use crate::server::shared::{Published, Stop};
 use crate::server::story::RoomLog;
 use crate::server::{Server, ended};
-use crate::storage::WatchedFs;
+use crate::storage::{ErrorCount, WatchedFs};
 use crate::supervision::{self, End, Failure, Supervisor, Task, TaskSet, spawn_blocking};
 use crate::tls::Reloadable;
 
@@ -84,12 +84,16 @@ pub(in crate::server) async fn start(builder: Builder) -> Result<Server, StartEr
     let running = Running { stop: Arc::default(), messages: messages.clone() };
     let (told, hears) = oneshot::channel();
     let (end, mut end_heard) = watch::channel(None);
+    let data_dir = (!builder.is_in_memory).then_some(builder.config.data_dir.as_path());
+    let errors = Arc::new(ErrorCount::of(Arc::clone(&builder.files), data_dir));
     let ending = Ending {
         stop: Arc::clone(&running.stop),
         messages: messages.clone(),
         ended: Arc::new(end),
+        errors: Arc::clone(&errors),
     };
     let (stop, end) = (Arc::clone(&running.stop), Arc::clone(&ending.ended));
+    let (errors, counted) = (Arc::clone(&errors), errors);
     let supervisor = Supervisor::new(ending);
     #[cfg(debug_assertions)]
     if let Some(task) = builder.panics_in {
@@ -98,22 +102,25 @@ pub(in crate::server) async fn start(builder: Builder) -> Result<Server, StartEr
     let supervised = Arc::clone(&supervisor);
     let spawned = supervisor.thread(Task::Server, move || {
         let mut told = Some(told);
-        let result = supervision::catch(|| run(builder, (messages, queue), stop, &mut told));
+        let result =
+            supervision::catch(|| run(builder, (messages, queue), (stop, errors), &mut told));
         let result = match (supervised.failure(), result) {
             (Some(failure), _) => Err(StartError::Ended(failure.into())),
             (None, Some(result)) => result,
             (None, None) => unreachable!("a panic was recorded"),
         };
-        say_ended(
-            &end,
-            match (result, told) {
-                (Ok(()), _) => Ok(()),
-                // Only the caller needs to know why a start fails, and it may not wait any more.
-                (Err(error), Some(told)) => told.send(Err(error)).map_or(Ok(()), |()| Ok(())),
-                (Err(StartError::Ended(error)), None) => Err(error),
-                (Err(error), None) => Err(ServerError::Founding(error.to_string())),
-            },
-        );
+        let result = match (result, told) {
+            (Ok(()), _) => Ok(()),
+            // Only the caller needs to know why a start fails, and it may not wait any more.
+            (Err(error), Some(told)) => told.send(Err(error)).map_or(Ok(()), |()| Ok(())),
+            (Err(StartError::Ended(error)), None) => Err(error),
+            (Err(error), None) => Err(ServerError::Founding(error.to_string())),
+        };
+        // The process may be gone once the end is told.
+        if result.is_err() {
+            count(&counted);
+        }
+        say_ended(&end, result);
     });
     spawned.map_err(|error| system(Task::Server.name(), &error))?;
     let heard = tokio::select! {
@@ -153,6 +160,7 @@ struct Ending {
     stop: Arc<Stop>,
     messages: mpsc::Sender<Message>,
     ended: Arc<EndSender>,
+    errors: Arc<ErrorCount>,
 }
 
 /// Where an end is told.
@@ -167,6 +175,15 @@ impl End for Ending {
 
     fn is_late(&self, failure: &Failure) {
         say_ended(&self.ended, Err(failure.into()));
+        // Its disk may be why it is late.
+        count(&self.errors);
+    }
+}
+
+/// Leaves word of an error for the next process.
+fn count(errors: &ErrorCount) {
+    if let Err(error) = errors.add() {
+        tracing::warn!(%error, "the next start does not know of the error that ends this server");
     }
 }
 
@@ -195,7 +212,7 @@ struct Started {
 fn run(
     builder: Builder,
     queue: (mpsc::Sender<Message>, mpsc::Receiver<Message>),
-    stop: Arc<Stop>,
+    ends: (Arc<Stop>, Arc<ErrorCount>),
     told: &mut Told,
 ) -> Result<(), StartError> {
     let mut runtime = runtime::Builder::new_current_thread();
@@ -208,13 +225,13 @@ fn run(
     });
     let runtime = runtime.enable_all().event_interval(EVENT_INTERVAL).thread_name(WORKER).build();
     let runtime = runtime.map_err(|error| system("runtime", &error))?;
-    runtime.block_on(serve(builder, queue, stop, told))
+    runtime.block_on(serve(builder, queue, ends, told))
 }
 
 async fn serve(
     builder: Builder,
     (messages, queue): (mpsc::Sender<Message>, mpsc::Receiver<Message>),
-    stop: Arc<Stop>,
+    (stop, errors): (Arc<Stop>, Arc<ErrorCount>),
     told: &mut Told,
 ) -> Result<(), StartError> {
     let limits = builder.limits();
@@ -286,6 +303,7 @@ async fn serve(
         sasl,
         gssapi,
         is_in_memory,
+        errors,
         messages,
         queue: Queue::new(queue),
         audit,
@@ -395,12 +413,17 @@ async fn recover(
     let (waits_for_others, waiting) = oneshot::channel();
     let mut waits_for_others = Some(waits_for_others);
     let mut recovering = spawn_blocking(Task::Recovery, move || {
-        recovery::driver(parts, |recovered| {
+        let errors = Arc::clone(&parts.errors);
+        let driver = recovery::driver(parts, |recovered| {
             if let Some(waits_for_others) = waits_for_others.take() {
                 // It is waited for as long as this runs.
                 let _ = waits_for_others.send(recovered);
             }
-        })
+        })?;
+        if let Err(error) = errors.keep() {
+            tracing::warn!(%error, "an error that ends this server will not be counted");
+        }
+        Ok(driver)
     });
     let recovered = tokio::select! {
         biased;

@@ -31,6 +31,8 @@ pub(in crate::server) struct RoleLog {
     leaderless: Option<(Instant, Instant)>,
     /// Since when clients are not served.
     unserved: Option<Instant>,
+    /// This server is to lead, and does not serve yet: since when there was no leader.
+    takes_over: Option<Instant>,
     peers: BTreeMap<u8, Peer>,
     /// The participants that this leader reached when it was last said: all of them, or not.
     misses: Option<usize>,
@@ -56,6 +58,7 @@ impl RoleLog {
             members: String::new(),
             leaderless: Some((now, now + LEADERLESS_SAID)),
             unserved: Some(now),
+            takes_over: None,
             peers: BTreeMap::new(),
             misses: None,
             limited: Limited::default(),
@@ -110,6 +113,7 @@ impl RoleLog {
                 if before.is_none() {
                     figures.measures.record(Quantity::Election, micros_since(began, now));
                 }
+                self.takes_over = (leader == self.server).then_some(began);
                 if leader == self.server {
                     tracing::info!(term, millis, "this server leads: a majority has elected it");
                 } else {
@@ -122,6 +126,7 @@ impl RoleLog {
             }
             (Some(was), None) => {
                 self.leaderless = Some((now, now + LEADERLESS_SAID));
+                self.takes_over = None;
                 self.peers.clear();
                 self.misses = None;
                 figures.leader_lost();
@@ -219,6 +224,13 @@ impl RoleLog {
 
     fn look_at_serving(&mut self, status: &Status, figures: &Figures, now: Instant) {
         let serving = status.serving;
+        // Reads may have been answered all the while: no write was.
+        if serving
+            && status.mode == Mode::Leader
+            && let Some(began) = self.takes_over.take()
+        {
+            figures.measures.record(Quantity::LeaderUnavailable, micros_since(began, now));
+        }
         if serving == std::mem::replace(&mut self.was_serving, serving) {
             return;
         }
@@ -230,9 +242,6 @@ impl RoleLog {
         }
         let began = self.unserved.take().unwrap_or(now);
         figures.measures.record(Quantity::Unavailable, micros_since(began, now));
-        if matches!(status.mode, Mode::Leader) {
-            figures.measures.record(Quantity::LeaderUnavailable, micros_since(began, now));
-        }
         let (zxid, millis) = (format!("{:#x}", status.zxid), millis_since(began, now));
         if status.mode == Mode::Standalone {
             // Its first lines on the screen say so.
@@ -304,6 +313,33 @@ mod tests {
         assert_eq!(sum(Quantity::Unavailable), 470_000);
         assert_eq!(sum(Quantity::LeaderUnavailable), 320_000);
         assert_eq!(counters.leader_losses, 1);
+    }
+
+    #[test]
+    fn a_follower_that_leads_next_was_without_a_leader_though_it_served_reads() {
+        let (figures, begun) = (Figures::default(), Instant::now());
+        let mut log = RoleLog::new(1, begun);
+        let after = |ms| begun + Duration::from_millis(ms);
+        let mut status = Status {
+            serving: true,
+            leader: Some(2),
+            mode: Mode::Follower,
+            peers: vec![peer(2, true, false)],
+            ..Status::default()
+        };
+        log.look(&status, "", &figures, after(0));
+        let sum = |quantity| figures.snapshot().measured.of(quantity).sum();
+        assert_eq!(sum(Quantity::LeaderUnavailable), 0, "another one leads");
+        for (ms, leader, mode) in [
+            (1000, None, Mode::Follower),
+            (1400, Some(1), Mode::Follower),
+            (1450, Some(1), Mode::Leader),
+        ] {
+            (status.leader, status.mode) = (leader, mode);
+            log.look(&status, "", &figures, after(ms));
+        }
+        assert_eq!(sum(Quantity::LeaderUnavailable), 450_000);
+        assert_eq!(sum(Quantity::Unavailable), 0);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! DATA DIRECTORY: whose it is, how it is opened, and what is done with one that must not be used.
 //!
-//! *Owns* the identity, the lock, recovery, repair of a lost copy, and what `--rejoin` sets aside. *Invariants*:
+//! *Owns* the identity, the lock, recovery, repair of a lost copy, the count of errors, and what `--rejoin` sets aside. *Invariants*:
 //! a directory that is refused is not changed; a server never starts with less than it has acknowledged. *Never*
 //! deletes what may be data.
 
+mod error_count;
 mod identity;
 mod open;
 mod open_error;
@@ -14,6 +15,7 @@ mod recovery;
 mod repair;
 mod rolled_back;
 
+pub use error_count::ErrorCount;
 pub use identity::Identity;
 #[cfg(test)]
 pub(in crate::storage) use identity::IdentityError;
