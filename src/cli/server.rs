@@ -310,7 +310,7 @@ fn warn_of_strangers(data_dir: &Path) {
 }
 
 /// What may stand in a data directory before its server has run.
-const EXPECTED: [&str; 5] = ["myid", "lost+found", "zoo.cfg", "initialize", "version-2"];
+const EXPECTED: [&str; 6] = ["myid", "lost+found", "zoo.cfg", "initialize", "version-2", "errors"];
 
 /// Six lines: what runs, what it holds, where it is, and what to try next.
 fn first_screen(server: &Server, data_dir: Option<&Path>) -> String {

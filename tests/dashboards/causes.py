@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from suites.common import SetupError, end_group, start_group
+from suites.common import SetupError, end_group
 from three import HOST, IDS, Three, until
 from wire import (CREATE, EPHEMERAL, EXISTS, OPEN_ACL, SEQUENTIAL, SYNC, Client, Expired, Lost, Refused, Session, blob,
                   text)
@@ -160,6 +160,7 @@ class Clients(Loaded):
         yield Cause(f"{self.ADDRESS_MAX + 10:,} connections from one address", self.connect_all,
                     ["connections_50", "connections_100", "open_files", "open_files_ratio", "LockkeeperFileDescriptors",
                      "refused", "LockkeeperRefusesConnections"])
+        # Clients cannot take the last files: the server keeps some for itself.
         yield Cause("the limit of open files is lowered to what is open", self.lower_files, ["open_files_left"])
         # A follower has room for other clients.
         self.at = self.follower()
