@@ -206,11 +206,13 @@ The same figures, three ways: `GET /metrics` (Prometheus text format), the four-
 (names begin with `zk_`), and `GET /commands/monitor` (JSON). Names are those of ZooKeeper 3.9, so
 that its dashboards and alert rules keep working; names that begin with `lockkeeper_` are ours.
 A figure is measured or absent, never a constant. Times are milliseconds unless the name says
-otherwise. `srst` sets counters and summaries to zero, `commit_count` and what the start has taken excepted.
+otherwise. `srst` sets counters and summaries to zero, `commit_count`, `unrecoverable_error_count` and what
+the start has taken excepted.
 
 In `/metrics` a summary is `<name>_count`, `<name>_sum` and `<name>{quantile=\"0.5\"}`
-(0.95, 0.99 and 0.999 besides; NaN before the first value, so that `changes` sees it); in `mntr` it is `zk_avg_`, `zk_min_`, `zk_max_`, `zk_cnt_`, `zk_sum_`,
-`zk_p50_`, `zk_p95_`, `zk_p99_` and `zk_p999_<name>`. Quantiles are at most an eighth off, and of everything
+(0.95, 0.99 and 0.999 besides; NaN before the first value, so that `changes` sees that one);
+in `mntr` it is `zk_avg_`, `zk_min_`, `zk_max_`, `zk_cnt_`, `zk_sum_`, and once there is a value `zk_p50_`,
+`zk_p95_`, `zk_p99_` and `zk_p999_<name>`. Quantiles are at most an eighth off, and of everything
 since the start or `srst`: for those of a span of time, take a histogram, which is in `/metrics` alone and in
 seconds. A metric by reason or type has the label `key` in
 `/metrics` and is `zk_<key>_<name>` in `mntr`. `mntr` also shows `zk_version`, `zk_server_state` and,

@@ -59,7 +59,7 @@ const ALERTS: &[Alert] = &[
         "quorum_size - 1 - synced_followers - synced_non_voting_followers > 0",
         "5m",
         "warning",
-        "A participant of the ensemble is missing, or does not keep up with this leader: the loss of another one may stop all writes",
+        "A participant is missing, or does not keep up with this leader: the loss of another one may stop all writes",
     ),
     alert(
         "LockkeeperServerLags",

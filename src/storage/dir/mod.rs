@@ -1,8 +1,8 @@
 //! DATA DIRECTORY: whose it is, how it is opened, and what is done with one that must not be used.
 //!
-//! *Owns* the identity, the lock, recovery, repair of a lost copy, the count of errors, and what `--rejoin` sets aside. *Invariants*:
-//! a directory that is refused is not changed; a server never starts with less than it has acknowledged. *Never*
-//! deletes what may be data.
+//! *Owns* the identity, the lock, recovery, repair of a lost copy, the count of errors, and what `--rejoin` sets
+//! aside. *Invariants*: a directory that is refused is not changed; a server never starts with less than it has
+//! acknowledged. *Never* deletes what may be data.
 
 mod error_count;
 mod identity;
