@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use common::{Client, PATIENCE, fresh, wait_until};
-use lockkeeper::Server;
 use lockkeeper::internals::cli::config_file;
 use lockkeeper::internals::proto::Request;
 use lockkeeper::internals::replica::inspect::Mode;
+use lockkeeper::{Server, StartError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -63,6 +63,15 @@ impl World {
 
     /// Starts a server with these server lines; without any it is on its own.
     async fn start_with(&self, id: u8, lines: &[String], rejoins: bool) -> Server {
+        self.try_to_start(id, lines, rejoins).await.expect("it starts")
+    }
+
+    async fn try_to_start(
+        &self,
+        id: u8,
+        lines: &[String],
+        rejoins: bool,
+    ) -> Result<Server, StartError> {
         let file = self.directory.path().join(format!("zoo{id}.cfg"));
         let text = format!(
             "dataDir={}\nclientPort={CLIENT_PORT}\nclientPortAddress={net}.{id}\ntickTime=2000\n\
@@ -76,7 +85,7 @@ impl World {
         let draft = config_file::draft(&file, None, Some(&id.to_string()));
         let builder = Server::builder().config(draft.resolve().expect("a good file"));
         let builder = if rejoins { builder.rejoin() } else { builder };
-        builder.start().await.expect("it starts")
+        builder.start().await
     }
 
     async fn start(&self, id: u8, participants: &[u8]) -> Server {
@@ -450,4 +459,20 @@ async fn a_member_that_was_removed_while_it_was_away_says_so_when_it_comes_back(
     assert!(!third.status().serving);
     servers.push(third);
     stop(servers).await;
+}
+
+/// The directory of a server that does not know yet what it is to become is as much its own as any other one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_waits_for_the_others_has_its_directory_for_itself() {
+    let world = World::new();
+    let waits = world.start(1, &[1, 2, 3]).await;
+    // At other addresses, so that nothing else stands in its way.
+    std::os::unix::fs::symlink(world.data(1), world.data(2)).unwrap();
+    let refused = world.try_to_start(2, &[], false).await.err().expect("the directory is in use");
+    assert!(
+        refused.to_string().contains("another lockkeeper server is using this directory"),
+        "{refused}"
+    );
+    waits.stop().await.unwrap();
+    world.start_alone(2).await.stop().await.unwrap();
 }

@@ -100,3 +100,34 @@ const PATH_BYTES_MAX: usize = 1024;
 
 /// How long an answer may take: a collector of metrics does not wait for a busy server.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lock(path: &str, hidden: u64) -> Lock {
+        Lock {
+            path: path.to_owned(),
+            name: None,
+            kind: Kind::Mutex,
+            dialects: Vec::new(),
+            limit: None,
+            holders: Vec::new(),
+            waiters: Vec::new(),
+            hidden,
+            findings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_longest_queues_are_labels_unless_their_path_is_longer_than_a_label_may_be() {
+        let path = "/".to_owned() + &"x".repeat(PATH_BYTES_MAX - 1);
+        let locks =
+            [lock(&path, 3), lock(&(path.clone() + "x"), 9), lock("/none-waits", 0), lock("/a", 5)];
+        assert_eq!(longest_queues(&locks), [("/a".to_owned(), 5), (path, 3)]);
+        let many: Vec<Lock> =
+            (1..=QUEUES_MAX as u64 + 5).map(|n| lock(&format!("/{n}"), n)).collect();
+        let shown = longest_queues(&many);
+        assert_eq!((shown.len(), shown[0].1, shown[QUEUES_MAX - 1].1), (QUEUES_MAX, 25, 6));
+    }
+}

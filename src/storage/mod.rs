@@ -44,7 +44,7 @@ pub use dir::{
     ErrorCount, Identity, Lock, OpenError, Opened, Options, Place, Report, mark_rolled_back, open,
     peek, set_aside, was_set_aside,
 };
-pub(crate) use dir::{Mending, begin_anew, is_initialized};
+pub(crate) use dir::{Mending, begin_anew, hold, is_initialized};
 pub(crate) use formats::FormatSwitch;
 pub use formats::Formats;
 pub use fs::{DiskFile, FileLock, Fs, FsError, OsFs, Reserved};

@@ -12,7 +12,7 @@ use crate::replica::founding::Identified;
 use crate::server::StartError;
 use crate::storage::SEGMENT_BYTES;
 use crate::storage::{
-    self, Identity, Mending, OpenError, Opened, Options, Place, Report, WatchedFs,
+    self, Identity, Lock, Mending, OpenError, Opened, Options, Place, Report, WatchedFs,
 };
 use crate::tree;
 
@@ -52,6 +52,15 @@ pub(in crate::server) fn is_new(config: &Config) -> Result<bool, StartError> {
         return Ok(true);
     }
     storage::is_initialized(&place(config)).map_err(|e| StartError::Data(e.to_string()))
+}
+
+/// Keeps other servers out of the directories as long as it is unknown what this server is to become.
+///
+/// # Errors
+/// Another one runs there, they are missing and must not be made, or cannot be.
+pub(in crate::server) fn hold(config: &Config) -> Result<Lock, StartError> {
+    must_be_there(config)?;
+    storage::hold(&place(config)).map_err(|e| StartError::Data(e.to_string()))
 }
 
 /// Makes it durable with which server lines the ensemble begins that a server on its own founds: it is in
@@ -124,11 +133,7 @@ pub(in crate::server) fn open(
     ensemble: bool,
     options: tree::Options,
 ) -> Result<Found, Refused> {
-    if !config.data_dir_autocreate {
-        for directory in [&config.data_dir, &config.data_log_dir] {
-            must_exist(directory)?;
-        }
-    }
+    must_be_there(config)?;
     if !ensemble && peek(config)?.is_none() && !is_new(config)? {
         return Err(Refused::Start(lost(&config.data_dir)));
     }
@@ -183,6 +188,14 @@ fn lost(directory: &Path) -> StartError {
          file `initialize` in this directory; if not, its data is lost or elsewhere",
         directory.display()
     ))
+}
+
+/// Unless they may be made.
+fn must_be_there(config: &Config) -> Result<(), StartError> {
+    if config.data_dir_autocreate {
+        return Ok(());
+    }
+    [&config.data_dir, &config.data_log_dir].into_iter().try_for_each(|dir| must_exist(dir))
 }
 
 fn must_exist(directory: &Path) -> Result<(), StartError> {

@@ -95,8 +95,10 @@ pub(super) fn driver(
     let mut read = None;
     match parts.member.take() {
         Some(Member { peers, state: State::Founding(founder) }) => {
+            let held = (!parts.is_in_memory).then(|| data_dir::hold(&parts.config)).transpose()?;
             waits(Recovered { is_new: true, ..Recovered::default() });
             let Some(decision) = decide(founder, &peers, &mut parts)? else { return Ok(None) };
+            drop(held);
             parts.member = Some(Member { peers, state: State::Founded(decision.identity) });
         }
         Some(Member { peers, state: State::Standalone(founder, identity) }) => {

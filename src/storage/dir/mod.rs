@@ -19,8 +19,8 @@ pub use error_count::ErrorCount;
 pub use identity::Identity;
 #[cfg(test)]
 pub(in crate::storage) use identity::IdentityError;
-pub(crate) use open::is_initialized;
 pub use open::{Lock, Opened, Options, Place, Report, open, peek};
+pub(crate) use open::{hold, is_initialized};
 pub use open_error::OpenError;
 pub(crate) use quarantine::begin_anew;
 pub use quarantine::{set_aside, was_set_aside};

@@ -304,6 +304,16 @@ fn forget_initialize(fs: &dyn Fs, place: &Place) -> Result<(), OpenError> {
     Ok(())
 }
 
+/// Keeps other servers out of the directories of a server that waits for what it is to become; [`open`] does so by
+/// itself, once this is let go.
+///
+/// # Errors
+/// Another server runs there, they are ZooKeeper's, or cannot be made.
+pub(crate) fn hold(place: &Place) -> Result<Lock, OpenError> {
+    refuse_zookeeper(&*place.fs, place)?;
+    lock(&*place.fs, place)
+}
+
 pub(in crate::storage) fn lock(fs: &dyn Fs, place: &Place) -> Result<Lock, OpenError> {
     let mut dirs = vec![&place.data];
     if place.log != place.data {
