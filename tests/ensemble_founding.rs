@@ -468,7 +468,9 @@ async fn a_server_that_waits_for_the_others_has_its_directory_for_itself() {
     let waits = world.start(1, &[1, 2, 3]).await;
     // At other addresses, so that nothing else stands in its way.
     std::os::unix::fs::symlink(world.data(1), world.data(2)).unwrap();
-    let refused = world.try_to_start(2, &[], false).await.err().expect("the directory is in use");
+    let Err(refused) = world.try_to_start(2, &[], false).await else {
+        panic!("it runs on a directory that is in use")
+    };
     assert!(
         refused.to_string().contains("another lockkeeper server is using this directory"),
         "{refused}"
