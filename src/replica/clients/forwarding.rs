@@ -107,7 +107,10 @@ impl Forwarding {
         heard: impl FnMut(&Txn),
     ) -> bool {
         let Ok(decoded) = Batch::decode(batch) else { return false };
-        if decoded.txns.is_empty() || !is_current(batch) {
+        // What only a leader decides, such as the end of a session that is silent or the version of the ensemble, no
+        // other server gives: one such entry may stop every server for good.
+        let is_of_clients = decoded.txns.iter().all(|txn| is_of_client(&txn.op));
+        if decoded.txns.is_empty() || !is_current(batch) || !is_of_clients {
             return false;
         }
         decoded.txns.iter().for_each(heard);
@@ -282,6 +285,21 @@ impl WriteBatch {
     }
 }
 
+/// Whether a server may ask for it because a client has asked it.
+fn is_of_client(op: &TxnOp) -> bool {
+    match op {
+        TxnOp::Client { .. }
+        | TxnOp::OpenSession { .. }
+        | TxnOp::AttachSession { .. }
+        | TxnOp::CloseSession => true,
+        TxnOp::ExpireSession
+        | TxnOp::Reap { .. }
+        | TxnOp::Found { .. }
+        | TxnOp::Upgrade { .. }
+        | TxnOp::Refuse { .. } => false,
+    }
+}
+
 fn is_reconfig(op: &TxnOp) -> bool {
     matches!(op, TxnOp::Client { op, .. } if *op == OpCode::Reconfig as i32)
 }
@@ -330,6 +348,24 @@ mod tests {
         let batch = Batch::decode(&write_batch.payload.into()).unwrap();
         assert_eq!(batch.txns.len(), 1);
         assert_eq!(give(&mut forwarding, 2), 0);
+    }
+
+    #[test]
+    fn what_only_a_leader_decides_is_taken_from_no_other_server() {
+        let take = |op: TxnOp| {
+            let mut batch = BatchBuilder::default();
+            batch.push(Origin { server: 2, conn: 7, sequence: 1 }, 5, 0, &[], &TxnOp::CloseSession);
+            batch.push(Origin { server: 2, conn: 7, sequence: 2 }, 5, 0, &[], &op);
+            let mut forwarding = Forwarding::new(1);
+            forwarding.take_foreign((2, 1), &batch.take().into(), |_| {})
+        };
+        assert!(take(TxnOp::CloseSession));
+        assert!(take(TxnOp::Client { op: 1, body: Bytes::new() }));
+        assert!(!take(TxnOp::ExpireSession));
+        assert!(!take(TxnOp::Reap { path: "/c".into() }));
+        assert!(!take(TxnOp::Found { members: "".into(), opens_term: true }));
+        assert!(!take(TxnOp::Upgrade { version: 200, release: "9".into() }));
+        assert!(!take(TxnOp::Refuse { op: 1, code: -1 }));
     }
 
     #[test]
