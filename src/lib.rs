@@ -95,6 +95,8 @@ mod mutants;
 
 #[cfg(feature = "server")]
 mod admin;
+#[cfg(feature = "server")]
+mod backup;
 #[cfg(feature = "bench")]
 mod bench;
 #[cfg(feature = "cli")]

@@ -29,6 +29,7 @@ mod lifecycle;
 pub mod limits;
 mod measures;
 mod message;
+pub(crate) mod offline;
 mod peer;
 mod queue;
 mod shared;

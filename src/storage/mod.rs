@@ -11,6 +11,8 @@
 //! dataDir/state/       sled, disposable              copy/
 //! dataLogDir/log/      every entry since the images  log/
 //! .../set-aside-N/     what --rejoin put away        dir/quarantine.rs
+//! dataDir/origin       where a state came from       dir/seed.rs
+//! dataDir/unfinished   of a state that is being put  dir/seed.rs
 //! .../unused-N/        of a server that never served dir/quarantine.rs
 //! ```
 //!
@@ -44,7 +46,9 @@ pub use dir::{
     ErrorCount, Identity, Lock, OpenError, Opened, Options, Place, Report, mark_rolled_back, open,
     peek, set_aside, was_set_aside,
 };
-pub(crate) use dir::{Mending, begin_anew, hold, is_initialized};
+pub(crate) use dir::{
+    Mending, ReadState, Seed, begin_anew, hold, is_initialized, origin, read, seed,
+};
 pub(crate) use formats::FormatSwitch;
 pub use formats::Formats;
 pub use fs::{DiskFile, FileLock, Fs, FsError, OsFs, Reserved};

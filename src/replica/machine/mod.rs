@@ -13,6 +13,7 @@ pub mod txn;
 pub mod version;
 mod write;
 
+pub use state::new_ensemble;
 pub use state::{Machine, STAMP_LEAD_MS_MAX};
 
 pub(in crate::replica) use applied_state::AppliedState;

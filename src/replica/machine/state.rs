@@ -9,6 +9,7 @@
 //! Reproduces `ZKDatabase` and the deciding half of `PrepRequestProcessor`: requests are decided
 //! here, when they are applied, not before they are proposed.
 
+pub mod new_ensemble;
 mod restore;
 
 use std::collections::VecDeque;

@@ -12,7 +12,8 @@ use crate::replica::founding::Identified;
 use crate::server::StartError;
 use crate::storage::SEGMENT_BYTES;
 use crate::storage::{
-    self, Identity, Lock, Mending, OpenError, Opened, Options, Place, Report, WatchedFs,
+    self, Identity, Lock, Mending, OpenError, Opened, Options, Place, ReadState, Report, Seed,
+    WatchedFs,
 };
 use crate::tree;
 
@@ -87,6 +88,52 @@ pub(in crate::server) fn founds(
 pub(in crate::server) fn begin_anew(config: &Config, opened: Opened) -> Result<(), StartError> {
     storage::begin_anew(&place(config), opened).map_err(|e| StartError::Data(e.to_string()))
 }
+
+/// Makes the data directory of a configuration, which must have no data, that of a server on its own with this state:
+/// a new ensemble, whose first leader has a term above `term`. Started with the lines of an ensemble, the server founds
+/// it, and the others join. Durable on return; `origin` says in one line where the state came from.
+///
+/// # Errors
+/// There is data, or the directory cannot be written: nothing is there then that a server would start with.
+pub(in crate::server) fn seed(
+    config: &Config,
+    server_id: u8,
+    machine: Machine,
+    term: u64,
+    origin: &str,
+) -> Result<(), StartError> {
+    must_be_there(config)?;
+    let own = standalone(server_id)?;
+    let identity = Identity { version: machine.version(), ..own };
+    let (mark, records) = machine.into_records((FIRST_INDEX, term), identity.membership.clone());
+    let seed = Seed { identity, mark, records, origin: origin.to_owned() };
+    let segment_bytes = options_of_storage(config, &seed.identity, false).segment_bytes;
+    storage::seed(&place(config), &seed, segment_bytes)
+        .map_err(|error| StartError::Data(error.to_string()))
+}
+
+/// Gives the state in directories whose server does not run to `machine`, and changes nothing.
+///
+/// # Errors
+/// There is none, or it is damaged.
+pub(in crate::server) fn read(
+    (data, log): (&Path, &Path),
+    machine: &mut Machine,
+) -> Result<ReadState, StartError> {
+    storage::read(Place::on_disk(data, log), machine)
+        .map_err(|error| StartError::Data(error.to_string()))
+}
+
+/// Where the state came from that a new ensemble began with, in one line; `None` if it began empty.
+///
+/// # Errors
+/// The directory cannot be read.
+pub(in crate::server) fn origin(config: &Config) -> Result<Option<String>, StartError> {
+    storage::origin(&place(config)).map_err(|error| StartError::Data(error.to_string()))
+}
+
+/// Index of the entry that a state which was put here counts as: any but that of an empty log.
+const FIRST_INDEX: u64 = 1;
 
 /// Puts all data of a server of an ensemble away: returns where it is now.
 ///

@@ -22,6 +22,7 @@ pub(in crate::server) use certificates::Followed;
 pub use ensemble::{Ensemble, EnsembleBuilder};
 pub use sasl::sasl_setup;
 pub use secrets::file_faults;
+pub(in crate::server) use settings::{SERVER_ID_STANDALONE, tree_options};
 pub use start::Recovered;
 pub(in crate::server) use start::Running;
 pub(in crate::server) use users::FollowedUsers;

@@ -47,7 +47,7 @@ pub(super) fn setup(
 
 /// For the tree.
 #[must_use]
-pub(super) fn tree_options(config: &Config, seed: [u8; 32]) -> tree::Options {
+pub(in crate::server) fn tree_options(config: &Config, seed: [u8; 32]) -> tree::Options {
     let hash_seed = seed.first_chunk::<8>().expect("a seed is 32 bytes long");
     tree::Options {
         extended_types: config.extended_types_enabled,
@@ -110,4 +110,4 @@ pub(super) fn facts(
 /// The Raft id of a server that has no data directory to say another.
 const RAFT_ID_IN_MEMORY: u64 = 1;
 /// What ZooKeeper puts into the session ids of a standalone server.
-const SERVER_ID_STANDALONE: u8 = 1;
+pub(in crate::server) const SERVER_ID_STANDALONE: u8 = 1;

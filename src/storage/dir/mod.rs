@@ -11,9 +11,11 @@ mod open_error;
 #[cfg(test)]
 mod open_tests;
 mod quarantine;
+mod read;
 mod recovery;
 mod repair;
 mod rolled_back;
+mod seed;
 
 pub use error_count::ErrorCount;
 pub use identity::Identity;
@@ -24,5 +26,7 @@ pub(crate) use open::{hold, is_initialized};
 pub use open_error::OpenError;
 pub(crate) use quarantine::begin_anew;
 pub use quarantine::{set_aside, was_set_aside};
+pub(crate) use read::{ReadState, read};
 pub(crate) use repair::Mending;
 pub use rolled_back::mark_rolled_back;
+pub(crate) use seed::{Seed, origin, seed};

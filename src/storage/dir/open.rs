@@ -16,6 +16,7 @@ use super::identity::{self, Identity};
 use super::open_error::OpenError;
 use super::recovery::Recovery;
 use super::rolled_back::refuse_rolled_back;
+use super::seed::UNFINISHED;
 use crate::replica::peer::server_of;
 use crate::replica::{HardState, Restore, Restored};
 use crate::storage::checkpoint::{Checkpointer, IMAGE_EVERY_BYTES, Ingredients, Source};
@@ -25,7 +26,7 @@ use crate::storage::fs::{FileLock, Fs, OsFs};
 use crate::storage::image::Images;
 use crate::storage::log::{Log, LogOptions, SEGMENT_BYTES};
 
-const LOCK: &str = "lock";
+pub(in crate::storage) const LOCK: &str = "lock";
 pub(in crate::storage) const IMAGES: &str = "image";
 pub(in crate::storage) const STATE: &str = "state";
 pub(in crate::storage) const LOG: &str = "log";
@@ -359,7 +360,10 @@ pub(in crate::storage) fn refuse_other_server(
 }
 
 /// Data must say whose it is.
-fn refuse_nameless(fs: &dyn Fs, place: &Place) -> Result<(), OpenError> {
+pub(in crate::storage) fn refuse_nameless(fs: &dyn Fs, place: &Place) -> Result<(), OpenError> {
+    if fs.list(&place.data)?.iter().any(|name| name == UNFINISHED) {
+        return Err(OpenError::Unfinished { dir: place.data.clone() });
+    }
     for dir in [place.data.join(IMAGES), place.data.join(STATE), place.log.join(LOG)] {
         if let Some(name) = fs.list(&dir)?.first() {
             let found = dir.join(name).display().to_string();

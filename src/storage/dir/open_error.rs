@@ -42,6 +42,19 @@ pub enum OpenError {
         /// What is there.
         found: String,
     },
+    /// There is none.
+    #[error("{}: there is no lockkeeper data here", dir.display())]
+    NoData {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// A restore or an import was cut off.
+    #[error("{}: a restore or an import into this directory was cut off, and what it left is not complete: repeat it \
+             (it removes that first), or begin with another directory", dir.display())]
+    Unfinished {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// The identity cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
