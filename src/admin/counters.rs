@@ -105,6 +105,21 @@ pub struct DiskCounters {
     pub log_since_image_bytes: u64,
     /// The newest verified image; `None` while there is none.
     pub last_image: Option<LastImage>,
+    /// The last backup of this server that a client has taken; `None` while there is none.
+    pub last_backup: Option<LastBackup>,
+    /// Backups that were broken off.
+    pub backup_errors: u64,
+}
+
+/// A backup that a client has taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastBackup {
+    /// zxid of the last transaction in it.
+    pub zxid: i64,
+    /// Its size.
+    pub bytes: u64,
+    /// When it was complete, milliseconds since the epoch.
+    pub wall_ms: i64,
 }
 
 /// What went between this server and the others.

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{
-    Asking, Certificates, ClientAddress, Counters, DiskCounters, Facts, Gathering, Inspection,
-    LastImage, LeaderChange, LinkCounters, Measured, OtherProtocols, Quantity, ResponseSizes,
-    Source, StandingsOf, Tally,
+    Asking, Backing, Certificates, ClientAddress, Counters, DiskCounters, Facts, Gathering,
+    Inspection, LastImage, LeaderChange, LinkCounters, Measured, NoBackup, OtherProtocols,
+    Quantity, ResponseSizes, Source, StandingsOf, Tally,
 };
+use crate::backup::Selection;
 use crate::locks::{Local, Scope, Snapshot};
 use crate::replica::inspect::{
     ConnectionReport, Inspect, Latency, Mode, PeerStatus, ProposalSizes, Report, SessionReport,
@@ -183,6 +184,10 @@ impl Source for Fake {
         status
     }
 
+    fn backup(&self, _: Selection) -> Backing<'_> {
+        Box::pin(async { Err(NoBackup::Busy) })
+    }
+
     fn failure(&self) -> Option<String> {
         self.failure.clone()
     }
@@ -219,6 +224,7 @@ impl Source for Fake {
                 Inspect::Znode(_) => Report::Znode(self.znode.clone().map(Box::new)),
                 Inspect::Standings => Report::Standings(self.standings()),
                 Inspect::Namespaces => Report::Namespaces(Vec::new()),
+                Inspect::Synced => Report::Synced(self.status.zxid),
                 Inspect::ResetConnections | Inspect::ResetServer => Report::Reset,
             })
         })

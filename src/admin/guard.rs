@@ -43,6 +43,8 @@ pub(super) enum Asks {
     Commands,
     /// Names and data of znodes.
     Znodes,
+    /// All data, those too that access control lists keep from others, and passwords of sessions.
+    Everything,
 }
 
 /// Who asks.
@@ -99,8 +101,9 @@ impl Guard {
         if text(ORIGIN).is_some_and(|origin| !is_own(origin)) {
             return Err(Refusal::forbidden("pages of other sites may not ask this server"));
         }
-        if asks == Asks::Znodes && !asker.remote.is_loopback() && !asker.is_proven {
-            return self.check_token(text(AUTHORIZATION));
+        let is_open_here = asks != Asks::Everything && asker.remote.is_loopback();
+        if matches!(asks, Asks::Znodes | Asks::Everything) && !is_open_here && !asker.is_proven {
+            return self.check_token(asks, text(AUTHORIZATION));
         }
         Ok(())
     }
@@ -108,7 +111,7 @@ impl Guard {
     /// Whether who asks has proved to be an operator: by the token, or by a certificate.
     pub(super) fn has_proof(&self, headers: &HeaderMap, asker: Asker) -> bool {
         let given = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or(""));
-        asker.is_proven || given.is_some() && self.check_token(given).is_ok()
+        asker.is_proven || given.is_some() && self.check_token(Asks::Znodes, given).is_ok()
     }
 
     /// Judges a request that changes something, after [`Guard::judge`] has let it pass: it must come from a
@@ -127,17 +130,24 @@ impl Guard {
             return Err(Refusal::forbidden("pages of other sites may not change anything here"));
         }
         if self.token_file.is_some() && !asker.is_proven {
-            return self.check_token(text(AUTHORIZATION.as_str()));
+            return self.check_token(Asks::Znodes, text(AUTHORIZATION.as_str()));
         }
         Ok(())
     }
 
-    fn check_token(&self, given: Option<&str>) -> Result<(), Refusal> {
+    fn check_token(&self, asks: Asks, given: Option<&str>) -> Result<(), Refusal> {
         let Some(file) = &self.token_file else {
-            return Err(Refusal::forbidden(
-                "names and data of znodes are shown to clients of this machine; to others with the token of \
-                 lockkeeper.adminTokenFile, which is not configured, or with a certificate (admin.needClientAuth)",
-            ));
+            return Err(Refusal::forbidden(match asks {
+                Asks::Everything => {
+                    "a backup holds everything, also what access control lists keep from others: it is given \
+                 to those who have the token of lockkeeper.adminTokenFile, which is not configured, or a certificate \
+                 (admin.needClientAuth)"
+                }
+                Asks::Figures | Asks::Commands | Asks::Znodes => {
+                    "names and data of znodes are shown to clients of this machine; to others with the token of \
+                 lockkeeper.adminTokenFile, which is not configured, or with a certificate (admin.needClientAuth)"
+                }
+            }));
         };
         let token = read_token(file).map_err(|reason| Refusal {
             status: StatusCode::SERVICE_UNAVAILABLE,

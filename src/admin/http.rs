@@ -166,7 +166,7 @@ async fn connection(
         activity.set(Phase::Answering);
         let answer = respond((&request, asker), source.as_ref(), options, turns).await;
         activity.set(Phase::Writing);
-        Ok::<_, Infallible>(answer)
+        Ok::<_, Infallible>(answer.map(|body| body.on(activity)))
     });
     let connection = http1::Builder::new()
         // The stream has deadlines of its own, which begin with a connection or a request.

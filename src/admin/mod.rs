@@ -9,6 +9,8 @@
 //! Reproduces ZooKeeper's `server.command`, `server.admin` and the Prometheus metrics provider.
 
 mod absent;
+mod backup;
+mod body;
 mod change;
 mod command;
 mod commands;
@@ -54,7 +56,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-pub(crate) use counters::{Certificates, DiskCounters, LastImage, OtherProtocols, ResponseSizes};
+pub(crate) use backup::{BackupStream, NoBackup};
+pub(crate) use body::Piece as BackupPiece;
+pub(crate) use counters::{
+    Certificates, DiskCounters, LastBackup, LastImage, OtherProtocols, ResponseSizes,
+};
 pub use counters::{Counters, LinkCounters, Tally};
 pub(crate) use date::java_date;
 pub(crate) use distribution::{BUCKETS, Distribution, bucket_of};
@@ -69,6 +75,7 @@ pub use leaders::{LeaderChange, Leaders};
 pub(crate) use quantities::{Measured, Quantity};
 pub(crate) use secure::PortTls;
 
+use crate::backup::Selection;
 use crate::locks::{Local, Scope};
 use crate::replica::inspect::Standings;
 use crate::replica::{Inspect, Report, Status};
@@ -86,6 +93,10 @@ pub(crate) type StandingsOf<'a> = Pin<Box<dyn Future<Output = Option<Standings>>
 
 /// Something that the replica is asked for, on its way there.
 pub(crate) type Asking<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// A backup on its way.
+pub(crate) type Backing<'a> =
+    Pin<Box<dyn Future<Output = Result<BackupStream, NoBackup>> + Send + 'a>>;
 
 /// The server, as this module sees it.
 pub trait Source: Send + Sync + 'static {
@@ -127,6 +138,9 @@ pub trait Source: Send + Sync + 'static {
 
     /// Has the replica propose that the ensemble goes on to this version, if it leads.
     fn finish_upgrade(&self, version: u8) -> Asking<'_>;
+
+    /// Begins a backup of this part of the state: of all that was acknowledged before.
+    fn backup(&self, selection: Selection) -> Backing<'_>;
 
     /// Sets the shell's counters and tallies to zero (`srst`); the replica is told by
     /// [`Inspect::ResetServer`]. What is a state (connections alive, bytes on disk, the last image,

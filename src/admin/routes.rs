@@ -1,10 +1,9 @@
 //! What is under which path of the HTTP port: the console and what it asks for, `/commands`, `/locks`, `/sessions`,
-//! `/metrics`, `/livez`, `/readyz`, `/pre_stop`, `/upgrade`.
+//! `/metrics`, `/livez`, `/readyz`, `/pre_stop`, `/upgrade`, `/snapshot`.
 //!
 //! *Owns* the paths, the methods that each allows, and what answers look like. *Never* reads a body,
 //! and never knows what a command answers.
 
-use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
@@ -12,6 +11,8 @@ use tokio::sync::Semaphore;
 use tokio::time::{Duration, sleep};
 
 use super::Source;
+use super::backup;
+use super::body::AnswerBody;
 use super::change::{self, Change, Refused};
 use super::command::Command;
 use super::commands;
@@ -25,7 +26,7 @@ use super::{overview, tree_view, upgrade};
 use crate::locks::Scope;
 
 /// What a request is answered with.
-pub(super) type Answer = Response<Full<Bytes>>;
+pub(super) type Answer = Response<AnswerBody>;
 
 /// Answers a request: one of a health check at once, others when it is their turn.
 pub(super) async fn respond(
@@ -47,7 +48,8 @@ pub(super) async fn respond(
         return refused(refusal);
     }
     let _turn = match route {
-        Route::Liveness | Route::Readiness => None,
+        // Of backups, one is made at a time, and it may take minutes.
+        Route::Liveness | Route::Readiness | Route::Snapshot => None,
         // Fails when it is closed, which it never is.
         Route::Metrics
         | Route::Console(_)
@@ -74,6 +76,7 @@ pub(super) async fn respond(
         Route::History => lock_history(request, source).await,
         Route::Change(what) => lock_change((request, asker), what, source).await,
         Route::Upgrade => finish_upgrade(asker, source).await,
+        Route::Snapshot => backup::answer(parameter(request, "subtree").as_deref(), source).await,
         Route::Watches => shown(tree_view::watches(source).await),
         Route::Znodes => znode((request, asker), source, options).await,
         Route::Sessions => view(Scope::Sessions, source).await,
@@ -94,6 +97,7 @@ enum Route {
     History,
     Change(Change),
     Upgrade,
+    Snapshot,
     Sessions,
     Watches,
     Znodes,
@@ -118,6 +122,7 @@ impl Route {
             "/locks/break" => return Some(Route::Change(Change::Break)),
             "/locks/revoke" => return Some(Route::Change(Change::Revoke)),
             "/upgrade" => return Some(Route::Upgrade),
+            "/snapshot" => return Some(Route::Snapshot),
             "/sessions" => return Some(Route::Sessions),
             "/watches" => return Some(Route::Watches),
             "/znodes" => return Some(Route::Znodes),
@@ -147,6 +152,7 @@ impl Route {
             | Route::Sessions
             | Route::Watches
             | Route::Znodes => Asks::Znodes,
+            Route::Snapshot => Asks::Everything,
         }
     }
 
@@ -165,6 +171,7 @@ impl Route {
             | Route::Watches
             | Route::Znodes
             | Route::Commands => READING,
+            Route::Snapshot => "GET",
             Route::Change(_) | Route::Upgrade => WRITING,
             Route::Command(_) => "GET, HEAD, POST",
         }
@@ -427,7 +434,7 @@ pub(super) fn page(
     content_type: &'static str,
     body: impl Into<Bytes>,
 ) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
+    let mut answer = Response::new(AnswerBody::whole(body));
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     answer

@@ -4,7 +4,8 @@
 //! nothing waits for ever; an answer is bounded; what is no answer of a lockkeeper server is said so. *Never* sends a
 //! POST twice to a server.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read, Write as _};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -136,8 +137,7 @@ fn ask_once(
     path: &str,
     parameter: Option<(&str, &str)>,
 ) -> Result<Value, AdminError> {
-    let query = parameter.map(|(name, value)| format!("?{name}={}", percent_encoded(value)));
-    let target = format!("{path}{}", query.unwrap_or_default());
+    let target = target(path, parameter);
     let mut reasons = Vec::new();
     for server in &access.servers {
         let answer = match exchange(server, ("GET", &target), access) {
@@ -170,21 +170,115 @@ fn ask_once(
     Err(AdminError::Unreachable(reasons))
 }
 
+/// An answer whose body is read as it comes.
+pub(super) struct Download {
+    /// Who answers.
+    pub(super) server: HostPort,
+    /// With which status.
+    pub(super) status: u16,
+    /// What follows the head.
+    pub(super) body: Box<dyn Read>,
+}
+
+impl Download {
+    /// The body as words: of an answer that says why not.
+    pub(super) fn text(self) -> String {
+        let mut text = Vec::new();
+        // What of it has come will do.
+        let _ = self.body.take(WORDS_BYTES_MAX).read_to_end(&mut text);
+        String::from_utf8_lossy(&text).trim().to_owned()
+    }
+}
+
+/// The answer to a GET of a path with one parameter by the first of these servers that can be asked and serves.
+///
+/// # Errors
+/// None does.
+pub(super) fn download(
+    access: &AdminAccess,
+    path: &str,
+    parameter: Option<(&str, &str)>,
+) -> Result<Download, AdminError> {
+    let target = target(path, parameter);
+    let mut reasons = Vec::new();
+    for server in &access.servers {
+        match begin_download(server, &target, access) {
+            Ok(answer) if answer.status == 503 => {
+                reasons.push(format!("{server}: {}", answer.text()));
+            }
+            Ok(answer) => return Ok(answer),
+            Err(error) => {
+                let reason = client::why(&error, Port::Http, access.tls.is_some());
+                reasons.push(format!("{server}: {reason}"));
+            }
+        }
+    }
+    Err(AdminError::Unreachable(reasons))
+}
+
+/// By the first version of the protocol, the body ends with the connection: what is downloaded says itself whether it is
+/// whole.
+fn begin_download(server: &HostPort, target: &str, access: &AdminAccess) -> io::Result<Download> {
+    let patience = access.answer_max.max(DOWNLOAD_MAX);
+    let mut stream = connect(server, access, patience)?;
+    let authorization = authorization(access);
+    let head = format!(
+        "GET {target} HTTP/1.0\r\nHost: {server}\r\n{authorization}Connection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes())?;
+    let mut body = BufReader::with_capacity(DOWNLOAD_BUFFER_BYTES, stream);
+    let mut lines = Vec::new();
+    while !lines.ends_with(b"\r\n\r\n") {
+        let limit = HEAD_BYTES_MAX.saturating_sub(lines.len() as u64);
+        if body.by_ref().take(limit).read_until(b'\n', &mut lines)? == 0 {
+            return Err(io::Error::other(NO_SERVER));
+        }
+    }
+    let (status, _) = String::from_utf8_lossy(&lines)
+        .strip_prefix("HTTP/1.")
+        .and_then(|rest| Some((rest.get(2..5)?.parse().ok()?, ())))
+        .ok_or_else(|| io::Error::other(NO_SERVER))?;
+    Ok(Download { server: server.clone(), status, body: Box::new(body) })
+}
+
+/// Longest time without a byte of a download: the server makes it first.
+const DOWNLOAD_MAX: Duration = Duration::from_secs(600);
+/// Bytes that are read at once.
+const DOWNLOAD_BUFFER_BYTES: usize = 256 << 10;
+/// Longest head of an answer, bytes.
+const HEAD_BYTES_MAX: u64 = 64 << 10;
+/// Longest words of an answer that says why not, bytes.
+const WORDS_BYTES_MAX: u64 = 4 << 10;
+
+fn target(path: &str, parameter: Option<(&str, &str)>) -> String {
+    let query = parameter.map(|(name, value)| format!("?{name}={}", percent_encoded(value)));
+    format!("{path}{}", query.unwrap_or_default())
+}
+
+fn authorization(access: &AdminAccess) -> String {
+    let header = |token: &String| format!("Authorization: Bearer {token}\r\n");
+    access.token.as_ref().map(header).unwrap_or_default()
+}
+
+fn connect(
+    server: &HostPort,
+    access: &AdminAccess,
+    patience: Duration,
+) -> io::Result<ClientLine<TcpStream>> {
+    let stream = client::open(server, client::CONNECT_MAX.min(access.answer_max))?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(access.answer_max))?;
+    let session = access.tls.as_ref().map(|tls| session(tls, &server.host)).transpose()?;
+    Ok(ClientLine::new(stream, session))
+}
+
 fn exchange(
     server: &HostPort,
     (method, target): (&str, &str),
     access: &AdminAccess,
 ) -> io::Result<String> {
-    let stream = client::open(server, client::CONNECT_MAX.min(access.answer_max))?;
-    stream.set_read_timeout(Some(access.answer_max))?;
-    stream.set_write_timeout(Some(access.answer_max))?;
-    let session = access.tls.as_ref().map(|tls| session(tls, &server.host)).transpose()?;
-    let mut stream = ClientLine::new(stream, session);
-    let authorization = access
-        .token
-        .as_ref()
-        .map(|token| format!("Authorization: Bearer {token}\r\n"))
-        .unwrap_or_default();
+    let mut stream = connect(server, access, access.answer_max)?;
+    let authorization = authorization(access);
     let change =
         if method == "POST" { "X-Lockkeeper-Change: yes\r\nContent-Length: 0\r\n" } else { "" };
     let head = format!(

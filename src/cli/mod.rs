@@ -10,12 +10,14 @@ mod client_configuration;
 pub mod config_check;
 pub mod config_file;
 mod core_dumps;
+mod data_flags;
 mod dev;
 mod docker_entrypoint;
 mod duration;
 mod exit;
 mod flags;
 mod generate;
+mod known_terms;
 #[cfg(feature = "recipes")]
 mod lock;
 mod locks;
@@ -26,6 +28,7 @@ mod peer_secret;
 mod sd_notify;
 mod server;
 mod shell;
+mod snapshot;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -47,6 +50,7 @@ pub(crate) use member::MemberCommand;
 pub(crate) use peer_secret::PeerSecretFlags;
 pub(crate) use server::ServerFlags;
 pub(crate) use shell::CliFlags;
+pub(crate) use snapshot::SnapshotCommand;
 
 /// A ZooKeeper-compatible lock and coordination server.
 #[derive(Debug, Parser)]
@@ -70,6 +74,9 @@ enum Command {
     /// See and change which servers an ensemble consists of, while it runs
     #[command(subcommand)]
     Member(MemberCommand),
+    /// Save the state of an ensemble, look at what was saved, and begin a new ensemble with it
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
     /// Look at znodes and change them by hand, with the commands of ZooKeeper's zkCli
     #[command(alias = "shell")]
     Cli(CliFlags),
@@ -135,6 +142,7 @@ pub fn run() -> ExitCode {
         Command::Server(flags) => server::run(&flags),
         Command::Dev(flags) => dev::run(&flags),
         Command::Member(command) => member::run(&command),
+        Command::Snapshot(command) => snapshot::run(&command),
         Command::Cli(flags) => shell::run(&flags),
         #[cfg(feature = "recipes")]
         Command::Lock(flags) => lock::run(&flags),

@@ -191,6 +191,9 @@ impl Replica {
             Input::Closed { conn } => self.clients.closed(conn),
             Input::Room { conn } => self.clients.room(self.state.machine(), conn),
             Input::Tick { now_us, wall_ms } => self.tick(now_us, wall_ms),
+            Input::Inspect { token, what: Inspect::Synced } => {
+                self.reads.inspected(self.clients.ask_sync(), token);
+            }
             Input::Inspect { token, what } => {
                 let report = self.inspect(what);
                 self.output.inspected(token, report);

@@ -77,6 +77,8 @@ pub(super) struct Driver {
     pub role_log: RoleLog,
     /// Clients that got no session in this turn.
     pub turned_away: Vec<TurnedAway>,
+    /// Whether a checkpoint is to be completed as soon as that can be, because somebody waits for one.
+    pub is_checkpoint_asked: bool,
 }
 
 /// The disk's threads. Fields are dropped in order: what is in the log is made durable first, and
@@ -298,6 +300,13 @@ impl Driver {
                     disk.checkpoints.wanted(index);
                 }
             }
+            Message::Backup(wanted) => {
+                if let Some(disk) = &self.disk {
+                    disk.checkpoints.backup(wanted);
+                }
+                // The image is one of a checkpoint, and one is due now.
+                self.is_checkpoint_asked = true;
+            }
             Message::Inspect { what, answer } => {
                 let token = inspections.add(answer);
                 self.replica.step(Input::Inspect { token, what });
@@ -414,6 +423,9 @@ impl Driver {
         let Some(disk) = &self.disk else { return };
         let checkpoints = &disk.checkpoints;
         let now = Instant::now();
+        if std::mem::take(&mut self.is_checkpoint_asked) {
+            schedule.go_on();
+        }
         if !schedule.is_due(waiting, disk.changes_wait, now) || !checkpoints.has_room() {
             return;
         }
@@ -508,6 +520,7 @@ mod tests {
             gssapi: Gssapi::default(),
             role_log: RoleLog::new(1, Instant::now()),
             turned_away: Vec::new(),
+            is_checkpoint_asked: false,
         }
     }
 

@@ -459,6 +459,7 @@ impl Figures {
             log_dir_bytes: disk.log_dir_bytes,
             log_since_image_bytes: disk.log_since_image_bytes,
             last_image: disk.last_image,
+            last_backup: disk.last_backup,
             ..DiskCounters::default()
         };
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::clients::Line;
+use super::disk::WantedImage;
 use super::error::ServerError;
 use super::peer::LinkEvent;
 use crate::replica::{ConnId, Input, Inspect, Report};
@@ -38,6 +39,8 @@ pub(super) enum Message {
         /// The index.
         index: u64,
     },
+    /// A backup needs an image.
+    Backup(WantedImage),
     /// An operator's question.
     Inspect {
         /// The question.

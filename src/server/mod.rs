@@ -12,6 +12,7 @@
 
 mod announced;
 mod audit;
+mod backups;
 mod clients;
 mod clock;
 mod clock_alarm;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
+use super::backups::{self, Backups};
 use super::clients::{Admission, Handshakes, Received, Throttle};
 use super::clock::wall_ms;
 use super::conditions::Conditions;
@@ -20,8 +21,10 @@ use super::limits::{INSPECT_MAX, Limits};
 use super::message::Message;
 use super::peer::{Peers, lock_query, standings_query};
 use crate::admin::{
-    Asking, Counters, Facts, Gathering, Inspection, LeaderChange, Leaders, Source, StandingsOf,
+    Asking, Backing, Counters, Facts, Gathering, Inspection, LeaderChange, Leaders, Source,
+    StandingsOf,
 };
+use crate::backup::Selection;
 use crate::config::FourLetterWords;
 use crate::locks::Scope;
 use crate::replica::{Input, Inspect, Report, Status};
@@ -67,6 +70,8 @@ pub(super) struct Shared {
     pub supervisor: Option<Arc<Supervisor>>,
     /// How many errors have ended servers of this data.
     pub errors: Arc<ErrorCount>,
+    /// Lets one backup be made at a time.
+    pub backups: Backups,
 }
 
 impl Source for Shared {
@@ -113,6 +118,7 @@ impl Source for Shared {
                 let _turn = match what {
                     Inspect::Locks(_) => Some(self.turn.lock().await),
                     Inspect::Connections
+                    | Inspect::Synced
                     | Inspect::Sessions
                     | Inspect::Ephemerals
                     | Inspect::Watches
@@ -152,6 +158,10 @@ impl Source for Shared {
         // Fails when the server is ending: then nothing comes of it, and who asked sees that.
         let input = Message::Input(Input::FinishUpgrade { version });
         Box::pin(async move { drop(self.driver.send(input).await) })
+    }
+
+    fn backup(&self, selection: Selection) -> Backing<'_> {
+        Box::pin(backups::begin(self, selection))
     }
 
     fn reset_counters(&self) {

@@ -108,6 +108,8 @@ tasks! {
     Images = "sending of images",
     /// Sends one image.
     Image = "sending of an image",
+    /// Makes a backup of an image.
+    Backup = "making of a backup",
     /// Reads or writes one image.
     ImageWork = "work on an image",
     /// Asks the others for an image.

@@ -208,6 +208,13 @@ impl Tree {
         list.map(|list| list.masked()).unwrap_or_default()
     }
 
+    /// The access control list of a znode as it is, for who has the whole state.
+    #[must_use]
+    pub fn acl_entries(&self, path: &str) -> Vec<Acl> {
+        let list = self.find(path).map(|id| self.acls.list(self.slab[id].meta.acl));
+        list.map(|list| list.entries().to_vec()).unwrap_or_default()
+    }
+
     /// The children of a znode for an operator, in no useful order.
     pub fn shown_children(&self, path: &str) -> impl Iterator<Item = Shown<'_>> + '_ {
         let children = self.find(path).map_or(&[][..], |id| self.slab[id].children());

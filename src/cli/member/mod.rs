@@ -25,7 +25,7 @@ use super::{exit_code, say};
 use crate::config::{Membership, Role, ServerSpec};
 use crate::proto::{ErrorCode, Request, Response, Text};
 
-pub(super) use modes::srvr;
+pub(super) use modes::{client_address, srvr};
 
 /// Where the members are written, and whose permission to be written is needed to change them.
 const CONFIG: &str = "/zookeeper/config";

@@ -67,7 +67,7 @@ fn modes(servers: &[ServerSpec], told: &[HostPort]) -> Vec<String> {
 }
 
 /// Where clients reach a server: what stands for all of its addresses is the one that the others use.
-fn client_address(spec: &ServerSpec, told: &[HostPort]) -> Option<HostPort> {
+pub(in crate::cli) fn client_address(spec: &ServerSpec, told: &[HostPort]) -> Option<HostPort> {
     let host = &spec.addresses.first()?.host;
     let Some(client) = &spec.client else {
         let same_host = |known: &&HostPort| known.host.eq_ignore_ascii_case(host);

@@ -22,12 +22,30 @@ pub(in crate::replica) struct ReadIndex {
     answered: u64,
     /// Confirmed read indexes that are not applied yet: number of the sync, and the index.
     confirmed: VecDeque<(u64, u64)>,
+    /// Operators' questions that wait for the sync of that number, oldest first.
+    inspections: VecDeque<(u64, u64)>,
 }
 
 impl ReadIndex {
     /// Of this process, which has asked nothing yet.
     pub(in crate::replica) fn new(origin: u64) -> Self {
-        Self { origin, asked: 0, attempts: 0, answered: 0, confirmed: VecDeque::new() }
+        let (confirmed, inspections) = (VecDeque::new(), VecDeque::new());
+        Self { origin, asked: 0, attempts: 0, answered: 0, confirmed, inspections }
+    }
+
+    /// An operator's question waits for this sync.
+    pub(in crate::replica) fn inspected(&mut self, sync: u64, token: u64) {
+        self.inspections.push_back((sync, token));
+    }
+
+    /// The next of these questions that can be answered, if syncs up to this one are confirmed and applied.
+    pub(in crate::replica) fn released_inspection(&mut self, sync: u64) -> Option<u64> {
+        let (waits_for, token) = self.inspections.front().copied()?;
+        if waits_for > sync {
+            return None;
+        }
+        self.inspections.pop_front();
+        Some(token)
     }
 
     /// Whether no read index was asked for since this sync.

@@ -242,6 +242,9 @@ pub enum Inspect {
     Znode(ZnodeQuestion),
     /// How much is read and written below each znode of the root.
     Namespaces,
+    /// Up to where this server must have applied the log so that a state of it shows all that was acknowledged before
+    /// the question: answered once it has. Not answered while no majority confirms who leads.
+    Synced,
     /// `crst`.
     ResetConnections,
     /// `srst`.
@@ -271,6 +274,8 @@ pub enum Report {
     Znode(Option<Box<ZnodeReport>>),
     /// One element for each znode of the root with anything that was read or written, in order of names.
     Namespaces(Vec<NamespaceReport>),
+    /// The zxid of the last transaction that is applied.
+    Synced(i64),
     /// Done.
     Reset,
 }

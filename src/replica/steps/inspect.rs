@@ -176,6 +176,8 @@ impl Replica {
             Inspect::Locks(scope) => Report::Locks(Box::new(self.locks(&scope))),
             Inspect::Departures(directory) => Report::Locks(Box::new(self.departures(&directory))),
             Inspect::Znode(question) => Report::Znode(self.znode(&question).map(Box::new)),
+            // It waits for a read index: see `reads_confirmed`.
+            Inspect::Synced => Report::Synced(self.state.machine().last_zxid()),
             Inspect::Namespaces => Report::Namespaces(self.clients.namespaces.report()),
             Inspect::ResetConnections => {
                 self.clients.reset_reports();

@@ -10,11 +10,11 @@
 
 use crate::config::Role;
 use crate::proto::Text;
-use crate::replica::Replica;
 use crate::replica::machine::TxnOp;
 use crate::replica::machine::{members, version};
 use crate::replica::messages::server_of;
 use crate::replica::request::ConnId;
+use crate::replica::{Replica, Report};
 
 /// How long a majority that has joined a new ensemble waits for the others, in microseconds: with them, it
 /// may lose one at once.
@@ -179,6 +179,10 @@ impl Replica {
     pub(in crate::replica) fn reads_confirmed(&mut self, context: u64) {
         if self.leadership.is_past_barrier(context) && self.consensus.leader().is_some() {
             self.serve();
+        }
+        let zxid = self.state.machine().last_zxid();
+        while let Some(token) = self.reads.released_inspection(context) {
+            self.output.inspected(token, Report::Synced(zxid));
         }
         self.clients.sync_confirmed(self.state.machine(), context);
     }

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::log_writer::{Installing, LogCutter};
 use crate::admin::{LastImage, Quantity};
@@ -22,7 +22,9 @@ use crate::server::figures::Figures;
 use crate::server::limits::CHANGES_QUEUE_MAX;
 use crate::server::message::Message;
 use crate::storage::Checkpointer;
+use crate::storage::ImageReader;
 use crate::storage::ImageTally;
+use crate::storage::Images;
 use crate::storage::LogLostEnd;
 use crate::storage::Outcome;
 use crate::supervision;
@@ -38,6 +40,17 @@ enum Task {
     Damaged(u64),
     /// Another server needs an image of this index or a later one.
     Wanted(u64),
+    /// A backup needs an image.
+    Backup(WantedImage),
+}
+
+/// An image of the state at this zxid or a later one, for a backup.
+#[derive(Debug)]
+pub(in crate::server) struct WantedImage {
+    /// The zxid.
+    pub(in crate::server) zxid: i64,
+    /// Where the image goes, open for reading, or why there is none. Nobody listens any more if that took too long.
+    pub(in crate::server) answer: oneshot::Sender<Result<ImageReader, String>>,
 }
 
 /// The driver's end of the state thread. Dropping it waits until the thread has ended.
@@ -65,6 +78,7 @@ impl Checkpoints {
     ) -> std::io::Result<Self> {
         let (sender, tasks) = unbounded();
         let mut writer = Writer {
+            images: checkpointer.image_files().clone(),
             checkpointer,
             budget: budget.clone(),
             data_dir,
@@ -72,6 +86,7 @@ impl Checkpoints {
             messages,
             figures,
             told: None,
+            backups: Vec::new(),
             measured: None,
             warned: None,
         };
@@ -113,6 +128,11 @@ impl Checkpoints {
         self.give(Task::Wanted(index));
     }
 
+    /// A backup needs an image.
+    pub(crate) fn backup(&self, wanted: WantedImage) {
+        self.give(Task::Backup(wanted));
+    }
+
     fn give(&self, task: Task) {
         let sender = self.tasks.as_ref().expect("taken only when dropped");
         if sender.send(task).is_err() {
@@ -136,6 +156,7 @@ impl Drop for Checkpoints {
 
 struct Writer {
     checkpointer: Checkpointer,
+    images: Images,
     budget: BackgroundBudget,
     data_dir: PathBuf,
     cutter: LogCutter,
@@ -143,6 +164,8 @@ struct Writer {
     figures: Arc<Figures>,
     /// Index of the newest image that the replica was told of.
     told: Option<u64>,
+    /// Who waits for an image.
+    backups: Vec<WantedImage>,
     measured: Option<Instant>,
     /// When it was last said that an image is overdue.
     warned: Option<Instant>,
@@ -168,7 +191,9 @@ impl Writer {
                 Task::Installed(_) => return Ok(()),
                 Task::Damaged(index) => self.write(|checkpointer| checkpointer.damaged(index)),
                 Task::Wanted(index) => self.write(|checkpointer| checkpointer.wanted(index)),
+                Task::Backup(wanted) => self.backups.push(wanted),
             }
+            self.serve_backups();
             self.figures.disk().log_since_image_bytes = self.checkpointer.log_since_image();
             self.warn_if_overdue();
         }
@@ -184,6 +209,24 @@ impl Writer {
         self.checkpointer.ask(self.budget.deferrable());
         self.record(images, clock::micros_since(start));
         self.act_on(outcome);
+    }
+
+    /// Gives the newest image to the backups that it is new enough for, and sees to it that there will be one for the
+    /// others.
+    fn serve_backups(&mut self) {
+        self.backups.retain(|wanted| !wanted.answer.is_closed());
+        if let Some(zxid) = self.backups.iter().map(|wanted| wanted.zxid).max() {
+            self.write(|checkpointer| checkpointer.wanted_at(zxid));
+        }
+        let Some(mark) = self.checkpointer.newest().cloned() else { return };
+        let (served, waiting): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.backups).into_iter().partition(|w| w.zxid <= mark.zxid);
+        self.backups = waiting;
+        for WantedImage { answer, .. } in served {
+            let image = self.images.asking(self.budget.awaited()).open(mark.index);
+            // Nobody waits any more if that fails.
+            let _ = answer.send(image.map_err(|error| error.to_string()));
+        }
     }
 
     fn apply(&mut self, changes: Changes) -> Result<(), LogLostEnd> {

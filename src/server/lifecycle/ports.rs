@@ -19,6 +19,7 @@ use crate::admin::{self, Options, PortTls, Surface};
 use crate::config::{AdminConfig, Config};
 use crate::sasl::SaslUsers;
 use crate::server::announced::Announced;
+use crate::server::backups::Backups;
 use crate::server::clients::{
     self, Admission, ClientPort, Handshakes, Port, Rates, Received, Throttle, listener,
 };
@@ -162,6 +163,7 @@ impl Offer {
             turn: tokio::sync::Mutex::default(),
             supervisor: supervision::current(),
             errors: Arc::clone(&self.errors),
+            backups: Backups::default(),
         });
         let count = cpu_policy::io_threads(cpu_policy::cores(), config.io_threads);
         let threads = IoThreads::start(count, &self.scheduling, self.is_usual, tasks)?;

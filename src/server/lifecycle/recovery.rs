@@ -225,6 +225,7 @@ fn founded(
         gssapi,
         role_log: RoleLog::new(server_id, Instant::now()),
         turned_away: Vec::new(),
+        is_checkpoint_asked: false,
     };
     let Some(found) = found else {
         let membership = identity.as_ref().map(|identity| identity.initial.clone());

@@ -171,6 +171,7 @@ impl Founder {
                 | Message::Input(_)
                 | Message::ImageDamaged { .. }
                 | Message::ImageWanted { .. }
+                | Message::Backup(_)
                 | Message::Inspect { .. }
                 | Message::Wake => {}
                 Message::Failed(error) => return Err(error),

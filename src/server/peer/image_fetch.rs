@@ -124,6 +124,7 @@ fn send_away(batch: &mut Vec<Message>, now_us: u64) -> Option<ServerError> {
             | Message::Input(_)
             | Message::ImageDamaged { .. }
             | Message::ImageWanted { .. }
+            | Message::Backup(_)
             | Message::Inspect { .. }
             | Message::Wake => {}
             Message::Failed(error) => return Some(error),

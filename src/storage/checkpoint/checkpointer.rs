@@ -182,6 +182,12 @@ impl Checkpointer {
         self.tally
     }
 
+    /// Where the images are.
+    #[must_use]
+    pub fn image_files(&self) -> &Images {
+        &self.given.images
+    }
+
     /// The newest image that is known to be good.
     #[must_use]
     pub fn newest(&self) -> Option<&Mark> {
@@ -352,6 +358,22 @@ impl Checkpointer {
         match &self.newest {
             Some(mark) if mark.index >= index => Outcome::Continue,
             Some(_) | None => self.write_image_soon(),
+        }
+    }
+
+    /// Somebody needs an image of the state at this zxid or a later one: one is written as soon as there is a complete
+    /// checkpoint of such a state.
+    pub fn wanted_at(&mut self, zxid: i64) -> Outcome {
+        let is_there = |mark: Option<&Mark>| mark.is_some_and(|mark| mark.zxid >= zxid);
+        match is_there(self.newest.as_ref()) {
+            true => Outcome::Continue,
+            false if is_there(self.given.state.mark()) => self.write_image_soon(),
+            false => {
+                // Of the next checkpoint: this one is too old.
+                self.retry_at = 0;
+                self.is_image_wanted = true;
+                Outcome::Continue
+            }
         }
     }
 

@@ -25,6 +25,7 @@ pub struct ImageReader {
     len: u64,
     offset: u64,
     crc: u32,
+    cluster_id: u128,
     mark: Mark,
     /// The chunk that was read last, header included.
     chunk: Vec<u8>,
@@ -72,6 +73,7 @@ impl ImageReader {
             len,
             offset: 0,
             crc: 0,
+            cluster_id,
             mark: Mark::default(),
             chunk: Vec::new(),
             records: 0,
@@ -111,6 +113,12 @@ impl ImageReader {
             Some(_) | None => return Err(self.damaged(32, "its mark cannot be decoded")),
         };
         Ok(())
+    }
+
+    /// The ensemble whose state it is.
+    #[must_use]
+    pub(crate) fn cluster_id(&self) -> u128 {
+        self.cluster_id
     }
 
     /// Which state this is.

@@ -1,0 +1,65 @@
+//! The flags of commands that work on the data directory of a server that does not run.
+//!
+//! *Owns* how a user says which directory that is: as for `lockkeeper server`. *Never* opens it.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::config_file;
+use crate::config::{Config, ConfigError, Draft};
+
+/// Which server's data it is.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DataFlags {
+    /// The server's configuration file, as for `lockkeeper server`; without one: ./lockkeeper-data
+    #[arg(value_name = "ZOO.CFG")]
+    config: Option<PathBuf>,
+    /// Directory of all data (dataDir)
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Which server of the ensemble this is, if the file myid does not say it
+    #[arg(long, value_name = "N")]
+    myid: Option<String>,
+}
+
+impl DataFlags {
+    /// The configuration of that server.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, a line for each.
+    pub(super) fn config(&self) -> Result<Config, String> {
+        let mut draft = match &self.config {
+            Some(file) => config_file::draft(file, self.data_dir.as_deref(), self.myid.as_deref()),
+            None => Draft::without_file(),
+        };
+        if self.config.is_none() {
+            if let Some(myid) = &self.myid {
+                draft.set_server_id(myid, "--myid");
+            }
+            if let Some(data_dir) = &self.data_dir {
+                draft.set("dataDir", &data_dir.display().to_string(), "--data-dir");
+            }
+        }
+        let lines = |errors: Vec<ConfigError>| {
+            errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        draft.resolve().map_err(lines)
+    }
+
+    /// How the server is started, for people.
+    pub(super) fn start_command(&self) -> String {
+        let shown = |path: &Path| path.display().to_string();
+        let mut command = "lockkeeper server".to_owned();
+        if let Some(myid) = &self.myid {
+            command += &format!(" --myid {myid}");
+        }
+        if let Some(data_dir) = &self.data_dir {
+            command += &format!(" --data-dir {}", shown(data_dir));
+        }
+        if let Some(file) = &self.config {
+            command += &format!(" {}", shown(file));
+        }
+        command
+    }
+}
