@@ -26,7 +26,8 @@ const ARROWS: Arrows = &[
     ("tls", &[]),
     ("peer_auth", &[]),
     ("storage", &["replica", "supervision"]),
-    ("admin", &["replica", "proto", "locks", "config", "supervision", "tls"]),
+    ("backup", &["replica", "tree"]),
+    ("admin", &["replica", "proto", "locks", "config", "supervision", "tls", "backup"]),
     (
         "server",
         &[
@@ -41,6 +42,7 @@ const ARROWS: Arrows = &[
             "supervision",
             "tls",
             "peer_auth",
+            "backup",
         ],
     ),
     ("recipes", &["locks"]),
@@ -62,6 +64,7 @@ const ARROWS: Arrows = &[
             "supervision",
             "tls",
             "peer_auth",
+            "backup",
         ],
     ),
     ("main", &["server", "config", "cli", "admin"]),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::{
     Asking, Backing, Certificates, ClientAddress, Counters, DiskCounters, Facts, Gathering,
-    Inspection, LastImage, LeaderChange, LinkCounters, Measured, NoBackup, OtherProtocols,
-    Quantity, ResponseSizes, Source, StandingsOf, Tally,
+    Inspection, LastBackup, LastImage, LeaderChange, LinkCounters, Measured, NoBackup,
+    OtherProtocols, Quantity, ResponseSizes, Source, StandingsOf, Tally,
 };
 use crate::backup::Selection;
 use crate::locks::{Local, Scope, Snapshot};
@@ -365,6 +365,12 @@ fn counters() -> Counters {
                 zxid: 0x1_0000_0040,
                 wall_ms: 1_795_228_630_000,
             }),
+            last_backup: Some(LastBackup {
+                zxid: 0x1_0000_0030,
+                bytes: 7_777,
+                wall_ms: 1_795_228_600_000,
+            }),
+            backup_errors: 2,
         },
         links: None,
         measured: measured(),

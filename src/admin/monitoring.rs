@@ -111,6 +111,13 @@ const ALERTS: &[Alert] = &[
         "An image could not be written or verified: the disk is full or damaged",
     ),
     alert(
+        "LockkeeperBackupOld",
+        "min(lockkeeper_backup_age_seconds) > 172800",
+        "0m",
+        "warning",
+        "No server has given a backup for two days: look at the timer or the job that asks for them",
+    ),
+    alert(
         "LockkeeperEndsByItself",
         "increase(unrecoverable_error_count[5m]) > 0",
         "0m",
@@ -262,6 +269,7 @@ const ROWS: &[Row] = &[
             "image",
             "log_bytes",
             "checkpoint",
+            "backup",
             "disk",
             "startup",
             "dbinit",

@@ -16,12 +16,13 @@ use tokio::time::timeout;
 use super::clock;
 use super::disk::WantedImage;
 use super::message::Message;
+use super::offline::record_digest;
 use super::shared::{Shared, inspect};
 use crate::admin::{BackupPiece, BackupStream, LastBackup, NoBackup};
 use crate::backup::{BackupError, BackupWriter, Header, Selection};
 use crate::replica::txn_version::RELEASE;
-use crate::replica::{Inspect, Machine, RecordDigest, Report, Restore as _};
-use crate::storage::ImageReader;
+use crate::replica::{Inspect, Report};
+use crate::storage::{BackupMade, ImageReader, OsFs};
 use crate::supervision::{Task, spawn_blocking};
 
 /// How long a majority may take to confirm that this server is up to date.
@@ -77,14 +78,18 @@ pub(super) async fn begin(shared: &Shared, selection: Selection) -> Result<Backu
     let (pieces, taken) = mpsc::channel(PIECES_MAX);
     let work = Work { image, header: header.clone(), selection, pieces, turn };
     let figures = Arc::clone(&shared.figures);
+    let dir = shared.facts.data_dir.clone();
     spawn_blocking(Task::Backup, move || {
         let (zxid, begun) = (work.header.zxid, std::time::Instant::now());
         match work.run() {
             Ok(bytes) => {
                 let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
                 tracing::info!(zxid, bytes, took_ms, "a backup was taken");
-                figures.disk().last_backup =
-                    Some(LastBackup { zxid, bytes, wall_ms: clock::wall_ms() });
+                let made = BackupMade { zxid, bytes, wall_ms: clock::wall_ms() };
+                figures.disk().last_backup = Some(made.into());
+                if let Some(Err(error)) = dir.map(|dir| made.store(&OsFs, &dir)) {
+                    tracing::warn!(%error, "the next start does not know of this backup");
+                }
             }
             Err(error) => {
                 tracing::warn!(zxid, %error, "a backup was broken off");
@@ -93,6 +98,12 @@ pub(super) async fn begin(shared: &Shared, selection: Selection) -> Result<Backu
         }
     });
     Ok(BackupStream { header, pieces: taken })
+}
+
+impl From<BackupMade> for LastBackup {
+    fn from(BackupMade { wall_ms, zxid, bytes }: BackupMade) -> Self {
+        Self { zxid, bytes, wall_ms }
+    }
 }
 
 /// What the thread does.
@@ -140,11 +151,6 @@ fn write(
         return Err(format!("the records add up to digest {digest:032x}, not {expected:032x}"));
     }
     Ok(out.bytes)
-}
-
-/// What a record adds to the digest of a state.
-fn record_digest() -> RecordDigest {
-    Machine::fresh(crate::tree::Options::default()).record_digest()
 }
 
 /// Puts what is written into a channel, in pieces.

@@ -9,7 +9,9 @@ use super::disk::data_dir;
 use super::error::StartError;
 use super::lifecycle::{SERVER_ID_STANDALONE, tree_options};
 use crate::config::Config;
-use crate::replica::{Machine, Restore};
+pub(crate) use crate::replica::new_ensemble::{Begun, term_of_new_ensemble, term_of_zxid};
+pub(crate) use crate::replica::txn_version::RELEASE;
+pub(crate) use crate::replica::{Machine, Mark, Membership, RecordDigest, Restore};
 
 /// A state that was read, and who had it.
 #[derive(Debug)]
@@ -73,6 +75,11 @@ pub(crate) fn fresh(config: &Config) -> Result<Machine, StartError> {
     getrandom::fill(&mut seed)
         .map_err(|error| StartError::System { what: "random seed", error: error.to_string() })?;
     Ok(Machine::fresh(tree_options(config, seed)))
+}
+
+/// What a record adds to the digest of a state.
+pub(crate) fn record_digest() -> RecordDigest {
+    Machine::fresh(crate::tree::Options::default()).record_digest()
 }
 
 /// Puts a state into the data directory of a configuration, as the beginning of a new ensemble whose first leader has a

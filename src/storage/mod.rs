@@ -11,6 +11,7 @@
 //! dataDir/state/       sled, disposable              copy/
 //! dataLogDir/log/      every entry since the images  log/
 //! .../set-aside-N/     what --rejoin put away        dir/quarantine.rs
+//! dataDir/last-backup  when that was               dir/last_backup.rs
 //! dataDir/origin       where a state came from       dir/seed.rs
 //! dataDir/unfinished   of a state that is being put  dir/seed.rs
 //! .../unused-N/        of a server that never served dir/quarantine.rs
@@ -42,12 +43,12 @@ pub(crate) use checkpoint::{ImageTally, LogLostEnd};
 pub(crate) use copy::MemoryState;
 pub use copy::{Runs, SledState, StateError, StateStore, Take};
 pub use cpu_throttle::CpuBudget;
+pub(crate) use dir::{
+    BackupMade, Mending, ReadState, Seed, begin_anew, hold, is_initialized, origin, read, seed,
+};
 pub use dir::{
     ErrorCount, Identity, Lock, OpenError, Opened, Options, Place, Report, mark_rolled_back, open,
     peek, set_aside, was_set_aside,
-};
-pub(crate) use dir::{
-    Mending, ReadState, Seed, begin_anew, hold, is_initialized, origin, read, seed,
 };
 pub(crate) use formats::FormatSwitch;
 pub use formats::Formats;

@@ -1,5 +1,7 @@
 //! Metrics that are not ZooKeeper's.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use super::super::metric::{Metric, Value};
 use super::super::version::{BUILT, ZOOKEEPER};
 use super::super::{OtherProtocols, Quantity};
@@ -141,6 +143,17 @@ pub(super) const METRICS: &[Metric] = &[
         "When the newest verified image was finished, seconds since the epoch",
         |r| r.counters.disk.last_image.map(|image| Value::Real(image.wall_ms as f64 / 1000.0)),
     ),
+    gauge(
+        "lockkeeper_backup_age_seconds",
+        "How long ago the last backup of this server was complete (`lockkeeper snapshot save`)",
+        |r| r.counters.disk.last_backup.map(|backup| Value::Real(age_seconds(backup.wall_ms))),
+    ),
+    gauge("lockkeeper_backup_bytes", "Size of the last backup of this server", |r| {
+        r.counters.disk.last_backup.map(|backup| backup.bytes.into())
+    }),
+    counter("lockkeeper_backup_errors", "Backups of this server that were broken off", |r| {
+        whole(r.counters.disk.backup_errors)
+    }),
     counter("lockkeeper_connections_accepted", "Client connections accepted", |r| {
         whole(r.counters.connections_accepted)
     }),
@@ -301,3 +314,9 @@ pub(super) const METRICS: &[Metric] = &[
         of_locks(r, |locks| u64::from(locks.is_cut).into())
     }),
 ];
+
+/// How long ago that was, by this machine's clock.
+fn age_seconds(wall_ms: i64) -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (now.as_secs_f64() - wall_ms as f64 / 1000.0).max(0.0)
+}

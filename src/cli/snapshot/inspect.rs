@@ -14,7 +14,7 @@ use crate::admin::java_date;
 use crate::backup::{BackupReader, Header, Trailer};
 use crate::cli::flags::OutputFlag;
 use crate::config::Config;
-use crate::replica::{Machine, Restore as _};
+use crate::server::offline::record_digest;
 use crate::tree::Shown;
 
 /// Flags of `lockkeeper snapshot verify`.
@@ -40,10 +40,10 @@ pub(crate) struct InspectFlags {
 
 /// Reads all of a file.
 pub(super) fn verify(flags: &VerifyFlags) -> Result<Said, Failure> {
-    let digest = Machine::fresh(crate::tree::Options::default()).record_digest();
     let refused =
         |problem: &dyn std::fmt::Display| Failure::refused(super::named(&flags.file, problem));
-    let reader = BackupReader::open(open(&flags.file)?, digest).map_err(|error| refused(&error))?;
+    let reader =
+        BackupReader::open(open(&flags.file)?, record_digest()).map_err(|error| refused(&error))?;
     let header = reader.header().clone();
     let trailer = reader.read(&mut |_, _| Ok(())).map_err(|error| refused(&error))?;
     let text = format!("{}: whole\n{}", flags.file.display(), about(&header, &trailer));

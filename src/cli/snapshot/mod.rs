@@ -21,8 +21,7 @@ use super::flags::Output;
 use super::{exit_code, say};
 use crate::backup::{BackupReader, Header, Trailer};
 use crate::config::Config;
-use crate::replica::{Machine, Mark, Restore as _};
-use crate::server::offline;
+use crate::server::offline::{self, Machine, Mark, Restore as _};
 
 /// `lockkeeper snapshot ...`
 #[derive(Debug, Subcommand)]

@@ -13,8 +13,7 @@ use super::{Failure, Said, load};
 use crate::cli::data_flags::DataFlags;
 use crate::cli::flags::OutputFlag;
 use crate::cli::known_terms;
-use crate::replica::new_ensemble::{term_of_new_ensemble, term_of_zxid};
-use crate::server::offline;
+use crate::server::offline::{self, term_of_new_ensemble, term_of_zxid};
 
 /// Flags of `lockkeeper snapshot restore`.
 #[derive(Debug, Args)]

@@ -21,9 +21,7 @@ use crate::cli::admin;
 use crate::cli::exit::{EXIT_NO_PERMISSION, EXIT_NOT_NOW, EXIT_UNAVAILABLE};
 use crate::cli::flags::{AdminFlags, OutputFlag};
 use crate::config::Config;
-use crate::replica::txn_version::RELEASE;
-use crate::replica::{Machine, Membership, RecordDigest, Restore as _};
-use crate::server::offline;
+use crate::server::offline::{self, Membership, RELEASE, Restore as _, record_digest};
 
 /// Flags of `lockkeeper snapshot save`.
 #[derive(Debug, Args)]
@@ -76,10 +74,6 @@ pub(super) fn run(flags: &SaveFlags) -> Result<Said, Failure> {
     json["file"] = flags.file.to_string_lossy().into();
     json["bytes"] = bytes.into();
     Ok(Said { text, json })
-}
-
-fn record_digest() -> RecordDigest {
-    Machine::fresh(crate::tree::Options::default()).record_digest()
 }
 
 /// Takes the backup that a server makes, and verifies it on the way.

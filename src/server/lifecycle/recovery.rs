@@ -34,6 +34,7 @@ use crate::server::peer::{Founder, Links, Peers, Store, Waiting, founding, open_
 use crate::server::queue::Queue;
 use crate::server::shared::{Published, Stop};
 use crate::server::story::RoleLog;
+use crate::storage::BackupMade;
 use crate::storage::Checkpointer;
 use crate::storage::ErrorCount;
 use crate::storage::FormatSwitch;
@@ -42,6 +43,7 @@ use crate::storage::Images;
 use crate::storage::Lock;
 use crate::storage::Log;
 use crate::storage::Opened;
+use crate::storage::OsFs;
 use crate::storage::Report;
 use crate::storage::WatchedFs;
 
@@ -253,6 +255,10 @@ fn founded(
         links.introduce(identity.identified());
     }
     data_dir::tell(&report);
+    if let Some(origin) = data_dir::origin(&config)? {
+        tracing::info!("this ensemble began with a state that was {origin}");
+    }
+    figures.disk().last_backup = BackupMade::load(&OsFs, &config.data_dir).map(Into::into);
     measure(&figures.measures, &report);
     let disk = disk_threads(
         (&config, &files),

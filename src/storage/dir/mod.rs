@@ -6,6 +6,7 @@
 
 mod error_count;
 mod identity;
+mod last_backup;
 mod open;
 mod open_error;
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub use error_count::ErrorCount;
 pub use identity::Identity;
 #[cfg(test)]
 pub(in crate::storage) use identity::IdentityError;
+pub(crate) use last_backup::BackupMade;
 pub use open::{Lock, Opened, Options, Place, Report, open, peek};
 pub(crate) use open::{hold, is_initialized};
 pub use open_error::OpenError;
