@@ -19,6 +19,8 @@ macro_rules! front_pages {
 front_pages! {
     #[cfg(feature = "server")]
     admin,
+    #[cfg(feature = "server")]
+    backup,
     #[cfg(feature = "bench")]
     bench,
     #[cfg(feature = "cli")]

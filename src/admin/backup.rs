@@ -15,16 +15,16 @@ use crate::backup::{Header, Selection};
 
 /// A backup that is being made.
 #[derive(Debug)]
-pub(crate) struct BackupStream {
+pub struct BackupStream {
     /// What it says of itself.
-    pub(crate) header: Header,
+    pub header: Header,
     /// Its bytes. They are a backup once there are no more, and none of them is an error.
-    pub(crate) pieces: mpsc::Receiver<Piece>,
+    pub pieces: mpsc::Receiver<Piece>,
 }
 
 /// Why there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NoBackup {
+pub enum NoBackup {
     /// Another one is being made.
     Busy,
     /// No majority has confirmed in time that this server is up to date.

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use super::idle::{Activity, Phase};
 
 /// A piece of a stream, or why there are no more.
-pub(crate) type Piece = Result<Bytes, String>;
+pub type Piece = Result<Bytes, String>;
 
 /// See the module.
 #[derive(Debug)]

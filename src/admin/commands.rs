@@ -116,7 +116,16 @@ async fn data(
 
 /// The error of a command that exists only by name.
 fn disabled(command: Command) -> String {
-    format!("{} is disabled: this server cannot do it yet", command.name())
+    let why = match command {
+        Command::Restore => {
+            "it would replace the tree of one server under its clients; `lockkeeper snapshot restore` begins a new ensemble \
+             with a backup"
+        }
+        _ => {
+            "this server cannot write ZooKeeper's format yet; `lockkeeper snapshot save` makes a backup"
+        }
+    };
+    format!("{} is disabled: {why}", command.name())
 }
 
 fn dirs(counters: &Counters) -> Value {

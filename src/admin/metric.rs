@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::{Duration, timeout};
 
@@ -15,6 +16,11 @@ use super::{Counters, Distribution, Measured, Quantity, Source, Tally};
 use crate::replica::Status;
 use crate::replica::inspect::{Inspect, NamespaceReport, Report, Volume};
 use crate::supervision::{Task, spawn_blocking};
+
+fn wall_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
+}
 
 /// What figures are read from.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +33,8 @@ pub struct Reading {
     pub locks: Option<LockFigures>,
     /// `None` if they were not asked for.
     pub namespaces: Option<Vec<NamespaceReport>>,
+    /// This machine's clock, milliseconds since the epoch.
+    pub wall_ms: i64,
     /// Bytes that are free where the data and the log are; empty if that was not asked for.
     pub free_bytes: Vec<(&'static str, u64)>,
 }
@@ -42,6 +50,7 @@ impl Reading {
             process: Process::now(),
             locks: None,
             namespaces: None,
+            wall_ms: wall_ms(),
             free_bytes: Vec::new(),
         }
     }

@@ -56,8 +56,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-pub(crate) use backup::{BackupStream, NoBackup};
-pub(crate) use body::Piece as BackupPiece;
+pub use backup::{BackupStream, NoBackup};
+pub use body::Piece as BackupPiece;
 pub(crate) use counters::{
     Certificates, DiskCounters, LastBackup, LastImage, OtherProtocols, ResponseSizes,
 };

@@ -525,8 +525,31 @@ mod tests {
             let answer = served.ask(method, &format!("/commands/{name}")).await;
             assert_eq!(answer.status, 503, "{name}");
             let error = answer.json()["error"].as_str().unwrap().to_string();
-            assert!(error.ends_with("is disabled: this server cannot do it yet"), "{error}");
+            assert!(
+                error.contains("is disabled: ") && error.contains("lockkeeper snapshot"),
+                "{error}"
+            );
         }
+    }
+
+    #[tokio::test]
+    async fn a_backup_needs_the_token_on_this_machine_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("token");
+        std::fs::write(&file, "sixteen-characters").unwrap();
+        let guard = Guard { token_file: Some(file), ..Guard::default() };
+        let options = Options { guard, ..Options::default() };
+        let served = Served::with(Fake::standalone(), options).await;
+        let ask = async |target: &str, header: &str| {
+            let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n");
+            Reply::parse(&served.raw(request.as_bytes()).await).status
+        };
+        let token = "Authorization: Bearer sixteen-characters\r\n";
+        assert_eq!(ask("/snapshot", "").await, 401);
+        assert_eq!(ask("/snapshot", token).await, 429, "the server is busy");
+        assert_eq!(ask("/snapshot?subtree=a", token).await, 400);
+        assert_eq!(Served::new().await.get("/snapshot").await.status, 403, "there is no token");
+        assert_eq!(served.ask("POST", "/snapshot").await.status, 405);
     }
 
     #[tokio::test]

@@ -33,23 +33,23 @@ pub(super) const TRAILER_BYTES: usize = 4 + 8 + 16;
 
 /// What a backup says of itself at its beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Header {
+pub struct Header {
     /// The release that wrote it.
-    pub(crate) release: String,
+    pub release: String,
     /// The id of the ensemble.
-    pub(crate) ensemble: u128,
+    pub ensemble: u128,
     /// The id of the server that had the state.
-    pub(crate) server_id: u8,
+    pub server_id: u8,
     /// Index and term of the last entry that is in the state.
-    pub(crate) index: u64,
+    pub index: u64,
     /// Its term.
-    pub(crate) term: u64,
+    pub term: u64,
     /// zxid of the last transaction that is in it.
-    pub(crate) zxid: i64,
+    pub zxid: i64,
     /// When it was made, milliseconds since the epoch.
-    pub(crate) made_ms: i64,
+    pub made_ms: i64,
     /// The part of the tree that it holds; `None`: all of it.
-    pub(crate) subtree: Option<String>,
+    pub subtree: Option<String>,
 }
 
 impl Header {
@@ -89,16 +89,16 @@ impl Header {
 
 /// What stands at the end of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Trailer {
+pub struct Trailer {
     /// Records in the file.
-    pub(crate) records: u64,
+    pub records: u64,
     /// What they add up to: of a whole state, its digest.
-    pub(crate) digest: u128,
+    pub digest: u128,
 }
 
 /// Why a backup cannot be written or read.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum BackupError {
+pub enum BackupError {
     /// What is read from or written to failed.
     #[error("{0}")]
     Io(#[from] io::Error),

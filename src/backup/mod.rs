@@ -10,10 +10,10 @@ mod reader;
 mod selection;
 mod writer;
 
-pub(crate) use file::{BackupError, Header, Trailer};
-pub(crate) use reader::BackupReader;
-pub(crate) use selection::Selection;
-pub(crate) use writer::BackupWriter;
+pub use file::{BackupError, Header, Trailer};
+pub use reader::BackupReader;
+pub use selection::Selection;
+pub use writer::BackupWriter;
 
 #[cfg(test)]
 mod tests;

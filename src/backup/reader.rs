@@ -14,7 +14,7 @@ use crate::replica::RecordDigest;
 
 /// A backup that is being read.
 #[derive(Debug)]
-pub(crate) struct BackupReader<R> {
+pub struct BackupReader<R> {
     input: R,
     record_digest: RecordDigest,
     header: Header,
@@ -31,7 +31,7 @@ impl<R: Read> BackupReader<R> {
     ///
     /// # Errors
     /// It is no backup, one of a later release, damaged, or cannot be read.
-    pub(crate) fn open(mut input: R, record_digest: RecordDigest) -> Result<Self, BackupError> {
+    pub fn open(mut input: R, record_digest: RecordDigest) -> Result<Self, BackupError> {
         let mut fixed = [0; MAGIC.len() + 8];
         let read = fill(&mut input, &mut fixed)?;
         if !fixed[..read].starts_with(MAGIC) {
@@ -71,7 +71,7 @@ impl<R: Read> BackupReader<R> {
     }
 
     /// What the file says of itself.
-    pub(crate) fn header(&self) -> &Header {
+    pub fn header(&self) -> &Header {
         &self.header
     }
 
@@ -79,7 +79,7 @@ impl<R: Read> BackupReader<R> {
     ///
     /// # Errors
     /// The file is damaged, incomplete or cannot be read, or `take` objects.
-    pub(crate) fn read(
+    pub fn read(
         mut self,
         take: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), String>,
     ) -> Result<Trailer, BackupError> {

@@ -7,13 +7,13 @@ use crate::tree::path;
 
 /// All of a state, or a part of its tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Selection {
+pub struct Selection {
     subtree: Option<String>,
 }
 
 impl Selection {
     /// All of it.
-    pub(crate) fn all() -> Self {
+    pub fn all() -> Self {
         Self::default()
     }
 
@@ -21,7 +21,7 @@ impl Selection {
     ///
     /// # Errors
     /// It is no path of a znode.
-    pub(crate) fn below(path: &str) -> Result<Self, String> {
+    pub fn below(path: &str) -> Result<Self, String> {
         if path == path::ROOT {
             return Ok(Self::all());
         }
@@ -31,12 +31,12 @@ impl Selection {
     }
 
     /// The part; `None`: all.
-    pub(crate) fn subtree(&self) -> Option<&str> {
+    pub fn subtree(&self) -> Option<&str> {
         self.subtree.as_deref()
     }
 
     /// Whether this record belongs to it.
-    pub(crate) fn includes(&self, key: &[u8]) -> bool {
+    pub fn includes(&self, key: &[u8]) -> bool {
         let Some(subtree) = &self.subtree else { return true };
         if key.first() != Some(&b'/') {
             return key.first() != Some(&SESSION);
@@ -46,7 +46,7 @@ impl Selection {
     }
 
     /// Whether the part has the znode at this path, which is there for its own sake.
-    pub(crate) fn has(&self, path: &str) -> bool {
+    pub fn has(&self, path: &str) -> bool {
         match &self.subtree {
             None => true,
             Some(subtree) => is_below(path.as_bytes(), subtree.as_bytes()),

@@ -13,7 +13,7 @@ use crate::replica::RecordDigest;
 
 /// A backup that is being written.
 #[derive(Debug)]
-pub(crate) struct BackupWriter<W> {
+pub struct BackupWriter<W> {
     out: W,
     record_digest: RecordDigest,
     crc: u32,
@@ -30,7 +30,7 @@ impl<W: Write> BackupWriter<W> {
     ///
     /// # Errors
     /// `out` failed.
-    pub(crate) fn begin(
+    pub fn begin(
         mut out: W,
         header: &Header,
         record_digest: RecordDigest,
@@ -56,7 +56,7 @@ impl<W: Write> BackupWriter<W> {
     ///
     /// # Errors
     /// They do not, it is no record of a state, or `out` failed.
-    pub(crate) fn record(&mut self, key: &[u8], value: &[u8]) -> Result<(), BackupError> {
+    pub fn record(&mut self, key: &[u8], value: &[u8]) -> Result<(), BackupError> {
         let refused = |what: &str| BackupError::Refused(what.to_owned());
         if self.records > 0 && key <= &self.last_key[..] {
             return Err(refused("keys do not ascend"));
@@ -86,7 +86,7 @@ impl<W: Write> BackupWriter<W> {
     ///
     /// # Errors
     /// `out` failed.
-    pub(crate) fn finish(mut self) -> Result<(W, Trailer), BackupError> {
+    pub fn finish(mut self) -> Result<(W, Trailer), BackupError> {
         self.flush()?;
         let mut bytes = [0; TRAILER_BYTES];
         bytes[4..12].copy_from_slice(&self.records.to_le_bytes());

@@ -68,7 +68,7 @@ pub(super) async fn begin(shared: &Shared, selection: Selection) -> Result<Backu
     let header = Header {
         release: RELEASE.to_owned(),
         ensemble: image.cluster_id(),
-        server_id: u8::try_from(shared.facts.server_id).unwrap_or(0),
+        server_id: u8::try_from(shared.facts.server_id).unwrap_or(0).max(1),
         index: mark.index,
         term: mark.term,
         zxid: mark.zxid,

@@ -11,5 +11,6 @@ mod process;
 #[path = "../common/rng.rs"]
 mod rng;
 mod secret;
+#[path = "../common/three.rs"]
 mod three;
 mod tls;

@@ -1,7 +1,5 @@
 //! Metrics that are not ZooKeeper's.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use super::super::metric::{Metric, Value};
 use super::super::version::{BUILT, ZOOKEEPER};
 use super::super::{OtherProtocols, Quantity};
@@ -146,7 +144,10 @@ pub(super) const METRICS: &[Metric] = &[
     gauge(
         "lockkeeper_backup_age_seconds",
         "How long ago the last backup of this server was complete (`lockkeeper snapshot save`)",
-        |r| r.counters.disk.last_backup.map(|backup| Value::Real(age_seconds(backup.wall_ms))),
+        |r| {
+            let backup = r.counters.disk.last_backup?;
+            Some(Value::Real((r.wall_ms - backup.wall_ms).max(0) as f64 / 1000.0))
+        },
     ),
     gauge("lockkeeper_backup_bytes", "Size of the last backup of this server", |r| {
         r.counters.disk.last_backup.map(|backup| backup.bytes.into())
@@ -314,9 +315,3 @@ pub(super) const METRICS: &[Metric] = &[
         of_locks(r, |locks| u64::from(locks.is_cut).into())
     }),
 ];
-
-/// How long ago that was, by this machine's clock.
-fn age_seconds(wall_ms: i64) -> f64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    (now.as_secs_f64() - wall_ms as f64 / 1000.0).max(0.0)
-}

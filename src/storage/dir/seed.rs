@@ -193,7 +193,7 @@ mod tests {
     use std::io::ErrorKind;
 
     use super::*;
-    use crate::replica::{Machine, Membership, Restore as _};
+    use crate::replica::{Machine, Membership};
     use crate::storage::dir::open::{Options, open, peek};
     use crate::storage::testing::{Fault, TestFs, TestState, UNSYNCED};
 

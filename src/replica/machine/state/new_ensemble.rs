@@ -63,6 +63,8 @@ impl Machine {
     pub fn begin_ensemble(&mut self, term: u64, keeps_sessions: bool) -> Begun {
         let mut begun = Begun::default();
         let ephemerals_before = self.tree.ephemeral_count() as u64;
+        // Clients that have seen later states of the old ensemble are not told that this one is behind them.
+        self.change(0, term, |_, _| ());
         if !keeps_sessions {
             let sessions: Vec<i64> = self.sessions.iter().map(|(id, _)| id).collect();
             for session in sessions {
@@ -176,7 +178,7 @@ mod tests {
         let expected = Begun { sessions_closed: 1, ephemerals_removed: 1, ..Begun::default() };
         assert_eq!(begun, expected);
         assert_eq!((machine.session_count(), machine.tree().config_text()), (0, ""));
-        assert_eq!(machine.last_zxid(), (5000 << 32) + 2);
+        assert_eq!(machine.last_zxid(), (5000 << 32) + 3);
         assert!(machine.tree().data_unchecked("/ephemeral").is_none());
     }
 
@@ -186,6 +188,7 @@ mod tests {
         let begun = machine.begin_ensemble(5000, true);
         let expected = Begun { sessions_kept: 1, ephemerals_kept: 1, ..Begun::default() };
         assert_eq!(begun, expected);
+        assert!(machine.last_zxid() > 5000 << 32);
         assert!(machine.sessions().is_open(id));
         assert_eq!(machine.tree().sessions_with_ephemerals().count(), 1);
     }

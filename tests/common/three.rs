@@ -1,5 +1,7 @@
 //! Three servers in processes of their own, with addresses that they have alone.
 
+#![allow(dead_code)] // every test binary uses its own part of this
+
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -51,9 +53,8 @@ impl Three {
         format!("{}.{id}:{port}", self.net).parse().unwrap()
     }
 
-    /// Starts a server, or starts it again, with these keys.
-    pub async fn start(&mut self, id: u8, keys: &str) {
-        self.stop(id);
+    /// Writes a server's file, with these keys.
+    pub fn write(&self, keys: &str, id: u8) {
         let lines: String = (1..=3)
             .map(|id| format!("server.{id}={}:{}\n", self.address(id, PEER_PORT), PEER_PORT + 3))
             .collect();
@@ -67,6 +68,12 @@ impl Three {
             net = self.net,
         );
         fs::write(self.file("zoo.cfg", id), text).unwrap();
+    }
+
+    /// Starts a server, or starts it again, with these keys.
+    pub async fn start(&mut self, id: u8, keys: &str) {
+        self.stop(id);
+        self.write(keys, id);
         let arguments = ["server", &format!("zoo.cfg{id}"), "--myid", &id.to_string()];
         let mut command = lockkeeper(self.directory.path(), &arguments);
         let log = File::options().append(true).create(true).open(self.file("log", id)).unwrap();
