@@ -11,7 +11,7 @@ mod selection;
 mod writer;
 
 pub use file::{BackupError, Header, Trailer};
-pub use reader::BackupReader;
+pub use reader::{BackupReader, TakeRecord};
 pub use selection::Selection;
 pub use writer::BackupWriter;
 

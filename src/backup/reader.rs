@@ -12,6 +12,9 @@ use super::file::{
 };
 use crate::replica::RecordDigest;
 
+/// Takes a record, its key and its value, or objects.
+pub type TakeRecord<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), String> + 'a;
+
 /// A backup that is being read.
 #[derive(Debug)]
 pub struct BackupReader<R> {
@@ -79,10 +82,7 @@ impl<R: Read> BackupReader<R> {
     ///
     /// # Errors
     /// The file is damaged, incomplete or cannot be read, or `take` objects.
-    pub fn read(
-        mut self,
-        take: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), String>,
-    ) -> Result<Trailer, BackupError> {
+    pub fn read(mut self, take: &mut TakeRecord<'_>) -> Result<Trailer, BackupError> {
         loop {
             let length = self.bytes(4)?;
             let length = u32::from_le_bytes(length[..].try_into().expect("4 bytes"));
@@ -93,11 +93,7 @@ impl<R: Read> BackupReader<R> {
         }
     }
 
-    fn chunk(
-        &mut self,
-        length: u32,
-        take: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), String>,
-    ) -> Result<(), BackupError> {
+    fn chunk(&mut self, length: u32, take: &mut TakeRecord<'_>) -> Result<(), BackupError> {
         let head = self.bytes(CHUNK_HEADER_BYTES as u64 - 4)?;
         let mut chunk = std::mem::take(&mut self.chunk);
         self.bytes_into(u64::from(length), &mut chunk)?;

@@ -46,7 +46,7 @@ pub use durable::{
     Append, Changes, Drained, Entry, EntryKind, HardState, Mark, Membership, RecordDigest, Restore,
     Urgency,
 };
-pub use ensemble::founding;
+pub use ensemble::{founding, lost_majority};
 pub use input::{ClientRequest, ConnId, Input};
 pub use inspect::{Inspect, Measure, Measurement, Report, Status};
 pub use machine::{Machine, new_ensemble, txn, version as txn_version};

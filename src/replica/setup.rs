@@ -35,6 +35,9 @@ pub struct Setup {
     pub durable: bool,
     /// The servers of the ensemble as the configuration names them; `None` on its own.
     pub ensemble: Option<Vec<ServerSpec>>,
+    /// Whether an operator has declared this server, which founded the ensemble, to be alone: it serves before a
+    /// majority of the participants votes.
+    pub is_declared_alone: bool,
     /// How much longer than its timeout a silent session lives, in milliseconds.
     pub expiry_grace_ms: u64,
     /// Whether every read is confirmed by a quorum first.
@@ -69,6 +72,7 @@ impl Default for Setup {
             audit: false,
             durable: false,
             ensemble: None,
+            is_declared_alone: false,
             expiry_grace_ms: 0,
             linearizable_reads: false,
             read_only_mode: false,

@@ -13,6 +13,7 @@
 //! .../set-aside-N/     what --rejoin put away        dir/quarantine.rs
 //! dataDir/last-backup  when that was               dir/last_backup.rs
 //! dataDir/origin       where a state came from       dir/seed.rs
+//! dataDir/recovery-unfinished  of data that is being replaced  dir/replacement.rs
 //! dataDir/unfinished   of a state that is being put  dir/seed.rs
 //! .../unused-N/        of a server that never served dir/quarantine.rs
 //! ```
@@ -44,7 +45,8 @@ pub(crate) use copy::MemoryState;
 pub use copy::{Runs, SledState, StateError, StateStore, Take};
 pub use cpu_throttle::CpuBudget;
 pub(crate) use dir::{
-    BackupMade, Mending, ReadState, Seed, begin_anew, hold, is_initialized, origin, read, seed,
+    BackupMade, Mending, ReadState, Seed, begin_anew, finish_replacement, hold, is_initialized,
+    origin, read, replace, seed,
 };
 pub use dir::{
     ErrorCount, Identity, Lock, OpenError, Opened, Options, Place, Report, mark_rolled_back, open,

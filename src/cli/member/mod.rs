@@ -9,6 +9,7 @@
 mod can_stop;
 mod finish_upgrade;
 mod modes;
+mod recover;
 mod refusal;
 
 use std::io::{self, Write as _};
@@ -63,6 +64,8 @@ pub(crate) enum MemberCommand {
     CanStop(can_stop::CanStopFlags),
     /// After all servers were upgraded: go on with the formats of the new release, and give up the way back
     FinishUpgrade(finish_upgrade::FinishUpgradeFlags),
+    /// After the majority was lost for ever: have this server, which is stopped, go on alone with its data
+    Recover(recover::RecoverFlags),
 }
 
 /// Flags of each of them.
@@ -131,6 +134,7 @@ pub(super) fn run(command: &MemberCommand) -> ExitCode {
     let (done, output) = match command {
         MemberCommand::CanStop(flags) => (can_stop::run(flags), flags.output),
         MemberCommand::FinishUpgrade(flags) => (finish_upgrade::run(flags), flags.output),
+        MemberCommand::Recover(flags) => (recover::run(flags), flags.output),
         MemberCommand::List { flags } => {
             (flags.access().and_then(|access| list(&access)), flags.output)
         }

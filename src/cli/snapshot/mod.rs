@@ -10,7 +10,7 @@ mod save;
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -104,7 +104,7 @@ fn named(file: &Path, problem: &dyn std::fmt::Display) -> String {
 }
 
 /// Reads a backup into an empty state.
-fn load(file: &PathBuf, config: &Config) -> Result<(Header, Trailer, Machine), Failure> {
+fn load(file: &Path, config: &Config) -> Result<(Header, Trailer, Machine), Failure> {
     let mut machine =
         offline::fresh(config).map_err(|error| Failure::refused(error.to_string()))?;
     let refused = |problem: &dyn std::fmt::Display| Failure::refused(named(file, problem));

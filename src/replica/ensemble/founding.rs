@@ -79,6 +79,8 @@ pub enum Brings {
     Nothing,
     /// It has been a server on its own, and is still reading its disk.
     Unread,
+    /// What its log holds of an ensemble that lost its majority: an operator is deciding whether it goes on alone.
+    Position(Position),
     /// The state of a server on its own.
     State {
         /// The ensemble that it is, with one server.
@@ -86,6 +88,36 @@ pub enum Brings {
         /// Znodes in it, as ZooKeeper counts them.
         znodes: u64,
     },
+}
+
+impl Brings {
+    /// Whether it has to be waited for: it may turn out to be a state.
+    fn may_be_a_state(self) -> bool {
+        match self {
+            Self::Unread => true,
+            Self::Position(_) => !mutant!("empty-servers-found-beside-recovery"),
+            Self::Nothing | Self::State { .. } => false,
+        }
+    }
+}
+
+/// How far the log of a server of an ensemble goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Position {
+    /// The ensemble.
+    pub ensemble: u128,
+    /// The term of the last entry.
+    pub term: u64,
+    /// Its index.
+    pub index: u64,
+}
+
+impl Position {
+    /// What decides which of two logs of an ensemble holds more: as in an election.
+    #[must_use]
+    pub fn rank(&self) -> (u64, u64) {
+        (self.term, self.index)
+    }
 }
 
 /// What the data of a server on its own has become, by what is in it.
@@ -174,6 +206,10 @@ pub struct Founding {
     chance: Chance,
     /// It had data of an ensemble, as far as is known: there is one, and it founds none.
     only_joins: bool,
+    /// The ensemble that it goes on from without a majority of it, because an operator has declared the others dead.
+    alone_after: Option<u128>,
+    /// When it was asked first to decide.
+    asked_since_us: Option<u64>,
     brings: Own,
     lines: Vec<ServerSpec>,
     heard: BTreeMap<u8, (Introduction, u64)>,
@@ -200,6 +236,8 @@ impl Founding {
             own,
             chance,
             only_joins: false,
+            alone_after: None,
+            asked_since_us: None,
             brings: Own::Nothing,
             lines: lines.to_vec(),
             heard: BTreeMap::new(),
@@ -223,6 +261,14 @@ impl Founding {
     #[must_use]
     pub fn reading(own: u8, lines: &[ServerSpec], chance: Chance) -> Self {
         Self { brings: Own::Unread, ..Self::new(own, lines, chance) }
+    }
+
+    /// As [`Founding::reading`], of a server that an operator has declared to be alone: it goes on from the ensemble
+    /// `before`, of which no majority is left, and waits for nobody's consent. It founds unless a server of that one
+    /// still serves.
+    #[must_use]
+    pub fn alone(own: u8, lines: &[ServerSpec], chance: Chance, before: u128) -> Self {
+        Self { alone_after: Some(before), ..Self::reading(own, lines, chance) }
     }
 
     /// A server that was on its own has read its disk: who it was, and how many znodes there are; `None`
@@ -286,13 +332,17 @@ impl Founding {
     pub fn addresses_to_ask(&mut self, now_us: u64) -> Vec<u8> {
         let participants = participants(&self.lines);
         let present = participants.iter().filter(|id| self.is_present(**id, now_us)).count();
-        if present <= participants.len() / 2 {
+        if present <= participants.len() / 2 && self.alone_after.is_none() {
             return Vec::new();
         }
         let is_due = |id: &u8| {
             let last_us = self.asked_at_us.get(id);
-            !self.is_present(*id, now_us)
-                && last_us.is_none_or(|last_us| now_us >= last_us + ASK_INTERVAL_US)
+            let is_there = match self.alone_after {
+                // Those of the ensemble before may serve.
+                Some(_) => *id == self.own || self.said(*id, now_us).is_some(),
+                None => self.is_present(*id, now_us),
+            };
+            !is_there && last_us.is_none_or(|last_us| now_us >= last_us + ASK_INTERVAL_US)
         };
         let due: Vec<u8> = participants.into_iter().filter(is_due).collect();
         self.asked_at_us.extend(due.iter().map(|id| (*id, now_us)));
@@ -316,10 +366,14 @@ impl Founding {
         if matches!(self.brings, Own::Unread) {
             return Ok(None);
         }
+        let since_us = *self.asked_since_us.get_or_insert(now_us);
         if let Some(decision) = self.follow()? {
             return Ok(Some(decision));
         }
-        Ok(self.found(now_us))
+        match self.alone_after {
+            Some(_) => Ok(self.found_alone(since_us, now_us)),
+            None => Ok(self.found(now_us)),
+        }
     }
 
     /// The same server with the age of everything in the place of its time, for checks that look for equal
@@ -333,11 +387,13 @@ impl Founding {
             own: _,
             chance: _,
             only_joins: _,
+            alone_after: _,
             brings: _,
             lines: _,
             heard,
             strangers,
             majority_since_us,
+            asked_since_us,
             asked,
             asked_at_us,
             refused,
@@ -352,6 +408,7 @@ impl Founding {
         asked.retain(|_, (_, at_us)| grow_old(at_us, ASKED_US));
         asked_at_us.retain(|_, at_us| grow_old(at_us, ASK_INTERVAL_US));
         refused.retain(|_, (_, at_us)| grow_old(at_us, REFUSED_US));
+        *asked_since_us = asked_since_us.map(|at_us| age_us(at_us).min(PATIENCE_US));
         // Answers that count are younger than that.
         *majority_since_us =
             majority_since_us.map(|at_us| age_us(at_us).min(ASKED_US.max(PATIENCE_US)));
@@ -364,6 +421,10 @@ impl Founding {
         let mut followed: Option<(u8, &Identified)> = None;
         for (&server, (introduction, _)) in &self.heard {
             let Introduction::Founded(identity) = introduction else { continue };
+            // One that an operator has declared dead has come back: it is not followed.
+            if self.alone_after == Some(identity.ensemble) {
+                continue;
+            }
             match followed {
                 Some((first, known)) if known.ensemble != identity.ensemble => {
                     let ensembles = [(first, known.ensemble), (server, identity.ensemble)];
@@ -443,6 +504,22 @@ impl Founding {
         })
     }
 
+    /// An operator has declared the others dead: found without them, unless one of them serves.
+    fn found_alone(&self, since_us: u64, now_us: u64) -> Option<Decision> {
+        let Own::State { identity, .. } = &self.brings else { return None };
+        let is_patient = now_us >= since_us.saturating_add(PATIENCE_US);
+        let others = participants(&self.lines).into_iter().filter(|id| *id != self.own);
+        // One without data, which is there, serves nobody.
+        let mut asked = others.filter(|id| self.said(*id, now_us).is_none());
+        let serves_not = |id: u8| self.asked.get(&id).is_some_and(|(mode, _)| mode.is_none());
+        if !is_patient || !asked.all(serves_not) {
+            return None;
+        }
+        let initial = self.initial_voters(identity.raft_id);
+        let identity = Identified { initial, members: self.members(now_us), ..identity.clone() };
+        Some(Decision { identity, keeps_data: true })
+    }
+
     /// Who votes in what this server founds: that server alone.
     fn initial_voters(&self, founder: u64) -> Membership {
         let mut voters = vec![founder];
@@ -490,7 +567,7 @@ impl Founding {
             [(id, _)] => Some(id).filter(may_found),
             [_, _, ..] if mutant!("first-of-two-states-founds") => Some(with_state[0].0),
             [_, _, ..] => None,
-            [] if self.undecided(now_us).any(|(_, said)| said.brings == Brings::Unread) => None,
+            [] if self.undecided(now_us).any(|(_, said)| said.brings.may_be_a_state()) => None,
             [] => {
                 let heard = self.undecided(now_us).map(|(id, _)| id).chain([self.own]);
                 heard.filter(may_found).min()
@@ -504,7 +581,7 @@ impl Founding {
         let heard = self.undecided(now_us).map(|(id, said)| (id, said.brings));
         let state = |(id, brings)| match brings {
             Brings::State { znodes, .. } => Some((id, znodes)),
-            Brings::Nothing | Brings::Unread => None,
+            Brings::Nothing | Brings::Unread | Brings::Position(_) => None,
         };
         let mut all: Vec<(u8, u64)> = heard.chain([own]).filter_map(state).collect();
         all.sort_unstable();

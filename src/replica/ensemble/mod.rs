@@ -7,6 +7,7 @@
 pub mod founding;
 #[cfg(test)]
 mod founding_tests;
+pub mod lost_majority;
 #[cfg(test)]
 mod membership_tests;
 mod servers;

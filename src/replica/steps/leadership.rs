@@ -106,7 +106,9 @@ impl Replica {
         let has_majority = voting.len() > participants.len() / 2;
         let is_patient =
             self.clocks.now_us() >= self.leadership.led_since_us() + FOUNDING_PATIENCE_US;
-        let may_begin = voting.len() == participants.len() || has_majority && is_patient;
+        let may_begin = voting.len() == participants.len()
+            || has_majority && is_patient
+            || self.setup.is_declared_alone;
         if !may_begin && !mutant!("founder-serves-alone") {
             return;
         }

@@ -112,6 +112,38 @@ pub(in crate::server) fn seed(
         .map_err(|error| StartError::Data(error.to_string()))
 }
 
+/// As [`seed`], in the place of the data of a server of the ensemble `before`, of which an operator has declared all
+/// others dead. Returns where the data is that was there.
+///
+/// # Errors
+/// The directory is another server's or cannot be written.
+pub(in crate::server) fn replace(
+    config: &Config,
+    (server_id, before): (u8, u128),
+    machine: Machine,
+    term: u64,
+    origin: &str,
+) -> Result<Vec<PathBuf>, StartError> {
+    let own = standalone(server_id)?;
+    let (version, alone_after) = (machine.version(), Some(before));
+    let identity = Identity { version, alone_after, ..own };
+    let (mark, records) = machine.into_records((FIRST_INDEX, term), identity.membership.clone());
+    let seed = Seed { identity, mark, records, origin: origin.to_owned() };
+    let segment_bytes = options_of_storage(config, &seed.identity, false).segment_bytes;
+    storage::replace(&place(config), server_id, &seed, segment_bytes)
+        .map_err(|error| StartError::Data(error.to_string()))
+}
+
+/// Goes on with a [`replace`] that was cut off; `None` if none was.
+///
+/// # Errors
+/// The directory cannot be changed.
+pub(in crate::server) fn finish_replacement(
+    config: &Config,
+) -> Result<Option<Vec<PathBuf>>, StartError> {
+    storage::finish_replacement(&place(config)).map_err(|error| StartError::Data(error.to_string()))
+}
+
 /// Gives the state in directories whose server does not run to `machine`, and changes nothing.
 ///
 /// # Errors

@@ -40,7 +40,9 @@ pub(super) fn of_clients(config: &TlsConfig) -> Result<Option<Arc<Reloadable>>, 
 ///
 /// # Errors
 /// A file is at fault.
-pub(super) fn of_peers(config: &PeerTlsConfig) -> Result<Option<Arc<Reloadable>>, TlsError> {
+pub(in crate::server) fn of_peers(
+    config: &PeerTlsConfig,
+) -> Result<Option<Arc<Reloadable>>, TlsError> {
     if !config.is_offered() {
         return Ok(None);
     }

@@ -65,7 +65,8 @@ impl Member {
         let known = if is_in_memory { None } else { data_dir::peek(config)? };
         let (state, introduction) = match known {
             Some(identity) if identity.is_standalone() => {
-                let founder = Founder::new(own.id, config, Life::Standalone)?;
+                let life = identity.alone_after.map_or(Life::Standalone, Life::Alone);
+                let founder = Founder::new(own.id, config, life)?;
                 let introduction = founder.introduction();
                 (State::Standalone(founder, identity.identified()), introduction)
             }

@@ -18,7 +18,7 @@ mod start;
 mod users;
 
 pub use builder::Builder;
-pub(in crate::server) use certificates::Followed;
+pub(in crate::server) use certificates::{Followed, of_peers as certificates_of_peers};
 pub use ensemble::{Ensemble, EnsembleBuilder};
 pub use sasl::sasl_setup;
 pub use secrets::file_faults;

@@ -245,6 +245,7 @@ fn founded(
     let Opened { identity, format_switch, restored, log, images, checkpointer, report, lock } =
         opened;
     setup.raft_id = identity.raft_id;
+    setup.is_declared_alone = identity.alone_after.is_some();
     let lock = Arc::new(lock);
     if let Some(links) = &links {
         // Another server waits for what is sent or received.

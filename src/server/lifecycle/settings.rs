@@ -36,6 +36,8 @@ pub(super) fn setup(
         audit,
         durable,
         ensemble: config.is_ensemble().then(|| config.servers.clone()),
+        // Its data says that.
+        is_declared_alone: false,
         expiry_grace_ms: config.session_expiry_grace_ms.into(),
         linearizable_reads: config.linearizable_reads,
         read_only_mode: config.read_only_mode_enabled,

@@ -47,6 +47,8 @@ pub(crate) enum Life {
     Lost,
     /// It was a server on its own, and has yet to read what it has.
     Standalone,
+    /// The same, but an operator has declared that it goes on alone from this ensemble.
+    Alone(u128),
 }
 
 /// What a server waits with.
@@ -88,6 +90,7 @@ impl Founder {
             Life::New => Founding::new(own, &lines, chance),
             Life::Lost => Founding::joining(own, &lines, chance),
             Life::Standalone => Founding::reading(own, &lines, chance),
+            Life::Alone(before) => Founding::alone(own, &lines, chance, before),
         };
         let client_port = config.client_addr.port;
         Ok(Self { founding, lines, client_port, start: Instant::now() })
@@ -129,7 +132,7 @@ impl Founder {
             waiting.peers.introduce(self.founding.introduction(now_us));
             questions.retain(|question| !question.is_finished());
             for server in self.founding.addresses_to_ask(now_us) {
-                let addresses = self.client_addresses(server);
+                let addresses = client_addresses(&self.lines, self.client_port, server);
                 let sender = waiting.sender.clone();
                 let question = async move {
                     let mode = first_mode(&addresses).await;
@@ -179,29 +182,33 @@ impl Founder {
         }
         Ok(())
     }
+}
 
-    /// Where a server's clients connect, as its line says it, or else as this server's do.
-    fn client_addresses(&self, server: u8) -> Vec<HostPort> {
-        let Some(line) = self.lines.iter().find(|line| line.id == server) else {
-            return Vec::new();
-        };
-        let port = line.client.as_ref().map_or(self.client_port, |client| client.port);
-        let is_wildcard =
-            |host: &str| host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_unspecified());
-        match &line.client {
-            Some(HostPort { host, .. }) if !is_wildcard(host) => {
-                vec![HostPort { host: host.clone(), port }]
-            }
-            Some(_) | None => {
-                let hosts = line.addresses.iter().map(|address| address.host.clone());
-                hosts.map(|host| HostPort { host, port }).collect()
-            }
+/// Where a server's clients connect, as its line says it, or else at the port of this server's.
+pub(super) fn client_addresses(
+    lines: &[ServerSpec],
+    client_port: u16,
+    server: u8,
+) -> Vec<HostPort> {
+    let Some(line) = lines.iter().find(|line| line.id == server) else {
+        return Vec::new();
+    };
+    let port = line.client.as_ref().map_or(client_port, |client| client.port);
+    let is_wildcard =
+        |host: &str| host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_unspecified());
+    match &line.client {
+        Some(HostPort { host, .. }) if !is_wildcard(host) => {
+            vec![HostPort { host: host.clone(), port }]
+        }
+        Some(_) | None => {
+            let hosts = line.addresses.iter().map(|address| address.host.clone());
+            hosts.map(|host| HostPort { host, port }).collect()
         }
     }
 }
 
 /// The mode of the first of these that serves clients.
-async fn first_mode(addresses: &[HostPort]) -> Option<String> {
+pub(super) async fn first_mode(addresses: &[HostPort]) -> Option<String> {
     for HostPort { host, port } in addresses {
         // One that does not answer serves no client that could reach it from here.
         if let Ok(Ok(Some(mode))) = timeout(SRVR_MAX, mode(host, *port)).await {

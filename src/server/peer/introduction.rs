@@ -10,14 +10,15 @@
 //!          1 | ensemble u128 | raft id u64 | count u32, each id u8, nonce u64    the founders
 //!            | count u32, raft ids u64 | the same    voters and learners at the founding
 //! second   0 | 1 | 2, ensemble u128, znodes u64      brings nothing, an unread disk, a state
+//!          3, ensemble u128, term u64, index u64     the log of an ensemble that lost its majority
 //!          lines: string                             server lines: its own, or those that it began with
 //! ```
 
 use crate::config::{SERVER_LINES_BYTES_MAX, ServerSpec};
 use crate::proto::{Malformed, Reader, Writer};
 use crate::replica::Membership;
-use crate::replica::bounds::RAFT_ID_MAX;
-use crate::replica::founding::{Brings, Identified, Introduction, Undecided};
+use crate::replica::bounds::{INDEX_MAX, RAFT_ID_MAX, TERM_MAX};
+use crate::replica::founding::{Brings, Identified, Introduction, Position, Undecided};
 
 /// Most founders: one for each server id.
 const FOUNDERS_MAX: usize = 255;
@@ -61,6 +62,12 @@ pub(super) fn encode_second(introduction: &Introduction, out: &mut Vec<u8>) {
     match brings {
         Brings::Nothing => out.push(0),
         Brings::Unread => out.push(1),
+        Brings::Position(Position { ensemble, term, index }) => {
+            out.push(3);
+            out.extend_from_slice(&ensemble.to_be_bytes());
+            out.extend_from_slice(&term.to_be_bytes());
+            out.extend_from_slice(&index.to_be_bytes());
+        }
         Brings::State { ensemble, znodes } => {
             out.push(2);
             out.extend_from_slice(&ensemble.to_be_bytes());
@@ -118,6 +125,15 @@ pub(super) fn decode_second(reader: &mut Reader, said: &mut Introduction) -> Res
         2 => {
             let ensemble = wide(reader, "ensemble")?;
             Brings::State { ensemble, znodes: reader.long("znodes")?.cast_unsigned() }
+        }
+        3 => {
+            let ensemble = wide(reader, "ensemble")?;
+            let term = reader.long("term")?.cast_unsigned();
+            let index = reader.long("index")?.cast_unsigned();
+            if term > TERM_MAX || index > INDEX_MAX {
+                return Err(Malformed::new("position", "is out of range"));
+            }
+            Brings::Position(Position { ensemble, term, index })
         }
         _ => return Err(Malformed::new("brings", "is not known")),
     };
@@ -200,6 +216,7 @@ mod tests {
             undecided(Brings::Nothing),
             undecided(Brings::Unread),
             undecided(Brings::State { ensemble: 1 << 100, znodes: 12 }),
+            undecided(Brings::Position(Position { ensemble: 1 << 99, term: 7, index: 1 << 40 })),
         ] {
             let (mut first, mut second) = (Vec::new(), Vec::new());
             encode_first(&introduction, &mut first);

@@ -30,6 +30,7 @@ pub(in crate::server) mod security;
 mod sender;
 pub(in crate::server) mod standings_query;
 mod stream;
+mod survey;
 
 pub(in crate::server) use founding::{Founder, Life};
 pub(in crate::server) use image_fetch::{Waiting, open_or_mend};
@@ -37,3 +38,4 @@ pub(in crate::server) use image_send::send_images;
 pub(in crate::server) use images::{Store, Transfers};
 pub(in crate::server) use links::{LinkEvent, Links};
 pub(in crate::server) use peers::Peers;
+pub(in crate::server) use survey::Survey;

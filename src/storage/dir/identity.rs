@@ -33,6 +33,8 @@ const TEMPORARY: &str = "identity.tmp";
 const FIRST_LINE: &str = "lockkeeper data directory";
 /// What stands for an empty list.
 const NONE: &str = "none";
+/// Before the ensemble from which a server went on alone.
+const ALONE: &str = "alone-after";
 /// Before the release that wrote it.
 const RELEASE_NAME: &str = "release";
 /// Most characters of that.
@@ -56,6 +58,8 @@ pub struct Identity {
     pub founders: Vec<(u8, u64)>,
     /// The server lines with which the ensemble begins. None on a server on its own.
     pub members: Vec<ServerSpec>,
+    /// The ensemble from which this server went on alone, because an operator declared the others dead.
+    pub alone_after: Option<u128>,
     /// Whether the log was made.
     pub ready: bool,
     /// The version of the ensemble whose formats the files have.
@@ -104,6 +108,7 @@ impl Identity {
             membership,
             founders,
             members,
+            alone_after: None,
             ready: false,
             version,
         }
@@ -141,6 +146,7 @@ impl Identity {
             membership: Membership { voters: vec![raft_id], learners: Vec::new() },
             founders: Vec::new(),
             members: Vec::new(),
+            alone_after: None,
             ready: false,
             version: FIRST,
         }
@@ -197,9 +203,11 @@ impl Identity {
             true => format!("{RELEASE_NAME} {RELEASE}\n"),
             false => String::new(),
         };
+        let alone = self.alone_after.map(|before| format!("{ALONE} {before:032x}\n"));
+        let alone = alone.unwrap_or_default();
         sealed(&format!(
             "{FIRST_LINE}\nformat {format}\n{release}ensemble {:032x}\nserver {}\nraft {}\nvoters {}\n\
-             learners {}\nfounders {}\nmembers {}\n{}state {}\n",
+             learners {}\nfounders {}\nmembers {}\n{}{alone}state {}\n",
             self.cluster_id,
             self.server_id,
             self.raft_id,
@@ -290,7 +298,18 @@ fn standalone(lines: &mut Lines<'_>) -> Result<Identity, Unusable> {
     let membership = Membership { voters: vec![RAFT_ID_STANDALONE], learners: Vec::new() };
     let (raft_id, founders, members) = (RAFT_ID_STANDALONE, Vec::new(), Vec::new());
     let version = FIRST;
-    Ok(Identity { cluster_id, server_id, raft_id, membership, founders, members, ready, version })
+    let alone_after = None;
+    Ok(Identity {
+        cluster_id,
+        server_id,
+        raft_id,
+        membership,
+        founders,
+        members,
+        alone_after,
+        ready,
+        version,
+    })
 }
 
 fn of_an_ensemble(
@@ -309,9 +328,20 @@ fn of_an_ensemble(
         Some((id.parse().ok()?, u64::from_str_radix(nonce, 16).ok()?))
     })?;
     let members = if has_lines { lines.members()? } else { Vec::new() };
+    let alone_after = lines.alone_after()?;
     let ready = lines.ready()?;
     let membership = Membership { voters, learners };
-    Ok(Identity { cluster_id, server_id, raft_id, membership, founders, members, ready, version })
+    Ok(Identity {
+        cluster_id,
+        server_id,
+        raft_id,
+        membership,
+        founders,
+        members,
+        alone_after,
+        ready,
+        version,
+    })
 }
 
 /// Lines of a name and a value.
@@ -368,6 +398,12 @@ impl<'a> Lines<'a> {
         Ok(members)
     }
 
+    /// A line that is there only where an operator has declared a server alone.
+    fn alone_after(&mut self) -> Result<Option<u128>, Unusable> {
+        let is_there = self.0.clone().next().is_some_and(|line| line.starts_with(ALONE));
+        is_there.then(|| self.hex(ALONE)).transpose()
+    }
+
     fn ready(&mut self) -> Result<bool, Unusable> {
         match self.value("state")? {
             "ready" => Ok(true),
@@ -393,6 +429,7 @@ mod tests {
                 ServerSpec::parse(1, "a:1:2;3").unwrap(),
                 ServerSpec::parse(4, "[::1]:1:2:observer").unwrap(),
             ],
+            alone_after: None,
             ready: true,
             version: FIRST,
         }
@@ -411,7 +448,8 @@ mod tests {
     fn an_identity_survives_storing() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(Identity::load(&OsFs, dir.path()).unwrap(), None);
-        for identity in [founder(), joiner(), Identity::standalone(u128::MAX, 254)] {
+        let alone = Identity { alone_after: Some(5), ..founder() };
+        for identity in [founder(), joiner(), alone, Identity::standalone(u128::MAX, 254)] {
             for ready in [false, true] {
                 let identity = Identity { ready, ..identity.clone() };
                 identity.store(&OsFs, dir.path()).unwrap();
@@ -422,7 +460,8 @@ mod tests {
 
     #[test]
     fn what_a_server_says_of_itself_is_what_was_decided() {
-        for identity in [founder(), joiner()] {
+        let alone = Identity { alone_after: Some(5), ..founder() };
+        for identity in [founder(), joiner(), alone] {
             let new = Identity::new(3, identity.identified());
             assert_eq!(new, Identity { ready: false, ..identity });
         }

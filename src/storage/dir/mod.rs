@@ -15,6 +15,7 @@ mod quarantine;
 mod read;
 mod recovery;
 mod repair;
+mod replacement;
 mod rolled_back;
 mod seed;
 
@@ -30,5 +31,6 @@ pub(crate) use quarantine::begin_anew;
 pub use quarantine::{set_aside, was_set_aside};
 pub(crate) use read::{ReadState, read};
 pub(crate) use repair::Mending;
+pub(crate) use replacement::{finish_replacement, replace};
 pub use rolled_back::mark_rolled_back;
 pub(crate) use seed::{Seed, origin, seed};

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use super::identity::{self, Identity};
 use super::open_error::OpenError;
 use super::recovery::Recovery;
+use super::replacement;
 use super::rolled_back::refuse_rolled_back;
 use super::seed::UNFINISHED;
 use crate::replica::peer::server_of;
@@ -170,6 +171,7 @@ pub fn open(
 ) -> Result<Opened, OpenError> {
     let fs = &*place.fs;
     refuse_zookeeper(fs, &place)?;
+    refuse_half_replaced(fs, &place)?;
     let lock = lock(fs, &place)?;
     let identity = identify(fs, &place, options)?;
     let log_options = LogOptions {
@@ -255,6 +257,7 @@ pub fn open(
 pub fn peek(place: &Place) -> Result<Option<Identity>, OpenError> {
     let fs = &*place.fs;
     refuse_zookeeper(fs, place)?;
+    refuse_half_replaced(fs, place)?;
     let identity = Identity::load(fs, &place.data)?;
     if identity.is_none() {
         refuse_nameless(fs, place)?;
@@ -276,6 +279,17 @@ pub(in crate::storage) fn refuse_zookeeper(fs: &dyn Fs, place: &Place) -> Result
         }
     }
     Ok(())
+}
+
+/// While the old data is moved away and the new comes, neither is whole.
+pub(in crate::storage) fn refuse_half_replaced(
+    fs: &dyn Fs,
+    place: &Place,
+) -> Result<(), OpenError> {
+    match fs.list(&place.data)?.iter().any(|name| name == replacement::MARKER) {
+        true => Err(OpenError::RecoveryUnfinished { dir: place.data.clone() }),
+        false => Ok(()),
+    }
 }
 
 /// Whether an operator has said, by the file `initialize`, that what is empty here is new.

@@ -55,6 +55,12 @@ pub enum OpenError {
         /// The directory.
         dir: PathBuf,
     },
+    /// A recovery was cut off.
+    #[error("{}: `lockkeeper member recover` was cut off here while it moved the data: run it again, it goes on", dir.display())]
+    RecoveryUnfinished {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// The identity cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),

@@ -18,7 +18,7 @@ use super::open_error::OpenError;
 use super::rolled_back::{self, is_rolled_back};
 use crate::storage::fs::{Fs, FsError};
 
-const NAME: &str = "set-aside-";
+pub(super) const NAME: &str = "set-aside-";
 /// What a server on its own left that never had a session or a write.
 const UNUSED: &str = "unused-";
 
@@ -140,12 +140,12 @@ fn number_of(name: &str) -> Option<u64> {
     name.strip_prefix(NAME)?.parse().ok()
 }
 
-fn is_copy(suffix: &str) -> bool {
+pub(super) fn is_copy(suffix: &str) -> bool {
     suffix.starts_with(".bad-")
 }
 
 /// The first number that is free in all directories.
-fn next_number(fs: &dyn Fs, place: &Place, prefix: &str) -> Result<u64, FsError> {
+pub(super) fn next_number(fs: &dyn Fs, place: &Place, prefix: &str) -> Result<u64, FsError> {
     let mut number: u64 = 1;
     for dir in [&place.data, &place.log] {
         for name in fs.list(dir)? {
@@ -159,7 +159,7 @@ fn next_number(fs: &dyn Fs, place: &Place, prefix: &str) -> Result<u64, FsError>
 }
 
 /// Moves what is `chosen` in `dir`; durable on return. Returns where to, if there was anything.
-fn move_all(
+pub(super) fn move_all(
     fs: &dyn Fs,
     dir: &Path,
     (prefix, number): (&str, u64),

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::identity::Identity;
-use super::open::{IMAGES, LOCK, LOG, Place, refuse_nameless, refuse_zookeeper};
+use super::open::{
+    IMAGES, LOCK, LOG, Place, refuse_half_replaced, refuse_nameless, refuse_zookeeper,
+};
 use super::open_error::OpenError;
 use super::recovery::Recovery;
 use super::rolled_back::is_rolled_back;
@@ -44,6 +46,7 @@ pub(crate) struct ReadState {
 pub(crate) fn read(place: Place, restore: &mut dyn Restore) -> Result<ReadState, OpenError> {
     let fs = Arc::clone(&place.fs);
     refuse_zookeeper(&*fs, &place)?;
+    refuse_half_replaced(&*fs, &place)?;
     let _locks = lock_if_used(&place)?;
     let Some(identity) = Identity::load(&*fs, &place.data)? else {
         refuse_nameless(&*fs, &place)?;

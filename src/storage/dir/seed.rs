@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::identity::Identity;
-use super::open::{IMAGES, LOG, Place, STATE, lock, refuse_zookeeper};
+use super::open::{IMAGES, LOG, Place, STATE, lock, refuse_half_replaced, refuse_zookeeper};
 use super::open_error::OpenError;
 use super::rolled_back::refuse_rolled_back;
 use crate::replica::Mark;
@@ -22,7 +22,7 @@ use crate::storage::log::{Log, LogOptions};
 /// Stands beside data that is not complete.
 pub(in crate::storage) const UNFINISHED: &str = "unfinished";
 /// Says, for people, where the data came from.
-const ORIGIN: &str = "origin";
+pub(super) const ORIGIN: &str = "origin";
 
 /// What a directory is made of.
 #[derive(Debug)]
@@ -68,6 +68,7 @@ pub(crate) fn seed(place: &Place, seed: &Seed, segment_bytes: u64) -> Result<(),
     let fs = &*place.fs;
     refuse_zookeeper(fs, place)?;
     let _lock = lock(fs, place)?;
+    refuse_half_replaced(fs, place)?;
     refuse_rolled_back(fs, &place.data)?;
     if fs.list(&place.data)?.iter().any(|name| name == UNFINISHED) {
         remove_unfinished(fs, place)?;
@@ -142,7 +143,7 @@ pub(crate) fn origin(place: &Place) -> Result<Option<String>, FsError> {
 /// Longest text of an origin.
 const ORIGIN_BYTES_MAX: u64 = 64 << 10;
 
-fn put(fs: &dyn Fs, dir: &Path, name: &str, text: &str) -> Result<(), FsError> {
+pub(super) fn put(fs: &dyn Fs, dir: &Path, name: &str, text: &str) -> Result<(), FsError> {
     let path = dir.join(name);
     if fs.list(dir)?.iter().any(|there| there == name) {
         fs.remove(&path)?;

@@ -32,8 +32,11 @@ pub struct Begun {
     pub ephemerals_kept: u64,
 }
 
+/// A record: its key and its value.
+type Owned = (Box<[u8]>, Box<[u8]>);
+
 /// All records of a state, in ascending order of their keys.
-pub type SortedRecords = Vec<(Box<[u8]>, Box<[u8]>)>;
+pub type SortedRecords = Vec<Owned>;
 
 /// The term that a new ensemble begins with, if `highest` is the highest one that is known of those before.
 ///
@@ -132,7 +135,7 @@ impl Machine {
 }
 
 /// A record that stays.
-fn owned(record: Record<'_>) -> Option<(Box<[u8]>, Box<[u8]>)> {
+fn owned(record: Record<'_>) -> Option<Owned> {
     Some((record.key.into(), record.value?.into()))
 }
 

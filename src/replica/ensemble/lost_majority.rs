@@ -1,0 +1,257 @@
+//! What a server of an ensemble that lost its majority for ever must know before it goes on alone.
+//!
+//! *Owns* [`LostMajority`]: what the other holders of the ensemble's log say, or that they are silent. *Invariants*: a
+//! server goes on alone only if no other holder serves, every other one has told how far its log goes or was declared
+//! dead by an operator, and none that told has more; of two with as much, the one with the lower id goes on. A server
+//! without this ensemble's log is no holder, whatever it says. *Never* takes a clock, a socket or an operator's word:
+//! it is given all three.
+//!
+//! A holder tells how far its log goes by running the same command: the server of a directory that is to be judged is
+//! stopped. One that runs is asked for nothing, because it may serve at the next moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::founding::{Brings, HEARD_US, Introduction, Position};
+
+/// How long the other holders are listened to, microseconds, before their silence counts.
+pub const SILENT_AFTER_US: u64 = 3_000_000;
+
+/// What is known of another holder of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// Nothing was heard from it.
+    Silent,
+    /// It is asked to go on alone, too, and its log goes as far as this.
+    Tells(Position),
+    /// Its server runs.
+    Runs,
+    /// Its server serves clients, in this mode.
+    Serves(String),
+    /// It has lost this ensemble's log, or belongs to another one.
+    HasNothing,
+}
+
+/// Why a server may not go on alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// That server serves clients, in this mode.
+    Serves(u8, String),
+    /// That one's server runs: it is to be stopped, and asked like this one.
+    Runs(u8),
+    /// That one has more, or as much and the lower id.
+    HasMore(u8, Position),
+    /// These neither tell how far their logs go nor were declared dead.
+    Silent(Vec<u8>),
+    /// These were declared dead and are not.
+    Alive(Vec<u8>),
+    /// These were declared dead, and are no holders of the log.
+    Unknown(Vec<u8>),
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct LostMajority {
+    own: (u8, Position),
+    others: BTreeSet<u8>,
+    heard: BTreeMap<u8, (Introduction, u64)>,
+    /// The modes that client ports have answered.
+    modes: BTreeMap<u8, String>,
+}
+
+impl LostMajority {
+    /// Of the server `own`, whose log goes as far as this, in an ensemble whose log these servers hold.
+    #[must_use]
+    pub fn new(own: (u8, Position), holders: impl IntoIterator<Item = u8>) -> Self {
+        let others = holders.into_iter().filter(|id| *id != own.0).collect();
+        Self { own, others, heard: BTreeMap::new(), modes: BTreeMap::new() }
+    }
+
+    /// How far this server's log goes.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.own.1
+    }
+
+    /// The other holders.
+    #[must_use]
+    pub fn others(&self) -> &BTreeSet<u8> {
+        &self.others
+    }
+
+    /// Another server has introduced itself.
+    pub fn heard(&mut self, server: u8, introduction: Introduction, now_us: u64) {
+        self.heard.insert(server, (introduction, now_us));
+    }
+
+    /// What the client port of another server has answered to `srvr`: its mode, if it serves.
+    pub fn answered(&mut self, server: u8, mode: Option<String>) {
+        match mode {
+            Some(mode) => self.modes.insert(server, mode),
+            None => self.modes.remove(&server),
+        };
+    }
+
+    /// What is known of each other holder.
+    #[must_use]
+    pub fn holders(&self, now_us: u64) -> BTreeMap<u8, Holder> {
+        self.others.iter().map(|id| (*id, self.holder(*id, now_us))).collect()
+    }
+
+    fn holder(&self, server: u8, now_us: u64) -> Holder {
+        if let Some(mode) = self.modes.get(&server) {
+            return Holder::Serves(mode.clone());
+        }
+        let heard = self.heard.get(&server);
+        let heard = heard.filter(|(_, at_us)| at_us.saturating_add(HEARD_US) > now_us);
+        let ensemble = self.own.1.ensemble;
+        match heard.map(|(introduction, _)| introduction) {
+            None => Holder::Silent,
+            Some(Introduction::Founded(identity)) if identity.ensemble == ensemble => Holder::Runs,
+            Some(Introduction::Founding(said)) => match said.brings {
+                Brings::Position(position) if position.ensemble == ensemble => {
+                    Holder::Tells(position)
+                }
+                Brings::Position(_) | Brings::Nothing | Brings::Unread | Brings::State { .. } => {
+                    Holder::HasNothing
+                }
+            },
+            Some(Introduction::Founded(_)) => Holder::HasNothing,
+        }
+    }
+
+    /// Judges whether this server may go on alone, with these servers declared dead.
+    ///
+    /// # Errors
+    /// It may not.
+    pub fn judge(&self, dead: &BTreeSet<u8>, now_us: u64) -> Result<(), Refusal> {
+        let holders = self.holders(now_us);
+        let (own, position) = self.own;
+        for (id, holder) in &holders {
+            match holder {
+                Holder::Serves(mode) => return Err(Refusal::Serves(*id, mode.clone())),
+                Holder::Runs if !mutant!("recovery-beside-running-server") => {
+                    return Err(Refusal::Runs(*id));
+                }
+                Holder::Silent | Holder::Tells(_) | Holder::Runs | Holder::HasNothing => {}
+            }
+        }
+        let unknown: Vec<u8> =
+            dead.iter().filter(|id| !self.others.contains(id)).copied().collect();
+        if !unknown.is_empty() {
+            return Err(Refusal::Unknown(unknown));
+        }
+        let with = |wanted: fn(&Holder) -> bool| {
+            let chosen = holders.iter().filter(move |(_, holder)| wanted(holder));
+            chosen.map(|(id, _)| *id).collect::<Vec<u8>>()
+        };
+        let silent = with(|holder| *holder == Holder::Silent);
+        let alive: Vec<u8> = with(|holder| matches!(holder, Holder::Tells(_)))
+            .into_iter()
+            .filter(|id| dead.contains(id))
+            .collect();
+        if !alive.is_empty() {
+            return Err(Refusal::Alive(alive));
+        }
+        let undeclared: Vec<u8> = silent.into_iter().filter(|id| !dead.contains(id)).collect();
+        if !undeclared.is_empty() && !mutant!("silent-holder-counts-as-dead") {
+            return Err(Refusal::Silent(undeclared));
+        }
+        for (id, holder) in &holders {
+            if let Holder::Tells(other) = holder
+                && (other.rank(), own) > (position.rank(), *id)
+                && !mutant!("shorter-log-goes-on")
+            {
+                return Err(Refusal::HasMore(*id, *other));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::founding::{Identified, Undecided};
+    use super::*;
+    use crate::replica::durable::Membership;
+
+    const ENSEMBLE: u128 = 7;
+
+    fn at(term: u64, index: u64) -> Position {
+        Position { ensemble: ENSEMBLE, term, index }
+    }
+
+    fn tells(position: Position) -> Introduction {
+        let brings = Brings::Position(position);
+        Introduction::Founding(Undecided { brings, ..Undecided::default() })
+    }
+
+    fn founded(ensemble: u128) -> Introduction {
+        let (founders, members) = (Vec::new(), Vec::new());
+        let initial = Membership::default();
+        Introduction::Founded(Identified { ensemble, raft_id: 2, founders, initial, members })
+    }
+
+    /// Server 2 of five.
+    fn two() -> LostMajority {
+        LostMajority::new((2, at(5, 100)), 1..=5)
+    }
+
+    fn dead(ids: &[u8]) -> BTreeSet<u8> {
+        ids.iter().copied().collect()
+    }
+
+    #[test]
+    fn it_goes_on_when_all_others_are_declared_dead_by_their_numbers() {
+        let lost = two();
+        assert_eq!(lost.judge(&dead(&[1, 3, 4, 5]), 0), Ok(()));
+        assert_eq!(lost.judge(&dead(&[1, 3]), 0), Err(Refusal::Silent(vec![4, 5])));
+        assert_eq!(lost.judge(&dead(&[1, 3, 4, 5, 9]), 0), Err(Refusal::Unknown(vec![9])));
+    }
+
+    #[test]
+    fn of_those_that_tell_the_longest_log_goes_on_and_then_the_lowest_number() {
+        for (other, expected) in [
+            (at(5, 99), Ok(())),
+            (at(4, 500), Ok(())),
+            (at(5, 101), Err(Refusal::HasMore(3, at(5, 101)))),
+            (at(6, 1), Err(Refusal::HasMore(3, at(6, 1)))),
+            (at(5, 100), Ok(())),
+        ] {
+            let mut lost = two();
+            lost.heard(3, tells(other), 0);
+            assert_eq!(lost.judge(&dead(&[1, 4, 5]), 0), expected, "{other:?}");
+        }
+        let mut lost = two();
+        lost.heard(1, tells(at(5, 100)), 0);
+        assert_eq!(lost.judge(&dead(&[3, 4, 5]), 0), Err(Refusal::HasMore(1, at(5, 100))));
+    }
+
+    #[test]
+    fn a_server_that_runs_or_serves_or_tells_cannot_be_declared_dead() {
+        let mut lost = two();
+        lost.heard(3, founded(ENSEMBLE), 0);
+        assert_eq!(lost.judge(&dead(&[1, 3, 4, 5]), 0), Err(Refusal::Runs(3)));
+        lost.answered(3, Some("leader".to_owned()));
+        let serves = Refusal::Serves(3, "leader".to_owned());
+        assert_eq!(lost.judge(&dead(&[1, 3, 4, 5]), 0), Err(serves));
+        let mut lost = two();
+        lost.heard(3, tells(at(1, 1)), 0);
+        assert_eq!(lost.judge(&dead(&[1, 3, 4, 5]), 0), Err(Refusal::Alive(vec![3])));
+    }
+
+    #[test]
+    fn a_server_without_this_log_is_no_holder_of_it() {
+        let mut lost = two();
+        lost.heard(3, Introduction::withheld(), 0);
+        lost.heard(4, founded(ENSEMBLE + 1), 0);
+        lost.heard(5, tells(Position { ensemble: 1, ..at(9, 9) }), 0);
+        assert_eq!(lost.judge(&dead(&[1]), 0), Ok(()));
+    }
+
+    #[test]
+    fn what_was_heard_long_ago_is_silence() {
+        let mut lost = two();
+        lost.heard(3, tells(at(5, 1)), 0);
+        assert_eq!(lost.judge(&dead(&[1, 4, 5]), HEARD_US), Err(Refusal::Silent(vec![3])));
+    }
+}
