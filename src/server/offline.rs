@@ -170,8 +170,11 @@ impl Recovery {
         &self.state
     }
 
-    /// What is known of the others.
-    pub(crate) fn known(&self) -> (LostMajority, u64) {
+    /// What is known of the others, and what time it is on the clock of that, in microseconds.
+    ///
+    /// # Errors
+    /// They are not asked any more.
+    pub(crate) fn known(&self) -> Result<(LostMajority, u64), StartError> {
         self.survey.known()
     }
 
@@ -186,7 +189,7 @@ impl Recovery {
         dead: &BTreeSet<u8>,
         terms: impl Iterator<Item = u64>,
     ) -> Result<Recovered, StartError> {
-        let (known, now_us) = self.survey.known();
+        let (known, now_us) = self.survey.known()?;
         if let Err(refusal) = known.judge(dead, now_us) {
             return Err(StartError::Data(format!("{refusal:?}")));
         }

@@ -110,6 +110,8 @@ tasks! {
     Image = "sending of an image",
     /// Makes a backup of an image.
     Backup = "making of a backup",
+    /// The thread that asks the others while an operator decides whether a survivor goes on alone.
+    Survey = "survey of the other servers",
     /// Reads or writes one image.
     ImageWork = "work on an image",
     /// Asks the others for an image.

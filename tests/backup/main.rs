@@ -4,6 +4,7 @@
 mod common;
 #[path = "../common/process.rs"]
 mod process;
+mod recover;
 #[path = "../common/three.rs"]
 mod three;
 

@@ -20,6 +20,7 @@ use crate::cli::flags::OutputFlag;
 use crate::cli::known_terms;
 use crate::cli::say;
 use crate::config::Config;
+use crate::server::StartError;
 use crate::server::offline::{
     self, Holder, Recovery, Refusal, SILENT_AFTER_US, finish_recovery, term_of_zxid,
 };
@@ -42,7 +43,6 @@ pub(crate) struct RecoverFlags {
 /// Asks, and goes on.
 pub(super) fn run(flags: &RecoverFlags) -> Result<Said, Failure> {
     let config = flags.data.config().map_err(|reason| Failure::new(EXIT_USAGE, reason))?;
-    let refused = |error: crate::server::StartError| Failure::new(EXIT_REFUSED, error.to_string());
     if let Some(aside) = finish_recovery(&config).map_err(refused)? {
         let text = format!(
             "a recovery that was cut off is complete now\n{}start it: {}\n",
@@ -58,7 +58,7 @@ pub(super) fn run(flags: &RecoverFlags) -> Result<Said, Failure> {
         [] => ask(&recovery)?,
         _ => flags.dead.iter().copied().collect(),
     };
-    let (known, now_us) = recovery.known();
+    let (known, now_us) = recovery.known().map_err(refused)?;
     known
         .judge(&dead, now_us)
         .map_err(|refusal| Failure::new(EXIT_REFUSED, why(&refusal, flags)))?;
@@ -102,9 +102,13 @@ fn kept(aside: &[PathBuf]) -> String {
     aside.iter().map(|dir| format!("what was there is in {}\n", dir.display())).collect()
 }
 
+fn refused(error: StartError) -> Failure {
+    Failure::new(EXIT_REFUSED, error.to_string())
+}
+
 /// Tells what is known, and has the operator write which servers are lost for ever.
 fn ask(recovery: &Recovery) -> Result<BTreeSet<u8>, Failure> {
-    let (known, now_us) = recovery.known();
+    let (known, now_us) = recovery.known().map_err(refused)?;
     let state = recovery.state();
     let mut text = String::new();
     let (index, term) = state.last;

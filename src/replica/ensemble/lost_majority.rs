@@ -129,10 +129,8 @@ impl LostMajority {
         for (id, holder) in &holders {
             match holder {
                 Holder::Serves(mode) => return Err(Refusal::Serves(*id, mode.clone())),
-                Holder::Runs if !mutant!("recovery-beside-running-server") => {
-                    return Err(Refusal::Runs(*id));
-                }
-                Holder::Silent | Holder::Tells(_) | Holder::Runs | Holder::HasNothing => {}
+                Holder::Runs => return Err(Refusal::Runs(*id)),
+                Holder::Silent | Holder::Tells(_) | Holder::HasNothing => {}
             }
         }
         let unknown: Vec<u8> =
@@ -153,13 +151,12 @@ impl LostMajority {
             return Err(Refusal::Alive(alive));
         }
         let undeclared: Vec<u8> = silent.into_iter().filter(|id| !dead.contains(id)).collect();
-        if !undeclared.is_empty() && !mutant!("silent-holder-counts-as-dead") {
+        if !undeclared.is_empty() {
             return Err(Refusal::Silent(undeclared));
         }
         for (id, holder) in &holders {
             if let Holder::Tells(other) = holder
                 && (other.rank(), own) > (position.rank(), *id)
-                && !mutant!("shorter-log-goes-on")
             {
                 return Err(Refusal::HasMore(*id, *other));
             }

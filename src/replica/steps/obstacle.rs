@@ -1,8 +1,9 @@
 //! What keeps this server from serving that no election will mend.
 //!
-//! *Finds* two things, so that "stuck" differs from "electing": a leader that founded an ensemble with a
-//! state of its own waits until a majority has joined; and a majority of the voters has come back without
-//! the data that it voted with. *Invariant*: the second is found only where it is certain: a voter counts
+//! *Finds* three things, so that "stuck" differs from "electing": a leader that founded an ensemble with a
+//! state of its own waits until a majority has joined; a majority of the voters has come back without
+//! the data that it voted with; and so many voters are not linked, for so long, that an operator is told what to do if they
+//! are lost for ever. *Invariant*: the second is found only where it is certain: a voter counts
 //! as lost when its server is connected under another identity, never because it is silent.
 
 use crate::replica::Replica;
@@ -11,6 +12,8 @@ use crate::replica::messages::server_of;
 /// How long there must be no leader before a majority is called lost, in microseconds: what this server
 /// knows of the voters may be older than what the others have agreed on.
 const LEADERLESS_US_MIN: u64 = 3_000_000;
+/// How long there must be no leader before it is said that servers may be lost for ever, in microseconds.
+const MISSING_US_MIN: u64 = 60_000_000;
 
 /// How long servers that run take to join a new ensemble, in microseconds, at most.
 const JOINING_US_MAX: u64 = 2_000_000;
@@ -26,7 +29,8 @@ impl Replica {
     pub(in crate::replica) fn look_for_obstacle(&mut self) {
         let obstacle = match self.setup.ensemble {
             Some(_) if !self.is_serving() => {
-                self.lacks_members().or_else(|| self.has_lost_majority())
+                let lost = self.lacks_members().or_else(|| self.has_lost_majority());
+                lost.or_else(|| self.misses_majority())
             }
             Some(_) | None => None,
         };
@@ -56,6 +60,27 @@ impl Replica {
         })
     }
 
+    /// Most are merely away for all that is known here.
+    fn misses_majority(&self) -> Option<String> {
+        let since_us = self.leadership.leaderless_since_us()?;
+        if self.clocks.now_us() < since_us + MISSING_US_MIN {
+            return None;
+        }
+        let away = |voters: Vec<u64>| {
+            let own = server_of(self.consensus.id());
+            let is_away = |id: &u8| *id != own && self.ensemble.connected(*id).is_none();
+            let ids: Vec<u8> = voters.into_iter().map(server_of).collect();
+            let away: Vec<u8> = ids.iter().copied().filter(is_away).collect();
+            (2 * away.len() >= ids.len()).then_some(away)
+        };
+        let missing = self.consensus.voters_of_both().into_iter().find_map(away)?;
+        Some(format!(
+            "no leader for more than a minute: the servers {} are not linked with this one, and without some of them there \
+             is no majority. Start them; if they are lost for ever, stop this server and run `lockkeeper member recover`",
+            list(&missing)
+        ))
+    }
+
     fn has_lost_majority(&self) -> Option<String> {
         let since_us = self.leadership.leaderless_since_us()?;
         // A server that has nothing yet does not know who votes now.
@@ -76,7 +101,7 @@ impl Replica {
         Some(format!(
             "the servers {} have come back without the data that they voted with: of the voters of this \
              ensemble the servers {} are left, which are no majority, so no leader will be elected. This \
-             does not mend itself",
+             does not mend itself: `lockkeeper member recover`",
             servers(&lost),
             if left.is_empty() { "(none)".to_owned() } else { servers(&left) }
         ))

@@ -29,7 +29,7 @@ use crate::server::files::Files;
 use crate::server::limits::DRIVER_QUEUE_MAX;
 use crate::server::message::Message;
 use crate::server::shared::Published;
-use crate::supervision::{Task, TaskSet};
+use crate::supervision::{End, Failure, Supervisor, Task, TaskSet};
 use crate::tls::Reloadable;
 
 /// Time between two questions to the client ports of the others.
@@ -42,6 +42,8 @@ const END_PAUSE: Duration = Duration::from_millis(10);
 pub(in crate::server) struct Survey {
     lost: Arc<Mutex<LostMajority>>,
     start: Instant,
+    /// Knows whether the thread has panicked.
+    supervisor: Arc<Supervisor>,
     /// Ends the thread when it is dropped.
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -80,8 +82,8 @@ impl Survey {
         let ports = runtime.block_on(ports::listen(config, own, false, files))?;
         let (end, ended) = oneshot::channel();
         let (heard, config) = (Arc::clone(&lost), config.clone());
-        let thread = std::thread::Builder::new().name("lk-survey".to_owned());
-        let thread = thread.spawn(move || {
+        let supervisor = Supervisor::new(Seen);
+        let thread = supervisor.thread(Task::Survey, move || {
             let _images = images;
             runtime.block_on(async {
                 let peers = Arc::new(peers);
@@ -107,14 +109,29 @@ impl Survey {
             });
         });
         let thread = thread.map_err(failed("thread"))?;
-        Ok(Self { lost, start, end: Some(end), thread: Some(thread) })
+        Ok(Self { lost, start, supervisor, end: Some(end), thread: Some(thread) })
     }
 
     /// What is known now, and what time it is on the clock of that, in microseconds.
-    pub(in crate::server) fn known(&self) -> (LostMajority, u64) {
+    ///
+    /// # Errors
+    /// The others are not asked any more: what would look like their silence is a defect of this program.
+    pub(in crate::server) fn known(&self) -> Result<(LostMajority, u64), StartError> {
+        if let Some(failure) = self.supervisor.failure() {
+            return Err(StartError::Ended(failure.into()));
+        }
         let known = self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        (known, clock::micros_since(self.start))
+        Ok((known, clock::micros_since(self.start)))
     }
+}
+
+/// A panic is looked for before anything is believed: nothing else is to be done about it.
+struct Seen;
+
+impl End for Seen {
+    fn ask(&self, _: &Failure) {}
+
+    fn is_late(&self, _: &Failure) {}
 }
 
 impl Drop for Survey {

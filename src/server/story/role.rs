@@ -262,9 +262,12 @@ fn majority(status: &Status) -> String {
     if names.is_empty() {
         return format!("all {all} participants are linked, and no candidate has a majority yet");
     }
+    let is_lost = reached.len() + 1 < needed;
+    let way_on =
+        if is_lost { " (if those are lost for ever: `lockkeeper member recover`)" } else { "" };
     format!(
         "{} of {all} participants are linked with this server, itself included, and {needed} are a majority; not \
-         linked: {}",
+         linked: {}{way_on}",
         reached.len() + 1,
         names.join(", ")
     )
@@ -379,7 +382,8 @@ mod tests {
         };
         assert_eq!(
             majority(&status),
-            "1 of 3 participants are linked with this server, itself included, and 2 are a majority; not linked: 2, 3"
+            "1 of 3 participants are linked with this server, itself included, and 2 are a majority; not linked: 2, 3 \
+             (if those are lost for ever: `lockkeeper member recover`)"
         );
     }
 }
