@@ -19,7 +19,7 @@ use simulation::run::{Failure, Success, run, run_foreign, run_slow, run_upgraded
 use simulation::tempo::Tempo;
 
 const USAGE: &str =
-    "usage: simulate [--servers 1|3|5 [--slow | --foreign | --upgrades] | --founding | --removals] \
+    "usage: simulate [--servers 1|3|5 [--slow | --foreign | --upgrades] | --founding | --losses | --removals] \
                      (--seed N [--trace] | --seeds A..B [--first]) [--mutant NAME] [--tla DIR]
        simulate --medians [--mutant NAME] [--tries N]";
 
@@ -29,7 +29,8 @@ fn main() -> ExitCode {
         return medians(words);
     }
     let asked = parse(words);
-    let Some(Asked { seeds, servers, play, prints, first, mutant, founds, removes, tla }) = asked
+    let Some(Asked { seeds, servers, play, prints, first, mutant, founds, loses, removes, tla }) =
+        asked
     else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
@@ -45,6 +46,9 @@ fn main() -> ExitCode {
     }
     if founds {
         return found(seeds, prints);
+    }
+    if loses {
+        return lose(seeds, prints);
     }
     if removes {
         return remove(seeds);
@@ -142,6 +146,31 @@ fn found(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Plays ensembles that lose their majority for ever.
+fn lose(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
+    let begun = Instant::now();
+    let (mut recovered, mut refused, mut failed) = (0, 0, 0);
+    let count = seeds.end.saturating_sub(seeds.start);
+    for seed in seeds {
+        match founding::run_loss(seed, prints) {
+            Ok((seen, _)) => {
+                recovered += seen.recovered;
+                refused += seen.refused;
+            }
+            Err(violation) => {
+                println!("seed {seed}: {violation}");
+                failed += 1;
+            }
+        }
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    println!(
+        "{count} seeds, {failed} failed, {recovered} recovered, {refused} operators refused at first, {:.1} seeds a second",
+        count as f64 / seconds
+    );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 /// Plays removals of members.
 fn remove(seeds: std::ops::Range<u64>) -> ExitCode {
     let begun = Instant::now();
@@ -213,6 +242,7 @@ struct Asked {
     mutant: Option<String>,
     /// Foundings instead of the lives of founded ensembles.
     founds: bool,
+    loses: bool,
     /// Removals of members, likewise.
     removes: bool,
     /// Where runs are told as steps of the model in spec/.
@@ -233,7 +263,7 @@ fn plant(name: String) -> bool {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
     let (mut seeds, mut servers, mut prints, mut mutant) = (None, 1, false, None);
-    let (mut founds, mut removes, mut tla) = (false, false, None);
+    let (mut founds, mut loses, mut removes, mut tla) = (false, false, false, None);
     let mut first = false;
     let mut play: Play = run;
     while let Some(word) = words.next() {
@@ -256,11 +286,12 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
             "--first" => first = true,
             "--trace" => prints = true,
             "--founding" => founds = true,
+            "--losses" => loses = true,
             "--removals" => removes = true,
             "--mutant" => mutant = Some(words.next()?),
             "--tla" => tla = Some(words.next()?.into()),
             _ => return None,
         }
     }
-    Some(Asked { seeds: seeds?, servers, play, prints, first, mutant, founds, removes, tla })
+    Some(Asked { seeds: seeds?, servers, play, prints, first, mutant, founds, loses, removes, tla })
 }

@@ -110,7 +110,6 @@ pub(crate) fn begin(
 pub(crate) struct Recovery {
     state: OfflineState,
     survey: Survey,
-    server_id: u8,
 }
 
 /// What has become of a recovery.
@@ -162,7 +161,7 @@ impl Recovery {
         let position = Position { ensemble: state.ensemble, term, index };
         let lost = LostMajority::new((own.id, position), holders);
         let survey = Survey::begin((config, own), certificates, lost)?;
-        Ok(Self { state, survey, server_id: own.id })
+        Ok(Self { state, survey })
     }
 
     /// The state that would go on.

@@ -12,7 +12,7 @@ use super::conn::Violation;
 use super::founding;
 use super::removals;
 use super::run::{run, run_slow};
-use Kind::{Five, Founding, One, Removals, Slow, Three};
+use Kind::{Five, Founding, Losses, One, Removals, Slow, Three};
 
 /// A deliberate bug.
 #[derive(Debug)]
@@ -40,6 +40,8 @@ pub enum Kind {
     Removals,
     /// See `founding.rs`. Its seeds take milliseconds.
     Founding,
+    /// Of ensembles that lose their majority for ever: see `founding/world/lost_majority.rs`.
+    Losses,
 }
 
 impl fmt::Display for Kind {
@@ -51,6 +53,7 @@ impl fmt::Display for Kind {
             Slow => "slow",
             Removals => "removals",
             Founding => "founding",
+            Losses => "losses",
         })
     }
 }
@@ -63,7 +66,7 @@ impl Kind {
             Three => 30,
             Five => 15,
             Removals => 3000,
-            Founding => 1000,
+            Founding | Losses => 1000,
         }
     }
 }
@@ -71,7 +74,7 @@ impl Kind {
 impl Mutant {
     /// Whether it is one of the quick set, which is hunted more often.
     pub fn is_quick(&self) -> bool {
-        self.kind == Founding || self.seeds <= QUICK_SEEDS_MAX
+        [Founding, Losses].contains(&self.kind) || self.seeds <= QUICK_SEEDS_MAX
     }
 
     /// The first of these seeds that catches it, and how.
@@ -109,6 +112,7 @@ impl Mutant {
             Slow => run_slow(seed, 3, false).err().map(|failure| failure.violation),
             Removals => removals::run(seed).err(),
             Founding => founding::run(seed, false).err(),
+            Losses => founding::run_loss(seed, false).err(),
         }
     }
 }
@@ -181,6 +185,12 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("state-counts-as-empty", Founding, 100),
     mutant("unused-counts-as-state", Founding, 100),
     mutant("unequal-lines-found", Founding, 20),
+    // --- a majority that is lost for ever
+    mutant("restore-goes-back", Losses, 200),
+    mutant("recovery-beside-running-server", Losses, 100),
+    mutant("silent-holder-counts-as-dead", Losses, 100),
+    mutant("shorter-log-goes-on", Losses, 100),
+    mutant("empty-servers-found-beside-recovery", Losses, 100),
     // --- what is read
     mutant("sync-without-quorum", Three, 20),
     mutant("read-index-not-awaited", Three, 20),

@@ -19,6 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::conn::Violation;
 use super::rng::Rng;
+pub use world::SeenOfLoss;
 use world::World;
 
 /// What a run has seen.
@@ -115,6 +116,23 @@ pub fn run(seed: u64, prints: bool) -> Result<Seen, Violation> {
         world.settle()?;
         Ok(world.seen())
     }));
+    played.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("panic: {}", text.unwrap_or("of unknown kind")))
+    })
+}
+
+/// Plays a seed of an ensemble that loses its majority for ever, with three or five servers. What it has seen, and for
+/// how many milliseconds it was simulated.
+///
+/// # Errors
+/// The rule that was broken.
+pub fn run_loss(seed: u64, prints: bool) -> Result<(SeenOfLoss, u64), Violation> {
+    let mut rng = Rng::new(seed, 22);
+    let servers = if rng.chance(400) { 3 } else { 5 };
+    let played =
+        catch_unwind(AssertUnwindSafe(|| World::lose_and_go_on(rng, &IDS[..servers], prints)));
     played.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

@@ -280,6 +280,36 @@ fn servers_that_are_started_in_any_order_become_one_ensemble_or_say_why_not() {
     assert!(missing.is_empty(), "seen too rarely: {missing:?}");
 }
 
+/// How many lost majorities every test run plays; `simulate --losses --seeds 1..1001` plays more.
+const LOSSES: u64 = 300;
+
+#[test]
+fn a_survivor_of_a_lost_majority_goes_on_with_all_that_is_left() {
+    let (mut seen, mut tempo) = (founding::SeenOfLoss::default(), Tempo::default());
+    let simulated_ms =
+        |run: &Result<(founding::SeenOfLoss, u64), _>| run.as_ref().ok().map(|run| run.1);
+    for seed in 1..=LOSSES {
+        let run = tempo.play(|| founding::run_loss(seed, false), simulated_ms);
+        let (of_run, _) = run.unwrap_or_else(|violation| {
+            panic!(
+                "seed {seed}: {violation}\nreplay: cargo run --release --example simulate -- \
+                 --losses --seed {seed} --trace"
+            )
+        });
+        seen.recovered += of_run.recovered;
+        seen.refused += of_run.refused;
+        seen.shorter += of_run.shorter;
+        seen.unheard += of_run.unheard;
+    }
+    println!("{seen:?}");
+    say("lost majorities", &tempo);
+    let is_enough = seen.recovered > LOSSES / 2
+        && seen.refused > LOSSES / 20
+        && seen.shorter > LOSSES / 20
+        && seen.unheard > LOSSES / 20;
+    assert!(is_enough, "seen too rarely: {seen:?}");
+}
+
 fn must_go_well(what: &str, run: Play, seeds: u64, servers: usize, least: &[(&str, u64)]) {
     match play(run, seeds, servers) {
         Ok((coverage, tempo)) => {

@@ -166,7 +166,7 @@ fn why(refusal: &Refusal, flags: &RecoverFlags) -> String {
         ),
         Refusal::Runs(id) => format!(
             "server {id} runs and has the log, too: stop it, and run this command there as well, so that both tell how far \
-             their logs go"
+             their logs go. If it is a new server, which came empty, empty its data directory again"
         ),
         Refusal::HasMore(id, position) => format!(
             "server {id} goes on: its log ends at entry {} of term {}. When it serves, this one joins it: {} --rejoin",

@@ -94,7 +94,8 @@ impl Brings {
     /// Whether it has to be waited for: it may turn out to be a state.
     fn may_be_a_state(self) -> bool {
         match self {
-            Self::Unread | Self::Position(_) => true,
+            Self::Unread => true,
+            Self::Position(_) => !mutant!("empty-servers-found-beside-recovery"),
             Self::Nothing | Self::State { .. } => false,
         }
     }

@@ -129,6 +129,7 @@ impl LostMajority {
         for (id, holder) in &holders {
             match holder {
                 Holder::Serves(mode) => return Err(Refusal::Serves(*id, mode.clone())),
+                Holder::Runs if mutant!("recovery-beside-running-server") => {}
                 Holder::Runs => return Err(Refusal::Runs(*id)),
                 Holder::Silent | Holder::Tells(_) | Holder::HasNothing => {}
             }
@@ -151,12 +152,13 @@ impl LostMajority {
             return Err(Refusal::Alive(alive));
         }
         let undeclared: Vec<u8> = silent.into_iter().filter(|id| !dead.contains(id)).collect();
-        if !undeclared.is_empty() {
+        if !undeclared.is_empty() && !mutant!("silent-holder-counts-as-dead") {
             return Err(Refusal::Silent(undeclared));
         }
         for (id, holder) in &holders {
             if let Holder::Tells(other) = holder
                 && (other.rank(), own) > (position.rank(), *id)
+                && !mutant!("shorter-log-goes-on")
             {
                 return Err(Refusal::HasMore(*id, *other));
             }

@@ -9,23 +9,35 @@ use lockkeeper::internals::config::{Role, ServerSpec};
 use lockkeeper::internals::proto::request::{Create, CreateKind, Request};
 use lockkeeper::internals::proto::{Acl, ConnectRequest, RequestHeader};
 use lockkeeper::internals::replica::founding::{
-    Chance, Decision, Founding, Identified, Introduction, Past,
+    Brings, Chance, Decision, Founding, Identified, Introduction, Past, Position, Undecided,
 };
+use lockkeeper::internals::replica::lost_majority::LostMajority;
+use lockkeeper::internals::replica::new_ensemble::SortedRecords;
 use lockkeeper::internals::replica::peer::raft_id;
 use lockkeeper::internals::replica::{
-    Append, ClientRequest, Entry, HardState, Input, Machine, Membership, PeerMessage, Ready,
-    Replica, Restore as _, Restored, Setup,
+    Append, ClientRequest, Entry, HardState, Input, Machine, Mark, Membership, PeerMessage, Ready,
+    Replica, Restore as _, Restored, SendImage, Setup,
 };
 use lockkeeper::internals::tree;
 
 use super::super::rng::Rng;
+
+/// A state that was not made by the log of the machine: the log begins behind it.
+#[derive(Clone, Debug)]
+pub struct Base {
+    pub mark: Mark,
+    pub records: SortedRecords,
+}
 
 /// What a machine keeps.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     pub identity: Option<Identified>,
     pub hard_state: HardState,
+    pub base: Option<Base>,
     pub entries: Vec<Entry>,
+    /// An operator has declared that it goes on alone from this ensemble.
+    pub alone_after: Option<u128>,
     /// Data of an ensemble were set aside here.
     pub was_set_aside: bool,
 }
@@ -36,6 +48,8 @@ pub enum Process {
     Undecided(Box<Founding>),
     /// It serves, or would.
     Running(Box<Replica>),
+    /// Its server is stopped, and an operator is asked whether it goes on alone.
+    Recovering(Box<LostMajority>),
 }
 
 /// A machine.
@@ -49,6 +63,10 @@ pub struct Host {
     pub members: Vec<u8>,
     /// Since when it has served without lines.
     pub alone_since_us: Option<u64>,
+    /// Images that it wants to be sent.
+    pub images: Vec<SendImage>,
+    /// An image that was sent to it, until it is installed.
+    pub received: Option<Base>,
     conn: u64,
 }
 
@@ -69,7 +87,9 @@ impl Host {
     pub fn new(id: u8) -> Self {
         let (lines, members) = (Vec::new(), Vec::new());
         let disk = Disk::default();
-        Self { id, disk, process: None, lines, members, alone_since_us: None, conn: 0 }
+        let (images, received) = (Vec::new(), None);
+        let process = None;
+        Self { id, disk, process, lines, members, alone_since_us: None, images, received, conn: 0 }
     }
 
     /// Starts the server with the lines that it has. Whether it begins by asking others.
@@ -92,7 +112,10 @@ impl Host {
             Some(identity) if is_standalone(identity) => {
                 let (machine, restored) = self.restore(rng);
                 let past = Past::of(identity.raft_id, &machine, &restored);
-                let mut founding = Founding::reading(self.id, &specs, chance);
+                let mut founding = match self.disk.alone_after {
+                    Some(before) => Founding::alone(self.id, &specs, chance, before),
+                    None => Founding::reading(self.id, &specs, chance),
+                };
                 match past {
                     Past::Member => return self.run(rng),
                     Past::Served { znodes } => {
@@ -120,19 +143,28 @@ impl Host {
         let options =
             tree::Options { skip_acl: true, hash_seed: rng.next(), ..tree::Options::default() };
         let mut machine = Machine::fresh(options);
-        let Disk { identity, hard_state, entries, .. } = &self.disk;
-        let commit = usize::try_from(hard_state.commit).expect("a short log").min(entries.len());
+        let Disk { identity, hard_state, base, entries, .. } = &self.disk;
+        let mut begun_after = (0, 0);
+        if let Some(Base { mark, records }) = base {
+            load(&mut machine, mark, records);
+            begun_after = (mark.index, mark.term);
+        }
+        let commit = usize::try_from(hard_state.commit - begun_after.0.min(hard_state.commit));
+        let commit = commit.expect("a short log").min(entries.len());
         let (committed, tail) = entries.split_at(commit);
         for entry in committed {
             machine.entry(entry).expect("it was applied before");
         }
-        let applied = committed.last().map_or((0, 0), |last| (last.index, last.term));
-        let membership = identity.as_ref().map(|identity| identity.initial.clone());
+        let applied = committed.last().map_or(begun_after, |last| (last.index, last.term));
+        let membership = match base {
+            Some(base) => Some(base.mark.membership.clone()),
+            None => identity.as_ref().map(|identity| identity.initial.clone()),
+        };
         let restored = Restored {
             hard_state: *hard_state,
             membership: membership.unwrap_or_default(),
-            image: None,
-            begun_after: (0, 0),
+            image: base.as_ref().map(|base| base.mark.clone()),
+            begun_after,
             applied: applied.0,
             applied_term: applied.1,
             tail: tail.to_vec(),
@@ -154,6 +186,7 @@ impl Host {
             server_id: self.id,
             seed,
             ensemble: (!self.lines.is_empty()).then_some(specs),
+            is_declared_alone: self.disk.alone_after.is_some(),
             ..Setup::default()
         };
         // A server on its own refuses the data of an ensemble, and says so.
@@ -164,6 +197,8 @@ impl Host {
     /// It dies.
     pub fn stop(&mut self) {
         self.process = None;
+        self.images.clear();
+        self.received = None;
         self.alone_since_us = None;
     }
 
@@ -179,6 +214,11 @@ impl Host {
     pub fn introduction(&self, now_us: u64) -> Option<Introduction> {
         match (&self.process, &self.disk.identity) {
             (Some(Process::Undecided(founding)), _) => Some(founding.introduction(now_us)),
+            (Some(Process::Recovering(lost)), _) => Some(Introduction::Founding(Undecided {
+                brings: Brings::Position(lost.position()),
+                lines: lines(&self.lines),
+                ..Undecided::default()
+            })),
             (Some(Process::Running(_)), Some(identity)) if !self.lines.is_empty() => {
                 Some(Introduction::Founded(identity.clone()))
             }
@@ -189,14 +229,40 @@ impl Host {
     pub fn founding(&mut self) -> Option<&mut Founding> {
         match &mut self.process {
             Some(Process::Undecided(founding)) => Some(founding),
-            Some(Process::Running(_)) | None => None,
+            Some(Process::Running(_) | Process::Recovering(_)) | None => None,
         }
+    }
+
+    /// What the server that is stopped knows of the others, while an operator is asked.
+    pub fn recovering(&mut self) -> Option<&mut LostMajority> {
+        match &mut self.process {
+            Some(Process::Recovering(lost)) => Some(lost),
+            Some(Process::Undecided(_) | Process::Running(_)) | None => None,
+        }
+    }
+
+    /// How far its log goes.
+    pub fn position(&self) -> Option<Position> {
+        let ensemble = self.disk.identity.as_ref()?.ensemble;
+        let base = self.disk.base.as_ref().map(|base| (base.mark.index, base.mark.term));
+        let last = self.disk.entries.last().map(|entry| (entry.index, entry.term));
+        let (index, term) = last.or(base)?;
+        Some(Position { ensemble, term, index })
+    }
+
+    /// The state with all that its log has.
+    pub fn whole_state(&self, rng: &mut Rng) -> Machine {
+        let (mut machine, restored) = self.restore(rng);
+        for entry in &restored.tail {
+            machine.entry(entry).expect("a leader has proposed it");
+        }
+        machine
     }
 
     pub fn replica(&self) -> Option<&Replica> {
         match &self.process {
             Some(Process::Running(replica)) => Some(replica),
-            Some(Process::Undecided(_)) | None => None,
+            Some(Process::Undecided(_) | Process::Recovering(_)) | None => None,
         }
     }
 
@@ -255,22 +321,22 @@ impl Host {
     /// Does what the replica wants: what it has for others goes to `out`.
     pub fn turn(&mut self, out: &mut Vec<(u64, PeerMessage)>) {
         let Some(Process::Running(replica)) = &mut self.process else { return };
+        let base = self.disk.base.as_ref().map_or(0, |base| base.mark.index);
         while let Some(ready) = replica.ready().expect("no broken invariant") {
             let Ready { append, send, fetch, images, members, .. } = ready;
             if let Some(append) = append {
                 let number = append.number;
-                write(&mut self.disk, append);
+                write(&mut self.disk, append, &mut self.received);
                 replica.persisted(number);
             }
             for fetch in fetch {
-                let range = usize::try_from(fetch.from - 1).unwrap_or(usize::MAX)
-                    ..usize::try_from(fetch.to).unwrap_or(usize::MAX).min(self.disk.entries.len());
+                let at =
+                    |index: u64| usize::try_from(index.saturating_sub(base)).expect("a short log");
+                let range = at(fetch.from - 1)..at(fetch.to).min(self.disk.entries.len());
                 let entries = self.disk.entries.get(range).unwrap_or_default().to_vec();
                 replica.step(Input::Fetched { fetch, entries });
             }
-            for image in images {
-                replica.step(Input::ImageSent { to: image.to, ok: false });
-            }
+            self.images.extend(images);
             if let Some(members) = members {
                 self.members = members.iter().map(|member| member.spec.id).collect();
             }
@@ -279,10 +345,23 @@ impl Host {
     }
 }
 
-fn write(disk: &mut Disk, append: Append) {
-    assert!(append.install.is_none(), "there are no images here");
+/// Loads the state of an image.
+pub fn load(machine: &mut Machine, mark: &Mark, records: &SortedRecords) {
+    for (key, value) in records {
+        machine.record(key, value).expect("it was made by a machine");
+    }
+    machine.finish(mark).expect("it is whole");
+}
+
+fn write(disk: &mut Disk, append: Append, received: &mut Option<Base>) {
+    if let Some(mark) = append.install {
+        let base = received.take().filter(|base| base.mark == mark);
+        disk.base = Some(base.expect("it was received"));
+        disk.entries.clear();
+    }
+    let base = disk.base.as_ref().map_or(0, |base| base.mark.index);
     if let Some(first) = append.entries.first() {
-        let kept = usize::try_from(first.index - 1).expect("a short log");
+        let kept = usize::try_from(first.index - 1 - base).expect("a short log");
         disk.entries.truncate(kept);
         disk.entries.extend(append.entries);
     }
@@ -291,7 +370,7 @@ fn write(disk: &mut Disk, append: Append) {
     }
 }
 
-fn standalone(id: u8, rng: &mut Rng) -> Identified {
+pub fn standalone(id: u8, rng: &mut Rng) -> Identified {
     let raft_id = raft_id(0, id);
     Identified {
         ensemble: u128::from(rng.next()) << 64 | 1,

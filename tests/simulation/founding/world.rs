@@ -4,6 +4,7 @@
 //! order in which they were sent, a step later or some.
 
 mod judge;
+mod lost_majority;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,6 +16,8 @@ use super::super::conn::Violation;
 use super::super::rng::Rng;
 use super::Seen;
 use super::host::{Host, is_standalone, kept_by};
+use lost_majority::Loss;
+pub use lost_majority::SeenOfLoss;
 
 const STEP_US: u64 = TICK_MS * 1000;
 /// The time at which a world begins.
@@ -43,13 +46,32 @@ pub struct World {
     told: BTreeMap<(u8, u8), (Undecided, u64)>,
     had_unequal_lines: bool,
     writes: u64,
+    /// What is known of a majority that was lost, once it is.
+    loss: Option<Loss>,
+    /// The highest zxid that any server had.
+    highest_zxid: i64,
     seen: Seen,
 }
 
 impl World {
-    pub fn new(mut rng: Rng, ids: &[u8], prints: bool) -> Self {
+    pub fn new(rng: Rng, ids: &[u8], prints: bool) -> Self {
+        let mut world = Self::unused(rng, ids, prints);
+        // Some machines were used before.
+        let states_max = world.rng.below(3);
+        for at in 0..world.hosts.len() {
+            match world.rng.below(4) {
+                0 => world.begin_alone(at, false),
+                1 if (world.states.len() as u64) < states_max => world.begin_alone(at, true),
+                _ => {}
+            }
+        }
+        world
+    }
+
+    /// Of machines that were never used.
+    fn unused(mut rng: Rng, ids: &[u8], prints: bool) -> Self {
         let hosts: Vec<Host> = ids.iter().copied().map(Host::new).collect();
-        let mut world = Self {
+        Self {
             prints,
             now_us: BEGIN_US,
             hosts,
@@ -61,19 +83,11 @@ impl World {
             told: BTreeMap::new(),
             had_unequal_lines: false,
             writes: 0,
+            loss: None,
+            highest_zxid: 0,
             seen: Seen::default(),
             rng: Rng::new(rng.next(), 21),
-        };
-        // Some machines were used before.
-        let states_max = rng.below(3);
-        for at in 0..world.hosts.len() {
-            match rng.below(4) {
-                0 => world.begin_alone(at, false),
-                1 if (world.states.len() as u64) < states_max => world.begin_alone(at, true),
-                _ => {}
-            }
         }
-        world
     }
 
     /// What this run has seen.
@@ -244,6 +258,7 @@ impl World {
         }
         self.link_all();
         self.deliver();
+        self.send_images();
         for at in 0..self.hosts.len() {
             self.tick(at);
         }
@@ -350,13 +365,19 @@ impl World {
                 self.told.remove(&(to, from));
             }
         }
-        if let Some(founding) = self.host_mut(to).founding() {
+        let host = self.host_mut(to);
+        if let Some(founding) = host.founding() {
             founding.heard(from, said, now_us);
+        } else if let Some(lost) = host.recovering() {
+            lost.heard(from, said, now_us);
         }
     }
 
     fn ask_silent(&mut self, id: u8) {
         let now_us = self.now_us;
+        if self.host_mut(id).recovering().is_some() {
+            return self.ask_all(id);
+        }
         let Some(founding) = self.host_mut(id).founding() else { return };
         for asked in founding.addresses_to_ask(now_us) {
             let other = self.host(asked);
@@ -415,6 +436,7 @@ impl World {
         ));
         let id = self.hosts[at].id;
         if self.founded.insert(ensemble) {
+            self.may_found_beside_loss(at)?;
             self.founds(
                 at,
                 &decision.identity.members.iter().map(|spec| spec.id).collect::<Vec<_>>(),

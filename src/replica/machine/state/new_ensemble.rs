@@ -43,7 +43,8 @@ pub type SortedRecords = Vec<Owned>;
 /// # Errors
 /// There is none: says which would be needed.
 pub fn term_of_new_ensemble(highest: u64) -> Result<u64, String> {
-    let term = highest.saturating_add(TERM_JUMP);
+    let jump = if mutant!("restore-goes-back") { 0 } else { TERM_JUMP };
+    let term = highest.saturating_add(jump);
     // One more for each election that is to come.
     if term >= TERM_MAX {
         return Err(format!(

@@ -14,6 +14,9 @@ impl World {
     /// A server founds an ensemble: with the consent of a majority of those that its lines name, and no
     /// participant serves by itself where it can be seen.
     pub(super) fn founds(&self, at: usize, participants: &[u8]) -> Result<(), Violation> {
+        if self.hosts[at].disk.alone_after.is_some() {
+            return Ok(());
+        }
         let own = self.hosts[at].id;
         let lines = &self.hosts[at].lines;
         let consents = |from: &&u8| {
@@ -50,6 +53,7 @@ impl World {
     }
 
     pub(super) fn check(&mut self) -> Result<(), Violation> {
+        self.check_zxids()?;
         let serving: Vec<&Host> =
             self.hosts.iter().filter(|host| host.is_serving() && !host.lines.is_empty()).collect();
         let ensembles: BTreeSet<u128> = serving.iter().filter_map(|host| host.ensemble()).collect();
@@ -58,7 +62,8 @@ impl World {
                 serving.iter().map(|host| (host.id, host.ensemble())).collect();
             return Err(format!("clients are served by more than one ensemble: {who:x?}"));
         }
-        for host in serving.iter().filter(|_| self.seen.set_aside == 0) {
+        let judges_joined = self.seen.set_aside == 0 && self.loss.is_none();
+        for host in serving.iter().filter(|_| judges_joined) {
             let belongs = |other: &&Host| other.ensemble() == host.ensemble();
             let joined = self.hosts.iter().filter(belongs).count();
             let participants = host.disk.identity.as_ref().map_or(0, |it| it.members.len());
