@@ -40,9 +40,12 @@ enum Scene {
     Three,
     /// A server alone that clients connect to through TLS.
     Tls,
-    /// It takes a full queue of the driver, or a key of Kerberos: `peers.rs` and `acceptor.rs` show them.
+    /// It takes a full queue of the driver, or a key of Kerberos: `peers.rs` and `acceptor.rs` show them; or it is of no
+    /// server.
     Unit,
 }
+
+const TOKEN: &str = "sixteen-characters";
 
 fn scene(task: Task) -> Scene {
     match task {
@@ -57,6 +60,7 @@ fn scene(task: Task) -> Scene {
         | Task::Admission
         | Task::HttpPort
         | Task::HttpConnection
+        | Task::Backup
         | Task::HttpAnswer => Scene::Alone,
         Task::Links | Task::Link | Task::Peers | Task::Peer | Task::Images | Task::Question => {
             Scene::Lonely
@@ -64,7 +68,7 @@ fn scene(task: Task) -> Scene {
         Task::Members | Task::MembersFile => Scene::Files,
         Task::ImageFetch => Scene::Damaged,
         Task::Image | Task::ImageWork => Scene::Three,
-        Task::Notice | Task::Gssapi => Scene::Unit,
+        Task::Notice | Task::Gssapi | Task::Survey => Scene::Unit,
         Task::Handshake | Task::Certificates => Scene::Tls,
     }
 }
@@ -138,6 +142,9 @@ async fn a_panic_of_each_thread_and_task_ends_a_server() {
         )
         .unwrap();
         let builder = builder.set("lockkeeper.jaasFile", &users.display().to_string());
+        let token = directory.path().join("token");
+        std::fs::write(&token, TOKEN).unwrap();
+        let builder = builder.set("lockkeeper.adminTokenFile", &token.display().to_string());
         let server = start(builder.admin_address("127.0.0.1", 0)).await;
         let (address, admin) = (server.local_addr(), server.admin_addr().expect("there is one"));
         let mut client = Client::connect(address).await;
@@ -165,6 +172,12 @@ async fn a_panic_of_each_thread_and_task_ends_a_server() {
             Task::Admission => drop(crowd),
             Task::HttpPort | Task::HttpConnection => get(admin, "/livez").await,
             Task::HttpAnswer => get(admin, "/locks").await,
+            Task::Backup => {
+                let proof = format!("Authorization: Bearer {TOKEN}");
+                let asked = format!("GET /snapshot HTTP/1.0\r\n{proof}\r\n\r\n");
+                // The server ends in the middle of it.
+                let _ = ask(admin, asked.as_bytes()).await;
+            }
             _ => {}
         }
         assert_ends(server, task, begun).await;

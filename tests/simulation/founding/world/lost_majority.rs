@@ -187,6 +187,12 @@ impl World {
                 _ => self.ask_operator(at),
             }
         }
+        // If nobody says a word of the old ensemble, a majority of new machines founds another one: that is no mistake of
+        // this command.
+        let first = self.at(*survivors.first().expect("there is one"));
+        if survivors.iter().all(|id| self.host(*id).process.is_none()) {
+            self.ask_operator(first);
+        }
         let dead: BTreeSet<u8> = ids.iter().copied().collect();
         for round in 0.. {
             self.listen()?;
