@@ -87,8 +87,8 @@ fn exchange(place: &Place, made: u64, aside: u64) -> Result<Vec<PathBuf>, FsErro
     let new = staged(place, made);
     let is_new_whole = fs.list(&new.data)?.iter().any(|name| name == identity::FILE);
     let mut moved = Vec::new();
-    // Once something of the new data is in its place, nothing of the old is left there.
-    let has_begun = !fs.list(&new.data)?.iter().any(|name| name == IMAGES);
+    // The log comes first: once it is in its place, nothing of the old is left there.
+    let has_begun = !fs.list(&new.log)?.iter().any(|name| name == LOG);
     if is_new_whole && !has_begun {
         let is_data = |name: &str| {
             [identity::FILE, IMAGES, STATE, ORIGIN].contains(&name)
@@ -108,6 +108,7 @@ fn exchange(place: &Place, made: u64, aside: u64) -> Result<Vec<PathBuf>, FsErro
     }
     fs.remove(&place.data.join(MARKER))?;
     fs.sync_dir(&place.data)?;
+    moved.sort_unstable();
     moved.dedup();
     Ok(moved)
 }
