@@ -38,4 +38,5 @@ front_pages! {
     #[cfg(feature = "server")]
     supervision,
     tree,
+    zookeeper,
 }

@@ -49,7 +49,9 @@ pub use durable::{
 pub use ensemble::founding;
 pub use input::{ClientRequest, ConnId, Input};
 pub use inspect::{Inspect, Measure, Measurement, Report, Status};
-pub use machine::{Machine, txn, version as txn_version};
+pub use machine::{
+    ForeignApplied, ForeignLoad, ForeignResult, Machine, txn, version as txn_version,
+};
 pub use messages::{Member, PeerMessage, peer, peer_codec};
 pub use ready::{
     Answered, AnsweredList, AuditLine, Fetch, Outgoing, Ready, SendImage, TurnedAway, WhyAway,
