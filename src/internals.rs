@@ -40,4 +40,5 @@ front_pages! {
     #[cfg(feature = "server")]
     supervision,
     tree,
+    zookeeper,
 }

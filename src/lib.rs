@@ -14,6 +14,7 @@
 //!   replica        one server: consensus, sessions, watches, order
 //!   tree           the znodes                 config  zoo.cfg
 //!   locks          which znodes are locks, and whose
+//!   zookeeper      the records of ZooKeeper's own files and quorum protocol
 //!   proto          the wire
 //! ```
 //!
@@ -119,6 +120,7 @@ mod supervision;
 #[cfg(feature = "tls")]
 mod tls;
 mod tree;
+mod zookeeper;
 
 // What the unit tests share with the tests from outside, to which this crate is `lockkeeper`.
 #[cfg(test)]

@@ -49,7 +49,9 @@ pub use durable::{
 pub use ensemble::{founding, lost_majority};
 pub use input::{ClientRequest, ConnId, Input};
 pub use inspect::{Inspect, Measure, Measurement, Report, Status};
-pub use machine::{Machine, new_ensemble, txn, version as txn_version};
+pub use machine::{
+    ForeignApplied, ForeignLoad, ForeignResult, Machine, new_ensemble, txn, version as txn_version,
+};
 pub use messages::{Member, PeerMessage, peer, peer_codec};
 pub use ready::{
     Answered, AnsweredList, AuditLine, Fetch, Outgoing, Ready, SendImage, TurnedAway, WhyAway,

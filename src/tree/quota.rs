@@ -197,6 +197,18 @@ impl Tree {
         self.rewrite(id, path, &usage);
     }
 
+    /// Counts the usage of every quota afresh, where there is a znode for it.
+    pub fn recount_usage(&mut self) {
+        let quotas: Vec<Box<str>> = self.quotas.0.values().flatten().cloned().collect();
+        for quota in quotas {
+            let path = figures_path(&quota, USAGE);
+            let Some(id) = self.find(&path) else { continue };
+            if let Ok(counted) = self.count_usage(&path, None) {
+                self.start_usage(id, &path, counted);
+            }
+        }
+    }
+
     fn figures(&self, path: &str) -> Option<(ZnodeId, Figures)> {
         let id = self.find(path)?;
         Some((id, Figures::parse(self.slab[id].data().unwrap_or_default())?))

@@ -314,7 +314,7 @@ impl Tree {
         self.find(path).ok_or(ErrorCode::NoNode)
     }
 
-    fn event(&self, kind: EventType, id: ZnodeId, path: Text) -> Event {
+    pub(super) fn event(&self, kind: EventType, id: ZnodeId, path: Text) -> Event {
         let acl = Arc::clone(self.acls.list(self.slab[id].meta.acl));
         Event { kind, path, acl, life: None }
     }
@@ -333,12 +333,12 @@ fn next_version(current: i32, expected: i32) -> Result<i32, ErrorCode> {
 }
 
 /// The path of the parent, which ends at `length`.
-fn parent_path(path: &str, length: usize) -> &str {
+pub(super) fn parent_path(path: &str, length: usize) -> &str {
     if length == 0 { path::ROOT } else { &path[..length] }
 }
 
 /// The path of the parent, sharing the memory of the path.
-fn parent_of(path: &Text, length: usize) -> Text {
+pub(super) fn parent_of(path: &Text, length: usize) -> Text {
     if length == 0 { Text::from_static(path::ROOT) } else { path.slice_to(length) }
 }
 

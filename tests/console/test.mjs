@@ -18,7 +18,7 @@ const said = text => console.log(((Date.now() - begun) / 1000).toFixed(1).padSta
 const keep = thing => { started.push(thing); return thing; };
 const browser = keep(await Browser.start());
 
-// No error was reported, axe-core finds nothing, nothing is wider than the screen; and a screenshot.
+// No error was reported, axe-core finds nothing, nothing is wider than the screen, no cell repeats its head; and a screenshot.
 async function judge(page, name) {
   await page.screenshot(join(work, name + ".png"));
   await page.run(axe + "; true");
@@ -27,6 +27,10 @@ async function judge(page, name) {
   assert.deepEqual(page.errors, [], name + ": errors of the page");
   const width = await page.run("[document.documentElement.scrollWidth, innerWidth]");
   assert.ok(width[0] <= width[1], name + ": wider than the screen: " + width);
+  // On a small screen each cell has its head in front.
+  const twice = await page.run(`[...document.querySelectorAll("table.rows td[data-head]:not([data-head=''])")].filter(cell => getComputedStyle(cell).display === "flex")
+    .map(cell => cell.innerText.trim().toLowerCase() + " of " + cell.dataset.head.toLowerCase()).filter(said => said.startsWith(said.split(" of ").at(-1)))`);
+  assert.deepEqual(twice, [], name + ": cells that repeat their heads");
   said(name);
 }
 

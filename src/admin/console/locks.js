@@ -16,10 +16,15 @@ function health(shown) {
   return h("span", { class: left < 0.34 ? "health late" : "health", role: "img", "aria-label": words, title: words }, h("i", { "width-percent": Math.round(100 * left) }));
 }
 
+// Which kind of cell it is, in a column with two; a small screen has a head in front of each cell, which says so.
+function kind(word) {
+  return h("span", { class: "kind" }, word, " ");
+}
+
 function watched(place) {
-  if (place.watches === null) return "watches ?";
-  if (place.watches.length === 0) return "watches nothing";
-  return ["watches ", place.watches.slice(0, 3).map((w, at) => [at ? ", " : "", h("code", { title: w.path }, w.kind === "data" ? short(last(w.path)) : w.path), w.kind === "data" ? "" : " (" + w.kind + ")"]),
+  if (place.watches === null) return [kind("watches"), "?"];
+  if (place.watches.length === 0) return [kind("watches"), "nothing"];
+  return [kind("watches"), place.watches.slice(0, 3).map((w, at) => [at ? ", " : "", h("code", { title: w.path }, w.kind === "data" ? short(last(w.path)) : w.path), w.kind === "data" ? "" : " (" + w.kind + ")"]),
     place.watches.length > 3 ? " and " + (place.watches.length - 3) + " more" : ""];
 }
 
@@ -37,7 +42,7 @@ function placeRow(word, place) {
     cell("Client", client(place)),
     cell("Session", health(place)),
     cell("For", h("span", { class: "num nowrap" }, since)),
-    cell(word === "holds" ? "Token" : "Watches", word === "holds" ? ["token ", copyable(String(place.token), null, "the fencing token")] : watched(place)),
+    cell(word === "holds" ? "Token" : "Watches", word === "holds" ? [kind("token"), copyable(String(place.token), null, "the fencing token")] : watched(place)),
     cell("Znode", copyable(place.node, short(last(place.node)))),
     h("td", { class: "act", "data-head": "" }, h("span", {}, action("revoke", place, "Ask to release"), action("break", place, "Break", "bad"))));
 }

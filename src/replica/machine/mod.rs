@@ -6,6 +6,7 @@
 
 mod applied_state;
 mod audit;
+mod foreign;
 pub(in crate::replica) mod members;
 mod sessions;
 pub mod state;
@@ -13,6 +14,7 @@ pub mod txn;
 pub mod version;
 mod write;
 
+pub use foreign::{ForeignApplied, ForeignLoad, ForeignResult};
 pub use state::new_ensemble;
 pub use state::{Machine, STAMP_LEAD_MS_MAX};
 

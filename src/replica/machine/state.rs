@@ -49,19 +49,19 @@ const DIGEST_ZXID_STEP: i64 = 128;
 /// The replicated state of one server.
 #[derive(Debug)]
 pub struct Machine {
-    tree: Tree,
-    sessions: Sessions,
-    last_zxid: i64,
-    last_time_ms: i64,
-    steady_ms: i64,
+    pub(super) tree: Tree,
+    pub(super) sessions: Sessions,
+    pub(super) last_zxid: i64,
+    pub(super) last_time_ms: i64,
+    pub(super) steady_ms: i64,
     version: u8,
     /// The last version that is understood.
     known_version: u8,
     digests: VecDeque<(i64, u64)>,
     records_loaded: u64,
     full_pass: bool,
-    clock_dirty: bool,
-    txns_applied: u64,
+    pub(super) clock_dirty: bool,
+    pub(super) txns_applied: u64,
     replayed: Replayed,
     audits_replay: bool,
 }
@@ -92,7 +92,7 @@ impl Machine {
         Self::around(Tree::fresh(options))
     }
 
-    fn around(tree: Tree) -> Self {
+    pub(super) fn around(tree: Tree) -> Self {
         Self {
             tree,
             sessions: Sessions::default(),
@@ -359,7 +359,7 @@ impl Machine {
         self.tree.set_config(context, None, &text, events)
     }
 
-    fn remember_digest(&mut self, zxid: i64) {
+    pub(super) fn remember_digest(&mut self, zxid: i64) {
         if zxid % DIGEST_ZXID_STEP != 0 {
             return;
         }
@@ -473,7 +473,7 @@ impl Machine {
 
 /// The steady clock of data of earlier versions, which have none: their znodes were as old as their stamps
 /// say, and go on from there.
-fn steady_without_one(time_ms: i64) -> i64 {
+pub(super) fn steady_without_one(time_ms: i64) -> i64 {
     time_ms.clamp(0, STEADY_MS_MAX)
 }
 

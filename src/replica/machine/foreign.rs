@@ -1,0 +1,290 @@
+//! What ZooKeeper has decided, applied to the state: its sessions, its znodes, its transactions as they are.
+//!
+//! *Owns* the one function that applies a transaction of ZooKeeper, and the loading of a snapshot of it.
+//! *Invariants*: the same transactions on the same state give the same state, results and events on every
+//! server; the
+//! zxid, the time and the versions are ZooKeeper's; a session of ZooKeeper has the password that ZooKeeper
+//! computes of
+//! its id, and no connection. The last zxid only rises. *Never* decides whether something is allowed.
+//!
+//! Reproduces `DataTree.processTxn`, `ZKDatabase.processTxn` and `FileTxnSnapLog.processTransaction`.
+
+use std::collections::BTreeMap;
+
+use super::sessions::Session;
+use super::state::{Machine, SessionChange};
+use crate::proto::{ErrorCode, Stat, Text};
+use crate::tree::{Context, Event, ForeignCreate, Options, Owner, Tree};
+use crate::zookeeper::txn::kind;
+use crate::zookeeper::{Lifetime, Node, Txn, TxnBody, TxnHeader, password};
+
+/// What became of one transaction of ZooKeeper.
+#[derive(Debug)]
+pub struct ForeignApplied {
+    /// Of the transaction itself; of a multi, of each of its operations.
+    pub results: Vec<Result<ForeignResult, ErrorCode>>,
+    /// In the order in which watchers are to see them.
+    pub events: Vec<Event>,
+    /// The session that it opened or closed.
+    pub(in crate::replica) session_change: Option<SessionChange>,
+}
+
+/// What one operation gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForeignResult {
+    /// A znode came.
+    Created {
+        /// Its path.
+        path: Text,
+        /// Its stat.
+        stat: Stat,
+    },
+    /// A znode was changed.
+    Changed {
+        /// Its stat.
+        stat: Stat,
+    },
+    /// Nothing that could be shown: a delete, a check, a session.
+    Done,
+}
+
+/// A state that is made from a snapshot of ZooKeeper.
+#[derive(Debug)]
+pub struct ForeignLoad {
+    machine: Machine,
+    newest_ms: i64,
+}
+
+impl ForeignLoad {
+    /// Begins one.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self { machine: Machine::around(Tree::empty(options)), newest_ms: 0 }
+    }
+
+    /// The state of a server of ZooKeeper that was never written to.
+    #[must_use]
+    pub fn fresh(options: Options) -> Machine {
+        Machine::fresh(options)
+    }
+
+    /// Adds an open session; the last timeout counts.
+    pub fn session(&mut self, id: i64, timeout_ms: i32) {
+        self.machine.open_foreign(id, timeout_ms);
+    }
+
+    /// Adds a znode, parents first.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words that begin with its path.
+    pub fn node(&mut self, node: &Node) -> Result<(), String> {
+        let acl = node.acl.as_ref().map(|acl| &acl[..]);
+        self.newest_ms = self.newest_ms.max(node.stat.ctime).max(node.stat.mtime);
+        let loaded =
+            self.machine.tree.load_foreign(&node.path, node.data.as_deref(), acl, &node.stat);
+        loaded.map_err(|reason| format!("znode {:?} {reason}", node.path.as_str()))
+    }
+
+    /// The state, at the zxid that the snapshot says. Transactions behind it may follow.
+    ///
+    /// # Errors
+    /// It is no whole tree.
+    pub fn finish(self, zxid: i64) -> Result<Machine, String> {
+        let Self { mut machine, newest_ms } = self;
+        machine.tree.complete_foreign().map_err(|reason| format!("the tree {reason}"))?;
+        machine.last_zxid = zxid;
+        machine.see_foreign_time(newest_ms);
+        Ok(machine)
+    }
+}
+
+impl Machine {
+    /// Applies a transaction of ZooKeeper.
+    pub fn apply_foreign(&mut self, txn: &Txn) -> ForeignApplied {
+        self.last_zxid = self.last_zxid.max(txn.header.zxid);
+        self.clock_dirty = true;
+        self.txns_applied += 1;
+        let mut applied =
+            ForeignApplied { results: Vec::new(), events: Vec::new(), session_change: None };
+        match &txn.body {
+            TxnBody::Multi(subs) => {
+                let failed = subs.iter().any(|sub| matches!(sub.body, TxnBody::Error { .. }));
+                for sub in subs {
+                    let result = match &sub.body {
+                        TxnBody::Error { code } => Err(code_of(*code)),
+                        _ if failed => Ok(ForeignResult::Done),
+                        body => self.one_foreign(&txn.header, body, &mut applied.events),
+                    };
+                    applied.results.push(result);
+                }
+            }
+            TxnBody::CreateSession { timeout_ms } => {
+                let session = self.open_foreign(txn.header.client_id, *timeout_ms);
+                applied.session_change = Some(SessionChange::Opened(txn.header.client_id, session));
+                applied.results.push(Ok(ForeignResult::Done));
+            }
+            TxnBody::CloseSession { paths } => {
+                let paths = paths.as_deref().unwrap_or_default();
+                self.close_foreign(&txn.header, paths, &mut applied);
+            }
+            body => {
+                let result = self.one_foreign(&txn.header, body, &mut applied.events);
+                applied.results.push(result);
+            }
+        }
+        self.remember_digest(txn.header.zxid);
+        applied
+    }
+
+    /// Moves both clocks to a time of ZooKeeper's, where no entry of a log of our own does: by the steady
+    /// clock, znodes
+    /// are as old as their stamps say.
+    pub fn see_foreign_time(&mut self, time_ms: i64) {
+        self.last_time_ms = self.last_time_ms.max(time_ms);
+        self.steady_ms = self.steady_ms.max(super::state::steady_without_one(self.last_time_ms));
+        self.clock_dirty = true;
+    }
+
+    /// Ends the life of ephemerals whose session is not open, and gives their sessions and paths.
+    pub fn remove_foreign_orphans(&mut self) -> Vec<(i64, Text)> {
+        let owners: Vec<i64> = self.tree.sessions_with_ephemerals().map(|(id, _)| id).collect();
+        let mut removed = Vec::new();
+        for session in owners.into_iter().filter(|id| !self.sessions.is_open(*id)) {
+            let header =
+                TxnHeader { client_id: session, zxid: self.last_zxid, ..self.now_header() };
+            let context = context(&header, self.steady_ms);
+            let owned = self.tree.close_session_foreign(&context, &mut Vec::new());
+            removed.extend(owned.into_iter().map(|path| (session, path)));
+        }
+        removed
+    }
+
+    /// Makes the state that of a new ensemble: the members of the other one are forgotten, and usage of quotas
+    /// is counted.
+    ///
+    /// # Errors
+    /// A znode has no list: the snapshot was written while it came, and the log behind it is missing.
+    pub fn settle_foreign(&mut self) -> Result<(), String> {
+        if let Some(path) = self.tree.find_without_acl() {
+            return Err(format!(
+                "znode {path:?} has no access control list: the log behind the snapshot is missing"
+            ));
+        }
+        self.tree.forget_config();
+        self.tree.recount_usage();
+        Ok(())
+    }
+
+    /// Closes the sessions that ZooKeeper would not know the password of, and gives each with its ephemerals.
+    pub fn leave_out_sessions(&mut self) -> Vec<(i64, Vec<Text>)> {
+        let open = self.foreign_sessions();
+        let other: Vec<i64> = open.filter(|(.., is_known)| !is_known).map(|(id, ..)| id).collect();
+        let mut owned: BTreeMap<i64, Vec<Text>> = self.tree.sessions_with_ephemerals().collect();
+        let mut left_out = Vec::with_capacity(other.len());
+        for client_id in other {
+            let (zxid, kind) = (self.last_zxid + 1, kind::CLOSE_SESSION);
+            let header = TxnHeader { client_id, zxid, kind, ..self.now_header() };
+            let paths = owned.remove(&client_id).unwrap_or_default();
+            let body = TxnBody::CloseSession { paths: None };
+            self.apply_foreign(&Txn { header, body, digest: None });
+            left_out.push((client_id, paths));
+        }
+        left_out
+    }
+
+    /// The open sessions: id, timeout, and whether the password is the one that ZooKeeper computes.
+    pub fn foreign_sessions(&self) -> impl Iterator<Item = (i64, i32, bool)> + '_ {
+        self.sessions
+            .iter()
+            .map(|(id, session)| (id, session.timeout_ms, session.password == password(id)))
+    }
+
+    fn now_header(&self) -> TxnHeader {
+        TxnHeader { time_ms: self.last_time_ms, ..TxnHeader::default() }
+    }
+
+    /// Opens a session of ZooKeeper, or gives an open one its timeout.
+    fn open_foreign(&mut self, id: i64, timeout_ms: i32) -> Session {
+        let session = Session { timeout_ms, password: password(id), owner: (0, 0) };
+        if !self.sessions.open(id, session) {
+            let owner = self.sessions.find(id).map_or((0, 0), |open| open.owner);
+            let again = Session { owner, ..session };
+            return self.sessions.attach(id, again).unwrap_or(again);
+        }
+        session
+    }
+
+    /// The paths that the transaction names, then what the session owns besides.
+    fn close_foreign(&mut self, header: &TxnHeader, paths: &[Text], applied: &mut ForeignApplied) {
+        let context = context(header, self.steady_ms);
+        for path in paths {
+            // One that is not there is gone already.
+            let _ = self.tree.delete_foreign(&context, path, &mut applied.events);
+        }
+        self.tree.close_session_foreign(&context, &mut applied.events);
+        let id = header.client_id;
+        applied.session_change = self.sessions.close(id).then_some(SessionChange::Closed(id));
+        applied.results.push(Ok(ForeignResult::Done));
+    }
+
+    fn one_foreign(
+        &mut self,
+        header: &TxnHeader,
+        body: &TxnBody,
+        events: &mut Vec<Event>,
+    ) -> Result<ForeignResult, ErrorCode> {
+        let context = context(header, self.steady_ms);
+        let changed = |stat| ForeignResult::Changed { stat };
+        match body {
+            TxnBody::Create(create) => {
+                let foreign = ForeignCreate {
+                    path: &create.path,
+                    data: create.data.as_deref(),
+                    acl: &create.acl,
+                    owner: match create.lifetime {
+                        Lifetime::Persistent => Owner::Persistent,
+                        Lifetime::Ephemeral => Owner::from_encoded(header.client_id),
+                        Lifetime::Container => Owner::Container,
+                        Lifetime::Ttl(ttl_ms) => Owner::Ttl(ttl_ms),
+                    },
+                    parent_cversion: create.parent_cversion,
+                };
+                let stat = self.tree.create_foreign(&context, &foreign, events)?;
+                Ok(ForeignResult::Created { path: create.path.clone(), stat })
+            }
+            TxnBody::Delete { path } => {
+                self.tree.delete_foreign(&context, path, events).map(|()| ForeignResult::Done)
+            }
+            TxnBody::SetData { path, data, version } => {
+                let data = data.as_deref();
+                self.tree.set_data_foreign(&context, path, data, *version, events).map(changed)
+            }
+            TxnBody::SetAcl { path, acl, version } => {
+                self.tree.set_acl_foreign(path, acl, *version).map(changed)
+            }
+            TxnBody::Check { .. } => Ok(ForeignResult::Done),
+            TxnBody::Error { code } => Err(code_of(*code)),
+            // Those of sessions are no operations, and no multi is inside of another one.
+            TxnBody::CreateSession { .. } | TxnBody::CloseSession { .. } | TxnBody::Multi(_) => {
+                Err(ErrorCode::BadArguments)
+            }
+        }
+    }
+}
+
+fn context(header: &TxnHeader, steady_ms: i64) -> Context<'static> {
+    Context {
+        zxid: header.zxid,
+        time_ms: header.time_ms,
+        steady_ms,
+        session: header.client_id,
+        ids: &[],
+    }
+}
+
+fn code_of(code: i32) -> ErrorCode {
+    ErrorCode::from_wire(code).unwrap_or(ErrorCode::SystemError)
+}
+
+#[cfg(test)]
+mod tests;
