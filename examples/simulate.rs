@@ -165,7 +165,8 @@ fn lose(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
     }
     let seconds = begun.elapsed().as_secs_f64();
     println!(
-        "{count} seeds, {failed} failed, {recovered} recovered, {refused} operators refused at first, {:.1} seeds a second",
+        "{count} seeds, {failed} failed, {recovered} recovered, {refused} operators refused at first, {:.1} seeds a \
+         second",
         count as f64 / seconds
     );
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -40,7 +40,8 @@ enum Scene {
     Three,
     /// A server alone that clients connect to through TLS.
     Tls,
-    /// It takes a full queue of the driver, or a key of Kerberos: `peers.rs` and `acceptor.rs` show them; or it is of no
+    /// It takes a full queue of the driver, or a key of Kerberos: `peers.rs` and `acceptor.rs` show them; or it is
+    /// of no
     /// server.
     Unit,
 }

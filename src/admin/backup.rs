@@ -57,8 +57,8 @@ pub(super) async fn answer(subtree: Option<&str>, source: &dyn Source) -> Answer
         ),
         Err(NoBackup::NotServing) => text(
             StatusCode::SERVICE_UNAVAILABLE,
-            "not serving: no majority has confirmed in time that this server is up to date. The data of a server that does \
-             not run is saved with --offline",
+            "not serving: no majority has confirmed in time that this server is up to date. The data of a server \
+             that does not run is saved with --offline",
         ),
         Err(NoBackup::InMemory) => {
             text(StatusCode::NOT_IMPLEMENTED, "this server keeps its data in memory alone")

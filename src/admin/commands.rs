@@ -118,8 +118,8 @@ async fn data(
 fn disabled(command: Command) -> String {
     let why = match command {
         Command::Restore => {
-            "it would replace the tree of one server under its clients; `lockkeeper snapshot restore` begins a new ensemble \
-             with a backup"
+            "it would replace the tree of one server under its clients; `lockkeeper snapshot restore` begins a new \
+             ensemble with a backup"
         }
         _ => {
             "this server cannot write ZooKeeper's format yet; `lockkeeper snapshot save` makes a backup"

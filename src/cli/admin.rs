@@ -216,7 +216,8 @@ pub(super) fn download(
     Err(AdminError::Unreachable(reasons))
 }
 
-/// By the first version of the protocol, the body ends with the connection: what is downloaded says itself whether it is
+/// By the first version of the protocol, the body ends with the connection: what is downloaded says itself whether
+/// it is
 /// whole.
 fn begin_download(server: &HostPort, target: &str, access: &AdminAccess) -> io::Result<Download> {
     let patience = access.answer_max.max(DOWNLOAD_MAX);

@@ -1,6 +1,7 @@
 //! Makes backups of a server that runs.
 //!
-//! *Owns* the order of it: a majority confirms up to where this server must have applied the log, the state thread gives
+//! *Owns* the order of it: a majority confirms up to where this server must have applied the log, the state thread
+//! gives
 //! an image of such a state, and a thread of its own writes that as a backup into a channel. *Invariants*: a backup
 //! holds all that was acknowledged before it was asked for; its records add up to the digest that the state had; it
 //! counts as made once a client has taken all of it. *Never* makes the driver wait, and never more than one at a time.

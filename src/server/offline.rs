@@ -177,7 +177,8 @@ impl Recovery {
         self.survey.known()
     }
 
-    /// Goes on alone: with these servers declared dead, and zxids above all that anybody tells of. `terms`: what is known
+    /// Goes on alone: with these servers declared dead, and zxids above all that anybody tells of. `terms`: what is
+    /// known
     /// besides. Durable on return.
     ///
     /// # Errors
@@ -203,7 +204,8 @@ impl Recovery {
         let (above_zxid, znodes) = ((term << 32).cast_signed(), machine.tree().node_count());
         let ids: Vec<String> = dead.iter().map(u8::to_string).collect();
         let origin = format!(
-            "declared alone by an operator: server {server_id} goes on from ensemble {ensemble:032x} without the servers {}",
+            "declared alone by an operator: server {server_id} goes on from ensemble {ensemble:032x} without the \
+             servers {}",
             ids.join(", ")
         );
         let digest = machine.digest();

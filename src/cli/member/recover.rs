@@ -78,8 +78,10 @@ fn said(
     let offline::Recovered { aside, above_zxid, before, sessions, znodes } = done;
     let text = format!(
         "server {} goes on alone, with {znodes} znodes and {sessions} sessions; its zxids are above {above_zxid:#x}\n{}\
-         start it before any other: {}\nthen start new servers for {}, with empty data directories: they join. What is left of \
-         the data of a server that was declared dead belongs to the ensemble that is no more; a server that still has it is \
+         start it before any other: {}\nthen start new servers for {}, with empty data directories: they join. What \
+         is left of \
+         the data of a server that was declared dead belongs to the ensemble that is no more; a server that still \
+         has it is \
          refused, and joins with --rejoin\n",
         config.server_id.unwrap_or(0),
         kept(aside),
@@ -114,8 +116,10 @@ fn ask(recovery: &Recovery) -> Result<BTreeSet<u8>, Failure> {
     let (index, term) = state.last;
     writeln!(
         text,
-        "this server's log ends at entry {index} of term {term}, zxid {:#x}; {} of its entries may or may not have been \
-         acknowledged, and are kept\nwhat the others acknowledged without this server is lost: every write that only they \
+        "this server's log ends at entry {index} of term {term}, zxid {:#x}; {} of its entries may or may not have \
+         been \
+         acknowledged, and are kept\nwhat the others acknowledged without this server is lost: every write that only \
+         they \
          had, locks and sessions that were opened or ended since",
         state.machine.last_zxid(),
         state.uncertain,
@@ -136,7 +140,7 @@ fn ask(recovery: &Recovery) -> Result<BTreeSet<u8>, Failure> {
     text += "A server that is declared dead and still has its data must never run again with it: with a majority of \
              such servers the old ensemble would serve beside the new one.\n";
     let mut out = io::stderr();
-    // With standard error closed nobody reads it, and nobody can answer.
+    // With standard error closed the question is not read, and there will be no answer.
     let _ = out.write_all(text.as_bytes());
     if !io::stdin().is_terminal() {
         return Err(Failure::new(
@@ -144,7 +148,10 @@ fn ask(recovery: &Recovery) -> Result<BTreeSet<u8>, Failure> {
             "no terminal to ask at: --dead N,... names the servers that are lost for ever",
         ));
     }
-    let _ = out.write_all(b"Write the numbers of the servers that are lost for ever (such as 2,3), or nothing to give up: ");
+    let _ = out.write_all(
+        b"Write the numbers of the servers that are lost for ever (such as 2,3), or nothing to \
+     give up: ",
+    );
     let _ = out.flush();
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);
@@ -160,12 +167,14 @@ fn ask(recovery: &Recovery) -> Result<BTreeSet<u8>, Failure> {
 fn why(refusal: &Refusal, flags: &RecoverFlags) -> String {
     match refusal {
         Refusal::Serves(id, mode) => format!(
-            "server {id} serves clients (Mode: {mode}): the ensemble has its majority, and this server joins it with {} \
+            "server {id} serves clients (Mode: {mode}): the ensemble has its majority, and this server joins it with \
+             {} \
              --rejoin, or as it is",
             flags.data.start_command()
         ),
         Refusal::Runs(id) => format!(
-            "server {id} runs and has the log, too: stop it, and run this command there as well, so that both tell how far \
+            "server {id} runs and has the log, too: stop it, and run this command there as well, so that both tell \
+             how far \
              their logs go. If it is a new server, which came empty, empty its data directory again"
         ),
         Refusal::HasMore(id, position) => format!(
@@ -175,7 +184,8 @@ fn why(refusal: &Refusal, flags: &RecoverFlags) -> String {
             flags.data.start_command()
         ),
         Refusal::Silent(ids) => format!(
-            "not heard and not declared dead: {}. Run this command on each that is left, at the same time, or declare those \
+            "not heard and not declared dead: {}. Run this command on each that is left, at the same time, or \
+             declare those \
              dead that are lost for ever",
             list(&ids.iter().copied().collect())
         ),

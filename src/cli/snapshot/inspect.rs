@@ -123,7 +123,10 @@ fn line(text: &mut String, path: &str, shown: &Shown<'_>, depth: usize) {
 
 fn znode(data: Option<&[u8]>, path: &str, shown: &Shown<'_>, acl: &[crate::proto::Acl]) -> Value {
     let stat = &shown.stat;
-    let entry = |acl: &crate::proto::Acl| json!({ "scheme": acl.scheme.as_str(), "id": acl.id.as_str(), "perms": acl.perms });
+    let entry = |acl: &crate::proto::Acl| {
+        let (scheme, id) = (acl.scheme.as_str(), acl.id.as_str());
+        json!({ "scheme": scheme, "id": id, "perms": acl.perms })
+    };
     json!({
         "path": path,
         "data_hex": data.map(hex),

@@ -264,7 +264,7 @@ impl Founding {
     }
 
     /// As [`Founding::reading`], of a server that an operator has declared to be alone: it goes on from the ensemble
-    /// `before`, of which no majority is left, and waits for nobody's consent. It founds unless a server of that one
+    /// `before`, of which no majority is left, and waits for no consent. It founds unless a server of that one
     /// still serves.
     #[must_use]
     pub fn alone(own: u8, lines: &[ServerSpec], chance: Chance, before: u128) -> Self {
@@ -509,7 +509,7 @@ impl Founding {
         let Own::State { identity, .. } = &self.brings else { return None };
         let is_patient = now_us >= since_us.saturating_add(PATIENCE_US);
         let others = participants(&self.lines).into_iter().filter(|id| *id != self.own);
-        // One without data, which is there, serves nobody.
+        // One without data, which is there, serves no client.
         let mut asked = others.filter(|id| self.said(*id, now_us).is_none());
         let serves_not = |id: u8| self.asked.get(&id).is_some_and(|(mode, _)| mode.is_none());
         if !is_patient || !asked.all(serves_not) {

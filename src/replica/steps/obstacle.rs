@@ -2,7 +2,8 @@
 //!
 //! *Finds* three things, so that "stuck" differs from "electing": a leader that founded an ensemble with a
 //! state of its own waits until a majority has joined; a majority of the voters has come back without
-//! the data that it voted with; and so many voters are not linked, for so long, that an operator is told what to do if they
+//! the data that it voted with; and so many voters are not linked, for so long, that an operator is told what to do
+//! if they
 //! are lost for ever. *Invariant*: the second is found only where it is certain: a voter counts
 //! as lost when its server is connected under another identity, never because it is silent.
 
@@ -75,8 +76,9 @@ impl Replica {
         };
         let missing = self.consensus.voters_of_both().into_iter().find_map(away)?;
         Some(format!(
-            "no leader for more than a minute: the servers {} are not linked with this one, and without some of them there \
-             is no majority. Start them; if they are lost for ever, stop this server and run `lockkeeper member recover`",
+            "no leader for more than a minute: the servers {} are not linked with this one, and without some of \
+             them there is no majority. Start them; if they are lost for ever, stop this server and run \
+             `lockkeeper member recover`",
             list(&missing)
         ))
     }

@@ -49,7 +49,7 @@ enum Task {
 pub(in crate::server) struct WantedImage {
     /// The zxid.
     pub(in crate::server) zxid: i64,
-    /// Where the image goes, open for reading, or why there is none. Nobody listens any more if that took too long.
+    /// Where the image goes, open for reading, or why there is none. The backup may have given up meanwhile.
     pub(in crate::server) answer: oneshot::Sender<Result<ImageReader, String>>,
 }
 
@@ -224,7 +224,7 @@ impl Writer {
         self.backups = waiting;
         for WantedImage { answer, .. } in served {
             let image = self.images.asking(self.budget.awaited()).open(mark.index);
-            // Nobody waits any more if that fails.
+            // It fails if the backup has given up.
             let _ = answer.send(image.map_err(|error| error.to_string()));
         }
     }

@@ -1,6 +1,8 @@
-//! Asks the other servers of an ensemble that lost its majority, while an operator decides whether this one goes on alone.
+//! Asks the other servers of an ensemble that lost its majority, while an operator decides whether this one goes on
+//! alone.
 //!
-//! *Owns* the peer port and the questions meanwhile, in a thread of its own: the operator may take any time. *Invariants*:
+//! *Owns* the peer port and the questions meanwhile, in a thread of its own: the operator may take any time.
+//! *Invariants*:
 //! this server's own process does not run, for the port is held; a server without data that starts meanwhile hears of
 //! this one's and founds nothing; no client is served. *Never* decides: see `replica::lost_majority`.
 
@@ -171,7 +173,7 @@ async fn listen(
                     // Each ends by itself soon.
                     let question = async move {
                         let mode = first_mode(&addresses).await;
-                        // Nobody asks any more.
+                        // It fails when the survey ends.
                         let _ = answers.send((server, mode)).await;
                     };
                     drop(crate::supervision::spawn(Task::Question, question));

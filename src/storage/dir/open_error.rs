@@ -56,7 +56,8 @@ pub enum OpenError {
         dir: PathBuf,
     },
     /// A recovery was cut off.
-    #[error("{}: `lockkeeper member recover` was cut off here while it moved the data: run it again, it goes on", dir.display())]
+    #[error("{}: `lockkeeper member recover` was cut off here while it moved the data: run it again, it goes on",
+            dir.display())]
     RecoveryUnfinished {
         /// The directory.
         dir: PathBuf,

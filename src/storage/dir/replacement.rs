@@ -1,6 +1,7 @@
 //! Replaces the data of a server by a state that was made from it: that of a survivor which goes on alone.
 //!
-//! *Owns* the marker `recovery-unfinished`, which says between which directories the data is on its way. *Invariants*: the
+//! *Owns* the marker `recovery-unfinished`, which says between which directories the data is on its way.
+//! *Invariants*: the
 //! new data is whole and durable in a directory of its own before anything of the old is moved; the old is kept in
 //! `set-aside-N`; a directory in which that was cut off is refused by every start, and the next call goes on. *Never*
 //! removes data.
@@ -135,7 +136,7 @@ mod tests {
     }
 
     fn machine() -> Machine {
-        Machine::fresh(crate::tree::Options::default())
+        Machine::fresh(Default::default())
     }
 
     fn new(before: u128) -> Seed {

@@ -211,7 +211,7 @@ mod tests {
 
     fn some() -> Seed {
         let identity = Identity::standalone(0x5eed, 2);
-        let mut machine = Machine::fresh(crate::tree::Options::default());
+        let mut machine = Machine::fresh(Default::default());
         machine.begin_ensemble(TERM, false);
         let membership = Membership { voters: vec![identity.raft_id], learners: Vec::new() };
         let (mark, records) = machine.into_records((1, TERM), membership);
@@ -224,7 +224,7 @@ mod tests {
 
     /// What a start finds, with server 2.
     fn started(fs: &TestFs) -> Result<(Machine, crate::storage::Opened), OpenError> {
-        let mut machine = Machine::fresh(crate::tree::Options::default());
+        let mut machine = Machine::fresh(Default::default());
         let options = Options { new: Identity::standalone(7, 2), ..options() };
         let opened = open(place(fs), &options, &mut machine)?;
         Ok((machine, opened))

@@ -1,7 +1,7 @@
 //! The state that a new ensemble begins with when it does not begin empty: of a backup, of a survivor of a lost
 //! majority, of another system.
 //!
-//! *Owns* what of a state stays behind with the ensemble that it was of: the members, and sessions that nobody keeps;
+//! *Owns* what of a state stays behind with the ensemble that it was of: the members, and sessions that are not kept;
 //! and which term is high enough. *Invariants*: what is removed takes zxids of the new term; no zxid, token or session
 //! id of the new ensemble can have been one of the old one, as long as that made fewer than [`TERM_JUMP`] terms
 //! more than anybody knows of. *Never* reads or writes a file.
@@ -14,7 +14,7 @@ use crate::replica::records::Record;
 use crate::tree::{Context, Tree};
 
 /// How many terms a new ensemble begins above the highest that is known of those before it: so many elections an
-/// ensemble may have held that nobody can be asked about any more.
+/// ensemble may have held of which no server that is left has heard.
 pub const TERM_JUMP: u64 = 4096;
 /// Records handed out at once.
 const RECORDS_AT_ONCE: usize = 4096;
@@ -48,7 +48,8 @@ pub fn term_of_new_ensemble(highest: u64) -> Result<u64, String> {
     // One more for each election that is to come.
     if term >= TERM_MAX {
         return Err(format!(
-            "the highest term (zxid shifted by 32 bits) that is known is {highest} ({highest:#x}); a new ensemble begins \
+            "the highest term (zxid shifted by 32 bits) that is known is {highest} ({highest:#x}); a new ensemble \
+             begins \
              {TERM_JUMP} above it, which reaches the limit of {TERM_MAX} (2^23 - 1)"
         ));
     }

@@ -1,6 +1,7 @@
 //! A majority is lost for ever, and an operator has a survivor go on alone.
 //!
-//! *Owns* what the operator does, mistakes included, and what is right then, written here without looking at the product:
+//! *Owns* what the operator does, mistakes included, and what is right then, written here without looking at the
+//! product:
 //!
 //! * of the survivors the one goes on whose log is the longest, and with all that is in it;
 //! * none does while another one runs with the log, or is neither asked nor declared dead;
@@ -187,7 +188,8 @@ impl World {
                 _ => self.ask_operator(at),
             }
         }
-        // If nobody says a word of the old ensemble, a majority of new machines founds another one: that is no mistake of
+        // If nobody says a word of the old ensemble, a majority of new machines founds another one: that is no
+        // mistake of
         // this command.
         let first = self.at(*survivors.first().expect("there is one"));
         if survivors.iter().all(|id| self.host(*id).process.is_none()) {
