@@ -301,3 +301,48 @@ async fn a_part_of_the_tree_is_saved_with_the_way_to_it() {
     assert_eq!((paths, &shown["sessions"]), (vec!["/", "/a", "/a/b", "/a/b/c"], &0.into()));
     end(first);
 }
+
+#[tokio::test]
+async fn a_part_comes_back_into_an_ensemble_that_runs_and_conflicts_are_named_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let first = server(directory, "first");
+    let mut writer = client(first.address).await;
+    for path in ["/app", "/app/queue", "/app/settings", "/other"] {
+        writer.create(path, b"old", 0).await.unwrap();
+    }
+    for _ in 0..130 {
+        let made = writer.create("/app/queue/n-", b"", SEQUENTIAL).await.unwrap();
+        let delete = Request::Delete { path: common::text(&made), version: -1 };
+        writer.call(&delete).await.unwrap();
+    }
+    writer.create("/app/queue/mine", b"", EPHEMERAL).await.unwrap();
+    assert!(save(directory, &first, &["one"]).status.success());
+    end(first);
+    let second = server(directory, "second");
+    let mut writer = client(second.address).await;
+    writer.create("/app", b"old", 0).await.unwrap();
+    writer.create("/app/settings", b"new", 0).await.unwrap();
+    let at = second.address.to_string();
+    let restore = |more: &[&str]| {
+        let own =
+            ["snapshot", "restore", "one", "--subtree", "/app", "--server", &at, "-o", "json"];
+        output(directory, &[&own[..], more].concat())
+    };
+    let refused = restore(&[]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("/app/settings: other data"), "{}", stderr(&refused));
+    assert!(!writer.exists("/app/queue").await);
+    let done = said(&restore(&["--on-conflict", "keep"]));
+    assert_eq!((&done["created"], &done["kept"]), (&1.into(), &1.into()), "{done}");
+    assert_eq!(&done["ephemerals_left_out"], 1, "{done}");
+    assert_eq!(writer.data("/app/settings").await.unwrap(), b"new");
+    assert!(!writer.exists("/app/queue/mine").await && !writer.exists("/other").await);
+    let next = writer.create("/app/queue/n-", b"", SEQUENTIAL).await.unwrap();
+    // 130 and the ephemeral came before.
+    assert_eq!(next, "/app/queue/n-0000000131");
+    let done = said(&restore(&["--on-conflict", "overwrite"]));
+    assert_eq!((&done["created"], &done["overwritten"]), (&0.into(), &1.into()), "{done}");
+    assert_eq!(writer.data("/app/settings").await.unwrap(), b"old");
+    end(second);
+}

@@ -4,6 +4,7 @@
 //! back from the stream and is durable; a file that does not verify is never used. *Never* changes the data of a
 //! server that has some.
 
+mod graft;
 mod inspect;
 mod restore;
 mod save;
@@ -32,7 +33,7 @@ pub(crate) enum SnapshotCommand {
     Verify(inspect::VerifyFlags),
     /// Show the znodes in a backup
     Inspect(inspect::InspectFlags),
-    /// Begin a new ensemble with the state in a backup
+    /// Begin a new ensemble with the state in a backup, or bring a part of it into one that runs
     Restore(restore::RestoreFlags),
 }
 

@@ -9,10 +9,12 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
+use super::graft::{self, OnConflict};
 use super::{Failure, Said, load};
 use crate::cli::data_flags::DataFlags;
-use crate::cli::flags::OutputFlag;
+use crate::cli::flags::{OutputFlag, ServersFlags};
 use crate::cli::known_terms;
+use crate::config::Config;
 use crate::server::offline::{self, term_of_new_ensemble, term_of_zxid};
 
 /// Flags of `lockkeeper snapshot restore`.
@@ -28,12 +30,26 @@ pub(crate) struct RestoreFlags {
     /// A zxid that the ensemble has had after the backup: those of the new one will be higher
     #[arg(long, value_name = "ZXID", value_parser = known_terms::zxid)]
     above_zxid: Option<i64>,
+    /// Bring the znode at this path and those below into an ensemble that runs, at --server
+    #[arg(long, value_name = "PATH")]
+    #[arg(conflicts_with_all = ["config", "data_dir", "myid", "keep_sessions", "above_zxid"])]
+    subtree: Option<String>,
+    /// What becomes of znodes that are there and differ
+    #[arg(long, value_name = "WHAT", default_value = "fail", requires = "subtree")]
+    on_conflict: OnConflict,
+    #[command(flatten)]
+    servers: ServersFlags,
     #[command(flatten)]
     pub(super) output: OutputFlag,
 }
 
 /// Puts the state into the directory.
 pub(super) fn run(flags: &RestoreFlags) -> Result<Said, Failure> {
+    if let Some(subtree) = &flags.subtree {
+        let access = flags.servers.access().map_err(Failure::usage)?;
+        let (_, _, machine) = load(&flags.file, &Config::without_file())?;
+        return graft::run(&machine, subtree, flags.on_conflict, &access);
+    }
     let config = flags.data.config().map_err(Failure::usage)?;
     let (header, trailer, mut machine) = load(&flags.file, &config)?;
     let answered = known_terms::ask(&config);
