@@ -12,8 +12,11 @@ use lockkeeper::internals::proto::{
 };
 use lockkeeper::internals::replica::txn::{Batch, BatchBuilder, EntryTime, stamp};
 use lockkeeper::internals::replica::txn_version::FIRST;
-use lockkeeper::internals::replica::{Entry, EntryKind, Machine, PeerMessage, Restore};
+use lockkeeper::internals::replica::{
+    Entry, EntryKind, ForeignLoad, Machine, PeerMessage, Restore,
+};
 use lockkeeper::internals::tree::Options;
+use lockkeeper::internals::zookeeper::{Item, LogDecoder, LogItem, SnapshotFileDecoder, Txn};
 
 /// The first frame of a client, and that of a server.
 pub fn connect(data: &[u8]) {
@@ -110,6 +113,44 @@ pub fn config(data: &[u8]) {
     draft.set_myid("myid", text.lines().next().unwrap_or_default());
     if let Ok(config) = draft.resolve() {
         assert!(!config.describe().is_empty());
+    }
+}
+
+/// A transaction, a log and a snapshot of ZooKeeper, and machines that take what is in them.
+pub fn zookeeper(data: &[u8]) {
+    let bytes = Bytes::copy_from_slice(data);
+    let (mut one, mut other) = (machine(1), machine(2));
+    let mut apply = |txn: &Txn| {
+        one.apply_foreign(txn);
+        other.apply_foreign(txn);
+        assert_eq!(one.digest(), other.digest());
+    };
+    if let Ok(txn) = Txn::decode(bytes) {
+        let mut encoded = Vec::new();
+        txn.encode(&mut encoded);
+        assert_eq!(Txn::decode(Bytes::from(encoded)).as_ref(), Ok(&txn));
+        apply(&txn);
+    }
+    let mut log = LogDecoder::default();
+    log.feed(data);
+    while let Ok(Some(LogItem::Txn(txn))) = log.next_item() {
+        apply(&txn);
+    }
+    let mut snapshot = SnapshotFileDecoder::default();
+    let mut load = ForeignLoad::new(Options::default());
+    if snapshot.feed(data).is_ok() {
+        while let Ok(Some(item)) = snapshot.next_item() {
+            match item {
+                Item::Session { id, timeout_ms } => load.session(id, timeout_ms),
+                // After an error it is not to be used.
+                Item::Node(node) if load.node(&node).is_err() => return,
+                Item::Node(_) | Item::End => {}
+            }
+        }
+    }
+    if let Ok(mut machine) = load.finish(1) {
+        machine.remove_foreign_orphans();
+        let _ = machine.settle_foreign();
     }
 }
 

@@ -8,6 +8,7 @@
 //!   cli, main      the commands             recipes  locks, over a client (feature "recipes")
 //!   server         sockets and tasks          admin   what operators see
 //!   bench          a load generator that knows nothing of the rest (feature "bench")
+//!   transfer       ZooKeeper's data directories, read and written (feature "cli")
 //!   storage        disk: log, images, sled    tls    keys, certificates, what listeners do
 //!   peer_auth      how servers prove to each other that they share a secret; no I/O
 //!   -------------- below: deterministic, no I/O, no clock (feature "server" off) --------------
@@ -119,6 +120,8 @@ mod storage;
 mod supervision;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "cli")]
+mod transfer;
 mod tree;
 mod zookeeper;
 

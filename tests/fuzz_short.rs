@@ -139,6 +139,19 @@ fn streams_of_frames() {
 }
 
 #[test]
+fn files_of_zookeeper() {
+    let below = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zookeeper/fixtures");
+    let files = ["3.4.14/version-2/log.1", "3.9.4/version-2/log.1f", "3.9.4/version-2/snapshot.1e"];
+    let mut seeds: Vec<Vec<u8>> =
+        files.iter().map(|file| std::fs::read(below.join(file)).expect("it is there")).collect();
+    // The first transaction of the log, without its frame.
+    let length = i32::from_be_bytes(seeds[0][24..28].try_into().expect("4 bytes"));
+    let end = 28 + usize::try_from(length).expect("it is short");
+    seeds.push(seeds[0][28..end].to_vec());
+    run(bodies::zookeeper, &seeds, 3000);
+}
+
+#[test]
 fn configuration_files() {
     let sample = lockkeeper::internals::config::Config::sample();
     let mut seeds: Vec<Vec<u8>> = sample.lines().map(|line| line.as_bytes().to_vec()).collect();

@@ -24,6 +24,15 @@ pub(crate) struct DataFlags {
 }
 
 impl DataFlags {
+    /// Of a command whose own flags say the same.
+    pub(super) fn of(
+        config: Option<PathBuf>,
+        data_dir: Option<PathBuf>,
+        myid: Option<String>,
+    ) -> Self {
+        Self { config, data_dir, myid }
+    }
+
     /// The configuration of that server.
     ///
     /// # Errors

@@ -15,8 +15,10 @@ mod dev;
 mod docker_entrypoint;
 mod duration;
 mod exit;
+mod export;
 mod flags;
 mod generate;
+mod import;
 mod known_terms;
 #[cfg(feature = "recipes")]
 mod lock;
@@ -40,8 +42,10 @@ use clap::{Parser, Subcommand};
 pub(crate) use bench::BenchFlags;
 pub(crate) use dev::DevFlags;
 pub(crate) use docker_entrypoint::{DockerEntrypointFlags, ZkServerFlags};
+pub(crate) use export::ExportFlags;
 use flags::{Output, OutputFlag};
 use generate::{CompletionsFlags, ManFlags};
+pub(crate) use import::ImportFlags;
 #[cfg(feature = "recipes")]
 pub(crate) use lock::LockFlags;
 pub(crate) use locks::{LocksFlags, SessionsFlags};
@@ -90,6 +94,10 @@ enum Command {
     /// Load a server, Lockkeeper's or ZooKeeper's, and measure it; every answer is checked
     #[cfg(feature = "bench")]
     Bench(BenchFlags),
+    /// Begin a new ensemble with the data of Apache ZooKeeper
+    Import(ImportFlags),
+    /// Write the data of a server that does not run as data that Apache ZooKeeper starts from
+    Export(ExportFlags),
     /// Make the file with the secret that the servers of an ensemble share
     PeerSecret(PeerSecretFlags),
     /// Look at configuration files
@@ -150,6 +158,8 @@ pub fn run() -> ExitCode {
         Command::Sessions(flags) => locks::run_sessions(&flags),
         #[cfg(feature = "bench")]
         Command::Bench(flags) => bench::run(&flags),
+        Command::Import(flags) => import::run(&flags),
+        Command::Export(flags) => export::run(&flags),
         Command::PeerSecret(flags) => peer_secret::run(&flags),
         Command::DockerEntrypoint(flags) => docker_entrypoint::run(&flags),
         Command::ZkServer(flags) => docker_entrypoint::run_zk_server(&flags),

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::config::Membership as Members;
 use crate::replica::founding::Position;
 pub(crate) use crate::replica::lost_majority::{Holder, LostMajority, Refusal, SILENT_AFTER_US};
-pub(crate) use crate::replica::new_ensemble::{term_of_new_ensemble, term_of_zxid};
+pub(crate) use crate::replica::new_ensemble::{Begun, term_of_new_ensemble, term_of_zxid};
 use crate::replica::peer::server_of;
 pub(crate) use crate::replica::txn_version::RELEASE;
 pub(crate) use crate::replica::{Machine, Mark, Membership, RecordDigest, Restore};

@@ -21,7 +21,7 @@ use super::quota::length;
 use super::slab::{ZNODES_MAX, ZnodeId};
 use super::write::{parent_of, parent_path};
 use super::znode::Meta;
-use super::{Context, Event, Owner, Tree, ancestry};
+use super::{Context, Event, Owner, Tree, ancestry, digest};
 
 /// A znode that comes as ZooKeeper has made it.
 #[derive(Clone, Copy, Debug)]
@@ -251,6 +251,19 @@ impl Tree {
             let _ = self.delete_foreign(ctx, path, events);
         }
         owned
+    }
+
+    /// ZooKeeper's digest, whether or not it is kept up to date: looks at every znode.
+    #[must_use]
+    pub fn compute_legacy_digest(&self) -> u64 {
+        let (mut path, mut digest) = (String::new(), 0_u64);
+        let mut unseen = vec![ZnodeId::ROOT];
+        while let Some(id) = unseen.pop() {
+            ancestry::put_path(&self.slab, id, &mut path);
+            digest = digest.wrapping_add(digest::legacy(path.as_bytes(), &self.slab[id]));
+            unseen.extend(self.slab[id].children());
+        }
+        digest
     }
 
     /// Hands out every znode as ZooKeeper persists it, parents first: path, data, list, numbers.

@@ -25,8 +25,8 @@ pub enum OpenError {
     },
     /// It is ZooKeeper's.
     #[error("{}: this directory holds data of Apache ZooKeeper ({ZOOKEEPER}) and none of \
-             lockkeeper: start on a new, empty {key}; ZooKeeper's data cannot be imported yet",
-             dir.display())]
+             lockkeeper: start on a new, empty {key}, into which `lockkeeper import {}` puts this data",
+             dir.display(), dir.display())]
     ZooKeeper {
         /// The directory.
         dir: PathBuf,

@@ -124,6 +124,7 @@ fn a_snapshot_that_has_later_changes_already_comes_to_the_same_tree() {
             assert_eq!(fuzzy.tree.digest(), whole.tree.digest(), "seed {seed}, {begun}: lists");
             assert_eq!(fuzzy.sessions.digest(), whole.sessions.digest(), "seed {seed}, {begun}");
             assert_eq!(fuzzy.last_zxid, whole.last_zxid);
+            assert_eq!(whole.tree.legacy_digest(), Some(whole.tree.compute_legacy_digest()));
         }
     }
 }

@@ -1,0 +1,155 @@
+//! Which of several servers of an ensemble of ZooKeeper is taken.
+//!
+//! *Owns* the choice and its reasons: the highest epoch, then the highest last transaction, as ZooKeeper elects.
+//! *Invariants*: servers whose logs have different transactions under one zxid are of different ensembles, and none of
+//! them is taken. *Never* reads a snapshot.
+
+use std::collections::BTreeMap;
+
+use twox_hash::XxHash3_64;
+
+use super::directory::Member;
+use super::epoch;
+use super::load::for_each_txn;
+use crate::zookeeper::log_file::LogEnd;
+
+/// How many of the last transactions of each server are compared with those of the others.
+const COMPARED: usize = 200_000;
+
+/// What was found out about the servers.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen {
+    /// Which of them is taken.
+    pub(crate) winner: usize,
+    /// The last zxid of each: of its log, or of its newest snapshot.
+    pub(crate) last: Vec<i64>,
+    /// Why, in one line.
+    pub(crate) why: String,
+    /// The last transaction that a majority of them has. Those behind it may not have been committed.
+    pub(crate) majority_has: i64,
+    /// How many of the winner's transactions are behind that.
+    pub(crate) tail: u64,
+    /// The highest epoch that any of them tells of.
+    pub(crate) highest_epoch: i64,
+    /// That nothing shows that two of them belong to one ensemble.
+    pub(crate) doubts: Vec<String>,
+}
+
+/// What the log of one server holds.
+#[derive(Default)]
+struct Seen {
+    last: i64,
+    /// The last transactions, by zxid: a hash of each.
+    recent: BTreeMap<i64, u64>,
+}
+
+/// Compares the servers.
+///
+/// # Errors
+/// A log is damaged, or they are no servers of one ensemble.
+pub(crate) fn choose(members: &[Member]) -> Result<Chosen, String> {
+    let seen = members.iter().map(look).collect::<Result<Vec<_>, _>>()?;
+    refuse_strangers(members)?;
+    let mut doubts = Vec::new();
+    for (at, one) in seen.iter().enumerate() {
+        for (other_at, other) in seen.iter().enumerate().skip(at + 1) {
+            let names = (members[at].dir.display(), members[other_at].dir.display());
+            let common: Vec<_> = one
+                .recent
+                .iter()
+                .filter_map(|(zxid, hash)| Some((zxid, hash, other.recent.get(zxid)?)))
+                .collect();
+            if let Some((zxid, ..)) = common.iter().find(|(_, hash, other)| hash != other) {
+                return Err(format!(
+                    "{} and {}: they have different transactions {zxid:#x}: they are of different ensembles",
+                    names.0, names.1
+                ));
+            }
+            if common.is_empty() && one.last != 0 && other.last != 0 {
+                doubts.push(format!(
+                    "{} and {} have no transaction in common: nothing shows that they are of one ensemble",
+                    names.0, names.1
+                ));
+            }
+        }
+    }
+    let last: Vec<i64> = seen.iter().map(|seen| seen.last).collect();
+    let rank = |at: usize| (members[at].current_epoch.unwrap_or(0), last[at]);
+    // The first of equals.
+    let winner =
+        (0..members.len()).rev().max_by_key(|at| rank(*at)).ok_or("no directory is named")?;
+    let mut sorted = last.clone();
+    sorted.sort_unstable_by(|one, other| other.cmp(one));
+    let majority_has = sorted[sorted.len() / 2].min(last[winner]);
+    let tail = seen[winner].recent.range(majority_has + 1..).count() as u64;
+    let epochs = members.iter().flat_map(|member| [member.current_epoch, member.accepted_epoch]);
+    let highest_epoch = epochs.flatten().chain(last.iter().map(|zxid| epoch(*zxid))).max();
+    Ok(Chosen {
+        winner,
+        why: why(members, &last, winner),
+        majority_has,
+        tail,
+        highest_epoch: highest_epoch.unwrap_or(0),
+        doubts,
+        last,
+    })
+}
+
+fn why(members: &[Member], last: &[i64], winner: usize) -> String {
+    let told = |at: usize| match members[at].current_epoch {
+        Some(epoch) => format!("epoch {epoch}, last zxid {:#x}", last[at]),
+        None => format!("last zxid {:#x}", last[at]),
+    };
+    if members.len() == 1 {
+        return told(0);
+    }
+    let others: Vec<String> = (0..members.len())
+        .filter(|at| *at != winner)
+        .map(|at| format!("{}: {}", members[at].dir.display(), told(at)))
+        .collect();
+    format!("{}, the highest; {}", told(winner), others.join("; "))
+}
+
+/// Servers that ran on their own are not of one ensemble, and a server has one directory.
+fn refuse_strangers(members: &[Member]) -> Result<(), String> {
+    if members.len() == 1 {
+        return Ok(());
+    }
+    for (at, member) in members.iter().enumerate() {
+        let dir = member.dir.display();
+        if member.current_epoch.is_none() {
+            return Err(format!(
+                "{dir}: this server ran on its own (it has no currentEpoch): it is of no ensemble with the others"
+            ));
+        }
+        let same =
+            members[..at].iter().find(|other| other.myid.is_some() && other.myid == member.myid);
+        if let (Some(other), Some(myid)) = (same, &member.myid) {
+            return Err(format!(
+                "{} and {dir}: both are of server {myid}: they are of different ensembles, or one is a copy",
+                other.dir.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn look(member: &Member) -> Result<Seen, String> {
+    let mut seen = Seen::default();
+    for (_, path) in &member.logs {
+        let end: LogEnd = for_each_txn(path, &mut |txn| {
+            let mut bytes = Vec::new();
+            txn.encode(&mut bytes);
+            seen.recent.insert(txn.header.zxid, XxHash3_64::oneshot(&bytes));
+            if seen.recent.len() > COMPARED {
+                seen.recent.pop_first();
+            }
+            Ok(true)
+        })?;
+        let _ = end;
+    }
+    let last_logged = seen.recent.last_key_value().map_or(0, |(zxid, _)| *zxid);
+    let last_snapshot = member.snapshots.first().map_or(0, |(zxid, _)| *zxid);
+    seen.last = last_logged.max(last_snapshot);
+    Ok(seen)
+}

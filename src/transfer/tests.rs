@@ -1,0 +1,226 @@
+//! Tests with directories that real servers of ZooKeeper have made (`tests/zookeeper/run fixtures`), and with such as
+//! they would make.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::tree::Options;
+use crate::zookeeper::log_file::{put_entry, put_header};
+use crate::zookeeper::txn::kind;
+use crate::zookeeper::{CreateTxn, Lifetime, Txn, TxnBody, TxnHeader};
+
+fn want() -> Want {
+    Want { options: Options::default(), up_to: None, any_digest: false }
+}
+
+fn member(dir: &Path) -> Member {
+    Member::at(&Source { data: dir.to_owned(), log: dir.to_owned() }).unwrap()
+}
+
+fn fixtures() -> Vec<PathBuf> {
+    let below = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zookeeper/fixtures");
+    let mut dirs: Vec<_> =
+        fs::read_dir(below).unwrap().map(|entry| entry.unwrap().path()).collect();
+    dirs.sort();
+    assert!(dirs.len() > 3, "there are some");
+    dirs
+}
+
+#[test]
+fn directories_of_real_servers_give_the_digest_that_zookeeper_has() {
+    for dir in fixtures() {
+        let loaded = load(&member(&dir), &want()).unwrap();
+        let told = format!(
+            "{} {} {} {:#x}\n",
+            loaded.digest,
+            Counts::of(&loaded.machine).znodes,
+            loaded.machine.session_count(),
+            loaded.machine.last_zxid()
+        );
+        assert_eq!(told, fs::read_to_string(dir.join("expected")).unwrap(), "{}", dir.display());
+    }
+}
+
+#[test]
+fn a_directory_that_is_exported_reads_back_as_itself() {
+    for dir in fixtures() {
+        let loaded = load(&member(&dir), &want()).unwrap();
+        let (znodes, digest) = (Counts::of(&loaded.machine).znodes, loaded.digest);
+        let sessions = loaded.machine.session_count();
+        let temporary = tempfile::tempdir().unwrap();
+        let out = temporary.path().join("out");
+        let exported = export(loaded.machine, &out, Some(3), false).unwrap();
+        assert_eq!((exported.digest, exported.left_out.len()), (digest, 0));
+        let again = member(&out);
+        assert_eq!(again.myid.as_deref(), Some("3"));
+        assert_eq!(again.current_epoch, Some(epoch(exported.zxid)));
+        let again = load(&again, &want()).unwrap();
+        assert_eq!((again.digest, again.machine.session_count()), (digest, sessions));
+        assert_eq!(Counts::of(&again.machine).znodes, znodes);
+        let refused = export(again.machine, &out, None, false).unwrap_err();
+        assert!(refused.contains("not empty"), "{refused}");
+    }
+}
+
+#[test]
+fn no_flipped_bit_of_a_real_snapshot_is_taken() {
+    let dir = fixtures().into_iter().find(|dir| dir.ends_with("3.9.4")).unwrap();
+    let original = member(&dir);
+    let (_, path) = &original.snapshots[0];
+    let bytes = fs::read(path).unwrap();
+    let temporary = tempfile::tempdir().unwrap();
+    let versioned = temporary.path().join("version-2");
+    fs::create_dir(&versioned).unwrap();
+    let copy = versioned.join(path.file_name().unwrap());
+    for byte in (0..bytes.len()).step_by(7) {
+        let mut bytes = bytes.clone();
+        bytes[byte] ^= 1 << (byte % 8);
+        fs::write(&copy, bytes).unwrap();
+        let refused = load(&member(temporary.path()), &want());
+        assert!(refused.is_err(), "byte {byte}");
+    }
+}
+
+/// A server that has logged these transactions.
+fn server(dir: &Path, myid: u8, epoch: Option<i64>, txns: &[Txn]) -> Member {
+    let versioned = dir.join(format!("{myid}/version-2"));
+    fs::create_dir_all(&versioned).unwrap();
+    let mut log = Vec::new();
+    put_header(&mut log);
+    txns.iter().for_each(|txn| put_entry(txn, &mut log));
+    fs::write(versioned.join(format!("log.{:x}", txns[0].header.zxid)), log).unwrap();
+    fs::write(dir.join(format!("{myid}/myid")), format!("{myid}\n")).unwrap();
+    if let Some(epoch) = epoch {
+        fs::write(versioned.join("currentEpoch"), epoch.to_string()).unwrap();
+    }
+    member(&dir.join(myid.to_string()))
+}
+
+fn txns(zxids: impl IntoIterator<Item = i64>, name: &str) -> Vec<Txn> {
+    let txn = |zxid| Txn {
+        header: TxnHeader { client_id: 1, cxid: 1, zxid, time_ms: zxid, kind: kind::CREATE },
+        body: TxnBody::Create(CreateTxn {
+            path: format!("/{name}{zxid:x}").into(),
+            data: None,
+            acl: vec![],
+            lifetime: Lifetime::Persistent,
+            parent_cversion: -1,
+        }),
+        digest: None,
+    };
+    zxids.into_iter().map(txn).collect()
+}
+
+const EPOCH: i64 = 1 << 32;
+
+#[test]
+fn the_highest_epoch_then_the_highest_zxid_is_taken_and_the_tail_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = |myid, epoch, last| {
+        server(dir.path(), myid, Some(epoch), &txns(EPOCH + 1..=EPOCH + last, "a"))
+    };
+    let members = [made(1, 1, 8), made(2, 1, 10), made(3, 1, 8)];
+    let chosen = choose(&members).unwrap();
+    assert_eq!((chosen.winner, chosen.majority_has, chosen.tail), (1, EPOCH + 8, 2));
+    assert!(chosen.why.contains("epoch 1, last zxid 0x10000000a, the highest"), "{}", chosen.why);
+    let dropped = Want { up_to: Some(chosen.majority_has), ..want() };
+    assert_eq!(load(&members[1], &dropped).unwrap().machine.last_zxid(), EPOCH + 8);
+    assert_eq!(load(&members[1], &want()).unwrap().machine.last_zxid(), EPOCH + 10);
+    let other = tempfile::tempdir().unwrap();
+    let later = server(other.path(), 4, Some(2), &txns(EPOCH + 1..=EPOCH + 8, "a"));
+    let chosen = choose(&[members[1].clone(), later]).unwrap();
+    assert_eq!((chosen.winner, chosen.highest_epoch), (1, 2));
+}
+
+#[test]
+fn servers_of_different_ensembles_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = server(dir.path(), 1, Some(1), &txns(EPOCH + 1..=EPOCH + 5, "a"));
+    let other = server(dir.path(), 2, Some(1), &txns(EPOCH + 1..=EPOCH + 5, "b"));
+    let alone = server(dir.path(), 3, None, &txns(EPOCH + 1..=EPOCH + 5, "a"));
+    let again = tempfile::tempdir().unwrap();
+    let same = server(again.path(), 1, Some(1), &txns(EPOCH + 1..=EPOCH + 5, "a"));
+    let later = server(again.path(), 5, Some(1), &txns(EPOCH + 1000..=EPOCH + 1001, "a"));
+    let refused = |members: &[Member]| choose(members).unwrap_err();
+    assert!(refused(&[one.clone(), other]).contains("different ensembles"));
+    assert!(refused(&[one.clone(), alone]).contains("on its own"));
+    assert!(refused(&[one.clone(), same]).contains("server 1"));
+    assert_eq!(choose(&[one, later]).unwrap().doubts.len(), 1);
+}
+
+#[test]
+fn a_transaction_that_is_missing_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut gap, mut start) = (vec![EPOCH + 1, EPOCH + 2], vec![EPOCH + 5]);
+    gap.push(EPOCH + 4);
+    start.push(EPOCH + 6);
+    for (myid, zxids) in [(1, gap), (2, start), (3, vec![3 * EPOCH + 1])] {
+        let member = server(dir.path(), myid, Some(1), &txns(zxids, "a"));
+        let refused = load(&member, &want()).unwrap_err();
+        assert!(refused.contains("missing"), "{refused}");
+    }
+    let next_epoch = txns([EPOCH + 1, EPOCH + 2, 3 * EPOCH + 1], "a");
+    let member = server(dir.path(), 4, Some(3), &next_epoch);
+    assert_eq!(load(&member, &want()).unwrap().txns, 3);
+}
+
+/// The directory of a real server, in a place where it may be changed.
+fn copied(name: &str, into: &Path) -> PathBuf {
+    let dir = fixtures().into_iter().find(|dir| dir.ends_with(name)).unwrap().join("version-2");
+    let versioned = into.join("version-2");
+    fs::create_dir_all(&versioned).unwrap();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, versioned.join(path.file_name().unwrap())).unwrap();
+    }
+    versioned
+}
+
+#[test]
+fn an_older_snapshot_is_taken_only_if_the_logs_reach_to_the_newest() {
+    let temporary = tempfile::tempdir().unwrap();
+    let versioned = copied("3.4.14", temporary.path());
+    // The snapshot that the server would have made behind its last transaction, and lost.
+    fs::write(versioned.join("snapshot.1c"), b"ZKSN").unwrap();
+    let loaded = load(&member(temporary.path()), &want()).unwrap();
+    assert_eq!((loaded.machine.last_zxid(), loaded.skipped.len()), (0x1c, 1));
+    fs::remove_file(versioned.join("log.1c")).unwrap();
+    let refused = load(&member(temporary.path()), &want()).unwrap_err();
+    assert!(refused.contains("snapshot.1c") && refused.contains("reach 0x1b only"), "{refused}");
+    fs::remove_file(versioned.join("log.1")).unwrap();
+    let refused = load(&member(temporary.path()), &want()).unwrap_err();
+    assert!(refused.contains("no other snapshot is usable"), "{refused}");
+}
+
+#[test]
+fn a_snapshot_that_was_finished_behind_the_end_of_the_logs_is_not_taken() {
+    let temporary = tempfile::tempdir().unwrap();
+    let versioned = copied("3.9.4", temporary.path());
+    let loaded = load(&member(temporary.path()), &want()).unwrap();
+    let out = temporary.path().join("out");
+    let exported = export(loaded.machine, &out, None, false).unwrap();
+    let older = versioned.join("snapshot.1e");
+    let newest = versioned.join("snapshot.1d");
+    fs::rename(&exported.file, newest).unwrap();
+    fs::remove_file(older).unwrap();
+    for entry in fs::read_dir(&versioned).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|zxid| zxid == "1f") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    let refused = load(&member(temporary.path()), &want()).unwrap_err();
+    assert!(
+        refused.contains("it was finished at zxid 0x1f, and the logs end at 0x1d"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_source_is_one_directory_or_two() {
+    let parsed = |text: &str| text.parse::<Source>();
+    assert_eq!(parsed("/a").unwrap(), Source { data: "/a".into(), log: "/a".into() });
+    assert_eq!(parsed("/a,/b").unwrap(), Source { data: "/a".into(), log: "/b".into() });
+    assert!(parsed("/a,").is_err());
+}
