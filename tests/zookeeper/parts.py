@@ -470,9 +470,10 @@ def large(setting):
     start = time.monotonic()
     ours = setting.server(lockkeeper(setting.binary, new, setting.folder / "ours.txt"))
     print(f"  serves {time.monotonic() - start:.1f} s after its start")
-    for known in known[:10]:
-        again = setting.client(ours.port, client_id=known)
-        assert session(again)[0] == known[0]
+    for number, one in enumerate(known):
+        again = setting.client(ours.port, client_id=one)
+        assert session(again)[0] == one[0] and again.exists(f"/live-{number}").owner_session_id == one[0]
+    print(f"  all {len(known)} sessions are taken up again")
 
 
 def fixtures(setting):
