@@ -88,7 +88,8 @@ impl Report {
             ));
         }
         lines.push(format!(
-            "{} sessions can be taken up again; {} are left out, with {left} ephemerals: ZooKeeper would compute other passwords \
+            "{} sessions can be taken up again; {} are left out, with {left} ephemerals: ZooKeeper would compute \
+             other passwords \
              for them",
             exported.sessions_kept,
             exported.left_out.len()
@@ -101,12 +102,14 @@ impl Report {
         }
         if counts.containers + counts.ttls > 0 {
             lines.push(
-                "there are containers or znodes with a time to live: ZooKeeper needs -Dzookeeper.extendedTypesEnabled=true"
+                "there are containers or znodes with a time to live: ZooKeeper needs \
+                 -Dzookeeper.extendedTypesEnabled=true"
                     .to_owned(),
             );
         }
         lines.push(
-            "every server of the ZooKeeper ensemble may begin with a copy of this directory and its own myid".to_owned(),
+            "every server of the ZooKeeper ensemble may begin with a copy of this directory and its own \
+             myid".to_owned(),
         );
         lines.join("\n") + "\n"
     }

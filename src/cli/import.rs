@@ -189,7 +189,8 @@ impl Report {
         lines.extend(chosen.doubts.iter().cloned());
         if let Some(torn) = &loaded.torn {
             lines.push(format!(
-                "{torn}: the last transaction was not written whole, and is left out: ZooKeeper never acknowledged it there"
+                "{torn}: the last transaction was not written whole, and is left out: ZooKeeper never acknowledged \
+                 it there"
             ));
         }
         lines.push(self.tail_line(flags.tail));
@@ -207,7 +208,8 @@ impl Report {
             ),
         });
         lines.push(format!(
-            "{} znodes ({} ephemeral, {} containers, {} with a time to live, {} with an access control list, {} quotas), {} \
+            "{} znodes ({} ephemeral, {} containers, {} with a time to live, {} with an access control list, {} \
+             quotas), {} \
              bytes of data",
             counts.znodes,
             counts.ephemerals,
@@ -251,11 +253,13 @@ impl Report {
         match (count, tail) {
             (0, _) => String::new(),
             (_, Tail::Keep) => format!(
-                "the last {count} transactions (behind zxid {majority_has:#x}) are in no majority of these directories, and may \
+                "the last {count} transactions (behind zxid {majority_has:#x}) are in no majority of these \
+                 directories, and may \
                  not have been committed: they are kept (--tail drop leaves them out)"
             ),
             (_, Tail::Drop) => format!(
-                "the last {count} transactions (behind zxid {majority_has:#x}) are in no majority of these directories: they \
+                "the last {count} transactions (behind zxid {majority_has:#x}) are in no majority of these \
+                 directories: they \
                  are left out"
             ),
         }

@@ -118,13 +118,15 @@ fn settle(member: &Member, want: &Want, loaded: Loaded) -> Result<Loaded, String
     let newest = member.snapshots.first().filter(|(zxid, _)| *zxid > last && want.up_to.is_none());
     if let (Some((zxid, _)), Some(reason)) = (newest, loaded.skipped.first()) {
         return Err(format!(
-            "{reason}; from an older snapshot the logs reach {last:#x} only, and not {zxid:#x}: logs are missing; if they \
+            "{reason}; from an older snapshot the logs reach {last:#x} only, and not {zxid:#x}: logs are missing; if \
+             they \
              are elsewhere, name the dataLogDir, too: DIR,LOGDIR"
         ));
     }
     if let Some(zxid) = loaded.digests.differs_at.filter(|_| !want.any_digest) {
         return Err(format!(
-            "{}: the tree differs from ZooKeeper's at zxid {zxid:#x} (its digest is another one): the files do not belong \
+            "{}: the tree differs from ZooKeeper's at zxid {zxid:#x} (its digest is another one): the files do not \
+             belong \
              together, or ZooKeeper itself had gone wrong; --any-digest takes it as it is",
             member.dir.display()
         ));
@@ -166,7 +168,8 @@ fn read_snapshot(path: &Path, zxid: i64, options: &Options) -> Result<(Machine, 
 fn replay(member: &Member, want: &Want, begun: Begun) -> Result<Replayed, String> {
     let Begun { machine, trailer, path } = begun;
     let begun_at = machine.last_zxid();
-    // Up to there, the snapshot may have changes that its zxid is in front of. It says 0 if ZooKeeper has computed none.
+    // Up to there, the snapshot may have changes that its zxid is in front of. It says 0 if ZooKeeper has computed
+    // none.
     let told = trailer.digest.filter(|(zxid, ..)| *zxid > 0);
     let fuzzy_until = if begun_at == 0 { Some(0) } else { told.map(|(zxid, ..)| zxid) };
     let mut replay = Replay {
@@ -235,11 +238,12 @@ impl Replay<'_> {
             return Ok(true);
         }
         let is_first_of_epoch = epoch(zxid) > epoch(last) && zxid & 0xffff_ffff == 1;
-        // Epochs that nobody has anything of would not be missed.
+        // Epochs of which no directory has anything would not be missed.
         let follows = is_first_of_epoch && (last != 0 || epoch(zxid) <= 1);
         if zxid != last + 1 && !follows {
             return Err(format!(
-                "{}: transaction {zxid:#x} comes behind {last:#x}: those between are missing (a log is gone, or in another \
+                "{}: transaction {zxid:#x} comes behind {last:#x}: those between are missing (a log is gone, or in \
+                 another \
                  dataLogDir)",
                 path.display()
             ));
