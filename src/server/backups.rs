@@ -15,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::clock;
+use super::cpu_policy;
 use super::disk::WantedImage;
 use super::message::Message;
 use super::offline::record_digest;
@@ -24,7 +25,7 @@ use crate::backup::{BackupError, BackupWriter, Header, Selection};
 use crate::replica::txn_version::RELEASE;
 use crate::replica::{Inspect, Report};
 use crate::storage::{BackupMade, ImageReader, OsFs};
-use crate::supervision::{Task, spawn_blocking};
+use crate::supervision::{self, Task};
 
 /// How long a majority may take to confirm that this server is up to date.
 const CONFIRMED_MAX: Duration = Duration::from_secs(10);
@@ -80,7 +81,9 @@ pub(super) async fn begin(shared: &Shared, selection: Selection) -> Result<Backu
     let work = Work { image, header: header.clone(), selection, pieces, turn };
     let figures = Arc::clone(&shared.figures);
     let dir = shared.facts.data_dir.clone();
-    spawn_blocking(Task::Backup, move || {
+    let thread = supervision::thread(Task::Backup, move || {
+        // Clients go before an operator's copy.
+        cpu_policy::lower_priority();
         let (zxid, begun) = (work.header.zxid, std::time::Instant::now());
         match work.run() {
             Ok(bytes) => {
@@ -98,6 +101,7 @@ pub(super) async fn begin(shared: &Shared, selection: Selection) -> Result<Backu
             }
         }
     });
+    thread.map_err(|error| NoBackup::Failed(format!("there is no thread for it: {error}")))?;
     Ok(BackupStream { header, pieces: taken })
 }
 
