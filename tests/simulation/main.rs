@@ -305,7 +305,8 @@ fn a_survivor_of_a_lost_majority_goes_on_with_all_that_is_left() {
     say("lost majorities", &tempo);
     let is_enough = seen.recovered > LOSSES / 2
         && seen.refused > LOSSES / 20
-        && seen.shorter > LOSSES / 20
+        // Two survivors of five, of which one was away: that takes more of a seed.
+        && seen.shorter > LOSSES / 30
         && seen.unheard > LOSSES / 20;
     assert!(is_enough, "seen too rarely: {seen:?}");
 }
