@@ -3,17 +3,16 @@
 //! *Owns* the command's flags and its report. *Invariants*: our own data is never changed; ZooKeeper's directory was
 //! empty before, and has all of it afterwards or nothing. *Never* starts a server.
 
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::answered;
 use super::data_flags::DataFlags;
 use super::exit::{EXIT_REFUSED, EXIT_USAGE};
 use super::flags::{Output, OutputFlag};
-use super::{exit_code, say};
 use crate::server::offline;
 use crate::transfer::{self, Counts, Exported};
 
@@ -37,21 +36,10 @@ pub(crate) struct ExportFlags {
 
 /// Runs the command.
 pub(super) fn run(flags: &ExportFlags) -> ExitCode {
-    match carry_out(flags) {
-        Ok(report) => {
-            let text = match flags.output.output {
-                Output::Text => report.text(flags),
-                Output::Json => format!("{}\n", report.json(flags)),
-            };
-            // A reader that has closed its end does not want to see it.
-            let _ = io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
-        }
-        Err((exit, words)) => {
-            say(&format!("lockkeeper: {words}"));
-            exit_code(exit)
-        }
-    }
+    answered(carry_out(flags).map(|report| match flags.output.output {
+        Output::Text => report.text(flags),
+        Output::Json => format!("{}\n", report.json(flags)),
+    }))
 }
 
 /// What was done.

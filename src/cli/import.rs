@@ -4,7 +4,6 @@
 //! the data directory has no data before, and has all of it afterwards or none; the zxids of the new ensemble are
 //! above all that ZooKeeper's servers tell of. *Never* starts a server.
 
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -15,7 +14,7 @@ use serde_json::{Value, json};
 use super::data_flags::DataFlags;
 use super::exit::{EXIT_REFUSED, EXIT_USAGE};
 use super::flags::{Output, OutputFlag};
-use super::{exit_code, known_terms, say};
+use super::{answered, known_terms};
 use crate::server::offline::{self, Begun, term_of_new_ensemble};
 use crate::transfer::{self, Chosen, Counts, Loaded, Member, Source, Want};
 
@@ -61,21 +60,10 @@ enum Tail {
 
 /// Runs the command.
 pub(super) fn run(flags: &ImportFlags) -> ExitCode {
-    match carry_out(flags) {
-        Ok(report) => {
-            let text = match flags.output.output {
-                Output::Text => report.text(flags),
-                Output::Json => format!("{}\n", report.json(flags)),
-            };
-            // A reader that has closed its end does not want to see it.
-            let _ = io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
-        }
-        Err((exit, words)) => {
-            say(&format!("lockkeeper: {words}"));
-            exit_code(exit)
-        }
-    }
+    answered(carry_out(flags).map(|report| match flags.output.output {
+        Output::Text => report.text(flags),
+        Output::Json => format!("{}\n", report.json(flags)),
+    }))
 }
 
 /// What was done.

@@ -187,6 +187,21 @@ fn exit_code(code: i32) -> ExitCode {
     u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
+/// Shows what a command has to say, or why it failed: with which exit code.
+fn answered(done: Result<String, (i32, String)>) -> ExitCode {
+    match done {
+        Ok(text) => {
+            // A reader that has closed its end does not want to see it.
+            let _ = io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err((exit, words)) => {
+            say(&format!("lockkeeper: {words}"));
+            exit_code(exit)
+        }
+    }
+}
+
 fn say(line: &str) {
     // With standard error closed an error has no reader; the exit code remains.
     let _ = writeln!(io::stderr(), "{line}");

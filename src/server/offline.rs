@@ -125,6 +125,8 @@ pub(crate) struct Recovered {
     pub(crate) sessions: u64,
     /// Znodes, the root counted once.
     pub(crate) znodes: usize,
+    /// Why the audit log has no line of it, if that could not be written.
+    pub(crate) not_audited: Option<String>,
 }
 
 impl Recovery {
@@ -190,8 +192,9 @@ impl Recovery {
         terms: impl Iterator<Item = u64>,
     ) -> Result<Recovered, StartError> {
         let (known, now_us) = self.survey.known()?;
-        if let Err(refusal) = known.judge(dead, now_us) {
-            return Err(StartError::Data(format!("{refusal:?}")));
+        if known.judge(dead, now_us).is_err() {
+            let words = "what the other servers say has changed meanwhile: nothing was done, run the command again";
+            return Err(StartError::Data(words.to_owned()));
         }
         let told = known.holders(now_us).into_values().filter_map(|holder| match holder {
             Holder::Tells(position) => Some(position.term),
@@ -211,10 +214,12 @@ impl Recovery {
         let digest = machine.digest();
         let zxid = machine.last_zxid();
         let aside = data_dir::replace(config, (server_id, ensemble), machine, term, &origin)?;
-        audit(config, (term, zxid, digest), (ensemble, dead))?;
+        // It is done: that the line is missing must not look as if it were not.
+        let not_audited = audit(config, (term, zxid, digest), (ensemble, dead)).err();
+        let not_audited = not_audited.map(|error| error.to_string());
         drop(self.survey);
         let (sessions, before) = (begun.sessions_kept, ensemble);
-        Ok(Recovered { aside, above_zxid, before, sessions, znodes })
+        Ok(Recovered { aside, above_zxid, before, sessions, znodes, not_audited })
     }
 }
 

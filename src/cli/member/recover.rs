@@ -75,7 +75,10 @@ fn said(
     dead: &BTreeSet<u8>,
     done: &offline::Recovered,
 ) -> Said {
-    let offline::Recovered { aside, above_zxid, before, sessions, znodes } = done;
+    let offline::Recovered { aside, above_zxid, before, sessions, znodes, not_audited } = done;
+    if let Some(why) = not_audited {
+        say(&format!("lockkeeper: the audit log has no line of this: {why}"));
+    }
     let text = format!(
         "server {} goes on alone, with {znodes} znodes and {sessions} sessions; its zxids are above {above_zxid:#x}\n{}\
          start it before any other: {}\nthen start new servers for {}, with empty data directories: they join. What \

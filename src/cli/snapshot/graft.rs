@@ -38,6 +38,10 @@ const OPS_MAX: usize = 100;
 const BYTES_MAX: usize = 256 << 10;
 /// Conflicts that are named.
 const NAMED_MAX: usize = 20;
+/// How a znode differs that belongs to a session.
+const EPHEMERAL: &str = "it is an ephemeral";
+/// By how much a counter is raised at most: a million takes some ten seconds.
+const RAISED_MAX: i64 = 10_000_000;
 /// The child that is created and deleted so that a counter rises.
 const COUNTED: &str = "lockkeeper-restore-counter";
 
@@ -88,10 +92,12 @@ pub(super) fn run(
     target.create(&missing, &mut done)?;
     match on_conflict {
         OnConflict::Overwrite => {
-            for (znode, _) in &differing {
+            // An ephemeral belongs to a client that is there.
+            for (znode, _) in differing.iter().filter(|(_, what)| *what != EPHEMERAL) {
                 target.overwrite(znode)?;
                 done.overwritten += 1;
             }
+            done.kept = differing.len() as u64 - done.overwritten;
         }
         OnConflict::Fail | OnConflict::Keep => done.kept = differing.len() as u64,
     }
@@ -313,9 +319,15 @@ impl Target<'_> {
 
     fn overwrite(&mut self, znode: &Wanted) -> Result<(), Failure> {
         let (path, data) = (self.at(&znode.path), znode.data.clone());
-        self.call(&znode.path, &Request::SetData { path: path.clone(), data, version: -1 })?;
         let acl = Some(znode.acl.clone());
-        self.call(&znode.path, &Request::SetAcl { path, acl, version: -1 })?;
+        let set = Request::SetData { path: path.clone(), data, version: -1 };
+        for request in [set, Request::SetAcl { path, acl, version: -1 }] {
+            if self.call(&znode.path, &request)?.is_none() {
+                let words =
+                    format!("{}: it was removed meanwhile: the same command goes on", znode.path);
+                return Err(Failure::refused(words));
+            }
+        }
         Ok(())
     }
 
@@ -333,6 +345,14 @@ impl Target<'_> {
         // Creates plus deletes, which is twice the creates less the children that are there.
         let used = (i64::from(stat.cversion) + i64::from(stat.num_children)) / 2;
         let mut lacking = i64::from(znode.creates) - used;
+        if lacking > RAISED_MAX {
+            return Err(Failure::refused(format!(
+                "{}: all znodes are restored, but the counter of its children lacks {lacking}, and no more than \
+                 {RAISED_MAX} \
+                 are made up for",
+                znode.path
+            )));
+        }
         done.counters += u64::from(lacking > 0);
         let counted = self.at(&format!("{}/{COUNTED}", znode.path));
         while lacking > 0 {
@@ -370,7 +390,7 @@ fn difference(
 ) -> Option<&'static str> {
     let is_empty = |data: Option<&Bytes>| data.is_none_or(Bytes::is_empty);
     if stat.ephemeral_owner != 0 {
-        return Some("it is an ephemeral");
+        return Some(EPHEMERAL);
     }
     // Clients do not tell no data from empty data.
     if data != znode.data.as_ref() && !(is_empty(data) && is_empty(znode.data.as_ref())) {

@@ -175,7 +175,7 @@ impl World {
                 self.start(at);
             }
         }
-        // Mistakes: a survivor that runs on, or that nobody thinks of.
+        // Mistakes: a survivor that runs on, or that the operator forgets.
         for id in &survivors {
             let at = self.at(*id);
             match self.rng.below(10) {
@@ -188,9 +188,8 @@ impl World {
                 _ => self.ask_operator(at),
             }
         }
-        // If nobody says a word of the old ensemble, a majority of new machines founds another one: that is no
-        // mistake of
-        // this command.
+        // Without a word of the old ensemble, a majority of new machines founds another one: no fault of this
+        // command.
         let first = self.at(*survivors.first().expect("there is one"));
         if survivors.iter().all(|id| self.host(*id).process.is_none()) {
             self.ask_operator(first);
@@ -274,7 +273,9 @@ impl World {
                     return Err(format!("{id} goes on while {other} runs with the log"));
                 }
                 if host.process.is_none() {
-                    return Err(format!("{id} goes on, and nobody has spoken of {other}"));
+                    return Err(format!(
+                        "{id} goes on, and the operator has not spoken of {other}"
+                    ));
                 }
             }
             if position.rank() < loss.best.rank() {
@@ -354,7 +355,7 @@ impl World {
         Ok(())
     }
 
-    /// While an operator is asked, and after, nobody else founds.
+    /// While an operator is asked, and after, no other server founds.
     pub(super) fn may_found_beside_loss(&self, at: usize) -> Result<(), Violation> {
         let Some(loss) = &self.loss else { return Ok(()) };
         let id = self.hosts[at].id;
