@@ -22,6 +22,7 @@ use crate::server::figures::Figures;
 use crate::server::limits::CHANGES_QUEUE_MAX;
 use crate::server::message::Message;
 use crate::storage::Checkpointer;
+use crate::storage::CpuBudget;
 use crate::storage::ImageReader;
 use crate::storage::ImageTally;
 use crate::storage::Images;
@@ -189,8 +190,12 @@ impl Writer {
                 }
                 // The log failed, and with it the server.
                 Task::Installed(_) => return Ok(()),
-                Task::Damaged(index) => self.write(|checkpointer| checkpointer.damaged(index)),
-                Task::Wanted(index) => self.write(|checkpointer| checkpointer.wanted(index)),
+                Task::Damaged(index) => {
+                    self.write(self.budget.awaited().clone(), |it| it.damaged(index))
+                }
+                Task::Wanted(index) => {
+                    self.write(self.budget.awaited().clone(), |it| it.wanted(index))
+                }
                 Task::Backup(wanted) => self.backups.push(wanted),
             }
             self.serve_backups();
@@ -200,11 +205,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Does what may write an image out of turn, because somebody waits for one.
-    fn write(&mut self, work: impl FnOnce(&mut Checkpointer) -> Outcome) {
+    /// Does what may write an image out of turn; `budget`: by how much who waits for it hurries.
+    fn write(&mut self, budget: CpuBudget, work: impl FnOnce(&mut Checkpointer) -> Outcome) {
         let images = self.checkpointer.images();
         let start = Instant::now();
-        self.checkpointer.ask(self.budget.awaited());
+        self.checkpointer.ask(&budget);
         let outcome = work(&mut self.checkpointer);
         self.checkpointer.ask(self.budget.deferrable());
         self.record(images, clock::micros_since(start));
@@ -216,14 +221,17 @@ impl Writer {
     fn serve_backups(&mut self) {
         self.backups.retain(|wanted| !wanted.answer.is_closed());
         if let Some(zxid) = self.backups.iter().map(|wanted| wanted.zxid).max() {
-            self.write(|checkpointer| checkpointer.wanted_at(zxid));
+            self.write(self.budget.deferrable().clone(), |checkpointer| {
+                checkpointer.wanted_at(zxid)
+            });
         }
         let Some(mark) = self.checkpointer.newest().cloned() else { return };
         let (served, waiting): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.backups).into_iter().partition(|w| w.zxid <= mark.zxid);
         self.backups = waiting;
         for WantedImage { answer, .. } in served {
-            let image = self.images.asking(self.budget.awaited()).open(mark.index);
+            // No server waits for a backup: clients go before it.
+            let image = self.images.asking(self.budget.deferrable()).open(mark.index);
             // It fails if the backup has given up.
             let _ = answer.send(image.map_err(|error| error.to_string()));
         }
