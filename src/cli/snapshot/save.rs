@@ -182,6 +182,9 @@ impl Read for Tee<'_> {
     }
 }
 
+/// Bytes between two syncs: the log of a server on the same disk would have to wait for more.
+const SYNC_BYTES: u64 = 4 << 20;
+
 /// The file that is being made. Dropped before its end, it leaves nothing behind.
 struct Target {
     file: PathBuf,
@@ -189,13 +192,15 @@ struct Target {
     temporary: PathBuf,
     out: Option<File>,
     bytes: u64,
+    /// Up to here, the file was synced.
+    synced: u64,
 }
 
 impl Target {
     fn begin(file: &Path) -> Result<Self, Failure> {
         if file == Path::new("-") {
             let (file, temporary) = (file.to_owned(), PathBuf::new());
-            return Ok(Self { file, temporary, out: None, bytes: 0 });
+            return Ok(Self { file, temporary, out: None, bytes: 0, synced: 0 });
         }
         let mut name = file.file_name().map(|name| name.to_owned()).unwrap_or_default();
         name.push(format!(".{}.tmp", std::process::id()));
@@ -203,7 +208,7 @@ impl Target {
         // It holds what access control lists keep from others.
         let out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
         let out = out.map_err(|error| Failure::usage(named(&temporary, &error)))?;
-        Ok(Self { file: file.to_owned(), temporary, out: Some(out), bytes: 0 })
+        Ok(Self { file: file.to_owned(), temporary, out: Some(out), bytes: 0, synced: 0 })
     }
 
     /// Makes it durable under its name. Returns its size.
@@ -229,6 +234,10 @@ impl Write for Target {
             None => io::stdout().write(bytes)?,
         };
         self.bytes += written as u64;
+        if let Some(out) = self.out.as_ref().filter(|_| self.bytes - self.synced >= SYNC_BYTES) {
+            out.sync_data()?;
+            self.synced = self.bytes;
+        }
         Ok(written)
     }
 
