@@ -18,6 +18,7 @@ mod exit;
 mod export;
 mod flags;
 mod generate;
+mod graft;
 mod import;
 mod known_terms;
 #[cfg(feature = "recipes")]
@@ -25,6 +26,7 @@ mod lock;
 mod locks;
 mod log_output;
 mod member;
+mod new_file;
 mod open_files;
 mod peer_secret;
 mod sd_notify;

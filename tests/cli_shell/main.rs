@@ -4,6 +4,7 @@
 mod common;
 
 mod commands;
+mod files;
 mod once;
 mod session;
 mod terminal;

@@ -29,12 +29,20 @@ fn entry(text: &str) -> Result<Acl, String> {
     let Some((scheme, (id, letters))) = parts else {
         return Err(format!("{text} does not have the form scheme:id:perm"));
     };
-    let mut perms = 0;
-    for letter in letters.chars() {
-        let known = LETTERS.iter().find(|(known, _)| *known == letter);
-        perms |= known.ok_or_else(|| format!("{text}: Unknown perm type: {letter}"))?.1;
-    }
+    let perms =
+        perms_of(letters).map_err(|letter| format!("{text}: Unknown perm type: {letter}"))?;
     Ok(Acl { perms, scheme: Text::copy_from(scheme), id: Text::copy_from(id) })
+}
+
+/// The permissions of letters.
+///
+/// # Errors
+/// The letter that is none.
+pub(super) fn perms_of(letters: &str) -> Result<i32, char> {
+    letters.chars().try_fold(0, |perms, letter| {
+        let known = LETTERS.iter().find(|(known, _)| *known == letter);
+        Ok(perms | known.ok_or(letter)?.1)
+    })
 }
 
 /// The letters of permissions.

@@ -31,7 +31,8 @@ const HISTORY_VARIABLE: &str = "LOCKKEEPER_HISTORY";
 const HISTORY_FILE: &str = ".lockkeeper_history";
 
 /// Runs the shell until it is left.
-pub(super) fn run(shell: Shell, screen: &Screen) -> i32 {
+pub(super) fn run(mut shell: Shell, screen: &Screen) -> i32 {
+    shell.reads_stdin = true;
     let shell = Rc::new(RefCell::new(shell));
     let exit = match editor(&shell) {
         Ok(editor) => serve(&shell, screen, editor),

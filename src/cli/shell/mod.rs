@@ -8,10 +8,13 @@
 //! Reproduces `ZooKeeperMain`; docs/CLI.md says what differs.
 
 mod acl;
+mod document;
 mod ensemble;
+mod export;
 mod failure;
 mod given;
 mod hexdump;
+mod import;
 mod interactive;
 mod lines;
 mod output;
@@ -154,6 +157,7 @@ fn once(shell: &mut Shell, screen: &Screen, words: &[String]) -> i32 {
 /// Commands of standard input, all of them, whatever becomes of each.
 fn piped(shell: &mut Shell, screen: &Screen) -> i32 {
     let mut exit = 0;
+    shell.reads_stdin = true;
     let mut input = io::stdin().lock();
     let mut line = Vec::new();
     while !shell.is_done() {

@@ -113,7 +113,7 @@ fn stat_lines(stat: &Stat) -> String {
 }
 
 /// Times in milliseconds; sessions as text, because they are too large for many readers of JSON.
-fn stat_json(stat: &Stat) -> Value {
+pub(super) fn stat_json(stat: &Stat) -> Value {
     json!({
         "cZxid": stat.czxid,
         "ctime": stat.ctime,

@@ -48,6 +48,14 @@ impl Screen {
         }
     }
 
+    /// An answer whose place at standard output something else has taken.
+    pub(super) fn report(&self, answer: &Answer) {
+        match self.format {
+            Output::Text => err(String::from_utf8_lossy(&answer.text).trim_end()),
+            Output::Json => err(&Value::Object(answer.json.clone()).to_string()),
+        }
+    }
+
     pub(super) fn failure(&self, failure: &Failure) {
         let text = match self.format {
             Output::Text => failure.text.clone(),

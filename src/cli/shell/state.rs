@@ -32,6 +32,8 @@ pub(super) struct Shell {
     /// The lines so far, the current one included.
     pub(super) history: Vec<String>,
     pub(super) shows_events: Arc<AtomicBool>,
+    /// Whether commands come from standard input.
+    pub(super) reads_stdin: bool,
     seen: Arc<Seen>,
     done: bool,
 }
@@ -66,6 +68,7 @@ impl Shell {
             screen,
             history: Vec::new(),
             shows_events: Arc::new(AtomicBool::new(true)),
+            reads_stdin: false,
             seen: Arc::default(),
             done: false,
         };

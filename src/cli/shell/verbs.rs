@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use super::given::Given;
 use super::state::{Outcome, Shell};
-use super::{ensemble, quota, read, session, watch, write};
+use super::{ensemble, export, import, quota, read, session, watch, write};
 
 /// A verb.
 pub(super) struct Verb {
@@ -42,7 +42,7 @@ pub(super) fn verb(name: &str) -> Option<&'static Verb> {
 const NONE: &[&str] = &[];
 
 /// In the order of their names, as `help` shows them.
-pub(super) static VERBS: [Verb; 30] = [
+pub(super) static VERBS: [Verb; 32] = [
     Verb {
         name: "addauth",
         form: "scheme [auth]",
@@ -134,6 +134,15 @@ pub(super) static VERBS: [Verb; 30] = [
         run: session::quit,
     },
     Verb {
+        name: "export",
+        form: "[-o file] path",
+        help: "a znode and all below it as JSON, to standard output or to a file",
+        flags: "",
+        values: &["o"],
+        arguments: 1..=1,
+        run: export::export,
+    },
+    Verb {
         name: "get",
         form: "[-s] [-w] [-b] [-x] path",
         help: "the data; -b in base64, -x in hexadecimal",
@@ -186,6 +195,15 @@ pub(super) static VERBS: [Verb; 30] = [
         values: NONE,
         arguments: 0..=0,
         run: session::history,
+    },
+    Verb {
+        name: "import",
+        form: "[-on-conflict fail|skip|overwrite] file path",
+        help: "what export has written, with path as its root; file: - is standard input",
+        flags: "",
+        values: &["on-conflict"],
+        arguments: 2..=2,
+        run: import::import,
     },
     Verb {
         name: "listquota",

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::graft::{self, OnConflict};
-use super::{Failure, Said, load};
+use super::{Failure, Said, graft, load};
 use crate::cli::data_flags::DataFlags;
 use crate::cli::flags::{OutputFlag, ServersFlags};
+use crate::cli::graft::OnConflict;
 use crate::cli::known_terms;
 use crate::config::Config;
 use crate::server::offline::{self, term_of_new_ensemble, term_of_zxid};

@@ -5,9 +5,7 @@
 //! *Never* leaves a part of a backup under the name of one.
 
 use std::cell::RefCell;
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -20,6 +18,7 @@ use crate::backup::{BackupReader, BackupWriter, Header, Selection, Trailer};
 use crate::cli::admin;
 use crate::cli::exit::{EXIT_NO_PERMISSION, EXIT_NOT_NOW, EXIT_UNAVAILABLE};
 use crate::cli::flags::{AdminFlags, OutputFlag};
+use crate::cli::new_file::NewFile;
 use crate::config::Config;
 use crate::server::offline::{self, Membership, RELEASE, Restore as _, record_digest};
 
@@ -57,7 +56,7 @@ pub(super) fn run(flags: &SaveFlags) -> Result<Said, Failure> {
             .map_err(|reason| Failure::usage(format!("--subtree: {reason}")))?,
     };
     let begun = Instant::now();
-    let mut target = Target::begin(&flags.file)?;
+    let mut target = NewFile::begin(&flags.file).map_err(Failure::usage)?;
     let (header, trailer, note) = match &flags.offline {
         Some(dir) => {
             let log = flags.log_dir.as_deref().unwrap_or(dir);
@@ -65,7 +64,7 @@ pub(super) fn run(flags: &SaveFlags) -> Result<Said, Failure> {
         }
         None => from_server(flags, &mut target)?,
     };
-    let bytes = target.finish()?;
+    let bytes = target.finish().map_err(Failure::refused)?;
     let shown = flags.file.display();
     let took_ms = begun.elapsed().as_millis();
     let text =
@@ -79,7 +78,7 @@ pub(super) fn run(flags: &SaveFlags) -> Result<Said, Failure> {
 /// Takes the backup that a server makes, and verifies it on the way.
 fn from_server(
     flags: &SaveFlags,
-    target: &mut Target,
+    target: &mut NewFile,
 ) -> Result<(Header, Trailer, String), Failure> {
     let access = flags.admin.access().map_err(Failure::usage)?;
     let subtree = flags.subtree.as_deref().map(|path| ("subtree", path));
@@ -122,7 +121,7 @@ fn from_server(
 fn offline_backup(
     (dir, log): (&Path, &Path),
     selection: &Selection,
-    target: &mut Target,
+    target: &mut NewFile,
 ) -> Result<(Header, Trailer, String), Failure> {
     let state = offline::load(&Config::without_file(), dir, log)
         .map_err(|error| Failure::refused(error.to_string()))?;
@@ -166,7 +165,7 @@ fn offline_backup(
 /// Reads, and writes what was read.
 struct Tee<'a> {
     from: Box<dyn Read>,
-    to: &'a mut Target,
+    to: &'a mut NewFile,
     /// Why it could not be written, which is no fault of what is read.
     failed: Rc<RefCell<Option<Failure>>>,
 }
@@ -179,81 +178,5 @@ impl Read for Tee<'_> {
             return Err(error);
         }
         Ok(read)
-    }
-}
-
-/// Bytes between two syncs: the log of a server on the same disk would have to wait for more.
-const SYNC_BYTES: u64 = 4 << 20;
-
-/// The file that is being made. Dropped before its end, it leaves nothing behind.
-struct Target {
-    file: PathBuf,
-    /// Where it is written; empty for standard output, and when it has its name.
-    temporary: PathBuf,
-    out: Option<File>,
-    bytes: u64,
-    /// Up to here, the file was synced.
-    synced: u64,
-}
-
-impl Target {
-    fn begin(file: &Path) -> Result<Self, Failure> {
-        if file == Path::new("-") {
-            let (file, temporary) = (file.to_owned(), PathBuf::new());
-            return Ok(Self { file, temporary, out: None, bytes: 0, synced: 0 });
-        }
-        let mut name = file.file_name().map(|name| name.to_owned()).unwrap_or_default();
-        name.push(format!(".{}.tmp", std::process::id()));
-        let temporary = file.with_file_name(name);
-        // It holds what access control lists keep from others.
-        let out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
-        let out = out.map_err(|error| Failure::usage(named(&temporary, &error)))?;
-        Ok(Self { file: file.to_owned(), temporary, out: Some(out), bytes: 0, synced: 0 })
-    }
-
-    /// Makes it durable under its name. Returns its size.
-    fn finish(mut self) -> Result<u64, Failure> {
-        let Some(out) = self.out.take() else {
-            io::stdout().flush().map_err(|error| Failure::refused(error.to_string()))?;
-            return Ok(self.bytes);
-        };
-        let done = out.sync_all().and_then(|()| fs::rename(&self.temporary, &self.file));
-        done.map_err(|error| Failure::refused(named(&self.file, &error)))?;
-        self.temporary = PathBuf::new();
-        let parent = self.file.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let synced = File::open(parent.unwrap_or(Path::new("."))).and_then(|dir| dir.sync_all());
-        synced.map_err(|error| Failure::refused(named(&self.file, &error)))?;
-        Ok(self.bytes)
-    }
-}
-
-impl Write for Target {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = match &mut self.out {
-            Some(out) => out.write(bytes)?,
-            None => io::stdout().write(bytes)?,
-        };
-        self.bytes += written as u64;
-        if let Some(out) = self.out.as_ref().filter(|_| self.bytes - self.synced >= SYNC_BYTES) {
-            out.sync_data()?;
-            self.synced = self.bytes;
-        }
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match &mut self.out {
-            Some(out) => out.flush(),
-            None => io::stdout().flush(),
-        }
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        if !self.temporary.as_os_str().is_empty() {
-            // What cannot be removed is no backup, by its name.
-            let _ = fs::remove_file(&self.temporary);
-        }
     }
 }

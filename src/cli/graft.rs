@@ -1,0 +1,495 @@
+//! A part of a tree, written into an ensemble that runs: for `snapshot restore --subtree`, and `import` of the shell.
+//!
+//! *Owns* what is a conflict, and the order of the writes. *Invariants*: it speaks the client protocol alone, so that
+//! access control holds and ZooKeeper can be written into, too; nothing is written before all conflicts are known; no
+//! ephemeral is ever created and no session touched; the next sequential child gets a number above all that were given
+//! where the part comes from. What was cut off is completed by the same command. *Never* removes a znode that was
+//! there, and never keeps the znodes in memory: where they come from gives them several times.
+
+use bytes::Bytes;
+use clap::ValueEnum;
+
+use super::client::{Client, ClientError, Session};
+use super::exit::{EXIT_NO_PERMISSION, EXIT_REFUSED, EXIT_UNAVAILABLE};
+use crate::proto::multi::{MultiOp, MultiResult};
+use crate::proto::request::{Create, CreateKind};
+use crate::proto::{Acl, ErrorCode, Request, Response, Stat, Text};
+use crate::tree::{Owner, path};
+
+/// What becomes of a znode that is there and differs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum OnConflict {
+    /// Nothing is written, and all such znodes are named
+    #[default]
+    Fail,
+    /// It stays as it is
+    #[value(alias = "keep")]
+    Skip,
+    /// It gets the data and the access control list that it had where this comes from
+    Overwrite,
+}
+
+/// Operations in one multi.
+const OPS_MAX: usize = 100;
+/// Bytes of data in one multi: below ZooKeeper's limit of a request.
+const BYTES_MAX: usize = 256 << 10;
+/// Conflicts that are named.
+const NAMED_MAX: usize = 20;
+/// How a znode differs that belongs to a session.
+const EPHEMERAL: &str = "it is an ephemeral";
+/// By how much a counter is raised at most: a million takes some ten seconds.
+const RAISED_MAX: i64 = 10_000_000;
+/// The child that is created and deleted so that a counter rises.
+const COUNTED: &str = "lockkeeper-restore-counter";
+
+/// A znode that is to be there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) path: String,
+    pub(super) data: Option<Bytes>,
+    pub(super) acl: Vec<Acl>,
+    pub(super) owner: Owner,
+    /// How many children were created there.
+    pub(super) creates: i64,
+    /// Whether it is part of what is written, and not only on the way there.
+    pub(super) is_part: bool,
+}
+
+/// Takes a znode.
+pub(super) type Take<'a> = &'a mut dyn FnMut(&Wanted) -> Result<(), Refusal>;
+
+/// Where the znodes come from.
+pub(super) trait Source {
+    /// Gives all of them, the same ones each time, in the order of their names: parents before their children.
+    ///
+    /// # Errors
+    /// Its own, or the first one of `take`.
+    fn each(&mut self, take: Take<'_>) -> Result<(), Refusal>;
+}
+
+/// Who speaks to a server.
+pub(super) trait Asks {
+    /// Asks, and waits for the answer.
+    fn ask(&mut self, request: &Request) -> Result<Response, ClientError>;
+}
+
+impl Asks for Client {
+    fn ask(&mut self, request: &Request) -> Result<Response, ClientError> {
+        self.call(request)
+    }
+}
+
+impl Asks for &Session {
+    fn ask(&mut self, request: &Request) -> Result<Response, ClientError> {
+        self.call(request)
+    }
+}
+
+/// Why it is not done: the exit code, and what to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) exit: i32,
+    pub(super) text: String,
+}
+
+impl Refusal {
+    pub(super) fn new(exit: i32, text: impl Into<String>) -> Self {
+        Self { exit, text: text.into() }
+    }
+
+    pub(super) fn refused(text: impl Into<String>) -> Self {
+        Self::new(EXIT_REFUSED, text)
+    }
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Done {
+    pub(super) created: u64,
+    pub(super) overwritten: u64,
+    pub(super) equal: u64,
+    pub(super) kept: u64,
+    pub(super) counters: u64,
+}
+
+/// What becomes of a znode: one byte for each, because there may be millions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It is not there.
+    Missing,
+    /// It is there, and is to be as it is.
+    Stays,
+    /// It is there with other data or another access control list.
+    Differs,
+}
+
+/// How many children were created below a znode, by what clients see of it. Deletes count there, too: twice the
+/// creates less the children that are there.
+pub(super) fn creates(stat: &Stat) -> i64 {
+    i64::from(stat.cversion.wrapping_add(stat.num_children).cast_unsigned() >> 1)
+}
+
+/// Writes all znodes of `source` below `root`, which is empty or a path.
+///
+/// # Errors
+/// There are conflicts, or a server refuses or does not answer.
+pub(super) fn run(
+    source: &mut dyn Source,
+    asks: &mut dyn Asks,
+    root: &str,
+    on_conflict: OnConflict,
+) -> Result<Done, Refusal> {
+    let mut target = Target { asks, root };
+    let (fates, conflicts, mut done) = target.compare(source)?;
+    if conflicts.count > 0 && on_conflict == OnConflict::Fail {
+        return Err(conflicts.refusal());
+    }
+    let mut batch = Batch::default();
+    for_each_with(source, &fates, Fate::Missing, &mut |znode| {
+        batch.add(target.create_of(znode), znode);
+        if batch.is_full() { batch.send(&mut target, &mut done) } else { Ok(()) }
+    })?;
+    batch.send(&mut target, &mut done)?;
+    if on_conflict == OnConflict::Overwrite {
+        for_each_with(source, &fates, Fate::Differs, &mut |znode| {
+            target.overwrite(znode)?;
+            done.overwritten += 1;
+            Ok(())
+        })?;
+    }
+    // An ephemeral belongs to a client that is there.
+    done.kept = conflicts.count - done.overwritten;
+    source.each(&mut |znode| target.raise_counter(znode, &mut done))?;
+    Ok(done)
+}
+
+/// Takes the znodes of this fate.
+fn for_each_with(
+    source: &mut dyn Source,
+    fates: &[Fate],
+    fate: Fate,
+    take: Take<'_>,
+) -> Result<(), Refusal> {
+    let mut fates = fates.iter();
+    source.each(&mut |znode| if fates.next() == Some(&fate) { take(znode) } else { Ok(()) })
+}
+
+/// Znodes that are there and differ.
+#[derive(Debug, Default)]
+struct Conflicts {
+    count: u64,
+    named: Vec<String>,
+}
+
+impl Conflicts {
+    fn add(&mut self, path: &str, what: &str) {
+        self.count += 1;
+        if self.named.len() < NAMED_MAX {
+            self.named.push(format!("  {path}: {what}"));
+        }
+    }
+
+    fn refusal(&self) -> Refusal {
+        let more = self.count - self.named.len() as u64;
+        let more = if more > 0 { format!("\n  and {more} more") } else { String::new() };
+        Refusal::refused(format!(
+            "nothing was written: {} znodes are there and differ (--on-conflict skip, overwrite)\n{}{more}",
+            self.count,
+            self.named.join("\n")
+        ))
+    }
+}
+
+/// Creations that are carried out together.
+#[derive(Default)]
+struct Batch {
+    ops: Vec<MultiOp>,
+    paths: Vec<String>,
+    bytes: usize,
+}
+
+impl Batch {
+    fn add(&mut self, create: Create, znode: &Wanted) {
+        self.ops.push(MultiOp::Create(create));
+        self.paths.push(znode.path.clone());
+        let acl =
+            znode.acl.iter().map(|entry| entry.scheme.as_str().len() + entry.id.as_str().len());
+        self.bytes +=
+            znode.path.len() + znode.data.as_ref().map_or(0, Bytes::len) + acl.sum::<usize>();
+    }
+
+    fn is_full(&self) -> bool {
+        self.ops.len() >= OPS_MAX || self.bytes >= BYTES_MAX
+    }
+
+    fn send(&mut self, target: &mut Target<'_>, done: &mut Done) -> Result<(), Refusal> {
+        let Self { ops, paths, bytes: _ } = std::mem::take(self);
+        if ops.is_empty() {
+            return Ok(());
+        }
+        let named: Vec<&str> = paths.iter().map(String::as_str).collect();
+        target.multi(ops, &named)?;
+        done.created += paths.len() as u64;
+        Ok(())
+    }
+}
+
+/// What a request about `at` came to.
+pub(super) fn failed(error: &ClientError, at: &str) -> Refusal {
+    match error {
+        ClientError::Unreachable(_) | ClientError::Lost { .. } => {
+            Refusal::new(EXIT_UNAVAILABLE, format!("{error}; the same command goes on"))
+        }
+        ClientError::Unproven { .. } => Refusal::new(EXIT_NO_PERMISSION, error.to_string()),
+        ClientError::Refused { code, .. } => refused(*code, at, &error.to_string()),
+    }
+}
+
+fn refused(code: i32, at: &str, words: &str) -> Refusal {
+    match ErrorCode::from_wire(code) {
+        Some(ErrorCode::NoAuth) => Refusal::new(
+            EXIT_NO_PERMISSION,
+            format!(
+                "{at}: permission is missing: --auth or --auth-file says who asks; the same command goes on"
+            ),
+        ),
+        Some(ErrorCode::NodeExists) => {
+            Refusal::refused(format!("{at}: it was created meanwhile: the same command goes on"))
+        }
+        Some(ErrorCode::Unimplemented) => Refusal::refused(format!(
+            "{at}: the servers create no znodes with a time to live: extendedTypesEnabled=true"
+        )),
+        _ => Refusal::refused(format!("{at}: {words}")),
+    }
+}
+
+/// The ensemble, below its root.
+struct Target<'a> {
+    asks: &'a mut dyn Asks,
+    root: &'a str,
+}
+
+/// Whether a path is that of a znode below another one.
+fn is_below(at: &str, above: &str) -> bool {
+    above == path::ROOT || at.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
+}
+
+impl Target<'_> {
+    fn at(&self, path: &str) -> Text {
+        match (self.root, path) {
+            ("", path) => Text::copy_from(path),
+            (root, path::ROOT) => Text::copy_from(root),
+            (root, path) => Text::from(format!("{root}{path}")),
+        }
+    }
+
+    fn call(&mut self, at: &str, request: &Request) -> Result<Option<Response>, Refusal> {
+        match self.asks.ask(request) {
+            Ok(response) => Ok(Some(response)),
+            Err(ClientError::Refused { code, .. }) if code == ErrorCode::NoNode as i32 => Ok(None),
+            Err(error) => Err(failed(&error, at)),
+        }
+    }
+
+    /// Which znodes are missing, and which differ.
+    fn compare(
+        &mut self,
+        source: &mut dyn Source,
+    ) -> Result<(Vec<Fate>, Conflicts, Done), Refusal> {
+        let (mut fates, mut conflicts, mut done) =
+            (Vec::new(), Conflicts::default(), Done::default());
+        // The last znode that is missing, and the last ephemeral: what is below is missing, or cannot be.
+        let (mut missing, mut ephemeral): (Option<String>, Option<String>) = (None, None);
+        source.each(&mut |znode| {
+            let is_under = |above: &Option<String>| {
+                above.as_ref().is_some_and(|above| is_below(&znode.path, above))
+            };
+            if is_under(&missing) {
+                fates.push(Fate::Missing);
+                return Ok(());
+            }
+            if is_under(&ephemeral) {
+                conflicts.add(&znode.path, "what is above it is an ephemeral");
+                fates.push(Fate::Stays);
+                return Ok(());
+            }
+            let path = self.at(&znode.path);
+            let there =
+                self.call(&znode.path, &Request::GetData { path: path.clone(), watch: false });
+            fates.push(match there? {
+                None => {
+                    missing = Some(znode.path.clone());
+                    Fate::Missing
+                }
+                Some(Response::Data(_, stat)) if stat.ephemeral_owner != 0 => {
+                    ephemeral = Some(znode.path.clone());
+                    conflicts.add(&znode.path, EPHEMERAL);
+                    Fate::Stays
+                }
+                Some(_) if !znode.is_part => Fate::Stays,
+                Some(Response::Data(data, _)) => {
+                    let acl = match self.call(&znode.path, &Request::GetAcl { path })? {
+                        Some(Response::Acl(acl, _)) => acl,
+                        _ => Vec::new(),
+                    };
+                    match difference(znode, data.as_ref(), &acl) {
+                        Some(what) => {
+                            conflicts.add(&znode.path, what);
+                            Fate::Differs
+                        }
+                        None => {
+                            done.equal += 1;
+                            Fate::Stays
+                        }
+                    }
+                }
+                Some(other) => return Err(Refusal::refused(format!("an odd answer: {other:?}"))),
+            });
+            Ok(())
+        })?;
+        Ok((fates, conflicts, done))
+    }
+
+    fn create_of(&self, znode: &Wanted) -> Create {
+        let (kind, flags, ttl_ms) = match znode.owner {
+            Owner::Container => (CreateKind::Container, 4, 0),
+            Owner::Ttl(ttl_ms) => (CreateKind::Ttl, 5, ttl_ms),
+            Owner::Persistent | Owner::Session(_) => (CreateKind::Create, 0, 0),
+        };
+        Create {
+            kind,
+            path: self.at(&znode.path),
+            data: znode.data.clone(),
+            acl: Some(znode.acl.clone()),
+            flags,
+            ttl_ms,
+        }
+    }
+
+    /// Carries out all or nothing; `paths`: of the operations, for a refusal.
+    fn multi(&mut self, ops: Vec<MultiOp>, paths: &[&str]) -> Result<(), Refusal> {
+        let first = paths.first().copied().unwrap_or_default();
+        match self.asks.ask(&Request::Multi(ops)) {
+            Ok(Response::Multi(results)) => {
+                let fault =
+                    results.iter().zip(paths.iter().cycle()).find_map(
+                        |(result, at)| match result {
+                            MultiResult::Error(Some(code)) if !is_of_another(*code) => {
+                                Some((*code, *at))
+                            }
+                            _ => None,
+                        },
+                    );
+                match fault {
+                    Some((code, at)) => Err(refused(code as i32, at, code.name())),
+                    None => Ok(()),
+                }
+            }
+            Ok(other) => Err(Refusal::refused(format!("an odd answer: {other:?}"))),
+            Err(error) => Err(failed(&error, first)),
+        }
+    }
+
+    fn overwrite(&mut self, znode: &Wanted) -> Result<(), Refusal> {
+        let (path, data) = (self.at(&znode.path), znode.data.clone());
+        let acl = Some(znode.acl.clone());
+        let set = Request::SetData { path: path.clone(), data, version: -1 };
+        for request in [set, Request::SetAcl { path, acl, version: -1 }] {
+            if self.call(&znode.path, &request)?.is_none() {
+                let words =
+                    format!("{}: it was removed meanwhile: the same command goes on", znode.path);
+                return Err(Refusal::refused(words));
+            }
+        }
+        Ok(())
+    }
+
+    /// Children were created there that are gone: as many numbers are used up.
+    fn raise_counter(&mut self, znode: &Wanted, done: &mut Done) -> Result<(), Refusal> {
+        if znode.creates <= 0 || !znode.is_part {
+            return Ok(());
+        }
+        let path = self.at(&znode.path);
+        let Some(Response::Stat(stat)) =
+            self.call(&znode.path, &Request::Exists { path, watch: false })?
+        else {
+            return Ok(());
+        };
+        if stat.ephemeral_owner != 0 {
+            return Ok(());
+        }
+        let mut lacking = znode.creates - creates(&stat);
+        if lacking > RAISED_MAX {
+            return Err(Refusal::refused(format!(
+                "{}: all znodes are there, but the counter of its children lacks {lacking}, and no more than \
+                 {RAISED_MAX} \
+                 are made up for",
+                znode.path
+            )));
+        }
+        done.counters += u64::from(lacking > 0);
+        let counted = self.at(&below(&znode.path, COUNTED));
+        while lacking > 0 {
+            let pairs = lacking.min(OPS_MAX as i64 / 2);
+            let pair = || {
+                let create = Create {
+                    kind: CreateKind::Create,
+                    path: counted.clone(),
+                    data: None,
+                    acl: Some(vec![Acl::open()]),
+                    flags: 0,
+                    ttl_ms: 0,
+                };
+                let delete = MultiOp::Delete { path: counted.clone(), version: -1 };
+                [MultiOp::Create(create), delete]
+            };
+            let ops = (0..pairs).flat_map(|_| pair()).collect();
+            self.multi(ops, &[&znode.path])?;
+            lacking -= pairs;
+        }
+        Ok(())
+    }
+}
+
+/// Of the operations of a multi that failed, all but one say only that another one did.
+fn is_of_another(code: ErrorCode) -> bool {
+    code == ErrorCode::RuntimeInconsistency
+}
+
+fn difference(znode: &Wanted, data: Option<&Bytes>, acl: &[Acl]) -> Option<&'static str> {
+    let is_empty = |data: Option<&Bytes>| data.is_none_or(Bytes::is_empty);
+    // Clients do not tell no data from empty data.
+    if data != znode.data.as_ref() && !(is_empty(data) && is_empty(znode.data.as_ref())) {
+        return Some("other data");
+    }
+    (acl != znode.acl).then_some("another access control list")
+}
+
+/// The path of a child.
+fn below(parent: &str, name: &str) -> String {
+    if parent == path::ROOT { format!("/{name}") } else { format!("{parent}/{name}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn creates_are_counted_from_what_clients_see() {
+        let stat = |cversion, num_children| Stat { cversion, num_children, ..Stat::default() };
+        assert_eq!(creates(&stat(0, 0)), 0);
+        assert_eq!(creates(&stat(3, 1)), 2, "two creates, one delete");
+        // ZooKeeper's number wraps long before its counter does.
+        let creates_made = i32::MAX;
+        assert_eq!(
+            creates(&stat(creates_made.wrapping_mul(2).wrapping_sub(5), 5)),
+            i64::from(i32::MAX)
+        );
+    }
+
+    #[test]
+    fn what_is_below_ends_at_a_slash() {
+        assert!(is_below("/a/b", "/a") && is_below("/a", "/"));
+        assert!(!is_below("/ab", "/a") && !is_below("/a", "/a"));
+    }
+}
