@@ -26,6 +26,7 @@ front_pages! {
     #[cfg(feature = "cli")]
     cli,
     config,
+    learner,
     locks,
     mutants,
     #[cfg(feature = "server")]

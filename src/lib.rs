@@ -15,6 +15,7 @@
 //!   replica        one server: consensus, sessions, watches, order
 //!   tree           the znodes                 config  zoo.cfg
 //!   locks          which znodes are locks, and whose
+//!   learner        ZooKeeper's quorum protocol, as one of its observers speaks it
 //!   zookeeper      the records of ZooKeeper's own files and quorum protocol
 //!   proto          the wire
 //! ```
@@ -104,6 +105,7 @@ mod bench;
 #[cfg(feature = "cli")]
 mod cli;
 mod config;
+mod learner;
 mod locks;
 #[cfg(feature = "server")]
 mod peer_auth;

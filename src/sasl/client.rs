@@ -6,11 +6,14 @@
 //!
 //! Reproduces the mechanism of Java's `com.sun.security.sasl.digest.DigestMD5Client` as `ZooKeeperSaslClient` uses it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use subtle::ConstantTimeEq as _;
 
-use super::digest_md5::{DIGEST_URI, QOP, REALM, Session, in_charset, secret, text_of};
+use super::digest_md5::{
+    FOR_CLIENTS, FOR_SERVERS, QOP, Service, Session, in_charset, secret, text_of,
+};
 use super::directives::Directives;
 
 /// Random bytes of a client's nonce.
@@ -35,7 +38,8 @@ impl fmt::Debug for ClientLogin {
 /// How far a connection is with it.
 #[derive(Debug)]
 pub struct Dialogue<'a> {
-    login: &'a ClientLogin,
+    login: Cow<'a, ClientLogin>,
+    service: Service,
     cnonce: String,
     stage: Stage,
 }
@@ -87,7 +91,11 @@ impl<'a> Dialogue<'a> {
     /// Before anything is said; the first token is empty. `cnonce`: random bytes, which were never given before.
     #[must_use]
     pub fn new(login: &'a ClientLogin, cnonce: [u8; CNONCE_BYTES]) -> Self {
-        Self { login, cnonce: text_of(&cnonce), stage: Stage::Begun }
+        Self::begun(Cow::Borrowed(login), FOR_CLIENTS, cnonce)
+    }
+
+    fn begun(login: Cow<'a, ClientLogin>, service: Service, cnonce: [u8; CNONCE_BYTES]) -> Self {
+        Self { login, service, cnonce: text_of(&cnonce), stage: Stage::Begun }
     }
 
     /// Takes a server's token; `None` is a null one.
@@ -115,7 +123,7 @@ impl<'a> Dialogue<'a> {
     fn answer(&self, challenge: &[u8]) -> Result<(Vec<u8>, String), Disbelief> {
         let said = Directives::parse(challenge).map_err(|_| Disbelief::NoChallenge)?;
         let nonce = said.get("nonce").ok_or(Disbelief::NoChallenge)?;
-        let realm = said.get("realm").unwrap_or(REALM.as_bytes());
+        let realm = said.get("realm").unwrap_or(self.service.realm.as_bytes());
         let is_offered =
             |qops: &[u8]| qops.split(|byte| *byte == b',').any(|qop| qop.trim_ascii() == QOP);
         let is_usual =
@@ -125,14 +133,14 @@ impl<'a> Dialogue<'a> {
             return Err(Disbelief::NoChallenge);
         }
         let is_utf_8 = said.get("charset").is_some_and(|name| name.eq_ignore_ascii_case(b"utf-8"));
-        let ClientLogin { user, password } = self.login;
+        let ClientLogin { user, password } = &*self.login;
         let hashed = |text: &str| in_charset(text, is_utf_8).ok_or(Disbelief::Unwritable);
         let session = Session {
             secret: secret(&hashed(user)?, realm, &hashed(password)?),
             nonce,
             cnonce: self.cnonce.as_bytes(),
             authzid: None,
-            digest_uri: DIGEST_URI,
+            digest_uri: self.service.digest_uri,
         };
         let mut out = Vec::new();
         match is_utf_8 {
@@ -146,11 +154,19 @@ impl<'a> Dialogue<'a> {
         put_quoted("nonce", nonce, &mut out);
         out.extend_from_slice(b"nc=00000001,");
         put_quoted("cnonce", self.cnonce.as_bytes(), &mut out);
-        put_quoted("digest-uri", DIGEST_URI, &mut out);
+        put_quoted("digest-uri", self.service.digest_uri, &mut out);
         out.extend_from_slice(
             format!("maxbuf=65536,response={},qop=auth", session.response()).as_bytes(),
         );
         Ok((out, session.response_auth()))
+    }
+}
+
+impl Dialogue<'static> {
+    /// The same with another server of an ensemble of ZooKeeper, on the ports that those use among themselves.
+    #[must_use]
+    pub fn with_server(login: ClientLogin, cnonce: [u8; CNONCE_BYTES]) -> Self {
+        Self::begun(Cow::Owned(login), FOR_SERVERS, cnonce)
     }
 }
 

@@ -17,10 +17,22 @@ use super::directives::{Directives, Malformed};
 pub const NONCE_BYTES: usize = 24;
 /// Longest digest-response, as in Java.
 const RESPONSE_BYTES_MAX: usize = 4096;
-/// The one realm, which is the name that ZooKeeper gives to every server.
-pub(super) const REALM: &str = "zk-sasl-md5";
-/// The service and the server that a client must have meant.
-pub(super) const DIGEST_URI: &[u8] = b"zookeeper/zk-sasl-md5";
+/// What a client proves itself to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Service {
+    /// The one realm, which is the name that ZooKeeper gives to every server.
+    pub(super) realm: &'static str,
+    /// The service and the server that a client must have meant.
+    pub(super) digest_uri: &'static [u8],
+}
+
+/// A server, to its clients.
+pub(super) const FOR_CLIENTS: Service =
+    Service { realm: "zk-sasl-md5", digest_uri: b"zookeeper/zk-sasl-md5" };
+/// A server, to the other servers of its ensemble.
+pub(super) const FOR_SERVERS: Service =
+    Service { realm: "zk-quorum-sasl-md5", digest_uri: b"zookeeper-quorum/zk-quorum-sasl-md5" };
+
 /// No response but the first is taken for a nonce.
 const NONCE_COUNT: &[u8] = b"00000001";
 /// The quality of protection: authentication alone.
@@ -72,14 +84,35 @@ impl Negotiation {
         users: &SaslUsers,
         nonce: impl FnOnce() -> [u8; NONCE_BYTES],
     ) -> Result<Step, Refused> {
+        self.step_as(FOR_CLIENTS, token, users, nonce)
+    }
+
+    /// The same, as one server does it for another.
+    #[cfg(test)]
+    pub(crate) fn step_for_servers(
+        &mut self,
+        token: &[u8],
+        users: &SaslUsers,
+        nonce: impl FnOnce() -> [u8; NONCE_BYTES],
+    ) -> Result<Step, Refused> {
+        self.step_as(FOR_SERVERS, token, users, nonce)
+    }
+
+    fn step_as(
+        &mut self,
+        service: Service,
+        token: &[u8],
+        users: &SaslUsers,
+        nonce: impl FnOnce() -> [u8; NONCE_BYTES],
+    ) -> Result<Step, Refused> {
         match std::mem::replace(self, Self::Over) {
             Self::Unbegun if token.is_empty() => {
                 let nonce = text_of(&nonce());
-                let challenge = challenge(&nonce);
+                let challenge = challenge(service, &nonce);
                 *self = Self::Challenged { nonce };
                 Ok(Step::Challenge(challenge))
             }
-            Self::Challenged { nonce } => judge(token, &nonce, users),
+            Self::Challenged { nonce } => judge(service, token, &nonce, users),
             Self::Unbegun | Self::Over => Err(Refused),
         }
     }
@@ -92,13 +125,14 @@ pub(super) fn text_of(nonce: &[u8]) -> String {
 }
 
 /// As ZooKeeper writes it: no quality of protection is `auth` alone.
-fn challenge(nonce: &str) -> Vec<u8> {
-    let text = format!("realm=\"{REALM}\",nonce=\"{nonce}\",charset=utf-8,algorithm=md5-sess");
+fn challenge(service: Service, nonce: &str) -> Vec<u8> {
+    let realm = service.realm;
+    let text = format!("realm=\"{realm}\",nonce=\"{nonce}\",charset=utf-8,algorithm=md5-sess");
     text.into_bytes()
 }
 
 /// Judges the answer to a challenge.
-fn judge(token: &[u8], nonce: &str, users: &SaslUsers) -> Result<Step, Refused> {
+fn judge(service: Service, token: &[u8], nonce: &str, users: &SaslUsers) -> Result<Step, Refused> {
     if token.len() > RESPONSE_BYTES_MAX {
         return Err(Refused);
     }
@@ -109,11 +143,11 @@ fn judge(token: &[u8], nonce: &str, users: &SaslUsers) -> Result<Step, Refused> 
         None => false,
     };
     let need = |name: &str| said.get(name).ok_or(Refused);
-    let fits = need("realm")? == REALM.as_bytes()
+    let fits = need("realm")? == service.realm.as_bytes()
         && need("nonce")? == nonce.as_bytes()
         && need("nc")? == NONCE_COUNT
         && said.get("qop").is_none_or(|qop| qop == QOP)
-        && need("digest-uri")?.eq_ignore_ascii_case(DIGEST_URI);
+        && need("digest-uri")?.eq_ignore_ascii_case(service.digest_uri);
     if !fits {
         return Err(Refused);
     }
@@ -128,7 +162,7 @@ fn judge(token: &[u8], nonce: &str, users: &SaslUsers) -> Result<Step, Refused> 
     let password = known.unwrap_or_else(|| NO_PASSWORD.as_bytes().to_vec());
     let user_bytes = in_charset(&user, is_utf_8).ok_or(Refused)?;
     let session = Session {
-        secret: secret(&user_bytes, REALM.as_bytes(), &password),
+        secret: secret(&user_bytes, service.realm.as_bytes(), &password),
         nonce: nonce.as_bytes(),
         cnonce: need("cnonce")?,
         authzid: said.get("authzid"),
@@ -223,15 +257,15 @@ pub(crate) fn nonce_of(challenge: &[u8]) -> String {
 pub(crate) fn client_response(user: &str, password: &str, nonce: &str, more: &str) -> String {
     let bytes = |text: &str| in_charset(text, true).unwrap();
     let session = Session {
-        secret: secret(&bytes(user), REALM.as_bytes(), &bytes(password)),
+        secret: secret(&bytes(user), FOR_CLIENTS.realm.as_bytes(), &bytes(password)),
         nonce: nonce.as_bytes(),
         cnonce: b"Y25vbmNl",
         authzid: None,
-        digest_uri: DIGEST_URI,
+        digest_uri: FOR_CLIENTS.digest_uri,
     };
-    let response = session.response();
+    let (realm, response) = (FOR_CLIENTS.realm, session.response());
     format!(
-        "charset=utf-8,username=\"{user}\",realm=\"{REALM}\",nonce=\"{nonce}\",nc=00000001,cnonce=\"Y25vbmNl\",\
+        "charset=utf-8,username=\"{user}\",realm=\"{realm}\",nonce=\"{nonce}\",nc=00000001,cnonce=\"Y25vbmNl\",\
          digest-uri=\"zookeeper/zk-sasl-md5\",maxbuf=65536,response={response},qop=auth{more}"
     )
 }
@@ -279,11 +313,11 @@ mod tests {
     #[test]
     fn the_values_with_zookeepers_names_are_those_of_another_implementation() {
         let session = Session {
-            secret: secret(b"bob", REALM.as_bytes(), b"bobsecret"),
+            secret: secret(b"bob", FOR_CLIENTS.realm.as_bytes(), b"bobsecret"),
             nonce: b"bm9uY2U",
             cnonce: b"Y25vbmNl",
             authzid: None,
-            digest_uri: DIGEST_URI,
+            digest_uri: FOR_CLIENTS.digest_uri,
         };
         assert_eq!(session.response(), "0a1cb0249261e91c692f8895653044a7");
         assert_eq!(session.response_auth(), "02a4bffe5306cb4c6af0dd2ec2a3b5e5");
@@ -358,11 +392,11 @@ mod tests {
     fn an_authorization_id_is_hashed_and_gives_nothing() {
         let (mut negotiation, nonce) = challenged();
         let session = Session {
-            secret: secret(b"bob", REALM.as_bytes(), b"bobsecret"),
+            secret: secret(b"bob", FOR_CLIENTS.realm.as_bytes(), b"bobsecret"),
             nonce: nonce.as_bytes(),
             cnonce: b"Y25vbmNl",
             authzid: Some(b"super"),
-            digest_uri: DIGEST_URI,
+            digest_uri: FOR_CLIENTS.digest_uri,
         };
         let plain = response("bob", "x", &nonce, ",authzid=\"super\"");
         let at = plain.find("response=").unwrap() + "response=".len();
