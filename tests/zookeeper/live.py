@@ -316,6 +316,9 @@ async def whole_way(run):
         return None
     status = await migration.wait_for("following")
     await run.compare_both()
+    run.world.nobody_leaves = True
+    while run.world.left:
+        await asyncio.sleep(0.1)
     await run.wait_until_on(set(ours.hosts()))
     await asyncio.sleep(1)
 
@@ -331,6 +334,7 @@ async def whole_way(run):
     assert not real or epoch >= (cut >> 32) + 4096, f"the epoch is {epoch} behind the cutover, and was {cut >> 32} before"
 
     run.say("after")
+    run.world.nobody_leaves = False
     await asyncio.sleep(size.seconds / 2)
     await run.fault("after")
     if run.abort and run.phase == "after":
@@ -427,14 +431,14 @@ async def abort_here(run, phase):
 
 
 async def back(run):
-    run.aborted = True
+    run.aborted, run.world.nobody_leaves = True, False
     run.say("aborted")
     if run.theirs.closed:
         await run.restart_theirs(closed=False)
     await run.move_all(run.theirs.hosts())
     await run.wait_until_on(set(run.theirs.hosts()))
     status = await run.migration.status()
-    assert status["state"] in ("none", "stopped"), f"after the abort the state is {status['state']}"
+    assert status["state"] in ("none", "aborted"), f"after the abort the state is {status['state']}"
     await asyncio.sleep(run.size.seconds / 2)
     await run.compare_all(run.theirs.hosts(), [f"ZooKeeper {at + 1}" for at in range(3)])
     await run.finish()

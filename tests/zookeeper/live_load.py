@@ -26,6 +26,8 @@ class World:
         self.count, self.rate = sessions, rate
         self.sessions, self.tasks, self.side, self.mortals = [], [], [], []
         self.running, self.busy, self.gate = True, 0, asyncio.Event()
+        # While this is set no client leaves its session to expire: a cutover waits for those that nobody is connected for.
+        self.nobody_leaves, self.left = False, 0
         self.mortality = Mortality(history)
         self.gate.set()
         self.locks = max(2, sessions // 40)
@@ -87,7 +89,7 @@ class World:
             session = self.session(f"{chosen[n][0].__name__}-{n}", MORTAL_MS if chosen[n][0] is mortal else 20000)
             (self.mortals if chosen[n][0] is mortal else self.sessions).append(session)
             self.tasks.append(asyncio.create_task(self.work(chosen[n][0], session, n)))
-        self.sessions += self.changers
+        self.sessions += [*self.changers, maker]
 
     async def work(self, role, session, n):
         try:
@@ -108,8 +110,8 @@ class World:
 
     async def plant_now(self):
         """The faults that somebody else makes."""
-        chosen = [session for session in self.sessions if session.id and session not in self.changers]
-        victim = random.choice([session for session in chosen if session.name.startswith("register")])
+        chosen = [session for session in self.sessions if session.id and session.name.startswith("register")]
+        victim = random.choice(chosen)
         if self.take("session-lost"):
             thief = self.session("thief")
             thief.id, thief.password = victim.id, victim.password
@@ -145,7 +147,7 @@ class World:
         if money != 100 * self.accounts:
             history.broken("money", f"there is {money} in the accounts instead of {100 * self.accounts}: half a multi was done")
         for session in self.sessions:
-            if session in self.changers:
+            if session in self.changers or session is self.maker:
                 continue
             stat = await judge.exists(self.path("sessions", session.name))
             if stat is None or stat.owner != session.id:
@@ -375,11 +377,12 @@ async def mortal(world, session, n):
         path, round = world.path("mortal", f"{n}-{round}"), round + 1
         async with world:
             await session.ensure(path, flags=EPHEMERAL)
-            closed = random.random() < 0.4 or world.plant == "ephemeral-left"
+            closed = world.nobody_leaves or random.random() < 0.4 or world.plant == "ephemeral-left"
             if closed and not world.take("ephemeral-left"):
                 await session.close()
             else:
                 session.abandon()
+            world.left += 1
             may_end, timeout = world.mortality.left(session, closed)
         while True:
             looked_at = time.monotonic()
@@ -388,6 +391,7 @@ async def mortal(world, session, n):
             if world.mortality.seen(session.name, path, may_end, timeout, closed, there, time.monotonic() if not there else looked_at):
                 break
             await asyncio.sleep(0.3)
+        world.left -= 1
         world.mortals.remove(session)
         if not world.running:
             return

@@ -197,7 +197,7 @@ class Migration:
 
     def __init__(self, binary, theirs, ours):
         self.binary, self.theirs, self.ours = binary, theirs, ours
-        self.admin = ",".join(f"http://127.0.0.1:{port}" for port in ours.admin)
+        self.admin = ",".join(f"127.0.0.1:{port}" for port in ours.admin)
         help = subprocess.run([str(binary), "migrate", "--help"], capture_output=True, text=True)
         if help.returncode != 0:
             raise SetupError(f"{binary} has no command migrate")
@@ -205,7 +205,7 @@ class Migration:
     def commands(self):
         listed = ",".join(f"127.0.0.1:{port}" for port in self.theirs.ports)
         quorum = ",".join(f"127.0.0.1:{port}" for port in self.theirs.quorum)
-        return {"follow": ["--from", listed, "--quorum", quorum], "status": ["--json"], "cutover": [], "abort": []}
+        return {"follow": ["--from", listed, "--quorum", quorum], "status": ["-o", "json"], "cutover": [], "abort": []}
 
     async def run(self, name, seconds=120):
         """The exit code, standard output, standard error."""
