@@ -122,7 +122,7 @@ mod storage;
 mod supervision;
 #[cfg(feature = "tls")]
 mod tls;
-#[cfg(feature = "cli")]
+#[cfg(feature = "server")]
 mod transfer;
 mod tree;
 mod zookeeper;

@@ -171,7 +171,7 @@ fn log_entries() {
         .map(|payload| {
             let mut batch = BatchBuilder::default();
             let origin = Origin { server: 1, conn: 2, sequence: 3 };
-            let open = TxnOp::OpenSession { timeout_ms: 4000, password: [7; 16] };
+            let open = TxnOp::OpenSession { timeout_ms: 4000, password: Some([7; 16]) };
             batch.push(origin, 5, 0, &[], &open);
             let op = i32::from_be_bytes(payload[4..8].try_into().expect("4 bytes"));
             let body = bytes::Bytes::copy_from_slice(&payload[8..]);

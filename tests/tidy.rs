@@ -46,6 +46,7 @@ const ARROWS: Arrows = &[
             "tls",
             "peer_auth",
             "backup",
+            "transfer",
         ],
     ),
     ("recipes", &["locks"]),

@@ -48,7 +48,7 @@ pub(super) const NAMES: &[(&str, &str)] = &[
     ),
     (
         "restore_time restore_error_count restore_rate_limited_count snapshot_rate_limited_count insecure_admin_count",
-        "The commands `snapshot` and `restore` of ZooKeeper's admin port are not offered",
+        "ZooKeeper's command `restore` is not offered, and refusals of `snapshot` are not counted",
     ),
     (
         "quota_count_limit_per_namespace quota_count_usage_per_namespace quota_bytes_limit_per_namespace \

@@ -121,7 +121,7 @@ impl Command {
 
     /// Whether it exists only by name, as in a ZooKeeper whose operator has switched it off.
     pub(super) fn is_disabled(self) -> bool {
-        matches!(self, Command::Snapshot | Command::Restore)
+        self == Command::Restore
     }
 
     /// Whether it is refused while the server does not serve.

@@ -42,7 +42,7 @@ pub(super) async fn run(command: Command, trace_mask: Option<&str>, source: &dyn
     finish(data, command.name(), error)
 }
 
-fn finish(mut data: Map<String, Value>, name: &str, error: Option<String>) -> Value {
+pub(super) fn finish(mut data: Map<String, Value>, name: &str, error: Option<String>) -> Value {
     data.insert("command".to_string(), json!(name));
     data.insert("error".to_string(), json!(error));
     Value::Object(data)
@@ -85,7 +85,9 @@ async fn data(
         Command::Observers => ensemble::observers(status),
         // Of no effect without observers.
         Command::ObserverConnectionStatReset => Value::Null,
-        Command::Restore | Command::Snapshot => return Some(Err(disabled(command))),
+        Command::Restore => return Some(Err(RESTORE.to_owned())),
+        // What it answers besides is no JSON (`zookeeper_snapshot.rs`).
+        Command::Snapshot => Value::Null,
         Command::Ruok => Value::Null,
         Command::ServerStats => server_stats(status, &source.counters()),
         Command::SetTraceMask => return Some(set_trace_mask(trace_mask)),
@@ -114,19 +116,9 @@ async fn data(
     }))
 }
 
-/// The error of a command that exists only by name.
-fn disabled(command: Command) -> String {
-    let why = match command {
-        Command::Restore => {
-            "it would replace the tree of one server under its clients; `lockkeeper snapshot restore` begins a new \
-             ensemble with a backup"
-        }
-        _ => {
-            "this server cannot write ZooKeeper's format yet; `lockkeeper snapshot save` makes a backup"
-        }
-    };
-    format!("{} is disabled: {why}", command.name())
-}
+/// The error of `restore`, which exists only by name.
+const RESTORE: &str = "restore is disabled: it would replace the tree of one server under its clients; \
+                       `lockkeeper snapshot restore` begins a new ensemble with a backup";
 
 fn dirs(counters: &Counters) -> Value {
     json!({ "datadir_size": counters.disk.data_dir_bytes, "logdir_size": counters.disk.log_dir_bytes })

@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::{
     Asking, Backing, Certificates, ClientAddress, Counters, DiskCounters, Facts, Gathering,
     Inspection, LastBackup, LastImage, LeaderChange, LinkCounters, Measured, NoBackup,
-    OtherProtocols, Quantity, ResponseSizes, Source, StandingsOf, Tally,
+    OtherProtocols, Quantity, ResponseSizes, SnapshotStream, Snapshotting, Source, StandingsOf,
+    Tally,
 };
 use crate::backup::Selection;
 use crate::locks::{Local, Scope, Snapshot};
@@ -186,6 +187,14 @@ impl Source for Fake {
 
     fn backup(&self, _: Selection) -> Backing<'_> {
         Box::pin(async { Err(NoBackup::Busy) })
+    }
+
+    fn zookeeper_snapshot(&self) -> Snapshotting<'_> {
+        Box::pin(async {
+            let (send, pieces) = tokio::sync::mpsc::channel(1);
+            send.send(Ok("ZKSN".into())).await.expect("there is room");
+            Ok(SnapshotStream { zxid: 0x1_0000_0002, bytes: 4, pieces })
+        })
     }
 
     fn failure(&self) -> Option<String> {

@@ -12,8 +12,11 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN, WWW_AUTHENTICATE};
+use sha1::{Digest as _, Sha1};
 
 /// Shortest token, bytes: what can be guessed is none.
 const TOKEN_BYTES_MIN: usize = 16;
@@ -32,6 +35,10 @@ pub struct Guard {
     pub token_file: Option<PathBuf>,
     /// Whether the console may not browse the tree.
     pub hides_tree: bool,
+    /// Whether `/commands/snapshot` is switched off.
+    pub hides_snapshot: bool,
+    /// The digest id of the super user, if there is one.
+    pub super_digest: Option<String>,
 }
 
 /// What a request asks for.
@@ -135,6 +142,42 @@ impl Guard {
         Ok(())
     }
 
+    /// Judges who asks for ZooKeeper's snapshot, as `Authorization: SCHEME CREDENTIAL` says it there. There, who has
+    /// all permissions on the root gets it, which by default is everyone; here, the super user, and who has the token
+    /// or a certificate.
+    ///
+    /// # Errors
+    /// Status and words, as there.
+    pub(super) fn judge_snapshot(
+        &self,
+        headers: &HeaderMap,
+        asker: Asker,
+    ) -> Result<(), (StatusCode, &'static str)> {
+        if asker.is_proven {
+            return Ok(());
+        }
+        let not_authenticated = (StatusCode::UNAUTHORIZED, "Not authenticated");
+        let not_authorized = (StatusCode::FORBIDDEN, "Not authorized");
+        let Some(given) = headers.get(AUTHORIZATION) else {
+            return Err((StatusCode::UNAUTHORIZED, "Auth info is missing for the command"));
+        };
+        let given = given.to_str().unwrap_or("");
+        match given.split_once(' ').unwrap_or((given, "")) {
+            ("Bearer", _) => {
+                self.check_token(Asks::Everything, Some(given)).map_err(|_| not_authenticated)
+            }
+            ("digest", credential) if credential.is_empty() || credential.contains(' ') => {
+                Err(not_authenticated)
+            }
+            ("digest", credential) => match &self.super_digest {
+                Some(id) if equals(id.as_bytes(), digest_id(credential).as_bytes()) => Ok(()),
+                Some(_) | None => Err(not_authorized),
+            },
+            ("ip" | "x509", "") => Err(not_authorized),
+            _ => Err(not_authenticated),
+        }
+    }
+
     fn check_token(&self, asks: Asks, given: Option<&str>) -> Result<(), Refusal> {
         let Some(file) = &self.token_file else {
             return Err(Refusal::forbidden(match asks {
@@ -172,6 +215,12 @@ impl Guard {
             || name.eq_ignore_ascii_case("localhost")
             || self.hosts.iter().any(|known| known == "*" || known.eq_ignore_ascii_case(name))
     }
+}
+
+/// The id of `user:password` in access control lists.
+fn digest_id(credential: &str) -> String {
+    let user = credential.split(':').next().unwrap_or_default();
+    format!("{user}:{}", STANDARD.encode(Sha1::digest(credential.as_bytes())))
 }
 
 /// A host without its port.
@@ -294,6 +343,44 @@ mod tests {
         let page = [(HOST, "127.0.0.1:8080"), (ORIGIN, "https://example.com")];
         assert_eq!(answer(&guard, Asks::Znodes, &page, asker), 403);
         assert_eq!(answer(&guard, Asks::Znodes, &[(HOST, "rebound.example.com")], asker), 403);
+    }
+
+    #[test]
+    fn a_snapshot_is_given_to_the_super_user_the_token_and_a_certificate() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("token");
+        fs::write(&file, "0123456789abcdef").unwrap();
+        let guard = Guard {
+            token_file: Some(file),
+            super_digest: Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=".into()),
+            ..Guard::default()
+        };
+        let judged = |guard: &Guard, given: Option<&str>, is_proven| {
+            let named = given.map(|given| (AUTHORIZATION, given.parse().unwrap()));
+            let asker = Asker { remote: HERE, is_proven };
+            let judged = guard.judge_snapshot(&named.into_iter().collect(), asker);
+            judged.map_or_else(|(status, words)| (status.as_u16(), words), |()| (200, ""))
+        };
+        let not_authenticated = (401, "Not authenticated");
+        let not_authorized = (403, "Not authorized");
+        for (given, answer) in [
+            (None, (401, "Auth info is missing for the command")),
+            (Some("digest super:test"), (200, "")),
+            (Some("digest super:tesT"), not_authorized),
+            (Some("digest root:test"), not_authorized),
+            (Some("digest"), not_authenticated),
+            (Some("digest super:test x"), not_authenticated),
+            (Some("ip"), not_authorized),
+            (Some("nosuch super:test"), not_authenticated),
+            (Some(""), not_authenticated),
+            (Some("Bearer 0123456789abcdef"), (200, "")),
+            (Some("Bearer 0123456789abcdeF"), not_authenticated),
+        ] {
+            assert_eq!(judged(&guard, given, false), answer, "{given:?}");
+        }
+        assert_eq!(judged(&Guard::default(), None, true), (200, ""));
+        assert_eq!(judged(&Guard::default(), Some("digest super:test"), false), not_authorized);
+        assert_eq!(judged(&Guard::default(), Some("Bearer x"), false), not_authenticated);
     }
 
     #[test]

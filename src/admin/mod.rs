@@ -44,6 +44,7 @@ mod tree_view;
 mod upgrade;
 mod version;
 mod words;
+mod zookeeper_snapshot;
 
 #[cfg(test)]
 mod fake;
@@ -74,6 +75,7 @@ pub use http::{CONNECTIONS_MAX, Options, serve};
 pub use leaders::{LeaderChange, Leaders};
 pub(crate) use quantities::{Measured, Quantity};
 pub(crate) use secure::PortTls;
+pub use zookeeper_snapshot::SnapshotStream;
 
 use crate::backup::Selection;
 use crate::locks::{Local, Scope};
@@ -97,6 +99,10 @@ pub(crate) type Asking<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// A backup on its way.
 pub(crate) type Backing<'a> =
     Pin<Box<dyn Future<Output = Result<BackupStream, NoBackup>> + Send + 'a>>;
+
+/// A snapshot of ZooKeeper on its way.
+pub(crate) type Snapshotting<'a> =
+    Pin<Box<dyn Future<Output = Result<SnapshotStream, NoBackup>> + Send + 'a>>;
 
 /// The server, as this module sees it.
 pub trait Source: Send + Sync + 'static {
@@ -141,6 +147,9 @@ pub trait Source: Send + Sync + 'static {
 
     /// Begins a backup of this part of the state: of all that was acknowledged before.
     fn backup(&self, selection: Selection) -> Backing<'_>;
+
+    /// Begins a snapshot in the format of ZooKeeper: of all that was acknowledged before.
+    fn zookeeper_snapshot(&self) -> Snapshotting<'_>;
 
     /// Sets the shell's counters and tallies to zero (`srst`); the replica is told by
     /// [`Inspect::ResetServer`]. What is a state (connections alive, bytes on disk, the last image,

@@ -22,7 +22,8 @@ use super::http::{Options, Surface};
 use super::locks;
 use super::metrics::{self, Reading};
 use super::pre_stop::{self, Asked, Verdict};
-use super::{overview, tree_view, upgrade};
+use super::words::is_running;
+use super::{overview, tree_view, upgrade, zookeeper_snapshot};
 use crate::locks::Scope;
 
 /// What a request is answered with.
@@ -81,7 +82,7 @@ pub(super) async fn respond(
         Route::Znodes => znode((request, asker), source, options).await,
         Route::Sessions => view(Scope::Sessions, source).await,
         Route::Commands => command_list(&options.commands_path),
-        Route::Command(name) => command(request, &name, source).await,
+        Route::Command(name) => command((request, asker), &name, source, options).await,
     }
 }
 
@@ -354,13 +355,23 @@ async fn finish_upgrade(asker: Asker, source: &dyn Source) -> Answer {
     }
 }
 
-async fn command(request: &Request<Incoming>, name: &str, source: &dyn Source) -> Answer {
+async fn command(
+    (request, asker): (&Request<Incoming>, Asker),
+    name: &str,
+    source: &dyn Source,
+    options: &Options,
+) -> Answer {
     let Some(command) = Command::find(name) else {
         return json_page(StatusCode::OK, &commands::unknown(name));
     };
     let methods = if command.is_post() { WRITING } else { READING };
     if let Some(refusal) = refusal(request.method(), methods) {
         return refusal;
+    }
+    if command == Command::Snapshot && is_running(&source.status()) {
+        let streaming = parameter(request, "streaming");
+        let asked = (request.headers(), asker, streaming.as_deref());
+        return zookeeper_snapshot::answer(asked, source, &options.guard).await;
     }
     let trace_mask = parameter(request, "traceMask");
     let answer = commands::run(command, trace_mask.as_deref(), source).await;
@@ -399,7 +410,7 @@ fn percent_decoded(text: &str) -> String {
     String::from_utf8_lossy(&decoded).into_owned()
 }
 
-fn json_page(status: StatusCode, value: &serde_json::Value) -> Answer {
+pub(super) fn json_page(status: StatusCode, value: &serde_json::Value) -> Answer {
     page(status, "application/json", format!("{value:#}"))
 }
 
@@ -481,10 +492,11 @@ mod tests {
             "<a href=\"/commands/configuration\">configuration</a>\n<br/>\n\
              <a href=\"/commands/connection_stat_reset\">connection_stat_reset</a>\n<br/>\n"
         ));
-        assert!(!list.body.contains("/snapshot\""));
+        assert!(!list.body.contains("/restore\""));
         assert_eq!(served.get("/commands/").await.body, list.body);
         for link in list.body.lines().filter_map(|line| line.split('"').nth(1)) {
-            assert_eq!(served.get(link).await.status, 200, "{link}");
+            let status = if link.ends_with("/snapshot") { 401 } else { 200 };
+            assert_eq!(served.get(link).await.status, status, "{link}");
         }
     }
 
@@ -521,7 +533,7 @@ mod tests {
     #[tokio::test]
     async fn commands_that_do_not_exist_yet_are_disabled() {
         let served = Served::new().await;
-        for (method, name) in [("GET", "snapshot"), ("GET", "snap"), ("POST", "restore")] {
+        for (method, name) in [("POST", "restore"), ("POST", "rest")] {
             let answer = served.ask(method, &format!("/commands/{name}")).await;
             assert_eq!(answer.status, 503, "{name}");
             let error = answer.json()["error"].as_str().unwrap().to_string();

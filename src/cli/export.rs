@@ -1,4 +1,4 @@
-//! `lockkeeper export`: the state of a server that does not run, as data that Apache ZooKeeper starts from.
+//! `lockkeeper export`: the state of a server that does not run, or a backup, as data that ZooKeeper starts from.
 //!
 //! *Owns* the command's flags and its report. *Invariants*: our own data is never changed; ZooKeeper's directory was
 //! empty before, and has all of it afterwards or nothing. *Never* starts a server.
@@ -13,6 +13,7 @@ use super::answered;
 use super::data_flags::DataFlags;
 use super::exit::{EXIT_REFUSED, EXIT_USAGE};
 use super::flags::{Output, OutputFlag};
+use super::snapshot;
 use crate::server::offline;
 use crate::transfer::{self, Counts, Exported};
 
@@ -25,6 +26,9 @@ pub(crate) struct ExportFlags {
     /// A new or empty directory: the dataDir of a server of ZooKeeper 3.9
     #[arg(long, value_name = "DIR")]
     zookeeper: PathBuf,
+    /// Take the state in a backup (`lockkeeper snapshot save`), in place of that of a directory; - for standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "data_dir")]
+    from_backup: Option<PathBuf>,
     #[command(flatten)]
     data: DataFlags,
     /// Read and report only
@@ -52,12 +56,22 @@ struct Report {
 fn carry_out(flags: &ExportFlags) -> Result<Report, (i32, String)> {
     let refused = |words: String| (EXIT_REFUSED, words);
     let config = flags.data.config().map_err(|words| (EXIT_USAGE, words))?;
-    let state = offline::load(&config, &config.data_dir, &config.data_log_dir)
-        .map_err(|error| refused(error.to_string()))?;
-    let counts = Counts::of(&state.machine);
+    let (machine, uncertain) = match &flags.from_backup {
+        Some(file) => {
+            let loaded = snapshot::load(file, &config);
+            let (.., machine) = loaded.map_err(|failure| (failure.exit, failure.text))?;
+            (machine, 0)
+        }
+        None => {
+            let state = offline::load(&config, &config.data_dir, &config.data_log_dir)
+                .map_err(|error| refused(error.to_string()))?;
+            (state.machine, state.uncertain)
+        }
+    };
+    let counts = Counts::of(&machine);
     let dir = &flags.zookeeper;
-    let exported = transfer::export(state.machine, dir, config.server_id, flags.dry_run);
-    Ok(Report { exported: exported.map_err(refused)?, counts, uncertain: state.uncertain })
+    let exported = transfer::export(machine, dir, config.server_id, flags.dry_run);
+    Ok(Report { exported: exported.map_err(refused)?, counts, uncertain })
 }
 
 impl Report {

@@ -128,9 +128,9 @@ pub(super) static ACCEPTED: [Key; 103] = [
     // --- the admin server, metrics, logs
     any("admin.idleTimeout", "the HTTP server has its own fixed timeouts"),
     any("admin.httpVersion", "the HTTP server speaks HTTP/1.1"),
-    any("admin.snapshot.*", NO_SNAPSHOT),
-    any("admin.restore.*", NO_SNAPSHOT),
-    any("admin.rateLimiterIntervalInMS", NO_SNAPSHOT),
+    any("admin.snapshot.intervalInMS", SNAPSHOT_PAUSE),
+    any("admin.restore.*", NO_RESTORE),
+    any("admin.rateLimiterIntervalInMS", SNAPSHOT_PAUSE),
     any("metricsProvider.*", "of the threads and the JVM of ZooKeeper's provider: there are none"),
     any("pathStats.*", "figures for each path are not kept"),
     any("messageTracker.*", "messages between servers are not kept to be logged"),
@@ -340,7 +340,9 @@ const FLOW: &str = "flow control is globalOutstandingLimit and bounded queues";
 const CACHE: &str = "replies are not cached";
 const THREADS: &str = "the server chooses its threads and buffers itself";
 const WATCHES: &str = "there is one watch table";
-const NO_SNAPSHOT: &str = "the commands snapshot and restore are not offered yet";
+const SNAPSHOT_PAUSE: &str =
+    "the command snapshot is answered every 0.3 s, as ZooKeeper does it unless told otherwise";
+const NO_RESTORE: &str = "the command restore is not offered: `lockkeeper snapshot restore`";
 const KERBEROS: &str = "a setting of Java's Kerberos: here that is MIT's, which reads krb5.conf";
 const PEER_SASL: &str = "SASL between servers is not offered; lockkeeper.peerSecretFile with a secret that all servers \
      share takes its place";

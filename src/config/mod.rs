@@ -179,6 +179,8 @@ pub struct Config {
     pub linearizable_reads: bool,
     /// `lockkeeper.sessionExpiryGraceMillis`: added to every session's timeout before it expires.
     pub session_expiry_grace_ms: u32,
+    /// `lockkeeper.computedSessionPasswords`: sessions get the password that ZooKeeper computes of their id.
+    pub computed_session_passwords: bool,
     /// `dynamicConfigFile`, as written; its text must have been given to the draft.
     pub dynamic_config_file: Option<String>,
     /// The number in the file `myid`, if the caller found one.
@@ -235,6 +237,8 @@ pub struct AdminConfig {
     pub hosts: Vec<String>,
     /// `lockkeeper.adminBrowser`: the console may browse the tree of znodes.
     pub browser: bool,
+    /// `admin.snapshot.enabled`: the HTTP port has the command `snapshot`.
+    pub snapshot_enabled: bool,
     /// `admin.forceHttps`: the HTTP port takes TLS alone.
     pub force_https: bool,
     /// `admin.portUnification`: it takes TLS and plain text.

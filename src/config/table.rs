@@ -416,7 +416,7 @@ static ACCESS: [Key; 5] = [
     .or_else("false"),
 ];
 
-static OPERATORS: [Key; 17] = [
+static OPERATORS: [Key; 18] = [
     Key::effective(
         "lockkeeper.coreDumps",
         "false",
@@ -511,6 +511,15 @@ static OPERATORS: [Key; 17] = [
     )
     .switch(|c, on| c.admin.browser = on),
     Key::effective(
+        "admin.snapshot.enabled",
+        "true",
+        |c| c.admin.snapshot_enabled.to_string(),
+        "The HTTP port gives the state in ZooKeeper's own format at /commands/snapshot: to the super user \
+         (Authorization: digest super:PASSWORD), and to those with the token of lockkeeper.adminTokenFile or a \
+         certificate.",
+    )
+    .switch(|c, on| c.admin.snapshot_enabled = on),
+    Key::effective(
         "admin.forceHttps",
         "false",
         |c| c.admin.force_https.to_string(),
@@ -584,7 +593,7 @@ static OPERATORS: [Key; 17] = [
     }),
 ];
 
-static ENSEMBLE: [Key; 7] = [
+static ENSEMBLE: [Key; 8] = [
     Key::effective(
         "standaloneEnabled",
         "true",
@@ -647,6 +656,16 @@ static ENSEMBLE: [Key; 7] = [
          leader's value counts. Closing a session is not delayed.",
     )
     .number(0, SESSION_EXPIRY_GRACE_MS_MAX, |c, n| c.session_expiry_grace_ms = u32_of(n)),
+    Key::effective(
+        "lockkeeper.computedSessionPasswords",
+        "false",
+        |c| c.computed_session_passwords.to_string(),
+        "Sessions that are opened at this server get the password that ZooKeeper computes of their id, so that \
+         `lockkeeper export --zookeeper` keeps them. Off, because a client that knows the id of a session can compute \
+         such a password, and take the session over: ids are in znodes, logs and the console. An earlier release \
+         stops at the entry of such a session: all servers have to know the key before one of them has it.",
+    )
+    .switch(|c, on| c.computed_session_passwords = on),
     Key::effective(
         "dynamicConfigFile",
         "",
@@ -714,6 +733,7 @@ pub(super) fn blank() -> Config {
             command_url: String::new(),
             token_file: None,
             browser: true,
+            snapshot_enabled: true,
             hosts: Vec::new(),
             force_https: false,
             port_unification: false,
@@ -730,6 +750,7 @@ pub(super) fn blank() -> Config {
         read_only_mode_enabled: false,
         linearizable_reads: false,
         session_expiry_grace_ms: 0,
+        computed_session_passwords: false,
         dynamic_config_file: None,
         server_id: None,
         servers: Vec::new(),

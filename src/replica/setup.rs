@@ -47,6 +47,8 @@ pub struct Setup {
     /// How long the log's disk may take for what something waits for before it counts as hung, in
     /// milliseconds.
     pub disk_stall_ms: u64,
+    /// Whether sessions that are opened here get the password that ZooKeeper computes of their id.
+    pub computed_passwords: bool,
     /// Users who may authenticate by SASL, and what comes of it.
     pub sasl: SaslSetup,
     /// Schemes of which a connection must have proved an identity before it is served; any one will do. None: it may
@@ -77,6 +79,7 @@ impl Default for Setup {
             linearizable_reads: false,
             read_only_mode: false,
             disk_stall_ms: 5000,
+            computed_passwords: false,
             sasl: SaslSetup::default(),
             enforced_schemes: Vec::new(),
         }

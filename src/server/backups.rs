@@ -7,8 +7,8 @@
 //! counts as made once a client has taken all of it. *Never* makes the driver wait, and never more than one at a time.
 
 use std::io::{self, Write};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -31,41 +31,67 @@ use crate::supervision::{self, Task};
 const CONFIRMED_MAX: Duration = Duration::from_secs(10);
 /// How long the image may take. One of a million znodes takes seconds, or a minute where the cores are shared.
 const IMAGE_MAX: Duration = Duration::from_secs(600);
+/// Time between two snapshots of ZooKeeper, as there: its 300,000 "ms" are counted as microseconds.
+const SNAPSHOT_PAUSE: Duration = Duration::from_millis(300);
 /// Pieces that wait for the client.
-const PIECES_MAX: usize = 4;
+pub(super) const PIECES_MAX: usize = 4;
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Lets one backup be made at a time.
 #[derive(Debug)]
-pub(super) struct Backups(Arc<Semaphore>);
+pub(super) struct Backups {
+    turns: Arc<Semaphore>,
+    /// When a snapshot of ZooKeeper was last asked for.
+    snapshot_at: Mutex<Option<Instant>>,
+}
 
 impl Default for Backups {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(1)))
+        Self { turns: Arc::new(Semaphore::new(1)), snapshot_at: Mutex::default() }
     }
 }
 
-/// Begins one.
-pub(super) async fn begin(shared: &Shared, selection: Selection) -> Result<BackupStream, NoBackup> {
+impl Backups {
+    /// Whether it is long enough since a snapshot of ZooKeeper was last asked for; if so, one is now.
+    pub(super) fn may_give_snapshot(&self) -> bool {
+        let mut last = self.snapshot_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_time = last.is_none_or(|last| last.elapsed() >= SNAPSHOT_PAUSE);
+        if is_time {
+            *last = Some(Instant::now());
+        }
+        is_time
+    }
+}
+
+/// An image of all that was acknowledged before this was called, and the turn of its backup.
+pub(super) async fn image(
+    shared: &Shared,
+) -> Result<(ImageReader, OwnedSemaphorePermit), NoBackup> {
     if shared.facts.data_dir.is_none() {
         return Err(NoBackup::InMemory);
     }
-    let turn = Arc::clone(&shared.backups.0).try_acquire_owned().map_err(|_| NoBackup::Busy)?;
+    let turn = Arc::clone(&shared.backups.turns).try_acquire_owned();
+    let turn = turn.map_err(|_| NoBackup::Busy)?;
     let confirmed = timeout(CONFIRMED_MAX, inspect(&shared.driver, Inspect::Synced)).await;
     let Ok(Some(Report::Synced(zxid))) = confirmed else { return Err(NoBackup::NotServing) };
     let (answer, given) = oneshot::channel();
     let asked = shared.driver.send(Message::Backup(WantedImage { zxid, answer })).await;
     asked.map_err(|_| NoBackup::NotServing)?;
-    let image = match timeout(IMAGE_MAX, given).await {
-        Ok(Ok(image)) => image.map_err(NoBackup::Failed)?,
-        Ok(Err(_)) => return Err(NoBackup::NotServing),
+    match timeout(IMAGE_MAX, given).await {
+        Ok(Ok(image)) => Ok((image.map_err(NoBackup::Failed)?, turn)),
+        Ok(Err(_)) => Err(NoBackup::NotServing),
         Err(_) => {
             let words =
                 "no image was written in time: the log says why, or lockkeeper_image_errors rises";
-            return Err(NoBackup::Failed(words.to_owned()));
+            Err(NoBackup::Failed(words.to_owned()))
         }
-    };
+    }
+}
+
+/// Begins one.
+pub(super) async fn begin(shared: &Shared, selection: Selection) -> Result<BackupStream, NoBackup> {
+    let (image, turn) = image(shared).await?;
     let mark = image.mark();
     let header = Header {
         release: RELEASE.to_owned(),
@@ -84,7 +110,7 @@ pub(super) async fn begin(shared: &Shared, selection: Selection) -> Result<Backu
     let thread = supervision::thread(Task::Backup, move || {
         // Clients go before an operator's copy.
         cpu_policy::lower_priority();
-        let (zxid, begun) = (work.header.zxid, std::time::Instant::now());
+        let (zxid, begun) = (work.header.zxid, Instant::now());
         match work.run() {
             Ok(bytes) => {
                 let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -142,7 +168,7 @@ fn write(
     pieces: mpsc::Sender<BackupPiece>,
 ) -> Result<u64, String> {
     let mark = image.mark().clone();
-    let out = Pieces { pieces, filled: Vec::new(), bytes: 0 };
+    let out = Pieces::new(pieces);
     let words = |error: BackupError| error.to_string();
     let mut writer = BackupWriter::begin(out, header, record_digest()).map_err(words)?;
     let read = image.read(&mut |key, value| match selection.includes(key) {
@@ -159,10 +185,16 @@ fn write(
 }
 
 /// Puts what is written into a channel, in pieces.
-struct Pieces {
+pub(super) struct Pieces {
     pieces: mpsc::Sender<BackupPiece>,
     filled: Vec<u8>,
     bytes: u64,
+}
+
+impl Pieces {
+    pub(super) fn new(pieces: mpsc::Sender<BackupPiece>) -> Self {
+        Self { pieces, filled: Vec::new(), bytes: 0 }
+    }
 }
 
 impl Write for Pieces {

@@ -39,6 +39,7 @@ mod striped;
 mod sync;
 mod ticks;
 mod turn_measures;
+mod zookeeper_snapshot;
 
 use std::net::SocketAddr;
 use std::path::Path;

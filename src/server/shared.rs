@@ -20,9 +20,10 @@ use super::lifecycle::{Followed, FollowedUsers};
 use super::limits::{INSPECT_MAX, Limits};
 use super::message::Message;
 use super::peer::{Peers, lock_query, standings_query};
+use super::zookeeper_snapshot;
 use crate::admin::{
-    Asking, Backing, Counters, Facts, Gathering, Inspection, LeaderChange, Leaders, Source,
-    StandingsOf,
+    Asking, Backing, Counters, Facts, Gathering, Inspection, LeaderChange, Leaders, Snapshotting,
+    Source, StandingsOf,
 };
 use crate::backup::Selection;
 use crate::config::FourLetterWords;
@@ -162,6 +163,10 @@ impl Source for Shared {
 
     fn backup(&self, selection: Selection) -> Backing<'_> {
         Box::pin(backups::begin(self, selection))
+    }
+
+    fn zookeeper_snapshot(&self) -> Snapshotting<'_> {
+        Box::pin(zookeeper_snapshot::begin(self))
     }
 
     fn reset_counters(&self) {

@@ -4,21 +4,13 @@
 //! name only once it is whole and durable. Sessions whose password ZooKeeper would not compute are left out with their
 //! ephemerals, and named. *Never* changes the data that the state comes from.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::epoch;
-use crate::proto::{Acl, Text};
+use super::{Snapshot, epoch};
+use crate::proto::Text;
 use crate::replica::Machine;
-use crate::zookeeper::Trailer;
-use crate::zookeeper::snapshot::{OPEN_ACL_KEY, put_acls, put_end, put_node, put_sessions};
-use crate::zookeeper::snapshot_file::SnapshotFileEncoder;
-
-/// Bytes that are collected before they are written.
-const PIECE_BYTES: usize = 1 << 20;
-const DIGEST_VERSION: i32 = 2;
 
 /// What was written.
 #[derive(Clone, Debug)]
@@ -50,22 +42,19 @@ pub(crate) fn export(
     let left_out = machine.leave_out_sessions().into_iter();
     let named = |paths: Vec<Text>| paths.iter().map(|path| path.as_str().to_owned()).collect();
     let left_out = left_out.map(|(id, paths)| (id, named(paths))).collect();
-    machine.settle_foreign()?;
-    let zxid = machine.last_zxid();
-    let digest = machine.tree().compute_legacy_digest();
-    let mut sessions: Vec<(i64, i32)> = Vec::new();
-    sessions.extend(machine.foreign_sessions().map(|(id, timeout_ms, _)| (id, timeout_ms)));
+    let snapshot = Snapshot::of(machine)?;
+    let (zxid, digest) = (snapshot.zxid(), snapshot.digest());
     let versioned = dir.join("version-2");
     let file = versioned.join(format!("snapshot.{zxid:x}"));
     let mut exported =
-        Exported { file, bytes: 0, zxid, digest, sessions_kept: sessions.len() as u64, left_out };
+        Exported { file, bytes: 0, zxid, digest, sessions_kept: snapshot.sessions(), left_out };
     let in_dir = |error: io::Error| format!("{}: {error}", dir.display());
     refuse_data(dir).map_err(in_dir)??;
     if is_dry {
         return Ok(exported);
     }
     fs::create_dir_all(&versioned).map_err(in_dir)?;
-    let written = write_all(&machine, &sessions, &exported, (dir, &versioned), myid);
+    let written = write_all(&snapshot, &exported, (dir, &versioned), myid);
     match written {
         Ok(bytes) => exported.bytes = bytes,
         Err(error) => {
@@ -97,14 +86,15 @@ fn refuse_data(dir: &Path) -> io::Result<Result<(), String>> {
 }
 
 fn write_all(
-    machine: &Machine,
-    sessions: &[(i64, i32)],
+    snapshot: &Snapshot,
     exported: &Exported,
     (dir, versioned): (&Path, &Path),
     myid: Option<u8>,
 ) -> io::Result<u64> {
     let unfinished = versioned.join("unfinished");
-    let bytes = write_snapshot(machine, sessions, exported, &unfinished)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&unfinished)?;
+    let bytes = snapshot.write(&mut file)?;
+    file.sync_all()?;
     let epoch = epoch(exported.zxid).to_string();
     for name in ["acceptedEpoch", "currentEpoch"] {
         put(&versioned.join(name), epoch.as_bytes())?;
@@ -122,52 +112,4 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     file.write_all(bytes)?;
     file.sync_all()
-}
-
-fn write_snapshot(
-    machine: &Machine,
-    sessions: &[(i64, i32)],
-    exported: &Exported,
-    path: &Path,
-) -> io::Result<u64> {
-    let mut acls: BTreeMap<Vec<Acl>, i64> = BTreeMap::new();
-    let open = [Acl::open()];
-    let collected: Result<(), std::convert::Infallible> =
-        machine.tree().for_each_persisted(|_, _, acl, _| {
-            if acl != open && !acls.contains_key(acl) {
-                let key = i64::try_from(acls.len()).unwrap_or(i64::MAX) + 1;
-                acls.insert(acl.to_vec(), key);
-            }
-            Ok(())
-        });
-    let Ok(()) = collected;
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    let mut encoder = SnapshotFileEncoder::default();
-    let mut bytes = 0;
-    let header = encoder.header();
-    file.write_all(&header)?;
-    bytes += header.len() as u64;
-    let mut piece = Vec::new();
-    put_sessions(sessions, &mut piece);
-    put_acls(acls.iter().map(|(acl, key)| (*key, &acl[..])), &mut piece);
-    let mut flush = |piece: &mut Vec<u8>, encoder: &mut SnapshotFileEncoder| -> io::Result<()> {
-        encoder.count(piece);
-        bytes += piece.len() as u64;
-        file.write_all(piece)?;
-        piece.clear();
-        Ok(())
-    };
-    machine.tree().for_each_persisted(|path, data, acl, stat| {
-        let key = if acl == open { OPEN_ACL_KEY } else { acls[acl] };
-        put_node(path, data, key, stat, &mut piece);
-        if piece.len() >= PIECE_BYTES { flush(&mut piece, &mut encoder) } else { Ok(()) }
-    })?;
-    put_end(&mut piece);
-    flush(&mut piece, &mut encoder)?;
-    // Without one ZooKeeper could not read what stands behind it.
-    let digest = Some((exported.zxid, DIGEST_VERSION, exported.digest));
-    let trailer = encoder.trailer(&Trailer { digest, last_zxid: Some(exported.zxid) });
-    file.write_all(&trailer)?;
-    file.sync_all()?;
-    Ok(bytes + trailer.len() as u64)
 }

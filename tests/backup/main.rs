@@ -7,6 +7,7 @@ mod process;
 mod recover;
 #[path = "../common/three.rs"]
 mod three;
+mod zookeeper;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -28,6 +29,11 @@ const SEQUENTIAL: i32 = 2;
 
 /// A server on its own whose HTTP port knows the token of the file `token`.
 fn server(directory: &Path, data_dir: &str) -> Running {
+    server_with(directory, data_dir, &[])
+}
+
+/// The same, with more arguments.
+fn server_with(directory: &Path, data_dir: &str, more: &[&str]) -> Running {
     fs::write(directory.join("token"), TOKEN).unwrap();
     let arguments = [
         "--data-dir",
@@ -39,7 +45,7 @@ fn server(directory: &Path, data_dir: &str) -> Running {
         "--set",
         "lockkeeper.adminTokenFile=token",
     ];
-    Running::start(directory, &arguments)
+    Running::start(directory, &[&arguments[..], more].concat())
 }
 
 /// Where its HTTP port is.

@@ -5,6 +5,7 @@
 use lockkeeper::internals::proto::{ErrorCode, MultiOp, MultiResult, Request, Response};
 use lockkeeper::internals::replica::AuditLine;
 use lockkeeper::internals::replica::txn::{Origin, Txn, TxnOp};
+use lockkeeper::internals::zookeeper;
 
 use super::agreement::Proposal;
 use super::checker::Checker;
@@ -118,7 +119,7 @@ impl Checker {
                     session: line.session,
                     conn: txn.origin.conn,
                     timeout_ms: *timeout_ms,
-                    password: *password,
+                    password: password.unwrap_or_else(|| zookeeper::password(line.session)),
                 };
                 self.open_session(asked)?;
                 grant = Some(asked);

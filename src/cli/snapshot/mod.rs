@@ -44,9 +44,9 @@ struct Said {
 }
 
 /// Why it failed: the exit code, and what to tell.
-struct Failure {
-    exit: i32,
-    text: String,
+pub(super) struct Failure {
+    pub(super) exit: i32,
+    pub(super) text: String,
 }
 
 impl Failure {
@@ -105,7 +105,7 @@ fn named(file: &Path, problem: &dyn std::fmt::Display) -> String {
 }
 
 /// Reads a backup into an empty state.
-fn load(file: &Path, config: &Config) -> Result<(Header, Trailer, Machine), Failure> {
+pub(super) fn load(file: &Path, config: &Config) -> Result<(Header, Trailer, Machine), Failure> {
     let mut machine =
         offline::fresh(config).map_err(|error| Failure::refused(error.to_string()))?;
     let refused = |problem: &dyn std::fmt::Display| Failure::refused(named(file, problem));

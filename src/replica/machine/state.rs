@@ -33,6 +33,7 @@ use crate::replica::canonical::Canonical;
 use crate::replica::durable::{Changes, Drained, Entry, Mark, Membership};
 use crate::replica::ready::AuditLine;
 use crate::tree::{Context, Event, Options, Tree};
+use crate::zookeeper::password::password as computed_password;
 
 /// How far the stamps of entries may be ahead of the wall clock of a leader that a majority agrees with, in
 /// milliseconds. A clock that was put back by less catches up with them; further ahead, they were wrong.
@@ -279,8 +280,10 @@ impl Machine {
             }
             TxnOp::OpenSession { timeout_ms, password } => {
                 applied.op = OpCode::CreateSession;
-                let session = session_of(txn, *timeout_ms, *password);
                 let id = session_id(txn.session, zxid);
+                // Which of the two it is, the entry says: the configuration of this server does not matter.
+                let password = password.unwrap_or_else(|| computed_password(id));
+                let session = session_of(txn, *timeout_ms, password);
                 let is_open = self.sessions.open(id, session);
                 applied.session_change = is_open.then_some(SessionChange::Opened(id, session));
                 applied.result =
@@ -542,6 +545,24 @@ mod tests {
         assert_eq!((machine.digest(), machine.last_time_ms()), (before, 0));
     }
 
+    #[test]
+    fn a_session_without_a_password_gets_the_one_that_zookeeper_computes_of_its_id() {
+        let mut machine = Machine::fresh(Options::default());
+        let open = |password| {
+            let op = TxnOp::OpenSession { timeout_ms: 4000, password };
+            let origin = Origin::default();
+            Txn { origin, session: 7 << 56, cxid: 0, ids: Identities::new(), op }
+        };
+        let given = machine.apply(3, &open(Some([9; 16]))).session_change;
+        let computed = machine.apply(3, &open(None)).session_change;
+        let Some(SessionChange::Opened(_, session)) = given else { panic!("{given:?}") };
+        assert_eq!(session.password, [9; 16]);
+        let Some(SessionChange::Opened(id, session)) = computed else { panic!("{computed:?}") };
+        assert_eq!(id, 7 << 56 | 3 << 32 | 2);
+        assert_eq!(session.password, computed_password(id));
+        assert_eq!(machine.foreign_sessions().filter(|(.., is_known)| *is_known).count(), 1);
+    }
+
     /// The stamp and the steady clock behind entries of these times: wall clock, whether a majority agrees
     /// with it, steady clock.
     fn after(times: &[(i64, bool, Option<i64>)]) -> (i64, i64) {
@@ -589,7 +610,7 @@ mod tests {
         Request::Create(create).encode(&mut body);
         let op = TxnOp::Client { op: OpCode::CreateTtl as i32, body: body.into() };
         let origin = Origin::default();
-        let session = TxnOp::OpenSession { timeout_ms: 4000, password: [0; 16] };
+        let session = TxnOp::OpenSession { timeout_ms: 4000, password: Some([0; 16]) };
         let txn = |session, op| Txn { origin, session, cxid: 0, ids: Identities::new(), op };
         let opened = machine.apply(1, &txn(1 << 56, session));
         let Some(SessionChange::Opened(id, _)) = opened.session_change else {

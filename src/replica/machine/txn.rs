@@ -87,8 +87,8 @@ pub enum TxnOp {
     OpenSession {
         /// Negotiated timeout.
         timeout_ms: i32,
-        /// Its password.
-        password: Password,
+        /// Its password; `None`: the one that ZooKeeper computes of the id, which is not known before.
+        password: Option<Password>,
     },
     /// Gives `Txn::session` another connection, on this or another server.
     AttachSession {
@@ -238,8 +238,11 @@ impl BatchBuilder {
                 out.put_int(*op);
                 out.put_buffer(Some(body));
             }
-            TxnOp::OpenSession { timeout_ms, password }
-            | TxnOp::AttachSession { timeout_ms, password } => {
+            TxnOp::OpenSession { timeout_ms, password } => {
+                out.put_int(*timeout_ms);
+                out.put_buffer(password.as_ref().map(|password| &password[..]));
+            }
+            TxnOp::AttachSession { timeout_ms, password } => {
                 out.put_int(*timeout_ms);
                 out.put_buffer(Some(password));
             }
@@ -390,12 +393,14 @@ impl Txn {
             },
             KIND_OPEN | KIND_ATTACH => {
                 let timeout_ms = reader.int("timeout")?;
-                let password = reader.buffer("password")?.unwrap_or_default();
-                let password = <[u8; PASSWORD_BYTES]>::try_from(&password[..])
-                    .map_err(|_| Malformed::new("password", "is not 16 bytes long"))?;
-                match kind {
-                    KIND_OPEN => TxnOp::OpenSession { timeout_ms, password },
-                    _ => TxnOp::AttachSession { timeout_ms, password },
+                let password = reader.buffer("password")?.map(|password| {
+                    <[u8; PASSWORD_BYTES]>::try_from(&password[..])
+                        .map_err(|_| Malformed::new("password", "is not 16 bytes long"))
+                });
+                match (kind, password.transpose()?) {
+                    (KIND_OPEN, password) => TxnOp::OpenSession { timeout_ms, password },
+                    (_, Some(password)) => TxnOp::AttachSession { timeout_ms, password },
+                    (_, None) => return Err(Malformed::new("password", "is missing")),
                 }
             }
             KIND_CLOSE => TxnOp::CloseSession,
@@ -436,7 +441,8 @@ mod tests {
         };
         let txns = vec![
             txn(1, TxnOp::Client { op: 2, body: Bytes::from_static(b"abc") }),
-            txn(2, TxnOp::OpenSession { timeout_ms: 4000, password: [9; 16] }),
+            txn(2, TxnOp::OpenSession { timeout_ms: 4000, password: Some([9; 16]) }),
+            txn(2, TxnOp::OpenSession { timeout_ms: 4000, password: None }),
             txn(3, TxnOp::CloseSession),
             txn(4, TxnOp::ExpireSession),
             txn(5, TxnOp::Reap { path: "/c".into() }),

@@ -29,7 +29,9 @@ impl Replica {
         let phase = Phase::Opening { timeout_ms, read_only: request.read_only };
         let (session, op) = if request.session_id == 0 {
             let server = i64::from(self.setup.server_id) << 56;
-            (server, TxnOp::OpenSession { timeout_ms, password: self.sessions.new_password() })
+            let password = self.sessions.new_password();
+            let password = (!self.setup.computed_passwords).then_some(password);
+            (server, TxnOp::OpenSession { timeout_ms, password })
         } else {
             self.figures.revalidated();
             // A password never changes: one that is known to be another need not be asked for.

@@ -42,6 +42,7 @@ pub(super) fn setup(
         linearizable_reads: config.linearizable_reads,
         read_only_mode: config.read_only_mode_enabled,
         disk_stall_ms: config.disk_stall_ms.into(),
+        computed_passwords: config.computed_session_passwords,
         sasl,
         enforced_schemes: config.sasl.enforced_schemes(),
     }
@@ -73,7 +74,13 @@ pub(super) fn guard(config: &Config) -> Guard {
     let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let hosts = config.admin.hosts.iter().cloned().chain(of_servers);
     let hosts = hosts.chain([config.admin.addr.host.clone(), machine]).collect();
-    Guard { hosts, token_file: config.admin.token_file.clone(), hides_tree: !config.admin.browser }
+    Guard {
+        hosts,
+        token_file: config.admin.token_file.clone(),
+        hides_tree: !config.admin.browser,
+        hides_snapshot: !config.admin.snapshot_enabled,
+        super_digest: config.super_digest.clone().filter(|_| config.digest_auth_enabled),
+    }
 }
 
 /// For operators.

@@ -159,7 +159,7 @@ mod tests {
         let mut machine = Machine::fresh(Options::default());
         let members = "server.1=h:1:2:participant;3".into();
         machine.apply(5, &txn(0, TxnOp::Found { members, opens_term: true }));
-        let open = TxnOp::OpenSession { timeout_ms: 4000, password: [7; 16] };
+        let open = TxnOp::OpenSession { timeout_ms: 4000, password: Some([7; 16]) };
         let opened = machine.apply(5, &txn(1 << 56, open));
         let Some(SessionChange::Opened(id, _)) = opened.session_change else {
             panic!("{opened:?}")
