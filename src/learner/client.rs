@@ -166,7 +166,8 @@ impl Learner {
         }
         let ms = now_us.saturating_sub(self.read_us) / 1000;
         let max = if self.may_request() { self.following_silent_ms } else { JOINING_SILENT_MS };
-        if ms > max { Err(self.end(Ended::Silent { ms })) } else { Ok(()) }
+        let stage = self.stage.name();
+        if ms > max { Err(self.end(Ended::Silent { ms, stage })) } else { Ok(()) }
     }
 
     /// Says that the leader has closed the connection, after everything that it sent was fed and taken. What that

@@ -29,7 +29,9 @@ pub enum Ended {
         /// The leader's.
         leader: i64,
     },
-    /// This server has transactions that the leader does not have (TRUNC).
+    /// This server has transactions that the leader does not have (TRUNC). A leader tells its observers of a
+    /// transaction before it applies it itself, and compares with what it has applied: a server that comes back at that
+    /// moment is told this, too, so it is worth another attempt.
     Ahead {
         /// Up to which the leader would have them cut off.
         zxid: i64,
@@ -75,6 +77,8 @@ pub enum Ended {
     Silent {
         /// For this long.
         ms: u64,
+        /// What this server was doing.
+        stage: &'static str,
     },
     /// It has closed the connection.
     Closed {
@@ -136,9 +140,10 @@ impl fmt::Display for Ended {
             Self::Unasked { packet } => {
                 write!(f, "ZooKeeper's leader sent {packet}, the answer to something that was not asked")
             }
-            Self::Silent { ms } => {
-                write!(f, "nothing has come from ZooKeeper's leader for {ms} ms")
-            }
+            Self::Silent { ms, stage } => write!(
+                f,
+                "nothing has come from ZooKeeper's leader for {ms} ms while this server was {stage}"
+            ),
             Self::Closed { stage } => {
                 write!(f, "ZooKeeper's leader closed the connection while this server was {stage}")
             }

@@ -114,9 +114,11 @@ fn a_leader_that_falls_silent_is_left() {
     let mut learner = Learner::new(joining(BASE + 7), 50 * MS);
     assert_eq!(learner.tick((50 + JOINING_SILENT_MS) * MS), Ok(()));
     learner.feed(&Said::led().0, (50 + JOINING_SILENT_MS) * MS);
+    assert_eq!(learner.next_event(), Ok(Some(LED)));
     learner.feed(b"", 100_000_000 * MS);
     let next = (51 + 2 * JOINING_SILENT_MS) * MS;
-    let ended = Ended::Silent { ms: JOINING_SILENT_MS + 1 };
+    let stage = "waiting for what it lacks";
+    let ended = Ended::Silent { ms: JOINING_SILENT_MS + 1, stage };
     assert_eq!(learner.tick(next - MS), Ok(()), "bytes came, and a joining learner waits longer");
     assert_eq!((learner.tick(next), learner.next_event()), (Err(ended), Err(ended)));
 
@@ -126,7 +128,7 @@ fn a_leader_that_falls_silent_is_left() {
     let mut learner = following();
     learner.set_silent_ms(20_000);
     assert_eq!(learner.tick(20_000 * MS), Ok(()));
-    assert_eq!(learner.tick(20_001 * MS), Err(Ended::Silent { ms: 20_001 }));
+    assert_eq!(learner.tick(20_001 * MS), Err(Ended::Silent { ms: 20_001, stage: "following" }));
 }
 
 #[test]
