@@ -28,6 +28,8 @@ class World:
         self.running, self.busy, self.gate = True, 0, asyncio.Event()
         # While this is set no client leaves its session to expire: a cutover waits for those that nobody is connected for.
         self.nobody_leaves, self.left = False, 0
+        # While this is set no server is there for longer than the sessions last that are to end anyhow.
+        self.mortals_excused = False
         self.mortality = Mortality(history)
         self.gate.set()
         self.locks = max(2, sessions // 40)
@@ -99,7 +101,8 @@ class World:
         except Lost as lost:
             self.history.broken("service", f"{session.name}: {lost}")
         except Expired:
-            self.history.broken("sessions", f"{session.name} has lost its session")
+            if not (role is mortal and self.mortals_excused):
+                self.history.broken("sessions", f"{session.name} has lost its session")
         except Refused as refused:
             self.history.broken("answers", f"{session.name} was answered {refused}")
 

@@ -3,11 +3,13 @@
 import asyncio
 import json
 import pathlib
+import random
 import signal
+import socket
 import subprocess
 import time
 
-from real import Process, SetupError, free_port, word, zookeeper
+from real import Process, SetupError, word, zookeeper
 
 TICK_MS = 1000
 TIMES = f"tickTime={TICK_MS}\ninitLimit=10\nsyncLimit=5\nclientPortAddress=127.0.0.1\n"
@@ -26,17 +28,31 @@ def make_data(folder, first):
 
 
 class Ports:
-    """Free ports, or those from a number on."""
+    """Ports from a number on, or free ones that no outgoing connection takes while their server is away."""
+
+    FREE = range(20000, 32000)
 
     def __init__(self, first):
-        self.next = first
+        self.next, self.taken = first, set()
 
     def take(self, count=3):
         if not self.next:
-            return [free_port() for _ in range(count)]
+            return [self.free() for _ in range(count)]
         taken = list(range(self.next, self.next + count))
         self.next += count
         return taken
+
+    def free(self):
+        while True:
+            port = random.choice(self.FREE)
+            with socket.socket() as probe:
+                try:
+                    probe.bind(("127.0.0.1", port))
+                except OSError:
+                    continue
+            if port not in self.taken:
+                self.taken.add(port)
+                return port
 
 
 class Ensemble:
@@ -84,11 +100,6 @@ class Ensemble:
 
     def stop(self, at, how=signal.SIGTERM):
         self.servers[at].stop(how)
-
-    def kill_leader(self):
-        at = self.leader()
-        self.stop(at, signal.SIGKILL)
-        return at
 
     def restart(self, at, closed=None):
         """Stops a server and starts it again; with `closed`, where clients find it not, or find it again."""
