@@ -225,7 +225,9 @@ fn decode_multi(reader: &mut Reader) -> Result<TxnBody, Malformed> {
         let kind = reader.int("type")?;
         let mut body = Reader::new(reader.buffer("data")?.unwrap_or_default());
         let sub = SubTxn { kind, body: decode_body(kind, &mut body)? };
-        if body.remaining() > 0 {
+        // A server that has applied a multi that failed makes errors of all its operations and leaves their bodies as
+        // they were: so they are in what it sends and what others log, and the first four bytes are read for the error.
+        if body.remaining() > 0 && kind != kind::ERROR {
             return Err(Malformed::new("txns", "have bytes behind their end"));
         }
         subs.push(sub);
@@ -427,6 +429,28 @@ mod tests {
         bytes.truncate(bytes.len() - 4);
         let TxnBody::Create(read) = Txn::decode(bytes.into()).unwrap().body else { panic!() };
         assert_eq!((read.parent_cversion, read.lifetime), (-1, Lifetime::Ephemeral));
+    }
+
+    /// As a leader of ZooKeeper 3.9.4 sent it to a server that was behind: a check, a write with a wrong version, a write.
+    #[test]
+    fn operations_of_a_failed_multi_keep_their_bodies_under_the_type_of_an_error() {
+        let mut bytes = Vec::new();
+        bytes.put_long(1);
+        bytes.put_int(39);
+        bytes.put_long(0x1_0000_0c07);
+        bytes.put_long(1_795_858_918_596);
+        bytes.put_int(kind::MULTI);
+        bytes.put_int(3);
+        for body in [&b"\0\0\0\x05/live\0\0\0\x01"[..], b"\xff\xff\xff\x99", b"\xff\xff\xff\xfe"] {
+            bytes.put_int(kind::ERROR);
+            bytes.put_int(i32::try_from(body.len()).unwrap());
+            bytes.extend_from_slice(body);
+        }
+        let read = Txn::decode(Bytes::from(bytes)).unwrap();
+        let TxnBody::Multi(subs) = read.body else { panic!("{read:?}") };
+        assert_eq!(subs.len(), 3);
+        assert!(subs.iter().all(|sub| sub.kind == kind::ERROR));
+        assert_eq!(subs[1].body, TxnBody::Error { code: -103 });
     }
 
     #[test]
