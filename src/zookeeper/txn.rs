@@ -431,7 +431,7 @@ mod tests {
         assert_eq!((read.parent_cversion, read.lifetime), (-1, Lifetime::Ephemeral));
     }
 
-    /// As a leader of ZooKeeper 3.9.4 sent it to a server that was behind: a check, a write of a wrong version, a write.
+    /// As a leader of ZooKeeper 3.9.4 sent it to a server that was behind: a check, and two writes.
     #[test]
     fn operations_of_a_failed_multi_keep_their_bodies_under_the_type_of_an_error() {
         let mut bytes = Vec::new();
