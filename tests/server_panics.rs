@@ -40,9 +40,8 @@ enum Scene {
     Three,
     /// A server alone that clients connect to through TLS.
     Tls,
-    /// It takes a full queue of the driver, or a key of Kerberos: `peers.rs` and `acceptor.rs` show them; or it is
-    /// of no
-    /// server.
+    /// It takes a full queue of the driver, a running ZooKeeper, or a key of Kerberos: `peers.rs` and `acceptor.rs`
+    /// show the first and the last; or it is of no server.
     Unit,
 }
 
@@ -69,7 +68,7 @@ fn scene(task: Task) -> Scene {
         Task::Members | Task::MembersFile => Scene::Files,
         Task::ImageFetch => Scene::Damaged,
         Task::Image | Task::ImageWork => Scene::Three,
-        Task::Notice | Task::Gssapi | Task::Survey => Scene::Unit,
+        Task::Notice | Task::Gssapi | Task::Survey | Task::ZooKeeper => Scene::Unit,
         Task::Handshake | Task::Certificates => Scene::Tls,
     }
 }

@@ -127,6 +127,7 @@ const ROOMS: &[(&str, Arrows)] = &[
             ("clients", &["inspect", "machine"]),
             ("consensus", &["machine", "messages"]),
             ("ensemble", &["inspect", "machine", "messages"]),
+            ("migration", &["machine"]),
             ("sessions", &["machine", "messages"]),
             // What joins the owners. No room knows of it, or of the replica that they are parts of.
             (
@@ -138,6 +139,7 @@ const ROOMS: &[(&str, Arrows)] = &[
                     "inspect",
                     "machine",
                     "messages",
+                    "migration",
                     "sessions",
                     "Replica",
                 ],

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::backup::Selection;
 use crate::locks::{Local, Scope, Snapshot};
+use crate::replica::MigrateOrder;
 use crate::replica::inspect::{
     ConnectionReport, Inspect, Latency, Mode, PeerStatus, ProposalSizes, Report, SessionReport,
     Standings, Status, WatchReport, ZnodeReport,
@@ -233,6 +234,7 @@ impl Source for Fake {
                 Inspect::Znode(_) => Report::Znode(self.znode.clone().map(Box::new)),
                 Inspect::Standings => Report::Standings(self.standings()),
                 Inspect::Namespaces => Report::Namespaces(Vec::new()),
+                Inspect::Migration => Report::Migration(Box::default()),
                 Inspect::Synced => Report::Synced(self.status.zxid),
                 Inspect::ResetConnections | Inspect::ResetServer => Report::Reset,
             })
@@ -256,6 +258,11 @@ impl Source for Fake {
     fn finish_upgrade(&self, version: u8) -> Asking<'_> {
         self.asked.lock().unwrap().push(format!("finish upgrade to {version}"));
         Box::pin(async {})
+    }
+
+    fn migrate(&self, order: MigrateOrder, _admins: Vec<String>) -> Inspection<'_> {
+        self.asked.lock().unwrap().push(format!("migrate {order:?}"));
+        Box::pin(async { Some(Report::Migrated(Ok(String::new()))) })
     }
 
     fn reset_counters(&self) {

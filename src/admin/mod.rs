@@ -32,6 +32,7 @@ mod locks;
 mod metric;
 mod metric_table;
 pub mod metrics;
+mod migration;
 mod overview;
 mod places;
 mod pre_stop;
@@ -80,7 +81,7 @@ pub use zookeeper_snapshot::SnapshotStream;
 use crate::backup::Selection;
 use crate::locks::{Local, Scope};
 use crate::replica::inspect::Standings;
-use crate::replica::{Inspect, Report, Status};
+use crate::replica::{Inspect, MigrateOrder, Report, Status};
 
 /// A pending answer to an [`Inspect`]; `None` means that the server is stopping.
 pub(crate) type Inspection<'a> = Pin<Box<dyn Future<Output = Option<Report>> + Send + 'a>>;
@@ -144,6 +145,9 @@ pub trait Source: Send + Sync + 'static {
 
     /// Has the replica propose that the ensemble goes on to this version, if it leads.
     fn finish_upgrade(&self, version: u8) -> Asking<'_>;
+
+    /// Has the replica do something of a live migration. `admins`: for a cutover, ZooKeeper's AdminServers.
+    fn migrate(&self, order: MigrateOrder, admins: Vec<String>) -> Inspection<'_>;
 
     /// Begins a backup of this part of the state: of all that was acknowledged before.
     fn backup(&self, selection: Selection) -> Backing<'_>;

@@ -21,6 +21,7 @@ use super::guard::{Asker, Asks, Refusal};
 use super::http::{Options, Surface};
 use super::locks;
 use super::metrics::{self, Reading};
+use super::migration::{self, Migrate};
 use super::pre_stop::{self, Asked, Verdict};
 use super::words::is_running;
 use super::{overview, tree_view, upgrade, zookeeper_snapshot};
@@ -43,7 +44,7 @@ pub(super) async fn respond(
     if let Err(refusal) = options.guard.judge(route.asks(), request.headers(), asker) {
         return refused(refusal);
     }
-    if matches!(route, Route::Change(_) | Route::Upgrade)
+    if route.changes()
         && let Err(refusal) = options.guard.judge_change(request.headers(), asker)
     {
         return refused(refusal);
@@ -60,6 +61,7 @@ pub(super) async fn respond(
         | Route::History
         | Route::Change(_)
         | Route::Upgrade
+        | Route::Migration(_)
         | Route::Sessions
         | Route::Watches
         | Route::Znodes
@@ -77,6 +79,10 @@ pub(super) async fn respond(
         Route::History => lock_history(request, source).await,
         Route::Change(what) => lock_change((request, asker), what, source).await,
         Route::Upgrade => finish_upgrade(asker, source).await,
+        Route::Migration(what) => {
+            let asked = (what, asker.remote);
+            told(migration::answer(asked, &|name| parameter(request, name), source).await)
+        }
         Route::Snapshot => backup::answer(parameter(request, "subtree").as_deref(), source).await,
         Route::Watches => shown(tree_view::watches(source).await),
         Route::Znodes => znode((request, asker), source, options).await,
@@ -98,6 +104,7 @@ enum Route {
     History,
     Change(Change),
     Upgrade,
+    Migration(Migrate),
     Snapshot,
     Sessions,
     Watches,
@@ -108,6 +115,15 @@ enum Route {
 }
 
 impl Route {
+    /// Whether it changes something: who asks is looked at once more.
+    fn changes(&self) -> bool {
+        match self {
+            Route::Change(_) | Route::Upgrade => true,
+            Route::Migration(what) => *what != Migrate::Status,
+            _ => false,
+        }
+    }
+
     fn of(path: &str, options: &Options) -> Option<Route> {
         match path {
             "/metrics" => return Some(Route::Metrics),
@@ -123,6 +139,10 @@ impl Route {
             "/locks/break" => return Some(Route::Change(Change::Break)),
             "/locks/revoke" => return Some(Route::Change(Change::Revoke)),
             "/upgrade" => return Some(Route::Upgrade),
+            "/migration" => return Some(Route::Migration(Migrate::Status)),
+            "/migration/follow" => return Some(Route::Migration(Migrate::Follow)),
+            "/migration/cutover" => return Some(Route::Migration(Migrate::CutOver)),
+            "/migration/abort" => return Some(Route::Migration(Migrate::Abort)),
             "/snapshot" => return Some(Route::Snapshot),
             "/sessions" => return Some(Route::Sessions),
             "/watches" => return Some(Route::Watches),
@@ -150,6 +170,7 @@ impl Route {
             | Route::History
             | Route::Change(_)
             | Route::Upgrade
+            | Route::Migration(_)
             | Route::Sessions
             | Route::Watches
             | Route::Znodes => Asks::Znodes,
@@ -173,7 +194,8 @@ impl Route {
             | Route::Znodes
             | Route::Commands => READING,
             Route::Snapshot => "GET",
-            Route::Change(_) | Route::Upgrade => WRITING,
+            Route::Migration(Migrate::Status) => READING,
+            Route::Change(_) | Route::Upgrade | Route::Migration(_) => WRITING,
             Route::Command(_) => "GET, HEAD, POST",
         }
     }
@@ -349,6 +371,11 @@ async fn finish_upgrade(asker: Asker, source: &dyn Source) -> Answer {
     let done = upgrade::finish(source).await;
     let outcome = done.as_ref().map_or_else(|(_, words)| words.as_str(), |_| "done");
     tracing::info!(remote = %asker.remote, outcome, "an operator finishes the upgrade");
+    told(done)
+}
+
+/// What came of it, or why nothing did.
+fn told(done: Result<serde_json::Value, (StatusCode, String)>) -> Answer {
     match done {
         Ok(answer) => json_page(StatusCode::OK, &answer),
         Err((status, words)) => plain(status, words + "\n"),

@@ -26,6 +26,7 @@ mod lock;
 mod locks;
 mod log_output;
 mod member;
+mod migrate;
 mod new_file;
 mod open_files;
 mod peer_secret;
@@ -53,6 +54,7 @@ pub(crate) use lock::LockFlags;
 pub(crate) use locks::{LocksFlags, SessionsFlags};
 pub(crate) use log_output::LogFormat;
 pub(crate) use member::MemberCommand;
+pub(crate) use migrate::MigrateCommand;
 pub(crate) use peer_secret::PeerSecretFlags;
 pub(crate) use server::ServerFlags;
 pub(crate) use shell::CliFlags;
@@ -96,6 +98,9 @@ enum Command {
     /// Load a server, Lockkeeper's or ZooKeeper's, and measure it; every answer is checked
     #[cfg(feature = "bench")]
     Bench(BenchFlags),
+    /// Move from a running ensemble of Apache ZooKeeper to this one, without a stop
+    #[command(subcommand)]
+    Migrate(MigrateCommand),
     /// Begin a new ensemble with the data of Apache ZooKeeper
     Import(ImportFlags),
     /// Write the data of a server that does not run as data that Apache ZooKeeper starts from
@@ -160,6 +165,7 @@ pub fn run() -> ExitCode {
         Command::Sessions(flags) => locks::run_sessions(&flags),
         #[cfg(feature = "bench")]
         Command::Bench(flags) => bench::run(&flags),
+        Command::Migrate(command) => migrate::run(&command),
         Command::Import(flags) => import::run(&flags),
         Command::Export(flags) => export::run(&flags),
         Command::PeerSecret(flags) => peer_secret::run(&flags),

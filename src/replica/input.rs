@@ -8,6 +8,7 @@ use super::durable::{Entry, Mark};
 use super::inspect::Inspect;
 use super::machine::Machine;
 use super::messages::PeerMessage;
+use super::migration::{LinkInput, MigrateOrder};
 use super::ready::Fetch;
 pub use super::request::{ClientRequest, ConnId};
 use crate::proto::connect::ConnectRequest;
@@ -138,6 +139,20 @@ pub enum Input {
     FinishUpgrade {
         /// See `machine/version.rs`.
         version: u8,
+    },
+    /// An operator wants something of a live migration: answered by `Report::Migrated`.
+    Migrate {
+        /// Comes back with the answer.
+        token: u64,
+        /// What.
+        order: MigrateOrder,
+    },
+    /// Something happened to the link that `Ready::zookeeper` asked for.
+    ZooKeeper(LinkInput),
+    /// Whether ZooKeeper's ports for clients are closed, as `Ready::zookeeper` asked; else which is not.
+    ZooKeeperClosed {
+        /// Whether they are.
+        closed: Result<(), String>,
     },
     /// Leadership is to be handed over, if this server has it: it is about to stop.
     Resign,

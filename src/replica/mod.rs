@@ -25,6 +25,7 @@ pub mod input;
 pub mod inspect;
 pub mod machine;
 mod messages;
+mod migration;
 mod output;
 pub mod ready;
 pub mod records;
@@ -50,9 +51,11 @@ pub use ensemble::{founding, lost_majority};
 pub use input::{ClientRequest, ConnId, Input};
 pub use inspect::{Inspect, Measure, Measurement, Report, Status};
 pub use machine::{
-    ForeignApplied, ForeignLoad, ForeignResult, Machine, new_ensemble, txn, version as txn_version,
+    ForeignApplied, ForeignLoad, ForeignResult, Machine, Migration, Phase, new_ensemble, txn,
+    version as txn_version,
 };
 pub use messages::{Member, PeerMessage, peer, peer_codec};
+pub use migration::{LinkInput, MigrateOrder, ZooKeeperWork};
 pub use ready::{
     Answered, AnsweredList, AuditLine, Fetch, Outgoing, Ready, SendImage, TurnedAway, WhyAway,
 };
@@ -67,6 +70,7 @@ use consensus::{Clocks, Consensus, Leadership, ReadIndex, Tail, from_raft};
 use ensemble::Ensemble;
 use inspect::Figures;
 use machine::AppliedState;
+use migration::Following;
 use output::Output;
 use sessions::SessionTracker;
 
@@ -88,6 +92,8 @@ pub struct Replica {
     /// Transactions on their way to the leader.
     forwarding: Forwarding,
     sessions: SessionTracker,
+    /// The link with ZooKeeper's leader, where this ensemble moves from one.
+    following: Following,
     /// The other servers, and a change of the members that is on its way.
     ensemble: Ensemble,
     output: Output,
@@ -171,6 +177,7 @@ impl Replica {
             state: AppliedState::new(machine, applied, log_end_at_start),
             clients,
             forwarding: Forwarding::new(origin),
+            following: Following::default(),
             sessions: SessionTracker::new(origin, setup.expiry_grace_ms, random),
             ensemble: Ensemble::new(setup.server_id, !replayed.conf_changes.is_empty()),
             output: Output::default(),
@@ -216,6 +223,9 @@ impl Replica {
             Input::SaslJudged { conn, verdict } => self.clients.judged(conn, verdict),
             Input::FinishUpgrade { version } => self.finish_upgrade(version),
             Input::Resign => self.resign(),
+            Input::Migrate { token, order } => self.order_migration(token, order),
+            Input::ZooKeeper(input) => self.zookeeper(input),
+            Input::ZooKeeperClosed { closed } => self.zookeeper_closed(closed),
         }
     }
 
@@ -259,7 +269,9 @@ impl Replica {
             }
             let client = (self.clients.take_output(), self.clients.take_tokens());
             let members = self.changed_members();
-            let ready = self.output.take(client, members);
+            self.advance_cutover();
+            let zookeeper = self.following.take_work();
+            let ready = self.output.take(client, members, zookeeper);
             if !ready.is_empty() {
                 return Ok(Some(ready));
             }
@@ -349,6 +361,7 @@ impl Replica {
             clients,
             forwarding,
             sessions,
+            following,
             ensemble,
             output,
             figures: _operators_alone_see_them,
@@ -358,6 +371,7 @@ impl Replica {
         out.value(&(setup.raft_id, setup.seed));
         clocks.canonical(&mut out);
         consensus.canonical(&mut out);
+        following.canonical(&mut out);
         leadership.canonical(clients.waiting_since_us().is_some(), &mut out);
         out.value(reads);
         state.canonical(&mut out);

@@ -7,6 +7,7 @@
 use super::durable::{Append, Mark};
 use super::inspect::Report;
 use super::messages::{Member, PeerMessage};
+use super::migration::ZooKeeperWork;
 use super::ready::{AuditLine, Fetch, Outgoing, Ready, SendImage, TurnedAway};
 use super::request::ConnId;
 
@@ -83,6 +84,7 @@ impl Output {
         &mut self,
         (client, tokens): (Vec<Outgoing>, Vec<(ConnId, Vec<u8>)>),
         members: Option<Vec<Member>>,
+        zookeeper: ZooKeeperWork,
     ) -> Ready {
         let Self { inspected, audit, audit_clients, append, send, fetch, images, cut, turned_away } =
             std::mem::take(self);
@@ -99,6 +101,7 @@ impl Output {
             tokens,
             members,
             turned_away,
+            zookeeper,
         }
     }
 }
@@ -113,10 +116,10 @@ mod tests {
         output.send(2, PeerMessage::Ask { question: 1 });
         output.send_all([(3, PeerMessage::Ask { question: 2 })]);
         output.cut(3);
-        let ready = output.take(Default::default(), None);
+        let ready = output.take(Default::default(), None, ZooKeeperWork::default());
         assert_eq!(ready.send.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [2, 3]);
         assert_eq!(ready.cut, [3]);
-        assert!(output.take(Default::default(), None).is_empty());
+        assert!(output.take(Default::default(), None, ZooKeeperWork::default()).is_empty());
     }
 
     #[test]
@@ -124,7 +127,7 @@ mod tests {
         let mut output = Output::default();
         output.install(Mark { index: 6, ..Mark::default() });
         assert!(
-            output.take(Default::default(), None).is_empty(),
+            output.take(Default::default(), None, ZooKeeperWork::default()).is_empty(),
             "without an append there is nothing"
         );
         let append = Append {
@@ -136,7 +139,8 @@ mod tests {
         };
         output.disk(Some(append), Vec::new(), Vec::new());
         output.install(Mark { index: 7, ..Mark::default() });
-        let append = output.take(Default::default(), None).append.unwrap();
+        let append =
+            output.take(Default::default(), None, ZooKeeperWork::default()).append.unwrap();
         assert_eq!(append.install.map(|mark| mark.index), Some(7));
     }
 }

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::durable::Append;
 use super::inspect::Report;
 use super::messages::{Member, PeerMessage};
+use super::migration::ZooKeeperWork;
 use super::request::ConnId;
 
 /// Everything that is to be done after a batch of inputs. Order within it: audit lines first, then
@@ -39,6 +40,8 @@ pub struct Ready {
     pub members: Option<Vec<Member>>,
     /// Clients that get no session here.
     pub turned_away: Vec<TurnedAway>,
+    /// What is to be done about the link with another ensemble.
+    pub zookeeper: ZooKeeperWork,
 }
 
 /// A client that gets no session.
@@ -169,5 +172,6 @@ impl Ready {
             && self.tokens.is_empty()
             && self.members.is_none()
             && self.turned_away.is_empty()
+            && self.zookeeper.is_empty()
     }
 }

@@ -35,6 +35,7 @@ use super::queue::Queue;
 use super::shared::{Published, Stop};
 use super::story::{AwayLog, RoleLog};
 use super::turn_measures::{Times, TurnMeasures};
+use super::zookeeper::ZooKeeper;
 use crate::admin::Quantity;
 use crate::proto::OpCode;
 use crate::replica::peer::server_of;
@@ -73,6 +74,8 @@ pub(super) struct Driver {
     pub links: Option<Links>,
     /// What judges tokens of Kerberos. Behind the queue: what it sends is refused when it is dropped.
     pub gssapi: Gssapi,
+    /// The sockets of a live migration. Behind the queue, too.
+    pub zookeeper: ZooKeeper,
     /// What the log tells of this server's role.
     pub role_log: RoleLog,
     /// Clients that got no session in this turn.
@@ -146,6 +149,7 @@ impl Driver {
                 self.published.conditions.set(Cause::RolledBack, Some(words.clone()));
                 return Err(ServerError::RolledBack(words));
             }
+            self.zookeeper.turned(&self.replica);
             let status = self.replica.status();
             let times = Times { began_us, stepped_us, settled_us: figures.now_us() };
             measures.note(&figures, &mut self.replica, &status, (messages, times));
@@ -178,7 +182,7 @@ impl Driver {
                 let _ = serves.send(status.clone());
             }
             if self.links.is_some() {
-                let text = self.replica.machine().tree().config_text();
+                let text = self.replica.machine().members_text();
                 self.members.send_if_modified(|known| known.update(text, status.serving));
             }
             if status.serving && !served {
@@ -188,7 +192,7 @@ impl Driver {
             served = status.serving;
             clock_alarm.look(&status);
             let now = Instant::now();
-            let members = self.replica.machine().tree().config_text();
+            let members = self.replica.machine().members_text();
             self.role_log.look(&status, members, &figures, now);
             away.turned_away(&std::mem::take(&mut self.turned_away), now);
             away.look(&status, self.scheduling.is_storm(now), now);
@@ -311,6 +315,17 @@ impl Driver {
                 let token = inspections.add(answer);
                 self.replica.step(Input::Inspect { token, what });
             }
+            Message::ZooKeeper(event) => {
+                if let Some(input) = self.zookeeper.take(event) {
+                    self.replica.step(input);
+                }
+            }
+            Message::Migrate { order, admins, answer } => {
+                let asked = (inspections.number(), answer);
+                if let Some(input) = self.zookeeper.order(order, admins, asked, &self.replica) {
+                    self.replica.step(input);
+                }
+            }
             Message::Failed(error) => return Err(error),
             Message::Wake => {}
         }
@@ -374,6 +389,9 @@ impl Driver {
                 None => self.replica.step(Input::Fetched { fetch, entries: Vec::new() }),
             }
         }
+        if !ready.zookeeper.is_empty() {
+            self.zookeeper.act(ready.zookeeper, &self.replica);
+        }
         if let Some(links) = &mut self.links
             && let Some(members) = ready.members
         {
@@ -407,7 +425,9 @@ impl Driver {
         }
         self.connections.hand_over();
         for (token, report) in ready.inspected {
-            inspections.answer(token, report);
+            if let Some(report) = self.zookeeper.answered(token, report) {
+                inspections.answer(token, report);
+            }
         }
         Ok(())
     }
@@ -465,8 +485,14 @@ struct Inspections {
 
 impl Inspections {
     fn add(&mut self, answer: oneshot::Sender<Report>) -> u64 {
+        let number = self.number();
+        self.waiting.insert(number, answer);
+        number
+    }
+
+    /// A number that no other question has.
+    fn number(&mut self) -> u64 {
         self.next += 1;
-        self.waiting.insert(self.next, answer);
         self.next
     }
 
@@ -518,6 +544,7 @@ mod tests {
             members: watch::Sender::default(),
             links: None,
             gssapi: Gssapi::default(),
+            zookeeper: ZooKeeper::new(mpsc::channel(1).0),
             role_log: RoleLog::new(1, Instant::now()),
             turned_away: Vec::new(),
             is_checkpoint_asked: false,

@@ -11,7 +11,8 @@ use super::clients::Line;
 use super::disk::WantedImage;
 use super::error::ServerError;
 use super::peer::LinkEvent;
-use crate::replica::{ConnId, Input, Inspect, Report};
+use super::zookeeper::ZooKeeperEvent;
+use crate::replica::{ConnId, Input, Inspect, MigrateOrder, Report};
 
 /// One message.
 #[derive(Debug)]
@@ -41,6 +42,17 @@ pub(super) enum Message {
     },
     /// A backup needs an image.
     Backup(WantedImage),
+    /// Of a live migration: something came from ZooKeeper.
+    ZooKeeper(ZooKeeperEvent),
+    /// An operator wants something of a live migration.
+    Migrate {
+        /// What.
+        order: MigrateOrder,
+        /// For a cutover: ZooKeeper's AdminServers, `host:port`.
+        admins: Vec<String>,
+        /// Where the answer goes.
+        answer: oneshot::Sender<Report>,
+    },
     /// An operator's question.
     Inspect {
         /// The question.

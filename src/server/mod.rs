@@ -39,6 +39,7 @@ mod striped;
 mod sync;
 mod ticks;
 mod turn_measures;
+mod zookeeper;
 mod zookeeper_snapshot;
 
 use std::net::SocketAddr;

@@ -149,7 +149,14 @@ impl Recovery {
                 config.data_dir.display()
             )));
         }
-        let text = state.machine.tree().config_text().to_owned();
+        if state.machine.follows() {
+            return Err(StartError::Data(format!(
+                "{}: this ensemble follows one of ZooKeeper, where all of its data is: have the clients go back there, \
+                 and begin with empty directories",
+                config.data_dir.display()
+            )));
+        }
+        let text = state.machine.members_text().to_owned();
         if text.is_empty() {
             return Err(StartError::Data(format!(
                 "{}: this server has never been a member of an ensemble: there is no majority to lose",
@@ -200,7 +207,9 @@ impl Recovery {
             Holder::Tells(position) => Some(position.term),
             _ => None,
         });
-        let highest = terms.chain(told).fold(self.state.term, u64::max);
+        // Behind a cutover from ZooKeeper, zxids are above the term.
+        let own = term_of_zxid(self.state.machine.last_zxid()).max(self.state.term);
+        let highest = terms.chain(told).fold(own, u64::max);
         let term = term_of_new_ensemble(highest).map_err(StartError::Data)?;
         let OfflineState { mut machine, ensemble, server_id, .. } = self.state;
         let begun = machine.begin_ensemble(term, true);

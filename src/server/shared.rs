@@ -28,7 +28,7 @@ use crate::admin::{
 use crate::backup::Selection;
 use crate::config::FourLetterWords;
 use crate::locks::Scope;
-use crate::replica::{Input, Inspect, Report, Status};
+use crate::replica::{Input, Inspect, MigrateOrder, Report, Status};
 use crate::storage::ErrorCount;
 use crate::supervision::Supervisor;
 
@@ -120,6 +120,7 @@ impl Source for Shared {
                     Inspect::Locks(_) => Some(self.turn.lock().await),
                     Inspect::Connections
                     | Inspect::Synced
+                    | Inspect::Migration
                     | Inspect::Sessions
                     | Inspect::Ephemerals
                     | Inspect::Watches
@@ -161,6 +162,14 @@ impl Source for Shared {
         Box::pin(async move { drop(self.driver.send(input).await) })
     }
 
+    fn migrate(&self, order: MigrateOrder, admins: Vec<String>) -> Inspection<'_> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            self.driver.send(Message::Migrate { order, admins, answer }).await.ok()?;
+            timeout(MIGRATE_MAX, answered).await.ok()?.ok()
+        })
+    }
+
     fn backup(&self, selection: Selection) -> Backing<'_> {
         Box::pin(backups::begin(self, selection))
     }
@@ -177,6 +186,9 @@ impl Source for Shared {
         self.words.allows(word, from_loopback)
     }
 }
+
+/// How long an order of a live migration may take.
+const MIGRATE_MAX: Duration = Duration::from_secs(30);
 
 /// What the replica says; `None` if the server is stopping.
 pub(super) async fn inspect(driver: &mpsc::Sender<Message>, what: Inspect) -> Option<Report> {

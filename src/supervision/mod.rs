@@ -96,6 +96,8 @@ tasks! {
     HttpConnection = "HTTP connection",
     /// Makes a long answer.
     HttpAnswer = "making of an HTTP answer",
+    /// Of a live migration: the link with ZooKeeper, or a look at its ports.
+    ZooKeeper = "link with ZooKeeper",
     /// Keeps one [`Task::Link`] for each other server.
     Links = "links to servers",
     /// Connects to one other server, and sends.

@@ -253,6 +253,47 @@ impl Tree {
         owned
     }
 
+    /// The first znode that another tree has otherwise, and what of it, in words. `/zookeeper` and what is below it is
+    /// left out: ZooKeeper cannot keep usage of quotas equal on its own servers.
+    #[must_use]
+    pub fn first_difference(&self, other: &Self) -> Option<String> {
+        let mut unseen = vec![(path::ROOT.to_owned(), ZnodeId::ROOT, ZnodeId::ROOT)];
+        while let Some((path, own, others)) = unseen.pop() {
+            let (ours, theirs) = (&self.slab[own], &other.slab[others]);
+            if ours.stat() != theirs.stat() {
+                return Some(format!(
+                    "{path} has another Stat: {:?} here, {:?} there",
+                    ours.stat(),
+                    theirs.stat()
+                ));
+            }
+            if ours.data() != theirs.data() {
+                return Some(format!("{path} has other data"));
+            }
+            let lists = (self.acls.list(ours.meta.acl), other.acls.list(theirs.meta.acl));
+            if lists.0.entries() != lists.1.entries() {
+                return Some(format!("{path} has another access control list"));
+            }
+            for child in ours.children().iter().copied() {
+                let name = ancestry::path(&self.slab, child);
+                if name == path::ZOOKEEPER {
+                    continue;
+                }
+                let Some(found) = other.find(&name) else {
+                    return Some(format!("{name} is here alone"));
+                };
+                unseen.push((name, child, found));
+            }
+            for child in theirs.children().iter().copied() {
+                let name = ancestry::path(&other.slab, child);
+                if self.find(&name).is_none() {
+                    return Some(format!("{name} is there alone"));
+                }
+            }
+        }
+        None
+    }
+
     /// ZooKeeper's digest, whether or not it is kept up to date: looks at every znode.
     #[must_use]
     pub fn compute_legacy_digest(&self) -> u64 {

@@ -280,6 +280,19 @@ impl Tree {
         self.legacy_digest
     }
 
+    /// Keeps ZooKeeper's digest from here on, whatever was configured: looks at every znode, once.
+    pub fn keep_legacy_digest(&mut self) {
+        if self.legacy_digest.is_none() {
+            self.legacy_digest = Some(self.compute_legacy_digest());
+        }
+    }
+
+    /// Whether there are no znodes but those that every tree has.
+    #[must_use]
+    pub fn has_only_special(&self) -> bool {
+        self.node_count() == Self::fresh(self.options.clone()).node_count()
+    }
+
     /// The znode of a path; the empty path is the root.
     fn find(&self, path: &str) -> Option<ZnodeId> {
         let path = if path.is_empty() { path::ROOT } else { path };

@@ -338,6 +338,7 @@ impl World {
             members: _,
             turned_away: _,
             audit_clients: _,
+            zookeeper: _,
         } = ready;
         self.rules.applied(id, &audit)?;
         for outgoing in client {

@@ -148,6 +148,9 @@ impl Checker {
             TxnOp::Client { .. } | TxnOp::CloseSession | TxnOp::Refuse { .. } => {
                 (line.op, self.client_write(line, txn)?)
             }
+            TxnOp::Foreign(_) | TxnOp::Migrate(_) => {
+                return Err("no ensemble is followed in this world".to_owned());
+            }
         };
         if line.op != op {
             return Err(format!("it is {txn:?}"));

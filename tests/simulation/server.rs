@@ -684,6 +684,9 @@ fn tell(checker: &mut Checker, server: usize, input: &Input, now_us: u64) {
         | Input::SaslUsers { .. }
         | Input::SaslJudged { .. }
         | Input::FinishUpgrade { .. }
+        | Input::Migrate { .. }
+        | Input::ZooKeeper(_)
+        | Input::ZooKeeperClosed { .. }
         | Input::Resign => {}
     }
 }

@@ -296,7 +296,9 @@ fn is_of_client(op: &TxnOp) -> bool {
         | TxnOp::Reap { .. }
         | TxnOp::Found { .. }
         | TxnOp::Upgrade { .. }
-        | TxnOp::Refuse { .. } => false,
+        | TxnOp::Refuse { .. }
+        | TxnOp::Foreign(_)
+        | TxnOp::Migrate(_) => false,
     }
 }
 

@@ -327,6 +327,11 @@ impl Clients {
             self.hang_up(conn);
             return None;
         }
+        let follows = machine.follows();
+        let is_for_zookeeper = |request: &Request| {
+            // The other ensemble knows what was acknowledged, and who its members are.
+            follows && matches!(request.class(), RequestClass::Sync | RequestClass::Reconfig)
+        };
         let decoded = match request.decoded {
             Ok(Request::Auth { scheme, auth }) => {
                 self.authenticate(machine, conn, xid, scheme.as_ref(), auth.as_deref());
@@ -359,7 +364,9 @@ impl Clients {
                 self.hang_up(conn);
                 return None;
             }
-            Ok(request) if self.rules.must_confirm(request.class()) => {
+            Ok(request)
+                if self.rules.must_confirm(request.class()) && !is_for_zookeeper(&request) =>
+            {
                 self.sync_asked += 1;
                 let (context, answer) = (self.sync_asked, Answer::Read(request));
                 self.wait(conn, Pending::Confirmed { context, xid, answer, at_us });
@@ -372,7 +379,7 @@ impl Clients {
                 self.wait(conn, Pending::Write { sequence, xid, op, at_us });
                 return Some(Wanted::Txn { sequence, op: TxnOp::CloseSession });
             }
-            Ok(write) if self.rules.is_logged(write.class()) => {
+            Ok(write) if self.rules.is_logged(write.class()) || is_for_zookeeper(&write) => {
                 let refused = self.rules.eager_acl_check
                     && machine.tree().acl_refuses(&connection.ids, &write);
                 if refused {

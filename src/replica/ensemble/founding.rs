@@ -140,7 +140,7 @@ impl Past {
     pub fn of(raft_id: u64, machine: &Machine, restored: &Restored) -> Self {
         let is_alone = restored.membership.voters == [raft_id]
             && !machine.has_replayed_changes()
-            && machine.tree().config_text().is_empty();
+            && machine.members_text().is_empty();
         if !is_alone {
             return Self::Member;
         }

@@ -245,6 +245,8 @@ pub enum Inspect {
     /// Up to where this server must have applied the log so that a state of it shows all that was acknowledged before
     /// the question: answered once it has. Not answered while no majority confirms who leads.
     Synced,
+    /// How far a live migration has come.
+    Migration,
     /// `crst`.
     ResetConnections,
     /// `srst`.
@@ -276,8 +278,53 @@ pub enum Report {
     Namespaces(Vec<NamespaceReport>),
     /// The zxid of the last transaction that is applied.
     Synced(i64),
+    /// How far a live migration has come.
+    Migration(Box<MigrationReport>),
+    /// What came of `Input::Migrate`: of a cutover, the zxid with which this ensemble goes on.
+    Migrated(Result<String, String>),
     /// Done.
     Reset,
+}
+
+/// A live migration, as one server sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MigrationReport {
+    /// The phase; `None`: there is no migration.
+    pub state: Option<&'static str>,
+    /// Why it is not further, if it is not.
+    pub why: String,
+    /// zxid of ZooKeeper's last transaction here.
+    pub foreign_zxid: i64,
+    /// ZooKeeper's epoch, as its leader has said last.
+    pub epoch: i64,
+    /// How many transactions were compared with ZooKeeper's digest.
+    pub compared: u64,
+    /// The last one of them.
+    pub compared_zxid: i64,
+    /// As which server of ZooKeeper this ensemble joins.
+    pub server_id: u8,
+    /// Where a leader of ZooKeeper is looked for besides its configuration.
+    pub quorum: Vec<String>,
+    /// Where clients may reach ZooKeeper besides what its configuration says.
+    pub clients: Vec<String>,
+    /// Last applied zxid.
+    pub zxid: i64,
+    /// Whether this server leads.
+    pub leads: bool,
+    /// Who does.
+    pub leader: Option<u8>,
+    /// Open sessions.
+    pub sessions: u64,
+    /// Those of them that were never connected here.
+    pub sessions_elsewhere: u64,
+    /// With which leader of ZooKeeper this server is linked.
+    pub linked_with: Option<String>,
+    /// Whether everything has come that was there when the link was made.
+    pub is_current: bool,
+    /// Requests that ZooKeeper has and that are not answered.
+    pub requests_waiting: u64,
+    /// What clients of ZooKeeper did after the cutover, since this server leads.
+    pub alarms: u64,
 }
 
 /// What was read and written below a znode of the root, since the start.

@@ -6,6 +6,8 @@ use super::state::Applied;
 use super::txn::{Txn, TxnOp};
 use crate::proto::request::Request;
 use crate::proto::{ErrorCode, MultiOp, MultiResult, OpCode, Response, Text};
+use crate::zookeeper::TxnBody;
+use crate::zookeeper::txn::kind;
 
 /// Name of the operation.
 pub(super) fn name(txn: &Txn, op: OpCode) -> &'static str {
@@ -18,6 +20,8 @@ pub(super) fn name(txn: &Txn, op: OpCode) -> &'static str {
         (TxnOp::Found { .. }, _) => "found",
         (TxnOp::Upgrade { .. }, _) => "upgrade",
         (TxnOp::Refuse { .. }, _) => "refuse",
+        (TxnOp::Migrate(step), _) => step.name(),
+        (TxnOp::Foreign(foreign), _) => foreign_name(foreign.header.kind),
         (TxnOp::Client { .. }, OpCode::Reconfig) => "reconfig",
         (TxnOp::Client { .. }, OpCode::Create) => "create",
         (TxnOp::Client { .. }, OpCode::Create2) => "create2",
@@ -45,7 +49,9 @@ pub(super) fn path(txn: &Txn, applied: &Applied) -> Option<String> {
         | TxnOp::ExpireSession
         | TxnOp::Found { .. }
         | TxnOp::Upgrade { .. }
-        | TxnOp::Refuse { .. } => None,
+        | TxnOp::Refuse { .. }
+        | TxnOp::Migrate(_) => None,
+        TxnOp::Foreign(foreign) => foreign_path(&foreign.body),
         TxnOp::Client { op, body } => match Request::decode(*op, body.clone()).ok()? {
             Request::Create(create) => path(&create.path),
             Request::Delete { path: of, .. }
@@ -54,6 +60,43 @@ pub(super) fn path(txn: &Txn, applied: &Applied) -> Option<String> {
             Request::Multi(ops) => Some(multi_paths(&ops)),
             _ => None,
         },
+    }
+}
+
+fn foreign_name(of: i32) -> &'static str {
+    match of {
+        kind::ERROR => "error",
+        kind::CREATE_SESSION => "createSession",
+        kind::CLOSE_SESSION => "closeSession",
+        kind::CREATE => "create",
+        kind::DELETE => "delete",
+        kind::SET_DATA => "setData",
+        kind::SET_ACL => "setACL",
+        kind::MULTI => "multi",
+        kind::CREATE2 => "create2",
+        kind::RECONFIG => "reconfig",
+        kind::CREATE_CONTAINER => "createContainer",
+        kind::DELETE_CONTAINER => "deleteContainer",
+        kind::CREATE_TTL => "createTTL",
+        _ => "unknown",
+    }
+}
+
+fn foreign_path(body: &TxnBody) -> Option<String> {
+    match body {
+        TxnBody::Create(create) => Some(create.path.as_str().to_owned()),
+        TxnBody::Delete { path }
+        | TxnBody::SetData { path, .. }
+        | TxnBody::SetAcl { path, .. }
+        | TxnBody::Check { path, .. } => Some(path.as_str().to_owned()),
+        TxnBody::Multi(subs) => {
+            let paths: Vec<String> =
+                subs.iter().filter_map(|sub| foreign_path(&sub.body)).collect();
+            Some(paths.join(","))
+        }
+        TxnBody::CreateSession { .. } | TxnBody::CloseSession { .. } | TxnBody::Error { .. } => {
+            None
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod applied_state;
 mod audit;
 mod foreign;
 pub(in crate::replica) mod members;
+mod migration;
 mod sessions;
 pub mod state;
 pub mod txn;
@@ -15,6 +16,7 @@ pub mod version;
 mod write;
 
 pub use foreign::{ForeignApplied, ForeignLoad, ForeignResult};
+pub use migration::{EPOCH_JUMP, MigrateOp, Migration, Phase, cutover_epoch, followed_session};
 pub use state::new_ensemble;
 pub use state::{Machine, STAMP_LEAD_MS_MAX};
 

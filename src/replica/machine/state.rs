@@ -3,8 +3,9 @@
 //! *Owns* the replicated state and the one function that changes it, `Machine::apply`.
 //! *Invariants*: the same entries in the same order give the same state, the same results and the
 //! same digests on every server and at every replay; every transaction takes one zxid, also one
-//! that fails; zxids only rise. *Never* looks at a clock, at a connection, or at who is the leader.
-//! How the disk gives it back is in `machine/state/restore.rs`.
+//! that fails (but where another ensemble decides: see `machine/migration/`); zxids only rise, but where a
+//! whole state of another ensemble takes the place of this one. *Never* looks at a clock, at a connection, or
+//! at who is the leader. How the disk gives it back is in `machine/state/restore.rs`.
 //!
 //! Reproduces `ZKDatabase` and the deciding half of `PrepRequestProcessor`: requests are decided
 //! here, when they are applied, not before they are proposed.
@@ -21,6 +22,7 @@ use restore::Replayed;
 
 use super::audit;
 use super::members;
+use super::migration::{KEY_MIGRATION, Loading, Migration};
 use super::sessions::{Session, Sessions};
 use super::txn::{Batch, EntryTime, Txn, TxnOp};
 use super::version::{self, UnknownVersion};
@@ -65,6 +67,10 @@ pub struct Machine {
     pub(super) txns_applied: u64,
     replayed: Replayed,
     audits_replay: bool,
+    /// What it is in the middle of, if it moves from ZooKeeper.
+    pub(super) migration: Option<Box<Migration>>,
+    /// A state of ZooKeeper that is coming. The disk is given nothing meanwhile.
+    pub(super) loading: Option<Box<Loading>>,
 }
 
 /// What became of one transaction.
@@ -76,6 +82,8 @@ pub(in crate::replica) struct Applied {
     /// In the order in which watchers are to see them.
     pub(in crate::replica) events: Vec<Event>,
     pub(in crate::replica) session_change: Option<SessionChange>,
+    /// Znodes and sessions are those of another state now: what clients have seen and watch is void.
+    pub(in crate::replica) is_replaced: bool,
 }
 
 /// What a transaction did to its session.
@@ -109,6 +117,8 @@ impl Machine {
             txns_applied: 0,
             replayed: Replayed::default(),
             audits_replay: false,
+            migration: None,
+            loading: None,
         }
     }
 
@@ -181,6 +191,7 @@ impl Machine {
             .wrapping_add(self.sessions.digest())
             .wrapping_add(XxHash3_128::oneshot(&self.clock_record()))
             .wrapping_add(self.version_record().map_or(0, |record| version_digest(&record)))
+            .wrapping_add(self.migration_record().map_or(0, |record| migration_digest(&record)))
     }
 
     /// Znodes and sessions by their digests; what was changed since the last checkpoint is left out, because nothing is
@@ -201,9 +212,11 @@ impl Machine {
             txns_applied: _,
             replayed,
             audits_replay: _,
+            migration,
+            loading,
         } = self;
         out.value(&(tree.digest(), sessions.digest(), last_zxid, last_time_ms, replayed));
-        out.value(&(version, known_version));
+        out.value(&(version, known_version, migration, loading.is_some()));
     }
 
     /// The last zxid, its stamp, and the steady clock: unless it is as an earlier version has left it,
@@ -251,6 +264,12 @@ impl Machine {
 
     /// Decides one transaction and carries it out.
     pub(in crate::replica) fn apply(&mut self, term: u64, txn: &Txn) -> Applied {
+        match &txn.op {
+            TxnOp::Foreign(foreign) => return self.follow(txn, foreign),
+            TxnOp::Migrate(step) => return self.migrate(term, step),
+            _ if self.follows() => return self.apply_beside(txn),
+            _ => {}
+        }
         let zxid = self.next_zxid(term, &txn.op);
         self.last_zxid = zxid;
         self.clock_dirty = true;
@@ -261,6 +280,7 @@ impl Machine {
             result: Ok(Response::Empty),
             events: Vec::new(),
             session_change: None,
+            is_replaced: false,
         };
         let context = Context {
             zxid,
@@ -322,18 +342,29 @@ impl Machine {
             }
             TxnOp::Upgrade { version, .. } => {
                 applied.op = OpCode::Check;
-                self.version = self.version.max(*version);
+                self.raise_version(*version);
             }
             TxnOp::Refuse { op, code } => {
                 applied.op = OpCode::from_wire(*op).unwrap_or(OpCode::Check);
                 applied.result = Err(ErrorCode::from_wire(*code).unwrap_or(ErrorCode::SystemError));
             }
+            // Above.
+            TxnOp::Foreign(_) | TxnOp::Migrate(_) => {}
         }
         if mutant!("failure-takes-no-zxid") && applied.result.is_err() {
             self.last_zxid -= 1;
         }
         self.remember_digest(zxid);
         applied
+    }
+
+    pub(super) fn raise_version(&mut self, version: u8) {
+        self.version = self.version.max(version);
+    }
+
+    /// The `hash` word begins anew: its digests were those of another state.
+    pub(super) fn forget_digests(&mut self) {
+        self.digests.clear();
     }
 
     /// Whether a transaction comes from the connection that has the session.
@@ -431,7 +462,8 @@ impl Machine {
         applied: Option<(u64, u64)>,
         membership: Membership,
     ) -> Drained {
-        if self.changes_waiting() == 0 && !self.clock_dirty && !self.full_pass {
+        if self.is_loading() || self.changes_waiting() == 0 && !self.clock_dirty && !self.full_pass
+        {
             return Drained::Nothing;
         }
         if self.changes_waiting() == 0 && !self.full_pass && applied.is_none() {
@@ -456,6 +488,10 @@ impl Machine {
         if let Some(record) = self.version_record() {
             push(KEY_VERSION, Some(&record));
         }
+        // It never goes again: one that is over stays as such.
+        if let Some(record) = self.migration_record() {
+            push(KEY_MIGRATION, Some(&record));
+        }
         self.clock_dirty = false;
         changes.mark = Some(Mark {
             index,
@@ -469,7 +505,8 @@ impl Machine {
     }
 
     fn record_count(&self) -> u64 {
-        let own = 1 + u64::from(self.version_record().is_some());
+        let own =
+            1 + u64::from(self.version_record().is_some()) + u64::from(self.migration.is_some());
         self.tree.node_count() as u64 + self.sessions.len() as u64 + own
     }
 }
@@ -483,6 +520,11 @@ pub(super) fn steady_without_one(time_ms: i64) -> i64 {
 /// What the version's record adds to the digest.
 fn version_digest(record: &[u8]) -> u128 {
     XxHash3_128::oneshot_with_seed(u64::from(KEY_VERSION[0]), record)
+}
+
+/// What the record of a migration adds to the digest.
+fn migration_digest(record: &[u8]) -> u128 {
+    XxHash3_128::oneshot_with_seed(u64::from(KEY_MIGRATION[0]), record)
 }
 
 /// Id of the session that a transaction opens: the server's byte, then the zxid. Unlike ZooKeeper's,

@@ -12,12 +12,14 @@ use std::fmt;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::migration::MigrateOp;
 use super::version;
 use crate::proto::connect::{PASSWORD_BYTES, Password};
 use crate::proto::{Malformed, Reader, Text, Writer};
 use crate::replica::bounds::STEADY_MS_MAX;
 use crate::replica::request::ConnId;
 use crate::tree::acl::Identity;
+use crate::zookeeper;
 
 /// Version of the entry format.
 pub const TXN_FORMAT: u8 = 2;
@@ -129,6 +131,10 @@ pub enum TxnOp {
         /// Why.
         code: i32,
     },
+    /// A transaction that ZooKeeper has committed, where this ensemble follows one of it.
+    Foreign(Box<zookeeper::Txn>),
+    /// A step of a live migration.
+    Migrate(MigrateOp),
 }
 
 const KIND_CLIENT: u8 = 1;
@@ -141,6 +147,8 @@ const KIND_FOUND: u8 = 7;
 const KIND_REFUSE: u8 = 8;
 const KIND_FOUND_AT_ZERO: u8 = 9;
 const KIND_UPGRADE: u8 = 10;
+const KIND_FOREIGN: u8 = 11;
+const KIND_MIGRATE: u8 = 12;
 
 /// Why an entry cannot be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,6 +225,8 @@ impl BatchBuilder {
             TxnOp::Found { opens_term: true, .. } => KIND_FOUND_AT_ZERO,
             TxnOp::Upgrade { .. } => KIND_UPGRADE,
             TxnOp::Refuse { .. } => KIND_REFUSE,
+            TxnOp::Foreign(_) => KIND_FOREIGN,
+            TxnOp::Migrate(_) => KIND_MIGRATE,
         });
         for part in [origin.server, origin.conn, origin.sequence] {
             out.extend_from_slice(&part.to_be_bytes());
@@ -257,6 +267,12 @@ impl BatchBuilder {
                 out.put_int(*op);
                 out.put_int(*code);
             }
+            TxnOp::Foreign(txn) => {
+                let mut bytes = Vec::new();
+                txn.encode(&mut bytes);
+                out.put_buffer(Some(&bytes));
+            }
+            TxnOp::Migrate(step) => step.encode(out),
         }
         self.count += 1;
     }
@@ -415,6 +431,11 @@ impl Txn {
                 release: reader.string("release")?,
             },
             KIND_REFUSE => TxnOp::Refuse { op: reader.int("op")?, code: reader.int("code")? },
+            KIND_FOREIGN => {
+                let bytes = reader.buffer("transaction")?.unwrap_or_default();
+                TxnOp::Foreign(Box::new(zookeeper::Txn::decode(bytes)?))
+            }
+            KIND_MIGRATE => TxnOp::Migrate(MigrateOp::decode(reader)?),
             _ => return Err(Malformed::new("kind", "is unknown")),
         };
         Ok(Self { origin, session, cxid, ids, op })

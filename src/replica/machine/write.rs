@@ -42,6 +42,8 @@ pub(super) fn write(
             let asked = Asked { joining, leaving, members: members.as_ref() };
             reconfig(tree, context, asked, version, events)
         }
+        // One that waited for another ensemble's word when this one began to decide.
+        Ok(Request::Sync { path }) => Ok(Response::Echo(path)),
         Ok(Request::Multi(ops)) => Ok(Response::Multi(match tree.multi(context, &ops, events) {
             Ok(results) | Err(results) => results,
         })),

@@ -235,6 +235,15 @@ impl SessionTracker {
         self.liveness.begin(others, self.expiry.now_us());
     }
 
+    /// The leader's state was replaced, or it begins to decide when sessions end: each has its full timeout from now
+    /// on. Who has heard from them is told as before.
+    pub(in crate::replica) fn track_anew(&mut self, sessions: &Sessions) {
+        self.expiry.clear();
+        for (id, session) in sessions.iter() {
+            self.track(id, session.timeout_ms);
+        }
+    }
+
     /// This server leads no longer, or its state was replaced.
     pub(in crate::replica) fn end_to_lead(&mut self) {
         self.expiry.clear();

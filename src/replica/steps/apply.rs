@@ -5,13 +5,14 @@
 //! *Never* decides a transaction: the machine does.
 
 use crate::locks::snapshot::End;
-use crate::proto::OpCode;
+use crate::proto::{ErrorCode, OpCode};
 use crate::replica::Replica;
 use crate::replica::durable::{Entry, EntryKind};
 use crate::replica::inspect::Cause;
 use crate::replica::machine::{
     Applied, EntryTime, Origin, SessionChange, Txn, TxnOp, open_entry, txn,
 };
+use crate::zookeeper::txn::kind;
 
 impl Replica {
     /// Applies a committed entry.
@@ -80,6 +81,11 @@ impl Replica {
             }
             self.note_departures(txn, &applied, entry.term);
             self.settle(txn, &applied);
+            match &txn.op {
+                TxnOp::Migrate(step) => self.migrated(step, &applied),
+                TxnOp::Foreign(_) => self.mind_stop(),
+                _ => {}
+            }
             if mutant!("event-behind-reply") {
                 self.clients.notify(self.state.machine(), &applied);
             }
@@ -130,6 +136,12 @@ impl Replica {
             TxnOp::OpenSession { .. } | TxnOp::AttachSession { .. } => {
                 self.not_attached(txn.session, txn.origin);
             }
+            TxnOp::Refuse { code, .. }
+                if applied.op == OpCode::CreateSession
+                    && code == ErrorCode::SessionExpired as i32 =>
+            {
+                self.not_attached(txn.session, txn.origin);
+            }
             _ if is_here => {
                 self.clients.applied(self.state.machine(), conn, sequence, applied);
             }
@@ -144,6 +156,11 @@ fn cause(txn: &Txn) -> Cause {
         TxnOp::CloseSession => Cause::End(End::SessionClosed),
         TxnOp::ExpireSession => Cause::End(End::SessionExpired),
         TxnOp::Reap { .. } => Cause::End(End::Reaped),
+        TxnOp::Foreign(ref foreign) => match foreign.header.kind {
+            kind::CLOSE_SESSION => Cause::End(End::SessionClosed),
+            kind::DELETE_CONTAINER => Cause::End(End::Reaped),
+            _ => Cause::Session(foreign.header.client_id),
+        },
         _ => Cause::Session(txn.session),
     }
 }

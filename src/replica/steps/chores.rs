@@ -13,6 +13,10 @@ impl Replica {
     /// heard while they wait must count.
     pub(super) fn expire(&mut self) {
         let Some(term) = self.leadership.leads() else { return };
+        if self.state.machine().follows() {
+            // The other ensemble ends sessions.
+            return;
+        }
         for session in self.sessions.take_overdue(term, self.state.machine().sessions()) {
             if mutant!("sessions-never-expire") {
                 continue;
@@ -33,6 +37,9 @@ impl Replica {
 
     /// Proposes to remove containers and TTL znodes whose time has come.
     pub(super) fn reap(&mut self) {
+        if self.state.machine().follows() {
+            return;
+        }
         let now_us = self.clocks.now_us();
         let (interval_ms, per_minute) =
             (self.setup.container_check_interval_ms, self.setup.container_max_per_minute);

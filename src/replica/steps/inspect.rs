@@ -11,7 +11,6 @@ use crate::replica::inspect::{
     Inspect, Mode, PeerStatus, Report, SessionReport, Standings, Status,
 };
 use crate::replica::messages::server_of;
-use crate::tree::path;
 
 impl Replica {
     /// Figures, cheap to take.
@@ -99,7 +98,7 @@ impl Replica {
         }
     }
 
-    fn known_leader(&self) -> Option<u8> {
+    pub(in crate::replica) fn known_leader(&self) -> Option<u8> {
         let leader = self.consensus.leader().map(server_of);
         leader.filter(|_| self.setup.ensemble.is_some())
     }
@@ -168,9 +167,7 @@ impl Replica {
             Inspect::Watches => Report::Watches(self.clients.watch_report()),
             Inspect::Digests => Report::Digests(self.state.machine().digests()),
             Inspect::Membership => {
-                let text =
-                    self.state.machine().tree().data_unchecked(path::CONFIG).unwrap_or_default();
-                Report::Membership(String::from_utf8_lossy(text).into_owned())
+                Report::Membership(self.state.machine().members_text().to_owned())
             }
             Inspect::Standings => Report::Standings(self.standings()),
             Inspect::Locks(scope) => Report::Locks(Box::new(self.locks(&scope))),
@@ -178,6 +175,7 @@ impl Replica {
             Inspect::Znode(question) => Report::Znode(self.znode(&question).map(Box::new)),
             // It waits for a read index: see `reads_confirmed`.
             Inspect::Synced => Report::Synced(self.state.machine().last_zxid()),
+            Inspect::Migration => Report::Migration(Box::new(self.migration_report())),
             Inspect::Namespaces => Report::Namespaces(self.clients.namespaces.report()),
             Inspect::ResetConnections => {
                 self.clients.reset_reports();

@@ -52,6 +52,7 @@ impl Replica {
                 self.clocks.end_to_lead();
                 self.ensemble.forget_reconfig();
                 self.sessions.end_to_lead();
+                self.end_migration();
             }
             (false, None) => {}
         }
@@ -73,7 +74,8 @@ impl Replica {
         let is_sure = now_us < doubts_from_us;
         if leads && is_sure || !is_leader && mutant!("follower-serves-at-once") {
             self.serve();
-        } else if !is_leader && self.leadership.lacks_barrier() {
+        } else if !is_leader && self.leadership.lacks_barrier() && self.state.machine().may_serve()
+        {
             self.leadership.set_barrier(self.clients.ask_sync());
         }
     }
@@ -98,7 +100,7 @@ impl Replica {
         if !self.leadership.founds() {
             return;
         }
-        if self.setup.ensemble.is_none() || !self.state.machine().tree().config_text().is_empty() {
+        if self.setup.ensemble.is_none() || !self.state.machine().members_text().is_empty() {
             self.leadership.founded();
             return;
         }
@@ -142,8 +144,9 @@ impl Replica {
     fn serve(&mut self) {
         // The first leader has yet to write who the members are: clients shall find that.
         let lacks_members =
-            self.setup.ensemble.is_some() && self.state.machine().tree().config_text().is_empty();
-        if self.leadership.awaits_disk() || !self.is_serving() && lacks_members {
+            self.setup.ensemble.is_some() && self.state.machine().members_text().is_empty();
+        let may_not = lacks_members || !self.state.machine().may_serve();
+        if self.leadership.awaits_disk() || !self.is_serving() && may_not {
             self.leadership.drop_barrier();
             return;
         }

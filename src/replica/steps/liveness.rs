@@ -16,6 +16,9 @@ impl Replica {
         // Sessions that only read concern no other server.
         let is_told = self.setup.ensemble.is_some() && self.is_serving();
         self.sessions.touch(session, leads, is_told);
+        if leads {
+            self.tell_zookeeper_heard(&[session]);
+        }
     }
 
     /// Asks the others whom they have heard from.
@@ -52,6 +55,7 @@ impl Replica {
         }
         self.sessions.heard_by(stamp.process, sessions, self.state.machine().sessions());
         if self.leadership.leads() == Some(term) {
+            self.tell_zookeeper_heard(sessions);
             let now_us = self.clocks.now_us();
             if !self.sessions.take_report(Reported { from, stamp, base }, at_us, now_us) {
                 return false;

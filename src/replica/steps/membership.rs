@@ -24,7 +24,7 @@ const VOTERS_MIN: usize = 2;
 impl Replica {
     /// The servers of the ensemble, as the log has them; before that, as the configuration has them.
     pub(in crate::replica) fn members(&self) -> Members {
-        let text = self.state.machine().tree().config_text();
+        let text = self.state.machine().members_text();
         if !text.is_empty() {
             return members::parse(text);
         }
@@ -52,7 +52,7 @@ impl Replica {
                 |id| membership.voters.contains(&id) || membership.learners.contains(&id);
             !members.contains_key(&member.spec.id) && member.raft_id.is_some_and(takes_part)
         };
-        let version = members::version(self.state.machine().tree().config_text());
+        let version = members::version(self.state.machine().members_text());
         self.ensemble.announce(of_text, version, takes_part)
     }
 

@@ -16,6 +16,7 @@ mod liveness;
 mod locks;
 mod measure;
 pub(super) mod membership;
+mod migration;
 mod obstacle;
 mod peer_message;
 mod propose;

@@ -1,13 +1,13 @@
 //! What keeps this server from serving that no election will mend.
 //!
-//! *Finds* three things, so that "stuck" differs from "electing": a leader that founded an ensemble with a
-//! state of its own waits until a majority has joined; a majority of the voters has come back without
-//! the data that it voted with; and so many voters are not linked, for so long, that an operator is told what to do
-//! if they
-//! are lost for ever. *Invariant*: the second is found only where it is certain: a voter counts
-//! as lost when its server is connected under another identity, never because it is silent.
+//! *Finds* four things, so that "stuck" differs from "electing": a leader that founded an ensemble with a state of its
+//! own waits until a majority has joined; an ensemble of ZooKeeper is to be followed, and is not now; a majority of the
+//! voters has come back without the data that it voted with; and so many voters are not linked, for so long, that an
+//! operator is told what to do if they are lost for ever. *Invariant*: the third is found only where it is certain: a
+//! voter counts as lost when its server is connected under another identity, never because it is silent.
 
 use crate::replica::Replica;
+use crate::replica::machine::Phase;
 use crate::replica::messages::server_of;
 
 /// How long there must be no leader before a majority is called lost, in microseconds: what this server
@@ -31,17 +31,36 @@ impl Replica {
         let obstacle = match self.setup.ensemble {
             Some(_) if !self.is_serving() => {
                 let lost = self.lacks_members().or_else(|| self.has_lost_majority());
-                lost.or_else(|| self.misses_majority())
+                let lost = lost.or_else(|| self.misses_majority());
+                lost.or_else(|| self.migration_obstacle())
             }
             Some(_) | None => None,
         };
         self.leadership.set_obstacle(obstacle);
     }
 
+    /// Another ensemble decides, and is not followed now.
+    fn migration_obstacle(&self) -> Option<String> {
+        let migration = self.state.machine().migration()?;
+        match migration.phase {
+            Phase::Joining => Some("this ensemble has no copy of ZooKeeper's state yet".to_owned()),
+            Phase::Interrupted => {
+                Some("the link with ZooKeeper's leader is lost: clients are served again when it is back".to_owned())
+            }
+            Phase::Stopped => Some(format!(
+                "this ensemble does not follow ZooKeeper any more: {}. `lockkeeper migrate follow` begins anew",
+                migration.why
+            )),
+            Phase::Aborted => Some(
+                "the migration was aborted, and this ensemble has no state: `lockkeeper migrate follow` begins anew"
+                    .to_owned(),
+            ),
+            Phase::Following | Phase::CutOver | Phase::Done => None,
+        }
+    }
+
     fn lacks_members(&self) -> Option<String> {
-        if self.leadership.leads().is_none()
-            || !self.state.machine().tree().config_text().is_empty()
-        {
+        if self.leadership.leads().is_none() || !self.state.machine().members_text().is_empty() {
             return None;
         }
         let (voting, participants) = self.voting_participants();

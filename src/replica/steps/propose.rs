@@ -28,9 +28,12 @@ impl Replica {
         if self.consensus.is_leader() {
             if self.may_propose() {
                 self.expire();
-                while let Some(batch) = self.forwarding.next_to_propose(term)
+                let is_settled = self.propose_followed();
+                while is_settled
+                    && let Some(batch) = self.forwarding.next_to_propose(term)
                     && self.propose_batch(term, batch)
                 {}
+                self.propose_followed();
             }
         } else if let Some(leader) = self.consensus.leader() {
             while let Some(mut write_batch) = self.forwarding.next_own(term) {
@@ -52,7 +55,8 @@ impl Replica {
     }
 
     /// Proposes a batch. False: it has to wait, and is given back.
-    fn propose_batch(&mut self, term: u64, mut write_batch: WriteBatch) -> bool {
+    fn propose_batch(&mut self, term: u64, write_batch: WriteBatch) -> bool {
+        let Some(mut write_batch) = self.divert(term, write_batch) else { return true };
         let mut asks_reconfig = false;
         if write_batch.asks_reconfig {
             let (committed, _) = self.consensus.log_ends();

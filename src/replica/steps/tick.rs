@@ -25,6 +25,7 @@ impl Replica {
         if ticks == 0 {
             return;
         }
+        self.mind_migration();
         // What was asked for may have been lost on the way.
         self.reads.ask_again();
         self.observe_peers();

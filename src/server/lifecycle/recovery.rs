@@ -34,6 +34,7 @@ use crate::server::peer::{Founder, Links, Peers, Store, Waiting, founding, open_
 use crate::server::queue::Queue;
 use crate::server::shared::{Published, Stop};
 use crate::server::story::RoleLog;
+use crate::server::zookeeper::ZooKeeper;
 use crate::storage::BackupMade;
 use crate::storage::Checkpointer;
 use crate::storage::ErrorCount;
@@ -213,6 +214,7 @@ fn founded(
     let limits = Limits::of(&config);
     let of_driver = Arc::clone(&scheduling);
     let server_id = config.own_server().map_or(0, |own| own.id);
+    let to_driver = messages.clone();
     let driver = |replica, disk, links| Driver {
         replica,
         messages: queue,
@@ -225,6 +227,7 @@ fn founded(
         members,
         links,
         gssapi,
+        zookeeper: ZooKeeper::new(to_driver),
         role_log: RoleLog::new(server_id, Instant::now()),
         turned_away: Vec::new(),
         is_checkpoint_asked: false,

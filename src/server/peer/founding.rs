@@ -175,6 +175,8 @@ impl Founder {
                 | Message::ImageDamaged { .. }
                 | Message::ImageWanted { .. }
                 | Message::Backup(_)
+                | Message::ZooKeeper(_)
+                | Message::Migrate { .. }
                 | Message::Inspect { .. }
                 | Message::Wake => {}
                 Message::Failed(error) => return Err(error),

@@ -125,6 +125,8 @@ fn send_away(batch: &mut Vec<Message>, now_us: u64) -> Option<ServerError> {
             | Message::ImageDamaged { .. }
             | Message::ImageWanted { .. }
             | Message::Backup(_)
+            | Message::ZooKeeper(_)
+            | Message::Migrate { .. }
             | Message::Inspect { .. }
             | Message::Wake => {}
             Message::Failed(error) => return Some(error),

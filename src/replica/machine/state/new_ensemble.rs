@@ -67,6 +67,8 @@ impl Machine {
     /// `keeps_sessions`.
     pub fn begin_ensemble(&mut self, term: u64, keeps_sessions: bool) -> Begun {
         let mut begun = Begun::default();
+        // What it followed, if it did, goes on without it.
+        self.forget_migration();
         let ephemerals_before = self.tree.ephemeral_count() as u64;
         // Clients that have seen later states of the old ensemble are not told that this one is behind them.
         self.change(0, term, |_, _| ());

@@ -8,9 +8,13 @@
 use bytes::Bytes;
 use twox_hash::XxHash3_128;
 
-use super::{KEY_CLOCK, KEY_VERSION, Machine, open_entry, steady_without_one, version_digest};
+use super::{
+    KEY_CLOCK, KEY_VERSION, Machine, migration_digest, open_entry, steady_without_one,
+    version_digest,
+};
 use crate::replica::bounds::STEADY_MS_MAX;
 use crate::replica::durable::{Entry, EntryKind, Mark, RecordDigest, Restore};
+use crate::replica::machine::migration::KEY_MIGRATION;
 use crate::replica::machine::sessions::{self, KEY_SESSION};
 use crate::replica::ready::AuditLine;
 use crate::tree::{self, Tree};
@@ -92,6 +96,7 @@ impl Restore for Machine {
                 }
                 _ => Err("a version of a wrong length".to_owned()),
             },
+            _ if key == KEY_MIGRATION => self.load_migration(value),
             _ => Err(unknown(key)),
         }
     }
@@ -102,6 +107,7 @@ impl Restore for Machine {
             Some(&KEY_SESSION) => sessions::record_digest(key, value),
             _ if key == KEY_CLOCK => Ok(XxHash3_128::oneshot(value)),
             _ if key == KEY_VERSION => Ok(version_digest(value)),
+            _ if key == KEY_MIGRATION => Ok(migration_digest(value)),
             _ => Err(unknown(key)),
         }
     }
@@ -109,6 +115,7 @@ impl Restore for Machine {
     fn finish(&mut self, mark: &Mark) -> Result<(), String> {
         self.tree.load_finished().map_err(|bad| bad.to_string())?;
         self.clock_dirty = false;
+        self.resume_migration();
         if self.record_count() != mark.records {
             let count = self.record_count();
             return Err(format!("{count} records, but the mark says {}", mark.records));

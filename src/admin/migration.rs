@@ -1,0 +1,128 @@
+//! `/migration`: how far a live migration has come, and what operators want of it.
+//!
+//! *Owns* the parameters of the requests and the JSON of the answer. *Invariant*: what is asked for is decided by the
+//! server that leads; another one names it. *Never* judges whether a step may be done.
+
+use std::net::IpAddr;
+
+use hyper::StatusCode;
+use serde_json::{Value, json};
+
+use super::Source;
+use crate::replica::inspect::{Inspect, MigrationReport, Report};
+use crate::replica::{MigrateOrder, Phase};
+
+/// What a request wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Migrate {
+    /// To know.
+    Status,
+    /// To follow another ensemble.
+    Follow,
+    /// To take over.
+    CutOver,
+    /// To give up.
+    Abort,
+}
+
+/// The value of a parameter of the request.
+pub(super) type Parameter<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);
+
+/// Answers one that comes from there.
+///
+/// # Errors
+/// A status, and why not.
+pub(super) async fn answer(
+    (what, remote): (Migrate, IpAddr),
+    parameter: Parameter<'_>,
+    source: &dyn Source,
+) -> Result<Value, (StatusCode, String)> {
+    let done = carry_out(what, parameter, source).await;
+    if what != Migrate::Status {
+        let outcome = done.as_ref().map_or_else(|(_, words)| words.as_str(), |_| "done");
+        tracing::info!(?what, %remote, outcome, "an operator migrates");
+    }
+    done
+}
+
+async fn carry_out(
+    what: Migrate,
+    parameter: Parameter<'_>,
+    source: &dyn Source,
+) -> Result<Value, (StatusCode, String)> {
+    let list = |key: &str| -> Vec<String> {
+        let text = parameter(key).unwrap_or_default();
+        text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    };
+    let order = match what {
+        Migrate::Status => return status(source).await,
+        Migrate::Follow => {
+            let bad = |words: &str| (StatusCode::BAD_REQUEST, words.to_owned());
+            let server_id = parameter("server_id").and_then(|id| id.parse().ok());
+            let server_id = server_id.filter(|id| (1..=MIGRATION_ID_MAX).contains(id));
+            let Some(server_id) = server_id else {
+                return Err(bad(
+                    "server_id is to be a number from 1 to 253 that no server of ZooKeeper has",
+                ));
+            };
+            let quorum = list("quorum");
+            if quorum.is_empty() {
+                return Err(bad("quorum names no address of a server of ZooKeeper"));
+            }
+            MigrateOrder::Follow { server_id, quorum, clients: list("clients") }
+        }
+        Migrate::CutOver => MigrateOrder::CutOver,
+        Migrate::Abort => MigrateOrder::Abort,
+    };
+    let stopping = || (StatusCode::SERVICE_UNAVAILABLE, "this server is stopping".to_owned());
+    let Some(Report::Migrated(done)) = source.migrate(order, list("admin")).await else {
+        return Err(stopping());
+    };
+    match done {
+        Ok(zxid) if what == Migrate::CutOver => {
+            Ok(json!({ "state": Phase::CutOver.name(), "zxid": zxid }))
+        }
+        Ok(_) => status(source).await,
+        Err(words) if words.ends_with("leads: ask that one") => {
+            Err((StatusCode::MISDIRECTED_REQUEST, words))
+        }
+        Err(words) => Err((StatusCode::CONFLICT, words)),
+    }
+}
+
+/// The highest id that a server of ZooKeeper has whose sessions cannot be taken for owners of another kind.
+const MIGRATION_ID_MAX: u8 = 253;
+
+async fn status(source: &dyn Source) -> Result<Value, (StatusCode, String)> {
+    match source.inspect(Inspect::Migration).await {
+        Some(Report::Migration(report)) => Ok(shown(&report)),
+        _ => Err((StatusCode::SERVICE_UNAVAILABLE, "this server is stopping".to_owned())),
+    }
+}
+
+fn shown(report: &MigrationReport) -> Value {
+    let own = report.leads;
+    let Some(state) = report.state else {
+        return json!({ "state": "none", "leads": own, "leading_server": report.leader });
+    };
+    json!({
+        "state": state,
+        "why": report.why,
+        "zxid": format!("{:#x}", report.zxid),
+        "zookeeper_zxid": format!("{:#x}", report.foreign_zxid),
+        "zookeeper_epoch": report.epoch,
+        "compared": report.compared,
+        "compared_zxid": format!("{:#x}", report.compared_zxid),
+        "sessions": report.sessions,
+        "sessions_elsewhere": report.sessions_elsewhere,
+        "leads": own,
+        "leading_server": report.leader,
+        "leader": report.linked_with,
+        "is_linked": report.is_current,
+        "requests_waiting": report.requests_waiting,
+        "alarms": report.alarms,
+        "server_id": report.server_id,
+        "quorum": report.quorum,
+        "clients": report.clients,
+    })
+}

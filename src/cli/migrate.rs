@@ -1,0 +1,304 @@
+//! `lockkeeper migrate`: from a running ensemble of Apache ZooKeeper to this one, without a stop.
+//!
+//! *Owns* the commands' flags, words and exit codes: 0 it is done, 1 it was refused and nothing was changed, 64 a flag
+//! is wrong, 69 no server answers, 75 not now. *Invariant*: what is no clear yes of a server is no success. *Never*
+//! judges whether a step may be done: the server that leads does.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use super::admin;
+use super::client::{self, Client, Credential};
+use super::client_configuration::ClientConfigurationFlag;
+use super::exit::{EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
+use super::flags::{Access, AdminFlags, Output, OutputFlag};
+use super::{exit_code, say};
+use crate::config::Membership;
+use crate::proto::request::Request;
+use crate::proto::{Response, Text};
+
+/// Where ZooKeeper says who its servers are.
+const CONFIG: &str = "/zookeeper/config";
+/// The id of a server of ZooKeeper that this ensemble takes, unless it is taken.
+const SERVER_ID_LIKELY: u8 = 200;
+/// How long `follow` waits until the ensemble follows.
+const FOLLOWS_MAX: Duration = Duration::from_secs(60);
+/// Time between two looks for that.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// How long an answer of ZooKeeper may take.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// `lockkeeper migrate ...`
+#[derive(Debug, Subcommand)]
+pub(crate) enum MigrateCommand {
+    /// Follow a running ensemble of ZooKeeper: this one serves its clients, and ZooKeeper decides
+    Follow(FollowFlags),
+    /// Say how far it has come
+    Status(StatusFlags),
+    /// Take over: from then on this ensemble decides, and ZooKeeper's clients are all here
+    Cutover(CutoverFlags),
+    /// Stop following and forget the copy; before that, clients go back to ZooKeeper
+    Abort(StatusFlags),
+}
+
+/// Flags of `lockkeeper migrate follow`.
+#[derive(Debug, Args)]
+pub(crate) struct FollowFlags {
+    /// Where ZooKeeper's clients connect to it
+    #[arg(long, value_name = "HOST:PORT,...")]
+    from: String,
+    /// ZooKeeper's quorum ports (the first one of its server lines) [default: as /zookeeper/config says]
+    #[arg(long, value_name = "HOST:PORT,...")]
+    quorum: Option<String>,
+    /// The id as which this ensemble joins: 1 to 253, of no server of ZooKeeper [default: 200, or the next free one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=253))]
+    server_id: Option<u8>,
+    /// Who reads ZooKeeper's configuration, if not everybody may: for example digest:super:password
+    #[arg(long, value_name = "SCHEME:CREDENTIAL")]
+    auth: Vec<Credential>,
+    /// Do not wait until the ensemble follows
+    #[arg(long)]
+    no_wait: bool,
+    #[command(flatten)]
+    admin: AdminFlags,
+    #[command(flatten)]
+    output: OutputFlag,
+}
+
+/// Flags of `lockkeeper migrate status` and `abort`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusFlags {
+    #[command(flatten)]
+    admin: AdminFlags,
+    #[command(flatten)]
+    output: OutputFlag,
+}
+
+/// Flags of `lockkeeper migrate cutover`.
+#[derive(Debug, Args)]
+pub(crate) struct CutoverFlags {
+    /// ZooKeeper's AdminServers, which are to say that no client is connected [default: port 8080 of each server, where
+    /// one answers]
+    #[arg(long, value_name = "HOST:PORT,...")]
+    zookeeper_admin: Option<String>,
+    #[command(flatten)]
+    admin: AdminFlags,
+    #[command(flatten)]
+    output: OutputFlag,
+}
+
+struct Said {
+    text: String,
+    json: Value,
+}
+
+type Done = Result<Said, (i32, String)>;
+
+/// Runs the command.
+pub(super) fn run(command: &MigrateCommand) -> ExitCode {
+    let (done, output) = match command {
+        MigrateCommand::Follow(flags) => (follow(flags), flags.output),
+        MigrateCommand::Status(flags) => (status(&flags.admin), flags.output),
+        MigrateCommand::Cutover(flags) => (cutover(flags), flags.output),
+        MigrateCommand::Abort(flags) => (abort(flags), flags.output),
+    };
+    match done {
+        Ok(said) => {
+            let text = match output.output {
+                Output::Text => said.text,
+                Output::Json => format!("{}\n", said.json),
+            };
+            // A reader that has closed its end does not want to see it.
+            let _ = io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err((exit, words)) => {
+            say(&format!("lockkeeper: {words}"));
+            exit_code(exit)
+        }
+    }
+}
+
+fn follow(flags: &FollowFlags) -> Done {
+    let usage = |words: String| (EXIT_USAGE, words);
+    let clients = client::servers(&flags.from).map_err(|why| usage(format!("--from: {why}")))?;
+    let clients: Vec<String> = clients.iter().map(ToString::to_string).collect();
+    let members = members(flags);
+    let quorum = match (&flags.quorum, &members) {
+        (Some(quorum), _) => quorum.clone(),
+        (None, Ok(members)) => {
+            let addresses = members.servers.iter().flat_map(|spec| &spec.addresses);
+            let all: Vec<String> = addresses
+                .map(|address| format!("{}:{}", address.host, address.peer_port))
+                .collect();
+            all.join(",")
+        }
+        (None, Err(why)) => return Err((EXIT_UNAVAILABLE, why.clone())),
+    };
+    let taken = |id: u8| {
+        members.as_ref().is_ok_and(|members| members.servers.iter().any(|spec| spec.id == id))
+    };
+    let server_id = match flags.server_id {
+        Some(id) if taken(id) => {
+            return Err(usage(format!("--server-id {id}: this is a server of ZooKeeper's")));
+        }
+        Some(id) => id,
+        None => (SERVER_ID_LIKELY..=253).find(|id| !taken(*id)).unwrap_or(SERVER_ID_LIKELY),
+    };
+    let target = format!(
+        "/migration/follow?server_id={server_id}&quorum={quorum}&clients={}",
+        clients.join(",")
+    );
+    let json = post(&flags.admin, &target)?;
+    if flags.no_wait {
+        return Ok(Said { text: text(&json), json });
+    }
+    let begun = Instant::now();
+    loop {
+        let json = get(&flags.admin)?;
+        match json["state"].as_str() {
+            Some("following") => return Ok(Said { text: text(&json), json }),
+            Some("stopped" | "aborted") => return Err((EXIT_REFUSED, text(&json))),
+            _ if begun.elapsed() > FOLLOWS_MAX => {
+                return Err((EXIT_NOT_NOW, format!("it does not follow yet: {}", text(&json))));
+            }
+            _ => std::thread::sleep(LOOK_INTERVAL),
+        }
+    }
+}
+
+/// The servers of ZooKeeper, as one of them says.
+fn members(flags: &FollowFlags) -> Result<Membership, String> {
+    let configuration = ClientConfigurationFlag::default().read()?;
+    let access = Access {
+        servers: client::servers(&flags.from)?,
+        root: String::new(),
+        credentials: flags.auth.clone(),
+        configuration,
+        patience: Duration::ZERO,
+        answer_max: ANSWER_MAX,
+    };
+    let mut client = Client::connect(&access).map_err(|error| error.to_string())?;
+    let request = Request::GetData { path: Text::from_static(CONFIG), watch: false };
+    let answer = client.call(&request);
+    client.close();
+    let hint = "say with --quorum where ZooKeeper's servers listen for each other";
+    let data = match answer {
+        Ok(Response::Data(data, _)) => data.unwrap_or_default(),
+        Ok(_) => return Err(format!("{CONFIG} of ZooKeeper: an odd answer; {hint}")),
+        Err(error) => return Err(format!("{CONFIG} of ZooKeeper: {error}; {hint}")),
+    };
+    let members = Membership::parse(&String::from_utf8_lossy(&data))
+        .map_err(|reason| format!("{CONFIG} of ZooKeeper: {reason}; {hint}"))?;
+    if members.servers.is_empty() {
+        return Err(format!("{CONFIG} of ZooKeeper names no server; {hint}"));
+    }
+    Ok(members)
+}
+
+fn status(admin: &AdminFlags) -> Done {
+    let json = get(admin)?;
+    Ok(Said { text: text(&json), json })
+}
+
+fn cutover(flags: &CutoverFlags) -> Done {
+    let admins = flags.zookeeper_admin.clone().unwrap_or_default();
+    let json = post(&flags.admin, &format!("/migration/cutover?admin={admins}"))?;
+    let zxid = json["zxid"].as_str().unwrap_or("unknown");
+    let text = format!(
+        "this ensemble has taken over at zxid {zxid}; stop ZooKeeper now, until `lockkeeper migrate status` says done\n"
+    );
+    Ok(Said { text, json })
+}
+
+fn abort(flags: &StatusFlags) -> Done {
+    post(&flags.admin, "/migration/abort")?;
+    let json = get(&flags.admin)?;
+    let text = "this ensemble follows no more and has forgotten its copy: it serves no client\n";
+    Ok(Said { text: text.to_owned(), json })
+}
+
+/// The status of the server that leads, or of one that answers.
+fn get(flags: &AdminFlags) -> Result<Value, (i32, String)> {
+    let access = flags.access().map_err(|reason| (EXIT_USAGE, reason))?;
+    let mut found = None;
+    let mut failure = None;
+    for server in &access.servers {
+        let mut one = access.clone();
+        one.servers = vec![server.clone()];
+        match admin::fetch(&one, "/migration").map_err(|error| error.to_string()).and_then(parsed) {
+            Ok(json) if json["leads"] == Value::Bool(true) => return Ok(json),
+            Ok(json) => found = Some(json),
+            Err(why) => failure = Some(why),
+        }
+    }
+    found.ok_or_else(|| (EXIT_UNAVAILABLE, failure.unwrap_or_default()))
+}
+
+fn parsed((status, body): (u16, String)) -> Result<Value, String> {
+    match (status, serde_json::from_str(&body)) {
+        (200, Ok(json)) => Ok(json),
+        (404, _) => Err("the server does not know /migration: it is an older one".to_owned()),
+        (_, _) => Err(body.trim().to_owned()),
+    }
+}
+
+fn post(flags: &AdminFlags, target: &str) -> Result<Value, (i32, String)> {
+    let access = flags.access().map_err(|reason| (EXIT_USAGE, reason))?;
+    let (status, body) = admin::change(&access, target).map_err(|error| {
+        (EXIT_UNAVAILABLE, format!("{error}; --admin host:port,... names all servers"))
+    })?;
+    let words = body.trim().to_owned();
+    match (status, serde_json::from_str(&body)) {
+        (200, Ok(json)) => Ok(json),
+        (404, _) => Err((
+            EXIT_REFUSED,
+            "the server does not know /migration: it is no lockkeeper server, or an older one"
+                .to_owned(),
+        )),
+        (421, _) => {
+            Err((EXIT_REFUSED, format!("{words}; --admin host:port,... names all servers")))
+        }
+        (503, _) => Err((EXIT_NOT_NOW, words)),
+        (_, _) => Err((EXIT_REFUSED, words)),
+    }
+}
+
+/// A status for people.
+fn text(json: &Value) -> String {
+    let state = json["state"].as_str().unwrap_or("unknown");
+    let mut lines = vec![format!("state      {state}")];
+    let mut line = |name: &str, value: String| {
+        if !value.is_empty() {
+            lines.push(format!("{name:<10} {value}"));
+        }
+    };
+    let words = |key: &str| json[key].as_str().unwrap_or_default().to_owned();
+    line("why", words("why"));
+    if state != "none" {
+        line("zxid", words("zxid"));
+        line(
+            "compared",
+            format!("{} digests, the last one at {}", json["compared"], words("compared_zxid")),
+        );
+        line(
+            "sessions",
+            format!(
+                "{}, of which {} are not connected here",
+                json["sessions"], json["sessions_elsewhere"]
+            ),
+        );
+        line("leader", words("leader"));
+        if json["alarms"].as_u64().unwrap_or(0) > 0 {
+            line(
+                "alarms",
+                format!("{}: ZooKeeper still has clients, as the log says", json["alarms"]),
+            );
+        }
+    }
+    lines.join("\n") + "\n"
+}

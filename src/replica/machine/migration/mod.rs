@@ -1,0 +1,510 @@
+//! LIVE MIGRATION, the replicated half: what all servers agree on while they follow an ensemble of Apache ZooKeeper.
+//!
+//! *Owns* the phase of a migration, what is known of the other ensemble, and what each step of it does to the state.
+//! *Invariants*: while an ensemble follows, only transactions of ZooKeeper take a zxid, and they take ZooKeeper's; the
+//! members of this ensemble are kept beside `/zookeeper/config`, which is ZooKeeper's then; clients are served only
+//! from a state that ZooKeeper's digest agrees with (where it keeps one), and by a leader that is linked; the cutover
+//! is one entry, after which every zxid is above all that ZooKeeper can have given. *Never* knows of a socket, or of
+//! who leads.
+//!
+//! Takes the place of `ObserverZooKeeperServer` and `LearnerZooKeeperServer`.
+
+mod answer;
+mod record;
+mod step;
+
+use super::foreign::{ForeignLoad, ForeignResult};
+use super::members;
+use super::sessions::Session;
+use super::state::{Applied, Machine, SessionChange, steady_without_one};
+use super::txn::{Txn, TxnOp};
+use crate::proto::request::Request;
+use crate::proto::{ErrorCode, OpCode, Response, Text};
+use crate::replica::bounds::TERM_MAX;
+use crate::tree::{Context, Options};
+use crate::zookeeper::{Item, SnapshotDecoder, Txn as ForeignTxn, TxnBody};
+
+use answer::{describe, is_failure, op_of, response};
+
+pub use record::{Migration, Phase};
+pub use step::MigrateOp;
+
+/// Key of the record that holds it, where there is one.
+pub(super) const KEY_MIGRATION: &[u8] = b"m";
+/// Version of ZooKeeper's digest that is computed here.
+const DIGEST_VERSION: i32 = 2;
+/// How far the epoch of the cutover is above ZooKeeper's: so many elections may ZooKeeper still hold.
+pub const EPOCH_JUMP: u64 = 4096;
+/// The byte of a session's id that says where it was opened.
+const SERVER_SHIFT: u32 = 56;
+/// The rest of it.
+const NUMBER_MASK: i64 = (1 << SERVER_SHIFT) - 1;
+/// Where ZooKeeper's servers have the milliseconds at which they began in it.
+const CLOCK_SHIFT: u32 = 16;
+
+/// A snapshot of ZooKeeper that is coming.
+#[derive(Debug)]
+pub(super) struct Loading {
+    decoder: SnapshotDecoder,
+    load: ForeignLoad,
+    is_for_comparison: bool,
+}
+
+impl Loading {
+    fn new(options: Options, is_for_comparison: bool) -> Self {
+        let (decoder, load) = (SnapshotDecoder::default(), ForeignLoad::new(options));
+        Self { decoder, load, is_for_comparison }
+    }
+
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.decoder.feed(bytes);
+        loop {
+            match self.decoder.next_item().map_err(|malformed| malformed.to_string())? {
+                Some(Item::Session { id, timeout_ms }) => self.load.session(id, timeout_ms),
+                Some(Item::Node(node)) => self.load.node(&node)?,
+                Some(Item::End) | None => return Ok(()),
+            }
+        }
+    }
+}
+
+impl Machine {
+    /// The migration that this ensemble is in, if it is in one.
+    #[must_use]
+    pub fn migration(&self) -> Option<&Migration> {
+        self.migration.as_deref()
+    }
+
+    /// Whether ZooKeeper decides, and not this ensemble.
+    #[must_use]
+    pub fn follows(&self) -> bool {
+        self.migration().is_some_and(Migration::follows)
+    }
+
+    /// Whether clients may be served.
+    #[must_use]
+    pub fn may_serve(&self) -> bool {
+        self.migration().is_none_or(Migration::serves)
+    }
+
+    /// Whether a state is half replaced: the disk is given nothing meanwhile.
+    #[must_use]
+    pub fn is_loading(&self) -> bool {
+        self.loading.is_some()
+    }
+
+    /// The text of this ensemble's members: while it follows, `/zookeeper/config` has those of the other one.
+    #[must_use]
+    pub fn members_text(&self) -> &str {
+        match self.migration() {
+            Some(migration) if migration.follows() => migration.own_members.as_str(),
+            Some(_) | None => self.tree.config_text(),
+        }
+    }
+
+    pub(super) fn migration_record(&self) -> Option<Vec<u8>> {
+        self.migration().map(Migration::record)
+    }
+
+    pub(super) fn load_migration(&mut self, record: &[u8]) -> Result<(), String> {
+        let migration = Migration::of_record(record);
+        let migration = migration.map_err(|bad| format!("the record of a migration {bad}"))?;
+        self.migration = Some(Box::new(migration));
+        Ok(())
+    }
+
+    /// The state begins a new life, in which there is nothing to follow.
+    pub(super) fn forget_migration(&mut self) {
+        self.migration = None;
+        self.loading = None;
+    }
+
+    /// After records were loaded: ZooKeeper's digest is computed, which the records do not have.
+    pub(super) fn resume_migration(&mut self) {
+        if self.follows() {
+            self.tree.keep_legacy_digest();
+        }
+    }
+
+    /// Applies a transaction of ZooKeeper that its leader has announced as committed.
+    pub(super) fn follow(&mut self, txn: &Txn, foreign: &ForeignTxn) -> Applied {
+        let mut applied = Applied {
+            zxid: self.last_zxid,
+            op: op_of(foreign.header.kind),
+            result: Err(ErrorCode::SessionMoved),
+            events: Vec::new(),
+            session_change: None,
+            is_replaced: false,
+        };
+        let Some(migration) = &mut self.migration else { return applied };
+        let zxid = foreign.header.zxid;
+        let is_next = migration.follows() && migration.wants_link();
+        let is_replacing = self.loading.as_ref().is_some_and(|loading| !loading.is_for_comparison);
+        if !is_next || is_replacing || zxid <= migration.foreign_zxid {
+            // A leader has proposed it that was none any more when it was committed.
+            return applied;
+        }
+        migration.foreign_zxid = zxid;
+        let (is_whole, server_id) = (migration.is_whole, migration.server_id);
+        if let TxnBody::CreateSession { .. } = foreign.body
+            && of_server(foreign.header.client_id) == server_id
+        {
+            let next = number_of(foreign.header.client_id) + 1;
+            migration.next_session = migration.next_session.max(next);
+        }
+        let done = self.apply_foreign(foreign);
+        applied.zxid = zxid;
+        applied.events = done.events;
+        applied.session_change = done.session_change;
+        if let Some(SessionChange::Opened(id, session)) = applied.session_change
+            && txn.origin.server != 0
+        {
+            // Its client is connected here.
+            let owned = Session { owner: (txn.origin.server, txn.origin.conn), ..session };
+            let owned = self.sessions.attach(id, owned).unwrap_or(owned);
+            applied.session_change = Some(SessionChange::Opened(id, owned));
+        }
+        if is_whole {
+            self.compare(foreign, &done.results);
+        }
+        applied.result = response(foreign, done.results);
+        applied
+    }
+
+    /// Compares the state with what ZooKeeper says of its own behind the same transaction.
+    fn compare(&mut self, foreign: &ForeignTxn, results: &[Result<ForeignResult, ErrorCode>]) {
+        let zxid = foreign.header.zxid;
+        let stop = if !is_failure(foreign) && results.iter().any(Result::is_err) {
+            Some("ZooKeeper has done what cannot be done here".to_owned())
+        } else {
+            let theirs = foreign.digest.filter(|digest| digest.version == DIGEST_VERSION);
+            let Some((theirs, ours)) = theirs.zip(self.tree.legacy_digest()) else {
+                if let Some(migration) = &mut self.migration {
+                    migration.is_unproven |= !is_failure(foreign);
+                }
+                return;
+            };
+            if let Some(migration) = &mut self.migration {
+                migration.compared += 1;
+                migration.compared_zxid = zxid;
+                migration.is_unproven = false;
+            }
+            (theirs.digest != ours).then(|| {
+                format!(
+                    "ZooKeeper's digest is {:#018x}, that of the copy {ours:#018x}",
+                    theirs.digest
+                )
+            })
+        };
+        let Some(reason) = stop else { return };
+        let what = describe(foreign);
+        self.stop(format!("behind zxid {zxid:#x} ({what}) the copy differs: {reason}"));
+    }
+
+    fn stop(&mut self, why: String) {
+        if let Some(migration) = &mut self.migration {
+            migration.phase = Phase::Stopped;
+            migration.why = Text::from(why);
+        }
+        self.loading = None;
+    }
+
+    /// What this ensemble's own transactions do while it follows: none takes a zxid.
+    pub(super) fn apply_beside(&mut self, txn: &Txn) -> Applied {
+        let mut applied = Applied {
+            zxid: self.last_zxid,
+            op: OpCode::Check,
+            result: Err(ErrorCode::SessionMoved),
+            events: Vec::new(),
+            session_change: None,
+            is_replaced: false,
+        };
+        match &txn.op {
+            TxnOp::AttachSession { timeout_ms, password } => {
+                applied.op = OpCode::CreateSession;
+                let owner = (txn.origin.server, txn.origin.conn);
+                let session = Session { timeout_ms: *timeout_ms, password: *password, owner };
+                let attached = self.sessions.attach(txn.session, session);
+                let change = attached.map(|session| SessionChange::Attached(txn.session, session));
+                applied.result = change.map(|_| Response::Empty).ok_or(ErrorCode::SessionExpired);
+                applied.session_change = change;
+            }
+            TxnOp::Client { op, body } if *op == OpCode::Sync as i32 => {
+                applied.op = OpCode::Sync;
+                applied.result = match Request::decode(*op, body.clone()) {
+                    Ok(Request::Sync { path }) => Ok(Response::Echo(path)),
+                    Ok(_) | Err(_) => Err(ErrorCode::Marshalling),
+                };
+            }
+            TxnOp::Refuse { op, code } => {
+                applied.op = OpCode::from_wire(*op).unwrap_or(OpCode::Check);
+                applied.result = Err(ErrorCode::from_wire(*code).unwrap_or(ErrorCode::SystemError));
+            }
+            TxnOp::Upgrade { version, .. } => {
+                applied.result = Ok(Response::Empty);
+                self.raise_version(*version);
+            }
+            // They were proposed when this ensemble still decided, or by a leader that did not know: ZooKeeper does.
+            TxnOp::Client { .. }
+            | TxnOp::OpenSession { .. }
+            | TxnOp::CloseSession
+            | TxnOp::ExpireSession
+            | TxnOp::Reap { .. }
+            | TxnOp::Found { .. }
+            | TxnOp::Foreign(_)
+            | TxnOp::Migrate(_) => {}
+        }
+        applied
+    }
+
+    /// Carries out a step of a migration.
+    pub(super) fn migrate(&mut self, term: u64, op: &MigrateOp) -> Applied {
+        let mut applied = Applied {
+            zxid: self.last_zxid,
+            op: OpCode::Check,
+            result: Ok(Response::Empty),
+            events: Vec::new(),
+            session_change: None,
+            is_replaced: false,
+        };
+        self.clock_dirty = true;
+        let is_unused = self.is_unused();
+        if let MigrateOp::Linked { .. } = op {
+            // A comparison that was broken off.
+            self.loading.take_if(|loading| loading.is_for_comparison);
+        }
+        let is_loading = self.is_loading();
+        match (op, &mut self.migration) {
+            (MigrateOp::Follow { server_id, quorum, clients }, known) => {
+                let is_new = known.is_none() && is_unused;
+                let begins_anew = known.as_ref().is_some_and(|known| known.follows());
+                if !is_new && !begins_anew {
+                    applied.result = Err(ErrorCode::NotEmpty);
+                    return applied;
+                }
+                let own_members = Text::copy_from(self.members_text());
+                let next_session = self
+                    .migration()
+                    .filter(|known| known.server_id == *server_id)
+                    .map_or(0, |known| known.next_session);
+                let (server_id, quorum, clients) = (*server_id, quorum.clone(), clients.clone());
+                let migration = Migration {
+                    server_id,
+                    quorum,
+                    clients,
+                    own_members,
+                    next_session,
+                    ..Migration::default()
+                };
+                self.migration = Some(Box::new(migration));
+                self.forget_copy();
+                applied.is_replaced = true;
+            }
+            (_, None) => applied.result = Err(ErrorCode::NoNode),
+            (MigrateOp::SnapshotBegins { is_for_comparison }, Some(migration)) => {
+                if !migration.wants_link() || !migration.follows() {
+                    return applied;
+                }
+                if !is_for_comparison {
+                    migration.phase = Phase::Joining;
+                    migration.is_whole = false;
+                }
+                let options = self.tree.options().clone();
+                self.loading = Some(Box::new(Loading::new(options, *is_for_comparison)));
+            }
+            (MigrateOp::SnapshotPart(bytes), Some(_)) => {
+                if let Some(Err(why)) = self.loading.as_mut().map(|loading| loading.feed(bytes)) {
+                    self.stop(format!("ZooKeeper's snapshot cannot be loaded: {why}"));
+                }
+            }
+            (MigrateOp::SnapshotEnds { zxid }, Some(_)) => {
+                let Some(loading) = self.loading.take() else { return applied };
+                if loading.is_for_comparison {
+                    applied.result = self.compare_copy(loading.load, *zxid);
+                    return applied;
+                }
+                applied.is_replaced = true;
+                if let Err(why) = self.take_copy(loading.load, *zxid) {
+                    self.stop(format!("ZooKeeper's snapshot cannot be loaded: {why}"));
+                }
+            }
+            (MigrateOp::Linked { epoch }, Some(migration)) => {
+                migration.epoch = migration.epoch.max(*epoch);
+                if !matches!(
+                    migration.phase,
+                    Phase::Joining | Phase::Interrupted | Phase::Following
+                ) || is_loading
+                {
+                    return applied;
+                }
+                let lacks_acl = (!migration.is_whole).then(|| self.tree.find_without_acl());
+                if let Some(path) = lacks_acl.flatten() {
+                    self.stop(format!(
+                        "znode {path:?} of ZooKeeper's snapshot has no access control list"
+                    ));
+                    return applied;
+                }
+                migration.phase = Phase::Following;
+                migration.is_whole = true;
+                migration.foreign_zxid = migration.foreign_zxid.max(self.last_zxid);
+                let seen = self.sessions.iter().map(|(id, _)| id);
+                let ours = seen.filter(|id| of_server(*id) == migration.server_id);
+                let above = ours.map(|id| number_of(id) + 1).max().unwrap_or(0);
+                // As ZooKeeper's servers begin, so that no id of an earlier attempt comes again.
+                let clock = self.last_time_ms << CLOCK_SHIFT & NUMBER_MASK;
+                let begun = if migration.next_session == 0 { clock } else { 0 };
+                migration.next_session = migration.next_session.max(above).max(begun);
+                applied.zxid = self.last_zxid;
+            }
+            (MigrateOp::Interrupted, Some(migration)) => {
+                if migration.phase == Phase::Following {
+                    migration.phase = Phase::Interrupted;
+                }
+            }
+            (MigrateOp::Sessions { below }, Some(migration)) => {
+                migration.next_session = migration.next_session.max(*below);
+            }
+            (MigrateOp::Stop { why }, Some(migration)) => {
+                if migration.follows() {
+                    let why = why.as_str().to_owned();
+                    self.stop(why);
+                }
+            }
+            (MigrateOp::CutOver, Some(_)) => self.cut_over(term, &mut applied),
+            (MigrateOp::Done, Some(migration)) => match migration.phase {
+                Phase::CutOver => migration.phase = Phase::Done,
+                _ => applied.result = Err(ErrorCode::BadArguments),
+            },
+            (MigrateOp::Abort, Some(migration)) => {
+                if migration.follows() {
+                    migration.phase = Phase::Aborted;
+                    migration.foreign_zxid = 0;
+                    self.forget_copy();
+                    applied.is_replaced = true;
+                } else {
+                    applied.result = Err(ErrorCode::BadArguments);
+                }
+            }
+        }
+        applied
+    }
+
+    /// Whether there is nothing but what the ensemble itself has written.
+    pub(in crate::replica) fn is_unused(&self) -> bool {
+        self.sessions.len() == 0 && self.tree.has_only_special()
+    }
+
+    /// There is no copy any more.
+    fn forget_copy(&mut self) {
+        self.loading = None;
+        if let Some(migration) = &mut self.migration {
+            migration.is_whole = false;
+            migration.foreign_zxid = 0;
+        }
+        let fresh = Self::fresh(self.tree.options().clone());
+        self.replace(fresh);
+    }
+
+    /// A snapshot has come.
+    fn take_copy(&mut self, load: ForeignLoad, zxid: i64) -> Result<(), String> {
+        let copy = load.finish(zxid)?;
+        self.replace(copy);
+        self.last_zxid = zxid;
+        self.tree.keep_legacy_digest();
+        // By the steady clock, its znodes are as old as their stamps say.
+        self.steady_ms = self.steady_ms.max(steady_without_one(self.last_time_ms));
+        if let Some(migration) = &mut self.migration {
+            migration.foreign_zxid = 0;
+            migration.is_whole = false;
+            migration.is_unproven = true;
+        }
+        Ok(())
+    }
+
+    /// Compares the copy with a snapshot of the same zxid. BadVersion: it is of another one, and says nothing.
+    fn compare_copy(&mut self, load: ForeignLoad, zxid: i64) -> Result<Response, ErrorCode> {
+        let theirs = match load.finish(zxid) {
+            Ok(theirs) => theirs,
+            Err(why) => {
+                self.stop(format!("ZooKeeper's snapshot cannot be loaded: {why}"));
+                return Err(ErrorCode::SystemError);
+            }
+        };
+        if zxid != self.last_zxid {
+            return Err(ErrorCode::BadVersion);
+        }
+        if let Some(difference) = self.tree.first_difference(&theirs.tree) {
+            self.stop(format!(
+                "at zxid {zxid:#x} the copy differs from ZooKeeper's snapshot: {difference}"
+            ));
+            return Err(ErrorCode::SystemError);
+        }
+        if let Some(migration) = &mut self.migration {
+            migration.is_unproven = false;
+            migration.compared += 1;
+            migration.compared_zxid = zxid;
+        }
+        Ok(Response::Empty)
+    }
+
+    /// Takes the znodes and sessions of another state.
+    fn replace(&mut self, other: Self) {
+        self.tree = other.tree;
+        self.sessions = other.sessions;
+        self.forget_digests();
+        self.mark_all_changed();
+        self.keep_all_tombstones(true);
+    }
+
+    /// From here on this ensemble decides: its zxids are above all that ZooKeeper can have given, and
+    /// `/zookeeper/config` names its members.
+    fn cut_over(&mut self, term: u64, applied: &mut Applied) {
+        let Some(migration) = &mut self.migration else { return };
+        let epoch = cutover_epoch(migration.epoch, term);
+        let (Phase::Following, true, Some(epoch)) = (migration.phase, migration.is_whole, epoch)
+        else {
+            applied.result = Err(ErrorCode::BadArguments);
+            return;
+        };
+        let members = members::parse(migration.own_members.as_str());
+        migration.phase = Phase::CutOver;
+        migration.other_members = Text::copy_from(self.tree.config_text());
+        let zxid = (i64::try_from(epoch << 32).unwrap_or(i64::MAX)).max(self.last_zxid + 1);
+        self.last_zxid = zxid;
+        self.txns_applied += 1;
+        applied.zxid = zxid;
+        applied.op = OpCode::Reconfig;
+        let (time_ms, steady_ms) = (self.last_time_ms, self.steady_ms);
+        let context = Context { zxid, time_ms, steady_ms, session: 0, ids: &[] };
+        let text = if members.is_empty() { String::new() } else { members::text(&members, zxid) };
+        // ZooKeeper's tree has that znode since 3.5, and for older ones it was added.
+        let set = self.tree.set_config(&context, None, &text, &mut applied.events);
+        applied.result = set.map(Response::Stat);
+        self.tree.recount_usage();
+        self.remember_digest(zxid);
+    }
+}
+
+/// The epoch of the cutover: above that of ZooKeeper and the term of this ensemble. `None`: there is no room for it.
+#[must_use]
+pub fn cutover_epoch(foreign: i64, term: u64) -> Option<u64> {
+    let highest = u64::try_from(foreign).ok()?.max(term);
+    let epoch = highest.checked_add(EPOCH_JUMP)?;
+    (epoch < TERM_MAX).then_some(epoch)
+}
+
+/// The id of a session that this ensemble opens at ZooKeeper as this server: the server's byte and a number.
+#[must_use]
+pub fn followed_session(server_id: u8, number: i64) -> i64 {
+    i64::from(server_id) << SERVER_SHIFT | number & NUMBER_MASK
+}
+
+/// The number in such an id.
+fn number_of(session: i64) -> i64 {
+    session & NUMBER_MASK
+}
+
+/// The server that a session was opened at, as its id says.
+fn of_server(session: i64) -> u8 {
+    session.to_be_bytes()[0]
+}

@@ -1,0 +1,208 @@
+//! Requests that ZooKeeper was given and has not answered, as far as this leader knows.
+//!
+//! *Owns* of each session the requests in the order in which they were given, and what waits for a SYNC or for the word
+//! whether a session is open. *Invariants*: a transaction answers the oldest request of its session that it can be of;
+//! what was given before that one and has no answer never gets one. *Never* matches by anything but the session, and
+//! within it by the client's own number: this is all that ZooKeeper gives back.
+//!
+//! Takes the place of `CommitProcessor.pendingRequests`.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::replica::machine::{Origin, Txn};
+use crate::zookeeper::TxnHeader;
+use crate::zookeeper::txn::kind;
+
+/// What a request asks for, as far as its answer can be told by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    OpenSession,
+    Other { cxid: i32 },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    kind: Kind,
+    origin: Origin,
+}
+
+/// What a SYNC was asked for.
+#[derive(Debug)]
+pub(in crate::replica) enum Asked {
+    /// A client's sync.
+    Sync(Txn),
+    /// A session that ZooKeeper has given to this ensemble: everything that it did elsewhere is to come first.
+    Attach(Txn),
+    /// The cutover: everything that was committed is to come first.
+    CutOver,
+}
+
+/// What a transaction of ZooKeeper answers.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::replica) struct Answered {
+    /// Where its outcome goes; `None`: no client of this ensemble has asked for it.
+    pub(in crate::replica) origin: Option<Origin>,
+    /// Those that were given before it in the same session and get no answer any more.
+    pub(in crate::replica) lost: Vec<Origin>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(in crate::replica) struct Waiting {
+    given: BTreeMap<i64, VecDeque<Given>>,
+    count: usize,
+    /// Whether sessions are open: of each the questions, oldest first.
+    attaching: BTreeMap<i64, VecDeque<Txn>>,
+    /// In the order of the questions.
+    syncs: VecDeque<Asked>,
+}
+
+impl Waiting {
+    /// A request was given to ZooKeeper.
+    pub(in crate::replica) fn give(&mut self, session: i64, cxid: i32, origin: Origin) {
+        self.add(session, Given { kind: Kind::Other { cxid }, origin });
+    }
+
+    /// A session is to be opened.
+    pub(in crate::replica) fn open(&mut self, session: i64, origin: Origin) {
+        self.add(session, Given { kind: Kind::OpenSession, origin });
+    }
+
+    fn add(&mut self, session: i64, given: Given) {
+        self.given.entry(session).or_default().push_back(given);
+        self.count += 1;
+    }
+
+    /// It was asked whether the session of an attach is open.
+    pub(in crate::replica) fn attach(&mut self, txn: Txn) {
+        self.attaching.entry(txn.session).or_default().push_back(txn);
+    }
+
+    /// The oldest attach of a session is answered.
+    pub(in crate::replica) fn attached(&mut self, session: i64) -> Option<Txn> {
+        let asked = self.attaching.get_mut(&session)?;
+        let txn = asked.pop_front();
+        if asked.is_empty() {
+            self.attaching.remove(&session);
+        }
+        txn
+    }
+
+    /// A SYNC was asked for.
+    pub(in crate::replica) fn sync(&mut self, asked: Asked) {
+        self.syncs.push_back(asked);
+    }
+
+    /// The oldest SYNC is answered.
+    pub(in crate::replica) fn synced(&mut self) -> Option<Asked> {
+        self.syncs.pop_front()
+    }
+
+    /// A transaction came.
+    pub(in crate::replica) fn answer(&mut self, header: &TxnHeader) -> Answered {
+        let TxnHeader { client_id, cxid, .. } = *header;
+        let mut answered = Answered::default();
+        let Some(given) = self.given.get_mut(&client_id) else { return answered };
+        let wanted = match header.kind {
+            kind::CREATE_SESSION => Kind::OpenSession,
+            _ => Kind::Other { cxid },
+        };
+        let Some(place) = given.iter().position(|known| known.kind == wanted) else {
+            return answered;
+        };
+        let mut done = given.drain(..=place).map(|known| known.origin);
+        answered.lost = done.by_ref().take(place).collect();
+        answered.origin = done.next();
+        drop(done);
+        self.count -= place + 1;
+        if given.is_empty() {
+            self.given.remove(&client_id);
+        }
+        answered
+    }
+
+    /// Whether nothing waits.
+    pub(in crate::replica) fn is_empty(&self) -> bool {
+        self.count == 0 && self.attaching.is_empty() && self.syncs.is_empty()
+    }
+
+    /// How many requests wait for their transaction.
+    pub(in crate::replica) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The link broke. What became of the first ones is not known; the others changed nothing, and can be asked again.
+    pub(in crate::replica) fn lose(&mut self) -> (Vec<Origin>, Vec<Txn>) {
+        let lost = self.given.values().flatten().map(|known| known.origin).collect();
+        let attaching = std::mem::take(&mut self.attaching).into_values().flatten();
+        let again = std::mem::take(&mut self.syncs).into_iter().filter_map(|asked| match asked {
+            Asked::Sync(txn) | Asked::Attach(txn) => Some(txn),
+            Asked::CutOver => None,
+        });
+        let again = attaching.chain(again).collect();
+        *self = Self::default();
+        (lost, again)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(sequence: u64) -> Origin {
+        Origin { server: 1, conn: 1, sequence }
+    }
+
+    fn header(client_id: i64, cxid: i32, kind: i32) -> TxnHeader {
+        TxnHeader { client_id, cxid, kind, ..TxnHeader::default() }
+    }
+
+    #[test]
+    fn a_transaction_answers_the_request_of_its_session_and_number() {
+        let mut waiting = Waiting::default();
+        waiting.open(5, origin(0));
+        waiting.give(7, 3, origin(1));
+        let strange = waiting.answer(&header(7, 4, kind::CREATE));
+        assert_eq!(strange, Answered::default());
+        assert_eq!(waiting.answer(&header(7, 3, kind::ERROR)).origin, Some(origin(1)));
+        assert_eq!(waiting.answer(&header(7, 3, kind::ERROR)).origin, None, "once");
+        assert_eq!(waiting.answer(&header(5, 0, kind::CLOSE_SESSION)).origin, None);
+        assert_eq!(waiting.answer(&header(5, 0, kind::CREATE_SESSION)).origin, Some(origin(0)));
+        assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn what_was_given_before_the_one_that_is_answered_gets_no_answer() {
+        let mut waiting = Waiting::default();
+        for cxid in 1..=3 {
+            waiting.give(7, cxid, origin(u64::from(cxid.unsigned_abs())));
+        }
+        let answered = waiting.answer(&header(7, 3, kind::DELETE));
+        assert_eq!(
+            answered,
+            Answered { origin: Some(origin(3)), lost: vec![origin(1), origin(2)] }
+        );
+        assert_eq!(waiting.len(), 0);
+    }
+
+    #[test]
+    fn when_the_link_breaks_writes_are_lost_and_the_rest_can_be_asked_again() {
+        use crate::replica::machine::{Identities, TxnOp};
+        let txn = |session| Txn {
+            origin: origin(9),
+            session,
+            cxid: 0,
+            ids: Identities::new(),
+            op: TxnOp::CloseSession,
+        };
+        let mut waiting = Waiting::default();
+        waiting.give(7, 1, origin(1));
+        waiting.attach(txn(8));
+        waiting.sync(Asked::CutOver);
+        waiting.sync(Asked::Sync(txn(9)));
+        let (lost, again) = waiting.lose();
+        assert_eq!(lost, [origin(1)]);
+        assert_eq!(again.iter().map(|txn| txn.session).collect::<Vec<_>>(), [8, 9]);
+        assert!(waiting.is_empty());
+    }
+}

@@ -1,0 +1,756 @@
+//! A live migration, as the server that leads carries it out.
+//!
+//! *Owns* nothing: joins the link with ZooKeeper (`migration/`), the log, the sessions and the clients. *Invariants*:
+//! while this ensemble follows, what clients ask for goes to ZooKeeper and not into the log, in the order of each
+//! session; the log gets what ZooKeeper has committed, with whom it answers; a cutover is proposed only when nothing
+//! is on its way, every open session is connected here, and ZooKeeper's ports were looked at again. *Never* decides a
+//! transaction, while another ensemble does.
+//!
+//! Takes the place of `ObserverRequestProcessor`, `Observer` and `LearnerSessionTracker`.
+
+use crate::config::Role;
+use crate::learner::{Event, Joining};
+use crate::proto::{ErrorCode, OpCode, Text};
+use crate::replica::Replica;
+use crate::replica::clients::WriteBatch;
+use crate::replica::inspect::{MigrationReport, Report};
+use crate::replica::machine::members::{self, Members};
+use crate::replica::machine::{
+    Applied, Batch, MigrateOp, Migration, Phase, Txn, TxnOp, cutover_epoch, followed_session, txn,
+};
+use crate::replica::migration::{Asked, LinkInput, MigrateOrder, Stage};
+use crate::tree::acl::Identity;
+use crate::zookeeper::txn::kind;
+use crate::zookeeper::{Txn as ForeignTxn, TxnBody};
+
+/// Sessions that are named where there are too many of them.
+const NAMED_MAX: usize = 3;
+
+impl Replica {
+    /// Whether this server has the link, or is to have it.
+    fn leads_migration(&self) -> Option<&Migration> {
+        let leads = self.leadership.leads() == Some(self.consensus.term());
+        self.state.machine().migration().filter(|_| leads)
+    }
+
+    /// An operator wants something of a migration.
+    pub(in crate::replica) fn order_migration(&mut self, token: u64, order: MigrateOrder) {
+        match self.check_order(&order) {
+            Err(words) => self.output.inspected(token, Report::Migrated(Err(words))),
+            Ok(None) => self.following.cutover.begin(token, self.clocks.now_us()),
+            Ok(Some(step)) => {
+                self.following.push(&step);
+                self.output.inspected(token, Report::Migrated(Ok(String::new())));
+            }
+        }
+    }
+
+    /// What it comes to: a step for the log, or a cutover.
+    fn check_order(&mut self, order: &MigrateOrder) -> Result<Option<MigrateOp>, String> {
+        if self.leadership.leads() != Some(self.consensus.term()) {
+            return Err(match self.known_leader() {
+                Some(leader) => format!("server {leader} leads: ask that one"),
+                None => "there is no leader now, so nothing can be decided".to_owned(),
+            });
+        }
+        let term = self.consensus.term();
+        let stage = self.following.cutover.stage();
+        let machine = self.state.machine();
+        let phase = machine.migration().map(|migration| migration.phase);
+        match (order, machine.migration()) {
+            (MigrateOrder::Follow { .. }, Some(_)) if matches!(phase, Some(Phase::CutOver | Phase::Done)) => {
+                Err("this ensemble has taken over already: it follows no other".to_owned())
+            }
+            (MigrateOrder::Follow { .. }, None) if !machine.is_unused() => Err(
+                "this ensemble has znodes or sessions of its own: only one that was never written to can follow"
+                    .to_owned(),
+            ),
+            (MigrateOrder::Follow { server_id, quorum, clients }, _) => {
+                let texts = |all: &[String]| all.iter().map(|one| Text::copy_from(one)).collect();
+                let (quorum, clients) = (texts(quorum), texts(clients));
+                Ok(Some(MigrateOp::Follow { server_id: *server_id, quorum, clients }))
+            }
+            (_, None) => Err("this ensemble follows no other one".to_owned()),
+            (MigrateOrder::Abort, Some(migration)) if !migration.follows() => {
+                Err("this ensemble has taken over: there is no way back but `lockkeeper export`".to_owned())
+            }
+            (MigrateOrder::Abort, Some(_)) if stage == Stage::Proposed => {
+                Err("the cutover is being written: ask again".to_owned())
+            }
+            (MigrateOrder::Abort, Some(_)) => Ok(Some(MigrateOp::Abort)),
+            (MigrateOrder::Done, Some(migration)) if migration.follows() => {
+                Err("this ensemble has not taken over yet".to_owned())
+            }
+            (MigrateOrder::Done, Some(_)) => Ok(Some(MigrateOp::Done)),
+            (MigrateOrder::CutOver, Some(migration)) => {
+                let is_current = self.following.remote().is_some_and(|(_, is_current)| is_current);
+                match migration.phase {
+                    Phase::Following if stage != Stage::None => {
+                        Err("a cutover is on its way already".to_owned())
+                    }
+                    Phase::Following if cutover_epoch(migration.epoch, term).is_none() => Err(format!(
+                        "ZooKeeper's epoch {} leaves no room for terms above it",
+                        migration.epoch
+                    )),
+                    Phase::Following if !is_current => {
+                        Err(format!("there is no link with ZooKeeper's leader: {}", self.following.why()))
+                    }
+                    Phase::Following => Ok(None),
+                    Phase::CutOver | Phase::Done => Err("this ensemble has taken over already".to_owned()),
+                    Phase::Stopped => Err(migration.why.as_str().to_owned()),
+                    phase @ (Phase::Joining | Phase::Interrupted | Phase::Aborted) => Err(format!(
+                        "this ensemble does not follow now, it is {}: {}",
+                        phase.name(),
+                        self.following.why()
+                    )),
+                }
+            }
+        }
+    }
+
+    /// Something happened to the link.
+    pub(in crate::replica) fn zookeeper(&mut self, input: LinkInput) {
+        let now_us = self.clocks.now_us();
+        match input {
+            LinkInput::Up { remote } => {
+                let Some(migration) = self.leads_migration() else { return self.following.end() };
+                let is_compared = self.following.cutover.stage() == Stage::Comparing;
+                let from_zxid = match (migration.follows(), migration.is_whole) {
+                    (true, _) if is_compared => 0,
+                    (true, false) => 0,
+                    (true, true) => migration.foreign_zxid,
+                    (false, _) => migration.foreign_zxid.max(self.following.watched_zxid()),
+                };
+                let joining = Joining {
+                    server_id: migration.server_id,
+                    from_zxid,
+                    accepted_epoch: migration.epoch,
+                    login: None,
+                };
+                self.following.linked(remote, joining, now_us);
+            }
+            LinkInput::Bytes(bytes) => {
+                if let Some(learner) = self.following.learner() {
+                    learner.feed(&bytes, now_us);
+                    self.take_link_events();
+                }
+            }
+            LinkInput::Down { why } => self.lose_link(why),
+        }
+    }
+
+    fn lose_link(&mut self, why: String) {
+        if self.following.remote().is_some() {
+            self.following.tell(format!("the link with ZooKeeper's leader ended: {why}"));
+        }
+        self.give_up_cutover("the link with ZooKeeper's leader was lost");
+        self.following.lose(why, self.clocks.now_us());
+    }
+
+    fn take_link_events(&mut self) {
+        loop {
+            let Some(learner) = self.following.learner() else { return };
+            match learner.next_event() {
+                Ok(Some(event)) => self.link_event(event),
+                Ok(None) => return,
+                Err(ended) => return self.lose_link(ended.to_string()),
+            }
+        }
+    }
+
+    fn link_event(&mut self, event: Event) {
+        let Some(migration) = self.leads_migration() else { return self.following.end() };
+        let follows = migration.follows() && self.following.cutover.stage() != Stage::Proposed;
+        match event {
+            Event::Led { epoch } => self.following.led(epoch),
+            Event::SnapshotBegins { zxid } if follows => {
+                self.following.snapshot_begins(zxid);
+                let is_for_comparison = self.following.cutover.stage() == Stage::Comparing;
+                self.following.push(&MigrateOp::SnapshotBegins { is_for_comparison });
+            }
+            Event::SnapshotBytes(bytes) if follows => {
+                self.following.push(&MigrateOp::SnapshotPart(bytes));
+            }
+            Event::SnapshotEnds if follows => {
+                let zxid = self.following.snapshot_ends();
+                self.following.push(&MigrateOp::SnapshotEnds { zxid });
+            }
+            Event::SnapshotBegins { .. } | Event::SnapshotBytes(_) | Event::SnapshotEnds => {}
+            Event::Committed { txn, .. } if follows => self.committed(txn),
+            Event::Committed { txn, .. } => self.watch_zookeeper(&txn),
+            Event::CaughtUp { .. } => {}
+            Event::UpToDate => {
+                self.following.current();
+                let epoch = self.following.epoch();
+                if follows {
+                    self.following.push(&MigrateOp::Linked { epoch });
+                }
+                if let Some((remote, _)) = self.following.remote() {
+                    let words = format!("linked with ZooKeeper's leader {remote} of epoch {epoch}");
+                    self.following.tell(words);
+                }
+                if self.following.cutover.stage() == Stage::Comparing {
+                    self.following.cutover.advance(Stage::Draining);
+                }
+                self.release_held();
+            }
+            Event::Revalidated { session, is_valid } => self.revalidated(session, is_valid),
+            Event::Synced => self.zookeeper_synced(),
+        }
+    }
+
+    /// ZooKeeper has committed a transaction.
+    fn committed(&mut self, foreign: ForeignTxn) {
+        let header = foreign.header;
+        let answered = self.following.waiting.answer(&header);
+        for origin in answered.lost {
+            self.following.refuse_lost(origin);
+        }
+        if answered.origin.is_none() && !is_own_doing(&foreign) {
+            self.following.cutover.intruded(|| intrusion(&foreign));
+        }
+        match (header.kind, answered.origin) {
+            (kind::CREATE_SESSION, Some(origin)) => {
+                self.following.set_owner(header.client_id, origin);
+            }
+            (kind::CLOSE_SESSION, _) => self.following.forget_owner(header.client_id),
+            _ => {}
+        }
+        let origin = answered.origin.unwrap_or_default();
+        let op = TxnOp::Foreign(Box::new(foreign));
+        self.following.push_txn(origin, header.client_id, header.cxid, &[], &op);
+    }
+
+    /// ZooKeeper did something after the cutover.
+    fn watch_zookeeper(&mut self, foreign: &ForeignTxn) {
+        self.following.watched(foreign.header.zxid);
+        if is_own_doing(foreign) {
+            return;
+        }
+        self.following.alarm(intrusion(foreign));
+    }
+
+    fn revalidated(&mut self, session: i64, is_valid: bool) {
+        let Some(txn) = self.following.waiting.attached(session) else { return };
+        if !is_valid {
+            let (op, code) = (OpCode::CreateSession as i32, ErrorCode::SessionExpired as i32);
+            let refuse = TxnOp::Refuse { op, code };
+            return self.following.push_txn(txn.origin, session, txn.cxid, &[], &refuse);
+        }
+        // What it did elsewhere is to come first: its client may have seen that.
+        if let Some(learner) = self.following.learner() {
+            learner.sync(session, txn.cxid);
+            self.following.waiting.sync(Asked::Attach(txn));
+        }
+    }
+
+    fn zookeeper_synced(&mut self) {
+        match self.following.waiting.synced() {
+            Some(Asked::Sync(txn)) => {
+                self.following.push_txn(txn.origin, txn.session, txn.cxid, &[], &txn.op);
+            }
+            Some(Asked::Attach(txn)) => {
+                self.following.set_owner(txn.session, txn.origin);
+                self.following.push_txn(txn.origin, txn.session, txn.cxid, &[], &txn.op);
+                if let TxnOp::AttachSession { timeout_ms, .. } = txn.op
+                    && let Some(learner) = self.following.learner()
+                {
+                    learner.heard(txn.session, timeout_ms);
+                }
+            }
+            Some(Asked::CutOver) => self.following.cutover.advance(Stage::Applying),
+            None => {}
+        }
+    }
+
+    /// Takes what clients ask for, where ZooKeeper is to decide it. `Some`: it is for the log.
+    pub(in crate::replica) fn divert(
+        &mut self,
+        term: u64,
+        write_batch: WriteBatch,
+    ) -> Option<WriteBatch> {
+        if !self.state.machine().follows() {
+            return Some(write_batch);
+        }
+        let own = self.consensus.id();
+        self.forwarding.given(term, own, write_batch.origins());
+        let Ok(batch) = Batch::decode(&write_batch.payload.into()) else { return None };
+        for txn in batch.txns {
+            match txn.op {
+                TxnOp::Client { .. }
+                | TxnOp::OpenSession { .. }
+                | TxnOp::AttachSession { .. }
+                | TxnOp::CloseSession => self.give_zookeeper(txn),
+                TxnOp::ExpireSession
+                | TxnOp::Reap { .. }
+                | TxnOp::Found { .. }
+                | TxnOp::Upgrade { .. }
+                | TxnOp::Refuse { .. }
+                | TxnOp::Foreign(_)
+                | TxnOp::Migrate(_) => {
+                    self.following.push_txn(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
+                }
+            }
+        }
+        None
+    }
+
+    /// Gives a client's transaction to ZooKeeper, or keeps it until that can be.
+    fn give_zookeeper(&mut self, txn: Txn) {
+        let is_held = self.following.cutover.is_begun() || self.following.has_held();
+        if is_held || self.following.requesting().is_none() {
+            return self.following.hold(txn);
+        }
+        match &txn.op {
+            TxnOp::OpenSession { .. } => {
+                self.following.hold_opening(txn);
+                return self.open_held_sessions();
+            }
+            TxnOp::AttachSession { timeout_ms, .. } => {
+                if let Some(learner) = self.following.learner() {
+                    learner.revalidate(txn.session, *timeout_ms);
+                    self.following.waiting.attach(txn);
+                }
+                return;
+            }
+            TxnOp::Client { op, .. } if *op == OpCode::Sync as i32 => {
+                if let Some(learner) = self.following.learner() {
+                    learner.sync(txn.session, txn.cxid);
+                    self.following.waiting.sync(Asked::Sync(txn));
+                }
+                return;
+            }
+            _ => {}
+        }
+        // What ZooKeeper commits cannot be taken back: a connection that the session has left gives it nothing.
+        let here = (txn.origin.server, txn.origin.conn);
+        let of_log = self.state.machine().sessions().find(txn.session).map(|known| known.owner);
+        let owner = self.following.owner(txn.session).or(of_log);
+        if owner.is_some_and(|owner| owner != here) && !mutant!("moved-session-writes") {
+            return self.following.refuse_lost(txn.origin);
+        }
+        let (op, body) = match &txn.op {
+            TxnOp::Client { op, body } => (*op, &body[..]),
+            _ => (kind::CLOSE_SESSION, &[][..]),
+        };
+        let ids: Vec<Identity> = txn.ids.iter().filter(|id| !id.is_mark()).cloned().collect();
+        if let Some(learner) = self.following.learner() {
+            learner.request(txn.session, txn.cxid, op, body, &ids);
+            self.following.waiting.give(txn.session, txn.cxid, txn.origin);
+        }
+    }
+
+    /// Opens the sessions that there are ids for.
+    fn open_held_sessions(&mut self) {
+        let migration = self.state.machine().migration();
+        let (server_id, next) =
+            migration.map_or((0, 0), |known| (known.server_id, known.next_session));
+        while let Some((number, txn)) = self.following.next_opening() {
+            let id = followed_session(server_id, number);
+            let TxnOp::OpenSession { timeout_ms, .. } = &txn.op else { continue };
+            let body = timeout_ms.to_be_bytes();
+            let ids: Vec<Identity> = txn.ids.iter().filter(|id| !id.is_mark()).cloned().collect();
+            let Some(learner) = self.following.requesting() else {
+                return self.following.hold(txn);
+            };
+            learner.request(id, 0, kind::CREATE_SESSION, &body, &ids);
+            self.following.waiting.open(id, txn.origin);
+        }
+        if self.following.has_opening() {
+            self.following.want_ids(next);
+        }
+    }
+
+    /// The link takes requests: those that were held go first.
+    fn release_held(&mut self) {
+        if self.following.cutover.is_begun() {
+            return;
+        }
+        for txn in self.following.take_held() {
+            self.give_zookeeper(txn);
+        }
+    }
+
+    /// Proposes what came from ZooKeeper, and steps of the migration. False: not all of it.
+    pub(in crate::replica) fn propose_followed(&mut self) -> bool {
+        while let Some(mut batch) = self.following.next_batch() {
+            let bytes = batch.len();
+            let version = self.state.machine().version();
+            txn::stamp(&mut batch, &self.entry_time(), version);
+            if let Err(batch) = self.consensus.propose(batch) {
+                self.following.give_back(batch);
+                return false;
+            }
+            self.figures.proposed(bytes as u64);
+            self.following.proposed(self.consensus.last_index(), bytes);
+        }
+        true
+    }
+
+    /// A session was heard from: ZooKeeper's leader, which ends sessions, is to know.
+    pub(in crate::replica) fn tell_zookeeper_heard(&mut self, sessions: &[i64]) {
+        if !self.state.machine().follows() {
+            return;
+        }
+        let known = self.state.machine().sessions();
+        let Some(learner) = self.following.requesting() else { return };
+        for id in sessions {
+            if let Some(session) = known.find(*id) {
+                learner.heard(*id, session.timeout_ms);
+            }
+        }
+    }
+
+    /// Time has passed.
+    pub(in crate::replica) fn mind_migration(&mut self) {
+        let (now_us, applied) = (self.clocks.now_us(), self.state.at().0);
+        self.following.applied(applied);
+        let Some(migration) = self.leads_migration() else { return };
+        let (phase, wants_link) = (migration.phase, migration.wants_link());
+        if let Some(Err(ended)) = self.following.learner().map(|learner| learner.tick(now_us)) {
+            self.lose_link(ended.to_string());
+        }
+        if !wants_link {
+            if self.following.remote().is_some() {
+                self.lose_link("this ensemble does not follow any more".to_owned());
+            }
+            return;
+        }
+        if self.following.wants_link(applied, now_us) {
+            let quorum = self.zookeeper_addresses();
+            self.following.ask(&quorum);
+        }
+        if phase == Phase::Following
+            && self.following.cutover.stage() != Stage::Comparing
+            && self.following.is_away(now_us)
+            && self.following.is_settled(applied)
+        {
+            self.following.push(&MigrateOp::Interrupted);
+        }
+        if self.following.cutover.is_overdue(now_us) {
+            let waiting = self.following.waiting.len();
+            self.give_up_cutover(&format!(
+                "it took too long: {waiting} requests were still with ZooKeeper"
+            ));
+        }
+    }
+
+    /// Where ZooKeeper's leader may be: what the operator said, and what `/zookeeper/config` says.
+    fn zookeeper_addresses(&self) -> Vec<Text> {
+        let machine = self.state.machine();
+        let Some(migration) = machine.migration() else { return Vec::new() };
+        let mut all = migration.quorum.clone();
+        for spec in self.zookeeper_members().values() {
+            for address in &spec.addresses {
+                let text = Text::from(format!("{}:{}", address.host, address.peer_port));
+                if !all.contains(&text) {
+                    all.push(text);
+                }
+            }
+        }
+        all
+    }
+
+    /// The servers of the other ensemble, as it has said last.
+    fn zookeeper_members(&self) -> Members {
+        let machine = self.state.machine();
+        match machine.migration() {
+            Some(migration) if migration.follows() && migration.is_whole => {
+                members::parse(machine.tree().config_text())
+            }
+            Some(migration) => members::parse(migration.other_members.as_str()),
+            None => Members::new(),
+        }
+    }
+
+    /// Where clients may reach the other ensemble, `host:port`.
+    #[must_use]
+    pub fn zookeeper_clients(&self) -> Vec<String> {
+        let Some(migration) = self.state.machine().migration() else { return Vec::new() };
+        let mut all: Vec<String> = migration.clients.iter().map(Text::to_string).collect();
+        for spec in self.zookeeper_members().values() {
+            let ports = [&spec.client, &spec.secure_client].into_iter().flatten();
+            for port in ports.map(|address| address.port) {
+                for address in &spec.addresses {
+                    let text = format!("{}:{port}", address.host);
+                    if !all.contains(&text) {
+                        all.push(text);
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// The ports of the participants of the other ensemble at which each listens as long as it runs, of each server.
+    #[must_use]
+    pub fn zookeeper_voters(&self) -> Vec<Vec<String>> {
+        let members = self.zookeeper_members();
+        let voters = members.values().filter(|spec| spec.role == Role::Participant);
+        let ports = voters.map(|spec| {
+            let ports = spec.addresses.iter();
+            ports.map(|address| format!("{}:{}", address.host, address.election_port)).collect()
+        });
+        ports.collect()
+    }
+
+    /// Whether this server leads an ensemble that has taken over from another one, which may still run.
+    #[must_use]
+    pub fn watches_zookeeper(&self) -> bool {
+        self.leads_migration().is_some_and(|migration| migration.phase == Phase::CutOver)
+    }
+
+    /// Takes a cutover as far as it can go now.
+    pub(in crate::replica) fn advance_cutover(&mut self) {
+        let applied = self.state.at().0;
+        match self.following.cutover.stage() {
+            Stage::Draining
+                if !self.following.waiting.is_empty() || !self.following.is_settled(applied) => {}
+            Stage::Draining if self.is_unproven() => {
+                if self.following.cutover.compares() {
+                    // What it came to is not applied yet.
+                    return;
+                }
+                let now_us = self.clocks.now_us();
+                self.following.cutover.advance(Stage::Comparing);
+                self.following.lose("ZooKeeper's state is compared".to_owned(), now_us);
+            }
+            Stage::Draining => {
+                if let Some(learner) = self.following.requesting() {
+                    learner.sync(0, 0);
+                    self.following.waiting.sync(Asked::CutOver);
+                    self.following.cutover.advance(Stage::Syncing);
+                }
+            }
+            Stage::Applying if self.following.is_settled(applied) => {
+                match self.cutover_obstacle() {
+                    Some(why) => self.give_up_cutover(&why),
+                    None => {
+                        self.following.cutover.advance(Stage::Looking);
+                        self.following.look();
+                    }
+                }
+            }
+            Stage::None
+            | Stage::Comparing
+            | Stage::Syncing
+            | Stage::Applying
+            | Stage::Looking
+            | Stage::Proposed => {}
+        }
+    }
+
+    /// Whether no digest of ZooKeeper has covered all of the copy.
+    fn is_unproven(&self) -> bool {
+        self.state.machine().migration().is_some_and(|migration| migration.is_unproven)
+    }
+
+    /// What stands against a cutover, now that everything has come.
+    fn cutover_obstacle(&self) -> Option<String> {
+        let machine = self.state.machine();
+        let migration = machine.migration()?;
+        if migration.is_unproven {
+            return Some("the copy is not proved to be that of ZooKeeper: ask again".to_owned());
+        }
+        if migration.phase != Phase::Following || !migration.is_whole {
+            return Some(format!("this ensemble is {}: {}", migration.phase.name(), migration.why));
+        }
+        if let Some(intruder) = self.following.cutover.intruder() {
+            return Some(format!("a client of ZooKeeper has written meanwhile: {intruder}"));
+        }
+        let elsewhere = machine.sessions().iter().filter(|(_, session)| session.owner.0 == 0);
+        let elsewhere: Vec<String> = elsewhere.map(|(id, _)| format!("{id:#x}")).collect();
+        if elsewhere.is_empty() {
+            return None;
+        }
+        let named = elsewhere.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+        let more = if elsewhere.len() > NAMED_MAX { ", ..." } else { "" };
+        Some(format!(
+            "{} open sessions are not connected here ({named}{more}): move their clients, or wait until the sessions \
+             end",
+            elsewhere.len()
+        ))
+    }
+
+    /// The shell has looked again whether ZooKeeper's ports for clients are closed.
+    pub(in crate::replica) fn zookeeper_closed(&mut self, closed: Result<(), String>) {
+        if self.following.cutover.stage() != Stage::Looking {
+            return;
+        }
+        match closed.err().or_else(|| self.cutover_obstacle()) {
+            Some(why) => self.give_up_cutover(&why),
+            None => {
+                self.following.cutover.advance(Stage::Proposed);
+                self.following.push(&MigrateOp::CutOver);
+            }
+        }
+    }
+
+    /// Goes on as before.
+    fn give_up_cutover(&mut self, why: &str) {
+        if self.following.cutover.stage() == Stage::Proposed {
+            return;
+        }
+        if let Some(token) = self.following.cutover.end() {
+            let words = format!("nothing was changed: {why}");
+            self.output.inspected(token, Report::Migrated(Err(words)));
+            self.release_held();
+        }
+    }
+
+    /// A step of the migration was applied.
+    pub(in crate::replica) fn migrated(&mut self, step: &MigrateOp, applied: &Applied) {
+        let leads = self.leadership.leads().is_some();
+        if applied.is_replaced {
+            self.stop_serving();
+            if leads {
+                self.sessions.track_anew(self.state.machine().sessions());
+                self.clocks.begin_to_lead(self.state.machine().steady_ms());
+            }
+        }
+        match step {
+            MigrateOp::Sessions { below } if leads => {
+                self.following.have_ids(*below);
+                self.open_held_sessions();
+            }
+            MigrateOp::SnapshotEnds { .. } if applied.result.is_err() && leads => {
+                self.give_up_cutover("the copy could not be compared with ZooKeeper's state");
+            }
+            MigrateOp::CutOver => self.cut_over(applied),
+            MigrateOp::Follow { .. } | MigrateOp::Abort | MigrateOp::Done if leads => {
+                self.lose_link("an operator has decided so".to_owned());
+                self.ensemble.members_changed(false);
+            }
+            MigrateOp::Linked { .. } if leads => self.open_held_sessions(),
+            _ => {}
+        }
+        self.mind_stop();
+    }
+
+    /// Sends clients away where they may be served no longer.
+    pub(in crate::replica) fn mind_stop(&mut self) {
+        if self.state.machine().may_serve() {
+            return;
+        }
+        self.following.forget_held();
+        if self.is_serving() {
+            self.stop_serving();
+        }
+        if let Some(Phase::Stopped) = self.state.machine().migration().map(|known| known.phase)
+            && self.following.remote().is_some()
+        {
+            let why = self
+                .state
+                .machine()
+                .migration()
+                .map_or(String::new(), |known| known.why.to_string());
+            self.following.alarm(why.clone());
+            self.lose_link(why);
+        }
+    }
+
+    /// The entry of the cutover was applied.
+    fn cut_over(&mut self, applied: &Applied) {
+        self.ensemble.members_changed(false);
+        if self.leadership.leads().is_none() {
+            return;
+        }
+        let token = self.following.cutover.end();
+        let done = match &applied.result {
+            Ok(_) => Ok(format!("{:#x}", applied.zxid)),
+            Err(code) => Err(format!("nothing was changed: {}", code.name())),
+        };
+        if done.is_ok() {
+            self.sessions.track_anew(self.state.machine().sessions());
+            self.clocks.begin_to_lead(self.state.machine().steady_ms());
+            self.following
+                .tell(format!("this ensemble has taken over at zxid {:#x}", applied.zxid));
+            for txn in self.following.take_held() {
+                let is_reconfig =
+                    matches!(txn.op, TxnOp::Client { op, .. } if op == OpCode::Reconfig as i32);
+                if is_reconfig {
+                    // It was meant for the other ensemble.
+                    self.following.refuse_lost(txn.origin);
+                    continue;
+                }
+                self.following.push_txn(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
+            }
+        } else {
+            self.release_held();
+        }
+        if let Some(token) = token {
+            self.output.inspected(token, Report::Migrated(done));
+        }
+    }
+
+    /// This server leads no longer.
+    pub(in crate::replica) fn end_migration(&mut self) {
+        if let Some(token) = self.following.cutover.end() {
+            let words =
+                "another server leads: whether it was done, `lockkeeper migrate status` says";
+            self.output.inspected(token, Report::Migrated(Err(words.to_owned())));
+        }
+        self.following.end();
+    }
+
+    /// Whether the shell may read more from the link with ZooKeeper.
+    #[must_use]
+    pub fn takes_from_zookeeper(&self) -> bool {
+        self.following.has_room()
+    }
+
+    /// What operators see of it.
+    pub(in crate::replica) fn migration_report(&self) -> MigrationReport {
+        let machine = self.state.machine();
+        let elsewhere = machine.sessions().iter().filter(|(_, session)| session.owner.0 == 0);
+        let link = self.following.remote();
+        let mut report = MigrationReport {
+            zxid: machine.last_zxid(),
+            leads: self.leadership.leads().is_some(),
+            leader: self.known_leader(),
+            sessions: machine.session_count(),
+            sessions_elsewhere: elsewhere.count() as u64,
+            linked_with: link.map(|(remote, _)| remote.to_owned()),
+            is_current: link.is_some_and(|(_, is_current)| is_current),
+            requests_waiting: self.following.waiting.len() as u64,
+            alarms: self.following.alarms(),
+            ..MigrationReport::default()
+        };
+        let Some(migration) = machine.migration() else { return report };
+        let texts = |all: &[Text]| all.iter().map(Text::to_string).collect();
+        report.state = Some(migration.phase.name());
+        report.why = match migration.phase {
+            Phase::Stopped => migration.why.to_string(),
+            Phase::Joining | Phase::Interrupted => self.following.why().to_owned(),
+            Phase::Following | Phase::CutOver | Phase::Aborted | Phase::Done => String::new(),
+        };
+        (report.foreign_zxid, report.epoch) = (migration.foreign_zxid, migration.epoch);
+        (report.compared, report.compared_zxid) = (migration.compared, migration.compared_zxid);
+        report.server_id = migration.server_id;
+        (report.quorum, report.clients) = (texts(&migration.quorum), texts(&migration.clients));
+        report
+    }
+}
+
+/// What ZooKeeper does by itself, without a client: it ends sessions and removes containers.
+fn is_own_doing(foreign: &ForeignTxn) -> bool {
+    let header = &foreign.header;
+    header.kind == kind::CLOSE_SESSION
+        || header.client_id == 0 && header.kind == kind::DELETE_CONTAINER
+}
+
+/// Who did what.
+fn intrusion(foreign: &ForeignTxn) -> String {
+    let header = &foreign.header;
+    let what = match &foreign.body {
+        TxnBody::Create(create) => format!("created {}", create.path),
+        TxnBody::Delete { path } => format!("deleted {path}"),
+        TxnBody::SetData { path, .. } => format!("set the data of {path}"),
+        TxnBody::SetAcl { path, .. } => format!("set the access control list of {path}"),
+        TxnBody::CreateSession { .. } => "began".to_owned(),
+        TxnBody::Multi(subs) => format!("asked for {} operations at once", subs.len()),
+        TxnBody::Error { .. } => "asked for what failed".to_owned(),
+        TxnBody::Check { .. } | TxnBody::CloseSession { .. } => format!("kind {}", header.kind),
+    };
+    format!("session {:#x} {what} at zxid {:#x}", header.client_id, header.zxid)
+}
