@@ -13,14 +13,15 @@ use std::time::Instant;
 
 use simulation::coverage::Coverage;
 use simulation::founding::{self, Seen};
+use simulation::migration;
 use simulation::observer::Told;
 use simulation::removals::{self, Outcome};
 use simulation::run::{Failure, Success, run, run_foreign, run_slow, run_upgraded, simulated_ms};
 use simulation::tempo::Tempo;
 
 const USAGE: &str =
-    "usage: simulate [--servers 1|3|5 [--slow | --foreign | --upgrades] | --founding | --losses | --removals] \
-                     (--seed N [--trace] | --seeds A..B [--first]) [--mutant NAME] [--tla DIR]
+    "usage: simulate [--servers 1|3|5 [--slow | --foreign | --upgrades] | --founding | --losses | --migrations | \
+                     --removals] (--seed N [--trace] | --seeds A..B [--first]) [--mutant NAME] [--tla DIR]
        simulate --medians [--mutant NAME] [--tries N]";
 
 fn main() -> ExitCode {
@@ -29,12 +30,23 @@ fn main() -> ExitCode {
         return medians(words);
     }
     let asked = parse(words);
-    let Some(Asked { seeds, servers, play, prints, first, mutant, founds, loses, removes, tla }) =
-        asked
-    else {
+    let Some(asked) = asked else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
+    let Asked {
+        seeds,
+        servers,
+        play,
+        prints,
+        first,
+        mutant,
+        founds,
+        loses,
+        migrates,
+        removes,
+        tla,
+    } = asked;
     if let Some(name) = mutant
         && !plant(name)
     {
@@ -49,6 +61,9 @@ fn main() -> ExitCode {
     }
     if loses {
         return lose(seeds, prints);
+    }
+    if migrates {
+        return migrate(seeds, prints);
     }
     if removes {
         return remove(seeds);
@@ -172,6 +187,26 @@ fn lose(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Plays live migrations.
+fn migrate(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
+    let begun = Instant::now();
+    let (mut seen, mut failed) = (migration::Seen::default(), 0);
+    let count = seeds.end.saturating_sub(seeds.start);
+    for seed in seeds {
+        match migration::run(seed, prints) {
+            Ok(run) => seen.add(&run),
+            Err(violation) => {
+                println!("{violation}");
+                failed += 1;
+            }
+        }
+    }
+    println!("{seen:?}");
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("{count} seeds, {failed} failed, {:.1} seeds a second", count as f64 / seconds);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 /// Plays removals of members.
 fn remove(seeds: std::ops::Range<u64>) -> ExitCode {
     let begun = Instant::now();
@@ -244,6 +279,8 @@ struct Asked {
     /// Foundings instead of the lives of founded ensembles.
     founds: bool,
     loses: bool,
+    /// Live migrations, likewise.
+    migrates: bool,
     /// Removals of members, likewise.
     removes: bool,
     /// Where runs are told as steps of the model in spec/.
@@ -264,7 +301,8 @@ fn plant(name: String) -> bool {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
     let (mut seeds, mut servers, mut prints, mut mutant) = (None, 1, false, None);
-    let (mut founds, mut loses, mut removes, mut tla) = (false, false, false, None);
+    let (mut founds, mut loses, mut migrates, mut removes) = (false, false, false, false);
+    let mut tla = None;
     let mut first = false;
     let mut play: Play = run;
     while let Some(word) = words.next() {
@@ -288,11 +326,25 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
             "--trace" => prints = true,
             "--founding" => founds = true,
             "--losses" => loses = true,
+            "--migrations" => migrates = true,
             "--removals" => removes = true,
             "--mutant" => mutant = Some(words.next()?),
             "--tla" => tla = Some(words.next()?.into()),
             _ => return None,
         }
     }
-    Some(Asked { seeds: seeds?, servers, play, prints, first, mutant, founds, loses, removes, tla })
+    let seeds = seeds?;
+    Some(Asked {
+        seeds,
+        servers,
+        play,
+        prints,
+        first,
+        mutant,
+        founds,
+        loses,
+        migrates,
+        removes,
+        tla,
+    })
 }

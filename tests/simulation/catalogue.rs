@@ -10,9 +10,10 @@ use lockkeeper::internals::mutants;
 
 use super::conn::Violation;
 use super::founding;
+use super::migration;
 use super::removals;
 use super::run::{run, run_slow};
-use Kind::{Five, Founding, Losses, One, Removals, Slow, Three};
+use Kind::{Five, Founding, Losses, Migration, One, Removals, Slow, Three};
 
 /// A deliberate bug.
 #[derive(Debug)]
@@ -42,6 +43,8 @@ pub enum Kind {
     Founding,
     /// Of ensembles that lose their majority for ever: see `founding/world/lost_majority.rs`.
     Losses,
+    /// Of live migrations: see `migration.rs`.
+    Migration,
 }
 
 impl fmt::Display for Kind {
@@ -54,6 +57,7 @@ impl fmt::Display for Kind {
             Removals => "removals",
             Founding => "founding",
             Losses => "losses",
+            Migration => "migration",
         })
     }
 }
@@ -67,6 +71,7 @@ impl Kind {
             Five => 15,
             Removals => 3000,
             Founding | Losses => 1000,
+            Migration => 300,
         }
     }
 }
@@ -113,6 +118,7 @@ impl Mutant {
             Removals => removals::run(seed).err(),
             Founding => founding::run(seed, false).err(),
             Losses => founding::run_loss(seed, false).err(),
+            Migration => migration::run(seed, false).err(),
         }
     }
 }
@@ -191,6 +197,13 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("silent-holder-counts-as-dead", Losses, 100),
     mutant("shorter-log-goes-on", Losses, 100),
     mutant("empty-servers-found-beside-recovery", Losses, 100),
+    // --- a live migration
+    mutant("digest-not-compared", Migration, 40),
+    mutant("cutover-keeps-epoch", Migration, 10),
+    mutant("cutover-without-all-sessions", Migration, 60),
+    mutant("cutover-without-fence", Migration, 300),
+    mutant("lost-requests-unanswered", Migration, 20),
+    mutant("session-numbers-repeat", Migration, 40),
     // --- what is read
     mutant("sync-without-quorum", Three, 20),
     mutant("read-index-not-awaited", Three, 20),

@@ -12,6 +12,7 @@ use lockkeeper::internals::storage::fs::Fs;
 use simulation::coverage::Coverage;
 use simulation::disk::{Crash, SimFs};
 use simulation::founding::{self, Seen};
+use simulation::migration;
 use simulation::removals;
 use simulation::rng::Rng;
 use simulation::run::{Failure, Success, run, run_foreign, run_slow, run_upgraded, simulated_ms};
@@ -308,6 +309,30 @@ fn a_survivor_of_a_lost_majority_goes_on_with_all_that_is_left() {
         // Two survivors of five, of which one was away: that takes more of a seed.
         && seen.shorter > LOSSES / 30
         && seen.unheard > LOSSES / 20;
+    assert!(is_enough, "seen too rarely: {seen:?}");
+}
+
+/// How many live migrations every test run plays; `simulate --migrations --seeds 1..501` plays more.
+const MIGRATIONS: u64 = 40;
+
+#[test]
+fn an_ensemble_follows_one_of_zookeeper_and_takes_over_with_all_that_was_acknowledged() {
+    let mut seen = migration::Seen::default();
+    for seed in 1..=MIGRATIONS {
+        let run = migration::run(seed, false).unwrap_or_else(|violation| {
+            panic!(
+                "{violation}\nreplay: cargo run --release --example simulate -- --migrations --seed {seed} --trace"
+            )
+        });
+        seen.add(&run);
+    }
+    println!("{seen:?}");
+    let is_enough = seen.taken_over > MIGRATIONS / 2
+        && seen.stopped > MIGRATIONS / 30
+        && seen.refused > MIGRATIONS
+        && seen.leaders_replaced > MIGRATIONS
+        && seen.servers_killed > MIGRATIONS
+        && seen.unanswered > MIGRATIONS;
     assert!(is_enough, "seen too rarely: {seen:?}");
 }
 

@@ -48,6 +48,7 @@ pub mod host;
 mod judge;
 pub mod lock;
 pub mod membership;
+pub mod migration;
 #[path = "../common/model/mod.rs"]
 pub mod model;
 pub mod network;
@@ -70,3 +71,5 @@ mod upgrades;
 pub mod view;
 mod wires;
 pub mod world;
+#[path = "../common/zookeeper/mod.rs"]
+pub mod zookeeper;

@@ -20,8 +20,10 @@ use crate::tree::acl::Identity;
 
 /// What came from ZooKeeper and is not applied yet: beyond that the shell reads no more.
 const UNLOGGED_BYTES_MAX: usize = 16 << 20;
-/// How long after a link broke the next one is asked for, in microseconds.
+/// How long after a link broke the next one is asked for, in microseconds; so much longer with each that failed.
 const AGAIN_US: u64 = 100_000;
+/// After so many it gets no longer.
+const FAILURES_COUNTED_MAX: u64 = 10;
 /// How long the link may be away before clients are sent away, in microseconds: as without a leader.
 const AWAY_US_MAX: u64 = 1_000_000;
 /// How many ids of sessions are asked for at once.
@@ -116,12 +118,17 @@ pub(in crate::replica) struct Following {
     link: Link,
     /// When the next link may be asked for.
     again_us: u64,
+    /// Links that failed since the last one that became current, and those of them at which the leader had less.
+    failures: u64,
+    aheads: u64,
     /// Since when there is no link that is current.
     away_since_us: Option<u64>,
     /// Why the last one ended.
     why: String,
     pub(in crate::replica) waiting: Waiting,
     pub(in crate::replica) cutover: Cutover,
+    /// Who is to be told that a step is in the state, in the order of the steps.
+    ordered: VecDeque<u64>,
     /// Transactions of clients that no link takes now.
     held: VecDeque<Txn>,
     /// Sessions that wait for an id.
@@ -218,6 +225,13 @@ impl Following {
         }
     }
 
+    /// The leader has less than the copy. How often in a row: a leader tells of what it is about to apply, so once
+    /// means nothing.
+    pub(in crate::replica) fn was_ahead(&mut self) -> u64 {
+        self.aheads += 1;
+        self.aheads
+    }
+
     /// Why there was no link the last time.
     pub(in crate::replica) fn why(&self) -> &str {
         &self.why
@@ -269,6 +283,7 @@ impl Following {
         if let Link::Up(up) = &mut self.link {
             up.is_current = true;
             self.away_since_us = None;
+            (self.failures, self.aheads) = (0, 0);
         }
     }
 
@@ -281,10 +296,11 @@ impl Following {
         self.link = Link::None;
         self.work.connect = None;
         self.why = why;
-        self.again_us = now_us + AGAIN_US;
+        self.failures += 1;
+        self.again_us = now_us + AGAIN_US * self.failures.min(FAILURES_COUNTED_MAX);
         self.away_since_us = self.away_since_us.or(Some(now_us));
         let (lost, again) = self.waiting.lose();
-        for origin in lost {
+        for origin in lost.into_iter().filter(|_| !mutant!("lost-requests-unanswered")) {
             self.refuse_lost(origin);
         }
         for txn in again.into_iter().rev() {
@@ -363,7 +379,9 @@ impl Following {
     /// The ids below this one are this leader's, if it has asked for them.
     pub(in crate::replica) fn have_ids(&mut self, below: i64) {
         if std::mem::take(&mut self.are_ids_asked) {
-            self.ids = (below.saturating_sub(SESSIONS_AT_ONCE), below);
+            let begin = below.saturating_sub(SESSIONS_AT_ONCE);
+            let begin = if mutant!("session-numbers-repeat") { 1 } else { begin };
+            self.ids = (begin, below);
         }
     }
 
@@ -383,6 +401,17 @@ impl Following {
     /// A step for the log.
     pub(in crate::replica) fn push(&mut self, step: &MigrateOp) {
         self.push_txn(Origin::default(), 0, 0, &[], &TxnOp::Migrate(step.clone()));
+    }
+
+    /// A step for the log, that an operator has ordered.
+    pub(in crate::replica) fn push_ordered(&mut self, token: u64, step: &MigrateOp) {
+        self.ordered.push_back(token);
+        self.push(step);
+    }
+
+    /// Who has ordered the oldest step that is not applied.
+    pub(in crate::replica) fn take_ordered(&mut self) -> Option<u64> {
+        self.ordered.pop_front()
     }
 
     /// A client's transaction is not done, and its connection is closed without an answer.

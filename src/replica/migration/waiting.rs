@@ -51,8 +51,8 @@ pub(in crate::replica) struct Answered {
 pub(in crate::replica) struct Waiting {
     given: BTreeMap<i64, VecDeque<Given>>,
     count: usize,
-    /// Whether sessions are open: of each the questions, oldest first.
-    attaching: BTreeMap<i64, VecDeque<Txn>>,
+    /// Whether sessions are open: of each the questions, oldest first. `None`: only the question counts.
+    attaching: BTreeMap<i64, VecDeque<Option<Txn>>>,
     /// In the order of the questions.
     syncs: VecDeque<Asked>,
 }
@@ -75,17 +75,22 @@ impl Waiting {
 
     /// It was asked whether the session of an attach is open.
     pub(in crate::replica) fn attach(&mut self, txn: Txn) {
-        self.attaching.entry(txn.session).or_default().push_back(txn);
+        self.attaching.entry(txn.session).or_default().push_back(Some(txn));
     }
 
-    /// The oldest attach of a session is answered.
+    /// It was asked whether a session is open, so that it belongs to this link from then on.
+    pub(in crate::replica) fn fence(&mut self, session: i64) {
+        self.attaching.entry(session).or_default().push_back(None);
+    }
+
+    /// The oldest question whether a session is open is answered: the attach that it was asked for.
     pub(in crate::replica) fn attached(&mut self, session: i64) -> Option<Txn> {
         let asked = self.attaching.get_mut(&session)?;
         let txn = asked.pop_front();
         if asked.is_empty() {
             self.attaching.remove(&session);
         }
-        txn
+        txn.flatten()
     }
 
     /// A SYNC was asked for.
@@ -134,7 +139,7 @@ impl Waiting {
     /// The link broke. What became of the first ones is not known; the others changed nothing, and can be asked again.
     pub(in crate::replica) fn lose(&mut self) -> (Vec<Origin>, Vec<Txn>) {
         let lost = self.given.values().flatten().map(|known| known.origin).collect();
-        let attaching = std::mem::take(&mut self.attaching).into_values().flatten();
+        let attaching = std::mem::take(&mut self.attaching).into_values().flatten().flatten();
         let again = std::mem::take(&mut self.syncs).into_iter().filter_map(|asked| match asked {
             Asked::Sync(txn) | Asked::Attach(txn) => Some(txn),
             Asked::CutOver => None,

@@ -9,7 +9,7 @@
 //! Takes the place of `ObserverRequestProcessor`, `Observer` and `LearnerSessionTracker`.
 
 use crate::config::Role;
-use crate::learner::{Event, Joining};
+use crate::learner::{Ended, Event, Joining};
 use crate::proto::{ErrorCode, OpCode, Text};
 use crate::replica::Replica;
 use crate::replica::clients::WriteBatch;
@@ -23,6 +23,8 @@ use crate::tree::acl::Identity;
 use crate::zookeeper::txn::kind;
 use crate::zookeeper::{Txn as ForeignTxn, TxnBody};
 
+/// So often in a row a leader of ZooKeeper may have less than the copy.
+const AHEADS_MAX: u64 = 10;
 /// Sessions that are named where there are too many of them.
 const NAMED_MAX: usize = 3;
 
@@ -38,10 +40,7 @@ impl Replica {
         match self.check_order(&order) {
             Err(words) => self.output.inspected(token, Report::Migrated(Err(words))),
             Ok(None) => self.following.cutover.begin(token, self.clocks.now_us()),
-            Ok(Some(step)) => {
-                self.following.push(&step);
-                self.output.inspected(token, Report::Migrated(Ok(String::new())));
-            }
+            Ok(Some(step)) => self.following.push_ordered(token, &step),
         }
     }
 
@@ -95,7 +94,10 @@ impl Replica {
                     Phase::Following if !is_current => {
                         Err(format!("there is no link with ZooKeeper's leader: {}", self.following.why()))
                     }
-                    Phase::Following => Ok(None),
+                    Phase::Following => match self.sessions_elsewhere() {
+                        Some(why) => Err(why),
+                        None => Ok(None),
+                    },
                     Phase::CutOver | Phase::Done => Err("this ensemble has taken over already".to_owned()),
                     Phase::Stopped => Err(migration.why.as_str().to_owned()),
                     phase @ (Phase::Joining | Phase::Interrupted | Phase::Aborted) => Err(format!(
@@ -140,7 +142,7 @@ impl Replica {
     }
 
     fn lose_link(&mut self, why: String) {
-        if self.following.remote().is_some() {
+        if self.following.remote().is_some() && self.following.why() != why {
             self.following.tell(format!("the link with ZooKeeper's leader ended: {why}"));
         }
         self.give_up_cutover("the link with ZooKeeper's leader was lost");
@@ -153,7 +155,15 @@ impl Replica {
             match learner.next_event() {
                 Ok(Some(event)) => self.link_event(event),
                 Ok(None) => return,
-                Err(ended) => return self.lose_link(ended.to_string()),
+                Err(ended) => {
+                    let is_ahead = matches!(ended, Ended::Ahead { .. });
+                    if is_ahead && self.following.was_ahead() == AHEADS_MAX {
+                        let why =
+                            format!("ZooKeeper has lost transactions that the copy has: {ended}");
+                        self.following.push(&MigrateOp::Stop { why: Text::from(why) });
+                    }
+                    return self.lose_link(ended.to_string());
+                }
             }
         }
     }
@@ -224,7 +234,17 @@ impl Replica {
     /// ZooKeeper did something after the cutover.
     fn watch_zookeeper(&mut self, foreign: &ForeignTxn) {
         self.following.watched(foreign.header.zxid);
-        if is_own_doing(foreign) {
+        let migration = self.state.machine().migration();
+        // What a deposed leader of this ensemble still asks for is refused, and it opens sessions that no client has.
+        let is_late = match &foreign.body {
+            TxnBody::Error { code } => *code == ErrorCode::SessionMoved as i32,
+            TxnBody::CreateSession { .. } => {
+                let server = foreign.header.client_id.to_be_bytes()[0];
+                migration.is_some_and(|known| known.server_id == server)
+            }
+            _ => false,
+        };
+        if is_late || is_own_doing(foreign) {
             return;
         }
         self.following.alarm(intrusion(foreign));
@@ -516,27 +536,35 @@ impl Replica {
                 self.following.lose("ZooKeeper's state is compared".to_owned(), now_us);
             }
             Stage::Draining => {
+                // Not those of ZooKeeper's own clients: to ask for one keeps it alive.
+                let known = self.state.machine().sessions().iter();
+                let owned = known.filter(|(_, session)| session.owner.0 != 0);
+                let sessions: Vec<(i64, i32)> =
+                    owned.map(|(id, session)| (id, session.timeout_ms)).collect();
                 if let Some(learner) = self.following.requesting() {
+                    // A leader that was deposed and does not know it may still have a link. Once a session belongs to
+                    // this one, ZooKeeper refuses what comes over the other.
+                    let fences = !mutant!("cutover-without-fence");
+                    let fenced = if fences { sessions } else { Vec::new() };
+                    for (id, timeout_ms) in &fenced {
+                        learner.revalidate(*id, *timeout_ms);
+                    }
                     learner.sync(0, 0);
+                    fenced.iter().for_each(|(id, _)| self.following.waiting.fence(*id));
                     self.following.waiting.sync(Asked::CutOver);
                     self.following.cutover.advance(Stage::Syncing);
                 }
             }
-            Stage::Applying if self.following.is_settled(applied) => {
-                match self.cutover_obstacle() {
-                    Some(why) => self.give_up_cutover(&why),
-                    None => {
-                        self.following.cutover.advance(Stage::Looking);
-                        self.following.look();
-                    }
+            Stage::Applying
+                if !self.following.is_settled(applied) || !self.following.waiting.is_empty() => {}
+            Stage::Applying => match self.cutover_obstacle() {
+                Some(why) => self.give_up_cutover(&why),
+                None => {
+                    self.following.cutover.advance(Stage::Looking);
+                    self.following.look();
                 }
-            }
-            Stage::None
-            | Stage::Comparing
-            | Stage::Syncing
-            | Stage::Applying
-            | Stage::Looking
-            | Stage::Proposed => {}
+            },
+            Stage::None | Stage::Comparing | Stage::Syncing | Stage::Looking | Stage::Proposed => {}
         }
     }
 
@@ -558,9 +586,15 @@ impl Replica {
         if let Some(intruder) = self.following.cutover.intruder() {
             return Some(format!("a client of ZooKeeper has written meanwhile: {intruder}"));
         }
+        self.sessions_elsewhere()
+    }
+
+    /// Sessions that no client of this ensemble has: their clients are at ZooKeeper, or gone.
+    fn sessions_elsewhere(&self) -> Option<String> {
+        let machine = self.state.machine();
         let elsewhere = machine.sessions().iter().filter(|(_, session)| session.owner.0 == 0);
         let elsewhere: Vec<String> = elsewhere.map(|(id, _)| format!("{id:#x}")).collect();
-        if elsewhere.is_empty() {
+        if elsewhere.is_empty() || mutant!("cutover-without-all-sessions") {
             return None;
         }
         let named = elsewhere.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
@@ -618,6 +652,11 @@ impl Replica {
             }
             MigrateOp::CutOver => self.cut_over(applied),
             MigrateOp::Follow { .. } | MigrateOp::Abort | MigrateOp::Done if leads => {
+                if let Some(token) = self.following.take_ordered() {
+                    let done = applied.result.as_ref().map(|_| String::new());
+                    let done = done.map_err(|code| format!("nothing was changed: {}", code.name()));
+                    self.output.inspected(token, Report::Migrated(done));
+                }
                 self.lose_link("an operator has decided so".to_owned());
                 self.ensemble.members_changed(false);
             }
@@ -686,6 +725,11 @@ impl Replica {
     /// This server leads no longer.
     pub(in crate::replica) fn end_migration(&mut self) {
         if let Some(token) = self.following.cutover.end() {
+            let words =
+                "another server leads: whether it was done, `lockkeeper migrate status` says";
+            self.output.inspected(token, Report::Migrated(Err(words.to_owned())));
+        }
+        while let Some(token) = self.following.take_ordered() {
             let words =
                 "another server leads: whether it was done, `lockkeeper migrate status` says";
             self.output.inspected(token, Report::Migrated(Err(words.to_owned())));

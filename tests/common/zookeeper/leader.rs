@@ -151,6 +151,13 @@ impl Leader {
         )
     }
 
+    /// What is committed behind this zxid.
+    pub fn committed_after(&self, zxid: i64) -> impl Iterator<Item = &Committed> {
+        let begun = self.history.partition_point(|committed| committed.zxid <= zxid);
+        let applied = self.history[begun..].iter();
+        applied.chain(self.committed.iter().filter(move |committed| committed.zxid > zxid))
+    }
+
     /// How many are proposed and not committed.
     pub fn proposed(&self) -> usize {
         self.proposed.len()

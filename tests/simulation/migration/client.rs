@@ -1,0 +1,206 @@
+//! A client: one session at a time, one request at a time, each to its own znode.
+//!
+//! *Owns* what it was acknowledged, and what may have happened besides. *Invariant*: it says something often enough to
+//! keep its session, until it closes that.
+
+use bytes::Bytes;
+use lockkeeper::internals::proto::request::{Create, CreateKind, Request};
+use lockkeeper::internals::proto::{
+    Acl, ConnectRequest, ConnectResponse, Reader, RequestHeader, Stat,
+};
+use lockkeeper::internals::replica::{ClientRequest, Input};
+
+use super::super::conn::Violation;
+
+/// What it asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    Create,
+    Set,
+    Sync,
+    Ping,
+    Close,
+}
+
+/// A client.
+pub struct Client {
+    pub number: usize,
+    /// How many sessions it had before.
+    lives: u64,
+    /// The server that it is connected to, and the connection.
+    pub place: Option<(u8, u64)>,
+    pub session: i64,
+    password: Vec<u8>,
+    is_open: bool,
+    xid: i32,
+    pub asked: Option<(i32, Asked)>,
+    /// The highest zxid that it has seen.
+    pub zxid: i64,
+    /// Sets that were acknowledged, and those that may have been done.
+    pub acknowledged: i32,
+    pub unknown: i32,
+    pub has_created: bool,
+    /// zxids of what was acknowledged.
+    pub zxids: Vec<i64>,
+    pub answers: u64,
+    pub heard_us: u64,
+}
+
+impl Client {
+    pub fn new(number: usize) -> Self {
+        Self {
+            number,
+            lives: 0,
+            place: None,
+            session: 0,
+            password: vec![0; 16],
+            is_open: false,
+            xid: 0,
+            asked: None,
+            zxid: 0,
+            acknowledged: 0,
+            unknown: 0,
+            has_created: false,
+            zxids: Vec::new(),
+            answers: 0,
+            heard_us: 0,
+        }
+    }
+
+    pub fn path(&self) -> String {
+        format!("/client-{}-{}", self.number, self.lives)
+    }
+
+    /// Whether it may ask for something.
+    pub fn is_idle(&self) -> bool {
+        self.is_open && self.asked.is_none()
+    }
+
+    /// Connects to that server.
+    pub fn connect(&mut self, server: u8, conn: u64) -> Input {
+        self.place = Some((server, conn));
+        self.is_open = false;
+        let request = ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: self.zxid,
+            timeout_ms: 30_000,
+            session_id: self.session,
+            password: self.password.clone().into(),
+            read_only: None,
+        };
+        let remote = [127, 0, 0, 1].into();
+        Input::Connected { conn, remote, remote_port: 1, proven: Vec::new(), request }
+    }
+
+    /// Its connection is gone.
+    pub fn closed(&mut self) {
+        self.place = None;
+        self.is_open = false;
+        match self.asked.take() {
+            Some((_, Asked::Set)) => self.unknown += 1,
+            // Done or not, it wants another one.
+            Some((_, Asked::Close)) => self.begin_anew(),
+            Some((_, Asked::Create | Asked::Sync | Asked::Ping)) | None => {}
+        }
+    }
+
+    /// Its next connection is to have another session.
+    fn begin_anew(&mut self) {
+        self.lives += 1;
+        (self.session, self.password) = (0, vec![0; 16]);
+        (self.acknowledged, self.unknown, self.has_created) = (0, 0, false);
+    }
+
+    /// Asks for something.
+    pub fn ask(&mut self, asked: Asked) -> Option<Input> {
+        let (_, conn) = self.place?;
+        self.xid += 1;
+        let path = self.path().into();
+        let request = match asked {
+            Asked::Create => Request::Create(Create {
+                path,
+                data: Some(Bytes::new()),
+                acl: Some(vec![Acl::open()]),
+                flags: 1,
+                ttl_ms: 0,
+                kind: CreateKind::Create2,
+            }),
+            Asked::Set => {
+                let data = Some(self.xid.to_string().into_bytes().into());
+                Request::SetData { path, data, version: -1 }
+            }
+            Asked::Sync => Request::Sync { path: Some(path) },
+            Asked::Ping => Request::Ping,
+            Asked::Close => Request::CloseSession,
+        };
+        self.asked = Some((self.xid, asked));
+        let mut payload = Vec::new();
+        RequestHeader { xid: self.xid, op: request.op() as i32 }.encode(&mut payload);
+        request.encode(&mut payload);
+        let request = ClientRequest::decode(payload.into()).expect("it has a header");
+        Some(Input::Requests { conn, requests: vec![request] })
+    }
+
+    /// A frame arrives.
+    pub fn receive(&mut self, frame: Bytes, now_us: u64) -> Result<(), Violation> {
+        self.heard_us = now_us;
+        if !self.is_open {
+            let answer = ConnectResponse::decode(frame).map_err(|bad| bad.to_string())?;
+            if answer.session_id == 0 {
+                return Err(format!("client {} lost its session {:#x}", self.number, self.session));
+            }
+            if self.session != 0 && answer.session_id != self.session {
+                return Err(format!("client {} got another session", self.number));
+            }
+            self.session = answer.session_id;
+            self.password = answer.password.to_vec();
+            self.is_open = true;
+            return Ok(());
+        }
+        let mut reader = Reader::new(frame);
+        let wrong = |_| "a reply that is too short".to_owned();
+        let (xid, zxid, code) = (
+            reader.int("xid").map_err(wrong)?,
+            reader.long("zxid").map_err(wrong)?,
+            reader.int("err").map_err(wrong)?,
+        );
+        let Some((asked_xid, asked)) = self.asked.take() else {
+            return Err(format!("client {}: a reply to nothing", self.number));
+        };
+        if asked != Asked::Ping && xid != asked_xid {
+            return Err(format!("client {}: xid {xid} for {asked_xid}", self.number));
+        }
+        if zxid > 0 {
+            if zxid < self.zxid {
+                return Err(format!(
+                    "client {}: zxid {zxid:#x} after {:#x}",
+                    self.number, self.zxid
+                ));
+            }
+            self.zxid = zxid;
+        }
+        self.answers += 1;
+        match (asked, code) {
+            (Asked::Create, 0 | -110) => {
+                self.has_created = true;
+                if code == 0 {
+                    self.zxids.push(zxid);
+                }
+            }
+            (Asked::Set, 0) => {
+                self.acknowledged += 1;
+                self.zxids.push(zxid);
+                let stat = Stat::decode(&mut reader).map_err(|bad| bad.to_string())?;
+                if stat.mzxid != zxid || stat.ephemeral_owner != self.session {
+                    return Err(format!("client {}: {stat:?} at {zxid:#x}", self.number));
+                }
+            }
+            (Asked::Sync | Asked::Ping, 0) => {}
+            (Asked::Close, 0) => self.begin_anew(),
+            (asked, code) => {
+                return Err(format!("client {}: {asked:?} is answered {code}", self.number));
+            }
+        }
+        Ok(())
+    }
+}
