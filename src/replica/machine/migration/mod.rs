@@ -509,3 +509,6 @@ fn number_of(session: i64) -> i64 {
 fn of_server(session: i64) -> u8 {
     session.to_be_bytes()[0]
 }
+
+#[cfg(test)]
+mod tests;
