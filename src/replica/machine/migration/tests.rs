@@ -1,3 +1,5 @@
+//! What each step of a live migration does to the state, and what a restart makes of it.
+
 use bytes::Bytes;
 
 use super::*;
