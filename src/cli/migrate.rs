@@ -4,7 +4,6 @@
 //! is wrong, 69 no server answers, 75 not now. *Invariant*: what is no clear yes of a server is no success. *Never*
 //! judges whether a step may be done: the server that leads does.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -12,11 +11,11 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::admin;
+use super::answered;
 use super::client::{self, Client, Credential};
 use super::client_configuration::ClientConfigurationFlag;
 use super::exit::{EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
 use super::flags::{Access, AdminFlags, Output, OutputFlag};
-use super::{exit_code, say};
 use crate::config::Membership;
 use crate::proto::request::Request;
 use crate::proto::{Response, Text};
@@ -106,21 +105,10 @@ pub(super) fn run(command: &MigrateCommand) -> ExitCode {
         MigrateCommand::Cutover(flags) => (cutover(flags), flags.output),
         MigrateCommand::Abort(flags) => (abort(flags), flags.output),
     };
-    match done {
-        Ok(said) => {
-            let text = match output.output {
-                Output::Text => said.text,
-                Output::Json => format!("{}\n", said.json),
-            };
-            // A reader that has closed its end does not want to see it.
-            let _ = io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
-        }
-        Err((exit, words)) => {
-            say(&format!("lockkeeper: {words}"));
-            exit_code(exit)
-        }
-    }
+    answered(done.map(|said| match output.output {
+        Output::Text => said.text,
+        Output::Json => format!("{}\n", said.json),
+    }))
 }
 
 fn follow(flags: &FollowFlags) -> Done {

@@ -211,8 +211,9 @@ impl ZooKeeper {
                 let mut stopped = 0;
                 for ports in &voters {
                     let mut is_open = false;
+                    // One that does not answer may be behind a firewall.
                     for port in ports {
-                        is_open |= connect(port, CONNECT_MAX).await.is_ok();
+                        is_open |= !is_refused(port).await;
                     }
                     stopped += usize::from(!is_open);
                 }
@@ -314,6 +315,12 @@ async fn connect(address: &str, longest: Duration) -> Result<TcpStream, String> 
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("it does not answer".to_owned()),
     }
+}
+
+/// Whether a machine says that nothing listens there.
+async fn is_refused(address: &str) -> bool {
+    let connected = timeout(CONNECT_MAX, TcpStream::connect(address)).await;
+    matches!(connected, Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// Whether no client reaches ZooKeeper: its ports for clients take no connection, and where an AdminServer answers, it

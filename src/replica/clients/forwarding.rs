@@ -109,7 +109,7 @@ impl Forwarding {
         let Ok(decoded) = Batch::decode(batch) else { return false };
         // What only a leader decides, such as the end of a session that is silent or the version of the ensemble, no
         // other server gives: one such entry may stop every server for good.
-        let is_of_clients = decoded.txns.iter().all(|txn| is_of_client(&txn.op));
+        let is_of_clients = decoded.txns.iter().all(|txn| txn.op.is_of_client());
         if decoded.txns.is_empty() || !is_current(batch) || !is_of_clients {
             return false;
         }
@@ -282,23 +282,6 @@ impl WriteBatch {
     /// Whose transactions are in it.
     pub(in crate::replica) fn origins(&self) -> &[(ConnId, u64)] {
         &self.origins
-    }
-}
-
-/// Whether a server may ask for it because a client has asked it.
-fn is_of_client(op: &TxnOp) -> bool {
-    match op {
-        TxnOp::Client { .. }
-        | TxnOp::OpenSession { .. }
-        | TxnOp::AttachSession { .. }
-        | TxnOp::CloseSession => true,
-        TxnOp::ExpireSession
-        | TxnOp::Reap { .. }
-        | TxnOp::Found { .. }
-        | TxnOp::Upgrade { .. }
-        | TxnOp::Refuse { .. }
-        | TxnOp::Foreign(_)
-        | TxnOp::Migrate(_) => false,
     }
 }
 

@@ -16,7 +16,9 @@ pub mod version;
 mod write;
 
 pub use foreign::{ForeignApplied, ForeignLoad, ForeignResult};
-pub use migration::{EPOCH_JUMP, MigrateOp, Migration, Phase, cutover_epoch, followed_session};
+pub use migration::{
+    ADDRESSES_MAX, EPOCH_JUMP, MigrateOp, Migration, Phase, cutover_epoch, followed_session,
+};
 pub use state::new_ensemble;
 pub use state::{Machine, STAMP_LEAD_MS_MAX};
 

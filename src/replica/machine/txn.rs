@@ -137,6 +137,25 @@ pub enum TxnOp {
     Migrate(MigrateOp),
 }
 
+impl TxnOp {
+    /// Whether a client asks for it. Everything else a leader decides by itself.
+    pub(in crate::replica) fn is_of_client(&self) -> bool {
+        match self {
+            Self::Client { .. }
+            | Self::OpenSession { .. }
+            | Self::AttachSession { .. }
+            | Self::CloseSession => true,
+            Self::ExpireSession
+            | Self::Reap { .. }
+            | Self::Found { .. }
+            | Self::Upgrade { .. }
+            | Self::Refuse { .. }
+            | Self::Foreign(_)
+            | Self::Migrate(_) => false,
+        }
+    }
+}
+
 const KIND_CLIENT: u8 = 1;
 const KIND_OPEN: u8 = 2;
 const KIND_CLOSE: u8 = 3;

@@ -26,6 +26,8 @@ const AGAIN_US: u64 = 100_000;
 const FAILURES_COUNTED_MAX: u64 = 10;
 /// How long the link may be away before clients are sent away, in microseconds: as without a leader.
 const AWAY_US_MAX: u64 = 1_000_000;
+/// So many alarms are all told; of further ones the 2nd, 4th, 8th and so on: a client may write for hours.
+const ALARMS_TOLD_MAX: u64 = 20;
 /// How many ids of sessions are asked for at once.
 pub(in crate::replica) const SESSIONS_AT_ONCE: i64 = 1 << 16;
 
@@ -181,7 +183,9 @@ impl Following {
     /// Something that must not be.
     pub(in crate::replica) fn alarm(&mut self, words: String) {
         self.alarms += 1;
-        self.work.alarms.push(words);
+        if self.alarms <= ALARMS_TOLD_MAX || self.alarms.is_power_of_two() {
+            self.work.alarms.push(format!("{words} (alarm {})", self.alarms));
+        }
     }
 
     pub(in crate::replica) fn alarms(&self) -> u64 {

@@ -16,3 +16,6 @@ pub(in crate::replica) use cutover::Stage;
 pub(in crate::replica) use following::Following;
 pub use following::{LinkInput, MigrateOrder, ZooKeeperWork};
 pub(in crate::replica) use waiting::Asked;
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,8 @@ use crate::replica::clients::WriteBatch;
 use crate::replica::inspect::{MigrationReport, Report};
 use crate::replica::machine::members::{self, Members};
 use crate::replica::machine::{
-    Applied, Batch, MigrateOp, Migration, Phase, Txn, TxnOp, cutover_epoch, followed_session, txn,
+    ADDRESSES_MAX, Applied, Batch, MigrateOp, Migration, Phase, Txn, TxnOp, cutover_epoch,
+    followed_session, txn,
 };
 use crate::replica::migration::{Asked, LinkInput, MigrateOrder, Stage};
 use crate::tree::acl::Identity;
@@ -25,8 +26,6 @@ use crate::zookeeper::{Txn as ForeignTxn, TxnBody};
 
 /// So often in a row a leader of ZooKeeper may have less than the copy.
 const AHEADS_MAX: u64 = 10;
-/// Sessions that are named where there are too many of them.
-const NAMED_MAX: usize = 3;
 
 impl Replica {
     /// Whether this server has the link, or is to have it.
@@ -64,6 +63,11 @@ impl Replica {
                 "this ensemble has znodes or sessions of its own: only one that was never written to can follow"
                     .to_owned(),
             ),
+            (MigrateOrder::Follow { quorum, clients, .. }, _)
+                if quorum.len() > ADDRESSES_MAX || clients.len() > ADDRESSES_MAX =>
+            {
+                Err(format!("more than {ADDRESSES_MAX} addresses are named"))
+            }
             (MigrateOrder::Follow { server_id, quorum, clients }, _) => {
                 let texts = |all: &[String]| all.iter().map(|one| Text::copy_from(one)).collect();
                 let (quorum, clients) = (texts(quorum), texts(clients));
@@ -115,7 +119,7 @@ impl Replica {
         let now_us = self.clocks.now_us();
         match input {
             LinkInput::Up { remote } => {
-                let Some(migration) = self.leads_migration() else { return self.following.end() };
+                let Some(migration) = self.leads_migration() else { return self.end_migration() };
                 let is_compared = self.following.cutover.stage() == Stage::Comparing;
                 let from_zxid = match (migration.follows(), migration.is_whole) {
                     (true, _) if is_compared => 0,
@@ -169,7 +173,7 @@ impl Replica {
     }
 
     fn link_event(&mut self, event: Event) {
-        let Some(migration) = self.leads_migration() else { return self.following.end() };
+        let Some(migration) = self.leads_migration() else { return self.end_migration() };
         let follows = migration.follows() && self.following.cutover.stage() != Stage::Proposed;
         match event {
             Event::Led { epoch } => self.following.led(epoch),
@@ -296,20 +300,10 @@ impl Replica {
         self.forwarding.given(term, own, write_batch.origins());
         let Ok(batch) = Batch::decode(&write_batch.payload.into()) else { return None };
         for txn in batch.txns {
-            match txn.op {
-                TxnOp::Client { .. }
-                | TxnOp::OpenSession { .. }
-                | TxnOp::AttachSession { .. }
-                | TxnOp::CloseSession => self.give_zookeeper(txn),
-                TxnOp::ExpireSession
-                | TxnOp::Reap { .. }
-                | TxnOp::Found { .. }
-                | TxnOp::Upgrade { .. }
-                | TxnOp::Refuse { .. }
-                | TxnOp::Foreign(_)
-                | TxnOp::Migrate(_) => {
-                    self.following.push_txn(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
-                }
+            if txn.op.is_of_client() {
+                self.give_zookeeper(txn);
+            } else {
+                self.following.push_txn(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
             }
         }
         None
@@ -382,7 +376,7 @@ impl Replica {
     }
 
     /// The link takes requests: those that were held go first.
-    fn release_held(&mut self) {
+    pub(super) fn release_held(&mut self) {
         if self.following.cutover.is_begun() {
             return;
         }
@@ -520,118 +514,6 @@ impl Replica {
         self.leads_migration().is_some_and(|migration| migration.phase == Phase::CutOver)
     }
 
-    /// Takes a cutover as far as it can go now.
-    pub(in crate::replica) fn advance_cutover(&mut self) {
-        let applied = self.state.at().0;
-        match self.following.cutover.stage() {
-            Stage::Draining
-                if !self.following.waiting.is_empty() || !self.following.is_settled(applied) => {}
-            Stage::Draining if self.is_unproven() => {
-                if self.following.cutover.compares() {
-                    // What it came to is not applied yet.
-                    return;
-                }
-                let now_us = self.clocks.now_us();
-                self.following.cutover.advance(Stage::Comparing);
-                self.following.lose("ZooKeeper's state is compared".to_owned(), now_us);
-            }
-            Stage::Draining => {
-                // Not those of ZooKeeper's own clients: to ask for one keeps it alive.
-                let known = self.state.machine().sessions().iter();
-                let owned = known.filter(|(_, session)| session.owner.0 != 0);
-                let sessions: Vec<(i64, i32)> =
-                    owned.map(|(id, session)| (id, session.timeout_ms)).collect();
-                if let Some(learner) = self.following.requesting() {
-                    // A leader that was deposed and does not know it may still have a link. Once a session belongs to
-                    // this one, ZooKeeper refuses what comes over the other.
-                    let fences = !mutant!("cutover-without-fence");
-                    let fenced = if fences { sessions } else { Vec::new() };
-                    for (id, timeout_ms) in &fenced {
-                        learner.revalidate(*id, *timeout_ms);
-                    }
-                    learner.sync(0, 0);
-                    fenced.iter().for_each(|(id, _)| self.following.waiting.fence(*id));
-                    self.following.waiting.sync(Asked::CutOver);
-                    self.following.cutover.advance(Stage::Syncing);
-                }
-            }
-            Stage::Applying
-                if !self.following.is_settled(applied) || !self.following.waiting.is_empty() => {}
-            Stage::Applying => match self.cutover_obstacle() {
-                Some(why) => self.give_up_cutover(&why),
-                None => {
-                    self.following.cutover.advance(Stage::Looking);
-                    self.following.look();
-                }
-            },
-            Stage::None | Stage::Comparing | Stage::Syncing | Stage::Looking | Stage::Proposed => {}
-        }
-    }
-
-    /// Whether no digest of ZooKeeper has covered all of the copy.
-    fn is_unproven(&self) -> bool {
-        self.state.machine().migration().is_some_and(|migration| migration.is_unproven)
-    }
-
-    /// What stands against a cutover, now that everything has come.
-    fn cutover_obstacle(&self) -> Option<String> {
-        let machine = self.state.machine();
-        let migration = machine.migration()?;
-        if migration.is_unproven {
-            return Some("the copy is not proved to be that of ZooKeeper: ask again".to_owned());
-        }
-        if migration.phase != Phase::Following || !migration.is_whole {
-            return Some(format!("this ensemble is {}: {}", migration.phase.name(), migration.why));
-        }
-        if let Some(intruder) = self.following.cutover.intruder() {
-            return Some(format!("a client of ZooKeeper has written meanwhile: {intruder}"));
-        }
-        self.sessions_elsewhere()
-    }
-
-    /// Sessions that no client of this ensemble has: their clients are at ZooKeeper, or gone.
-    fn sessions_elsewhere(&self) -> Option<String> {
-        let machine = self.state.machine();
-        let elsewhere = machine.sessions().iter().filter(|(_, session)| session.owner.0 == 0);
-        let elsewhere: Vec<String> = elsewhere.map(|(id, _)| format!("{id:#x}")).collect();
-        if elsewhere.is_empty() || mutant!("cutover-without-all-sessions") {
-            return None;
-        }
-        let named = elsewhere.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
-        let more = if elsewhere.len() > NAMED_MAX { ", ..." } else { "" };
-        Some(format!(
-            "{} open sessions are not connected here ({named}{more}): move their clients, or wait until the sessions \
-             end",
-            elsewhere.len()
-        ))
-    }
-
-    /// The shell has looked again whether ZooKeeper's ports for clients are closed.
-    pub(in crate::replica) fn zookeeper_closed(&mut self, closed: Result<(), String>) {
-        if self.following.cutover.stage() != Stage::Looking {
-            return;
-        }
-        match closed.err().or_else(|| self.cutover_obstacle()) {
-            Some(why) => self.give_up_cutover(&why),
-            None => {
-                self.following.cutover.advance(Stage::Proposed);
-                self.following.push(&MigrateOp::CutOver);
-            }
-        }
-    }
-
-    /// Goes on as before.
-    fn give_up_cutover(&mut self, why: &str) {
-        if self.following.cutover.stage() == Stage::Proposed {
-            return;
-        }
-        if let Some(token) = self.following.cutover.end() {
-            let words = format!("nothing was changed: {why}");
-            self.output.inspected(token, Report::Migrated(Err(words)));
-            self.release_held();
-        }
-    }
-
     /// A step of the migration was applied.
     pub(in crate::replica) fn migrated(&mut self, step: &MigrateOp, applied: &Applied) {
         let leads = self.leadership.leads().is_some();
@@ -685,40 +567,6 @@ impl Replica {
                 .map_or(String::new(), |known| known.why.to_string());
             self.following.alarm(why.clone());
             self.lose_link(why);
-        }
-    }
-
-    /// The entry of the cutover was applied.
-    fn cut_over(&mut self, applied: &Applied) {
-        self.ensemble.members_changed(false);
-        if self.leadership.leads().is_none() {
-            return;
-        }
-        let token = self.following.cutover.end();
-        let done = match &applied.result {
-            Ok(_) => Ok(format!("{:#x}", applied.zxid)),
-            Err(code) => Err(format!("nothing was changed: {}", code.name())),
-        };
-        if done.is_ok() {
-            self.sessions.track_anew(self.state.machine().sessions());
-            self.clocks.begin_to_lead(self.state.machine().steady_ms());
-            self.following
-                .tell(format!("this ensemble has taken over at zxid {:#x}", applied.zxid));
-            for txn in self.following.take_held() {
-                let is_reconfig =
-                    matches!(txn.op, TxnOp::Client { op, .. } if op == OpCode::Reconfig as i32);
-                if is_reconfig {
-                    // It was meant for the other ensemble.
-                    self.following.refuse_lost(txn.origin);
-                    continue;
-                }
-                self.following.push_txn(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
-            }
-        } else {
-            self.release_held();
-        }
-        if let Some(token) = token {
-            self.output.inspected(token, Report::Migrated(done));
         }
     }
 

@@ -8,6 +8,7 @@ mod apply;
 mod chores;
 mod clocks;
 mod connect;
+mod cutover;
 mod hung_disk;
 mod image;
 mod inspect;

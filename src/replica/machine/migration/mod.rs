@@ -27,7 +27,7 @@ use crate::zookeeper::{Item, SnapshotDecoder, Txn as ForeignTxn, TxnBody};
 use answer::{describe, is_failure, op_of, response};
 
 pub use record::{Migration, Phase};
-pub use step::MigrateOp;
+pub use step::{ADDRESSES_MAX, MigrateOp};
 
 /// Key of the record that holds it, where there is one.
 pub(super) const KEY_MIGRATION: &[u8] = b"m";
@@ -268,7 +268,7 @@ impl Machine {
             is_replaced: false,
         };
         self.clock_dirty = true;
-        let is_unused = self.is_unused();
+        let is_unused = matches!(op, MigrateOp::Follow { .. }) && self.is_unused();
         if let MigrateOp::Linked { .. } = op {
             // A comparison that was broken off.
             self.loading.take_if(|loading| loading.is_for_comparison);

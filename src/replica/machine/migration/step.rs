@@ -8,8 +8,8 @@ use bytes::Bytes;
 use crate::proto::jute::wire_len;
 use crate::proto::{Malformed, Reader, Text, Writer};
 
-/// Most addresses that a leader is looked for at.
-const QUORUM_MAX: usize = 256;
+/// Most addresses of each kind that a step may name.
+pub const ADDRESSES_MAX: usize = 256;
 
 /// A step of a migration, in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,7 +163,7 @@ pub(super) fn put_texts(texts: &[Text], out: &mut Vec<u8>) {
 
 pub(super) fn texts(reader: &mut Reader) -> Result<Vec<Text>, Malformed> {
     let count = reader.count("texts", 4)?.unwrap_or(0);
-    if count > QUORUM_MAX {
+    if count > ADDRESSES_MAX {
         return Err(Malformed::new("texts", "are too many"));
     }
     (0..count).map(|_| reader.string("text")).collect()

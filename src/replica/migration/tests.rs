@@ -1,0 +1,65 @@
+//! Orders of operators, at a server on its own.
+
+use crate::replica::machine::ADDRESSES_MAX;
+use crate::replica::{Input, Machine, MigrateOrder, Replica, Report, Restored, Setup};
+use crate::tree::Options;
+
+/// A server that leads.
+fn leading() -> Replica {
+    let machine = Machine::fresh(Options::default());
+    let mut replica = Replica::new(Setup::default(), machine, Restored::default()).unwrap();
+    replica.step(Input::Tick { now_us: 1000, wall_ms: 1 });
+    assert_eq!(settle(&mut replica), []);
+    assert!(replica.is_serving());
+    replica
+}
+
+/// Lets it do what it wants; what operators are told.
+fn settle(replica: &mut Replica) -> Vec<(u64, Report)> {
+    let mut told = Vec::new();
+    while let Some(ready) = replica.ready().expect("no broken invariant") {
+        if let Some(append) = ready.append {
+            replica.persisted(append.number);
+        }
+        told.extend(ready.inspected);
+    }
+    told
+}
+
+fn order(replica: &mut Replica, order: MigrateOrder) -> Result<String, String> {
+    replica.step(Input::Migrate { token: 7, order });
+    match &settle(replica)[..] {
+        [(7, Report::Migrated(done))] => done.clone(),
+        told => panic!("{told:?}"),
+    }
+}
+
+fn follow(addresses: usize) -> MigrateOrder {
+    let quorum = (0..addresses).map(|number| format!("zk{number}:2888")).collect();
+    MigrateOrder::Follow { server_id: 200, quorum, clients: Vec::new() }
+}
+
+#[test]
+fn more_addresses_than_an_entry_may_have_are_refused_and_not_written() {
+    let mut replica = leading();
+    let refused = order(&mut replica, follow(ADDRESSES_MAX + 1)).unwrap_err();
+    assert!(refused.contains("256 addresses"), "{refused}");
+    assert!(replica.machine().migration().is_none() && replica.is_serving());
+    assert_eq!(order(&mut replica, follow(ADDRESSES_MAX)), Ok(String::new()));
+    assert!(replica.machine().migration().is_some() && !replica.is_serving());
+}
+
+#[test]
+fn an_order_that_makes_no_sense_now_is_refused_with_the_reason() {
+    let mut replica = leading();
+    for asked in [MigrateOrder::CutOver, MigrateOrder::Abort, MigrateOrder::Done] {
+        let refused = order(&mut replica, asked).unwrap_err();
+        assert_eq!(refused, "this ensemble follows no other one");
+    }
+    order(&mut replica, follow(1)).unwrap();
+    let refused = order(&mut replica, MigrateOrder::CutOver).unwrap_err();
+    assert!(refused.starts_with("this ensemble does not follow now, it is joining"), "{refused}");
+    assert!(order(&mut replica, MigrateOrder::Done).is_err());
+    assert_eq!(order(&mut replica, MigrateOrder::Abort), Ok(String::new()));
+    assert!(!replica.is_serving(), "there is no state to serve");
+}

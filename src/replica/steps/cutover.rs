@@ -1,0 +1,163 @@
+//! The cutover: from ZooKeeper's decisions to this ensemble's own.
+//!
+//! *Owns* nothing: joins the cutover's steps with the link, the log and the sessions. *Invariants*: it is proposed only
+//! when nothing is on its way, no other link of this ensemble can write for an open session, every open session is
+//! connected here, and ZooKeeper's ports were looked at again; whatever ends it before that leaves everything as it
+//! was. *Never* leaves out a step.
+
+use crate::proto::OpCode;
+use crate::replica::Replica;
+use crate::replica::inspect::Report;
+use crate::replica::machine::{Applied, MigrateOp, Phase, TxnOp};
+use crate::replica::migration::{Asked, Stage};
+
+/// Sessions that are named where there are too many of them.
+const NAMED_MAX: usize = 3;
+
+impl Replica {
+    /// Takes a cutover as far as it can go now.
+    pub(in crate::replica) fn advance_cutover(&mut self) {
+        let applied = self.state.at().0;
+        match self.following.cutover.stage() {
+            Stage::Draining
+                if !self.following.waiting.is_empty() || !self.following.is_settled(applied) => {}
+            Stage::Draining if self.is_unproven() => {
+                if self.following.cutover.compares() {
+                    // What it came to is not applied yet.
+                    return;
+                }
+                let now_us = self.clocks.now_us();
+                self.following.cutover.advance(Stage::Comparing);
+                self.following.lose("ZooKeeper's state is compared".to_owned(), now_us);
+            }
+            Stage::Draining => {
+                // Not those of ZooKeeper's own clients: to ask for one keeps it alive.
+                let known = self.state.machine().sessions().iter();
+                let owned = known.filter(|(_, session)| session.owner.0 != 0);
+                let sessions: Vec<(i64, i32)> =
+                    owned.map(|(id, session)| (id, session.timeout_ms)).collect();
+                if let Some(learner) = self.following.requesting() {
+                    // A leader that was deposed and does not know it may still have a link. Once a session belongs to
+                    // this one, ZooKeeper refuses what comes over the other.
+                    let fences = !mutant!("cutover-without-fence");
+                    let fenced = if fences { sessions } else { Vec::new() };
+                    for (id, timeout_ms) in &fenced {
+                        learner.revalidate(*id, *timeout_ms);
+                    }
+                    learner.sync(0, 0);
+                    fenced.iter().for_each(|(id, _)| self.following.waiting.fence(*id));
+                    self.following.waiting.sync(Asked::CutOver);
+                    self.following.cutover.advance(Stage::Syncing);
+                }
+            }
+            Stage::Applying
+                if !self.following.is_settled(applied) || !self.following.waiting.is_empty() => {}
+            Stage::Applying => match self.cutover_obstacle() {
+                Some(why) => self.give_up_cutover(&why),
+                None => {
+                    self.following.cutover.advance(Stage::Looking);
+                    self.following.look();
+                }
+            },
+            Stage::None | Stage::Comparing | Stage::Syncing | Stage::Looking | Stage::Proposed => {}
+        }
+    }
+
+    /// Whether no digest of ZooKeeper has covered all of the copy.
+    fn is_unproven(&self) -> bool {
+        self.state.machine().migration().is_some_and(|migration| migration.is_unproven)
+    }
+
+    /// What stands against a cutover, now that everything has come.
+    fn cutover_obstacle(&self) -> Option<String> {
+        let machine = self.state.machine();
+        let migration = machine.migration()?;
+        if migration.is_unproven {
+            return Some("the copy is not proved to be that of ZooKeeper: ask again".to_owned());
+        }
+        if migration.phase != Phase::Following || !migration.is_whole {
+            return Some(format!("this ensemble is {}: {}", migration.phase.name(), migration.why));
+        }
+        if let Some(intruder) = self.following.cutover.intruder() {
+            return Some(format!("a client of ZooKeeper has written meanwhile: {intruder}"));
+        }
+        self.sessions_elsewhere()
+    }
+
+    /// Sessions that no client of this ensemble has: their clients are at ZooKeeper, or gone.
+    pub(super) fn sessions_elsewhere(&self) -> Option<String> {
+        let machine = self.state.machine();
+        let elsewhere = machine.sessions().iter().filter(|(_, session)| session.owner.0 == 0);
+        let elsewhere: Vec<String> = elsewhere.map(|(id, _)| format!("{id:#x}")).collect();
+        if elsewhere.is_empty() || mutant!("cutover-without-all-sessions") {
+            return None;
+        }
+        let named = elsewhere.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+        let more = if elsewhere.len() > NAMED_MAX { ", ..." } else { "" };
+        Some(format!(
+            "{} open sessions are not connected here ({named}{more}): move their clients, or wait until the sessions \
+             end",
+            elsewhere.len()
+        ))
+    }
+
+    /// The shell has looked again whether ZooKeeper's ports for clients are closed.
+    pub(in crate::replica) fn zookeeper_closed(&mut self, closed: Result<(), String>) {
+        if self.following.cutover.stage() != Stage::Looking {
+            return;
+        }
+        match closed.err().or_else(|| self.cutover_obstacle()) {
+            Some(why) => self.give_up_cutover(&why),
+            None => {
+                self.following.cutover.advance(Stage::Proposed);
+                self.following.push(&MigrateOp::CutOver);
+            }
+        }
+    }
+
+    /// Goes on as before.
+    pub(super) fn give_up_cutover(&mut self, why: &str) {
+        if self.following.cutover.stage() == Stage::Proposed {
+            return;
+        }
+        if let Some(token) = self.following.cutover.end() {
+            let words = format!("nothing was changed: {why}");
+            self.output.inspected(token, Report::Migrated(Err(words)));
+            self.release_held();
+        }
+    }
+
+    /// The entry of the cutover was applied.
+    pub(super) fn cut_over(&mut self, applied: &Applied) {
+        self.ensemble.members_changed(false);
+        if self.leadership.leads().is_none() {
+            return;
+        }
+        let token = self.following.cutover.end();
+        let done = match &applied.result {
+            Ok(_) => Ok(format!("{:#x}", applied.zxid)),
+            Err(code) => Err(format!("nothing was changed: {}", code.name())),
+        };
+        if done.is_ok() {
+            self.sessions.track_anew(self.state.machine().sessions());
+            self.clocks.begin_to_lead(self.state.machine().steady_ms());
+            self.following
+                .tell(format!("this ensemble has taken over at zxid {:#x}", applied.zxid));
+            for txn in self.following.take_held() {
+                let is_reconfig =
+                    matches!(txn.op, TxnOp::Client { op, .. } if op == OpCode::Reconfig as i32);
+                if is_reconfig {
+                    // It was meant for the other ensemble.
+                    self.following.refuse_lost(txn.origin);
+                    continue;
+                }
+                self.following.push_txn(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
+            }
+        } else {
+            self.release_held();
+        }
+        if let Some(token) = token {
+            self.output.inspected(token, Report::Migrated(done));
+        }
+    }
+}
