@@ -6,6 +6,7 @@
 
 use bytes::{Bytes, BytesMut};
 use lockkeeper::internals::config::{CONFIG_ERRORS_MAX, Config, Draft};
+use lockkeeper::internals::learner::{Event, Joining, Learner};
 use lockkeeper::internals::proto::frame;
 use lockkeeper::internals::proto::{
     ConnectRequest, ConnectResponse, OpCode, Reader, Request, RequestHeader, Response,
@@ -114,6 +115,51 @@ pub fn config(data: &[u8]) {
     if let Ok(config) = draft.resolve() {
         assert!(!config.describe().is_empty());
     }
+}
+
+/// What a leader of ZooKeeper sends to an observer. The first byte says in how large pieces it arrives, the second
+/// whether the observer has a state already: however it is cut, the events are the same, and behind the end of a
+/// connection there are none.
+pub fn learner(data: &[u8]) {
+    let [piece, has_state, stream @ ..] = data else { return };
+    let from_zxid = if has_state & 1 == 0 { 0 } else { 0x1_0000_000f };
+    let at_once = heard(from_zxid, std::iter::once(stream));
+    let in_pieces = heard(from_zxid, stream.chunks(usize::from(*piece).max(1)));
+    assert_eq!(at_once, in_pieces);
+}
+
+/// The events of what arrives, with the pieces of a snapshot as one, and what ended the connection, if something did.
+fn heard<'a>(
+    from_zxid: i64,
+    pieces: impl Iterator<Item = &'a [u8]>,
+) -> (Vec<Event>, Option<String>) {
+    let joining = Joining { server_id: 201, from_zxid, accepted_epoch: 1, login: None };
+    let mut learner = Learner::new(joining, 0);
+    let (mut events, mut has_asked) = (Vec::new(), false);
+    for piece in pieces {
+        learner.feed(piece, 0);
+        loop {
+            if learner.may_request() && !has_asked {
+                has_asked = true;
+                learner.sync(1, 2);
+                learner.revalidate(1, 2);
+            }
+            match (learner.next_event(), events.last_mut()) {
+                (Ok(None), _) => break,
+                (Ok(Some(Event::SnapshotBytes(more))), Some(Event::SnapshotBytes(bytes))) => {
+                    *bytes = [&bytes[..], &more[..]].concat().into();
+                }
+                (Ok(Some(event)), _) => events.push(event),
+                (Err(ended), _) => {
+                    let _ = learner.take_output();
+                    learner.feed(piece, 0);
+                    assert!(learner.next_event().is_err() && learner.take_output().is_empty());
+                    return (events, Some(ended.to_string()));
+                }
+            }
+        }
+    }
+    (events, None)
 }
 
 /// A transaction, a log and a snapshot of ZooKeeper, and machines that take what is in them.

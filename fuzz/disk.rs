@@ -1,6 +1,6 @@
 //! What is fuzzed of the disk: files that hold anything.
 //!
-//! *Owns* a file system in memory, and the bodies for images, logs and identities. Every file has a
+//! *Owns* a file system in memory, and the bodies for images, backups, logs and identities. Every file has a
 //! checksum over all of it, which stops random bytes at the door; so the bodies set the checksums
 //! right, if the first byte says so, and what lies behind is tried as well. The rules: nothing
 //! panics; whatever is accepted reads the same a second time; a log that opens gives all its entries
@@ -13,11 +13,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use lockkeeper::internals::replica::{Append, Entry, EntryKind, Mark, Urgency};
+use lockkeeper::internals::backup::{BackupReader, BackupWriter, Header};
+use lockkeeper::internals::replica::{
+    Append, Entry, EntryKind, Machine, Mark, RecordDigest, Restore, Urgency,
+};
 use lockkeeper::internals::storage::{
     DiskFile, FileLock, Fs, FsError, Identity, Images, Log, LogOptions, LogRecovery, Position,
     Reserved,
 };
+use lockkeeper::internals::tree::Options;
 
 /// The ensemble whose files these are.
 pub const CLUSTER: u128 = 0x4c4b;
@@ -131,6 +135,51 @@ pub fn identity(data: &[u8]) {
     }
 }
 
+/// A backup; the first byte says whether its checksums are set right.
+pub fn backup(data: &[u8]) {
+    let Some((mode, file)) = data.split_first() else { return };
+    let mut file = file.to_vec();
+    if mode & 1 != 0 {
+        seal_backup(&mut file);
+    }
+    let Ok(reader) = BackupReader::open(&file[..], record_digest()) else { return };
+    let header = reader.header().clone();
+    let mut records: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    let read = reader.read(&mut |key, value| {
+        records.push((key.to_vec(), value.to_vec()));
+        Ok(())
+    });
+    let Ok(trailer) = read else { return };
+    assert_eq!(records.len() as u64, trailer.records);
+    assert!(records.is_sorted_by(|a, b| a.0 < b.0));
+    // It is one that could have been written.
+    let mut again = BackupWriter::begin(Vec::new(), &header, record_digest()).expect("it is short");
+    for (key, value) in &records {
+        again.record(key, value).expect("the keys ascend");
+    }
+    let (again, same) = again.finish().expect("nothing fails");
+    assert_eq!(same, trailer);
+    let reader = BackupReader::open(&again[..], record_digest()).expect("it was just written");
+    assert_eq!(reader.header(), &header);
+}
+
+fn record_digest() -> RecordDigest {
+    Machine::fresh(Options::default()).record_digest()
+}
+
+/// A good backup, for whoever changes it.
+pub fn good_backup() -> Vec<u8> {
+    let header = Header { release: "0.1.0".into(), index: 7, term: 2, ..Header::default() };
+    let mut writer =
+        BackupWriter::begin(Vec::new(), &header, record_digest()).expect("the header is short");
+    let session = [&b"s"[..], &5_i64.to_be_bytes()].concat();
+    for key in [&b"/a"[..], b"/b", b"c", &session[..]] {
+        // What a record holds is for who restores it.
+        let _ = writer.record(key, &[0; 100]);
+    }
+    writer.finish().expect("nothing fails").0
+}
+
 /// A good image, for whoever changes it.
 pub fn good_image() -> Vec<u8> {
     let fs = MemoryFs::default();
@@ -178,6 +227,32 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 /// Where the checksums of an image are, they are right after this.
+fn seal_backup(file: &mut [u8]) {
+    let int = |file: &[u8], at: usize| {
+        let bytes = file.get(at..at + 4)?;
+        Some(u32::from_le_bytes(bytes.try_into().expect("4 bytes")))
+    };
+    let Some(text) = int(file, 12) else { return };
+    let mut at = 16 + (text as usize).min(1 << 16);
+    let Some(header) = file.get(..at) else { return };
+    let mut crc = crc32c::crc32c(header);
+    put(file, at, &crc.to_le_bytes());
+    at += 4;
+    while let Some(length) = int(file, at).map(|length| (length as usize).min(1 << 20)) {
+        // The trailer has its checksum at its end, a chunk behind the count of its records.
+        let (head, body) = if length == 0 { (28, 0) } else { (8, length) };
+        let Some(known) = file.get(at..at + head) else { return };
+        crc = crc32c::crc32c_append(crc, known);
+        let Some(records) = file.get(at + head + 4..at + head + 4 + body) else { return };
+        crc = crc32c::crc32c_append(crc, records);
+        put(file, at + head, &crc.to_le_bytes());
+        if length == 0 {
+            return;
+        }
+        at += head + 4 + body;
+    }
+}
+
 fn seal_image(file: &mut [u8]) {
     let int = |file: &[u8], at: usize| {
         let bytes = file.get(at..at + 4)?;

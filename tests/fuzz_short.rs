@@ -152,6 +152,18 @@ fn files_of_zookeeper() {
 }
 
 #[test]
+fn streams_of_zookeepers_leader() {
+    let below = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/learner/tests");
+    let files = ["snap.bin", "fuzzy.bin", "diff.bin", "equal.bin", "trunc.bin"];
+    let mut seeds = Vec::new();
+    for (number, file) in (0..).zip(files) {
+        let stream = std::fs::read(below.join(file)).expect("it is there");
+        seeds.push([&[number * 7, u8::from(number > 1)][..], &stream].concat());
+    }
+    run(bodies::learner, &seeds, 3000);
+}
+
+#[test]
 fn configuration_files() {
     let sample = lockkeeper::internals::config::Config::sample();
     let mut seeds: Vec<Vec<u8>> = sample.lines().map(|line| line.as_bytes().to_vec()).collect();
@@ -258,6 +270,12 @@ fn with_modes(file: &[u8], modes: u8) -> Vec<Vec<u8>> {
 #[test]
 fn images() {
     run(disk::image, &with_modes(&disk::good_image(), 2), 20_000);
+}
+
+#[cfg(feature = "server")]
+#[test]
+fn backups() {
+    run(disk::backup, &with_modes(&disk::good_backup(), 2), 20_000);
 }
 
 #[cfg(feature = "server")]

@@ -118,6 +118,21 @@ const ALERTS: &[Alert] = &[
         "No server has given a backup for two days: look at the timer or the job that asks for them",
     ),
     alert(
+        "LockkeeperMigrationStopped",
+        "lockkeeper_migration_state{key=\"stopped\"} == 1",
+        "0m",
+        "critical",
+        "The copy of ZooKeeper's state differs: clients are to go back there. `lockkeeper migrate status` says which \
+         znode",
+    ),
+    alert(
+        "LockkeeperMigrationAlarm",
+        "lockkeeper_migration_alarms > 0",
+        "0m",
+        "critical",
+        "A client still writes to ZooKeeper behind the cutover: the log of the leader names its session and the znode",
+    ),
+    alert(
         "LockkeeperEndsByItself",
         "increase(unrecoverable_error_count[5m]) > 0",
         "0m",
@@ -287,6 +302,7 @@ const ROWS: &[Row] = &[
             "leader",
             "looking",
             "learner",
+            "migration",
             "synced",
             "sync_time",
             "propagation",

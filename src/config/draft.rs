@@ -213,6 +213,7 @@ impl Draft {
         self.resolve_metrics();
         self.resolve_tls();
         self.resolve_peer_tls();
+        self.resolve_zookeeper_tls();
         self.resolve_admin_tls();
         self.resolve_authentication();
         self.resolve_peer_security();

@@ -38,6 +38,7 @@ mod likeness;
 mod listener_tls;
 mod membership;
 mod metrics_tls;
+mod migration;
 mod peer_security;
 mod peer_tls;
 mod properties;
@@ -62,6 +63,7 @@ pub use listener_tls::{ClientAuthKey, ListenerTls, Secret, StoreConfig, StoreTyp
 pub use membership::Membership;
 pub(crate) use membership::{dynamic_text, static_text};
 pub use metrics_tls::MetricsTlsConfig;
+pub use migration::MigrationConfig;
 pub use peer_security::{PeerSecurityConfig, PeerSecurityKey};
 pub use peer_tls::PeerTlsConfig;
 pub use protection::Protected;
@@ -151,6 +153,8 @@ pub struct Config {
     pub sasl: SaslConfig,
     /// How servers prove to each other who they are.
     pub peer_security: PeerSecurityConfig,
+    /// The link with ZooKeeper's leader during a live migration.
+    pub migration: MigrationConfig,
     /// `enableEagerACLCheck`: check a write's ACL before it is proposed, too.
     pub eager_acl_check: bool,
     /// `4lw.commands.whitelist`.

@@ -72,10 +72,16 @@ impl Config {
     /// Whether there is a key, a password or a token that no other user may read, in a file that this names.
     #[must_use]
     pub fn has_secrets(&self) -> bool {
-        let files = [&self.admin.token_file, &self.sasl.jaas_file, &self.peer_security.secret_file];
+        let files = [
+            &self.admin.token_file,
+            &self.sasl.jaas_file,
+            &self.peer_security.secret_file,
+            &self.migration.jaas_file,
+        ];
         files.iter().any(|file| file.is_some())
             || self.tls.is_offered()
             || self.peer_tls.is_offered()
+            || self.speaks_tls_to_zookeeper()
             || self.admin.speaks_tls()
             || self.metrics_secure_addr.is_some()
     }

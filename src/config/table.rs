@@ -16,6 +16,7 @@ use super::bounds::{
 };
 use super::key::Key;
 use super::metrics_tls;
+use super::migration;
 use super::peer_security;
 use super::peer_tls;
 use super::sasl;
@@ -25,8 +26,8 @@ use super::values::{
 };
 use super::words::FourLetterWords;
 use super::{
-    AdminConfig, Config, ContainerConfig, CpuPolicyKey, MetricsTlsConfig, PeerSecurityConfig,
-    PeerTlsConfig, Raw, SaslConfig, TlsConfig,
+    AdminConfig, Config, ContainerConfig, CpuPolicyKey, MetricsTlsConfig, MigrationConfig,
+    PeerSecurityConfig, PeerTlsConfig, Raw, SaslConfig, TlsConfig,
 };
 
 /// A heading of the documents and the keys below it.
@@ -39,7 +40,7 @@ pub struct Section {
 }
 
 /// Every key that takes effect.
-pub static SECTIONS: [Section; 14] = [
+pub static SECTIONS: [Section; 15] = [
     Section { title: "Where it stores and listens", keys: &PLACE },
     Section { title: "Sessions and time", keys: &SESSIONS },
     Section { title: "Limits", keys: &LIMITS },
@@ -54,6 +55,7 @@ pub static SECTIONS: [Section; 14] = [
     Section { title: "For operators", keys: &OPERATORS },
     Section { title: "TLS of the port for metrics", keys: &metrics_tls::KEYS },
     Section { title: "The ensemble", keys: &ENSEMBLE },
+    Section { title: "Live migration from ZooKeeper", keys: &migration::KEYS },
 ];
 
 static PLACE: [Key; 13] = [
@@ -725,6 +727,7 @@ pub(super) fn blank() -> Config {
         peer_tls: PeerTlsConfig::default(),
         sasl: SaslConfig::default(),
         peer_security: PeerSecurityConfig::default(),
+        migration: MigrationConfig::default(),
         eager_acl_check: false,
         four_letter_words: FourLetterWords::Default,
         admin: AdminConfig {

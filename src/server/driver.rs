@@ -523,6 +523,7 @@ mod tests {
     use crate::server::clients::Line;
     use crate::server::clients::Outbox;
     use crate::server::limits::Limits;
+    use crate::server::zookeeper::Access;
     use crate::tree::Options;
 
     const CLIENTS: u64 = 40;
@@ -544,7 +545,7 @@ mod tests {
             members: watch::Sender::default(),
             links: None,
             gssapi: Gssapi::default(),
-            zookeeper: ZooKeeper::new(mpsc::channel(1).0),
+            zookeeper: ZooKeeper::new(mpsc::channel(1).0, Access::default()),
             role_log: RoleLog::new(1, Instant::now()),
             turned_away: Vec::new(),
             is_checkpoint_asked: false,

@@ -153,6 +153,11 @@ class Clients(Loaded):
     KEYS = f"maxClientCnxns={ADDRESS_MAX}\nlockkeeper.checkpointMillis=1000\n"
 
     def __init__(self, folder, command):
+        folder.mkdir(exist_ok=True)
+        self.program, self.token = command[0], folder / "token"
+        self.token.touch(mode=0o600)
+        self.token.write_text("a token of this test alone\n")
+        self.KEYS = f"{Clients.KEYS}lockkeeper.adminTokenFile={self.token}\n"
         super().__init__(folder, ["prlimit", f"--nofile={self.OPEN_FILES}:{self.OPEN_FILES}", *command])
 
     def causes(self):
@@ -162,6 +167,7 @@ class Clients(Loaded):
                      "refused", "LockkeeperRefusesConnections"])
         # Clients cannot take the last files: the server keeps some for itself.
         yield Cause("the limit of open files is lowered to what is open", self.lower_files, ["open_files_left"])
+        yield Cause("a backup, and none after it", self.back_up, ["LockkeeperBackupOld"])
         # A follower has room for other clients.
         self.at = self.follower()
         yield Cause("10,001 watches", self.watch, ["watches"])
@@ -181,6 +187,10 @@ class Clients(Loaded):
         pid = self.processes[self.at].pid
         limit = len(os.listdir(f"/proc/{pid}/fd")) + 8
         call("prlimit", "--pid", pid, f"--nofile={limit}:{limit}")
+
+    def back_up(self):
+        call(self.program, "snapshot", "save", self.folder / "backup", "--admin", f"{HOST}:{self.admin_ports[self.follower()]}",
+             "--admin-token-file", self.token)
 
     def watch(self):
         pipelined(self.stay(self.at), EXISTS, [text(f"/missing/{number}") + b"\1" for number in range(10_001)])

@@ -14,12 +14,14 @@ import time
 from live_checks import History, compare_trees
 from live_clients import Children
 from live_load import World
+from live_secured import Secured
 from live_servers import Lockkeeper, Migration, NoMigration, Observers, Ports, ZooKeeper, tail
 from live_wire import Expired, Refused, Session
 from parts import fill
 from real import jars, zookeeper
 
-VERSION = "3.9.4"
+# From here on transactions carry the digest of the tree behind them.
+DIGESTS_FROM = (3, 6)
 PHASES = ("follow", "moving", "closed", "cutover", "after")
 
 
@@ -33,17 +35,19 @@ class Size:
 class Run:
     """One way from ZooKeeper to Lockkeeper, or, without Lockkeeper, around in ZooKeeper."""
 
-    def __init__(self, setting, size, ours="lockkeeper", kill=None, abort=False, phase=None, intruder=False):
+    def __init__(self, setting, size, ours="lockkeeper", kill=None, abort=False, phase=None, intruder=False, secured=False):
         self.setting, self.size, self.kill, self.abort, self.phase, self.intruder = setting, size, kill, abort, phase, intruder
-        self.history = History()
+        self.history, self.version = History(), setting.chosen.source
+        self.has_digests = tuple(map(int, self.version.split(".")[:2])) >= DIGESTS_FROM
+        files = Secured(setting.folder / "secured") if secured else None
         ports = Ports(setting.chosen.port)
         if ours == "alone":
             self.theirs = Lockkeeper(setting, ports)
         else:
-            self.theirs = ZooKeeper(setting, jars(setting.work, VERSION), ports)
+            self.theirs = ZooKeeper(setting, jars(setting.work, self.version), ports, secured=files)
         self.ours = self.migration = None
         if ours == "lockkeeper":
-            self.ours = Lockkeeper(setting, ports)
+            self.ours = Lockkeeper(setting, ports, files)
             self.migration = Migration(setting.binary, self.theirs, self.ours)
         elif ours == "observers":
             self.ours, self.migration = Observers(setting, self.theirs, ports), NoMigration()
@@ -68,7 +72,7 @@ class Run:
     def fill(self):
         """Every kind of znode that there is, lists and containers included."""
         client = self.setting.client(self.theirs.ports[0])
-        fill(client, VERSION)
+        fill(client, self.version)
         self.setting.clients.remove(client)
         client.stop()
         client.close()
@@ -255,7 +259,7 @@ class Run:
         newest = max(range(3), key=lambda at: max((int(file.suffix[1:], 16) for file in (
             self.theirs.folder / str(at + 1) / "version-2").glob("log.*")), default=0))
         shutil.copytree(self.theirs.folder / str(newest + 1), copy)
-        judge = self.setting.server(await asyncio.to_thread(zookeeper, jars(self.setting.work, VERSION), copy,
+        judge = self.setting.server(await asyncio.to_thread(zookeeper, jars(self.setting.work, self.version), copy,
                                                             self.setting.folder / "judge.txt"))
         theirs = await self.walk(("127.0.0.1", judge.port))
         for path, (_, _, stat) in theirs.items():
@@ -349,7 +353,9 @@ async def whole_way(run):
     for at in range(3) if real else ():
         await asyncio.to_thread(theirs.stop, at)
     status = await migration.wait_for("done")
-    assert not real or status["compared"] > 0, f"no digest was compared: {status}"
+    assert not real or status["compared"] > 0 or not run.has_digests, f"no digest was compared: {status}"
+    if real:
+        await check_figures(run, status)
     await asyncio.sleep(size.seconds / 2)
     await run.finish()
     if real:
@@ -357,6 +363,15 @@ async def whole_way(run):
         run.history.verdict()
         print(f"  {status['compared']} digests compared, up to {status.get('compared_zxid')}")
     return pause
+
+
+async def check_figures(run, status):
+    """What a collector of metrics reads agrees with the status."""
+    figures = await asyncio.to_thread(run.migration.figures)
+    expected = {'lockkeeper_migration_state{key="done"}': "1", "lockkeeper_migration_compared": str(status["compared"]),
+                "lockkeeper_migration_zxid": str(int(status["zookeeper_zxid"], 16)), "lockkeeper_migration_alarms": "0"}
+    for name, value in expected.items():
+        assert figures.get(name) == value, f"{name} is {figures.get(name)} and not {value}: {figures}"
 
 
 async def cut_over(run):

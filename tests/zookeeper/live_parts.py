@@ -5,6 +5,7 @@
     migrate-stand-in  the whole way with ZooKeeper's observers in Lockkeeper's place
     migrate-short     the whole way with 60 sessions: for the gate
     migrate           the whole way with 1,000 sessions and 1,000 writes/s; with --repeat 20, the pause's median and maximum
+    migrate-secured   the same as migrate-short, where ZooKeeper has TLS and SASL between its servers
     migrate-faults    each leader killed in each phase, abort in each phase, and a client that is still there at the cutover
 
 --kill, --abort and --phase choose one fault for `migrate` and `migrate-short`. The phases: Lockkeeper follows; clients are
@@ -19,6 +20,7 @@ from live import PHASES, Run, Size, in_folder, whole_way, with_loop
 from live_checks import History
 from live_clients import Children
 from live_load import PLANTS, World
+from real import VERSIONS
 
 LONG, SHORT = Size(980, 20, 2, 1000, 20), Size(57, 3, 0, 300, 3)
 
@@ -33,6 +35,10 @@ def migrate(size):
         if pauses:
             print(f"  the pause of {len(pauses)} cutovers: median {statistics.median(pauses):.0f} ms, maximum {max(pauses):.0f} ms")
     return part
+
+
+def migrate_secured(setting):
+    with_loop(Run(setting, SHORT, secured=True), whole_way)
 
 
 def migrate_faults(setting):
@@ -128,6 +134,7 @@ def stand_in(setting):
 
 def add_arguments(parser):
     parser.add_argument("--repeat", type=int, default=1, help="how often migrate is run: for the pause's median and maximum")
+    parser.add_argument("--source", choices=[version for version in VERSIONS], default="3.9.4", help="which ZooKeeper is migrated from")
     parser.add_argument("--sessions", type=int, default=400, help="how many migrate-harness has")
     parser.add_argument("--server", choices=("zookeeper", "lockkeeper"), default="zookeeper", help="of migrate-harness")
     parser.add_argument("--plant", action="append", choices=list(PLANTS), help="only these of migrate-plants")
@@ -137,4 +144,4 @@ def add_arguments(parser):
 
 
 PARTS = {"migrate-harness": harness, "migrate-plants": plants, "migrate-stand-in": stand_in, "migrate-short": migrate(SHORT), "migrate": migrate(LONG),
-         "migrate-faults": migrate_faults}
+         "migrate-secured": migrate_secured, "migrate-faults": migrate_faults}

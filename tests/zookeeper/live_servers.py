@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.request
 
 from real import Process, SetupError, word, zookeeper
 
@@ -121,11 +122,12 @@ class ZooKeeper(Ensemble):
 
     name = "ZooKeeper"
 
-    def __init__(self, setting, lib, ports, digest=True):
+    def __init__(self, setting, lib, ports, digest=True, secured=None):
         super().__init__(setting, setting.folder / "zookeeper")
+        self.more = secured.zookeeper_lines() if secured else ""
+        self.java = (*JAVA, f"-Dzookeeper.digest.enabled={str(digest).lower()}", *(secured.java() if secured else ()))
         self.lib, self.ports, self.hidden = lib, ports.take(), ports.take()
         self.quorum, self.election = ports.take(), ports.take()
-        self.digest = digest
         self.lines = server_lines(1, self.quorum, self.election)
         make_data(self.folder, 1)
 
@@ -134,15 +136,16 @@ class ZooKeeper(Ensemble):
 
     def start(self, at, waits=True):
         server = zookeeper(self.lib, self.folder / str(at + 1), self.folder / f"{at + 1}.txt", port=self.port(at), waits=waits,
-                           extra=TIMES + self.lines, java=(*JAVA, f"-Dzookeeper.digest.enabled={str(self.digest).lower()}"))
+                           extra=TIMES + self.lines + self.more, java=self.java)
         self.servers[at] = self.setting.server(server)
 
 
 class Lockkeeper(Ensemble):
     name = "Lockkeeper"
 
-    def __init__(self, setting, ports):
+    def __init__(self, setting, ports, secured=None):
         super().__init__(setting, setting.folder / "lockkeeper")
+        more = secured.lockkeeper_lines() if secured else ""
         self.ports, self.peers, self.election, self.admin = (ports.take() for _ in range(4))
         for at in range(3):
             lines = "".join(f"server.{one + 1}=127.0.0.1:{self.peers[one]}:{self.election[one]};127.0.0.1:{self.ports[one]}\n"
@@ -150,7 +153,7 @@ class Lockkeeper(Ensemble):
             (self.folder / f"{at + 1}.cfg").write_text(
                 f"dataDir={self.folder / str(at + 1)}\nclientPort={self.ports[at]}\nclientPortAddress=127.0.0.1\n"
                 f"tickTime={TICK_MS}\ninitLimit=10\nsyncLimit=5\n{lines}admin.serverAddress=127.0.0.1\n"
-                f"admin.serverPort={self.admin[at]}\n4lw.commands.whitelist=*\nextendedTypesEnabled=true\nmaxClientCnxns=0\n")
+                f"admin.serverPort={self.admin[at]}\n4lw.commands.whitelist=*\nextendedTypesEnabled=true\nmaxClientCnxns=0\n{more}")
 
     def start(self, at, waits=True):
         command = [str(self.setting.binary), "server", "--myid", str(at + 1), str(self.folder / f"{at + 1}.cfg")]
@@ -262,6 +265,13 @@ class Migration:
         if code == 0:
             return None
         return one_line("cutover", out + errors)
+
+    def figures(self):
+        """Of the live migration, as the server that leads tells them to a collector of metrics."""
+        port = self.ours.admin[self.ours.leader()]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return dict(line.rsplit(" ", 1) for line in lines if line.startswith("lockkeeper_migration_"))
 
     async def abort(self):
         code, out, errors = await self.run("abort")

@@ -12,7 +12,7 @@ use super::Certificates;
 use super::lock_figures::LockFigures;
 use super::metric::{Kind, Metric, Reading, Value};
 use crate::replica::Status;
-use crate::replica::inspect::{Mode, PeerStatus, ProposalSizes};
+use crate::replica::inspect::{MigrationLink, Mode, PeerStatus, ProposalSizes};
 
 const fn gauge(
     name: &'static str,
@@ -97,6 +97,12 @@ fn of_certificates(r: &Reading, number: fn(&Certificates) -> u64) -> Option<Valu
     let known = r.counters.certificates.iter().map(|known| (known.listener, number(known)));
     let known: Vec<_> = known.collect();
     (!known.is_empty()).then_some(Value::Set(known))
+}
+
+/// A figure of the link with ZooKeeper's leader, on the server that has it.
+fn of_link(reading: &Reading, number: fn(&MigrationLink) -> u64) -> Option<Value> {
+    let link = reading.status.migration.as_ref()?.of_leader.as_ref()?;
+    Some(number(link).into())
 }
 
 /// A figure of locks, on the server that has them.

@@ -4,7 +4,7 @@ use super::super::metric::{Metric, Value};
 use super::super::version::{BUILT, ZOOKEEPER};
 use super::super::{OtherProtocols, Quantity};
 use super::{
-    counter, gauge, histogram, info, of_certificates, of_locks, of_member, summary, whole,
+    counter, gauge, histogram, info, of_certificates, of_link, of_locks, of_member, summary, whole,
 };
 
 pub(super) const METRICS: &[Metric] = &[
@@ -155,6 +155,34 @@ pub(super) const METRICS: &[Metric] = &[
     counter("lockkeeper_backup_errors", "Backups of this server that were broken off", |r| {
         whole(r.counters.disk.backup_errors)
     }),
+    gauge(
+        "lockkeeper_migration_state",
+        "How far a live migration from ZooKeeper is, as a label: 1; absent without one",
+        |r| r.status.migration.map(|known| Value::Set(vec![(known.phase.name(), 1)])),
+    ),
+    gauge("lockkeeper_migration_zxid", "zxid of ZooKeeper's last transaction here", |r| {
+        r.status.migration.map(|known| Value::Whole(known.foreign_zxid))
+    }),
+    counter(
+        "lockkeeper_migration_compared",
+        "Transactions of ZooKeeper whose digest was compared with the one here",
+        |r| r.status.migration.map(|known| known.compared.into()),
+    ),
+    gauge(
+        "lockkeeper_migration_linked",
+        "Whether the link with ZooKeeper's leader is up and has brought everything: 1 or 0 (leader only)",
+        |r| of_link(r, |link| link.is_current.into()),
+    ),
+    gauge(
+        "lockkeeper_migration_requests_waiting",
+        "Requests of clients that ZooKeeper has and has not decided (leader only)",
+        |r| of_link(r, |link| link.requests_waiting),
+    ),
+    counter(
+        "lockkeeper_migration_alarms",
+        "Transactions of clients in ZooKeeper behind the cutover, since this server leads (leader only)",
+        |r| of_link(r, |link| link.alarms),
+    ),
     counter("lockkeeper_connections_accepted", "Client connections accepted", |r| {
         whole(r.counters.connections_accepted)
     }),

@@ -8,6 +8,7 @@ use super::super::ensemble::{self, Blame, Fault};
 use super::super::error::Origin;
 use super::super::groups;
 use super::super::listener_tls::ClientAuthKey;
+use super::super::migration;
 use super::super::peer_security::PeerSecurityKey;
 use super::super::sasl;
 use super::super::servers::SERVER_ID_MAX;
@@ -103,7 +104,18 @@ impl Draft {
             (false, true) => "portUnification",
             (false, false) => return,
         };
-        let listener = &tls.listener;
+        self.require_peer_stores(asks);
+    }
+
+    /// TLS of the link with ZooKeeper's leader needs the same.
+    pub(super) fn resolve_zookeeper_tls(&mut self) {
+        if self.config.migration.ssl_quorum == Some(true) {
+            self.require_peer_stores(migration::SSL_QUORUM);
+        }
+    }
+
+    fn require_peer_stores(&mut self, asks: &'static str) {
+        let listener = &self.config.peer_tls.listener;
         let missing = [
             (
                 "ssl.quorum.keyStore.location",

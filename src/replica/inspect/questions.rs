@@ -5,6 +5,7 @@
 
 use super::znode::{ZnodeQuestion, ZnodeReport};
 use crate::locks::{Scope, Snapshot};
+use crate::replica::machine::Phase;
 use crate::replica::request::ConnId;
 
 /// What this server is in its ensemble.
@@ -70,6 +71,8 @@ impl Latency {
 pub struct Status {
     /// Whether requests are answered.
     pub serving: bool,
+    /// A live migration from ZooKeeper; `None`: there is none.
+    pub migration: Option<MigrationFigures>,
     /// Role.
     pub mode: Mode,
     /// Last applied zxid.
@@ -284,6 +287,30 @@ pub enum Report {
     Migrated(Result<String, String>),
     /// Done.
     Reset,
+}
+
+/// What is counted of a live migration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MigrationFigures {
+    /// How far it is.
+    pub phase: Phase,
+    /// zxid of ZooKeeper's last transaction here.
+    pub foreign_zxid: i64,
+    /// How many transactions were compared with ZooKeeper's digest.
+    pub compared: u64,
+    /// What only the server that leads knows.
+    pub of_leader: Option<MigrationLink>,
+}
+
+/// What the leader knows of the link with ZooKeeper's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MigrationLink {
+    /// There is one, and everything has come that was there when it was made.
+    pub is_current: bool,
+    /// Requests that ZooKeeper has and that are not answered.
+    pub requests_waiting: u64,
+    /// What clients of ZooKeeper did after the cutover, since this server leads.
+    pub alarms: u64,
 }
 
 /// A live migration, as one server sees it.

@@ -16,6 +16,7 @@ use crate::proto::Text;
 use crate::replica::canonical::Canonical;
 use crate::replica::machine::{BatchBuilder, MigrateOp, Origin, Txn, TxnOp};
 use crate::replica::request::ConnId;
+use crate::sasl::{CNONCE_BYTES, ClientLogin};
 use crate::tree::acl::Identity;
 
 /// What came from ZooKeeper and is not applied yet: beyond that the shell reads no more.
@@ -38,6 +39,8 @@ pub enum LinkInput {
     Up {
         /// With whom, `host:port`.
         remote: String,
+        /// Who this ensemble proves to be there, where it does: see [`Joining::login`].
+        login: Option<(ClientLogin, [u8; CNONCE_BYTES])>,
     },
     /// It brought these bytes.
     Bytes(Bytes),

@@ -20,6 +20,7 @@ impl Replica {
         let (counts, figures) = (self.figures.counts(), self.clients.figures());
         Status {
             serving: self.is_serving(),
+            migration: self.migration_figures(),
             mode: self.mode(),
             zxid: self.state.machine().last_zxid(),
             ensemble_version: self.state.machine().version(),

@@ -8,13 +8,11 @@
 //!
 //! Takes the place of `ObserverRequestProcessor`, `Observer` and `LearnerSessionTracker`.
 
-use crate::config::Role;
 use crate::learner::{Ended, Event, Joining};
 use crate::proto::{ErrorCode, OpCode, Text};
 use crate::replica::Replica;
 use crate::replica::clients::WriteBatch;
-use crate::replica::inspect::{MigrationReport, Report};
-use crate::replica::machine::members::{self, Members};
+use crate::replica::inspect::Report;
 use crate::replica::machine::{
     ADDRESSES_MAX, Applied, Batch, MigrateOp, Migration, Phase, Txn, TxnOp, cutover_epoch,
     followed_session, txn,
@@ -29,7 +27,7 @@ const AHEADS_MAX: u64 = 10;
 
 impl Replica {
     /// Whether this server has the link, or is to have it.
-    fn leads_migration(&self) -> Option<&Migration> {
+    pub(super) fn leads_migration(&self) -> Option<&Migration> {
         let leads = self.leadership.leads() == Some(self.consensus.term());
         self.state.machine().migration().filter(|_| leads)
     }
@@ -118,7 +116,7 @@ impl Replica {
     pub(in crate::replica) fn zookeeper(&mut self, input: LinkInput) {
         let now_us = self.clocks.now_us();
         match input {
-            LinkInput::Up { remote } => {
+            LinkInput::Up { remote, login } => {
                 let Some(migration) = self.leads_migration() else { return self.end_migration() };
                 let is_compared = self.following.cutover.stage() == Stage::Comparing;
                 let from_zxid = match (migration.follows(), migration.is_whole) {
@@ -131,7 +129,7 @@ impl Replica {
                     server_id: migration.server_id,
                     from_zxid,
                     accepted_epoch: migration.epoch,
-                    login: None,
+                    login,
                 };
                 self.following.linked(remote, joining, now_us);
             }
@@ -449,71 +447,6 @@ impl Replica {
         }
     }
 
-    /// Where ZooKeeper's leader may be: what the operator said, and what `/zookeeper/config` says.
-    fn zookeeper_addresses(&self) -> Vec<Text> {
-        let machine = self.state.machine();
-        let Some(migration) = machine.migration() else { return Vec::new() };
-        let mut all = migration.quorum.clone();
-        for spec in self.zookeeper_members().values() {
-            for address in &spec.addresses {
-                let text = Text::from(format!("{}:{}", address.host, address.peer_port));
-                if !all.contains(&text) {
-                    all.push(text);
-                }
-            }
-        }
-        all
-    }
-
-    /// The servers of the other ensemble, as it has said last.
-    fn zookeeper_members(&self) -> Members {
-        let machine = self.state.machine();
-        match machine.migration() {
-            Some(migration) if migration.follows() && migration.is_whole => {
-                members::parse(machine.tree().config_text())
-            }
-            Some(migration) => members::parse(migration.other_members.as_str()),
-            None => Members::new(),
-        }
-    }
-
-    /// Where clients may reach the other ensemble, `host:port`.
-    #[must_use]
-    pub fn zookeeper_clients(&self) -> Vec<String> {
-        let Some(migration) = self.state.machine().migration() else { return Vec::new() };
-        let mut all: Vec<String> = migration.clients.iter().map(Text::to_string).collect();
-        for spec in self.zookeeper_members().values() {
-            let ports = [&spec.client, &spec.secure_client].into_iter().flatten();
-            for port in ports.map(|address| address.port) {
-                for address in &spec.addresses {
-                    let text = format!("{}:{port}", address.host);
-                    if !all.contains(&text) {
-                        all.push(text);
-                    }
-                }
-            }
-        }
-        all
-    }
-
-    /// The ports of the participants of the other ensemble at which each listens as long as it runs, of each server.
-    #[must_use]
-    pub fn zookeeper_voters(&self) -> Vec<Vec<String>> {
-        let members = self.zookeeper_members();
-        let voters = members.values().filter(|spec| spec.role == Role::Participant);
-        let ports = voters.map(|spec| {
-            let ports = spec.addresses.iter();
-            ports.map(|address| format!("{}:{}", address.host, address.election_port)).collect()
-        });
-        ports.collect()
-    }
-
-    /// Whether this server leads an ensemble that has taken over from another one, which may still run.
-    #[must_use]
-    pub fn watches_zookeeper(&self) -> bool {
-        self.leads_migration().is_some_and(|migration| migration.phase == Phase::CutOver)
-    }
-
     /// A step of the migration was applied.
     pub(in crate::replica) fn migrated(&mut self, step: &MigrateOp, applied: &Applied) {
         let leads = self.leadership.leads().is_some();
@@ -583,44 +516,6 @@ impl Replica {
             self.output.inspected(token, Report::Migrated(Err(words.to_owned())));
         }
         self.following.end();
-    }
-
-    /// Whether the shell may read more from the link with ZooKeeper.
-    #[must_use]
-    pub fn takes_from_zookeeper(&self) -> bool {
-        self.following.has_room()
-    }
-
-    /// What operators see of it.
-    pub(in crate::replica) fn migration_report(&self) -> MigrationReport {
-        let machine = self.state.machine();
-        let elsewhere = machine.sessions().iter().filter(|(_, session)| session.owner.0 == 0);
-        let link = self.following.remote();
-        let mut report = MigrationReport {
-            zxid: machine.last_zxid(),
-            leads: self.leadership.leads().is_some(),
-            leader: self.known_leader(),
-            sessions: machine.session_count(),
-            sessions_elsewhere: elsewhere.count() as u64,
-            linked_with: link.map(|(remote, _)| remote.to_owned()),
-            is_current: link.is_some_and(|(_, is_current)| is_current),
-            requests_waiting: self.following.waiting.len() as u64,
-            alarms: self.following.alarms(),
-            ..MigrationReport::default()
-        };
-        let Some(migration) = machine.migration() else { return report };
-        let texts = |all: &[Text]| all.iter().map(Text::to_string).collect();
-        report.state = Some(migration.phase.name());
-        report.why = match migration.phase {
-            Phase::Stopped => migration.why.to_string(),
-            Phase::Joining | Phase::Interrupted => self.following.why().to_owned(),
-            Phase::Following | Phase::CutOver | Phase::Aborted | Phase::Done => String::new(),
-        };
-        (report.foreign_zxid, report.epoch) = (migration.foreign_zxid, migration.epoch);
-        (report.compared, report.compared_zxid) = (migration.compared, migration.compared_zxid);
-        report.server_id = migration.server_id;
-        (report.quorum, report.clients) = (texts(&migration.quorum), texts(&migration.clients));
-        report
     }
 }
 

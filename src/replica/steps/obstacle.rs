@@ -34,6 +34,7 @@ impl Replica {
                 let lost = lost.or_else(|| self.misses_majority());
                 lost.or_else(|| self.migration_obstacle())
             }
+            None if !self.is_serving() => self.migration_obstacle(),
             Some(_) | None => None,
         };
         self.leadership.set_obstacle(obstacle);

@@ -49,6 +49,22 @@ pub(in crate::server) fn of_peers(
     load("ssl.quorum.ciphersuites", settings(&config.listener, true))
 }
 
+/// What the link with ZooKeeper's leader goes by, in a live migration; `None`: not through TLS. `peers`: what links
+/// between servers go by, which is the same.
+///
+/// # Errors
+/// A file is at fault.
+pub(super) fn of_zookeeper(
+    config: &Config,
+    peers: Option<Arc<Reloadable>>,
+) -> Result<Option<Arc<Reloadable>>, TlsError> {
+    match (config.speaks_tls_to_zookeeper(), peers) {
+        (false, _) => Ok(None),
+        (true, Some(peers)) => Ok(Some(peers)),
+        (true, None) => load("ssl.quorum.ciphersuites", settings(&config.peer_tls.listener, true)),
+    }
+}
+
 /// What the HTTP port speaks TLS by; `None`: it does not.
 ///
 /// # Errors

@@ -34,7 +34,7 @@ use crate::server::peer::{Founder, Links, Peers, Store, Waiting, founding, open_
 use crate::server::queue::Queue;
 use crate::server::shared::{Published, Stop};
 use crate::server::story::RoleLog;
-use crate::server::zookeeper::ZooKeeper;
+use crate::server::zookeeper::{Access, ZooKeeper};
 use crate::storage::BackupMade;
 use crate::storage::Checkpointer;
 use crate::storage::ErrorCount;
@@ -60,6 +60,8 @@ pub(super) struct Parts {
     pub is_in_memory: bool,
     /// How many errors have ended servers of its data.
     pub errors: Arc<ErrorCount>,
+    /// How the link of a live migration is protected.
+    pub zookeeper: Access,
     /// The driver's queue.
     pub messages: mpsc::Sender<Message>,
     /// Its other end.
@@ -185,7 +187,16 @@ fn founded(
     unready: impl FnMut(),
 ) -> Result<Option<(Driver, bool)>, StartError> {
     let Parts {
-        config, is_in_memory, gssapi, messages, mut queue, audit, figures, published, ..
+        config,
+        is_in_memory,
+        gssapi,
+        zookeeper,
+        messages,
+        mut queue,
+        audit,
+        figures,
+        published,
+        ..
     } = parts;
     let sasl = parts.sasl;
     let (stop, member, members) = (parts.stop, parts.member, parts.members);
@@ -227,7 +238,7 @@ fn founded(
         members,
         links,
         gssapi,
-        zookeeper: ZooKeeper::new(to_driver),
+        zookeeper: ZooKeeper::new(to_driver, zookeeper),
         role_log: RoleLog::new(server_id, Instant::now()),
         turned_away: Vec::new(),
         is_checkpoint_asked: false,

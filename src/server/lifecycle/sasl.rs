@@ -1,4 +1,4 @@
-//! The users of SASL, or the key of Kerberos, from the file that the configuration names.
+//! The users of SASL, or the key of Kerberos, and who this ensemble is to ZooKeeper: from files of JAAS.
 //!
 //! *Owns* the reading of the JAAS file, a bounded length of it. *Invariant*: a file that is named and cannot be used
 //! is an error that names it and its line, and shows no password. *Never* watches the file: it is read at a start.
@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use crate::config::{Config, ConfigError, SaslConfig};
-use crate::sasl::{AuthToLocal, SaslSetup, jaas};
+use crate::sasl::{AuthToLocal, ClientLogin, SaslSetup, jaas};
 
 /// What the configuration and the file that it names say about SASL.
 ///
@@ -55,6 +55,23 @@ pub fn sasl_setup(config: &Config) -> Result<SaslSetup, ConfigError> {
         }
     }
     Ok(setup)
+}
+
+/// Who this ensemble proves to be to ZooKeeper's leader, in a live migration; `None`: nobody.
+///
+/// # Errors
+/// What is wrong with the file.
+pub(in crate::server) fn learner_login(
+    config: &Config,
+) -> Result<Option<ClientLogin>, ConfigError> {
+    let Some(path) = &config.migration.jaas_file else { return Ok(None) };
+    let section = &config.migration.section;
+    let advice = "make the file, or have lockkeeper.migration.jaasFile name another one";
+    let text = read(path).map_err(|reason| fault(path, 0, format!("{reason}: {advice}")))?;
+    let login = jaas::client_login(&text, section)
+        .map_err(|found| fault(path, found.line, found.reason))?;
+    let missing = || fault(path, 0, format!("there is no section {section}"));
+    login.map(Some).ok_or_else(missing)
 }
 
 /// `None`: the file has no such section, and goes for a client's, as with ZooKeeper.

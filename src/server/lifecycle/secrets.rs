@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use super::certificates;
+use super::{certificates, sasl};
 use crate::admin::read_token;
 use crate::config::{ClientAuthKey, Config, PeerSecurityKey};
 use crate::server::error::StartError;
@@ -25,13 +25,15 @@ pub fn file_faults(config: &Config) -> Vec<StartError> {
         if config.is_ensemble() { certificates::of_peers(&config.peer_tls) } else { Ok(None) },
         certificates::of_operators(config),
         certificates::of_metrics(config),
+        certificates::of_zookeeper(config, None),
     ];
     let stores = stores.into_iter().filter_map(Result::err).map(StartError::from);
     let secret = if config.is_ensemble() { Security::open(config, None).err() } else { None };
+    let login = sasl::learner_login(config).err().map(|error| StartError::Config(vec![error]));
     let token = config.admin.token_file.as_ref().filter(|_| config.admin.enabled);
     let token = token.and_then(|path| Some((path, read_token(path).err()?)));
     let token = token.map(|(path, reason)| StartError::Token { path: path.clone(), reason });
-    stores.chain(secret).chain(token).collect()
+    stores.chain(secret).chain(login).chain(token).collect()
 }
 
 /// Warns of each file that users beside the owner and the group may read or change.
@@ -90,15 +92,22 @@ fn files(config: &Config) -> impl Iterator<Item = &Path> {
     let (clients, servers, metrics) = (&config.tls, &config.peer_tls, &config.metrics_tls);
     let of_tls = [
         (clients.is_offered(), &clients.listener),
-        // The HTTP port goes by the same keys.
-        (servers.is_offered() || config.admin.speaks_tls(), &servers.listener),
+        // The HTTP port and the link with ZooKeeper go by the same keys.
+        (
+            servers.is_offered() || config.admin.speaks_tls() || config.speaks_tls_to_zookeeper(),
+            &servers.listener,
+        ),
         (config.metrics_secure_addr.is_some(), &metrics.listener),
     ];
     let of_tls = of_tls.into_iter().filter(|(is_offered, _)| *is_offered).flat_map(|(_, tls)| {
         [&tls.key_store.location, &tls.key_store.password_path, &tls.trust_store.password_path]
     });
-    let others =
-        [&config.admin.token_file, &config.sasl.jaas_file, &config.peer_security.secret_file];
+    let others = [
+        &config.admin.token_file,
+        &config.sasl.jaas_file,
+        &config.peer_security.secret_file,
+        &config.migration.jaas_file,
+    ];
     of_tls.chain(others).filter_map(Option::as_deref)
 }
 

@@ -22,7 +22,7 @@ use super::certificates;
 use super::member::{Member, State};
 use super::ports::{HttpAddresses, HttpTls, Offer, Ports};
 use super::recovery::{self, Parts};
-use super::sasl::sasl_setup;
+use super::sasl::{learner_login, sasl_setup};
 use super::secrets;
 use crate::admin::read_token;
 use crate::config::{Config, ConfigError, HostPort, ServerSpec};
@@ -42,6 +42,7 @@ use crate::server::peer::{Peers, dynamic_file, ports};
 use crate::server::queue::Queue;
 use crate::server::shared::{Published, Stop};
 use crate::server::story::RoomLog;
+use crate::server::zookeeper::Access;
 use crate::server::{Server, ended};
 use crate::storage::{ErrorCount, WatchedFs};
 use crate::supervision::{self, End, Failure, Supervisor, Task, TaskSet, spawn_blocking};
@@ -253,6 +254,7 @@ async fn serve(
         let (file, section) = (file.display(), &config.sasl.section);
         tracing::warn!(%file, section, "SASL is not offered: the file has no such section");
     }
+    let learner = learner_login(&config).map_err(|error| StartError::Config(vec![error]))?;
     let open_files = Files::of(&config)?;
     secrets::warn_of_readable(&config);
     secrets::warn_of_unknown_peers(&config);
@@ -297,11 +299,17 @@ async fn serve(
         let look = RoomLog::new(&config).follow(Arc::clone(&figures));
         tasks.spawn(Task::Room, Arc::clone(&stop).before(look));
     }
+    let peers = member.as_ref().and_then(|member| member.peers.security.certificates());
+    let of_zookeeper = certificates::of_zookeeper(&config, peers.clone())?;
+    let zookeeper = Access::new(&config, of_zookeeper.clone(), learner);
+    // Those of other servers are followed as theirs.
+    let of_zookeeper = of_zookeeper.filter(|_| peers.is_none());
     let policy = CpuPolicy::of_process(config.cpu_policy);
     let parts = Parts {
         config,
         sasl,
         gssapi,
+        zookeeper,
         is_in_memory,
         errors,
         messages,
@@ -316,10 +324,10 @@ async fn serve(
         runtime: Handle::current(),
         files: WatchedFs::new(files),
     };
-    let peers = parts.member.as_ref().and_then(|member| member.peers.security.certificates());
     let listeners = [
         ("clients", tls),
         ("servers", peers),
+        ("zookeeper", of_zookeeper),
         ("operators", http.operators.clone()),
         ("metrics", http.metrics.clone()),
     ];
@@ -337,7 +345,7 @@ async fn serve(
 
 /// Has the files of keys and certificates be followed until the end is asked for.
 fn follow(
-    listeners: [(&'static str, Option<Arc<Reloadable>>); 4],
+    listeners: [(&'static str, Option<Arc<Reloadable>>); 5],
     stop: &Arc<Stop>,
     tasks: &mut TaskSet<()>,
 ) -> Vec<certificates::Followed> {

@@ -29,7 +29,7 @@ const SUBJECT_SHOWN_MAX: usize = 200;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct LinkTls {
+pub(in crate::server) struct LinkTls {
     source: Arc<Reloadable>,
     /// This server connects through it.
     connects: bool,
@@ -55,6 +55,11 @@ impl LinkTls {
             deadline: Duration::from_millis(config.listener.handshake_timeout_ms.into()),
             slow: Semaphore::new(SLOW_HANDSHAKES_MAX),
         }
+    }
+
+    /// As the keys say, for connections to ZooKeeper's servers, which all go through it.
+    pub(in crate::server) fn to_zookeeper(config: &PeerTlsConfig, source: Arc<Reloadable>) -> Self {
+        Self { connects: true, ..Self::new(config, source) }
     }
 
     /// What it goes by.
@@ -102,7 +107,11 @@ impl LinkTls {
     ///
     /// # Errors
     /// The handshake failed, or took too long.
-    pub(super) async fn connect(&self, stream: TcpStream, host: &str) -> io::Result<Stream> {
+    pub(in crate::server) async fn connect(
+        &self,
+        stream: TcpStream,
+        host: &str,
+    ) -> io::Result<Stream> {
         let loaded = self.source.current();
         let Some(client) = loaded.client.filter(|_| self.connects) else {
             return Ok(Stream::Plain(stream));
@@ -118,7 +127,7 @@ impl LinkTls {
     ///
     /// # Errors
     /// In words: it has not.
-    pub(super) async fn judge(
+    pub(in crate::server) async fn judge(
         &self,
         stream: &Stream,
         hosts: &[String],

@@ -36,6 +36,8 @@ pub(in crate::server) use founding::{Founder, Life};
 pub(in crate::server) use image_fetch::{Waiting, open_or_mend};
 pub(in crate::server) use image_send::send_images;
 pub(in crate::server) use images::{Store, Transfers};
+pub(in crate::server) use link_tls::LinkTls;
 pub(in crate::server) use links::{LinkEvent, Links};
 pub(in crate::server) use peers::Peers;
+pub(in crate::server) use stream::Stream;
 pub(in crate::server) use survey::Survey;

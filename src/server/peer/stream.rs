@@ -19,7 +19,7 @@ use tokio_rustls::TlsStream;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) enum Stream {
+pub(in crate::server) enum Stream {
     /// Without TLS.
     Plain(TcpStream),
     /// With it.
@@ -54,7 +54,7 @@ impl Stream {
     }
 
     /// Whether what is said goes through TLS.
-    pub(super) fn is_tls(&self) -> bool {
+    pub(in crate::server) fn is_tls(&self) -> bool {
         matches!(self, Self::Tls(_))
     }
 

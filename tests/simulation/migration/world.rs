@@ -405,7 +405,7 @@ impl World {
                 LinkInput::Down { why: "refused".to_owned() }
             } else {
                 host.link = Some(self.leader.connect());
-                LinkInput::Up { remote: "zk:2888".to_owned() }
+                LinkInput::Up { remote: "zk:2888".to_owned(), login: None }
             };
             host.step(Input::ZooKeeper(up));
         }

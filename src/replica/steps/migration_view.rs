@@ -1,0 +1,131 @@
+//! What a live migration shows of itself, and where the other ensemble is.
+//!
+//! *Owns* nothing: reads the state, the link, and the text of ZooKeeper's members. *Never* changes anything.
+
+use crate::config::Role;
+use crate::proto::Text;
+use crate::replica::Replica;
+use crate::replica::inspect::{MigrationFigures, MigrationLink, MigrationReport};
+use crate::replica::machine::Phase;
+use crate::replica::machine::members::{self, Members};
+
+impl Replica {
+    /// Where ZooKeeper's leader may be: what the operator said, and what `/zookeeper/config` says.
+    pub(super) fn zookeeper_addresses(&self) -> Vec<Text> {
+        let machine = self.state.machine();
+        let Some(migration) = machine.migration() else { return Vec::new() };
+        let mut all = migration.quorum.clone();
+        for spec in self.zookeeper_members().values() {
+            for address in &spec.addresses {
+                let text = Text::from(format!("{}:{}", address.host, address.peer_port));
+                if !all.contains(&text) {
+                    all.push(text);
+                }
+            }
+        }
+        all
+    }
+
+    /// The servers of the other ensemble, as it has said last.
+    fn zookeeper_members(&self) -> Members {
+        let machine = self.state.machine();
+        match machine.migration() {
+            Some(migration) if migration.follows() && migration.is_whole => {
+                members::parse(machine.tree().config_text())
+            }
+            Some(migration) => members::parse(migration.other_members.as_str()),
+            None => Members::new(),
+        }
+    }
+
+    /// Where clients may reach the other ensemble, `host:port`.
+    #[must_use]
+    pub fn zookeeper_clients(&self) -> Vec<String> {
+        let Some(migration) = self.state.machine().migration() else { return Vec::new() };
+        let mut all: Vec<String> = migration.clients.iter().map(Text::to_string).collect();
+        for spec in self.zookeeper_members().values() {
+            let ports = [&spec.client, &spec.secure_client].into_iter().flatten();
+            for port in ports.map(|address| address.port) {
+                for address in &spec.addresses {
+                    let text = format!("{}:{port}", address.host);
+                    if !all.contains(&text) {
+                        all.push(text);
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// The ports of the participants of the other ensemble at which each listens as long as it runs, of each server.
+    #[must_use]
+    pub fn zookeeper_voters(&self) -> Vec<Vec<String>> {
+        let members = self.zookeeper_members();
+        let voters = members.values().filter(|spec| spec.role == Role::Participant);
+        let ports = voters.map(|spec| {
+            let ports = spec.addresses.iter();
+            ports.map(|address| format!("{}:{}", address.host, address.election_port)).collect()
+        });
+        ports.collect()
+    }
+
+    /// Whether this server leads an ensemble that has taken over from another one, which may still run.
+    #[must_use]
+    pub fn watches_zookeeper(&self) -> bool {
+        self.leads_migration().is_some_and(|migration| migration.phase == Phase::CutOver)
+    }
+
+    /// Whether the shell may read more from the link with ZooKeeper.
+    #[must_use]
+    pub fn takes_from_zookeeper(&self) -> bool {
+        self.following.has_room()
+    }
+
+    /// What operators see of it.
+    pub(in crate::replica) fn migration_report(&self) -> MigrationReport {
+        let machine = self.state.machine();
+        let elsewhere = machine.sessions().iter().filter(|(_, session)| session.owner.0 == 0);
+        let link = self.following.remote();
+        let mut report = MigrationReport {
+            zxid: machine.last_zxid(),
+            leads: self.leadership.leads().is_some(),
+            leader: self.known_leader(),
+            sessions: machine.session_count(),
+            sessions_elsewhere: elsewhere.count() as u64,
+            linked_with: link.map(|(remote, _)| remote.to_owned()),
+            is_current: link.is_some_and(|(_, is_current)| is_current),
+            requests_waiting: self.following.waiting.len() as u64,
+            alarms: self.following.alarms(),
+            ..MigrationReport::default()
+        };
+        let Some(migration) = machine.migration() else { return report };
+        let texts = |all: &[Text]| all.iter().map(Text::to_string).collect();
+        report.state = Some(migration.phase.name());
+        report.why = match migration.phase {
+            Phase::Stopped => migration.why.to_string(),
+            Phase::Joining | Phase::Interrupted => self.following.why().to_owned(),
+            Phase::Following | Phase::CutOver | Phase::Aborted | Phase::Done => String::new(),
+        };
+        (report.foreign_zxid, report.epoch) = (migration.foreign_zxid, migration.epoch);
+        (report.compared, report.compared_zxid) = (migration.compared, migration.compared_zxid);
+        report.server_id = migration.server_id;
+        (report.quorum, report.clients) = (texts(&migration.quorum), texts(&migration.clients));
+        report
+    }
+
+    /// The figures of it; `None` without one.
+    pub(in crate::replica) fn migration_figures(&self) -> Option<MigrationFigures> {
+        let migration = self.state.machine().migration()?;
+        let leads = self.leadership.leads().is_some();
+        Some(MigrationFigures {
+            phase: migration.phase,
+            foreign_zxid: migration.foreign_zxid,
+            compared: migration.compared,
+            of_leader: leads.then(|| MigrationLink {
+                is_current: self.following.remote().is_some_and(|(_, is_current)| is_current),
+                requests_waiting: self.following.waiting.len() as u64,
+                alarms: self.following.alarms(),
+            }),
+        })
+    }
+}
