@@ -22,6 +22,9 @@ use crate::cli::new_file::NewFile;
 use crate::config::Config;
 use crate::server::offline::{self, Membership, RELEASE, Restore as _, record_digest};
 
+/// By how much this command gives way to other programs: on the machine of a server its clients go first.
+const NICENESS: i32 = 10;
+
 /// Flags of `lockkeeper snapshot save`.
 #[derive(Debug, Args)]
 pub(crate) struct SaveFlags {
@@ -56,6 +59,8 @@ pub(super) fn run(flags: &SaveFlags) -> Result<Said, Failure> {
             .map_err(|reason| Failure::usage(format!("--subtree: {reason}")))?,
     };
     let begun = Instant::now();
+    // Where that is not allowed, it works as any program.
+    let _ = rustix::process::nice(NICENESS);
     let mut target = NewFile::begin(&flags.file).map_err(Failure::usage)?;
     let (header, trailer, note) = match &flags.offline {
         Some(dir) => {
