@@ -13,11 +13,11 @@ use super::{
 };
 use crate::backup::Selection;
 use crate::locks::{Local, Scope, Snapshot};
+use crate::replica::MigrateOrder;
 use crate::replica::inspect::{
     ConnectionReport, Inspect, Latency, MigrationFigures, MigrationLink, Mode, PeerStatus,
     ProposalSizes, Report, SessionReport, Standings, Status, WatchReport, ZnodeReport,
 };
-use crate::replica::{MigrateOrder, Phase};
 
 /// Everything can be changed before it is asked.
 pub(super) struct Fake {
@@ -108,7 +108,7 @@ impl Fake {
         let mut fake = Fake::standalone();
         fake.facts.server_id = 1;
         fake.status.migration = Some(MigrationFigures {
-            phase: Phase::Following,
+            state: "following",
             foreign_zxid: 0x5_0000_0007,
             compared: 400,
             of_leader: Some(MigrationLink { is_current: true, requests_waiting: 3, alarms: 1 }),

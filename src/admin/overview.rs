@@ -28,7 +28,7 @@ pub(super) async fn answer(source: &dyn Source) -> Option<Value> {
         "server": facts.server_id,
         "mode": status.mode.name(),
         "serving": status.serving,
-        "migration": status.migration.map(|known| json!({ "state": known.phase.name(), "compared": known.compared })),
+        "migration": status.migration.map(|known| json!({ "state": known.state, "compared": known.compared })),
         "conditions": conditions,
         "leader": status.leader,
         "term": status.term,

@@ -14,7 +14,7 @@ use super::values::{optional_path, path_text};
 pub struct MigrationConfig {
     /// `lockkeeper.migration.sslQuorum`: the link goes through TLS. `None`: as `sslQuorum` says.
     pub ssl_quorum: Option<bool>,
-    /// `lockkeeper.migration.jaasFile`: the file that says who this ensemble proves to be. `None`: nobody.
+    /// `lockkeeper.migration.jaasFile`: the file that says who this ensemble proves to be. `None`: it proves nothing.
     pub jaas_file: Option<PathBuf>,
     /// `quorum.auth.learner.saslLoginContext`: the section of that file.
     pub section: String,

@@ -3,9 +3,10 @@
 //! *Owns* the packets of that protocol and [`Learner`], one connection to a leader: proving who this server is,
 //! joining, the snapshot, the transactions in their order, requests, and the answers to pings.
 //!
-//! *Invariants*: it is a value. The same bytes and times give the same events, in whatever portions the bytes come. Any
-//! bytes give events or the end of the connection, never a panic, and memory is taken only for bytes that came. The
-//! transactions that it hands out rise by one within an epoch, and a new epoch begins with one: none is left out.
+//! *Invariants*: it is a value. The same bytes and times give the same events, in whatever portions the bytes come, but
+//! for pieces of a snapshot that is broken off. Any bytes give events or the end of the connection, never a panic, and
+//! memory is taken only for bytes that came. The transactions that it hands out rise by one within an epoch, and a new
+//! epoch begins with one: none is left out.
 //!
 //! *Never*: opens a socket, looks at a clock, draws a random number, or knows what a transaction does to a tree.
 //!

@@ -158,7 +158,7 @@ pub(super) const METRICS: &[Metric] = &[
     gauge(
         "lockkeeper_migration_state",
         "How far a live migration from ZooKeeper is, as a label: 1; absent without one",
-        |r| r.status.migration.map(|known| Value::Set(vec![(known.phase.name(), 1)])),
+        |r| r.status.migration.map(|known| Value::Set(vec![(known.state, 1)])),
     ),
     gauge("lockkeeper_migration_zxid", "zxid of ZooKeeper's last transaction here", |r| {
         r.status.migration.map(|known| Value::Whole(known.foreign_zxid))

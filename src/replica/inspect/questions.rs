@@ -5,7 +5,6 @@
 
 use super::znode::{ZnodeQuestion, ZnodeReport};
 use crate::locks::{Scope, Snapshot};
-use crate::replica::machine::Phase;
 use crate::replica::request::ConnId;
 
 /// What this server is in its ensemble.
@@ -292,8 +291,8 @@ pub enum Report {
 /// What is counted of a live migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MigrationFigures {
-    /// How far it is.
-    pub phase: Phase,
+    /// The phase.
+    pub state: &'static str,
     /// zxid of ZooKeeper's last transaction here.
     pub foreign_zxid: i64,
     /// How many transactions were compared with ZooKeeper's digest.

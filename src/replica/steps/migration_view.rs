@@ -118,7 +118,7 @@ impl Replica {
         let migration = self.state.machine().migration()?;
         let leads = self.leadership.leads().is_some();
         Some(MigrationFigures {
-            phase: migration.phase,
+            state: migration.phase.name(),
             foreign_zxid: migration.foreign_zxid,
             compared: migration.compared,
             of_leader: leads.then(|| MigrationLink {

@@ -57,7 +57,7 @@ pub fn sasl_setup(config: &Config) -> Result<SaslSetup, ConfigError> {
     Ok(setup)
 }
 
-/// Who this ensemble proves to be to ZooKeeper's leader, in a live migration; `None`: nobody.
+/// Who this ensemble proves to be to ZooKeeper's leader, in a live migration; `None`: it proves nothing.
 ///
 /// # Errors
 /// What is wrong with the file.

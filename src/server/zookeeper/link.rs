@@ -1,7 +1,7 @@
 //! The link with ZooKeeper's leader: finds it, and carries the bytes of both directions.
 //!
-//! *Owns* the connection. *Invariant*: it is read only while the replica has room for what comes. *Never* knows what the
-//! bytes mean.
+//! *Owns* the connection. *Invariant*: it is read only while the replica has room for what comes. *Never* knows what
+//! the bytes mean.
 //!
 //! Only a leader listens on ZooKeeper's quorum port, so the one that answers is it.
 
