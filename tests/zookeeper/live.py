@@ -35,7 +35,7 @@ class Size:
 class Run:
     """One way from ZooKeeper to Lockkeeper, or, without Lockkeeper, around in ZooKeeper."""
 
-    def __init__(self, setting, size, ours="lockkeeper", kill=None, abort=False, phase=None, intruder=False, secured=False):
+    def __init__(self, setting, size, ours="lockkeeper", kill=None, abort=False, phase=None, intruder=False, secured=False, keys=""):
         self.setting, self.size, self.kill, self.abort, self.phase, self.intruder = setting, size, kill, abort, phase, intruder
         self.history, self.version = History(), setting.chosen.source
         self.has_digests = tuple(map(int, self.version.split(".")[:2])) >= DIGESTS_FROM
@@ -47,7 +47,7 @@ class Run:
             self.theirs = ZooKeeper(setting, jars(setting.work, self.version), ports, secured=files)
         self.ours = self.migration = None
         if ours == "lockkeeper":
-            self.ours = Lockkeeper(setting, ports, files)
+            self.ours = Lockkeeper(setting, ports, files, keys)
             self.migration = Migration(setting.binary, self.theirs, self.ours)
         elif ours == "observers":
             self.ours, self.migration = Observers(setting, self.theirs, ports), NoMigration()

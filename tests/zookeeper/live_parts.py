@@ -38,6 +38,25 @@ def migrate(size):
 
 
 def migrate_secured(setting):
+    """What lacks TLS or the password is told so in one line, and follows nothing; what has both goes the whole way."""
+    async def refused(run):
+        await asyncio.to_thread(run.theirs.start_all)
+        await asyncio.to_thread(run.ours.start_all)
+        await run.migration.run("follow", more=["--no-wait"])
+        deadline, why = time.monotonic() + 30, ""
+        while not any(words in why for words in expected):
+            assert time.monotonic() < deadline, f"the status is to say one of {expected}, and says {why!r}"
+            await asyncio.sleep(0.2)
+            why = (await run.migration.status()).get("why", "")
+        print(f"  {lacks}: {why}", flush=True)
+
+    for number, (lacks, keys, expected) in enumerate((
+            ("without TLS", "lockkeeper.migration.sslQuorum=false\n", ["migration.sslQuorum"]),
+            ("without the password", "lockkeeper.migration.jaasFile=\n", ["migration.jaasFile"]))):
+        print(f"-- {lacks}", flush=True)
+        run = Run(in_folder(setting, f"lacks-{number}"), SHORT, secured=True, keys=keys)
+        with_loop(run, refused)
+    print("-- with both", flush=True)
     with_loop(Run(setting, SHORT, secured=True), whole_way)
 
 

@@ -143,9 +143,10 @@ class ZooKeeper(Ensemble):
 class Lockkeeper(Ensemble):
     name = "Lockkeeper"
 
-    def __init__(self, setting, ports, secured=None):
+    def __init__(self, setting, ports, secured=None, keys=""):
         super().__init__(setting, setting.folder / "lockkeeper")
-        more = secured.lockkeeper_lines() if secured else ""
+        # Of a key that is given twice the last one counts.
+        more = (secured.lockkeeper_lines() if secured else "") + keys
         self.ports, self.peers, self.election, self.admin = (ports.take() for _ in range(4))
         for at in range(3):
             lines = "".join(f"server.{one + 1}=127.0.0.1:{self.peers[one]}:{self.election[one]};127.0.0.1:{self.ports[one]}\n"
@@ -221,10 +222,10 @@ class Migration:
         quorum = ",".join(f"127.0.0.1:{port}" for port in self.theirs.quorum)
         return {"follow": ["--from", listed, "--quorum", quorum], "status": ["-o", "json"], "cutover": [], "abort": []}
 
-    async def run(self, name, seconds=120):
+    async def run(self, name, seconds=120, more=()):
         """The exit code, standard output, standard error."""
         child = await asyncio.create_subprocess_exec(
-            str(self.binary), "migrate", name, *self.commands()[name], "--admin", self.admin,
+            str(self.binary), "migrate", name, *self.commands()[name], *more, "--admin", self.admin,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
             out, errors = await asyncio.wait_for(child.communicate(), seconds)

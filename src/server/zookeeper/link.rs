@@ -22,6 +22,10 @@ use crate::supervision::{Task, TaskSet};
 const READ_BYTES: usize = 64 << 10;
 /// What a server that speaks TLS answers to plain text begins with; no packet of ZooKeeper's does.
 const ALERT_RECORD: u8 = 0x15;
+const TLS_ALERT: &str = "it speaks TLS: lockkeeper.migration.sslQuorum is to be true";
+/// What is said where the other side closes the connection before it has sent a byte.
+const UNHEARD: &str = "it has closed the connection before it said anything: if ZooKeeper's servers go by TLS (sslQuorum) \
+     or SASL (quorum.auth.enableSasl), lockkeeper.migration.sslQuorum and lockkeeper.migration.jaasFile are to say so";
 
 /// Makes a link and carries its bytes. Why it ended.
 pub(super) async fn run(
@@ -70,13 +74,15 @@ async fn read(
             return Ok(());
         }
         let mut bytes = BytesMut::with_capacity(READ_BYTES);
-        if reader.read_buf(&mut bytes).await? == 0 {
+        let read = reader.read_buf(&mut bytes).await;
+        if is_first && !matches!(read, Ok(1..)) {
+            return Err(io::Error::other(UNHEARD));
+        }
+        if read? == 0 {
             return Ok(());
         }
         if std::mem::take(&mut is_first) && bytes.first() == Some(&ALERT_RECORD) {
-            return Err(io::Error::other(
-                "it speaks TLS: lockkeeper.migration.sslQuorum is to be true",
-            ));
+            return Err(io::Error::other(TLS_ALERT));
         }
         tell(driver, number, LinkInput::Bytes(Bytes::from(bytes))).await;
     }
