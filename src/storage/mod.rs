@@ -25,8 +25,8 @@
 
 mod checkpoint;
 mod copy;
-mod cpu_throttle;
 mod dir;
+mod disk_throttle;
 mod formats;
 pub mod fs;
 #[doc(hidden)]
@@ -36,6 +36,7 @@ mod log;
 mod mark;
 #[cfg(test)]
 mod testing;
+mod throttle;
 mod watched;
 
 pub use checkpoint::{Checkpointer, Ingredients, Outcome, Source};
@@ -43,7 +44,6 @@ pub(crate) use checkpoint::{ImageTally, LogLostEnd};
 #[cfg(test)]
 pub(crate) use copy::MemoryState;
 pub use copy::{Runs, SledState, StateError, StateStore, Take};
-pub use cpu_throttle::CpuBudget;
 pub(crate) use dir::{
     BackupMade, Mending, ReadState, Seed, begin_anew, finish_replacement, hold, is_initialized,
     origin, read, replace, seed,
@@ -52,6 +52,7 @@ pub use dir::{
     ErrorCount, Identity, Lock, OpenError, Opened, Options, Place, Report, mark_rolled_back, open,
     peek, set_aside, was_set_aside,
 };
+pub use disk_throttle::DiskBudget;
 pub(crate) use formats::FormatSwitch;
 pub use formats::Formats;
 pub use fs::{DiskFile, FileLock, Fs, FsError, OsFs, Reserved};
@@ -62,4 +63,5 @@ pub(crate) use image::{ImageReader, ImageWriter, InstallError};
 pub use log::{Log, LogOptions, LogRecovery, Position};
 pub(crate) use log::{LogError, SEGMENT_BYTES};
 pub(crate) use mark::{decode as decode_mark, encode as encode_mark};
+pub use throttle::WorkBudget;
 pub(crate) use watched::{DiskCall, DiskCalls, WatchedFs};

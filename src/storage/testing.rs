@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 
 use super::copy::{Found, Manifest, MemoryState, StateError, StateStore};
-use super::cpu_throttle::CpuBudget;
 use super::fs::{DiskFile, FileLock, Fs, FsError, Reserved};
+use super::throttle::WorkBudget;
 use crate::replica::{
     Append, Entry, EntryKind, HardState, Mark, Membership, Record, RecordDigest, Records, Restore,
     Urgency,
@@ -489,9 +489,9 @@ impl StateStore for TestState {
         }
         self.kept.lock().unwrap().read_block(run, number, out)
     }
-    fn retain_runs(&mut self, runs: &[u64], cpu_budget: &CpuBudget) -> Result<(), StateError> {
+    fn retain_runs(&mut self, runs: &[u64], work_budget: &WorkBudget) -> Result<(), StateError> {
         self.work()?;
-        self.kept.lock().unwrap().retain_runs(runs, cpu_budget)
+        self.kept.lock().unwrap().retain_runs(runs, work_budget)
     }
     fn clear(&mut self) -> Result<(), StateError> {
         if !self.is_full {

@@ -156,7 +156,7 @@ class Clients(Loaded):
         folder.mkdir(exist_ok=True)
         self.program, self.token = command[0], folder / "token"
         self.token.touch(mode=0o600)
-        self.token.write_text("a token of this test alone\n")
+        self.token.write_text("a-token-of-this-test-alone\n")
         self.KEYS = f"{Clients.KEYS}lockkeeper.adminTokenFile={self.token}\n"
         super().__init__(folder, ["prlimit", f"--nofile={self.OPEN_FILES}:{self.OPEN_FILES}", *command])
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use lockkeeper::internals::storage::{CpuBudget, StateError, StateStore};
+use lockkeeper::internals::storage::{StateError, StateStore, WorkBudget};
 
 use super::disk::Crash;
 use super::rng::Rng;
@@ -260,7 +260,7 @@ impl StateStore for SimState {
         Ok(block.is_some())
     }
 
-    fn retain_runs(&mut self, runs: &[u64], _: &CpuBudget) -> Result<(), StateError> {
+    fn retain_runs(&mut self, runs: &[u64], _: &WorkBudget) -> Result<(), StateError> {
         let mut sled = self.begin()?;
         let places: Vec<Place> =
             sled.database.blocks.keys().copied().filter(|(run, _)| !runs.contains(run)).collect();

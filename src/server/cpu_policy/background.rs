@@ -1,12 +1,13 @@
 //! The background budget: how much of the cores checkpoints, compaction and images may take.
 //!
 //! *Owns* the one budget of a server that all such work asks: writing checkpoints, compaction, and writing, verifying
-//! and sending images. *Invariants*: by the plain policy nothing is held back. Otherwise, while cores are short, work
-//! that nothing waits for rests, the less the nearer it is to being late, and not at all once it is late; work that
-//! somebody waits for never rests, and only lets other threads of its core have their turns. *Never* looks at a clock.
+//! and sending images. *Invariants*: by the plain policy no work rests for the cores. Otherwise, while they are short,
+//! work that nothing waits for rests, the less the nearer it is to being late, and not at all once it is late; work that
+//! somebody waits for never rests, and only lets other threads of its core have their turns. Images that nothing waits for leave the disk to the log while
+//! that is written to, by either policy. *Never* looks at a clock.
 
 use super::CpuPolicy;
-use crate::storage::CpuBudget;
+use crate::storage::{DiskBudget, WorkBudget};
 
 /// While cores are short, work in the background rests so many times as long as it works: it takes a ninth of a
 /// core, which is enough for most of what changes.
@@ -26,9 +27,11 @@ const NICENESS: i32 = 5;
 #[derive(Clone, Debug)]
 pub(crate) struct BackgroundBudget {
     /// Of work that nothing waits for.
-    deferrable: CpuBudget,
+    deferrable: WorkBudget,
     /// Of work that somebody waits for.
-    awaited: CpuBudget,
+    awaited: WorkBudget,
+    /// What images leave to the log.
+    disk: DiskBudget,
     policy: CpuPolicy,
 }
 
@@ -37,26 +40,34 @@ impl BackgroundBudget {
     #[must_use]
     pub(crate) fn new(policy: CpuPolicy) -> Self {
         let budget = || match policy {
-            CpuPolicy::Sharing => CpuBudget::default(),
-            CpuPolicy::Plain => CpuBudget::unlimited(),
+            CpuPolicy::Sharing => WorkBudget::default(),
+            CpuPolicy::Plain => WorkBudget::unlimited(),
         };
-        Self { deferrable: budget(), awaited: budget(), policy }
+        let disk = DiskBudget::default();
+        Self { deferrable: budget().beside_log(&disk), awaited: budget(), disk, policy }
     }
 
     /// What work asks that nothing waits for.
     #[must_use]
-    pub(crate) fn deferrable(&self) -> &CpuBudget {
+    pub(crate) fn deferrable(&self) -> &WorkBudget {
         &self.deferrable
     }
 
     /// What work asks that somebody waits for: an image that another server needs.
     #[must_use]
-    pub(crate) fn awaited(&self) -> &CpuBudget {
+    pub(crate) fn awaited(&self) -> &WorkBudget {
         &self.awaited
+    }
+
+    /// What is told of each sync of the log.
+    #[must_use]
+    pub(crate) fn disk(&self) -> &DiskBudget {
+        &self.disk
     }
 
     /// Says how late the deferrable work is (1.0: it is late), and whether cores are short and a reconnect storm comes.
     pub(crate) fn adapt(&self, lateness: f64, are_cores_short: bool, is_storm: bool) {
+        self.disk.set_late(lateness >= 1.0);
         if self.policy == CpuPolicy::Sharing {
             let times = rest_times(lateness, is_storm);
             self.deferrable.set(if are_cores_short { times } else { 0 });
@@ -124,7 +135,7 @@ mod tests {
     fn by_the_plain_policy_nothing_is_held_back() {
         let budget = BackgroundBudget::new(CpuPolicy::Plain);
         budget.adapt(0.0, true, true);
-        let asked = [budget.deferrable(), budget.awaited()].map(CpuBudget::rest_times);
+        let asked = [budget.deferrable(), budget.awaited()].map(WorkBudget::rest_times);
         assert_eq!(asked, [None, None]);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! *Owns* the decision, which is a function of the number of cores and the key `lockkeeper.cpuPolicy`, and what
 //! carries it out. *Invariant*: from [`CORES_PLAIN`] cores on, and by `plain`, threads are scheduled as those of any
-//! other process, and work in the background never rests. *Never* pins a thread, raises a priority or needs a
+//! other process, and work in the background never rests for them. *Never* pins a thread, raises a priority or needs a
 //! privilege, and never knows what the threads do.
 //!
 //! The mechanisms of the sharing policy were fitted to servers and clients that share two cores. What each costs on a
@@ -12,12 +12,12 @@
 //!   then; two reads in /proc every 0.1 and 0.2 s for each serving thread, some hundred microseconds of CPU per
 //!   second. When all cores are busy a request may wait for up to 3 ms until a thread of another process has used
 //!   its slice.
-//! * the background budget (`cpu_policy/background.rs`, `storage/cpu_throttle.rs`): a read of the thread's CPU
+//! * the background budget (`cpu_policy/background.rs`, `storage/throttle.rs`): a read of the thread's CPU
 //!   clock and a yield every some ten microseconds of background work, about 1 % of it. When all cores are busy a
 //!   checkpoint of a million znodes takes ten seconds instead of one, so a restart replays more log.
 //!
 //! By either policy the thread that writes checkpoints and images has a niceness of 5, which costs nothing while a core
-//! is free.
+//! is free; and images leave the disk to the log (`storage/disk_throttle.rs`), which has nothing to do with cores.
 
 mod background;
 mod cores;

@@ -22,12 +22,12 @@ use crate::server::figures::Figures;
 use crate::server::limits::CHANGES_QUEUE_MAX;
 use crate::server::message::Message;
 use crate::storage::Checkpointer;
-use crate::storage::CpuBudget;
 use crate::storage::ImageReader;
 use crate::storage::ImageTally;
 use crate::storage::Images;
 use crate::storage::LogLostEnd;
 use crate::storage::Outcome;
+use crate::storage::WorkBudget;
 use crate::supervision;
 
 /// What the thread is given, in this order.
@@ -206,7 +206,7 @@ impl Writer {
     }
 
     /// Does what may write an image out of turn; `budget`: by how much who waits for it hurries.
-    fn write(&mut self, budget: CpuBudget, work: impl FnOnce(&mut Checkpointer) -> Outcome) {
+    fn write(&mut self, budget: WorkBudget, work: impl FnOnce(&mut Checkpointer) -> Outcome) {
         let images = self.checkpointer.images();
         let start = Instant::now();
         self.checkpointer.ask(&budget);

@@ -14,6 +14,7 @@ use crate::server::clock;
 use crate::server::figures::Figures;
 use crate::server::story::{Limited, SPAN};
 use crate::storage;
+use crate::storage::DiskBudget;
 use crate::storage::FormatSwitch;
 use crate::storage::Images;
 use crate::storage::InstallError;
@@ -30,6 +31,8 @@ pub(crate) struct LogDisk {
     slow: Duration,
     limited: Limited,
     format_switch: Option<FormatSwitch>,
+    /// What is told of each sync.
+    disk_budget: Option<DiskBudget>,
 }
 
 /// The cause of the lines about them.
@@ -39,12 +42,17 @@ impl LogDisk {
     /// An fsync longer than `slow` is warned of.
     pub(crate) fn new(log: Log, images: Images, figures: Arc<Figures>, slow: Duration) -> Self {
         let limited = Limited::default();
-        Self { log, images, figures, slow, limited, format_switch: None }
+        Self { log, images, figures, slow, limited, format_switch: None, disk_budget: None }
     }
 
     /// Follows the version of the ensemble in what the files of the directory are written as.
     pub(crate) fn switching(self, format_switch: FormatSwitch) -> Self {
         Self { format_switch: Some(format_switch), ..self }
+    }
+
+    /// Tells this of each sync, which images give way to.
+    pub(crate) fn telling(self, disk_budget: &DiskBudget) -> Self {
+        Self { disk_budget: Some(disk_budget.clone()), ..self }
     }
 
     /// The version of the ensemble whose formats are written.
@@ -96,6 +104,9 @@ impl LogDisk {
             self.figures.measures.record(Quantity::Fsync, took_us);
         }
         let now = Instant::now();
+        if let Some(disk_budget) = &self.disk_budget {
+            disk_budget.synced(now);
+        }
         if is_slow && self.limited.may_say(SLOW, now) {
             tracing::warn!(
                 ms = took_us / 1000,

@@ -321,7 +321,9 @@ fn disk_threads(
         move |error: std::io::Error| StartError::System { what, error: error.to_string() }
     };
     let slow = Duration::from_millis(config.fsync_warning_threshold_ms.into());
-    let log = LogDisk::new(log, images, Arc::clone(figures), slow).switching(format_switch);
+    let log = LogDisk::new(log, images, Arc::clone(figures), slow)
+        .switching(format_switch)
+        .telling(scheduling.background().disk());
     let budget = scheduling.background().clone();
     let log = LogWriter::start(log, messages.clone(), scheduling).map_err(system("log thread"))?;
     let data_dir = config.data_dir.clone();

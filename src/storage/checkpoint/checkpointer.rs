@@ -16,8 +16,8 @@ use std::time::Instant;
 
 use crate::replica::{Changes, Mark, RecordDigest};
 use crate::storage::copy::{Found, Manifest, MemoryState, Runs, StateError};
-use crate::storage::cpu_throttle::CpuBudget;
 use crate::storage::image::{ImageError, Images};
+use crate::storage::throttle::WorkBudget;
 
 /// An image is written after at least this much log, unless told otherwise.
 pub(crate) const IMAGE_EVERY_BYTES: u64 = 64 << 20;
@@ -171,9 +171,9 @@ impl Checkpointer {
     }
 
     /// From now on its work asks this how much of a core it may take.
-    pub(crate) fn ask(&mut self, cpu_budget: &CpuBudget) {
-        self.given.state.ask(cpu_budget);
-        self.given.images = self.given.images.asking(cpu_budget);
+    pub(crate) fn ask(&mut self, work_budget: &WorkBudget) {
+        self.given.state.ask(work_budget);
+        self.given.images = self.given.images.asking(work_budget);
     }
 
     /// What became of the images that were due since the start.

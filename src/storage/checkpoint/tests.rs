@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::checkpointer::{Checkpointer, IMAGE_OVERDUE_TIMES, Ingredients, Outcome, Source};
 use crate::replica::{Changes, Mark, Restore};
 use crate::storage::copy::{Found, Manifest, Runs, scan};
-use crate::storage::cpu_throttle::CpuBudget;
 use crate::storage::fs::Fs;
 use crate::storage::image::Images;
 use crate::storage::testing::{Fault, Machine, TestFs, TestState, entry};
+use crate::storage::throttle::WorkBudget;
 
 const EVERY: u64 = 1000;
 
@@ -81,7 +81,7 @@ impl Bench {
             panic!("no complete checkpoint");
         };
         let mut take = |key: &[u8], value: &[u8]| machine.record(key, value);
-        scan(&mut state, &manifest, None, &CpuBudget::default(), &mut take).unwrap();
+        scan(&mut state, &manifest, None, &WorkBudget::default(), &mut take).unwrap();
         let mark = manifest.mark;
         machine.finish(&mark).unwrap();
         machine

@@ -9,7 +9,7 @@ use super::manifest::Manifest;
 use super::run::{Run, RunReader, RunWriter};
 use super::store::{StateError, StateStore, Take};
 use crate::replica::Record;
-use crate::storage::cpu_throttle::{CpuBudget, CpuThrottle, RECORD_STEPS};
+use crate::storage::throttle::{CpuThrottle, RECORD_STEPS, WorkBudget};
 
 /// Reads runs together.
 #[derive(Debug)]
@@ -28,10 +28,10 @@ impl Merge {
     pub(in crate::storage) fn new(
         store: &mut dyn StateStore,
         runs: &[Run],
-        cpu_budget: &CpuBudget,
+        work_budget: &WorkBudget,
     ) -> Result<Self, StateError> {
         let readers: Vec<RunReader> = runs.iter().map(RunReader::new).collect();
-        let cpu_throttle = CpuThrottle::new(cpu_budget);
+        let cpu_throttle = CpuThrottle::new(work_budget);
         let mut merge = Self { readers, heap: Vec::new(), has_record: false, cpu_throttle };
         for at in 0..merge.readers.len() {
             if merge.readers[at].advance(store)? {
@@ -117,9 +117,9 @@ pub(in crate::storage) fn merge(
     runs: &[Run],
     id: u64,
     is_lowest: bool,
-    cpu_budget: &CpuBudget,
+    work_budget: &WorkBudget,
 ) -> Result<Run, StateError> {
-    let mut merge = Merge::new(store, runs, cpu_budget)?;
+    let mut merge = Merge::new(store, runs, work_budget)?;
     let mut writer = RunWriter::new(id);
     while merge.advance(store)? {
         let record = merge.record();
@@ -139,10 +139,10 @@ pub(in crate::storage) fn scan(
     store: &mut dyn StateStore,
     manifest: &Manifest,
     mut copy: Option<&mut RunWriter>,
-    cpu_budget: &CpuBudget,
+    work_budget: &WorkBudget,
     take: Take<'_>,
 ) -> Result<(), StateError> {
-    let mut merge = Merge::new(store, &manifest.runs, cpu_budget)?;
+    let mut merge = Merge::new(store, &manifest.runs, work_budget)?;
     let mut records = 0;
     let mut last_key = Vec::new();
     while merge.advance(store)? {

@@ -5,7 +5,7 @@
 
 use super::run::{pack, unpack};
 use crate::replica::Record;
-use crate::storage::cpu_throttle::{CpuBudget, CpuThrottle, RECORD_STEPS};
+use crate::storage::throttle::{CpuThrottle, RECORD_STEPS, WorkBudget};
 
 /// Records in the order in which they came.
 #[derive(Debug, Default)]
@@ -34,13 +34,13 @@ impl Collected {
     /// Takes all records, sorted, each key once. Keeps their memory for others.
     pub(in crate::storage) fn take<E>(
         &mut self,
-        cpu_budget: &CpuBudget,
+        work_budget: &WorkBudget,
         mut take: impl FnMut(Record<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let Self { packed, starts } = self;
         let record = |start: usize| unpack(&packed[start..]);
         // Stable: of one key, the newest stays last. What comes in order costs next to nothing.
-        let mut cpu_throttle = CpuThrottle::new(cpu_budget);
+        let mut cpu_throttle = CpuThrottle::new(work_budget);
         starts.sort_by(|a, b| {
             cpu_throttle.did(1);
             record(*a).key.cmp(record(*b).key)
@@ -72,7 +72,7 @@ mod tests {
             collected.push(Record { key: &key, value: (i % 3 > 0).then_some(&value) });
         }
         let mut out = Vec::new();
-        let taken = collected.take(&CpuBudget::default(), |record| {
+        let taken = collected.take(&WorkBudget::default(), |record| {
             out.push((record.key.to_vec(), record.value.map(<[u8]>::to_vec)));
             Ok::<(), ()>(())
         });

@@ -19,8 +19,8 @@ use super::memtable::Collected;
 use super::run::{Run, RunWriter};
 use super::store::{StateError, StateStore, Take};
 use crate::replica::{Mark, Records};
-use crate::storage::cpu_throttle::CpuBudget;
 use crate::storage::formats::Formats;
+use crate::storage::throttle::WorkBudget;
 
 /// How many times what the runs come to there must be room for, before they are read for an image and
 /// written as one besides: the image needs once, what is written up to twice.
@@ -37,7 +37,7 @@ pub struct Runs {
     collected: Collected,
     /// Number of the next run.
     next: u64,
-    cpu_budget: CpuBudget,
+    work_budget: WorkBudget,
     formats: Formats,
 }
 
@@ -52,13 +52,13 @@ impl Runs {
             unclosed: Vec::new(),
             collected: Collected::default(),
             next: 1,
-            cpu_budget: CpuBudget::default(),
+            work_budget: WorkBudget::default(),
         }
     }
 
     /// From now on its work asks this how much of a core it may take.
-    pub(in crate::storage) fn ask(&mut self, cpu_budget: &CpuBudget) {
-        self.cpu_budget = cpu_budget.clone();
+    pub(in crate::storage) fn ask(&mut self, work_budget: &WorkBudget) {
+        self.work_budget = work_budget.clone();
     }
 
     /// Where they are, for messages.
@@ -118,7 +118,7 @@ impl Runs {
         let mut writer = RunWriter::new(self.next);
         self.next += 1;
         let store = &mut *self.store;
-        self.collected.take(&self.cpu_budget, |record| writer.record(store, record))?;
+        self.collected.take(&self.work_budget, |record| writer.record(store, record))?;
         self.unclosed.push(writer.finish(store)?);
         Ok(())
     }
@@ -146,7 +146,7 @@ impl Runs {
             manifest.runs.extend(merged);
             self.store.set_manifest(&self.encoded(&manifest))?;
             let named: Vec<u64> = manifest.ids().collect();
-            self.store.retain_runs(&named, &self.cpu_budget)?;
+            self.store.retain_runs(&named, &self.work_budget)?;
         }
         self.manifest = Some(manifest);
         Ok(())
@@ -160,7 +160,7 @@ impl Runs {
     fn merged(&mut self, runs: &[Run], is_lowest: bool) -> Result<Option<Run>, StateError> {
         let id = self.next;
         self.next += 1;
-        let run = merge(&mut *self.store, runs, id, is_lowest, &self.cpu_budget)?;
+        let run = merge(&mut *self.store, runs, id, is_lowest, &self.work_budget)?;
         Ok((run.records > 0).then_some(run))
     }
 
@@ -172,7 +172,7 @@ impl Runs {
     pub(in crate::storage) fn remove_unnamed(&mut self) -> Result<(), StateError> {
         let named = self.manifest.iter().flat_map(Manifest::ids);
         let named: Vec<u64> = named.chain(self.unclosed.iter().map(|run| run.id)).collect();
-        self.store.retain_runs(&named, &self.cpu_budget)
+        self.store.retain_runs(&named, &self.work_budget)
     }
 
     /// Gives all records of the last complete checkpoint to `take` in ascending order of keys. If
@@ -182,7 +182,7 @@ impl Runs {
     /// There is none, it is not what was put there, it cannot be read, or `take` objects.
     pub fn scan(&mut self, take: Take<'_>) -> Result<(), StateError> {
         let manifest = self.manifest.as_ref().ok_or_else(|| no_checkpoint(&*self.store))?;
-        scan(&mut *self.store, manifest, None, &self.cpu_budget, take)
+        scan(&mut *self.store, manifest, None, &self.work_budget, take)
     }
 
     /// As [`Runs::scan`]; and if the newer runs have come to a good part of the lowest, and there is room
@@ -200,7 +200,7 @@ impl Runs {
         }
         let mut copy = RunWriter::new(self.next);
         self.next += 1;
-        scan(&mut *self.store, manifest, Some(&mut copy), &self.cpu_budget, take)?;
+        scan(&mut *self.store, manifest, Some(&mut copy), &self.work_budget, take)?;
         let run = copy.finish(&mut *self.store)?;
         let runs = Vec::from_iter((run.records > 0).then_some(run));
         let manifest = Manifest { mark: manifest.mark.clone(), runs };

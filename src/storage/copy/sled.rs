@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::store::{StateError, StateStore};
-use crate::storage::cpu_throttle::{BLOCK_STEPS, CpuBudget, CpuThrottle};
+use crate::storage::throttle::{BLOCK_STEPS, CpuThrottle, WorkBudget};
 use crate::supervision;
 
 /// sled's cache. It uses several times as much.
@@ -111,7 +111,7 @@ impl SledState {
             db.flush()?;
             Ok(())
         })?;
-        self.retain_runs(&[], &CpuBudget::default())
+        self.retain_runs(&[], &WorkBudget::default())
     }
 
     /// Closes the database without running into what may be wrong with it.
@@ -219,8 +219,8 @@ impl StateStore for SledState {
         })
     }
 
-    fn retain_runs(&mut self, runs: &[u64], cpu_budget: &CpuBudget) -> Result<(), StateError> {
-        let mut cpu_throttle = CpuThrottle::new(cpu_budget);
+    fn retain_runs(&mut self, runs: &[u64], work_budget: &WorkBudget) -> Result<(), StateError> {
+        let mut cpu_throttle = CpuThrottle::new(work_budget);
         self.with(|db| {
             for name in db.tree_names() {
                 if run_of(&name).is_some_and(|run| !runs.contains(&run)) {

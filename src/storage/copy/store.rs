@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::storage::cpu_throttle::CpuBudget;
+use crate::storage::throttle::WorkBudget;
 
 /// A state store that cannot be used any more.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +88,7 @@ pub trait StateStore: Send + fmt::Debug {
     ///
     /// # Errors
     /// They cannot be removed.
-    fn retain_runs(&mut self, runs: &[u64], cpu_budget: &CpuBudget) -> Result<(), StateError>;
+    fn retain_runs(&mut self, runs: &[u64], work_budget: &WorkBudget) -> Result<(), StateError>;
 
     /// Begins anew with nothing stored.
     ///
@@ -136,7 +136,7 @@ impl StateStore for MemoryState {
         Ok(block.is_some())
     }
 
-    fn retain_runs(&mut self, runs: &[u64], _: &CpuBudget) -> Result<(), StateError> {
+    fn retain_runs(&mut self, runs: &[u64], _: &WorkBudget) -> Result<(), StateError> {
         self.blocks.retain(|(run, _), _| runs.contains(run));
         Ok(())
     }

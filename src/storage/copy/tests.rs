@@ -8,8 +8,8 @@ use super::run::{Run, RunWriter};
 use super::runs::Runs;
 use super::store::{BLOCK_BYTES, MemoryState, StateError, StateStore};
 use crate::replica::{Mark, Record, Records};
-use crate::storage::cpu_throttle::CpuBudget;
 use crate::storage::testing::TestState;
+use crate::storage::throttle::WorkBudget;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -399,7 +399,7 @@ fn a_manifest_that_promises_more_than_memory_is_no_reason_to_take_it() {
     store.put_block(1, 0, &[0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0, 1]).unwrap();
     let run = Run { id: 1, blocks: 1, records: 1, bytes: 9, ..Run::default() };
     let manifest = Manifest { mark: Mark::default(), runs: vec![run] };
-    assert!(scan(&mut store, &manifest, None, &CpuBudget::default(), &mut |_, _| Ok(())).is_err());
+    assert!(scan(&mut store, &manifest, None, &WorkBudget::default(), &mut |_, _| Ok(())).is_err());
 }
 
 #[test]
@@ -573,8 +573,8 @@ fn runs_of_any_kind_merge_to_what_a_map_would_hold() {
             model.extend(of_run);
         }
         for is_lowest in [false, true] {
-            let merged = merge(&mut store, &runs, 100, is_lowest, &CpuBudget::default()).unwrap();
-            let mut reader = Merge::new(&mut store, &[merged], &CpuBudget::default()).unwrap();
+            let merged = merge(&mut store, &runs, 100, is_lowest, &WorkBudget::default()).unwrap();
+            let mut reader = Merge::new(&mut store, &[merged], &WorkBudget::default()).unwrap();
             let mut found = BTreeMap::new();
             while reader.advance(&mut store).unwrap() {
                 let Record { key, value } = reader.record();

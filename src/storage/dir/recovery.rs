@@ -13,9 +13,9 @@ use super::open_error::OpenError;
 use crate::replica::{Mark, Restore};
 use crate::storage::checkpoint::{LOG_LOST_END_ENSEMBLE, Source};
 use crate::storage::copy::{Found, Manifest, scan};
-use crate::storage::cpu_throttle::CpuBudget;
 use crate::storage::image::{Copy, ImageError, Images};
 use crate::storage::log::{Log, LogError, LogRecovery};
+use crate::storage::throttle::WorkBudget;
 
 /// What the state was begun from.
 pub(in crate::storage) struct Begun {
@@ -182,7 +182,7 @@ impl<'a> Recovery<'a> {
             .map_err(|what| format!("{path}: {what}"))?;
         let restore = &mut *self.restore;
         let (budget, mut take) =
-            (CpuBudget::default(), |key: &[u8], value: &[u8]| restore.record(key, value));
+            (WorkBudget::default(), |key: &[u8], value: &[u8]| restore.record(key, value));
         scan(&mut *self.place.state, &manifest, None, &budget, &mut take)
             .map_err(|e| e.to_string())?;
         self.restore.finish(&mark).map_err(|what| format!("{path}: {what}"))?;

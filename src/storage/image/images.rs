@@ -24,10 +24,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::reader::ImageReader;
 use super::writer::ImageWriter;
 use crate::replica::Mark;
-use crate::storage::cpu_throttle::CpuBudget;
 use crate::storage::formats::{Formats, KNOWN};
 use crate::storage::fs::{Fs, FsError};
 use crate::storage::mark;
+use crate::storage::throttle::WorkBudget;
 
 pub(in crate::storage) const MAGIC: &[u8; 8] = b"LKIMAGE1";
 const SUFFIX: &str = ".image";
@@ -106,7 +106,7 @@ pub struct Images {
     /// The received image that is to be installed, or [`NONE_HELD`].
     held: Arc<AtomicU64>,
     /// What reading one asks; this clone's.
-    pub(in crate::storage) cpu_budget: CpuBudget,
+    pub(in crate::storage) work_budget: WorkBudget,
     pub(in crate::storage) formats: Formats,
 }
 
@@ -121,9 +121,9 @@ impl Images {
     #[must_use]
     pub fn new(fs: Arc<dyn Fs>, dir: &Path, cluster_id: u128) -> Self {
         let held = Arc::new(AtomicU64::new(NONE_HELD));
-        let (dir, begun, cpu_budget) = (dir.to_owned(), Arc::default(), CpuBudget::default());
+        let (dir, begun, work_budget) = (dir.to_owned(), Arc::default(), WorkBudget::default());
         let formats = Formats::default();
-        Self { fs, dir, cluster_id, begun, held, cpu_budget, formats }
+        Self { fs, dir, cluster_id, begun, held, work_budget, formats }
     }
 
     /// The same images; new ones are written as `formats` says.
@@ -134,8 +134,8 @@ impl Images {
 
     /// The same images; reading them asks this how much of a core it may take.
     #[must_use]
-    pub(crate) fn asking(&self, cpu_budget: &CpuBudget) -> Self {
-        Self { cpu_budget: cpu_budget.clone(), ..self.clone() }
+    pub(crate) fn asking(&self, work_budget: &WorkBudget) -> Self {
+        Self { work_budget: work_budget.clone(), ..self.clone() }
     }
 
     /// Indexes of all images, newest first.
@@ -183,7 +183,7 @@ impl Images {
         copy: Copy,
     ) -> Result<ImageReader, ImageError> {
         let path = self.file(index, copy);
-        let reader = ImageReader::open(&*self.fs, &path, self.cluster_id, &self.cpu_budget)?;
+        let reader = ImageReader::open(&*self.fs, &path, self.cluster_id, &self.work_budget)?;
         if reader.mark().index != index {
             let at = reader.mark().index;
             let what = format!("it holds the state at index {at}, by its header");

@@ -5,6 +5,7 @@
 //! file, in memory.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use super::images::{
     CHUNK_HEADER_BYTES, FIXED_BYTES, FOOTER_BYTES, ImageError, MAGIC, MARK_BYTES_MAX, chunk_crc,
@@ -12,10 +13,10 @@ use super::images::{
 use super::stream::Reading;
 use crate::replica::Mark;
 use crate::storage::copy::Take;
-use crate::storage::cpu_throttle::{BLOCK_STEPS, CpuBudget, CpuThrottle};
 use crate::storage::formats::KNOWN;
 use crate::storage::fs::Fs;
 use crate::storage::mark::{self, take};
+use crate::storage::throttle::{BLOCK_STEPS, CpuThrottle, WorkBudget};
 
 /// An image being read.
 #[derive(Debug)]
@@ -36,6 +37,7 @@ pub struct ImageReader {
     is_complete: bool,
     /// Asked for each chunk by every reader: one that verifies it, loads it, or sends it to another server.
     cpu_throttle: CpuThrottle,
+    work_budget: WorkBudget,
 }
 
 impl ImageReader {
@@ -43,9 +45,9 @@ impl ImageReader {
         fs: &dyn Fs,
         path: &Path,
         cluster_id: u128,
-        cpu_budget: &CpuBudget,
+        work_budget: &WorkBudget,
     ) -> Result<Self, ImageError> {
-        Self::begin(Reading::new(fs.open(path)?), path, cluster_id, cpu_budget)
+        Self::begin(Reading::new(fs.open(path)?), path, cluster_id, work_budget)
     }
 
     /// As [`ImageReader::open`], for what is on the disk itself.
@@ -53,18 +55,18 @@ impl ImageReader {
         fs: &dyn Fs,
         path: &Path,
         cluster_id: u128,
-        cpu_budget: &CpuBudget,
+        work_budget: &WorkBudget,
     ) -> Result<Self, ImageError> {
         let mut file = Reading::new(fs.open(path)?);
         file.pass_cache();
-        Self::begin(file, path, cluster_id, cpu_budget)
+        Self::begin(file, path, cluster_id, work_budget)
     }
 
     fn begin(
         file: Reading,
         path: &Path,
         cluster_id: u128,
-        cpu_budget: &CpuBudget,
+        work_budget: &WorkBudget,
     ) -> Result<Self, ImageError> {
         let len = file.len()?;
         let mut reader = Self {
@@ -79,7 +81,8 @@ impl ImageReader {
             records: 0,
             last_key: Vec::new(),
             is_complete: false,
-            cpu_throttle: CpuThrottle::new(cpu_budget),
+            cpu_throttle: CpuThrottle::new(work_budget),
+            work_budget: work_budget.clone(),
         };
         reader.header(cluster_id)?;
         Ok(reader)
@@ -170,7 +173,10 @@ impl ImageReader {
             return Ok(None);
         }
         self.cpu_throttle.did(BLOCK_STEPS);
-        if !self.read_chunk()? {
+        let begun = Instant::now();
+        let has_more = self.read_chunk()?;
+        self.work_budget.had_disk_since(begun);
+        if !has_more {
             self.footer()?;
             self.is_complete = true;
             return Ok(None);

@@ -5,6 +5,7 @@
 //! server dies: [`Images::remove_unfinished`].
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use super::images::{
     CHUNK_BYTES, CHUNK_HEADER_BYTES, Copy, FOOTER_BYTES, ImageError, Images, MAGIC, chunk_crc,
@@ -113,7 +114,7 @@ impl ImageWriter {
 
         let images = &self.images;
         let (fs, id) = (&*images.fs, images.cluster_id);
-        let mut reader = ImageReader::open_past_cache(fs, &self.path, id, &images.cpu_budget)?;
+        let mut reader = ImageReader::open_past_cache(fs, &self.path, id, &images.work_budget)?;
         if *reader.mark() != self.mark || reader.rest(&mut |_, _| Ok(()))? != self.crc {
             return Err(self.refused("what was read back is not what was written".to_owned()));
         }
@@ -135,7 +136,9 @@ impl ImageWriter {
         chunk[4..8].copy_from_slice(&self.chunk_records.to_le_bytes());
         self.crc = chunk_crc(self.crc, &chunk);
         chunk[8..12].copy_from_slice(&self.crc.to_le_bytes());
+        let begun = Instant::now();
         let written = self.write(&chunk);
+        self.images.work_budget.had_disk_since(begun);
         chunk.truncate(CHUNK_HEADER_BYTES);
         self.chunk = chunk;
         self.chunk_records = 0;

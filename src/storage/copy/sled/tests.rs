@@ -80,7 +80,7 @@ fn runs_that_are_not_retained_are_gone_and_the_others_are_whole() {
     for run in 1..5 {
         put(&mut state, run, BLOCKS);
     }
-    state.retain_runs(&[2, 4], &CpuBudget::default()).unwrap();
+    state.retain_runs(&[2, 4], &WorkBudget::default()).unwrap();
     for run in [1, 3] {
         assert!(!state.read_block(run, 0, &mut Vec::new()).unwrap());
     }
@@ -88,7 +88,7 @@ fn runs_that_are_not_retained_are_gone_and_the_others_are_whole() {
     let mut state = SledState::new(dir.path());
     assert_has(&mut state, 2, BLOCKS);
     assert_has(&mut state, 4, BLOCKS);
-    state.retain_runs(&[], &CpuBudget::default()).unwrap();
+    state.retain_runs(&[], &WorkBudget::default()).unwrap();
     assert_eq!(trees(&mut state), 0);
     // A number that was used comes back with new blocks only.
     put(&mut state, 2, 1);
@@ -153,7 +153,7 @@ fn runs_that_come_and_go_give_their_room_back() {
         for number in 0..blocks {
             state.put_block(run, number, &[run as u8; BLOCK_BYTES]).unwrap();
         }
-        state.retain_runs(&[run], &CpuBudget::default()).unwrap();
+        state.retain_runs(&[run], &WorkBudget::default()).unwrap();
         state.set_manifest(b"something").unwrap();
     }
     // sled is slow to give back little: with 150 MB in a run, less than three of them are there.

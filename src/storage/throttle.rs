@@ -1,6 +1,6 @@
-//! Background CPU throttle: how much of a core checkpoints, compaction and images may take.
+//! Background throttle: how much of a core checkpoints, compaction and images may take.
 //!
-//! The server decides (`server/cpu_policy`) and sets a [`CpuBudget`]; the work asks it every few steps. Where serving
+//! The server decides (`server/cpu_policy`) and sets a [`WorkBudget`]; the work asks it every few steps. Where serving
 //! threads are scheduled as batch work, a thread that writes an image would otherwise run for 3 ms each time that one
 //! of them is woken, whatever its priority. A client with a fixed number of requests in flight then falls behind for as
 //! long as the image takes.
@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use super::disk_throttle::DiskBudget;
+
 /// Steps of work from one time to the next: some ten microseconds.
 const STEPS: u32 = 256;
 /// Of a record that is read, put in its place and written. One to compare two of them.
@@ -28,33 +30,49 @@ const TURN_TIMES: u32 = 8;
 /// The longest rest: a caller that wants the thread to end waits for that.
 const REST_MAX: Duration = Duration::from_millis(100);
 
-/// What work in the background asks how much of a core it may take; clones are one budget. By default it lets
-/// other threads of its core have their turns, and does not rest.
+/// What work in the background asks how much of a core it may take, and images of the log's disk; clones are one budget.
+/// By default it lets other threads of its core have their turns, and does not rest.
 #[derive(Clone, Debug, Default)]
-pub struct CpuBudget(Arc<AtomicU32>);
+pub struct WorkBudget {
+    times: Arc<AtomicU32>,
+    disk: Option<DiskBudget>,
+}
 
 /// In place of how many times as long as it works a thread rests: there is no limit.
 const UNLIMITED: u32 = u32::MAX;
 
-impl CpuBudget {
+impl WorkBudget {
     /// The most that a thread may rest: it still takes a hundredth part of a core.
     pub(crate) const TIMES_MAX: u32 = 99;
 
     /// Without a limit: nothing is given up to other threads but what the system takes.
     #[must_use]
     pub(crate) fn unlimited() -> Self {
-        Self(Arc::new(UNLIMITED.into()))
+        Self { times: Arc::new(UNLIMITED.into()), disk: None }
+    }
+
+    /// The same, of work that takes little of the log's disk while the log is written to.
+    #[must_use]
+    pub(crate) fn beside_log(self, disk: &DiskBudget) -> Self {
+        Self { disk: Some(disk.clone()), ..self }
+    }
+
+    /// What an image asks that has had the disk since `begun`: rests as long as it is to.
+    pub(super) fn had_disk_since(&self, begun: Instant) {
+        if let Some(disk) = &self.disk {
+            disk.had_since(begun);
+        }
     }
 
     /// Says how many times as long as it works a thread is to rest; 0: others only have their turns.
     pub(crate) fn set(&self, times: u32) {
-        self.0.store(times.min(CpuBudget::TIMES_MAX), Ordering::Relaxed);
+        self.times.store(times.min(WorkBudget::TIMES_MAX), Ordering::Relaxed);
     }
 
     /// How many times as long as it works a thread rests; `None` without a limit.
     #[must_use]
     pub(crate) fn rest_times(&self) -> Option<u32> {
-        let times = self.0.load(Ordering::Relaxed);
+        let times = self.times.load(Ordering::Relaxed);
         (times != UNLIMITED).then_some(times)
     }
 }
@@ -62,7 +80,7 @@ impl CpuBudget {
 /// Of one long work of the thread that makes it.
 #[derive(Debug)]
 pub(super) struct CpuThrottle {
-    cpu_budget: CpuBudget,
+    work_budget: WorkBudget,
     steps: u32,
     /// What the thread had computed when it was last looked at.
     computed: Duration,
@@ -89,9 +107,9 @@ impl Wait {
 }
 
 impl CpuThrottle {
-    pub(super) fn new(cpu_budget: &CpuBudget) -> Self {
+    pub(super) fn new(work_budget: &WorkBudget) -> Self {
         Self {
-            cpu_budget: cpu_budget.clone(),
+            work_budget: work_budget.clone(),
             steps: 0,
             computed: thread_computed(),
             allowed: Duration::ZERO,
@@ -104,7 +122,7 @@ impl CpuThrottle {
         self.steps += steps;
         if self.steps >= STEPS {
             self.steps = 0;
-            if let Some(times) = self.cpu_budget.rest_times() {
+            if let Some(times) = self.work_budget.rest_times() {
                 self.give_way(times, Wait::now, Instant::now, thread_computed());
             }
         }
@@ -150,8 +168,13 @@ mod tests {
 
     /// Works for `run` so many times; each time that it stands back costs `more` than it asks for. How it
     /// stood back, each time.
-    fn stood_back(cpu_budget: &CpuBudget, times: u32, run: Duration, more: Duration) -> Vec<Wait> {
-        let mut cpu_throttle = CpuThrottle::new(cpu_budget);
+    fn stood_back(
+        work_budget: &WorkBudget,
+        times: u32,
+        run: Duration,
+        more: Duration,
+    ) -> Vec<Wait> {
+        let mut cpu_throttle = CpuThrottle::new(work_budget);
         let now = Cell::new(Instant::now());
         let mut computed = cpu_throttle.computed;
         let mut waits = Vec::new();
@@ -162,7 +185,7 @@ mod tests {
                 let asked = if let Wait::Sleep(time) = wait { time } else { Duration::ZERO };
                 now.set(now.get() + asked + more);
             };
-            let Some(times) = cpu_budget.rest_times() else { continue };
+            let Some(times) = work_budget.rest_times() else { continue };
             cpu_throttle.give_way(times, stand_back, || now.get(), computed);
         }
         waits
@@ -171,57 +194,60 @@ mod tests {
     #[test]
     fn work_that_no_other_thread_is_beside_yields_every_time() {
         for more in [Duration::ZERO, 3 * MS] {
-            assert_eq!(stood_back(&CpuBudget::default(), 100, MS, more), vec![Wait::Yield; 100]);
+            assert_eq!(stood_back(&WorkBudget::default(), 100, MS, more), vec![Wait::Yield; 100]);
         }
     }
 
     #[test]
     fn beside_somebody_without_an_end_it_gets_its_part() {
-        let cpu_budget = CpuBudget::default();
-        assert_eq!(stood_back(&cpu_budget, 1000, MS, 80 * MS).len() as u32, 1000 * TURN_TIMES / 80);
+        let work_budget = WorkBudget::default();
+        assert_eq!(
+            stood_back(&work_budget, 1000, MS, 80 * MS).len() as u32,
+            1000 * TURN_TIMES / 80
+        );
         for times in [3, TURN_TIMES, 64] {
-            cpu_budget.set(times);
+            work_budget.set(times);
             let (rest, part) = (MS * times, times.max(TURN_TIMES));
-            let rests = stood_back(&cpu_budget, 1000, MS, 160 * MS - rest);
+            let rests = stood_back(&work_budget, 1000, MS, 160 * MS - rest);
             assert_eq!(rests, vec![Wait::Sleep(rest); (1000 * part).div_ceil(160) as usize]);
         }
     }
 
     #[test]
     fn without_a_limit_it_never_stands_back() {
-        assert_eq!(stood_back(&CpuBudget::unlimited(), 100, MS, MS), []);
+        assert_eq!(stood_back(&WorkBudget::unlimited(), 100, MS, MS), []);
     }
 
     #[test]
     fn with_time_it_rests_several_times_as_long_as_it_works() {
-        let cpu_budget = CpuBudget::default();
-        cpu_budget.set(8);
-        let rests = stood_back(&cpu_budget, 100, RUN_MIN / 2, Duration::ZERO);
+        let work_budget = WorkBudget::default();
+        work_budget.set(8);
+        let rests = stood_back(&work_budget, 100, RUN_MIN / 2, Duration::ZERO);
         assert_eq!(rests, vec![Wait::Sleep(RUN_MIN * 8); 50]);
-        cpu_budget.set(0);
-        let waits = stood_back(&cpu_budget, 100, RUN_MIN / 2, Duration::ZERO);
+        work_budget.set(0);
+        let waits = stood_back(&work_budget, 100, RUN_MIN / 2, Duration::ZERO);
         assert_eq!(waits, vec![Wait::Yield; 100], "somebody waits for it");
     }
 
     #[test]
     fn with_less_time_it_rests_for_less_of_it() {
-        let cpu_budget = CpuBudget::default();
+        let work_budget = WorkBudget::default();
         for (times, rest) in
-            [(3, 3 * RUN_MIN), (CpuBudget::TIMES_MAX + 1, RUN_MIN * CpuBudget::TIMES_MAX)]
+            [(3, 3 * RUN_MIN), (WorkBudget::TIMES_MAX + 1, RUN_MIN * WorkBudget::TIMES_MAX)]
         {
-            cpu_budget.set(times);
-            let rests = stood_back(&cpu_budget, 10, RUN_MIN, Duration::ZERO);
+            work_budget.set(times);
+            let rests = stood_back(&work_budget, 10, RUN_MIN, Duration::ZERO);
             assert_eq!(rests, vec![Wait::Sleep(rest); 10]);
         }
     }
 
     #[test]
     fn it_rests_long_behind_long_work_but_not_longer_than_somebody_may_wait() {
-        let cpu_budget = CpuBudget::default();
-        cpu_budget.set(3);
-        let rests = stood_back(&cpu_budget, 2, 12 * MS, Duration::ZERO);
+        let work_budget = WorkBudget::default();
+        work_budget.set(3);
+        let rests = stood_back(&work_budget, 2, 12 * MS, Duration::ZERO);
         assert_eq!(rests, [Wait::Sleep(36 * MS); 2]);
-        let rests = stood_back(&cpu_budget, 2, 1000 * MS, Duration::ZERO);
+        let rests = stood_back(&work_budget, 2, 1000 * MS, Duration::ZERO);
         assert_eq!(rests, [Wait::Sleep(REST_MAX); 2]);
     }
 }
