@@ -10,7 +10,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
@@ -20,9 +20,11 @@ use rustix::io::Errno;
 pub const BLOCK_BYTES: usize = 4096;
 
 /// What is removed of a large file at a time.
-const REMOVED_BYTES: u64 = 8 << 20;
+const REMOVED_BYTES: u64 = 1 << 20;
 /// How many times as long as that took, the next step waits.
 const REMOVAL_PAUSE_TIMES: u32 = 4;
+/// It waits at least so long: what is given back may have the disk only when the file system commits that.
+const REMOVAL_PAUSE_MIN: Duration = Duration::from_millis(4);
 
 /// A file system operation that failed.
 #[derive(Debug, thiserror::Error)]
@@ -266,7 +268,7 @@ fn shrink(file: &std::fs::File) {
         if file.set_len(len).is_err() {
             return;
         }
-        std::thread::sleep(REMOVAL_PAUSE_TIMES * begun.elapsed());
+        std::thread::sleep((REMOVAL_PAUSE_TIMES * begun.elapsed()).max(REMOVAL_PAUSE_MIN));
     }
 }
 

@@ -57,10 +57,10 @@ impl WorkBudget {
         Self { disk: Some(disk.clone()), ..self }
     }
 
-    /// What an image asks that has had the disk since `begun`: rests as long as it is to.
-    pub(super) fn had_disk_since(&self, begun: Instant) {
+    /// What an image asks that has had the disk since `begun`, for so many bytes: rests as long as it is to.
+    pub(super) fn had_disk_since(&self, begun: Instant, bytes: usize) {
         if let Some(disk) = &self.disk {
-            disk.had_since(begun);
+            disk.had_since(begun, bytes as u64);
         }
     }
 

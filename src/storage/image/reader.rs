@@ -175,7 +175,7 @@ impl ImageReader {
         self.cpu_throttle.did(BLOCK_STEPS);
         let begun = Instant::now();
         let has_more = self.read_chunk()?;
-        self.work_budget.had_disk_since(begun);
+        self.work_budget.had_disk_since(begun, self.chunk.len());
         if !has_more {
             self.footer()?;
             self.is_complete = true;

@@ -138,7 +138,7 @@ impl ImageWriter {
         chunk[8..12].copy_from_slice(&self.crc.to_le_bytes());
         let begun = Instant::now();
         let written = self.write(&chunk);
-        self.images.work_budget.had_disk_since(begun);
+        self.images.work_budget.had_disk_since(begun, chunk.len());
         chunk.truncate(CHUNK_HEADER_BYTES);
         self.chunk = chunk;
         self.chunk_records = 0;
