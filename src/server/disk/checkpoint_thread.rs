@@ -231,7 +231,7 @@ impl Writer {
         self.backups = waiting;
         for WantedImage { answer, .. } in served {
             // No server waits for a backup: clients go before it.
-            let image = self.images.asking(self.budget.deferrable()).open(mark.index);
+            let image = self.images.asking(self.budget.deferrable()).open_beside_log(mark.index);
             // It fails if the backup has given up.
             let _ = answer.send(image.map_err(|error| error.to_string()));
         }

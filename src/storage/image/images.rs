@@ -177,6 +177,17 @@ impl Images {
         self.open_copy(index, Copy::Own)
     }
 
+    /// The same, for who reads all of it beside the log: in pieces past the operating system's cache, which would take
+    /// megabytes ahead at once.
+    ///
+    /// # Errors
+    /// As [`Images::open`].
+    pub(crate) fn open_beside_log(&self, index: u64) -> Result<ImageReader, ImageError> {
+        let mut reader = self.open(index)?;
+        reader.pass_cache();
+        Ok(reader)
+    }
+
     pub(in crate::storage) fn open_copy(
         &self,
         index: u64,

@@ -62,6 +62,11 @@ impl ImageReader {
         Self::begin(file, path, cluster_id, work_budget)
     }
 
+    /// What is read from now on comes from the disk, where that is possible.
+    pub(super) fn pass_cache(&mut self) {
+        self.file.pass_cache();
+    }
+
     fn begin(
         file: Reading,
         path: &Path,
