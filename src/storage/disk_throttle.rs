@@ -1,9 +1,9 @@
 //! Background disk throttle: how much of the log's disk images may take while the log is written to.
 //!
 //! *Owns* when the log was synced last, and the rests of what writes and reads images. *Invariants*: while the log was
-//! synced within [`ACTIVE`], an image has the disk for a sixteenth of the time, and for [`BYTES_PER_S`] at most, so that
-//! a sync seldom finds it busy; otherwise, and while the work is late, it does not rest. *Never* holds a lock while it
-//! rests.
+//! synced within [`ACTIVE`], an image has the disk for a sixteenth of the time, and for [`BYTES_PER_S`] at most, so
+//! that a sync seldom finds it busy; otherwise, and while the work is late, it does not rest. *Never* holds a lock
+//! while it rests.
 //!
 //! A disk has one queue, and many have a limit of bytes per second: an image that is written as fast as it goes holds
 //! up the sync of each write of a client meanwhile.

@@ -30,8 +30,8 @@ const TURN_TIMES: u32 = 8;
 /// The longest rest: a caller that wants the thread to end waits for that.
 const REST_MAX: Duration = Duration::from_millis(100);
 
-/// What work in the background asks how much of a core it may take, and images of the log's disk; clones are one budget.
-/// By default it lets other threads of its core have their turns, and does not rest.
+/// What work in the background asks how much of a core it may take, and images of the log's disk; clones are one
+/// budget. By default it lets other threads of its core have their turns, and does not rest.
 #[derive(Clone, Debug, Default)]
 pub struct WorkBudget {
     times: Arc<AtomicU32>,

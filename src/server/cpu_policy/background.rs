@@ -2,9 +2,9 @@
 //!
 //! *Owns* the one budget of a server that all such work asks: writing checkpoints, compaction, and writing, verifying
 //! and sending images. *Invariants*: by the plain policy no work rests for the cores. Otherwise, while they are short,
-//! work that nothing waits for rests, the less the nearer it is to being late, and not at all once it is late; work that
-//! somebody waits for never rests, and only lets other threads of its core have their turns. Images that nothing waits for leave the disk to the log while
-//! that is written to, by either policy. *Never* looks at a clock.
+//! work that nothing waits for rests, the less the nearer it is to being late, and not at all once it is late; work
+//! that somebody waits for never rests, and only lets other threads of its core have their turns. Images that nothing
+//! waits for leave the disk to the log while that is written to, by either policy. *Never* looks at a clock.
 
 use super::CpuPolicy;
 use crate::storage::{DiskBudget, WorkBudget};

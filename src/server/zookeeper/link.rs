@@ -24,8 +24,9 @@ const READ_BYTES: usize = 64 << 10;
 const ALERT_RECORD: u8 = 0x15;
 const TLS_ALERT: &str = "it speaks TLS: lockkeeper.migration.sslQuorum is to be true";
 /// What is said where the other side closes the connection before it has sent a byte.
-const UNHEARD: &str = "it has closed the connection before it said anything: if ZooKeeper's servers go by TLS (sslQuorum) \
-     or SASL (quorum.auth.enableSasl), lockkeeper.migration.sslQuorum and lockkeeper.migration.jaasFile are to say so";
+const UNHEARD: &str = "it has closed the connection before it said anything: if ZooKeeper's servers go by TLS \
+     (sslQuorum) or SASL (quorum.auth.enableSasl), lockkeeper.migration.sslQuorum and lockkeeper.migration.jaasFile \
+     are to say so";
 
 /// Makes a link and carries its bytes. Why it ended.
 pub(super) async fn run(
