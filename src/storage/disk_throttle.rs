@@ -97,8 +97,9 @@ mod tests {
     fn more_than_so_many_bytes_are_not_moved_in_a_second() {
         let (budget, now) = (DiskBudget::default(), Instant::now());
         budget.synced(now);
-        assert_eq!(budget.rest(Duration::ZERO, BYTES_PER_S / 100, now), 10 * MS);
-        assert_eq!(budget.rest(MS, BYTES_PER_S / 100, now), 15 * MS, "it is the longer one");
+        let moved = Duration::from_micros(15_625);
+        assert_eq!(budget.rest(Duration::ZERO, BYTES_PER_S / 64, now), moved);
+        assert_eq!(budget.rest(2 * MS, BYTES_PER_S / 64, now), REST_MAX, "it is the longer one");
     }
 
     #[test]
