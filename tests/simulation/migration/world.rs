@@ -26,6 +26,7 @@ const FOUNDING_STEPS: u64 = 4000;
 const WILD_STEPS: u64 = 1500;
 const CUTOVER_STEPS: u64 = 400;
 const CUTOVERS_MAX: u64 = 60;
+const DEPOSED_STEPS: u64 = 500;
 const QUIET_STEPS: u64 = 2500;
 const QUIET_CUTOVERS_MAX: u64 = 20;
 /// A session of ZooKeeper whose client is gone ends after this time.
@@ -36,6 +37,8 @@ const ORPHAN_MS: i32 = 4000;
 pub struct Seen {
     /// Cutovers that were done.
     pub taken_over: u64,
+    /// Those of them that were done while another server still believed to lead.
+    pub beside_deposed: u64,
     /// Cutovers that were refused before.
     pub refused: u64,
     /// Copies that differed, and were given up.
@@ -56,6 +59,7 @@ impl Seen {
     pub fn add(&mut self, run: &Self) {
         let Self {
             taken_over,
+            beside_deposed,
             refused,
             stopped,
             leaders_replaced,
@@ -65,6 +69,7 @@ impl Seen {
             unanswered,
         } = run;
         self.taken_over += taken_over;
+        self.beside_deposed += beside_deposed;
         self.refused += refused;
         self.stopped += stopped;
         self.leaders_replaced += leaders_replaced;
@@ -96,6 +101,8 @@ pub struct World {
     cxid: i32,
     made: u64,
     is_wild: bool,
+    /// Clients of this server say nothing now.
+    hushed: Option<u8>,
     /// Clients reach ZooKeeper.
     is_open: bool,
     reports: Vec<(u64, Report)>,
@@ -124,6 +131,7 @@ impl World {
             cxid: 0,
             made: 0,
             is_wild: false,
+            hushed: None,
             is_open: false,
             reports: Vec::new(),
             prints,
@@ -164,6 +172,13 @@ impl World {
         }
         // Clients of ZooKeeper are gone; their sessions end in time.
         for _ in 0..CUTOVERS_MAX {
+            self.is_wild = false;
+            if self.rng.chance(250) {
+                self.depose()?;
+            }
+            if self.is_cut_over {
+                break;
+            }
             self.is_wild = self.rng.chance(400);
             if self.leading().is_some() {
                 self.order(MigrateOrder::CutOver)?;
@@ -200,6 +215,39 @@ impl World {
         self.judge_the_end()?;
         self.seen.answers = self.clients.iter().map(|client| client.answers).sum();
         Ok(())
+    }
+
+    /// The leader loses the other servers, and no side is told. Another one comes to lead, and takes over at once, while
+    /// the first may not know yet that it is deposed: its clients ask it for the first time then, and its link with
+    /// ZooKeeper is there.
+    fn depose(&mut self) -> Result<(), Violation> {
+        let Some(deposed) = self.leading() else { return Ok(()) };
+        let until_us = self.now_us + self.rng.range(1_000_000, 3_000_000);
+        self.note(|| format!("server {deposed} hears nothing of the others"));
+        for other in (1..=SERVERS).filter(|other| *other != deposed) {
+            self.queues.remove(&(deposed, other));
+            self.queues.remove(&(other, deposed));
+            self.cuts.insert((deposed.min(other), deposed.max(other)), until_us);
+        }
+        // A request that it cannot log keeps its client waiting, who then asks for nothing more.
+        self.hushed = Some(deposed);
+        for _ in 0..DEPOSED_STEPS {
+            if self.is_cut_over {
+                self.seen.beside_deposed += u64::from(self.leads(deposed));
+                break;
+            }
+            if self.leading().is_some_and(|id| id != deposed && self.follows(id)) {
+                self.order(MigrateOrder::CutOver)?;
+            }
+            self.step()?;
+        }
+        self.hushed = None;
+        Ok(())
+    }
+
+    fn leads(&self, id: u8) -> bool {
+        let replica = self.hosts[usize::from(id) - 1].replica.as_ref();
+        replica.is_some_and(|replica| replica.status().leading_ms.is_some())
     }
 
     /// ZooKeeper's leader says another digest than it has: no server goes on with that.
@@ -271,12 +319,11 @@ impl World {
         Err(format!("still waiting until {what}"))
     }
 
-    /// The server that leads.
+    /// The server that leads; of two, the one that was elected later.
     fn leading(&self) -> Option<u8> {
-        let leads = |host: &&Host| {
-            host.replica.as_ref().is_some_and(|replica| replica.status().leading_ms.is_some())
-        };
-        self.hosts.iter().find(leads).map(|host| host.id)
+        let leading = self.hosts.iter().filter(|host| self.leads(host.id));
+        let term = |host: &&Host| host.replica.as_ref().map(|replica| replica.status().term);
+        leading.max_by_key(term).map(|host| host.id)
     }
 
     /// An operator asks the server that leads.
@@ -447,6 +494,9 @@ impl World {
     /// A client does something.
     fn act(&mut self, at: usize) -> Result<(), Violation> {
         let client = &mut self.clients[at];
+        if client.place.is_some_and(|(id, _)| Some(id) == self.hushed) {
+            return Ok(());
+        }
         let input = match client.place {
             None => {
                 let id = self.rng.range(1, SERVERS.into());
