@@ -217,9 +217,9 @@ impl World {
         Ok(())
     }
 
-    /// The leader loses the other servers, and no side is told. Another one comes to lead, and takes over at once, while
-    /// the first may not know yet that it is deposed: its clients ask it for the first time then, and its link with
-    /// ZooKeeper is there.
+    /// The leader loses the other servers, and no side is told. Another one comes to lead, and takes over at once,
+    /// while the first may not know yet that it is deposed: its clients ask it for the first time then, and its link
+    /// with ZooKeeper is there.
     fn depose(&mut self) -> Result<(), Violation> {
         let Some(deposed) = self.leading() else { return Ok(()) };
         let until_us = self.now_us + self.rng.range(1_000_000, 3_000_000);
