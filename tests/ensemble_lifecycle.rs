@@ -70,6 +70,14 @@ fn links(ensemble: &Ensemble, id: u8) -> LinkCounters {
     ensemble.server(id).expect("it runs").counters().links.expect("it has others")
 }
 
+/// The index with which the first file of the log begins; 0 while there is none.
+fn log_begins(directory: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(directory.join("log")) else { return 0 };
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let begins = names.filter_map(|name| u64::from_str_radix(name.strip_suffix(".log")?, 16).ok());
+    begins.min().unwrap_or(0)
+}
+
 fn images(directory: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(directory.join("image")) else { return Vec::new() };
     entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
@@ -285,8 +293,10 @@ async fn fetches_an_image(builder: lockkeeper::EnsembleBuilder) {
     let damaged = others(&ensemble, leader)[0];
     let mut writer = client(&ensemble, leader).await;
     let next = fill_until_cut(&ensemble, &mut writer, 0).await;
-    ensemble.kill(damaged).await.unwrap();
     let directory = ensemble.data_dir(damaged).expect("it has one").to_path_buf();
+    // Another thread than that of images cuts the log; a whole one would do without an image.
+    wait_until("its log is cut", async || log_begins(&directory) > 1).await;
+    ensemble.kill(damaged).await.unwrap();
     for name in images(&directory) {
         let path = directory.join("image").join(name);
         let mut bytes = std::fs::read(&path).unwrap();
