@@ -167,7 +167,7 @@ fn record_digest() -> RecordDigest {
     Machine::fresh(Options::default()).record_digest()
 }
 
-/// A good backup, for whoever changes it.
+/// A good backup, which the tests change.
 pub fn good_backup() -> Vec<u8> {
     let header = Header { release: "0.1.0".into(), index: 7, term: 2, ..Header::default() };
     let mut writer =
@@ -180,7 +180,7 @@ pub fn good_backup() -> Vec<u8> {
     writer.finish().expect("nothing fails").0
 }
 
-/// A good image, for whoever changes it.
+/// A good image, which the tests change.
 pub fn good_image() -> Vec<u8> {
     let fs = MemoryFs::default();
     let images = Images::new(Arc::new(fs.clone()), Path::new(DIR), CLUSTER);

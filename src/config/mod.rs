@@ -31,6 +31,7 @@ mod bounds;
 mod describe;
 mod draft;
 mod ensemble;
+mod ensemble_keys;
 mod error;
 mod groups;
 mod key;

@@ -1,7 +1,9 @@
-//! The world of a migration: three servers, a model of ZooKeeper's leader, clients, and what goes wrong between them.
+//! The world of a migration: three servers, a model of ZooKeeper's leader, and clients.
 //!
 //! *Owns* the time, the queues between servers, and the course of a seed. *Invariant*: the same seed gives the same
 //! course.
+
+mod faults;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -224,11 +226,7 @@ impl World {
         let Some(deposed) = self.leading() else { return Ok(()) };
         let until_us = self.now_us + self.rng.range(1_000_000, 3_000_000);
         self.note(|| format!("server {deposed} hears nothing of the others"));
-        for other in (1..=SERVERS).filter(|other| *other != deposed) {
-            self.queues.remove(&(deposed, other));
-            self.queues.remove(&(other, deposed));
-            self.cuts.insert((deposed.min(other), deposed.max(other)), until_us);
-        }
+        self.isolate(deposed, until_us);
         // A request that it cannot log keeps its client waiting, who then asks for nothing more.
         self.hushed = Some(deposed);
         for _ in 0..DEPOSED_STEPS {
@@ -557,112 +555,6 @@ impl World {
             }),
         };
         self.leader.ask_elsewhere(session, self.cxid, &request, &[]);
-    }
-
-    fn go_wrong(&mut self) {
-        match self.rng.below(1000) {
-            0..4 => {
-                self.seen.leaders_replaced += 1;
-                let survivors = self.rng.index(self.leader.proposed() + 1);
-                self.note(|| format!("ZooKeeper's leader dies, {survivors} proposals survive"));
-                self.leader.replace(survivors);
-            }
-            4..8 => {
-                let id = self.rng.range(1, SERVERS.into());
-                self.kill(u8::try_from(id).expect("a server"));
-            }
-            8..12 => {
-                let from = u8::try_from(self.rng.range(1, SERVERS.into())).expect("a server");
-                let to = from % SERVERS + 1;
-                let until_us = self.now_us + self.rng.range(50_000, 1_500_000);
-                self.cut(from, to, until_us);
-            }
-            12..16 => {
-                let links: Vec<_> = self.hosts.iter().filter_map(|host| host.link).collect();
-                if let Some(link) = links.first() {
-                    self.note(|| "the link breaks".to_owned());
-                    self.leader.close(*link);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn start(&mut self, id: u8) {
-        self.hosts[usize::from(id) - 1].start(&mut self.rng);
-        for other in (1..=SERVERS).filter(|other| *other != id) {
-            if self.hosts[usize::from(other) - 1].replica.is_some() && !self.is_cut(id, other) {
-                self.connect(id, other);
-            }
-        }
-    }
-
-    fn connect(&mut self, one: u8, other: u8) {
-        self.hosts[usize::from(one) - 1].step(Input::PeerUp { peer: other.into() });
-        self.hosts[usize::from(other) - 1].step(Input::PeerUp { peer: one.into() });
-    }
-
-    fn disconnect(&mut self, one: u8, other: u8) {
-        self.queues.remove(&(one, other));
-        self.queues.remove(&(other, one));
-        self.hosts[usize::from(one) - 1].step(Input::PeerDown { peer: other.into() });
-        self.hosts[usize::from(other) - 1].step(Input::PeerDown { peer: one.into() });
-    }
-
-    fn kill(&mut self, id: u8) {
-        if self.hosts.iter().any(|host| host.replica.is_none()) {
-            return;
-        }
-        self.note(|| format!("server {id} dies"));
-        self.seen.servers_killed += 1;
-        let host = &mut self.hosts[usize::from(id) - 1];
-        host.replica = None;
-        host.restarts_at_us = self.now_us + self.rng.range(100_000, 2_000_000);
-        if let Some(link) = host.link.take() {
-            self.leader.close(link);
-        }
-        for client in self.clients.iter_mut().filter(|it| it.place.is_some_and(|(at, _)| at == id))
-        {
-            client.closed();
-        }
-        for other in (1..=SERVERS).filter(|other| *other != id) {
-            self.disconnect(id, other);
-        }
-    }
-
-    fn cut(&mut self, one: u8, other: u8, until_us: u64) {
-        self.note(|| format!("no link between {one} and {other}"));
-        self.cuts.insert((one.min(other), one.max(other)), until_us);
-        self.disconnect(one, other);
-    }
-
-    fn is_cut(&self, one: u8, other: u8) -> bool {
-        self.cuts.contains_key(&(one.min(other), one.max(other)))
-    }
-
-    /// What was broken for a time comes back.
-    fn mend(&mut self) {
-        let now_us = self.now_us;
-        let over: Vec<(u8, u8)> = self
-            .cuts
-            .iter()
-            .filter(|(_, until_us)| **until_us <= now_us)
-            .map(|(pair, _)| *pair)
-            .collect();
-        for (one, other) in over {
-            self.cuts.remove(&(one, other));
-            let runs = |id: u8| self.hosts[usize::from(id) - 1].replica.is_some();
-            if runs(one) && runs(other) {
-                self.connect(one, other);
-            }
-        }
-        for id in 1..=SERVERS {
-            let host = &self.hosts[usize::from(id) - 1];
-            if host.replica.is_none() && host.restarts_at_us <= now_us {
-                self.note(|| format!("server {id} starts"));
-                self.start(id);
-            }
-        }
     }
 
     fn note(&self, words: impl FnOnce() -> String) {
