@@ -201,7 +201,7 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("digest-not-compared", Migration, 40),
     mutant("cutover-keeps-epoch", Migration, 10),
     mutant("cutover-without-all-sessions", Migration, 60),
-    mutant("cutover-without-fence", Migration, 300),
+    mutant("cutover-without-fence", Migration, 100),
     mutant("lost-requests-unanswered", Migration, 20),
     mutant("session-numbers-repeat", Migration, 40),
     // --- what is read
