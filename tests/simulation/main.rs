@@ -328,6 +328,7 @@ fn an_ensemble_follows_one_of_zookeeper_and_takes_over_with_all_that_was_acknowl
     }
     println!("{seen:?}");
     let is_enough = seen.taken_over > MIGRATIONS / 2
+        && seen.beside_deposed > 0
         && seen.stopped > MIGRATIONS / 30
         && seen.refused > MIGRATIONS
         && seen.leaders_replaced > MIGRATIONS
