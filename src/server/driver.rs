@@ -162,7 +162,8 @@ impl Driver {
                 disk.log.follow_version(status.ensemble_version)?;
                 let now = Instant::now();
                 disk.alarm.look(&status, &self.published.conditions, now);
-                let lateness = schedule.lateness(status.changes_waiting, now);
+                let of_checkpoint = schedule.lateness(status.changes_waiting, now);
+                let lateness = of_checkpoint.max(disk.checkpoints.image_lateness());
                 let is_storm = self.scheduling.is_storm(now);
                 self.scheduling.background().adapt(lateness, scheduling.gives_way(), is_storm);
             }

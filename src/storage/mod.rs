@@ -40,7 +40,7 @@ mod throttle;
 mod watched;
 
 pub use checkpoint::{Checkpointer, Ingredients, Outcome, Source};
-pub(crate) use checkpoint::{ImageTally, LogLostEnd};
+pub(crate) use checkpoint::{ImageTally, LogLostEnd, LogSinceImage};
 #[cfg(test)]
 pub(crate) use copy::MemoryState;
 pub use copy::{Runs, SledState, StateError, StateStore, Take};

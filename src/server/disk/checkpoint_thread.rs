@@ -26,6 +26,7 @@ use crate::storage::ImageReader;
 use crate::storage::ImageTally;
 use crate::storage::Images;
 use crate::storage::LogLostEnd;
+use crate::storage::LogSinceImage;
 use crate::storage::Outcome;
 use crate::storage::WorkBudget;
 use crate::supervision;
@@ -61,6 +62,7 @@ pub(crate) struct Checkpoints {
     tasks: Option<Sender<Task>>,
     /// The thread asks it.
     budget: BackgroundBudget,
+    since_image: Arc<LogSinceImage>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -78,6 +80,7 @@ impl Checkpoints {
         budget: BackgroundBudget,
     ) -> std::io::Result<Self> {
         let (sender, tasks) = unbounded();
+        let since_image = Arc::clone(checkpointer.since_image());
         let mut writer = Writer {
             images: checkpointer.image_files().clone(),
             checkpointer,
@@ -99,13 +102,19 @@ impl Checkpoints {
                 let _ = writer.messages.blocking_send(Message::Failed(failure));
             }
         })?;
-        Ok(Self { tasks: Some(sender), budget, thread: Some(thread) })
+        Ok(Self { tasks: Some(sender), budget, since_image, thread: Some(thread) })
     }
 
     /// Whether [`Checkpoints::hand_over`] may be called.
     #[must_use]
     pub(crate) fn has_room(&self) -> bool {
         self.tasks.as_ref().is_some_and(|tasks| tasks.len() < CHANGES_QUEUE_MAX)
+    }
+
+    /// How late the next image is: from 1.0 on it is late.
+    #[must_use]
+    pub(crate) fn image_lateness(&self) -> f64 {
+        self.since_image.lateness()
     }
 
     /// Queues changed records. Only when there is room: the driver is the only one who does.
@@ -199,7 +208,7 @@ impl Writer {
                 Task::Backup(wanted) => self.backups.push(wanted),
             }
             self.serve_backups();
-            self.figures.disk().log_since_image_bytes = self.checkpointer.log_since_image();
+            self.figures.disk().log_since_image_bytes = self.checkpointer.since_image().bytes();
             self.warn_if_overdue();
         }
         Ok(())
@@ -287,7 +296,7 @@ impl Writer {
             return;
         }
         self.warned = Some(Instant::now());
-        let bytes = self.checkpointer.log_since_image();
+        let bytes = self.checkpointer.since_image().bytes();
         tracing::warn!(
             bytes,
             "so much log was written since the newest image, and none is written: checkpoints do \

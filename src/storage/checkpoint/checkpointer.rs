@@ -11,9 +11,10 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
+use super::log_since_image::LogSinceImage;
 use crate::replica::{Changes, Mark, RecordDigest};
 use crate::storage::copy::{Found, Manifest, MemoryState, Runs, StateError};
 use crate::storage::image::{ImageError, Images};
@@ -21,9 +22,6 @@ use crate::storage::throttle::WorkBudget;
 
 /// An image is written after at least this much log, unless told otherwise.
 pub(crate) const IMAGE_EVERY_BYTES: u64 = 64 << 20;
-/// An image is overdue after this many times the log that makes it due: checkpoints do not complete,
-/// or images cannot be written, and the log is not cut.
-pub(super) const IMAGE_OVERDUE_TIMES: u64 = 8;
 /// How many times the state store may fail, with no image written in between, before one in memory
 /// replaces it.
 pub(super) const FAULTS_MAX: u32 = 3;
@@ -126,6 +124,7 @@ enum Phase {
 /// Writes checkpoints and images. One thread of low priority owns it.
 pub struct Checkpointer {
     given: Ingredients,
+    since_image: Arc<LogSinceImage>,
     phase: Phase,
     /// Indexes of verified images, ascending, at most two.
     verified: Vec<u64>,
@@ -158,9 +157,12 @@ impl Checkpointer {
             Source::Image(index) => vec![index],
             Source::Log | Source::State(_) => Vec::new(),
         };
+        let since_image = LogSinceImage::new(Arc::clone(&given.written), given.image_every_bytes);
+        since_image.begins(given.written_at_image, given.image_bytes);
         Self {
             newest: given.image.clone(),
             given,
+            since_image: Arc::new(since_image),
             phase: Phase::Unverified,
             verified,
             is_image_wanted: false,
@@ -194,22 +196,16 @@ impl Checkpointer {
         self.newest.as_ref()
     }
 
-    /// Bytes of log written since the newest image.
+    /// The log that was written since the newest image.
     #[must_use]
-    pub fn log_since_image(&self) -> u64 {
-        let written = self.given.written.load(Ordering::Relaxed);
-        written.saturating_sub(self.given.written_at_image)
+    pub(crate) fn since_image(&self) -> &Arc<LogSinceImage> {
+        &self.since_image
     }
 
-    /// Whether there should have been an image long ago: see `IMAGE_OVERDUE_TIMES`.
+    /// Whether there should have been an image long ago: so much log was written since the newest one.
     #[must_use]
     pub fn is_image_overdue(&self) -> bool {
-        self.log_since_image() > self.image_every().saturating_mul(IMAGE_OVERDUE_TIMES)
-    }
-
-    /// Bytes of log after which an image is due.
-    fn image_every(&self) -> u64 {
-        self.given.image_every_bytes.max(self.given.image_bytes)
+        self.since_image.is_image_overdue()
     }
 
     /// Verifies what the store holds from before the start: it must be a closed checkpoint between
@@ -321,14 +317,14 @@ impl Checkpointer {
         if let Err(error) = self.given.images.retain(&self.verified) {
             tracing::warn!(%error, "older images stay behind");
         }
-        self.given.image_bytes = match self.given.images.open(mark.index) {
+        let image_bytes = match self.given.images.open(mark.index) {
             Ok(reader) => reader.len(),
             Err(error) => {
                 tracing::error!(%error, "the image that was just installed cannot be opened");
                 0
             }
         };
-        self.given.written_at_image = self.given.written.load(Ordering::Relaxed);
+        self.since_image.begins(self.since_image.written(), image_bytes);
         self.retry_at = 0;
         // That all records are wanted is known to the replica already.
         let _known = self.refill();
@@ -404,8 +400,8 @@ impl Checkpointer {
     }
 
     fn write_image_if_due(&mut self, mark: &Mark) -> Outcome {
-        let written = self.given.written.load(Ordering::Relaxed);
-        let due = self.is_image_wanted || self.log_since_image() >= self.image_every();
+        let written = self.since_image.written();
+        let due = self.is_image_wanted || self.since_image.is_image_due();
         if !due || written < self.retry_at || self.verified.last() == Some(&mark.index) {
             return Outcome::Continue;
         }
@@ -415,13 +411,12 @@ impl Checkpointer {
     /// Writes an image of the last completed checkpoint now, whether it is due or not.
     fn write_image(&mut self, mark: &Mark) -> Outcome {
         let begun = Instant::now();
-        let written = self.given.written.load(Ordering::Relaxed);
+        let written = self.since_image.written();
         match self.copy_to_image(mark) {
             Ok(bytes) => {
                 let millis = begun.elapsed().as_millis() as u64;
                 tracing::info!(index = mark.index, records = mark.records, bytes, millis, "image");
-                self.given.image_bytes = bytes;
-                self.given.written_at_image = written;
+                self.since_image.begins(written, bytes);
                 self.is_image_wanted = false;
                 self.tally.written += 1;
                 self.tally.last = Some((mark.index, mark.zxid));

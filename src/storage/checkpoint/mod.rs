@@ -4,6 +4,7 @@
 //! in a thread of its own: the server's checkpoint thread calls it.
 
 mod checkpointer;
+mod log_since_image;
 #[cfg(test)]
 mod store_tests;
 #[cfg(test)]
@@ -12,3 +13,4 @@ mod tests;
 pub use checkpointer::{Checkpointer, Ingredients, Outcome, Source};
 pub(in crate::storage) use checkpointer::{IMAGE_EVERY_BYTES, LOG_LOST_END_ENSEMBLE};
 pub(crate) use checkpointer::{ImageTally, LogLostEnd};
+pub(crate) use log_since_image::LogSinceImage;

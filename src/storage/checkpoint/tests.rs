@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::checkpointer::{Checkpointer, IMAGE_OVERDUE_TIMES, Ingredients, Outcome, Source};
+use super::checkpointer::{Checkpointer, Ingredients, Outcome, Source};
+use super::log_since_image::IMAGE_OVERDUE_TIMES;
 use crate::replica::{Changes, Mark, Restore};
 use crate::storage::copy::{Found, Manifest, Runs, scan};
 use crate::storage::fs::Fs;
@@ -143,11 +144,11 @@ fn an_image_is_overdue_while_no_checkpoint_completes_and_the_log_grows() {
     }
     bench.log_grows();
     assert!(checkpointer.is_image_overdue());
-    assert_eq!(checkpointer.log_since_image(), EVERY * (IMAGE_OVERDUE_TIMES + 1));
+    assert_eq!(checkpointer.since_image().bytes(), EVERY * (IMAGE_OVERDUE_TIMES + 1));
     let changes = bench.changes(1);
     checkpointer.apply(changes).unwrap();
     assert!(!checkpointer.is_image_overdue());
-    assert_eq!(checkpointer.log_since_image(), 0);
+    assert_eq!(checkpointer.since_image().bytes(), 0);
 }
 
 #[test]
@@ -373,7 +374,7 @@ fn an_installed_image_replaces_all_older_ones_and_the_next_cuts_the_log_to_it() 
     checkpointer.installed(&mark);
     assert_eq!(bench.images.list().unwrap(), [500]);
     assert_eq!(checkpointer.newest(), Some(&mark));
-    assert_eq!(checkpointer.log_since_image(), 0);
+    assert_eq!(checkpointer.since_image().bytes(), 0);
     bench.log_grows();
     let changes = bench.full_pass();
     assert_eq!(checkpointer.apply(changes).unwrap(), Outcome::Continue, "it is that image");
