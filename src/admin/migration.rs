@@ -9,7 +9,7 @@ use hyper::StatusCode;
 use serde_json::{Value, json};
 
 use super::Source;
-use crate::replica::inspect::{Inspect, MigrationReport, Report};
+use crate::replica::inspect::{Inspect, MIGRATION_UNKNOWN, MigrationReport, Report};
 use crate::replica::{MigrateOrder, Phase};
 
 /// What a request wants.
@@ -85,6 +85,9 @@ async fn carry_out(
         Ok(_) => status(source).await,
         Err(words) if words.ends_with("leads: ask that one") => {
             Err((StatusCode::MISDIRECTED_REQUEST, words))
+        }
+        Err(words) if words.contains(MIGRATION_UNKNOWN) => {
+            Err((StatusCode::SERVICE_UNAVAILABLE, words))
         }
         Err(words) => Err((StatusCode::CONFLICT, words)),
     }

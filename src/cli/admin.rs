@@ -77,10 +77,11 @@ pub(super) fn fetch(access: &AdminAccess, target: &str) -> Result<(u16, String),
     first_answer(access, ("GET", target), |_| true)
 }
 
-/// The same of a POST, by the server that does not send the question on to another one.
+/// The same of a POST, by the server that does not send the question on to another one. One that was asked and does not
+/// answer is the last that is asked: it may do it yet.
 ///
 /// # Errors
-/// None can be asked.
+/// None can be asked, or one does not answer.
 pub(super) fn change(access: &AdminAccess, target: &str) -> Result<(u16, String), AdminError> {
     let is_last = |server: &HostPort| access.servers.last() == Some(server);
     first_answer(access, ("POST", target), |(server, status)| {
@@ -105,11 +106,21 @@ fn first_answer(
             },
             Err(error) => {
                 let reason = client::why(&error, Port::Http, access.tls.is_some());
+                if question.0 == "POST" && is_unanswered(&error) {
+                    let reason = format!("{reason}; it may be done, or may yet be");
+                    return Err(AdminError::Refused { server: server.clone(), reason });
+                }
                 reasons.push(format!("{server}: {reason}"));
             }
         }
     }
     Err(AdminError::Unreachable(reasons))
+}
+
+/// Whether a server has got the question, and has said nothing in time: a connection that is not made in time has no
+/// words of this module.
+fn is_unanswered(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::TimedOut && error.get_ref().is_some()
 }
 
 /// The first answer of these servers to a GET of a path with one parameter.
@@ -242,8 +253,8 @@ fn begin_download(server: &HostPort, target: &str, access: &AdminAccess) -> io::
     Ok(Download { server: server.clone(), status, body: Box::new(body) })
 }
 
-/// Longest time without a byte of a download: the server makes it first.
-const DOWNLOAD_MAX: Duration = Duration::from_secs(600);
+/// Longest time without a byte of a download: the server makes it first, which it gives an hour.
+const DOWNLOAD_MAX: Duration = Duration::from_secs(3660);
 /// Bytes that are read at once.
 const DOWNLOAD_BUFFER_BYTES: usize = 256 << 10;
 /// Longest head of an answer, bytes.
@@ -293,7 +304,7 @@ fn exchange(
             Err(io::Error::other(NO_SERVER))
         }
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock) => {
-            Err(io::Error::from(io::ErrorKind::TimedOut))
+            Err(io::Error::new(io::ErrorKind::TimedOut, "it was asked and does not answer"))
         }
         Err(error) => Err(error),
     }

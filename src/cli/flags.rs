@@ -155,6 +155,16 @@ pub(super) struct AdminAccess {
     pub(super) answer_max: Duration,
 }
 
+impl AdminAccess {
+    /// Gives servers at least this time for an answer, unless the user has said how long they have.
+    pub(super) fn waiting_for(mut self, least: Duration) -> Self {
+        if self.patience.is_zero() {
+            self.answer_max = self.answer_max.max(least);
+        }
+        self
+    }
+}
+
 impl AdminFlags {
     /// What the flags say.
     ///

@@ -1,7 +1,8 @@
 //! `lockkeeper migrate`: from a running ensemble of Apache ZooKeeper to this one, without a stop.
 //!
 //! *Owns* the commands' flags, words and exit codes: 0 it is done, 1 it was refused and nothing was changed, 64 a flag
-//! is wrong, 69 no server answers, 75 not now. *Invariant*: what is no clear yes of a server is no success. *Never*
+//! is wrong, 69 no server answers, or not in time, 75 not now, or it is not known yet. *Invariant*: what is no clear
+//! yes of a server is no success. *Never*
 //! judges whether a step may be done: the server that leads does.
 
 use std::process::ExitCode;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::admin;
+use super::admin::{self, AdminError};
 use super::answered;
 use super::client::{self, Client, Credential};
 use super::client_configuration::ClientConfigurationFlag;
@@ -28,6 +29,8 @@ const SERVER_ID_LIKELY: u8 = 200;
 const FOLLOWS_MAX: Duration = Duration::from_secs(60);
 /// Time between two looks for that.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// How long an order may take: a server answers in 75 seconds, also that it does not know what became of it.
+const DECIDED_MAX: Duration = Duration::from_secs(90);
 /// How long an answer of ZooKeeper may take.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
@@ -236,9 +239,13 @@ fn parsed((status, body): (u16, String)) -> Result<Value, String> {
 }
 
 fn post(flags: &AdminFlags, target: &str) -> Result<Value, (i32, String)> {
-    let access = flags.access().map_err(|reason| (EXIT_USAGE, reason))?;
+    let access = flags.access().map_err(|reason| (EXIT_USAGE, reason))?.waiting_for(DECIDED_MAX);
     let (status, body) = admin::change(&access, target).map_err(|error| {
-        (EXIT_UNAVAILABLE, format!("{error}; --admin host:port,... names all servers"))
+        let hint = match &error {
+            AdminError::Unreachable(_) => "--admin host:port,... names all servers",
+            AdminError::Refused { .. } => "`lockkeeper migrate status` says whether it was done",
+        };
+        (EXIT_UNAVAILABLE, format!("{error}; {hint}"))
     })?;
     let words = body.trim().to_owned();
     match (status, serde_json::from_str(&body)) {

@@ -151,6 +151,8 @@ pub enum Input {
     ZooKeeper(LinkInput),
     /// Whether ZooKeeper's ports for clients are closed, as `Ready::zookeeper` asked; else which is not.
     ZooKeeperClosed {
+        /// The attempt of a cutover that it was asked for.
+        attempt: u64,
         /// Whether they are.
         closed: Result<(), String>,
     },

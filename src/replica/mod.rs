@@ -225,7 +225,7 @@ impl Replica {
             Input::Resign => self.resign(),
             Input::Migrate { token, order } => self.order_migration(token, order),
             Input::ZooKeeper(input) => self.zookeeper(input),
-            Input::ZooKeeperClosed { closed } => self.zookeeper_closed(closed),
+            Input::ZooKeeperClosed { attempt, closed } => self.zookeeper_closed(attempt, closed),
         }
     }
 

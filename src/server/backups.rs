@@ -29,8 +29,9 @@ use crate::supervision::{self, Task};
 
 /// How long a majority may take to confirm that this server is up to date.
 const CONFIRMED_MAX: Duration = Duration::from_secs(10);
-/// How long the image may take. One of a million znodes takes seconds, or a minute where the cores are shared.
-const IMAGE_MAX: Duration = Duration::from_secs(600);
+/// How long the image may take. One of a million znodes takes seconds, or a minute where the cores are shared; beside a
+/// busy log on a slow disk it gets some 12 MB of each second.
+const IMAGE_MAX: Duration = Duration::from_secs(3600);
 /// Time between two snapshots of ZooKeeper, as there: its 300,000 "ms" are counted as microseconds.
 const SNAPSHOT_PAUSE: Duration = Duration::from_millis(300);
 /// Pieces that wait for the client.

@@ -28,6 +28,7 @@ use crate::admin::{
 use crate::backup::Selection;
 use crate::config::FourLetterWords;
 use crate::locks::Scope;
+use crate::replica::inspect::MIGRATION_UNKNOWN;
 use crate::replica::{Input, Inspect, MigrateOrder, Report, Status};
 use crate::storage::ErrorCount;
 use crate::supervision::Supervisor;
@@ -166,7 +167,12 @@ impl Source for Shared {
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
             self.driver.send(Message::Migrate { order, admins, answer }).await.ok()?;
-            timeout(MIGRATE_MAX, answered).await.ok()?.ok()
+            match timeout(MIGRATE_MAX, answered).await {
+                Ok(answered) => answered.ok(),
+                Err(_) => Some(Report::Migrated(Err(format!(
+                    "there was no answer in time: {MIGRATION_UNKNOWN}"
+                )))),
+            }
         })
     }
 
@@ -187,8 +193,8 @@ impl Source for Shared {
     }
 }
 
-/// How long an order of a live migration may take.
-const MIGRATE_MAX: Duration = Duration::from_secs(30);
+/// How long an order of a live migration may take: longer than a cutover that compares ZooKeeper's whole state.
+const MIGRATE_MAX: Duration = Duration::from_secs(75);
 
 /// What the replica says; `None` if the server is stopping.
 pub(super) async fn inspect(driver: &mpsc::Sender<Message>, what: Inspect) -> Option<Report> {

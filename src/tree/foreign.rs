@@ -124,18 +124,20 @@ impl Tree {
         Ok(())
     }
 
-    /// A znode that was loaded without a list and has not got one since.
+    /// Of the znodes that were loaded without a list and have not got one since, the one with the least path: each
+    /// server is to find the same, and has its own order of children.
     #[must_use]
     pub fn find_without_acl(&self) -> Option<String> {
         let unknown = unknown_acl();
+        let mut found = None;
         let mut unseen = vec![ZnodeId::ROOT];
         while let Some(id) = unseen.pop() {
             if self.acls.list(self.slab[id].meta.acl).entries() == unknown {
-                return Some(ancestry::path(&self.slab, id));
+                keep_least(&mut found, ancestry::path(&self.slab, id));
             }
             unseen.extend(self.slab[id].children());
         }
-        None
+        found
     }
 
     /// Carries out a create. `ctx.ids` says nothing.
@@ -253,45 +255,56 @@ impl Tree {
         owned
     }
 
-    /// The first znode that another tree has otherwise, and what of it, in words. `/zookeeper` and what is below it is
-    /// left out: ZooKeeper cannot keep usage of quotas equal on its own servers.
+    /// Of the znodes that another tree has otherwise, the one with the least path, and what of it, in words: each server
+    /// is to find the same, and has its own order of children. `/zookeeper` and what is below it is left out: ZooKeeper
+    /// cannot keep usage of quotas equal on its own servers.
     #[must_use]
     pub fn first_difference(&self, other: &Self) -> Option<String> {
+        let path = self.find_difference(other)?;
+        let at = |tree: &Self| tree.find(&path).map(|id| tree.slab[id].stat());
+        Some(match (at(self), at(other)) {
+            (Some(ours), Some(theirs)) if ours != theirs => {
+                format!("{path} has another Stat: {ours:?} here, {theirs:?} there")
+            }
+            (Some(_), Some(_)) if self.data_unchecked(&path) != other.data_unchecked(&path) => {
+                format!("{path} has other data")
+            }
+            (Some(_), Some(_)) => format!("{path} has another access control list"),
+            (Some(_), None) => format!("{path} is here alone"),
+            (None, _) => format!("{path} is there alone"),
+        })
+    }
+
+    fn find_difference(&self, other: &Self) -> Option<String> {
+        let mut different = None;
         let mut unseen = vec![(path::ROOT.to_owned(), ZnodeId::ROOT, ZnodeId::ROOT)];
         while let Some((path, own, others)) = unseen.pop() {
             let (ours, theirs) = (&self.slab[own], &other.slab[others]);
-            if ours.stat() != theirs.stat() {
-                return Some(format!(
-                    "{path} has another Stat: {:?} here, {:?} there",
-                    ours.stat(),
-                    theirs.stat()
-                ));
-            }
-            if ours.data() != theirs.data() {
-                return Some(format!("{path} has other data"));
-            }
             let lists = (self.acls.list(ours.meta.acl), other.acls.list(theirs.meta.acl));
-            if lists.0.entries() != lists.1.entries() {
-                return Some(format!("{path} has another access control list"));
+            if ours.stat() != theirs.stat()
+                || ours.data() != theirs.data()
+                || lists.0.entries() != lists.1.entries()
+            {
+                keep_least(&mut different, path);
             }
             for child in ours.children().iter().copied() {
                 let name = ancestry::path(&self.slab, child);
                 if name == path::ZOOKEEPER {
                     continue;
                 }
-                let Some(found) = other.find(&name) else {
-                    return Some(format!("{name} is here alone"));
-                };
-                unseen.push((name, child, found));
+                match other.find(&name) {
+                    Some(found) => unseen.push((name, child, found)),
+                    None => keep_least(&mut different, name),
+                }
             }
             for child in theirs.children().iter().copied() {
                 let name = ancestry::path(&other.slab, child);
                 if self.find(&name).is_none() {
-                    return Some(format!("{name} is there alone"));
+                    keep_least(&mut different, name);
                 }
             }
         }
-        None
+        different
     }
 
     /// ZooKeeper's digest, whether or not it is kept up to date: looks at every znode.
@@ -411,5 +424,11 @@ impl Tree {
         }
         found.sort_unstable_by(|one, other| other.cmp(one));
         found
+    }
+}
+
+fn keep_least(least: &mut Option<String>, path: String) {
+    if least.as_ref().is_none_or(|known| path < *known) {
+        *least = Some(path);
     }
 }

@@ -234,6 +234,28 @@ async fn a_member_without_a_majority_gives_no_backup_and_its_directory_does() {
     assert_eq!(shown["tree"].as_array().unwrap().len(), 1);
 }
 
+/// Instead of being tried again and again, with what room the disk has left.
+#[tokio::test]
+async fn a_backup_whose_image_cannot_be_written_says_so_and_the_next_one_may_succeed() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let first = server(directory, "first");
+    let mut writer = client(first.address).await;
+    writer.create("/kept", b"", 0).await.unwrap();
+    let (images, aside) = (directory.join("first/image"), directory.join("aside"));
+    fs::rename(&images, &aside).unwrap();
+    fs::write(&images, b"no directory").unwrap();
+    let refused = save(directory, &first, &["one"]);
+    assert!(stderr(&refused).contains("no image could be written"), "{}", stderr(&refused));
+    assert!(!refused.status.success() && !directory.join("one").exists());
+    fs::remove_file(&images).unwrap();
+    fs::rename(&aside, &images).unwrap();
+    writer.create("/later", b"", 0).await.unwrap();
+    let saved = save(directory, &first, &["one"]);
+    assert!(saved.status.success(), "{}", stderr(&saved));
+    end(first);
+}
+
 #[tokio::test]
 async fn a_backup_is_given_to_operators_alone_and_a_damaged_one_is_not_used() {
     let directory = tempfile::tempdir().unwrap();

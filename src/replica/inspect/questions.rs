@@ -312,6 +312,9 @@ pub struct MigrationLink {
     pub alarms: u64,
 }
 
+/// In an answer to an order of a live migration that may have been carried out, or may yet be.
+pub const MIGRATION_UNKNOWN: &str = "whether it was done, `lockkeeper migrate status` says";
+
 /// A live migration, as one server sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MigrationReport {

@@ -34,6 +34,8 @@ pub(in crate::replica) enum Stage {
 #[derive(Debug, Default)]
 pub(in crate::replica) struct Cutover {
     stage: Stage,
+    /// Which attempt it is, or was: an answer to an earlier one says nothing.
+    attempt: u64,
     /// Who is to be told.
     token: u64,
     since_us: u64,
@@ -48,6 +50,7 @@ impl Cutover {
     pub(in crate::replica) fn begin(&mut self, token: u64, now_us: u64) {
         *self = Self {
             stage: Stage::Draining,
+            attempt: self.attempt + 1,
             token,
             since_us: now_us,
             intruder: None,
@@ -57,6 +60,16 @@ impl Cutover {
 
     pub(in crate::replica) fn stage(&self) -> Stage {
         self.stage
+    }
+
+    /// The number of this attempt, which no other one of this server has.
+    pub(in crate::replica) fn attempt(&self) -> u64 {
+        self.attempt
+    }
+
+    /// Whether this attempt is at this step.
+    pub(in crate::replica) fn is_at(&self, stage: Stage, attempt: u64) -> bool {
+        self.stage == stage && self.attempt == attempt || mutant!("given-up-cutover-goes-on")
     }
 
     pub(in crate::replica) fn is_begun(&self) -> bool {
@@ -95,6 +108,7 @@ impl Cutover {
     /// Ends it, done or given up. Who is to be told.
     pub(in crate::replica) fn end(&mut self) -> Option<u64> {
         let was = std::mem::take(self);
+        self.attempt = was.attempt;
         was.is_begun().then_some(was.token)
     }
 }

@@ -5,7 +5,7 @@
 //! only when all that came over the one before is applied; ids of sessions are given once. *Never* holds more bytes of
 //! ZooKeeper than [`UNLOGGED_BYTES_MAX`] for long: the shell reads no more until there is room.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 
@@ -80,8 +80,9 @@ pub struct ZooKeeperWork {
     pub close: bool,
     /// To be sent on it.
     pub bytes: Vec<u8>,
-    /// Whether ZooKeeper's ports for clients are closed is to be looked at: `Input::ZooKeeperClosed`.
-    pub look: bool,
+    /// Whether ZooKeeper's ports for clients are closed is to be looked at, for this attempt of a cutover:
+    /// `Input::ZooKeeperClosed` with the same number.
+    pub look: Option<u64>,
     /// What ZooKeeper did after the cutover, although no client should reach it.
     pub alarms: Vec<String>,
     /// What operators are to read in the log.
@@ -143,6 +144,8 @@ pub(in crate::replica) struct Following {
     are_ids_asked: bool,
     /// Which connection has a session, where the log does not say it yet.
     owners: BTreeMap<i64, (u64, ConnId)>,
+    /// Connections of which one transaction was not done. They are being closed; none that came behind it may be done.
+    broken: BTreeSet<(u64, ConnId)>,
     batch: BatchBuilder,
     /// For the log.
     batches: VecDeque<Vec<u8>>,
@@ -197,7 +200,7 @@ impl Following {
 
     /// Has the shell look whether ZooKeeper's ports for clients are closed.
     pub(in crate::replica) fn look(&mut self) {
-        self.work.look = true;
+        self.work.look = Some(self.cutover.attempt());
     }
 
     /// Whether a link is to be asked for now.
@@ -320,7 +323,8 @@ impl Following {
         let close = !matches!(self.link, Link::None);
         let work = std::mem::take(&mut self.work);
         let (alarms, news) = (work.alarms, work.news);
-        *self = Self::default();
+        let cutover = std::mem::take(&mut self.cutover);
+        *self = Self { cutover, ..Self::default() };
         self.work = ZooKeeperWork { close, alarms, news, ..ZooKeeperWork::default() };
     }
 
@@ -421,8 +425,14 @@ impl Following {
         self.ordered.pop_front()
     }
 
+    /// Whether an earlier transaction of the same connection was not done, so that this one must not be either.
+    pub(in crate::replica) fn is_broken(&self, origin: Origin) -> bool {
+        self.broken.contains(&(origin.server, origin.conn)) && !mutant!("writes-behind-lost-go-on")
+    }
+
     /// A client's transaction is not done, and its connection is closed without an answer.
     pub(in crate::replica) fn refuse_lost(&mut self, origin: Origin) {
+        self.broken.insert((origin.server, origin.conn));
         let code = crate::proto::ErrorCode::SessionMoved as i32;
         self.push_txn(origin, 0, 0, &[], &TxnOp::Refuse { op: 0, code });
     }

@@ -33,8 +33,8 @@ pub(in crate::replica) enum Asked {
     Sync(Txn),
     /// A session that ZooKeeper has given to this ensemble: everything that it did elsewhere is to come first.
     Attach(Txn),
-    /// The cutover: everything that was committed is to come first.
-    CutOver,
+    /// This attempt of a cutover: everything that was committed is to come first.
+    CutOver(u64),
 }
 
 /// What a transaction of ZooKeeper answers.
@@ -142,7 +142,7 @@ impl Waiting {
         let attaching = std::mem::take(&mut self.attaching).into_values().flatten().flatten();
         let again = std::mem::take(&mut self.syncs).into_iter().filter_map(|asked| match asked {
             Asked::Sync(txn) | Asked::Attach(txn) => Some(txn),
-            Asked::CutOver => None,
+            Asked::CutOver(_) => None,
         });
         let again = attaching.chain(again).collect();
         *self = Self::default();
@@ -203,7 +203,7 @@ mod tests {
         let mut waiting = Waiting::default();
         waiting.give(7, 1, origin(1));
         waiting.attach(txn(8));
-        waiting.sync(Asked::CutOver);
+        waiting.sync(Asked::CutOver(1));
         waiting.sync(Asked::Sync(txn(9)));
         let (lost, again) = waiting.lose();
         assert_eq!(lost, [origin(1)]);

@@ -5,10 +5,9 @@
 //! connected here, and ZooKeeper's ports were looked at again; whatever ends it before that leaves everything as it
 //! was. *Never* leaves out a step.
 
-use crate::proto::OpCode;
 use crate::replica::Replica;
 use crate::replica::inspect::Report;
-use crate::replica::machine::{Applied, MigrateOp, Phase, TxnOp};
+use crate::replica::machine::{Applied, MigrateOp, Phase};
 use crate::replica::migration::{Asked, Stage};
 
 /// Sessions that are named where there are too many of them.
@@ -23,8 +22,9 @@ impl Replica {
                 if !self.following.waiting.is_empty() || !self.following.is_settled(applied) => {}
             Stage::Draining if self.is_unproven() => {
                 if self.following.cutover.compares() {
-                    // What it came to is not applied yet.
-                    return;
+                    return self.give_up_cutover(
+                        "ZooKeeper has done something since its state was compared: ask again",
+                    );
                 }
                 let now_us = self.clocks.now_us();
                 self.following.cutover.advance(Stage::Comparing);
@@ -46,7 +46,8 @@ impl Replica {
                     }
                     learner.sync(0, 0);
                     fenced.iter().for_each(|(id, _)| self.following.waiting.fence(*id));
-                    self.following.waiting.sync(Asked::CutOver);
+                    let attempt = self.following.cutover.attempt();
+                    self.following.waiting.sync(Asked::CutOver(attempt));
                     self.following.cutover.advance(Stage::Syncing);
                 }
             }
@@ -84,11 +85,21 @@ impl Replica {
         self.sessions_elsewhere()
     }
 
-    /// Sessions that no client of this ensemble has: their clients are at ZooKeeper, or gone.
+    /// Open sessions whose clients are at ZooKeeper, or gone: none has attached them here, or this ensemble has not
+    /// heard of them for so long that their clients must have given up. That a client has gone back to ZooKeeper is
+    /// no transaction.
+    pub(super) fn unconnected_sessions(&self) -> impl Iterator<Item = i64> {
+        let sessions = self.state.machine().sessions().iter();
+        let elsewhere = sessions.filter(|(id, session)| {
+            session.owner.0 == 0 || self.sessions.is_silent(*id, session.timeout_ms)
+        });
+        elsewhere.map(|(id, _)| id)
+    }
+
+    /// The same, in words.
     pub(super) fn sessions_elsewhere(&self) -> Option<String> {
-        let machine = self.state.machine();
-        let elsewhere = machine.sessions().iter().filter(|(_, session)| session.owner.0 == 0);
-        let elsewhere: Vec<String> = elsewhere.map(|(id, _)| format!("{id:#x}")).collect();
+        let elsewhere: Vec<String> =
+            self.unconnected_sessions().map(|id| format!("{id:#x}")).collect();
         if elsewhere.is_empty() || mutant!("cutover-without-all-sessions") {
             return None;
         }
@@ -102,8 +113,12 @@ impl Replica {
     }
 
     /// The shell has looked again whether ZooKeeper's ports for clients are closed.
-    pub(in crate::replica) fn zookeeper_closed(&mut self, closed: Result<(), String>) {
-        if self.following.cutover.stage() != Stage::Looking {
+    pub(in crate::replica) fn zookeeper_closed(
+        &mut self,
+        attempt: u64,
+        closed: Result<(), String>,
+    ) {
+        if !self.following.cutover.is_at(Stage::Looking, attempt) {
             return;
         }
         match closed.err().or_else(|| self.cutover_obstacle()) {
@@ -130,10 +145,12 @@ impl Replica {
     /// The entry of the cutover was applied.
     pub(super) fn cut_over(&mut self, applied: &Applied) {
         self.ensemble.members_changed(false);
+        let token = self.following.cutover.end();
+        // Also at a leader that has applied nothing of its own term yet: what clients ask for from now on goes behind.
+        self.release_held();
         if self.leadership.leads().is_none() {
             return;
         }
-        let token = self.following.cutover.end();
         let done = match &applied.result {
             Ok(_) => Ok(format!("{:#x}", applied.zxid)),
             Err(code) => Err(format!("nothing was changed: {}", code.name())),
@@ -143,18 +160,6 @@ impl Replica {
             self.clocks.begin_to_lead(self.state.machine().steady_ms());
             self.following
                 .tell(format!("this ensemble has taken over at zxid {:#x}", applied.zxid));
-            for txn in self.following.take_held() {
-                let is_reconfig =
-                    matches!(txn.op, TxnOp::Client { op, .. } if op == OpCode::Reconfig as i32);
-                if is_reconfig {
-                    // It was meant for the other ensemble.
-                    self.following.refuse_lost(txn.origin);
-                    continue;
-                }
-                self.following.push_txn(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
-            }
-        } else {
-            self.release_held();
         }
         if let Some(token) = token {
             self.output.inspected(token, Report::Migrated(done));

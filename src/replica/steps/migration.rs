@@ -12,7 +12,7 @@ use crate::learner::{Ended, Event, Joining};
 use crate::proto::{ErrorCode, OpCode, Text};
 use crate::replica::Replica;
 use crate::replica::clients::WriteBatch;
-use crate::replica::inspect::Report;
+use crate::replica::inspect::{MIGRATION_UNKNOWN, Report};
 use crate::replica::machine::{
     ADDRESSES_MAX, Applied, Batch, MigrateOp, Migration, Phase, Txn, TxnOp, cutover_epoch,
     followed_session, txn,
@@ -37,7 +37,11 @@ impl Replica {
         match self.check_order(&order) {
             Err(words) => self.output.inspected(token, Report::Migrated(Err(words))),
             Ok(None) => self.following.cutover.begin(token, self.clocks.now_us()),
-            Ok(Some(step)) => self.following.push_ordered(token, &step),
+            Ok(Some(step)) => {
+                // Nothing of this link may come behind the step: it would become part of what begins with it.
+                self.lose_link("an operator has decided so".to_owned());
+                self.following.push_ordered(token, &step);
+            }
         }
     }
 
@@ -176,8 +180,17 @@ impl Replica {
         match event {
             Event::Led { epoch } => self.following.led(epoch),
             Event::SnapshotBegins { zxid } if follows => {
-                self.following.snapshot_begins(zxid);
                 let is_for_comparison = self.following.cutover.stage() == Stage::Comparing;
+                let copied = self.state.machine().last_zxid();
+                if is_for_comparison && zxid != copied {
+                    // What lies between the two would never come over this link.
+                    let why = format!(
+                        "ZooKeeper has gone on from zxid {copied:#x} to {zxid:#x} before it could be compared: ask again"
+                    );
+                    self.give_up_cutover(&why);
+                    return self.lose_link(why);
+                }
+                self.following.snapshot_begins(zxid);
                 self.following.push(&MigrateOp::SnapshotBegins { is_for_comparison });
             }
             Event::SnapshotBytes(bytes) if follows => {
@@ -262,6 +275,8 @@ impl Replica {
         // What it did elsewhere is to come first: its client may have seen that.
         if let Some(learner) = self.following.learner() {
             learner.sync(session, txn.cxid);
+            // From here on: what the connection before asks for would come behind what this one reads.
+            self.following.set_owner(session, txn.origin);
             self.following.waiting.sync(Asked::Attach(txn));
         }
     }
@@ -272,7 +287,6 @@ impl Replica {
                 self.following.push_txn(txn.origin, txn.session, txn.cxid, &[], &txn.op);
             }
             Some(Asked::Attach(txn)) => {
-                self.following.set_owner(txn.session, txn.origin);
                 self.following.push_txn(txn.origin, txn.session, txn.cxid, &[], &txn.op);
                 if let TxnOp::AttachSession { timeout_ms, .. } = txn.op
                     && let Some(learner) = self.following.learner()
@@ -280,7 +294,11 @@ impl Replica {
                     learner.heard(txn.session, timeout_ms);
                 }
             }
-            Some(Asked::CutOver) => self.following.cutover.advance(Stage::Applying),
+            Some(Asked::CutOver(attempt)) => {
+                if self.following.cutover.is_at(Stage::Syncing, attempt) {
+                    self.following.cutover.advance(Stage::Applying);
+                }
+            }
             None => {}
         }
     }
@@ -309,6 +327,9 @@ impl Replica {
 
     /// Gives a client's transaction to ZooKeeper, or keeps it until that can be.
     fn give_zookeeper(&mut self, txn: Txn) {
+        if self.following.is_broken(txn.origin) {
+            return self.following.refuse_lost(txn.origin);
+        }
         let is_held = self.following.cutover.is_begun() || self.following.has_held();
         if is_held || self.following.requesting().is_none() {
             return self.following.hold(txn);
@@ -373,13 +394,23 @@ impl Replica {
         }
     }
 
-    /// The link takes requests: those that were held go first.
+    /// Nothing stands against requests any more: those that were held go first, to who decides now.
     pub(super) fn release_held(&mut self) {
         if self.following.cutover.is_begun() {
             return;
         }
+        let follows = self.state.machine().follows();
         for txn in self.following.take_held() {
-            self.give_zookeeper(txn);
+            let is_reconfig =
+                matches!(txn.op, TxnOp::Client { op, .. } if op == OpCode::Reconfig as i32);
+            if follows {
+                self.give_zookeeper(txn);
+            } else if is_reconfig || self.following.is_broken(txn.origin) {
+                // It was meant for the other ensemble, or stands behind what was not done.
+                self.following.refuse_lost(txn.origin);
+            } else {
+                self.following.push_txn(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
+            }
         }
     }
 
@@ -463,7 +494,9 @@ impl Replica {
                 self.open_held_sessions();
             }
             MigrateOp::SnapshotEnds { .. } if applied.result.is_err() && leads => {
-                self.give_up_cutover("the copy could not be compared with ZooKeeper's state");
+                let why = "the copy could not be compared with ZooKeeper's state";
+                self.give_up_cutover(why);
+                self.lose_link(why.to_owned());
             }
             MigrateOp::CutOver => self.cut_over(applied),
             MigrateOp::Follow { .. } | MigrateOp::Abort | MigrateOp::Done if leads => {
@@ -472,7 +505,6 @@ impl Replica {
                     let done = done.map_err(|code| format!("nothing was changed: {}", code.name()));
                     self.output.inspected(token, Report::Migrated(done));
                 }
-                self.lose_link("an operator has decided so".to_owned());
                 self.ensemble.members_changed(false);
             }
             MigrateOp::Linked { .. } if leads => self.open_held_sessions(),
@@ -505,15 +537,11 @@ impl Replica {
 
     /// This server leads no longer.
     pub(in crate::replica) fn end_migration(&mut self) {
-        if let Some(token) = self.following.cutover.end() {
-            let words =
-                "another server leads: whether it was done, `lockkeeper migrate status` says";
-            self.output.inspected(token, Report::Migrated(Err(words.to_owned())));
-        }
-        while let Some(token) = self.following.take_ordered() {
-            let words =
-                "another server leads: whether it was done, `lockkeeper migrate status` says";
-            self.output.inspected(token, Report::Migrated(Err(words.to_owned())));
+        let mut asked: Vec<u64> = self.following.cutover.end().into_iter().collect();
+        asked.extend(std::iter::from_fn(|| self.following.take_ordered()));
+        for token in asked {
+            let words = format!("another server leads: {MIGRATION_UNKNOWN}");
+            self.output.inspected(token, Report::Migrated(Err(words)));
         }
         self.following.end();
     }

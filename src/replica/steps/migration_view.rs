@@ -84,14 +84,13 @@ impl Replica {
     /// What operators see of it.
     pub(in crate::replica) fn migration_report(&self) -> MigrationReport {
         let machine = self.state.machine();
-        let elsewhere = machine.sessions().iter().filter(|(_, session)| session.owner.0 == 0);
         let link = self.following.remote();
         let mut report = MigrationReport {
             zxid: machine.last_zxid(),
             leads: self.leadership.leads().is_some(),
             leader: self.known_leader(),
             sessions: machine.session_count(),
-            sessions_elsewhere: elsewhere.count() as u64,
+            sessions_elsewhere: self.unconnected_sessions().count() as u64,
             linked_with: link.map(|(remote, _)| remote.to_owned()),
             is_current: link.is_some_and(|(_, is_current)| is_current),
             requests_waiting: self.following.waiting.len() as u64,

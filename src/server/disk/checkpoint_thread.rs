@@ -91,6 +91,7 @@ impl Checkpoints {
             figures,
             told: None,
             backups: Vec::new(),
+            failed: 0,
             measured: None,
             warned: None,
         };
@@ -176,6 +177,8 @@ struct Writer {
     told: Option<u64>,
     /// Who waits for an image.
     backups: Vec<WantedImage>,
+    /// How many images had failed when those that wait were looked at last.
+    failed: u64,
     measured: Option<Instant>,
     /// When it was last said that an image is overdue.
     warned: Option<Instant>,
@@ -234,10 +237,21 @@ impl Writer {
                 checkpointer.wanted_at(zxid)
             });
         }
-        let Some(mark) = self.checkpointer.newest().cloned() else { return };
+        let newest = self.checkpointer.newest().cloned();
+        let has = |wanted: &WantedImage| newest.as_ref().is_some_and(|it| wanted.zxid <= it.zxid);
         let (served, waiting): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.backups).into_iter().partition(|w| w.zxid <= mark.zxid);
+            std::mem::take(&mut self.backups).into_iter().partition(has);
         self.backups = waiting;
+        let failed = self.checkpointer.images().failed;
+        if std::mem::replace(&mut self.failed, failed) < failed {
+            // One that is tried again at once would fail again, and take what room the log's disk has left.
+            for WantedImage { answer, .. } in self.backups.drain(..) {
+                let words = "no image could be written: this server's log says why";
+                // It fails if the backup has given up.
+                let _ = answer.send(Err(words.to_owned()));
+            }
+        }
+        let Some(mark) = newest else { return };
         for WantedImage { answer, .. } in served {
             // No server waits for a backup: clients go before it.
             let image = self.images.asking(self.budget.deferrable()).open_beside_log(mark.index);

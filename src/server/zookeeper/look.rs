@@ -1,14 +1,15 @@
 //! Looks at ZooKeeper's ports: whether clients reach it, and whether it is stopped.
 //!
-//! *Owns* what counts as closed. *Invariants*: a port is closed when it takes no connection, and stopped only when its
-//! machine says that nothing listens there; a look has an end. *Never* sends anything but a question to an AdminServer.
+//! *Owns* what counts as closed. *Invariants*: a port is closed when its machine or a firewall says so or is silent, and
+//! stopped only when its machine says that nothing listens there; what this server cannot find out is not closed; a
+//! look has an end. *Never* sends anything but a question to an AdminServer.
 
 use std::io;
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
 use crate::supervision::{Task, TaskSet};
@@ -38,6 +39,39 @@ pub(super) async fn is_refused(address: &str) -> bool {
     matches!(connected, Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
+/// Whether a connection failed because of the other side, or what stands in front of it: not because this server knows
+/// no address or no way, or lacks something.
+fn says_closed(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::TimedOut
+    )
+}
+
+/// Whether one of the addresses of this name takes connections.
+///
+/// # Errors
+/// Why that cannot be seen: of none of them.
+async fn is_open(port: &str, longest: Duration) -> Result<bool, String> {
+    let addresses = match timeout(CONNECT_MAX, lookup_host(port)).await {
+        Ok(found) => found.map_err(|error| error.to_string())?,
+        Err(_) => return Err("its name is not resolved in time".to_owned()),
+    };
+    let (mut is_closed, mut unseen) = (false, "it has no address".to_owned());
+    for address in addresses {
+        match timeout(longest, TcpStream::connect(address)).await {
+            Ok(Ok(_)) => return Ok(true),
+            Ok(Err(error)) if !says_closed(&error) => unseen = error.to_string(),
+            Ok(Err(_)) | Err(_) => is_closed = true,
+        }
+    }
+    if is_closed { Ok(false) } else { Err(unseen) }
+}
+
 /// Whether no client reaches ZooKeeper: its ports for clients take no connection, and where an AdminServer answers, it
 /// knows of no connection.
 ///
@@ -55,12 +89,15 @@ pub(super) async fn look(
     for port in ports {
         let port = port.clone();
         looks.spawn(Task::ZooKeeper, async move {
-            match connect(&port, longest).await {
-                Ok(_) => Err(format!(
+            match is_open(&port, longest).await {
+                Ok(false) => Ok(()),
+                Ok(true) => Err(format!(
                     "ZooKeeper takes clients at {port}: close it to everybody (a firewall, or \
                      clientPortAddress=127.0.0.1)"
                 )),
-                Err(_) => Ok(()),
+                Err(why) => {
+                    Err(format!("whether ZooKeeper takes clients at {port} cannot be seen: {why}"))
+                }
             }
         });
     }
@@ -146,6 +183,15 @@ mod tests {
         drop(listener);
         assert_eq!(look(&[open], &[], CONNECT_MAX).await, Ok(()));
         assert!(look(&[], &[], CONNECT_MAX).await.is_err(), "nothing is known");
+    }
+
+    #[tokio::test]
+    async fn a_port_that_cannot_be_looked_at_is_not_closed() {
+        // No machine has a name of this domain, and none is at this address (RFC 6761, RFC 5737's broadcast).
+        for port in ["zookeeper.invalid:2181", "255.255.255.255:2181"] {
+            let unknown = look(&[port.to_owned()], &[], CONNECT_MAX).await.unwrap_err();
+            assert!(unknown.contains(port) && unknown.contains("cannot be seen"), "{unknown}");
+        }
     }
 
     #[tokio::test]

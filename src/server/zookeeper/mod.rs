@@ -67,6 +67,8 @@ pub(super) enum ZooKeeperEvent {
     },
     /// The look while requests are held has ended.
     LookedAgain {
+        /// The attempt that it is for.
+        attempt: u64,
         /// Whether all ports are closed.
         closed: Result<(), String>,
     },
@@ -119,12 +121,12 @@ impl ZooKeeper {
             // A task that has ended has said so.
             let _ = link.bytes.send(work.bytes);
         }
-        if work.look {
+        if let Some(attempt) = work.look {
             let (ports, admins) = (replica.zookeeper_clients(), self.admins.clone());
             let driver = self.driver.clone();
             self.tasks.spawn(Task::ZooKeeper, async move {
                 let closed = look(&ports, &admins, CONNECT_HELD_MAX).await;
-                send(&driver, ZooKeeperEvent::LookedAgain { closed }).await;
+                send(&driver, ZooKeeperEvent::LookedAgain { attempt, closed }).await;
             });
         }
     }
@@ -155,7 +157,9 @@ impl ZooKeeper {
                 self.answered(token, Report::Migrated(Err(words)));
                 None
             }
-            ZooKeeperEvent::LookedAgain { closed } => Some(Input::ZooKeeperClosed { closed }),
+            ZooKeeperEvent::LookedAgain { attempt, closed } => {
+                Some(Input::ZooKeeperClosed { attempt, closed })
+            }
             ZooKeeperEvent::Stopped => Some(Input::Migrate { token: 0, order: MigrateOrder::Done }),
         }
     }

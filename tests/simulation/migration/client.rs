@@ -1,4 +1,5 @@
-//! A client: one session at a time, one request at a time, each to its own znode.
+//! A client: one session at a time, one request at a time, each to its own znode; and now and then two at once, of
+//! which the second one may only be done behind the first one.
 //!
 //! *Owns* what it was acknowledged, and what may have happened besides. *Invariant*: it says something often enough to
 //! keep its session, until it closes that.
@@ -16,7 +17,13 @@ use super::super::conn::Violation;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     Create,
+    /// Its second znode, which is set behind the first one.
+    Mirror,
     Set,
+    /// The first znode and, without waiting for the answer, the second one.
+    SetBoth,
+    /// Of these, the first one is answered.
+    SetSecond,
     Sync,
     Ping,
     Close,
@@ -40,6 +47,7 @@ pub struct Client {
     pub acknowledged: i32,
     pub unknown: i32,
     pub has_created: bool,
+    pub has_mirror: bool,
     /// zxids of what was acknowledged.
     pub zxids: Vec<i64>,
     pub answers: u64,
@@ -61,6 +69,7 @@ impl Client {
             acknowledged: 0,
             unknown: 0,
             has_created: false,
+            has_mirror: false,
             zxids: Vec::new(),
             answers: 0,
             heard_us: 0,
@@ -69,6 +78,11 @@ impl Client {
 
     pub fn path(&self) -> String {
         format!("/client-{}-{}", self.number, self.lives)
+    }
+
+    /// Never has a later number than the one at [`Client::path`].
+    pub fn mirror(&self) -> String {
+        format!("{}-mirror", self.path())
     }
 
     /// Whether it may ask for something.
@@ -97,10 +111,14 @@ impl Client {
         self.place = None;
         self.is_open = false;
         match self.asked.take() {
-            Some((_, Asked::Set)) => self.unknown += 1,
+            Some((_, Asked::Set | Asked::SetBoth)) => self.unknown += 1,
             // Done or not, it wants another one.
             Some((_, Asked::Close)) => self.begin_anew(),
-            Some((_, Asked::Create | Asked::Sync | Asked::Ping)) | None => {}
+            Some((
+                _,
+                Asked::Create | Asked::Mirror | Asked::SetSecond | Asked::Sync | Asked::Ping,
+            ))
+            | None => {}
         }
     }
 
@@ -108,7 +126,8 @@ impl Client {
     fn begin_anew(&mut self) {
         self.lives += 1;
         (self.session, self.password) = (0, vec![0; 16]);
-        (self.acknowledged, self.unknown, self.has_created) = (0, 0, false);
+        (self.acknowledged, self.unknown) = (0, 0);
+        (self.has_created, self.has_mirror) = (false, false);
     }
 
     /// Asks for something.
@@ -116,29 +135,31 @@ impl Client {
         let (_, conn) = self.place?;
         self.xid += 1;
         let path = self.path().into();
+        let data = Some(Bytes::from(format!("{:010}", self.xid)));
+        let set =
+            |path: String| Request::SetData { path: path.into(), data: data.clone(), version: -1 };
         let request = match asked {
-            Asked::Create => Request::Create(Create {
-                path,
+            Asked::Create | Asked::Mirror => Request::Create(Create {
+                path: if asked == Asked::Create { path } else { self.mirror().into() },
                 data: Some(Bytes::new()),
                 acl: Some(vec![Acl::open()]),
                 flags: 1,
                 ttl_ms: 0,
                 kind: CreateKind::Create2,
             }),
-            Asked::Set => {
-                let data = Some(self.xid.to_string().into_bytes().into());
-                Request::SetData { path, data, version: -1 }
-            }
+            Asked::Set | Asked::SetBoth | Asked::SetSecond => set(self.path()),
             Asked::Sync => Request::Sync { path: Some(path) },
             Asked::Ping => Request::Ping,
             Asked::Close => Request::CloseSession,
         };
+        let mut requests = vec![encoded(self.xid, &request)];
+        if asked == Asked::SetBoth {
+            let second = set(self.mirror());
+            self.xid += 1;
+            requests.push(encoded(self.xid, &second));
+        }
         self.asked = Some((self.xid, asked));
-        let mut payload = Vec::new();
-        RequestHeader { xid: self.xid, op: request.op() as i32 }.encode(&mut payload);
-        request.encode(&mut payload);
-        let request = ClientRequest::decode(payload.into()).expect("it has a header");
-        Some(Input::Requests { conn, requests: vec![request] })
+        Some(Input::Requests { conn, requests })
     }
 
     /// A frame arrives.
@@ -167,6 +188,15 @@ impl Client {
         let Some((asked_xid, asked)) = self.asked.take() else {
             return Err(format!("client {}: a reply to nothing", self.number));
         };
+        let is_first = asked == Asked::SetBoth && xid == asked_xid - 1;
+        // With the answer to the first one, the first one is no more unknown.
+        let (asked_xid, asked) = match asked {
+            Asked::SetBoth if is_first => {
+                self.asked = Some((asked_xid, Asked::SetSecond));
+                (xid, Asked::Set)
+            }
+            _ => (asked_xid, asked),
+        };
         if asked != Asked::Ping && xid != asked_xid {
             return Err(format!("client {}: xid {xid} for {asked_xid}", self.number));
         }
@@ -181,6 +211,8 @@ impl Client {
         }
         self.answers += 1;
         match (asked, code) {
+            (Asked::Mirror, 0 | -110) => self.has_mirror = true,
+            (Asked::SetSecond, 0) => self.zxids.push(zxid),
             (Asked::Create, 0 | -110) => {
                 self.has_created = true;
                 if code == 0 {
@@ -203,4 +235,11 @@ impl Client {
         }
         Ok(())
     }
+}
+
+fn encoded(xid: i32, request: &Request) -> ClientRequest {
+    let mut payload = Vec::new();
+    RequestHeader { xid, op: request.op() as i32 }.encode(&mut payload);
+    request.encode(&mut payload);
+    ClientRequest::decode(payload.into()).expect("it has a header")
 }

@@ -7,6 +7,7 @@
 //! * behind it, nothing but the end of sessions happens at ZooKeeper;
 //! * no session is lost, and of each client's sets those that were acknowledged are there, and no more than were asked
 //!   for;
+//! * what a client asks for behind another request of the same connection is not done without that;
 //! * in the end all servers have one state.
 
 use std::collections::BTreeSet;
@@ -29,6 +30,9 @@ impl World {
         let Some(replica) = &host.replica else { return Ok(()) };
         let machine = replica.machine();
         let Some(migration) = machine.migration() else { return Ok(()) };
+        for client in &self.clients {
+            keeps_its_order(client, machine)?;
+        }
         match migration.phase {
             Phase::Following if replica.is_serving() => self.has_their_digest(id, machine)?,
             Phase::Stopped if !self.has_lied => {
@@ -67,6 +71,9 @@ impl World {
         if !self.is_cut_over {
             self.is_cut_over = true;
             self.theirs_at_cutover = self.leader.last_committed();
+            if self.cutovers.is_empty() {
+                return Err("it took over although every order was refused".to_owned());
+            }
             if !self.elsewhere.is_empty() {
                 return Err(format!(
                     "it took over from {:x?}, which are at ZooKeeper",
@@ -143,4 +150,14 @@ impl World {
         }
         Ok(())
     }
+}
+
+fn keeps_its_order(client: &Client, machine: &Machine) -> Result<(), Violation> {
+    let data = |path: String| machine.tree().data_unchecked(&path).unwrap_or_default();
+    let (first, second) = (data(client.path()), data(client.mirror()));
+    if second > first {
+        let number = client.number;
+        return Err(format!("client {number}: {second:?} was set behind {first:?}, which was not"));
+    }
+    Ok(())
 }

@@ -107,7 +107,12 @@ pub struct World {
     hushed: Option<u8>,
     /// Clients reach ZooKeeper.
     is_open: bool,
-    reports: Vec<(u64, Report)>,
+    /// Cutovers that were ordered and not refused.
+    pub(super) cutovers: BTreeSet<u64>,
+    /// Looks at ZooKeeper's ports: of which server, for which attempt, and when they end.
+    looks: Vec<(u8, u64, u64)>,
+    /// Until then ZooKeeper commits nothing, and pings.
+    slow_until_us: u64,
     prints: bool,
 }
 
@@ -135,7 +140,9 @@ impl World {
             is_wild: false,
             hushed: None,
             is_open: false,
-            reports: Vec::new(),
+            cutovers: BTreeSet::new(),
+            looks: Vec::new(),
+            slow_until_us: 0,
             prints,
         }
     }
@@ -184,6 +191,9 @@ impl World {
             self.is_wild = self.rng.chance(400);
             if self.leading().is_some() {
                 self.order(MigrateOrder::CutOver)?;
+                if self.rng.chance(100) {
+                    self.lose_leader()?;
+                }
             }
             for _ in 0..self.rng.range(20, CUTOVER_STEPS) {
                 self.step()?;
@@ -240,6 +250,17 @@ impl World {
             self.step()?;
         }
         self.hushed = None;
+        Ok(())
+    }
+
+    /// The leader dies within the time that a cutover takes.
+    fn lose_leader(&mut self) -> Result<(), Violation> {
+        for _ in 0..self.rng.below(40) {
+            self.step()?;
+        }
+        if let Some(id) = self.leading() {
+            self.kill(id);
+        }
         Ok(())
     }
 
@@ -330,6 +351,9 @@ impl World {
         self.tokens += 1;
         self.note(|| format!("order {order:?} to {id}"));
         let token = self.tokens;
+        if order == MigrateOrder::CutOver {
+            self.cutovers.insert(token);
+        }
         self.hosts[usize::from(id) - 1].step(Input::Migrate { token, order });
         self.turn(id)
     }
@@ -355,11 +379,19 @@ impl World {
         let now_ms = (self.now_us / 1000).cast_signed();
         self.leader.tick(now_ms);
         let (commits, applies) = (self.rng.index(6), self.rng.index(6));
-        self.leader.commit(commits);
+        if self.now_us >= self.slow_until_us {
+            self.leader.commit(commits);
+        }
         self.leader.apply(applies);
         self.leader.write_snapshots(self.rng.index(8));
         let leader = &self.leader;
         self.elsewhere.retain(|session| leader.owner_of(*session).is_some());
+        let now_us = self.now_us;
+        for (id, attempt, _) in self.looks.extract_if(.., |(_, _, at_us)| *at_us <= now_us) {
+            // No client reaches ZooKeeper any more; sessions may still be open.
+            let closed = Input::ZooKeeperClosed { attempt, closed: Ok(()) };
+            self.hosts[usize::from(id) - 1].step(closed);
+        }
         for id in 1..=SERVERS {
             self.deliver(id);
             self.carry(id)?;
@@ -419,7 +451,10 @@ impl World {
             }
             for (token, report) in reports {
                 self.note(|| format!("server {id} answers {token}: {report:?}"));
-                self.reports.push((token, report));
+                // A leader that was deposed does not know what became of it.
+                if matches!(&report, Report::Migrated(Err(why)) if !why.contains("whether")) {
+                    self.cutovers.remove(&token);
+                }
             }
             for outgoing in client {
                 self.answer(id, outgoing)?;
@@ -459,9 +494,10 @@ impl World {
         {
             self.leader.feed(link, &work.bytes);
         }
-        if work.look {
-            // No client reaches ZooKeeper any more; sessions may still be open.
-            host.step(Input::ZooKeeperClosed { closed: Ok(()) });
+        if let Some(attempt) = work.look {
+            let is_slow = self.rng.chance(100);
+            let takes_us = self.rng.below(if is_slow { 4_000_000 } else { 100_000 });
+            self.looks.push((id, attempt, self.now_us + takes_us));
         }
     }
 
@@ -512,12 +548,17 @@ impl World {
                 Some((id, Input::Closed { conn }))
             }
             Some((id, _)) if client.is_idle() => {
-                let asked = match client.has_created {
-                    false => Asked::Create,
-                    true if self.is_wild && self.rng.chance(15) => Asked::Close,
-                    true => {
-                        self.rng.of(&[Asked::Set, Asked::Set, Asked::Set, Asked::Sync, Asked::Ping])
-                    }
+                let asked = match (client.has_created, client.has_mirror) {
+                    (false, _) => Asked::Create,
+                    (true, false) => Asked::Mirror,
+                    (true, true) if self.is_wild && self.rng.chance(15) => Asked::Close,
+                    (true, true) => self.rng.of(&[
+                        Asked::Set,
+                        Asked::SetBoth,
+                        Asked::SetBoth,
+                        Asked::Sync,
+                        Asked::Ping,
+                    ]),
                 };
                 client.ask(asked).map(|input| (id, input))
             }

@@ -140,7 +140,7 @@ impl Machine {
         let zxid = foreign.header.zxid;
         let is_next = migration.follows() && migration.wants_link();
         let is_replacing = self.loading.as_ref().is_some_and(|loading| !loading.is_for_comparison);
-        if !is_next || is_replacing || zxid <= migration.foreign_zxid {
+        if !is_next || is_replacing || !migration.has_copy() || zxid <= migration.foreign_zxid {
             // A leader has proposed it that was none any more when it was committed.
             return applied;
         }
@@ -334,6 +334,7 @@ impl Machine {
                     migration.phase,
                     Phase::Joining | Phase::Interrupted | Phase::Following
                 ) || is_loading
+                    || !migration.has_copy()
                 {
                     return applied;
                 }

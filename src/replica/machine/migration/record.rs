@@ -100,6 +100,12 @@ impl Migration {
         !matches!(self.phase, Phase::CutOver | Phase::Done)
     }
 
+    /// Whether there is a copy, or was as far as a snapshot has it: since the order to follow one has come.
+    #[must_use]
+    pub fn has_copy(&self) -> bool {
+        self.is_whole || self.is_unproven
+    }
+
     /// Whether the leader is to have a link with ZooKeeper's.
     #[must_use]
     pub fn wants_link(&self) -> bool {

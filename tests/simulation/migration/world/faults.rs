@@ -33,6 +33,10 @@ impl World {
                     self.leader.close(*link);
                 }
             }
+            16..19 => {
+                self.slow_until_us = self.now_us + self.rng.range(500_000, 5_000_000);
+                self.note(|| "ZooKeeper commits nothing for a time".to_owned());
+            }
             _ => {}
         }
     }
@@ -67,6 +71,7 @@ impl World {
         let host = &mut self.hosts[usize::from(id) - 1];
         host.replica = None;
         host.restarts_at_us = self.now_us + self.rng.range(100_000, 2_000_000);
+        self.looks.retain(|(at, ..)| *at != id);
         if let Some(link) = host.link.take() {
             self.leader.close(link);
         }
