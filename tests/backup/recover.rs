@@ -134,3 +134,35 @@ async fn of_two_survivors_the_one_with_the_longer_log_goes_on() {
     three.serve(&[2]).await;
     assert!(client(three.address(2, three::CLIENT_PORT)).await.exists("/later").await);
 }
+
+#[tokio::test]
+async fn beside_a_survivor_that_was_recovered_no_other_goes_on_though_no_client_port_answers() {
+    // Where server 1 looks for the client ports of the others, nobody listens: as if they took TLS alone.
+    const APART: &str = "lockkeeper.auditLog=DIRECTORY/audit-OWN\nclientPort=17495\n";
+    let mut three = three(97).await;
+    for id in 1..=3 {
+        three.stop(id);
+    }
+    three.write(APART, 1);
+    let done = recover(&three, 2, &["--dead", "1,3"]);
+    assert!(done.status.success(), "{}", stderr(&done));
+    three.start(2, KEYS).await;
+    three.serve(&[2]).await;
+    for dead in ["3", "2,3"] {
+        let refused = recover(&three, 1, &["--dead", dead]);
+        let said = stderr(&refused);
+        assert!(said.contains("server 2 has a state of the ensemble"), "{said}");
+        assert!(said.contains("--rejoin"), "{said}");
+    }
+    // Both are recovered, one while the other is away: the one that comes later founds nothing.
+    three.stop(2);
+    let done = recover(&three, 1, &["--dead", "2,3"]);
+    assert!(done.status.success(), "{}", stderr(&done));
+    three.start(2, KEYS).await;
+    three.serve(&[2]).await;
+    three.start(1, APART).await;
+    three.says(1, "servers 2 founded the ensemble").await;
+    let answer = common::say(three.address(1, 17495), b"srvr").await;
+    assert!(!answer.contains("Mode: "), "{answer}");
+    three.serve(&[2]).await;
+}

@@ -136,6 +136,7 @@ fn ask(recovery: &Recovery) -> Result<BTreeSet<u8>, Failure> {
             }
             Holder::Runs => "runs".to_owned(),
             Holder::Serves(mode) => format!("serves clients (Mode: {mode})"),
+            Holder::Elsewhere(elsewhere) => format!("has {elsewhere}"),
             Holder::HasNothing => "has nothing of this ensemble".to_owned(),
         };
         writeln!(text, "server {id}: {holder}").expect("a String takes it");
@@ -179,6 +180,11 @@ fn why(refusal: &Refusal, flags: &RecoverFlags) -> String {
             "server {id} runs and has the log, too: stop it, and run this command there as well, so that both tell \
              how far \
              their logs go. If it is a new server, which came empty, empty its data directory again"
+        ),
+        Refusal::Elsewhere(id, elsewhere) => format!(
+            "server {id} has {elsewhere}, which it serves or is to serve: this server joins it: {} --rejoin. If that \
+             is the wrong one, stop server {id} and empty its data directory",
+            flags.data.start_command()
         ),
         Refusal::HasMore(id, position) => format!(
             "server {id} goes on: its log ends at entry {} of term {}. When it serves, this one joins it: {} --rejoin",

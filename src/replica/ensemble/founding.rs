@@ -56,6 +56,41 @@ impl Introduction {
     pub fn withheld() -> Self {
         Self::Founding(Undecided::default())
     }
+
+    /// What this server has in the place of `ensemble` and serves, or may come to serve; `None` if it has nothing, or
+    /// that ensemble's log.
+    #[must_use]
+    pub fn elsewhere(&self, ensemble: u128) -> Option<Elsewhere> {
+        match self {
+            Self::Founded(identity) => Some(Elsewhere::Of(identity.ensemble)),
+            Self::Founding(said) => match said.brings {
+                Brings::Nothing => None,
+                Brings::Unread => Some(Elsewhere::Unread),
+                Brings::Position(position) => Some(Elsewhere::Of(position.ensemble)),
+                // Its own server would found with it.
+                Brings::State { ensemble, .. } => return Some(Elsewhere::Of(ensemble)),
+            },
+        }
+        .filter(|elsewhere| *elsewhere != Elsewhere::Of(ensemble))
+    }
+}
+
+/// What a server has that has gone another way than an ensemble: see [`Introduction::elsewhere`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Elsewhere {
+    /// A state of this ensemble.
+    Of(u128),
+    /// It has a state and is still reading it.
+    Unread,
+}
+
+impl std::fmt::Display for Elsewhere {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Of(ensemble) => write!(f, "a state of the ensemble {ensemble:032x}"),
+            Self::Unread => f.write_str("a state that it is still reading from its disk"),
+        }
+    }
 }
 
 /// A server that belongs to no ensemble yet.
@@ -208,6 +243,9 @@ pub struct Founding {
     only_joins: bool,
     /// The ensemble that it goes on from without a majority of it, because an operator has declared the others dead.
     alone_after: Option<u128>,
+    /// Servers beside which it founds nothing alone, by what they have. Their silence changes nothing: they may go on
+    /// behind a link that is cut.
+    rivals: BTreeMap<u8, Elsewhere>,
     /// When it was asked first to decide.
     asked_since_us: Option<u64>,
     brings: Own,
@@ -237,6 +275,7 @@ impl Founding {
             chance,
             only_joins: false,
             alone_after: None,
+            rivals: BTreeMap::new(),
             asked_since_us: None,
             brings: Own::Nothing,
             lines: lines.to_vec(),
@@ -265,7 +304,7 @@ impl Founding {
 
     /// As [`Founding::reading`], of a server that an operator has declared to be alone: it goes on from the ensemble
     /// `before`, of which no majority is left, and waits for no consent. It founds unless a server of that one
-    /// still serves.
+    /// still serves, or another server has gone on, or may go on, with a state of its own.
     #[must_use]
     pub fn alone(own: u8, lines: &[ServerSpec], chance: Chance, before: u128) -> Self {
         Self { alone_after: Some(before), ..Self::reading(own, lines, chance) }
@@ -310,6 +349,10 @@ impl Founding {
         }
         if self.line(server).is_some() {
             self.refused.remove(&server);
+            match self.alone_after.and_then(|before| introduction.elsewhere(before)) {
+                Some(elsewhere) => self.rivals.insert(server, elsewhere),
+                None => self.rivals.remove(&server),
+            };
             self.heard.insert(server, (introduction, now_us));
             return;
         }
@@ -388,6 +431,7 @@ impl Founding {
             chance: _,
             only_joins: _,
             alone_after: _,
+            rivals: _,
             brings: _,
             lines: _,
             heard,
@@ -504,12 +548,16 @@ impl Founding {
         })
     }
 
-    /// An operator has declared the others dead: found without them, unless one of them serves.
+    /// An operator has declared the others dead: found without them, unless one of them serves or may come to serve.
+    /// Of two that were declared alone, each is in the other's way: an operator chooses.
     fn found_alone(&self, since_us: u64, now_us: u64) -> Option<Decision> {
         let Own::State { identity, .. } = &self.brings else { return None };
+        if self.rivals().next().is_some() {
+            return None;
+        }
         let is_patient = now_us >= since_us.saturating_add(PATIENCE_US);
         let others = participants(&self.lines).into_iter().filter(|id| *id != self.own);
-        // One without data, which is there, serves no client.
+        // One that is there, has no data and is no rival serves no client.
         let mut asked = others.filter(|id| self.said(*id, now_us).is_none());
         let serves_not = |id: u8| self.asked.get(&id).is_some_and(|(mode, _)| mode.is_none());
         if !is_patient || !asked.all(serves_not) {
@@ -518,6 +566,16 @@ impl Founding {
         let initial = self.initial_voters(identity.raft_id);
         let identity = Identified { initial, members: self.members(now_us), ..identity.clone() };
         Some(Decision { identity, keeps_data: true })
+    }
+
+    /// Servers beside which it founds nothing alone. One that follows what it founded before is none.
+    fn rivals(&self) -> impl Iterator<Item = (u8, Elsewhere)> {
+        let own = match self.brings() {
+            Brings::State { ensemble, .. } => Some(Elsewhere::Of(ensemble)),
+            Brings::Nothing | Brings::Unread | Brings::Position(_) => None,
+        };
+        let rivals = self.rivals.iter().map(|(id, elsewhere)| (*id, *elsewhere));
+        rivals.filter(move |(_, elsewhere)| Some(*elsewhere) != own)
     }
 
     /// Who votes in what this server founds: that server alone.

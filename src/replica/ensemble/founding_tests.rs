@@ -7,6 +7,8 @@ use crate::replica::messages::raft_id;
 use crate::rng::Rng;
 
 const MS: u64 = 1000;
+/// An ensemble that has lost its majority for ever.
+const BEFORE: u128 = 0xbef0;
 
 fn servers(participants: u8, observers: u8) -> Vec<ServerSpec> {
     let spec = |id: u8| {
@@ -79,6 +81,14 @@ impl World {
     fn start_with_state(&mut self, id: u8, znodes: u64) {
         let chance = self.chance();
         let mut founding = Founding::reading(id, &self.specs, chance);
+        founding.has_read(Some((standalone(id), znodes)));
+        *self.state(id) = State::Undecided(Box::new(founding));
+    }
+
+    /// As one that an operator has declared to be alone after [`BEFORE`], with these znodes.
+    fn start_alone(&mut self, id: u8, znodes: u64) {
+        let chance = self.chance();
+        let mut founding = Founding::alone(id, &self.specs, chance, BEFORE);
         founding.has_read(Some((standalone(id), znodes)));
         *self.state(id) = State::Undecided(Box::new(founding));
     }
@@ -479,6 +489,100 @@ fn of_two_states_none_is_chosen_and_both_are_named() {
     world.start_empty(3);
     world.run_ms(2500);
     assert_eq!(world.ensembles(), [standalone(1).ensemble]);
+}
+
+#[test]
+fn a_server_declared_alone_founds_and_empty_ones_join_it() {
+    let mut world = World::new(5, 0);
+    world.start_empty(3);
+    world.start_empty(4);
+    world.start_alone(1, 12);
+    world.run_ms(3000);
+    assert_eq!(world.fates(), [Founder, Undecided, Joined, Joined, Undecided]);
+    assert_eq!(world.ensembles(), [standalone(1).ensemble]);
+}
+
+#[test]
+fn of_two_survivors_that_were_recovered_and_start_together_none_founds() {
+    let mut world = World::new(5, 0);
+    world.start_alone(1, 12);
+    world.start_alone(2, 5);
+    world.start_empty(3);
+    world.run_ms(500);
+    // Nor when they hear each other no more: each would take the other for dead.
+    world.cut.push((1, 2));
+    world.run_ms(10_000);
+    assert_eq!(world.ensembles(), []);
+    for (id, other) in [(1, 2), (2, 1)] {
+        let expected = format!(
+            "server {other} has a state of the ensemble {:032x}, or had it when it was heard last: server {id} founds \
+             no ensemble beside it",
+            standalone(other).ensemble
+        );
+        assert!(world.obstacle(id).starts_with(&expected), "{}", world.obstacle(id));
+    }
+    world.cut.clear();
+    world.run_ms(500);
+    let said = world.obstacle(1);
+    assert!(said.starts_with("server 1 (12 znodes) and server 2 (5 znodes) each have"), "{said}");
+    // One of them was set aside, as the words advise.
+    world.start_joining(2);
+    world.run_ms(3000);
+    assert_eq!(world.ensembles(), [standalone(1).ensemble]);
+}
+
+#[test]
+fn a_survivor_that_was_recovered_founds_nothing_beside_one_that_runs_though_no_client_port_answers()
+{
+    let mut world = World::new(5, 0);
+    world.start_alone(2, 5);
+    world.run_ms(3000);
+    assert_eq!(world.ensembles(), [standalone(2).ensemble]);
+    world.start_alone(1, 12);
+    world.run_ms(500);
+    let said = world.obstacle(1);
+    assert!(said.contains("founded the ensemble") && said.contains("--rejoin"), "{said}");
+    // It restarts, and says nothing meanwhile.
+    world.cut.push((1, 2));
+    world.run_ms(10_000);
+    assert_eq!(world.ensembles(), [standalone(2).ensemble]);
+    world.start_joining(1);
+    world.cut.clear();
+    world.run_ms(500);
+    assert_eq!(world.fates()[..2], [Joined, Founder]);
+}
+
+#[test]
+fn a_recovered_survivor_waits_for_one_that_reads_its_disk_and_not_for_one_that_an_operator_asks() {
+    let mut world = World::new(5, 0);
+    let chance = world.chance();
+    let reading = Founding::reading(2, &world.specs, chance);
+    *world.state(2) = State::Undecided(Box::new(reading));
+    world.start_alone(1, 12);
+    world.run_ms(10_000);
+    assert_eq!(world.ensembles(), []);
+    // It had never served.
+    world.founding(2).has_read(None);
+    world.run_ms(3000);
+    assert_eq!(world.fates()[..2], [Founder, Joined]);
+
+    let mut founding = Founding::alone(1, &servers(5, 0), world.chance(), BEFORE);
+    founding.has_read(Some((standalone(1), 12)));
+    let position = Position { ensemble: BEFORE, term: 3, index: 9 };
+    let brings = Brings::Position(position);
+    let asked = Introduction::Founding(super::founding::Undecided {
+        brings,
+        lines: servers(5, 0),
+        ..Default::default()
+    });
+    for now_us in [0, PATIENCE_US] {
+        founding.heard(2, asked.clone(), now_us);
+        for id in 3..=5 {
+            founding.answered(id, None, now_us);
+        }
+        let decision = founding.decide(now_us).unwrap();
+        assert_eq!(decision.is_some(), now_us == PATIENCE_US);
+    }
 }
 
 #[test]

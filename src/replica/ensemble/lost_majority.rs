@@ -1,17 +1,17 @@
 //! What a server of an ensemble that lost its majority for ever must know before it goes on alone.
 //!
 //! *Owns* [`LostMajority`]: what the other holders of the ensemble's log say, or that they are silent. *Invariants*: a
-//! server goes on alone only if no other holder serves, every other one has told how far its log goes or was declared
-//! dead by an operator, and none that told has more; of two with as much, the one with the lower id goes on. A server
-//! without this ensemble's log is no holder, whatever it says. *Never* takes a clock, a socket or an operator's word:
-//! it is given all three.
+//! server goes on alone only if no other holder serves, none has gone on or may go on with a state of its own, every
+//! other one has told how far its log goes or was declared dead by an operator, and none that told has more; of two
+//! with as much, the one with the lower id goes on. A server that brings nothing is no holder, whatever it says.
+//! *Never* takes a clock, a socket or an operator's word: it is given all three.
 //!
 //! A holder tells how far its log goes by running the same command: the server of a directory that is to be judged is
 //! stopped. One that runs is asked for nothing, because it may serve at the next moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::founding::{Brings, HEARD_US, Introduction, Position};
+use super::founding::{Brings, Elsewhere, HEARD_US, Introduction, Position};
 
 /// How long the other holders are listened to, microseconds, before their silence counts.
 pub const SILENT_AFTER_US: u64 = 3_000_000;
@@ -27,7 +27,9 @@ pub enum Holder {
     Runs,
     /// Its server serves clients, in this mode.
     Serves(String),
-    /// It has lost this ensemble's log, or belongs to another one.
+    /// It has the state of another ensemble, such as the one that it was recovered to.
+    Elsewhere(Elsewhere),
+    /// It brings nothing.
     HasNothing,
 }
 
@@ -38,6 +40,8 @@ pub enum Refusal {
     Serves(u8, String),
     /// That one's server runs: it is to be stopped, and asked like this one.
     Runs(u8),
+    /// That one has the state of another ensemble: two would be served.
+    Elsewhere(u8, Elsewhere),
     /// That one has more, or as much and the lower id.
     HasMore(u8, Position),
     /// These neither tell how far their logs go nor were declared dead.
@@ -98,24 +102,22 @@ impl LostMajority {
     }
 
     fn holder(&self, server: u8, now_us: u64) -> Holder {
+        let heard = self.heard.get(&server);
+        let heard = heard.filter(|(_, at_us)| at_us.saturating_add(HEARD_US) > now_us);
+        let heard = heard.map(|(introduction, _)| introduction);
+        if let Some(elsewhere) = heard.and_then(|said| said.elsewhere(self.own.1.ensemble)) {
+            return Holder::Elsewhere(elsewhere);
+        }
         if let Some(mode) = self.modes.get(&server) {
             return Holder::Serves(mode.clone());
         }
-        let heard = self.heard.get(&server);
-        let heard = heard.filter(|(_, at_us)| at_us.saturating_add(HEARD_US) > now_us);
-        let ensemble = self.own.1.ensemble;
-        match heard.map(|(introduction, _)| introduction) {
+        match heard {
             None => Holder::Silent,
-            Some(Introduction::Founded(identity)) if identity.ensemble == ensemble => Holder::Runs,
+            Some(Introduction::Founded(_)) => Holder::Runs,
             Some(Introduction::Founding(said)) => match said.brings {
-                Brings::Position(position) if position.ensemble == ensemble => {
-                    Holder::Tells(position)
-                }
-                Brings::Position(_) | Brings::Nothing | Brings::Unread | Brings::State { .. } => {
-                    Holder::HasNothing
-                }
+                Brings::Position(position) => Holder::Tells(position),
+                Brings::Nothing | Brings::Unread | Brings::State { .. } => Holder::HasNothing,
             },
-            Some(Introduction::Founded(_)) => Holder::HasNothing,
         }
     }
 
@@ -131,6 +133,7 @@ impl LostMajority {
                 Holder::Serves(mode) => return Err(Refusal::Serves(*id, mode.clone())),
                 Holder::Runs if mutant!("recovery-beside-running-server") => {}
                 Holder::Runs => return Err(Refusal::Runs(*id)),
+                Holder::Elsewhere(elsewhere) => return Err(Refusal::Elsewhere(*id, *elsewhere)),
                 Holder::Silent | Holder::Tells(_) | Holder::HasNothing => {}
             }
         }
@@ -238,13 +241,43 @@ mod tests {
         assert_eq!(lost.judge(&dead(&[1, 3, 4, 5]), 0), Err(Refusal::Alive(vec![3])));
     }
 
+    fn brings(brings: Brings) -> Introduction {
+        Introduction::Founding(Undecided { brings, ..Undecided::default() })
+    }
+
     #[test]
-    fn a_server_without_this_log_is_no_holder_of_it() {
+    fn a_server_that_brings_nothing_is_no_holder_and_may_be_declared_dead() {
         let mut lost = two();
-        lost.heard(3, Introduction::withheld(), 0);
-        lost.heard(4, founded(ENSEMBLE + 1), 0);
-        lost.heard(5, tells(Position { ensemble: 1, ..at(9, 9) }), 0);
+        for server in [3, 4, 5] {
+            lost.heard(server, brings(Brings::Nothing), 0);
+        }
         assert_eq!(lost.judge(&dead(&[1]), 0), Ok(()));
+        assert_eq!(lost.judge(&dead(&[1, 3, 4, 5]), 0), Ok(()));
+    }
+
+    #[test]
+    fn beside_a_survivor_that_was_recovered_none_goes_on_whether_or_not_it_is_declared_dead() {
+        const RECOVERED: u128 = ENSEMBLE + 1;
+        let of_recovered = Elsewhere::Of(RECOVERED);
+        let position = Position { ensemble: RECOVERED, ..at(1, 1) };
+        for (said, expected) in [
+            (founded(RECOVERED), of_recovered),
+            (brings(Brings::Unread), Elsewhere::Unread),
+            (brings(Brings::State { ensemble: RECOVERED, znodes: 5 }), of_recovered),
+            (tells(position), of_recovered),
+            // As long as it was on its own, it had the same name.
+            (brings(Brings::State { ensemble: ENSEMBLE, znodes: 5 }), Elsewhere::Of(ENSEMBLE)),
+        ] {
+            // No client port answers: clients come through TLS alone.
+            let mut lost = two();
+            lost.heard(1, said.clone(), 0);
+            let refusal = Err(Refusal::Elsewhere(1, expected));
+            assert_eq!(lost.judge(&dead(&[3, 4, 5]), 0), refusal, "{said:?}");
+            assert_eq!(lost.judge(&dead(&[1, 3, 4, 5]), 0), refusal, "{said:?}");
+            // And what it answers does not hide which ensemble it is.
+            lost.answered(1, Some("leader".to_owned()));
+            assert_eq!(lost.judge(&dead(&[3, 4, 5]), 0), refusal, "{said:?}");
+        }
     }
 
     #[test]

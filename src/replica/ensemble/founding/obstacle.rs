@@ -9,7 +9,8 @@ impl Founding {
     /// it only waits for others to start.
     #[must_use]
     pub fn obstacle(&self, now_us: u64) -> Option<String> {
-        self.late().or_else(|| self.two_states(now_us)).or_else(|| self.serving()).or_else(|| {
+        let other = self.late().or_else(|| self.two_states(now_us)).or_else(|| self.rival());
+        other.or_else(|| self.serving()).or_else(|| {
             let unequal = self.unequal_lines(now_us).or_else(|| self.unfit_founder());
             let refused = || self.refused.values().next().map(|(words, _)| words.clone());
             unequal.or_else(refused).or_else(|| self.only_waits(now_us))
@@ -60,6 +61,16 @@ impl Founding {
             "{} each have a state of their own: no ensemble is founded before one of them is chosen. \
              Start the others with --rejoin, which sets their data aside",
             each.join(" and ")
+        ))
+    }
+
+    fn rival(&self) -> Option<String> {
+        let (id, elsewhere) = self.rivals().next()?;
+        Some(format!(
+            "server {id} has {elsewhere}, or had it when it was heard last: server {own} founds no ensemble beside it. \
+             Start one of the two with --rejoin, which sets its data aside; if server {id} is lost for ever, start \
+             server {own} again",
+            own = self.own
         ))
     }
 
