@@ -31,8 +31,10 @@ pub(super) enum OnConflict {
 
 /// Operations in one multi.
 const OPS_MAX: usize = 100;
-/// Bytes of data in one multi: below ZooKeeper's limit of a request.
+/// Bytes in one multi of several operations: below ZooKeeper's limit of a request. A larger znode goes alone.
 const BYTES_MAX: usize = 256 << 10;
+/// Bytes of an operation, and of an entry of its access control list, beside the texts and the data, at most.
+const OVERHEAD_BYTES: usize = 48;
 /// Conflicts that are named.
 const NAMED_MAX: usize = 20;
 /// How a znode differs that belongs to a session.
@@ -146,8 +148,12 @@ pub(super) fn run(
     }
     let mut batch = Batch::default();
     for_each_with(source, &fates, Fate::Missing, &mut |znode| {
-        batch.add(target.create_of(znode), znode);
-        if batch.is_full() { batch.send(&mut target, &mut done) } else { Ok(()) }
+        let create = target.create_of(znode);
+        if !batch.has_room_for(&create) {
+            batch.send(&mut target, &mut done)?;
+        }
+        batch.add(create, znode);
+        Ok(())
     })?;
     batch.send(&mut target, &mut done)?;
     if on_conflict == OnConflict::Overwrite {
@@ -210,16 +216,13 @@ struct Batch {
 
 impl Batch {
     fn add(&mut self, create: Create, znode: &Wanted) {
+        self.bytes += bytes_of(&create);
         self.ops.push(MultiOp::Create(create));
         self.paths.push(znode.path.clone());
-        let acl =
-            znode.acl.iter().map(|entry| entry.scheme.as_str().len() + entry.id.as_str().len());
-        self.bytes +=
-            znode.path.len() + znode.data.as_ref().map_or(0, Bytes::len) + acl.sum::<usize>();
     }
 
-    fn is_full(&self) -> bool {
-        self.ops.len() >= OPS_MAX || self.bytes >= BYTES_MAX
+    fn has_room_for(&self, create: &Create) -> bool {
+        self.ops.len() < OPS_MAX && self.bytes + bytes_of(create) <= BYTES_MAX
     }
 
     fn send(&mut self, target: &mut Target<'_>, done: &mut Done) -> Result<(), Refusal> {
@@ -232,6 +235,15 @@ impl Batch {
         done.created += paths.len() as u64;
         Ok(())
     }
+}
+
+/// About as many as the operation has on the wire, and no fewer.
+fn bytes_of(create: &Create) -> usize {
+    let entry =
+        |entry: &Acl| OVERHEAD_BYTES + entry.scheme.as_str().len() + entry.id.as_str().len();
+    let acl: usize = create.acl.iter().flatten().map(entry).sum();
+    let data = create.data.as_ref().map_or(0, Bytes::len);
+    OVERHEAD_BYTES + create.path.as_str().len() + data + acl
 }
 
 /// What a request about `at` came to.
@@ -473,6 +485,7 @@ fn below(parent: &str, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::HostPort;
 
     #[test]
     fn creates_are_counted_from_what_clients_see() {
@@ -485,6 +498,59 @@ mod tests {
             creates(&stat(creates_made.wrapping_mul(2).wrapping_sub(5), 5)),
             i64::from(i32::MAX)
         );
+    }
+
+    struct Znodes(Vec<Wanted>);
+
+    impl Source for Znodes {
+        fn each(&mut self, take: Take<'_>) -> Result<(), Refusal> {
+            self.0.iter().try_for_each(take)
+        }
+    }
+
+    /// A server that has a root alone, and notes the paths of each multi.
+    #[derive(Default)]
+    struct Server(Vec<Vec<String>>);
+
+    impl Asks for Server {
+        fn ask(&mut self, request: &Request) -> Result<Response, ClientError> {
+            match request {
+                Request::GetData { .. } => Err(ClientError::Refused {
+                    server: HostPort { host: "zk1".into(), port: 2181 },
+                    code: ErrorCode::NoNode as i32,
+                }),
+                Request::Multi(ops) => {
+                    let path = |op: &MultiOp| match op {
+                        MultiOp::Create(create) => create.path.as_str().to_owned(),
+                        _ => panic!("{op:?}"),
+                    };
+                    self.0.push(ops.iter().map(path).collect());
+                    Ok(Response::Multi(Vec::new()))
+                }
+                _ => panic!("{request:?}"),
+            }
+        }
+    }
+
+    fn wanted(path: &str, kib: usize) -> Wanted {
+        Wanted {
+            path: path.to_owned(),
+            data: Some(vec![0; kib << 10].into()),
+            acl: vec![Acl::open()],
+            owner: Owner::Persistent,
+            creates: 0,
+            is_part: true,
+        }
+    }
+
+    #[test]
+    fn no_request_exceeds_the_bound_and_a_znode_that_does_goes_alone() {
+        let sizes = [("/a", 200), ("/b", 900), ("/c", 10), ("/d", 200), ("/e", 50), ("/f", 0)];
+        let mut source = Znodes(sizes.map(|(path, kib)| wanted(path, kib)).to_vec());
+        let mut server = Server::default();
+        let done = run(&mut source, &mut server, "", OnConflict::Fail).unwrap();
+        assert_eq!(server.0, [vec!["/a"], vec!["/b"], vec!["/c", "/d"], vec!["/e", "/f"]]);
+        assert_eq!(done.created, 6);
     }
 
     #[test]
