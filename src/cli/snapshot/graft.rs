@@ -11,7 +11,7 @@ use crate::cli::client::Client;
 use crate::cli::flags::Access;
 use crate::cli::graft::{self, Done, OnConflict, Refusal, Source, Take, Wanted};
 use crate::server::offline::Machine;
-use crate::tree::{Owner, path};
+use crate::tree::{Owner, Tree, path};
 
 /// The znodes of a backup.
 struct Znodes(Vec<Wanted>);
@@ -37,7 +37,7 @@ pub(super) fn run(
 ) -> Result<Said, Failure> {
     let selection = Selection::below(subtree)
         .map_err(|reason| Failure::usage(format!("--subtree: {reason}")))?;
-    let (wanted, ephemerals) = wanted(machine, &selection);
+    let (wanted, ephemerals) = wanted(machine.tree(), &selection);
     if !wanted.iter().any(|znode| znode.is_part) {
         return Err(Failure::refused(format!(
             "the backup has no znode {subtree} that can be restored"
@@ -70,11 +70,14 @@ fn said(subtree: &str, done: &Done, ephemerals: u64) -> Said {
 }
 
 /// Those of the part and those that lead there, and how many ephemerals are left out.
-fn wanted(machine: &Machine, selection: &Selection) -> (Vec<Wanted>, u64) {
+fn wanted(tree: &Tree, selection: &Selection) -> (Vec<Wanted>, u64) {
     let (mut all, mut ephemerals) = (Vec::new(), 0);
-    let taken = machine.tree().for_each_persisted(|at, data, acl, stat| {
+    let taken = tree.for_each_persisted(|at, data, acl, stat| {
         let is_part = selection.has(at);
-        let is_there_anyway = path::is_special(at) || at.starts_with("/zookeeper/");
+        // The root is always there, but as a part it has data, a list and a counter.
+        let is_way = at == path::ROOT && !is_part;
+        let is_of_servers = at == path::ZOOKEEPER || at.starts_with("/zookeeper/");
+        let is_there_anyway = is_way || is_of_servers;
         if is_there_anyway || !(is_part || selection.includes(at.as_bytes())) {
             return Ok::<(), ()>(());
         }
@@ -97,4 +100,53 @@ fn wanted(machine: &Machine, selection: &Selection) -> (Vec<Wanted>, u64) {
     // Parents come before their children.
     all.sort_by(|one, other| one.path.split('/').cmp(other.path.split('/')));
     (all, ephemerals)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::Text;
+    use crate::tree::{Context, Options};
+
+    fn tree() -> Tree {
+        let mut tree = Tree::fresh(Options::default());
+        let ctx = |zxid| Context { zxid, time_ms: 5, steady_ms: 5, session: 0, ids: &[] };
+        for (zxid, path) in (1..).zip(["/app", "/app/a", "/other"]) {
+            let request = crate::proto::request::Create {
+                kind: crate::proto::request::CreateKind::Create,
+                path: Text::from(path),
+                data: None,
+                acl: Some(vec![crate::proto::Acl::open()]),
+                flags: 0,
+                ttl_ms: 0,
+            };
+            tree.create(&ctx(zxid), &request, &mut Vec::new()).unwrap();
+        }
+        let (root, data) = (Text::from("/"), Some(&b"of the root"[..]));
+        tree.set_data(&ctx(4), &root, data, -1, &mut Vec::new()).unwrap();
+        tree
+    }
+
+    fn wanted_below(path: &str) -> Vec<Wanted> {
+        wanted(&tree(), &Selection::below(path).unwrap()).0
+    }
+
+    #[test]
+    fn the_root_is_restored_with_all_of_a_backup_and_what_belongs_to_the_servers_is_not() {
+        let all = wanted_below("/");
+        let paths: Vec<&str> = all.iter().map(|znode| znode.path.as_str()).collect();
+        assert_eq!(paths, ["/", "/app", "/app/a", "/other"]);
+        let root = &all[0];
+        assert!(root.is_part);
+        assert_eq!(root.data.as_deref(), Some(&b"of the root"[..]));
+        assert_eq!(root.creates, 2, "as many children of the root were created");
+    }
+
+    #[test]
+    fn with_a_part_the_root_stays_as_it_is() {
+        let all = wanted_below("/app/a");
+        let paths: Vec<(&str, bool)> =
+            all.iter().map(|znode| (znode.path.as_str(), znode.is_part)).collect();
+        assert_eq!(paths, [("/app", false), ("/app/a", true)]);
+    }
 }
