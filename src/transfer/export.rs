@@ -1,8 +1,9 @@
 //! A state as a data directory that ZooKeeper starts from.
 //!
 //! *Owns* the files: snapshot, epochs, myid. *Invariants*: the directory is made, or was empty; the snapshot has its
-//! name only once it is whole and durable. Sessions whose password ZooKeeper would not compute are left out with their
-//! ephemerals, and named. *Never* changes the data that the state comes from.
+//! name only once it is whole and durable; what is made is durable up to the directory that was there. Sessions whose
+//! password ZooKeeper would not compute are left out with their ephemerals, and named. *Never* changes the data that
+//! the state comes from.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -53,9 +54,14 @@ pub(crate) fn export(
     if is_dry {
         return Ok(exported);
     }
+    let above = above_what_is_made(dir);
     fs::create_dir_all(&versioned).map_err(in_dir)?;
     let written = write_all(&snapshot, &exported, (dir, &versioned), myid);
-    match written {
+    let durable = written.and_then(|bytes| {
+        above.iter().try_for_each(|above| File::open(above)?.sync_all())?;
+        Ok(bytes)
+    });
+    match durable {
         Ok(bytes) => exported.bytes = bytes,
         Err(error) => {
             // The directory was empty: what is there is a part of this.
@@ -65,6 +71,16 @@ pub(crate) fn export(
         }
     }
     Ok(exported)
+}
+
+/// The directories that get a new entry when `dir` is made with all that leads there: the innermost first.
+fn above_what_is_made(dir: &Path) -> Vec<PathBuf> {
+    let made = dir.ancestors().take_while(|at| !at.as_os_str().is_empty() && !at.exists());
+    let above = made.map(|at| match at.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        Some(_) | None => PathBuf::from("."),
+    });
+    above.collect()
 }
 
 /// The outer error is the file system's.
@@ -112,4 +128,24 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     file.write_all(bytes)?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_directory_that_gets_an_entry_is_known_before_it_is_made() {
+        let temporary = tempfile::tempdir().unwrap();
+        let there = temporary.path();
+        assert!(above_what_is_made(there).is_empty());
+        assert_eq!(above_what_is_made(&there.join("out")), [there]);
+        let deep = there.join("a/b/out");
+        assert_eq!(
+            above_what_is_made(&deep),
+            [there.join("a/b"), there.join("a"), there.to_owned()]
+        );
+        let name = Path::new("no-such-directory/out");
+        assert_eq!(above_what_is_made(name), [Path::new("no-such-directory"), Path::new(".")]);
+    }
 }
