@@ -19,7 +19,7 @@ use crate::tree::{Owner, path};
 /// What becomes of a znode that is there and differs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum OnConflict {
-    /// Nothing is written, and all such znodes are named
+    /// Nothing is written; up to 20 such znodes are named, and the others counted
     #[default]
     Fail,
     /// It stays as it is
@@ -35,7 +35,7 @@ const OPS_MAX: usize = 100;
 const BYTES_MAX: usize = 256 << 10;
 /// Bytes of an operation, and of an entry of its access control list, beside the texts and the data, at most.
 const OVERHEAD_BYTES: usize = 48;
-/// Conflicts that are named.
+/// Conflicts that are named; the others are counted.
 const NAMED_MAX: usize = 20;
 /// How a znode differs that belongs to a session.
 const EPHEMERAL: &str = "it is an ephemeral";

@@ -1,6 +1,6 @@
 //! The verb import: a file of export, written below a path.
 //!
-//! *Owns* where the file is read from. *Invariants*: it is read as a whole, and all conflicts are named, before
+//! *Owns* where the file is read from. *Invariants*: it is read as a whole, and all conflicts are known, before
 //! anything is written; the znodes that lead to the path are made if they are missing. *Never* keeps the znodes in
 //! memory: the file is read once for each step, and standard input goes into a file that has no name.
 
