@@ -17,7 +17,8 @@ use lockkeeper::internals::replica::{
     Entry, EntryKind, ForeignLoad, Machine, PeerMessage, Restore,
 };
 use lockkeeper::internals::tree::Options;
-use lockkeeper::internals::zookeeper::{Item, LogDecoder, LogItem, SnapshotFileDecoder, Txn};
+use lockkeeper::internals::zookeeper::log_file::LogEnd;
+use lockkeeper::internals::zookeeper::{Item, LogDecoder, SnapshotFileDecoder, Txn};
 
 /// The first frame of a client, and that of a server.
 pub fn connect(data: &[u8]) {
@@ -181,8 +182,15 @@ pub fn zookeeper(data: &[u8]) {
     }
     let mut log = LogDecoder::default();
     log.feed(data);
-    while let Ok(Some(LogItem::Txn(txn))) = log.next_item() {
-        apply(&txn);
+    let whole = loop {
+        match log.next_txn() {
+            Ok(Some(txn)) => apply(&txn),
+            Ok(None) => break true,
+            Err(_) => break false,
+        }
+    };
+    if whole && let Ok(LogEnd::TornAt(byte)) = log.finish() {
+        assert!(byte < data.len() as u64);
     }
     let mut snapshot = SnapshotFileDecoder::default();
     let mut load = ForeignLoad::new(Options::default());

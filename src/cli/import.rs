@@ -177,8 +177,8 @@ impl Report {
         lines.extend(chosen.doubts.iter().cloned());
         if let Some(torn) = &loaded.torn {
             lines.push(format!(
-                "{torn}: the last transaction was not written whole, and is left out: ZooKeeper never acknowledged \
-                 it there"
+                "{torn}: the last transaction there is not whole, and is left out: a crash leaves one so before \
+                 ZooKeeper has acknowledged it"
             ));
         }
         lines.push(self.tail_line(flags.tail));

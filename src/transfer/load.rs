@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 
 use super::directory::Member;
 use super::{compressed, epoch};
+use crate::proto::Malformed;
 use crate::replica::{ForeignLoad, Machine};
 use crate::tree::{Options, Owner};
 use crate::zookeeper::log_file::LogEnd;
-use crate::zookeeper::{Item, LogDecoder, LogItem, SnapshotFileDecoder, Trailer, Txn};
+use crate::zookeeper::{Item, LogDecoder, SnapshotFileDecoder, Trailer, Txn};
 
 const READ_BYTES: usize = 256 << 10;
 /// The digest that this program computes, too.
@@ -305,26 +306,20 @@ pub(super) fn for_each_txn(
     let named = |reason: &dyn std::fmt::Display| format!("{}: {reason}", path.display());
     let mut file = File::open(path).map_err(|error| named(&error))?;
     let mut decoder = LogDecoder::default();
+    let damaged = |bad: Malformed, decoder: &LogDecoder| match decoder.position() {
+        0 => named(&bad),
+        at => named(&format!("damaged at byte {at}: {bad}")),
+    };
     let mut buffer = vec![0; READ_BYTES];
     loop {
         let read = file.read(&mut buffer).map_err(|error| named(&error))?;
         if read == 0 {
-            return Ok(decoder.finish());
+            return decoder.finish().map_err(|bad| damaged(bad, &decoder));
         }
         decoder.feed(&buffer[..read]);
-        loop {
-            let next = decoder.next_item().map_err(|bad| match decoder.position() {
-                0 => named(&bad),
-                at => named(&format!("damaged at byte {at}: {bad}")),
-            });
-            match next? {
-                Some(LogItem::Txn(txn)) => {
-                    if !take(&txn)? {
-                        return Ok(LogEnd::Whole);
-                    }
-                }
-                Some(LogItem::Padding | LogItem::Torn) => return Ok(decoder.finish()),
-                None => break,
+        while let Some(txn) = decoder.next_txn().map_err(|bad| damaged(bad, &decoder))? {
+            if !take(&txn)? {
+                return Ok(LogEnd::Whole);
             }
         }
     }

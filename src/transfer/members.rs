@@ -2,7 +2,8 @@
 //!
 //! *Owns* the choice and its reasons: the highest epoch, then the highest last transaction, as ZooKeeper elects.
 //! *Invariants*: servers whose logs have different transactions under one zxid are of different ensembles, and none of
-//! them is taken. *Never* reads a snapshot.
+//! them is taken; one whose log lacks a transaction between two that it has in common with another is not taken. *Never*
+//! reads a snapshot.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,6 @@ use twox_hash::XxHash3_64;
 use super::directory::Member;
 use super::epoch;
 use super::load::for_each_txn;
-use crate::zookeeper::log_file::LogEnd;
 
 /// How many of the last transactions of each server are compared with those of the others.
 const COMPARED: usize = 200_000;
@@ -78,6 +78,24 @@ pub(crate) fn choose(members: &[Member]) -> Result<Chosen, String> {
     // The first of equals.
     let winner =
         (0..members.len()).rev().max_by_key(|at| rank(*at)).ok_or("no directory is named")?;
+    for (at, other) in seen.iter().enumerate().filter(|(at, _)| *at != winner) {
+        let dirs = [&members[winner], &members[at]].map(|member| member.dir.display());
+        match lacks(&members[winner], &seen[winner], other) {
+            Lacks::Nothing => {}
+            Lacks::Between(zxid) => {
+                return Err(format!(
+                    "{}: its log lacks transaction {zxid:#x}, which {} has between others that both have: a part of a \
+                     log is lost or damaged",
+                    dirs[0], dirs[1]
+                ));
+            }
+            Lacks::Tail { first, count } => doubts.push(format!(
+                "{} has {count} transactions from {first:#x} on that {} lacks: a later epoch began without them; they \
+                 are left out",
+                dirs[1], dirs[0]
+            )),
+        }
+    }
     let mut sorted = last.clone();
     sorted.sort_unstable_by(|one, other| other.cmp(one));
     let majority_has = sorted[sorted.len() / 2].min(last[winner]);
@@ -134,10 +152,47 @@ fn refuse_strangers(members: &[Member]) -> Result<(), String> {
     Ok(())
 }
 
+/// What one server lacks of another one's transactions, below its own last one.
+enum Lacks {
+    Nothing,
+    /// Both have a later one: a server that has that had all in front of it.
+    Between(i64),
+    /// Those that the other one has behind all that both have. They were never committed if a later epoch began without
+    /// them, as the other server would have learned when it joined that.
+    Tail {
+        first: i64,
+        count: usize,
+    },
+}
+
+fn lacks(member: &Member, seen: &Seen, other: &Seen) -> Lacks {
+    let first = seen.recent.first_key_value().map_or(0, |(zxid, _)| *zxid);
+    // A snapshot has what is in front of it: a server that took one from its leader has no log of that.
+    let snapshot = member.snapshots.first().map(|(zxid, _)| *zxid);
+    let behind = match snapshot {
+        Some(snapshot) if seen.recent.len() < COMPARED => snapshot,
+        Some(snapshot) => snapshot.max(first),
+        None => first,
+    };
+    let all: Vec<i64> = other.recent.range(behind + 1..).map(|(zxid, _)| *zxid).collect();
+    let lacked: Vec<i64> = all
+        .iter()
+        .copied()
+        .filter(|zxid| *zxid < seen.last && !seen.recent.contains_key(zxid))
+        .collect();
+    let last_common = all.iter().rfind(|zxid| seen.recent.contains_key(zxid));
+    match (lacked.first(), last_common) {
+        (None, _) => Lacks::Nothing,
+        (Some(first), Some(common)) if first < common => Lacks::Between(*first),
+        (Some(first), _) => Lacks::Tail { first: *first, count: lacked.len() },
+    }
+}
+
 fn look(member: &Member) -> Result<Seen, String> {
     let mut seen = Seen::default();
     for (_, path) in &member.logs {
-        let end: LogEnd = for_each_txn(path, &mut |txn| {
+        // Each file may end in the middle of an entry: a server that starts again begins a new one.
+        for_each_txn(path, &mut |txn| {
             let mut bytes = Vec::new();
             txn.encode(&mut bytes);
             seen.recent.insert(txn.header.zxid, XxHash3_64::oneshot(&bytes));
@@ -146,7 +201,6 @@ fn look(member: &Member) -> Result<Seen, String> {
             }
             Ok(true)
         })?;
-        let _ = end;
     }
     let last_logged = seen.recent.last_key_value().map_or(0, |(zxid, _)| *zxid);
     let last_snapshot = member.snapshots.first().map_or(0, |(zxid, _)| *zxid);

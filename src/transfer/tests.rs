@@ -165,6 +165,120 @@ fn a_transaction_that_is_missing_is_an_error() {
     assert_eq!(load(&member, &want()).unwrap().txns, 3);
 }
 
+/// Where the entries of a log begin, and the zxid of each.
+fn entries(log: &[u8]) -> Vec<(usize, i64)> {
+    let long = |at: usize| i64::from_be_bytes(log[at..at + 8].try_into().unwrap());
+    let (mut at, mut found) = (16, Vec::new());
+    while at + 12 < log.len() {
+        let length = i32::from_be_bytes(log[at + 8..at + 12].try_into().unwrap());
+        if length == 0 {
+            break;
+        }
+        found.push((at, long(at + 24)));
+        at += 12 + usize::try_from(length).unwrap() + 1;
+    }
+    found
+}
+
+#[test]
+fn damage_in_front_of_a_whole_entry_is_named_by_its_byte_and_nothing_is_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let member = server(dir.path(), 1, Some(1), &txns(EPOCH + 1..=EPOCH + 1000, "a"));
+    // The next file begins a new epoch: no zxid tells that some are missing in front of it.
+    let mut next = Vec::new();
+    put_header(&mut next);
+    put_entry(&txns([2 * EPOCH + 1], "a")[0], &mut next);
+    let (_, path) = &member.logs[0];
+    fs::write(path.with_file_name("log.200000001"), next).unwrap();
+    let whole = fs::read(path).unwrap();
+    let member = self::member(&dir.path().join("1"));
+    assert_eq!(load(&member, &want()).unwrap().txns, 1001);
+    let all = entries(&whole);
+    assert_eq!(all.len(), 1000);
+    let ((begins, _), (next, _)) = (all[499], all[500]);
+    let mut damages = vec![
+        ("its mark", next - 1, whole[next - 1] ^ 2),
+        ("its mark, as if it were not written", next - 1, 0),
+        ("a length behind the end of the file", begins + 9, 1),
+        ("a length behind the next entries", begins + 10, 4),
+        ("a length of 0", begins + 11, 0),
+    ];
+    for (what, at, byte) in damages.drain(..) {
+        let mut bytes = whole.clone();
+        bytes[at] = byte;
+        refused_at(&member, begins, &bytes, what);
+        bytes.resize(1 << 20, 0);
+        refused_at(&member, begins, &bytes, what);
+    }
+    for lost in [12, next - begins, 4096] {
+        let mut bytes = whole.clone();
+        bytes[begins..begins + lost].fill(0);
+        refused_at(&member, begins, &bytes, "zeros");
+    }
+}
+
+fn refused_at(member: &Member, byte: usize, log: &[u8], what: &str) {
+    fs::write(&member.logs[0].1, log).unwrap();
+    for refused in [
+        load(member, &want()).unwrap_err(),
+        choose(std::slice::from_ref(member)).unwrap_err(),
+    ] {
+        assert!(refused.contains(&format!("damaged at byte {byte}:")), "{what}: {refused}");
+    }
+}
+
+#[test]
+fn an_entry_that_a_crash_cut_off_is_left_out_in_any_file_that_the_next_one_goes_on_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let member = server(dir.path(), 1, Some(2), &txns(EPOCH + 1..=EPOCH + 3, "a"));
+    let (_, path) = &member.logs[0];
+    let whole = fs::read(path).unwrap();
+    let (third, _) = entries(&whole)[2];
+    // The server starts again in the same epoch, or in the next one.
+    for next in [EPOCH + 3, 2 * EPOCH + 1] {
+        let mut log = Vec::new();
+        put_header(&mut log);
+        txns(next..next + 2, "b").iter().for_each(|txn| put_entry(txn, &mut log));
+        let later = path.with_file_name(format!("log.{next:x}"));
+        fs::write(&later, log).unwrap();
+        for cut in [third + 6, third + 20, whole.len() - 1] {
+            let mut bytes = whole[..cut].to_vec();
+            for size in [cut, 64 << 10] {
+                bytes.resize(size, 0);
+                fs::write(path, &bytes).unwrap();
+                let member = self::member(&dir.path().join("1"));
+                let loaded = load(&member, &want()).unwrap();
+                assert_eq!((loaded.txns, loaded.machine.last_zxid()), (4, next + 1));
+                let torn = loaded.torn.unwrap();
+                assert!(torn.ends_with(&format!("at byte {third}")), "{torn}");
+            }
+        }
+        fs::remove_file(later).unwrap();
+    }
+}
+
+#[test]
+fn a_server_that_lacks_what_another_one_has_in_between_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = |myid, zxids: Vec<i64>| server(dir.path(), myid, Some(2), &txns(zxids, "a"));
+    let [first, last] = [EPOCH + 1, 2 * EPOCH + 2];
+    let whole = made(1, vec![first, first + 1, first + 2, last - 1]);
+    let lacks = made(2, vec![first, last - 1, last]);
+    let refused = choose(&[whole.clone(), lacks]).unwrap_err();
+    assert!(refused.contains("lacks transaction 0x100000002"), "{refused}");
+    // A leader that died had logged what no other server has, and a later epoch began without it.
+    let deposed = made(3, vec![first, first + 1, first + 2]);
+    let later = made(4, vec![first, first + 1, last - 1, last]);
+    let chosen = choose(&[deposed, later]).unwrap();
+    assert_eq!((chosen.winner, chosen.doubts.len()), (1, 1));
+    assert!(chosen.doubts[0].contains("has 1 transactions from 0x100000003"), "{:?}", chosen.doubts);
+    // A snapshot that came from the leader has what the log lacks.
+    let synced = made(5, vec![first, last - 1, last]);
+    fs::write(dir.path().join("5/version-2/snapshot.100000003"), b"").unwrap();
+    let synced = member(&synced.dir);
+    assert_eq!(choose(&[whole, synced]).unwrap().doubts, Vec::<String>::new());
+}
+
 /// The directory of a real server, in a place where it may be changed.
 fn copied(name: &str, into: &Path) -> PathBuf {
     let dir = fixtures().into_iter().find(|dir| dir.ends_with(name)).unwrap().join("version-2");

@@ -21,7 +21,7 @@ pub mod snapshot_file;
 pub mod txn;
 
 pub use adler::Adler32;
-pub use log_file::{LogDecoder, LogItem};
+pub use log_file::LogDecoder;
 pub use password::password;
 pub use snapshot::{Item, Node, SnapshotDecoder, StatPersisted};
 pub use snapshot_file::{SnapshotFileDecoder, Trailer};
