@@ -39,6 +39,9 @@ pub(crate) struct ImportFlags {
     /// What becomes of transactions that no majority of the directories has: they may not have been committed
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     tail: Tail,
+    /// Take directories whose logs do not reach their newest snapshot: there are no others
+    #[arg(long)]
+    without_logs: bool,
     /// Take a tree whose digest differs from the one that ZooKeeper has written down
     #[arg(long)]
     any_digest: bool,
@@ -102,6 +105,13 @@ fn carry_out(flags: &ImportFlags) -> Result<Report, (i32, String)> {
     let members = flags.dirs.iter().map(Member::at).collect::<Result<Vec<_>, _>>();
     let members = members.map_err(refused)?;
     let chosen = transfer::choose(&members).map_err(refused)?;
+    if !flags.without_logs {
+        // The file may be that of ZooKeeper, and name what the user has not.
+        let other = Some(config.data_log_dir.as_path())
+            .filter(|dir| members.iter().all(|member| member.log_dir != *dir))
+            .filter(|dir| Member::has_logs_in(dir));
+        transfer::refuse_without_logs(&members, &chosen, other).map_err(refused)?;
+    }
     let up_to = match flags.tail {
         Tail::Keep => None,
         Tail::Drop => Some(chosen.majority_has),

@@ -37,6 +37,8 @@ impl FromStr for Source {
 pub(crate) struct Member {
     /// Its dataDir, as the user named it.
     pub(crate) dir: PathBuf,
+    /// Its dataLogDir.
+    pub(crate) log_dir: PathBuf,
     /// Snapshots, the newest first: the zxid at which each was begun, and the file.
     pub(crate) snapshots: Vec<(i64, PathBuf)>,
     /// Logs, the oldest first: the zxid of the first transaction, and the file.
@@ -65,15 +67,6 @@ impl Member {
                 "{dir}: there is no snapshot and no log of ZooKeeper here ({VERSION}/snapshot.*, {VERSION}/log.*)"
             ));
         }
-        if logs.is_empty()
-            && source.data == source.log
-            && snapshots.iter().all(|(zxid, _)| *zxid == 0)
-        {
-            let dir = source.data.display();
-            return Err(format!(
-                "{dir}: there is an empty snapshot and no log here: name the dataLogDir, too: {dir},LOGDIR"
-            ));
-        }
         Ok(Self {
             snapshots,
             logs,
@@ -81,7 +74,13 @@ impl Member {
             accepted_epoch: number(&data.join("acceptedEpoch"))?,
             myid: text(&source.data.join("myid"))?,
             dir: source.data.clone(),
+            log_dir: source.log.clone(),
         })
+    }
+
+    /// Whether there are logs of ZooKeeper in a directory that no user has named.
+    pub(crate) fn has_logs_in(dir: &Path) -> bool {
+        numbered(&versioned(dir), "log.").is_ok_and(|logs| !logs.is_empty())
     }
 }
 

@@ -2,10 +2,11 @@
 //!
 //! *Owns* the choice and its reasons: the highest epoch, then the highest last transaction, as ZooKeeper elects.
 //! *Invariants*: servers whose logs have different transactions under one zxid are of different ensembles, and none of
-//! them is taken; one whose log lacks a transaction between two that it has in common with another is not taken. *Never*
-//! reads a snapshot.
+//! them is taken; one whose log lacks a transaction that another has in front of one that both have is not taken.
+//! *Never* reads a snapshot.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use twox_hash::XxHash3_64;
 
@@ -23,6 +24,8 @@ pub(crate) struct Chosen {
     pub(crate) winner: usize,
     /// The last zxid of each: of its log, or of its newest snapshot.
     pub(crate) last: Vec<i64>,
+    /// The last zxid of the log of each; 0 without one.
+    pub(crate) last_logged: Vec<i64>,
     /// Why, in one line.
     pub(crate) why: String,
     /// The last transaction that a majority of them has. Those behind it may not have been committed.
@@ -39,6 +42,7 @@ pub(crate) struct Chosen {
 #[derive(Default)]
 struct Seen {
     last: i64,
+    last_logged: i64,
     /// The last transactions, by zxid: a hash of each.
     recent: BTreeMap<i64, u64>,
 }
@@ -110,7 +114,39 @@ pub(crate) fn choose(members: &[Member]) -> Result<Chosen, String> {
         highest_epoch: highest_epoch.unwrap_or(0),
         doubts,
         last,
+        last_logged: seen.iter().map(|seen| seen.last_logged).collect(),
     })
+}
+
+/// Refuses a server without a log, or with one that ends in front of its newest snapshot: the log is elsewhere, and
+/// with it what came behind that snapshot. `other` is a directory that may have it.
+///
+/// # Errors
+/// In one line: what is missing.
+pub(crate) fn refuse_without_logs(
+    members: &[Member],
+    chosen: &Chosen,
+    other: Option<&Path>,
+) -> Result<(), String> {
+    for (member, logged) in members.iter().zip(&chosen.last_logged) {
+        let newest = member.snapshots.first().map_or(0, |(zxid, _)| *zxid);
+        // A server that stops has the transaction that its newest snapshot ends with in its log, too.
+        if !member.logs.is_empty() && newest <= *logged {
+            continue;
+        }
+        let (dir, log_dir) = (member.dir.display(), member.log_dir.display());
+        let there = if member.logs.is_empty() {
+            format!("there is no log in {log_dir}")
+        } else {
+            format!("the logs in {log_dir} end at {logged:#x}")
+        };
+        let other = other.map_or_else(|| "LOGDIR".to_owned(), |path| path.display().to_string());
+        return Err(format!(
+            "{dir}: the newest snapshot is of zxid {newest:#x}, and {there}: transactions behind it may be missing; \
+             name the dataLogDir, too: {dir},{other}; if there are no other logs, --without-logs takes it as it is"
+        ));
+    }
+    Ok(())
 }
 
 fn why(members: &[Member], last: &[i64], winner: usize) -> String {
@@ -157,8 +193,8 @@ enum Lacks {
     Nothing,
     /// Both have a later one: a server that has that had all in front of it.
     Between(i64),
-    /// Those that the other one has behind all that both have. They were never committed if a later epoch began without
-    /// them, as the other server would have learned when it joined that.
+    /// Those that the other one has behind all that both have. They were never committed if a later epoch began
+    /// without them, as the other server would have learned when it joined that.
     Tail {
         first: i64,
         count: usize,
@@ -202,8 +238,8 @@ fn look(member: &Member) -> Result<Seen, String> {
             Ok(true)
         })?;
     }
-    let last_logged = seen.recent.last_key_value().map_or(0, |(zxid, _)| *zxid);
+    seen.last_logged = seen.recent.last_key_value().map_or(0, |(zxid, _)| *zxid);
     let last_snapshot = member.snapshots.first().map_or(0, |(zxid, _)| *zxid);
-    seen.last = last_logged.max(last_snapshot);
+    seen.last = seen.last_logged.max(last_snapshot);
     Ok(seen)
 }

@@ -27,7 +27,7 @@ pub(crate) use export::{Exported, export};
 #[cfg(feature = "cli")]
 pub(crate) use load::{Counts, Loaded, Want, load};
 #[cfg(feature = "cli")]
-pub(crate) use members::{Chosen, choose};
+pub(crate) use members::{Chosen, choose, refuse_without_logs};
 pub(crate) use snapshot::Snapshot;
 
 /// The upper 32 bits of a zxid.

@@ -279,6 +279,47 @@ fn a_server_that_lacks_what_another_one_has_in_between_is_refused() {
     assert_eq!(choose(&[whole, synced]).unwrap().doubts, Vec::<String>::new());
 }
 
+#[test]
+fn a_directory_whose_logs_do_not_reach_its_newest_snapshot_names_the_data_log_dir() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = server(dir.path(), 1, Some(1), &txns(EPOCH + 1..=EPOCH + 5, "a"));
+    let versioned = server.dir.join("version-2");
+    let refused = |other: Option<&Path>| {
+        let members = [self::member(&server.dir)];
+        refuse_without_logs(&members, &choose(&members).unwrap(), other)
+    };
+    assert_eq!(refused(None), Ok(()), "all is in the log");
+    // A server makes a snapshot when it starts, and may stop before the next transaction.
+    fs::write(versioned.join("snapshot.100000005"), b"").unwrap();
+    assert_eq!(refused(None), Ok(()));
+    // The logs are those from before they got a directory of their own, or none.
+    fs::write(versioned.join("snapshot.100000006"), b"").unwrap();
+    let named = format!("{0},LOGDIR", server.dir.display());
+    let stale = refused(None).unwrap_err();
+    assert!(stale.contains("end at 0x100000005") && stale.contains(&named), "{stale}");
+    fs::remove_file(&server.logs[0].1).unwrap();
+    let none = refused(Some(Path::new("/log"))).unwrap_err();
+    assert!(none.contains("there is no log in") && none.contains(",/log;"), "{none}");
+    assert!(none.contains("--without-logs"), "{none}");
+    assert!(!Member::has_logs_in(&server.dir) && !Member::has_logs_in(Path::new("/nowhere")));
+    // A server that was never written to has an empty snapshot, and its logs may be elsewhere all the same.
+    for zxid in [5, 6] {
+        fs::remove_file(versioned.join(format!("snapshot.10000000{zxid}"))).unwrap();
+    }
+    fs::write(versioned.join("snapshot.0"), b"").unwrap();
+    assert!(refused(None).unwrap_err().contains("of zxid 0x0"));
+}
+
+#[test]
+fn directories_of_real_servers_have_their_logs() {
+    for dir in fixtures() {
+        let members = [member(&dir)];
+        let chosen = choose(&members).unwrap();
+        assert_eq!(refuse_without_logs(&members, &chosen, None), Ok(()), "{}", dir.display());
+        assert!(Member::has_logs_in(&dir));
+    }
+}
+
 /// The directory of a real server, in a place where it may be changed.
 fn copied(name: &str, into: &Path) -> PathBuf {
     let dir = fixtures().into_iter().find(|dir| dir.ends_with(name)).unwrap().join("version-2");
