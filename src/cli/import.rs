@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -118,7 +118,9 @@ fn carry_out(flags: &ImportFlags) -> Result<Report, (i32, String)> {
     };
     let fresh = offline::fresh(&config).map_err(|error| refused(error.to_string()))?;
     let options = fresh.tree().options().clone();
-    let want = Want { options, up_to, any_digest: flags.any_digest };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now_ms = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
+    let want = Want { options, up_to, any_digest: flags.any_digest, now_ms };
     let loaded = transfer::load(&members[chosen.winner], &want).map_err(refused)?;
     let Loaded { mut machine, snapshot, skipped, logs, txns, torn, digests, digest } = loaded;
     let last_zxid = machine.last_zxid();

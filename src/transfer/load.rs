@@ -2,7 +2,8 @@
 //!
 //! *Owns* the order of reading, and what is told about it. *Invariants*: transactions are applied in order and without
 //! a gap; ZooKeeper's digest is compared wherever it is told and the snapshot is not fuzzy any more; an older snapshot
-//! is taken only if the logs reach from it. *Never* changes a file.
+//! is taken only if the logs reach from it; a stamp that is ahead of the clock here does not move the clocks of the
+//! state. *Never* changes a file.
 
 use std::fs::File;
 use std::io::Read;
@@ -29,6 +30,9 @@ pub(crate) struct Want {
     pub(crate) up_to: Option<i64>,
     /// Whether a tree with another digest than ZooKeeper's is taken.
     pub(crate) any_digest: bool,
+    /// The wall clock of this machine. ZooKeeper has stopped: later stamps are those of a leader whose clock was wrong,
+    /// and by them znodes with a time to live would be over before their time.
+    pub(crate) now_ms: i64,
 }
 
 /// How often ZooKeeper's digest was compared.
@@ -72,7 +76,7 @@ pub(crate) fn load(member: &Member, want: &Want) -> Result<Loaded, String> {
     let mut skipped: Vec<String> = Vec::new();
     let usable = |zxid: i64| want.up_to.is_none_or(|up_to| zxid <= up_to);
     for (zxid, path) in member.snapshots.iter().filter(|(zxid, _)| usable(*zxid)) {
-        match read_snapshot(path, *zxid, &options) {
+        match read_snapshot(path, *zxid, &options, want.now_ms) {
             Ok((_, Trailer { digest: Some((finished, ..)), .. })) if !usable(finished) => {
                 let path = path.display();
                 skipped.push(format!(
@@ -141,11 +145,17 @@ struct Begun {
     path: Option<PathBuf>,
 }
 
-fn read_snapshot(path: &Path, zxid: i64, options: &Options) -> Result<(Machine, Trailer), String> {
+fn read_snapshot(
+    path: &Path,
+    zxid: i64,
+    options: &Options,
+    now_ms: i64,
+) -> Result<(Machine, Trailer), String> {
     let named = |reason: &dyn std::fmt::Display| format!("{}: {reason}", path.display());
     let mut from = compressed::open(path).map_err(|error| named(&error))?;
     let mut decoder = SnapshotFileDecoder::default();
     let mut load = ForeignLoad::new(options.clone());
+    let mut newest_ms = 0;
     let mut buffer = vec![0; READ_BYTES];
     loop {
         let read = from.read(&mut buffer).map_err(|error| named(&error))?;
@@ -156,13 +166,19 @@ fn read_snapshot(path: &Path, zxid: i64, options: &Options) -> Result<(Machine, 
         while let Some(item) = decoder.next_item().map_err(|bad| named(&bad))? {
             match item {
                 Item::Session { id, timeout_ms } => load.session(id, timeout_ms),
-                Item::Node(node) => load.node(&node).map_err(|bad| named(&bad))?,
+                Item::Node(node) => {
+                    let stamps = [node.stat.ctime, node.stat.mtime].into_iter();
+                    newest_ms =
+                        stamps.filter(|time_ms| *time_ms <= now_ms).fold(newest_ms, i64::max);
+                    load.node(&node).map_err(|bad| named(&bad))?;
+                }
                 Item::End => {}
             }
         }
     }
     let trailer = decoder.finish().map_err(|bad| named(&bad))?;
-    let machine = load.finish(zxid).map_err(|bad| named(&bad))?;
+    let mut machine = load.finish(zxid).map_err(|bad| named(&bad))?;
+    machine.see_foreign_time(newest_ms);
     Ok((machine, trailer))
 }
 
@@ -249,7 +265,9 @@ impl Replay<'_> {
                 path.display()
             ));
         }
-        self.machine.see_foreign_time(txn.header.time_ms);
+        if txn.header.time_ms <= self.want.now_ms {
+            self.machine.see_foreign_time(txn.header.time_ms);
+        }
         self.machine.apply_foreign(txn);
         self.txns += 1;
         self.compare_snapshot();

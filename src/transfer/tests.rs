@@ -11,7 +11,7 @@ use crate::zookeeper::txn::kind;
 use crate::zookeeper::{CreateTxn, Lifetime, Txn, TxnBody, TxnHeader};
 
 fn want() -> Want {
-    Want { options: Options::default(), up_to: None, any_digest: false }
+    Want { options: Options::default(), up_to: None, any_digest: false, now_ms: i64::MAX }
 }
 
 fn member(dir: &Path) -> Member {
@@ -219,10 +219,9 @@ fn damage_in_front_of_a_whole_entry_is_named_by_its_byte_and_nothing_is_taken() 
 
 fn refused_at(member: &Member, byte: usize, log: &[u8], what: &str) {
     fs::write(&member.logs[0].1, log).unwrap();
-    for refused in [
-        load(member, &want()).unwrap_err(),
-        choose(std::slice::from_ref(member)).unwrap_err(),
-    ] {
+    for refused in
+        [load(member, &want()).unwrap_err(), choose(std::slice::from_ref(member)).unwrap_err()]
+    {
         assert!(refused.contains(&format!("damaged at byte {byte}:")), "{what}: {refused}");
     }
 }
@@ -271,7 +270,11 @@ fn a_server_that_lacks_what_another_one_has_in_between_is_refused() {
     let later = made(4, vec![first, first + 1, last - 1, last]);
     let chosen = choose(&[deposed, later]).unwrap();
     assert_eq!((chosen.winner, chosen.doubts.len()), (1, 1));
-    assert!(chosen.doubts[0].contains("has 1 transactions from 0x100000003"), "{:?}", chosen.doubts);
+    assert!(
+        chosen.doubts[0].contains("has 1 transactions from 0x100000003"),
+        "{:?}",
+        chosen.doubts
+    );
     // A snapshot that came from the leader has what the log lacks.
     let synced = made(5, vec![first, last - 1, last]);
     fs::write(dir.path().join("5/version-2/snapshot.100000003"), b"").unwrap();
@@ -318,6 +321,49 @@ fn directories_of_real_servers_have_their_logs() {
         assert_eq!(refuse_without_logs(&members, &chosen, None), Ok(()), "{}", dir.display());
         assert!(Member::has_logs_in(&dir));
     }
+}
+
+#[test]
+fn a_stamp_of_the_future_makes_no_znode_older() {
+    const DAY_MS: i64 = 86_400_000;
+    const STOPPED_MS: i64 = 20_000 * DAY_MS;
+    let create = |zxid, time_ms, path: &str, lifetime, kind| Txn {
+        header: TxnHeader { client_id: 1, cxid: 1, zxid, time_ms, kind },
+        body: TxnBody::Create(CreateTxn {
+            path: path.into(),
+            data: None,
+            acl: vec![],
+            lifetime,
+            parent_cversion: -1,
+        }),
+        digest: None,
+    };
+    let ttl = |zxid, time_ms, path: &str, ttl_ms| {
+        create(zxid, time_ms, path, Lifetime::Ttl(ttl_ms), kind::CREATE_TTL)
+    };
+    let plain =
+        |zxid, time_ms, path: &str| create(zxid, time_ms, path, Lifetime::Persistent, kind::CREATE);
+    let txns = [
+        ttl(EPOCH + 1, STOPPED_MS - 2 * DAY_MS, "/over", DAY_MS),
+        ttl(EPOCH + 2, STOPPED_MS - DAY_MS, "/young", 2 * DAY_MS),
+        // One leader had a clock that was a year ahead.
+        plain(EPOCH + 3, STOPPED_MS + 365 * DAY_MS, "/ahead"),
+        plain(EPOCH + 4, STOPPED_MS, "/last"),
+    ];
+    // Imported a week later, from the log, and from a snapshot.
+    let want = Want { now_ms: STOPPED_MS + 7 * DAY_MS, ..want() };
+    let due = |loaded: &Loaded| -> Vec<String> {
+        let due = loaded.machine.tree().reapable(loaded.machine.steady_ms(), 0, 10);
+        due.iter().map(|path| path.as_str().to_owned()).collect()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let from_log = load(&server(dir.path(), 1, Some(1), &txns), &want).unwrap();
+    assert_eq!(due(&from_log), ["/over"]);
+    let out = dir.path().join("out");
+    export(from_log.machine, &out, None, false).unwrap();
+    let from_snapshot = load(&member(&out), &want).unwrap();
+    assert_eq!(from_snapshot.txns, 0);
+    assert_eq!(due(&from_snapshot), ["/over"]);
 }
 
 /// The directory of a real server, in a place where it may be changed.

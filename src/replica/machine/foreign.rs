@@ -48,18 +48,17 @@ pub enum ForeignResult {
     Done,
 }
 
-/// A state that is made from a snapshot of ZooKeeper.
+/// A state that is made from a snapshot of ZooKeeper. Its clocks stand at 0: the stamps of znodes do not move them.
 #[derive(Debug)]
 pub struct ForeignLoad {
     machine: Machine,
-    newest_ms: i64,
 }
 
 impl ForeignLoad {
     /// Begins one.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        Self { machine: Machine::around(Tree::empty(options)), newest_ms: 0 }
+        Self { machine: Machine::around(Tree::empty(options)) }
     }
 
     /// The state of a server of ZooKeeper that was never written to.
@@ -79,7 +78,6 @@ impl ForeignLoad {
     /// What is wrong with it, in words that begin with its path.
     pub fn node(&mut self, node: &Node) -> Result<(), String> {
         let acl = node.acl.as_ref().map(|acl| &acl[..]);
-        self.newest_ms = self.newest_ms.max(node.stat.ctime).max(node.stat.mtime);
         let loaded =
             self.machine.tree.load_foreign(&node.path, node.data.as_deref(), acl, &node.stat);
         loaded.map_err(|reason| format!("znode {:?} {reason}", node.path.as_str()))
@@ -90,10 +88,9 @@ impl ForeignLoad {
     /// # Errors
     /// It is no whole tree.
     pub fn finish(self, zxid: i64) -> Result<Machine, String> {
-        let Self { mut machine, newest_ms } = self;
+        let Self { mut machine } = self;
         machine.tree.complete_foreign().map_err(|reason| format!("the tree {reason}"))?;
         machine.last_zxid = zxid;
-        machine.see_foreign_time(newest_ms);
         Ok(machine)
     }
 }
@@ -138,7 +135,7 @@ impl Machine {
 
     /// Moves both clocks to a time of ZooKeeper's, where no entry of a log of our own does: by the steady
     /// clock, znodes
-    /// are as old as their stamps say.
+    /// are as old as their stamps say. They never go back, so who calls it leaves out times that cannot be.
     pub fn see_foreign_time(&mut self, time_ms: i64) {
         self.last_time_ms = self.last_time_ms.max(time_ms);
         self.steady_ms = self.steady_ms.max(super::state::steady_without_one(self.last_time_ms));

@@ -162,7 +162,7 @@ impl Machine {
     }
 
     /// The steady clock at the last transaction, ms.
-    pub(in crate::replica) fn steady_ms(&self) -> i64 {
+    pub(crate) fn steady_ms(&self) -> i64 {
         self.steady_ms
     }
 
