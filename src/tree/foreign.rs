@@ -255,9 +255,9 @@ impl Tree {
         owned
     }
 
-    /// Of the znodes that another tree has otherwise, the one with the least path, and what of it, in words: each server
-    /// is to find the same, and has its own order of children. `/zookeeper` and what is below it is left out: ZooKeeper
-    /// cannot keep usage of quotas equal on its own servers.
+    /// Of the znodes that another tree has otherwise, the one with the least path, and what of it, in words: each
+    /// server is to find the same, and has its own order of children. `/zookeeper` and what is below it is left out:
+    /// ZooKeeper cannot keep usage of quotas equal on its own servers.
     #[must_use]
     pub fn first_difference(&self, other: &Self) -> Option<String> {
         let path = self.find_difference(other)?;

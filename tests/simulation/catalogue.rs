@@ -204,8 +204,8 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("cutover-without-fence", Migration, 100),
     mutant("lost-requests-unanswered", Migration, 20),
     mutant("session-numbers-repeat", Migration, 40),
-    mutant("given-up-cutover-goes-on", Migration, 100),
-    mutant("writes-behind-lost-go-on", Migration, 100),
+    mutant("given-up-cutover-goes-on", Migration, 200),
+    mutant("writes-behind-lost-go-on", Migration, 40),
     // --- what is read
     mutant("sync-without-quorum", Three, 20),
     mutant("read-index-not-awaited", Three, 20),

@@ -425,6 +425,16 @@ impl Following {
         self.ordered.pop_front()
     }
 
+    /// A transaction of this connection was not done.
+    pub(in crate::replica) fn breaks(&mut self, origin: Origin) {
+        self.broken.insert((origin.server, origin.conn));
+    }
+
+    /// Whether there is such a connection.
+    pub(in crate::replica) fn has_broken(&self) -> bool {
+        !self.broken.is_empty()
+    }
+
     /// Whether an earlier transaction of the same connection was not done, so that this one must not be either.
     pub(in crate::replica) fn is_broken(&self, origin: Origin) -> bool {
         self.broken.contains(&(origin.server, origin.conn)) && !mutant!("writes-behind-lost-go-on")
@@ -432,7 +442,7 @@ impl Following {
 
     /// A client's transaction is not done, and its connection is closed without an answer.
     pub(in crate::replica) fn refuse_lost(&mut self, origin: Origin) {
-        self.broken.insert((origin.server, origin.conn));
+        self.breaks(origin);
         let code = crate::proto::ErrorCode::SessionMoved as i32;
         self.push_txn(origin, 0, 0, &[], &TxnOp::Refuse { op: 0, code });
     }

@@ -8,14 +8,16 @@
 //!
 //! Takes the place of `ObserverRequestProcessor`, `Observer` and `LearnerSessionTracker`.
 
+use bytes::Bytes;
+
 use crate::learner::{Ended, Event, Joining};
 use crate::proto::{ErrorCode, OpCode, Text};
 use crate::replica::Replica;
 use crate::replica::clients::WriteBatch;
 use crate::replica::inspect::{MIGRATION_UNKNOWN, Report};
 use crate::replica::machine::{
-    ADDRESSES_MAX, Applied, Batch, MigrateOp, Migration, Phase, Txn, TxnOp, cutover_epoch,
-    followed_session, txn,
+    ADDRESSES_MAX, Applied, Batch, BatchBuilder, MigrateOp, Migration, Phase, Txn, TxnOp,
+    cutover_epoch, followed_session, txn,
 };
 use crate::replica::migration::{Asked, LinkInput, MigrateOrder, Stage};
 use crate::tree::acl::Identity;
@@ -185,7 +187,7 @@ impl Replica {
                 if is_for_comparison && zxid != copied {
                     // What lies between the two would never come over this link.
                     let why = format!(
-                        "ZooKeeper has gone on from zxid {copied:#x} to {zxid:#x} before it could be compared: ask again"
+                        "ZooKeeper has gone on from zxid {copied:#x} to {zxid:#x} before it was compared: ask again"
                     );
                     self.give_up_cutover(&why);
                     return self.lose_link(why);
@@ -239,6 +241,8 @@ impl Replica {
                 self.following.set_owner(header.client_id, origin);
             }
             (kind::CLOSE_SESSION, _) => self.following.forget_owner(header.client_id),
+            // It was not done, and its connection is closed for that.
+            (kind::ERROR, Some(origin)) if is_moved(&foreign) => self.following.breaks(origin),
             _ => {}
         }
         let origin = answered.origin.unwrap_or_default();
@@ -252,7 +256,7 @@ impl Replica {
         let migration = self.state.machine().migration();
         // What a deposed leader of this ensemble still asks for is refused, and it opens sessions that no client has.
         let is_late = match &foreign.body {
-            TxnBody::Error { code } => *code == ErrorCode::SessionMoved as i32,
+            TxnBody::Error { .. } => is_moved(foreign),
             TxnBody::CreateSession { .. } => {
                 let server = foreign.header.client_id.to_be_bytes()[0];
                 migration.is_some_and(|known| known.server_id == server)
@@ -294,12 +298,13 @@ impl Replica {
                     learner.heard(txn.session, timeout_ms);
                 }
             }
-            Some(Asked::CutOver(attempt)) => {
-                if self.following.cutover.is_at(Stage::Syncing, attempt) {
-                    self.following.cutover.advance(Stage::Applying);
-                }
+            Some(Asked::CutOver(attempt))
+                if self.following.cutover.is_at(Stage::Syncing, attempt) =>
+            {
+                self.following.cutover.advance(Stage::Applying);
             }
-            None => {}
+            // An earlier attempt, which was given up.
+            Some(Asked::CutOver(_)) | None => {}
         }
     }
 
@@ -309,10 +314,15 @@ impl Replica {
         term: u64,
         write_batch: WriteBatch,
     ) -> Option<WriteBatch> {
+        let own = self.consensus.id();
         if !self.state.machine().follows() {
+            let write_batch = self.without_broken(write_batch);
+            if write_batch.payload.is_empty() {
+                self.forwarding.given(term, own, write_batch.origins());
+                return None;
+            }
             return Some(write_batch);
         }
-        let own = self.consensus.id();
         self.forwarding.given(term, own, write_batch.origins());
         let Ok(batch) = Batch::decode(&write_batch.payload.into()) else { return None };
         for txn in batch.txns {
@@ -323,6 +333,27 @@ impl Replica {
             }
         }
         None
+    }
+
+    /// Behind a cutover, too, nothing is done that came behind a request which was not.
+    fn without_broken(&mut self, mut write_batch: WriteBatch) -> WriteBatch {
+        if !self.following.has_broken() {
+            return write_batch;
+        }
+        let payload = Bytes::from(std::mem::take(&mut write_batch.payload));
+        let batch = Batch::decode(&payload).map_or_else(|_| Vec::new(), |batch| batch.txns);
+        let mut left = BatchBuilder::default();
+        for txn in batch {
+            if self.following.is_broken(txn.origin) {
+                self.following.refuse_lost(txn.origin);
+            } else {
+                left.push(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
+            }
+        }
+        if !left.is_empty() {
+            write_batch.payload = left.take();
+        }
+        write_batch
     }
 
     /// Gives a client's transaction to ZooKeeper, or keeps it until that can be.
@@ -545,6 +576,12 @@ impl Replica {
         }
         self.following.end();
     }
+}
+
+/// Whether ZooKeeper has refused it because the session belongs to another link, or to none since the one before broke.
+fn is_moved(foreign: &ForeignTxn) -> bool {
+    let moved = ErrorCode::SessionMoved as i32;
+    matches!(&foreign.body, TxnBody::Error { code } if *code == moved)
 }
 
 /// What ZooKeeper does by itself, without a client: it ends sessions and removes containers.

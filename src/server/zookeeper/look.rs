@@ -1,8 +1,8 @@
 //! Looks at ZooKeeper's ports: whether clients reach it, and whether it is stopped.
 //!
-//! *Owns* what counts as closed. *Invariants*: a port is closed when its machine or a firewall says so or is silent, and
-//! stopped only when its machine says that nothing listens there; what this server cannot find out is not closed; a
-//! look has an end. *Never* sends anything but a question to an AdminServer.
+//! *Owns* what counts as closed. *Invariants*: a port is closed when its machine or a firewall says so or is silent,
+//! and stopped only when its machine says that nothing listens there; what this server cannot find out is not closed;
+//! a look has an end. *Never* sends anything but a question to an AdminServer.
 
 use std::io;
 use std::time::Duration;

@@ -20,7 +20,7 @@ pub enum Asked {
     /// Its second znode, which is set behind the first one.
     Mirror,
     Set,
-    /// The first znode and, without waiting for the answer, the second one.
+    /// The first znode and, behind it, the second one: neither is answered.
     SetBoth,
     /// Of these, the first one is answered.
     SetSecond,
@@ -135,9 +135,6 @@ impl Client {
         let (_, conn) = self.place?;
         self.xid += 1;
         let path = self.path().into();
-        let data = Some(Bytes::from(format!("{:010}", self.xid)));
-        let set =
-            |path: String| Request::SetData { path: path.into(), data: data.clone(), version: -1 };
         let request = match asked {
             Asked::Create | Asked::Mirror => Request::Create(Create {
                 path: if asked == Asked::Create { path } else { self.mirror().into() },
@@ -147,19 +144,27 @@ impl Client {
                 ttl_ms: 0,
                 kind: CreateKind::Create2,
             }),
-            Asked::Set | Asked::SetBoth | Asked::SetSecond => set(self.path()),
+            Asked::Set | Asked::SetBoth | Asked::SetSecond => set(self.path(), self.xid),
             Asked::Sync => Request::Sync { path: Some(path) },
             Asked::Ping => Request::Ping,
             Asked::Close => Request::CloseSession,
         };
-        let mut requests = vec![encoded(self.xid, &request)];
-        if asked == Asked::SetBoth {
-            let second = set(self.mirror());
-            self.xid += 1;
-            requests.push(encoded(self.xid, &second));
-        }
         self.asked = Some((self.xid, asked));
-        Some(Input::Requests { conn, requests })
+        Some(Input::Requests { conn, requests: vec![encoded(self.xid, &request)] })
+    }
+
+    /// Whether it has asked for its first znode to be set, and may ask for the second one without waiting.
+    pub fn may_follow(&self) -> bool {
+        self.has_mirror && matches!(self.asked, Some((_, Asked::Set)))
+    }
+
+    /// Asks for the second znode to be set to what the first one is to have.
+    pub fn follow(&mut self) -> Option<Input> {
+        let (_, conn) = self.place?;
+        let request = set(self.mirror(), self.xid);
+        self.xid += 1;
+        self.asked = Some((self.xid, Asked::SetBoth));
+        Some(Input::Requests { conn, requests: vec![encoded(self.xid, &request)] })
     }
 
     /// A frame arrives.
@@ -235,6 +240,12 @@ impl Client {
         }
         Ok(())
     }
+}
+
+/// Data that are ordered as the numbers are.
+fn set(path: String, number: i32) -> Request {
+    let data = Some(Bytes::from(format!("{number:010}")));
+    Request::SetData { path: path.into(), data, version: -1 }
 }
 
 fn encoded(xid: i32, request: &Request) -> ClientRequest {

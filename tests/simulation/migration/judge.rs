@@ -153,7 +153,9 @@ impl World {
 }
 
 fn keeps_its_order(client: &Client, machine: &Machine) -> Result<(), Violation> {
-    let data = |path: String| machine.tree().data_unchecked(&path).unwrap_or_default();
+    let data = |path: String| {
+        String::from_utf8_lossy(machine.tree().data_unchecked(&path).unwrap_or_default())
+    };
     let (first, second) = (data(client.path()), data(client.mirror()));
     if second > first {
         let number = client.number;

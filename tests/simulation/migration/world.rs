@@ -31,6 +31,10 @@ const CUTOVERS_MAX: u64 = 60;
 const DEPOSED_STEPS: u64 = 500;
 const QUIET_STEPS: u64 = 2500;
 const QUIET_CUTOVERS_MAX: u64 = 20;
+/// Between two lies of ZooKeeper's leader.
+const LIE_STEPS: u64 = 100;
+/// Through all of them.
+const LIES_STEPS: u64 = 800;
 /// A session of ZooKeeper whose client is gone ends after this time.
 const ORPHAN_MS: i32 = 4000;
 
@@ -279,8 +283,18 @@ impl World {
             return Ok(());
         };
         self.has_lied = true;
-        self.leader.lie(link, Lie::Digest);
-        self.write_elsewhere();
+        // The next transaction may be one that failed, which has no digest.
+        let mut linked = Some(link);
+        for step in 0..LIES_STEPS {
+            if step % LIE_STEPS == 0
+                && let Some(link) = linked
+            {
+                self.leader.lie(link, Lie::Digest);
+                self.write_elsewhere();
+            }
+            self.step()?;
+            linked = self.leading().and_then(|id| self.hosts[usize::from(id) - 1].link);
+        }
         self.until(QUIET_STEPS, "the copy is given up", |world| {
             let phase =
                 |host: &Host| host.replica.as_ref()?.machine().migration().map(|it| it.phase);
@@ -306,6 +320,7 @@ impl World {
     /// No more faults.
     fn be_quiet(&mut self) -> Result<(), Violation> {
         self.is_wild = false;
+        self.slow_until_us = 0;
         self.cuts.values_mut().for_each(|until_us| *until_us = 0);
         self.until(QUIET_STEPS, "all servers run", |world| {
             world.cuts.is_empty() && world.hosts.iter().all(|host| host.replica.is_some())
@@ -552,15 +567,14 @@ impl World {
                     (false, _) => Asked::Create,
                     (true, false) => Asked::Mirror,
                     (true, true) if self.is_wild && self.rng.chance(15) => Asked::Close,
-                    (true, true) => self.rng.of(&[
-                        Asked::Set,
-                        Asked::SetBoth,
-                        Asked::SetBoth,
-                        Asked::Sync,
-                        Asked::Ping,
-                    ]),
+                    (true, true) => {
+                        self.rng.of(&[Asked::Set, Asked::Set, Asked::Set, Asked::Sync, Asked::Ping])
+                    }
                 };
                 client.ask(asked).map(|input| (id, input))
+            }
+            Some((id, _)) if client.may_follow() && self.rng.chance(500) => {
+                client.follow().map(|input| (id, input))
             }
             Some(_) => None,
         };
