@@ -137,7 +137,7 @@ async fn of_two_survivors_the_one_with_the_longer_log_goes_on() {
 
 #[tokio::test]
 async fn beside_a_survivor_that_was_recovered_no_other_goes_on_though_no_client_port_answers() {
-    // Where server 1 looks for the client ports of the others, nobody listens: as if they took TLS alone.
+    // Where server 1 looks for the client ports of the others, no process listens: as if they took TLS alone.
     const APART: &str = "lockkeeper.auditLog=DIRECTORY/audit-OWN\nclientPort=17495\n";
     let mut three = three(97).await;
     for id in 1..=3 {

@@ -1,8 +1,8 @@
 //! The protocol by which servers that belong to no ensemble yet form one, and by which an empty server
 //! finds the ensemble that it belongs to.
 //!
-//! *Owns* [`Founding`], what a server does before it is a member of an ensemble, and [`Introduction`],
-//! what every server says of itself. *Invariants*: a server belongs to one ensemble, for ever, and
+//! *Owns* [`Founding`], what a server does before it is a member of an ensemble; what servers say of themselves meanwhile
+//! is in `introduction.rs`. *Invariants*: a server belongs to one ensemble, for ever, and
 //! only after it has said so durably does it take part; a server that was empty when others were not
 //! is a new one for Raft (another incarnation), because it may have voted in the life that it lost; the
 //! server that founds is the only voter of what it founds, and the others join as servers do that come
@@ -18,6 +18,7 @@
 //! found, every server follows one of them, and an ensemble serves only once its voters are a majority of
 //! the participants (`steps/leadership.rs`): at most one does.
 
+mod introduction;
 mod obstacle;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,9 +27,9 @@ use crate::config::Role;
 /// The line of one server, which an identity keeps.
 pub use crate::config::ServerSpec;
 use crate::replica::durable::Membership;
-use crate::replica::machine::Machine;
 use crate::replica::messages::raft_id;
-use crate::replica::setup::Restored;
+
+pub use introduction::{Brings, Elsewhere, Identified, Introduction, Past, Position, Undecided};
 
 /// How long a majority is enough to found an ensemble, microseconds: the others may still be starting.
 pub const PATIENCE_US: u64 = 2_000_000;
@@ -40,171 +41,6 @@ pub const ASKED_US: u64 = 3_000_000;
 pub const ASK_INTERVAL_US: u64 = 1_000_000;
 /// How long it is remembered that a server refused this one, microseconds.
 const REFUSED_US: u64 = 5_000_000;
-
-/// What a server says of itself to another.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Introduction {
-    /// It belongs to no ensemble yet.
-    Founding(Undecided),
-    /// It belongs to an ensemble.
-    Founded(Identified),
-}
-
-impl Introduction {
-    /// What is said to a stranger: nothing.
-    #[must_use]
-    pub fn withheld() -> Self {
-        Self::Founding(Undecided::default())
-    }
-
-    /// What this server has in the place of `ensemble` and serves, or may come to serve; `None` if it has nothing, or
-    /// that ensemble's log.
-    #[must_use]
-    pub fn elsewhere(&self, ensemble: u128) -> Option<Elsewhere> {
-        match self {
-            Self::Founded(identity) => Some(Elsewhere::Of(identity.ensemble)),
-            Self::Founding(said) => match said.brings {
-                Brings::Nothing => None,
-                Brings::Unread => Some(Elsewhere::Unread),
-                Brings::Position(position) => Some(Elsewhere::Of(position.ensemble)),
-                // Its own server would found with it.
-                Brings::State { ensemble, .. } => return Some(Elsewhere::Of(ensemble)),
-            },
-        }
-        .filter(|elsewhere| *elsewhere != Elsewhere::Of(ensemble))
-    }
-}
-
-/// What a server has that has gone another way than an ensemble: see [`Introduction::elsewhere`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Elsewhere {
-    /// A state of this ensemble.
-    Of(u128),
-    /// It has a state and is still reading it.
-    Unread,
-}
-
-impl std::fmt::Display for Elsewhere {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Of(ensemble) => write!(f, "a state of the ensemble {ensemble:032x}"),
-            Self::Unread => f.write_str("a state that it is still reading from its disk"),
-        }
-    }
-}
-
-/// A server that belongs to no ensemble yet.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Undecided {
-    /// Drawn when it was started.
-    pub nonce: u64,
-    /// The participant that it takes for the one that founds, perhaps itself.
-    pub candidate: Option<u8>,
-    /// What it would bring along.
-    pub brings: Brings,
-    /// Its server lines.
-    pub lines: Vec<ServerSpec>,
-}
-
-/// What a server without an ensemble has on its disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Brings {
-    /// Nothing: no data, or that of a server on its own that never had a session or a write.
-    #[default]
-    Nothing,
-    /// It has been a server on its own, and is still reading its disk.
-    Unread,
-    /// What its log holds of an ensemble that lost its majority: an operator is deciding whether it goes on alone.
-    Position(Position),
-    /// The state of a server on its own.
-    State {
-        /// The ensemble that it is, with one server.
-        ensemble: u128,
-        /// Znodes in it, as ZooKeeper counts them.
-        znodes: u64,
-    },
-}
-
-impl Brings {
-    /// Whether it has to be waited for: it may turn out to be a state.
-    fn may_be_a_state(self) -> bool {
-        match self {
-            Self::Unread => true,
-            Self::Position(_) => !mutant!("empty-servers-found-beside-recovery"),
-            Self::Nothing | Self::State { .. } => false,
-        }
-    }
-}
-
-/// How far the log of a server of an ensemble goes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Position {
-    /// The ensemble.
-    pub ensemble: u128,
-    /// The term of the last entry.
-    pub term: u64,
-    /// Its index.
-    pub index: u64,
-}
-
-impl Position {
-    /// What decides which of two logs of an ensemble holds more: as in an election.
-    #[must_use]
-    pub fn rank(&self) -> (u64, u64) {
-        (self.term, self.index)
-    }
-}
-
-/// What the data of a server on its own has become, by what is in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Past {
-    /// It has founded an ensemble, and others have joined.
-    Member,
-    /// It has served clients by itself: so many znodes there are, as ZooKeeper counts them.
-    Served {
-        /// With the root twice.
-        znodes: u64,
-    },
-    /// It never had a session or a write.
-    Unused,
-}
-
-impl Past {
-    /// Of the server with this raft id, whose identity says that it is on its own.
-    #[must_use]
-    pub fn of(raft_id: u64, machine: &Machine, restored: &Restored) -> Self {
-        let is_alone = restored.membership.voters == [raft_id]
-            && !machine.has_replayed_changes()
-            && machine.members_text().is_empty();
-        if !is_alone {
-            return Self::Member;
-        }
-        if (machine.last_zxid() == 0 || mutant!("state-counts-as-empty"))
-            && !mutant!("unused-counts-as-state")
-        {
-            return Self::Unused;
-        }
-        Self::Served { znodes: machine.tree().node_count() as u64 + 1 }
-    }
-}
-
-/// Who a server is, durably.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Identified {
-    /// The ensemble.
-    pub ensemble: u128,
-    /// The server's raft id.
-    pub raft_id: u64,
-    /// Server id and nonce of the server that founded the ensemble, and in data of earlier versions of each
-    /// that it heard. Empty if this server joined later, or was a standalone one.
-    pub founders: Vec<(u8, u64)>,
-    /// Who took part when the ensemble was founded: equal on all its servers, also those that came
-    /// later, because the log's changes of membership begin with it.
-    pub initial: Membership,
-    /// The server lines with which the ensemble begins, as its founder put them together: each server's
-    /// address as others name it. Empty on a server on its own, and in data of earlier versions.
-    pub members: Vec<ServerSpec>,
-}
 
 /// What was decided. It must be durable before the server says so or takes part.
 #[derive(Clone, Debug, PartialEq, Eq)]

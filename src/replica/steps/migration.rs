@@ -6,21 +6,16 @@
 //! is on its way, every open session is connected here, and ZooKeeper's ports were looked at again. *Never* decides a
 //! transaction, while another ensemble does.
 //!
-//! Takes the place of `ObserverRequestProcessor`, `Observer` and `LearnerSessionTracker`.
-
-use bytes::Bytes;
+//! Takes the place of `Observer` and `LearnerSessionTracker`.
 
 use crate::learner::{Ended, Event, Joining};
-use crate::proto::{ErrorCode, OpCode, Text};
+use crate::proto::{ErrorCode, Text};
 use crate::replica::Replica;
-use crate::replica::clients::WriteBatch;
 use crate::replica::inspect::{MIGRATION_UNKNOWN, Report};
 use crate::replica::machine::{
-    ADDRESSES_MAX, Applied, Batch, BatchBuilder, MigrateOp, Migration, Phase, Txn, TxnOp,
-    cutover_epoch, followed_session, txn,
+    ADDRESSES_MAX, Applied, MigrateOp, Migration, Phase, TxnOp, cutover_epoch, txn,
 };
-use crate::replica::migration::{Asked, LinkInput, MigrateOrder, Stage};
-use crate::tree::acl::Identity;
+use crate::replica::migration::{LinkInput, MigrateOrder, Stage};
 use crate::zookeeper::txn::kind;
 use crate::zookeeper::{Txn as ForeignTxn, TxnBody};
 
@@ -269,182 +264,6 @@ impl Replica {
         self.following.alarm(intrusion(foreign));
     }
 
-    fn revalidated(&mut self, session: i64, is_valid: bool) {
-        let Some(txn) = self.following.waiting.attached(session) else { return };
-        if !is_valid {
-            let (op, code) = (OpCode::CreateSession as i32, ErrorCode::SessionExpired as i32);
-            let refuse = TxnOp::Refuse { op, code };
-            return self.following.push_txn(txn.origin, session, txn.cxid, &[], &refuse);
-        }
-        // What it did elsewhere is to come first: its client may have seen that.
-        if let Some(learner) = self.following.learner() {
-            learner.sync(session, txn.cxid);
-            // From here on: what the connection before asks for would come behind what this one reads.
-            self.following.set_owner(session, txn.origin);
-            self.following.waiting.sync(Asked::Attach(txn));
-        }
-    }
-
-    fn zookeeper_synced(&mut self) {
-        match self.following.waiting.synced() {
-            Some(Asked::Sync(txn)) => {
-                self.following.push_txn(txn.origin, txn.session, txn.cxid, &[], &txn.op);
-            }
-            Some(Asked::Attach(txn)) => {
-                self.following.push_txn(txn.origin, txn.session, txn.cxid, &[], &txn.op);
-                if let TxnOp::AttachSession { timeout_ms, .. } = txn.op
-                    && let Some(learner) = self.following.learner()
-                {
-                    learner.heard(txn.session, timeout_ms);
-                }
-            }
-            Some(Asked::CutOver(attempt))
-                if self.following.cutover.is_at(Stage::Syncing, attempt) =>
-            {
-                self.following.cutover.advance(Stage::Applying);
-            }
-            // An earlier attempt, which was given up.
-            Some(Asked::CutOver(_)) | None => {}
-        }
-    }
-
-    /// Takes what clients ask for, where ZooKeeper is to decide it. `Some`: it is for the log.
-    pub(in crate::replica) fn divert(
-        &mut self,
-        term: u64,
-        write_batch: WriteBatch,
-    ) -> Option<WriteBatch> {
-        let own = self.consensus.id();
-        if !self.state.machine().follows() {
-            let write_batch = self.without_broken(write_batch);
-            if write_batch.payload.is_empty() {
-                self.forwarding.given(term, own, write_batch.origins());
-                return None;
-            }
-            return Some(write_batch);
-        }
-        self.forwarding.given(term, own, write_batch.origins());
-        let Ok(batch) = Batch::decode(&write_batch.payload.into()) else { return None };
-        for txn in batch.txns {
-            if txn.op.is_of_client() {
-                self.give_zookeeper(txn);
-            } else {
-                self.following.push_txn(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
-            }
-        }
-        None
-    }
-
-    /// Behind a cutover, too, nothing is done that came behind a request which was not.
-    fn without_broken(&mut self, mut write_batch: WriteBatch) -> WriteBatch {
-        if !self.following.has_broken() {
-            return write_batch;
-        }
-        let payload = Bytes::from(std::mem::take(&mut write_batch.payload));
-        let batch = Batch::decode(&payload).map_or_else(|_| Vec::new(), |batch| batch.txns);
-        let mut left = BatchBuilder::default();
-        for txn in batch {
-            if self.following.is_broken(txn.origin) {
-                self.following.refuse_lost(txn.origin);
-            } else {
-                left.push(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
-            }
-        }
-        if !left.is_empty() {
-            write_batch.payload = left.take();
-        }
-        write_batch
-    }
-
-    /// Gives a client's transaction to ZooKeeper, or keeps it until that can be.
-    fn give_zookeeper(&mut self, txn: Txn) {
-        if self.following.is_broken(txn.origin) {
-            return self.following.refuse_lost(txn.origin);
-        }
-        let is_held = self.following.cutover.is_begun() || self.following.has_held();
-        if is_held || self.following.requesting().is_none() {
-            return self.following.hold(txn);
-        }
-        match &txn.op {
-            TxnOp::OpenSession { .. } => {
-                self.following.hold_opening(txn);
-                return self.open_held_sessions();
-            }
-            TxnOp::AttachSession { timeout_ms, .. } => {
-                if let Some(learner) = self.following.learner() {
-                    learner.revalidate(txn.session, *timeout_ms);
-                    self.following.waiting.attach(txn);
-                }
-                return;
-            }
-            TxnOp::Client { op, .. } if *op == OpCode::Sync as i32 => {
-                if let Some(learner) = self.following.learner() {
-                    learner.sync(txn.session, txn.cxid);
-                    self.following.waiting.sync(Asked::Sync(txn));
-                }
-                return;
-            }
-            _ => {}
-        }
-        // What ZooKeeper commits cannot be taken back: a connection that the session has left gives it nothing.
-        let here = (txn.origin.server, txn.origin.conn);
-        let of_log = self.state.machine().sessions().find(txn.session).map(|known| known.owner);
-        let owner = self.following.owner(txn.session).or(of_log);
-        if owner.is_some_and(|owner| owner != here) && !mutant!("moved-session-writes") {
-            return self.following.refuse_lost(txn.origin);
-        }
-        let (op, body) = match &txn.op {
-            TxnOp::Client { op, body } => (*op, &body[..]),
-            _ => (kind::CLOSE_SESSION, &[][..]),
-        };
-        let ids: Vec<Identity> = txn.ids.iter().filter(|id| !id.is_mark()).cloned().collect();
-        if let Some(learner) = self.following.learner() {
-            learner.request(txn.session, txn.cxid, op, body, &ids);
-            self.following.waiting.give(txn.session, txn.cxid, txn.origin);
-        }
-    }
-
-    /// Opens the sessions that there are ids for.
-    fn open_held_sessions(&mut self) {
-        let migration = self.state.machine().migration();
-        let (server_id, next) =
-            migration.map_or((0, 0), |known| (known.server_id, known.next_session));
-        while let Some((number, txn)) = self.following.next_opening() {
-            let id = followed_session(server_id, number);
-            let TxnOp::OpenSession { timeout_ms, .. } = &txn.op else { continue };
-            let body = timeout_ms.to_be_bytes();
-            let ids: Vec<Identity> = txn.ids.iter().filter(|id| !id.is_mark()).cloned().collect();
-            let Some(learner) = self.following.requesting() else {
-                return self.following.hold(txn);
-            };
-            learner.request(id, 0, kind::CREATE_SESSION, &body, &ids);
-            self.following.waiting.open(id, txn.origin);
-        }
-        if self.following.has_opening() {
-            self.following.want_ids(next);
-        }
-    }
-
-    /// Nothing stands against requests any more: those that were held go first, to who decides now.
-    pub(super) fn release_held(&mut self) {
-        if self.following.cutover.is_begun() {
-            return;
-        }
-        let follows = self.state.machine().follows();
-        for txn in self.following.take_held() {
-            let is_reconfig =
-                matches!(txn.op, TxnOp::Client { op, .. } if op == OpCode::Reconfig as i32);
-            if follows {
-                self.give_zookeeper(txn);
-            } else if is_reconfig || self.following.is_broken(txn.origin) {
-                // It was meant for the other ensemble, or stands behind what was not done.
-                self.following.refuse_lost(txn.origin);
-            } else {
-                self.following.push_txn(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
-            }
-        }
-    }
-
     /// Proposes what came from ZooKeeper, and steps of the migration. False: not all of it.
     pub(in crate::replica) fn propose_followed(&mut self) -> bool {
         while let Some(mut batch) = self.following.next_batch() {
@@ -459,20 +278,6 @@ impl Replica {
             self.following.proposed(self.consensus.last_index(), bytes);
         }
         true
-    }
-
-    /// A session was heard from: ZooKeeper's leader, which ends sessions, is to know.
-    pub(in crate::replica) fn tell_zookeeper_heard(&mut self, sessions: &[i64]) {
-        if !self.state.machine().follows() {
-            return;
-        }
-        let known = self.state.machine().sessions();
-        let Some(learner) = self.following.requesting() else { return };
-        for id in sessions {
-            if let Some(session) = known.find(*id) {
-                learner.heard(*id, session.timeout_ms);
-            }
-        }
     }
 
     /// Time has passed.

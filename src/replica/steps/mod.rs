@@ -18,6 +18,7 @@ mod locks;
 mod measure;
 pub(super) mod membership;
 mod migration;
+mod migration_requests;
 mod migration_view;
 mod obstacle;
 mod peer_message;
