@@ -109,8 +109,10 @@ def zookeeper(lib, data, log, port=None, extra="", java=(), waits=True, client_p
     line = f"clientPort={port}\n" if client_port else ""
     config.write_text(f"tickTime=2000\ndataDir={data}\n{line}admin.enableServer=false\n"
                       f"4lw.commands.whitelist=*\nmaxClientCnxns=0\n{extra}")
-    command = ["java", "-Xmx1500m", "-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.4lw.commands.whitelist=*", *java,
-               "-cp", f"{lib}/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
+    # 3.4 would show its log4j to JMX, and has none here.
+    command = ["java", "-Xmx1500m", "-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.4lw.commands.whitelist=*",
+               "-Dzookeeper.jmx.log4j.disable=true", *java, "-cp", f"{lib}/*",
+               "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
     return Process(command, port, log, waits)
 
 
