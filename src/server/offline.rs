@@ -20,6 +20,7 @@ pub(crate) use crate::replica::new_ensemble::{Begun, term_of_new_ensemble, term_
 use crate::replica::peer::server_of;
 pub(crate) use crate::replica::txn_version::RELEASE;
 pub(crate) use crate::replica::{Machine, Mark, Membership, RecordDigest, Restore};
+pub(crate) use crate::storage::{Fs, FsError, OsFs, Writing};
 
 /// A state that was read, and who had it.
 #[derive(Debug)]

@@ -34,6 +34,7 @@ pub mod hanging;
 mod image;
 mod log;
 mod mark;
+mod stream;
 #[cfg(test)]
 mod testing;
 mod throttle;
@@ -63,5 +64,6 @@ pub(crate) use image::{ImageReader, ImageWriter, InstallError};
 pub use log::{Log, LogOptions, LogRecovery, Position};
 pub(crate) use log::{LogError, SEGMENT_BYTES};
 pub(crate) use mark::{decode as decode_mark, encode as encode_mark};
+pub(crate) use stream::Writing;
 pub use throttle::WorkBudget;
 pub(crate) use watched::{DiskCall, DiskCalls, WatchedFs};

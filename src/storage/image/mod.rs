@@ -9,7 +9,6 @@ mod install;
 #[cfg(test)]
 mod install_tests;
 mod reader;
-mod stream;
 #[cfg(test)]
 mod tests;
 mod writer;

@@ -10,12 +10,12 @@ use std::time::Instant;
 use super::images::{
     CHUNK_HEADER_BYTES, FIXED_BYTES, FOOTER_BYTES, ImageError, MAGIC, MARK_BYTES_MAX, chunk_crc,
 };
-use super::stream::Reading;
 use crate::replica::Mark;
 use crate::storage::copy::Take;
 use crate::storage::formats::KNOWN;
 use crate::storage::fs::Fs;
 use crate::storage::mark::{self, take};
+use crate::storage::stream::Reading;
 use crate::storage::throttle::{BLOCK_STEPS, CpuThrottle, WorkBudget};
 
 /// An image being read.

@@ -11,9 +11,9 @@ use super::images::{
     CHUNK_BYTES, CHUNK_HEADER_BYTES, Copy, FOOTER_BYTES, ImageError, Images, MAGIC, chunk_crc,
 };
 use super::reader::ImageReader;
-use super::stream::Writing;
 use crate::replica::Mark;
 use crate::storage::mark;
+use crate::storage::stream::{PIECE_BYTES, Writing};
 
 /// An image being written. Dropped before [`ImageWriter::finish`], it leaves nothing behind.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl ImageWriter {
         let crc = crc32c::crc32c(&header);
         header.extend_from_slice(&crc.to_le_bytes());
         let mut writer = Self {
-            file: Some(Writing::new(images.fs.create(&path)?)),
+            file: Some(Writing::new(images.fs.create(&path)?, PIECE_BYTES)),
             images: images.clone(),
             mark: mark.clone(),
             path,

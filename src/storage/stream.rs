@@ -5,10 +5,10 @@
 //! for it; a reader that goes past the cache as well finds out what the disk has. *Never* holds more of a file
 //! than a piece.
 
-use crate::storage::fs::{BLOCK_BYTES, DiskFile, FsError};
+use super::fs::{BLOCK_BYTES, DiskFile, FsError};
 
-/// Bytes of a piece: a log that is written to meanwhile waits for one.
-const PIECE_BYTES: usize = 256 << 10;
+/// Bytes of a piece of an image: a log that is written to meanwhile waits for one.
+pub(super) const PIECE_BYTES: usize = 256 << 10;
 /// Bytes between two syncs: where the cache cannot be passed, the log would have to wait for the rest.
 const SYNC_BYTES: u64 = 4 << 20;
 
@@ -24,15 +24,21 @@ struct Piece {
 }
 
 impl Piece {
-    fn new() -> Self {
-        let memory = vec![0; PIECE_BYTES + BLOCK_BYTES];
+    /// Of `bytes` at most, a multiple of [`BLOCK_BYTES`].
+    fn new(bytes: usize) -> Self {
+        let memory = vec![0; bytes + BLOCK_BYTES];
         // Where no address is a multiple, the cache takes what lies anywhere.
         let begin = memory.as_ptr().align_offset(BLOCK_BYTES).min(BLOCK_BYTES);
         Self { memory, begin, offset: 0, held: 0 }
     }
 
     fn room(&mut self) -> &mut [u8] {
-        &mut self.memory[self.begin..][..PIECE_BYTES]
+        let bytes = self.bytes_max();
+        &mut self.memory[self.begin..][..bytes]
+    }
+
+    fn bytes_max(&self) -> usize {
+        self.memory.len() - BLOCK_BYTES
     }
 
     fn bytes(&self) -> &[u8] {
@@ -42,7 +48,7 @@ impl Piece {
 
 /// A file that is being written.
 #[derive(Debug)]
-pub(in crate::storage) struct Writing {
+pub(crate) struct Writing {
     file: Box<dyn DiskFile>,
     /// What is not written yet.
     piece: Piece,
@@ -51,24 +57,24 @@ pub(in crate::storage) struct Writing {
 }
 
 impl Writing {
-    /// At the beginning of an empty file.
-    pub(in crate::storage) fn new(mut file: Box<dyn DiskFile>) -> Self {
+    /// At the beginning of an empty file, which is written in pieces of so many bytes, a multiple of [`BLOCK_BYTES`].
+    pub(crate) fn new(mut file: Box<dyn DiskFile>, piece_bytes: usize) -> Self {
         file.write_past_cache();
-        Self { file, piece: Piece::new(), synced: 0 }
+        Self { file, piece: Piece::new(piece_bytes), synced: 0 }
     }
 
     /// Appends `bytes`.
     ///
     /// # Errors
     /// The file cannot be written or synced.
-    pub(in crate::storage) fn write(&mut self, mut bytes: &[u8]) -> Result<(), FsError> {
+    pub(crate) fn write(&mut self, mut bytes: &[u8]) -> Result<(), FsError> {
         while !bytes.is_empty() {
-            let held = self.piece.held;
-            let (now, later) = bytes.split_at(bytes.len().min(PIECE_BYTES - held));
+            let (held, most) = (self.piece.held, self.piece.bytes_max());
+            let (now, later) = bytes.split_at(bytes.len().min(most - held));
             self.piece.room()[held..][..now.len()].copy_from_slice(now);
             self.piece.held += now.len();
             bytes = later;
-            if self.piece.held == PIECE_BYTES {
+            if self.piece.held == most {
                 self.flush()?;
             }
         }
@@ -91,7 +97,7 @@ impl Writing {
     ///
     /// # Errors
     /// The file cannot be written or synced.
-    pub(in crate::storage) fn finish(mut self) -> Result<u64, FsError> {
+    pub(crate) fn finish(mut self) -> Result<u64, FsError> {
         if self.piece.held > 0 {
             self.flush()?;
         }
@@ -113,7 +119,7 @@ pub(in crate::storage) struct Reading {
 impl Reading {
     /// Nothing of `file` is read yet.
     pub(in crate::storage) fn new(file: Box<dyn DiskFile>) -> Self {
-        Self { file, piece: Piece::new() }
+        Self { file, piece: Piece::new(PIECE_BYTES) }
     }
 
     /// What is read from now on comes from the disk, where that is possible.
@@ -169,7 +175,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::storage::fs::{Fs, OsFs};
+    use crate::storage::{Fs, OsFs};
 
     /// Reads in portions of all sizes, of which every other is read twice.
     fn assert_reads(path: &Path, expected: &[u8], bypasses: bool) {
@@ -198,8 +204,10 @@ mod tests {
         let portions = [1, 4095, 4096, 70_000, 3 * PIECE_BYTES + 9, 5, 6 << 20, 100];
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
-        for count in 0..=portions.len() {
-            let mut file = Writing::new(OsFs.create(&path).unwrap());
+        let sizes = [PIECE_BYTES, BLOCK_BYTES, 64 << 10];
+        let counts = 0..=portions.len();
+        for (count, piece_bytes) in counts.zip(sizes.into_iter().cycle()) {
+            let mut file = Writing::new(OsFs.create(&path).unwrap(), piece_bytes);
             let mut expected = Vec::new();
             for (i, len) in portions[..count].iter().enumerate() {
                 let portion: Vec<u8> = (0..*len).map(|at| (at * 7 + i) as u8).collect();
@@ -219,7 +227,7 @@ mod tests {
     fn a_file_of_whole_pieces_has_nothing_behind_them() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
-        let mut file = Writing::new(OsFs.create(&path).unwrap());
+        let mut file = Writing::new(OsFs.create(&path).unwrap(), PIECE_BYTES);
         file.write(&vec![7; 2 * PIECE_BYTES]).unwrap();
         assert_eq!(file.finish().unwrap(), 2 * PIECE_BYTES as u64);
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 2 * PIECE_BYTES as u64);
