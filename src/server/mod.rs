@@ -218,6 +218,11 @@ impl Server {
         }
     }
 
+    /// Why it has ended by itself; `None` while it has not.
+    fn failure(&self) -> Option<ServerError> {
+        self.ended.borrow().as_ref()?.clone().err()
+    }
+
     /// Waits until the server ends by itself, or because [`Server::stop`] was called on another
     /// task's behalf.
     ///

@@ -273,9 +273,18 @@ fn shrink(file: &std::fs::File) {
 }
 
 #[derive(Debug)]
-struct OsLock(#[expect(dead_code, reason = "held, not read")] std::fs::File);
+struct OsLock(std::fs::File);
 
 impl FileLock for OsLock {}
+
+impl Drop for OsLock {
+    /// A process that this one is just starting has a copy of every open file until it becomes another program: to
+    /// close the file would leave it locked until then, and who locks it again meanwhile would be refused.
+    fn drop(&mut self) {
+        // Where that fails, the file is closed now.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
 
 impl Fs for OsFs {
     fn open(&self, path: &Path) -> Result<Box<dyn DiskFile>, FsError> {
@@ -486,6 +495,18 @@ mod tests {
         assert!(held.is_some());
         assert!(OsFs.lock(&path).unwrap().is_none());
         drop(held);
+        assert!(OsFs.lock(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_lock_ends_with_its_holder_even_if_a_child_that_is_being_started_has_a_copy_of_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let file = std::fs::File::create(&path).unwrap();
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        // As behind a fork: the same open file twice.
+        let _of_child = file.try_clone().unwrap();
+        drop(OsLock(file));
         assert!(OsFs.lock(&path).unwrap().is_some());
     }
 

@@ -340,12 +340,31 @@ impl Ensemble {
         let deadline = Instant::now() + WAIT_MAX;
         while !condition(self) {
             if Instant::now() > deadline {
-                let error = format!("within {WAIT_MAX:?}");
+                let error = format!("within {WAIT_MAX:?}: {}", self.in_words());
                 return Err(StartError::System { what, error });
             }
             sleep(LOOK_INTERVAL).await;
         }
         Ok(())
+    }
+
+    /// What its servers say of themselves.
+    fn in_words(&self) -> String {
+        let words = |(id, server): (u8, &Server)| {
+            if let Some(error) = server.failure() {
+                return format!("server {id} has ended: {error}");
+            }
+            let status = server.status();
+            let serves = if status.serving { "serves" } else { "does not serve" };
+            let leader = status.leader.map_or("no leader".to_owned(), |id| format!("leader {id}"));
+            let linked: Vec<u8> =
+                status.peers.iter().filter(|it| it.is_connected).map(|it| it.server).collect();
+            format!(
+                "server {id} {serves} ({:?}, {leader}, term {}, zxid {:#x}, log {}/{}, links to {linked:?})",
+                status.mode, status.term, status.zxid, status.applied, status.persisted
+            )
+        };
+        self.servers().map(words).collect::<Vec<_>>().join("; ")
     }
 
     /// Ends a server as [`Server::stop`] does; nothing if it does not run.
