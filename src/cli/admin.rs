@@ -96,31 +96,41 @@ fn first_answer(
 ) -> Result<(u16, String), AdminError> {
     let mut reasons = Vec::new();
     for server in &access.servers {
-        match exchange(server, question, access) {
+        let (reason, was_asked) = match exchange(server, question, access) {
             Ok(answer) => match parse(&answer) {
                 Some((status, body)) if is_one((server, status)) => {
                     return Ok((status, body.to_owned()));
                 }
-                Some((_, body)) => reasons.push(format!("{server}: {}", body.trim())),
-                None => reasons.push(format!("{server}: {NO_SERVER}")),
+                Some((_, body)) => (body.trim().to_owned(), false),
+                None => (NO_SERVER.to_owned(), true),
             },
             Err(error) => {
-                let reason = client::why(&error, Port::Http, access.tls.is_some());
-                if question.0 == "POST" && is_unanswered(&error) {
-                    let reason = format!("{reason}; it may be done, or may yet be");
-                    return Err(AdminError::Refused { server: server.clone(), reason });
-                }
-                reasons.push(format!("{server}: {reason}"));
+                (client::why(&error, Port::Http, access.tls.is_some()), was_asked(&error))
             }
+        };
+        if question.0 == "POST" && was_asked {
+            let reason = format!("{reason}; it may be done, or may yet be");
+            return Err(AdminError::Refused { server: server.clone(), reason });
         }
+        reasons.push(format!("{server}: {reason}"));
     }
     Err(AdminError::Unreachable(reasons))
 }
 
-/// Whether a server has got the question, and has said nothing in time: a connection that is not made in time has no
-/// words of this module.
-fn is_unanswered(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::TimedOut && error.get_ref().is_some()
+/// Whether a server may have got the question.
+fn was_asked(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Unanswered>())
+}
+
+/// A question was sent, and there is no answer to it.
+#[derive(Debug, thiserror::Error)]
+#[error("it was asked and gives no answer: {0}")]
+struct Unanswered(io::Error);
+
+impl Unanswered {
+    fn error(error: io::Error) -> io::Error {
+        io::Error::new(error.kind(), Self(error))
+    }
 }
 
 /// The first answer of these servers to a GET of a path with one parameter.
@@ -231,7 +241,7 @@ pub(super) fn download(
 /// it is
 /// whole.
 fn begin_download(server: &HostPort, target: &str, access: &AdminAccess) -> io::Result<Download> {
-    let patience = access.answer_max.max(DOWNLOAD_MAX);
+    let patience = access.clone().waiting_for(DOWNLOAD_MAX).answer_max;
     let mut stream = connect(server, access, patience)?;
     let authorization = authorization(access);
     let head = format!(
@@ -304,9 +314,9 @@ fn exchange(
             Err(io::Error::other(NO_SERVER))
         }
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock) => {
-            Err(io::Error::new(io::ErrorKind::TimedOut, "it was asked and does not answer"))
+            Err(Unanswered::error(io::ErrorKind::TimedOut.into()))
         }
-        Err(error) => Err(error),
+        Err(error) => Err(Unanswered::error(error)),
     }
 }
 

@@ -1,7 +1,8 @@
 //! A file that a command makes, or standard output.
 //!
-//! *Owns* how it gets its name, and by how much it holds up others who use its disk. *Invariants*: a file has its name only once all of it is durable, and one that was
-//! there is replaced as a whole; other users cannot read it. *Never* leaves a part under the name of a whole.
+//! *Owns* how it gets its name, and by how much it holds up others who use its disk. *Invariants*: a file has its name
+//! only once all of it is durable, and one that was there is replaced as a whole; other users cannot read it.
+//! *Never* leaves a part under the name of a whole.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};

@@ -224,7 +224,7 @@ impl Forwarding {
 
     /// Forgets what waits behind something lost: a connection's transactions are done in order, or not
     /// at all.
-    pub(in crate::replica) fn withdraw(&mut self, lost: &[ConnId]) {
+    fn withdraw(&mut self, lost: &[ConnId]) {
         if lost.is_empty() || mutant!("waiting-behind-lost-is-given") {
             return;
         }

@@ -1,8 +1,8 @@
 //! The protocol by which servers that belong to no ensemble yet form one, and by which an empty server
 //! finds the ensemble that it belongs to.
 //!
-//! *Owns* [`Founding`], what a server does before it is a member of an ensemble; what servers say of themselves meanwhile
-//! is in `introduction.rs`. *Invariants*: a server belongs to one ensemble, for ever, and
+//! *Owns* [`Founding`], what a server does before it is a member of an ensemble; what servers say of
+//! themselves meanwhile is in `introduction.rs`. *Invariants*: a server belongs to one ensemble, for ever, and
 //! only after it has said so durably does it take part; a server that was empty when others were not
 //! is a new one for Raft (another incarnation), because it may have voted in the life that it lost; the
 //! server that founds is the only voter of what it founds, and the others join as servers do that come

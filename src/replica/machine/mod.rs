@@ -18,12 +18,13 @@ mod write;
 pub use foreign::{ForeignApplied, ForeignLoad, ForeignResult};
 pub use migration::{
     ADDRESSES_MAX, EPOCH_JUMP, MigrateOp, Migration, Phase, cutover_epoch, followed_session,
+    is_moved,
 };
 pub use state::new_ensemble;
 pub use state::{Machine, STAMP_LEAD_MS_MAX};
 
 pub(in crate::replica) use applied_state::AppliedState;
-pub(in crate::replica) use sessions::{Session, Sessions};
+pub(in crate::replica) use sessions::{NO_CONNECTION, Session, Sessions};
 pub(in crate::replica) use state::{Applied, SessionChange, open_entry};
 pub(in crate::replica) use txn::{
     Batch, BatchBuilder, EntryTime, Identities, Origin, Txn, TxnOp, is_current, members_mark,

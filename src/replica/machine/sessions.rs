@@ -20,6 +20,9 @@ use crate::tree::TakeChange;
 /// First byte of a session's record key.
 pub(in crate::replica) const KEY_SESSION: u8 = b's';
 
+/// The owner of a session that no connection of this ensemble has.
+pub(in crate::replica) const NO_CONNECTION: (u64, ConnId) = (0, 0);
+
 /// One open session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::replica) struct Session {
@@ -86,6 +89,21 @@ impl Sessions {
         self.digest = self.digest.wrapping_add(digest_of(id, known));
         self.dirty.insert(id);
         Some(asked)
+    }
+
+    /// Takes a session from its connection, if it is this one: what comes behind on that connection is refused, until
+    /// the session's client attaches it again.
+    pub(in crate::replica) fn leave(&mut self, id: i64, owner: (u64, ConnId)) {
+        if mutant!("writes-behind-lost-go-on") {
+            return;
+        }
+        let Some(known) = self.open.get_mut(&id).filter(|known| known.owner == owner) else {
+            return;
+        };
+        self.digest = self.digest.wrapping_sub(digest_of(id, known));
+        known.owner = NO_CONNECTION;
+        self.digest = self.digest.wrapping_add(digest_of(id, known));
+        self.dirty.insert(id);
     }
 
     /// Closes a session; false if it is not open.

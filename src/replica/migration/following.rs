@@ -5,7 +5,7 @@
 //! only when all that came over the one before is applied; ids of sessions are given once. *Never* holds more bytes of
 //! ZooKeeper than [`UNLOGGED_BYTES_MAX`] for long: the shell reads no more until there is room.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
@@ -144,8 +144,6 @@ pub(in crate::replica) struct Following {
     are_ids_asked: bool,
     /// Which connection has a session, where the log does not say it yet.
     owners: BTreeMap<i64, (u64, ConnId)>,
-    /// Connections of which one transaction was not done. They are being closed; none that came behind it may be done.
-    broken: BTreeSet<(u64, ConnId)>,
     batch: BatchBuilder,
     /// For the log.
     batches: VecDeque<Vec<u8>>,
@@ -297,8 +295,10 @@ impl Following {
         }
     }
 
-    /// The link broke, or is given up. Nothing of what was given to it is known any more.
-    pub(in crate::replica) fn lose(&mut self, why: String, now_us: u64) {
+    /// The link broke, or is given up. What became of the requests that are returned, each with its session, is not
+    /// known any more.
+    #[must_use]
+    pub(in crate::replica) fn lose(&mut self, why: String, now_us: u64) -> Vec<(i64, Origin)> {
         if matches!(self.link, Link::Up(_)) {
             self.work.close = true;
             self.work.bytes.clear();
@@ -310,12 +310,10 @@ impl Following {
         self.again_us = now_us + AGAIN_US * self.failures.min(FAILURES_COUNTED_MAX);
         self.away_since_us = self.away_since_us.or(Some(now_us));
         let (lost, again) = self.waiting.lose();
-        for origin in lost.into_iter().filter(|_| !mutant!("lost-requests-unanswered")) {
-            self.refuse_lost(origin);
-        }
         for txn in again.into_iter().rev() {
             self.held.push_front(txn);
         }
+        lost
     }
 
     /// This server leads no longer: the link is another one's now, and nothing of it goes into the log any more.
@@ -401,8 +399,8 @@ impl Following {
         self.owners.get(&session).copied()
     }
 
-    pub(in crate::replica) fn set_owner(&mut self, session: i64, origin: Origin) {
-        self.owners.insert(session, (origin.server, origin.conn));
+    pub(in crate::replica) fn set_owner(&mut self, session: i64, owner: (u64, ConnId)) {
+        self.owners.insert(session, owner);
     }
 
     pub(in crate::replica) fn forget_owner(&mut self, session: i64) {
@@ -423,28 +421,6 @@ impl Following {
     /// Who has ordered the oldest step that is not applied.
     pub(in crate::replica) fn take_ordered(&mut self) -> Option<u64> {
         self.ordered.pop_front()
-    }
-
-    /// A transaction of this connection was not done.
-    pub(in crate::replica) fn breaks(&mut self, origin: Origin) {
-        self.broken.insert((origin.server, origin.conn));
-    }
-
-    /// Whether there is such a connection.
-    pub(in crate::replica) fn has_broken(&self) -> bool {
-        !self.broken.is_empty()
-    }
-
-    /// Whether an earlier transaction of the same connection was not done, so that this one must not be either.
-    pub(in crate::replica) fn is_broken(&self, origin: Origin) -> bool {
-        self.broken.contains(&(origin.server, origin.conn)) && !mutant!("writes-behind-lost-go-on")
-    }
-
-    /// A client's transaction is not done, and its connection is closed without an answer.
-    pub(in crate::replica) fn refuse_lost(&mut self, origin: Origin) {
-        self.breaks(origin);
-        let code = crate::proto::ErrorCode::SessionMoved as i32;
-        self.push_txn(origin, 0, 0, &[], &TxnOp::Refuse { op: 0, code });
     }
 
     /// Something for the log.

@@ -136,9 +136,14 @@ impl Waiting {
         self.count
     }
 
-    /// The link broke. What became of the first ones is not known; the others changed nothing, and can be asked again.
-    pub(in crate::replica) fn lose(&mut self) -> (Vec<Origin>, Vec<Txn>) {
-        let lost = self.given.values().flatten().map(|known| known.origin).collect();
+    /// The link broke. What became of the first ones, each with its session, is not known; the others changed nothing,
+    /// and can be asked again.
+    pub(in crate::replica) fn lose(&mut self) -> (Vec<(i64, Origin)>, Vec<Txn>) {
+        let of_session = |(session, given): (&i64, &VecDeque<Given>)| {
+            let session = *session;
+            given.iter().map(move |known| (session, known.origin)).collect::<Vec<_>>()
+        };
+        let lost = self.given.iter().flat_map(of_session).collect();
         let attaching = std::mem::take(&mut self.attaching).into_values().flatten().flatten();
         let again = std::mem::take(&mut self.syncs).into_iter().filter_map(|asked| match asked {
             Asked::Sync(txn) | Asked::Attach(txn) => Some(txn),
@@ -206,7 +211,7 @@ mod tests {
         waiting.sync(Asked::CutOver(1));
         waiting.sync(Asked::Sync(txn(9)));
         let (lost, again) = waiting.lose();
-        assert_eq!(lost, [origin(1)]);
+        assert_eq!(lost, [(7, origin(1))]);
         assert_eq!(again.iter().map(|txn| txn.session).collect::<Vec<_>>(), [8, 9]);
         assert!(waiting.is_empty());
     }

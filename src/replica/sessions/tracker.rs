@@ -212,12 +212,10 @@ impl SessionTracker {
         self.expiry.forget(session);
     }
 
-    /// Whether this server, which leads, has not heard from a session for two thirds of its timeout: clients give up
-    /// a connection whose server is silent for as long. False, where it does not watch the session.
-    pub(in crate::replica) fn is_silent(&self, session: i64, timeout_ms: i32) -> bool {
-        let whole_ms = u64::try_from(timeout_ms).unwrap_or(0);
-        let least_ms = whole_ms / 3 + self.grace_ms;
-        self.remaining_ms(session).is_some_and(|remaining_ms| remaining_ms < least_ms)
+    /// Whether this server, which leads, has not heard from a session for its whole timeout. False, where it does not
+    /// watch the session.
+    pub(in crate::replica) fn is_silent(&self, session: i64) -> bool {
+        self.remaining_ms(session).is_some_and(|remaining_ms| remaining_ms <= self.grace_ms)
     }
 
     /// Milliseconds until a session is overdue, unless it is heard from.

@@ -144,10 +144,6 @@ impl Replica {
             }
             _ if is_here => {
                 self.clients.applied(self.state.machine(), conn, sequence, applied);
-                if applied.result.as_ref().err() == Some(&ErrorCode::SessionMoved) {
-                    // It was not done, and its connection is closed: what waits behind it must not be done either.
-                    self.forwarding.withdraw(&[conn]);
-                }
             }
             _ => {}
         }

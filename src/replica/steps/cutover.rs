@@ -7,7 +7,7 @@
 
 use crate::replica::Replica;
 use crate::replica::inspect::Report;
-use crate::replica::machine::{Applied, MigrateOp, Phase};
+use crate::replica::machine::{Applied, MigrateOp, NO_CONNECTION, Phase};
 use crate::replica::migration::{Asked, Stage};
 
 /// Sessions that are named where there are too many of them.
@@ -26,9 +26,8 @@ impl Replica {
                         "ZooKeeper has done something since its state was compared: ask again",
                     );
                 }
-                let now_us = self.clocks.now_us();
                 self.following.cutover.advance(Stage::Comparing);
-                self.following.lose("ZooKeeper's state is compared".to_owned(), now_us);
+                self.drop_link("ZooKeeper's state is compared".to_owned());
             }
             Stage::Draining => {
                 // Not those of ZooKeeper's own clients: to ask for one keeps it alive.
@@ -82,34 +81,25 @@ impl Replica {
         if let Some(intruder) = self.following.cutover.intruder() {
             return Some(format!("a client of ZooKeeper has written meanwhile: {intruder}"));
         }
-        self.sessions_elsewhere()
+        // Not those that have become silent meanwhile: to make sure whose they are has kept them open.
+        let sessions = machine.sessions().iter();
+        let unowned = sessions.filter(|(_, session)| session.owner == NO_CONNECTION);
+        elsewhere(unowned.map(|(id, _)| id))
     }
 
-    /// Open sessions whose clients are at ZooKeeper, or gone: none has attached them here, or this ensemble has not
-    /// heard of them for so long that their clients must have given up. That a client has gone back to ZooKeeper is
-    /// no transaction.
+    /// Open sessions whose clients are at ZooKeeper, or gone: none has attached them here, or this ensemble has heard
+    /// nothing of them for so long that they would be over if ZooKeeper had not either. That a client has gone back to
+    /// ZooKeeper is no transaction.
     pub(super) fn unconnected_sessions(&self) -> impl Iterator<Item = i64> {
         let sessions = self.state.machine().sessions().iter();
-        let elsewhere = sessions.filter(|(id, session)| {
-            session.owner.0 == 0 || self.sessions.is_silent(*id, session.timeout_ms)
-        });
+        let elsewhere = sessions
+            .filter(|(id, session)| session.owner == NO_CONNECTION || self.sessions.is_silent(*id));
         elsewhere.map(|(id, _)| id)
     }
 
     /// The same, in words.
     pub(super) fn sessions_elsewhere(&self) -> Option<String> {
-        let elsewhere: Vec<String> =
-            self.unconnected_sessions().map(|id| format!("{id:#x}")).collect();
-        if elsewhere.is_empty() || mutant!("cutover-without-all-sessions") {
-            return None;
-        }
-        let named = elsewhere.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
-        let more = if elsewhere.len() > NAMED_MAX { ", ..." } else { "" };
-        Some(format!(
-            "{} open sessions are not connected here ({named}{more}): move their clients, or wait until the sessions \
-             end",
-            elsewhere.len()
-        ))
+        elsewhere(self.unconnected_sessions())
     }
 
     /// The shell has looked again whether ZooKeeper's ports for clients are closed.
@@ -165,4 +155,18 @@ impl Replica {
             self.output.inspected(token, Report::Migrated(done));
         }
     }
+}
+
+/// That these sessions are elsewhere; `None`, where there are none.
+fn elsewhere(sessions: impl Iterator<Item = i64>) -> Option<String> {
+    let sessions: Vec<String> = sessions.map(|id| format!("{id:#x}")).collect();
+    if sessions.is_empty() || mutant!("cutover-without-all-sessions") {
+        return None;
+    }
+    let named = sessions.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+    let more = if sessions.len() > NAMED_MAX { ", ..." } else { "" };
+    Some(format!(
+        "{} open sessions are not connected here ({named}{more}): move their clients, or wait until the sessions end",
+        sessions.len()
+    ))
 }

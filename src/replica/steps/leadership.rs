@@ -54,6 +54,8 @@ impl Replica {
                 self.sessions.end_to_lead();
                 self.end_migration();
             }
+            // It was elected, and deposed before it could lead: what it held is lost to those who gave it.
+            (false, None) if !is_leader && self.following.has_held() => self.end_migration(),
             (false, None) => {}
         }
         if is_leader && self.consensus.is_alone() {

@@ -9,11 +9,11 @@
 //! Takes the place of `Observer` and `LearnerSessionTracker`.
 
 use crate::learner::{Ended, Event, Joining};
-use crate::proto::{ErrorCode, Text};
+use crate::proto::Text;
 use crate::replica::Replica;
 use crate::replica::inspect::{MIGRATION_UNKNOWN, Report};
 use crate::replica::machine::{
-    ADDRESSES_MAX, Applied, MigrateOp, Migration, Phase, TxnOp, cutover_epoch, txn,
+    ADDRESSES_MAX, Applied, MigrateOp, Migration, Phase, TxnOp, cutover_epoch, is_moved, txn,
 };
 use crate::replica::migration::{LinkInput, MigrateOrder, Stage};
 use crate::zookeeper::txn::kind;
@@ -148,8 +148,20 @@ impl Replica {
         if self.following.remote().is_some() && self.following.why() != why {
             self.following.tell(format!("the link with ZooKeeper's leader ended: {why}"));
         }
-        self.give_up_cutover("the link with ZooKeeper's leader was lost");
-        self.following.lose(why, self.clocks.now_us());
+        let given_up = format!("the link with ZooKeeper's leader was lost: {why}");
+        self.drop_link(why);
+        // Behind that: what was held waits for the next link.
+        self.give_up_cutover(&given_up);
+    }
+
+    /// There is no link any more. What it had may be done or not, so nothing is done that comes behind it.
+    pub(super) fn drop_link(&mut self, why: String) {
+        let lost = self.following.lose(why, self.clocks.now_us());
+        for (session, origin) in lost {
+            if !mutant!("lost-requests-unanswered") {
+                self.refuse_lost(session, origin);
+            }
+        }
     }
 
     fn take_link_events(&mut self) {
@@ -179,13 +191,11 @@ impl Replica {
             Event::SnapshotBegins { zxid } if follows => {
                 let is_for_comparison = self.following.cutover.stage() == Stage::Comparing;
                 let copied = self.state.machine().last_zxid();
-                if is_for_comparison && zxid != copied {
+                if is_for_comparison && !migration.is_at(copied, zxid) {
                     // What lies between the two would never come over this link.
-                    let why = format!(
+                    return self.lose_link(format!(
                         "ZooKeeper has gone on from zxid {copied:#x} to {zxid:#x} before it was compared: ask again"
-                    );
-                    self.give_up_cutover(&why);
-                    return self.lose_link(why);
+                    ));
                 }
                 self.following.snapshot_begins(zxid);
                 self.following.push(&MigrateOp::SnapshotBegins { is_for_comparison });
@@ -226,18 +236,17 @@ impl Replica {
         let header = foreign.header;
         let answered = self.following.waiting.answer(&header);
         for origin in answered.lost {
-            self.following.refuse_lost(origin);
+            self.refuse_lost(header.client_id, origin);
         }
         if answered.origin.is_none() && !is_own_doing(&foreign) {
             self.following.cutover.intruded(|| intrusion(&foreign));
         }
         match (header.kind, answered.origin) {
             (kind::CREATE_SESSION, Some(origin)) => {
-                self.following.set_owner(header.client_id, origin);
+                self.following.set_owner(header.client_id, (origin.server, origin.conn));
             }
             (kind::CLOSE_SESSION, _) => self.following.forget_owner(header.client_id),
-            // It was not done, and its connection is closed for that.
-            (kind::ERROR, Some(origin)) if is_moved(&foreign) => self.following.breaks(origin),
+            (_, Some(origin)) if is_moved(&foreign) => self.leave(header.client_id, origin),
             _ => {}
         }
         let origin = answered.origin.unwrap_or_default();
@@ -251,12 +260,11 @@ impl Replica {
         let migration = self.state.machine().migration();
         // What a deposed leader of this ensemble still asks for is refused, and it opens sessions that no client has.
         let is_late = match &foreign.body {
-            TxnBody::Error { .. } => is_moved(foreign),
             TxnBody::CreateSession { .. } => {
                 let server = foreign.header.client_id.to_be_bytes()[0];
                 migration.is_some_and(|known| known.server_id == server)
             }
-            _ => false,
+            _ => is_moved(foreign),
         };
         if is_late || is_own_doing(foreign) {
             return;
@@ -329,11 +337,6 @@ impl Replica {
                 self.following.have_ids(*below);
                 self.open_held_sessions();
             }
-            MigrateOp::SnapshotEnds { .. } if applied.result.is_err() && leads => {
-                let why = "the copy could not be compared with ZooKeeper's state";
-                self.give_up_cutover(why);
-                self.lose_link(why.to_owned());
-            }
             MigrateOp::CutOver => self.cut_over(applied),
             MigrateOp::Follow { .. } | MigrateOp::Abort | MigrateOp::Done if leads => {
                 if let Some(token) = self.following.take_ordered() {
@@ -381,12 +384,6 @@ impl Replica {
         }
         self.following.end();
     }
-}
-
-/// Whether ZooKeeper has refused it because the session belongs to another link, or to none since the one before broke.
-fn is_moved(foreign: &ForeignTxn) -> bool {
-    let moved = ErrorCode::SessionMoved as i32;
-    matches!(&foreign.body, TxnBody::Error { code } if *code == moved)
 }
 
 /// What ZooKeeper does by itself, without a client: it ends sessions and removes containers.

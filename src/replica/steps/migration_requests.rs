@@ -1,9 +1,9 @@
 //! Requests of clients while another ensemble decides: on their way to ZooKeeper, held, or refused.
 //!
 //! *Owns* nothing: joins what clients give with the link and the log. *Invariants*: what a client asks for goes to who
-//! decides, in the order of each connection; nothing is done that came behind a request of the same connection which was
-//! not; a session belongs to one connection from the moment at which ZooKeeper is asked for what came before. *Never*
-//! answers a client: what ZooKeeper has committed does.
+//! decides, in the order of each connection; nothing is done that came behind a request of the same connection which
+//! was not; a session belongs to one connection from the moment at which ZooKeeper is asked for what came before.
+//! *Never* answers a client: what ZooKeeper has committed does.
 //!
 //! Takes the place of `ObserverRequestProcessor`.
 
@@ -12,8 +12,9 @@ use bytes::Bytes;
 use crate::proto::{ErrorCode, OpCode};
 use crate::replica::Replica;
 use crate::replica::clients::WriteBatch;
-use crate::replica::machine::{Batch, BatchBuilder, Txn, TxnOp, followed_session};
+use crate::replica::machine::{Batch, NO_CONNECTION, Origin, Txn, TxnOp, followed_session};
 use crate::replica::migration::{Asked, Stage};
+use crate::replica::request::ConnId;
 use crate::tree::acl::Identity;
 use crate::zookeeper::txn::kind;
 
@@ -29,7 +30,7 @@ impl Replica {
         if let Some(learner) = self.following.learner() {
             learner.sync(session, txn.cxid);
             // From here on: what the connection before asks for would come behind what this one reads.
-            self.following.set_owner(session, txn.origin);
+            self.following.set_owner(session, (txn.origin.server, txn.origin.conn));
             self.following.waiting.sync(Asked::Attach(txn));
         }
     }
@@ -63,15 +64,10 @@ impl Replica {
         term: u64,
         write_batch: WriteBatch,
     ) -> Option<WriteBatch> {
-        let own = self.consensus.id();
         if !self.state.machine().follows() {
-            let write_batch = self.without_broken(write_batch);
-            if write_batch.payload.is_empty() {
-                self.forwarding.given(term, own, write_batch.origins());
-                return None;
-            }
             return Some(write_batch);
         }
+        let own = self.consensus.id();
         self.forwarding.given(term, own, write_batch.origins());
         let payload = Bytes::from(write_batch.payload);
         let batch = Batch::decode(&payload).expect("it was decoded when it came");
@@ -85,32 +81,8 @@ impl Replica {
         None
     }
 
-    /// Behind a cutover, too, nothing is done that came behind a request which was not.
-    fn without_broken(&mut self, mut write_batch: WriteBatch) -> WriteBatch {
-        if !self.following.has_broken() {
-            return write_batch;
-        }
-        let payload = Bytes::from(std::mem::take(&mut write_batch.payload));
-        let batch = Batch::decode(&payload).expect("it was decoded when it came");
-        let mut left = BatchBuilder::default();
-        for txn in batch.txns {
-            if self.following.is_broken(txn.origin) {
-                self.following.refuse_lost(txn.origin);
-            } else {
-                left.push(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
-            }
-        }
-        if !left.is_empty() {
-            write_batch.payload = left.take();
-        }
-        write_batch
-    }
-
     /// Gives a client's transaction to ZooKeeper, or keeps it until that can be.
     fn give_zookeeper(&mut self, txn: Txn) {
-        if self.following.is_broken(txn.origin) {
-            return self.following.refuse_lost(txn.origin);
-        }
         let is_held = self.following.cutover.is_begun() || self.following.has_held();
         if is_held || self.following.requesting().is_none() {
             return self.following.hold(txn);
@@ -138,10 +110,9 @@ impl Replica {
         }
         // What ZooKeeper commits cannot be taken back: a connection that the session has left gives it nothing.
         let here = (txn.origin.server, txn.origin.conn);
-        let of_log = self.state.machine().sessions().find(txn.session).map(|known| known.owner);
-        let owner = self.following.owner(txn.session).or(of_log);
+        let owner = self.owner_of(txn.session);
         if owner.is_some_and(|owner| owner != here) && !mutant!("moved-session-writes") {
-            return self.following.refuse_lost(txn.origin);
+            return self.refuse_lost(txn.session, txn.origin);
         }
         let (op, body) = match &txn.op {
             TxnOp::Client { op, body } => (*op, &body[..]),
@@ -186,13 +157,35 @@ impl Replica {
                 matches!(txn.op, TxnOp::Client { op, .. } if op == OpCode::Reconfig as i32);
             if follows {
                 self.give_zookeeper(txn);
-            } else if is_reconfig || self.following.is_broken(txn.origin) {
-                // It was meant for the other ensemble, or stands behind what was not done.
-                self.following.refuse_lost(txn.origin);
+            } else if is_reconfig {
+                // It was meant for the other ensemble.
+                self.refuse_lost(txn.session, txn.origin);
             } else {
                 self.following.push_txn(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
             }
         }
+    }
+
+    /// Which connection has a session, as far as this leader knows: the log may not say it yet.
+    fn owner_of(&self, session: i64) -> Option<(u64, ConnId)> {
+        let of_log = self.state.machine().sessions().find(session).map(|known| known.owner);
+        self.following.owner(session).or(of_log)
+    }
+
+    /// A request is not done: nothing that comes behind it on its connection is done either, until the session is
+    /// attached again. The state does the same once the log has it.
+    pub(super) fn leave(&mut self, session: i64, origin: Origin) {
+        let has_it = self.owner_of(session) == Some((origin.server, origin.conn));
+        if has_it && !mutant!("writes-behind-lost-go-on") {
+            self.following.set_owner(session, NO_CONNECTION);
+        }
+    }
+
+    /// A client's transaction is not done, and its connection is closed without an answer.
+    pub(super) fn refuse_lost(&mut self, session: i64, origin: Origin) {
+        self.leave(session, origin);
+        let refuse = TxnOp::Refuse { op: 0, code: ErrorCode::SessionMoved as i32 };
+        self.following.push_txn(origin, session, 0, &[], &refuse);
     }
 
     /// A session was heard from: ZooKeeper's leader, which ends sessions, is to know.

@@ -232,6 +232,7 @@ impl Writer {
     /// others.
     fn serve_backups(&mut self) {
         self.backups.retain(|wanted| !wanted.answer.is_closed());
+        self.refuse_backups();
         if let Some(zxid) = self.backups.iter().map(|wanted| wanted.zxid).max() {
             self.write(self.budget.deferrable().clone(), |checkpointer| {
                 checkpointer.wanted_at(zxid)
@@ -242,21 +243,27 @@ impl Writer {
         let (served, waiting): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.backups).into_iter().partition(has);
         self.backups = waiting;
-        let failed = self.checkpointer.images().failed;
-        if std::mem::replace(&mut self.failed, failed) < failed {
-            // One that is tried again at once would fail again, and take what room the log's disk has left.
-            for WantedImage { answer, .. } in self.backups.drain(..) {
-                let words = "no image could be written: this server's log says why";
-                // It fails if the backup has given up.
-                let _ = answer.send(Err(words.to_owned()));
-            }
-        }
+        self.refuse_backups();
         let Some(mark) = newest else { return };
         for WantedImage { answer, .. } in served {
             // No server waits for a backup: clients go before it.
             let image = self.images.asking(self.budget.deferrable()).open_beside_log(mark.index);
             // It fails if the backup has given up.
             let _ = answer.send(image.map_err(|error| error.to_string()));
+        }
+    }
+
+    /// Tells those that wait if an image failed: one that is tried again at once would fail again, and take what room
+    /// the log's disk has left.
+    fn refuse_backups(&mut self) {
+        let failed = self.checkpointer.images().failed;
+        if std::mem::replace(&mut self.failed, failed) == failed {
+            return;
+        }
+        for WantedImage { answer, .. } in self.backups.drain(..) {
+            let words = "no image could be written: this server's log says why";
+            // It fails if the backup has given up.
+            let _ = answer.send(Err(words.to_owned()));
         }
     }
 

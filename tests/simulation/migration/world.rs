@@ -31,10 +31,6 @@ const CUTOVERS_MAX: u64 = 60;
 const DEPOSED_STEPS: u64 = 500;
 const QUIET_STEPS: u64 = 2500;
 const QUIET_CUTOVERS_MAX: u64 = 20;
-/// Between two lies of ZooKeeper's leader.
-const LIE_STEPS: u64 = 100;
-/// Through all of them.
-const LIES_STEPS: u64 = 800;
 /// A session of ZooKeeper whose client is gone ends after this time.
 const ORPHAN_MS: i32 = 4000;
 
@@ -279,27 +275,24 @@ impl World {
         self.until(QUIET_STEPS, "a server that leads follows", |world| {
             world.leading().is_some_and(|id| world.follows(id))
         })?;
-        let Some(link) = self.leading().and_then(|id| self.hosts[usize::from(id) - 1].link) else {
-            return Ok(());
-        };
         self.has_lied = true;
-        // The next transaction may be one that failed, which has no digest.
-        let mut linked = Some(link);
-        for step in 0..LIES_STEPS {
-            if step % LIE_STEPS == 0
-                && let Some(link) = linked
-            {
+        let mut lied_to = None;
+        for _ in 0..QUIET_STEPS {
+            // A link that ends takes its lie along: another server may come to lead just then.
+            let link = self.leading().and_then(|id| self.hosts[usize::from(id) - 1].link);
+            if let Some(link) = link.filter(|link| lied_to != Some(*link)) {
                 self.leader.lie(link, Lie::Digest);
                 self.write_elsewhere();
+                lied_to = Some(link);
+            }
+            if self.has_stopped() {
+                break;
             }
             self.step()?;
-            linked = self.leading().and_then(|id| self.hosts[usize::from(id) - 1].link);
         }
-        self.until(QUIET_STEPS, "the copy is given up", |world| {
-            let phase =
-                |host: &Host| host.replica.as_ref()?.machine().migration().map(|it| it.phase);
-            world.hosts.iter().all(|host| phase(host) == Some(Phase::Stopped))
-        })?;
+        if !self.has_stopped() {
+            return Err("the copy is not given up".to_owned());
+        }
         self.seen.stopped += 1;
         if let Some(host) =
             self.hosts.iter().find(|host| host.replica.as_ref().is_some_and(Replica::is_serving))
@@ -307,6 +300,12 @@ impl World {
             return Err(format!("server {} serves a copy that differs", host.id));
         }
         Ok(())
+    }
+
+    /// Whether no server takes the copy for ZooKeeper's state any more.
+    fn has_stopped(&self) -> bool {
+        let phase = |host: &Host| host.replica.as_ref()?.machine().migration().map(|it| it.phase);
+        self.hosts.iter().all(|host| phase(host) == Some(Phase::Stopped))
     }
 
     fn follows(&self, id: u8) -> bool {

@@ -19,6 +19,18 @@ pub(super) fn is_failure(foreign: &ForeignTxn) -> bool {
     }
 }
 
+/// Whether ZooKeeper has refused it because the session belongs to another link than the one that it came over, or to
+/// none since that one broke: nothing of it was done, and its client gets no answer.
+#[must_use]
+pub fn is_moved(foreign: &ForeignTxn) -> bool {
+    let moved = ErrorCode::SessionMoved as i32;
+    let is_it = |body: &TxnBody| matches!(body, TxnBody::Error { code } if *code == moved);
+    match &foreign.body {
+        TxnBody::Multi(subs) => subs.iter().any(|sub| is_it(&sub.body)),
+        body => is_it(body),
+    }
+}
+
 pub(super) fn op_of(kind: i32) -> OpCode {
     match kind {
         kind::CREATE_SESSION => OpCode::CreateSession,

@@ -26,6 +26,7 @@ use crate::zookeeper::{Item, SnapshotDecoder, Txn as ForeignTxn, TxnBody};
 
 use answer::{describe, is_failure, op_of, response};
 
+pub use answer::is_moved;
 pub use record::{Migration, Phase};
 pub use step::{ADDRESSES_MAX, MigrateOp};
 
@@ -48,12 +49,14 @@ pub(super) struct Loading {
     decoder: SnapshotDecoder,
     load: ForeignLoad,
     is_for_comparison: bool,
+    /// zxid of the copy when all of it had come, where it is for comparison.
+    ended_at: Option<i64>,
 }
 
 impl Loading {
     fn new(options: Options, is_for_comparison: bool) -> Self {
         let (decoder, load) = (SnapshotDecoder::default(), ForeignLoad::new(options));
-        Self { decoder, load, is_for_comparison }
+        Self { decoder, load, is_for_comparison, ended_at: None }
     }
 
     fn feed(&mut self, bytes: &[u8]) -> Result<(), String> {
@@ -168,6 +171,10 @@ impl Machine {
             self.compare(foreign, &done.results);
         }
         applied.result = response(foreign, done.results);
+        if is_moved(foreign) && txn.origin.server != 0 {
+            // It was not done, and its connection is closed.
+            self.sessions.leave(foreign.header.client_id, (txn.origin.server, txn.origin.conn));
+        }
         applied
     }
 
@@ -237,6 +244,7 @@ impl Machine {
                 };
             }
             TxnOp::Refuse { op, code } => {
+                self.sessions.leave(txn.session, (txn.origin.server, txn.origin.conn));
                 applied.op = OpCode::from_wire(*op).unwrap_or(OpCode::Check);
                 applied.result = Err(ErrorCode::from_wire(*code).unwrap_or(ErrorCode::SystemError));
             }
@@ -270,8 +278,11 @@ impl Machine {
         self.clock_dirty = true;
         let is_unused = matches!(op, MigrateOp::Follow { .. }) && self.is_unused();
         if let MigrateOp::Linked { .. } = op {
-            // A comparison that was broken off.
-            self.loading.take_if(|loading| loading.is_for_comparison);
+            // What came behind a snapshot may be in it: one that nothing came behind is compared, and no other.
+            let loaded = self.loading.take_if(|loading| loading.is_for_comparison);
+            if let Some(loaded) = loaded.filter(|it| it.ended_at == Some(self.last_zxid)) {
+                self.compare_copy(loaded.load);
+            }
         }
         let is_loading = self.is_loading();
         match (op, &mut self.migration) {
@@ -318,9 +329,14 @@ impl Machine {
                 }
             }
             (MigrateOp::SnapshotEnds { zxid }, Some(_)) => {
-                let Some(loading) = self.loading.take() else { return applied };
+                let Some(mut loading) = self.loading.take() else { return applied };
                 if loading.is_for_comparison {
-                    applied.result = self.compare_copy(loading.load, *zxid);
+                    // If it is of another zxid, it says nothing.
+                    let copied = self.last_zxid;
+                    if self.migration().is_some_and(|known| known.is_at(copied, *zxid)) {
+                        loading.ended_at = Some(copied);
+                        self.loading = Some(loading);
+                    }
                     return applied;
                 }
                 applied.is_replaced = true;
@@ -422,30 +438,25 @@ impl Machine {
         Ok(())
     }
 
-    /// Compares the copy with a snapshot of the same zxid. BadVersion: it is of another one, and says nothing.
-    fn compare_copy(&mut self, load: ForeignLoad, zxid: i64) -> Result<Response, ErrorCode> {
+    /// Compares the copy with a snapshot of the same state.
+    fn compare_copy(&mut self, load: ForeignLoad) {
+        let zxid = self.last_zxid;
         let theirs = match load.finish(zxid) {
             Ok(theirs) => theirs,
             Err(why) => {
-                self.stop(format!("ZooKeeper's snapshot cannot be loaded: {why}"));
-                return Err(ErrorCode::SystemError);
+                return self.stop(format!("ZooKeeper's snapshot cannot be loaded: {why}"));
             }
         };
-        if zxid != self.last_zxid {
-            return Err(ErrorCode::BadVersion);
-        }
         if let Some(difference) = self.tree.first_difference(&theirs.tree) {
-            self.stop(format!(
+            return self.stop(format!(
                 "at zxid {zxid:#x} the copy differs from ZooKeeper's snapshot: {difference}"
             ));
-            return Err(ErrorCode::SystemError);
         }
         if let Some(migration) = &mut self.migration {
             migration.is_unproven = false;
             migration.compared += 1;
             migration.compared_zxid = zxid;
         }
-        Ok(Response::Empty)
     }
 
     /// Takes the znodes and sessions of another state.

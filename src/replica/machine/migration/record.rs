@@ -100,10 +100,17 @@ impl Migration {
         !matches!(self.phase, Phase::CutOver | Phase::Done)
     }
 
-    /// Whether there is a copy, or was as far as a snapshot has it: since the order to follow one has come.
+    /// Whether a snapshot was loaded since the order to follow was given, whole or not yet.
     #[must_use]
     pub fn has_copy(&self) -> bool {
         self.is_whole || self.is_unproven
+    }
+
+    /// Whether ZooKeeper's state at `zxid` is to be that of a copy whose last zxid is `copied`: an epoch that the copy
+    /// has followed from its beginning begins with a zxid of its own, which no transaction has.
+    #[must_use]
+    pub fn is_at(&self, copied: i64, zxid: i64) -> bool {
+        zxid == copied || zxid > copied && zxid == self.epoch << 32
     }
 
     /// Whether the leader is to have a link with ZooKeeper's.

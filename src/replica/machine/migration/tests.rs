@@ -142,13 +142,92 @@ fn a_server_that_comes_back_from_its_records_follows_on_and_compares() {
     assert_eq!(again.migration().map(|known| known.compared), Some(1));
 }
 
+fn load_for_comparison(machine: &mut Machine, zxid: i64) {
+    step(machine, MigrateOp::SnapshotBegins { is_for_comparison: true });
+    step(machine, MigrateOp::SnapshotPart(snapshot().into()));
+    step(machine, MigrateOp::SnapshotEnds { zxid });
+}
+
+/// ZooKeeper writes a snapshot while it works on: what comes behind it may be in it, or not.
+#[test]
+fn a_snapshot_that_transactions_came_behind_or_of_another_zxid_proves_nothing_and_stops_nothing() {
+    let is_unproven = |machine: &Machine| {
+        let known = machine.migration().expect("there is one");
+        assert_eq!(known.phase, Phase::Following);
+        known.is_unproven
+    };
+    let mut machine = following();
+    load_for_comparison(&mut machine, EPOCH << 32);
+    apply(&mut machine, create(1, "/a", None));
+    step(&mut machine, MigrateOp::Linked { epoch: EPOCH });
+    assert!(is_unproven(&machine) && !machine.is_loading());
+    load_for_comparison(&mut machine, EPOCH << 32 | 9);
+    step(&mut machine, MigrateOp::Linked { epoch: EPOCH });
+    assert!(is_unproven(&machine) && !machine.is_loading());
+}
+
+#[test]
+fn a_snapshot_with_which_an_epoch_began_that_the_copy_has_followed_is_of_the_same_state() {
+    let mut machine = following();
+    let next = EPOCH + 1;
+    load_for_comparison(&mut machine, next << 32);
+    step(&mut machine, MigrateOp::Linked { epoch: next });
+    let is_unproven = |machine: &Machine| machine.migration().is_some_and(|it| it.is_unproven);
+    assert!(is_unproven(&machine), "what the epoch before ended with may not have come");
+    load_for_comparison(&mut machine, next << 32);
+    step(&mut machine, MigrateOp::Linked { epoch: next });
+    assert!(!is_unproven(&machine));
+}
+
+#[test]
+fn a_session_whose_request_was_not_done_leaves_its_connection_until_it_is_attached_again() {
+    let mut machine = following();
+    let here = Origin { server: 0x101, conn: 4, sequence: 1 };
+    let of_session = |op: TxnOp, sequence: u64| Txn {
+        origin: Origin { sequence, ..here },
+        session: 7,
+        ..txn(op)
+    };
+    let owner = |machine: &Machine| machine.sessions().find(7).expect("it is open").owner;
+    let attach = TxnOp::AttachSession { timeout_ms: 4000, password: [0; 16] };
+    let password = machine.sessions().find(7).expect("it is open").password;
+    let attach = match attach {
+        TxnOp::AttachSession { timeout_ms, .. } => TxnOp::AttachSession { timeout_ms, password },
+        other => other,
+    };
+    let moved = TxnBody::Error { code: ErrorCode::SessionMoved as i32 };
+    let sub = crate::zookeeper::SubTxn { kind: kind::ERROR, body: moved.clone() };
+    let bodies = [(kind::ERROR, moved), (kind::MULTI, TxnBody::Multi(vec![sub]))];
+    for (counter, (kind, body)) in (1..).zip(bodies) {
+        machine.apply(1, &of_session(attach.clone(), 1));
+        assert_eq!(owner(&machine), (here.server, here.conn));
+        let mut foreign = create(counter, "/a", None);
+        (foreign.header.kind, foreign.body) = (kind, body);
+        let applied = machine.apply(1, &of_session(TxnOp::Foreign(Box::new(foreign)), 2));
+        assert_eq!(applied.result, Err(ErrorCode::SessionMoved));
+        assert_eq!(owner(&machine), (0, 0));
+    }
+    machine.apply(1, &of_session(attach, 1));
+    let refuse = TxnOp::Refuse { op: 0, code: ErrorCode::SessionMoved as i32 };
+    let of_another = Txn { origin: Origin { conn: 5, ..here }, session: 7, ..txn(refuse.clone()) };
+    machine.apply(1, &of_another);
+    assert_eq!(owner(&machine), (here.server, here.conn), "it has another connection");
+    machine.apply(1, &of_session(refuse, 3));
+    step(&mut machine, MigrateOp::CutOver);
+    let behind = machine.apply(1, &of_session(TxnOp::CloseSession, 4));
+    assert_eq!(
+        behind.result,
+        Err(ErrorCode::SessionMoved),
+        "the log refuses it under every leader"
+    );
+}
+
 #[test]
 fn a_snapshot_for_comparison_leaves_an_equal_copy_and_stops_another_one() {
     let compare = |machine: &mut Machine| {
-        step(machine, MigrateOp::SnapshotBegins { is_for_comparison: true });
-        step(machine, MigrateOp::SnapshotPart(snapshot().into()));
         let zxid = machine.last_zxid();
-        step(machine, MigrateOp::SnapshotEnds { zxid })
+        load_for_comparison(machine, zxid);
+        step(machine, MigrateOp::Linked { epoch: EPOCH })
     };
     let mut machine = following();
     assert!(machine.migration().is_some_and(|known| known.is_unproven));
