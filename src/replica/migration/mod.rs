@@ -6,7 +6,8 @@
 //! the link breaks before that, its client's connection is closed and never answered; transactions go into the log in
 //! ZooKeeper's order. *Never* changes the state of the machine: the log does.
 //!
-//! What all servers agree on is in `machine/migration/`; what joins both is in `steps/migration.rs`.
+//! What all servers agree on is in `machine/migration/`; what joins both is in `steps/migration.rs`, for requests of
+//! clients in `steps/migration_requests.rs`, and for the cutover in `steps/cutover.rs`.
 
 mod cutover;
 mod following;

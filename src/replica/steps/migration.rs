@@ -1,10 +1,9 @@
 //! A live migration, as the server that leads carries it out.
 //!
 //! *Owns* nothing: joins the link with ZooKeeper (`migration/`), the log, the sessions and the clients. *Invariants*:
-//! while this ensemble follows, what clients ask for goes to ZooKeeper and not into the log, in the order of each
-//! session; the log gets what ZooKeeper has committed, with whom it answers; a cutover is proposed only when nothing
-//! is on its way, every open session is connected here, and ZooKeeper's ports were looked at again. *Never* decides a
-//! transaction, while another ensemble does.
+//! while this ensemble follows, the log gets what ZooKeeper has committed, with whom it answers; requests of clients
+//! are `migration_requests.rs`'s, and when a cutover is proposed is `cutover.rs`'s. *Never* decides a transaction, while
+//! another ensemble does.
 //!
 //! Takes the place of `Observer` and `LearnerSessionTracker`.
 
