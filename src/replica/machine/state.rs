@@ -345,7 +345,10 @@ impl Machine {
                 self.raise_version(*version);
             }
             TxnOp::Refuse { op, code } => {
-                self.sessions.leave(txn.session, (txn.origin.server, txn.origin.conn));
+                // With another code it is answered as any error, and what comes behind it goes on.
+                if *code == ErrorCode::SessionMoved as i32 {
+                    self.sessions.leave(txn.session, (txn.origin.server, txn.origin.conn));
+                }
                 applied.op = OpCode::from_wire(*op).unwrap_or(OpCode::Check);
                 applied.result = Err(ErrorCode::from_wire(*code).unwrap_or(ErrorCode::SystemError));
             }
