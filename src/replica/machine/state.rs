@@ -344,14 +344,7 @@ impl Machine {
                 applied.op = OpCode::Check;
                 self.raise_version(*version);
             }
-            TxnOp::Refuse { op, code } => {
-                // With another code it is answered as any error, and what comes behind it goes on.
-                if *code == ErrorCode::SessionMoved as i32 {
-                    self.sessions.leave(txn.session, (txn.origin.server, txn.origin.conn));
-                }
-                applied.op = OpCode::from_wire(*op).unwrap_or(OpCode::Check);
-                applied.result = Err(ErrorCode::from_wire(*code).unwrap_or(ErrorCode::SystemError));
-            }
+            TxnOp::Refuse { op, code } => self.refuse(txn, (*op, *code), &mut applied),
             // Above.
             TxnOp::Foreign(_) | TxnOp::Migrate(_) => {}
         }

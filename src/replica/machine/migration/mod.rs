@@ -243,14 +243,7 @@ impl Machine {
                     Ok(_) | Err(_) => Err(ErrorCode::Marshalling),
                 };
             }
-            TxnOp::Refuse { op, code } => {
-                // With another code it is answered as any error, and what comes behind it goes on.
-                if *code == ErrorCode::SessionMoved as i32 {
-                    self.sessions.leave(txn.session, (txn.origin.server, txn.origin.conn));
-                }
-                applied.op = OpCode::from_wire(*op).unwrap_or(OpCode::Check);
-                applied.result = Err(ErrorCode::from_wire(*code).unwrap_or(ErrorCode::SystemError));
-            }
+            TxnOp::Refuse { op, code } => self.refuse(txn, (*op, *code), &mut applied),
             TxnOp::Upgrade { version, .. } => {
                 applied.result = Ok(Response::Empty);
                 self.raise_version(*version);
@@ -439,6 +432,17 @@ impl Machine {
             migration.is_unproven = true;
         }
         Ok(())
+    }
+
+    /// A leader has refused a request. As moved it closes its connection, and what comes behind it there is refused,
+    /// too; with another code it is answered as any error.
+    pub(super) fn refuse(&mut self, txn: &Txn, (op, code): (i32, i32), applied: &mut Applied) {
+        let code = ErrorCode::from_wire(code).unwrap_or(ErrorCode::SystemError);
+        if code == ErrorCode::SessionMoved {
+            self.sessions.leave(txn.session, (txn.origin.server, txn.origin.conn));
+        }
+        applied.op = OpCode::from_wire(op).unwrap_or(OpCode::Check);
+        applied.result = Err(code);
     }
 
     /// Compares the copy with a snapshot of the same state.
