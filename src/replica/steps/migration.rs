@@ -2,8 +2,8 @@
 //!
 //! *Owns* nothing: joins the link with ZooKeeper (`migration/`), the log, the sessions and the clients. *Invariants*:
 //! while this ensemble follows, the log gets what ZooKeeper has committed, with whom it answers; requests of clients
-//! are `migration_requests.rs`'s, and when a cutover is proposed is `cutover.rs`'s. *Never* decides a transaction, while
-//! another ensemble does.
+//! are `migration_requests.rs`'s, and when a cutover is proposed is `cutover.rs`'s. *Never* decides a transaction
+//! while another ensemble does.
 //!
 //! Takes the place of `Observer` and `LearnerSessionTracker`.
 
