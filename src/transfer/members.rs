@@ -2,9 +2,11 @@
 //!
 //! *Owns* the choice and its reasons: the highest epoch, then the highest last transaction, as ZooKeeper elects.
 //! *Invariants*: servers whose logs have different transactions under one zxid are of different ensembles, and none of
-//! them is taken; one whose log lacks a transaction that another has in front of one that both have is not taken.
+//! them is taken; one whose log lacks a transaction that another has in front of one that both have is not taken,
+//! unless what the others have shows that it was never committed.
 //! *Never* reads a snapshot.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -34,7 +36,8 @@ pub(crate) struct Chosen {
     pub(crate) tail: u64,
     /// The highest epoch that any of them tells of.
     pub(crate) highest_epoch: i64,
-    /// That nothing shows that two of them belong to one ensemble.
+    /// What the operator should know of the others: two of which nothing shows that they are of one ensemble, and
+    /// transactions that are left out.
     pub(crate) doubts: Vec<String>,
 }
 
@@ -84,20 +87,30 @@ pub(crate) fn choose(members: &[Member]) -> Result<Chosen, String> {
         (0..members.len()).rev().max_by_key(|at| rank(*at)).ok_or("no directory is named")?;
     for (at, other) in seen.iter().enumerate().filter(|(at, _)| *at != winner) {
         let dirs = [&members[winner], &members[at]].map(|member| member.dir.display());
+        let left_out = |first: i64, count: usize, why: &str| {
+            format!(
+                "{} has {count} transactions from {first:#x} on that {} lacks: {why}; they are left out",
+                dirs[1], dirs[0]
+            )
+        };
         match lacks(&members[winner], &seen[winner], other) {
             Lacks::Nothing => {}
-            Lacks::Between(zxid) => {
+            Lacks::Between { first, .. } if !is_uncommitted(&seen, other, first) => {
                 return Err(format!(
-                    "{}: its log lacks transaction {zxid:#x}, which {} has between others that both have: a part of a \
-                     log is lost or damaged",
+                    "{}: its log lacks transaction {first:#x}, which {} has between others that both have: a part of a \
+                     log is lost or damaged; or the server that has it led and was deposed, which the directories of \
+                     more servers would show",
                     dirs[0], dirs[1]
                 ));
             }
-            Lacks::Tail { first, count } => doubts.push(format!(
-                "{} has {count} transactions from {first:#x} on that {} lacks: a later epoch began without them; they \
-                 are left out",
-                dirs[1], dirs[0]
+            Lacks::Between { first, count } => doubts.push(left_out(
+                first,
+                count,
+                "that server led, was deposed, and took the state of its successor",
             )),
+            Lacks::Tail { first, count } => {
+                doubts.push(left_out(first, count, "a later epoch began without them"));
+            }
         }
     }
     let mut sorted = last.clone();
@@ -191,8 +204,11 @@ fn refuse_strangers(members: &[Member]) -> Result<(), String> {
 /// What one server lacks of another one's transactions, below its own last one.
 enum Lacks {
     Nothing,
-    /// Both have a later one: a server that has that had all in front of it.
-    Between(i64),
+    /// Both have a later one.
+    Between {
+        first: i64,
+        count: usize,
+    },
     /// Those that the other one has behind all that both have. They were never committed if a later epoch began
     /// without them, as the other server would have learned when it joined that.
     Tail {
@@ -217,10 +233,34 @@ fn lacks(member: &Member, seen: &Seen, other: &Seen) -> Lacks {
         .filter(|zxid| *zxid < seen.last && !seen.recent.contains_key(zxid))
         .collect();
     let last_common = all.iter().rfind(|zxid| seen.recent.contains_key(zxid));
+    let count = lacked.len();
     match (lacked.first(), last_common) {
         (None, _) => Lacks::Nothing,
-        (Some(first), Some(common)) if first < common => Lacks::Between(*first),
-        (Some(first), _) => Lacks::Tail { first: *first, count: lacked.len() },
+        (Some(first), Some(common)) if first < common => Lacks::Between { first: *first, count },
+        (Some(first), _) => Lacks::Tail { first: *first, count },
+    }
+}
+
+/// Whether a transaction in the log of `holder`, which has later ones that others have, too, was never committed: that
+/// server led, was deposed, and took the state of its successor as a snapshot, which leaves its log as it was. Fewer
+/// servers have it than go on without it; or as many, and behind it that one's log has a gap, which such a snapshot
+/// fills.
+fn is_uncommitted(seen: &[Seen], holder: &Seen, zxid: i64) -> bool {
+    let mut next = zxid;
+    let has_gap = holder.recent.range(zxid + 1..).any(|(&behind, _)| {
+        let before = std::mem::replace(&mut next, behind);
+        let begins_epoch = epoch(behind) > epoch(before) && behind & 0xffff_ffff == 1;
+        behind != before + 1 && !begins_epoch
+    });
+    let has = seen.iter().filter(|one| one.recent.contains_key(&zxid)).count();
+    let goes_over = |one: &&Seen| {
+        let first = one.recent.first_key_value().map_or(i64::MAX, |(first, _)| *first);
+        first < zxid && zxid < one.last_logged && !one.recent.contains_key(&zxid)
+    };
+    match has.cmp(&seen.iter().filter(goes_over).count()) {
+        Ordering::Less => true,
+        Ordering::Equal => has_gap,
+        Ordering::Greater => false,
     }
 }
 

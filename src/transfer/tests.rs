@@ -283,6 +283,30 @@ fn a_server_that_lacks_what_another_one_has_in_between_is_refused() {
 }
 
 #[test]
+fn what_a_deposed_leader_had_logged_is_left_out_although_it_came_back_and_went_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = |myid, zxids: Vec<i64>| server(dir.path(), myid, Some(2), &txns(zxids, "a"));
+    let [first, last] = [EPOCH + 1, 2 * EPOCH + 3];
+    let others = [1, 2].map(|myid| made(myid, vec![first, last - 2, last - 1, last]));
+    // It took the state with which the epoch began, and then each transaction of it.
+    let at_once = made(3, vec![first, first + 1, last - 2, last - 1]);
+    // It took a later one.
+    let later = made(4, vec![first, first + 1, last - 1]);
+    for deposed in [&at_once, &later] {
+        let [one, two] = others.clone();
+        let chosen = choose(&[deposed.clone(), one, two]).unwrap();
+        assert_eq!((chosen.winner, chosen.doubts.len()), (1, 1), "{:?}", chosen.doubts);
+        let told = "has 1 transactions from 0x100000002";
+        assert!(chosen.doubts[0].contains(told), "{:?}", chosen.doubts);
+        assert!(chosen.doubts[0].contains("was deposed"), "{:?}", chosen.doubts);
+    }
+    // Of two, either may be right where nothing is missing behind it.
+    let refused = choose(&[at_once, others[0].clone()]).unwrap_err();
+    assert!(refused.contains("more servers would show"), "{refused}");
+    assert!(choose(&[later, others[0].clone()]).is_ok());
+}
+
+#[test]
 fn a_directory_whose_logs_do_not_reach_its_newest_snapshot_names_the_data_log_dir() {
     let dir = tempfile::tempdir().unwrap();
     let server = server(dir.path(), 1, Some(1), &txns(EPOCH + 1..=EPOCH + 5, "a"));
