@@ -135,6 +135,7 @@ fn ask(recovery: &Recovery) -> Result<BTreeSet<u8>, Failure> {
                 format!("its log ends at entry {} of term {}", position.index, position.term)
             }
             Holder::Runs => "runs".to_owned(),
+            Holder::Refuses(words) => format!("runs and refuses this server: {words}"),
             Holder::Serves(mode) => format!("serves clients (Mode: {mode})"),
             Holder::Elsewhere(elsewhere) => format!("has {elsewhere}"),
             Holder::HasNothing => "has nothing of this ensemble".to_owned(),
@@ -180,6 +181,10 @@ fn why(refusal: &Refusal, flags: &RecoverFlags) -> String {
             "server {id} runs and has the log, too: stop it, and run this command there as well, so that both tell \
              how far \
              their logs go. If it is a new server, which came empty, empty its data directory again"
+        ),
+        Refusal::Refuses(id, words) => format!(
+            "server {id} is not dead: it runs and refuses this server ({words}). Stop it, or mend what it refuses, so \
+             that it says what it has"
         ),
         Refusal::Elsewhere(id, elsewhere) => format!(
             "server {id} has {elsewhere}, which it serves or is to serve: this server joins it: {} --rejoin. If that \

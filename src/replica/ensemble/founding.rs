@@ -40,7 +40,7 @@ pub const ASKED_US: u64 = 3_000_000;
 /// Time between two questions to the client port of a silent server, microseconds.
 pub const ASK_INTERVAL_US: u64 = 1_000_000;
 /// How long it is remembered that a server refused this one, microseconds.
-const REFUSED_US: u64 = 5_000_000;
+pub(super) const REFUSED_US: u64 = 5_000_000;
 
 /// What was decided. It must be durable before the server says so or takes part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -384,11 +384,13 @@ impl Founding {
         })
     }
 
-    /// An operator has declared the others dead: found without them, unless one of them serves or may come to serve.
+    /// An operator has declared the others dead: found without them, unless one of them serves or may come to serve, as
+    /// one that refuses this server may.
     /// Of two that were declared alone, each is in the other's way: an operator chooses.
     fn found_alone(&self, since_us: u64, now_us: u64) -> Option<Decision> {
         let Own::State { identity, .. } = &self.brings else { return None };
-        if self.rivals().next().is_some() {
+        let refuses = |id: &u8| *id != self.own && self.line(*id).is_some();
+        if self.rivals().next().is_some() || self.refused.keys().any(refuses) {
             return None;
         }
         let is_patient = now_us >= since_us.saturating_add(PATIENCE_US);

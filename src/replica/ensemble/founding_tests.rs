@@ -503,6 +503,21 @@ fn a_server_declared_alone_founds_and_empty_ones_join_it() {
 }
 
 #[test]
+fn a_server_declared_alone_founds_nothing_while_another_one_refuses_it() {
+    let mut world = World::new(3, 0);
+    world.start_alone(1, 12);
+    for _ in 0..10 {
+        let now_us = world.now_us;
+        world.founding(1).refused(2, "no member".to_owned(), now_us);
+        world.run_ms(1000);
+    }
+    assert_eq!(world.ensembles(), []);
+    assert_eq!(world.obstacle(1), "no member");
+    world.run_ms(10_000);
+    assert_eq!(world.ensembles(), [standalone(1).ensemble], "that one has gone");
+}
+
+#[test]
 fn of_two_survivors_that_were_recovered_and_start_together_none_founds() {
     let mut world = World::new(5, 0);
     world.start_alone(1, 12);

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::founding::{Brings, Elsewhere, HEARD_US, Introduction, Position};
+use super::founding::{Brings, Elsewhere, HEARD_US, Introduction, Position, REFUSED_US};
 
 /// How long the other holders are listened to, microseconds, before their silence counts.
 pub const SILENT_AFTER_US: u64 = 3_000_000;
@@ -25,6 +25,8 @@ pub enum Holder {
     Tells(Position),
     /// Its server runs.
     Runs,
+    /// Its server runs, and wants nothing to do with this one, for this reason.
+    Refuses(String),
     /// Its server serves clients, in this mode.
     Serves(String),
     /// It has the state of another ensemble, such as the one that it was recovered to.
@@ -40,6 +42,8 @@ pub enum Refusal {
     Serves(u8, String),
     /// That one's server runs: it is to be stopped, and asked like this one.
     Runs(u8),
+    /// That one's server runs and says nothing of itself to this one, for this reason: it may serve.
+    Refuses(u8, String),
     /// That one has the state of another ensemble: two would be served.
     Elsewhere(u8, Elsewhere),
     /// That one has more, or as much and the lower id.
@@ -58,6 +62,8 @@ pub struct LostMajority {
     own: (u8, Position),
     others: BTreeSet<u8>,
     heard: BTreeMap<u8, (Introduction, u64)>,
+    /// Servers that want nothing to do with this one, why, and when they said so.
+    refused: BTreeMap<u8, (String, u64)>,
     /// The modes that client ports have answered.
     modes: BTreeMap<u8, String>,
 }
@@ -67,7 +73,8 @@ impl LostMajority {
     #[must_use]
     pub fn new(own: (u8, Position), holders: impl IntoIterator<Item = u8>) -> Self {
         let others = holders.into_iter().filter(|id| *id != own.0).collect();
-        Self { own, others, heard: BTreeMap::new(), modes: BTreeMap::new() }
+        let (heard, refused, modes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { own, others, heard, refused, modes }
     }
 
     /// How far this server's log goes.
@@ -84,7 +91,13 @@ impl LostMajority {
 
     /// Another server has introduced itself.
     pub fn heard(&mut self, server: u8, introduction: Introduction, now_us: u64) {
+        self.refused.remove(&server);
         self.heard.insert(server, (introduction, now_us));
+    }
+
+    /// Another server does not take this one for a member of its ensemble, or for itself: it is not dead.
+    pub fn refused(&mut self, server: u8, words: String, now_us: u64) {
+        self.refused.insert(server, (words, now_us));
     }
 
     /// What the client port of another server has answered to `srvr`: its mode, if it serves.
@@ -112,11 +125,18 @@ impl LostMajority {
             return Holder::Serves(mode.clone());
         }
         match heard {
-            None => Holder::Silent,
+            None => {
+                let refused = self.refused.get(&server);
+                let refused =
+                    refused.filter(|(_, at_us)| at_us.saturating_add(REFUSED_US) > now_us);
+                refused.map_or(Holder::Silent, |(words, _)| Holder::Refuses(words.clone()))
+            }
             Some(Introduction::Founded(_)) => Holder::Runs,
             Some(Introduction::Founding(said)) => match said.brings {
                 Brings::Position(position) => Holder::Tells(position),
-                Brings::Nothing | Brings::Unread | Brings::State { .. } => Holder::HasNothing,
+                Brings::Nothing => Holder::HasNothing,
+                Brings::Unread => Holder::Elsewhere(Elsewhere::Unread),
+                Brings::State { ensemble, .. } => Holder::Elsewhere(Elsewhere::Of(ensemble)),
             },
         }
     }
@@ -133,6 +153,7 @@ impl LostMajority {
                 Holder::Serves(mode) => return Err(Refusal::Serves(*id, mode.clone())),
                 Holder::Runs if mutant!("recovery-beside-running-server") => {}
                 Holder::Runs => return Err(Refusal::Runs(*id)),
+                Holder::Refuses(words) => return Err(Refusal::Refuses(*id, words.clone())),
                 Holder::Elsewhere(elsewhere) => return Err(Refusal::Elsewhere(*id, *elsewhere)),
                 Holder::Silent | Holder::Tells(_) | Holder::HasNothing => {}
             }
@@ -239,6 +260,18 @@ mod tests {
         let mut lost = two();
         lost.heard(3, tells(at(1, 1)), 0);
         assert_eq!(lost.judge(&dead(&[1, 3, 4, 5]), 0), Err(Refusal::Alive(vec![3])));
+    }
+
+    #[test]
+    fn a_server_that_refuses_this_one_is_not_dead() {
+        let mut lost = two();
+        lost.refused(3, "no member".to_owned(), 0);
+        let refusal = Err(Refusal::Refuses(3, "no member".to_owned()));
+        assert_eq!(lost.judge(&dead(&[1, 3, 4, 5]), REFUSED_US - 1), refusal);
+        assert_eq!(lost.judge(&dead(&[1, 3, 4, 5]), REFUSED_US), Ok(()));
+        lost.refused(3, "no member".to_owned(), 0);
+        lost.heard(3, brings(Brings::Nothing), 0);
+        assert_eq!(lost.judge(&dead(&[1, 4, 5]), 0), Ok(()), "it takes this one again");
     }
 
     fn brings(brings: Brings) -> Introduction {

@@ -161,6 +161,9 @@ async fn listen(
                 Message::Link(LinkEvent::Introduced { server, introduction }) => {
                     known().heard(server, introduction, clock::micros_since(start));
                 }
+                Message::Link(LinkEvent::Refused { server, words }) => {
+                    known().refused(server, words, clock::micros_since(start));
+                }
                 Message::Open { conn, line, .. } => line.refuse(conn, clock::micros_since(start)),
                 _ => {}
             },
