@@ -43,13 +43,24 @@ fn set_up_allocator() {
     }
 }
 
-/// Its number; the commit; and whether it is the binary of `benches/build_profiled`, which figures depend on.
+/// Its number; the commit; and what figures depend on: the profile, whether it is the binary of
+/// `benches/build_profiled`, and the allocator.
 fn version() -> String {
     let flags = std::env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
-    let how = flags.contains("profile-use").then(|| "by profile".to_string());
+    let by_profile = flags.contains("profile-use").then(|| "by profile".to_string());
+    let allocator = cfg!(feature = "jemalloc").then(|| "jemalloc".to_string());
+    let how = (profile() != "debug").then(profile).into_iter().chain(by_profile).chain(allocator);
     let notes: Vec<String> = commit().into_iter().chain(how).collect();
     let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join(", ")) };
     format!("{}{notes}", env!("CARGO_PKG_VERSION"))
+}
+
+/// The name of the profile, or `debug`. `PROFILE` says "release" for all that inherit it, so it is taken from the folder
+/// of the build: `target/[TRIPLE/]PROFILE/build/lockkeeper-HASH/out`.
+fn profile() -> String {
+    let out = std::env::var("OUT_DIR").unwrap_or_default();
+    let folder = std::path::Path::new(&out).ancestors().nth(3).and_then(std::path::Path::file_name);
+    folder.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
 /// The commit that the sources are of: what the environment says, or what git says of a release build in a repository.

@@ -12,7 +12,7 @@ use lockkeeper::internals::proto::request::Create;
 use lockkeeper::internals::proto::{MultiOp, Text};
 use lockkeeper::internals::tree::Tree;
 
-#[path = "../tests/common/rng.rs"]
+#[path = "../tests/simulation/rng.rs"]
 mod rng;
 #[path = "common/woods.rs"]
 mod woods;

@@ -1,6 +1,6 @@
 //! What is fuzzed: every decoder that sees bytes from outside, as plain functions.
 //!
-//! One place for the libFuzzer targets of this folder and for `tests/fuzz_short.rs`, which runs the
+//! One place for the libFuzzer targets of this folder and for `tests/wire/fuzz_short.rs`, which runs the
 //! same functions for a moment with every test. A function panics when a rule is broken; bytes that
 //! are refused are as good as bytes that are taken.
 

@@ -16,7 +16,7 @@ use lockkeeper::internals::replica::{
     ClientRequest, ConnId, Drained, Input, Mark, Outgoing, Replica, Restore, Restored, Setup,
 };
 
-use crate::bodies::machine;
+use super::bodies::machine;
 
 /// Connections of a history.
 const CONNECTIONS: u8 = 3;

@@ -93,8 +93,21 @@
 #![cfg_attr(feature = "internals", deny(unreachable_pub))]
 #![deny(missing_docs)]
 
+// The deterministic core, a crate of its own: the compiler keeps what is here out of it.
 #[macro_use]
-mod mutants;
+extern crate lockkeeper_core;
+use lockkeeper_core::{config, learner, locks, mutants, proto, replica, sasl, tree, zookeeper};
+#[cfg(feature = "server")]
+use lockkeeper_peer_auth as peer_auth;
+#[cfg(feature = "server")]
+use lockkeeper_storage as storage;
+#[cfg(all(feature = "server", not(test)))]
+use lockkeeper_supervision as supervision;
+// Unit tests spawn outside of a server, which only a supervision that is compiled with them allows.
+#[cfg(all(feature = "server", test))]
+#[path = "supervision/lib.rs"]
+#[allow(unreachable_pub)]
+mod supervision;
 
 #[cfg(feature = "server")]
 mod admin;
@@ -104,40 +117,20 @@ mod backup;
 mod bench;
 #[cfg(feature = "cli")]
 mod cli;
-mod config;
-mod learner;
-mod locks;
-#[cfg(feature = "server")]
-mod peer_auth;
-mod proto;
 #[cfg(feature = "recipes")]
 pub mod recipes;
-mod replica;
-mod sasl;
 #[cfg(feature = "server")]
 mod server;
-#[cfg(feature = "server")]
-mod storage;
-#[cfg(feature = "server")]
-mod supervision;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(feature = "server")]
 mod transfer;
-mod tree;
-mod zookeeper;
 
-// What the unit tests share with the tests from outside, to which this crate is `lockkeeper`.
+// What the unit tests share with the tests from outside.
 #[cfg(test)]
-extern crate self as lockkeeper;
-#[cfg(test)]
-#[path = "../tests/common/rng.rs"]
+#[path = "../tests/simulation/rng.rs"]
 #[allow(unreachable_pub)]
 mod rng;
-#[cfg(test)]
-#[path = "../tests/common/model/mod.rs"]
-#[allow(clippy::disallowed_methods, clippy::disallowed_types, unreachable_pub)]
-mod testing_model;
 
 #[cfg(feature = "internals")]
 #[doc(hidden)]

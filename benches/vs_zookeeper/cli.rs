@@ -105,7 +105,7 @@ pub struct PeerArgs {
     #[arg(long, default_value = "2g")]
     pub heap: String,
     /// Where the servers keep their data; must not be a RAM disk.
-    #[arg(long, value_name = "DIR", default_value = env!("CARGO_TARGET_TMPDIR"))]
+    #[arg(long, value_name = "DIR", default_value = "target/tmp")]
     pub data: PathBuf,
     /// The servers take this port and the ones after it, on 127.0.0.1.
     #[arg(long, default_value_t = 19_700)]

@@ -30,6 +30,7 @@ mod migrate;
 mod new_file;
 mod open_files;
 mod peer_secret;
+mod plant;
 mod sd_notify;
 mod server;
 mod shell;

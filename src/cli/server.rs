@@ -17,10 +17,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
 use super::config_check::EXIT_INVALID;
+use super::plant::PlantFlag;
 use super::sd_notify::SdNotify;
 use super::{LogFormat, config_file, core_dumps, log_output, open_files, say};
 use crate::config::{Config, ConfigError, Draft, HostPort};
-use crate::mutants::PlantFlag;
 use crate::server::Server;
 use crate::server::ServerError;
 use crate::server::StartError;

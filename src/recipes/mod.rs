@@ -1,7 +1,7 @@
 //! THE LOCKS, as a library over a client of ZooKeeper.
 //!
 //! *Owns* the recipes: what a program does with znodes so that one of many holds a lock. *Invariants*
-//! (each with tests in tests/recipes): who loses a lock is told before the server can give it
+//! (each with tests in tests/locks/recipes): who loses a lock is told before the server can give it
 //! away; who gives up leaves neither a znode nor a watch; one release wakes one waiter; every lock
 //! that is held has a fencing token that grows from holder to holder. *Never* touches the server's
 //! internals: the recipes work on any ZooKeeper. Every recipe is built through [`RecipeOptions`].

@@ -43,13 +43,13 @@ impl Default for DiskBudget {
 
 impl DiskBudget {
     /// The log was synced.
-    pub(crate) fn synced(&self, now: Instant) {
+    pub fn synced(&self, now: Instant) {
         let us = now.saturating_duration_since(self.0.since).as_micros();
         self.0.synced_us.store(u64::try_from(us).unwrap_or(u64::MAX).max(1), Ordering::Relaxed);
     }
 
     /// Says whether the work is late: then it does not rest.
-    pub(crate) fn set_late(&self, is_late: bool) {
+    pub fn set_late(&self, is_late: bool) {
         self.0.is_late.store(is_late, Ordering::Relaxed);
     }
 

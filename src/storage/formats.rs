@@ -12,23 +12,23 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::dir::Identity;
 use super::fs::{Fs, FsError};
-use crate::replica::txn_version::{FIRST, NEWEST};
+use lockkeeper_core::replica::txn_version::{FIRST, NEWEST};
 
 /// The numbers in the heads of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::storage) struct Numbers {
+pub(crate) struct Numbers {
     /// The layout of the directory, in the file `identity`.
-    pub(in crate::storage) identity: u32,
+    pub(crate) identity: u32,
     /// Segments of the log.
-    pub(in crate::storage) segment: u32,
+    pub(crate) segment: u32,
     /// Images.
-    pub(in crate::storage) image: u32,
+    pub(crate) image: u32,
     /// Manifests of the state's copy.
-    pub(in crate::storage) manifest: u8,
+    pub(crate) manifest: u8,
 }
 
 /// What is written at a version of the ensemble. The second one is that of tests: it differs in its numbers alone.
-pub(in crate::storage) const fn written_at(version: u8) -> Numbers {
+pub(crate) const fn written_at(version: u8) -> Numbers {
     match version {
         FIRST => Numbers { identity: 3, segment: 1, image: 1, manifest: 2 },
         _ => Numbers { identity: 4, segment: 2, image: 2, manifest: 3 },
@@ -36,7 +36,7 @@ pub(in crate::storage) const fn written_at(version: u8) -> Numbers {
 }
 
 /// The last ones that this program reads.
-pub(in crate::storage) const KNOWN: Numbers = written_at(NEWEST);
+pub(crate) const KNOWN: Numbers = written_at(NEWEST);
 
 /// The formats that one server writes. Clones are the same.
 #[derive(Clone, Debug)]
@@ -49,17 +49,17 @@ impl Default for Formats {
 }
 
 impl Formats {
-    pub(in crate::storage) fn set_version(&self, version: u8) {
+    pub(crate) fn set_version(&self, version: u8) {
         self.0.store(version, Ordering::Relaxed);
     }
 
-    pub(in crate::storage) fn numbers(&self) -> Numbers {
+    pub(crate) fn numbers(&self) -> Numbers {
         written_at(self.0.load(Ordering::Relaxed))
     }
 }
 
 /// Goes on with the formats of a later version.
-pub(crate) struct FormatSwitch {
+pub struct FormatSwitch {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     identity: Identity,
@@ -67,17 +67,12 @@ pub(crate) struct FormatSwitch {
 }
 
 impl FormatSwitch {
-    pub(in crate::storage) fn new(
-        fs: Arc<dyn Fs>,
-        dir: PathBuf,
-        identity: Identity,
-        formats: Formats,
-    ) -> Self {
+    pub(crate) fn new(fs: Arc<dyn Fs>, dir: PathBuf, identity: Identity, formats: Formats) -> Self {
         Self { fs, dir, identity, formats }
     }
 
     /// The version whose formats are written.
-    pub(crate) fn version(&self) -> u8 {
+    pub fn version(&self) -> u8 {
         self.identity.version
     }
 
@@ -85,7 +80,7 @@ impl FormatSwitch {
     ///
     /// # Errors
     /// The file `identity` cannot be written. The formats are those of before then.
-    pub(crate) fn follow(&mut self, version: u8) -> Result<(), FsError> {
+    pub fn follow(&mut self, version: u8) -> Result<(), FsError> {
         if version <= self.identity.version {
             return Ok(());
         }
@@ -108,8 +103,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::storage::dir::IdentityError;
-    use crate::storage::testing::TestFs;
+    use crate::dir::IdentityError;
+    use crate::testing::TestFs;
 
     const DIR: &str = "/data";
 
@@ -142,6 +137,6 @@ mod tests {
         let IdentityError::Future { format: 4, release: Some(release), .. } = &refused else {
             panic!("{refused}")
         };
-        assert_eq!(release, crate::replica::txn_version::RELEASE);
+        assert_eq!(release, lockkeeper_core::replica::txn_version::RELEASE);
     }
 }

@@ -3,16 +3,16 @@
 //! *Owns* the encoding: little-endian, fixed fields, then the members. *Never* checks its own
 //! integrity: the caller that stores it does.
 
-use crate::replica::{Mark, Membership};
+use lockkeeper_core::replica::{Mark, Membership};
 
 /// Most voters, and most learners, a mark can name.
-pub(in crate::storage) const MEMBERS_MAX: usize = 1024;
+pub(crate) const MEMBERS_MAX: usize = 1024;
 
 /// Appends `mark` to `out`.
 ///
 /// # Panics
 /// If it names more members than there can be server ids.
-pub(crate) fn encode(mark: &Mark, out: &mut Vec<u8>) {
+pub fn encode(mark: &Mark, out: &mut Vec<u8>) {
     out.extend_from_slice(&mark.index.to_le_bytes());
     out.extend_from_slice(&mark.term.to_le_bytes());
     out.extend_from_slice(&mark.zxid.to_le_bytes());
@@ -29,7 +29,7 @@ pub(crate) fn encode(mark: &Mark, out: &mut Vec<u8>) {
 
 /// Takes a mark off the front of `bytes`; `None` if there is none.
 #[must_use]
-pub(crate) fn decode(bytes: &mut &[u8]) -> Option<Mark> {
+pub fn decode(bytes: &mut &[u8]) -> Option<Mark> {
     let index = u64::from_le_bytes(take(bytes)?);
     let term = u64::from_le_bytes(take(bytes)?);
     let zxid = i64::from_le_bytes(take(bytes)?);
@@ -49,7 +49,7 @@ fn members(bytes: &mut &[u8]) -> Option<Vec<u64>> {
 }
 
 /// Takes `N` bytes off the front.
-pub(in crate::storage) fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+pub(crate) fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (head, rest) = bytes.split_first_chunk::<N>()?;
     *bytes = rest;
     Some(*head)

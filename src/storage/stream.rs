@@ -48,7 +48,7 @@ impl Piece {
 
 /// A file that is being written.
 #[derive(Debug)]
-pub(crate) struct Writing {
+pub struct Writing {
     file: Box<dyn DiskFile>,
     /// What is not written yet.
     piece: Piece,
@@ -58,7 +58,7 @@ pub(crate) struct Writing {
 
 impl Writing {
     /// At the beginning of an empty file, which is written in pieces of so many bytes, a multiple of [`BLOCK_BYTES`].
-    pub(crate) fn new(mut file: Box<dyn DiskFile>, piece_bytes: usize) -> Self {
+    pub fn new(mut file: Box<dyn DiskFile>, piece_bytes: usize) -> Self {
         file.write_past_cache();
         Self { file, piece: Piece::new(piece_bytes), synced: 0 }
     }
@@ -67,7 +67,7 @@ impl Writing {
     ///
     /// # Errors
     /// The file cannot be written or synced.
-    pub(crate) fn write(&mut self, mut bytes: &[u8]) -> Result<(), FsError> {
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), FsError> {
         while !bytes.is_empty() {
             let (held, most) = (self.piece.held, self.piece.bytes_max());
             let (now, later) = bytes.split_at(bytes.len().min(most - held));
@@ -97,7 +97,7 @@ impl Writing {
     ///
     /// # Errors
     /// The file cannot be written or synced.
-    pub(crate) fn finish(mut self) -> Result<u64, FsError> {
+    pub fn finish(mut self) -> Result<u64, FsError> {
         if self.piece.held > 0 {
             self.flush()?;
         }
@@ -110,7 +110,7 @@ impl Writing {
 
 /// A file that is being read.
 #[derive(Debug)]
-pub(in crate::storage) struct Reading {
+pub(crate) struct Reading {
     file: Box<dyn DiskFile>,
     /// What was read last.
     piece: Piece,
@@ -118,12 +118,12 @@ pub(in crate::storage) struct Reading {
 
 impl Reading {
     /// Nothing of `file` is read yet.
-    pub(in crate::storage) fn new(file: Box<dyn DiskFile>) -> Self {
+    pub(crate) fn new(file: Box<dyn DiskFile>) -> Self {
         Self { file, piece: Piece::new(PIECE_BYTES) }
     }
 
     /// What is read from now on comes from the disk, where that is possible.
-    pub(in crate::storage) fn pass_cache(&mut self) {
+    pub(crate) fn pass_cache(&mut self) {
         self.file.read_past_cache();
     }
 
@@ -131,7 +131,7 @@ impl Reading {
     ///
     /// # Errors
     /// As the operating system says.
-    pub(in crate::storage) fn len(&self) -> Result<u64, FsError> {
+    pub(crate) fn len(&self) -> Result<u64, FsError> {
         self.file.len()
     }
 
@@ -140,11 +140,7 @@ impl Reading {
     ///
     /// # Errors
     /// As the operating system says.
-    pub(in crate::storage) fn read_at(
-        &mut self,
-        buffer: &mut [u8],
-        offset: u64,
-    ) -> Result<usize, FsError> {
+    pub(crate) fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> Result<usize, FsError> {
         let mut done = 0;
         while done < buffer.len() {
             let at = offset + done as u64;
@@ -175,7 +171,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::storage::{Fs, OsFs};
+    use crate::{Fs, OsFs};
 
     /// Reads in portions of all sizes, of which every other is read twice.
     fn assert_reads(path: &Path, expected: &[u8], bypasses: bool) {

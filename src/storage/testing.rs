@@ -13,11 +13,11 @@ use bytes::Bytes;
 use super::copy::{Found, Manifest, MemoryState, StateError, StateStore};
 use super::fs::{DiskFile, FileLock, Fs, FsError, Reserved};
 use super::throttle::WorkBudget;
-use crate::replica::{
+use crate::rng::Rng;
+use lockkeeper_core::replica::{
     Append, Entry, EntryKind, HardState, Mark, Membership, Record, RecordDigest, Records, Restore,
     Urgency,
 };
-use crate::rng::Rng;
 
 const SECTOR: usize = 512;
 

@@ -43,17 +43,17 @@ const UNLIMITED: u32 = u32::MAX;
 
 impl WorkBudget {
     /// The most that a thread may rest: it still takes a hundredth part of a core.
-    pub(crate) const TIMES_MAX: u32 = 99;
+    pub const TIMES_MAX: u32 = 99;
 
     /// Without a limit: nothing is given up to other threads but what the system takes.
     #[must_use]
-    pub(crate) fn unlimited() -> Self {
+    pub fn unlimited() -> Self {
         Self { times: Arc::new(UNLIMITED.into()), disk: None }
     }
 
     /// The same, of work that takes little of the log's disk while the log is written to.
     #[must_use]
-    pub(crate) fn beside_log(self, disk: &DiskBudget) -> Self {
+    pub fn beside_log(self, disk: &DiskBudget) -> Self {
         Self { disk: Some(disk.clone()), ..self }
     }
 
@@ -65,13 +65,13 @@ impl WorkBudget {
     }
 
     /// Says how many times as long as it works a thread is to rest; 0: others only have their turns.
-    pub(crate) fn set(&self, times: u32) {
+    pub fn set(&self, times: u32) {
         self.times.store(times.min(WorkBudget::TIMES_MAX), Ordering::Relaxed);
     }
 
     /// How many times as long as it works a thread rests; `None` without a limit.
     #[must_use]
-    pub(crate) fn rest_times(&self) -> Option<u32> {
+    pub fn rest_times(&self) -> Option<u32> {
         let times = self.times.load(Ordering::Relaxed);
         (times != UNLIMITED).then_some(times)
     }

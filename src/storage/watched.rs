@@ -13,7 +13,7 @@ use super::fs::{DiskFile, FileLock, Fs, FsError, Reserved};
 
 /// A call that has not returned.
 #[derive(Clone, Debug)]
-pub(crate) struct DiskCall {
+pub struct DiskCall {
     thread: Thread,
     /// The system call, or what is done by several of them.
     pub operation: &'static str,
@@ -26,18 +26,18 @@ pub(crate) struct DiskCall {
 impl DiskCall {
     /// The name of the thread that waits for it.
     #[must_use]
-    pub(crate) fn thread(&self) -> &str {
+    pub fn thread(&self) -> &str {
         self.thread.name().unwrap_or("a thread without a name")
     }
 }
 
 /// The calls of one server that have not returned: at most one for each thread.
 #[derive(Debug, Default)]
-pub(crate) struct DiskCalls(Mutex<Vec<DiskCall>>);
+pub struct DiskCalls(Mutex<Vec<DiskCall>>);
 
 impl DiskCalls {
     /// Makes a call that others can see.
-    pub(crate) fn during<T>(
+    pub fn during<T>(
         &self,
         operation: &'static str,
         path: &Arc<Path>,
@@ -52,7 +52,7 @@ impl DiskCalls {
 
     /// All of them.
     #[must_use]
-    pub(crate) fn all(&self) -> Vec<DiskCall> {
+    pub fn all(&self) -> Vec<DiskCall> {
         self.with(|calls| calls.clone())
     }
 
@@ -80,7 +80,7 @@ impl Drop for Seen<'_> {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(crate) struct WatchedFs {
+pub struct WatchedFs {
     inner: Arc<dyn Fs>,
     calls: Arc<DiskCalls>,
 }
@@ -88,13 +88,13 @@ pub(crate) struct WatchedFs {
 impl WatchedFs {
     /// That file system.
     #[must_use]
-    pub(crate) fn new(inner: Arc<dyn Fs>) -> Self {
+    pub fn new(inner: Arc<dyn Fs>) -> Self {
         Self { inner, calls: Arc::default() }
     }
 
     /// What is in progress.
     #[must_use]
-    pub(crate) fn calls(&self) -> &Arc<DiskCalls> {
+    pub fn calls(&self) -> &Arc<DiskCalls> {
         &self.calls
     }
 

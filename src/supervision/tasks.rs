@@ -13,7 +13,7 @@ use super::{Place, Task, panic_point, within};
 
 /// Tasks that are waited for together; dropping it cancels them.
 #[derive(Debug)]
-pub(crate) struct TaskSet<T>(JoinSet<T>);
+pub struct TaskSet<T>(JoinSet<T>);
 
 impl<T> Default for TaskSet<T> {
     fn default() -> Self {
@@ -23,7 +23,7 @@ impl<T> Default for TaskSet<T> {
 
 impl<T: Send + 'static> TaskSet<T> {
     /// Starts another task of this server. In a runtime only.
-    pub(crate) fn spawn(
+    pub fn spawn(
         &mut self,
         task: Task,
         future: impl Future<Output = T> + Send + 'static,
@@ -32,7 +32,7 @@ impl<T: Send + 'static> TaskSet<T> {
     }
 
     /// Starts another task of this server in that runtime.
-    pub(crate) fn spawn_on(
+    pub fn spawn_on(
         &mut self,
         task: Task,
         future: impl Future<Output = T> + Send + 'static,
@@ -43,23 +43,27 @@ impl<T: Send + 'static> TaskSet<T> {
 
     /// How many there are, ended ones included that were not taken by [`TaskSet::join_next`].
     #[must_use]
-    pub(crate) fn len(&self) -> usize {
+    #[allow(
+        clippy::len_without_is_empty,
+        reason = "a set is asked how many it has, against a limit"
+    )]
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Waits until one has ended; `None` if there are none. One that has panicked is an error here, and
     /// the end of the server.
-    pub(crate) async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
+    pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.0.join_next().await
     }
 
     /// As [`TaskSet::join_next`], without waiting.
-    pub(crate) fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
+    pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.0.try_join_next()
     }
 
     /// Cancels all of them, and waits for that.
-    pub(crate) async fn shutdown(&mut self) {
+    pub async fn shutdown(&mut self) {
         self.0.shutdown().await;
     }
 }

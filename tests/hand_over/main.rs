@@ -13,7 +13,7 @@
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Whether a bug is planted, as in `src/mutants.rs`.
+/// Whether a bug is planted, as in `src/core/mutants.rs`.
 macro_rules! mutant {
     ($name:literal) => {
         crate::is_planted($name)

@@ -12,9 +12,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lockkeeper::internals::replica::peer::server_of;
-use lockkeeper::internals::replica::txn::{Batch, EntryTime, Txn};
-use lockkeeper::internals::replica::{self, Append, Entry, EntryKind};
+use lockkeeper_core::replica::peer::server_of;
+use lockkeeper_core::replica::txn::{Batch, EntryTime, Txn};
+use lockkeeper_core::replica::{self, Append, Entry, EntryKind};
 use raft::eraftpb::{Message, MessageType};
 
 use super::conn::Violation;

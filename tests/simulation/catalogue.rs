@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use lockkeeper::internals::mutants;
+use lockkeeper_core::mutants;
 
 use super::conn::Violation;
 use super::founding;

@@ -12,12 +12,12 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::BytesMut;
-use lockkeeper::internals::proto::connect::ConnectResponse;
-use lockkeeper::internals::proto::{ConnectRequest, Request, frame};
-use lockkeeper::internals::replica::{
+use lockkeeper_core::proto::connect::ConnectResponse;
+use lockkeeper_core::proto::{ConnectRequest, Request, frame};
+use lockkeeper_core::replica::{
     Append, AuditLine, ClientRequest, ConnId, Machine, Mark, Membership, Outgoing,
 };
-use lockkeeper::internals::tree::{Identity, Tree};
+use lockkeeper_core::tree::{Identity, Tree};
 
 use super::agreement::Agreement;
 use super::clocks::Clocks;
@@ -520,7 +520,7 @@ impl Checker {
                 return Err(format!("{path}\n  got      {got:?}\n  expected {expected:?}"));
             }
             let acl = tree.get_acl(&all_powerful, path).map(|(acl, _)| {
-                let plain = |acl: &lockkeeper::internals::proto::Acl| {
+                let plain = |acl: &lockkeeper_core::proto::Acl| {
                     (acl.perms, acl.scheme.to_string(), acl.id.to_string())
                 };
                 acl.iter().map(plain).collect::<Vec<_>>()

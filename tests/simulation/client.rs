@@ -8,11 +8,11 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
 use bytes::{Bytes, BytesMut};
-use lockkeeper::internals::proto::connect::{ConnectRequest, ConnectResponse};
-use lockkeeper::internals::proto::request::{AddWatchMode, RequestHeader, SetWatches};
-use lockkeeper::internals::proto::response::ReplyHeader;
-use lockkeeper::internals::proto::{Reader, Request, Response, Text, frame};
-use lockkeeper::internals::replica::ConnId;
+use lockkeeper_core::proto::connect::{ConnectRequest, ConnectResponse};
+use lockkeeper_core::proto::request::{AddWatchMode, RequestHeader, SetWatches};
+use lockkeeper_core::proto::response::ReplyHeader;
+use lockkeeper_core::proto::{Reader, Request, Response, Text, frame};
+use lockkeeper_core::replica::ConnId;
 
 use super::config::{Config, KINDS};
 use super::conn::Violation;

@@ -6,9 +6,9 @@
 //! told. *Invariant*: what clocks show is known for the whole run. *Never* asks a replica what it thinks of
 //! another one's clock.
 
-use lockkeeper::internals::replica::AuditLine;
-use lockkeeper::internals::replica::clocks::AGREED_MS_MAX;
-use lockkeeper::internals::replica::machine::STAMP_LEAD_MS_MAX;
+use lockkeeper_core::replica::AuditLine;
+use lockkeeper_core::replica::clocks::AGREED_MS_MAX;
+use lockkeeper_core::replica::machine::STAMP_LEAD_MS_MAX;
 
 use super::agreement::Proposal;
 use super::checker::Checker;

@@ -8,11 +8,11 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use lockkeeper::internals::proto::connect::ConnectRequest;
-use lockkeeper::internals::proto::request::{AddWatchMode, SetWatches, Undecodable, WatcherType};
-use lockkeeper::internals::proto::response::ReplyHeader;
-use lockkeeper::internals::proto::{MultiResult, OpCode, Reader, Request, Response, Text};
-use lockkeeper::internals::replica::ClientRequest;
+use lockkeeper_core::proto::connect::ConnectRequest;
+use lockkeeper_core::proto::request::{AddWatchMode, SetWatches, Undecodable, WatcherType};
+use lockkeeper_core::proto::response::ReplyHeader;
+use lockkeeper_core::proto::{MultiResult, OpCode, Reader, Request, Response, Text};
+use lockkeeper_core::replica::ClientRequest;
 
 use super::model::acl::{self, Id};
 use super::model::{self, Event, Model};

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use lockkeeper::internals::storage::fs::Reserved;
+use lockkeeper_storage::fs::Reserved;
 
 use super::rng::Rng;
 

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lockkeeper::internals::storage::{Identity, OpenError};
+use lockkeeper_storage::{Identity, OpenError};
 
 use super::config::STANDSTILL_US_MAX;
 use super::conn::Violation;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use lockkeeper::internals::peer_auth::{
+use lockkeeper_peer_auth::{
     Accepting, Broken, CHALLENGE_BYTES, Connecting, Nonce, PROOF_BYTES, Seal, Secrets, new_line,
 };
 

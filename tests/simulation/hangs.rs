@@ -8,7 +8,7 @@
 
 use std::cmp::Ordering;
 
-use lockkeeper::internals::replica::{Replica, Status};
+use lockkeeper_core::replica::{Replica, Status};
 use raft::eraftpb::{Message, MessageType};
 
 use super::conn::Violation;

@@ -5,8 +5,8 @@
 //! transactions before it make of an empty one, so that a server far behind is judged by the state
 //! that it is in.
 
-use lockkeeper::internals::proto::{Request, Response};
-use lockkeeper::internals::replica::{AuditLine, ConnId};
+use lockkeeper_core::proto::{Request, Response};
+use lockkeeper_core::replica::{AuditLine, ConnId};
 
 use super::model::acl::Id;
 use super::model::{Code, Event, Model, Txn};

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
-use lockkeeper::internals::replica::ConnId;
-use lockkeeper::internals::replica::founding::Founding;
-use lockkeeper::internals::storage::Outcome;
+use lockkeeper_core::replica::ConnId;
+use lockkeeper_core::replica::founding::Founding;
+use lockkeeper_storage::Outcome;
 
 use super::config::Config;
 use super::conn::Violation;

@@ -2,10 +2,10 @@
 //!
 //! *Owns* the rules that concern the order of everything: who may do what when, and what comes of it.
 
-use lockkeeper::internals::proto::{ErrorCode, MultiOp, MultiResult, Request, Response};
-use lockkeeper::internals::replica::AuditLine;
-use lockkeeper::internals::replica::txn::{Origin, Txn, TxnOp};
-use lockkeeper::internals::zookeeper;
+use lockkeeper_core::proto::{ErrorCode, MultiOp, MultiResult, Request, Response};
+use lockkeeper_core::replica::AuditLine;
+use lockkeeper_core::replica::txn::{Origin, Txn, TxnOp};
+use lockkeeper_core::zookeeper;
 
 use super::agreement::Proposal;
 use super::checker::Checker;

@@ -8,8 +8,8 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use lockkeeper::internals::proto::request::{Create, CreateKind};
-use lockkeeper::internals::proto::{Acl, Request, Response, Text};
+use lockkeeper_core::proto::request::{Create, CreateKind};
+use lockkeeper_core::proto::{Acl, Request, Response, Text};
 
 use super::model::{DELETED, NO_NODE};
 

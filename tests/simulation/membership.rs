@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use lockkeeper::internals::replica;
+use lockkeeper_core::replica;
 
 use super::conn::Violation;
 

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use lockkeeper::internals::replica::PeerMessage;
+use lockkeeper_core::replica::PeerMessage;
 
 use super::conn::Violation;
 use super::disk::Crash;

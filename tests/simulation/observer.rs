@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use lockkeeper::internals::replica::txn::{Batch, TxnOp};
-use lockkeeper::internals::replica::{Append, AuditLine, ConnId, EntryKind, PeerMessage};
+use lockkeeper_core::replica::txn::{Batch, TxnOp};
+use lockkeeper_core::replica::{Append, AuditLine, ConnId, EntryKind, PeerMessage};
 
 /// Steps of a run.
 pub const STEPS_MAX: usize = 500;

@@ -4,9 +4,9 @@
 //! ensemble. *Invariant*: one server at a time is emptied: the next one only when the leader counts the
 //! last one again. Nothing but what a running server shows is looked at.
 
-use lockkeeper::internals::replica::founding::{Chance, Founding, Introduction};
-use lockkeeper::internals::replica::inspect::Mode;
-use lockkeeper::internals::storage::{Identity, peek};
+use lockkeeper_core::replica::founding::{Chance, Founding, Introduction};
+use lockkeeper_core::replica::inspect::Mode;
+use lockkeeper_storage::{Identity, peek};
 
 use super::conn::Violation;
 use super::server::{ensemble, new_identity, place};
@@ -61,7 +61,7 @@ impl World {
         let leader = own.leader.filter(|_| own.serving);
         let Some(leader) = leader.and_then(|id| shown(usize::from(id) - 1)) else { return false };
         let votes = |at: usize| !self.config.observers.contains(&at);
-        let is_counted = |peer: &lockkeeper::internals::replica::inspect::PeerStatus| {
+        let is_counted = |peer: &lockkeeper_core::replica::inspect::PeerStatus| {
             peer.is_synced && peer.votes == votes(usize::from(peer.server) - 1)
         };
         leader.mode == Mode::Leader && leader.peers.iter().all(is_counted)

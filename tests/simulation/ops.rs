@@ -4,8 +4,8 @@
 //! makes no sense.
 
 use bytes::Bytes;
-use lockkeeper::internals::proto::request::{AddWatchMode, Create, CreateKind, WatcherType};
-use lockkeeper::internals::proto::{Acl, MultiOp, ReadOp, Request, Text};
+use lockkeeper_core::proto::request::{AddWatchMode, Create, CreateKind, WatcherType};
+use lockkeeper_core::proto::{Acl, MultiOp, ReadOp, Request, Text};
 
 use super::config::{Config, Kind};
 use super::model::quota::{LIMITS, QUOTA, USAGE};

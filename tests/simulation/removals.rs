@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::{Bytes, BytesMut};
-use lockkeeper::internals::config::ServerSpec;
-use lockkeeper::internals::proto::connect::ConnectRequest;
-use lockkeeper::internals::proto::request::{Create, CreateKind, RequestHeader};
-use lockkeeper::internals::proto::response::ReplyHeader;
-use lockkeeper::internals::proto::{Acl, Reader, Request, Text, frame};
-use lockkeeper::internals::replica::{
+use lockkeeper_core::config::ServerSpec;
+use lockkeeper_core::proto::connect::ConnectRequest;
+use lockkeeper_core::proto::request::{Create, CreateKind, RequestHeader};
+use lockkeeper_core::proto::response::ReplyHeader;
+use lockkeeper_core::proto::{Acl, Reader, Request, Text, frame};
+use lockkeeper_core::replica::{
     Append, ClientRequest, Entry, HardState, Input, Machine, Membership, PeerMessage, Replica,
     Restored, Setup, Status, TICK_MS, Urgency,
 };
-use lockkeeper::internals::tree;
+use lockkeeper_core::tree;
 
 use super::conn::Violation;
 use super::rng::Rng;

@@ -10,10 +10,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use lockkeeper::internals::replica::PeerMessage;
-use lockkeeper::internals::replica::inspect::Status;
-use lockkeeper::internals::replica::peer::{RaftMessage, RaftMessageType, server_of};
-use lockkeeper::internals::storage::{OpenError, mark_rolled_back};
+use lockkeeper_core::replica::PeerMessage;
+use lockkeeper_core::replica::inspect::Status;
+use lockkeeper_core::replica::peer::{RaftMessage, RaftMessageType, server_of};
+use lockkeeper_storage::{OpenError, mark_rolled_back};
 
 use super::agreement::Held;
 use super::conn::Violation;

@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use lockkeeper::internals::replica::Member;
+use lockkeeper_core::replica::Member;
 
 use super::client::Mood;
 use super::config::Config;

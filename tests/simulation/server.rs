@@ -10,16 +10,17 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 
-use lockkeeper::internals::config::ServerSpec;
-use lockkeeper::internals::replica::peer::server_of;
-use lockkeeper::internals::replica::{
+use lockkeeper_core::config::ServerSpec;
+use lockkeeper_core::replica::peer::server_of;
+use lockkeeper_core::replica::{
     Append, AuditLine, Changes, ClientRequest, ConnId, Drained, Fetch, Input, Machine, Mark,
     Member, Membership, Outgoing, PeerMessage, Ready, Replica, SendImage, Setup, Urgency,
 };
-use lockkeeper::internals::storage::{
-    self, Checkpointer, Identity, Images, Lock, Log, LogOptions, OpenError, Outcome, Report,
+use lockkeeper_core::tree;
+use lockkeeper_storage::{
+    self as storage, Checkpointer, Identity, Images, Lock, Log, LogOptions, OpenError, Outcome,
+    Report,
 };
-use lockkeeper::internals::tree;
 use raft::eraftpb::MessageType;
 
 use super::bounds::OUTPUTS_MAX;

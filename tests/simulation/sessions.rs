@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use lockkeeper::internals::proto::Request;
-use lockkeeper::internals::replica::ConnId;
+use lockkeeper_core::proto::Request;
+use lockkeeper_core::replica::ConnId;
 
 use super::model::acl::Id;
 

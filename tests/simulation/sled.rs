@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use lockkeeper::internals::storage::{StateError, StateStore, WorkBudget};
+use lockkeeper_storage::{StateError, StateStore, WorkBudget};
 
 use super::disk::Crash;
 use super::rng::Rng;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
 
-use lockkeeper::internals::replica::PeerMessage;
+use lockkeeper_core::replica::PeerMessage;
 
 /// How many of the last lines are kept.
 const KEPT: usize = 200;

@@ -4,8 +4,8 @@
 //! one. *Invariants*: an image is given to the replica only when it is complete, verified and
 //! durable under its temporary name; the sender is told of its fate, or finds out by itself.
 
-use lockkeeper::internals::replica::{Input, Machine, Mark, Restore, SendImage};
-use lockkeeper::internals::storage::{ImageError, Images};
+use lockkeeper_core::replica::{Input, Machine, Mark, Restore, SendImage};
+use lockkeeper_storage::{ImageError, Images};
 
 use super::conn::Violation;
 use super::server::Arrival;
@@ -39,7 +39,7 @@ pub struct Transfer {
 impl World {
     /// A server wants another one to have an image.
     pub(super) fn send_image(&mut self, from: usize, image: SendImage) {
-        let to = usize::from(lockkeeper::internals::replica::peer::server_of(image.to)) - 1;
+        let to = usize::from(lockkeeper_core::replica::peer::server_of(image.to)) - 1;
         let name = from + 1;
         self.trace
             .note(self.now_us, format_args!("{name} sends image {} to {}", image.index, to + 1));

@@ -5,8 +5,8 @@
 //! operator asks only while every server runs the later one, as `admin/upgrade.rs` makes sure, and starts no earlier
 //! one from then on. What must follow is what always must: all servers agree, and none stops.
 
-use lockkeeper::internals::replica::Input;
-use lockkeeper::internals::replica::txn_version::FIRST;
+use lockkeeper_core::replica::Input;
+use lockkeeper_core::replica::txn_version::FIRST;
 
 use super::rng::Rng;
 use super::server::Arrival;

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use lockkeeper::internals::proto::Response;
-use lockkeeper::internals::replica::ConnId;
+use lockkeeper_core::proto::Response;
+use lockkeeper_core::replica::ConnId;
 
 use super::conn::{Conn, Pending, Violation};
 use super::history::{History, Line};

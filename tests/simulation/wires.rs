@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::BytesMut;
-use lockkeeper::internals::proto::{ConnectRequest, frame};
-use lockkeeper::internals::replica::{ClientRequest, ConnId, Input};
+use lockkeeper_core::proto::{ConnectRequest, frame};
+use lockkeeper_core::replica::{ClientRequest, ConnId, Input};
 
 /// Longest frame that the simulated server takes.
 const FRAME_BYTES_MAX: usize = 1 << 16;

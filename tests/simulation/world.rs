@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use lockkeeper::internals::replica::{ConnId, Outgoing};
+use lockkeeper_core::replica::{ConnId, Outgoing};
 
 use super::checker::{Checker, Rules};
 use super::client::{Act, Client};

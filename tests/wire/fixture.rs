@@ -12,7 +12,7 @@
 
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -117,7 +117,7 @@ pub fn start_embedded(lines: &[&str]) -> TestServer {
         .build()
         .expect("a runtime");
     let mut builder = Server::builder().in_memory();
-    // As tests/common has it.
+    // As tests/testkit has it.
     if let Ok(count) = std::env::var("LOCKKEEPER_TEST_IO_THREADS") {
         builder = builder.set("lockkeeper.ioThreads", &count);
     }
@@ -142,7 +142,7 @@ pub fn differs_from_zookeeper(reason: &str) -> bool {
 
 fn start_process(program: &std::ffi::OsStr, lines: &[&str]) -> TestServer {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let port = free_port();
+    let port = testkit::ports::port();
     let (jvm, plain): (Vec<&str>, Vec<&str>) =
         lines.iter().partition(|line| JVM_ONLY.iter().any(|prefix| line.starts_with(prefix)));
     let mut text = String::new();
@@ -176,11 +176,6 @@ fn own(address: SocketAddr, running: Running) -> TestServer {
         session_timeout_ms_max: 40_000,
         _running: running,
     }
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Whether `srvr` says that the server is in business.

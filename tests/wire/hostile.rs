@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::bytes::{Body, Fields, Multi, err, mode, op, open_acl};
 use crate::fixture::{TestServer, server};
 use crate::raw::{Client, ConnectRequest, frame, request};
-use crate::rng::Rng;
+use testkit::rng::Rng;
 
 /// What the server sent must be whole frames.
 fn assert_whole_frames(mut bytes: &[u8]) -> usize {

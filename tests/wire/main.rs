@@ -8,10 +8,11 @@
 
 mod acl;
 mod bytes;
-#[path = "../common/digest_md5.rs"]
-mod digest_md5;
 mod fixture;
+mod frames;
 mod framing;
+mod fuzz_short;
+mod golden;
 mod handshake;
 mod hostile;
 mod multi;
@@ -19,8 +20,6 @@ mod operators;
 mod options;
 mod ordering;
 mod raw;
-#[path = "../common/rng.rs"]
-mod rng;
 mod sasl;
 mod sessions;
 mod set_watches;

@@ -5,9 +5,9 @@ use std::io::Write as _;
 use tempfile::NamedTempFile;
 
 use crate::bytes::{Body, acl, err, mode, op, open_acl, perms};
-use crate::digest_md5::{nonce_of, proof, response};
 use crate::fixture::{TestServer, differs_from_zookeeper, server, server_with};
 use crate::raw::{Client, Reply};
+use testkit::digest_md5::{nonce_of, proof, response};
 
 const USERS: &str = "Server {\n  org.apache.zookeeper.server.auth.DigestLoginModule required\n    \
                      user_super=\"adminpw\"\n    user_bob=\"bobsecret\"\n    user_carl=\"carlsecret\"\n    \

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use crate::bytes::{AclEntry, Body, Fields, Multi, MultiResult, Stat, acl, op, open_acl, perms};
 use crate::fixture::{TestServer, server_with, start_embedded};
 use crate::raw::{Client, Reply};
-use crate::rng::Rng;
+use testkit::rng::Rng;
 
 /// Sessions that take part at any time.
 const CLIENTS: usize = 3;

@@ -10,7 +10,7 @@ pub mod etcd;
 pub mod grpc;
 pub mod redis;
 pub mod resp;
-#[path = "../../../tests/common/rng.rs"]
+#[path = "../../../tests/simulation/rng.rs"]
 mod rng;
 mod socket;
 

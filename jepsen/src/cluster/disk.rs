@@ -2,7 +2,7 @@
 //!
 //! *Invariants*: what the file system has not given to the device when the power goes is lost, what
 //! the device has is kept; nothing stays mounted when this is dropped. Needs nothing else of this
-//! crate: tests/crash has it, too.
+//! crate: tests/server/crash has it, too.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -52,7 +52,7 @@ pub enum Backend {
 #[derive(Clone, Debug)]
 pub struct Blueprint {
     pub software: Software,
-    /// A deliberate bug that every server is to have (src/mutants.rs of the server), by its name.
+    /// A deliberate bug that every server is to have (src/core/mutants.rs of the server), by its name.
     pub plant: Option<String>,
     pub backend: Backend,
     pub nodes: usize,

@@ -1,7 +1,7 @@
 //! Faults at system calls, by `strace --inject` attached to a process that runs.
 //!
 //! *Invariant*: what was traced goes on when this is dropped. Needs nothing else of this crate:
-//! tests/crash has it, too.
+//! tests/server/crash has it, too.
 
 use std::fmt::Display;
 use std::io::{BufRead as _, BufReader};

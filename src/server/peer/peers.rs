@@ -521,7 +521,7 @@ mod tests {
         fn is_late(&self, _: &Failure) {}
     }
 
-    /// The one task that tests/server_panics.rs cannot have run.
+    /// The one task that tests/server/panics.rs cannot have run.
     #[test]
     fn a_panic_of_what_tells_a_busy_driver_of_an_end_ends_the_server() {
         let (sender, told) = std::sync::mpsc::channel();

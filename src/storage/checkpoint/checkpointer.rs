@@ -15,10 +15,10 @@ use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use super::log_since_image::LogSinceImage;
-use crate::replica::{Changes, Mark, RecordDigest};
-use crate::storage::copy::{Found, Manifest, MemoryState, Runs, StateError};
-use crate::storage::image::{ImageError, Images};
-use crate::storage::throttle::WorkBudget;
+use crate::copy::{Found, Manifest, MemoryState, Runs, StateError};
+use crate::image::{ImageError, Images};
+use crate::throttle::WorkBudget;
+use lockkeeper_core::replica::{Changes, Mark, RecordDigest};
 
 /// An image is written after at least this much log, unless told otherwise.
 pub(crate) const IMAGE_EVERY_BYTES: u64 = 64 << 20;
@@ -28,7 +28,7 @@ pub(super) const FAULTS_MAX: u32 = 3;
 
 /// What to do about a log that lost its end where there are other servers. What it lost was
 /// acknowledged to them, and perhaps a vote with it: this server must not go on without.
-pub(in crate::storage) const LOG_LOST_END_ENSEMBLE: &str = "Restore the log directory from a copy, or have \
+pub(crate) const LOG_LOST_END_ENSEMBLE: &str = "Restore the log directory from a copy, or have \
     this server fetch everything from the others again: lockkeeper server --rejoin";
 
 /// What a step of the checkpointer means for its caller.
@@ -173,7 +173,7 @@ impl Checkpointer {
     }
 
     /// From now on its work asks this how much of a core it may take.
-    pub(crate) fn ask(&mut self, work_budget: &WorkBudget) {
+    pub fn ask(&mut self, work_budget: &WorkBudget) {
         self.given.state.ask(work_budget);
         self.given.images = self.given.images.asking(work_budget);
     }
@@ -198,7 +198,7 @@ impl Checkpointer {
 
     /// The log that was written since the newest image.
     #[must_use]
-    pub(crate) fn since_image(&self) -> &Arc<LogSinceImage> {
+    pub fn since_image(&self) -> &Arc<LogSinceImage> {
         &self.since_image
     }
 

@@ -13,7 +13,7 @@ pub(super) const IMAGE_OVERDUE_TIMES: u64 = 8;
 
 /// One thread changes it, that of the checkpointer; others read it.
 #[derive(Debug)]
-pub(crate) struct LogSinceImage {
+pub struct LogSinceImage {
     /// Counts the bytes of log that are written.
     written: Arc<AtomicU64>,
     /// That count at the newest image.
@@ -43,7 +43,7 @@ impl LogSinceImage {
 
     /// Bytes of log that were written since the newest image.
     #[must_use]
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.written().saturating_sub(self.written_at_image.load(Ordering::Relaxed))
     }
 
@@ -60,7 +60,7 @@ impl LogSinceImage {
     /// How late the next image is: 0.0 until it is due, and late, 1.0, when twice as much log was written as made it
     /// due. An image that rests for longer than that is outgrown by the log, and each by more than the one before.
     #[must_use]
-    pub(crate) fn lateness(&self) -> f64 {
+    pub fn lateness(&self) -> f64 {
         let due = self.due_bytes().max(1);
         self.bytes().saturating_sub(due) as f64 / due as f64
     }

@@ -11,6 +11,6 @@ mod store_tests;
 mod tests;
 
 pub use checkpointer::{Checkpointer, Ingredients, Outcome, Source};
-pub(in crate::storage) use checkpointer::{IMAGE_EVERY_BYTES, LOG_LOST_END_ENSEMBLE};
-pub(crate) use checkpointer::{ImageTally, LogLostEnd};
-pub(crate) use log_since_image::LogSinceImage;
+pub(crate) use checkpointer::{IMAGE_EVERY_BYTES, LOG_LOST_END_ENSEMBLE};
+pub use checkpointer::{ImageTally, LogLostEnd};
+pub use log_since_image::LogSinceImage;

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use super::checkpointer::{FAULTS_MAX, Outcome, Source};
 use super::tests::Bench;
-use crate::storage::copy::StateStore as _;
-use crate::storage::fs::Fs;
-use crate::storage::testing::Fault;
+use crate::copy::StateStore as _;
+use crate::fs::Fs;
+use crate::testing::Fault;
 
 #[test]
 fn a_store_at_fault_is_set_aside_and_filled_by_a_full_pass() {

@@ -7,28 +7,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::checkpointer::{Checkpointer, Ingredients, Outcome, Source};
 use super::log_since_image::IMAGE_OVERDUE_TIMES;
-use crate::replica::{Changes, Mark, Restore};
-use crate::storage::copy::{Found, Manifest, Runs, scan};
-use crate::storage::fs::Fs;
-use crate::storage::image::Images;
-use crate::storage::testing::{Fault, Machine, TestFs, TestState, entry};
-use crate::storage::throttle::WorkBudget;
+use crate::copy::{Found, Manifest, Runs, scan};
+use crate::fs::Fs;
+use crate::image::Images;
+use crate::testing::{Fault, Machine, TestFs, TestState, entry};
+use crate::throttle::WorkBudget;
+use lockkeeper_core::replica::{Changes, Mark, Restore};
 
 const EVERY: u64 = 1000;
 
-pub(in crate::storage) struct Bench {
-    pub(in crate::storage) fs: TestFs,
-    pub(in crate::storage) state: TestState,
-    pub(in crate::storage) images: Images,
-    pub(in crate::storage) written: Arc<AtomicU64>,
-    pub(in crate::storage) machine: Machine,
-    pub(in crate::storage) source: Source,
-    pub(in crate::storage) log_last: u64,
-    pub(in crate::storage) ensemble: bool,
+pub(crate) struct Bench {
+    pub(crate) fs: TestFs,
+    pub(crate) state: TestState,
+    pub(crate) images: Images,
+    pub(crate) written: Arc<AtomicU64>,
+    pub(crate) machine: Machine,
+    pub(crate) source: Source,
+    pub(crate) log_last: u64,
+    pub(crate) ensemble: bool,
 }
 
 impl Bench {
-    pub(in crate::storage) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let fs = TestFs::default();
         fs.create_dir(Path::new("/image")).unwrap();
         Self {
@@ -43,7 +43,7 @@ impl Bench {
         }
     }
 
-    pub(in crate::storage) fn checkpointer(&self) -> Checkpointer {
+    pub(crate) fn checkpointer(&self) -> Checkpointer {
         Checkpointer::new(Ingredients {
             state: Runs::new(Box::new(self.state.clone())),
             record_digest: self.machine.record_digest(),
@@ -60,7 +60,7 @@ impl Bench {
     }
 
     /// Applies entries and gives what changed, with a mark.
-    pub(in crate::storage) fn changes(&mut self, count: u64) -> Changes {
+    pub(crate) fn changes(&mut self, count: u64) -> Changes {
         for _ in 0..count {
             let index = self.machine.applied + 1;
             let data = format!("/k{}={index}", index % 50);
@@ -70,12 +70,12 @@ impl Bench {
         Changes { begins_full_pass: false, records, mark: Some(self.machine.mark()) }
     }
 
-    pub(in crate::storage) fn full_pass(&mut self) -> Changes {
+    pub(crate) fn full_pass(&mut self) -> Changes {
         let records = self.machine.all();
         Changes { begins_full_pass: true, records, mark: Some(self.machine.mark()) }
     }
 
-    pub(in crate::storage) fn stored(&self) -> Machine {
+    pub(crate) fn stored(&self) -> Machine {
         let mut machine = Machine::default();
         let mut state = self.state.clone();
         let Found::State(manifest) = Manifest::read(&mut state).unwrap() else {
@@ -88,16 +88,16 @@ impl Bench {
         machine
     }
 
-    pub(in crate::storage) fn assert_stored(&self) {
+    pub(crate) fn assert_stored(&self) {
         assert_eq!(self.stored().records, self.machine.records);
     }
 
     /// So many calls of the store, then none; `None`: all.
-    pub(in crate::storage) fn store_works_for(&self, calls: Option<u32>) {
+    pub(crate) fn store_works_for(&self, calls: Option<u32>) {
         *self.state.works_for.lock().unwrap() = calls;
     }
 
-    pub(in crate::storage) fn log_grows(&self) {
+    pub(crate) fn log_grows(&self) {
         self.written.fetch_add(EVERY, Ordering::Relaxed);
     }
 }
@@ -329,7 +329,7 @@ fn a_checkpoint_beyond_the_end_of_the_log_ends_the_server() {
 }
 
 impl Bench {
-    pub(in crate::storage) fn assert_empty(&self) {
+    pub(crate) fn assert_empty(&self) {
         assert_eq!(self.state.mark(), None);
         assert_eq!(self.state.blocks(), []);
     }

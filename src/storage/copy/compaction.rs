@@ -8,12 +8,12 @@
 use super::manifest::Manifest;
 use super::run::{Run, RunReader, RunWriter};
 use super::store::{StateError, StateStore, Take};
-use crate::replica::Record;
-use crate::storage::throttle::{CpuThrottle, RECORD_STEPS, WorkBudget};
+use crate::throttle::{CpuThrottle, RECORD_STEPS, WorkBudget};
+use lockkeeper_core::replica::Record;
 
 /// Reads runs together.
 #[derive(Debug)]
-pub(in crate::storage) struct Merge {
+pub(crate) struct Merge {
     /// Oldest first.
     readers: Vec<RunReader>,
     /// Those that are not at their end, by [`Merge::is_before`]: a heap whose first has the record.
@@ -25,7 +25,7 @@ pub(in crate::storage) struct Merge {
 
 impl Merge {
     /// In front of the first record of `runs`, which are given oldest first.
-    pub(in crate::storage) fn new(
+    pub(crate) fn new(
         store: &mut dyn StateStore,
         runs: &[Run],
         work_budget: &WorkBudget,
@@ -45,10 +45,7 @@ impl Merge {
     }
 
     /// Goes to the next record; false at the end.
-    pub(in crate::storage) fn advance(
-        &mut self,
-        store: &mut dyn StateStore,
-    ) -> Result<bool, StateError> {
+    pub(crate) fn advance(&mut self, store: &mut dyn StateStore) -> Result<bool, StateError> {
         self.cpu_throttle.did(RECORD_STEPS);
         if std::mem::take(&mut self.has_record) {
             let last = self.heap[0];
@@ -65,7 +62,7 @@ impl Merge {
     }
 
     /// The record that [`Merge::advance`] went to.
-    pub(in crate::storage) fn record(&self) -> Record<'_> {
+    pub(crate) fn record(&self) -> Record<'_> {
         self.readers[self.heap[0]].record()
     }
 
@@ -112,7 +109,7 @@ impl Merge {
 
 /// Writes `runs`, which are given oldest first, as one run with the number `id`. If there is nothing
 /// below them, removals have nothing left to remove and are left out.
-pub(in crate::storage) fn merge(
+pub(crate) fn merge(
     store: &mut dyn StateStore,
     runs: &[Run],
     id: u64,
@@ -135,7 +132,7 @@ pub(in crate::storage) fn merge(
 ///
 /// # Errors
 /// Something is missing or damaged, the store cannot be read or written, or `take` objects.
-pub(in crate::storage) fn scan(
+pub(crate) fn scan(
     store: &mut dyn StateStore,
     manifest: &Manifest,
     mut copy: Option<&mut RunWriter>,
@@ -169,7 +166,7 @@ pub(in crate::storage) fn scan(
 /// A run is merged when those above it have come to [`FAN_IN`] - 1 times its bytes, so that every record
 /// is written about once for each sixteenfold of what is stored, and there are few runs. The lowest one
 /// has all that never changes, and is merged earlier: what it takes for nothing is bounded.
-pub(in crate::storage) fn first_to_merge(runs: &[Run], has_lowest: bool) -> Option<usize> {
+pub(crate) fn first_to_merge(runs: &[Run], has_lowest: bool) -> Option<usize> {
     let mut newer: u64 = runs.iter().map(weight).sum();
     for (at, run) in runs.iter().enumerate() {
         newer -= weight(run);
@@ -186,7 +183,7 @@ pub(in crate::storage) fn first_to_merge(runs: &[Run], has_lowest: bool) -> Opti
 
 /// Whether runs that are read anyway are to be written as one: that is cheaper than to read them all
 /// once more when the lowest one is due.
-pub(in crate::storage) fn is_worth_a_copy(runs: &[Run]) -> bool {
+pub(crate) fn is_worth_a_copy(runs: &[Run]) -> bool {
     let [lowest, newer @ ..] = runs else { return false };
     let newer: u64 = newer.iter().map(weight).sum();
     newer * COPIED_PART >= weight(lowest) || removes_much(runs)

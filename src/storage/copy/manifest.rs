@@ -12,9 +12,9 @@ use std::path::Path;
 
 use super::run::Run;
 use super::store::{StateError, StateStore};
-use crate::replica::Mark;
-use crate::storage::formats::KNOWN;
-use crate::storage::mark::{self, take};
+use crate::formats::KNOWN;
+use crate::mark::{self, take};
+use lockkeeper_core::replica::Mark;
 
 /// 1 was a store with one entry for each record.
 const ONE_FOR_EACH_RECORD: u8 = 1;
@@ -30,7 +30,7 @@ pub(crate) struct Manifest {
 
 /// What was found in a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::storage) enum Found {
+pub(crate) enum Found {
     /// Nothing was ever completed there.
     Nothing,
     /// A state.
@@ -60,17 +60,13 @@ impl Manifest {
     }
 
     /// What `store` says of itself.
-    pub(in crate::storage) fn read(store: &mut dyn StateStore) -> Result<Found, StateError> {
+    pub(crate) fn read(store: &mut dyn StateStore) -> Result<Found, StateError> {
         let Some(bytes) = store.manifest()? else { return Ok(Found::Nothing) };
         decode(&bytes).map_err(|what| StateError::new(store.path(), what))
     }
 
     /// Objects if there are not as many records in the runs as the state has.
-    pub(in crate::storage) fn check_records(
-        &self,
-        store: &Path,
-        found: u64,
-    ) -> Result<(), StateError> {
+    pub(crate) fn check_records(&self, store: &Path, found: u64) -> Result<(), StateError> {
         if found == self.mark.records {
             return Ok(());
         }
@@ -80,7 +76,7 @@ impl Manifest {
     }
 
     /// The numbers of its runs.
-    pub(in crate::storage) fn ids(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn ids(&self) -> impl Iterator<Item = u64> {
         self.runs.iter().map(|run| run.id)
     }
 }
@@ -127,7 +123,7 @@ fn run(reader: &mut &[u8]) -> Option<Run> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replica::Membership;
+    use lockkeeper_core::replica::Membership;
 
     fn some() -> Manifest {
         let run = |id| Run { id, blocks: 2, records: 9, removed: 1, bytes: 70, sum: 1 << 99 };

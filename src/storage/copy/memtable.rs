@@ -4,12 +4,12 @@
 //! it was last. *Never* writes anything.
 
 use super::run::{pack, unpack};
-use crate::replica::Record;
-use crate::storage::throttle::{CpuThrottle, RECORD_STEPS, WorkBudget};
+use crate::throttle::{CpuThrottle, RECORD_STEPS, WorkBudget};
+use lockkeeper_core::replica::Record;
 
 /// Records in the order in which they came.
 #[derive(Debug, Default)]
-pub(in crate::storage) struct Collected {
+pub(crate) struct Collected {
     /// As they are in a run.
     packed: Vec<u8>,
     /// Where each begins.
@@ -17,22 +17,22 @@ pub(in crate::storage) struct Collected {
 }
 
 impl Collected {
-    pub(in crate::storage) fn push(&mut self, record: Record<'_>) {
+    pub(crate) fn push(&mut self, record: Record<'_>) {
         self.starts.push(self.packed.len());
         pack(record, &mut self.packed);
     }
 
     /// Bytes that it holds.
-    pub(in crate::storage) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.packed.len() + self.starts.len() * size_of::<usize>()
     }
 
-    pub(in crate::storage) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
 
     /// Takes all records, sorted, each key once. Keeps their memory for others.
-    pub(in crate::storage) fn take<E>(
+    pub(crate) fn take<E>(
         &mut self,
         work_budget: &WorkBudget,
         mut take: impl FnMut(Record<'_>) -> Result<(), E>,

@@ -14,9 +14,9 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub(in crate::storage) use compaction::scan;
-pub(in crate::storage) use manifest::{Found, Manifest};
+pub(crate) use compaction::scan;
+pub(crate) use manifest::{Found, Manifest};
 pub use runs::Runs;
 pub use sled::SledState;
-pub(crate) use store::MemoryState;
+pub use store::MemoryState;
 pub use store::{StateError, StateStore, Take};

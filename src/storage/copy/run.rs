@@ -14,7 +14,7 @@
 use twox_hash::XxHash3_128;
 
 use super::store::{BLOCK_BYTES, StateError, StateStore};
-use crate::replica::Record;
+use lockkeeper_core::replica::Record;
 
 /// Length of the value of a record that is gone.
 const REMOVED: u32 = u32::MAX;
@@ -55,7 +55,7 @@ impl Run {
 }
 
 /// Appends a record to `out` as it is in a run.
-pub(in crate::storage) fn pack(record: Record<'_>, out: &mut Vec<u8>) {
+pub(crate) fn pack(record: Record<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&length(record.key.len()).to_le_bytes());
     let value_len = record.value.map_or(REMOVED, |value| length(value.len()));
     out.extend_from_slice(&value_len.to_le_bytes());
@@ -76,7 +76,7 @@ fn lengths(bytes: &[u8]) -> Option<(usize, Option<usize>)> {
 }
 
 /// The record at the front of what [`pack`] made.
-pub(in crate::storage) fn unpack(bytes: &[u8]) -> Record<'_> {
+pub(crate) fn unpack(bytes: &[u8]) -> Record<'_> {
     let (key_len, value_len) = lengths(bytes).expect("a record was packed there");
     let (key, rest) = bytes[HEADER_BYTES..].split_at(key_len);
     Record { key, value: value_len.map(|len| &rest[..len]) }
@@ -84,7 +84,7 @@ pub(in crate::storage) fn unpack(bytes: &[u8]) -> Record<'_> {
 
 /// Writes a run into a store. What it has written is of no use before it is finished.
 #[derive(Debug)]
-pub(in crate::storage) struct RunWriter {
+pub(crate) struct RunWriter {
     run: Run,
     block: Vec<u8>,
     packed: Vec<u8>,
@@ -92,7 +92,7 @@ pub(in crate::storage) struct RunWriter {
 }
 
 impl RunWriter {
-    pub(in crate::storage) fn new(id: u64) -> Self {
+    pub(crate) fn new(id: u64) -> Self {
         Self {
             run: Run { id, ..Run::default() },
             block: Vec::with_capacity(BLOCK_BYTES),
@@ -102,7 +102,7 @@ impl RunWriter {
     }
 
     /// Adds a record. Keys must ascend.
-    pub(in crate::storage) fn record(
+    pub(crate) fn record(
         &mut self,
         store: &mut dyn StateStore,
         record: Record<'_>,
@@ -141,10 +141,7 @@ impl RunWriter {
     }
 
     /// Completes the run.
-    pub(in crate::storage) fn finish(
-        mut self,
-        store: &mut dyn StateStore,
-    ) -> Result<Run, StateError> {
+    pub(crate) fn finish(mut self, store: &mut dyn StateStore) -> Result<Run, StateError> {
         if !self.block.is_empty() {
             Self::flush(&mut self.run, &mut self.block, store)?;
         }
@@ -154,7 +151,7 @@ impl RunWriter {
 
 /// Reads a run, one record after the other.
 #[derive(Debug)]
-pub(in crate::storage) struct RunReader {
+pub(crate) struct RunReader {
     expected: Run,
     found: Run,
     /// What was read and not gone past yet; the current record begins at `at`.
@@ -170,7 +167,7 @@ pub(in crate::storage) struct RunReader {
 
 impl RunReader {
     /// In front of the first record.
-    pub(in crate::storage) fn new(run: &Run) -> Self {
+    pub(crate) fn new(run: &Run) -> Self {
         Self {
             expected: run.clone(),
             found: Run { id: run.id, ..Run::default() },
@@ -184,10 +181,7 @@ impl RunReader {
     }
 
     /// Goes to the next record; false at the end, which is only reached if everything was there.
-    pub(in crate::storage) fn advance(
-        &mut self,
-        store: &mut dyn StateStore,
-    ) -> Result<bool, StateError> {
+    pub(crate) fn advance(&mut self, store: &mut dyn StateStore) -> Result<bool, StateError> {
         self.at = self.end;
         if !self.fill(store, 1)? {
             return match self.found == self.expected {
@@ -216,13 +210,13 @@ impl RunReader {
     }
 
     /// The record that [`RunReader::advance`] went to.
-    pub(in crate::storage) fn record(&self) -> Record<'_> {
+    pub(crate) fn record(&self) -> Record<'_> {
         let value = self.has_value.then(|| &self.bytes[self.key_end..self.end]);
         Record { key: self.key(), value }
     }
 
     /// The key of that.
-    pub(in crate::storage) fn key(&self) -> &[u8] {
+    pub(crate) fn key(&self) -> &[u8] {
         &self.bytes[self.at + HEADER_BYTES..self.key_end]
     }
 
@@ -290,7 +284,7 @@ impl RunReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::testing::TestState;
+    use crate::testing::TestState;
 
     const LONG: usize = UNPROVED_BYTES_MAX + 1;
 

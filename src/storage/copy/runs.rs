@@ -18,9 +18,9 @@ use super::manifest::{Found, Manifest};
 use super::memtable::Collected;
 use super::run::{Run, RunWriter};
 use super::store::{StateError, StateStore, Take};
-use crate::replica::{Mark, Records};
-use crate::storage::formats::Formats;
-use crate::storage::throttle::WorkBudget;
+use crate::formats::Formats;
+use crate::throttle::WorkBudget;
+use lockkeeper_core::replica::{Mark, Records};
 
 /// How many times what the runs come to there must be room for, before they are read for an image and
 /// written as one besides: the image needs once, what is written up to twice.
@@ -57,7 +57,7 @@ impl Runs {
     }
 
     /// From now on its work asks this how much of a core it may take.
-    pub(in crate::storage) fn ask(&mut self, work_budget: &WorkBudget) {
+    pub(crate) fn ask(&mut self, work_budget: &WorkBudget) {
         self.work_budget = work_budget.clone();
     }
 
@@ -72,7 +72,7 @@ impl Runs {
     ///
     /// # Errors
     /// The store fails, its manifest is damaged, or it was written by a later version.
-    pub(in crate::storage) fn open(&mut self) -> Result<Found, StateError> {
+    pub(crate) fn open(&mut self) -> Result<Found, StateError> {
         let found = Manifest::read(&mut *self.store)?;
         if let Found::State(manifest) = &found {
             self.next = manifest.ids().max().map_or(1, |id| id + 1);
@@ -169,7 +169,7 @@ impl Runs {
     ///
     /// # Errors
     /// The store fails.
-    pub(in crate::storage) fn remove_unnamed(&mut self) -> Result<(), StateError> {
+    pub(crate) fn remove_unnamed(&mut self) -> Result<(), StateError> {
         let named = self.manifest.iter().flat_map(Manifest::ids);
         let named: Vec<u64> = named.chain(self.unclosed.iter().map(|run| run.id)).collect();
         self.store.retain_runs(&named, &self.work_budget)
@@ -191,7 +191,7 @@ impl Runs {
     /// # Errors
     /// As [`Runs::scan`], or the store cannot be written. If it was `take` that objected, the state is what
     /// it was, and [`Runs::remove_unnamed`] gives back the room that was taken so far.
-    pub(in crate::storage) fn scan_and_merge(&mut self, take: Take<'_>) -> Result<(), StateError> {
+    pub(crate) fn scan_and_merge(&mut self, take: Take<'_>) -> Result<(), StateError> {
         let manifest = self.manifest.as_ref().ok_or_else(|| no_checkpoint(&*self.store))?;
         let bytes: u64 = manifest.runs.iter().map(|run| run.bytes).sum();
         let has_room = self.store.room() / COPY_ROOM_TIMES >= bytes;
@@ -211,7 +211,7 @@ impl Runs {
 
     /// The same; manifests are written as `formats` says.
     #[must_use]
-    pub(in crate::storage) fn writing(self, formats: &Formats) -> Self {
+    pub(crate) fn writing(self, formats: &Formats) -> Self {
         Self { formats: formats.clone(), ..self }
     }
 
@@ -242,7 +242,7 @@ impl Runs {
     }
 
     /// Begins anew with nothing stored, in another store.
-    pub(in crate::storage) fn replace(&mut self, store: Box<dyn StateStore>) {
+    pub(crate) fn replace(&mut self, store: Box<dyn StateStore>) {
         self.forget();
         self.store = store;
     }

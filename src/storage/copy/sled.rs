@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::store::{StateError, StateStore};
-use crate::storage::throttle::{BLOCK_STEPS, CpuThrottle, WorkBudget};
-use crate::supervision;
+use crate::throttle::{BLOCK_STEPS, CpuThrottle, WorkBudget};
+use lockkeeper_supervision as supervision;
 
 /// sled's cache. It uses several times as much.
 const CACHE_BYTES: u64 = 8 << 20;

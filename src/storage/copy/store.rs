@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::storage::throttle::WorkBudget;
+use crate::throttle::WorkBudget;
 
 /// A state store that cannot be used any more.
 #[derive(Debug, thiserror::Error)]
@@ -106,9 +106,9 @@ pub trait StateStore: Send + fmt::Debug {
 
 /// A state store in memory: the last resort when no other works, and the model in tests.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct MemoryState {
-    pub(in crate::storage) manifest: Option<Vec<u8>>,
-    pub(in crate::storage) blocks: BTreeMap<(u64, u32), Box<[u8]>>,
+pub struct MemoryState {
+    pub(crate) manifest: Option<Vec<u8>>,
+    pub(crate) blocks: BTreeMap<(u64, u32), Box<[u8]>>,
 }
 
 impl StateStore for MemoryState {

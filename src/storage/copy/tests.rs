@@ -7,9 +7,9 @@ use super::manifest::{Found, Manifest};
 use super::run::{Run, RunWriter};
 use super::runs::Runs;
 use super::store::{BLOCK_BYTES, MemoryState, StateError, StateStore};
-use crate::replica::{Mark, Record, Records};
-use crate::storage::testing::TestState;
-use crate::storage::throttle::WorkBudget;
+use crate::testing::TestState;
+use crate::throttle::WorkBudget;
+use lockkeeper_core::replica::{Mark, Record, Records};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::storage::fs::{Fs, FsError, read_file};
+use crate::fs::{Fs, FsError, read_file};
 
 const FILE: &str = "errors";
 /// Bytes of the file: a number with leading zeros, and the end of its line.
@@ -81,7 +81,7 @@ fn write(fs: &dyn Fs, path: &Path, count: u64) -> Result<(), FsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::OsFs;
+    use crate::OsFs;
 
     fn of(dir: &Path) -> ErrorCount {
         ErrorCount::of(Arc::new(OsFs), Some(dir))

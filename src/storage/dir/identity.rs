@@ -10,13 +10,13 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::replica::Membership;
-use crate::replica::founding::{Identified, ServerSpec};
-use crate::replica::peer::{raft_id, server_of};
-use crate::replica::txn_version::{FIRST, NEWEST, RELEASE};
-use crate::storage::formats::{KNOWN, written_at};
-use crate::storage::fs::{Fs, FsError, read_file};
-use crate::storage::mark::MEMBERS_MAX;
+use crate::formats::{KNOWN, written_at};
+use crate::fs::{Fs, FsError, read_file};
+use crate::mark::MEMBERS_MAX;
+use lockkeeper_core::replica::Membership;
+use lockkeeper_core::replica::founding::{Identified, ServerSpec};
+use lockkeeper_core::replica::peer::{raft_id, server_of};
+use lockkeeper_core::replica::txn_version::{FIRST, NEWEST, RELEASE};
 
 /// The first layouts of a data directory. The first one knew standalone servers only, the second one
 /// does not know with which server lines the ensemble began. From the fourth one on, it says which release wrote it.
@@ -28,7 +28,7 @@ const RAFT_ID_STANDALONE: u64 = 1;
 /// Most founders an ensemble can have: one for each server id.
 const FOUNDERS_MAX: usize = 255;
 /// Its name.
-pub(in crate::storage) const FILE: &str = "identity";
+pub(crate) const FILE: &str = "identity";
 const TEMPORARY: &str = "identity.tmp";
 const FIRST_LINE: &str = "lockkeeper data directory";
 /// What stands for an empty list.
@@ -189,7 +189,7 @@ impl Identity {
 
     /// The owner that the log's segments name: the raft id, so that the log of an earlier
     /// incarnation is not taken for this one's. Format 1 wrote the server's id there.
-    pub(in crate::storage) fn log_owner(&self) -> u64 {
+    pub(crate) fn log_owner(&self) -> u64 {
         if server_of(self.raft_id) == self.server_id { self.raft_id } else { self.server_id.into() }
     }
 
@@ -416,7 +416,7 @@ impl<'a> Lines<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::OsFs;
+    use crate::OsFs;
 
     fn founder() -> Identity {
         Identity {

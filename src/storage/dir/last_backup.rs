@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use crate::storage::fs::{Fs, FsError, read_file};
+use crate::fs::{Fs, FsError, read_file};
 
 const FILE: &str = "last-backup";
 /// Longest file, bytes.
@@ -13,18 +13,18 @@ const BYTES_MAX: u64 = 256;
 
 /// A backup that a client has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BackupMade {
+pub struct BackupMade {
     /// When it was complete, milliseconds since the epoch.
-    pub(crate) wall_ms: i64,
+    pub wall_ms: i64,
     /// zxid of the last transaction in it.
-    pub(crate) zxid: i64,
+    pub zxid: i64,
     /// Its size.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
 impl BackupMade {
     /// That of the data directory `dir`, if one is known.
-    pub(crate) fn load(fs: &dyn Fs, dir: &Path) -> Option<Self> {
+    pub fn load(fs: &dyn Fs, dir: &Path) -> Option<Self> {
         let bytes = read_file(fs, &dir.join(FILE), BYTES_MAX).ok()?;
         let text = String::from_utf8(bytes).ok()?;
         let mut words = text.split_whitespace();
@@ -38,7 +38,7 @@ impl BackupMade {
     ///
     /// # Errors
     /// The file system failed: the next process knows of an earlier one.
-    pub(crate) fn store(&self, fs: &dyn Fs, dir: &Path) -> Result<(), FsError> {
+    pub fn store(&self, fs: &dyn Fs, dir: &Path) -> Result<(), FsError> {
         let (path, new) = (dir.join(FILE), dir.join(format!("{FILE}.tmp")));
         if fs.list(dir)?.iter().any(|name| Path::new(name) == new.file_name().unwrap_or_default()) {
             fs.remove(&new)?;
@@ -53,7 +53,7 @@ impl BackupMade {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::OsFs;
+    use crate::OsFs;
 
     #[test]
     fn the_next_process_knows_of_the_last_backup() {

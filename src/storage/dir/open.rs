@@ -18,21 +18,21 @@ use super::recovery::Recovery;
 use super::replacement;
 use super::rolled_back::refuse_rolled_back;
 use super::seed::UNFINISHED;
-use crate::replica::peer::server_of;
-use crate::replica::{HardState, Restore, Restored};
-use crate::storage::checkpoint::{Checkpointer, IMAGE_EVERY_BYTES, Ingredients, Source};
-use crate::storage::copy::{Runs, SledState, StateStore};
-use crate::storage::formats::{FormatSwitch, Formats};
-use crate::storage::fs::{FileLock, Fs, OsFs};
-use crate::storage::image::Images;
-use crate::storage::log::{Log, LogOptions, SEGMENT_BYTES};
+use crate::checkpoint::{Checkpointer, IMAGE_EVERY_BYTES, Ingredients, Source};
+use crate::copy::{Runs, SledState, StateStore};
+use crate::formats::{FormatSwitch, Formats};
+use crate::fs::{FileLock, Fs, OsFs};
+use crate::image::Images;
+use crate::log::{Log, LogOptions, SEGMENT_BYTES};
+use lockkeeper_core::replica::peer::server_of;
+use lockkeeper_core::replica::{HardState, Restore, Restored};
 
-pub(in crate::storage) const LOCK: &str = "lock";
-pub(in crate::storage) const IMAGES: &str = "image";
-pub(in crate::storage) const STATE: &str = "state";
-pub(in crate::storage) const LOG: &str = "log";
+pub(crate) const LOCK: &str = "lock";
+pub(crate) const IMAGES: &str = "image";
+pub(crate) const STATE: &str = "state";
+pub(crate) const LOG: &str = "log";
 /// Where ZooKeeper keeps its data.
-pub(in crate::storage) const ZOOKEEPER: &str = "version-2";
+pub(crate) const ZOOKEEPER: &str = "version-2";
 /// The file with which an operator says that an empty directory is that of a new server: ZooKeeper's
 /// `zkServer-initialize.sh` makes it, beside an empty [`ZOOKEEPER`].
 const INITIALIZE: &str = "initialize";
@@ -132,7 +132,7 @@ pub struct Opened {
     /// Whose it is.
     pub identity: Identity,
     /// For the log thread.
-    pub(crate) format_switch: FormatSwitch,
+    pub format_switch: FormatSwitch,
     /// For the replica.
     pub restored: Restored,
     /// For the log thread.
@@ -267,7 +267,7 @@ pub fn peek(place: &Place) -> Result<Option<Identity>, OpenError> {
 }
 
 /// Names like `log` and `lock` prove nothing: only an identity says that the data is ours.
-pub(in crate::storage) fn refuse_zookeeper(fs: &dyn Fs, place: &Place) -> Result<(), OpenError> {
+pub(crate) fn refuse_zookeeper(fs: &dyn Fs, place: &Place) -> Result<(), OpenError> {
     if fs.list(&place.data)?.iter().any(|name| name == identity::FILE) {
         return Ok(());
     }
@@ -282,10 +282,7 @@ pub(in crate::storage) fn refuse_zookeeper(fs: &dyn Fs, place: &Place) -> Result
 }
 
 /// While the old data is moved away and the new comes, neither is whole.
-pub(in crate::storage) fn refuse_half_replaced(
-    fs: &dyn Fs,
-    place: &Place,
-) -> Result<(), OpenError> {
+pub(crate) fn refuse_half_replaced(fs: &dyn Fs, place: &Place) -> Result<(), OpenError> {
     match fs.list(&place.data)?.iter().any(|name| name == replacement::MARKER) {
         true => Err(OpenError::RecoveryUnfinished { dir: place.data.clone() }),
         false => Ok(()),
@@ -296,7 +293,7 @@ pub(in crate::storage) fn refuse_half_replaced(
 ///
 /// # Errors
 /// The directory cannot be read.
-pub(crate) fn is_initialized(place: &Place) -> Result<bool, OpenError> {
+pub fn is_initialized(place: &Place) -> Result<bool, OpenError> {
     for dir in [&place.data, &place.log] {
         if place.fs.list(dir)?.iter().any(|name| name == INITIALIZE) {
             return Ok(true);
@@ -324,12 +321,12 @@ fn forget_initialize(fs: &dyn Fs, place: &Place) -> Result<(), OpenError> {
 ///
 /// # Errors
 /// Another server runs there, they are ZooKeeper's, or cannot be made.
-pub(crate) fn hold(place: &Place) -> Result<Lock, OpenError> {
+pub fn hold(place: &Place) -> Result<Lock, OpenError> {
     refuse_zookeeper(&*place.fs, place)?;
     lock(&*place.fs, place)
 }
 
-pub(in crate::storage) fn lock(fs: &dyn Fs, place: &Place) -> Result<Lock, OpenError> {
+pub(crate) fn lock(fs: &dyn Fs, place: &Place) -> Result<Lock, OpenError> {
     let mut dirs = vec![&place.data];
     if place.log != place.data {
         dirs.push(&place.log);
@@ -361,7 +358,7 @@ fn identify(fs: &dyn Fs, place: &Place, options: &Options) -> Result<Identity, O
     Ok(identity)
 }
 
-pub(in crate::storage) fn refuse_other_server(
+pub(crate) fn refuse_other_server(
     place: &Place,
     identity: &Identity,
     expected: u8,
@@ -374,7 +371,7 @@ pub(in crate::storage) fn refuse_other_server(
 }
 
 /// Data must say whose it is.
-pub(in crate::storage) fn refuse_nameless(fs: &dyn Fs, place: &Place) -> Result<(), OpenError> {
+pub(crate) fn refuse_nameless(fs: &dyn Fs, place: &Place) -> Result<(), OpenError> {
     if fs.list(&place.data)?.iter().any(|name| name == UNFINISHED) {
         return Err(OpenError::Unfinished { dir: place.data.clone() });
     }

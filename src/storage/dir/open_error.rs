@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use super::identity::IdentityError;
 use super::open::ZOOKEEPER;
-use crate::storage::fs::FsError;
-use crate::storage::image::ImageError;
-use crate::storage::log::LogError;
+use crate::fs::FsError;
+use crate::image::ImageError;
+use crate::log::LogError;
 
 /// Why a data directory cannot be used. Nothing in it was changed.
 #[derive(Debug, thiserror::Error)]

@@ -7,14 +7,12 @@ use std::sync::Arc;
 use super::identity::Identity;
 use super::open::{Opened, Options, Place, is_initialized, open, peek};
 use super::open_error::OpenError;
-use crate::replica::peer::raft_id;
-use crate::replica::{Changes, Entry, Membership, Restore};
-use crate::storage::checkpoint::Outcome;
-use crate::storage::copy::StateStore;
-use crate::storage::fs::Fs;
-use crate::storage::testing::{
-    Fault, Machine, TestFs, TestState, UNSYNCED, Unsynced, append, entry,
-};
+use crate::checkpoint::Outcome;
+use crate::copy::StateStore;
+use crate::fs::Fs;
+use crate::testing::{Fault, Machine, TestFs, TestState, UNSYNCED, Unsynced, append, entry};
+use lockkeeper_core::replica::peer::raft_id;
+use lockkeeper_core::replica::{Changes, Entry, Membership, Restore};
 
 fn options() -> Options {
     Options { segment_bytes: 2048, image_every_bytes: 3000, ..Options::standalone(0x5eed) }
@@ -535,15 +533,15 @@ fn on_a_real_disk_with_sled_a_killed_server_comes_back() {
         }
         acknowledged = server.acknowledged;
     }
-    let names = crate::storage::fs::OsFs.list(dir.path()).unwrap();
+    let names = crate::fs::OsFs.list(dir.path()).unwrap();
     assert_eq!(names, ["identity", "image", "lock", "log", "state"], "sled was never at fault");
 }
 
 #[test]
 fn the_parts_can_move_to_their_threads() {
     fn can_move<T: Send>() {}
-    can_move::<crate::storage::Log>();
-    can_move::<crate::storage::Checkpointer>();
+    can_move::<crate::Log>();
+    can_move::<crate::Checkpointer>();
     can_move::<Opened>();
 }
 

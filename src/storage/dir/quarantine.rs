@@ -16,7 +16,7 @@ use super::identity::{self, Identity, IdentityError};
 use super::open::{IMAGES, LOG, Opened, Place, STATE, lock, refuse_other_server, refuse_zookeeper};
 use super::open_error::OpenError;
 use super::rolled_back::{self, is_rolled_back};
-use crate::storage::fs::{Fs, FsError};
+use crate::fs::{Fs, FsError};
 
 pub(super) const NAME: &str = "set-aside-";
 /// What a server on its own left that never had a session or a write.
@@ -102,7 +102,7 @@ pub fn was_set_aside(place: &Place) -> Result<bool, FsError> {
 ///
 /// # Errors
 /// The directory cannot be changed.
-pub(crate) fn begin_anew(place: &Place, opened: Opened) -> Result<(), OpenError> {
+pub fn begin_anew(place: &Place, opened: Opened) -> Result<(), OpenError> {
     let fs = &*place.fs;
     // Its files are closed before they are moved.
     let Opened { identity, lock, .. } = opened;
@@ -183,13 +183,13 @@ pub(super) fn move_all(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::Opened;
-    use crate::storage::Options;
-    use crate::storage::OsFs;
-    use crate::storage::dir::open;
-    use crate::storage::mark_rolled_back;
-    use crate::storage::peek;
-    use crate::storage::testing::{Machine, append, entry};
+    use crate::Opened;
+    use crate::Options;
+    use crate::OsFs;
+    use crate::dir::open;
+    use crate::mark_rolled_back;
+    use crate::peek;
+    use crate::testing::{Machine, append, entry};
 
     struct Dirs(tempfile::TempDir);
 
@@ -357,7 +357,8 @@ mod tests {
         assert!(!was_set_aside(&dirs.place()).unwrap());
         // Unless an ensemble began with it.
         let dirs = Dirs::new();
-        let members = vec![crate::replica::founding::ServerSpec::parse(1, "a:1:2").unwrap()];
+        let members =
+            vec![lockkeeper_core::replica::founding::ServerSpec::parse(1, "a:1:2").unwrap()];
         drop(dirs.open_as(Identity { members, ..Identity::standalone(7, 1) }).unwrap());
         set_aside(&dirs.place(), 1).unwrap();
         assert!(was_set_aside(&dirs.place()).unwrap());

@@ -14,36 +14,36 @@ use super::open::{
 use super::open_error::OpenError;
 use super::recovery::Recovery;
 use super::rolled_back::is_rolled_back;
-use crate::replica::{Entry, HardState, Membership, Restore};
-use crate::storage::checkpoint::Source;
-use crate::storage::image::Images;
-use crate::storage::log::{Log, LogOptions, SEGMENT_BYTES};
+use crate::checkpoint::Source;
+use crate::image::Images;
+use crate::log::{Log, LogOptions, SEGMENT_BYTES};
+use lockkeeper_core::replica::{Entry, HardState, Membership, Restore};
 
 /// What a directory holds.
 #[derive(Debug)]
-pub(crate) struct ReadState {
+pub struct ReadState {
     /// Whose it is.
-    pub(crate) identity: Identity,
+    pub identity: Identity,
     /// Who took part at the state that the reading began with: entries behind it may have changed that.
-    pub(crate) membership: Membership,
+    pub membership: Membership,
     /// The hard state of the log.
-    pub(crate) hard_state: HardState,
+    pub hard_state: HardState,
     /// Index and term of the last entry that is in the state: the last one of which this server knew that it is
     /// committed.
-    pub(crate) applied: (u64, u64),
+    pub applied: (u64, u64),
     /// The entries behind it, which are not in the state: a majority may have them or not.
-    pub(crate) tail: Vec<Entry>,
+    pub tail: Vec<Entry>,
     /// What was dropped at the end of the log, if a write was cut off there.
-    pub(crate) torn: Option<String>,
+    pub torn: Option<String>,
     /// Whether the directory is marked as older than what its server had acknowledged.
-    pub(crate) is_rolled_back: bool,
+    pub is_rolled_back: bool,
 }
 
 /// Gives the state in `place` to `restore`, up to the last entry that is known to be committed.
 ///
 /// # Errors
 /// A server runs on it, there is no data, or it is damaged: see [`OpenError`].
-pub(crate) fn read(place: Place, restore: &mut dyn Restore) -> Result<ReadState, OpenError> {
+pub fn read(place: Place, restore: &mut dyn Restore) -> Result<ReadState, OpenError> {
     let fs = Arc::clone(&place.fs);
     refuse_zookeeper(&*fs, &place)?;
     refuse_half_replaced(&*fs, &place)?;
@@ -89,7 +89,7 @@ pub(crate) fn read(place: Place, restore: &mut dyn Restore) -> Result<ReadState,
 }
 
 /// A server that runs holds a lock, and there is no such file where none has run.
-fn lock_if_used(place: &Place) -> Result<Vec<Box<dyn crate::storage::fs::FileLock>>, OpenError> {
+fn lock_if_used(place: &Place) -> Result<Vec<Box<dyn crate::fs::FileLock>>, OpenError> {
     let mut dirs: Vec<&Path> = vec![&place.data, &place.log];
     dirs.dedup();
     let mut held = Vec::new();

@@ -10,19 +10,19 @@ use std::path::PathBuf;
 
 use super::open::{IMAGES, LOG, Place};
 use super::open_error::OpenError;
-use crate::replica::{Mark, Restore};
-use crate::storage::checkpoint::{LOG_LOST_END_ENSEMBLE, Source};
-use crate::storage::copy::{Found, Manifest, scan};
-use crate::storage::image::{Copy, ImageError, Images};
-use crate::storage::log::{Log, LogError, LogRecovery};
-use crate::storage::throttle::WorkBudget;
+use crate::checkpoint::{LOG_LOST_END_ENSEMBLE, Source};
+use crate::copy::{Found, Manifest, scan};
+use crate::image::{Copy, ImageError, Images};
+use crate::log::{Log, LogError, LogRecovery};
+use crate::throttle::WorkBudget;
+use lockkeeper_core::replica::{Mark, Restore};
 
 /// What the state was begun from.
-pub(in crate::storage) struct Begun {
-    pub(in crate::storage) source: Source,
-    pub(in crate::storage) mark: Mark,
-    pub(in crate::storage) name: String,
-    pub(in crate::storage) image_bytes: u64,
+pub(crate) struct Begun {
+    pub(crate) source: Source,
+    pub(crate) mark: Mark,
+    pub(crate) name: String,
+    pub(crate) image_bytes: u64,
     /// Whether the image still has the name of a received one.
     received: bool,
 }
@@ -35,10 +35,10 @@ struct Tried {
 }
 
 /// A directory being recovered; nothing in it is changed before [`Recovery::tidy`].
-pub(in crate::storage) struct Recovery<'a> {
-    pub(in crate::storage) place: Place,
-    pub(in crate::storage) log: Log,
-    pub(in crate::storage) found: LogRecovery,
+pub(crate) struct Recovery<'a> {
+    pub(crate) place: Place,
+    pub(crate) log: Log,
+    pub(crate) found: LogRecovery,
     images: Images,
     restore: &'a mut dyn Restore,
     /// Whether there are other servers.
@@ -47,7 +47,7 @@ pub(in crate::storage) struct Recovery<'a> {
 }
 
 impl<'a> Recovery<'a> {
-    pub(in crate::storage) fn new(
+    pub(crate) fn new(
         place: Place,
         log: Log,
         found: LogRecovery,
@@ -59,7 +59,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// Restores the newest state that can be believed.
-    pub(in crate::storage) fn begin(&mut self) -> Result<Begun, OpenError> {
+    pub(crate) fn begin(&mut self) -> Result<Begun, OpenError> {
         for (index, copy) in self.candidates()? {
             match self.image(index, copy)? {
                 Ok(begun) => return Ok(begun),
@@ -211,7 +211,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// Gives the entries behind `base` up to `commit` to the machine.
-    pub(in crate::storage) fn entries(&mut self, base: u64, commit: u64) -> Result<(), OpenError> {
+    pub(crate) fn entries(&mut self, base: u64, commit: u64) -> Result<(), OpenError> {
         let restore = &mut *self.restore;
         let mut refused = None;
         self.log.each(base + 1, commit, &mut |entry| match restore.entry(&entry) {
@@ -231,7 +231,7 @@ impl<'a> Recovery<'a> {
 
     /// The first changes: all that was read has proved good. Returns the damaged images under the
     /// names that they have now.
-    pub(in crate::storage) fn tidy(&mut self, begun: &Begun) -> Result<Vec<PathBuf>, OpenError> {
+    pub(crate) fn tidy(&mut self, begun: &Begun) -> Result<Vec<PathBuf>, OpenError> {
         let fs = &*self.place.fs;
         let images = self.place.data.join(IMAGES);
         fs.create_dir(&images)?;

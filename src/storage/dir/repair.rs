@@ -12,14 +12,14 @@ use std::sync::Arc;
 use super::identity::Identity;
 use super::open::{IMAGES, LOG, Lock, Options, Place, lock, refuse_other_server};
 use super::open_error::OpenError;
-use crate::replica::Mark;
-use crate::storage::formats::Formats;
-use crate::storage::image::Images;
-use crate::storage::log::{Log, LogOptions, LogRecovery};
+use crate::formats::Formats;
+use crate::image::Images;
+use crate::log::{Log, LogOptions, LogRecovery};
+use lockkeeper_core::replica::Mark;
 
 /// A directory that lacks a copy of the state.
 #[derive(Debug)]
-pub(crate) struct Mending {
+pub struct Mending {
     log: Log,
     found: LogRecovery,
     images: Images,
@@ -32,7 +32,7 @@ impl Mending {
     ///
     /// # Errors
     /// It cannot be read, or is not what it was any more.
-    pub(crate) fn begin(place: &Place, options: &Options) -> Result<Self, OpenError> {
+    pub fn begin(place: &Place, options: &Options) -> Result<Self, OpenError> {
         let fs = &*place.fs;
         let lock = lock(fs, place)?;
         let identity = Identity::load(fs, &place.data)?.ok_or_else(|| {
@@ -62,13 +62,13 @@ impl Mending {
 
     /// Where the image is to be received ([`Images::receive`]).
     #[must_use]
-    pub(crate) fn images(&self) -> &Images {
+    pub fn images(&self) -> &Images {
         &self.images
     }
 
     /// An image of an earlier index is of no use: the log does not continue it.
     #[must_use]
-    pub(crate) fn index_min(&self) -> u64 {
+    pub fn index_min(&self) -> u64 {
         self.found.base.index
     }
 
@@ -78,7 +78,7 @@ impl Mending {
     /// # Errors
     /// It holds less than the log says is committed, and the log does not continue it; or the file
     /// system failed.
-    pub(crate) fn install(mut self, mark: &Mark) -> Result<Vec<PathBuf>, OpenError> {
+    pub fn install(mut self, mark: &Mark) -> Result<Vec<PathBuf>, OpenError> {
         let reach = self.found.base.index..=self.found.last.index;
         let continues = reach.contains(&mark.index) && self.log.term(mark.index)? == mark.term;
         self.log.begin()?;

@@ -14,12 +14,12 @@ use super::open::{IMAGES, LOCK, LOG, Place, STATE, lock, refuse_other_server};
 use super::open_error::OpenError;
 use super::quarantine::{NAME as SET_ASIDE, is_copy, move_all, next_number};
 use super::seed::{ORIGIN, Seed, SeedError, put, seed};
-use crate::storage::copy::SledState;
-use crate::storage::dir::Identity;
-use crate::storage::fs::{Fs, FsError, read_file};
+use crate::copy::SledState;
+use crate::dir::Identity;
+use crate::fs::{Fs, FsError, read_file};
 
 /// Stands in a data directory whose data is on its way.
-pub(in crate::storage) const MARKER: &str = "recovery-unfinished";
+pub(crate) const MARKER: &str = "recovery-unfinished";
 /// Longest marker, bytes.
 const MARKER_BYTES_MAX: u64 = 256;
 /// Where the new data is made.
@@ -30,7 +30,7 @@ const NEW: &str = "recovered-";
 ///
 /// # Errors
 /// It is another server's, in use, or cannot be written: it is as it was, or the marker says how far it came.
-pub(crate) fn replace(
+pub fn replace(
     place: &Place,
     server_id: u8,
     new: &Seed,
@@ -55,7 +55,7 @@ pub(crate) fn replace(
 ///
 /// # Errors
 /// The directory is in use, or cannot be changed.
-pub(crate) fn finish_replacement(place: &Place) -> Result<Option<Vec<PathBuf>>, OpenError> {
+pub fn finish_replacement(place: &Place) -> Result<Option<Vec<PathBuf>>, OpenError> {
     let fs = &*place.fs;
     if !fs.list(&place.data)?.iter().any(|name| name == MARKER) {
         return Ok(None);
@@ -125,9 +125,9 @@ fn bring(fs: &dyn Fs, from: &Path, to: &Path, names: &[&str]) -> Result<(), FsEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replica::{Machine, Membership};
-    use crate::storage::OsFs;
-    use crate::storage::dir::open::{Options, open, peek};
+    use crate::OsFs;
+    use crate::dir::open::{Options, open, peek};
+    use lockkeeper_core::replica::{Machine, Membership};
 
     const TERM: u64 = 4100;
 

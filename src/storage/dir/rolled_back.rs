@@ -9,10 +9,10 @@
 use std::path::Path;
 
 use super::open_error::OpenError;
-use crate::storage::fs::{Fs, FsError, read_file};
+use crate::fs::{Fs, FsError, read_file};
 
 /// Its name.
-pub(in crate::storage) const FILE: &str = "rolled-back";
+pub(crate) const FILE: &str = "rolled-back";
 const TEMPORARY: &str = "rolled-back.tmp";
 /// Most bytes of the file.
 const BYTES_MAX: u64 = 64 << 10;
@@ -41,7 +41,7 @@ pub fn mark_rolled_back(fs: &dyn Fs, dir: &Path, words: &str) -> Result<(), FsEr
 }
 
 /// Whether `dir` is marked.
-pub(in crate::storage) fn is_rolled_back(fs: &dyn Fs, dir: &Path) -> Result<bool, FsError> {
+pub(crate) fn is_rolled_back(fs: &dyn Fs, dir: &Path) -> Result<bool, FsError> {
     Ok(fs.list(dir)?.iter().any(|name| name == FILE))
 }
 
@@ -49,7 +49,7 @@ pub(in crate::storage) fn is_rolled_back(fs: &dyn Fs, dir: &Path) -> Result<bool
 ///
 /// # Errors
 /// It is: with the words that were written.
-pub(in crate::storage) fn refuse_rolled_back(fs: &dyn Fs, dir: &Path) -> Result<(), OpenError> {
+pub(crate) fn refuse_rolled_back(fs: &dyn Fs, dir: &Path) -> Result<(), OpenError> {
     if !is_rolled_back(fs, dir)? {
         return Ok(());
     }

@@ -12,34 +12,34 @@ use super::identity::Identity;
 use super::open::{IMAGES, LOG, Place, STATE, lock, refuse_half_replaced, refuse_zookeeper};
 use super::open_error::OpenError;
 use super::rolled_back::refuse_rolled_back;
-use crate::replica::Mark;
-use crate::replica::new_ensemble::SortedRecords;
-use crate::storage::formats::Formats;
-use crate::storage::fs::{Fs, FsError};
-use crate::storage::image::{ImageError, Images};
-use crate::storage::log::{Log, LogOptions};
+use crate::formats::Formats;
+use crate::fs::{Fs, FsError};
+use crate::image::{ImageError, Images};
+use crate::log::{Log, LogOptions};
+use lockkeeper_core::replica::Mark;
+use lockkeeper_core::replica::new_ensemble::SortedRecords;
 
 /// Stands beside data that is not complete.
-pub(in crate::storage) const UNFINISHED: &str = "unfinished";
+pub(crate) const UNFINISHED: &str = "unfinished";
 /// Says, for people, where the data came from.
 pub(super) const ORIGIN: &str = "origin";
 
 /// What a directory is made of.
 #[derive(Debug)]
-pub(crate) struct Seed {
+pub struct Seed {
     /// Whose it becomes: a server on its own, the only voter of the mark.
-    pub(crate) identity: Identity,
+    pub identity: Identity,
     /// Which state it is, and behind which entry the log begins.
-    pub(crate) mark: Mark,
+    pub mark: Mark,
     /// The state.
-    pub(crate) records: SortedRecords,
+    pub records: SortedRecords,
     /// Where it came from, in one line.
-    pub(crate) origin: String,
+    pub origin: String,
 }
 
 /// Why there is no directory.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SeedError {
+pub enum SeedError {
     /// It is refused as it would be for a start.
     #[error(transparent)]
     Refused(#[from] OpenError),
@@ -64,7 +64,7 @@ pub(crate) enum SeedError {
 ///
 /// # Errors
 /// There is data, or it cannot be written: then nothing is left behind, or the marker with it that keeps servers off.
-pub(crate) fn seed(place: &Place, seed: &Seed, segment_bytes: u64) -> Result<(), SeedError> {
+pub fn seed(place: &Place, seed: &Seed, segment_bytes: u64) -> Result<(), SeedError> {
     let fs = &*place.fs;
     refuse_zookeeper(fs, place)?;
     let _lock = lock(fs, place)?;
@@ -131,12 +131,12 @@ fn write(place: &Place, seed: &Seed, segment_bytes: u64) -> Result<(), SeedError
 ///
 /// # Errors
 /// The directory cannot be read.
-pub(crate) fn origin(place: &Place) -> Result<Option<String>, FsError> {
+pub fn origin(place: &Place) -> Result<Option<String>, FsError> {
     let fs = &*place.fs;
     if !fs.list(&place.data)?.iter().any(|name| name == ORIGIN) {
         return Ok(None);
     }
-    let text = crate::storage::fs::read_file(fs, &place.data.join(ORIGIN), ORIGIN_BYTES_MAX)?;
+    let text = crate::fs::read_file(fs, &place.data.join(ORIGIN), ORIGIN_BYTES_MAX)?;
     Ok(Some(String::from_utf8_lossy(&text).trim().to_owned()))
 }
 
@@ -194,9 +194,9 @@ mod tests {
     use std::io::ErrorKind;
 
     use super::*;
-    use crate::replica::{Machine, Membership};
-    use crate::storage::dir::open::{Options, open, peek};
-    use crate::storage::testing::{Fault, TestFs, TestState, UNSYNCED};
+    use crate::dir::open::{Options, open, peek};
+    use crate::testing::{Fault, TestFs, TestState, UNSYNCED};
+    use lockkeeper_core::replica::{Machine, Membership};
 
     const TERM: u64 = 4100;
 
@@ -223,7 +223,7 @@ mod tests {
     }
 
     /// What a start finds, with server 2.
-    fn started(fs: &TestFs) -> Result<(Machine, crate::storage::Opened), OpenError> {
+    fn started(fs: &TestFs) -> Result<(Machine, crate::Opened), OpenError> {
         let mut machine = Machine::fresh(Default::default());
         let options = Options { new: Identity::standalone(7, 2), ..options() };
         let opened = open(place(fs), &options, &mut machine)?;

@@ -23,13 +23,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::reader::ImageReader;
 use super::writer::ImageWriter;
-use crate::replica::Mark;
-use crate::storage::formats::{Formats, KNOWN};
-use crate::storage::fs::{Fs, FsError};
-use crate::storage::mark;
-use crate::storage::throttle::WorkBudget;
+use crate::formats::{Formats, KNOWN};
+use crate::fs::{Fs, FsError};
+use crate::mark;
+use crate::throttle::WorkBudget;
+use lockkeeper_core::replica::Mark;
 
-pub(in crate::storage) const MAGIC: &[u8; 8] = b"LKIMAGE1";
+pub(crate) const MAGIC: &[u8; 8] = b"LKIMAGE1";
 const SUFFIX: &str = ".image";
 /// A complete image of another server that the log does not begin behind yet.
 const RECEIVED: &str = ".received";
@@ -42,13 +42,13 @@ const TEMPORARY: &str = ".tmp";
 /// A file that turned out damaged.
 const BAD: &str = ".bad";
 /// Bytes of the header before the mark.
-pub(in crate::storage) const FIXED_BYTES: usize = 8 + 4 + 16 + 4;
+pub(crate) const FIXED_BYTES: usize = 8 + 4 + 16 + 4;
 /// Most bytes an encoded mark can have.
-pub(in crate::storage) const MARK_BYTES_MAX: usize = 56 + 2 * (4 + 8 * mark::MEMBERS_MAX);
+pub(crate) const MARK_BYTES_MAX: usize = 56 + 2 * (4 + 8 * mark::MEMBERS_MAX);
 /// A chunk ends once it has this many bytes.
-pub(in crate::storage) const CHUNK_BYTES: usize = 256 << 10;
-pub(in crate::storage) const CHUNK_HEADER_BYTES: usize = 12;
-pub(in crate::storage) const FOOTER_BYTES: u64 = 16;
+pub(crate) const CHUNK_BYTES: usize = 256 << 10;
+pub(crate) const CHUNK_HEADER_BYTES: usize = 12;
+pub(crate) const FOOTER_BYTES: u64 = 16;
 
 /// Why an image cannot be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -87,7 +87,7 @@ pub enum ImageError {
 
 /// Where an image of this server came from: decides its file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::storage) enum Copy {
+pub(crate) enum Copy {
     /// It was written here, or received and installed.
     Own,
     /// It was received from another server and is not installed.
@@ -98,16 +98,16 @@ pub(in crate::storage) enum Copy {
 /// ones, images are received and sent, and the log thread installs them, all at the same time.
 #[derive(Clone)]
 pub struct Images {
-    pub(in crate::storage) fs: Arc<dyn Fs>,
-    pub(in crate::storage) dir: PathBuf,
-    pub(in crate::storage) cluster_id: u128,
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) dir: PathBuf,
+    pub(crate) cluster_id: u128,
     /// Numbers the files being written, so that two of the same index are two files.
     begun: Arc<AtomicU64>,
     /// The received image that is to be installed, or [`NONE_HELD`].
     held: Arc<AtomicU64>,
     /// What reading one asks; this clone's.
-    pub(in crate::storage) work_budget: WorkBudget,
-    pub(in crate::storage) formats: Formats,
+    pub(crate) work_budget: WorkBudget,
+    pub(crate) formats: Formats,
 }
 
 impl fmt::Debug for Images {
@@ -128,13 +128,13 @@ impl Images {
 
     /// The same images; new ones are written as `formats` says.
     #[must_use]
-    pub(in crate::storage) fn writing(self, formats: &Formats) -> Self {
+    pub(crate) fn writing(self, formats: &Formats) -> Self {
         Self { formats: formats.clone(), ..self }
     }
 
     /// The same images; reading them asks this how much of a core it may take.
     #[must_use]
-    pub(crate) fn asking(&self, work_budget: &WorkBudget) -> Self {
+    pub fn asking(&self, work_budget: &WorkBudget) -> Self {
         Self { work_budget: work_budget.clone(), ..self.clone() }
     }
 
@@ -155,7 +155,7 @@ impl Images {
         self.file(index, Copy::Own)
     }
 
-    pub(in crate::storage) fn file(&self, index: u64, copy: Copy) -> PathBuf {
+    pub(crate) fn file(&self, index: u64, copy: Copy) -> PathBuf {
         match copy {
             Copy::Own => self.dir.join(file_name(index)),
             Copy::Received => self.dir.join(format!("{}{RECEIVED}", file_name(index))),
@@ -163,7 +163,7 @@ impl Images {
     }
 
     /// Where an image is written before it gets its name.
-    pub(in crate::storage) fn temporary(&self, index: u64) -> PathBuf {
+    pub(crate) fn temporary(&self, index: u64) -> PathBuf {
         let number = self.begun.fetch_add(1, Ordering::Relaxed);
         self.dir.join(format!("{}.{number}{TEMPORARY}", file_name(index)))
     }
@@ -182,17 +182,13 @@ impl Images {
     ///
     /// # Errors
     /// As [`Images::open`].
-    pub(crate) fn open_beside_log(&self, index: u64) -> Result<ImageReader, ImageError> {
+    pub fn open_beside_log(&self, index: u64) -> Result<ImageReader, ImageError> {
         let mut reader = self.open(index)?;
         reader.pass_cache();
         Ok(reader)
     }
 
-    pub(in crate::storage) fn open_copy(
-        &self,
-        index: u64,
-        copy: Copy,
-    ) -> Result<ImageReader, ImageError> {
+    pub(crate) fn open_copy(&self, index: u64, copy: Copy) -> Result<ImageReader, ImageError> {
         let path = self.file(index, copy);
         let reader = ImageReader::open(&*self.fs, &path, self.cluster_id, &self.work_budget)?;
         if reader.mark().index != index {
@@ -232,7 +228,7 @@ impl Images {
     }
 
     /// It is installed.
-    pub(in crate::storage) fn release_received(&self) {
+    pub(crate) fn release_received(&self) {
         self.held.store(NONE_HELD, Ordering::Release);
     }
 
@@ -253,7 +249,7 @@ impl Images {
     ///
     /// # Errors
     /// The file system failed.
-    pub(in crate::storage) fn install(&self, index: u64) -> Result<(), FsError> {
+    pub(crate) fn install(&self, index: u64) -> Result<(), FsError> {
         self.fs.rename(&self.file(index, Copy::Received), &self.path(index))?;
         self.fs.sync_dir(&self.dir)
     }
@@ -320,6 +316,6 @@ fn index_of(name: &str) -> Option<u64> {
 }
 
 /// crc32c of a chunk, header included, its own four bytes not, continuing `before`.
-pub(in crate::storage) fn chunk_crc(before: u32, chunk: &[u8]) -> u32 {
+pub(crate) fn chunk_crc(before: u32, chunk: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(before, &chunk[..8]), &chunk[12..])
 }

@@ -14,9 +14,9 @@
 //! what the log says is committed.
 
 use super::images::{Copy, ImageError, Images};
-use crate::replica::{Append, Mark};
-use crate::storage::fs::FsError;
-use crate::storage::log::{Log, LogError};
+use crate::fs::FsError;
+use crate::log::{Log, LogError};
+use lockkeeper_core::replica::{Append, Mark};
 
 /// Why a batch could not be made durable: the server must end.
 #[derive(Debug, thiserror::Error)]

@@ -6,14 +6,12 @@ use std::sync::Arc;
 
 use super::images::{Copy, ImageError, Images};
 use super::install::{InstallError, append as append_all};
-use crate::replica::{Append, Changes, Entry, HardState, Mark, Restore, Urgency};
-use crate::storage::checkpoint::Outcome;
-use crate::storage::copy::StateStore as _;
-use crate::storage::dir::{Mending, OpenError, Opened, Options, Place, open};
-use crate::storage::log::LogError;
-use crate::storage::testing::{
-    Fault, Machine, TestFs, TestState, UNSYNCED, Unsynced, append, entry,
-};
+use crate::checkpoint::Outcome;
+use crate::copy::StateStore as _;
+use crate::dir::{Mending, OpenError, Opened, Options, Place, open};
+use crate::log::LogError;
+use crate::testing::{Fault, Machine, TestFs, TestState, UNSYNCED, Unsynced, append, entry};
+use lockkeeper_core::replica::{Append, Changes, Entry, HardState, Mark, Restore, Urgency};
 
 /// Index and term of the image that is received, far ahead of what the server has.
 const FAR: (u64, u64) = (500, 4);

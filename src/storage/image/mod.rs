@@ -13,10 +13,10 @@ mod reader;
 mod tests;
 mod writer;
 
-pub(in crate::storage) use images::Copy;
+pub(crate) use images::Copy;
 pub use images::{ImageError, Images};
-pub(crate) use install::InstallError;
+pub use install::InstallError;
 pub use install::append;
-pub(crate) use reader::ImageReader;
+pub use reader::ImageReader;
 pub use reader::Records;
-pub(crate) use writer::ImageWriter;
+pub use writer::ImageWriter;

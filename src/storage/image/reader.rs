@@ -10,13 +10,13 @@ use std::time::Instant;
 use super::images::{
     CHUNK_HEADER_BYTES, FIXED_BYTES, FOOTER_BYTES, ImageError, MAGIC, MARK_BYTES_MAX, chunk_crc,
 };
-use crate::replica::Mark;
-use crate::storage::copy::Take;
-use crate::storage::formats::KNOWN;
-use crate::storage::fs::Fs;
-use crate::storage::mark::{self, take};
-use crate::storage::stream::Reading;
-use crate::storage::throttle::{BLOCK_STEPS, CpuThrottle, WorkBudget};
+use crate::copy::Take;
+use crate::formats::KNOWN;
+use crate::fs::Fs;
+use crate::mark::{self, take};
+use crate::stream::Reading;
+use crate::throttle::{BLOCK_STEPS, CpuThrottle, WorkBudget};
+use lockkeeper_core::replica::Mark;
 
 /// An image being read.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub struct ImageReader {
 }
 
 impl ImageReader {
-    pub(in crate::storage) fn open(
+    pub(crate) fn open(
         fs: &dyn Fs,
         path: &Path,
         cluster_id: u128,
@@ -51,7 +51,7 @@ impl ImageReader {
     }
 
     /// As [`ImageReader::open`], for what is on the disk itself.
-    pub(in crate::storage) fn open_past_cache(
+    pub(crate) fn open_past_cache(
         fs: &dyn Fs,
         path: &Path,
         cluster_id: u128,
@@ -125,7 +125,7 @@ impl ImageReader {
 
     /// The ensemble whose state it is.
     #[must_use]
-    pub(crate) fn cluster_id(&self) -> u128 {
+    pub fn cluster_id(&self) -> u128 {
         self.cluster_id
     }
 
@@ -157,7 +157,7 @@ impl ImageReader {
     }
 
     /// As [`ImageReader::read`]; returns the checksum of everything.
-    pub(in crate::storage) fn rest(&mut self, take: Take<'_>) -> Result<u32, ImageError> {
+    pub(crate) fn rest(&mut self, take: Take<'_>) -> Result<u32, ImageError> {
         let path = self.path.clone();
         while let Some(records) = self.next_records()? {
             for (key, value) in records {

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::images::{Copy, ImageError, Images};
-use crate::replica::{Mark, Restore};
-use crate::storage::fs::{Fs, OsFs};
-use crate::storage::testing::{Fault, Machine, TestFs, UNSYNCED};
+use crate::fs::{Fs, OsFs};
+use crate::testing::{Fault, Machine, TestFs, UNSYNCED};
+use lockkeeper_core::replica::{Mark, Restore};
 
 const DIR: &str = "/image";
 

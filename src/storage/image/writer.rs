@@ -11,9 +11,9 @@ use super::images::{
     CHUNK_BYTES, CHUNK_HEADER_BYTES, Copy, FOOTER_BYTES, ImageError, Images, MAGIC, chunk_crc,
 };
 use super::reader::ImageReader;
-use crate::replica::Mark;
-use crate::storage::mark;
-use crate::storage::stream::{PIECE_BYTES, Writing};
+use crate::mark;
+use crate::stream::{PIECE_BYTES, Writing};
+use lockkeeper_core::replica::Mark;
 
 /// An image being written. Dropped before [`ImageWriter::finish`], it leaves nothing behind.
 #[derive(Debug)]
@@ -33,11 +33,7 @@ pub struct ImageWriter {
 }
 
 impl ImageWriter {
-    pub(in crate::storage) fn create(
-        images: &Images,
-        mark: &Mark,
-        copy: Copy,
-    ) -> Result<Self, ImageError> {
+    pub(crate) fn create(images: &Images, mark: &Mark, copy: Copy) -> Result<Self, ImageError> {
         let path = images.temporary(mark.index);
         let mut header = Vec::with_capacity(256);
         header.extend_from_slice(MAGIC);

@@ -10,7 +10,7 @@
 //! that is cut off between two sectors leaves it whole; behind a record there are zeros, as there
 //! were before. *Never* writes beyond the end of the file, which has its final size.
 
-use crate::storage::fs::{BLOCK_BYTES, DiskFile, FsError};
+use crate::fs::{BLOCK_BYTES, DiskFile, FsError};
 
 /// What is written to at a time: a sync of more takes noticeably longer.
 const FILL_BYTES: u64 = 128 << 10;
@@ -19,7 +19,7 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// The last block of a file that grows by records.
 #[derive(Debug, Default)]
-pub(in crate::storage) struct Blocks {
+pub(crate) struct Blocks {
     /// Where the last record ended, and what its last block holds up to there.
     end: u64,
     held: Vec<u8>,
@@ -30,7 +30,7 @@ pub(in crate::storage) struct Blocks {
 
 impl Blocks {
     /// The next record goes into another file, or behind something else than the last one.
-    pub(in crate::storage) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.end = 0;
         self.held.clear();
         self.filled = 0;
@@ -41,7 +41,7 @@ impl Blocks {
     ///
     /// # Errors
     /// The file cannot be read or written. What is in the file then is not known.
-    pub(in crate::storage) fn write(
+    pub(crate) fn write(
         &mut self,
         file: &mut dyn DiskFile,
         record: &[u8],
@@ -84,7 +84,7 @@ impl Blocks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::fs::{Fs, OsFs};
+    use crate::fs::{Fs, OsFs};
 
     fn contents(file: &dyn DiskFile) -> Vec<u8> {
         let mut bytes = vec![1; usize::try_from(file.len().unwrap()).unwrap()];

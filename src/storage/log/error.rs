@@ -6,14 +6,14 @@
 use std::path::PathBuf;
 
 use super::record::ENTRY_BYTES_MAX;
-use crate::replica::peer::server_of;
-use crate::storage::formats::KNOWN;
-use crate::storage::fs::FsError;
+use crate::formats::KNOWN;
+use crate::fs::FsError;
+use lockkeeper_core::replica::peer::server_of;
 
 /// Why a log cannot be opened, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The file system failed. After this from [`crate::storage::Log::append`], the log is poisoned.
+    /// The file system failed. After this from [`crate::Log::append`], the log is poisoned.
     #[error(transparent)]
     Fs(#[from] FsError),
     /// There is no log where one must be.
@@ -76,7 +76,7 @@ pub enum LogError {
         /// Last entry of the log.
         last: u64,
     },
-    /// An entry above [`crate::storage::ENTRY_BYTES_MAX`].
+    /// An entry above [`crate::ENTRY_BYTES_MAX`].
     #[error("entry {index} has {bytes} bytes, more than the {ENTRY_BYTES_MAX} allowed")]
     TooLarge {
         /// The entry.

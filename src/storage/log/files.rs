@@ -23,12 +23,12 @@ use super::record::{self, ENTRY_BYTES_MAX, Place};
 use super::replay::{self, Replayed, Torn};
 use super::segment::{self, HEADER_BYTES, Position, SegmentHeader};
 use super::spans::Spans;
-use crate::replica::{Append, Entry, HardState, Mark, Urgency};
-use crate::storage::formats::Formats;
-use crate::storage::fs::{DiskFile, Fs, FsError};
+use crate::formats::Formats;
+use crate::fs::{DiskFile, Fs, FsError};
+use lockkeeper_core::replica::{Append, Entry, HardState, Mark, Urgency};
 
 /// Size of a segment unless [`LogOptions::segment_bytes`] says otherwise.
-pub(crate) const SEGMENT_BYTES: u64 = 64 << 20;
+pub const SEGMENT_BYTES: u64 = 64 << 20;
 /// Smallest size of a segment that can be asked for.
 pub(super) const SEGMENT_BYTES_MIN: u64 = 512;
 /// A batch is split into records of about this size, each with its own sync.
@@ -49,7 +49,7 @@ pub struct LogOptions {
 
 impl LogOptions {
     /// What an operator can do about a damaged log.
-    pub(in crate::storage) fn advice(&self) -> &'static str {
+    pub(crate) fn advice(&self) -> &'static str {
         if self.ensemble {
             "nothing was changed; restore the file, or have this server fetch everything from \
              the others again: lockkeeper server --rejoin"
@@ -150,7 +150,7 @@ impl Log {
     }
 
     /// New segments are written as `formats` says.
-    pub(in crate::storage) fn write_formats(&mut self, formats: &Formats) {
+    pub(crate) fn write_formats(&mut self, formats: &Formats) {
         self.formats = formats.clone();
     }
 

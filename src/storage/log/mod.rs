@@ -14,7 +14,7 @@ mod spans;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use error::LogError;
-pub(crate) use files::SEGMENT_BYTES;
+pub use error::LogError;
+pub use files::SEGMENT_BYTES;
 pub use files::{Log, LogOptions, LogRecovery};
 pub use segment::Position;

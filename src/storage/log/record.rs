@@ -19,11 +19,11 @@
 use bytes::Bytes;
 
 use super::segment::NUMBERS_MAX;
-use crate::replica::{Entry, EntryKind, HardState};
-use crate::storage::mark::take;
+use crate::mark::take;
+use lockkeeper_core::replica::{Entry, EntryKind, HardState};
 
 /// Bytes before the payload.
-pub(in crate::storage) const HEADER_BYTES: usize = 32;
+pub(crate) const HEADER_BYTES: usize = 32;
 /// Bytes of a payload without entries.
 const FIXED_BYTES: usize = 36;
 /// Bytes of an entry besides its data.
@@ -34,33 +34,33 @@ pub(crate) const ENTRY_BYTES_MAX: usize = 256 << 20;
 
 /// Where a record stands in the log: what it must say of its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::storage) struct Place {
-    pub(in crate::storage) tag: u32,
-    pub(in crate::storage) chain: u32,
-    pub(in crate::storage) sequence: u64,
+pub(crate) struct Place {
+    pub(crate) tag: u32,
+    pub(crate) chain: u32,
+    pub(crate) sequence: u64,
 }
 
 /// A record that was read and found intact.
 #[derive(Debug)]
-pub(in crate::storage) struct Record {
-    pub(in crate::storage) chain: u32,
-    pub(in crate::storage) sequence: u64,
-    pub(in crate::storage) synced: u64,
-    pub(in crate::storage) crc: u32,
-    pub(in crate::storage) hard_state: HardState,
-    pub(in crate::storage) first: u64,
-    pub(in crate::storage) count: u32,
+pub(crate) struct Record {
+    pub(crate) chain: u32,
+    pub(crate) sequence: u64,
+    pub(crate) synced: u64,
+    pub(crate) crc: u32,
+    pub(crate) hard_state: HardState,
+    pub(crate) first: u64,
+    pub(crate) count: u32,
     /// Term of the last entry, 0 without entries.
-    pub(in crate::storage) last_term: u64,
+    pub(crate) last_term: u64,
     /// The entries, encoded.
     entries: Bytes,
     /// Bytes of the whole record.
-    pub(in crate::storage) len: usize,
+    pub(crate) len: usize,
 }
 
 /// Why bytes are no record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(in crate::storage) enum BadRecord {
+pub(crate) enum BadRecord {
     #[error("no record begins here (found {found:#010x}, expected {expected:#010x})")]
     Tag { expected: u32, found: u32 },
     #[error("a record of {length} bytes does not fit into the {room} bytes that are left")]
@@ -73,7 +73,7 @@ pub(in crate::storage) enum BadRecord {
 
 impl BadRecord {
     /// Whether a write that was cut off can leave this behind.
-    pub(in crate::storage) fn may_be_torn(&self) -> bool {
+    pub(crate) fn may_be_torn(&self) -> bool {
         match self {
             Self::Tag { .. } | Self::Length { .. } | Self::Crc { .. } => true,
             Self::Contents(_) => false,
@@ -82,13 +82,13 @@ impl BadRecord {
 }
 
 /// Bytes of a record that holds `entries`.
-pub(in crate::storage) fn encoded_len(entries: &[&Entry]) -> usize {
+pub(crate) fn encoded_len(entries: &[&Entry]) -> usize {
     let data: usize = entries.iter().map(|e| ENTRY_BYTES + e.data.len()).sum();
     HEADER_BYTES + (FIXED_BYTES + data).next_multiple_of(8)
 }
 
 /// Replaces the contents of `out` with a record; returns its crc.
-pub(in crate::storage) fn encode(
+pub(crate) fn encode(
     out: &mut Vec<u8>,
     place: Place,
     synced: u64,
@@ -128,11 +128,7 @@ pub(in crate::storage) fn encode(
 }
 
 /// Bytes of the record that begins with `header`, if that is plausible.
-pub(in crate::storage) fn len_of(
-    header: &[u8; HEADER_BYTES],
-    tag: u32,
-    room: u64,
-) -> Result<usize, BadRecord> {
+pub(crate) fn len_of(header: &[u8; HEADER_BYTES], tag: u32, room: u64) -> Result<usize, BadRecord> {
     let mut bytes = &header[..];
     let found = u32::from_le_bytes(take(&mut bytes).expect("4 of 32 bytes"));
     let payload = u32::from_le_bytes(take(&mut bytes).expect("4 of 32 bytes")) as usize;
@@ -148,7 +144,7 @@ pub(in crate::storage) fn len_of(
 
 impl Record {
     /// Reads the record that is exactly `bytes` (as [`len_of`] says).
-    pub(in crate::storage) fn decode(bytes: Bytes) -> Result<Self, BadRecord> {
+    pub(crate) fn decode(bytes: Bytes) -> Result<Self, BadRecord> {
         let mut reader = &bytes[8..];
         let expected = u32::from_le_bytes(take(&mut reader).expect("a whole header"));
         let actual = checksum(&bytes);
@@ -206,12 +202,12 @@ impl Record {
     }
 
     /// Index of the last entry, 0 without entries.
-    pub(in crate::storage) fn last(&self) -> u64 {
+    pub(crate) fn last(&self) -> u64 {
         (self.first + u64::from(self.count)).saturating_sub(1)
     }
 
     /// The entries in index order, sharing the record's memory.
-    pub(in crate::storage) fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
         let mut rest = &self.entries[..];
         (0..u64::from(self.count)).map(move |i| {
             let (term, kind, data) = next_entry(&mut rest).expect("decode walked over all entries");

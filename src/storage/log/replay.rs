@@ -21,43 +21,43 @@ use super::files::LogOptions;
 use super::record::{BadRecord, Record};
 use super::segment::{self, BadHeader, HEADER_BYTES, Position, Records, SegmentHeader};
 use super::spans::Spans;
-use crate::replica::HardState;
-use crate::storage::formats::KNOWN;
-use crate::storage::fs::{DiskFile, Fs};
+use crate::formats::KNOWN;
+use crate::fs::{DiskFile, Fs};
+use lockkeeper_core::replica::HardState;
 
 /// The end of a log that was being written when the server died.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::storage) struct Torn {
+pub(crate) struct Torn {
     /// Where the incomplete record begins.
-    pub(in crate::storage) offset: u64,
+    pub(crate) offset: u64,
     /// Behind the last byte of it.
-    pub(in crate::storage) end: u64,
+    pub(crate) end: u64,
     /// For the log.
-    pub(in crate::storage) message: String,
+    pub(crate) message: String,
 }
 
 /// What the files of a log say.
 #[derive(Debug)]
-pub(in crate::storage) struct Replayed {
+pub(crate) struct Replayed {
     /// Oldest first; at least one.
-    pub(in crate::storage) segments: Vec<SegmentHeader>,
-    pub(in crate::storage) spans: Spans,
-    pub(in crate::storage) base: Position,
-    pub(in crate::storage) last: Position,
-    pub(in crate::storage) hard_state: HardState,
+    pub(crate) segments: Vec<SegmentHeader>,
+    pub(crate) spans: Spans,
+    pub(crate) base: Position,
+    pub(crate) last: Position,
+    pub(crate) hard_state: HardState,
     /// Sequence number of the last record.
-    pub(in crate::storage) sequence: u64,
+    pub(crate) sequence: u64,
     /// Its crc.
-    pub(in crate::storage) crc: u32,
+    pub(crate) crc: u32,
     /// Where the last record in the last segment begins, or would begin.
-    pub(in crate::storage) last_record: u64,
+    pub(crate) last_record: u64,
     /// Behind the last record in the last segment.
-    pub(in crate::storage) end: u64,
-    pub(in crate::storage) torn: Option<Torn>,
+    pub(crate) end: u64,
+    pub(crate) torn: Option<Torn>,
 }
 
 /// Reads all segments in `dir`; returns the last one open.
-pub(in crate::storage) fn replay(
+pub(crate) fn replay(
     fs: &dyn Fs,
     dir: &Path,
     options: &LogOptions,

@@ -21,19 +21,19 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 
 use super::record::{self, BadRecord, Record};
-use crate::replica::HardState;
-use crate::storage::formats::KNOWN;
-use crate::storage::fs::{DiskFile, Fs, FsError, Reserved};
-use crate::storage::mark::take;
+use crate::formats::KNOWN;
+use crate::fs::{DiskFile, Fs, FsError, Reserved};
+use crate::mark::take;
+use lockkeeper_core::replica::HardState;
 
 /// Bytes before the first record.
-pub(in crate::storage) const HEADER_BYTES: u64 = 128;
+pub(crate) const HEADER_BYTES: u64 = 128;
 const MAGIC: &[u8; 8] = b"LKLOGSEG";
 const FLAG_RESET: u32 = 1;
 /// Numbers of segments and records, and indexes of entries, are below this: one can be added to each.
-pub(in crate::storage) const NUMBERS_MAX: u64 = 1 << 62;
+pub(crate) const NUMBERS_MAX: u64 = 1 << 62;
 /// Name of a segment that was made ahead of need and holds nothing yet.
-pub(in crate::storage) const PREPARED: &str = "prepared";
+pub(crate) const PREPARED: &str = "prepared";
 const SUFFIX: &str = ".log";
 /// How much is read at a time while records are read one after another.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -50,29 +50,29 @@ pub struct Position {
 
 /// What a segment says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::storage) struct SegmentHeader {
+pub(crate) struct SegmentHeader {
     /// Of the format: `storage/formats.rs`.
-    pub(in crate::storage) version: u32,
-    pub(in crate::storage) cluster_id: u128,
-    pub(in crate::storage) node_id: u64,
+    pub(crate) version: u32,
+    pub(crate) cluster_id: u128,
+    pub(crate) node_id: u64,
     /// Place among the segments.
-    pub(in crate::storage) number: u64,
+    pub(crate) number: u64,
     /// Bytes of the file.
-    pub(in crate::storage) size: u64,
+    pub(crate) size: u64,
     /// The log goes back to here before the first record: all its entries come behind.
-    pub(in crate::storage) base: Position,
+    pub(crate) base: Position,
     /// Whether the log before does not lead up to `base`: an image was installed there.
-    pub(in crate::storage) reset: bool,
+    pub(crate) reset: bool,
     /// Sequence number of the first record.
-    pub(in crate::storage) sequence: u64,
-    pub(in crate::storage) hard_state: HardState,
+    pub(crate) sequence: u64,
+    pub(crate) hard_state: HardState,
     /// crc32c of the record before the first one.
-    pub(in crate::storage) previous_crc: u32,
+    pub(crate) previous_crc: u32,
 }
 
 /// Why a header is none.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(in crate::storage) enum BadHeader {
+pub(crate) enum BadHeader {
     #[error("it does not begin like a log segment")]
     Magic,
     #[error("its format version is {0}, this program knows up to {known}", known = KNOWN.segment)]
@@ -82,7 +82,7 @@ pub(in crate::storage) enum BadHeader {
 }
 
 impl SegmentHeader {
-    pub(in crate::storage) fn encode(&self) -> [u8; HEADER_BYTES as usize] {
+    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES as usize] {
         let mut out = Vec::with_capacity(HEADER_BYTES as usize);
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&self.version.to_le_bytes());
@@ -107,9 +107,7 @@ impl SegmentHeader {
         out.try_into().expect("filled up to its size")
     }
 
-    pub(in crate::storage) fn decode(
-        bytes: &[u8; HEADER_BYTES as usize],
-    ) -> Result<Self, BadHeader> {
+    pub(crate) fn decode(bytes: &[u8; HEADER_BYTES as usize]) -> Result<Self, BadHeader> {
         let mut reader = &bytes[..];
         if &field::<8>(&mut reader) != MAGIC {
             return Err(BadHeader::Magic);
@@ -143,7 +141,7 @@ impl SegmentHeader {
     }
 
     /// Whether a log can have come to this.
-    pub(in crate::storage) fn is_possible(&self) -> bool {
+    pub(crate) fn is_possible(&self) -> bool {
         let numbers = [self.number, self.base.index, self.sequence];
         self.size >= HEADER_BYTES
             && self.sequence > 0
@@ -151,14 +149,14 @@ impl SegmentHeader {
     }
 
     /// crc32c of the header: what the first record chains to.
-    pub(in crate::storage) fn crc(&self) -> u32 {
+    pub(crate) fn crc(&self) -> u32 {
         let bytes = self.encode();
         u32::from_le_bytes(*bytes.last_chunk().expect("longer than 4 bytes"))
     }
 
     /// What every record of this segment begins with. It depends on the random cluster id, so no
     /// client can put something into the log that looks like a record; and it is not zero.
-    pub(in crate::storage) fn tag(&self) -> u32 {
+    pub(crate) fn tag(&self) -> u32 {
         self.crc() | 1
     }
 }
@@ -168,19 +166,19 @@ fn field<const N: usize>(reader: &mut &[u8]) -> [u8; N] {
 }
 
 /// Name of the segment with this number.
-pub(in crate::storage) fn file_name(number: u64) -> String {
+pub(crate) fn file_name(number: u64) -> String {
     format!("{number:016x}{SUFFIX}")
 }
 
 /// The number in a segment's name.
-pub(in crate::storage) fn number_of(name: &str) -> Option<u64> {
+pub(crate) fn number_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(SUFFIX)?;
     let number = u64::from_str_radix(digits, 16).ok()?;
     (file_name(number) == name).then_some(number)
 }
 
 /// Makes an empty segment of `size` bytes under the name [`PREPARED`], replacing one that is there.
-pub(in crate::storage) fn prepare(
+pub(crate) fn prepare(
     fs: &dyn Fs,
     dir: &Path,
     size: u64,
@@ -199,7 +197,7 @@ pub(in crate::storage) fn prepare(
 }
 
 /// Turns a prepared file into the segment that `header` describes; durable on return.
-pub(in crate::storage) fn publish(
+pub(crate) fn publish(
     fs: &dyn Fs,
     dir: &Path,
     prepared: &Path,
@@ -218,31 +216,24 @@ pub(in crate::storage) fn publish(
 
 /// Reads the records of a segment one after another.
 #[derive(Debug)]
-pub(in crate::storage) struct Records<'a> {
+pub(crate) struct Records<'a> {
     file: &'a dyn DiskFile,
     tag: u32,
     size: u64,
     /// Where the next record begins.
-    pub(in crate::storage) offset: u64,
+    pub(crate) offset: u64,
     chunk: Bytes,
     chunk_offset: u64,
 }
 
 impl<'a> Records<'a> {
     /// Reads from `offset` on in a file of `size` bytes.
-    pub(in crate::storage) fn new(
-        file: &'a dyn DiskFile,
-        tag: u32,
-        size: u64,
-        offset: u64,
-    ) -> Self {
+    pub(crate) fn new(file: &'a dyn DiskFile, tag: u32, size: u64, offset: u64) -> Self {
         Self { file, tag, size, offset, chunk: Bytes::new(), chunk_offset: 0 }
     }
 
     /// The record at `offset`, which moves behind it; `None` at the end of the file.
-    pub(in crate::storage) fn read(
-        &mut self,
-    ) -> Result<Option<Result<Record, BadRecord>>, FsError> {
+    pub(crate) fn read(&mut self) -> Result<Option<Result<Record, BadRecord>>, FsError> {
         let room = self.size - self.offset;
         if room < record::HEADER_BYTES as u64 {
             return Ok(None);
@@ -261,7 +252,7 @@ impl<'a> Records<'a> {
     }
 
     /// Where anything but zeros begins and ends, from `offset` on.
-    pub(in crate::storage) fn used(&mut self) -> Result<Option<(u64, u64)>, FsError> {
+    pub(crate) fn used(&mut self) -> Result<Option<(u64, u64)>, FsError> {
         let mut used: Option<(u64, u64)> = None;
         let mut at = self.offset;
         while at < self.size {
@@ -277,10 +268,7 @@ impl<'a> Records<'a> {
     }
 
     /// The first intact record that begins between `offset` (exclusive) and `end`, and where.
-    pub(in crate::storage) fn search(
-        &mut self,
-        end: u64,
-    ) -> Result<Option<(u64, Record)>, FsError> {
+    pub(crate) fn search(&mut self, end: u64) -> Result<Option<(u64, Record)>, FsError> {
         let bad = self.offset;
         let mut at = bad + 8;
         while at < end {

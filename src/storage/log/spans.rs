@@ -12,33 +12,26 @@ const SPAN_BYTES: u64 = 64 << 10;
 /// A run of records in one segment, with entries in index order. Entries behind `last` in its
 /// records were overwritten later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::storage) struct Span {
-    pub(in crate::storage) first: u64,
-    pub(in crate::storage) last: u64,
+pub(crate) struct Span {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
     /// Number of the segment.
-    pub(in crate::storage) segment: u64,
+    pub(crate) segment: u64,
     /// Where its first record begins.
-    pub(in crate::storage) offset: u64,
+    pub(crate) offset: u64,
     /// From there to behind its last record.
-    pub(in crate::storage) bytes: u64,
+    pub(crate) bytes: u64,
     /// Whether the end of it was overwritten: it cannot be continued.
     clipped: bool,
 }
 
 /// All spans of a log.
 #[derive(Debug, Default)]
-pub(in crate::storage) struct Spans(VecDeque<Span>);
+pub(crate) struct Spans(VecDeque<Span>);
 
 impl Spans {
     /// A record with the entries `first..=last` was written; it overwrites what came behind.
-    pub(in crate::storage) fn add(
-        &mut self,
-        first: u64,
-        last: u64,
-        segment: u64,
-        offset: u64,
-        len: u64,
-    ) {
+    pub(crate) fn add(&mut self, first: u64, last: u64, segment: u64, offset: u64, len: u64) {
         let first_void = first + u64::from(mutant!("overwritten-entry-comes-back"));
         self.truncate(first_void - u64::from(mutant!("overwrites-one-too-many")));
         if let Some(span) = self.0.back_mut() {
@@ -53,7 +46,7 @@ impl Spans {
     }
 
     /// Entries from `first` on are void.
-    pub(in crate::storage) fn truncate(&mut self, first: u64) {
+    pub(crate) fn truncate(&mut self, first: u64) {
         while self.0.back().is_some_and(|s| s.first >= first) {
             self.0.pop_back();
         }
@@ -66,19 +59,19 @@ impl Spans {
     }
 
     /// Segments before this one are gone.
-    pub(in crate::storage) fn forget_before(&mut self, segment: u64) {
+    pub(crate) fn forget_before(&mut self, segment: u64) {
         while self.0.front().is_some_and(|s| s.segment < segment) {
             self.0.pop_front();
         }
     }
 
     /// The spans that hold `from` and what follows.
-    pub(in crate::storage) fn from(&self, from: u64) -> impl Iterator<Item = &Span> {
+    pub(crate) fn from(&self, from: u64) -> impl Iterator<Item = &Span> {
         self.0.range(self.0.partition_point(|s| s.last < from)..)
     }
 
     /// Bytes of the records that hold entries behind `index`.
-    pub(in crate::storage) fn bytes_after(&self, index: u64) -> u64 {
+    pub(crate) fn bytes_after(&self, index: u64) -> u64 {
         self.from(index + 1).map(|s| s.bytes).sum()
     }
 }

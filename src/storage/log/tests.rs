@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use super::error::LogError;
 use super::files::{Log, LogOptions, LogRecovery};
-use crate::replica::{Append, Entry, HardState, Mark, Urgency};
-use crate::storage::fs::Fs;
-use crate::storage::testing::{Fault, TestFs, UNSYNCED, Unsynced, append, entry};
+use crate::fs::Fs;
+use crate::testing::{Fault, TestFs, UNSYNCED, Unsynced, append, entry};
+use lockkeeper_core::replica::{Append, Entry, HardState, Mark, Urgency};
 
 const DIR: &str = "/log";
 

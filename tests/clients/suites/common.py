@@ -194,13 +194,13 @@ def lockkeeper_binary():
     return binary.resolve()
 
 
-def cargo_examples(*names):
-    """The folder of the examples in Rust, with these built."""
-    flags = [word for name in names for word in ("--example", name)]
-    # As `cargo test --workspace` builds them: after the gate's tests there is nothing left to do.
+def cargo_built(examples, programs=()):
+    """The folder of what cargo builds, with these examples in Rust (in its `examples`) and these programs of the testkit."""
+    flags = [word for name in examples for word in ("--example", name)] + [word for name in programs for word in ("--bin", name)]
+    # As `cargo test --workspace` builds them: after the gate's tests little is left to do.
     if subprocess.call(["cargo", "build", "--workspace", "--profile", "test", *flags], cwd=ROOT) != 0:
         raise SetupError("cargo build failed")
-    return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "examples"
+    return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug"
 
 
 class Server:

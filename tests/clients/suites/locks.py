@@ -4,7 +4,7 @@ import tarfile
 import threading
 
 from . import c, control, debian, kazoo
-from .common import HERE, Dialogue, SetupError, build_go, cargo_examples, up_to_date
+from .common import HERE, Dialogue, SetupError, build_go, cargo_built, up_to_date
 
 SOURCES = HERE / "locks"
 LOG = "interop.build.log"
@@ -67,7 +67,7 @@ def zkr(context):
 
 
 def rust(context):
-    return [cargo_examples("interop_locks") / "interop_locks"], {}
+    return [cargo_built(["mutex"], ["interop_locks"]) / "interop_locks"], {}
 
 
 PROGRAMS = {"java": java, "go": go, "kazoo": python, "c": zkr, "rust": rust}

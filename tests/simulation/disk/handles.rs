@@ -5,7 +5,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lockkeeper::internals::storage::fs::{DiskFile, FileLock, Fs, FsError, Reserved};
+use lockkeeper_storage::fs::{DiskFile, FileLock, Fs, FsError, Reserved};
 
 use super::{Disk, NameOp, SimFs};
 

@@ -5,20 +5,20 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use lockkeeper::internals::config::{Role, ServerSpec};
-use lockkeeper::internals::proto::request::{Create, CreateKind, Request};
-use lockkeeper::internals::proto::{Acl, ConnectRequest, RequestHeader};
-use lockkeeper::internals::replica::founding::{
+use lockkeeper_core::config::ServerSpec;
+use lockkeeper_core::proto::request::{Create, CreateKind, Request};
+use lockkeeper_core::proto::{Acl, ConnectRequest, RequestHeader};
+use lockkeeper_core::replica::founding::{
     Brings, Chance, Decision, Founding, Identified, Introduction, Past, Position, Undecided,
 };
-use lockkeeper::internals::replica::lost_majority::LostMajority;
-use lockkeeper::internals::replica::new_ensemble::SortedRecords;
-use lockkeeper::internals::replica::peer::raft_id;
-use lockkeeper::internals::replica::{
+use lockkeeper_core::replica::lost_majority::LostMajority;
+use lockkeeper_core::replica::new_ensemble::SortedRecords;
+use lockkeeper_core::replica::peer::raft_id;
+use lockkeeper_core::replica::{
     Append, ClientRequest, Entry, HardState, Input, Machine, Mark, Membership, PeerMessage, Ready,
     Replica, Restore as _, Restored, SendImage, Setup,
 };
-use lockkeeper::internals::tree;
+use lockkeeper_core::tree;
 
 use super::super::rng::Rng;
 
@@ -384,9 +384,4 @@ pub fn standalone(id: u8, rng: &mut Rng) -> Identified {
 /// Whether this is a server on its own, as far as its identity says.
 pub fn is_standalone(identity: &Identified) -> bool {
     identity.founders.is_empty() && identity.initial.voters == [identity.raft_id]
-}
-
-/// The participants among these lines.
-pub fn participants(specs: &[ServerSpec]) -> Vec<u8> {
-    specs.iter().filter(|spec| spec.role == Role::Participant).map(|spec| spec.id).collect()
 }

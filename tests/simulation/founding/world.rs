@@ -8,9 +8,9 @@ mod lost_majority;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use lockkeeper::internals::replica::founding::{Introduction, Undecided};
-use lockkeeper::internals::replica::peer::server_of;
-use lockkeeper::internals::replica::{Input, PeerMessage, TICK_MS};
+use lockkeeper_core::replica::founding::{Introduction, Undecided};
+use lockkeeper_core::replica::peer::server_of;
+use lockkeeper_core::replica::{Input, PeerMessage, TICK_MS};
 
 use super::super::conn::Violation;
 use super::super::rng::Rng;

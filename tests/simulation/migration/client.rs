@@ -5,11 +5,9 @@
 //! keep its session, until it closes that.
 
 use bytes::Bytes;
-use lockkeeper::internals::proto::request::{Create, CreateKind, Request};
-use lockkeeper::internals::proto::{
-    Acl, ConnectRequest, ConnectResponse, Reader, RequestHeader, Stat,
-};
-use lockkeeper::internals::replica::{ClientRequest, Input};
+use lockkeeper_core::proto::request::{Create, CreateKind, Request};
+use lockkeeper_core::proto::{Acl, ConnectRequest, ConnectResponse, Reader, RequestHeader, Stat};
+use lockkeeper_core::replica::{ClientRequest, Input};
 
 use super::super::conn::Violation;
 

@@ -3,12 +3,12 @@
 //! *Owns* its log and its connection to ZooKeeper's leader. *Invariant*: what is acknowledged is in the log, which a
 //! restart reads from its beginning.
 
-use lockkeeper::internals::config::ServerSpec;
-use lockkeeper::internals::replica::{
+use lockkeeper_core::config::ServerSpec;
+use lockkeeper_core::replica::{
     Append, Entry, HardState, Input, Machine, Membership, Outgoing, PeerMessage, Ready, Replica,
     Report, Restore as _, Restored, Setup, ZooKeeperWork,
 };
-use lockkeeper::internals::tree;
+use lockkeeper_core::tree;
 
 use super::super::rng::Rng;
 use super::super::zookeeper::LinkId;

@@ -12,9 +12,9 @@
 
 use std::collections::BTreeSet;
 
-use lockkeeper::internals::replica::{Machine, Phase};
-use lockkeeper::internals::zookeeper::Txn;
-use lockkeeper::internals::zookeeper::txn::kind;
+use lockkeeper_core::replica::{Machine, Phase};
+use lockkeeper_core::zookeeper::Txn;
+use lockkeeper_core::zookeeper::txn::kind;
 
 use super::super::conn::Violation;
 use super::client::Client;

@@ -8,9 +8,9 @@ mod faults;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::{Buf as _, Bytes};
-use lockkeeper::internals::proto::Acl;
-use lockkeeper::internals::proto::request::{Create, CreateKind, Request};
-use lockkeeper::internals::replica::{
+use lockkeeper_core::proto::Acl;
+use lockkeeper_core::proto::request::{Create, CreateKind, Request};
+use lockkeeper_core::replica::{
     Input, LinkInput, MigrateOrder, Outgoing, PeerMessage, Phase, Replica, Report, ZooKeeperWork,
 };
 

@@ -1,10 +1,10 @@
 //! What the store in sled promises, one test each.
 
 use super::*;
-use crate::replica::{Mark, Records};
-use crate::storage::copy::manifest::Found;
-use crate::storage::copy::runs::Runs;
-use crate::storage::copy::store::BLOCK_BYTES;
+use crate::copy::manifest::Found;
+use crate::copy::runs::Runs;
+use crate::copy::store::BLOCK_BYTES;
+use lockkeeper_core::replica::{Mark, Records};
 
 /// Enough for several trees of sled's.
 const BLOCKS: u32 = 2 * TREE_BLOCKS + 300;

@@ -5,10 +5,10 @@
 use std::ops::ControlFlow;
 
 use super::{Log, LogError};
-use crate::replica::Entry;
-use crate::storage::log::record::{self, Record};
-use crate::storage::log::segment;
-use crate::storage::log::spans::Span;
+use crate::log::record::{self, Record};
+use crate::log::segment;
+use crate::log::spans::Span;
+use lockkeeper_core::replica::Entry;
 
 impl Log {
     /// The entries `from..=to`, as many as fit into `bytes_max` bytes of data, but at least one.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use lockkeeper::internals::replica::founding::{Brings, HEARD_US};
+use lockkeeper_core::replica::founding::{Brings, HEARD_US};
 
 use super::super::super::conn::Violation;
 use super::super::host::{Host, kept_by};

@@ -11,11 +11,11 @@
 
 use std::collections::BTreeSet;
 
-use lockkeeper::internals::replica::founding::Position;
-use lockkeeper::internals::replica::lost_majority::LostMajority;
-use lockkeeper::internals::replica::new_ensemble::term_of_new_ensemble;
-use lockkeeper::internals::replica::{Input, Machine, Membership};
-use lockkeeper::internals::tree;
+use lockkeeper_core::replica::founding::Position;
+use lockkeeper_core::replica::lost_majority::LostMajority;
+use lockkeeper_core::replica::new_ensemble::term_of_new_ensemble;
+use lockkeeper_core::replica::{Input, Machine, Membership};
+use lockkeeper_core::tree;
 
 use super::super::super::conn::Violation;
 use super::super::super::rng::Rng;
@@ -390,10 +390,9 @@ impl World {
         for at in 0..self.hosts.len() {
             for order in std::mem::take(&mut self.hosts[at].images) {
                 let base = self.hosts[at].disk.base.clone();
-                let is_receiver =
-                    |identity: &lockkeeper::internals::replica::founding::Identified| {
-                        identity.raft_id == order.to
-                    };
+                let is_receiver = |identity: &lockkeeper_core::replica::founding::Identified| {
+                    identity.raft_id == order.to
+                };
                 let to = self.hosts.iter().position(|host| {
                     host.replica().is_some() && host.disk.identity.as_ref().is_some_and(is_receiver)
                 });

@@ -3,7 +3,7 @@
 //! *Owns* deaths of servers and of ZooKeeper's leader, and cuts between servers. *Invariant*: each fault ends at a time
 //! that is known when it begins, so that a course without further faults comes to rest.
 
-use lockkeeper::internals::replica::Input;
+use lockkeeper_core::replica::Input;
 
 use super::{SERVERS, World};
 

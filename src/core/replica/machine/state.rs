@@ -1,0 +1,671 @@
+//! The machine: what all servers agree on. Znodes, sessions, and the last zxid.
+//!
+//! *Owns* the replicated state and the one function that changes it, `Machine::apply`.
+//! *Invariants*: the same entries in the same order give the same state, the same results and the
+//! same digests on every server and at every replay; every transaction takes one zxid, also one
+//! that fails (but where another ensemble decides: see `machine/migration/`); zxids only rise, but where a
+//! whole state of another ensemble takes the place of this one. *Never* looks at a clock, at a connection, or
+//! at who is the leader. How the disk gives it back is in `machine/state/restore.rs`.
+//!
+//! Reproduces `ZKDatabase` and the deciding half of `PrepRequestProcessor`: requests are decided
+//! here, when they are applied, not before they are proposed.
+
+pub mod new_ensemble;
+mod restore;
+
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
+use twox_hash::XxHash3_128;
+
+use restore::Replayed;
+
+use super::audit;
+use super::members;
+use super::migration::{KEY_MIGRATION, Loading, Migration};
+use super::sessions::{Session, Sessions};
+use super::txn::{Batch, EntryTime, Txn, TxnOp};
+use super::version::{self, UnknownVersion};
+use super::write::write;
+use crate::proto::connect::Password;
+use crate::proto::request::Request;
+use crate::proto::{ErrorCode, OpCode, Response, Stat, Text};
+use crate::replica::bounds::{STEADY_MS_MAX, TERM_MAX};
+use crate::replica::canonical::Canonical;
+use crate::replica::durable::{Changes, Drained, Entry, Mark, Membership};
+use crate::replica::ready::AuditLine;
+use crate::tree::{Context, Event, Options, Tree};
+use crate::zookeeper::password::password as computed_password;
+
+/// How far the stamps of entries may be ahead of the wall clock of a leader that a majority agrees with, in
+/// milliseconds. A clock that was put back by less catches up with them; further ahead, they were wrong.
+pub const STAMP_LEAD_MS_MAX: i64 = 60_000;
+/// Key of the record that holds the last zxid and time.
+const KEY_CLOCK: &[u8] = b"c";
+/// Key of the record that holds the version of the ensemble, unless that is the first one.
+const KEY_VERSION: &[u8] = b"v";
+/// How many of ZooKeeper's own digests the `hash` word remembers.
+const DIGESTS_KEPT_MAX: usize = 1024;
+/// It keeps one for zxids divisible by this.
+const DIGEST_ZXID_STEP: i64 = 128;
+
+/// The replicated state of one server.
+#[derive(Debug)]
+pub struct Machine {
+    pub(super) tree: Tree,
+    pub(super) sessions: Sessions,
+    pub(super) last_zxid: i64,
+    pub(super) last_time_ms: i64,
+    pub(super) steady_ms: i64,
+    version: u8,
+    /// The last version that is understood.
+    known_version: u8,
+    digests: VecDeque<(i64, u64)>,
+    records_loaded: u64,
+    full_pass: bool,
+    pub(super) clock_dirty: bool,
+    pub(super) txns_applied: u64,
+    replayed: Replayed,
+    audits_replay: bool,
+    /// What it is in the middle of, if it moves from ZooKeeper.
+    pub(super) migration: Option<Box<Migration>>,
+    /// A state of ZooKeeper that is coming. The disk is given nothing meanwhile.
+    pub(super) loading: Option<Box<Loading>>,
+}
+
+/// What became of one transaction.
+#[derive(Debug)]
+pub(in crate::replica) struct Applied {
+    pub(in crate::replica) zxid: i64,
+    pub(in crate::replica) op: OpCode,
+    pub(in crate::replica) result: Result<Response, ErrorCode>,
+    /// In the order in which watchers are to see them.
+    pub(in crate::replica) events: Vec<Event>,
+    pub(in crate::replica) session_change: Option<SessionChange>,
+    /// Znodes and sessions are those of another state now: what clients have seen and watch is void.
+    pub(in crate::replica) is_replaced: bool,
+}
+
+/// What a transaction did to its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::replica) enum SessionChange {
+    Opened(i64, Session),
+    Attached(i64, Session),
+    Closed(i64),
+}
+
+impl Machine {
+    /// The state of a server that was never written to.
+    #[must_use]
+    pub fn fresh(options: Options) -> Self {
+        Self::around(Tree::fresh(options))
+    }
+
+    pub(super) fn around(tree: Tree) -> Self {
+        Self {
+            tree,
+            sessions: Sessions::default(),
+            last_zxid: 0,
+            last_time_ms: 0,
+            steady_ms: 0,
+            version: version::FIRST,
+            known_version: version::NEWEST,
+            digests: VecDeque::new(),
+            records_loaded: 0,
+            full_pass: false,
+            clock_dirty: true,
+            txns_applied: 0,
+            replayed: Replayed::default(),
+            audits_replay: false,
+            migration: None,
+            loading: None,
+        }
+    }
+
+    /// The same, of a program that knows versions of ensembles up to this one.
+    #[must_use]
+    pub fn knowing(self, known_version: u8) -> Self {
+        Self { known_version, ..self }
+    }
+
+    /// The version of the ensemble: see `machine/version.rs`.
+    #[must_use]
+    pub fn version(&self) -> u8 {
+        self.version
+    }
+
+    /// The last version that is understood.
+    #[must_use]
+    pub fn known_version(&self) -> u8 {
+        self.known_version
+    }
+
+    /// The znodes, for reading.
+    #[must_use]
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    pub(in crate::replica) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// zxid of the last transaction, 0 before the first.
+    #[must_use]
+    pub fn last_zxid(&self) -> i64 {
+        self.last_zxid
+    }
+
+    /// The stamp of the last transaction, ms since the epoch.
+    pub(in crate::replica) fn last_time_ms(&self) -> i64 {
+        self.last_time_ms
+    }
+
+    /// The steady clock at the last transaction, ms.
+    pub fn steady_ms(&self) -> i64 {
+        self.steady_ms
+    }
+
+    /// Number of open sessions.
+    #[must_use]
+    pub fn session_count(&self) -> u64 {
+        self.sessions.len() as u64
+    }
+
+    /// Transactions applied by this process.
+    #[must_use]
+    pub fn txns_applied(&self) -> u64 {
+        self.txns_applied
+    }
+
+    /// The digests that the `hash` word shows, oldest first.
+    pub(in crate::replica) fn digests(&self) -> Vec<(i64, u64)> {
+        self.digests.iter().copied().collect()
+    }
+
+    /// Digest of everything that is replicated.
+    #[must_use]
+    pub fn digest(&self) -> u128 {
+        self.tree
+            .digest()
+            .wrapping_add(self.sessions.digest())
+            .wrapping_add(XxHash3_128::oneshot(&self.clock_record()))
+            .wrapping_add(self.version_record().map_or(0, |record| version_digest(&record)))
+            .wrapping_add(self.migration_record().map_or(0, |record| migration_digest(&record)))
+    }
+
+    /// Znodes and sessions by their digests; what was changed since the last checkpoint is left out, because nothing is
+    /// ever drained, and so is what only operators see.
+    pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
+        let Self {
+            tree,
+            sessions,
+            last_zxid,
+            last_time_ms,
+            steady_ms: _,
+            version,
+            known_version,
+            digests: _,
+            records_loaded: _,
+            full_pass: _,
+            clock_dirty: _,
+            txns_applied: _,
+            replayed,
+            audits_replay: _,
+            migration,
+            loading,
+        } = self;
+        out.value(&(tree.digest(), sessions.digest(), last_zxid, last_time_ms, replayed));
+        out.value(&(version, known_version, migration, loading.is_some()));
+    }
+
+    /// The last zxid, its stamp, and the steady clock: unless it is as an earlier version has left it,
+    /// which knows none.
+    fn clock_record(&self) -> SmallVec<[u8; 24]> {
+        let mut record = SmallVec::new();
+        record.extend_from_slice(&self.last_zxid.to_be_bytes());
+        record.extend_from_slice(&self.last_time_ms.to_be_bytes());
+        if self.steady_ms != steady_without_one(self.last_time_ms) {
+            record.extend_from_slice(&self.steady_ms.to_be_bytes());
+        }
+        record
+    }
+
+    /// The version of the ensemble, if it is not the first one: data of that has no such record.
+    fn version_record(&self) -> Option<[u8; 1]> {
+        (self.version > version::FIRST).then_some([self.version])
+    }
+
+    /// The zxid of the next transaction in an entry of `term`. The counter 0 is left to the one that
+    /// names the first members: the version of theirs is then ZooKeeper's, 0x100000000.
+    fn next_zxid(&self, term: u64, op: &TxnOp) -> i64 {
+        let least_counter = i64::from(!matches!(op, TxnOp::Found { opens_term: true, .. }));
+        let first_of_term =
+            i64::try_from(term << 32).expect("terms stay below 2^23") | least_counter;
+        if mutant!("zxid-forgets-term") {
+            return self.last_zxid + 1;
+        }
+        first_of_term.max(self.last_zxid + 1)
+    }
+
+    /// Moves both clocks: the one that ctime and mtime come from, and the steady one, by which the reaper
+    /// goes. Called once per entry.
+    pub(in crate::replica) fn begin_entry(&mut self, time: &EntryTime) {
+        let lead_ms = self.last_time_ms.saturating_sub(time.wall_ms);
+        let goes_back = lead_ms > STAMP_LEAD_MS_MAX && time.is_agreed;
+        if goes_back && !mutant!("time-never-goes-back") {
+            self.last_time_ms = time.wall_ms;
+        } else {
+            self.last_time_ms = self.last_time_ms.max(time.wall_ms);
+        }
+        let steady_ms = time.steady_ms.unwrap_or_else(|| steady_without_one(self.last_time_ms));
+        self.steady_ms = self.steady_ms.max(steady_ms);
+    }
+
+    /// Decides one transaction and carries it out.
+    pub(in crate::replica) fn apply(&mut self, term: u64, txn: &Txn) -> Applied {
+        match &txn.op {
+            TxnOp::Foreign(foreign) => return self.follow(txn, foreign),
+            TxnOp::Migrate(step) => return self.migrate(term, step),
+            _ if self.follows() => return self.apply_beside(txn),
+            _ => {}
+        }
+        let zxid = self.next_zxid(term, &txn.op);
+        self.last_zxid = zxid;
+        self.clock_dirty = true;
+        self.txns_applied += 1;
+        let mut applied = Applied {
+            zxid,
+            op: OpCode::CloseSession,
+            result: Ok(Response::Empty),
+            events: Vec::new(),
+            session_change: None,
+            is_replaced: false,
+        };
+        let context = Context {
+            zxid,
+            time_ms: self.last_time_ms,
+            steady_ms: self.steady_ms,
+            session: txn.session,
+            ids: &txn.ids,
+        };
+        match &txn.op {
+            TxnOp::Client { op, body } => {
+                applied.op = OpCode::from_wire(*op).unwrap_or(OpCode::Check);
+                let request = Request::decode(*op, body.clone());
+                applied.result = match self.check_owner(txn) {
+                    Ok(()) => write(&mut self.tree, &context, request, &mut applied.events),
+                    Err(code) => Err(code),
+                };
+            }
+            TxnOp::OpenSession { timeout_ms, password } => {
+                applied.op = OpCode::CreateSession;
+                let id = session_id(txn.session, zxid);
+                // Which of the two it is, the entry says: the configuration of this server does not matter.
+                let password = password.unwrap_or_else(|| computed_password(id));
+                let session = session_of(txn, *timeout_ms, password);
+                let is_open = self.sessions.open(id, session);
+                applied.session_change = is_open.then_some(SessionChange::Opened(id, session));
+                applied.result =
+                    applied.session_change.map(|_| Response::Empty).ok_or(ErrorCode::SystemError);
+            }
+            TxnOp::AttachSession { timeout_ms, password } => {
+                applied.op = OpCode::CreateSession;
+                let session = session_of(txn, *timeout_ms, *password);
+                let attached = self.sessions.attach(txn.session, session);
+                let change = attached.map(|session| SessionChange::Attached(txn.session, session));
+                applied.result = change.map(|_| Response::Empty).ok_or(ErrorCode::SessionExpired);
+                applied.session_change = change;
+            }
+            TxnOp::CloseSession if self.check_owner(txn) == Err(ErrorCode::SessionMoved) => {
+                applied.result = Err(ErrorCode::SessionMoved);
+            }
+            TxnOp::CloseSession | TxnOp::ExpireSession => {
+                if self.sessions.close(txn.session) {
+                    if !mutant!("expiry-leaves-ephemerals") || txn.op == TxnOp::CloseSession {
+                        self.tree.close_session(&context, &mut applied.events);
+                    }
+                    applied.session_change = Some(SessionChange::Closed(txn.session));
+                } else {
+                    applied.result = Err(ErrorCode::SessionExpired);
+                }
+            }
+            TxnOp::Reap { path } => {
+                applied.op = OpCode::DeleteContainer;
+                let reaped = self.tree.delete_container(&context, path, &mut applied.events);
+                applied.result = reaped.map(|()| Response::Empty);
+            }
+            TxnOp::Found { members, .. } => {
+                applied.op = OpCode::Reconfig;
+                let found = self.found(&context, members, &mut applied.events);
+                applied.result = found.map(Response::Stat);
+            }
+            TxnOp::Upgrade { version, .. } => {
+                applied.op = OpCode::Check;
+                self.raise_version(*version);
+            }
+            TxnOp::Refuse { op, code } => self.refuse(txn, (*op, *code), &mut applied),
+            // Above.
+            TxnOp::Foreign(_) | TxnOp::Migrate(_) => {}
+        }
+        if mutant!("failure-takes-no-zxid") && applied.result.is_err() {
+            self.last_zxid -= 1;
+        }
+        self.remember_digest(zxid);
+        applied
+    }
+
+    pub(super) fn raise_version(&mut self, version: u8) {
+        self.version = self.version.max(version);
+    }
+
+    /// The `hash` word begins anew: its digests were those of another state.
+    pub(super) fn forget_digests(&mut self) {
+        self.digests.clear();
+    }
+
+    /// Whether a transaction comes from the connection that has the session.
+    fn check_owner(&self, txn: &Txn) -> Result<(), ErrorCode> {
+        match self.sessions.find(txn.session) {
+            None => Err(ErrorCode::SessionExpired),
+            Some(_) if mutant!("moved-session-writes") => Ok(()),
+            Some(session) if session.owner != (txn.origin.server, txn.origin.conn) => {
+                Err(ErrorCode::SessionMoved)
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Names the first members, unless there are some.
+    fn found(
+        &mut self,
+        context: &Context<'_>,
+        lines: &Text,
+        events: &mut Vec<Event>,
+    ) -> Result<Stat, ErrorCode> {
+        if !self.tree.config_text().is_empty() {
+            return Err(ErrorCode::NodeExists);
+        }
+        let text = members::text(&members::parse(lines.as_str()), context.zxid);
+        self.tree.set_config(context, None, &text, events)
+    }
+
+    pub(super) fn remember_digest(&mut self, zxid: i64) {
+        if zxid % DIGEST_ZXID_STEP != 0 {
+            return;
+        }
+        if let Some(digest) = self.tree.legacy_digest() {
+            if self.digests.len() == DIGESTS_KEPT_MAX {
+                self.digests.pop_front();
+            }
+            self.digests.push_back((zxid, digest));
+        }
+    }
+
+    /// What the audit log says of a transaction just applied.
+    pub(in crate::replica) fn audit_line(
+        &self,
+        entry: (u64, u64),
+        txn: &Txn,
+        applied: &Applied,
+    ) -> AuditLine {
+        AuditLine {
+            index: entry.0,
+            term: entry.1,
+            zxid: applied.zxid,
+            time_ms: self.last_time_ms,
+            session: match applied.session_change {
+                Some(SessionChange::Opened(id, _)) => id,
+                Some(SessionChange::Attached(..) | SessionChange::Closed(_)) | None => txn.session,
+            },
+            cxid: txn.cxid,
+            op: audit::name(txn, applied.op),
+            path: audit::path(txn, applied),
+            result: match &applied.result {
+                Ok(Response::Multi(results)) => audit::multi_outcome(results),
+                Ok(_) => "ok",
+                Err(code) => code.name(),
+            },
+            digest: self.digest(),
+        }
+    }
+
+    /// Znodes, sessions and other records that changed and were not drained.
+    #[must_use]
+    pub fn changes_waiting(&self) -> u64 {
+        (self.tree.changes_waiting() + self.sessions.changes_waiting()) as u64
+    }
+
+    /// While on, a znode or session that comes and goes leaves a record of its going: the disk may
+    /// hold it.
+    pub(in crate::replica) fn keep_all_tombstones(&mut self, on: bool) {
+        self.tree.keep_all_tombstones(on);
+        self.sessions.keep_all_tombstones(on);
+    }
+
+    /// Every record is to be drained again, into an empty store.
+    pub(in crate::replica) fn mark_all_changed(&mut self) {
+        self.tree.mark_all_changed();
+        self.sessions.mark_all_changed();
+        self.full_pass = true;
+        self.clock_dirty = true;
+    }
+
+    /// Hands out changed records. The last call, when nothing is left, carries the mark, if index and
+    /// term of the last applied entry are given.
+    pub(in crate::replica) fn drain_changes(
+        &mut self,
+        records_max: usize,
+        applied: Option<(u64, u64)>,
+        membership: Membership,
+    ) -> Drained {
+        if self.is_loading() || self.changes_waiting() == 0 && !self.clock_dirty && !self.full_pass
+        {
+            return Drained::Nothing;
+        }
+        if self.changes_waiting() == 0 && !self.full_pass && applied.is_none() {
+            return Drained::NotDurable;
+        }
+        let mut changes =
+            Changes { begins_full_pass: std::mem::take(&mut self.full_pass), ..Changes::default() };
+        let records = &mut changes.records;
+        let mut push = |key: &[u8], value: Option<&[u8]>| {
+            records.push(key, value);
+        };
+        if self.tree.drain_changes(records_max, &mut push) {
+            return Drained::Changes(changes);
+        }
+        self.sessions.drain(records_max, &mut push);
+        let Some((index, term)) = applied.filter(|_| self.sessions.changes_waiting() == 0) else {
+            // Or nothing would be left, and no mark be given.
+            self.clock_dirty = true;
+            return Drained::Changes(changes);
+        };
+        push(KEY_CLOCK, Some(&self.clock_record()));
+        if let Some(record) = self.version_record() {
+            push(KEY_VERSION, Some(&record));
+        }
+        // It never goes again: one that is over stays as such.
+        if let Some(record) = self.migration_record() {
+            push(KEY_MIGRATION, Some(&record));
+        }
+        self.clock_dirty = false;
+        changes.mark = Some(Mark {
+            index,
+            term,
+            zxid: self.last_zxid,
+            digest: self.digest(),
+            records: self.record_count(),
+            membership,
+        });
+        Drained::Changes(changes)
+    }
+
+    fn record_count(&self) -> u64 {
+        let own =
+            1 + u64::from(self.version_record().is_some()) + u64::from(self.migration.is_some());
+        self.tree.node_count() as u64 + self.sessions.len() as u64 + own
+    }
+}
+
+/// The steady clock of data of earlier versions, which have none: their znodes were as old as their stamps
+/// say, and go on from there.
+pub(super) fn steady_without_one(time_ms: i64) -> i64 {
+    time_ms.clamp(0, STEADY_MS_MAX)
+}
+
+/// What the version's record adds to the digest.
+fn version_digest(record: &[u8]) -> u128 {
+    XxHash3_128::oneshot_with_seed(u64::from(KEY_VERSION[0]), record)
+}
+
+/// What the record of a migration adds to the digest.
+fn migration_digest(record: &[u8]) -> u128 {
+    XxHash3_128::oneshot_with_seed(u64::from(KEY_MIGRATION[0]), record)
+}
+
+/// Id of the session that a transaction opens: the server's byte, then the zxid. Unlike ZooKeeper's,
+/// which come from a clock, these can never be used twice.
+fn session_id(server: i64, zxid: i64) -> i64 {
+    const SERVER_SHIFT: u32 = 56;
+    (server >> SERVER_SHIFT) << SERVER_SHIFT | (zxid & ((1 << SERVER_SHIFT) - 1))
+}
+
+fn session_of(txn: &Txn, timeout_ms: i32, password: Password) -> Session {
+    Session { timeout_ms, password, owner: (txn.origin.server, txn.origin.conn) }
+}
+
+/// Moves the clocks to those of a normal entry, and gives its transactions: to be applied in order. An
+/// entry without one leaves the clocks as they are: there is one state for each zxid.
+///
+/// # Errors
+/// When the entry cannot be understood. Nothing was changed then.
+pub(in crate::replica) fn open_entry(
+    machine: &mut Machine,
+    entry: &Entry,
+) -> Result<Vec<Txn>, String> {
+    let at = || format!("log entry {} of term {}", entry.index, entry.term);
+    if entry.term > TERM_MAX {
+        return Err(format!("{}: the term does not fit into the ids of sessions", at()));
+    }
+    let batch = Batch::decode(&entry.data).map_err(|bad| format!("{}: {bad}", at()))?;
+    for txn in &batch.txns {
+        if let TxnOp::Upgrade { version, release } = &txn.op
+            && *version > machine.known_version
+        {
+            let (version, release) = (*version, release.as_str().to_owned());
+            let unknown = UnknownVersion { version, known: machine.known_version, release };
+            return Err(format!("{}: {unknown}", at()));
+        }
+    }
+    if !batch.txns.is_empty() {
+        machine.begin_entry(&batch.time);
+    }
+    Ok(batch.txns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::Acl;
+    use crate::proto::request::{Create, CreateKind};
+    use crate::replica::Entry;
+    use crate::replica::EntryKind;
+    use crate::replica::machine::txn::{Identities, Origin, members_mark};
+
+    #[test]
+    fn an_entry_without_a_transaction_changes_nothing_that_is_replicated() {
+        let mut machine = Machine::fresh(Options::default());
+        let before = machine.digest();
+        let time = EntryTime { wall_ms: 1_700_000_000_000, ..EntryTime::default() };
+        let data = members_mark(&time, version::FIRST).into();
+        let entry = Entry { term: 3, index: 7, kind: EntryKind::Normal, data };
+        assert_eq!(open_entry(&mut machine, &entry).unwrap(), []);
+        assert_eq!((machine.digest(), machine.last_time_ms()), (before, 0));
+    }
+
+    #[test]
+    fn a_session_without_a_password_gets_the_one_that_zookeeper_computes_of_its_id() {
+        let mut machine = Machine::fresh(Options::default());
+        let open = |password| {
+            let op = TxnOp::OpenSession { timeout_ms: 4000, password };
+            let origin = Origin::default();
+            Txn { origin, session: 7 << 56, cxid: 0, ids: Identities::new(), op }
+        };
+        let given = machine.apply(3, &open(Some([9; 16]))).session_change;
+        let computed = machine.apply(3, &open(None)).session_change;
+        let Some(SessionChange::Opened(_, session)) = given else { panic!("{given:?}") };
+        assert_eq!(session.password, [9; 16]);
+        let Some(SessionChange::Opened(id, session)) = computed else { panic!("{computed:?}") };
+        assert_eq!(id, 7 << 56 | 3 << 32 | 2);
+        assert_eq!(session.password, computed_password(id));
+        assert_eq!(machine.foreign_sessions().filter(|(.., is_known)| *is_known).count(), 1);
+    }
+
+    /// The stamp and the steady clock behind entries of these times: wall clock, whether a majority agrees
+    /// with it, steady clock.
+    fn after(times: &[(i64, bool, Option<i64>)]) -> (i64, i64) {
+        let mut machine = Machine::fresh(Options::default());
+        for (wall_ms, is_agreed, steady_ms) in times.iter().copied() {
+            machine.begin_entry(&EntryTime { wall_ms, is_agreed, steady_ms });
+        }
+        (machine.last_time_ms, machine.steady_ms)
+    }
+
+    #[test]
+    fn stamps_wait_for_a_clock_that_is_a_minute_behind_and_go_back_to_one_that_is_further() {
+        let ahead = (100_000, true, Some(1));
+        assert_eq!(after(&[ahead, (40_000, true, Some(2))]), (100_000, 2));
+        assert_eq!(after(&[ahead, (39_999, true, Some(2))]), (39_999, 2));
+    }
+
+    #[test]
+    fn stamps_do_not_go_back_to_a_clock_with_which_no_majority_agrees() {
+        assert_eq!(after(&[(100_000, true, Some(5)), (7, false, Some(6))]), (100_000, 6));
+        assert_eq!(after(&[(i64::MAX, true, Some(5)), (i64::MIN, true, Some(6))]), (i64::MIN, 6));
+    }
+
+    #[test]
+    fn the_steady_clock_never_goes_back_and_goes_on_from_the_stamps_of_earlier_versions() {
+        assert_eq!(after(&[(1000, false, Some(9)), (2000, false, Some(8))]), (2000, 9));
+        assert_eq!(after(&[(1000, false, None), (900, false, None)]), (1000, 1000));
+        assert_eq!(after(&[(1000, false, None), (2000, false, Some(1500))]), (2000, 1500));
+    }
+
+    #[test]
+    fn data_of_earlier_versions_keeps_its_digest_and_the_age_of_its_znodes() {
+        let mut machine = Machine::fresh(Options { extended_types: true, ..Options::default() });
+        let old = |wall_ms| EntryTime { wall_ms, ..EntryTime::default() };
+        machine.begin_entry(&old(5000));
+        let mut body = Vec::new();
+        let create = Create {
+            kind: CreateKind::Ttl,
+            path: "/t".into(),
+            data: None,
+            acl: Some(vec![Acl::open()]),
+            flags: 5,
+            ttl_ms: 2000,
+        };
+        Request::Create(create).encode(&mut body);
+        let op = TxnOp::Client { op: OpCode::CreateTtl as i32, body: body.into() };
+        let origin = Origin::default();
+        let session = TxnOp::OpenSession { timeout_ms: 4000, password: Some([0; 16]) };
+        let txn = |session, op| Txn { origin, session, cxid: 0, ids: Identities::new(), op };
+        let opened = machine.apply(1, &txn(1 << 56, session));
+        let Some(SessionChange::Opened(id, _)) = opened.session_change else {
+            panic!("{opened:?}")
+        };
+        assert!(machine.apply(1, &txn(id, op)).result.is_ok());
+        assert_eq!(machine.clock_record().len(), 16, "as an earlier version has written it");
+        machine.begin_entry(&EntryTime {
+            wall_ms: 1,
+            is_agreed: false,
+            steady_ms: Some(machine.steady_ms + 1),
+        });
+        assert_eq!(machine.clock_record().len(), 24);
+        let due = |machine: &Machine| machine.tree.reapable(machine.steady_ms, 0, 9).len();
+        assert_eq!(due(&machine), 0);
+        machine.begin_entry(&EntryTime { steady_ms: Some(7001), ..EntryTime::default() });
+        assert_eq!(due(&machine), 1);
+    }
+}

@@ -1,0 +1,79 @@
+//! DISK: what a server must not forget, and how it gets it back.
+//!
+//! *Owns* the data directory. The log is the truth; everything else is there to make a start
+//! quicker and the log shorter:
+//!
+//! ```text
+//! dataDir/identity     whose data this is            dir/
+//! dataDir/lock         held by the running server
+//! dataDir/rolled-back  why it must not be used any more  rolled_back.rs
+//! dataDir/image/       whole states, verified        image/
+//! dataDir/state/       sled, disposable              copy/
+//! dataLogDir/log/      every entry since the images  log/
+//! .../set-aside-N/     what --rejoin put away        dir/quarantine.rs
+//! dataDir/last-backup  when that was               dir/last_backup.rs
+//! dataDir/origin       where a state came from       dir/seed.rs
+//! dataDir/recovery-unfinished  of data that is being replaced  dir/replacement.rs
+//! dataDir/unfinished   of a state that is being put  dir/seed.rs
+//! .../unused-N/        of a server that never served dir/quarantine.rs
+//! ```
+//!
+//! *Invariants*: a server never starts with less than it acknowledged: whatever is missing or
+//! damaged is either proved redundant or refused by name, and a directory that is refused is not
+//! changed. *Never* imports the wire protocol or the server, and knows only the value types of the
+//! replica. Takes the place of ZooKeeper's `FileTxnSnapLog`.
+
+#![deny(unreachable_pub)]
+#![deny(missing_docs)]
+
+#[macro_use]
+extern crate lockkeeper_core;
+
+mod checkpoint;
+mod copy;
+mod dir;
+mod disk_throttle;
+mod formats;
+pub mod fs;
+#[doc(hidden)]
+pub mod hanging;
+mod image;
+mod log;
+mod mark;
+mod stream;
+#[cfg(test)]
+mod testing;
+mod throttle;
+mod watched;
+
+pub use checkpoint::{
+    Checkpointer, ImageTally, Ingredients, LogLostEnd, LogSinceImage, Outcome, Source,
+};
+pub use copy::{MemoryState, Runs, SledState, StateError, StateStore, Take};
+pub use dir::{
+    BackupMade, Mending, ReadState, Seed, begin_anew, finish_replacement, hold, is_initialized,
+    origin, read, replace, seed,
+};
+pub use dir::{
+    ErrorCount, Identity, Lock, OpenError, Opened, Options, Place, Report, mark_rolled_back, open,
+    peek, set_aside, was_set_aside,
+};
+pub use disk_throttle::DiskBudget;
+pub use formats::FormatSwitch;
+pub use formats::Formats;
+pub use fs::{DiskFile, FileLock, Fs, FsError, OsFs, Reserved};
+#[doc(hidden)]
+pub use hanging::HangingFs;
+pub use image::{ImageError, Images, Records, append};
+pub use image::{ImageReader, ImageWriter, InstallError};
+pub use log::{Log, LogOptions, LogRecovery, Position};
+pub use log::{LogError, SEGMENT_BYTES};
+pub use mark::{decode as decode_mark, encode as encode_mark};
+pub use stream::Writing;
+pub use throttle::WorkBudget;
+pub use watched::{DiskCall, DiskCalls, WatchedFs};
+
+#[cfg(test)]
+#[path = "../../tests/simulation/rng.rs"]
+#[allow(unreachable_pub)]
+mod rng;
