@@ -190,6 +190,7 @@ impl Founding {
                 None => self.rivals.remove(&server),
             };
             self.heard.insert(server, (introduction, now_us));
+            self.asked.remove(&server);
             return;
         }
         let lines = match introduction {
@@ -228,9 +229,13 @@ impl Founding {
         due
     }
 
-    /// What the client port of a silent server has answered to `srvr`: its mode, if it serves.
+    /// What the client port of a silent server has answered to `srvr`: its mode, if it serves. One that has served
+    /// counts as serving until it is heard: it may be starting again, with the state that it has.
     pub fn answered(&mut self, server: u8, mode: Option<String>, now_us: u64) {
-        self.asked.insert(server, (mode, now_us));
+        let has_served = matches!(self.asked.get(&server), Some((Some(_), _)));
+        if mode.is_some() || !has_served {
+            self.asked.insert(server, (mode, now_us));
+        }
     }
 
     /// What to do, once that is clear. To be asked whenever something was heard, and as time passes.
@@ -240,7 +245,8 @@ impl Founding {
     pub fn decide(&mut self, now_us: u64) -> Result<Option<Decision>, Conflict> {
         self.heard.retain(|_, (_, at_us)| at_us.saturating_add(HEARD_US) > now_us);
         self.strangers.retain(|_, (_, at_us)| at_us.saturating_add(REFUSED_US) > now_us);
-        self.asked.retain(|_, (_, at_us)| at_us.saturating_add(ASKED_US) > now_us);
+        self.asked
+            .retain(|_, (mode, at_us)| mode.is_some() || at_us.saturating_add(ASKED_US) > now_us);
         self.refused.retain(|_, (_, at_us)| at_us.saturating_add(REFUSED_US) > now_us);
         if matches!(self.brings, Own::Unread) {
             return Ok(None);
@@ -285,7 +291,11 @@ impl Founding {
         };
         heard.retain(|_, (_, at_us)| grow_old(at_us, HEARD_US));
         strangers.retain(|_, (_, at_us)| grow_old(at_us, REFUSED_US));
-        asked.retain(|_, (_, at_us)| grow_old(at_us, ASKED_US));
+        asked.retain(|_, (mode, at_us)| {
+            let counts = grow_old(at_us, ASKED_US);
+            *at_us = (*at_us).min(ASKED_US);
+            counts || mode.is_some()
+        });
         asked_at_us.retain(|_, at_us| grow_old(at_us, ASK_INTERVAL_US));
         refused.retain(|_, (_, at_us)| grow_old(at_us, REFUSED_US));
         *asked_since_us = asked_since_us.map(|at_us| age_us(at_us).min(PATIENCE_US));

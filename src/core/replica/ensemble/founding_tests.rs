@@ -401,6 +401,12 @@ fn empty_servers_found_nothing_while_a_silent_one_serves_by_itself() {
             "server 1 serves by itself (Mode: standalone): restart it with these server lines";
         assert_eq!(world.obstacle(id), expected);
     }
+    // However long its restart takes: it has a state.
+    *world.state(1) = State::Off;
+    world.run_ms(10_000);
+    assert_eq!(world.ensembles(), []);
+    let said = world.obstacle(2);
+    assert!(said.contains("served by itself (Mode: standalone) when it answered last"), "{said}");
     // It is restarted as it was told.
     world.start_with_state(1, 12);
     world.run_ms(500);

@@ -2,7 +2,7 @@
 //!
 //! *Owns* nothing: reads what the founding protocol knows. *Never* decides.
 
-use super::{Founding, Introduction, Own, PATIENCE_US, participants};
+use super::{ASKED_US, Founding, Introduction, Own, PATIENCE_US, participants};
 
 impl Founding {
     /// What keeps this server from becoming a member, and what an operator can do about it; `None` while
@@ -10,7 +10,7 @@ impl Founding {
     #[must_use]
     pub fn obstacle(&self, now_us: u64) -> Option<String> {
         let other = self.late().or_else(|| self.two_states(now_us)).or_else(|| self.rival());
-        other.or_else(|| self.serving()).or_else(|| {
+        other.or_else(|| self.serving(now_us)).or_else(|| {
             let unequal = self.unequal_lines(now_us).or_else(|| self.unfit_founder());
             let refused = || self.refused.values().next().map(|(words, _)| words.clone());
             unequal.or_else(refused).or_else(|| self.only_waits(now_us))
@@ -74,14 +74,22 @@ impl Founding {
         ))
     }
 
-    fn serving(&self) -> Option<String> {
-        let serves = |(id, (mode, _)): (&u8, &(Option<String>, u64))| {
-            mode.as_ref().map(|mode| (*id, mode.clone()))
+    fn serving(&self, now_us: u64) -> Option<String> {
+        let serves = |(id, (mode, at_us)): (&u8, &(Option<String>, u64))| {
+            mode.as_ref().map(|mode| (*id, mode.clone(), *at_us))
         };
-        let (id, mode) = self.asked.iter().find_map(serves)?;
-        Some(format!(
-            "server {id} serves by itself (Mode: {mode}): restart it with these server lines"
-        ))
+        let (id, mode, at_us) = self.asked.iter().find_map(serves)?;
+        Some(if at_us.saturating_add(ASKED_US) > now_us {
+            format!(
+                "server {id} serves by itself (Mode: {mode}): restart it with these server lines"
+            )
+        } else {
+            format!(
+                "server {id} served by itself (Mode: {mode}) when it answered last, and is silent now: start it with \
+                 these server lines; if it is lost for ever, start server {} again",
+                self.own
+            )
+        })
     }
 
     fn unequal_lines(&self, now_us: u64) -> Option<String> {
