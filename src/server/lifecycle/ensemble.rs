@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
 use tokio::time::{Instant, sleep};
 
 use crate::config::{Config, Draft, HostPort, Role, ServerSpec};
 use crate::replica::inspect::Mode;
-use crate::server::clients::Port;
 use crate::server::{Server, ServerError, StartError};
 use crate::storage::Fs;
 use crate::storage::OsFs;
@@ -45,6 +45,8 @@ pub struct Ensemble {
     files: Arc<dyn Fs>,
     #[expect(dead_code, reason = "held, not read")]
     directory: Directory,
+    #[expect(dead_code, reason = "held, not read")]
+    ports: Vec<Reserved>,
 }
 
 /// A server's place in the ensemble, whether it runs or not.
@@ -113,33 +115,17 @@ impl EnsembleBuilder {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn start(self) -> Result<Ensemble, StartError> {
-        let mut attempt = 1;
-        loop {
-            match self.start_once().await {
-                // Somebody else took a port after it was found free.
-                Err(StartError::Address { .. })
-                    if attempt < START_ATTEMPTS
-                        && self.data_dir.is_none()
-                        && self.client_port.is_none() => {}
-                Err(StartError::PeerAddress { .. })
-                    if attempt < START_ATTEMPTS && self.data_dir.is_none() => {}
-                started => return started,
-            }
-            attempt += 1;
-        }
-    }
-
-    async fn start_once(&self) -> Result<Ensemble, StartError> {
         let directory = match &self.data_dir {
             Some(path) => Directory { path: path.clone(), is_ours: false },
             None => Directory::temporary()?,
         };
+        let mut ports = Vec::new();
         let mut seats = BTreeMap::new();
-        for (id, config) in self.configurations(&directory.path)? {
+        for (id, config) in self.configurations(&directory.path, &mut ports)? {
             seats.insert(id, Seat { config, server: None });
         }
-        let mut ensemble =
-            Ensemble { seats, apart: BTreeSet::new(), files: Arc::clone(&self.files), directory };
+        let (files, apart) = (Arc::clone(&self.files), BTreeSet::new());
+        let mut ensemble = Ensemble { seats, apart, files, directory, ports };
         let ids: Vec<u8> = ensemble.seats.keys().copied().collect();
         for id in ids {
             ensemble.start_server(id).await?;
@@ -150,13 +136,18 @@ impl EnsembleBuilder {
 
     /// One for each server. Members know each other by what was agreed upon, so that a directory that
     /// is continued keeps its addresses.
-    fn configurations(&self, directory: &Path) -> Result<Vec<(u8, Config)>, StartError> {
+    fn configurations(
+        &self,
+        directory: &Path,
+        ports: &mut Vec<Reserved>,
+    ) -> Result<Vec<(u8, Config)>, StartError> {
         let path = directory.join(ADDRESSES);
         let failed = |error: io::Error| StartError::Data(format!("{}: {error}", path.display()));
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let text = self.addresses()?;
+                *ports = self.reserve()?;
+                let text = self.addresses(ports)?;
                 std::fs::create_dir_all(directory).map_err(failed)?;
                 std::fs::write(&path, &text).map_err(failed)?;
                 text
@@ -206,12 +197,20 @@ impl EnsembleBuilder {
         )))
     }
 
-    /// Server lines with ports that are free.
-    fn addresses(&self) -> Result<String, StartError> {
-        let count = self.participants.saturating_add(self.observers);
-        let ports = free_ports(usize::from(count) * 2)?;
+    fn count(&self) -> u8 {
+        self.participants.saturating_add(self.observers)
+    }
+
+    /// Two ports for each server.
+    fn reserve(&self) -> Result<Vec<Reserved>, StartError> {
+        reserve(usize::from(self.count()) * 2)
+    }
+
+    /// Server lines with these ports.
+    fn addresses(&self, ports: &[Reserved]) -> Result<String, StartError> {
+        let ports: Vec<u16> = ports.iter().map(|reserved| reserved.port).collect();
         let mut text = String::new();
-        for (id, ports) in (1..=count).zip(ports.chunks_exact(2)) {
+        for (id, ports) in (1..=self.count()).zip(ports.chunks_exact(2)) {
             let peer = ports[0];
             let given = self.client_port.map(|first| first.checked_add(u16::from(id - 1)));
             let client = given.unwrap_or(Some(ports[1])).ok_or_else(|| {
@@ -516,12 +515,31 @@ impl Drop for Directory {
     }
 }
 
-/// Ports that are free, from a range that systems do not give to outgoing connections: a server
-/// that is down finds its ports free when it comes back.
-fn free_ports(count: usize) -> Result<Vec<u16>, StartError> {
-    let mut held: Vec<Port> = Vec::new();
+/// A port that a socket is bound to which does not listen: no other program is given it, while a server, which sets
+/// `SO_REUSEADDR` as the socket does, can bind it, stop, and bind it again.
+#[derive(Debug)]
+struct Reserved {
+    port: u16,
+    #[expect(dead_code, reason = "held, not read")]
+    socket: Socket,
+}
+
+impl Reserved {
+    /// `Err` if somebody else has it.
+    fn new(port: u16) -> io::Result<Self> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], port)).into())?;
+        socket.set_reuse_address(true)?;
+        Ok(Self { port, socket })
+    }
+}
+
+/// Ports from a range that systems do not give to outgoing connections: an ensemble that is continued finds its
+/// ports free.
+fn reserve(count: usize) -> Result<Vec<Reserved>, StartError> {
+    let mut reserved: Vec<Reserved> = Vec::new();
     for _ in 0..PORT_ATTEMPTS {
-        if held.len() == count {
+        if reserved.len() == count {
             break;
         }
         let mut random = [0; 2];
@@ -530,17 +548,13 @@ fn free_ports(count: usize) -> Result<Vec<u16>, StartError> {
             error: error.to_string(),
         })?;
         let port = PORTS.start + u16::from_le_bytes(random) % (PORTS.end - PORTS.start);
-        let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
-        let is_new = held.iter().all(|known| known.address != address);
-        if is_new && let Ok(port) = Port::bind([address]) {
-            held.push(port);
-        }
+        reserved.extend(Reserved::new(port).ok());
     }
-    if held.len() < count {
+    if reserved.len() < count {
         let error = format!("no {count} of {}..{} are free", PORTS.start, PORTS.end);
         return Err(StartError::System { what: "ports", error });
     }
-    Ok(held.iter().map(|port| port.address.port()).collect())
+    Ok(reserved)
 }
 
 /// The server lines of an ensemble's directory.
@@ -548,7 +562,6 @@ const ADDRESSES: &str = "servers";
 const HOST: &str = "127.0.0.1";
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 const PORT_ATTEMPTS: usize = 2000;
-const START_ATTEMPTS: u32 = 3;
 /// How long the servers may take to agree.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
