@@ -19,6 +19,7 @@
 #![cfg_attr(not(feature = "internals"), allow(dead_code))]
 #![deny(unreachable_pub)]
 #![deny(missing_docs)]
+#![allow(rustdoc::private_intra_doc_links, reason = "its readers are those who change it")]
 
 #[macro_use]
 pub mod mutants;

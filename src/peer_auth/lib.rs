@@ -26,6 +26,7 @@
 
 #![deny(unreachable_pub)]
 #![deny(missing_docs)]
+#![allow(rustdoc::private_intra_doc_links, reason = "its readers are those who change it")]
 
 #[macro_use]
 extern crate lockkeeper_core;

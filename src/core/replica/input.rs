@@ -49,7 +49,7 @@ pub enum Input {
         conn: ConnId,
     },
     /// Time has passed. Given before every batch of other inputs, and at least every
-    /// [`TICK_MS`](crate::TICK_MS) milliseconds.
+    /// [`TICK_MS`](crate::replica::TICK_MS) milliseconds.
     Tick {
         /// Monotonic microseconds, from any start: for deadlines.
         now_us: u64,

@@ -76,7 +76,7 @@ pub enum LogError {
         /// Last entry of the log.
         last: u64,
     },
-    /// An entry above [`crate::ENTRY_BYTES_MAX`].
+    /// An entry above [`super::record::ENTRY_BYTES_MAX`].
     #[error("entry {index} has {bytes} bytes, more than the {ENTRY_BYTES_MAX} allowed")]
     TooLarge {
         /// The entry.

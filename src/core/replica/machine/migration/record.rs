@@ -73,7 +73,7 @@ pub struct Migration {
     pub epoch: i64,
     /// zxid of ZooKeeper's last transaction here.
     pub foreign_zxid: i64,
-    /// Numbers in ids of sessions (see [`followed_session`]) below that are given away.
+    /// Numbers in ids of sessions (see [`super::followed_session`]) below that are given away.
     pub next_session: i64,
     /// How many transactions were compared with ZooKeeper's digest.
     pub compared: u64,
