@@ -30,7 +30,7 @@ IN_FLIGHT = 1000
 ANSWER_SECONDS_MAX = 30.0
 HERE = pathlib.Path(__file__).resolve().parent
 SLOW_DISK = HERE / "slow_disk.c", "SLOW_DISK_FILE"
-WALL_CLOCK = HERE.parent / "ensemble" / "wall_clock.c", "WALL_CLOCK_FILE"
+WALL_CLOCK = HERE.parents[1] / "ensemble" / "wall_clock.c", "WALL_CLOCK_FILE"
 KIB, MIB = 1 << 10, 1 << 20
 
 
