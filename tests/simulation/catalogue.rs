@@ -184,6 +184,7 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("removal-without-mark", Removals, 400),
     // --- how an ensemble is founded
     mutant("founds-without-asking", Founding, 100),
+    mutant("forgets-who-served", Founding, 100),
     mutant("late-state-joins", Founding, 20),
     mutant("first-of-two-states-founds", Founding, 40),
     mutant("founder-serves-alone", Founding, 20),

@@ -44,6 +44,8 @@ pub struct World {
     founded: BTreeSet<u128>,
     /// What a server that belongs to no ensemble was told last by another one that does not either, and when.
     told: BTreeMap<(u8, u8), (Undecided, u64)>,
+    /// Servers that answered to one that belongs to no ensemble that they serve, and were not heard by it since.
+    served: BTreeSet<(u8, u8)>,
     had_unequal_lines: bool,
     writes: u64,
     /// What is known of a majority that was lost, once it is.
@@ -81,6 +83,7 @@ impl World {
             states: BTreeMap::new(),
             founded: BTreeSet::new(),
             told: BTreeMap::new(),
+            served: BTreeSet::new(),
             had_unequal_lines: false,
             writes: 0,
             loss: None,
@@ -127,6 +130,7 @@ impl World {
         let id = host.id;
         host.start(&mut self.rng);
         self.told.retain(|(by, _), _| *by != id);
+        self.served.retain(|(by, _)| *by != id);
         self.seen.restarts += 1;
         let lines = host.lines.clone();
         self.note(format_args!(
@@ -357,6 +361,7 @@ impl World {
     /// A server hears what another one says of itself.
     fn tell(&mut self, to: u8, from: u8, said: Introduction) {
         let now_us = self.now_us;
+        self.served.remove(&(to, from));
         match &said {
             Introduction::Founding(said) => {
                 self.told.insert((to, from), (said.clone(), now_us));
@@ -384,6 +389,9 @@ impl World {
             let serves = other.is_serving() && self.hear_each_other(id, asked);
             let mode = serves.then(|| "standalone".to_owned());
             self.seen.serving_alone += u64::from(mode.is_some());
+            if serves {
+                self.served.insert((id, asked));
+            }
             if let Some(founding) = self.host_mut(id).founding() {
                 founding.answered(asked, mode, now_us);
             }

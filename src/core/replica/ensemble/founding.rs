@@ -229,10 +229,11 @@ impl Founding {
         due
     }
 
-    /// What the client port of a silent server has answered to `srvr`: its mode, if it serves. One that has served
+    /// Takes the answer of a silent server's client port to `srvr`: its mode, if it serves. A server that has served
     /// counts as serving until it is heard: it may be starting again, with the state that it has.
     pub fn answered(&mut self, server: u8, mode: Option<String>, now_us: u64) {
-        let has_served = matches!(self.asked.get(&server), Some((Some(_), _)));
+        let has_served =
+            matches!(self.asked.get(&server), Some((Some(_), _))) && !mutant!("forgets-who-served");
         if mode.is_some() || !has_served {
             self.asked.insert(server, (mode, now_us));
         }

@@ -35,6 +35,11 @@ impl World {
         if let Some(other) = lines.iter().find(brings_state) {
             return Err(format!("server {own} founds over the state of server {other}"));
         }
+        if let Some(other) = lines.iter().find(|id| self.served.contains(&(own, **id))) {
+            return Err(format!(
+                "server {own} founds without server {other}, which served by itself and may start again"
+            ));
+        }
         let consenting = lines.iter().filter(|id| **id == own || consents(id)).count();
         if consenting <= lines.len() / 2 {
             return Err(format!(
