@@ -1,6 +1,6 @@
 //! Supervision of threads and tasks: a panic in any of them ends the server that it belongs to.
 //!
-//! *Owns* every spawn of `server` and `admin` (tests/house/tidy.rs refuses any other), and the list of what is
+//! *Owns* every spawn of `server` and `admin` (tests/house/imports.rs refuses any other), and the list of what is
 //! spawned: [`Task`]. A thread or task belongs to the server whose thread or task spawned it; the first one
 //! is spawned by [`Supervisor::thread`]. *Invariants*: the first panic is recorded before its thread
 //! unwinds, so that nothing that a destructor waits for keeps it secret; the supervisor then asks for the

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::tidy::{code, root, sources};
+use super::sources::{code, root, sources};
 
-/// The packages of the workspace, and that of the fuzz targets, as folders.
+/// Folders of the packages of the workspace, and that of the fuzz targets.
 fn packages() -> Vec<PathBuf> {
     let text = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest");
     let list = text.split("members = [").nth(1).expect("the members").split(']').next();
@@ -13,7 +13,7 @@ fn packages() -> Vec<PathBuf> {
     ["", "fuzz"].into_iter().chain(members).map(|member| root().join(member)).collect()
 }
 
-/// The dependencies of one kind in a manifest, with their lines.
+/// Dependencies of one kind in a manifest, with their lines.
 fn dependencies<'a>(manifest: &'a str, kind: &str) -> Vec<(&'a str, &'a str)> {
     let mut found = Vec::new();
     let mut is_inside = false;
@@ -39,16 +39,24 @@ fn every_dependency_says_what_for() {
     }
 }
 
-/// The crates that `[dependencies]` of a package names and its own sources do not. What only tests use is a
-/// dev-dependency: whoever embeds a server compiles every other one.
+/// Whether a line names the crate: at the beginning of a path, not as a part of another's (`std::time`).
+fn names_crate(line: &str, name: &str) -> bool {
+    line.match_indices(name).any(|(at, _)| {
+        let (before, after) = (&line[..at], &line[at + name.len()..]);
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let begins = !before.ends_with(|c: char| is_part(c) || c == ':');
+        let is_imported = ["use ", "extern crate "].iter().any(|word| before.ends_with(word));
+        begins && !after.starts_with(is_part) && (after.starts_with("::") || is_imported)
+    })
+}
+
+/// Crates that `[dependencies]` of a package names and its own sources do not. A crate that only tests use is a
+/// dev-dependency: a program that embeds a server compiles every other one.
 fn unused_dependencies(manifest: &str, sources: &[String]) -> Vec<String> {
     let names = dependencies(manifest, "dependencies").into_iter().map(|(name, _)| name);
     let is_used = |name: &str| {
         let name = if name == "md-5" { "md5".to_owned() } else { name.replace('-', "_") };
-        let uses = [format!("{name}::"), format!("use {name}"), format!("extern crate {name}")];
-        sources.iter().any(|text| {
-            text.lines().map(code).any(|line| uses.iter().any(|used| line.contains(used.as_str())))
-        })
+        sources.iter().any(|text| text.lines().map(code).any(|line| names_crate(line, &name)))
     };
     names.filter(|name| !is_used(name)).map(str::to_owned).collect()
 }
@@ -72,7 +80,8 @@ fn every_dependency_is_named_by_the_sources_of_its_package() {
             .collect();
         assert_eq!(unused_dependencies(&manifest, &own), [""; 0], "{}", package.display());
     }
-    let planted = "[dependencies]\nloom = \"0.7\" # x\nmd-5 = \"0.10\" # y\n";
-    let own = ["use md5::Md5; // loom::x".to_owned()];
-    assert_eq!(unused_dependencies(planted, &own), ["loom"]);
+    let planted = "[dependencies]\nloom = \"0.7\" # x\nmd-5 = \"0.10\" # y\ntime = \"0.3\" # z\n";
+    let own = ["use md5::Md5; // loom::x\nuse std::time::Duration;\nuse timeouts;".to_owned()];
+    assert_eq!(unused_dependencies(planted, &own), ["loom", "time"]);
+    assert!(names_crate("let x = time::now();", "time") && names_crate("use time;", "time"));
 }

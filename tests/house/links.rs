@@ -25,7 +25,8 @@ fn documents() -> BTreeMap<PathBuf, String> {
     ];
     for folder in folders {
         let folder = root().join(folder);
-        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        let entries =
+            std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
         for entry in entries {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "md") {

@@ -1,0 +1,41 @@
+//! Files that the house rules are about.
+
+use std::fs;
+use std::path::PathBuf;
+
+pub(super) fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every Rust source below `folder`, relative to the root, sorted.
+pub(super) fn sources(folder: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        for entry in entries {
+            let path = entry.expect("a folder entry").path();
+            if path.is_dir() {
+                if path.file_name().is_none_or(|name| name != "target") {
+                    folders.push(path);
+                }
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root()).expect("below the root").display().to_string();
+                found.push((name, fs::read_to_string(&path).expect("UTF-8")));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+pub(super) fn all_sources() -> Vec<(String, String)> {
+    ["src", "tests", "examples", "benches", "fuzz", "jepsen"]
+        .into_iter()
+        .flat_map(sources)
+        .collect()
+}
+
+pub(super) fn code(line: &str) -> &str {
+    line.split("//").next().unwrap_or_default()
+}
