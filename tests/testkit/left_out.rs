@@ -1,12 +1,15 @@
-//! What a test run leaves out because the machine lacks something.
+//! Record of the checks that a test run leaves out because the machine lacks something.
 //!
 //! *Owns* the line that says so. `cargo test` shows nothing of a test that passes, so the line also goes to a file: the
 //! one that `LOCKKEEPER_LEFT_OUT` names, or else one of this run of cargo, which `tests/left_out` shows at its end.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// The file of this run: cargo is the parent of each of its test programs.
+/// Begins the names of the files; the number of the process of cargo follows.
+const PREFIX: &str = "left-out-";
+
+/// File of this run: cargo is the parent of each of its test programs.
 ///
 /// # Panics
 ///
@@ -19,7 +22,25 @@ pub fn file() -> PathBuf {
     let this = std::env::current_exe().expect("this test runs");
     let target = this.ancestors().nth(3).expect("it is in target/<profile>/deps");
     let cargo = rustix::process::Pid::as_raw(rustix::process::getppid());
-    target.join(format!("left-out-{cargo}"))
+    target.join(format!("{PREFIX}{cargo}"))
+}
+
+/// Removes the file of this run, and those of runs that did not come to their end or ran a part.
+///
+/// # Panics
+///
+/// When the folder of the files cannot be read.
+pub fn remove_files_of_ended_runs(own: &Path) {
+    let folder = own.parent().expect("it is in a folder");
+    for entry in std::fs::read_dir(folder).expect("the folder of the files") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(cargo) = name.strip_prefix(PREFIX) else { continue };
+        if path == own || !Path::new("/proc").join(cargo).exists() {
+            // Another run may have been faster.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// Says that `what` is not tested here, and why.

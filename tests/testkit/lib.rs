@@ -1,4 +1,4 @@
-//! What tests share: a client over the crate's own codec, for tests that need a server and little of the protocol;
+//! Kit that tests share: a client over the crate's own codec, for tests that need a server and little of the protocol;
 //! servers in processes, ports, certificates, networks that fail, and the stage of the examples.
 //!
 //! What stays apart, and why: the tests of the protocol itself speak in bytes and share nothing with the codec
@@ -47,7 +47,7 @@ use tokio::time::timeout;
 /// Longest time that anything in a test may take before the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The program that cargo built for this test.
+/// Path of the program that cargo built for this test.
 ///
 /// # Panics
 ///
@@ -57,7 +57,7 @@ pub fn binary() -> PathBuf {
     built("lockkeeper")
 }
 
-/// What cargo built beside this test: a program, or `examples/` and the name of an example.
+/// Path of a file that cargo built beside this test: a program, or `examples/` and the name of an example.
 ///
 /// # Panics
 ///

@@ -81,7 +81,7 @@ pub struct Network {
     prefix: String,
 }
 
-/// What claims the networks of this process.
+/// Listeners that claim the networks of this process.
 static CLAIMS: Mutex<Vec<TcpListener>> = Mutex::new(Vec::new());
 
 /// Port of the last address of a network, by which it is claimed.

@@ -1,4 +1,4 @@
-//! What holds in every simulated and explored life of a server: one file for each kind of life.
+//! Rules that hold in every simulated and explored life of a server: one file for each kind of life.
 
 #[cfg(feature = "mutants")]
 mod authentication;

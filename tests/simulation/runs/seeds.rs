@@ -22,7 +22,11 @@ use lockkeeper_storage::fs::Fs;
 const SHARE: u64 = 5;
 
 pub(super) fn plays_all() -> bool {
-    std::env::var("LOCKKEEPER_SEEDS").is_ok_and(|seeds| seeds == "all")
+    match std::env::var("LOCKKEEPER_SEEDS").as_deref() {
+        Ok("all") => true,
+        Ok(other) => panic!("LOCKKEEPER_SEEDS={other}: it is `all`, or not set"),
+        Err(_) => false,
+    }
 }
 
 /// How many of so many seeds are played.
@@ -30,7 +34,7 @@ pub(super) fn share_of(seeds: u64) -> u64 {
     if plays_all() { seeds } else { seeds.div_ceil(SHARE) }
 }
 
-/// What a share of the seeds must have seen, if all must have seen so much: half of its share.
+/// Least count that a share of the seeds must have seen, where all must have seen so much: half of its part.
 pub(super) fn least_of(seen: u64) -> u64 {
     if plays_all() { seen } else { seen / (2 * SHARE) }
 }
