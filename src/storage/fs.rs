@@ -213,7 +213,7 @@ impl OsFile {
         match options.custom_flags(flags).open(&self.path) {
             Ok(file) => Some(file),
             Err(error) => {
-                tracing::debug!(file = %self.path.display(), %error, "the cache is not passed");
+                tracing::debug!(target: crate::TARGET, file = %self.path.display(), %error, "the cache is not passed");
                 None
             }
         }

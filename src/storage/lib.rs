@@ -30,6 +30,9 @@
 #[macro_use]
 extern crate lockkeeper_core;
 
+/// Target of this crate's log lines, by which operators filter them (`RUST_LOG`, docs/OPERATIONS.md).
+const TARGET: &str = "lockkeeper::storage";
+
 mod checkpoint;
 mod copy;
 mod dir;

@@ -227,6 +227,7 @@ impl Checkpointer {
             Found::State(Manifest { mark, .. }) => self.verify(&mark),
             Found::Earlier => {
                 tracing::info!(
+                    target: crate::TARGET,
                     "the state store was written by an earlier version: it is filled anew, from \
                      what the images and the log hold"
                 );
@@ -239,7 +240,7 @@ impl Checkpointer {
                     Ok(Outcome::Continue)
                 }
                 Source::Image(_) | Source::State(_) => {
-                    tracing::info!("there is no state store: it is filled anew");
+                    tracing::info!(target: crate::TARGET, "there is no state store: it is filled anew");
                     Ok(self.refill())
                 }
             },
@@ -263,8 +264,7 @@ impl Checkpointer {
             Source::Image(index) | Source::State(index) => index,
         };
         if mark.index < begin {
-            tracing::info!(
-                checkpoint = mark.index,
+            tracing::info!(target: crate::TARGET, checkpoint = mark.index,
                 image = begin,
                 "the state store is older than the image: it is refilled"
             );
@@ -315,12 +315,12 @@ impl Checkpointer {
         self.verified = vec![mark.index];
         self.newest = Some(mark.clone());
         if let Err(error) = self.given.images.retain(&self.verified) {
-            tracing::warn!(%error, "older images stay behind");
+            tracing::warn!(target: crate::TARGET, %error, "older images stay behind");
         }
         let image_bytes = match self.given.images.open(mark.index) {
             Ok(reader) => reader.len(),
             Err(error) => {
-                tracing::error!(%error, "the image that was just installed cannot be opened");
+                tracing::error!(target: crate::TARGET, %error, "the image that was just installed cannot be opened");
                 0
             }
         };
@@ -337,8 +337,12 @@ impl Checkpointer {
             return Outcome::Continue;
         }
         match self.given.images.set_aside(index) {
-            Ok(path) => tracing::error!(path = %path.display(), "a damaged image was set aside"),
-            Err(error) => tracing::error!(%error, index, "a damaged image cannot be set aside"),
+            Ok(path) => {
+                tracing::error!(target: crate::TARGET, path = %path.display(), "a damaged image was set aside")
+            }
+            Err(error) => {
+                tracing::error!(target: crate::TARGET, %error, index, "a damaged image cannot be set aside")
+            }
         }
         self.verified.retain(|known| *known != index);
         if self.newest.as_ref().is_some_and(|mark| mark.index == index) {
@@ -415,7 +419,11 @@ impl Checkpointer {
         match self.copy_to_image(mark) {
             Ok(bytes) => {
                 let millis = begun.elapsed().as_millis() as u64;
-                tracing::info!(index = mark.index, records = mark.records, bytes, millis, "image");
+                tracing::info!(
+                    target: crate::TARGET,
+                    index = mark.index, records = mark.records, bytes, millis,
+                    "image"
+                );
                 self.since_image.begins(written, bytes);
                 self.is_image_wanted = false;
                 self.tally.written += 1;
@@ -428,7 +436,11 @@ impl Checkpointer {
                 // Later, when there may be room again; the log grows meanwhile.
                 self.tally.failed += 1;
                 self.retry_at = written + self.given.image_every_bytes / 8;
-                tracing::error!(%error, index = mark.index, "no image written; it is tried again");
+                tracing::error!(
+                    target: crate::TARGET,
+                    %error, index = mark.index,
+                    "no image written; it is tried again"
+                );
                 Outcome::Continue
             }
         }
@@ -441,7 +453,7 @@ impl Checkpointer {
         if let [.., older, _] = self.verified[..] {
             self.verified = vec![older, index];
             if let Err(error) = self.given.images.retain(&self.verified) {
-                tracing::warn!(%error, "older images stay behind");
+                tracing::warn!(target: crate::TARGET, %error, "older images stay behind");
             }
             return Outcome::CutLog(if mutant!("log-cut-to-newest-image") { index } else { older });
         }
@@ -501,19 +513,23 @@ impl Checkpointer {
         };
         let uses_memory = match begun_anew {
             Err(also) => {
-                tracing::error!(%error, %also, "the state store fails: memory is used instead");
+                tracing::error!(target: crate::TARGET, %error, %also, "the state store fails: memory is used instead");
                 true
             }
             Ok(_) if is_last => {
-                tracing::error!(%error, "the state store keeps failing: memory is used instead");
+                tracing::error!(target: crate::TARGET, %error, "the state store keeps failing: memory is used instead");
                 true
             }
             Ok(Some(aside)) => {
-                tracing::error!(%error, aside = %aside.display(), "the state store is refilled");
+                tracing::error!(target: crate::TARGET, %error, aside = %aside.display(), "the state store is refilled");
                 false
             }
             Ok(None) => {
-                tracing::error!(%error, "the state store has no room: it is emptied and refilled");
+                tracing::error!(
+                    target: crate::TARGET,
+                    %error,
+                    "the state store has no room: it is emptied and refilled"
+                );
                 false
             }
         };

@@ -152,7 +152,11 @@ impl Drop for SledState {
         let tried = std::fs::File::open(self.dir.join("db")).and_then(|file| file.sync_all());
         if let Err(error) = tried {
             if self.db.is_some() {
-                tracing::warn!(path = %self.dir.display(), %error, "the state store is not closed");
+                tracing::warn!(
+                    target: crate::TARGET,
+                    path = %self.dir.display(), %error,
+                    "the state store is not closed"
+                );
             }
             self.abandon();
         }
@@ -242,7 +246,7 @@ impl StateStore for SledState {
         if let Ok(file) = std::fs::File::options().write(true).open(self.dir.join("db"))
             && let Err(error) = file.set_len(0)
         {
-            tracing::warn!(path = %self.dir.display(), %error, "its room is not given back yet");
+            tracing::warn!(target: crate::TARGET, path = %self.dir.display(), %error, "its room is not given back yet");
         }
         match std::fs::remove_dir_all(&self.dir) {
             Ok(()) => Ok(()),

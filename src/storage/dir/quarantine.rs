@@ -50,6 +50,7 @@ pub fn set_aside(place: &Place, server_id: u8) -> Result<Vec<PathBuf>, OpenError
         && !is_rolled_back(fs, &place.data)?
     {
         tracing::warn!(
+            target: crate::TARGET,
             "nothing is put away: that was done before, and {} is still there. If the data is \
              damaged again, remove that directory and start with --rejoin once more; otherwise \
              start without",

@@ -64,7 +64,7 @@ impl<'a> Recovery<'a> {
             match self.image(index, copy)? {
                 Ok(begun) => return Ok(begun),
                 Err(what) => {
-                    tracing::error!(image = %self.images.file(index, copy).display(), %what,
+                    tracing::error!(target: crate::TARGET, image = %self.images.file(index, copy).display(), %what,
                         "this image cannot be used");
                     self.tried.push(Tried { index, copy, what });
                     self.restore.restart();

@@ -79,7 +79,7 @@ pub fn seed(place: &Place, seed: &Seed, segment_bytes: u64) -> Result<(), SeedEr
     if written.is_err()
         && let Err(error) = remove_unfinished(fs, place)
     {
-        tracing::warn!(%error, "an unfinished state stays behind");
+        tracing::warn!(target: crate::TARGET, %error, "an unfinished state stays behind");
     }
     written?;
     fs.remove(&place.data.join(UNFINISHED))?;

@@ -65,7 +65,7 @@ fn install(log: &mut Log, images: &Images, mark: &Mark) -> Result<(), InstallErr
     log.reset(mark)?;
     images.install(mark.index)?;
     if let Err(error) = images.forget_received(mark.index) {
-        tracing::warn!(%error, "older received images stay behind until the next start");
+        tracing::warn!(target: crate::TARGET, %error, "older received images stay behind until the next start");
     }
     Ok(())
 }

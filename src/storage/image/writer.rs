@@ -157,7 +157,7 @@ impl Drop for ImageWriter {
         }
         self.file = None;
         if let Err(error) = self.images.fs.remove(&self.path) {
-            tracing::warn!(%error, "an unfinished image stays behind");
+            tracing::warn!(target: crate::TARGET, %error, "an unfinished image stays behind");
         }
     }
 }

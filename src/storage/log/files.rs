@@ -296,7 +296,7 @@ impl Log {
         match segment::prepare(&*self.fs, &self.dir, segment_size(&self.options, 0)) {
             Ok(prepared) => self.prepared = Some(prepared),
             Err(error) => {
-                tracing::warn!(%error, "cannot make the next log segment ahead of need");
+                tracing::warn!(target: crate::TARGET, %error, "cannot make the next log segment ahead of need");
                 self.prepare_failed = true;
             }
         }

@@ -190,7 +190,11 @@ pub(crate) fn prepare(
     let mut file = fs.create(&path)?;
     file.write_past_cache();
     if file.preallocate(size)? == Reserved::No {
-        tracing::debug!(file = %path.display(), "no space could be reserved: the file is sparse");
+        tracing::debug!(
+            target: crate::TARGET,
+            file = %path.display(),
+            "no space could be reserved: the file is sparse"
+        );
     }
     file.sync()?;
     Ok((path, file))
