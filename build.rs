@@ -59,8 +59,10 @@ fn version() -> String {
 /// of the build: `target/[TRIPLE/]PROFILE/build/lockkeeper-HASH/out`.
 fn profile() -> String {
     let out = std::env::var("OUT_DIR").unwrap_or_default();
-    let folder = std::path::Path::new(&out).ancestors().nth(3).and_then(std::path::Path::file_name);
-    folder.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    let mut folders = std::path::Path::new(&out).ancestors();
+    let build = folders.find(|folder| folder.file_name().is_some_and(|name| name == "build"));
+    let profile = build.and_then(std::path::Path::parent).and_then(std::path::Path::file_name);
+    profile.map_or_else(|| "unknown profile".into(), |name| name.to_string_lossy().into_owned())
 }
 
 /// The commit that the sources are of: what the environment says, or what git says of a release build in a repository.
