@@ -22,7 +22,8 @@ async fn a_stop_takes_less_than_a_second_and_keeps_sessions_and_data() {
     let zxid = server.status().zxid;
     let start = Instant::now();
     server.stop().await.unwrap();
-    assert!(start.elapsed() < Duration::from_secs(1), "it took {:?}", start.elapsed());
+    let took = start.elapsed();
+    assert!(took < testkit::at_this_load(Duration::from_secs(1)), "it took {took:?}");
     for client in &mut clients {
         client.closed().await;
     }

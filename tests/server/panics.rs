@@ -19,7 +19,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// An end takes no longer than this.
-const A_SECOND: Duration = Duration::from_secs(1);
+fn a_second() -> Duration {
+    testkit::at_this_load(Duration::from_secs(1))
+}
 
 /// How a kind of thread or task is brought to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +93,7 @@ async fn assert_ends(server: Server, task: Task, begun: Instant) {
     let ended = timeout(PATIENCE, server.wait()).await;
     let took = begun.elapsed();
     assert_panicked(ended.unwrap_or_else(|_| panic!("{task}: it goes on")), task);
-    assert!(took < A_SECOND, "{task}: it took {took:?}");
+    assert!(took < a_second(), "{task}: it took {took:?}");
     for port in ports.into_iter().flatten() {
         assert!(TcpStream::connect(port).await.is_err(), "{task}: {port} is open");
     }
@@ -121,7 +123,7 @@ async fn a_panic_while_a_server_starts_is_why_it_does_not() {
             started => panic!("{task}: {started:?}"),
         };
         assert_panicked(ended, task);
-        assert!(begun.elapsed() < A_SECOND, "{task}: it took {:?}", begun.elapsed());
+        assert!(begun.elapsed() < a_second(), "{task}: it took {:?}", begun.elapsed());
         // Nothing is left of it.
         start(testkit::builder().data_dir(directory.path())).await.stop().await.unwrap();
     }
@@ -153,7 +155,7 @@ async fn a_panic_of_each_thread_and_task_ends_a_server() {
         match task {
             Task::DriverEnd => {
                 assert_panicked(server.stop().await, task);
-                assert!(begun.elapsed() < A_SECOND, "it took {:?}", begun.elapsed());
+                assert!(begun.elapsed() < a_second(), "it took {:?}", begun.elapsed());
                 continue;
             }
             Task::Client => {
@@ -256,7 +258,7 @@ async fn a_panic_of_what_serves_other_servers_ends_a_server() {
             Ok(server) => server,
             Err(StartError::Ended(error)) => {
                 assert_panicked(Err(error), task);
-                assert!(begun.elapsed() < A_SECOND, "{task}: it took {:?}", begun.elapsed());
+                assert!(begun.elapsed() < a_second(), "{task}: it took {:?}", begun.elapsed());
                 continue;
             }
             Err(error) => panic!("{task}: {error}"),
@@ -284,7 +286,7 @@ async fn a_panic_of_what_follows_the_members_ends_a_server() {
             Err(error) => panic!("{task}: {error}"),
         };
         assert_panicked(ended, task);
-        assert!(begun.elapsed() < 2 * A_SECOND, "{task}: it took {:?}", begun.elapsed());
+        assert!(begun.elapsed() < 2 * a_second(), "{task}: it took {:?}", begun.elapsed());
     }
 }
 
@@ -335,7 +337,7 @@ async fn a_panic_of_what_fetches_an_image_ends_a_server() {
             Err(error) => panic!("{task}: {error}"),
         };
         assert_panicked(ended, task);
-        assert!(begun.elapsed() < 2 * A_SECOND, "{task}: it took {:?}", begun.elapsed());
+        assert!(begun.elapsed() < 2 * a_second(), "{task}: it took {:?}", begun.elapsed());
     }
 }
 
@@ -403,7 +405,7 @@ async fn a_server_whose_disk_hangs_ends_within_a_second_of_a_panic_as_well() {
         timeout(Duration::from_millis(200), asks).await.is_err()
     })
     .await;
-    let live = timeout(A_SECOND, ask(admin, b"GET /livez HTTP/1.0\r\n\r\n")).await;
+    let live = timeout(a_second(), ask(admin, b"GET /livez HTTP/1.0\r\n\r\n")).await;
     let live = live.expect("in time").expect("it listens");
     assert!(live.starts_with("HTTP/1.0 200"), "{live}");
     server.panic_in(Task::HttpConnection);
@@ -411,6 +413,6 @@ async fn a_server_whose_disk_hangs_ends_within_a_second_of_a_panic_as_well() {
     get(admin, "/livez").await;
     let ended = timeout(PATIENCE, server.wait()).await;
     assert_panicked(ended.expect("it ends"), Task::HttpConnection);
-    assert!(begun.elapsed() < A_SECOND, "it took {:?}", begun.elapsed());
+    assert!(begun.elapsed() < a_second(), "it took {:?}", begun.elapsed());
     drop(reader);
 }

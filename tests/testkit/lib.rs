@@ -47,6 +47,22 @@ use tokio::time::timeout;
 /// Longest time that anything in a test may take before the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Time within which something may be seen that is promised within `time` where processors are free: longer by the
+/// number of threads that each processor of this machine has to run now, or had in the last minute.
+///
+/// # Panics
+///
+/// Where `/proc/loadavg` is not what Linux writes.
+#[must_use]
+pub fn at_this_load(time: Duration) -> Duration {
+    let text = std::fs::read_to_string("/proc/loadavg").expect("of Linux");
+    let mut words = text.split([' ', '/']);
+    let minute: f64 = words.next().and_then(|word| word.parse().ok()).expect("the last minute's");
+    let now: f64 = words.nth(2).and_then(|word| word.parse().ok()).expect("those that run now");
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    time.mul_f64((minute.max(now) / processors as f64).max(1.0)).min(PATIENCE)
+}
+
 /// Path of the program that cargo built for this test.
 ///
 /// # Panics

@@ -148,7 +148,7 @@ async fn who_does_not_get_the_lock_says_so_by_the_exit_code_and_leaves_the_queue
         let end = site.lock(arguments).end().await;
         assert_eq!(end.code, Some(code), "{arguments:?}: {end:?}");
         assert_eq!((end.stdout.as_str(), end.stderr.as_str()), ("", ""));
-        assert!(begun.elapsed() < Duration::from_secs(10));
+        assert!(begun.elapsed() < testkit::PATIENCE);
         assert_eq!(site.contenders("/l").await, 1, "{arguments:?}");
     }
     let waits = site.lock(&["-w", "20", "/l", "true"]);
@@ -274,7 +274,11 @@ async fn no_server_is_told_apart_from_a_lock_that_is_taken() {
         let end = Lock::start(&port.to_string(), arguments).end().await;
         assert_eq!(end.code, Some(69), "{arguments:?}: {end:?}");
         assert!(end.stderr.contains("no server answers"), "{end:?}");
-        assert!(begun.elapsed() < longest, "{arguments:?}: {:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < testkit::at_this_load(longest),
+            "{arguments:?}: {:?}",
+            begun.elapsed()
+        );
     }
     let end = Lock::start("a:b:c", &["/l", "true"]).end().await;
     assert_eq!(end.code, Some(64), "{end:?}");
