@@ -33,6 +33,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use lockkeeper::internals::proto::ErrorCode;
 use lockkeeper::internals::proto::request::{AddWatchMode, Create, CreateKind};
 use lockkeeper::internals::proto::response::ReplyHeader;
 use lockkeeper::internals::proto::{
@@ -252,6 +253,17 @@ impl Client {
     /// Waits until the server has closed the connection; what arrives before that is thrown away.
     pub async fn closed(&mut self) {
         while self.frame().await.is_some() {}
+    }
+
+    /// Has an empty znode be there: one that an earlier try made, whose answer was lost, is as good.
+    ///
+    /// # Errors
+    /// The code of any other refusal, or of a connection that ends.
+    pub async fn make_sure_of(&mut self, path: &str) -> Result<(), i32> {
+        match self.create(path, b"", 0).await {
+            Err(code) if code != ErrorCode::NodeExists as i32 => Err(code),
+            _ => Ok(()),
+        }
     }
 
     pub async fn create(&mut self, path: &str, data: &[u8], flags: i32) -> Result<String, i32> {

@@ -62,10 +62,8 @@ impl World {
             Client::open_on(stream, &testkit::fresh(10_000)).await
         };
         let servers: Vec<&Server> = servers.values().collect();
-        until("it takes writes", async || {
-            connect(servers[0]).await?.create(path, b"", 0).await.ok()
-        })
-        .await;
+        until("it takes writes", async || connect(servers[0]).await?.make_sure_of(path).await.ok())
+            .await;
         for server in servers {
             for (path, kept) in [(path, b"".as_slice()), (KEPT, b"old")] {
                 let data = async || connect(server).await?.data(path).await.ok();

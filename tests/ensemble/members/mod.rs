@@ -146,7 +146,7 @@ impl World {
         for (number, address) in addresses.iter().enumerate() {
             until("it takes writes", async || {
                 let path = format!("{path}-{number}");
-                client(*address).await.create(&path, b"", 0).await.ok()
+                client(*address).await.make_sure_of(&path).await.ok()
             })
             .await;
         }
