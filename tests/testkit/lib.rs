@@ -45,8 +45,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Longest time that anything in a test may take before the test fails.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest time that anything in a test may take before the test fails: far longer than it takes, so that a machine
+/// that is busy with other work fails none.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Time within which something may be seen that is promised within `time` where processors are free: longer by the
 /// number of threads that each processor of this machine has to run now, or had in the last minute.

@@ -314,7 +314,8 @@ impl Ensemble {
     }
 
     /// Waits until every server that runs serves and has applied what the leader had committed when
-    /// this was called.
+    /// this was called, and every participant that runs has its vote: an ensemble begins with a majority
+    /// of them, and any one may be lost only once the others vote as well.
     ///
     /// # Errors
     /// They do not within ten seconds.
@@ -323,12 +324,25 @@ impl Ensemble {
         let zxid = self.server(leader).map_or(0, |server| server.status().zxid);
         let what = "not all servers follow the leader";
         self.wait(what, |ensemble| {
-            ensemble.servers().all(|(_, server)| {
+            let serve = ensemble.servers().all(|(_, server)| {
                 let status = server.status();
                 status.serving && status.leader.is_some() && status.zxid >= zxid
-            })
+            });
+            serve && ensemble.all_vote()
         })
         .await
+    }
+
+    /// Whether the leader has every participant that runs and can reach it follow closely, with a vote.
+    fn all_vote(&self) -> bool {
+        let Some(leader) = self.leader() else { return false };
+        let peers = self.seats[&leader].server.as_ref().map(|server| server.status().peers);
+        let is_awaited = |id: &u8| {
+            let runs = self.seats.get(id).is_some_and(|seat| seat.server.is_some() && seat.votes());
+            runs && self.apart.contains(id) == self.apart.contains(&leader)
+        };
+        let mut awaited = peers.iter().flatten().filter(|peer| is_awaited(&peer.server));
+        awaited.all(|peer| peer.votes && peer.is_synced)
     }
 
     async fn wait(
