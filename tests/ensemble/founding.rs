@@ -139,6 +139,22 @@ async fn stop(servers: impl IntoIterator<Item = Server>) {
     }
 }
 
+fn leads(server: &&Server) -> bool {
+    server.status().mode == Mode::Leader
+}
+
+/// All of them serve, and any one may be stopped: an ensemble begins with a majority, and has the other votes later.
+async fn all_vote(servers: &[Server]) {
+    for server in servers {
+        serves(server).await;
+    }
+    wait_until("all vote", async || {
+        let leader = servers.iter().find(leads).map(Server::status);
+        leader.is_some_and(|leader| leader.peers.iter().all(|peer| peer.votes && peer.is_synced))
+    })
+    .await;
+}
+
 /// All of them serve, one of them leads, all see the znode, and all vote.
 async fn are_one_ensemble(world: &World, servers: &[Server], path: &str) {
     let ids: Vec<u8> = (1..).take(servers.len()).collect();
@@ -146,15 +162,7 @@ async fn are_one_ensemble(world: &World, servers: &[Server], path: &str) {
 }
 
 async fn with_ids_are_one_ensemble(world: &World, ids: &[u8], servers: &[Server], path: &str) {
-    for server in servers {
-        serves(server).await;
-    }
-    let leads = |server: &&Server| server.status().mode == Mode::Leader;
-    wait_until("all vote", async || {
-        let leader = servers.iter().find(leads).map(Server::status);
-        leader.is_some_and(|leader| leader.peers.iter().all(|peer| peer.votes && peer.is_synced))
-    })
-    .await;
+    all_vote(servers).await;
     assert_eq!(servers.iter().filter(leads).count(), 1);
     for id in ids {
         let mut client = client(world.address(*id)).await;
@@ -375,7 +383,7 @@ async fn a_majority_that_came_back_empty_is_named() {
     for id in 1..=3 {
         servers.push(world.start(id, &[1, 2, 3]).await);
     }
-    serves(&servers[0]).await;
+    all_vote(&servers).await;
     stop(servers).await;
     for id in [2, 3] {
         fs::remove_dir_all(world.data(id)).unwrap();
@@ -410,9 +418,7 @@ async fn a_server_that_is_no_member_is_told_nothing_and_joins_once_it_is_added()
     for id in 1..=3 {
         servers.push(world.start(id, &[1, 2, 3]).await);
     }
-    for server in &servers {
-        serves(server).await;
-    }
+    all_vote(&servers).await;
     for claimed in [9, 4] {
         let mut stream = TcpStream::connect(world.peer_address(1)).await.unwrap();
         stream.write_all(&hello(claimed)).await.unwrap();
@@ -448,9 +454,7 @@ async fn a_member_that_was_removed_while_it_was_away_says_so_when_it_comes_back(
     for id in 1..=3 {
         servers.push(world.start(id, &[1, 2, 3]).await);
     }
-    for server in &servers {
-        serves(server).await;
-    }
+    all_vote(&servers).await;
     servers.pop().unwrap().stop().await.unwrap();
     let leaving = Some(testkit::text("3"));
     let remove = Request::Reconfig { joining: None, leaving, members: None, version: -1 };

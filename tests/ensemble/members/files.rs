@@ -10,7 +10,9 @@ use lockkeeper::internals::replica::inspect::{Mode, PeerStatus};
 use lockkeeper::{Server, StartError};
 use tokio::net::TcpStream;
 
-use super::{Client, World, client, data, reconfigurable, said, serves, stop, until, votes};
+use super::{
+    Client, World, any_may_be_lost, client, data, reconfigurable, said, serves, stop, until, votes,
+};
 
 /// Servers that run, by their ids.
 type Running = BTreeMap<u8, Server>;
@@ -36,6 +38,7 @@ impl World {
         for server in servers.values() {
             serves(server).await;
         }
+        any_may_be_lost(servers.values()).await;
         client(self.address(1)).await.create(KEPT, b"old", 0).await.unwrap();
         servers
     }
