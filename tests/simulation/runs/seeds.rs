@@ -34,8 +34,8 @@ pub(super) fn share_of(seeds: u64) -> u64 {
     if plays_all() { seeds } else { seeds.div_ceil(SHARE) }
 }
 
-/// Least count that a share of the seeds must have seen, where all must have seen so much: a quarter of its part, since few
-/// seeds differ more.
+/// Least count that a share of the seeds must have seen, where all must have seen so much: a quarter of its part, since
+/// few seeds differ more.
 pub(super) fn least_of(seen: u64) -> u64 {
     if plays_all() { seen } else { seen / (4 * SHARE) }
 }
