@@ -87,8 +87,9 @@ async fn an_http_port_that_is_taken_is_no_reason_not_to_serve() {
 
 #[tokio::test]
 async fn the_http_port_is_served_and_goes_with_the_server() {
-    let server = testkit::builder().admin_address("127.0.0.1", 0).start().await.unwrap();
-    let address = server.admin_addr().expect("any free port");
+    let port = testkit::ports::port();
+    let server = testkit::builder().admin_address("127.0.0.1", port).start().await.unwrap();
+    let address = server.admin_addr().expect("the port is reserved");
     let answer =
         say(address, b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");

@@ -13,6 +13,7 @@ use lockkeeper::internals::config::{Config, Draft};
 use lockkeeper::internals::proto::Request;
 use lockkeeper::internals::supervision::Task;
 use lockkeeper::{Builder, Ensemble, Server, ServerError, StartError};
+use testkit::ports::port;
 use testkit::{Client, PATIENCE, ask, fresh, wait_until};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -87,7 +88,8 @@ fn assert_panicked(ended: Result<(), ServerError>, expected: Task) {
     assert!(error.to_string().contains(location) && error.to_string().lines().count() == 1);
 }
 
-/// That the server ends by this task's panic within a second, and its ports close.
+/// That the server ends by this task's panic within a second, and its ports close: they are reserved, or another test
+/// might have them by then.
 async fn assert_ends(server: Server, task: Task, begun: Instant) {
     let ports = [Some(server.local_addr()), server.admin_addr()];
     let ended = timeout(PATIENCE, server.wait()).await;
@@ -145,7 +147,8 @@ async fn a_panic_of_each_thread_and_task_ends_a_server() {
         let token = directory.path().join("token");
         std::fs::write(&token, TOKEN).unwrap();
         let builder = builder.set("lockkeeper.adminTokenFile", &token.display().to_string());
-        let server = start(builder.admin_address("127.0.0.1", 0)).await;
+        let builder = builder.set("clientPort", &port().to_string());
+        let server = start(builder.admin_address("127.0.0.1", port())).await;
         let (address, admin) = (server.local_addr(), server.admin_addr().expect("there is one"));
         let mut client = Client::connect(address).await;
         client.create("/acknowledged", b"x", 0).await.unwrap();
@@ -199,6 +202,7 @@ async fn a_panic_of_what_serves_tls_ends_a_server() {
         let builder = testkit::builder()
             .set("ssl.keyStore.location", &format!("{stores}/rsa.pem"))
             .set("ssl.clientAuth", "none")
+            .set("clientPort", &port().to_string())
             .set("client.portUnification", "true");
         let server = start(builder).await;
         let address = server.local_addr();
@@ -230,10 +234,12 @@ fn config(directory: &Path, lines: &str) -> Config {
     let path = directory.join("zoo.cfg");
     let data = directory.join("data");
     let text = format!(
-        "dataDir={}\nclientPort=0\nclientPortAddress=127.0.0.1\nadmin.serverAddress=127.0.0.1\n\
-         admin.serverPort=0\nstandaloneEnabled=false\nreconfigEnabled=true\n\
+        "dataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\nadmin.serverAddress=127.0.0.1\n\
+         admin.serverPort={}\nstandaloneEnabled=false\nreconfigEnabled=true\n\
          lockkeeper.checkpointMillis=20\nlockkeeper.imageLogBytes=1048576\n{lines}",
-        data.display()
+        data.display(),
+        port(),
+        port()
     );
     std::fs::write(&path, &text).unwrap();
     let mut draft = Draft::from_text(&path.display().to_string(), &text);
@@ -247,9 +253,9 @@ fn config(directory: &Path, lines: &str) -> Config {
 async fn a_panic_of_what_serves_other_servers_ends_a_server() {
     for task in tasks(Scene::Lonely) {
         let directory = tempfile::tempdir().unwrap();
-        let [port, second, third] = testkit::ports::ports();
+        let [first, second, third] = testkit::ports::ports();
         let lines: String = (1..)
-            .zip([port, second, third])
+            .zip([first, second, third])
             .map(|(id, port)| format!("server.{id}=127.0.0.1:{port}:{}\n", port ^ 1))
             .collect();
         let builder = testkit::builder().config(config(directory.path(), &lines)).panic_in(task);
@@ -265,7 +271,7 @@ async fn a_panic_of_what_serves_other_servers_ends_a_server() {
         };
         let begun = Instant::now();
         match task {
-            Task::Peer => drop(TcpStream::connect(("127.0.0.1", port)).await),
+            Task::Peer => drop(TcpStream::connect(("127.0.0.1", first)).await),
             Task::Question => get(server.admin_addr().expect("there is one"), "/locks").await,
             _ => {}
         }
