@@ -143,18 +143,6 @@ fn leads(server: &&Server) -> bool {
     server.status().mode == Mode::Leader
 }
 
-/// All of them serve, and any one may be stopped: an ensemble begins with a majority, and has the other votes later.
-async fn all_vote(servers: &[Server]) {
-    for server in servers {
-        serves(server).await;
-    }
-    wait_until("all vote", async || {
-        let leader = servers.iter().find(leads).map(Server::status);
-        leader.is_some_and(|leader| leader.peers.iter().all(|peer| peer.votes && peer.is_synced))
-    })
-    .await;
-}
-
 /// All of them serve, one of them leads, all see the znode, and all vote.
 async fn are_one_ensemble(world: &World, servers: &[Server], path: &str) {
     let ids: Vec<u8> = (1..).take(servers.len()).collect();
@@ -162,7 +150,7 @@ async fn are_one_ensemble(world: &World, servers: &[Server], path: &str) {
 }
 
 async fn with_ids_are_one_ensemble(world: &World, ids: &[u8], servers: &[Server], path: &str) {
-    all_vote(servers).await;
+    testkit::all_vote(servers).await;
     assert_eq!(servers.iter().filter(leads).count(), 1);
     for id in ids {
         let mut client = client(world.address(*id)).await;
@@ -383,7 +371,7 @@ async fn a_majority_that_came_back_empty_is_named() {
     for id in 1..=3 {
         servers.push(world.start(id, &[1, 2, 3]).await);
     }
-    all_vote(&servers).await;
+    testkit::all_vote(&servers).await;
     stop(servers).await;
     for id in [2, 3] {
         fs::remove_dir_all(world.data(id)).unwrap();
@@ -418,7 +406,7 @@ async fn a_server_that_is_no_member_is_told_nothing_and_joins_once_it_is_added()
     for id in 1..=3 {
         servers.push(world.start(id, &[1, 2, 3]).await);
     }
-    all_vote(&servers).await;
+    testkit::all_vote(&servers).await;
     for claimed in [9, 4] {
         let mut stream = TcpStream::connect(world.peer_address(1)).await.unwrap();
         stream.write_all(&hello(claimed)).await.unwrap();
@@ -454,7 +442,7 @@ async fn a_member_that_was_removed_while_it_was_away_says_so_when_it_comes_back(
     for id in 1..=3 {
         servers.push(world.start(id, &[1, 2, 3]).await);
     }
-    all_vote(&servers).await;
+    testkit::all_vote(&servers).await;
     servers.pop().unwrap().stop().await.unwrap();
     let leaving = Some(testkit::text("3"));
     let remove = Request::Reconfig { joining: None, leaving, members: None, version: -1 };

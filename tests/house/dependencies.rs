@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::sources::{code, root, sources};
+use super::sources::{code, names_crate, root, sources};
 
 /// Folders of the packages of the workspace, and that of the fuzz targets.
 fn packages() -> Vec<PathBuf> {
@@ -37,17 +37,6 @@ fn every_dependency_says_what_for() {
             }
         }
     }
-}
-
-/// Whether a line names the crate: at the beginning of a path, not as a part of another's (`std::time`).
-fn names_crate(line: &str, name: &str) -> bool {
-    line.match_indices(name).any(|(at, _)| {
-        let (before, after) = (&line[..at], &line[at + name.len()..]);
-        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let begins = !before.ends_with(|c: char| is_part(c) || c == ':');
-        let is_imported = ["use ", "extern crate "].iter().any(|word| before.ends_with(word));
-        begins && !after.starts_with(is_part) && (after.starts_with("::") || is_imported)
-    })
 }
 
 /// Crates that `[dependencies]` of a package names and its own sources do not. A crate that only tests use is a

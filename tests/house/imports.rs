@@ -1,13 +1,13 @@
-//! Walls between modules: who may import whom, and that every thread and task of a server is supervised.
+//! Walls between modules: the imports that each may have, and that every thread and task of a server is supervised.
 
 use std::path::Path;
 
-use super::sources::{code, sources};
+use super::sources::{code, names_crate, sources};
 
 /// A name, and the names of what it may import.
 type Arrows = &'static [(&'static str, &'static [&'static str])];
 
-/// Who may import whom (docs/ARCHITECTURE.md). `main` is the crate's front door.
+/// Imports that each module may have (docs/ARCHITECTURE.md). `main` is the crate's front door.
 const ARROWS: Arrows = &[
     ("proto", &[]),
     ("config", &[]),
@@ -186,7 +186,7 @@ const SUPERVISED: [&str; 4] = ["server", "admin", "storage", "replica"];
 /// Files of those that are parts of tests.
 const TEST_FILES: [&str; 3] =
     ["src/server/peer/image_tests.rs", "src/admin/served.rs", "src/admin/fake.rs"];
-/// What starts a thread or task that nobody supervises.
+/// Names that start a thread or task without supervision.
 const UNSUPERVISED: [&str; 6] =
     ["JoinSet", "thread::Builder", "thread::scope", "spawn_local", "tokio::spawn", "task::spawn"];
 
@@ -245,11 +245,7 @@ fn forbidden_arrows(name: &str, text: &str) -> Vec<String> {
             }
         }
         for (krate, places) in CRATES {
-            let used = line.contains(&format!("{krate}::")) && !places.contains(&module);
-            let whole = line.match_indices(&format!("{krate}::")).any(|(at, _)| {
-                !line[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':')
-            });
-            if used && whole {
+            if names_crate(line, krate) && !places.contains(&module) {
                 wrong.push(format!("{name}:{}: {krate} does not belong into {module}", number + 1));
             }
         }

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::sources::{all_sources, root, sources};
 
-/// What stands between `before` and the next quote, each time.
+/// Texts between `before` and the next quote.
 fn quoted_after(text: &str, before: &str) -> Vec<String> {
     let behind = text.match_indices(before).map(|(at, _)| &text[at + before.len()..]);
     behind.map(|rest| rest.split('"').next().unwrap_or_default().to_owned()).collect()

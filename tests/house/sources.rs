@@ -39,3 +39,14 @@ pub(super) fn all_sources() -> Vec<(String, String)> {
 pub(super) fn code(line: &str) -> &str {
     line.split("//").next().unwrap_or_default()
 }
+
+/// Whether a line names the crate: at the beginning of a path, not as a part of another's (`std::time`).
+pub(super) fn names_crate(line: &str, name: &str) -> bool {
+    line.match_indices(name).any(|(at, _)| {
+        let (before, after) = (&line[..at], &line[at + name.len()..]);
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let begins = !before.ends_with(|c: char| is_part(c) || c == ':');
+        let is_imported = ["use ", "extern crate "].iter().any(|word| before.ends_with(word));
+        begins && !after.starts_with(is_part) && (after.starts_with("::") || is_imported)
+    })
+}

@@ -40,6 +40,7 @@ use lockkeeper::internals::proto::{
     Acl, ConnectRequest, ConnectResponse, EventType, Reader, Request, RequestHeader, Response,
     Text, frame,
 };
+use lockkeeper::internals::replica::inspect::Mode;
 use lockkeeper::{Builder, Server};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -416,6 +417,22 @@ pub async fn wait_until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
         }
     };
     timeout(PATIENCE, patience).await.unwrap_or_else(|_| panic!("waited too long: {what}"));
+}
+
+/// Waits until these servers, all of one ensemble, serve, and any one of them may be stopped: an ensemble begins with a
+/// majority, and has the other votes later.
+pub async fn all_vote<'a>(servers: impl IntoIterator<Item = &'a Server>) {
+    let servers: Vec<&Server> = servers.into_iter().collect();
+    wait_until("all vote", async || {
+        let statuses: Vec<_> = servers.iter().map(|server| server.status()).collect();
+        let leader = statuses.iter().find(|status| status.mode == Mode::Leader);
+        statuses.iter().all(|status| status.serving)
+            && leader.is_some_and(|leader| {
+                leader.peers.len() + 1 == servers.len()
+                    && leader.peers.iter().all(|peer| peer.votes && peer.is_synced)
+            })
+    })
+    .await;
 }
 
 /// What clients say of a connection that has ended.

@@ -48,8 +48,9 @@ impl Running {
         let screen: Vec<String> =
             lines.by_ref().take(6).map(|line| line.expect("a line of text")).collect();
         let mut said = String::new();
-        if screen.len() < 6 {
-            child.stderr.take().expect("piped").read_to_string(&mut said).expect("UTF-8");
+        // That of some goes to a file.
+        if let Some(mut stderr) = child.stderr.take_if(|_| screen.len() < 6) {
+            stderr.read_to_string(&mut said).expect("UTF-8");
         }
         assert_eq!(screen.len(), 6, "the first screen: {screen:?} {said}");
         let address = screen[2].strip_prefix("connect  ").expect("the third line");

@@ -6,13 +6,11 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use lockkeeper::internals::cli::config_file;
-use lockkeeper::internals::replica::inspect::{Mode, PeerStatus};
+use lockkeeper::internals::replica::inspect::Mode;
 use lockkeeper::{Server, StartError};
 use tokio::net::TcpStream;
 
-use super::{
-    Client, World, any_may_be_lost, client, data, reconfigurable, said, serves, stop, until, votes,
-};
+use super::{Client, World, client, data, reconfigurable, said, serves, stop, until, votes};
 
 /// Servers that run, by their ids.
 type Running = BTreeMap<u8, Server>;
@@ -38,7 +36,7 @@ impl World {
         for server in servers.values() {
             serves(server).await;
         }
-        any_may_be_lost(servers.values()).await;
+        testkit::all_vote(servers.values()).await;
         client(self.address(1)).await.create(KEPT, b"old", 0).await.unwrap();
         servers
     }
@@ -73,17 +71,6 @@ impl World {
                 assert_eq!(until("the znode", data).await, kept);
             }
         }
-    }
-
-    /// Any majority of them may go on by itself.
-    async fn all_vote(&self, servers: &Running) {
-        until("all vote", async || {
-            let leader = servers.values().map(Server::status).find(|s| s.mode == Mode::Leader)?;
-            let votes = |peer: &PeerStatus| peer.votes && peer.is_synced;
-            let is_whole = leader.peers.len() + 1 == servers.len();
-            (is_whole && leader.peers.iter().all(votes)).then_some(())
-        })
-        .await;
     }
 
     async fn members(&self, arguments: &[&str]) -> (Option<i32>, String) {
@@ -200,7 +187,7 @@ async fn a_machine_is_replaced_by_one_with_another_address_and_an_empty_disk() {
         let (_, listed) = world.members(&["list"]).await;
         assert!(listed.contains(&line), "{listed}");
         // It takes over the vote of the one that it replaces.
-        world.all_vote(&servers).await;
+        testkit::all_vote(servers.values()).await;
         servers.remove(&1).unwrap().stop().await.unwrap();
         world.are_one(&servers, &format!("/with-{machine}")).await;
         servers.insert(1, world.start(1).await);
@@ -272,7 +259,7 @@ async fn an_ensemble_of_one_takes_others_in_when_the_command_has_named_them() {
         (code == Some(0)).then_some(())
     })
     .await;
-    world.all_vote(&servers).await;
+    testkit::all_vote(servers.values()).await;
     servers.remove(&3).unwrap().stop().await.unwrap();
     world.are_one(&servers, "/two-of-three").await;
     stop(servers.into_values()).await;

@@ -104,10 +104,7 @@ impl World {
         for id in 1..=3 {
             servers.push(self.start(id).await);
         }
-        for server in &servers {
-            serves(server).await;
-        }
-        any_may_be_lost(servers.iter()).await;
+        testkit::all_vote(&servers).await;
         servers
     }
 
@@ -220,16 +217,6 @@ fn peer(servers: &[Server], id: u8) -> Option<PeerStatus> {
     let leads = |server: &&Server| server.status().mode == Mode::Leader;
     let status = servers.iter().find(leads)?.status();
     status.peers.into_iter().find(|peer| peer.server == id)
-}
-
-/// All that follow have a vote and follow closely.
-async fn any_may_be_lost<'a>(servers: impl Iterator<Item = &'a Server> + Clone) {
-    until("any one may be lost", async || {
-        let leader = servers.clone().map(Server::status).find(|it| it.mode == Mode::Leader)?;
-        let synced = leader.peers.iter().filter(|peer| peer.votes && peer.is_synced).count();
-        (synced + 1 == servers.clone().count()).then_some(())
-    })
-    .await;
 }
 
 fn votes(servers: &[Server], id: u8) -> Option<()> {

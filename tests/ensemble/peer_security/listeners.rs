@@ -30,8 +30,8 @@ const LISTENERS: [(&str, u16); 5] = [
     ("metrics", METRICS_PORT),
 ];
 
-/// All of them, with certificates from both sides and a list of those that are revoked.
-fn keys() -> String {
+/// All of them at this address, with certificates from both sides and a list of those that are revoked.
+fn keys(host: &str) -> String {
     let families = ["ssl", "ssl.quorum", "metricsProvider.ssl"].map(|family| {
         format!(
             "{family}.keyStore.location=DIRECTORY/server.pem\n{family}.trustStore.location=DIRECTORY/trust.pem\n\
@@ -39,8 +39,9 @@ fn keys() -> String {
         )
     });
     format!(
-        "{}secureClientPort={SECURE_PORT}\nclient.portUnification=true\nsslQuorum=true\nadmin.forceHttps=true\n\
-         admin.needClientAuth=true\nmetricsProvider.httpsPort={METRICS_PORT}\n\
+        "{}secureClientPort={SECURE_PORT}\nsecureClientPortAddress={host}\n\
+         client.portUnification=true\nsslQuorum=true\nadmin.forceHttps=true\n\
+         admin.needClientAuth=true\nmetricsProvider.httpsPort={METRICS_PORT}\nmetricsProvider.httpHost={host}\n\
          metricsProvider.ssl.need.client.auth=true\n\
          metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\n",
         families.concat()
@@ -85,7 +86,7 @@ async fn every_listener_keeps_out_the_same_certificates_and_says_when_its_own_en
     let foreign = others.issue_for(&[&host]);
     let (past, future) =
         (ours.issue_valid(&host, Validity::Past), ours.issue_valid(&host, Validity::Future));
-    three.start(1, &keys()).await;
+    three.start(1, &keys(&host)).await;
     for (_, port) in LISTENERS {
         let at = three.address(1, port);
         wait_until("it listens", async || TcpStream::connect(at).await.is_ok()).await;
