@@ -1,5 +1,7 @@
 """The jars of real Apache ZooKeeper: the control, the Java command line client, Curator. And Java programs that use them."""
 
+import fcntl
+
 from .common import HERE, build, need
 
 VERSION = "3.9.5"
@@ -13,9 +15,13 @@ def jars(context):
     target = context.work / f"zookeeper-{VERSION}"
     if not (target / "ready").exists():
         need("mvn", "apt-get install maven")
-        build(["mvn", "-q", "-B", "-f", HERE / "control" / "pom.xml", COPY, f"-DoutputDirectory={target}",
-               "-DincludeScope=runtime"], context.log("control.build.log"))
-        (target / "ready").touch()
+        # The gate runs two programs at a time that need them.
+        with open(context.work / "control.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (target / "ready").exists():
+                build(["mvn", "-q", "-B", "-f", HERE / "control" / "pom.xml", COPY, f"-DoutputDirectory={target}",
+                       "-DincludeScope=runtime"], context.log("control.build.log"))
+                (target / "ready").touch()
     return target
 
 

@@ -3,6 +3,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use lockkeeper::internals::zookeeper::{
     Item, SnapshotFileDecoder, Trailer, password as computed_password,
@@ -80,9 +81,18 @@ async fn a_server_that_runs_gives_a_snapshot_of_zookeeper() {
     let mut found = paths(&items);
     found.sort();
     assert_eq!(found, ["/", "/a", "/a-c", "/a/b", "/mine"]);
-    // Within 0.3 s.
-    let (head, _) = get(admin, "/commands/snapshot", &token);
-    assert!(head.starts_with("HTTP/1.1 429"), "{head}");
+    // One more within 0.3 s is refused; a busy machine may need several tries to ask so soon.
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no two questions within 0.3 s");
+        let asked = Instant::now();
+        let (granted, _) = get(admin, "/commands/snapshot", &token);
+        let (refused, _) = get(admin, "/commands/snapshot", &token);
+        if granted.starts_with("HTTP/1.1 200") && asked.elapsed() < Duration::from_millis(300) {
+            assert!(refused.starts_with("HTTP/1.1 429"), "{refused}");
+            break;
+        }
+    }
     let (head, _) = get(admin, "/commands/snapshot", "digest super:test");
     assert!(head.starts_with("HTTP/1.1 403"), "{head}");
     end(first);

@@ -18,7 +18,7 @@ use lockkeeper_simulation::tempo::Tempo;
 use lockkeeper_storage::fs::Fs;
 
 /// One seed in so many is played by `cargo test`, so that every run has some of each world. With
-/// `LOCKKEEPER_SEEDS=all`, as the gate has it, all are; the numbers below are of all of them.
+/// `LOCKKEEPER_SEEDS=all`, as the gate of each night has it, all are; the numbers below are of all of them.
 const SHARE: u64 = 10;
 
 pub(super) fn plays_all() -> bool {
