@@ -230,5 +230,4 @@ This page is generated from the table in `src/admin/metric_table/`; a test keeps
 ";
 
 #[cfg(test)]
-#[path = "metrics_tests.rs"]
 mod tests;

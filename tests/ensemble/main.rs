@@ -6,3 +6,4 @@ mod founding;
 mod lifecycle;
 mod members;
 mod peer_security;
+mod ports;

@@ -197,7 +197,7 @@ fn below_root(name: &str) -> &Path {
 }
 
 /// The module of `src/<module>/...`, `src/<module>.rs` or the same below `src/core`.
-fn module_of(name: &str) -> &str {
+pub(super) fn module_of(name: &str) -> &str {
     let below = below_root(name);
     let first = below.components().next().expect("a name").as_os_str();
     first.to_str().expect("UTF-8").trim_end_matches(".rs")

@@ -6,9 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
+use super::sources::root;
 
 /// The documents, by path from the root.
 fn documents() -> BTreeMap<PathBuf, String> {

@@ -2,8 +2,10 @@
 
 mod dependencies;
 mod imports;
+mod lexer;
 mod links;
-mod ports;
 mod records;
 mod sources;
+mod structure;
 mod tidy;
+mod walls;

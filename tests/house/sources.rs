@@ -1,16 +1,22 @@
 //! Files that the house rules are about.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(super) fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.ancestors().nth(2).expect("the repository").to_owned()
 }
 
 /// Every Rust source below `folder`, relative to the root, sorted.
 pub(super) fn sources(folder: &str) -> Vec<(String, String)> {
+    sources_below(&root(), folder)
+}
+
+/// The same of a checkout that is elsewhere.
+pub(super) fn sources_below(root: &Path, folder: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    let mut folders = vec![root().join(folder)];
+    let mut folders = vec![root.join(folder)];
     while let Some(folder) = folders.pop() {
         let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
         for entry in entries {
@@ -20,7 +26,7 @@ pub(super) fn sources(folder: &str) -> Vec<(String, String)> {
                     folders.push(path);
                 }
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let name = path.strip_prefix(root()).expect("below the root").display().to_string();
+                let name = path.strip_prefix(root).expect("below the root").display().to_string();
                 found.push((name, fs::read_to_string(&path).expect("UTF-8")));
             }
         }

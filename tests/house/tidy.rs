@@ -4,7 +4,7 @@ use std::fs;
 
 use super::sources::{all_sources, root, sources};
 
-/// Lines of a source file, comments and inline tests included. A larger file has a second noun.
+/// Lines of a file of tests, or of anything that is no product: walls.rs has the product's.
 const FILE_LINES_MAX: usize = 800;
 /// Columns of a line: rustfmt keeps code within 100, prose and literals get some slack.
 const LINE_COLUMNS_MAX: usize = 120;

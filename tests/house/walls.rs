@@ -1,0 +1,221 @@
+//! Walls within the product: no circles of imports, no file that is not compiled, no long function, no long file.
+//!
+//! `tests/house/figures [FOLDER]` prints what is measured here, of this checkout or of one that is elsewhere. What
+//! still stands in the way of a rule stands in a table: a line there only ever gets smaller, or goes.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::sources::{root, sources_below};
+use super::structure::{Room, Structure};
+
+/// Lines of a function. One that is longer has steps that want names.
+const FUNCTION_LINES_MAX: usize = 80;
+/// Lines of a source file, comments and inline tests included. A larger file has a second noun.
+const FILE_LINES_MAX: usize = 600;
+
+/// Rooms whose children import each other in a circle, with the number of them that do.
+const CIRCLES: &[(&str, usize)] = &[
+    ("admin", 9),
+    ("admin/metric_table", 4),
+    ("bench", 2),
+    ("cli", 20),
+    ("cli/client", 3),
+    ("cli/docker_entrypoint", 3),
+    ("cli/lock", 3),
+    ("cli/locks", 2),
+    ("cli/member", 5),
+    ("cli/shell", 11),
+    ("cli/snapshot", 5),
+    ("config", 2),
+    ("locks", 4),
+    ("proto", 2),
+    ("recipes", 2),
+    ("replica", 12),
+    ("replica/clients", 3),
+    ("replica/consensus/node", 6),
+    ("replica/machine", 5),
+    ("replica/machine/state", 2),
+    ("replica/sessions", 2),
+    ("server", 18),
+    ("server/clients", 6),
+    ("server/clients/admission", 2),
+    ("server/lifecycle", 4),
+    ("server/peer", 5),
+    ("server/zookeeper", 2),
+    ("storage", 6),
+    ("storage/dir", 7),
+    ("storage/image", 3),
+    ("storage/log", 4),
+    ("supervision", 2),
+    ("tls", 5),
+    ("tree", 13),
+];
+/// Modules whose files name each other in a circle, with the number of them that do.
+const CIRCLES_OF_FILES: &[(&str, usize)] = &[
+    ("admin", 13),
+    ("bench", 2),
+    ("cli", 56),
+    ("config", 2),
+    ("locks", 4),
+    ("proto", 2),
+    ("recipes", 2),
+    ("replica", 51),
+    ("server", 62),
+    ("storage", 16),
+    ("supervision", 2),
+    ("tls", 5),
+    ("tree", 13),
+];
+/// Functions and files that are too long, with their lines.
+const LONG: &[(&str, usize)] = &[
+    ("src/admin/routes.rs", 798),
+    ("src/core/config/table.rs", 684),
+    ("src/core/replica/clients/table.rs", 614),
+    ("src/core/replica/clients/table.rs request", 90),
+    ("src/core/replica/machine/migration/mod.rs migrate", 139),
+    ("src/core/replica/machine/state.rs", 671),
+    ("src/core/replica/machine/state.rs apply", 91),
+    ("src/server/clients/connection.rs", 602),
+    ("src/server/clients/connection.rs serve", 83),
+    ("src/server/driver.rs", 662),
+    ("src/server/driver.rs run", 97),
+    ("src/server/lifecycle/ports.rs serve_http", 81),
+    ("src/server/lifecycle/recovery.rs founded", 105),
+    ("src/server/lifecycle/start.rs serve", 113),
+    ("src/server/peer/connect.rs greet", 84),
+    ("src/storage/dir/open.rs open", 84),
+];
+
+/// This checkout's structure, or that of the folder that is named in the environment.
+fn measured() -> Structure {
+    let root = std::env::var_os("LOCKKEEPER_HOUSE").map_or_else(root, PathBuf::from);
+    Structure::of(&sources_below(&root, "src"))
+}
+
+fn in_circles(rooms: &[Room]) -> Vec<(String, usize)> {
+    let count = |room: &Room| room.circles().iter().map(Vec::len).sum();
+    rooms.iter().map(|room| (room.name(), count(room))).filter(|(_, count)| *count > 0).collect()
+}
+
+fn files_in_circles(structure: &Structure) -> Vec<(String, usize)> {
+    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    for name in structure.circles_of_files().into_iter().flatten() {
+        *found.entry(super::imports::module_of(&name).to_owned()).or_default() += 1;
+    }
+    found.into_iter().collect()
+}
+
+fn long(structure: &Structure) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    for source in &structure.sources {
+        if source.lines > FILE_LINES_MAX {
+            found.push((source.name.clone(), source.lines));
+        }
+        let long = source.functions().into_iter().filter(|(_, lines)| *lines > FUNCTION_LINES_MAX);
+        found.extend(long.map(|(name, lines)| (format!("{} {name}", source.name), lines)));
+    }
+    found
+}
+
+/// What a table allows must be there and no more: so no line outlives its reason.
+#[track_caller]
+fn assert_table(what: &str, found: &[(String, usize)], table: &[(&str, usize)]) {
+    let found: Vec<(&str, usize)> = found.iter().map(|(name, count)| (&**name, *count)).collect();
+    assert_eq!(found, table, "\n{what}: found, and in the table");
+}
+
+#[test]
+fn children_of_a_room_import_each_other_in_no_circle() {
+    let rooms = measured().rooms();
+    for room in rooms.iter().filter(|room| !room.circles().is_empty()) {
+        println!("{}: {:?}", room.name(), room.circles());
+        for ((from, to), example) in &room.arrows {
+            println!("    {from} -> {to}    {example}");
+        }
+    }
+    assert_table("children in circles", &in_circles(&rooms), CIRCLES);
+}
+
+#[test]
+fn files_name_each_other_in_no_circle() {
+    let structure = measured();
+    println!("{:#?}", structure.circles_of_files());
+    assert_table("files in circles", &files_in_circles(&structure), CIRCLES_OF_FILES);
+}
+
+#[test]
+fn every_file_is_compiled() {
+    assert_eq!(measured().undeclared, [""; 0], "no `mod` names them");
+}
+
+#[test]
+fn functions_and_files_are_short() {
+    assert_table("too long", &long(&measured()), LONG);
+}
+
+/// For closing notes and reviews: it asserts nothing that is not asserted above.
+#[test]
+fn figures() {
+    let structure = measured();
+    let mut modules: BTreeMap<String, [usize; 3]> = BTreeMap::new();
+    for source in &structure.sources {
+        let module = super::imports::module_of(&source.name).to_owned();
+        let longest = source.functions().into_iter().map(|(_, lines)| lines).max().unwrap_or(0);
+        let [files, lines, function] = modules.entry(module).or_default();
+        (*files, *lines, *function) =
+            (*files + 1, *lines + source.code_lines(), longest.max(*function));
+    }
+    let rooms: BTreeMap<String, Room> =
+        structure.rooms().into_iter().map(|room| (room.name(), room)).collect();
+    println!(
+        "{:12} {:>5} {:>6} {:>8} {:>8} {:>6} {:>9}",
+        "module", "files", "lines", "longest", "children", "arrows", "in circles"
+    );
+    let mut all = [0, 0];
+    for (module, [files, lines, function]) in &modules {
+        let room = rooms.get(module);
+        let children = room.map_or(0, |room| room.children.len());
+        let arrows = room.map_or(0, |room| room.arrows.len());
+        let circles: usize = room.map_or(0, |room| room.circles().iter().map(Vec::len).sum());
+        println!(
+            "{module:12} {files:5} {lines:6} {function:8} {children:8} {arrows:6} {circles:9}"
+        );
+        all = [all[0] + files, all[1] + lines];
+    }
+    println!("{:12} {:5} {:6}   lines of code without comments and tests", "all", all[0], all[1]);
+    println!("rooms with circles {:?}", in_circles(&rooms.into_values().collect::<Vec<_>>()));
+    println!("files in circles {:?}", files_in_circles(&structure));
+    println!("too long {:?}", long(&structure));
+    assert!(all[0] > 100, "these are sources of this project");
+}
+
+#[test]
+fn planted_circles_strays_and_long_functions_are_found() {
+    let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+    let files = [
+        file("src/lib.rs", "mod a;"),
+        file(
+            "src/a/mod.rs",
+            "mod b;\nmod c;\nmod d;\npub(crate) use b::Thing;\n#[cfg(test)]\nmod tests;",
+        ),
+        file("src/a/b.rs", "use super::{c::{self, X}, d};\npub(crate) struct Thing;"),
+        file(
+            "src/a/c.rs",
+            "// use super::d::Y;\nfn f() { super::Thing; \"use super::d\" }\n\
+             #[cfg(test)]\nmod tests {\n use super::super::d;\n}",
+        ),
+        file("src/a/d.rs", &format!("fn long() {{{}}}", "\n".repeat(FUNCTION_LINES_MAX))),
+        file("src/a/e.rs", ""),
+        file("src/a/tests.rs", "use super::d;"),
+    ];
+    let structure = Structure::of(&files);
+    let rooms = structure.rooms();
+    let room = rooms.iter().find(|room| room.name() == "a").expect("the room");
+    let arrows: Vec<(&str, &str)> = room.arrows.keys().map(|(from, to)| (&**from, &**to)).collect();
+    assert_eq!(arrows, [("b", "c"), ("b", "d"), ("c", "b")]);
+    assert_eq!(room.circles(), [["b", "c"]]);
+    assert_eq!(structure.circles_of_files(), [["src/a/b.rs", "src/a/c.rs"]]);
+    assert_eq!(structure.undeclared, ["src/a/e.rs"]);
+    assert_eq!(long(&structure), [("src/a/d.rs long".to_owned(), FUNCTION_LINES_MAX + 1)]);
+}
