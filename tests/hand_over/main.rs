@@ -21,13 +21,20 @@ macro_rules! mutant {
 }
 
 #[allow(dead_code, unused_imports, unreachable_pub, reason = "the models do not use all of it")]
-#[path = "../../src/server/clients/outbox.rs"]
+#[path = "../../src/server/mailbox/outbox.rs"]
 mod outbox;
 #[allow(dead_code, unused_imports, unreachable_pub, reason = "the models do not use all of it")]
-#[path = "../../src/server/io_threads/wakeups.rs"]
+#[path = "../../src/server/mailbox/wakeups.rs"]
 mod wakeups;
 
 mod models;
+
+/// What the two files import.
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+    pub(crate) use loom::sync::{Mutex, MutexGuard};
+    pub(crate) use std::sync::PoisonError;
+}
 
 /// What the two files import.
 mod replica {
@@ -75,12 +82,6 @@ mod server {
                 Self { outgoing_bytes_max: 1 << 20, outgoing_stall_max: Duration::from_secs(1) }
             }
         }
-    }
-
-    pub(crate) mod sync {
-        pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
-        pub(crate) use loom::sync::{Mutex, MutexGuard};
-        pub(crate) use std::sync::PoisonError;
     }
 }
 

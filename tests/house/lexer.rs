@@ -201,6 +201,9 @@ pub(super) fn paths(code: &str) -> Vec<Path> {
             tree(&code[end..stop], &head, &mut found);
             line += code[at..stop].matches('\n').count();
             at = stop;
+        } else if code[..at].ends_with("pub(in ") {
+            // Who may see it, and no import.
+            at += end_of(&bytes[at..], 0, b")");
         } else if code[end..].starts_with("::") && !code[..at].ends_with("::") {
             let length =
                 code[at..].bytes().take_while(|byte| is_word(*byte) || *byte == b':').count();

@@ -18,12 +18,10 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep;
 
-use super::listener::Port;
 use crate::admin::ClientAddress;
 use crate::config::{HostPort, Membership};
-use crate::server::announced::Announced;
-use crate::server::conditions::Cause;
-use crate::server::shared::Published;
+use crate::server::metrics::{Cause, Published};
+use crate::server::ports::{Announced, Port};
 
 /// What the task that accepts clients is told.
 #[derive(Debug)]

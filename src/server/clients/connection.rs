@@ -13,37 +13,36 @@ use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use socket2::SockRef;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
 use tokio::time::{timeout, timeout_at};
 
 use super::admission;
+use super::context::ServerContext;
 use super::first_frame::{self, First};
-use super::handshakes::Handshakes;
 use super::in_flight::InFlight;
-use super::listener::Place;
-use super::outbox::{End, Outbox};
+use super::place::Place;
 use super::read_buffer::Intake;
-use super::received::Share;
-use super::socket::{Protection, Socket};
-use super::tls::TlsSession;
+use super::share::Share;
 use crate::proto::{OpCode, frame};
-use crate::replica::{AnsweredList, ClientRequest, ConnId, Input, Outgoing};
+use crate::replica::{AnsweredList, ClientRequest, ConnId, Input};
 use crate::server::io_threads::Assignment;
 use crate::server::limits::{
     FAREWELL_MAX, LINGER_BYTES_MAX, LINGER_MAX, REQUEST_BYTES_PER_MESSAGE_MAX,
     REQUESTS_PER_MESSAGE_MAX, WRITE_SLICES_MAX,
 };
-use crate::server::message::Message;
-use crate::server::shared::Shared;
+use crate::server::mailbox::Message;
+use crate::server::mailbox::{End, Line, Outbox};
+use crate::server::transport::Handshakes;
+use crate::server::transport::{Protection, Socket, TlsSession};
 use crate::supervision::{self, Task};
 use crate::tree::acl::Identity;
 
@@ -53,59 +52,60 @@ pub(super) async fn serve(
     (stream, protection): (TcpStream, Protection),
     remote: SocketAddr,
     conn: ConnId,
-    shared: Arc<Shared>,
+    server: Arc<ServerContext>,
     place: Place,
 ) {
     let mut buffer = BytesMut::new();
-    let deadline = Instant::now() + shared.limits.sessionless_timeout;
+    let deadline = Instant::now() + server.limits.sessionless_timeout;
     let local = stream.local_addr().ok().map(|local| local.ip().to_canonical());
-    let opening = Box::pin(open(stream, protection, &shared.handshakes));
+    let opening = Box::pin(open(stream, protection, &server.handshakes));
     let (mut socket, proven) = match timeout_at(deadline.into(), opening).await {
         Ok(Ok(Some(open))) => open,
         Ok(Ok(None)) => return,
-        Ok(Err(error)) => return shared.handshakes.refused(remote.ip(), &error),
-        Err(_) => return shared.figures.cut_sessionless(),
+        Ok(Err(error)) => return server.handshakes.refused(remote.ip(), &error),
+        Err(_) => return server.figures.cut_sessionless(),
     };
     if proven.is_empty() {
-        shared.figures.non_mtls(remote.ip(), local);
+        server.figures.non_mtls(remote.ip(), local);
     }
     // What is rare or over soon is boxed: the task is as large as the largest thing that it ever does.
-    let first = first_frame::read(&mut socket, &mut buffer, remote, &shared, &place.arrival);
+    let first = first_frame::read(&mut socket, &mut buffer, remote, &server, &place.arrival);
     let first = Box::pin(first);
     let request = match timeout_at(deadline.into(), first).await {
         Ok(First::Session(request)) => request,
-        Ok(First::Word(answer)) => return Box::pin(say_and_close(socket, &answer, &shared)).await,
+        Ok(First::Word(answer)) => return Box::pin(say_and_close(socket, &answer, &server)).await,
         Ok(First::Nothing) => return,
         Err(_) => {
-            shared.figures.cut_sessionless();
+            server.figures.cut_sessionless();
             return;
         }
     };
     let (reader, writer, tls) = socket.into_parts();
     let line = Arc::new(Line {
-        outbox: Outbox::new(&shared.limits, Arc::clone(&shared.figures.outgoing)),
+        outbox: Outbox::new(&server.limits, Arc::clone(&server.figures.outgoing)),
         writer,
         is_plain: tls.is_none(),
-        place: Some(place),
+        thread: place.thread.as_ref().map(Assignment::way),
+        place: Some(Box::new(place)),
     });
     let hang_up = HangUp(Arc::clone(&line));
     let (remote, remote_port) = (remote.ip(), remote.port());
     let input = Input::Connected { conn, remote, remote_port, proven, request };
     let open = Message::Open { conn, line: Arc::clone(&line), input };
-    if shared.driver.send(open).await.is_err() {
+    if server.driver.send(open).await.is_err() {
         return;
     }
-    let registered = Registered { conn, driver: shared.driver.clone() };
-    let in_flight = InFlight::new(Arc::clone(&shared.throttle));
+    let registered = Registered { conn, driver: server.driver.clone() };
+    let in_flight = InFlight::new(Arc::clone(&server.throttle));
     let mut connection = Connection {
         conn,
         reader,
         tls,
         line: &line,
-        shared: &shared,
+        server: &server,
         in_flight,
         intake: Intake::new(buffer),
-        share: Share::new(&shared, conn),
+        share: Share::new(&server, conn),
         has_unread_frames: true,
         is_malformed: false,
         has_read_all: false,
@@ -128,7 +128,7 @@ pub(super) async fn serve(
         Box::pin(linger(&mut reader)).await;
     } else if end.is_none() {
         // The client has left, perhaps with thousands: to close its socket takes the longest.
-        shared.admission.leaving.pass().await;
+        server.admission.leaving.pass().await;
     }
     drop(hang_up);
 }
@@ -144,38 +144,6 @@ async fn open(
     Ok(Some((socket, proven)))
 }
 
-/// The way to a client: shared by its task and the driver.
-#[derive(Debug)]
-pub(crate) struct Line {
-    /// What waits to be written.
-    pub outbox: Outbox,
-    /// The one that the outbox says may write.
-    pub writer: OwnedWriteHalf,
-    /// Whether bytes are written as they are: without TLS.
-    pub is_plain: bool,
-    /// Dropped behind the socket.
-    pub place: Option<Place>,
-}
-
-impl Line {
-    /// The thread that the socket is read and written by, unless it is the driver's.
-    pub(crate) fn thread(&self) -> Option<&Assignment> {
-        self.place.as_ref()?.thread.as_ref()
-    }
-
-    /// Whether the driver may write to the socket: its own thread has it, and nothing is to be encrypted.
-    fn is_open_to_driver(&self) -> bool {
-        self.is_plain && self.thread().is_none()
-    }
-
-    /// Sends a client away that comes before there is anything for anybody.
-    pub(crate) fn refuse(&self, conn: ConnId, now_us: u64) {
-        let refused = Outgoing { conn, close: true, ..Outgoing::default() };
-        // Its task learns of the end, and has nothing to write.
-        let _ = self.outbox.push(refused, now_us, |_| 0, Waker::wake);
-    }
-}
-
 /// Closes the socket, also while others still hold the line.
 struct HangUp(Arc<Line>);
 
@@ -186,9 +154,9 @@ impl Drop for HangUp {
     }
 }
 
-async fn say_and_close(mut socket: Socket, answer: &[u8], shared: &Shared) {
+async fn say_and_close(mut socket: Socket, answer: &[u8], server: &ServerContext) {
     if let Ok(Ok(())) = timeout(FAREWELL_MAX, socket.write_last(answer)).await {
-        shared.figures.sent(answer.len());
+        server.figures.sent(answer.len());
         linger(&mut socket.into_parts().0).await;
     }
 }
@@ -219,7 +187,7 @@ struct Connection<'a> {
     /// What encrypts it.
     tls: Option<TlsSession>,
     line: &'a Arc<Line>,
-    shared: &'a Shared,
+    server: &'a ServerContext,
     in_flight: InFlight,
     intake: Intake,
     /// What of it counts.
@@ -277,7 +245,7 @@ impl Connection<'_> {
                 Next::Room => {
                     self.wants_room = false;
                     let room = Message::Input(Input::Room { conn: self.conn });
-                    if self.shared.driver.send(room).await.is_err() {
+                    if self.server.driver.send(room).await.is_err() {
                         return false;
                     }
                 }
@@ -345,7 +313,7 @@ impl Connection<'_> {
                 None => self.answered = Some(Box::new(taken.answered)),
             }
             for chunk in taken.chunks {
-                self.shared.figures.frames_sent(&chunk);
+                self.server.figures.frames_sent(&chunk);
                 self.unwritten_bytes += chunk.len();
                 self.unwritten.push_back(chunk);
             }
@@ -361,7 +329,7 @@ impl Connection<'_> {
     /// Everything has left.
     fn note_answered(&mut self) {
         if let Some(answered) = self.answered.take() {
-            let figures = &self.shared.figures;
+            let figures = &self.server.figures;
             figures.measures.answered(&answered, figures.now_us());
         }
     }
@@ -436,7 +404,7 @@ impl Connection<'_> {
 
     fn wrote(&mut self, written: usize) {
         self.line.outbox.written(written);
-        self.shared.figures.sent(written);
+        self.server.figures.sent(written);
         self.unwritten_bytes -= written;
         self.head_written += written;
         while let Some(head) = self.unwritten.front()
@@ -453,7 +421,7 @@ impl Connection<'_> {
 
     /// How many requests may be handed on now.
     fn room(&self) -> usize {
-        let bytes_max = self.shared.limits.outgoing_bytes_soft_max;
+        let bytes_max = self.server.limits.outgoing_bytes_soft_max;
         match bytes_max.checked_sub(self.unwritten_bytes) {
             Some(left) if self.is_attached => self.in_flight.room(left),
             Some(_) | None => 0,
@@ -466,9 +434,9 @@ impl Connection<'_> {
             ready!(self.reader.as_ref().poll_read_ready(context))?;
             let now = Instant::now();
             self.was_quiet = self.turn.is_taken()
-                || self.shared.admission.idle_clients.is_quiet(self.heard, now);
+                || self.server.admission.idle_clients.is_quiet(self.heard, now);
             if self.was_quiet {
-                ready!(self.shared.admission.hearing.poll_pass(context, &mut self.turn));
+                ready!(self.server.admission.hearing.poll_pass(context, &mut self.turn));
             }
             self.heard = now;
             self.has_read_all = false;
@@ -490,7 +458,7 @@ impl Connection<'_> {
         if was_at_work {
             (self.heard, self.was_quiet) = (Instant::now(), false);
         }
-        self.shared.figures.received(read);
+        self.server.figures.received(read);
         self.intake.note_read(read, room);
         Poll::Ready(Ok(read))
     }
@@ -506,11 +474,11 @@ impl Connection<'_> {
         self.in_flight.add(&sizes);
         if self.was_quiet && message.iter().any(closes_session) {
             // Of many that do so, this is the work.
-            self.shared.admission.closing.pass().await;
+            self.server.admission.closing.pass().await;
         }
-        self.shared.figures.packets_received(message.len());
+        self.server.figures.packets_received(message.len());
         let input = Input::Requests { conn: self.conn, requests: message };
-        if self.shared.driver.send(Message::Input(input)).await.is_err() || self.is_malformed {
+        if self.server.driver.send(Message::Input(input)).await.is_err() || self.is_malformed {
             return false;
         }
         if self.has_unread_frames && self.may_read() {
@@ -524,19 +492,19 @@ impl Connection<'_> {
     /// requests in front of it were handed on.
     fn next_message(&mut self) -> Vec<ClientRequest> {
         let mut requests = Vec::new();
-        let arrived_us = Some(self.shared.figures.us_of(self.heard));
+        let arrived_us = Some(self.server.figures.us_of(self.heard));
         let mut bytes = 0;
         let requests_max = self.room().min(REQUESTS_PER_MESSAGE_MAX);
         while requests.len() < requests_max && bytes < REQUEST_BYTES_PER_MESSAGE_MAX {
             let payload =
-                match frame::next(&mut self.intake.buffer, self.shared.limits.frame_bytes_max) {
+                match frame::next(&mut self.intake.buffer, self.server.limits.frame_bytes_max) {
                     Ok(Some(payload)) => payload,
                     Ok(None) => {
                         self.has_unread_frames = false;
                         break;
                     }
                     Err(frame::BadLength(length)) => {
-                        self.shared.figures.cut_malformed(length > 0);
+                        self.server.figures.cut_malformed(length > 0);
                         self.is_malformed = true;
                         break;
                     }
@@ -545,7 +513,7 @@ impl Connection<'_> {
             match ClientRequest::decode(payload) {
                 Some(request) => requests.push(ClientRequest { arrived_us, ..request }),
                 None => {
-                    self.shared.figures.cut_malformed(false);
+                    self.server.figures.cut_malformed(false);
                     self.is_malformed = true;
                     break;
                 }

@@ -10,13 +10,13 @@ use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 
-use super::arrivals::Arrival;
-use super::other_protocols::Protocol;
-use super::socket::Socket;
+use super::context::ServerContext;
 use crate::admin;
 use crate::proto::{ConnectRequest, frame};
 use crate::server::limits::FIRST_FRAME_BYTES_MAX;
-use crate::server::shared::Shared;
+use crate::server::metrics::Protocol;
+use crate::server::ports::Arrival;
+use crate::server::transport::Socket;
 
 /// What the connection is.
 pub(super) enum First {
@@ -33,26 +33,26 @@ pub(super) async fn read(
     socket: &mut Socket,
     buffer: &mut BytesMut,
     remote: SocketAddr,
-    shared: &Shared,
+    server: &ServerContext,
     arrival: &Arrival,
 ) -> First {
     loop {
         buffer.reserve(FIRST_READ_BYTES);
         match socket.read(buffer).await {
             Ok(0) | Err(_) => return First::Nothing,
-            Ok(bytes) => shared.figures.received(bytes),
+            Ok(bytes) => server.figures.received(bytes),
         }
         let Some(first_four) = buffer.first_chunk::<4>().copied() else { continue };
         if let Some(word) = admin::word(first_four) {
-            shared.figures.packets_received(1);
+            server.figures.packets_received(1);
             arrival.asks();
-            return First::Word(admin::answer(word, &buffer[4..], remote, shared).await);
+            return First::Word(admin::answer(word, &buffer[4..], remote, &*server.source).await);
         }
-        let bytes_max = shared.limits.frame_bytes_max.min(FIRST_FRAME_BYTES_MAX);
+        let bytes_max = server.limits.frame_bytes_max.min(FIRST_FRAME_BYTES_MAX);
         match frame::next(buffer, bytes_max) {
             Ok(None) => {}
             Ok(Some(payload)) => {
-                let first = session(payload, shared);
+                let first = session(payload, server);
                 if matches!(first, First::Session(_)) {
                     arrival.is_known();
                 }
@@ -60,22 +60,22 @@ pub(super) async fn read(
             }
             Err(frame::BadLength(length)) => {
                 if let Some(protocol) = Protocol::of(first_four) {
-                    shared.figures.others.saw(protocol, remote.ip());
+                    server.figures.others.saw(protocol, remote.ip());
                 }
-                shared.figures.cut_malformed(length > 0);
+                server.figures.cut_malformed(length > 0);
                 return First::Nothing;
             }
         }
     }
 }
 
-fn session(payload: Bytes, shared: &Shared) -> First {
-    shared.figures.connect_request();
+fn session(payload: Bytes, server: &ServerContext) -> First {
+    server.figures.connect_request();
     match ConnectRequest::decode(payload) {
         Ok(request) => First::Session(request),
         Err(error) => {
             tracing::debug!(%error, "connection closed: its first frame asks for no session");
-            shared.figures.cut_malformed(false);
+            server.figures.cut_malformed(false);
             First::Nothing
         }
     }

@@ -14,8 +14,8 @@ use std::time::Instant;
 use tokio::net::TcpStream;
 
 use super::admission::Accepting;
-use super::listener::Counted;
-use super::socket::Protection;
+use super::place::Counted;
+use crate::server::transport::Protection;
 
 /// A connection that there is room for.
 pub(super) struct Admitted {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::server::limits::{
     ANSWER_BYTES_UNKNOWN, CONNECTION_BYTES_MAX, CONNECTION_REQUESTS_MAX, OUTSTANDING_BYTES_MAX,
 };
-use crate::server::striped::Striped;
+use crate::server::metrics::Striped;
 
 /// Unanswered requests of all connections.
 #[derive(Debug)]

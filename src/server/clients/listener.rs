@@ -7,112 +7,33 @@
 //! second; a reconnect storm is accepted at once and served at the rate of `clients/admission`; no connection takes a
 //! file that the server needs (`files.rs`). Reproduces `NIOServerCnxnFactory`.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use tokio::net::{TcpListener, TcpStream};
+use socket2::SockRef;
+use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, sleep_until, timeout};
 
-use super::arrivals::{Arrival, Arrivals};
 use super::client_port::Move;
 use super::connection;
+use super::context::ServerContext;
 use super::held_back::{Admitted, HeldBack};
-use super::ports::Listeners;
+use super::listening::Listeners;
+use super::place::{Counted, PerIp, Place};
 use crate::replica::ConnId;
-use crate::server::figures::Figures;
-use crate::server::files::Files;
 use crate::server::io_threads::{Assignment, IoThreads};
 use crate::server::limits::Limits;
-use crate::server::shared::{Shared, Stop};
+use crate::server::metrics::Figures;
+use crate::server::ports::Arrivals;
+use crate::server::ports::Files;
+use crate::server::stop::Stop;
 use crate::supervision::{Task, TaskSet};
-
-/// A bound client port that does not listen yet.
-#[derive(Debug)]
-pub(crate) struct Port {
-    socket: Socket,
-    /// Where it is bound.
-    pub address: SocketAddr,
-}
-
-impl Port {
-    /// Binds the first of `addresses` that can be bound; no client can connect yet. An unspecified address
-    /// stands for all of the machine, those of IPv6 as well where the system has it, as with ZooKeeper.
-    ///
-    /// # Errors
-    /// What the system says to the last of them.
-    pub(crate) fn bind(addresses: impl IntoIterator<Item = SocketAddr>) -> io::Result<Self> {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for address in addresses {
-            match Self::bind_one(address) {
-                Ok(port) => return Ok(port),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    }
-
-    fn bind_one(address: SocketAddr) -> io::Result<Self> {
-        let all = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port());
-        let bound = match address.ip().is_unspecified() {
-            true => socket_at(all),
-            false => socket_at(address),
-        };
-        let is_missing = |error: &io::Error| {
-            let errno = Errno::from_io_error(error);
-            address.is_ipv4()
-                && (errno == Some(Errno::AFNOSUPPORT) || errno == Some(Errno::ADDRNOTAVAIL))
-        };
-        let socket = match bound {
-            // The system has no IPv6.
-            Err(error) if is_missing(&error) => socket_at(address)?,
-            bound => bound?,
-        };
-        let bound = socket.local_addr()?.as_socket();
-        let port = bound.ok_or(io::ErrorKind::AddrNotAvailable)?.port();
-        Ok(Self { socket, address: SocketAddr::new(address.ip(), port) })
-    }
-
-    /// Begins to listen.
-    ///
-    /// # Errors
-    /// What the system says: another process may have taken the port since.
-    pub(crate) fn listen(self, backlog: u32) -> io::Result<TcpListener> {
-        self.socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
-        self.socket.set_nonblocking(true)?;
-        TcpListener::from_std(self.socket.into())
-    }
-}
-
-/// A socket that is bound there: at an unspecified IPv6 address, at those of IPv4 as well.
-fn socket_at(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // Connections of an earlier server that linger in TIME_WAIT do not keep the port.
-    socket.set_reuse_address(true)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(!address.ip().is_unspecified())?;
-    }
-    socket.bind(&address.into())?;
-    Ok(socket)
-}
-
-/// Waits for a connection. The address of a client of IPv4 is one of IPv4, whatever the socket is bound to:
-/// access lists, limits and logs know it by that.
-///
-/// # Errors
-/// What the system says.
-pub(crate) async fn accept_from(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
-    let (stream, remote) = listener.accept().await?;
-    Ok((stream, SocketAddr::new(remote.ip().to_canonical(), remote.port())))
-}
 
 /// How connections are accepted.
 #[derive(Clone, Copy, Debug)]
@@ -128,15 +49,15 @@ pub(crate) struct Options {
 pub(crate) async fn accept(
     mut listeners: Listeners,
     mut moves: mpsc::Receiver<Move>,
-    shared: Arc<Shared>,
+    server: Arc<ServerContext>,
     stop: Arc<Stop>,
     (options, threads): (Options, IoThreads),
 ) {
     let mut admissions =
-        Admissions::new(&shared.limits, options.files, Arc::clone(&shared.figures));
+        Admissions::new(&server.limits, options.files, Arc::clone(&server.figures));
     let mut asked = std::pin::pin!(stop.asked());
-    let mut held_back = HeldBack::new(shared.admission.accepting());
-    let mut served = Served { shared, threads, connections: TaskSet::default(), last: 0 };
+    let mut held_back = HeldBack::new(server.admission.accepting());
+    let mut served = Served { server, threads, connections: TaskSet::default(), last: 0 };
     loop {
         let accepted = tokio::select! {
             biased;
@@ -171,7 +92,7 @@ pub(crate) async fn accept(
             }
         };
         let Some(counted) = admissions.admit(&stream, remote.ip()).await else { continue };
-        served.shared.figures.accepted();
+        served.server.figures.accepted();
         prepare(&stream, options.keep_alive);
         let admitted = Admitted { stream, remote, speaks, counted };
         if let Some(admitted) = held_back.take_turn(admitted, Instant::now()) {
@@ -186,7 +107,7 @@ pub(crate) async fn accept(
 
 /// Connections that are served.
 struct Served {
-    shared: Arc<Shared>,
+    server: Arc<ServerContext>,
     threads: IoThreads,
     connections: TaskSet<()>,
     /// The number of the last one.
@@ -197,7 +118,7 @@ impl Served {
     fn begin(&mut self, admitted: Admitted, admissions: &mut Admissions) {
         let Admitted { stream, remote, speaks, counted } = admitted;
         self.last += 1;
-        let (shared, conn) = (Arc::clone(&self.shared), self.last);
+        let (server, conn) = (Arc::clone(&self.server), self.last);
         let thread = self.threads.assign();
         let runtime =
             thread.as_ref().map_or_else(Handle::current, |thread| thread.runtime().clone());
@@ -210,7 +131,7 @@ impl Served {
             let place = Place { thread, arrival, counted };
             match stream.arrive() {
                 Ok(stream) => {
-                    connection::serve((stream, speaks), remote, conn, shared, place).await;
+                    connection::serve((stream, speaks), remote, conn, server, place).await;
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection was accepted and cannot be served")
@@ -282,30 +203,6 @@ struct Admissions {
 struct Places {
     max: u64,
     why: &'static str,
-}
-
-/// Connections by address.
-#[derive(Debug, Default)]
-struct PerIp(Mutex<HashMap<IpAddr, u32>>);
-
-/// A connection's place: its socket must be closed when the last reference is dropped.
-#[derive(Debug)]
-pub(crate) struct Place {
-    /// The thread that owns the socket; `None`: the driver's.
-    pub thread: Option<Assignment>,
-    /// By which it yields as long as it asks for no session.
-    pub arrival: Arc<Arrival>,
-    /// It counts until then.
-    #[expect(dead_code, reason = "held, not read")]
-    counted: Counted,
-}
-
-/// A connection that counts; dropping it ends that.
-#[derive(Debug)]
-pub(super) struct Counted {
-    per_ip: Arc<PerIp>,
-    ip: IpAddr,
-    figures: Arc<Figures>,
 }
 
 impl Admissions {
@@ -397,36 +294,6 @@ fn spare() -> Option<File> {
     File::open("/dev/null").ok()
 }
 
-impl PerIp {
-    fn of(&self, ip: IpAddr) -> u32 {
-        self.lock().get(&ip).copied().unwrap_or(0)
-    }
-
-    fn add(&self, ip: IpAddr) {
-        *self.lock().entry(ip).or_default() += 1;
-    }
-
-    fn take_off(&self, ip: IpAddr) {
-        if let Entry::Occupied(mut count) = self.lock().entry(ip) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, u32>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.figures.closed();
-        self.per_ip.take_off(self.ip);
-    }
-}
-
 /// What there was no room for since it was said last, which is at most once per [`SAID_INTERVAL`].
 #[derive(Debug, Default)]
 struct Refusals {
@@ -473,47 +340,3 @@ impl Refusals {
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// See [`Refusals`].
 const SAID_INTERVAL: Duration = Duration::from_secs(1);
-
-#[cfg(test)]
-mod tests {
-    use std::net::Ipv4Addr;
-
-    use super::*;
-
-    /// Connects to the port of `bound` at `ip`; what the server sees as the client's address.
-    async fn seen_from(listener: &TcpListener, bound: SocketAddr, ip: IpAddr) -> IpAddr {
-        let client = TcpStream::connect(SocketAddr::new(ip, bound.port()));
-        let (client, accepted) = tokio::join!(client, accept_from(listener));
-        client.expect("it is listened at");
-        accepted.expect("it has connected").1.ip()
-    }
-
-    #[tokio::test]
-    async fn all_addresses_are_those_of_ipv6_as_well_and_an_ipv4_client_stays_one() {
-        let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
-        let has_ipv6 = socket_at(SocketAddr::new(loopback[1], 0)).is_ok();
-        for any in [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
-            if any.is_ipv6() && !has_ipv6 {
-                continue;
-            }
-            let port = Port::bind([SocketAddr::new(any, 0)]).expect("a free port");
-            let bound = port.address;
-            assert_eq!(bound.ip(), any, "it is shown as it was asked for");
-            let listener = port.listen(8).unwrap();
-            for ip in &loopback[..if has_ipv6 { 2 } else { 1 }] {
-                assert_eq!(seen_from(&listener, bound, *ip).await, *ip);
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn one_address_is_that_alone() {
-        let port = Port::bind([SocketAddr::from(([127, 0, 0, 1], 0))]).expect("a free port");
-        let bound = port.address;
-        let listener = port.listen(8).unwrap();
-        let local = IpAddr::from(Ipv4Addr::LOCALHOST);
-        assert_eq!(seen_from(&listener, bound, local).await, local);
-        let other = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), bound.port());
-        assert!(TcpStream::connect(other).await.is_err());
-    }
-}

@@ -9,27 +9,25 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::connection::Line;
 use crate::replica::ConnId;
-use crate::server::limits::{DEBTS_KEPT_DIVISOR, DEBTS_KEPT_OF, SHARE_FREE_BYTES};
-use crate::server::shared::Shared;
+use crate::server::mailbox::Line;
 
 /// The connections that hold much.
 #[derive(Debug)]
 pub(crate) struct Received {
     table: Mutex<Table>,
-    bytes_max: u64,
+    pub(super) bytes_max: u64,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+pub(super) struct Table {
     shares: BTreeMap<ConnId, (u64, Arc<Line>)>,
     /// Of all of them.
-    bytes: u64,
+    pub(super) bytes: u64,
     /// When it was last said that some were cut off.
-    said: Option<Instant>,
+    pub(super) said: Option<Instant>,
 }
 
 impl Received {
@@ -45,27 +43,27 @@ impl Received {
         self.lock().bytes
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Table> {
         // No code that holds the lock can panic half-way through a change.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Table {
-    fn remove(&mut self, conn: ConnId) {
+    pub(super) fn remove(&mut self, conn: ConnId) {
         if let Some((bytes, _)) = self.shares.remove(&conn) {
             self.bytes -= bytes;
         }
     }
 
-    fn insert(&mut self, conn: ConnId, bytes: u64, line: &Arc<Line>) {
+    pub(super) fn insert(&mut self, conn: ConnId, bytes: u64, line: &Arc<Line>) {
         self.remove(conn);
         self.bytes += bytes;
         self.shares.insert(conn, (bytes, Arc::clone(line)));
     }
 
     /// Takes out those that hold the most, until no more than `enough` bytes are left.
-    fn take_largest(&mut self, enough: u64) -> Vec<(u64, Arc<Line>)> {
+    pub(super) fn take_largest(&mut self, enough: u64) -> Vec<(u64, Arc<Line>)> {
         let mut sizes: Vec<(u64, ConnId)> =
             self.shares.iter().map(|(conn, (bytes, _))| (*bytes, *conn)).collect();
         sizes.sort_unstable();
@@ -80,70 +78,3 @@ impl Table {
         taken
     }
 }
-
-/// What one connection holds. Dropped with what it holds.
-pub(super) struct Share<'a> {
-    shared: &'a Shared,
-    conn: ConnId,
-    bytes: u64,
-}
-
-impl<'a> Share<'a> {
-    /// Nothing yet.
-    #[must_use]
-    pub(super) fn new(shared: &'a Shared, conn: ConnId) -> Self {
-        Self { shared, conn, bytes: 0 }
-    }
-
-    /// The connection holds so many bytes now. It, or others, may be cut off for them.
-    pub(super) fn set(&mut self, bytes: usize, line: &Arc<Line>) {
-        let bytes = if bytes > SHARE_FREE_BYTES { bytes as u64 } else { 0 };
-        if bytes == self.bytes {
-            return;
-        }
-        self.bytes = bytes;
-        let Received { bytes_max, .. } = self.shared.received;
-        let mut table = self.shared.received.lock();
-        match bytes {
-            0 => table.remove(self.conn),
-            _ => table.insert(self.conn, bytes, line),
-        }
-        if table.bytes <= bytes_max {
-            return;
-        }
-        let before = table.bytes;
-        let taken = table.take_largest(bytes_max / DEBTS_KEPT_DIVISOR * DEBTS_KEPT_OF);
-        let is_said = table.said.is_some_and(|said| said.elapsed() < SAID_INTERVAL);
-        if !is_said {
-            table.said = Some(Instant::now());
-        }
-        drop(table);
-        for (_, line) in &taken {
-            // It may be another thread's, and its client may see that at once.
-            self.shared.figures.cut_unfinished();
-            line.outbox.cut_off();
-        }
-        if !is_said {
-            let (count, largest) = (taken.len(), taken.first().map_or(0, |(bytes, _)| *bytes));
-            tracing::warn!(
-                count,
-                largest,
-                before,
-                max = bytes_max,
-                "connections cut off: the requests that clients have begun to send, and not finished, are \
-                 more than lockkeeper.incomingBytesMax"
-            );
-        }
-    }
-}
-
-impl Drop for Share<'_> {
-    fn drop(&mut self) {
-        if self.bytes > 0 {
-            self.shared.received.lock().remove(self.conn);
-        }
-    }
-}
-
-/// Time between two warnings.
-const SAID_INTERVAL: Duration = Duration::from_secs(1);

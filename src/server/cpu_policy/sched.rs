@@ -29,8 +29,9 @@ use thread_priority::{
     set_thread_priority_and_policy, thread_native_id,
 };
 
+use super::CpuPolicy;
+use super::background::BackgroundBudget;
 use super::cores::Cores;
-use super::{BackgroundBudget, CpuPolicy};
 
 /// Time between two looks at how long a thread waited.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::admin::java_date;
 use crate::replica::Status;
 use crate::server::clock;
-use crate::server::conditions::{Cause, Conditions};
+use crate::server::metrics::{Cause, Conditions};
 use crate::storage::DiskCall;
 use crate::storage::DiskCalls;
 use crate::supervision::Task;

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::log_writer::{Installing, LogCutter};
 use crate::admin::{LastImage, Quantity};
@@ -18,11 +18,10 @@ use crate::replica::{Changes, Input};
 use crate::server::clock;
 use crate::server::cpu_policy::{self, BackgroundBudget};
 use crate::server::error::ServerError;
-use crate::server::figures::Figures;
 use crate::server::limits::CHANGES_QUEUE_MAX;
-use crate::server::message::Message;
+use crate::server::mailbox::{Message, WantedImage};
+use crate::server::metrics::Figures;
 use crate::storage::Checkpointer;
-use crate::storage::ImageReader;
 use crate::storage::ImageTally;
 use crate::storage::Images;
 use crate::storage::LogLostEnd;
@@ -44,15 +43,6 @@ enum Task {
     Wanted(u64),
     /// A backup needs an image.
     Backup(WantedImage),
-}
-
-/// An image of the state at this zxid or a later one, for a backup.
-#[derive(Debug)]
-pub(in crate::server) struct WantedImage {
-    /// The zxid.
-    pub(in crate::server) zxid: i64,
-    /// Where the image goes, open for reading, or why there is none. The backup may have given up meanwhile.
-    pub(in crate::server) answer: oneshot::Sender<Result<ImageReader, String>>,
 }
 
 /// The driver's end of the state thread. Dropping it waits until the thread has ended.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::replica::Machine;
 use crate::replica::founding::Identified;
-use crate::server::StartError;
+use crate::server::error::StartError;
 use crate::storage::SEGMENT_BYTES;
 use crate::storage::{
     self, Identity, Lock, Mending, OpenError, Opened, Options, Place, ReadState, Report, Seed,

@@ -21,7 +21,7 @@ use super::log_disk::LogDisk;
 use crate::replica::{Append, Fetch, Input, Urgency};
 use crate::server::cpu_policy::{Scheduling, ThreadScheduling};
 use crate::server::error::ServerError;
-use crate::server::message::Message;
+use crate::server::mailbox::Message;
 use crate::storage::InstallError;
 use crate::supervision::{self, Task};
 

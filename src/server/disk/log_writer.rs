@@ -21,7 +21,7 @@ use super::log_thread::{self, Order, Progress};
 use crate::replica::{Append, Fetch, Mark, Urgency};
 use crate::server::cpu_policy::Scheduling;
 use crate::server::error::ServerError;
-use crate::server::message::Message;
+use crate::server::mailbox::Message;
 use crate::storage::Images;
 
 /// An image that is about to be installed by the log thread: for `Checkpoints::installed`.
@@ -266,7 +266,7 @@ pub(in crate::server) mod tests {
 
     use super::*;
     use crate::replica::{Entry, EntryKind, HardState};
-    use crate::server::figures::Figures;
+    use crate::server::metrics::Figures;
     use crate::storage::Fs;
     use crate::storage::HangingFs;
     use crate::storage::Log;

@@ -14,7 +14,7 @@ mod log_writer;
 
 pub(in crate::server) use alarm::DiskAlarm;
 pub(in crate::server) use checkpoint_schedule::CheckpointSchedule;
-pub(in crate::server) use checkpoint_thread::{Checkpoints, WantedImage};
+pub(in crate::server) use checkpoint_thread::Checkpoints;
 pub(in crate::server) use data_dir::{Found, Refused};
 pub(in crate::server) use log_disk::LogDisk;
 pub(in crate::server) use log_writer::LogWriter;

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use crate::replica::ConnId;
 use crate::replica::Input;
 use crate::sasl::Verdict;
-use crate::server::message::Message;
+use crate::server::mailbox::Message;
 use crate::supervision::{self, Task};
 
 /// How far one connection is.

@@ -11,11 +11,11 @@ mod kerberos;
 
 use tokio::sync::mpsc;
 
-use super::message::Message;
 use crate::replica::{ConnId, Input};
 use crate::sasl::ServiceKey;
 #[cfg(not(feature = "gssapi"))]
 use crate::sasl::Verdict;
+use crate::server::mailbox::Message;
 
 #[cfg(feature = "gssapi")]
 use acceptor::Acceptor;

@@ -9,10 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::start;
+use super::handle::Server;
 use crate::config::{Config, ConfigError};
-use crate::server::Server;
-use crate::server::StartError;
 use crate::server::limits::Limits;
 use crate::storage::Fs;
 use crate::storage::OsFs;
@@ -28,7 +26,16 @@ pub struct Builder {
     pub(in crate::server) files: Arc<dyn Fs>,
     #[cfg(debug_assertions)]
     pub(in crate::server) panics_in: Option<crate::supervision::Task>,
-    errors: Vec<ConfigError>,
+    pub(super) errors: Vec<ConfigError>,
+}
+
+impl Server {
+    /// A server with what an embedding program most often wants: in memory, on a free port of the
+    /// loopback interface, without an HTTP port.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
 }
 
 impl Default for Builder {
@@ -198,18 +205,6 @@ impl Builder {
     pub fn file_system(mut self, files: Arc<dyn Fs>) -> Self {
         self.files = files;
         self
-    }
-
-    /// Starts the server in threads of its own. Returns when it *serves*: a client that connects
-    /// then is answered.
-    ///
-    /// # Errors
-    /// Why it does not start. Nothing is left running or bound.
-    pub async fn start(self) -> Result<Server, StartError> {
-        if !self.errors.is_empty() {
-            return Err(StartError::Config(self.errors));
-        }
-        start::start(self).await
     }
 
     pub(in crate::server) fn limits(&self) -> Limits {

@@ -16,7 +16,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::config::{Config, Draft, HostPort, Role, ServerSpec};
 use crate::replica::inspect::Mode;
-use crate::server::{Server, ServerError, StartError};
+use crate::server::Server;
+use crate::server::error::{ServerError, StartError};
 use crate::storage::Fs;
 use crate::storage::OsFs;
 

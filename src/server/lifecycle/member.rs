@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::certificates;
 use crate::config::{Config, ServerSpec};
 use crate::replica::SendImage;
 use crate::replica::founding::{Identified, Introduction};
+use crate::server::credentials;
 use crate::server::disk::data_dir;
 use crate::server::error::StartError;
-use crate::server::figures::Figures;
-use crate::server::message::Message;
+use crate::server::mailbox::Message;
+use crate::server::metrics::Figures;
 use crate::server::peer::security::Security;
-use crate::server::peer::{Founder, Life, Peers, Transfers, peers, send_images};
-use crate::server::shared::Stop;
+use crate::server::peer::{Founder, Life, Peers, Transfers, connect_all, send_images};
+use crate::server::stop::Stop;
 use crate::supervision::{Task, TaskSet};
 
 /// What a server of an ensemble has besides.
@@ -61,7 +61,7 @@ impl Member {
         messages: mpsc::Sender<Message>,
         figures: Arc<Figures>,
     ) -> Result<(Self, Orders), StartError> {
-        let certificates = certificates::of_peers(&config.peer_tls)?;
+        let certificates = credentials::of_peers(&config.peer_tls)?;
         let known = if is_in_memory { None } else { data_dir::peek(config)? };
         let (state, introduction) = match known {
             Some(identity) if identity.is_standalone() => {
@@ -94,7 +94,7 @@ impl Member {
     pub(super) fn begin(&self, orders: Orders, stop: &Arc<Stop>, tasks: &mut TaskSet<()>) {
         let send = send_images(Arc::clone(&self.peers), orders);
         tasks.spawn(Task::Images, Arc::clone(stop).before(send));
-        let connect = peers::connect(Arc::clone(&self.peers));
+        let connect = connect_all(Arc::clone(&self.peers));
         tasks.spawn(Task::Links, Arc::clone(stop).before(connect));
     }
 }

@@ -6,23 +6,17 @@
 //! before the server serves. *Never* takes part in what happens while a server runs: the driver does.
 
 mod builder;
-mod certificates;
 mod ensemble;
+mod handle;
 mod member;
+pub(crate) mod offline;
 mod ports;
+mod recovered;
 mod recovery;
-mod sasl;
-mod secrets;
 mod settings;
 mod start;
-mod users;
 
 pub use builder::Builder;
-pub(in crate::server) use certificates::{Followed, of_peers as certificates_of_peers};
 pub use ensemble::{Ensemble, EnsembleBuilder};
-pub use sasl::sasl_setup;
-pub use secrets::file_faults;
-pub(in crate::server) use settings::{SERVER_ID_STANDALONE, tree_options};
-pub use start::Recovered;
-pub(in crate::server) use start::Running;
-pub(in crate::server) use users::FollowedUsers;
+pub use handle::Server;
+pub use recovered::Recovered;

@@ -10,28 +10,27 @@ use tokio::net::{TcpListener, lookup_host};
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::certificates::Followed;
 use super::recovery::Parts;
 use super::settings;
-use super::start::WORKER;
-use super::users::FollowedUsers;
 use crate::admin::{self, Options, PortTls, Surface};
 use crate::config::{AdminConfig, Config};
 use crate::sasl::SaslUsers;
-use crate::server::announced::Announced;
-use crate::server::backups::Backups;
 use crate::server::clients::{
-    self, Admission, ClientPort, Handshakes, Port, Rates, Received, Throttle, listener,
+    self, Admission, ClientPort, Rates, Received, ServerContext, Throttle,
 };
 use crate::server::cpu_policy::{self, Scheduling};
+use crate::server::credentials::Followed;
+use crate::server::credentials::FollowedUsers;
 use crate::server::error::{StartError, port_advice};
-use crate::server::figures::Figures;
-use crate::server::files::Files;
 use crate::server::io_threads::IoThreads;
 use crate::server::limits::Limits;
-use crate::server::message::Message;
+use crate::server::mailbox::Message;
+use crate::server::metrics::{Figures, Published};
+use crate::server::operators::{BackupTurns, Shared};
 use crate::server::peer::Peers;
-use crate::server::shared::{Published, Shared, Stop};
+use crate::server::ports::{Announced, Files, Port};
+use crate::server::stop::Stop;
+use crate::server::transport::Handshakes;
 use crate::storage::ErrorCount;
 use crate::supervision::{self, Task, TaskSet};
 use crate::tls::Reloadable;
@@ -61,6 +60,9 @@ pub(super) struct Offer {
     /// Whether users may come from the file of JAAS: it has no key of Kerberos.
     follows_users: bool,
 }
+
+/// Name of threads that read and wait in the place of the server's.
+pub(super) const WORKER: &str = "lk-worker";
 
 /// What is offered.
 #[derive(Clone)]
@@ -140,19 +142,15 @@ impl Offer {
             tasks.spawn(Task::Users, Arc::clone(stop).before(follow));
             followed
         });
-        let rates = Rates::of(config, self.scheduling.policy());
         let shared = Arc::new(Shared {
             driver: messages.clone(),
-            limits: *limits,
-            throttle: Arc::new(Throttle::new(limits.outstanding_max)),
-            received: Received::new(limits.incoming_total_bytes_max),
-            admission: Admission::new(rates, Arc::clone(&self.scheduling)),
+            received: Arc::new(Received::new(limits.incoming_total_bytes_max)),
             certificates: self.certificates.clone(),
             users,
-            handshakes: Handshakes::new(
+            handshakes: Arc::new(Handshakes::new(
                 Duration::from_millis(config.tls.listener.handshake_timeout_ms.into()),
                 config.tls.x509_super_user.clone(),
-            ),
+            )),
             figures: Arc::clone(figures),
             published: Arc::clone(published),
             facts: settings::facts(config, self.is_in_memory, (address, secure_address)),
@@ -163,7 +161,7 @@ impl Offer {
             turn: tokio::sync::Mutex::default(),
             supervisor: supervision::current(),
             errors: Arc::clone(&self.errors),
-            backups: Backups::default(),
+            backups: BackupTurns::default(),
         });
         let count = cpu_policy::io_threads(cpu_policy::cores(), config.io_threads);
         let threads = IoThreads::start(count, &self.scheduling, self.is_usual, tasks)?;
@@ -183,7 +181,7 @@ impl Offer {
         )
         .await?;
         let options =
-            listener::Options { keep_alive: config.client_tcp_keep_alive, files: self.files };
+            clients::Options { keep_alive: config.client_tcp_keep_alive, files: self.files };
         let (moves, moved) = mpsc::channel(1);
         if let Some(peers) = &self.peers {
             let port = ClientPort {
@@ -197,8 +195,18 @@ impl Offer {
             let follow = port.follow(self.members.clone(), Arc::clone(published));
             tasks.spawn(Task::Members, Arc::clone(stop).before(follow));
         }
-        let (behind, stop) = (Arc::clone(&shared), Arc::clone(stop));
-        let accept = listener::accept(clients, moved, behind, stop, (options, threads));
+        let rates = Rates::of(config, self.scheduling.policy());
+        let server = Arc::new(ServerContext {
+            driver: messages.clone(),
+            limits: *limits,
+            throttle: Arc::new(Throttle::new(limits.outstanding_max)),
+            received: Arc::clone(&shared.received),
+            admission: Admission::new(rates, Arc::clone(&self.scheduling)),
+            handshakes: Arc::clone(&shared.handshakes),
+            figures: Arc::clone(figures),
+            source: Arc::clone(&shared) as _,
+        });
+        let accept = clients::accept(clients, moved, server, Arc::clone(stop), (options, threads));
         tasks.spawn_on(Task::Clients, accept, &accepting);
         Ok(Ports { shared, address, secure_address, http })
     }

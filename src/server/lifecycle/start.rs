@@ -18,69 +18,49 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinError;
 
 use super::builder::Builder;
-use super::certificates;
+use super::handle::{Running, Server, ended};
 use super::member::{Member, State};
-use super::ports::{HttpAddresses, HttpTls, Offer, Ports};
+use super::ports::{HttpAddresses, HttpTls, Offer, Ports, WORKER};
+use super::recovered::Recovered;
 use super::recovery::{self, Parts};
-use super::sasl::{learner_login, sasl_setup};
-use super::secrets;
 use crate::admin::read_token;
 use crate::config::{Config, ConfigError, HostPort, ServerSpec};
 use crate::replica::Status;
-use crate::server::audit::Audit;
-use crate::server::clients::{self, Port, Protection};
 use crate::server::cpu_policy::{self, CpuPolicy, Scheduling};
+use crate::server::credentials::{learner_login, sasl_setup};
 use crate::server::disk::data_dir;
-use crate::server::driver::Driver;
+use crate::server::driver::{Audit, Driver};
 use crate::server::error::{ServerError, StartError};
-use crate::server::figures::Figures;
-use crate::server::files::Files;
 use crate::server::gssapi::Gssapi;
 use crate::server::limits::{DRIVER_QUEUE_MAX, EVENT_INTERVAL};
-use crate::server::message::Message;
+use crate::server::log_lines::RoomLog;
+use crate::server::mailbox::{Message, Queue};
+use crate::server::metrics::{Figures, Published};
 use crate::server::peer::{Peers, dynamic_file, ports};
-use crate::server::queue::Queue;
-use crate::server::shared::{Published, Stop};
-use crate::server::story::RoomLog;
+use crate::server::ports::{Files, Port};
+use crate::server::stop::Stop;
+use crate::server::transport::Protection;
 use crate::server::zookeeper::Access;
-use crate::server::{Server, ended};
+use crate::server::{clients, credentials};
 use crate::storage::{ErrorCount, WatchedFs};
 use crate::supervision::{self, End, Failure, Supervisor, Task, TaskSet, spawn_blocking};
 use crate::tls::Reloadable;
 
-/// What was found on the disk at the start.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
-    /// Whether there was nothing: the data directory is new, or there is none.
-    pub is_new: bool,
-    /// Whether no copy of the tree was usable: one is fetched from another server, and what else is
-    /// said here is not known yet.
-    pub is_fetching: bool,
-    /// Znodes, as ZooKeeper counts them.
-    pub znodes: u64,
-    /// Sessions that are waited for.
-    pub sessions: u64,
-    /// The last zxid.
-    pub zxid: i64,
-    /// Milliseconds from the start to serving.
-    pub took_ms: u64,
-}
-
-impl Recovered {
-    fn of(status: &Status, is_new: bool, start: Instant) -> Self {
-        Self {
-            is_new,
-            is_fetching: false,
-            znodes: status.znode_count,
-            sessions: status.sessions,
-            zxid: status.zxid,
-            took_ms: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+impl Builder {
+    /// Starts the server in threads of its own. Returns when it *serves*: a client that connects
+    /// then is answered.
+    ///
+    /// # Errors
+    /// Why it does not start. Nothing is left running or bound.
+    pub async fn start(self) -> Result<Server, StartError> {
+        if !self.errors.is_empty() {
+            return Err(StartError::Config(self.errors));
         }
+        start(self).await
     }
 }
 
-/// Starts what `builder` describes.
-pub(in crate::server) async fn start(builder: Builder) -> Result<Server, StartError> {
+async fn start(builder: Builder) -> Result<Server, StartError> {
     let (messages, queue) = mpsc::channel(DRIVER_QUEUE_MAX);
     let running = Running { stop: Arc::default(), messages: messages.clone() };
     let (told, hears) = oneshot::channel();
@@ -256,15 +236,15 @@ async fn serve(
     }
     let learner = learner_login(&config).map_err(|error| StartError::Config(vec![error]))?;
     let open_files = Files::of(&config)?;
-    secrets::warn_of_readable(&config);
-    secrets::warn_of_unknown_peers(&config);
+    credentials::warn_of_readable(&config);
+    credentials::warn_of_unknown_peers(&config);
     if let Some(path) = config.admin.token_file.as_ref().filter(|_| config.admin.enabled) {
         read_token(path).map_err(|reason| StartError::Token { path: path.clone(), reason })?;
     }
-    let tls = certificates::of_clients(&config.tls)?;
+    let tls = credentials::of_clients(&config.tls)?;
     let http = HttpTls {
-        operators: certificates::of_operators(&config)?,
-        metrics: certificates::of_metrics(&config)?,
+        operators: credentials::of_operators(&config)?,
+        metrics: credentials::of_metrics(&config)?,
     };
     let port = bind(&config, tls.as_ref()).await?;
     let audit = match &config.audit_log {
@@ -300,7 +280,7 @@ async fn serve(
         tasks.spawn(Task::Room, Arc::clone(&stop).before(look));
     }
     let peers = member.as_ref().and_then(|member| member.peers.security.certificates());
-    let of_zookeeper = certificates::of_zookeeper(&config, peers.clone())?;
+    let of_zookeeper = credentials::of_zookeeper(&config, peers.clone())?;
     let zookeeper = Access::new(&config, of_zookeeper.clone(), learner);
     // Those of other servers are followed as theirs.
     let of_zookeeper = of_zookeeper.filter(|_| peers.is_none());
@@ -348,10 +328,10 @@ fn follow(
     listeners: [(&'static str, Option<Arc<Reloadable>>); 5],
     stop: &Arc<Stop>,
     tasks: &mut TaskSet<()>,
-) -> Vec<certificates::Followed> {
+) -> Vec<credentials::Followed> {
     let listeners = listeners.into_iter().filter_map(|(name, source)| Some((name, source?)));
     let followed = listeners.map(|(name, source)| {
-        let (followed, follow) = certificates::Followed::new(name, source);
+        let (followed, follow) = credentials::Followed::new(name, source);
         tasks.spawn(Task::Certificates, Arc::clone(stop).before(follow));
         followed
     });
@@ -465,28 +445,6 @@ fn system(what: &'static str, error: &std::io::Error) -> StartError {
     StartError::System { what, error: error.to_string() }
 }
 
-/// Asks the server to end when it is dropped: by the owner of the server, or by a start that fails
-/// or is given up.
-#[derive(Debug)]
-pub(in crate::server) struct Running {
-    pub(in crate::server) stop: Arc<Stop>,
-    messages: mpsc::Sender<Message>,
-}
-
-impl Running {
-    pub(in crate::server) fn ask_to_end(&self) {
-        self.stop.ask();
-        // A full queue wakes the driver as well.
-        let _ = self.messages.try_send(Message::Wake);
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.ask_to_end();
-    }
-}
-
 /// Binds the ports of clients. `tls`: for those that speak it.
 async fn bind(
     config: &Config,
@@ -545,6 +503,3 @@ fn put_away(config: &Config, server_id: u8) -> Result<(), StartError> {
     }
     Ok(())
 }
-
-/// Reading and waiting that would hold up the server's thread.
-pub(in crate::server) const WORKER: &str = "lk-worker";

@@ -17,20 +17,21 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep};
 
-use super::connect::{Secured, introduced, prepare};
+use super::connect::{introduced, prepare};
+use super::frame::Secured;
 use super::hello::{Answer, Hello, Kind, judge, negotiate};
-use super::links::LinkEvent;
 use super::peers::{Known, Peers};
-use super::stream::Stream;
 use super::{admission, frame, image_receive, image_send, lock_query, standings_query};
 use crate::peer_auth::{Seal, TAG_BYTES};
 use crate::replica::PeerMessage;
 use crate::replica::founding::Introduction;
 use crate::replica::peer_codec::MESSAGE_BYTES_MAX;
-use crate::server::clients::{Arrival, Arrivals, listener};
-use crate::server::files::Files;
 use crate::server::limits::{PEER_CONNECTIONS_PER_KIND, PEER_READ_BYTES_MAX};
-use crate::server::message::Message;
+use crate::server::mailbox::LinkEvent;
+use crate::server::mailbox::Message;
+use crate::server::ports::accept_from;
+use crate::server::ports::{Arrival, Arrivals, Files};
+use crate::server::transport::Stream;
 use crate::supervision::{Task, TaskSet};
 
 /// Accepts until it is dropped, or until `closed` is: then the links that were made go on. Where too many
@@ -48,7 +49,7 @@ pub(super) async fn accept(
             // One that has panicked ends the server.
             Some(_) = connections.join_next() => continue,
             _ = &mut closed => break,
-            accepted = listener::accept_from(&socket) => accepted,
+            accepted = accept_from(&socket) => accepted,
         };
         match accepted {
             Ok((stream, remote)) => {

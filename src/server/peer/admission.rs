@@ -21,11 +21,11 @@ use super::frame;
 use super::hello::{Answer, HELLO_BYTES_MAX, HELLO_MAX, Hello, MAGIC, Offer};
 use super::peers::Peers;
 use super::security;
-use super::stream::Stream;
 use crate::peer_auth::{
     Accepting, CHALLENGE_BYTES, Connecting, Nonce, PROOF_BYTES, Seals, Secrets, TAG_BYTES,
 };
 use crate::replica::founding::Introduction;
+use crate::server::transport::Stream;
 
 const CHALLENGE_MAGIC: &[u8; 8] = b"LKPEERS1";
 
@@ -247,7 +247,7 @@ mod tests {
     use crate::config::Config;
     use crate::peer_auth::new_line;
     use crate::replica::founding::Undecided;
-    use crate::server::figures::Figures;
+    use crate::server::metrics::Figures;
     use crate::server::peer::hello::Kind;
     use crate::server::peer::images::Transfers;
     use crate::server::peer::security::Security;

@@ -5,6 +5,7 @@
 //! accepted; the pause between attempts grows from `PEER_RETRY_MIN` to `PEER_RETRY_MAX`, and ends at
 //! once when the other server calls.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,19 +18,49 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::admission;
 use super::flapping::Flapping;
+use super::frame::Secured;
 use super::hello::{Hello, Kind, judge, negotiate};
-use super::links::LinkEvent;
-use super::peers::{Known, Peers};
-use super::sender::Wire;
-use super::stream::{Reader, Stream};
+use super::peers::{Ends, Known, Peers};
 use crate::config::PeerAddress;
-use crate::peer_auth::Seals;
 use crate::replica::founding::Identified;
 use crate::replica::founding::Introduction;
 use crate::server::limits::{
     INTRODUCTION_INTERVAL, LINK_SETTLES, PEER_CONNECT_MAX, PEER_MOVE_RETRY_MAX, PEER_RETRY_MIN,
     PEER_SILENCE_MAX,
 };
+use crate::server::mailbox::LinkEvent;
+use crate::server::mailbox::Message;
+use crate::server::mailbox::Wire;
+use crate::server::transport::Reader;
+use crate::supervision::Task;
+
+/// Keeps connecting to all other members, as they come and go.
+pub(in crate::server) async fn connect_all(peers: Arc<Peers>) {
+    let mut members = peers.members.subscribe();
+    let mut tasks: BTreeMap<u8, (Vec<PeerAddress>, Ends)> = BTreeMap::new();
+    loop {
+        let wanted = members.borrow_and_update().clone();
+        tasks.retain(|id, _| wanted.iter().any(|spec| spec.id == *id));
+        for spec in wanted {
+            match tasks.get_mut(&spec.id) {
+                _ if spec.id == peers.own => {}
+                // Its link stays until there is one to the new address.
+                Some((addresses, _)) if *addresses != spec.addresses => {
+                    *addresses = spec.addresses;
+                    peers.nudge(spec.id);
+                }
+                Some(_) => {}
+                None => {
+                    let task = keep_connected(Arc::clone(&peers), spec.id);
+                    tasks.insert(spec.id, (spec.addresses, Ends::spawn(Task::Link, task)));
+                }
+            }
+        }
+        if members.changed().await.is_err() {
+            return;
+        }
+    }
+}
 
 /// Connects to a server whenever there is no connection.
 pub(super) async fn keep_connected(peers: Arc<Peers>, server: u8) {
@@ -99,9 +130,6 @@ async fn attempt(peers: &Peers, server: u8, flapping: &Flapping) -> Attempt {
 
 /// A connection to a server: where, and who it is.
 type Made = (Vec<PeerAddress>, Identified, Secured);
-
-/// A connection, and what its frames are sealed with.
-pub(super) type Secured = (Stream, Seals);
 
 /// Waits until the members of the ensemble say another address of a server than the one that it was reached
 /// at, and it answers there. Until then, the link to the old address is the only way to let it know.
@@ -178,7 +206,7 @@ pub(super) async fn greet(
         peers.complain(server, "refusal", words.clone());
         let event = LinkEvent::Refused { server, words };
         // Fails when the server ends.
-        let _ = peers.driver.send(crate::server::message::Message::Link(event)).await;
+        let _ = peers.driver.send(Message::Link(event)).await;
         return None;
     }
     if let Introduction::Founding(_) = hello.introduction {
@@ -202,7 +230,7 @@ pub(super) async fn greet(
     if let (Kind::Messages, Introduction::Founded(identity)) = (kind, &answer.introduction) {
         let event = LinkEvent::Term { peer: identity.raft_id, term: answer.term };
         // Fails when the server ends.
-        let _ = peers.driver.send(crate::server::message::Message::Link(event)).await;
+        let _ = peers.driver.send(Message::Link(event)).await;
     }
     Some(((stream, seals), answer.introduction))
 }
@@ -211,7 +239,7 @@ pub(super) async fn greet(
 pub(super) async fn introduced(peers: &Peers, server: u8, introduction: Introduction) {
     let event = LinkEvent::Introduced { server, introduction };
     // Fails when the server ends.
-    let _ = peers.driver.send(crate::server::message::Message::Link(event)).await;
+    let _ = peers.driver.send(Message::Link(event)).await;
 }
 
 /// Sends on a connection until its end. If the server has moved meanwhile, the next connection.

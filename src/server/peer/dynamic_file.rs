@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 
 use crate::config::{Config, Membership, ServerSpec, dynamic_text, static_text};
-use crate::server::announced::Announced;
+use crate::server::ports::Announced;
 use crate::supervision::{self, Task};
 
 /// Follows the members: says once where the configuration says otherwise and, with `reconfigEnabled`, keeps

@@ -14,17 +14,16 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::links::LinkEvent;
 use super::peers::{Ends, Peers};
 use crate::config::{Config, HostPort, ServerSpec};
 use crate::replica::founding::{Chance, Decision, Founding, Identified, Introduction};
 use crate::server::clock;
-use crate::server::conditions::{Cause, Conditions};
 use crate::server::error::{ServerError, StartError};
 use crate::server::limits::{DRIVER_BATCH_MAX, SRVR_ANSWER_BYTES_MAX, SRVR_MAX};
-use crate::server::message::Message;
-use crate::server::queue::Queue;
-use crate::server::shared::Stop;
+use crate::server::mailbox::LinkEvent;
+use crate::server::mailbox::{Message, Queue};
+use crate::server::metrics::{Cause, Conditions};
+use crate::server::stop::Stop;
 use crate::supervision::Task;
 
 /// A server that belongs to no ensemble yet.

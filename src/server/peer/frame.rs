@@ -4,12 +4,17 @@
 //! payload is handed out only if its checksum agrees; a length above the limit is refused before
 //! anything is allocated for it; on a secured link the end of a payload is its tag. *Never* looks into a payload.
 
+use crate::peer_auth::Seals;
+use crate::server::transport::Stream;
 use std::{fmt, io};
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::peer_auth::{Broken, Seal};
+
+/// A connection, and what its frames are sealed with.
+pub(super) type Secured = (Stream, Seals);
 
 /// Bytes before the payload.
 pub(super) const HEADER_BYTES: usize = 8;

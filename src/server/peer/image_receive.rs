@@ -9,15 +9,15 @@ use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::connect::Secured;
+use super::frame::Secured;
 use super::images::{Frame, Store, next_record, on_thread};
 use super::peers::Peers;
-use super::stream::WaitingStream;
 use crate::peer_auth::{Seal, Seals};
 use crate::replica::peer::{Announcement, RaftMessage};
 use crate::replica::{Input, Machine, Mark, Restore as _};
 use crate::server::limits::PEER_READ_BYTES_MAX;
-use crate::server::message::Message;
+use crate::server::mailbox::Message;
+use crate::server::transport::WaitingStream;
 use crate::storage::ImageWriter;
 
 /// What came.

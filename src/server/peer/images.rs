@@ -27,14 +27,14 @@ use bytes::{Bytes, BytesMut};
 use socket2::SockRef;
 use tokio::sync::{mpsc, watch};
 
-use super::connect::Secured;
 use super::frame;
-use super::stream::WaitingStream;
+use super::frame::Secured;
 use crate::peer_auth::{Seal, Seals, TAG_BYTES};
 use crate::proto::{Malformed, Reader, Writer as _};
 use crate::replica::peer::{Announcement, RaftMessage};
 use crate::replica::{Mark, PeerMessage, SendImage};
 use crate::server::limits::{PEER_IMAGE_FRAME_BYTES_MAX, PEER_IMAGE_STALL_MAX};
+use crate::server::transport::WaitingStream;
 use crate::storage::Images;
 use crate::storage::Lock;
 use crate::storage::decode_mark;

@@ -19,11 +19,11 @@ use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
-use super::connect::{Secured, greet};
+use super::connect::greet;
 use super::frame;
+use super::frame::Secured;
 use super::hello::{Kind, LOCKS_SINCE};
 use super::peers::Peers;
-use super::stream::Stream;
 use crate::admin::GATHER_MAX;
 use crate::locks::snapshot::{Connection, SESSIONS_MAX, Standing, WATCHES_MAX, Watch, WatchKind};
 use crate::locks::{Local, Scope};
@@ -31,7 +31,8 @@ use crate::peer_auth::{Seals, TAG_BYTES};
 use crate::proto::jute::wire_len;
 use crate::proto::{Malformed, Reader, Writer};
 use crate::replica::{Inspect, Report};
-use crate::server::shared::inspect;
+use crate::server::mailbox::inspect;
+use crate::server::transport::Stream;
 use crate::supervision::{Task, TaskSet};
 
 /// Longest question, bytes.

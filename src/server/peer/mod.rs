@@ -21,23 +21,21 @@ mod image_tests;
 mod images;
 mod introduction;
 mod lines;
-mod link_tls;
 mod links;
 pub(in crate::server) mod lock_query;
 pub(in crate::server) mod peers;
 pub(in crate::server) mod ports;
 pub(in crate::server) mod security;
-mod sender;
 pub(in crate::server) mod standings_query;
-mod stream;
 mod survey;
 
+pub(in crate::server) use connect::connect_all;
 pub(in crate::server) use founding::{Founder, Life};
 pub(in crate::server) use image_fetch::{Waiting, open_or_mend};
 pub(in crate::server) use image_send::send_images;
 pub(in crate::server) use images::{Store, Transfers};
-pub(in crate::server) use link_tls::LinkTls;
-pub(in crate::server) use links::{LinkEvent, Links};
+
+pub(in crate::server) use links::Links;
 pub(in crate::server) use peers::Peers;
-pub(in crate::server) use stream::Stream;
+
 pub(in crate::server) use survey::Survey;

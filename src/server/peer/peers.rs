@@ -15,18 +15,16 @@ use std::time::Instant;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::connect;
 use super::hello;
 use super::images::Transfers;
 use super::lines::{Line, Lines};
-use super::links::LinkEvent;
 use super::security::Security;
 use crate::config::{PeerAddress, ServerSpec};
 use crate::replica::founding::Introduction;
 use crate::replica::txn_version::FIRST;
-use crate::server::figures::{Figures, LinkFigures};
-use crate::server::measures::Measures;
-use crate::server::message::Message;
+use crate::server::mailbox::LinkEvent;
+use crate::server::mailbox::Message;
+use crate::server::metrics::{Figures, LinkFigures, Measures};
 use crate::supervision::{self, Task};
 
 /// Things said of a server and one cause that are not said again: it is looked for at so many lines at most.
@@ -56,7 +54,7 @@ pub(crate) struct Peers {
     /// Who this server is, at the moment.
     introduction: watch::Sender<Introduction>,
     /// Whom to connect to.
-    members: watch::Sender<Vec<ServerSpec>>,
+    pub(super) members: watch::Sender<Vec<ServerSpec>>,
     /// The server lines that the configuration file had at the start: hints.
     file: Vec<ServerSpec>,
     /// By server id: where the last link to it was made.
@@ -414,34 +412,6 @@ impl Drop for Incoming<'_> {
     fn drop(&mut self) {
         let mut incoming = self.peers.incoming.lock().unwrap_or_else(PoisonError::into_inner);
         incoming.remove(&self.number);
-    }
-}
-
-/// Keeps connecting to all other members, as they come and go.
-pub(crate) async fn connect(peers: Arc<Peers>) {
-    let mut members = peers.members.subscribe();
-    let mut tasks: BTreeMap<u8, (Vec<PeerAddress>, Ends)> = BTreeMap::new();
-    loop {
-        let wanted = members.borrow_and_update().clone();
-        tasks.retain(|id, _| wanted.iter().any(|spec| spec.id == *id));
-        for spec in wanted {
-            match tasks.get_mut(&spec.id) {
-                _ if spec.id == peers.own => {}
-                // Its link stays until there is one to the new address.
-                Some((addresses, _)) if *addresses != spec.addresses => {
-                    *addresses = spec.addresses;
-                    peers.nudge(spec.id);
-                }
-                Some(_) => {}
-                None => {
-                    let task = connect::keep_connected(Arc::clone(&peers), spec.id);
-                    tasks.insert(spec.id, (spec.addresses, Ends::spawn(Task::Link, task)));
-                }
-            }
-        }
-        if members.changed().await.is_err() {
-            return;
-        }
     }
 }
 

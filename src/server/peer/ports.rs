@@ -22,12 +22,9 @@ use tokio::time::sleep;
 use super::accept;
 use super::peers::Peers;
 use crate::config::{Config, Membership, PeerAddress, ServerSpec};
-use crate::server::announced::Announced;
-use crate::server::clients::{Arrivals, Port};
-use crate::server::conditions::Cause;
 use crate::server::error::StartError;
-use crate::server::files::Files;
-use crate::server::shared::Published;
+use crate::server::metrics::{Cause, Published};
+use crate::server::ports::{Announced, Arrivals, Files, Port};
 use crate::supervision::{Task, TaskSet};
 
 /// The sockets, and what could not be bound.

@@ -11,11 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::net::TcpStream;
 use twox_hash::XxHash3_128;
 
-use super::link_tls::LinkTls;
-use super::stream::Stream;
 use crate::config::{Config, PeerSecurityKey};
 use crate::peer_auth::{Nonce, Secrets};
 use crate::server::error::StartError;
+use crate::server::transport::{LinkTls, Stream};
 use crate::tls::Reloadable;
 
 /// Longest file with secrets: eight of the longest, and words about them.

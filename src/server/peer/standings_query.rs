@@ -15,8 +15,9 @@ use bytes::Bytes;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
-use super::connect::{Secured, greet};
+use super::connect::greet;
 use super::frame;
+use super::frame::Secured;
 use super::hello::{Kind, LOCKS_SINCE};
 use super::peers::Peers;
 use crate::admin::GATHER_MAX;
@@ -25,7 +26,7 @@ use crate::proto::jute::wire_len;
 use crate::proto::{Malformed, Reader, Writer};
 use crate::replica::inspect::{PeerStatus, Standings};
 use crate::replica::{Inspect, Report};
-use crate::server::shared::inspect;
+use crate::server::mailbox::inspect;
 
 /// Most servers in an answer: there are no more numbers for them.
 const SERVERS_MAX: usize = u8::MAX as usize;

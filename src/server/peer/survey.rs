@@ -14,23 +14,23 @@ use tokio::runtime;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{interval, sleep};
 
+use super::connect::connect_all;
 use super::founding::{client_addresses, first_mode};
 use super::images::Transfers;
-use super::links::LinkEvent;
-use super::peers::{self, Peers};
+use super::peers::Peers;
 use super::ports;
 use super::security::Security;
 use crate::config::{Config, ServerSpec};
 use crate::replica::founding::{Brings, Introduction, Undecided};
 use crate::replica::lost_majority::LostMajority;
-use crate::server::announced::Announced;
 use crate::server::clock;
 use crate::server::error::StartError;
-use crate::server::figures::Figures;
-use crate::server::files::Files;
 use crate::server::limits::DRIVER_QUEUE_MAX;
-use crate::server::message::Message;
-use crate::server::shared::Published;
+use crate::server::mailbox::LinkEvent;
+use crate::server::mailbox::Message;
+use crate::server::metrics::{Figures, Published};
+use crate::server::ports::Announced;
+use crate::server::ports::Files;
 use crate::supervision::{End, Failure, Supervisor, Task, TaskSet};
 use crate::tls::Reloadable;
 
@@ -90,7 +90,7 @@ impl Survey {
             runtime.block_on(async {
                 let peers = Arc::new(peers);
                 let mut tasks = TaskSet::default();
-                tasks.spawn(Task::Links, peers::connect(Arc::clone(&peers)));
+                tasks.spawn(Task::Links, connect_all(Arc::clone(&peers)));
                 let members = watch::Sender::<Announced>::default();
                 let file = watch::Sender::new(config.servers.clone());
                 let published: Arc<Published> = Arc::default();

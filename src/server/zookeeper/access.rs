@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use crate::config::{Config, HostPort};
 use crate::sasl::{CNONCE_BYTES, ClientLogin};
-use crate::server::peer::{LinkTls, Stream};
+use crate::server::transport::{LinkTls, Stream};
 use crate::tls::Reloadable;
 
 /// See the module. Without anything: plain text, and nothing is proved.

@@ -12,10 +12,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
+use super::access::Access;
 use super::look::{CONNECT_MAX, connect};
-use super::{Access, tell};
+use super::tell::tell;
 use crate::replica::LinkInput;
-use crate::server::message::Message;
+use crate::server::mailbox::Message;
 use crate::supervision::{Task, TaskSet};
 
 /// Bytes that are read at once.

@@ -7,6 +7,7 @@
 mod access;
 mod link;
 mod look;
+mod tell;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,9 +19,11 @@ use tokio::time::Instant;
 
 pub(in crate::server) use access::Access;
 use look::{CONNECT_HELD_MAX, CONNECT_MAX, is_refused, look};
+use tell::{send, tell};
 
-use super::message::Message;
 use crate::replica::{Input, LinkInput, MigrateOrder, Replica, Report, ZooKeeperWork};
+use crate::server::mailbox::Message;
+use crate::server::mailbox::ZooKeeperEvent;
 use crate::supervision::{Task, TaskSet};
 
 /// Time between two looks whether ZooKeeper is stopped.
@@ -46,34 +49,6 @@ pub(super) struct ZooKeeper {
 struct Link {
     task: AbortHandle,
     bytes: mpsc::UnboundedSender<Vec<u8>>,
-}
-
-/// What a task of this file tells the driver.
-#[derive(Debug)]
-pub(super) enum ZooKeeperEvent {
-    /// Of the link with this number.
-    Link {
-        /// The number.
-        number: u64,
-        /// What.
-        input: LinkInput,
-    },
-    /// The look before a cutover has ended.
-    Looked {
-        /// The order that it is for.
-        token: u64,
-        /// Whether all ports are closed.
-        closed: Result<(), String>,
-    },
-    /// The look while requests are held has ended.
-    LookedAgain {
-        /// The attempt that it is for.
-        attempt: u64,
-        /// Whether all ports are closed.
-        closed: Result<(), String>,
-    },
-    /// A majority of ZooKeeper's servers is stopped.
-    Stopped,
 }
 
 impl ZooKeeper {
@@ -218,13 +193,4 @@ impl ZooKeeper {
             });
         }
     }
-}
-
-async fn tell(driver: &mpsc::Sender<Message>, number: u64, input: LinkInput) {
-    send(driver, ZooKeeperEvent::Link { number, input }).await;
-}
-
-async fn send(driver: &mpsc::Sender<Message>, event: ZooKeeperEvent) {
-    // Fails when the server is ending.
-    let _ = driver.send(Message::ZooKeeper(event)).await;
 }

@@ -11,14 +11,16 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::TICK;
 use super::token_bucket::{Refill, TokenBucket};
 use crate::server::cpu_policy::Scheduling;
 use crate::supervision::{self, Task};
+
+/// Time between two looks at the clients that wait.
+pub(super) const TICK: Duration = Duration::from_millis(1);
 
 /// What they pass one by one.
 #[derive(Debug)]

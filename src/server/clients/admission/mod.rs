@@ -24,7 +24,7 @@ use crate::server::cpu_policy::{CpuPolicy, Scheduling};
 
 pub(in crate::server) use gate::Place;
 
-use gate::Gate;
+use gate::{Gate, TICK};
 use idle_clients::IdleClients;
 use token_bucket::{Refill, TokenBucket};
 
@@ -39,8 +39,6 @@ const RATE_PLAIN: u32 = 10_000;
 const LEAVE_TIMES: u32 = 2;
 /// Idle clients that are heard from, likewise, and of each server.
 const HEAR_TIMES: u32 = 8;
-/// How often waiting clients are looked after.
-const TICK: Duration = Duration::from_millis(1);
 
 /// How fast clients are let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,667 @@
+//! The task that owns the replica: drains a batch of messages, then does what the replica wants.
+//!
+//! *Owns* the loop, the clocks given to the replica and the way of every answer to its connection.
+//! *Invariants*: every batch begins with a tick; what is to be sent to other servers and to the log
+//! goes there before anything else; audit lines are in their file, and the figures are published,
+//! before an answer is handed out. *Never* waits for anything but messages and time (and, for 2 ms at most,
+//! for the log's thread, where no other client could have to wait as well: see `log_writer`): a full state queue leaves
+//! changes in the replica, a slow client is cut off, the log's queue has no bound of its own (it cannot
+//! hold more than the requests in flight, which are bounded).
+
+mod audit;
+mod clock_alarm;
+mod connections;
+
+pub(in crate::server) use audit::Audit;
+pub(in crate::server) use connections::Connections;
+
+use std::collections::HashMap;
+use std::future::ready;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{oneshot, watch};
+use tokio::task::yield_now;
+
+use clock_alarm::ClockAlarm;
+
+use crate::admin::Quantity;
+use crate::proto::OpCode;
+use crate::replica::peer::server_of;
+use crate::replica::txn_version::NEWEST;
+use crate::replica::{
+    ClientRequest, Drained, Input, OUTPUT_BYTES_PER_TURN_MAX, Ready, Replica, Report, Status,
+    TurnedAway,
+};
+use crate::server::clock;
+use crate::server::cpu_policy::{Scheduling, ThreadScheduling};
+use crate::server::disk::{CheckpointSchedule, Checkpoints, DiskAlarm, LogWriter};
+use crate::server::error::ServerError;
+use crate::server::gssapi::Gssapi;
+use crate::server::limits::{CHANGES_BATCHES_MAX, CHANGES_RECORDS_MAX, DRIVER_BATCH_MAX};
+use crate::server::log_lines::{AwayLog, RoleLog};
+use crate::server::mailbox::{LinkEvent, Message, Queue};
+use crate::server::metrics::Cause;
+use crate::server::metrics::{Published, Times, TurnMeasures};
+use crate::server::peer::Links;
+use crate::server::ports::Announced;
+use crate::server::stop::Stop;
+use crate::server::zookeeper::ZooKeeper;
+use crate::storage::Lock;
+use crate::storage::WatchedFs;
+use crate::storage::mark_rolled_back;
+use crate::supervision::Task;
+
+/// The loop's state.
+#[derive(Debug)]
+pub(super) struct Driver {
+    /// The replica.
+    pub replica: Replica,
+    /// Where messages come from.
+    pub messages: Queue,
+    /// The disk's threads; `None` in memory.
+    pub disk: Option<Disk>,
+    /// The audit log, if there is one.
+    pub audit: Option<Audit>,
+    /// Where the figures go.
+    pub published: Arc<Published>,
+    /// Asks for the end.
+    pub stop: Arc<Stop>,
+    /// The connections' queues.
+    pub connections: Connections,
+    /// How this server's threads are scheduled.
+    pub scheduling: Arc<Scheduling>,
+    /// Told of the members.
+    pub members: watch::Sender<Announced>,
+    /// Links with other servers; `None` without an ensemble.
+    pub links: Option<Links>,
+    /// What judges tokens of Kerberos. Behind the queue: what it sends is refused when it is dropped.
+    pub gssapi: Gssapi,
+    /// The sockets of a live migration. Behind the queue, too.
+    pub zookeeper: ZooKeeper,
+    /// What the log tells of this server's role.
+    pub role_log: RoleLog,
+    /// Clients that got no session in this turn.
+    pub turned_away: Vec<TurnedAway>,
+    /// Whether a checkpoint is to be completed as soon as that can be, because somebody waits for one.
+    pub is_checkpoint_asked: bool,
+}
+
+/// The disk's threads. Fields are dropped in order: what is in the log is made durable first, and
+/// the directory is free when no thread writes to it any more.
+#[derive(Debug)]
+pub(super) struct Disk {
+    /// The log.
+    pub log: LogWriter,
+    /// The tree's copy.
+    pub checkpoints: Checkpoints,
+    /// How long changed records wait for more of them.
+    pub changes_wait: Duration,
+    /// Says when a call takes too long.
+    pub alarm: DiskAlarm,
+    /// Where it is written that the data must not be used any more.
+    pub files: WatchedFs,
+    /// The data directory.
+    pub data_dir: PathBuf,
+    /// Keeps other servers out.
+    #[expect(dead_code, reason = "held, not read")]
+    pub lock: Arc<Lock>,
+}
+
+impl Driver {
+    /// Runs until the end is asked for. `serves` is told when a client would be answered.
+    ///
+    /// # Errors
+    /// Why the server cannot go on.
+    pub(super) async fn run(&mut self, serves: oneshot::Sender<Status>) -> Result<(), ServerError> {
+        let start = Instant::now();
+        let figures = Arc::clone(self.connections.figures());
+        let mut measures = TurnMeasures::default();
+        let mut batch = Vec::with_capacity(DRIVER_BATCH_MAX);
+        let mut inspections = Inspections::default();
+        let mut schedule = CheckpointSchedule::new(start);
+        let mut serves = Some(serves);
+        let (mut served, mut shows_obstacle) = (false, false);
+        let mut clock_alarm = ClockAlarm::default();
+        let mut away = AwayLog::default();
+        let mut scheduling = ThreadScheduling::new(Arc::clone(&self.scheduling));
+        while self.turn(&mut batch).await {
+            if self.stop.is_asked() {
+                break;
+            }
+            if self.published.reopens_audit.swap(false, Ordering::AcqRel)
+                && let Some(audit) = &mut self.audit
+            {
+                audit.reopen();
+            }
+            let mut now_us = self.tick();
+            let began_us = now_us;
+            let (is_idle, messages) = (batch.is_empty(), batch.len());
+            for message in batch.drain(..) {
+                if self.made_bytes() >= OUTPUT_BYTES_PER_TURN_MAX {
+                    self.settle(now_us, &mut inspections)?;
+                    self.let_write().await;
+                    now_us = self.tick();
+                }
+                self.take(message, now_us, &mut inspections)?;
+            }
+            let stepped_us = figures.now_us();
+            self.settle(now_us, &mut inspections)?;
+            if let Some(refusal) = self.replica.refused() {
+                let words = refusal.words.clone();
+                self.published.conditions.set(Cause::RolledBack, Some(words.clone()));
+                return Err(ServerError::RolledBack(words));
+            }
+            self.zookeeper.turned(&self.replica);
+            let status = self.replica.status();
+            let times = Times { began_us, stepped_us, settled_us: figures.now_us() };
+            measures.note(&figures, &mut self.replica, &status, (messages, times));
+            if let Some(links) = &self.links {
+                links.set_term(status.term);
+                links.set_ensemble_version(status.ensemble_version);
+            }
+            self.hand_over_changes(status.changes_waiting, is_idle, &mut schedule);
+            if let Some(disk) = &mut self.disk {
+                disk.log.follow_version(status.ensemble_version)?;
+                let now = Instant::now();
+                disk.alarm.look(&status, &self.published.conditions, now);
+                let of_checkpoint = schedule.lateness(status.changes_waiting, now);
+                let lateness = of_checkpoint.max(disk.checkpoints.image_lateness());
+                let is_storm = self.scheduling.is_storm(now);
+                self.scheduling.background().adapt(lateness, scheduling.gives_way(), is_storm);
+            }
+            if status.serving
+                && let Some(serves) = serves.take()
+            {
+                let digest = format!("{:032x}", status.digest);
+                tracing::debug!(zxid = status.zxid, %digest, "serves");
+                if status.ensemble_version < NEWEST {
+                    tracing::info!(
+                        version = status.ensemble_version,
+                        newest = NEWEST,
+                        "the files can be read by the release before, too, until `lockkeeper member finish-upgrade`"
+                    );
+                }
+                // Not everybody waits for that.
+                let _ = serves.send(status.clone());
+            }
+            if self.links.is_some() {
+                let text = self.replica.machine().members_text();
+                self.members.send_if_modified(|known| known.update(text, status.serving));
+            }
+            if status.serving && !served {
+                // What other servers refused is of no matter to one that serves.
+                self.published.conditions.set(Cause::Founding, None);
+            }
+            served = status.serving;
+            clock_alarm.look(&status);
+            let now = Instant::now();
+            let members = self.replica.machine().members_text();
+            self.role_log.look(&status, members, &figures, now);
+            away.turned_away(&std::mem::take(&mut self.turned_away), now);
+            away.look(&status, self.scheduling.is_storm(now), now);
+            if !status.serving || shows_obstacle {
+                let obstacle = self.replica.obstacle().map(str::to_owned);
+                shows_obstacle = obstacle.is_some();
+                self.published.conditions.set(Cause::Majority, obstacle);
+            }
+            self.published.publish(status);
+            scheduling.look(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// The end: what the next start must know is written to the disk, and its threads are ended. Takes as
+    /// long as the disk does.
+    pub(super) fn end(self) {
+        let Some(disk) = &self.disk else { return };
+        let refusal = self.replica.refused().filter(|refusal| refusal.is_rolled_back);
+        let Some(refusal) = refusal else { return };
+        let marked = mark_rolled_back(&disk.files, &disk.data_dir, &refusal.words);
+        if let Err(error) = marked {
+            tracing::error!(
+                "the data directory cannot be marked as rolled back: {error}. Start the server with \
+                 --rejoin before the other servers are restarted: after that, none may know"
+            );
+        }
+    }
+
+    /// Waits for messages or for time to pass, but not while there are answers that only wait for the
+    /// connections to write others: they write those first, whatever there is to do already. False:
+    /// there is no sender any more.
+    async fn turn(&mut self, batch: &mut Vec<Message>) -> bool {
+        let owes_answers = self.replica.owes_answers();
+        if owes_answers || self.made_bytes() >= OUTPUT_BYTES_PER_TURN_MAX {
+            self.let_write().await;
+        }
+        tokio::select! {
+            biased;
+            goes_on = self.messages.turn(batch) => goes_on,
+            () = ready(()), if owes_answers => true,
+        }
+    }
+
+    /// Bytes of answers and events since the connections could last write.
+    fn made_bytes(&self) -> usize {
+        self.connections.pushed_bytes + self.replica.output_bytes()
+    }
+
+    /// Gives the connections time to write what they were pushed.
+    async fn let_write(&mut self) {
+        yield_now().await;
+        self.connections.let_write().await;
+        self.connections.pushed_bytes = 0;
+    }
+
+    fn tick(&mut self) -> u64 {
+        let now_us = self.connections.figures().now_us();
+        self.replica.step(Input::Tick { now_us, wall_ms: clock::wall_ms() });
+        now_us
+    }
+
+    fn take(
+        &mut self,
+        message: Message,
+        now_us: u64,
+        inspections: &mut Inspections,
+    ) -> Result<(), ServerError> {
+        match message {
+            Message::Open { conn, line, input } => {
+                self.connections.open(conn, line);
+                self.replica.step(input);
+            }
+            Message::Input(input) => {
+                match &input {
+                    Input::Closed { conn } => {
+                        self.connections.close(*conn);
+                        self.gssapi.closed(*conn);
+                    }
+                    Input::Requests { requests, .. } if self.measures(requests, now_us) => {
+                        let began_us = self.connections.figures().now_us();
+                        self.replica.step(input);
+                        let figures = self.connections.figures();
+                        let took_us = figures.now_us().saturating_sub(began_us);
+                        figures.measures.record(Quantity::CloseSession, took_us);
+                        return Ok(());
+                    }
+                    _ => {}
+                }
+                self.replica.step(input);
+            }
+            Message::Link(event) => {
+                if let LinkEvent::Refused { words, .. } = &event
+                    && !self.replica.is_serving()
+                {
+                    self.published.conditions.set(Cause::Founding, Some(words.clone()));
+                }
+                if let Some(links) = &mut self.links {
+                    links.take(event, &mut self.replica);
+                }
+            }
+            Message::ImageDamaged { index } => {
+                if let Some(disk) = &self.disk {
+                    disk.checkpoints.damaged(index);
+                }
+            }
+            Message::ImageWanted { index } => {
+                if let Some(disk) = &self.disk {
+                    disk.checkpoints.wanted(index);
+                }
+            }
+            Message::Backup(wanted) => {
+                if let Some(disk) = &self.disk {
+                    disk.checkpoints.backup(wanted);
+                }
+                // The image is one of a checkpoint, and one is due now.
+                self.is_checkpoint_asked = true;
+            }
+            Message::Inspect { what, answer } => {
+                let token = inspections.add(answer);
+                self.replica.step(Input::Inspect { token, what });
+            }
+            Message::ZooKeeper(event) => {
+                if let Some(input) = self.zookeeper.take(event) {
+                    self.replica.step(input);
+                }
+            }
+            Message::Migrate { order, admins, answer } => {
+                let asked = (inspections.number(), answer);
+                if let Some(input) = self.zookeeper.order(order, admins, asked, &self.replica) {
+                    self.replica.step(input);
+                }
+            }
+            Message::Failed(error) => return Err(error),
+            Message::Wake => {}
+        }
+        Ok(())
+    }
+
+    /// Measures how long requests have waited. Whether the last of them closes its session.
+    fn measures(&self, requests: &[ClientRequest], now_us: u64) -> bool {
+        let figures = self.connections.figures();
+        figures.requests_taken(requests.len());
+        if let Some(arrived_us) = requests.first().and_then(|first| first.arrived_us) {
+            let waited_us = now_us.saturating_sub(arrived_us);
+            figures.measures.record(Quantity::DriverQueueTime, waited_us);
+        }
+        requests.last().is_some_and(|last| last.op == OpCode::CloseSession as i32)
+    }
+
+    /// Does what the replica wants, until it wants nothing.
+    fn settle(&mut self, now_us: u64, inspections: &mut Inspections) -> Result<(), ServerError> {
+        loop {
+            if let Some(disk) = &mut self.disk
+                && let Some(number) = disk.log.persisted()?
+            {
+                self.replica.persisted(number);
+            }
+            let Some(ready) = self.replica.ready().map_err(defect)? else { return Ok(()) };
+            self.act(ready, now_us, inspections)?;
+        }
+    }
+
+    fn act(
+        &mut self,
+        ready: Ready,
+        now_us: u64,
+        inspections: &mut Inspections,
+    ) -> Result<(), ServerError> {
+        if let Some(links) = &mut self.links {
+            // The others have the longer way to their disks.
+            links.send(ready.send, &mut self.replica);
+            for peer in ready.cut {
+                links.cut(peer, &mut self.replica);
+            }
+        }
+        if let Some(append) = ready.append {
+            match &mut self.disk {
+                Some(disk) => {
+                    self.connections.figures().append_ordered();
+                    // Other servers would have to be told that this one is there.
+                    let is_only_one =
+                        self.links.is_none() && self.replica.requests_in_flight() <= 1;
+                    if let Some(installing) = disk.log.append(append, is_only_one)? {
+                        disk.checkpoints.installed(installing);
+                    }
+                }
+                None => self.replica.persisted(append.number),
+            }
+        }
+        for fetch in ready.fetch {
+            match &mut self.disk {
+                Some(disk) => disk.log.read(fetch)?,
+                None => self.replica.step(Input::Fetched { fetch, entries: Vec::new() }),
+            }
+        }
+        if !ready.zookeeper.is_empty() {
+            self.zookeeper.act(ready.zookeeper, &self.replica);
+        }
+        if let Some(links) = &mut self.links
+            && let Some(members) = ready.members
+        {
+            links.follow(members);
+        }
+        self.turned_away.extend(ready.turned_away);
+        for image in ready.images {
+            self.role_log.image_sent(server_of(image.to));
+            match &self.links {
+                Some(links) => links.send_image(image),
+                None => self.replica.step(Input::ImageSent { to: image.to, ok: false }),
+            }
+        }
+        for (conn, token) in ready.tokens {
+            if let Some(judged) = self.gssapi.judge(conn, token) {
+                self.replica.step(judged);
+            }
+        }
+        if let Some(audit) = &mut self.audit
+            && !ready.audit.is_empty()
+        {
+            audit.write(&ready.audit, &ready.audit_clients).map_err(|error| {
+                ServerError::Audit { path: audit.path().to_path_buf(), reason: error.to_string() }
+            })?;
+        }
+        if !ready.client.is_empty() || !ready.inspected.is_empty() {
+            self.published.publish(self.replica.status());
+        }
+        for outgoing in ready.client {
+            self.connections.push(outgoing, now_us);
+        }
+        self.connections.hand_over();
+        for (token, report) in ready.inspected {
+            if let Some(report) = self.zookeeper.answered(token, report) {
+                inspections.answer(token, report);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives changed records to the state thread when it has room for them: once there are many or
+    /// they have waited, and from then on until a checkpoint is complete.
+    fn hand_over_changes(
+        &mut self,
+        waiting: u64,
+        is_idle: bool,
+        schedule: &mut CheckpointSchedule,
+    ) {
+        let Some(disk) = &self.disk else { return };
+        let checkpoints = &disk.checkpoints;
+        let now = Instant::now();
+        if std::mem::take(&mut self.is_checkpoint_asked) {
+            schedule.go_on();
+        }
+        if !schedule.is_due(waiting, disk.changes_wait, now) || !checkpoints.has_room() {
+            return;
+        }
+        // A driver that only time wakes does more at once, and one that never comes to an end otherwise.
+        let does_more = is_idle || schedule.is_late(now);
+        for _ in 0..if does_more { CHANGES_BATCHES_MAX } else { 1 } {
+            match self.replica.drain_changes(CHANGES_RECORDS_MAX) {
+                Drained::Changes(changes) => {
+                    let is_complete = changes.mark.is_some();
+                    checkpoints.hand_over(changes);
+                    if is_complete {
+                        return schedule.complete(now);
+                    }
+                    schedule.go_on();
+                }
+                // The log thread wakes this one.
+                Drained::NotDurable => return schedule.go_on(),
+                Drained::Nothing => return schedule.complete(now),
+            }
+            if !checkpoints.has_room() {
+                return;
+            }
+        }
+    }
+}
+
+fn defect(message: String) -> ServerError {
+    ServerError::Panic { task: Task::Driver.name(), message, location: None }
+}
+
+/// Who waits for which answer.
+#[derive(Debug, Default)]
+struct Inspections {
+    next: u64,
+    waiting: HashMap<u64, oneshot::Sender<Report>>,
+}
+
+impl Inspections {
+    fn add(&mut self, answer: oneshot::Sender<Report>) -> u64 {
+        let number = self.number();
+        self.waiting.insert(number, answer);
+        number
+    }
+
+    /// A number that no other question has.
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn answer(&mut self, token: u64, report: Report) {
+        if let Some(answer) = self.waiting.remove(&token) {
+            // The caller that asked may have given up.
+            let _ = answer.send(report);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use bytes::Bytes;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::proto::request::{Create, CreateKind, Request};
+    use crate::proto::{Acl, ConnectRequest, RequestHeader};
+    use crate::replica::ConnId;
+    use crate::replica::{ClientRequest, Machine, Restored, Setup};
+    use crate::server::limits::Limits;
+    use crate::server::mailbox::{Line, Outbox};
+    use crate::server::zookeeper::Access;
+    use crate::tree::Options;
+
+    const CLIENTS: u64 = 40;
+    const DATA_BYTES: usize = 700 << 10;
+    /// Messages that take the driver more than one turn.
+    const FULL_BATCHES: usize = 4 * DRIVER_BATCH_MAX;
+
+    fn driver(messages: mpsc::Receiver<Message>) -> Driver {
+        let machine = Machine::fresh(Options::default());
+        Driver {
+            replica: Replica::new(Setup::default(), machine, Restored::default()).unwrap(),
+            messages: Queue::new(messages),
+            disk: None,
+            audit: None,
+            published: Arc::default(),
+            stop: Arc::default(),
+            connections: Connections::new(&Limits::of(&Config::without_file()), Arc::default()),
+            scheduling: Arc::default(),
+            members: watch::Sender::default(),
+            links: None,
+            gssapi: Gssapi::default(),
+            zookeeper: ZooKeeper::new(mpsc::channel(1).0, Access::default()),
+            role_log: RoleLog::new(1, Instant::now()),
+            turned_away: Vec::new(),
+            is_checkpoint_asked: false,
+        }
+    }
+
+    /// Connections, and the other ends of their sockets, which are not read from.
+    async fn lines() -> Vec<(Arc<Line>, TcpStream)> {
+        let limits = Limits::of(&Config::without_file());
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let mut lines = Vec::new();
+        for _ in 0..CLIENTS {
+            let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (_, writer) = listener.accept().await.unwrap().0.into_split();
+            lines.push((
+                Arc::new(Line {
+                    outbox: Outbox::new(&limits, Arc::default()),
+                    writer,
+                    is_plain: true,
+                    thread: None,
+                    place: None,
+                }),
+                client,
+            ));
+        }
+        lines
+    }
+
+    fn open(conn: ConnId, line: &Arc<Line>) -> Message {
+        let request = ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: 0,
+            timeout_ms: 40_000,
+            session_id: 0,
+            password: Bytes::new(),
+            read_only: None,
+        };
+        let remote = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let input = Input::Connected { conn, remote, remote_port: 1, proven: Vec::new(), request };
+        Message::Open { conn, line: Arc::clone(line), input }
+    }
+
+    fn ask(conn: ConnId, requests: &[Request]) -> Message {
+        let requests = requests.iter().map(|request| {
+            let mut payload = Vec::new();
+            RequestHeader { xid: 1, op: request.op() as i32 }.encode(&mut payload);
+            request.encode(&mut payload);
+            ClientRequest::decode(payload.into()).unwrap()
+        });
+        Message::Input(Input::Requests { conn, requests: requests.collect() })
+    }
+
+    fn big() -> Request {
+        Request::Create(Create {
+            path: "/big".into(),
+            data: Some(vec![7; DATA_BYTES].into()),
+            acl: Some(vec![Acl::open()]),
+            flags: 0,
+            ttl_ms: 0,
+            kind: CreateKind::Create,
+        })
+    }
+
+    /// Takes what the connections are given, whenever the driver lets them, until it is that many bytes
+    /// or more. The most that there was at once.
+    async fn take_all(lines: &[(Arc<Line>, TcpStream)], bytes: usize) -> usize {
+        let (mut all, mut most) = (0, 0);
+        while all < bytes {
+            let mut at_once = 0;
+            for (line, _) in lines {
+                let context = Context::from_waker(Waker::noop());
+                let Poll::Ready(taken) = line.outbox.poll_take(&context, false) else { continue };
+                let bytes = taken.chunks.iter().map(Vec::len).sum();
+                line.outbox.written(bytes);
+                at_once += bytes;
+            }
+            (all, most) = (all + at_once, most.max(at_once));
+            yield_now().await;
+        }
+        most
+    }
+
+    #[tokio::test]
+    async fn no_more_answers_are_made_than_the_connections_may_write_meanwhile() {
+        let (sender, messages) = mpsc::channel(2 * FULL_BATCHES);
+        let send = |message| sender.try_send(message).expect("room");
+        let (lines, mut driver) = (lines().await, driver(messages));
+        let (serves, _) = oneshot::channel();
+        let tested = async {
+            send(Message::Wake);
+            yield_now().await;
+            (1..).zip(&lines).for_each(|(conn, (line, _))| send(open(conn, line)));
+            take_all(&lines, CLIENTS as usize * 40).await;
+            send(ask(1, &[big()]));
+            take_all(&lines, 1).await;
+            let get = Request::GetData { path: "/big".into(), watch: false };
+            let sync = Request::Sync { path: Some("/".into()) };
+            for asked in [&[get.clone()][..], &[sync, get]] {
+                (1..=CLIENTS).for_each(|conn| send(ask(conn, asked)));
+                // There is always something to do: as a tick, if the process is held for a while.
+                (0..FULL_BATCHES).for_each(|_| send(Message::Wake));
+                let most = take_all(&lines, CLIENTS as usize * DATA_BYTES).await;
+                let at_most = OUTPUT_BYTES_PER_TURN_MAX + 2 * DATA_BYTES;
+                assert!(most <= at_most, "{most} bytes at once for {asked:?}");
+            }
+        };
+        let mut runs = pin!(driver.run(serves));
+        tokio::select! {
+            biased;
+            ended = &mut runs => panic!("{ended:?}"),
+            () = tested => {}
+        }
+    }
+}
