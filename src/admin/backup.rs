@@ -9,8 +9,8 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use tokio::sync::mpsc;
 
 use super::Source;
+use super::answer::{Answer, page};
 use super::body::{AnswerBody, Piece};
-use super::routes::{Answer, page};
 use crate::backup::{Header, Selection};
 
 /// A backup that is being made.

@@ -6,7 +6,7 @@
 
 use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 
-use super::routes::{Answer, page};
+use super::answer::{Answer, page};
 use hyper::StatusCode;
 
 /// A file of the page.

@@ -149,29 +149,6 @@ pub struct LinkCounters {
     pub images_failed: u64,
 }
 
-/// Number, sum and extremes of a quantity without a unit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// How many were counted.
-    pub count: u64,
-    /// Their sum.
-    pub sum: u64,
-    /// The smallest, 0 while `count` is 0.
-    pub min: u64,
-    /// The largest.
-    pub max: u64,
-}
-
-impl Tally {
-    /// Counts one.
-    pub fn record(&mut self, value: u64) {
-        self.min = if self.count == 0 { value } else { self.min.min(value) };
-        self.max = self.max.max(value);
-        self.count += 1;
-        self.sum += value;
-    }
-}
-
 /// Connections to the client port, by the protocol that they spoke instead of ZooKeeper's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OtherProtocols {

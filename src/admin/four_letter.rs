@@ -10,7 +10,7 @@
 use std::net::SocketAddr;
 
 use super::environment;
-use super::routes::STALLED_DEAD;
+use super::health::STALLED_DEAD;
 use super::{Source, dump, ensemble, metrics, question, trace, words};
 use crate::replica::inspect::Mode;
 

@@ -21,78 +21,24 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
 use super::Source;
-use super::guard::{Asker, Guard};
+use super::guard::Asker;
 use super::idle::{Patience, Phase};
+use super::options::Options;
 use super::places::{Place, Places};
 use super::routes::respond;
-use super::secure::{Line, PortTls};
+use super::secure::Line;
 use crate::supervision::{Task, TaskSet};
 
-/// Connections served at once, unless [`Options`] says fewer; for one more, another one is closed.
-pub const CONNECTIONS_MAX: usize = 128;
 /// Bytes of a request's line and headers.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Number of a request's headers.
 pub const HEADERS_MAX: usize = 64;
-/// Longest time between two requests on a connection, as ZooKeeper's `admin.idleTimeout`. Less would
-/// keep no place free: an idle connection yields to a new one anyway.
-pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest time for the head of a request, and for the first one from the beginning of the connection.
-pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest time in which a client takes an answer.
-pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Answers that are made at once, those to health checks aside: they do not wait for many long ones.
 pub const ANSWERS_MAX: usize = 4;
 /// How long answers that are under way may take when the server stops.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 /// Pause after the system refused to accept (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// What a port offers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Surface {
-    /// Everything.
-    #[default]
-    All,
-    /// `/metrics` alone.
-    Metrics,
-}
-
-/// Options of one port.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// What is offered.
-    pub surface: Surface,
-    /// Where the commands are, without a slash at the end (`admin.commandURL`).
-    pub commands_path: String,
-    /// Who may ask what.
-    pub guard: Guard,
-    /// What it speaks TLS by; `None`: it takes plain text alone.
-    pub(crate) tls: Option<PortTls>,
-    /// Longest time between two requests on a connection (`admin.idleTimeout`).
-    pub idle_timeout: Duration,
-    /// Longest time for the head of a request.
-    pub request_timeout: Duration,
-    /// Longest time in which a client takes an answer.
-    pub write_timeout: Duration,
-    /// Connections served at once: fewer than [`CONNECTIONS_MAX`] where few files may be open.
-    pub connections_max: usize,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            surface: Surface::All,
-            commands_path: "/commands".to_string(),
-            guard: Guard::default(),
-            tls: None,
-            idle_timeout: IDLE_TIMEOUT,
-            request_timeout: REQUEST_TIMEOUT,
-            write_timeout: WRITE_TIMEOUT,
-            connections_max: CONNECTIONS_MAX,
-        }
-    }
-}
 
 /// Serves a port until `shutdown` is ready; then ends within half a second.
 pub async fn serve(
@@ -194,6 +140,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::super::fake::Fake;
+    use super::super::options::CONNECTIONS_MAX;
     use super::super::served::{Reply, Served, all};
     use super::*;
 

@@ -9,6 +9,7 @@
 //! Reproduces ZooKeeper's `server.command`, `server.admin` and the Prometheus metrics provider.
 
 mod absent;
+mod answer;
 mod backup;
 mod body;
 mod change;
@@ -24,6 +25,7 @@ mod environment;
 pub(crate) mod facts;
 pub(crate) mod four_letter;
 pub(crate) mod guard;
+mod health;
 pub mod http;
 mod idle;
 mod leaders;
@@ -33,10 +35,12 @@ mod metric;
 mod metric_table;
 pub mod metrics;
 mod migration;
+mod options;
 mod overview;
 mod places;
 mod pre_stop;
 mod quantities;
+mod query;
 mod question;
 mod routes;
 mod secure;
@@ -63,7 +67,7 @@ pub use body::Piece as BackupPiece;
 pub(crate) use counters::{
     Certificates, DiskCounters, LastBackup, LastImage, OtherProtocols, ResponseSizes,
 };
-pub use counters::{Counters, LinkCounters, Tally};
+pub use counters::{Counters, LinkCounters};
 pub(crate) use date::java_date;
 pub(crate) use distribution::{BUCKETS, Distribution, bucket_of};
 pub(crate) use environment::Descriptors;
@@ -71,10 +75,11 @@ pub(crate) use facts::{ClientAddress, Facts};
 pub use four_letter::{Word, answer, word};
 pub use guard::Guard;
 pub(crate) use guard::read_token;
-pub(crate) use http::Surface;
-pub use http::{CONNECTIONS_MAX, Options, serve};
+pub use http::serve;
 pub use leaders::{LeaderChange, Leaders};
-pub(crate) use quantities::{Measured, Quantity};
+pub(crate) use options::Surface;
+pub use options::{CONNECTIONS_MAX, Options};
+pub(crate) use quantities::{Measured, Quantity, Tally};
 pub(crate) use secure::PortTls;
 pub use zookeeper_snapshot::SnapshotStream;
 

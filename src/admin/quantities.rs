@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use super::Tally;
 use super::distribution::Distribution;
 
 macro_rules! quantities {
@@ -158,5 +157,28 @@ impl Measured {
         let all = values.iter().map(|value| Distribution::of(*value));
         self.distributions[quantity as usize] =
             all.fold(Distribution::default(), |all, one| all.with(&one));
+    }
+}
+
+/// Number, sum and extremes of a quantity without a unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// How many were counted.
+    pub count: u64,
+    /// Their sum.
+    pub sum: u64,
+    /// The smallest, 0 while `count` is 0.
+    pub min: u64,
+    /// The largest.
+    pub max: u64,
+}
+
+impl Tally {
+    /// Counts one.
+    pub fn record(&mut self, value: u64) {
+        self.min = if self.count == 0 { value } else { self.min.min(value) };
+        self.max = self.max.max(value);
+        self.count += 1;
+        self.sum += value;
     }
 }

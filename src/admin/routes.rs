@@ -1,34 +1,155 @@
-//! What is under which path of the HTTP port: the console and what it asks for, `/commands`, `/locks`, `/sessions`,
-//! `/metrics`, `/livez`, `/readyz`, `/pre_stop`, `/upgrade`, `/snapshot`.
+//! Routes of the HTTP port: the console and what it asks for, `/commands`, `/locks`, `/sessions`, `/metrics`, `/livez`,
+//! `/readyz`, `/pre_stop`, `/upgrade`, `/migration`, `/snapshot`.
 //!
-//! *Owns* the paths, the methods that each allows, and what answers look like. *Never* reads a body,
-//! and never knows what a command answers.
+//! *Owns* the table of routes: the path, the methods, the permission and the handler of each. *Never* reads a body, and
+//! never knows what a command answers.
 
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
-use hyper::{Method, Request, Response, StatusCode};
+use std::pin::Pin;
+
+use hyper::body::Incoming;
+use hyper::{Request, StatusCode};
 use tokio::sync::Semaphore;
-use tokio::time::{Duration, sleep};
 
 use super::Source;
+use super::answer::{
+    Answer, json_page, not_found, page, plain, refusal, refused, shown, stopping, told,
+};
 use super::backup;
-use super::body::AnswerBody;
 use super::change::{self, Change, Refused};
 use super::command::Command;
 use super::commands;
 use super::console::File;
-use super::guard::{Asker, Asks, Refusal};
-use super::http::{Options, Surface};
+use super::guard::{Asker, Asks};
+use super::health::{liveness, readiness};
 use super::locks;
 use super::metrics::{self, Reading};
 use super::migration::{self, Migrate};
+use super::options::{Options, Surface};
 use super::pre_stop::{self, Asked, Verdict};
+use super::query::{parameter, percent_decoded};
 use super::words::is_running;
 use super::{overview, tree_view, upgrade, zookeeper_snapshot};
 use crate::locks::Scope;
 
-/// What a request is answered with.
-pub(super) type Answer = Response<AnswerBody>;
+/// A request, as handlers see it.
+#[derive(Clone, Copy)]
+struct Question<'a> {
+    request: &'a Request<Incoming>,
+    asker: Asker,
+    source: &'a dyn Source,
+    options: &'a Options,
+}
+
+impl Question<'_> {
+    fn parameter(&self, name: &str) -> Option<String> {
+        parameter(self.request, name)
+    }
+}
+
+/// A handler's answer, once it is awaited.
+type Answering<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+
+/// A route.
+struct Route {
+    path: &'static str,
+    /// Methods that it may be asked with, as a header has them.
+    methods: &'static str,
+    /// What it shows.
+    shows: Asks,
+    /// Whether it changes something: who asks is looked at once more.
+    changes: bool,
+    /// Whether it waits for its turn. Health checks do not, and of backups one is made at a time anyway.
+    waits: bool,
+    answer: for<'a> fn(&'a Question<'a>) -> Answering<'a>,
+}
+
+impl Route {
+    const fn reads(
+        path: &'static str,
+        shows: Asks,
+        answer: for<'a> fn(&'a Question<'a>) -> Answering<'a>,
+    ) -> Self {
+        Self { path, methods: READING, shows, changes: false, waits: true, answer }
+    }
+
+    const fn changes(
+        path: &'static str,
+        answer: for<'a> fn(&'a Question<'a>) -> Answering<'a>,
+    ) -> Self {
+        Self { path, methods: WRITING, shows: Asks::Znodes, changes: true, waits: true, answer }
+    }
+
+    /// A health check: answered at once, whatever else is asked.
+    const fn at_once(self) -> Self {
+        Self { waits: false, ..self }
+    }
+
+    const fn by(self, methods: &'static str) -> Self {
+        Self { methods, ..self }
+    }
+}
+
+/// Routes with a path of their own.
+const ROUTES: &[Route] = &[
+    METRICS,
+    Route::reads("/livez", Asks::Figures, |asked| Box::pin(liveness(asked.source))).at_once(),
+    Route::reads("/readyz", Asks::Figures, |asked| Box::pin(async { readiness(asked.source) }))
+        .at_once(),
+    Route::reads("/pre_stop", Asks::Figures, |asked| Box::pin(stoppable(asked))),
+    Route::reads("/overview", Asks::Commands, |asked| {
+        Box::pin(async { shown(overview::answer(asked.source).await) })
+    }),
+    Route::reads("/locks", Asks::Znodes, |asked| Box::pin(lock_view(asked))),
+    Route::reads("/locks/history", Asks::Znodes, |asked| Box::pin(lock_history(asked))),
+    Route::changes("/locks/break", |asked| Box::pin(lock_change(asked, Change::Break))),
+    Route::changes("/locks/revoke", |asked| Box::pin(lock_change(asked, Change::Revoke))),
+    Route::changes("/upgrade", |asked| Box::pin(finish_upgrade(asked))),
+    Route::reads("/migration", Asks::Znodes, |asked| Box::pin(migrate(asked, Migrate::Status))),
+    Route::changes("/migration/follow", |asked| Box::pin(migrate(asked, Migrate::Follow))),
+    Route::changes("/migration/cutover", |asked| Box::pin(migrate(asked, Migrate::CutOver))),
+    Route::changes("/migration/abort", |asked| Box::pin(migrate(asked, Migrate::Abort))),
+    Route::reads("/snapshot", Asks::Everything, |asked| Box::pin(snapshot(asked)))
+        .at_once()
+        .by("GET"),
+    Route::reads("/sessions", Asks::Znodes, |asked| Box::pin(view(Scope::Sessions, asked.source))),
+    Route::reads("/watches", Asks::Znodes, |asked| {
+        Box::pin(async { shown(tree_view::watches(asked.source).await) })
+    }),
+    Route::reads("/znodes", Asks::Znodes, |asked| Box::pin(znode(asked))),
+];
+/// The one that a port for metrics alone has.
+const METRICS: Route =
+    Route::reads("/metrics", Asks::Figures, |asked| Box::pin(metrics_page(asked)));
+/// Files of the console, by paths of their own.
+const CONSOLE: Route = Route::reads("", Asks::Commands, |asked| {
+    Box::pin(async { File::find(asked.request.uri().path()).map_or_else(not_found, File::answer) })
+});
+/// The list of ZooKeeper's commands, below the path that the configuration says.
+const COMMANDS: Route = Route::reads("", Asks::Commands, |asked| {
+    Box::pin(async { command_list(&asked.options.commands_path) })
+});
+/// One of them, whether it exists or not.
+const COMMAND: Route =
+    Route::reads("", Asks::Commands, |asked| Box::pin(command(asked))).by("GET, HEAD, POST");
+
+/// What is at a path.
+fn route(path: &str, options: &Options) -> Option<&'static Route> {
+    if options.surface == Surface::Metrics {
+        return (path == METRICS.path).then_some(&METRICS);
+    }
+    if let Some(route) = ROUTES.iter().find(|route| route.path == path) {
+        return Some(route);
+    }
+    // Unless the commands are there.
+    let is_root_of_commands = path == "/" && options.commands_path.is_empty();
+    if !is_root_of_commands && File::find(path).is_some() {
+        return Some(&CONSOLE);
+    }
+    match path.strip_prefix(options.commands_path.as_str())? {
+        "" | "/" => Some(&COMMANDS),
+        rest => rest.starts_with('/').then_some(&COMMAND),
+    }
+}
 
 /// Answers a request: one of a health check at once, others when it is their turn.
 pub(super) async fn respond(
@@ -37,168 +158,21 @@ pub(super) async fn respond(
     options: &Options,
     turns: &Semaphore,
 ) -> Answer {
-    let Some(route) = Route::of(request.uri().path(), options) else { return not_found() };
-    if let Some(refusal) = refusal(request.method(), route.methods()) {
+    let Some(route) = route(request.uri().path(), options) else { return not_found() };
+    if let Some(refusal) = refusal(request.method(), route.methods) {
         return refusal;
     }
-    if let Err(refusal) = options.guard.judge(route.asks(), request.headers(), asker) {
+    if let Err(refusal) = options.guard.judge(route.shows, request.headers(), asker) {
         return refused(refusal);
     }
-    if route.changes()
+    if route.changes
         && let Err(refusal) = options.guard.judge_change(request.headers(), asker)
     {
         return refused(refusal);
     }
-    let _turn = match route {
-        // Of backups, one is made at a time, and it may take minutes.
-        Route::Liveness | Route::Readiness | Route::Snapshot => None,
-        // Fails when it is closed, which it never is.
-        Route::Metrics
-        | Route::Console(_)
-        | Route::Overview
-        | Route::PreStop
-        | Route::Locks
-        | Route::History
-        | Route::Change(_)
-        | Route::Upgrade
-        | Route::Migration(_)
-        | Route::Sessions
-        | Route::Watches
-        | Route::Znodes
-        | Route::Commands
-        | Route::Command(_) => turns.acquire().await.ok(),
-    };
-    match route {
-        Route::Metrics => metrics_page(source).await,
-        Route::Liveness => liveness(source).await,
-        Route::Readiness => readiness(source),
-        Route::Console(file) => file.answer(),
-        Route::Overview => shown(overview::answer(source).await),
-        Route::PreStop => stoppable(request, source).await,
-        Route::Locks => lock_view(request, source).await,
-        Route::History => lock_history(request, source).await,
-        Route::Change(what) => lock_change((request, asker), what, source).await,
-        Route::Upgrade => finish_upgrade(asker, source).await,
-        Route::Migration(what) => {
-            let asked = (what, asker.remote);
-            told(migration::answer(asked, &|name| parameter(request, name), source).await)
-        }
-        Route::Snapshot => backup::answer(parameter(request, "subtree").as_deref(), source).await,
-        Route::Watches => shown(tree_view::watches(source).await),
-        Route::Znodes => znode((request, asker), source, options).await,
-        Route::Sessions => view(Scope::Sessions, source).await,
-        Route::Commands => command_list(&options.commands_path),
-        Route::Command(name) => command((request, asker), &name, source, options).await,
-    }
-}
-
-/// What a path leads to.
-enum Route {
-    Metrics,
-    Liveness,
-    Readiness,
-    Console(File),
-    Overview,
-    PreStop,
-    Locks,
-    History,
-    Change(Change),
-    Upgrade,
-    Migration(Migrate),
-    Snapshot,
-    Sessions,
-    Watches,
-    Znodes,
-    Commands,
-    /// Whether it exists or not.
-    Command(String),
-}
-
-impl Route {
-    /// Whether it changes something: who asks is looked at once more.
-    fn changes(&self) -> bool {
-        match self {
-            Route::Change(_) | Route::Upgrade => true,
-            Route::Migration(what) => *what != Migrate::Status,
-            _ => false,
-        }
-    }
-
-    fn of(path: &str, options: &Options) -> Option<Route> {
-        match path {
-            "/metrics" => return Some(Route::Metrics),
-            _ if options.surface == Surface::Metrics => return None,
-            "/livez" => return Some(Route::Liveness),
-            "/readyz" => return Some(Route::Readiness),
-            "/pre_stop" => return Some(Route::PreStop),
-            // Unless the commands are there.
-            "/" if options.commands_path.is_empty() => {}
-            "/overview" => return Some(Route::Overview),
-            "/locks" => return Some(Route::Locks),
-            "/locks/history" => return Some(Route::History),
-            "/locks/break" => return Some(Route::Change(Change::Break)),
-            "/locks/revoke" => return Some(Route::Change(Change::Revoke)),
-            "/upgrade" => return Some(Route::Upgrade),
-            "/migration" => return Some(Route::Migration(Migrate::Status)),
-            "/migration/follow" => return Some(Route::Migration(Migrate::Follow)),
-            "/migration/cutover" => return Some(Route::Migration(Migrate::CutOver)),
-            "/migration/abort" => return Some(Route::Migration(Migrate::Abort)),
-            "/snapshot" => return Some(Route::Snapshot),
-            "/sessions" => return Some(Route::Sessions),
-            "/watches" => return Some(Route::Watches),
-            "/znodes" => return Some(Route::Znodes),
-            _ => {
-                if let Some(file) = File::find(path) {
-                    return Some(Route::Console(file));
-                }
-            }
-        }
-        match path.strip_prefix(options.commands_path.as_str())? {
-            "" | "/" => Some(Route::Commands),
-            rest => rest.strip_prefix('/').map(|name| Route::Command(percent_decoded(name))),
-        }
-    }
-
-    /// What it shows.
-    fn asks(&self) -> Asks {
-        match self {
-            Route::Metrics | Route::Liveness | Route::Readiness | Route::PreStop => Asks::Figures,
-            Route::Console(_) | Route::Overview | Route::Commands | Route::Command(_) => {
-                Asks::Commands
-            }
-            Route::Locks
-            | Route::History
-            | Route::Change(_)
-            | Route::Upgrade
-            | Route::Migration(_)
-            | Route::Sessions
-            | Route::Watches
-            | Route::Znodes => Asks::Znodes,
-            Route::Snapshot => Asks::Everything,
-        }
-    }
-
-    /// Those that it may be asked with, as a header has them.
-    fn methods(&self) -> &'static str {
-        match self {
-            Route::Metrics
-            | Route::Liveness
-            | Route::Readiness
-            | Route::Console(_)
-            | Route::Overview
-            | Route::PreStop
-            | Route::Locks
-            | Route::History
-            | Route::Sessions
-            | Route::Watches
-            | Route::Znodes
-            | Route::Commands => READING,
-            Route::Snapshot => "GET",
-            Route::Migration(Migrate::Status) => READING,
-            Route::Change(_) | Route::Upgrade | Route::Migration(_) => WRITING,
-            Route::Command(_) => "GET, HEAD, POST",
-        }
-    }
+    // Fails when it is closed, which it never is.
+    let _turn = if route.waits { turns.acquire().await.ok() } else { None };
+    (route.answer)(&Question { request, asker, source, options }).await
 }
 
 /// hyper leaves out the body of the answer to the latter.
@@ -206,61 +180,16 @@ const READING: &str = "GET, HEAD";
 /// As ZooKeeper has it for what changes the server.
 const WRITING: &str = "POST";
 
-async fn metrics_page(source: &dyn Source) -> Answer {
+async fn metrics_page(asked: &Question<'_>) -> Answer {
+    let source = asked.source;
     let text = metrics::prometheus(&Reading::with_questions(source.status(), source).await);
     page(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
 }
 
-/// A server lives unless a thread of it has panicked, or its driver does not come to an end of what it
-/// is doing: a restart mends both. What it waits for (a disk, another server) is no reason to kill it.
-async fn liveness(source: &dyn Source) -> Answer {
-    if let Some(why) = source.failure() {
-        return plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"));
-    }
-    let is_dead = || source.stalled().filter(|stalled| *stalled >= STALLED_DEAD);
-    if is_dead().is_some() {
-        // A process that was stopped, and goes on, has not had its turn yet.
-        sleep(SECOND_LOOK).await;
-    }
-    match is_dead() {
-        None => plain(StatusCode::OK, "ok\n"),
-        Some(stalled) => plain(StatusCode::SERVICE_UNAVAILABLE, stall(stalled) + "\n"),
-    }
-}
-
-fn stall(stalled: Duration) -> String {
-    format!("the driver has not come to the end of a turn for {} s", stalled.as_secs())
-}
-
-/// A driver that is busy for so long with one turn is dead. The longest that are known (a state of
-/// gigabytes that is replaced, a disk that takes its time) take a few seconds.
-pub(super) const STALLED_DEAD: Duration = Duration::from_secs(30);
-/// And a server that is busy for so long serves no client at the moment.
-const STALLED_UNREADY: Duration = Duration::from_secs(5);
-/// Time before a driver that seems dead is looked at again.
-const SECOND_LOOK: Duration = Duration::from_millis(200);
-
-fn readiness(source: &dyn Source) -> Answer {
-    let (status, mut conditions) = (source.status(), source.conditions());
-    conditions.extend(source.failure());
-    conditions.extend(source.stalled().filter(|time| *time >= STALLED_UNREADY).map(stall));
-    if status.serving && conditions.is_empty() {
-        return plain(StatusCode::OK, "ok\n");
-    }
-    let mut text = match status.serving {
-        true => "not ready\n".to_string(),
-        false => format!("not serving: this server is {}\n", status.mode.name()),
-    };
-    for condition in conditions {
-        text += &format!("{condition}\n");
-    }
-    plain(StatusCode::SERVICE_UNAVAILABLE, text)
-}
-
 /// Whether a server may be stopped: this one, or that of the parameter `server`.
-async fn stoppable(request: &Request<Incoming>, source: &dyn Source) -> Answer {
+async fn stoppable(asked: &Question<'_>) -> Answer {
     let ids = |name| {
-        let text = parameter(request, name).unwrap_or_default();
+        let text = asked.parameter(name).unwrap_or_default();
         let ids = text.split(',').filter(|id| !id.is_empty()).map(str::parse::<u8>);
         ids.collect::<Result<Vec<_>, _>>().ok()
     };
@@ -272,7 +201,7 @@ async fn stoppable(request: &Request<Incoming>, source: &dyn Source) -> Answer {
         [server] => Some(*server),
         _ => return plain(StatusCode::BAD_REQUEST, "server: one at a time\n"),
     };
-    let verdict = pre_stop::judge(source, &Asked { server, ignored }).await;
+    let verdict = pre_stop::judge(asked.source, &Asked { server, ignored }).await;
     let status = match verdict {
         Verdict::Yes(_) => StatusCode::OK,
         Verdict::NotNow(_) | Verdict::Never(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -291,10 +220,10 @@ fn command_list(commands_path: &str) -> Answer {
 }
 
 /// The locks below the parameter `prefix`.
-async fn lock_view(request: &Request<Incoming>, source: &dyn Source) -> Answer {
-    let prefix = parameter(request, "prefix");
+async fn lock_view(asked: &Question<'_>) -> Answer {
+    let prefix = asked.parameter("prefix");
     match locks::prefix(prefix.as_deref()) {
-        Ok(prefix) => view(Scope::Locks { prefix }, source).await,
+        Ok(prefix) => view(Scope::Locks { prefix }, asked.source).await,
         Err(reason) => plain(StatusCode::BAD_REQUEST, format!("prefix: {reason}\n")),
     }
 }
@@ -306,41 +235,29 @@ async fn view(scope: Scope, source: &dyn Source) -> Answer {
     }
 }
 
-/// An answer that is there unless the server is stopping.
-fn shown(answer: Option<serde_json::Value>) -> Answer {
-    answer.map_or_else(stopping, |answer| json_page(StatusCode::OK, &answer))
-}
-
-fn stopping() -> Answer {
-    plain(StatusCode::SERVICE_UNAVAILABLE, "not serving: this server is stopping\n")
-}
-
 /// Who held the locks in the directory `path` before.
-async fn lock_history(request: &Request<Incoming>, source: &dyn Source) -> Answer {
-    match locks::prefix(parameter(request, "path").as_deref()) {
-        Ok(path) => shown(tree_view::history(path, source).await),
+async fn lock_history(asked: &Question<'_>) -> Answer {
+    match locks::prefix(asked.parameter("path").as_deref()) {
+        Ok(path) => shown(tree_view::history(path, asked.source).await),
         Err(reason) => plain(StatusCode::BAD_REQUEST, format!("path: {reason}\n")),
     }
 }
 
 /// The znode at `path` and its children behind the name `after`, `limit` of them.
-async fn znode(
-    (request, asker): (&Request<Incoming>, Asker),
-    source: &dyn Source,
-    options: &Options,
-) -> Answer {
-    if options.guard.hides_tree {
+async fn znode(asked: &Question<'_>) -> Answer {
+    let guard = &asked.options.guard;
+    if guard.hides_tree {
         let words = "the tree is not shown: lockkeeper.adminBrowser is false\n";
         return plain(StatusCode::FORBIDDEN, words);
     }
-    let path = match locks::prefix(parameter(request, "path").as_deref()) {
+    let path = match locks::prefix(asked.parameter("path").as_deref()) {
         Ok(path) => path,
         Err(reason) => return plain(StatusCode::BAD_REQUEST, format!("path: {reason}\n")),
     };
-    let (after, limit) = (parameter(request, "after"), parameter(request, "limit"));
-    let shows_all = options.guard.has_proof(request.headers(), asker);
+    let (after, limit) = (asked.parameter("after"), asked.parameter("limit"));
+    let shows_all = guard.has_proof(asked.request.headers(), asked.asker);
     let question = tree_view::ask(path, after, limit.as_deref(), shows_all);
-    match tree_view::znode(question, source).await {
+    match tree_view::znode(question, asked.source).await {
         Some(Some(answer)) => json_page(StatusCode::OK, &answer),
         Some(None) => plain(StatusCode::NOT_FOUND, "no such znode\n"),
         None => stopping(),
@@ -348,18 +265,15 @@ async fn znode(
 }
 
 /// Takes a lock away from the contender `node`, or asks for it, if its czxid is `token`.
-async fn lock_change(
-    (request, asker): (&Request<Incoming>, Asker),
-    what: Change,
-    source: &dyn Source,
-) -> Answer {
-    let (node, token) = (parameter(request, "node"), parameter(request, "token"));
+async fn lock_change(asked: &Question<'_>, what: Change) -> Answer {
+    let (node, token) = (asked.parameter("node"), asked.parameter("token"));
     let (Some(node), Some(Ok(token))) = (node, token.map(|text| text.parse::<i64>())) else {
         return plain(StatusCode::BAD_REQUEST, "node and token say which contender\n");
     };
-    let done = change::run(what, &node, token, source.facts()).await;
+    let done = change::run(what, &node, token, asked.source.facts()).await;
     let outcome = done.as_ref().map_or_else(|refused| refused.1.as_str(), |_| "done");
-    tracing::info!(?what, node, token, remote = %asker.remote, outcome, "an operator changes a lock");
+    let remote = asked.asker.remote;
+    tracing::info!(?what, node, token, %remote, outcome, "an operator changes a lock");
     match done {
         Ok(answer) => json_page(StatusCode::OK, &answer),
         Err(Refused(status, words)) => plain(status, words + "\n"),
@@ -367,121 +281,49 @@ async fn lock_change(
 }
 
 /// Finishes the upgrade of the ensemble to this release.
-async fn finish_upgrade(asker: Asker, source: &dyn Source) -> Answer {
-    let done = upgrade::finish(source).await;
+async fn finish_upgrade(asked: &Question<'_>) -> Answer {
+    let done = upgrade::finish(asked.source).await;
     let outcome = done.as_ref().map_or_else(|(_, words)| words.as_str(), |_| "done");
-    tracing::info!(remote = %asker.remote, outcome, "an operator finishes the upgrade");
+    tracing::info!(remote = %asked.asker.remote, outcome, "an operator finishes the upgrade");
     told(done)
 }
 
-/// What came of it, or why nothing did.
-fn told(done: Result<serde_json::Value, (StatusCode, String)>) -> Answer {
-    match done {
-        Ok(answer) => json_page(StatusCode::OK, &answer),
-        Err((status, words)) => plain(status, words + "\n"),
-    }
+/// A live migration: what it has come to, or a step of it.
+async fn migrate(asked: &Question<'_>, what: Migrate) -> Answer {
+    let order = (what, asked.asker.remote);
+    told(migration::answer(order, &|name| asked.parameter(name), asked.source).await)
 }
 
-async fn command(
-    (request, asker): (&Request<Incoming>, Asker),
-    name: &str,
-    source: &dyn Source,
-    options: &Options,
-) -> Answer {
-    let Some(command) = Command::find(name) else {
-        return json_page(StatusCode::OK, &commands::unknown(name));
+/// A backup.
+async fn snapshot(asked: &Question<'_>) -> Answer {
+    backup::answer(asked.parameter("subtree").as_deref(), asked.source).await
+}
+
+async fn command(asked: &Question<'_>) -> Answer {
+    let Question { request, asker, source, options } = *asked;
+    let name = request.uri().path().strip_prefix(options.commands_path.as_str());
+    let name = percent_decoded(name.and_then(|rest| rest.strip_prefix('/')).unwrap_or_default());
+    let Some(command) = Command::find(&name) else {
+        return json_page(StatusCode::OK, &commands::unknown(&name));
     };
     let methods = if command.is_post() { WRITING } else { READING };
     if let Some(refusal) = refusal(request.method(), methods) {
         return refusal;
     }
     if command == Command::Snapshot && is_running(&source.status()) {
-        let streaming = parameter(request, "streaming");
-        let asked = (request.headers(), asker, streaming.as_deref());
-        return zookeeper_snapshot::answer(asked, source, &options.guard).await;
+        let streaming = asked.parameter("streaming");
+        let question = (request.headers(), asker, streaming.as_deref());
+        return zookeeper_snapshot::answer(question, source, &options.guard).await;
     }
-    let trace_mask = parameter(request, "traceMask");
+    let trace_mask = asked.parameter("traceMask");
     let answer = commands::run(command, trace_mask.as_deref(), source).await;
     let disabled = command.is_disabled();
     json_page(if disabled { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }, &answer)
 }
 
-/// The first value of a parameter of a query.
-fn parameter(request: &Request<Incoming>, name: &str) -> Option<String> {
-    let query = request.uri().query().unwrap_or("");
-    query.split('&').find_map(|pair| {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (key == name).then(|| percent_decoded(value))
-    })
-}
-
-/// `%41` becomes `A`; what is no valid escape stays, what is no UTF-8 is replaced.
-fn percent_decoded(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let digit =
-            |offset: usize| bytes.get(at + offset).and_then(|&byte| char::from(byte).to_digit(16));
-        match (bytes[at], digit(1), digit(2)) {
-            (b'%', Some(high), Some(low)) => {
-                decoded.push((high * 16 + low) as u8);
-                at += 3;
-            }
-            (byte, _, _) => {
-                decoded.push(byte);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&decoded).into_owned()
-}
-
-pub(super) fn json_page(status: StatusCode, value: &serde_json::Value) -> Answer {
-    page(status, "application/json", format!("{value:#}"))
-}
-
-fn refused(Refusal { status, words, challenge }: Refusal) -> Answer {
-    let mut answer = plain(status, words + "\n");
-    if let Some((name, value)) = challenge {
-        answer.headers_mut().insert(name, HeaderValue::from_static(value));
-    }
-    answer
-}
-
-fn not_found() -> Answer {
-    plain(StatusCode::NOT_FOUND, "not found\n")
-}
-
-/// `None` if the method is one of those that are allowed.
-fn refusal(method: &Method, allowed: &'static str) -> Option<Answer> {
-    if allowed.split(", ").any(|allowed| method == allowed) {
-        return None;
-    }
-    let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, format!("allowed here: {allowed}\n"));
-    answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
-    Some(answer)
-}
-
-fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {
-    page(status, "text/plain; charset=utf-8", text)
-}
-
-pub(super) fn page(
-    status: StatusCode,
-    content_type: &'static str,
-    body: impl Into<Bytes>,
-) -> Answer {
-    let mut answer = Response::new(AnswerBody::whole(body));
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    answer
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
+    use hyper::body::Bytes;
     use serde_json::{Value, json};
 
     use super::super::fake::Fake;
@@ -741,58 +583,5 @@ mod tests {
         assert!(served.get("/zk").await.body.starts_with("<a href=\"/zk/configuration\">"));
         assert_eq!(served.get("/zk/ruok").await.status, 200);
         assert_eq!(served.get("/commands/ruok").await.status, 404);
-    }
-
-    #[tokio::test]
-    async fn readiness_follows_serving_and_liveness_does_not() {
-        let served = Served::new().await;
-        assert_eq!(served.get("/readyz").await.status, 200);
-        served.fake.paused.store(true, Ordering::Relaxed);
-        let answer = served.get("/readyz").await;
-        assert_eq!(answer.status, 503);
-        assert!(answer.body.starts_with("not serving: "), "{}", answer.body);
-        assert_eq!(served.get("/livez").await.status, 200);
-        let command = served.get("/commands/srvr").await;
-        assert_eq!(command.status, 200);
-        assert_eq!(
-            command.json()["error"],
-            "This ZooKeeper instance is not currently serving requests"
-        );
-        served.fake.paused.store(false, Ordering::Relaxed);
-        assert_eq!(served.get("/readyz").await.status, 200);
-    }
-
-    #[tokio::test]
-    async fn a_server_with_a_panicked_thread_or_a_driver_that_is_stuck_is_not_alive() {
-        let asked = async |fake| {
-            let served = Served::with(fake, Options::default()).await;
-            (served.get("/livez").await, served.get("/readyz").await)
-        };
-        let failure = Some("defect in driver".to_owned());
-        let (live, ready) = asked(Fake { failure, ..Fake::standalone() }).await;
-        assert_eq!((live.status, live.body.as_str()), (503, "defect in driver\n"));
-        assert_eq!(ready.status, 503);
-        for (seconds, statuses) in [(4, (200, 200)), (6, (200, 503)), (31, (503, 503))] {
-            let stalled = Some(Duration::from_secs(seconds));
-            let (live, ready) = asked(Fake { stalled, ..Fake::standalone() }).await;
-            assert_eq!((live.status, ready.status), statuses, "{seconds}");
-            let says_so = format!("the driver has not come to the end of a turn for {seconds} s");
-            assert_eq!(ready.body.contains(&says_so), seconds > 5, "{}", ready.body);
-        }
-    }
-
-    #[tokio::test]
-    async fn a_server_with_something_wrong_says_what_and_is_not_ready() {
-        let served = Served::new().await;
-        served.fake.conditions.lock().unwrap().push("the disk hangs".to_string());
-        let answer = served.get("/readyz").await;
-        assert_eq!((answer.status, answer.body.as_str()), (503, "not ready\nthe disk hangs\n"));
-        served.fake.paused.store(true, Ordering::Relaxed);
-        let answer = served.get("/readyz").await;
-        assert!(answer.body.starts_with("not serving: "), "{}", answer.body);
-        assert!(answer.body.ends_with("\nthe disk hangs\n"), "{}", answer.body);
-        served.fake.conditions.lock().unwrap().clear();
-        served.fake.paused.store(false, Ordering::Relaxed);
-        assert_eq!(served.get("/readyz").await.status, 200);
     }
 }

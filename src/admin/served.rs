@@ -12,7 +12,8 @@ use tokio::task::JoinHandle;
 
 use super::Source;
 use super::fake::Fake;
-use super::http::{Options, serve};
+use super::http::serve;
+use super::options::Options;
 
 /// Serves a fake server's figures.
 pub(super) struct Served {

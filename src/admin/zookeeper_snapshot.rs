@@ -12,12 +12,12 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use super::Source;
+use super::answer::{Answer, json_page};
 use super::backup::NoBackup;
 use super::body::{AnswerBody, Piece};
 use super::command::Command;
 use super::commands::finish;
 use super::guard::{Asker, Guard};
-use super::routes::{Answer, json_page};
 
 /// The zxid of the snapshot, as text.
 const LAST_ZXID: &str = "last_zxid";
@@ -91,7 +91,7 @@ fn json(status: StatusCode, error: Option<&str>) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::super::fake::Fake;
-    use super::super::http::Options;
+    use super::super::options::Options;
     use super::super::served::{Reply, Served};
     use super::*;
 

@@ -3,7 +3,7 @@
 use super::super::metric::{Metric, Value};
 use super::super::version::{BUILT, ZOOKEEPER};
 use super::super::{OtherProtocols, Quantity};
-use super::{
+use super::kinds::{
     counter, gauge, histogram, info, of_certificates, of_link, of_locks, of_member, summary, whole,
 };
 

@@ -6,7 +6,7 @@
 
 use super::super::Quantity;
 use super::super::metric::Metric;
-use super::{counter, gauge, member, of_member, set, summary, whole};
+use super::kinds::{counter, gauge, member, of_member, set, summary, whole};
 
 pub(super) const METRICS: &[Metric] = &[
     counter("prep_processor_request_queued", "Requests of clients that the driver took", |r| {

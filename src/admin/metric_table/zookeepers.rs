@@ -3,7 +3,7 @@
 use super::super::Quantity;
 use super::super::metric::{Metric, Value};
 use super::super::words::{mean_ms, rounded};
-use super::{counter, gauge, led, of_member, peers, proposal_size, summary, whole};
+use super::kinds::{counter, gauge, led, of_member, peers, proposal_size, summary, whole};
 
 pub(super) const METRICS: &[Metric] = &[
     gauge(
