@@ -15,8 +15,6 @@ use super::flags::AdminAccess;
 use crate::config::HostPort;
 use crate::tls::{ClientLine, session};
 
-/// The port of an address without one: as of a server without a configuration file.
-const PORT: u16 = 8080;
 /// Pause between two rounds of questions.
 const ROUND_PAUSE: Duration = Duration::from_millis(200);
 /// Another server has to be asked.
@@ -38,35 +36,6 @@ pub(super) enum AdminError {
         /// What.
         reason: String,
     },
-}
-
-/// `host:port,host:port`, the addresses of HTTP ports; also as a server shows its own,
-/// `http://host:port/commands` or `https://`. A host alone is at port 8080. `by_tls`: they are asked through TLS.
-///
-/// # Errors
-/// What is wrong with it.
-pub(super) fn addresses(text: &str, by_tls: bool) -> Result<Vec<HostPort>, String> {
-    let address = |part: &str| {
-        let part = part.trim();
-        let part = match (part.strip_prefix("http://"), part.strip_prefix("https://")) {
-            (Some(_), _) if by_tls => {
-                return Err(format!("{part}: --client-configuration asks for https"));
-            }
-            (_, Some(_)) if !by_tls => {
-                return Err(format!(
-                    "{part}: needs --client-configuration, with what vouches for the server"
-                ));
-            }
-            (plain, encrypted) => plain.or(encrypted).unwrap_or(part),
-        };
-        let part = part.split('/').next().unwrap_or(part);
-        match part.parse() {
-            Ok(address) => Ok(address),
-            Err(_) if !part.contains(':') || part.ends_with(']') => HostPort::new(part, PORT),
-            Err(reason) => Err(reason),
-        }
-    };
-    text.split(',').map(address).collect()
 }
 
 /// The status and the text that one of these servers answers to a GET of `target`, whatever they are.
@@ -346,26 +315,6 @@ const NO_SERVER: &str = "it does not answer as a lockkeeper server's HTTP port d
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_address_may_be_what_a_server_shows() {
-        let text = "http://127.0.0.1:8080/commands, zk2, [::1]:9";
-        let named: Vec<_> =
-            addresses(text, false).unwrap().iter().map(ToString::to_string).collect();
-        assert_eq!(named, ["127.0.0.1:8080", "zk2:8080", "[::1]:9"]);
-        for text in ["", "a:x", "http://"] {
-            assert!(addresses(text, false).is_err(), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn an_address_says_how_to_ask_there_and_nothing_else_is_done() {
-        let named = addresses("https://zk1:8443/commands, zk2", true).unwrap();
-        let named: Vec<_> = named.iter().map(ToString::to_string).collect();
-        assert_eq!(named, ["zk1:8443", "zk2:8080"]);
-        assert!(addresses("http://zk1", true).unwrap_err().contains("asks for https"));
-        assert!(addresses("https://zk1", false).unwrap_err().contains("--client-configuration"));
-    }
 
     #[test]
     fn a_path_is_one_parameter_whatever_is_in_it() {

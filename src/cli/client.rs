@@ -12,21 +12,20 @@ mod login;
 mod session;
 mod watches;
 
-use std::fs;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs as _};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rustls::ClientConfig;
 
+use super::credential::Credential;
 use super::flags::Access;
 use crate::config::HostPort;
 use crate::proto::request::{XID_AUTH, XID_EVENT};
 use crate::proto::response::ReplyHeader;
-use crate::proto::{ConnectRequest, ErrorCode, Reader, Request, Response, Text};
+use crate::proto::{ConnectRequest, ErrorCode, Reader, Request, Response};
 use crate::sasl::Disbelief;
 use connection::{Connection, request_frame};
 
@@ -41,81 +40,6 @@ const LEADERLESS_MAX: Duration = Duration::from_secs(3);
 const ROUND_PAUSE: Duration = Duration::from_millis(200);
 /// The session's timeout, in case it is not closed.
 const SESSION_TIMEOUT_MS: i32 = 10_000;
-/// The port of an address without one.
-const PORT: u16 = 2181;
-
-/// An identity to take on: the scheme and what proves it.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Credential {
-    scheme: String,
-    secret: String,
-}
-
-impl Credential {
-    /// From its two parts.
-    pub(super) fn new(scheme: &str, secret: &str) -> Self {
-        Self { scheme: scheme.to_string(), secret: secret.to_string() }
-    }
-
-    /// How it is proved who asks, for example `digest`.
-    #[cfg(any(feature = "bench", feature = "recipes"))]
-    pub(super) fn scheme(&self) -> &str {
-        &self.scheme
-    }
-
-    /// What proves it. Not for any log.
-    #[cfg(any(feature = "bench", feature = "recipes"))]
-    pub(super) fn secret(&self) -> &str {
-        &self.secret
-    }
-}
-
-/// `SCHEME:SECRET`; the secret may hold colons.
-impl std::str::FromStr for Credential {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            Some((scheme, secret)) if !scheme.is_empty() => Ok(Self::new(scheme, secret)),
-            // What was given may be a secret.
-            Some(_) | None => Err("expected SCHEME:CREDENTIAL, as digest:user:password".into()),
-        }
-    }
-}
-
-impl Credential {
-    fn request(&self) -> Request {
-        let scheme = Some(Text::copy_from(&self.scheme));
-        let auth = Some(Bytes::copy_from_slice(self.secret.as_bytes()));
-        Request::Auth { scheme, auth }
-    }
-}
-
-/// These credentials, and those of a file with one in a line.
-///
-/// # Errors
-/// The file cannot be read, or a line is none.
-pub(super) fn credentials(
-    given: &[Credential],
-    file: Option<&Path>,
-) -> Result<Vec<Credential>, String> {
-    let mut credentials = given.to_vec();
-    if let Some(file) = file {
-        let named = |reason: String| format!("{}: {reason}", file.display());
-        let text = fs::read_to_string(file)
-            .map_err(|error| named(format!("{error}: check the path and its permissions")))?;
-        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
-            credentials.push(line.parse().map_err(named)?);
-        }
-    }
-    Ok(credentials)
-}
-
-impl std::fmt::Debug for Credential {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:***", self.scheme)
-    }
-}
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -153,19 +77,6 @@ pub(super) enum ClientError {
 pub(super) fn code_name(code: i32) -> String {
     ErrorCode::from_wire(code)
         .map_or_else(|| format!("error {code}"), |known| format!("{known} ({code})"))
-}
-
-/// `host:port,host:port`, as clients write it. A host alone is at port 2181.
-///
-/// # Errors
-/// What is wrong with it.
-pub(super) fn servers(text: &str) -> Result<Vec<HostPort>, String> {
-    let address = |part: &str| match part.parse() {
-        Ok(address) => Ok(address),
-        Err(_) if !part.contains(':') || part.ends_with(']') => HostPort::new(part, PORT),
-        Err(reason) => Err(reason),
-    };
-    text.split(',').map(|part| address(part.trim())).collect()
 }
 
 /// A session.
@@ -342,31 +253,4 @@ pub(super) fn open(server: &HostPort, wait_max: Duration) -> io::Result<TcpStrea
         }
     }
     Err(last)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connect_string_names_servers_at_their_ports_or_at_2181() {
-        let named: Vec<String> =
-            servers("a, b:1,[::1]:2,[::1]").unwrap().iter().map(ToString::to_string).collect();
-        assert_eq!(named, ["a:2181", "b:1", "[::1]:2", "[::1]:2181"]);
-        for text in ["", "a,", "a:x", "a:1/chroot"] {
-            assert!(servers(text).is_err(), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn a_credential_is_never_shown() {
-        let credential: Credential = "digest:super:se:cret".parse().unwrap();
-        assert_eq!(
-            (credential.scheme.as_str(), credential.secret.as_str()),
-            ("digest", "super:se:cret")
-        );
-        assert_eq!(format!("{credential:?}"), "digest:***");
-        let reason = "secret".parse::<Credential>().unwrap_err();
-        assert!(!reason.contains("secret"), "{reason}");
-    }
 }

@@ -16,7 +16,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{interval, timeout};
 
-use super::{LogFormat, log_output, open_files, say};
+use super::output::say;
+use super::{LogFormat, log_output, open_files};
 use crate::Ensemble;
 
 /// Flags of `lockkeeper dev`.

@@ -9,10 +9,10 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::answered;
 use super::data_flags::DataFlags;
 use super::exit::{EXIT_REFUSED, EXIT_USAGE};
 use super::flags::{Output, OutputFlag};
+use super::output::answered;
 use super::snapshot;
 use crate::server::offline;
 use crate::transfer::{self, Counts, Exported};

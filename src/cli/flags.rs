@@ -11,9 +11,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use rustls::ClientConfig;
 
-use super::admin;
-use super::client::{self, Credential};
+use super::addresses;
 use super::client_configuration::{ClientConfiguration, ClientConfigurationFlag};
+use super::credential::{Credential, credentials};
 use super::duration::duration;
 use crate::admin::read_token;
 use crate::config::HostPort;
@@ -83,7 +83,7 @@ impl ServersFlags {
     pub(super) fn access(&self) -> Result<Access, String> {
         let (servers, root) =
             connect_string(&self.server).map_err(|reason| format!("--server: {reason}"))?;
-        let credentials = client::credentials(&self.auth, self.auth_file.as_deref())
+        let credentials = credentials(&self.auth, self.auth_file.as_deref())
             .map_err(|reason| format!("--auth-file: {reason}"))?;
         Ok(Access {
             servers,
@@ -109,7 +109,7 @@ pub(super) fn connect_string(text: &str) -> Result<(Vec<HostPort>, String), Stri
     if !root.is_empty() {
         ZnodePath::parse(root).map_err(|reason| format!("the path {reason}"))?;
     }
-    Ok((client::servers(servers)?, root.to_owned()))
+    Ok((addresses::servers(servers)?, root.to_owned()))
 }
 
 fn answer_max(timeout: Option<Duration>) -> Duration {
@@ -172,7 +172,7 @@ impl AdminFlags {
     /// What is wrong with them, with the name of the flag.
     pub(super) fn access(&self) -> Result<AdminAccess, String> {
         let tls = self.configuration.read()?.tls;
-        let servers = admin::addresses(&self.admin, tls.is_some())
+        let servers = addresses::http_addresses(&self.admin, tls.is_some())
             .map_err(|reason| format!("--admin: {reason}"))?;
         let token = self.admin_token_file.as_deref().map(read_token).transpose();
         Ok(AdminAccess {

@@ -8,11 +8,11 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
 use super::exit::{EXIT_REFUSED, EXIT_USAGE};
-use super::{CommandLine, exit_code, say};
+use super::output::{exit_code, say};
 
 /// `lockkeeper completions`
 #[derive(Debug, Args)]
@@ -31,8 +31,7 @@ pub(crate) struct ManFlags {
 }
 
 /// Prints a completion.
-pub(super) fn run_completions(flags: &CompletionsFlags) -> ExitCode {
-    let mut command = CommandLine::command();
+pub(super) fn run_completions(flags: &CompletionsFlags, mut command: Command) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(flags.shell, &mut command, "lockkeeper", &mut script);
     match io::stdout().write_all(&script) {
@@ -45,10 +44,10 @@ pub(super) fn run_completions(flags: &CompletionsFlags) -> ExitCode {
 }
 
 /// Writes the manual pages.
-pub(super) fn run_man(flags: &ManFlags) -> ExitCode {
+pub(super) fn run_man(flags: &ManFlags, command: Command) -> ExitCode {
     let directory = &flags.directory;
-    let written = fs::create_dir_all(directory)
-        .and_then(|()| clap_mangen::generate_to(CommandLine::command(), directory));
+    let written =
+        fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(command, directory));
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -63,6 +62,9 @@ pub(super) fn run_man(flags: &ManFlags) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
+    use super::super::CommandLine;
     use super::*;
 
     #[test]

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use super::data_flags::DataFlags;
 use super::exit::{EXIT_REFUSED, EXIT_USAGE};
 use super::flags::{Output, OutputFlag};
-use super::{answered, known_terms};
+use super::known_terms;
+use super::output::answered;
 use crate::server::offline::{self, Begun, term_of_new_ensemble};
 use crate::transfer::{self, Chosen, Counts, Loaded, Member, Source, Want};
 

@@ -5,7 +5,7 @@
 
 use crate::config::{Config, ServerSpec};
 
-use super::member::{client_address, srvr};
+use super::srvr::{client_address, srvr};
 
 /// A server that answered.
 #[derive(Clone, Debug)]

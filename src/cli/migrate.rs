@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
+use super::addresses;
 use super::admin::{self, AdminError};
-use super::answered;
-use super::client::{self, Client, Credential};
+use super::client::Client;
 use super::client_configuration::ClientConfigurationFlag;
+use super::credential::Credential;
 use super::exit::{EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
 use super::flags::{Access, AdminFlags, Output, OutputFlag};
+use super::output::answered;
 use crate::config::Membership;
 use crate::proto::request::Request;
 use crate::proto::{Response, Text};
@@ -116,7 +118,7 @@ pub(super) fn run(command: &MigrateCommand) -> ExitCode {
 
 fn follow(flags: &FollowFlags) -> Done {
     let usage = |words: String| (EXIT_USAGE, words);
-    let clients = client::servers(&flags.from).map_err(|why| usage(format!("--from: {why}")))?;
+    let clients = addresses::servers(&flags.from).map_err(|why| usage(format!("--from: {why}")))?;
     let clients: Vec<String> = clients.iter().map(ToString::to_string).collect();
     let members = members(flags);
     let quorum = match (&flags.quorum, &members) {
@@ -166,7 +168,7 @@ fn follow(flags: &FollowFlags) -> Done {
 fn members(flags: &FollowFlags) -> Result<Membership, String> {
     let configuration = ClientConfigurationFlag::default().read()?;
     let access = Access {
-        servers: client::servers(&flags.from)?,
+        servers: addresses::servers(&flags.from)?,
         root: String::new(),
         credentials: flags.auth.clone(),
         configuration,

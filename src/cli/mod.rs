@@ -2,6 +2,7 @@
 //!
 //! Owns what a user types and reads on a terminal. Uses the library's public parts only.
 
+mod addresses;
 mod admin;
 #[cfg(feature = "bench")]
 mod bench;
@@ -10,6 +11,7 @@ mod client_configuration;
 pub mod config_check;
 pub mod config_file;
 mod core_dumps;
+mod credential;
 mod data_flags;
 mod dev;
 mod docker_entrypoint;
@@ -29,18 +31,19 @@ mod member;
 mod migrate;
 mod new_file;
 mod open_files;
+mod output;
 mod peer_secret;
 mod plant;
 mod sd_notify;
 mod server;
 mod shell;
 mod snapshot;
+mod srvr;
 
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 #[cfg(feature = "bench")]
 pub(crate) use bench::BenchFlags;
@@ -56,6 +59,7 @@ pub(crate) use locks::{LocksFlags, SessionsFlags};
 pub(crate) use log_output::LogFormat;
 pub(crate) use member::MemberCommand;
 pub(crate) use migrate::MigrateCommand;
+use output::exit_code;
 pub(crate) use peer_secret::PeerSecretFlags;
 pub(crate) use server::ServerFlags;
 pub(crate) use shell::CliFlags;
@@ -176,8 +180,8 @@ pub fn run() -> ExitCode {
             let is_json = output.output == Output::Json;
             exit_code(config_check::run(&file, myid.as_deref(), strict, is_json))
         }
-        Command::Completions(flags) => generate::run_completions(&flags),
-        Command::Man(flags) => generate::run_man(&flags),
+        Command::Completions(flags) => generate::run_completions(&flags, CommandLine::command()),
+        Command::Man(flags) => generate::run_man(&flags, CommandLine::command()),
     }
 }
 
@@ -190,28 +194,4 @@ fn misread(error: &clap::Error) -> ExitCode {
         return ExitCode::from(lock::EXIT_USAGE);
     }
     exit_code(error.exit_code())
-}
-
-fn exit_code(code: i32) -> ExitCode {
-    u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
-}
-
-/// Shows what a command has to say, or why it failed: with which exit code.
-fn answered(done: Result<String, (i32, String)>) -> ExitCode {
-    match done {
-        Ok(text) => {
-            // A reader that has closed its end does not want to see it.
-            let _ = io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
-        }
-        Err((exit, words)) => {
-            say(&format!("lockkeeper: {words}"));
-            exit_code(exit)
-        }
-    }
-}
-
-fn say(line: &str) {
-    // With standard error closed an error has no reader; the exit code remains.
-    let _ = writeln!(io::stderr(), "{line}");
 }

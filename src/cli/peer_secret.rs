@@ -11,7 +11,8 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::{Output, OutputFlag, say};
+use super::output::say;
+use super::{Output, OutputFlag};
 use crate::peer_auth::{Secrets, new_line};
 
 /// The flags.

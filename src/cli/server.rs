@@ -17,9 +17,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
 use super::config_check::EXIT_INVALID;
+use super::output::say;
 use super::plant::PlantFlag;
 use super::sd_notify::SdNotify;
-use super::{LogFormat, config_file, core_dumps, log_output, open_files, say};
+use super::{LogFormat, config_file, core_dumps, log_output, open_files};
 use crate::config::{Config, ConfigError, Draft, HostPort};
 use crate::server::Server;
 use crate::server::ServerError;
@@ -356,7 +357,7 @@ fn invalid(errors: &[ConfigError]) -> ExitCode {
     for error in errors {
         say(&error.to_string());
     }
-    super::exit_code(EXIT_INVALID)
+    super::output::exit_code(EXIT_INVALID)
 }
 
 fn failed(reason: &str) -> ExitCode {

@@ -17,14 +17,11 @@ const FILE_LINES_MAX: usize = 600;
 /// Rooms whose children import each other in a circle, with the number of them that do.
 const CIRCLES: &[(&str, usize)] = &[
     ("bench", 2),
-    ("cli", 19),
     ("cli/client", 3),
     ("cli/docker_entrypoint", 3),
     ("cli/lock", 3),
     ("cli/locks", 2),
-    ("cli/member", 5),
     ("cli/shell", 11),
-    ("cli/snapshot", 5),
     ("config", 2),
     ("locks", 4),
     ("proto", 2),
@@ -46,7 +43,7 @@ const CIRCLES: &[(&str, usize)] = &[
 /// Modules whose files name each other in a circle, with the number of them that do.
 const CIRCLES_OF_FILES: &[(&str, usize)] = &[
     ("bench", 2),
-    ("cli", 48),
+    ("cli", 22),
     ("config", 2),
     ("locks", 4),
     ("proto", 2),

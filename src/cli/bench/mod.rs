@@ -26,7 +26,7 @@ use super::exit::{
     EXIT_INTERRUPTED, EXIT_NO_PERMISSION, EXIT_OS, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE,
 };
 use super::flags::{Output, OutputFlag, ServersFlags};
-use super::{exit_code, say};
+use super::output::{exit_code, say};
 use crate::bench::{
     self, Access, CONNECTIONS_MAX, DEPTH_MAX, Fault, Length, Plan, THREADS_MAX, Work, wire,
 };

@@ -23,7 +23,7 @@ use std::process::{Command, ExitCode};
 
 use clap::{Args, ValueEnum};
 
-use super::say;
+use super::output::say;
 use files::NewFile;
 use variables::Variables;
 pub(crate) use zk_server::ZkServerFlags;

@@ -17,7 +17,9 @@ use clap::Args;
 use super::jvm::Flags;
 use super::own_command;
 use super::variables::Variables;
-use crate::cli::{config_file, member, say};
+use crate::cli::config_file;
+use crate::cli::output::say;
+use crate::cli::srvr::srvr;
 use crate::config::{HostPort, properties_of};
 
 /// Where zoo.cfg is, unless something says otherwise.
@@ -158,7 +160,7 @@ fn status(config: &Path) -> ExitCode {
         }
     };
     say(&format!("Client port found: {}. Client address: {}.", address.port, address.host));
-    let answer = member::srvr(&address)
+    let answer = srvr(&address)
         .map(|answer| answer.lines().find(|line| line.starts_with("Mode: ")).map(str::to_owned));
     match answer {
         Ok(Some(mode)) => print(&format!("{mode}\n")),

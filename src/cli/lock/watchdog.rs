@@ -24,7 +24,7 @@ use super::interrupts::Interrupts;
 use super::wire::{News, Order, moment, receive_file};
 use super::words::OnLost;
 use crate::cli::duration::duration;
-use crate::cli::say;
+use crate::cli::output::say;
 use crate::recipes::BootTime;
 
 /// How often the clock is looked at: it goes on during sleep, and a wait does not.

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::admin::{self, AdminError};
 use super::exit::{EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
 use super::flags::{AdminFlags, Output, OutputFlag};
-use super::{exit_code, say};
+use super::output::{exit_code, say};
 
 /// Time between two looks of `--watch`.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 
-use super::{Failure, Said};
 use crate::cli::admin;
 use crate::cli::duration::duration;
 use crate::cli::exit::{EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
 use crate::cli::flags::{AdminAccess, AdminFlags, OutputFlag};
+use crate::cli::output::{Failure, Said};
 
 /// Time between two looks of `--wait`.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);

@@ -7,10 +7,10 @@
 use clap::Args;
 use serde_json::Value;
 
-use super::{Failure, Said};
 use crate::cli::admin;
 use crate::cli::exit::{EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
 use crate::cli::flags::{AdminFlags, OutputFlag};
+use crate::cli::output::{Failure, Said};
 
 /// Flags of `lockkeeper member finish-upgrade`.
 #[derive(Debug, Args)]

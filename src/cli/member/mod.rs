@@ -12,24 +12,21 @@ mod modes;
 mod recover;
 mod refusal;
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::client::{Client, ClientError};
-use super::exit::{EXIT_NO_PERMISSION, EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
-use super::flags::{Access, Output, OutputFlag, ServersFlags};
-use super::{exit_code, say};
+use super::exit::{EXIT_NOT_NOW, EXIT_REFUSED, EXIT_USAGE};
+use super::flags::{Access, OutputFlag, ServersFlags};
+use super::output::{Failure, Said, shown};
+use refusal::CONFIG;
+
 use crate::config::{Membership, Role, ServerSpec};
 use crate::proto::{ErrorCode, Request, Response, Text};
 
-pub(super) use modes::{client_address, srvr};
-
-/// Where the members are written, and whose permission to be written is needed to change them.
-const CONFIG: &str = "/zookeeper/config";
 /// How long a change waits for an earlier one to be finished.
 const EARLIER_CHANGE_MAX: Duration = Duration::from_secs(10);
 /// Pause before asking again for that.
@@ -83,50 +80,14 @@ impl MemberFlags {
     }
 }
 
-/// What a command says when it has succeeded.
-struct Said {
-    /// For people.
-    text: String,
-    /// For programs: docs/CLI.md lists the fields.
-    json: Value,
-}
-
-impl Said {
-    /// The members, as they are now, and in front of them what has become of the command.
-    fn of(done: &str, next: &str, members: &Membership, access: &Access) -> Self {
-        let shown = modes::shown(members, &access.servers);
-        let mut json =
-            json!({ "version": format!("{:x}", members.version), "members": shown.json() });
-        if !done.is_empty() {
-            json["done"] = done.into();
-        }
-        Self { text: format!("{next}{}", shown.table(members.version)), json }
+/// The members, as they are now, and in front of them what has become of the command.
+fn listed(done: &str, next: &str, members: &Membership, access: &Access) -> Said {
+    let shown = modes::shown(members, &access.servers);
+    let mut json = json!({ "version": format!("{:x}", members.version), "members": shown.json() });
+    if !done.is_empty() {
+        json["done"] = done.into();
     }
-}
-
-/// Why a command failed: the exit code, and what to tell.
-pub(super) struct Failure {
-    pub(super) exit: i32,
-    pub(super) text: String,
-}
-
-impl Failure {
-    fn new(exit: i32, text: impl Into<String>) -> Self {
-        Self { exit, text: text.into() }
-    }
-}
-
-impl From<ClientError> for Failure {
-    fn from(error: ClientError) -> Self {
-        match error {
-            ClientError::Unreachable(_) => {
-                Self::new(EXIT_UNAVAILABLE, format!("{error}; --server host:port,... names others"))
-            }
-            ClientError::Unproven { .. } => Self::new(EXIT_NO_PERMISSION, error.to_string()),
-            ClientError::Lost { .. } => Self::new(EXIT_UNAVAILABLE, error.to_string()),
-            ClientError::Refused { code, .. } => refusal::generic(code, &error.to_string()),
-        }
-    }
+    Said { text: format!("{next}{}", shown.table(members.version)), json }
 }
 
 /// Runs the command.
@@ -147,21 +108,7 @@ pub(super) fn run(command: &MemberCommand) -> ExitCode {
             (flags.access().and_then(|access| carry_out(&access, &change)), flags.output)
         }
     };
-    match done {
-        Ok(said) => {
-            let text = match output.output {
-                Output::Text => said.text,
-                Output::Json => format!("{}\n", said.json),
-            };
-            // A reader that has closed standard output does not want to see it.
-            let _ = io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
-        }
-        Err(failure) => {
-            say(&format!("lockkeeper: {}", failure.text));
-            exit_code(failure.exit)
-        }
-    }
+    shown(done, output.output, false)
 }
 
 /// What is to become of the members.
@@ -256,7 +203,7 @@ fn list(access: &Access) -> Result<Said, Failure> {
     let mut client = Client::connect(access)?;
     let members = read(&mut client)?;
     client.close();
-    Ok(Said::of("", "", &members, access))
+    Ok(listed("", "", &members, access))
 }
 
 /// The members, as of now.
@@ -283,10 +230,10 @@ fn carry_out(access: &Access, change: &Change) -> Result<Said, Failure> {
     // Who is no member any more may have a vote still: the servers answer when it has none.
     if change.is_done(&before) && matches!(change, Change::Add(_)) {
         client.close();
-        return Ok(Said::of("nothing", "nothing to change\n", &before, access));
+        return Ok(listed("nothing", "nothing to change\n", &before, access));
     }
     match ask(client, change, &before)? {
-        Ok(after) => Ok(Said::of(change.done(), &change.what_next(), &after, access)),
+        Ok(after) => Ok(listed(change.done(), &change.what_next(), &after, access)),
         Err(why) => lost(access, change, &why),
     }
 }
@@ -348,5 +295,5 @@ fn lost(access: &Access, change: &Change, why: &str) -> Result<Said, Failure> {
             Failure::new(EXIT_NOT_NOW, text)
         })?,
     };
-    Ok(Said::of(change.done(), &change.what_next(), &members, access))
+    Ok(listed(change.done(), &change.what_next(), &members, access))
 }

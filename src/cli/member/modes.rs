@@ -5,19 +5,11 @@
 //! because each file says it for its own server: then it is taken to be the port that the command was told of.
 
 use std::fmt::Write as _;
-use std::io::{self, Read as _, Write as _};
-use std::net::{IpAddr, Shutdown};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::cli::client;
+use crate::cli::srvr::{client_address, srvr};
 use crate::config::{HostPort, Membership, ServerSpec};
-
-/// How long a member may take to answer, in each direction.
-const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// Longest answer that is looked at, bytes.
-const ANSWER_BYTES_MAX: u64 = 16 << 10;
 
 /// The members, each with what it is right now.
 pub(super) struct Shown(Vec<(ServerSpec, String)>);
@@ -66,18 +58,6 @@ fn modes(servers: &[ServerSpec], told: &[HostPort]) -> Vec<String> {
     })
 }
 
-/// Where clients reach a server: what stands for all of its addresses is the one that the others use.
-pub(in crate::cli) fn client_address(spec: &ServerSpec, told: &[HostPort]) -> Option<HostPort> {
-    let host = &spec.addresses.first()?.host;
-    let Some(client) = &spec.client else {
-        let same_host = |known: &&HostPort| known.host.eq_ignore_ascii_case(host);
-        let known = told.iter().find(same_host).or(told.first())?;
-        return HostPort::new(host, known.port).ok();
-    };
-    let is_any = client.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
-    HostPort::new(if is_any { host } else { &client.host }, client.port).ok()
-}
-
 fn mode(spec: &ServerSpec, told: &[HostPort]) -> String {
     let Some(address) = &client_address(spec, told) else {
         return "has no client port to ask at".to_string();
@@ -98,15 +78,4 @@ fn mode(spec: &ServerSpec, told: &[HostPort]) -> String {
             .to_string(),
         Err(error) => format!("does not answer at {address}: {error}{guess}"),
     }
-}
-
-pub(in crate::cli) fn srvr(address: &HostPort) -> io::Result<String> {
-    let mut stream = client::open(address, ANSWER_MAX)?;
-    stream.set_read_timeout(Some(ANSWER_MAX))?;
-    stream.set_write_timeout(Some(ANSWER_MAX))?;
-    stream.write_all(b"srvr")?;
-    stream.shutdown(Shutdown::Write)?;
-    let mut answer = Vec::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
 }

@@ -13,12 +13,11 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use super::{Failure, Said};
 use crate::cli::data_flags::DataFlags;
 use crate::cli::exit::{EXIT_REFUSED, EXIT_USAGE};
 use crate::cli::flags::OutputFlag;
 use crate::cli::known_terms;
-use crate::cli::say;
+use crate::cli::output::{Failure, Said, say};
 use crate::config::Config;
 use crate::server::StartError;
 use crate::server::offline::{

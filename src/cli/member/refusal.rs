@@ -3,11 +3,29 @@
 //! *Owns* the words and exit codes for error codes. May ask the server once more, for what makes the
 //! words exact.
 
-use super::{CONFIG, EXIT_NO_PERMISSION, EXIT_NOT_NOW, EXIT_REFUSED, Failure};
-use crate::cli::client::{Client, code_name};
+use crate::cli::client::{Client, ClientError, code_name};
+use crate::cli::exit::{EXIT_NO_PERMISSION, EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE};
+use crate::cli::output::Failure;
 use crate::config::{Membership, Role, ServerSpec};
 use crate::proto::acl::perms;
 use crate::proto::{Acl, ErrorCode, Request, Response, Text};
+
+/// Where the members are written, and whose permission to be written is needed to change them.
+pub(super) const CONFIG: &str = "/zookeeper/config";
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Unreachable(_) => Failure::new(
+                EXIT_UNAVAILABLE,
+                format!("{error}; --server host:port,... names others"),
+            ),
+            ClientError::Unproven { .. } => Failure::new(EXIT_NO_PERMISSION, error.to_string()),
+            ClientError::Lost { .. } => Failure::new(EXIT_UNAVAILABLE, error.to_string()),
+            ClientError::Refused { code, .. } => generic(code, &error.to_string()),
+        }
+    }
+}
 
 /// A refusal of anything but a change of members.
 pub(super) fn generic(code: i32, said: &str) -> Failure {

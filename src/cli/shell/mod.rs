@@ -37,8 +37,8 @@ use clap::Args;
 
 use super::client::Wish;
 use super::duration::duration;
-use super::exit_code;
 use super::flags::{OutputFlag, ServersFlags};
+use super::output::exit_code;
 use failure::Failure;
 use output::Watch;
 use screen::Screen;

@@ -118,7 +118,7 @@ impl Screen {
 
 fn err(text: &str) {
     let text = if io::stderr().is_terminal() { harmless(text) } else { text.to_string() };
-    crate::cli::say(&text);
+    crate::cli::output::say(&text);
 }
 
 /// Control characters, written out.

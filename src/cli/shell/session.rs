@@ -10,7 +10,7 @@ use super::output::Answer;
 use super::state::{Outcome, Shell};
 use super::verbs::{VERBS, verb};
 use super::znodes::odd;
-use crate::cli::client::Credential;
+use crate::cli::credential::Credential;
 use crate::proto::{Request, Response};
 
 /// Lines that `history` shows.

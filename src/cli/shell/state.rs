@@ -13,7 +13,8 @@ use super::output::Answer;
 use super::screen::Screen;
 use super::verbs::verb;
 use super::znodes::{Znodes, shown};
-use crate::cli::client::{Credential, Notice, Phase, Session, Wish};
+use crate::cli::client::{Notice, Phase, Session, Wish};
+use crate::cli::credential::Credential;
 use crate::cli::flags::connect_string;
 use crate::proto::EventType;
 

@@ -5,11 +5,11 @@
 use bytes::Bytes;
 use serde_json::json;
 
-use super::{Failure, Said};
 use crate::backup::Selection;
 use crate::cli::client::Client;
 use crate::cli::flags::Access;
 use crate::cli::graft::{self, Done, OnConflict, Refusal, Source, Take, Wanted};
+use crate::cli::output::{Failure, Said};
 use crate::server::offline::Machine;
 use crate::tree::{Owner, Tree, path};
 

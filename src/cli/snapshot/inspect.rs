@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{Failure, Said, load, open};
+use super::file::{json as header_json, load, named, open};
 use crate::admin::java_date;
 use crate::backup::{BackupReader, Header, Trailer};
 use crate::cli::flags::{Output, OutputFlag};
+use crate::cli::output::{Failure, Said};
 use crate::config::Config;
 use crate::server::offline::record_digest;
 use crate::tree::{Shown, Tree, path};
@@ -43,14 +44,13 @@ pub(crate) struct InspectFlags {
 
 /// Reads all of a file.
 pub(super) fn verify(flags: &VerifyFlags) -> Result<Said, Failure> {
-    let refused =
-        |problem: &dyn std::fmt::Display| Failure::refused(super::named(&flags.file, problem));
+    let refused = |problem: &dyn std::fmt::Display| Failure::refused(named(&flags.file, problem));
     let reader =
         BackupReader::open(open(&flags.file)?, record_digest()).map_err(|error| refused(&error))?;
     let header = reader.header().clone();
     let trailer = reader.read(&mut |_, _| Ok(())).map_err(|error| refused(&error))?;
     let text = format!("{}: whole\n{}", flags.file.display(), about(&header, &trailer));
-    Ok(Said { text, json: super::json(&header, &trailer) })
+    Ok(Said { text, json: header_json(&header, &trailer) })
 }
 
 /// What is known of it, a line for each.
@@ -86,7 +86,7 @@ pub(super) fn run(flags: &InspectFlags) -> Result<Said, Failure> {
     let mut text = about(&header, &trailer);
     let (sessions, count) = (machine.session_count(), tree.node_count());
     writeln!(text, "sessions  {sessions}\nznodes    {count}\n").expect("a String takes it");
-    let mut json = super::json(&header, &trailer);
+    let mut json = header_json(&header, &trailer);
     json["sessions"] = sessions.into();
     json["znodes"] = count.into();
     match flags.output.output {

@@ -9,11 +9,13 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::{Failure, Said, graft, load};
+use super::file::{json as header_json, load};
+use super::graft;
 use crate::cli::data_flags::DataFlags;
 use crate::cli::flags::{OutputFlag, ServersFlags};
 use crate::cli::graft::OnConflict;
 use crate::cli::known_terms;
+use crate::cli::output::{Failure, Said};
 use crate::config::Config;
 use crate::server::offline::{self, term_of_new_ensemble, term_of_zxid};
 
@@ -97,7 +99,7 @@ pub(super) fn run(flags: &RestoreFlags) -> Result<Said, Failure> {
             server.server, server.zxid
         );
     }
-    let mut json = super::json(&header, &trailer);
+    let mut json = header_json(&header, &trailer);
     json["data_dir"] = config.data_dir.to_string_lossy().into();
     json["above_zxid"] = format!("{:#x}", term << 32).into();
     json["zxid_now"] = format!("{zxid:#x}").into();

@@ -12,13 +12,14 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
+use super::file::{json as header_json, named};
 use super::inspect::about;
-use super::{Failure, Said, named};
 use crate::backup::{BackupReader, BackupWriter, Header, Selection, Trailer};
 use crate::cli::admin;
 use crate::cli::exit::{EXIT_NO_PERMISSION, EXIT_NOT_NOW, EXIT_UNAVAILABLE};
 use crate::cli::flags::{AdminFlags, OutputFlag};
 use crate::cli::new_file::NewFile;
+use crate::cli::output::{Failure, Said};
 use crate::config::Config;
 use crate::server::offline::{self, Membership, RELEASE, Restore as _, record_digest};
 
@@ -74,7 +75,7 @@ pub(super) fn run(flags: &SaveFlags) -> Result<Said, Failure> {
     let took_ms = begun.elapsed().as_millis();
     let text =
         format!("{shown}: {bytes} bytes in {took_ms} ms\n{}{note}", about(&header, &trailer));
-    let mut json = super::json(&header, &trailer);
+    let mut json = header_json(&header, &trailer);
     json["file"] = flags.file.to_string_lossy().into();
     json["bytes"] = bytes.into();
     Ok(Said { text, json })
