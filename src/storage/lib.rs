@@ -54,6 +54,7 @@ pub use checkpoint::{
     Checkpointer, ImageTally, Ingredients, LogLostEnd, LogSinceImage, Outcome, Source,
 };
 pub use copy::{MemoryState, Runs, SledState, StateError, StateStore, Take};
+pub use dir::FormatSwitch;
 pub use dir::{
     BackupMade, Mending, ReadState, Seed, begin_anew, finish_replacement, hold, is_initialized,
     origin, read, replace, seed,
@@ -63,7 +64,6 @@ pub use dir::{
     peek, set_aside, was_set_aside,
 };
 pub use disk_throttle::DiskBudget;
-pub use formats::FormatSwitch;
 pub use formats::Formats;
 pub use fs::{DiskFile, FileLock, Fs, FsError, OsFs, Reserved};
 #[doc(hidden)]

@@ -129,11 +129,14 @@ fn several_threads_put_the_load_on_together() {
             (&workload.into(), Some(3))
         );
         let operations = figures["operations"].as_u64().expect("a number");
+        // As many in that second as on a machine with free processors.
+        let slower = testkit::at_this_load(Duration::from_secs(1)).as_secs_f64();
+        let at_least = |count: f64| operations as f64 * slower >= count;
         match workload {
             "delete" => assert_eq!(operations, 300),
             "fill" => assert_eq!(operations, 3000),
-            "lock" => assert!((200..=330).contains(&operations), "{figures}"),
-            _ => assert!(operations > 100, "{figures}"),
+            "lock" => assert!(at_least(200.0) && operations <= 330, "{figures}"),
+            _ => assert!(at_least(100.0), "{figures}"),
         }
         if workload == "lock-contended" {
             let events = figures["events_per_release"].as_f64().expect("a number");

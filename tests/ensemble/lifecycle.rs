@@ -246,7 +246,8 @@ async fn is_sent_an_image(builder: lockkeeper::EnsembleBuilder) {
     agree(&ensemble).await;
     assert!(client(&ensemble, lagging).await.exists(&format!("/fill-{}", next + 99)).await);
     assert!(links(&ensemble, lagging).images_received > 0);
-    assert!(links(&ensemble, leader).images_sent > 0);
+    // By the leader of that moment: on a busy machine another server may have been elected.
+    assert!((1..=3).any(|id| links(&ensemble, id).images_sent > 0));
     // What it received is what it starts from.
     ensemble.restart(lagging).await.unwrap();
     ensemble.wait_until_all_serve().await.unwrap();

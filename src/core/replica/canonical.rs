@@ -9,10 +9,6 @@
 
 use std::fmt::{Debug, Write};
 
-use bytes::Bytes;
-
-use super::machine::Batch;
-
 /// Takes the parts of a dump.
 #[derive(Debug)]
 pub(in crate::replica) struct Canonical {
@@ -47,14 +43,6 @@ impl Canonical {
         match at_us {
             Some(at_us) => self.time(at_us),
             None => self.value(&()),
-        }
-    }
-
-    /// What an entry holds.
-    pub(in crate::replica) fn entry(&mut self, data: &Bytes) {
-        match Batch::decode(data) {
-            Ok(Batch { time, txns, .. }) => self.value(&(time.wall_ms, time.is_agreed, txns)),
-            Err(_) => self.value(data),
         }
     }
 

@@ -13,6 +13,7 @@
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod audit_line;
 pub mod bounds;
 mod canonical;
 mod clients;
@@ -41,6 +42,7 @@ use raft::eraftpb::Message;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
+pub use audit_line::AuditLine;
 pub use clients::OUTPUT_BYTES_PER_TURN_MAX;
 pub use consensus::{Refusal, clocks, promises};
 pub use durable::{
@@ -56,9 +58,7 @@ pub use machine::{
 };
 pub use messages::{Member, PeerMessage, peer, peer_codec};
 pub use migration::{LinkInput, MigrateOrder, ZooKeeperWork};
-pub use ready::{
-    Answered, AnsweredList, AuditLine, Fetch, Outgoing, Ready, SendImage, TurnedAway, WhyAway,
-};
+pub use ready::{Answered, AnsweredList, Fetch, Outgoing, Ready, SendImage, TurnedAway, WhyAway};
 pub use records::{Record, Records};
 pub use setup::{Restored, Setup};
 pub use timing::TICK_MS;
@@ -342,7 +342,7 @@ impl Replica {
     #[must_use]
     pub fn canonical_entry(data: &bytes::Bytes) -> String {
         let mut out = Canonical::at(0);
-        out.entry(data);
+        machine::Batch::canonical(data, &mut out);
         out.finish()
     }
 

@@ -4,11 +4,12 @@
 //! them. *Invariants*: everything leaves once, in the order in which it was added; an append is taken before the
 //! consensus is asked for the next one. *Never* holds bytes for clients: each connection keeps its own order.
 
+use super::audit_line::AuditLine;
 use super::durable::{Append, Mark};
 use super::inspect::Report;
 use super::messages::{Member, PeerMessage};
 use super::migration::ZooKeeperWork;
-use super::ready::{AuditLine, Fetch, Outgoing, Ready, SendImage, TurnedAway};
+use super::ready::{Fetch, Outgoing, Ready, SendImage, TurnedAway};
 use super::request::ConnId;
 
 /// See the module.

@@ -5,6 +5,7 @@
 //! acknowledged. *Never* deletes what may be data.
 
 mod error_count;
+mod format_switch;
 mod identity;
 mod last_backup;
 mod open;
@@ -20,6 +21,7 @@ mod rolled_back;
 mod seed;
 
 pub use error_count::ErrorCount;
+pub use format_switch::FormatSwitch;
 pub use identity::Identity;
 #[cfg(test)]
 pub(crate) use identity::IdentityError;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::format_switch::FormatSwitch;
 use super::identity::{self, Identity};
 use super::open_error::OpenError;
 use super::recovery::Recovery;
@@ -20,7 +21,7 @@ use super::rolled_back::refuse_rolled_back;
 use super::seed::UNFINISHED;
 use crate::checkpoint::{Checkpointer, IMAGE_EVERY_BYTES, Ingredients, Source};
 use crate::copy::{Runs, SledState, StateStore};
-use crate::formats::{FormatSwitch, Formats};
+use crate::formats::Formats;
 use crate::fs::{FileLock, Fs, OsFs};
 use crate::image::Images;
 use crate::log::{Log, LogOptions, SEGMENT_BYTES};

@@ -55,7 +55,8 @@ async fn a_running_ensemble_turns_tls_on_in_three_restarts_and_takes_a_new_autho
         three.start(id, "").await;
     }
     three.serve(&[1, 2, 3]).await;
-    let mut client = Client::open(three.address(1, CLIENT_PORT), &fresh(10_000)).await.unwrap();
+    // A restart may take long on a busy machine, and nothing is sent meanwhile.
+    let mut client = Client::open(three.address(1, CLIENT_PORT), &fresh(40_000)).await.unwrap();
     client.create("/held", b"", 1).await.unwrap();
     for keys in ["portUnification=true\n", "sslQuorum=true\nportUnification=true\n", ON] {
         for id in 1..=3 {

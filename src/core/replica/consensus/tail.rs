@@ -118,7 +118,7 @@ impl Tail {
         out.value(&(disk_before, before, runs, image));
         for entry in entries {
             out.value(&(entry.index, entry.term, entry.get_entry_type()));
-            out.entry(&entry.data);
+            crate::replica::machine::Batch::canonical(&entry.data, out);
         }
         out.value(&(hard_state.term, hard_state.vote, hard_state.commit));
         out.value(membership);

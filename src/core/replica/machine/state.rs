@@ -30,10 +30,10 @@ use super::write::write;
 use crate::proto::connect::Password;
 use crate::proto::request::Request;
 use crate::proto::{ErrorCode, OpCode, Response, Stat, Text};
+use crate::replica::audit_line::AuditLine;
 use crate::replica::bounds::{STEADY_MS_MAX, TERM_MAX};
 use crate::replica::canonical::Canonical;
 use crate::replica::durable::{Changes, Drained, Entry, Mark, Membership};
-use crate::replica::ready::AuditLine;
 use crate::tree::{Context, Event, Options, Tree};
 use crate::zookeeper::password::password as computed_password;
 

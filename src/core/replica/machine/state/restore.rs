@@ -12,11 +12,11 @@ use super::{
     KEY_CLOCK, KEY_VERSION, Machine, migration_digest, open_entry, steady_without_one,
     version_digest,
 };
+use crate::replica::audit_line::AuditLine;
 use crate::replica::bounds::STEADY_MS_MAX;
 use crate::replica::durable::{Entry, EntryKind, Mark, RecordDigest, Restore};
 use crate::replica::machine::migration::KEY_MIGRATION;
 use crate::replica::machine::sessions::{self, KEY_SESSION};
-use crate::replica::ready::AuditLine;
 use crate::tree::{self, Tree};
 
 /// What a replay has seen of the log besides transactions.
