@@ -22,9 +22,7 @@ use super::plant::PlantFlag;
 use super::sd_notify::SdNotify;
 use super::{LogFormat, config_file, core_dumps, log_output, open_files};
 use crate::config::{Config, ConfigError, Draft, HostPort};
-use crate::server::Server;
-use crate::server::ServerError;
-use crate::server::StartError;
+use crate::server::{Server, ServerError, StartError};
 use crate::supervision;
 
 /// Flags of `lockkeeper server`. Each overrides the configuration file.

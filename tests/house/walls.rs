@@ -61,7 +61,7 @@ const LONG: &[(&str, usize)] = &[
     ("src/core/replica/machine/state.rs", 671),
     ("src/core/replica/machine/state.rs apply", 91),
     ("src/server/clients/connection.rs serve", 84),
-    ("src/server/driver/mod.rs", 667),
+    ("src/server/driver/mod.rs", 663),
     ("src/server/driver/mod.rs run", 97),
     ("src/server/lifecycle/ports.rs open", 81),
     ("src/server/lifecycle/ports.rs serve_http", 81),

@@ -39,10 +39,8 @@ use crate::server::limits::{
     FAREWELL_MAX, LINGER_BYTES_MAX, LINGER_MAX, REQUEST_BYTES_PER_MESSAGE_MAX,
     REQUESTS_PER_MESSAGE_MAX, WRITE_SLICES_MAX,
 };
-use crate::server::mailbox::Message;
-use crate::server::mailbox::{End, Line, Outbox};
-use crate::server::transport::Handshakes;
-use crate::server::transport::{Protection, Socket, TlsSession};
+use crate::server::mailbox::{End, Line, Message, Outbox};
+use crate::server::transport::{Handshakes, Protection, Socket, TlsSession};
 use crate::supervision::{self, Task};
 use crate::tree::acl::Identity;
 

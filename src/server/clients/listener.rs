@@ -30,8 +30,7 @@ use crate::replica::ConnId;
 use crate::server::io_threads::{Assignment, IoThreads};
 use crate::server::limits::Limits;
 use crate::server::metrics::Figures;
-use crate::server::ports::Arrivals;
-use crate::server::ports::Files;
+use crate::server::ports::{Arrivals, Files};
 use crate::server::stop::Stop;
 use crate::supervision::{Task, TaskSet};
 

@@ -12,8 +12,7 @@ use crate::admin::java_date;
 use crate::replica::Status;
 use crate::server::clock;
 use crate::server::metrics::{Cause, Conditions};
-use crate::storage::DiskCall;
-use crate::storage::DiskCalls;
+use crate::storage::{DiskCall, DiskCalls};
 use crate::supervision::Task;
 
 /// Looks at the calls of one server.

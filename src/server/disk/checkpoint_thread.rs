@@ -21,13 +21,9 @@ use crate::server::error::ServerError;
 use crate::server::limits::CHANGES_QUEUE_MAX;
 use crate::server::mailbox::{Message, WantedImage};
 use crate::server::metrics::Figures;
-use crate::storage::Checkpointer;
-use crate::storage::ImageTally;
-use crate::storage::Images;
-use crate::storage::LogLostEnd;
-use crate::storage::LogSinceImage;
-use crate::storage::Outcome;
-use crate::storage::WorkBudget;
+use crate::storage::{
+    Checkpointer, ImageTally, Images, LogLostEnd, LogSinceImage, Outcome, WorkBudget,
+};
 use crate::supervision;
 
 /// What the thread is given, in this order.
@@ -372,14 +368,7 @@ mod tests {
     use crate::server::cpu_policy::CpuPolicy;
     use crate::server::disk::log_disk::LogDisk;
     use crate::server::disk::log_writer::LogWriter;
-    use crate::storage::Images;
-    use crate::storage::Ingredients;
-    use crate::storage::Log;
-    use crate::storage::LogOptions;
-    use crate::storage::MemoryState;
-    use crate::storage::OsFs;
-    use crate::storage::Runs;
-    use crate::storage::Source;
+    use crate::storage::{Images, Ingredients, Log, LogOptions, MemoryState, OsFs, Runs, Source};
 
     /// A state of one record.
     fn mark(index: u64) -> Mark {

@@ -10,10 +10,9 @@ use crate::config::Config;
 use crate::replica::Machine;
 use crate::replica::founding::Identified;
 use crate::server::error::StartError;
-use crate::storage::SEGMENT_BYTES;
 use crate::storage::{
-    self, Identity, Lock, Mending, OpenError, Opened, Options, Place, ReadState, Report, Seed,
-    WatchedFs,
+    self, Identity, Lock, Mending, OpenError, Opened, Options, Place, ReadState, Report,
+    SEGMENT_BYTES, Seed, WatchedFs,
 };
 use crate::tree;
 

@@ -14,12 +14,7 @@ use crate::server::clock;
 use crate::server::log_lines::{Limited, SPAN};
 use crate::server::metrics::Figures;
 use crate::storage;
-use crate::storage::DiskBudget;
-use crate::storage::FormatSwitch;
-use crate::storage::Images;
-use crate::storage::InstallError;
-use crate::storage::Log;
-use crate::storage::LogError;
+use crate::storage::{DiskBudget, FormatSwitch, Images, InstallError, Log, LogError};
 
 /// The log, the images that it installs, and where its figures go.
 #[derive(Debug)]

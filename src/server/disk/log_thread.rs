@@ -298,8 +298,7 @@ mod tests {
     use super::*;
     use crate::replica::Mark;
     use crate::server::disk::log_writer::tests::{PATIENCE, batch, durable, open, start};
-    use crate::storage::Images;
-    use crate::storage::OsFs;
+    use crate::storage::{Images, OsFs};
 
     fn fetch(from: u64, to: u64, bytes_max: usize) -> Fetch {
         Fetch { from, to, bytes_max, token: from }

@@ -267,11 +267,7 @@ pub(in crate::server) mod tests {
     use super::*;
     use crate::replica::{Entry, EntryKind, HardState};
     use crate::server::metrics::Figures;
-    use crate::storage::Fs;
-    use crate::storage::HangingFs;
-    use crate::storage::Log;
-    use crate::storage::LogOptions;
-    use crate::storage::OsFs;
+    use crate::storage::{Fs, HangingFs, Log, LogOptions, OsFs};
 
     /// After this long a thread that says nothing will say nothing.
     pub(in crate::server) const PATIENCE: Duration = Duration::from_secs(30);

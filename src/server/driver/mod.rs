@@ -43,15 +43,12 @@ use crate::server::gssapi::Gssapi;
 use crate::server::limits::{CHANGES_BATCHES_MAX, CHANGES_RECORDS_MAX, DRIVER_BATCH_MAX};
 use crate::server::log_lines::{AwayLog, RoleLog};
 use crate::server::mailbox::{LinkEvent, Message, Queue};
-use crate::server::metrics::Cause;
-use crate::server::metrics::{Published, Times, TurnMeasures};
+use crate::server::metrics::{Cause, Published, Times, TurnMeasures};
 use crate::server::peer::Links;
 use crate::server::ports::Announced;
 use crate::server::stop::Stop;
 use crate::server::zookeeper::ZooKeeper;
-use crate::storage::Lock;
-use crate::storage::WatchedFs;
-use crate::storage::mark_rolled_back;
+use crate::storage::{Lock, WatchedFs, mark_rolled_back};
 use crate::supervision::Task;
 
 /// The loop's state.
@@ -524,8 +521,7 @@ mod tests {
     use crate::config::Config;
     use crate::proto::request::{Create, CreateKind, Request};
     use crate::proto::{Acl, ConnectRequest, RequestHeader};
-    use crate::replica::ConnId;
-    use crate::replica::{ClientRequest, Machine, Restored, Setup};
+    use crate::replica::{ClientRequest, ConnId, Machine, Restored, Setup};
     use crate::server::limits::Limits;
     use crate::server::mailbox::{Line, Outbox};
     use crate::server::zookeeper::Access;

@@ -10,8 +10,7 @@ use std::thread::JoinHandle;
 
 use tokio::sync::mpsc;
 
-use crate::replica::ConnId;
-use crate::replica::Input;
+use crate::replica::{ConnId, Input};
 use crate::sasl::Verdict;
 use crate::server::mailbox::Message;
 use crate::supervision::{self, Task};

@@ -12,8 +12,7 @@ use std::time::Duration;
 use super::handle::Server;
 use crate::config::{Config, ConfigError};
 use crate::server::limits::Limits;
-use crate::storage::Fs;
-use crate::storage::OsFs;
+use crate::storage::{Fs, OsFs};
 
 /// Collects what a server is started with; [`Builder::start`] checks and starts it.
 #[derive(Clone, Debug)]

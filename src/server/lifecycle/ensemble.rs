@@ -18,8 +18,7 @@ use crate::config::{Config, Draft, HostPort, Role, ServerSpec};
 use crate::replica::inspect::Mode;
 use crate::server::Server;
 use crate::server::error::{ServerError, StartError};
-use crate::storage::Fs;
-use crate::storage::OsFs;
+use crate::storage::{Fs, OsFs};
 
 /// Servers of one ensemble in this process, with their ids from 1 on.
 ///

@@ -19,8 +19,7 @@ use crate::server::clients::{
     self, Admission, ClientPort, Rates, Received, ServerContext, Throttle,
 };
 use crate::server::cpu_policy::{self, Scheduling};
-use crate::server::credentials::Followed;
-use crate::server::credentials::FollowedUsers;
+use crate::server::credentials::{Followed, FollowedUsers};
 use crate::server::error::{StartError, port_advice};
 use crate::server::io_threads::IoThreads;
 use crate::server::limits::Limits;

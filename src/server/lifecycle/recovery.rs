@@ -31,18 +31,10 @@ use crate::server::peer::{Founder, Links, Peers, Store, Waiting, founding, open_
 use crate::server::ports::Announced;
 use crate::server::stop::Stop;
 use crate::server::zookeeper::{Access, ZooKeeper};
-use crate::storage::BackupMade;
-use crate::storage::Checkpointer;
-use crate::storage::ErrorCount;
-use crate::storage::FormatSwitch;
-use crate::storage::Identity;
-use crate::storage::Images;
-use crate::storage::Lock;
-use crate::storage::Log;
-use crate::storage::Opened;
-use crate::storage::OsFs;
-use crate::storage::Report;
-use crate::storage::WatchedFs;
+use crate::storage::{
+    BackupMade, Checkpointer, ErrorCount, FormatSwitch, Identity, Images, Lock, Log, Opened, OsFs,
+    Report, WatchedFs,
+};
 
 /// What a driver is made from.
 pub(super) struct Parts {

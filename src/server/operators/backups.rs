@@ -19,10 +19,8 @@ use crate::admin::{BackupPiece, BackupStream, LastBackup, NoBackup};
 use crate::backup::{BackupError, BackupWriter, Header, Selection};
 use crate::replica::txn_version::RELEASE;
 use crate::replica::{Inspect, Machine, RecordDigest, Report, Restore as _};
-use crate::server::clock;
-use crate::server::cpu_policy;
-use crate::server::mailbox::inspect;
-use crate::server::mailbox::{Message, WantedImage};
+use crate::server::mailbox::{Message, WantedImage, inspect};
+use crate::server::{clock, cpu_policy};
 use crate::storage::{BackupMade, ImageReader, OsFs};
 use crate::supervision::{self, Task};
 

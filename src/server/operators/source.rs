@@ -23,8 +23,7 @@ use crate::replica::{Input, Inspect, MigrateOrder, Report, Status};
 use crate::server::credentials::{Followed, FollowedUsers};
 use crate::server::error::ServerError;
 use crate::server::limits::INSPECT_MAX;
-use crate::server::mailbox::Message;
-use crate::server::mailbox::inspect;
+use crate::server::mailbox::{Message, inspect};
 use crate::server::peer::{lock_query, standings_query};
 
 impl Source for Shared {

@@ -27,10 +27,8 @@ use crate::replica::PeerMessage;
 use crate::replica::founding::Introduction;
 use crate::replica::peer_codec::MESSAGE_BYTES_MAX;
 use crate::server::limits::{PEER_CONNECTIONS_PER_KIND, PEER_READ_BYTES_MAX};
-use crate::server::mailbox::LinkEvent;
-use crate::server::mailbox::Message;
-use crate::server::ports::accept_from;
-use crate::server::ports::{Arrival, Arrivals, Files};
+use crate::server::mailbox::{LinkEvent, Message};
+use crate::server::ports::{Arrival, Arrivals, Files, accept_from};
 use crate::server::transport::Stream;
 use crate::supervision::{Task, TaskSet};
 

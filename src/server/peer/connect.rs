@@ -22,15 +22,12 @@ use super::frame::Secured;
 use super::hello::{Hello, Kind, judge, negotiate};
 use super::peers::{Ends, Known, Peers};
 use crate::config::PeerAddress;
-use crate::replica::founding::Identified;
-use crate::replica::founding::Introduction;
+use crate::replica::founding::{Identified, Introduction};
 use crate::server::limits::{
     INTRODUCTION_INTERVAL, LINK_SETTLES, PEER_CONNECT_MAX, PEER_MOVE_RETRY_MAX, PEER_RETRY_MIN,
     PEER_SILENCE_MAX,
 };
-use crate::server::mailbox::LinkEvent;
-use crate::server::mailbox::Message;
-use crate::server::mailbox::Wire;
+use crate::server::mailbox::{LinkEvent, Message, Wire};
 use crate::server::transport::Reader;
 use crate::supervision::Task;
 

@@ -20,8 +20,7 @@ use crate::replica::founding::{Chance, Decision, Founding, Identified, Introduct
 use crate::server::clock;
 use crate::server::error::{ServerError, StartError};
 use crate::server::limits::{DRIVER_BATCH_MAX, SRVR_ANSWER_BYTES_MAX, SRVR_MAX};
-use crate::server::mailbox::LinkEvent;
-use crate::server::mailbox::{Message, Queue};
+use crate::server::mailbox::{LinkEvent, Message, Queue};
 use crate::server::metrics::{Cause, Conditions};
 use crate::server::stop::Stop;
 use crate::supervision::Task;

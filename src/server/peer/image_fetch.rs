@@ -32,9 +32,7 @@ use crate::server::limits::{DRIVER_BATCH_MAX, PEER_IMAGE_RETRY, PEER_READ_BYTES_
 use crate::server::mailbox::{Message, Queue};
 use crate::server::stop::Stop;
 use crate::server::transport::WaitingStream;
-use crate::storage::Identity;
-use crate::storage::Mending;
-use crate::storage::WatchedFs;
+use crate::storage::{Identity, Mending, WatchedFs};
 use crate::supervision::Task;
 use crate::tree;
 

@@ -27,8 +27,7 @@ use crate::replica::{Input, SendImage};
 use crate::server::limits::{PEER_IMAGE_INSTALL_MAX, PEER_IMAGE_RETRY};
 use crate::server::mailbox::Message;
 use crate::server::transport::WaitingStream;
-use crate::storage::ImageError;
-use crate::storage::ImageReader;
+use crate::storage::{ImageError, ImageReader};
 use crate::supervision::Task;
 
 /// Sends what is ordered, until it is dropped.

@@ -13,9 +13,7 @@ use crate::replica::peer::RaftMessage;
 use crate::replica::{
     Changes, Drained, Input, Machine, Mark, PeerMessage, Record, Replica, Restored, Setup,
 };
-use crate::storage::ImageError;
-use crate::storage::Images;
-use crate::storage::OsFs;
+use crate::storage::{ImageError, Images, OsFs};
 use crate::tree;
 
 /// The records of a server that was started and never written to, and what they are.

@@ -35,10 +35,7 @@ use crate::replica::peer::{Announcement, RaftMessage};
 use crate::replica::{Mark, PeerMessage, SendImage};
 use crate::server::limits::{PEER_IMAGE_FRAME_BYTES_MAX, PEER_IMAGE_STALL_MAX};
 use crate::server::transport::WaitingStream;
-use crate::storage::Images;
-use crate::storage::Lock;
-use crate::storage::decode_mark;
-use crate::storage::encode_mark;
+use crate::storage::{Images, Lock, decode_mark, encode_mark};
 use crate::supervision::{self, Task};
 use crate::tree;
 

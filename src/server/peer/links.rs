@@ -18,8 +18,7 @@ use crate::peer_auth::Seal;
 use crate::replica::founding::{Identified, Introduction};
 use crate::replica::peer::server_of;
 use crate::replica::{Input, Member, PeerMessage, Replica, SendImage};
-use crate::server::mailbox::LinkEvent;
-use crate::server::mailbox::{Overfull, Wire};
+use crate::server::mailbox::{LinkEvent, Overfull, Wire};
 
 /// The links of one server.
 #[derive(Debug)]

@@ -22,8 +22,7 @@ use super::security::Security;
 use crate::config::{PeerAddress, ServerSpec};
 use crate::replica::founding::Introduction;
 use crate::replica::txn_version::FIRST;
-use crate::server::mailbox::LinkEvent;
-use crate::server::mailbox::Message;
+use crate::server::mailbox::{LinkEvent, Message};
 use crate::server::metrics::{Figures, LinkFigures, Measures};
 use crate::supervision::{self, Task};
 

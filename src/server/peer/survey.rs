@@ -26,11 +26,9 @@ use crate::replica::lost_majority::LostMajority;
 use crate::server::clock;
 use crate::server::error::StartError;
 use crate::server::limits::DRIVER_QUEUE_MAX;
-use crate::server::mailbox::LinkEvent;
-use crate::server::mailbox::Message;
+use crate::server::mailbox::{LinkEvent, Message};
 use crate::server::metrics::{Figures, Published};
-use crate::server::ports::Announced;
-use crate::server::ports::Files;
+use crate::server::ports::{Announced, Files};
 use crate::supervision::{End, Failure, Supervisor, Task, TaskSet};
 use crate::tls::Reloadable;
 

@@ -22,8 +22,7 @@ use look::{CONNECT_HELD_MAX, CONNECT_MAX, is_refused, look};
 use tell::{send, tell};
 
 use crate::replica::{Input, LinkInput, MigrateOrder, Replica, Report, ZooKeeperWork};
-use crate::server::mailbox::Message;
-use crate::server::mailbox::ZooKeeperEvent;
+use crate::server::mailbox::{Message, ZooKeeperEvent};
 use crate::supervision::{Task, TaskSet};
 
 /// Time between two looks whether ZooKeeper is stopped.
