@@ -135,7 +135,14 @@ fn every_file_is_compiled() {
 
 #[test]
 fn functions_and_files_are_short() {
-    assert_table("too long", &long(&measured()), LONG);
+    // What is a line shorter needs no new table; what is a line longer does not pass.
+    let found = long(&measured());
+    let known = |name: &str| LONG.iter().find(|(known, _)| *known == name).map(|(_, lines)| *lines);
+    let at_most = |(name, lines): (String, usize)| {
+        let kept = known(&name).filter(|known| lines <= *known).unwrap_or(lines);
+        (name, kept)
+    };
+    assert_table("too long", &found.into_iter().map(at_most).collect::<Vec<_>>(), LONG);
 }
 
 /// For closing notes and reviews: it asserts nothing that is not asserted above.
