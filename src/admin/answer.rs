@@ -7,7 +7,7 @@ use hyper::{Method, Response, StatusCode};
 use super::body::AnswerBody;
 use super::guard::Refusal;
 
-/// What a request is answered with.
+/// Answer to a request.
 pub(super) type Answer = Response<AnswerBody>;
 
 pub(super) fn page(
@@ -42,7 +42,7 @@ pub(super) fn stopping() -> Answer {
     plain(StatusCode::SERVICE_UNAVAILABLE, "not serving: this server is stopping\n")
 }
 
-/// What came of it, or why nothing did.
+/// Result of an order, or the status and the reason of its failure.
 pub(super) fn told(done: Result<serde_json::Value, (StatusCode, String)>) -> Answer {
     match done {
         Ok(answer) => json_page(StatusCode::OK, &answer),

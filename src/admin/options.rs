@@ -15,7 +15,7 @@ pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time in which a client takes an answer.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a port offers.
+/// Paths that a port offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Surface {
     /// Everything.
@@ -28,13 +28,13 @@ pub enum Surface {
 /// Options of one port.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is offered.
+    /// Paths that are offered.
     pub surface: Surface,
-    /// Where the commands are, without a slash at the end (`admin.commandURL`).
+    /// Path of the commands, without a slash at the end (`admin.commandURL`).
     pub commands_path: String,
-    /// Who may ask what.
+    /// Permissions of those who ask.
     pub guard: Guard,
-    /// What it speaks TLS by; `None`: it takes plain text alone.
+    /// Keys and certificates of the port; `None`: it takes plain text alone.
     pub(crate) tls: Option<PortTls>,
     /// Longest time between two requests on a connection (`admin.idleTimeout`).
     pub idle_timeout: Duration,

@@ -54,7 +54,7 @@ struct Route {
     path: &'static str,
     /// Methods that it may be asked with, as a header has them.
     methods: &'static str,
-    /// What it shows.
+    /// Permission that it needs: what it shows.
     shows: Asks,
     /// Whether it changes something: who asks is looked at once more.
     changes: bool,
@@ -117,7 +117,7 @@ const ROUTES: &[Route] = &[
     }),
     Route::reads("/znodes", Asks::Znodes, |asked| Box::pin(znode(asked))),
 ];
-/// The one that a port for metrics alone has.
+/// Route of a port for metrics alone.
 const METRICS: Route =
     Route::reads("/metrics", Asks::Figures, |asked| Box::pin(metrics_page(asked)));
 /// Files of the console, by paths of their own.
@@ -132,7 +132,7 @@ const COMMANDS: Route = Route::reads("", Asks::Commands, |asked| {
 const COMMAND: Route =
     Route::reads("", Asks::Commands, |asked| Box::pin(command(asked))).by("GET, HEAD, POST");
 
-/// What is at a path.
+/// Route of a path.
 fn route(path: &str, options: &Options) -> Option<&'static Route> {
     if options.surface == Surface::Metrics {
         return (path == METRICS.path).then_some(&METRICS);

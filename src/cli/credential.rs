@@ -27,13 +27,13 @@ impl Credential {
         Request::Auth { scheme, auth }
     }
 
-    /// How it is proved who asks, for example `digest`.
+    /// Scheme of the proof, for example `digest`.
     #[cfg(any(feature = "bench", feature = "recipes"))]
     pub(super) fn scheme(&self) -> &str {
         &self.scheme
     }
 
-    /// What proves it. Not for any log.
+    /// Secret of the proof. Not for any log.
     #[cfg(any(feature = "bench", feature = "recipes"))]
     pub(super) fn secret(&self) -> &str {
         &self.secret
@@ -53,7 +53,7 @@ impl std::str::FromStr for Credential {
     }
 }
 
-/// These credentials, and those of a file with one in a line.
+/// Reads these credentials, and those of a file with one in a line.
 ///
 /// # Errors
 /// The file cannot be read, or a line is none.

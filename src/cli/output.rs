@@ -10,9 +10,9 @@ use super::flags::Output;
 
 /// The answer of a command that has succeeded.
 pub(super) struct Said {
-    /// For people.
+    /// Text for people.
     pub(super) text: String,
-    /// For programs: docs/CLI.md lists the fields.
+    /// Object for programs: docs/CLI.md lists the fields.
     pub(super) json: Value,
 }
 
@@ -27,7 +27,7 @@ impl Failure {
         Self { exit, text: text.into() }
     }
 
-    /// For a reason that repeating does not change.
+    /// Failure for a reason that repeating does not change.
     pub(super) fn refused(text: impl Into<String>) -> Self {
         Self::new(EXIT_REFUSED, text)
     }

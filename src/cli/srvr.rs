@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::client;
 use crate::config::{HostPort, ServerSpec};
 
-/// How long a member may take to answer, in each direction.
+/// Longest time for an answer, in each direction.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Longest answer that is looked at, bytes.
 const ANSWER_BYTES_MAX: u64 = 16 << 10;
 
-/// Where clients reach a server: what stands for all of its addresses is the one that the others use.
+/// Address at which clients reach a server: what stands for all of its addresses is the one that the others use.
 pub(super) fn client_address(spec: &ServerSpec, told: &[HostPort]) -> Option<HostPort> {
     let host = &spec.addresses.first()?.host;
     let Some(client) = &spec.client else {

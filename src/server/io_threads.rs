@@ -101,7 +101,7 @@ impl Assignment {
         &self.0.runtime
     }
 
-    /// How the driver reaches its tasks.
+    /// The way of the driver to its tasks.
     pub(in crate::server) fn way(&self) -> IoThreadOf {
         IoThreadOf { index: self.0.index, wakeups: Arc::clone(&self.0.wakeups) }
     }

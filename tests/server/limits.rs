@@ -212,8 +212,12 @@ async fn reluctant_client(server: &Server) -> Client {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let stream: TcpStream = socket.connect(server.local_addr()).await.unwrap();
-    Client::open_on(stream, &fresh(20_000)).await.expect("a session")
+    // It says nothing for as long as the machine needs to send it much.
+    Client::open_on(stream, &fresh(SILENT_MS)).await.expect("a session")
 }
+
+/// Timeout of sessions that are silent in a test, milliseconds, where the server grants it.
+const SILENT_MS: i32 = 600_000;
 
 #[tokio::test]
 async fn a_client_that_does_not_read_its_answers_is_not_read_from() {
@@ -339,6 +343,7 @@ async fn what_waits_for_all_clients_is_bounded_and_those_that_owe_the_most_are_c
     let server = testkit::builder()
         .set("lockkeeper.outgoingBytesMax", &MAX.to_string())
         .outgoing_bytes_max(1 << 20, 1 << 40, never)
+        .session_timeouts(Duration::from_millis(400), never)
         .start()
         .await
         .unwrap();
@@ -355,7 +360,8 @@ async fn what_waits_for_all_clients_is_bounded_and_those_that_owe_the_most_are_c
         client.watch_all(&little).await;
         some.push(client);
     }
-    let mut reading = Client::connect(server.local_addr()).await;
+    let mut reading =
+        Client::open(server.local_addr(), &fresh(SILENT_MS)).await.expect("a session");
     reading.watch_all("/").await;
     let reading = tokio::spawn(take_all(reading));
     let mut most = 0;

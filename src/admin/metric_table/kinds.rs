@@ -30,7 +30,7 @@ pub(super) const fn summary(
     Metric { name, kind: Kind::Summary, help, read }
 }
 
-/// Of counts up to bounds.
+/// Metric of counts up to bounds.
 pub(super) const fn histogram(
     name: &'static str,
     help: &'static str,
@@ -39,7 +39,7 @@ pub(super) const fn histogram(
     Metric { name, kind: Kind::Histogram, help, read }
 }
 
-/// Of several summaries, each with a label.
+/// Metric of several summaries, each with a label.
 pub(super) const fn set(
     name: &'static str,
     help: &'static str,
@@ -48,7 +48,7 @@ pub(super) const fn set(
     Metric { name, kind: Kind::Summary, help, read }
 }
 
-/// Of labels alone; its value is 1.
+/// Metric of labels alone; its value is 1.
 pub(super) const fn info(
     name: &'static str,
     help: &'static str,
@@ -68,7 +68,7 @@ pub(super) fn peers(reading: &Reading, are: fn(&PeerStatus) -> bool) -> Option<V
     (reading.status.mode == Mode::Leader).then(|| (count as u64).into())
 }
 
-/// Of a server that has an ensemble.
+/// Value of a server that has an ensemble.
 pub(super) fn member(reading: &Reading) -> Option<()> {
     (reading.status.mode != Mode::Standalone).then_some(())
 }

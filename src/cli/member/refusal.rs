@@ -10,7 +10,7 @@ use crate::config::{Membership, Role, ServerSpec};
 use crate::proto::acl::perms;
 use crate::proto::{Acl, ErrorCode, Request, Response, Text};
 
-/// Where the members are written, and whose permission to be written is needed to change them.
+/// Znode with the members, and whose permission to be written is needed to change them.
 pub(super) const CONFIG: &str = "/zookeeper/config";
 
 impl From<ClientError> for Failure {

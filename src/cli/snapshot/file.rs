@@ -49,7 +49,7 @@ pub(in crate::cli) fn load(
     Ok((header, trailer, machine))
 }
 
-/// What a backup says of itself, for programs.
+/// Head and trailer of a backup, for programs.
 pub(super) fn json(header: &Header, trailer: &Trailer) -> Value {
     serde_json::json!({
         "release": header.release,

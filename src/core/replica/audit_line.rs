@@ -1,6 +1,6 @@
 //! A line of the audit log.
 
-/// What the audit log says of one applied transaction.
+/// Audit record of one applied transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditLine {
     /// Log index of the entry that held it.

@@ -11,7 +11,7 @@ use crate::server::mailbox::Line;
 /// Time between two warnings.
 const SAID_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What one connection holds. Dropped with what it holds.
+/// Share of one connection. Dropped with what it holds.
 pub(super) struct Share<'a> {
     server: &'a ServerContext,
     conn: ConnId,

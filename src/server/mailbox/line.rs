@@ -22,15 +22,15 @@ pub(in crate::server) struct IoThreadOf {
 /// The way to a client: shared by its task and the driver.
 #[derive(Debug)]
 pub(in crate::server) struct Line {
-    /// What waits to be written.
+    /// Answers that wait to be written.
     pub outbox: Outbox,
-    /// The one that the outbox says may write.
+    /// Half of the socket that writes, for the side that the outbox names.
     pub writer: OwnedWriteHalf,
     /// Whether bytes are written as they are: without TLS.
     pub is_plain: bool,
     /// The thread that the socket is read and written by, unless it is the driver's.
     pub thread: Option<IoThreadOf>,
-    /// What the connection counts as, until it is dropped: behind the socket.
+    /// Place of the connection in what is counted, until it is dropped: behind the socket.
     #[expect(dead_code, reason = "held, not read")]
     pub place: Option<Box<dyn Any + Send + Sync>>,
 }

@@ -9,7 +9,7 @@ use crate::peer_auth::Seal;
 use crate::replica::PeerMessage;
 use crate::replica::founding::Introduction;
 
-/// What happens on links. The number of a link is higher than those of all links before it.
+/// Event on a link. The number of a link is higher than those of all links before it.
 #[derive(Debug)]
 pub(in crate::server) enum LinkEvent {
     /// A link to a server was made: messages may be given to the wire.

@@ -66,7 +66,7 @@ pub(in crate::server) enum Message {
     Wake,
 }
 
-/// What the replica says; `None` if the server is stopping.
+/// Asks the replica; `None` if the server is stopping.
 pub(in crate::server) async fn inspect(
     driver: &mpsc::Sender<Message>,
     what: Inspect,

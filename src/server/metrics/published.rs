@@ -13,9 +13,9 @@ use crate::server::clock::wall_ms;
 #[derive(Debug)]
 pub(in crate::server) struct Published {
     status: Mutex<Status>,
-    /// Who led, and when.
+    /// Leaders, and when they led.
     pub(in crate::server) leaders: Mutex<Leaders>,
-    /// When it was published last, in milliseconds since `born`; 0: never.
+    /// Time of the last publication, in milliseconds since `born`; 0: never.
     published_ms: AtomicU64,
     born: Instant,
     /// Why this server is not ready.

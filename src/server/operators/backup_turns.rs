@@ -12,7 +12,7 @@ const SNAPSHOT_PAUSE: Duration = Duration::from_millis(300);
 #[derive(Debug)]
 pub(in crate::server) struct BackupTurns {
     pub(super) turns: Arc<Semaphore>,
-    /// When a snapshot of ZooKeeper was last asked for.
+    /// Moment at which a snapshot of ZooKeeper was last asked for.
     snapshot_at: Mutex<Option<Instant>>,
 }
 

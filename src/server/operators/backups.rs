@@ -104,7 +104,7 @@ pub(in crate::server) async fn begin(
     Ok(BackupStream { header, pieces: taken })
 }
 
-/// What a record adds to the digest of a state.
+/// Function that gives what a record adds to the digest of a state.
 pub(crate) fn record_digest() -> RecordDigest {
     Machine::fresh(crate::tree::Options::default()).record_digest()
 }

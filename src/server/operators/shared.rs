@@ -24,23 +24,23 @@ use crate::supervision::Supervisor;
 pub(in crate::server) struct Shared {
     /// The way to the driver.
     pub driver: mpsc::Sender<Message>,
-    /// What has arrived and is not handed on.
+    /// Bytes that have arrived and are not handed on.
     pub received: Arc<Received>,
-    /// By which keys and certificates ports speak TLS.
+    /// Keys and certificates of ports that speak TLS.
     pub certificates: Vec<Followed>,
-    /// What follows the file with the users of SASL, if there is one.
+    /// Follower of the file with the users of SASL, if there is one.
     pub users: Option<FollowedUsers>,
     /// Handshakes with them.
     pub handshakes: Arc<Handshakes>,
-    /// What is counted.
+    /// Counters.
     pub figures: Arc<Figures>,
-    /// What the driver has published last.
+    /// State that the driver has published last.
     pub published: Arc<Published>,
-    /// What does not change.
+    /// Facts that do not change.
     pub facts: Facts,
-    /// Who may ask which word.
+    /// Four-letter words that are answered.
     pub words: FourLetterWords,
-    /// Where on the HTTP port the commands are.
+    /// Path of the commands on the HTTP port.
     pub commands_path: String,
     /// Whether that port takes TLS alone.
     pub forces_https: bool,
@@ -50,7 +50,7 @@ pub(in crate::server) struct Shared {
     pub turn: tokio::sync::Mutex<()>,
     /// Knows whether a thread or task has panicked; `None` in unit tests.
     pub supervisor: Option<Arc<Supervisor>>,
-    /// How many errors have ended servers of this data.
+    /// Number of errors that have ended servers of this data.
     pub errors: Arc<ErrorCount>,
     /// Lets one backup be made at a time.
     pub backups: BackupTurns,
