@@ -104,9 +104,13 @@ async fn a_member_that_was_declared_dead_and_comes_back_is_refused_with_its_data
 async fn beside_a_server_with_the_log_that_runs_none_goes_on_alone() {
     let mut three = three().await;
     three.stop(1);
-    // The majority serves.
-    let refused = recover(&three, 1, &["--dead", "2,3"]);
-    assert!(stderr(&refused).contains("serves clients"), "{}", stderr(&refused));
+    // Once there is a leader again, the majority serves.
+    testkit::wait_until("the majority is said to serve", async || {
+        let refused = recover(&three, 1, &["--dead", "2,3"]);
+        assert!(!refused.status.success());
+        stderr(&refused).contains("serves clients")
+    })
+    .await;
     three.stop(2);
     testkit::wait_until("server 3 does not serve", async || three.mode(3).await.is_empty()).await;
     let refused = recover(&three, 1, &["--dead", "2,3"]);
