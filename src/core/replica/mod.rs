@@ -15,6 +15,13 @@
 
 mod audit_line;
 pub mod bounds;
+/// Writes nothing: the dumps of the owners (`canonical.rs`) are of no release.
+#[cfg(not(feature = "internals"))]
+macro_rules! canonical {
+    ($($part:tt)*) => {};
+}
+#[cfg(feature = "internals")]
+#[macro_use]
 mod canonical;
 mod clients;
 #[cfg(test)]
@@ -63,8 +70,6 @@ pub use records::{Record, Records};
 pub use setup::{Restored, Setup};
 pub use timing::TICK_MS;
 
-#[cfg(feature = "internals")]
-use canonical::Canonical;
 use clients::{Authentication, Clients, Connection, Forwarding, Rules};
 use consensus::{Clocks, Consensus, Leadership, ReadIndex, Tail, from_raft};
 use ensemble::Ensemble;
@@ -334,54 +339,6 @@ impl Replica {
             self.state.machine_mut().keep_all_tombstones(false);
         }
         drained
-    }
-
-    /// What an entry of the log holds, as [`Replica::canonical`] has it: without what only tells the date.
-    #[cfg(feature = "internals")]
-    #[doc(hidden)]
-    #[must_use]
-    pub fn canonical_entry(data: &bytes::Bytes) -> String {
-        let mut out = Canonical::at(0);
-        machine::Batch::canonical(data, &mut out);
-        out.finish()
-    }
-
-    /// All that what this replica does depends on, for comparison with another one's (see `replica/canonical.rs`).
-    /// To be called when [`Replica::ready`] has nothing to be done.
-    #[cfg(feature = "internals")]
-    #[must_use]
-    pub fn canonical(&self) -> String {
-        let Self {
-            setup,
-            clocks,
-            consensus,
-            leadership,
-            reads,
-            state,
-            clients,
-            forwarding,
-            sessions,
-            following,
-            ensemble,
-            output,
-            figures: _operators_alone_see_them,
-        } = self;
-        let mut out = Canonical::at(clocks.now_us());
-        let leads = leadership.leads().is_some();
-        out.value(&(setup.raft_id, setup.seed));
-        clocks.canonical(&mut out);
-        consensus.canonical(&mut out);
-        following.canonical(&mut out);
-        leadership.canonical(clients.waiting_since_us().is_some(), &mut out);
-        out.value(reads);
-        state.canonical(&mut out);
-        clients.canonical(&mut out);
-        out.value(forwarding);
-        let is_linked = |peer: u64| ensemble.connected(peer::server_of(peer)) == Some(peer);
-        sessions.canonical(leads, is_linked, &mut out);
-        ensemble.canonical(&mut out);
-        out.value(output);
-        out.finish()
     }
 
     /// The state, for checkers.

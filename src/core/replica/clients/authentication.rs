@@ -16,7 +16,6 @@ use super::connection::{Connection, Phase};
 use super::table::Clients;
 use crate::proto::ErrorCode;
 use crate::proto::Writer as _;
-use crate::replica::canonical::Canonical;
 use crate::replica::machine::Identities;
 use crate::replica::request::ConnId;
 use crate::sasl::{NONCE_BYTES, SaslSetup, SaslUsers, Step, Verdict};
@@ -54,6 +53,11 @@ enum Taken {
     Later,
 }
 
+canonical! {
+    Authentication: setup, enforced_schemes, tokens;
+    |out, nonces| out.value(&nonces.get_word_pos())
+}
+
 impl Authentication {
     pub(in crate::replica) fn new(
         setup: SaslSetup,
@@ -64,11 +68,6 @@ impl Authentication {
         // Numbers of their own: what else is drawn from the seed does not change with the clients that authenticate.
         nonces.set_stream(NONCE_STREAM);
         Self { setup, enforced_schemes, nonces, tokens: Vec::new() }
-    }
-
-    pub(super) fn canonical(&self, out: &mut Canonical) {
-        let Self { setup, enforced_schemes, nonces, tokens } = self;
-        out.value(&(setup, enforced_schemes, nonces.get_word_pos(), tokens));
     }
 
     /// What lists of this connection may name.

@@ -14,7 +14,6 @@ use crate::proto::connect::ConnectResponse;
 use crate::proto::request::Request;
 use crate::proto::response::{ReplyHeader, encode_event, encode_reply};
 use crate::proto::{ErrorCode, EventType, OpCode, Response, Text, frame};
-use crate::replica::canonical::Canonical;
 use crate::replica::inspect::{ConnectionReport, Latency};
 use crate::replica::machine::Identities;
 use crate::replica::ready::{Answered, Outgoing};
@@ -108,6 +107,13 @@ pub(in crate::replica) struct Connection {
     report: ConnectionReport,
 }
 
+canonical! {
+    // Without what is counted for operators, and when something was heard, but of a client that waits for a session.
+    Connection: ids, sasl, outside, phase, session, queue, closing, is_read_only, next_sequence, out, has_output,
+    counted_bytes, held_back, behind_members; without report;
+    |to, heard_us| to.value(&matches!(phase, Phase::Opening { .. }).then_some(heard_us))
+}
+
 impl Connection {
     pub(in crate::replica) fn new(
         conn: ConnId,
@@ -143,60 +149,6 @@ impl Connection {
                 established_ms: wall_ms,
                 ..ConnectionReport::default()
             },
-        }
-    }
-
-    /// Without what is counted for operators, and since when requests wait, which is counted, too: but for one that
-    /// waits for a session, or for a disk that hangs.
-    pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
-        let Self {
-            ids,
-            sasl,
-            outside,
-            phase,
-            session,
-            queue,
-            closing,
-            is_read_only,
-            heard_us,
-            next_sequence,
-            out: output,
-            has_output,
-            counted_bytes,
-            held_back,
-            behind_members,
-            report: _,
-        } = self;
-        out.value(&(ids, sasl, outside));
-        out.value(&(phase, session, closing, is_read_only, next_sequence));
-        out.value(&(output, has_output, counted_bytes, held_back));
-        if matches!(phase, Phase::Opening { .. }) {
-            out.time(*heard_us);
-        }
-        for pending in queue {
-            let at_us = match pending {
-                Pending::Write { sequence, xid, op, at_us } => {
-                    out.value(&(sequence, xid, op));
-                    at_us
-                }
-                Pending::Confirmed { context, xid, answer, at_us } => {
-                    out.value(&(context, xid, answer));
-                    at_us
-                }
-                Pending::Applied { xid, op, at_us, zxid, result } => {
-                    out.value(&(xid, op, zxid, result));
-                    at_us
-                }
-                Pending::Answer { xid, answer, at_us } => {
-                    out.value(&(xid, answer));
-                    at_us
-                }
-            };
-            out.time(*at_us);
-        }
-        if let Some((in_front, until_us)) = behind_members {
-            out.value(in_front);
-            out.time(*until_us);
         }
     }
 

@@ -17,7 +17,6 @@ use crate::proto::acl::perms;
 use crate::proto::connect::ConnectResponse;
 use crate::proto::request::{Request, Undecodable};
 use crate::proto::{ErrorCode, EventType, OpCode, RequestClass, Response, Text};
-use crate::replica::canonical::Canonical;
 use crate::replica::inspect::{
     ConnectionReport, Measure, Measurement, Measurements, Namespaces, WatchReport,
 };
@@ -94,6 +93,20 @@ impl Figures {
     }
 }
 
+canonical! {
+    // Without what is counted.
+    Clients: rules, by_session, with_output, output_bytes, postponed, sync_waiting, wait_for_members, sync_asked,
+    sync_confirmed; without now_us, figures, measured, namespaces, waiting;
+    |out, connections, watches, authentication| {
+        for (conn, connection) in connections {
+            out.value(conn);
+            connection.canonical(out);
+        }
+        watches.canonical(out);
+        authentication.canonical(out);
+    }
+}
+
 impl Clients {
     pub(in crate::replica) fn new(
         rules: Rules,
@@ -119,37 +132,6 @@ impl Clients {
             sync_asked: 0,
             sync_confirmed: 0,
         }
-    }
-
-    /// Without what is counted.
-    pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
-        let Self {
-            connections,
-            watches,
-            rules,
-            authentication,
-            now_us: _,
-            figures: _,
-            measured: _,
-            namespaces: _,
-            waiting: _,
-            by_session,
-            with_output,
-            output_bytes,
-            postponed,
-            sync_waiting,
-            wait_for_members,
-            sync_asked,
-            sync_confirmed,
-        } = self;
-        for (conn, connection) in connections {
-            out.value(conn);
-            connection.canonical(out);
-        }
-        watches.canonical(out);
-        authentication.canonical(out);
-        out.value(&(rules, by_session, with_output, output_bytes, postponed));
-        out.value(&(sync_waiting, wait_for_members, sync_asked, sync_confirmed));
     }
 
     /// It is this late.

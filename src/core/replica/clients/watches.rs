@@ -15,7 +15,6 @@ use twox_hash::XxHash3_64;
 
 use crate::proto::request::WatcherType;
 use crate::proto::{EventType, Text};
-use crate::replica::canonical::Canonical;
 use crate::replica::inspect::WatchReport;
 use crate::replica::request::ConnId;
 use crate::tree::path::last_slash;
@@ -110,6 +109,16 @@ pub(in crate::replica) struct Watches {
     recursive: u64,
 }
 
+canonical! {
+    // The tables by path follow from the registrations, which are in no order that a hash does not make: there are
+    // none where dumps are compared, or these are told apart by their number and paths alone.
+    Watches: by_conn, recursive; without by_path;
+    |out, total| {
+        assert!(*total == 0, "a scope with watches needs a dump of them");
+        out.value(total);
+    }
+}
+
 impl Watches {
     /// None yet.
     pub(in crate::replica) fn new(hash_seed: u64) -> Self {
@@ -119,14 +128,6 @@ impl Watches {
             total: 0,
             recursive: 0,
         }
-    }
-
-    /// The tables by path follow from the registrations, which are in no order that a hash does not make: there are
-    /// none where dumps are compared, or these are told apart by their number and paths alone.
-    pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
-        let Self { by_path: _, by_conn, total, recursive } = self;
-        assert!(*total == 0, "a scope with watches needs a dump of them");
-        out.value(&(by_conn, total, recursive));
     }
 
     /// Number of registrations.

@@ -12,7 +12,6 @@
 use std::collections::BTreeMap;
 
 use crate::replica::bounds::STEADY_MS_MAX;
-use crate::replica::canonical::Canonical;
 use crate::replica::timing::TICK_MS;
 
 /// Wall clocks that differ by no more agree, in milliseconds.
@@ -52,6 +51,16 @@ pub(in crate::replica) struct Clocks {
     readings: BTreeMap<u64, Reading>,
 }
 
+canonical! {
+    // Without the steady clock (see `replica/canonical.rs`).
+    Clocks: wall_ms, ticked_us, proposed_ms; without now_us, heard_ms, leads;
+    |out, readings| for (peer, Reading { wall_ms, at_us, asked_us }) in readings {
+        out.value(&(peer, wall_ms));
+        out.time_up_to(*at_us, READING_US_MAX + 1);
+        out.time_up_to(*asked_us, READING_US_MAX + 1);
+    }
+}
+
 impl Clocks {
     /// Time has passed. How many ticks are due, at most [`TICKS_AT_ONCE_MAX`].
     pub(in crate::replica) fn tick(&mut self, now_us: u64, wall_ms: i64) -> u64 {
@@ -61,20 +70,6 @@ impl Clocks {
         let due = now_us.saturating_sub(*ticked_us) / (TICK_MS * 1000);
         *ticked_us += due * TICK_MS * 1000;
         due.min(TICKS_AT_ONCE_MAX)
-    }
-
-    /// Without the steady clock (see `replica/canonical.rs`).
-    pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
-        let Self { now_us: _, wall_ms, ticked_us, heard_ms: _, leads: _, proposed_ms, readings } =
-            self;
-        out.value(wall_ms);
-        out.maybe_time(*ticked_us);
-        out.value(proposed_ms);
-        for (peer, Reading { wall_ms, at_us, asked_us }) in readings {
-            out.value(&(peer, wall_ms));
-            out.time_up_to(*at_us, READING_US_MAX + 1);
-            out.time_up_to(*asked_us, READING_US_MAX + 1);
-        }
     }
 
     /// Monotonic microseconds.

@@ -6,7 +6,6 @@
 //! [`LEADERLESS_MS_MAX`] is to stop. *Never* believes a clock about who leads, and never closes a connection: its
 //! caller does.
 
-use crate::replica::canonical::Canonical;
 use crate::replica::timing::LEADERLESS_MS_MAX;
 
 /// A server that lost its link to the leader stands for election this much later than the one before
@@ -55,53 +54,19 @@ struct Hint {
     campaign_at_us: u64,
 }
 
-impl Leadership {
-    /// How long a server has led counts while it may found the ensemble, and since when another one leads while a
-    /// client waits; why clients are not served is said to operators alone.
-    pub(in crate::replica) fn canonical(&self, client_waits: bool, out: &mut Canonical) {
-        let Self {
-            leads,
-            led_since_us,
-            is_serving,
-            leaderless_since_us,
-            barrier,
-            hint,
-            founds,
-            resigns,
-            awaits_disk,
-            led_anew_us,
-            silent_ticks,
-            changes: _,
-            last_leader,
-            obstacle: _,
-        } = self;
-        let silent_ticks = (*silent_ticks).min(SILENT_TICKS_MAX + 1);
-        out.value(&(
-            leads,
-            is_serving,
-            barrier,
-            founds,
-            resigns,
-            awaits_disk,
-            silent_ticks,
-            last_leader,
-        ));
-        if *founds {
-            out.time(*led_since_us);
-        }
-        if client_waits {
-            out.time(*led_anew_us);
-        }
-        match leaderless_since_us {
-            Some(since_us) => out.time_up_to(*since_us, LEADERLESS_MS_MAX * 1000),
-            None => out.value(&()),
-        }
-        if let Some(Hint { until_us, campaign_at_us }) = hint {
-            out.time(*until_us);
-            out.time(*campaign_at_us);
-        }
+canonical! {
+    // How long a server has led counts while it may found the ensemble, and since when another one leads while a
+    // client waits; why clients are not served is said to operators alone.
+    Leadership(client_waits: bool):
+    leads, is_serving, barrier, hint, founds, resigns, awaits_disk, last_leader; without changes, obstacle;
+    |out, led_since_us, leaderless_since_us, led_anew_us, silent_ticks| {
+        out.value(&(founds.then_some(led_since_us), client_waits.then_some(led_anew_us)));
+        out.value(silent_ticks.min(&(SILENT_TICKS_MAX + 1)));
+        out.maybe_time_up_to(*leaderless_since_us, LEADERLESS_MS_MAX * 1000);
     }
+}
 
+impl Leadership {
     /// The term in which this server leads and has applied everything from before.
     pub(in crate::replica) fn leads(&self) -> Option<u64> {
         self.leads

@@ -10,6 +10,7 @@
 
 mod asking;
 mod disk_watch;
+#[cfg(feature = "internals")]
 mod dump;
 mod durability;
 mod guards;

@@ -16,7 +16,6 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::tail::EntryTerms;
-use crate::replica::canonical::Canonical;
 use crate::replica::messages::{Promise, server_of};
 
 /// How long all voters are waited for, microseconds; after that, a majority is enough.
@@ -150,19 +149,15 @@ pub(in crate::replica) struct Asking {
     held: Held,
 }
 
+canonical! {
+    Asking: question, answered, held;
+    |out, since_us| out.maybe_time_up_to(*since_us, ASKING_US)
+}
+
 impl Asking {
     /// `question` is a random number.
     pub(in crate::replica) fn new(question: u64, held: Held) -> Self {
         Self { question, since_us: None, answered: BTreeSet::new(), held }
-    }
-
-    pub(super) fn canonical(&self, out: &mut Canonical) {
-        let Self { question, since_us, answered, held } = self;
-        out.value(&(question, answered, held));
-        match since_us {
-            Some(since_us) => out.time_up_to(*since_us, ASKING_US),
-            None => out.value(&()),
-        }
     }
 
     /// It is this late.

@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 
 use super::promises::{Asking, Promises, Refusal};
-use crate::replica::canonical::Canonical;
 use crate::replica::messages::{PeerMessage, Promise, server_of};
 
 /// See the module.
@@ -37,15 +36,14 @@ impl Default for Rollback {
     }
 }
 
-impl Rollback {
-    pub(super) fn canonical(&self, out: &mut Canonical) {
-        let Self { promises, asking, refusal, ahead_of, may_vote } = self;
-        out.value(&(promises, refusal, ahead_of, may_vote));
-        if let Some(asking) = asking {
-            asking.canonical(out);
-        }
+canonical! {
+    Rollback: promises, refusal, ahead_of, may_vote;
+    |out, asking| if let Some(asking) = asking {
+        asking.canonical(out);
     }
+}
 
+impl Rollback {
     /// Whether this server votes, and stands for election.
     pub(super) fn may_vote(&self) -> bool {
         self.may_vote

@@ -13,7 +13,6 @@ use raft::eraftpb::{
 };
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 
-use crate::replica::canonical::Canonical;
 use crate::replica::durable::{Entry, EntryKind, HardState, Mark, Membership};
 use crate::replica::ready::Fetch;
 
@@ -80,6 +79,21 @@ impl EntryTerms {
     }
 }
 
+canonical! {
+    // The bytes follow from the entries. Questions to the disk are numbered; it has answered them all where dumps are
+    // compared.
+    Tail: disk_before, before, runs, membership, image; without bytes;
+    |out, entries, hard_state, fetches| {
+        for entry in entries {
+            out.value(&(entry.index, entry.term, entry.get_entry_type()));
+            out.entry(&entry.data);
+        }
+        out.value(&(hard_state.term, hard_state.vote, hard_state.commit));
+        let Fetches { next: _, wanted, waiting, fetched } = &*fetches.borrow();
+        out.value(&(wanted, waiting, fetched));
+    }
+}
+
 impl Tail {
     /// A tail that begins behind an entry already applied. `disk_before`: what the log on the disk
     /// begins after, and `runs` the terms between the two.
@@ -100,30 +114,6 @@ impl Tail {
         tail.membership.set_learners(membership.learners.clone());
         tail.append(&entries.into_iter().map(to_raft).collect::<Vec<_>>());
         tail
-    }
-
-    /// Questions to the disk are numbered; it has answered them all where dumps are compared.
-    pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
-        let Self {
-            disk_before,
-            before,
-            runs,
-            entries,
-            bytes: _follow_from_the_entries,
-            hard_state,
-            membership,
-            image,
-            fetches,
-        } = self;
-        out.value(&(disk_before, before, runs, image));
-        for entry in entries {
-            out.value(&(entry.index, entry.term, entry.get_entry_type()));
-            crate::replica::machine::Batch::canonical(&entry.data, out);
-        }
-        out.value(&(hard_state.term, hard_state.vote, hard_state.commit));
-        out.value(membership);
-        let Fetches { next: _, wanted, waiting, fetched } = &*fetches.borrow();
-        out.value(&(wanted, waiting, fetched));
     }
 
     /// Adds entries; the first may overwrite a suffix.

@@ -8,7 +8,6 @@
 use std::collections::BTreeMap;
 
 use crate::config::{Role, ServerSpec};
-use crate::replica::canonical::Canonical;
 use crate::replica::inspect::PeerStatus;
 use crate::replica::messages::{Member, server_of};
 
@@ -36,6 +35,12 @@ pub(in crate::replica) struct Ensemble {
     mark_proposed: Option<u64>,
 }
 
+canonical! {
+    // Without what only operators are shown.
+    Ensemble: server, connected, is_changed, announced, announced_version, leaving, own_role, reconfig_proposed,
+    owes_mark, mark_proposed; without peer_status;
+}
+
 impl Ensemble {
     /// As this server knows it at the start. `owes_mark`: the voters changed in the entries that were replayed.
     pub(in crate::replica) fn new(server: u8, owes_mark: bool) -> Self {
@@ -52,25 +57,6 @@ impl Ensemble {
             owes_mark,
             mark_proposed: None,
         }
-    }
-
-    /// Without what only operators are shown.
-    pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
-        let Self {
-            server,
-            connected,
-            is_changed,
-            announced,
-            announced_version,
-            leaving,
-            own_role,
-            peer_status: _,
-            reconfig_proposed,
-            owes_mark,
-            mark_proposed,
-        } = self;
-        out.value(&(server, connected, is_changed, announced, announced_version, leaving));
-        out.value(&(own_role, reconfig_proposed, owes_mark, mark_proposed));
     }
 
     /// There is a link to or from the server with this raft id.

@@ -5,7 +5,6 @@
 //! have already, which the log at the start tells. *Never* looks at the consensus.
 
 use super::state::Machine;
-use crate::replica::canonical::Canonical;
 use crate::replica::durable::Mark;
 
 /// See the module.
@@ -21,17 +20,19 @@ pub(in crate::replica) struct AppliedState {
     incoming: Option<(Mark, Box<Machine>)>,
 }
 
+canonical! {
+    // Where the log ended at the start only says what may be handed to a disk, which these replicas have none of.
+    AppliedState: at; without log_end_at_start;
+    |out, machine, incoming| {
+        machine.canonical(out);
+        out.value(&incoming.as_ref().map(|(mark, _)| mark));
+    }
+}
+
 impl AppliedState {
     /// What the disk gave back.
     pub(in crate::replica) fn new(machine: Machine, at: (u64, u64), log_end_at_start: u64) -> Self {
         Self { machine, at, log_end_at_start, incoming: None }
-    }
-
-    /// Where the log ended at the start only says what may be handed to a disk, which these replicas have none of.
-    pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
-        let Self { machine, at, log_end_at_start: _, incoming } = self;
-        machine.canonical(out);
-        out.value(&(at, incoming.as_ref().map(|(mark, _)| mark)));
     }
 
     pub(in crate::replica) fn machine(&self) -> &Machine {

@@ -32,7 +32,6 @@ use crate::proto::request::Request;
 use crate::proto::{ErrorCode, OpCode, Response, Stat, Text};
 use crate::replica::audit_line::AuditLine;
 use crate::replica::bounds::{STEADY_MS_MAX, TERM_MAX};
-use crate::replica::canonical::Canonical;
 use crate::replica::durable::{Changes, Drained, Entry, Mark, Membership};
 use crate::tree::{Context, Event, Options, Tree};
 use crate::zookeeper::password::password as computed_password;
@@ -92,6 +91,14 @@ pub(in crate::replica) enum SessionChange {
     Opened(i64, Session),
     Attached(i64, Session),
     Closed(i64),
+}
+
+canonical! {
+    // Znodes and sessions by their digests; what was changed since the last checkpoint is left out, because nothing is
+    // ever drained, and so is what only operators see.
+    Machine: last_zxid, last_time_ms, version, known_version, replayed, migration;
+    without steady_ms, digests, records_loaded, full_pass, clock_dirty, txns_applied, audits_replay;
+    |out, tree, sessions, loading| out.value(&(tree.digest(), sessions.digest(), loading.is_some()))
 }
 
 impl Machine {
@@ -192,31 +199,6 @@ impl Machine {
             .wrapping_add(XxHash3_128::oneshot(&self.clock_record()))
             .wrapping_add(self.version_record().map_or(0, |record| version_digest(&record)))
             .wrapping_add(self.migration_record().map_or(0, |record| migration_digest(&record)))
-    }
-
-    /// Znodes and sessions by their digests; what was changed since the last checkpoint is left out, because nothing is
-    /// ever drained, and so is what only operators see.
-    pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
-        let Self {
-            tree,
-            sessions,
-            last_zxid,
-            last_time_ms,
-            steady_ms: _,
-            version,
-            known_version,
-            digests: _,
-            records_loaded: _,
-            full_pass: _,
-            clock_dirty: _,
-            txns_applied: _,
-            replayed,
-            audits_replay: _,
-            migration,
-            loading,
-        } = self;
-        out.value(&(tree.digest(), sessions.digest(), last_zxid, last_time_ms, replayed));
-        out.value(&(version, known_version, migration, loading.is_some()));
     }
 
     /// The last zxid, its stamp, and the steady clock: unless it is as an earlier version has left it,

@@ -17,7 +17,6 @@ use super::version;
 use crate::proto::connect::{PASSWORD_BYTES, Password};
 use crate::proto::{Malformed, Reader, Text, Writer};
 use crate::replica::bounds::STEADY_MS_MAX;
-use crate::replica::canonical::Canonical;
 use crate::replica::request::ConnId;
 use crate::tree::acl::Identity;
 use crate::zookeeper;
@@ -356,14 +355,6 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Dumps an entry's data.
-    pub(in crate::replica) fn canonical(data: &Bytes, out: &mut Canonical) {
-        match Self::decode(data) {
-            Ok(Self { time, txns, .. }) => out.value(&(time.wall_ms, time.is_agreed, txns)),
-            Err(_) => out.value(data),
-        }
-    }
-
     /// Decodes the payload of an entry; the empty payload is the empty batch.
     ///
     /// # Errors

@@ -13,7 +13,6 @@ use super::cutover::Cutover;
 use super::waiting::Waiting;
 use crate::learner::{Joining, Learner};
 use crate::proto::Text;
-use crate::replica::canonical::Canonical;
 use crate::replica::machine::{BatchBuilder, MigrateOp, Origin, Txn, TxnOp};
 use crate::replica::request::ConnId;
 use crate::sasl::{CNONCE_BYTES, ClientLogin};
@@ -159,13 +158,17 @@ pub(in crate::replica) struct Following {
     work: ZooKeeperWork,
 }
 
-impl Following {
-    /// All that matters is bound to a link, which no dump compares: only whether there is one.
-    pub(in crate::replica) fn canonical(&self, out: &mut Canonical) {
-        let is_up = matches!(self.link, Link::Up(_));
-        out.value(&(is_up, self.waiting.len(), self.held.len(), self.ids, self.cutover.stage()));
+canonical! {
+    // All that matters is bound to a link, which no dump compares: only whether there is one.
+    Following: ids;
+    without again_us, failures, aheads, away_since_us, why, ordered, opening, are_ids_asked, owners, batch, batches,
+    batch_bytes, proposed, unapplied, unapplied_bytes, watched_zxid, alarms, work;
+    |out, link, waiting, cutover, held| {
+        out.value(&(matches!(link, Link::Up(_)), waiting.len(), held.len(), cutover.stage()));
     }
+}
 
+impl Following {
     /// What the shell is to do.
     pub(in crate::replica) fn take_work(&mut self) -> ZooKeeperWork {
         if let Link::Up(up) = &mut self.link {

@@ -10,7 +10,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::replica::canonical::Canonical;
 use crate::replica::timing::TICK_MS;
 
 /// Width of a bucket in microseconds.
@@ -41,36 +40,28 @@ pub(super) struct Expiry {
     buckets: BTreeMap<u64, Vec<i64>>,
 }
 
-impl Expiry {
-    /// Its time is the sum of ticks: times are written by their distance from it. What is found in another bucket than
-    /// its own is not looked at.
-    pub(super) fn canonical(&self, out: &mut Canonical) {
-        let Self { now_us, tick_us, sessions, buckets } = self;
-        out.maybe_time(*tick_us);
+canonical! {
+    // Its time is the sum of ticks: times are written by their distance from it. What is found in another bucket than
+    // its own is not looked at.
+    Expiry: tick_us;
+    |out, now_us, sessions, buckets| {
         out.value(&(now_us % BUCKET_US));
         let left = |at_us: u64| i128::from(at_us) - i128::from(*now_us);
         for (session, deadline) in sessions {
             let Deadline { at_us, timeout_us, bucket, closing, spared } = *deadline;
-            out.value(&(
-                session,
-                left(at_us),
-                timeout_us,
-                left(bucket * BUCKET_US),
-                closing,
-                spared,
-            ));
+            out.value(&(session, left(at_us), timeout_us, left(bucket * BUCKET_US), closing, spared));
         }
         for (bucket, of_it) in buckets {
-            let counts = |id: &&i64| {
-                self.sessions.get(id).is_some_and(|known| known.bucket == *bucket && !known.closing)
-            };
+            let counts = |id: &&i64| sessions.get(id).is_some_and(|it| it.bucket == *bucket && !it.closing);
             let of_it: Vec<&i64> = of_it.iter().filter(counts).collect();
             if !of_it.is_empty() {
                 out.value(&(left(*bucket * BUCKET_US), of_it));
             }
         }
     }
+}
 
+impl Expiry {
     /// Moves the clock.
     pub(super) fn tick(&mut self, now_us: u64) {
         let before = self.tick_us.replace(now_us).unwrap_or(now_us);

@@ -13,17 +13,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::touches::CONFIRMED_US_MAX;
-use crate::replica::canonical::Canonical;
+use super::touches::UNCONFIRMED_US_MAX;
 use crate::replica::messages::{Stamp, server_of};
-use crate::replica::timing::{LEADERLESS_MS_MAX, TICK_MS};
+use crate::replica::timing::TICK_MS;
 
 const TICK_US: u64 = TICK_MS * 1000;
 /// A process that has told nothing for longer is silent.
 const SILENT_US: u64 = 4 * TICK_US;
 /// How long a process answers its clients at most after the last that was heard of it: until it is not
 /// sure any more of being heard, and then until it sends them away. Clocks differ by a tenth at most.
-const ANSWERS_US_MAX: u64 = (CONFIRMED_US_MAX + LEADERLESS_MS_MAX * 1000) * 11 / 10;
+const ANSWERS_US_MAX: u64 = UNCONFIRMED_US_MAX * 11 / 10;
 /// A leader that no majority has answered for longer confirms nothing: so long after another one was
 /// elected, a deposed one may have.
 pub(super) const DEPOSED_US_MAX: u64 = 15 * TICK_US;
@@ -49,16 +48,11 @@ pub(super) struct Liveness {
     answered: BTreeMap<u64, u64>,
 }
 
-impl Liveness {
-    /// For `expiry`, it is this late. Of a server without a link the process has ended, where dumps are compared, and
-    /// its last report is one that no other goes on from.
-    pub(super) fn canonical(
-        &self,
-        now_us: u64,
-        is_linked: impl Fn(u64) -> bool,
-        out: &mut Canonical,
-    ) {
-        let Self { processes, stamps, answered } = self;
+canonical! {
+    // For `expiry`, it is this late. Of a server without a link the process has ended, where dumps are compared, and
+    // its last report is one that no other goes on from.
+    Liveness(now_us: u64, is_linked: impl Fn(u64) -> bool):;
+    |out, processes, stamps, answered| {
         let left = |at_us: u64| i128::from(at_us) - i128::from(now_us);
         for (id, Process { told_us, answers_until_us, is_given_up }) in processes {
             // That it answers no more counts once.
@@ -68,17 +62,16 @@ impl Liveness {
         }
         for (peer, Stamp { process, number }) in stamps {
             out.value(&(peer, process));
-            match is_linked(*peer) {
-                true => out.time(*number),
-                false => out.time_up_to(*number, CONFIRMED_US_MAX + LEADERLESS_MS_MAX * 1000),
-            }
+            out.time_up_to(*number, if is_linked(*peer) { u64::MAX } else { UNCONFIRMED_US_MAX });
         }
         for (peer, at_us) in answered {
             out.value(peer);
-            out.time_up_to(*at_us, CONFIRMED_US_MAX + LEADERLESS_MS_MAX * 1000);
+            out.time_up_to(*at_us, UNCONFIRMED_US_MAX);
         }
     }
+}
 
+impl Liveness {
     /// A new leader knows nothing but who may have clients.
     pub(super) fn begin(&mut self, processes: BTreeSet<u64>, now_us: u64) {
         self.stamps.clear();

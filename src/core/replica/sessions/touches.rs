@@ -12,12 +12,14 @@
 use std::collections::BTreeMap;
 
 use super::liveness::DEPOSED_US_MAX;
-use crate::replica::canonical::Canonical;
 use crate::replica::timing::LEADERLESS_MS_MAX;
 
 /// How long after the last report that the leader has confirmed this server believes that it is heard,
 /// in microseconds. Long beside the time between two reports (a tick, and the way there and back).
 pub(in crate::replica) const CONFIRMED_US_MAX: u64 = 1_000_000;
+/// Longest time for which a server that is not confirmed serves its clients: it is not sure first, and then sends them
+/// away.
+pub(super) const UNCONFIRMED_US_MAX: u64 = CONFIRMED_US_MAX + LEADERLESS_MS_MAX * 1000;
 
 /// What the leader is to be told.
 #[derive(Debug, Default)]
@@ -39,35 +41,23 @@ pub(super) struct Touches {
     confirmed_us: u64,
 }
 
-impl Touches {
-    /// Numbers of reports are times. Where this server leads, the report that the next one goes on from does not
-    /// count: it reports to no server before it follows a leader of a later term.
-    pub(super) fn canonical(&self, leads: bool, out: &mut Canonical) {
-        let Self { heard, confirmed, term, last, base, confirmed_us } = self;
-        for (session, report) in heard {
-            out.value(session);
-            out.time(*report);
-        }
-        out.value(&());
-        for (session, report) in confirmed {
-            out.value(session);
-            out.time(*report);
-        }
-        out.value(term);
-        // Then this server is not sure, and then it has sent its clients away.
-        let old_us = CONFIRMED_US_MAX + LEADERLESS_MS_MAX * 1000;
+canonical! {
+    // Numbers of reports are times. Where this server leads, the report that the next one goes on from does not
+    // count: it reports to no server before it follows a leader of a later term.
+    Touches(leads: bool): heard, confirmed, term;
+    |out, last, base, confirmed_us| {
+        // If nothing was heard, it only counts that all that is from now on has a higher number.
+        let is_idle = heard.is_empty() && confirmed.is_empty();
         match *last {
             0 => out.value(&()),
-            // It only counts that all that is heard from now on has a higher number.
-            _ if heard.is_empty() && confirmed.is_empty() => out.time_up_to(*last, old_us),
-            last => out.time(last),
+            last => out.time_up_to(last, if is_idle { UNCONFIRMED_US_MAX } else { u64::MAX }),
         }
-        if !leads {
-            out.maybe_time((*base != 0).then_some(*base));
-        }
-        out.time_up_to(*confirmed_us, old_us);
+        out.value(&(!leads).then_some(base));
+        out.time_up_to(*confirmed_us, UNCONFIRMED_US_MAX);
     }
+}
 
+impl Touches {
     /// A session's client was heard from.
     pub(super) fn insert(&mut self, session: i64) {
         self.heard.insert(session, self.last + 1);

@@ -19,7 +19,6 @@ use super::moves::Moves;
 use super::reaper::Reaper;
 use super::touches::Touches;
 use crate::proto::connect::{PASSWORD_BYTES, Password};
-use crate::replica::canonical::Canonical;
 use crate::replica::machine::{Session, Sessions};
 use crate::replica::messages::{PeerMessage, Stamp, server_of};
 
@@ -73,6 +72,21 @@ pub(in crate::replica) struct SessionTracker {
     reaper: Reaper,
 }
 
+canonical! {
+    // What a leader knows of the other servers' clients begins anew when it begins to lead, and counts only then.
+    // There is nothing to be reaped.
+    SessionTracker(leads: bool, is_linked: impl Fn(u64) -> bool): process, grace_ms, is_due, moves; without reaper;
+    |out, random, expiry, local, liveness, touches| {
+        out.value(&random.get_word_pos());
+        expiry.canonical(out);
+        local.canonical(out);
+        if leads {
+            liveness.canonical(expiry.now_us(), is_linked, out);
+        }
+        touches.canonical(leads, out);
+    }
+}
+
 impl SessionTracker {
     /// Of this process, with its source of passwords.
     pub(in crate::replica) fn new(process: u64, grace_ms: u64, random: ChaCha20Rng) -> Self {
@@ -88,35 +102,6 @@ impl SessionTracker {
             touches: Touches::default(),
             reaper: Reaper::default(),
         }
-    }
-
-    /// What a leader knows of the other servers' clients begins anew when it begins to lead, and counts only then.
-    /// There is nothing to be reaped.
-    pub(in crate::replica) fn canonical(
-        &self,
-        leads: bool,
-        is_linked: impl Fn(u64) -> bool,
-        out: &mut Canonical,
-    ) {
-        let Self {
-            process,
-            grace_ms,
-            random,
-            is_due,
-            expiry,
-            local,
-            liveness,
-            moves,
-            touches,
-            reaper: _,
-        } = self;
-        out.value(&(process, grace_ms, random.get_word_pos(), is_due, moves));
-        expiry.canonical(out);
-        local.canonical(out);
-        if leads {
-            liveness.canonical(expiry.now_us(), is_linked, out);
-        }
-        touches.canonical(leads, out);
     }
 
     /// Time has passed.

@@ -20,7 +20,6 @@ use std::collections::VecDeque;
 use raft::eraftpb::{Message, MessageType};
 
 use super::Consensus;
-use crate::replica::canonical::Canonical;
 use crate::replica::timing::TICK_MS;
 
 /// A server that yielded stands again once its disk has answered in less than half the bound for so many
@@ -66,41 +65,25 @@ pub(super) struct DiskWatch {
     unsynced: VecDeque<(u64, u64)>,
 }
 
-impl DiskWatch {
-    /// Everything by how many ticks ago it was. When the disk was slow last counts for one that has yielded. Appends
-    /// have numbers, which are written from the last durable one on.
-    pub(super) fn canonical(&self, synced: u64, out: &mut Canonical) {
-        let Self {
-            bound,
-            now,
-            waits_since,
-            slow_at,
-            lacks,
-            stuck,
-            has_yielded,
-            leaderless_since,
-            asked,
-            ask_again_at,
-            has_asked,
-            declined_in,
-            unsynced_bytes,
-            unsynced,
-        } = self;
+canonical! {
+    // Everything by how many ticks ago it was. When the disk was slow last counts for one that has yielded. Appends
+    // have numbers, which are written from the last durable one on.
+    DiskWatch(synced: u64): bound, has_yielded, asked, has_asked, declined_in, unsynced_bytes;
+    |out, now, waits_since, slow_at, lacks, stuck, leaderless_since, ask_again_at, unsynced| {
         let age = |since: u64| now - since;
-        let slow = has_yielded.then(|| age(*slow_at));
         let leaderless = leaderless_since.map(|since| age(since).min(LEADERLESS_TICKS));
         // Clients are sent away before twice the bound is over; of the others, nothing is behind the bound.
         let waits = waits_since.map(|since| age(since).min(2 * bound));
-        out.value(&(bound, waits, slow, leaderless));
-        out.value(&lacks.map(|(index, since)| (index, age(since).min(*bound))));
-        out.value(&stuck.map(|(index, since)| (index, age(since).min(*bound))));
-        let again = ask_again_at.saturating_sub(*now);
-        out.value(&(has_yielded, asked, again, has_asked, declined_in, unsynced_bytes));
+        let up_to_bound = |(index, since): (u64, u64)| (index, age(since).min(*bound));
+        out.value(&(waits, has_yielded.then(|| age(*slow_at)), leaderless));
+        out.value(&(lacks.map(up_to_bound), stuck.map(up_to_bound), ask_again_at.saturating_sub(*now)));
         for (number, bytes) in unsynced {
             out.value(&(number - synced, bytes));
         }
     }
+}
 
+impl DiskWatch {
     /// A disk that may take `bound_ms` for what something waits for.
     pub(super) fn new(bound_ms: u64) -> Self {
         Self {

@@ -5,8 +5,6 @@
 
 use std::collections::VecDeque;
 
-use crate::replica::canonical::Canonical;
-
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Durability {
@@ -15,19 +13,18 @@ pub(super) struct Durability {
     pending: VecDeque<(u64, u64)>,
 }
 
+canonical! {
+    // Appends by their numbers from the last durable one on.
+    Durability(synced: u64): index;
+    |out, pending| for (number, end) in pending {
+        out.value(&(number - synced, end));
+    }
+}
+
 impl Durability {
     /// All up to `index` is there.
     pub(super) fn new(index: u64) -> Self {
         Self { index, pending: VecDeque::new() }
-    }
-
-    /// Appends by their numbers from the last durable one on.
-    pub(super) fn canonical(&self, synced: u64, out: &mut Canonical) {
-        let Self { index, pending } = self;
-        out.value(index);
-        for (number, end) in pending {
-            out.value(&(number - synced, end));
-        }
     }
 
     /// The last index.
