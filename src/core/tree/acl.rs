@@ -14,21 +14,24 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use sha1::{Digest as _, Sha1};
 use smallvec::{SmallVec, smallvec};
+use twox_hash::XxHash3_128;
 
 use crate::proto::acl::perms;
 use crate::proto::{Acl, ErrorCode, Text};
 use crate::sasl::Principal;
 
-use super::Options;
-use super::digest;
 use super::distinguished_name;
 use super::ip::{IpNetwork, Networks};
+use super::options::Options;
 
 /// Most entries that a list may have once `auth` is expanded.
 pub const ACL_ENTRIES_MAX: usize = 65_536;
 
 /// The schemes whose ids are proved, and compared as they are.
 const PROVEN: [&[u8]; 3] = [b"digest", b"sasl", b"x509"];
+
+/// Keeps lists apart from the other kinds of input of the digest (`digest.rs`).
+const HASH_SEED: u64 = 0x6c6f_636b_0000_0001;
 
 /// The id of the scheme `sasl` that matches every id of it.
 const SASL_SUPER: &[u8] = b"super";
@@ -134,7 +137,7 @@ impl AclList {
         exact.sort_unstable();
         let sasl_perms = of(b"sasl").fold(0, |perms, acl| perms | acl.perms);
         let networks = Networks::new(of(b"ip").map(|acl| (acl.id.as_str(), acl.perms)));
-        let hash = digest::acl(&entries);
+        let hash = hash(&entries);
         Self { entries: entries.into_boxed_slice(), world_perms, exact, sasl_perms, networks, hash }
     }
 
@@ -178,6 +181,13 @@ impl AclList {
         };
         self.entries.iter().map(mask).collect()
     }
+}
+
+/// Hash of a list, in its order, for the digest of the tree.
+pub(super) fn hash(entries: &[Acl]) -> u128 {
+    let mut bytes = Vec::new();
+    Acl::encode_list(entries, &mut bytes);
+    XxHash3_128::oneshot_with_seed(HASH_SEED, &bytes)
 }
 
 /// Whether `ids` have one of the `wanted` permission bits.

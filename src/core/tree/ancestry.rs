@@ -7,11 +7,11 @@
 //! *Never* looks for a znode.
 
 use super::path;
-use super::slab::{Slab, ZnodeId};
-use super::znode::Znode;
+use super::slab::ZnodeId;
+use super::znode::{Znode, Znodes};
 
 /// Whether this is the path of the znode.
-pub(super) fn has_path(slab: &Slab, id: ZnodeId, path: &[u8]) -> bool {
+pub(super) fn has_path(slab: &Znodes, id: ZnodeId, path: &[u8]) -> bool {
     if id == ZnodeId::ROOT {
         return path == path::ROOT.as_bytes();
     }
@@ -29,14 +29,14 @@ pub(super) fn has_path(slab: &Slab, id: ZnodeId, path: &[u8]) -> bool {
 }
 
 /// Its path.
-pub(super) fn path(slab: &Slab, id: ZnodeId) -> String {
+pub(super) fn path(slab: &Znodes, id: ZnodeId) -> String {
     let mut path = String::new();
     put_path(slab, id, &mut path);
     path
 }
 
 /// Puts its path in the place of what is in `path`, whose memory it uses.
-pub(super) fn put_path(slab: &Slab, id: ZnodeId, path: &mut String) {
+pub(super) fn put_path(slab: &Znodes, id: ZnodeId, path: &mut String) {
     let znode = &slab[id];
     if id == ZnodeId::ROOT {
         path.clear();
@@ -47,7 +47,7 @@ pub(super) fn put_path(slab: &Slab, id: ZnodeId, path: &mut String) {
 }
 
 /// The same of a child of `parent` with this name, whether or not it is there.
-pub(super) fn put_child_path(slab: &Slab, parent: ZnodeId, name: &[u8], path: &mut String) {
+pub(super) fn put_child_path(slab: &Znodes, parent: ZnodeId, name: &[u8], path: &mut String) {
     let mut bytes = std::mem::take(path).into_bytes();
     bytes.clear();
     let names = || std::iter::once(name).chain(up_to_root(slab, parent).map(Znode::name));
@@ -62,7 +62,7 @@ pub(super) fn put_child_path(slab: &Slab, parent: ZnodeId, name: &[u8], path: &m
 }
 
 /// A znode, its parent, and so on; without the root.
-fn up_to_root(slab: &Slab, id: ZnodeId) -> impl Iterator<Item = &Znode> {
+fn up_to_root(slab: &Znodes, id: ZnodeId) -> impl Iterator<Item = &Znode> {
     let known = |id: ZnodeId| (id != ZnodeId::ROOT).then(|| &slab[id]);
     std::iter::successors(known(id), move |znode| known(znode.parent))
 }

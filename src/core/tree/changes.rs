@@ -5,40 +5,18 @@
 //! between two drains leaves nothing. Loading what was drained gives the same tree.
 //! *Never* writes anything itself.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::LazyLock;
 
 use super::owner::Owner;
 use super::path::{self, ZnodePath};
 use super::slab::ZnodeId;
-use super::{Tree, ancestry, digest, record};
+use super::{Tree, acl, ancestry, digest, record};
 use crate::proto::Acl;
 
 /// Bytes of records that one drain hands out, and one record more: a thousand small ones and a
 /// thousand of a megabyte are not the same to the thread that copies and holds them.
 pub(crate) const DRAIN_BYTES_MAX: usize = 2 << 20;
-
-/// Paths whose records have to go.
-#[derive(Debug, Default)]
-pub(super) struct Changes {
-    tombstones: BTreeSet<Box<[u8]>>,
-    keep_all: bool,
-}
-
-impl Changes {
-    /// To be told of every znode that appears. Answers whether its path is stored already.
-    pub(super) fn appeared(&mut self, path: &[u8]) -> bool {
-        !self.tombstones.is_empty() && self.tombstones.remove(path)
-    }
-
-    /// To be told of every znode that disappears.
-    pub(super) fn disappeared(&mut self, path: &[u8], stored: bool) {
-        if stored || self.keep_all {
-            self.tombstones.insert(path.into());
-        }
-    }
-}
 
 /// Takes one change: a path, and its record or `None` for a tombstone.
 pub type TakeChange<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
@@ -61,7 +39,7 @@ impl fmt::Display for BadRecord {
 impl std::error::Error for BadRecord {}
 
 /// That of the list that most have.
-static OPEN_ACL: LazyLock<u128> = LazyLock::new(|| digest::acl(&[Acl::open()]));
+static OPEN_ACL: LazyLock<u128> = LazyLock::new(|| acl::hash(&[Acl::open()]));
 
 /// What the znode of a stored record adds to the digest of its tree.
 ///
@@ -70,7 +48,7 @@ static OPEN_ACL: LazyLock<u128> = LazyLock::new(|| digest::acl(&[Acl::open()]));
 pub fn record_digest(path: &[u8], value: &[u8]) -> Result<u128, BadRecord> {
     let record = record::decode(value)
         .map_err(|reason| BadRecord { path: String::from_utf8_lossy(path).into_owned(), reason })?;
-    let acl = record.acl.as_deref().map_or_else(|| *OPEN_ACL, digest::acl);
+    let acl = record.acl.as_deref().map_or_else(|| *OPEN_ACL, acl::hash);
     let numbers = digest::numbers(digest::path(path), &record.meta);
     Ok(numbers.wrapping_add(digest::content(path, record.data, record.meta.owner, acl)))
 }

@@ -9,13 +9,10 @@
 
 use twox_hash::XxHash3_128;
 
-use crate::proto::Acl;
-
 use super::path;
 use super::znode::{Meta, Znode};
 
-// Different seeds keep the kinds of input apart.
-const SEED_ACL: u64 = 0x6c6f_636b_0000_0001;
+// Different seeds keep the kinds of input apart; the first one is that of lists (`acl.rs`).
 const SEED_BYTES: u64 = 0x6c6f_636b_0000_0002;
 const SEED_CONTENT: u64 = 0x6c6f_636b_0000_0003;
 const SEED_PATH: u64 = 0x6c6f_636b_0000_0004;
@@ -26,13 +23,6 @@ const NUMBERS_BYTES: usize = 68;
 /// Six times eight and three times four.
 const LEGACY_NUMBERS_BYTES: usize = 60;
 const TOGETHER_BYTES_MAX: usize = 512;
-
-/// Of a list, in its order.
-pub(super) fn acl(entries: &[Acl]) -> u128 {
-    let mut bytes = Vec::new();
-    Acl::encode_list(entries, &mut bytes);
-    XxHash3_128::oneshot_with_seed(SEED_ACL, &bytes)
-}
 
 /// The first contribution; `acl` is that of its list.
 pub(super) fn content(path: &[u8], data: Option<&[u8]>, owner: i64, acl: u128) -> u128 {

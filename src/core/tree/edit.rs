@@ -7,53 +7,15 @@
 
 use std::sync::Arc;
 
-use super::acl::AclList;
-use super::quota::Recounts;
 use super::slab::ZnodeId;
 use super::znode::{Content, Meta, Znode};
-use super::{Tree, ancestry, digest, path};
+use super::{Journal, Shares, Tree, Undo, ancestry, digest, path};
 
 /// What an amendment does to the data.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NewData<'a> {
     Keep,
     Replace(Option<&'a [u8]>),
-}
-
-/// One edit, as it is taken back.
-#[derive(Debug)]
-enum Undo {
-    Linked(ZnodeId),
-    Unlinked { id: ZnodeId, parent: ZnodeId, meta: Meta, content: Content, acl: Arc<AclList> },
-    Amended { id: ZnodeId, meta: Meta, content: Option<Content> },
-}
-
-/// What a znode adds to both digests, as it is: all but the hash of its content.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Shares {
-    /// The hash of its path.
-    path: u128,
-    numbers: u128,
-    /// 0 if ZooKeeper's digest is not kept.
-    legacy: u64,
-}
-
-/// The edits of one multi. Between multis it is empty and notes nothing.
-#[derive(Debug, Default)]
-pub(super) struct Journal {
-    is_open: bool,
-    edits: Vec<Undo>,
-    /// What the multi may still count for quotas.
-    pub(super) recounts: Recounts,
-}
-
-impl Journal {
-    /// Notes that znodes were counted for a quota, if inside a multi.
-    pub(super) fn book_recount(&mut self, znodes: usize) {
-        if self.is_open {
-            self.recounts.book(znodes);
-        }
-    }
 }
 
 impl Tree {

@@ -209,16 +209,12 @@ impl Tree {
     ) -> Result<(), ErrorCode> {
         let name = path.as_str();
         let parent = self.parent_to_delete_from(name)?;
+        let parent_name = parent_path(name, path::parent_length(name).unwrap_or(0));
         let Some(id) = self.find(name) else {
             let mut meta = self.slab[parent].meta;
             if ctx.zxid > meta.pzxid {
                 meta.pzxid = ctx.zxid;
-                self.amend(
-                    parent,
-                    parent_path(name, path::parent_length(name).unwrap_or(0)),
-                    meta,
-                    NewData::Keep,
-                );
+                self.amend(parent, parent_name, meta, NewData::Keep);
             }
             return Err(ErrorCode::NoNode);
         };
@@ -228,12 +224,7 @@ impl Tree {
         }
         if pzxid > ctx.zxid {
             let meta = Meta { pzxid, ..self.slab[parent].meta };
-            self.amend(
-                parent,
-                parent_path(name, path::parent_length(name).unwrap_or(0)),
-                meta,
-                NewData::Keep,
-            );
+            self.amend(parent, parent_name, meta, NewData::Keep);
         }
         Ok(())
     }

@@ -43,11 +43,11 @@ mod changes;
 mod digest;
 mod distinguished_name;
 mod edit;
-mod figures;
 mod foreign;
 mod ip;
 mod mode;
 mod multi;
+mod options;
 mod owner;
 mod quota;
 mod read;
@@ -57,9 +57,11 @@ mod slab;
 mod table;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod write;
 mod znode;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::proto::acl::perms;
@@ -69,55 +71,19 @@ pub use acl::AclList;
 pub use acl::Identity;
 pub use changes::TakeChange;
 pub use changes::record_digest;
-pub use figures::Figures;
 pub use foreign::ForeignCreate;
+pub use options::Options;
 pub use owner::Owner;
 pub use path::ZnodePath;
+pub use quota::Figures;
 pub use read::{Children, Shown};
 
 use acls::{AclId, AclTable};
-use changes::Changes;
-use edit::{Journal, Shares};
 use owner::Owned;
-use quota::QuotaPaths;
-use slab::{Slab, ZnodeId};
+use quota::{QuotaPaths, Recounts};
+use slab::ZnodeId;
 use table::PathTable;
-use znode::{Meta, Now};
-
-/// What is configured about the tree. All but the hash seed must be equal on all servers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Whether znodes with a time to live may be created (`extendedTypesEnabled`).
-    pub extended_types: bool,
-    /// Whether hard limits of quotas are enforced (`enforceQuota`).
-    pub enforce_quota: bool,
-    /// Whether access control lists are ignored (`skipACL`).
-    pub skip_acl: bool,
-    /// Whether the scheme `digest` exists (`DigestAuthenticationProvider.enabled`).
-    pub digest_auth: bool,
-    /// The digest id that is super, `user:base64(sha1(user:password))`
-    /// (`DigestAuthenticationProvider.superDigest`).
-    pub super_digest: Option<String>,
-    /// Whether ZooKeeper's own 64-bit digest is kept too.
-    pub legacy_digest: bool,
-    /// Makes the table of paths unpredictable to clients. May differ between servers.
-    pub hash_seed: u64,
-}
-
-impl Default for Options {
-    /// As ZooKeeper is configured unless told otherwise.
-    fn default() -> Self {
-        Self {
-            extended_types: false,
-            enforce_quota: false,
-            skip_acl: false,
-            digest_auth: true,
-            super_digest: None,
-            legacy_digest: false,
-            hash_seed: 0,
-        }
-    }
-}
+use znode::{Content, Meta, Now, Znodes};
 
 /// The circumstances of a write, equal on all servers.
 #[derive(Clone, Copy, Debug)]
@@ -177,7 +143,7 @@ pub struct Created {
 #[derive(Debug)]
 pub struct Tree {
     options: Options,
-    slab: Slab,
+    slab: Znodes,
     table: PathTable,
     acls: AclTable,
     owned: Owned,
@@ -189,6 +155,63 @@ pub struct Tree {
     legacy_digest: Option<u64>,
     /// The znode that was amended last, often to be amended again: a parent by each of its children.
     last_amended: Option<(ZnodeId, Shares)>,
+}
+
+/// Paths whose records have to go.
+#[derive(Debug, Default)]
+struct Changes {
+    tombstones: BTreeSet<Box<[u8]>>,
+    keep_all: bool,
+}
+
+impl Changes {
+    /// To be told of every znode that appears. Answers whether its path is stored already.
+    fn appeared(&mut self, path: &[u8]) -> bool {
+        !self.tombstones.is_empty() && self.tombstones.remove(path)
+    }
+
+    /// To be told of every znode that disappears.
+    fn disappeared(&mut self, path: &[u8], stored: bool) {
+        if stored || self.keep_all {
+            self.tombstones.insert(path.into());
+        }
+    }
+}
+
+/// One edit, as it is taken back.
+#[derive(Debug)]
+enum Undo {
+    Linked(ZnodeId),
+    Unlinked { id: ZnodeId, parent: ZnodeId, meta: Meta, content: Content, acl: Arc<AclList> },
+    Amended { id: ZnodeId, meta: Meta, content: Option<Content> },
+}
+
+/// What a znode adds to both digests, as it is: all but the hash of its content.
+#[derive(Clone, Copy, Debug)]
+struct Shares {
+    /// The hash of its path.
+    path: u128,
+    numbers: u128,
+    /// 0 if ZooKeeper's digest is not kept.
+    legacy: u64,
+}
+
+/// The edits of one multi. Between multis it is empty and notes nothing.
+#[derive(Debug, Default)]
+struct Journal {
+    is_open: bool,
+    edits: Vec<Undo>,
+    /// What the multi may still count for quotas.
+    recounts: Recounts,
+}
+
+impl Journal {
+    /// Notes that znodes were counted for a quota, if inside a multi.
+    fn book_recount(&mut self, znodes: usize) {
+        if self.is_open {
+            self.recounts.book(znodes);
+        }
+    }
 }
 
 impl Tree {
@@ -221,7 +244,7 @@ impl Tree {
     #[must_use]
     pub fn empty(options: Options) -> Self {
         Self {
-            slab: Slab::default(),
+            slab: Znodes::EMPTY,
             table: PathTable::new(options.hash_seed),
             acls: AclTable::new(),
             owned: Owned::default(),

@@ -1,32 +1,23 @@
-//! Quotas: limits on the number of znodes and bytes below a path.
+//! Quotas: their limits and usage as text, and which paths have one.
 //!
-//! *Owns* the text of limits and usage, which paths have a quota, and keeping usage right. For
-//! the path `/a/b` limits lie in `/zookeeper/quota/a/b/zookeeper_limits` and usage in
-//! `/zookeeper/quota/a/b/zookeeper_stats`; both are znodes that clients make.
-//! *Invariants*: usage changes in place (no version, no zxid, no event) on every server alike, and
-//! is persisted like any data. Only the deepest quota above a znode counts it.
-//! A multi cannot count without end: see [`RECOUNTED_ZNODES_MAX`].
-//! *Never* logs or enforces a soft limit. Text that cannot be parsed is no limit, and as usage it
-//! is left alone (ZooKeeper's server dies of it).
-//! Reproduces `StatsTrack`, `Quotas` and the quota parts of `DataTree`. Unlike there, an operation
-//! of a multi sees the ones before it, and loading does not recount: servers that start must not
-//! come to another usage than those that run.
+//! *Owns* [`Figures`], what `zookeeper_limits` and `zookeeper_stats` hold, and [`QuotaPaths`]. For the path `/a/b`
+//! limits lie in `/zookeeper/quota/a/b/zookeeper_limits` and usage in `/zookeeper/quota/a/b/zookeeper_stats`; both are
+//! znodes that clients make. *Invariants*: what was parsed and is written again says the same; text that cannot be
+//! parsed is no limit. *Never* looks at a znode: `usage.rs` does.
+//!
+//! Reproduces `StatsTrack` and `Quotas`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
-use super::Tree;
-use super::edit::NewData;
-use super::figures::Figures;
 use super::path;
-use super::slab::ZnodeId;
-use crate::proto::ErrorCode;
 
 /// Znodes that one multi counts afresh after its first count, which takes as long as it takes: each
 /// usage znode it creates would walk the same tree again.
 pub(super) const RECOUNTED_ZNODES_MAX: usize = 10_000;
 
-const LIMITS: &str = "/zookeeper_limits";
-const USAGE: &str = "/zookeeper_stats";
+pub(super) const LIMITS: &str = "/zookeeper_limits";
+pub(super) const USAGE: &str = "/zookeeper_stats";
 
 /// How much of [`RECOUNTED_ZNODES_MAX`] a multi has left. Outside of a multi, and before the first
 /// count inside, nothing is set.
@@ -34,7 +25,7 @@ const USAGE: &str = "/zookeeper_stats";
 pub(super) struct Recounts(Option<usize>);
 
 impl Recounts {
-    fn left(&self) -> usize {
+    pub(super) fn left(&self) -> usize {
         self.0.unwrap_or(usize::MAX)
     }
 
@@ -42,13 +33,6 @@ impl Recounts {
     pub(super) fn book(&mut self, znodes: usize) {
         self.0 = Some(self.0.map_or(RECOUNTED_ZNODES_MAX, |left| left.saturating_sub(znodes)));
     }
-}
-
-/// What a usage znode that is created holds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Counted {
-    count: i64,
-    bytes: i64,
 }
 
 /// Paths that have limits. Kept by length: a lookup costs as many steps as there are different
@@ -77,8 +61,13 @@ impl QuotaPaths {
         }
     }
 
+    /// All of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = &str> {
+        self.0.values().flatten().map(|path| &**path)
+    }
+
     /// The longest path with a quota that is `path` or an ancestor of it.
-    fn deepest<'a>(&self, path: &'a str) -> Option<&'a str> {
+    pub(super) fn deepest<'a>(&self, path: &'a str) -> Option<&'a str> {
         let ends_component =
             |length: &usize| matches!(path.as_bytes().get(*length), None | Some(b'/'));
         self.0
@@ -96,12 +85,12 @@ fn limited_by(znode: &str) -> Option<&str> {
 }
 
 /// The path whose usage the znode `znode` holds, if it does.
-fn used_by(znode: &str) -> Option<&str> {
+pub(super) fn used_by(znode: &str) -> Option<&str> {
     below_quota(znode)?.strip_suffix(USAGE).filter(|path| !path.is_empty())
 }
 
 /// Where the limits or the usage of a quota lie.
-fn figures_path(quota: &str, which: &str) -> String {
+pub(super) fn figures_path(quota: &str, which: &str) -> String {
     format!("{}{quota}{which}", path::QUOTA)
 }
 
@@ -109,121 +98,71 @@ fn below_quota(znode: &str) -> Option<&str> {
     znode.strip_prefix(path::QUOTA).filter(|rest| rest.starts_with('/'))
 }
 
-impl Tree {
-    /// Whether a hard limit forbids this many znodes and bytes more at `path`. Figures that do not
-    /// change are not checked.
-    pub(super) fn exceeds_quota(&self, path: &str, count: i64, bytes: i64) -> bool {
-        if !self.options.enforce_quota {
-            return false;
-        }
-        let Some(quota) = self.quotas.deepest(path) else {
-            return false;
-        };
-        let (Some((_, limits)), Some((_, usage))) =
-            (self.figures(&figures_path(quota, LIMITS)), self.figures(&figures_path(quota, USAGE)))
-        else {
-            return false;
-        };
-        let exceeds = |difference: i64, used: &str, limit: &str| {
-            let limit = limits.hard_limit(limit);
-            difference != 0
-                && limit.is_some_and(|limit| usage.figure(used).saturating_add(difference) > limit)
-        };
-        exceeds(count, "count", "countHardLimit") || exceeds(bytes, "bytes", "byteHardLimit")
-    }
-
-    /// Books a change at `path` with the quota that counts it.
-    pub(super) fn book_usage(&mut self, path: &str, count: i64, bytes: i64) {
-        if count == 0 && bytes == 0 {
-            return;
-        }
-        let Some(quota) = self.quotas.deepest(path) else {
-            return;
-        };
-        let path = figures_path(quota, USAGE);
-        if let Some((id, mut usage)) = self.figures(&path) {
-            usage.add(count, bytes);
-            self.rewrite(id, &path, &usage);
-        }
-    }
-
-    /// Counts afresh when `path` is a znode for usage that is about to be created with `data`,
-    /// whatever that holds. Inside a multi it sees what was done before it.
-    ///
-    /// # Errors
-    /// QuotaExceeded beyond [`RECOUNTED_ZNODES_MAX`].
-    pub(super) fn count_usage(
-        &mut self,
-        path: &str,
-        data: Option<&[u8]>,
-    ) -> Result<Option<Counted>, ErrorCode> {
-        let Some(quota) = used_by(path) else {
-            return Ok(None);
-        };
-        let Some(top) = self.find(quota) else {
-            return Ok(Some(Counted { count: 0, bytes: 0 }));
-        };
-        let most = self.journal.recounts.left();
-        let (mut seen, mut bytes) = (0, 0);
-        let mut unseen = vec![top];
-        while let Some(id) = unseen.pop() {
-            let znode = &self.slab[id];
-            seen += 1;
-            bytes += length(znode.data());
-            // Before they are copied: there may be millions.
-            if seen + unseen.len() + znode.children().len() > most {
-                return Err(ErrorCode::QuotaExceeded);
-            }
-            unseen.extend(znode.children());
-        }
-        self.journal.book_recount(seen);
-        let mut count = i64::try_from(seen).expect("ids are 32 bits wide");
-        if path.strip_prefix(quota).is_some_and(|rest| rest.starts_with('/')) {
-            // The new znode is below what it counts.
-            count += 1;
-            bytes += length(data);
-        }
-        Ok(Some(Counted { count, bytes }))
-    }
-
-    /// Puts what was counted into the usage znode that was created since.
-    pub(super) fn start_usage(&mut self, id: ZnodeId, path: &str, counted: Option<Counted>) {
-        let Some(Counted { count, bytes }) = counted else {
-            return;
-        };
-        let mut usage = Figures::default();
-        usage.set("count", count);
-        usage.set("bytes", bytes);
-        self.rewrite(id, path, &usage);
-    }
-
-    /// Counts the usage of every quota afresh, where there is a znode for it.
-    pub fn recount_usage(&mut self) {
-        let quotas: Vec<Box<str>> = self.quotas.0.values().flatten().cloned().collect();
-        for quota in quotas {
-            let path = figures_path(&quota, USAGE);
-            let Some(id) = self.find(&path) else { continue };
-            if let Ok(counted) = self.count_usage(&path, None) {
-                self.start_usage(id, &path, counted);
-            }
-        }
-    }
-
-    fn figures(&self, path: &str) -> Option<(ZnodeId, Figures)> {
-        let id = self.find(path)?;
-        Some((id, Figures::parse(self.slab[id].data().unwrap_or_default())?))
-    }
-
-    fn rewrite(&mut self, id: ZnodeId, path: &str, usage: &Figures) {
-        let text = usage.text();
-        let meta = self.slab[id].meta;
-        self.amend(id, path, meta, NewData::Replace(Some(text.as_bytes())));
-    }
-}
-
 /// Bytes of data as quotas count them.
 pub(super) fn length(data: Option<&[u8]>) -> i64 {
     data.map_or(0, |data| i64::try_from(data.len()).unwrap_or(i64::MAX))
+}
+
+/// Longer text is no figures: it would be parsed again at every write below the quota.
+const FIGURES_BYTES_MAX: usize = 1024;
+
+/// The text of limits and of usage: `count=1,bytes=2`, then `=` and further keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures(BTreeMap<String, i64>);
+
+impl Figures {
+    /// `None` when ZooKeeper's parser would fail.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        if text.len() > FIGURES_BYTES_MAX {
+            return None;
+        }
+        let text = std::str::from_utf8(text).ok()?;
+        let mut figures = BTreeMap::new();
+        for pair in text.split([',', ';']).filter(|pair| !pair.is_empty()) {
+            let mut parts = pair.split('=');
+            let (key, number) = (parts.next()?, parts.next()?);
+            let number = if number.is_empty() { -1 } else { number.parse().ok()? };
+            figures.insert(key.to_owned(), number);
+        }
+        Some(Self(figures))
+    }
+
+    /// -1 stands for unset.
+    #[must_use]
+    pub fn figure(&self, key: &str) -> i64 {
+        self.0.get(key).copied().unwrap_or(-1)
+    }
+
+    /// Sets a figure, or with -1 unsets it.
+    pub fn set(&mut self, key: &str, number: i64) {
+        self.0.insert(key.to_owned(), number);
+    }
+
+    pub(super) fn hard_limit(&self, key: &str) -> Option<i64> {
+        Some(self.figure(key)).filter(|limit| *limit > -1)
+    }
+
+    pub(super) fn add(&mut self, count: i64, bytes: i64) {
+        self.set("count", self.figure("count").wrapping_add(count));
+        self.set("bytes", self.figure("bytes").wrapping_add(bytes));
+    }
+
+    /// As it is stored.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = format!("count={},bytes={}", self.figure("count"), self.figure("bytes"));
+        let mut further =
+            self.0.iter().filter(|(key, _)| !matches!(key.as_str(), "count" | "bytes")).peekable();
+        if further.peek().is_some() {
+            // Makes ZooKeeper's oldest parsers stop here.
+            text.push('=');
+        }
+        for (key, number) in further {
+            write!(text, ";{key}={number}").expect("a String takes everything");
+        }
+        text
+    }
 }
 
 #[cfg(test)]
@@ -250,5 +189,36 @@ mod tests {
         quotas.appeared("/zookeeper/quota/zookeeper_limits");
         quotas.appeared("/zookeeper/quotas/a/zookeeper_limits");
         assert_eq!(quotas.deepest("/a"), None);
+    }
+
+    fn rewritten(text: &str) -> Option<String> {
+        Figures::parse(text.as_bytes()).map(|figures| figures.text())
+    }
+
+    #[test]
+    fn figures_are_written_as_zookeeper_does() {
+        assert_eq!(rewritten("").unwrap(), "count=-1,bytes=-1");
+        assert_eq!(rewritten("bytes=5,count=2").unwrap(), "count=2,bytes=5");
+        assert_eq!(
+            rewritten("count=4,bytes=5=;countHardLimit=10;byteHardLimit=20").unwrap(),
+            "count=4,bytes=5=;byteHardLimit=20;countHardLimit=10"
+        );
+        assert_eq!(rewritten("count=,bytes=1").unwrap(), "count=-1,bytes=1");
+    }
+
+    #[test]
+    fn text_that_is_no_figures_parses_to_nothing() {
+        for text in ["count", "count=x", "count=1.5"] {
+            assert_eq!(rewritten(text), None, "{text}");
+        }
+        assert_eq!(Figures::parse(b"\xff"), None);
+    }
+
+    #[test]
+    fn figures_are_limited_in_length() {
+        let padded = |length: usize| format!("count={}1", "0".repeat(length - "count=1".len()));
+        assert_eq!(rewritten(&padded(FIGURES_BYTES_MAX)).unwrap(), "count=1,bytes=-1");
+        assert_eq!(rewritten(&padded(FIGURES_BYTES_MAX + 1)), None);
+        assert_eq!(rewritten(&padded(1 << 20)), None);
     }
 }

@@ -10,7 +10,8 @@ use crate::proto::acl::perms;
 use crate::proto::{Acl, ErrorCode, Stat, Text};
 
 use super::path;
-use super::slab::{Slab, ZnodeId};
+use super::slab::ZnodeId;
+use super::znode::Znodes;
 use super::{Identity, Tree, ancestry};
 
 /// The children of a znode.
@@ -18,7 +19,7 @@ use super::{Identity, Tree, ancestry};
 pub struct Children<'a> {
     /// Of the parent.
     pub stat: Stat,
-    slab: &'a Slab,
+    slab: &'a Znodes,
     ids: &'a [ZnodeId],
 }
 
@@ -59,7 +60,7 @@ pub struct Shown<'a> {
 /// it is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Parent<'a> {
-    slab: &'a Slab,
+    slab: &'a Znodes,
     id: ZnodeId,
 }
 

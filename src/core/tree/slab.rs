@@ -8,8 +8,6 @@
 
 use std::ops::{Index, IndexMut};
 
-use super::znode::Znode;
-
 /// Number of a slot. Says nothing about the znode and differs between servers: nothing that is
 /// replicated or shown may depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,15 +37,15 @@ const CHUNK_SLOTS: usize = 1 << CHUNK_BITS;
 const CHUNK_WORDS: usize = CHUNK_SLOTS / 64;
 
 #[derive(Debug)]
-enum Slot {
-    Used(Znode),
+enum Slot<T> {
+    Used(T),
     /// With the slot freed before it.
     Free(Option<ZnodeId>),
 }
 
 #[derive(Debug)]
-struct Chunk {
-    slots: Vec<Slot>,
+struct Chunk<T> {
+    slots: Vec<Slot<T>>,
     changed: [u64; CHUNK_WORDS],
     changed_count: usize,
     stored: [u64; CHUNK_WORDS],
@@ -56,9 +54,9 @@ struct Chunk {
     used_count: usize,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Slab {
-    chunks: Vec<Chunk>,
+#[derive(Debug)]
+pub(super) struct Slab<T> {
+    chunks: Vec<Chunk<T>>,
     free: Option<ZnodeId>,
     len: usize,
     changed_count: usize,
@@ -66,13 +64,16 @@ pub(super) struct Slab {
     cursor: usize,
 }
 
-impl Slab {
+impl<T> Slab<T> {
+    pub(super) const EMPTY: Self =
+        Self { chunks: Vec::new(), free: None, len: 0, changed_count: 0, cursor: 0 };
+
     /// Znodes in it.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) fn insert(&mut self, znode: Znode) -> ZnodeId {
+    pub(super) fn insert(&mut self, znode: T) -> ZnodeId {
         let id = if let Some(id) = self.free {
             let slot = self.slot_mut(id);
             let Slot::Free(next) = *slot else {
@@ -88,7 +89,7 @@ impl Slab {
         id
     }
 
-    fn append(&mut self, znode: Znode) -> ZnodeId {
+    fn append(&mut self, znode: T) -> ZnodeId {
         if self.chunks.last().is_none_or(|chunk| chunk.slots.len() == CHUNK_SLOTS) {
             self.chunks.push(Chunk {
                 slots: Vec::with_capacity(CHUNK_SLOTS),
@@ -126,7 +127,7 @@ impl Slab {
     }
 
     /// Takes a znode out; whether it changed or was stored is forgotten.
-    pub(super) fn remove(&mut self, id: ZnodeId) -> Znode {
+    pub(super) fn remove(&mut self, id: ZnodeId) -> T {
         self.unmark_changed(id);
         self.set_stored(id, false);
         let next = self.free;
@@ -203,16 +204,16 @@ impl Slab {
         Some(id)
     }
 
-    fn slot_mut(&mut self, id: ZnodeId) -> &mut Slot {
+    fn slot_mut(&mut self, id: ZnodeId) -> &mut Slot<T> {
         let (chunk, slot) = id.split();
         &mut self.chunks[chunk].slots[slot]
     }
 }
 
-impl Index<ZnodeId> for Slab {
-    type Output = Znode;
+impl<T> Index<ZnodeId> for Slab<T> {
+    type Output = T;
 
-    fn index(&self, id: ZnodeId) -> &Znode {
+    fn index(&self, id: ZnodeId) -> &T {
         let (chunk, slot) = id.split();
         match &self.chunks[chunk].slots[slot] {
             Slot::Used(znode) => znode,
@@ -221,8 +222,8 @@ impl Index<ZnodeId> for Slab {
     }
 }
 
-impl IndexMut<ZnodeId> for Slab {
-    fn index_mut(&mut self, id: ZnodeId) -> &mut Znode {
+impl<T> IndexMut<ZnodeId> for Slab<T> {
+    fn index_mut(&mut self, id: ZnodeId) -> &mut T {
         match self.slot_mut(id) {
             Slot::Used(znode) => znode,
             Slot::Free(_) => unreachable!("an id names a znode until it is removed"),

@@ -11,7 +11,8 @@ use hashbrown::HashTable;
 use twox_hash::XxHash3_64;
 
 use super::ancestry;
-use super::slab::{Slab, ZnodeId};
+use super::slab::ZnodeId;
+use super::znode::Znodes;
 
 const SHARDS: usize = 64;
 
@@ -46,14 +47,14 @@ impl PathTable {
         Self { collides: true, ..Self::new(0) }
     }
 
-    pub(super) fn find(&self, slab: &Slab, path: &[u8]) -> Option<ZnodeId> {
+    pub(super) fn find(&self, slab: &Znodes, path: &[u8]) -> Option<ZnodeId> {
         self.find_by(path, |id| ancestry::has_path(slab, id, path))
     }
 
     /// The child of `parent`, which is not the root, with this name and path.
     pub(super) fn find_child(
         &self,
-        slab: &Slab,
+        slab: &Znodes,
         parent: ZnodeId,
         name: &[u8],
         path: &[u8],

@@ -11,7 +11,7 @@ use crate::proto::Stat;
 
 use super::acls::AclId;
 use super::owner::Owner;
-use super::slab::ZnodeId;
+use super::slab::{Slab, ZnodeId};
 
 /// When a write takes effect, by both clocks, in milliseconds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -120,6 +120,9 @@ pub(super) struct Znode {
     pub(super) parent: ZnodeId,
     pub(super) position: u32,
 }
+
+/// The znodes of a tree.
+pub(super) type Znodes = Slab<Znode>;
 
 impl Znode {
     /// A leaf, not linked to its parent yet.
