@@ -67,6 +67,14 @@ impl Acl {
         }
     }
 
+    /// The same of a list that may be the null list.
+    pub(super) fn encode_list_or_null(list: Option<&[Self]>, out: &mut Vec<u8>) {
+        match list {
+            None => out.put_int(-1),
+            Some(list) => Self::encode_list(list, out),
+        }
+    }
+
     /// Reads a list; `None` is the null list.
     pub fn decode_list(reader: &mut Reader) -> Result<Option<Vec<Self>>, Malformed> {
         match reader.count("acl", 12)? {

@@ -15,8 +15,8 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod acl;
-pub mod class;
 pub mod connect;
+mod create;
 pub mod error;
 pub mod frame;
 pub mod jute;
@@ -27,12 +27,11 @@ pub mod response;
 pub mod stat;
 
 pub use acl::Acl;
-pub use class::RequestClass;
 pub use connect::{ConnectRequest, ConnectResponse};
 pub use error::ErrorCode;
 pub use jute::{Malformed, Reader, Text, Writer};
 pub use multi::{MultiOp, MultiResult, ReadOp};
-pub use op::OpCode;
+pub use op::{OpCode, RequestClass};
 pub use request::{Request, RequestHeader};
 pub use response::{EventType, Response};
 pub use stat::Stat;

@@ -5,10 +5,10 @@
 
 use bytes::Bytes;
 
+use super::create::{Create, CreateKind};
 use super::error::ErrorCode;
 use super::jute::{Malformed, Reader, Text, Writer, wire_len};
 use super::op::OpCode;
-use super::request::{Create, CreateKind};
 use super::stat::Stat;
 
 /// One write inside a multi.

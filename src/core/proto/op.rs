@@ -1,117 +1,130 @@
-//! Opcodes. Reproduces `ZooDefs.OpCode`.
+//! Opcodes: the one place that knows their numbers and what follows from them. Reproduces `ZooDefs.OpCode`.
+//!
+//! *Owns* [`OpCode`] and [`RequestClass`]. A new opcode is a row here and a request in `request.rs`. Whether a request
+//! goes into the log, waits for a quorum or may be asked of a server without one follows from its class and is decided
+//! where that is done.
 
-/// What a request asks for: every opcode that a client may send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(i32)]
-#[allow(missing_docs)]
-pub enum OpCode {
-    Create = 1,
-    Delete = 2,
-    Exists = 3,
-    GetData = 4,
-    SetData = 5,
-    GetAcl = 6,
-    SetAcl = 7,
-    GetChildren = 8,
-    Sync = 9,
-    Ping = 11,
-    GetChildren2 = 12,
-    Check = 13,
-    Multi = 14,
-    Create2 = 15,
-    Reconfig = 16,
-    CheckWatches = 17,
-    RemoveWatches = 18,
-    CreateContainer = 19,
-    DeleteContainer = 20,
-    CreateTtl = 21,
-    MultiRead = 22,
-    Auth = 100,
-    SetWatches = 101,
-    Sasl = 102,
-    GetEphemerals = 103,
-    GetAllChildrenNumber = 104,
-    SetWatches2 = 105,
-    AddWatch = 106,
-    WhoAmI = 107,
-    CreateSession = -10,
-    CloseSession = -11,
+macro_rules! opcodes {
+    ($($op:ident = $number:literal, $letters:literal, $class:ident, $answer:ident;)+) => {
+        /// What a request asks for: every opcode that a client may send.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(i32)]
+        #[allow(missing_docs)]
+        pub enum OpCode {
+            $($op = $number,)+
+        }
+
+        impl OpCode {
+            /// Every opcode, in numeric order of the wire.
+            pub const ALL: [Self; [$($number),+].len()] = [$(Self::$op),+];
+
+            /// The four letters that `cons` shows for the last operation of a connection.
+            /// Reproduces `Request.op2String` as shown by the `cons` word.
+            #[must_use]
+            pub fn four_letters(self) -> &'static str {
+                match self {
+                    $(Self::$op => $letters,)+
+                }
+            }
+
+            /// Its class; no request has one that is not a client's to send.
+            pub(super) fn class(self) -> RequestClass {
+                match self {
+                    $(Self::$op => RequestClass::$class,)+
+                }
+            }
+
+            /// Form of the body of a successful answer.
+            pub(super) fn answer(self) -> Form {
+                match self {
+                    $(Self::$op => Form::$answer,)+
+                }
+            }
+        }
+    };
+}
+
+opcodes! {
+    Create = 1, "CREA", Write, Path;
+    Delete = 2, "DELE", Write, Empty;
+    Exists = 3, "EXIS", Read, Stat;
+    GetData = 4, "GETD", Read, Data;
+    SetData = 5, "SETD", Write, Stat;
+    GetAcl = 6, "GETA", Read, Acl;
+    SetAcl = 7, "SETA", Write, Stat;
+    GetChildren = 8, "GETC", Read, Names;
+    Sync = 9, "SYNC", Sync, Echo;
+    Ping = 11, "PING", Connection, Empty;
+    GetChildren2 = 12, "GETC", Read, NamesStat;
+    Check = 13, "CHEC", Write, Empty;
+    Multi = 14, "MULT", Write, Multi;
+    Create2 = 15, "CREA", Write, PathStat;
+    Reconfig = 16, "RECO", Reconfig, Data;
+    CheckWatches = 17, "CHKW", Watch, Empty;
+    RemoveWatches = 18, "REMW", Watch, Empty;
+    CreateContainer = 19, "CREA", Write, PathStat;
+    DeleteContainer = 20, "DELE", Write, Empty;
+    CreateTtl = 21, "CREA", Write, PathStat;
+    MultiRead = 22, "MLTR", Read, Multi;
+    Auth = 100, "NA", Auth, Empty;
+    SetWatches = 101, "SETW", Watch, Empty;
+    Sasl = 102, "NA", Auth, Token;
+    GetEphemerals = 103, "GETE", Read, Names;
+    GetAllChildrenNumber = 104, "GETACN", Read, Number;
+    SetWatches2 = 105, "STW2", Watch, Empty;
+    AddWatch = 106, "ADDW", Watch, Number;
+    WhoAmI = 107, "HOMI", Connection, Identities;
+    CreateSession = -10, "SESS", Write, Empty;
+    CloseSession = -11, "CLOS", CloseSession, Empty;
 }
 
 impl OpCode {
-    /// Every opcode, in numeric order of the wire.
-    pub const ALL: [Self; 31] = [
-        Self::Create,
-        Self::Delete,
-        Self::Exists,
-        Self::GetData,
-        Self::SetData,
-        Self::GetAcl,
-        Self::SetAcl,
-        Self::GetChildren,
-        Self::Sync,
-        Self::Ping,
-        Self::GetChildren2,
-        Self::Check,
-        Self::Multi,
-        Self::Create2,
-        Self::Reconfig,
-        Self::CheckWatches,
-        Self::RemoveWatches,
-        Self::CreateContainer,
-        Self::DeleteContainer,
-        Self::CreateTtl,
-        Self::MultiRead,
-        Self::Auth,
-        Self::SetWatches,
-        Self::Sasl,
-        Self::GetEphemerals,
-        Self::GetAllChildrenNumber,
-        Self::SetWatches2,
-        Self::AddWatch,
-        Self::WhoAmI,
-        Self::CreateSession,
-        Self::CloseSession,
-    ];
-
     /// The opcode of a number, if it is one.
     #[must_use]
     pub fn from_wire(number: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|op| *op as i32 == number)
     }
+}
 
-    /// The four letters that `cons` shows for the last operation of a connection.
-    /// Reproduces `Request.op2String` as shown by the `cons` word.
-    #[must_use]
-    pub fn four_letters(self) -> &'static str {
-        match self {
-            Self::Create | Self::Create2 | Self::CreateContainer | Self::CreateTtl => "CREA",
-            Self::Delete | Self::DeleteContainer => "DELE",
-            Self::Exists => "EXIS",
-            Self::GetData => "GETD",
-            Self::SetData => "SETD",
-            Self::GetAcl => "GETA",
-            Self::SetAcl => "SETA",
-            Self::GetChildren | Self::GetChildren2 => "GETC",
-            Self::Sync => "SYNC",
-            Self::Ping => "PING",
-            Self::Check => "CHEC",
-            Self::Multi => "MULT",
-            Self::Reconfig => "RECO",
-            Self::CheckWatches => "CHKW",
-            Self::RemoveWatches => "REMW",
-            Self::MultiRead => "MLTR",
-            Self::Auth | Self::Sasl => "NA",
-            Self::SetWatches => "SETW",
-            Self::GetEphemerals => "GETE",
-            Self::GetAllChildrenNumber => "GETACN",
-            Self::SetWatches2 => "STW2",
-            Self::AddWatch => "ADDW",
-            Self::WhoAmI => "HOMI",
-            Self::CreateSession => "SESS",
-            Self::CloseSession => "CLOS",
-        }
-    }
+/// What a server has to do for a request, as far as it depends on nothing but its opcode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestClass {
+    /// It changes znodes, and is decided in the log: creates, `delete`, `setData`, `setACL`, `multi`.
+    Write,
+    /// It reads znodes, perhaps with a watch left: `exists`, `getData`, `getACL`, `getChildren`,
+    /// `getEphemerals`, `getAllChildrenNumber`, `multiRead`.
+    Read,
+    /// `sync`: all that was acknowledged before it is visible after it.
+    Sync,
+    /// `reconfig`: it changes the members, and is decided in the log where that is offered.
+    Reconfig,
+    /// It changes or looks at the watches of its connection, and reads no znode for its reply:
+    /// `addWatch`, `checkWatches`, `removeWatches`, `setWatches`.
+    Watch,
+    /// It proves who the client is: `auth`, `sasl`. It is executed when it arrives, outside of the order.
+    Auth,
+    /// It asks only the connection: `ping`, `whoAmI`.
+    Connection,
+    /// `closeSession`: it ends the session in the log, and the connection with it.
+    CloseSession,
+}
+
+/// Form of the body of a successful answer: the variant of `Response` that it is read as.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    Empty,
+    Path,
+    PathStat,
+    Stat,
+    Data,
+    Acl,
+    Names,
+    NamesStat,
+    Echo,
+    Number,
+    Multi,
+    Identities,
+    Token,
 }
 
 #[cfg(test)]

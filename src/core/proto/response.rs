@@ -6,7 +6,7 @@ use super::acl::Acl;
 use super::error::ErrorCode;
 use super::jute::{Malformed, Reader, Text, Writer, wire_len};
 use super::multi::{self, MultiResult};
-use super::op::OpCode;
+use super::op::{Form, OpCode};
 use super::request::XID_EVENT;
 use super::stat::Stat;
 
@@ -149,39 +149,23 @@ impl Response {
 
     /// Reads the body of a successful answer to a request with opcode `op`, as a client does.
     pub fn decode(op: OpCode, reader: &mut Reader) -> Result<Self, Malformed> {
-        Ok(match op {
-            OpCode::Delete
-            | OpCode::DeleteContainer
-            | OpCode::Ping
-            | OpCode::Check
-            | OpCode::SetWatches
-            | OpCode::SetWatches2
-            | OpCode::CheckWatches
-            | OpCode::RemoveWatches
-            | OpCode::Auth
-            | OpCode::CreateSession
-            | OpCode::CloseSession => Self::Empty,
-            OpCode::Create => Self::Path(reader.string("path")?),
-            OpCode::Create2 | OpCode::CreateContainer | OpCode::CreateTtl => {
-                Self::PathStat(reader.string("path")?, Stat::decode(reader)?)
-            }
-            OpCode::Exists | OpCode::SetData | OpCode::SetAcl => Self::Stat(Stat::decode(reader)?),
-            OpCode::GetData | OpCode::Reconfig => {
-                Self::Data(reader.buffer("data")?, Stat::decode(reader)?)
-            }
-            OpCode::GetAcl => {
+        Ok(match op.answer() {
+            Form::Empty => Self::Empty,
+            Form::Path => Self::Path(reader.string("path")?),
+            Form::PathStat => Self::PathStat(reader.string("path")?, Stat::decode(reader)?),
+            Form::Stat => Self::Stat(Stat::decode(reader)?),
+            Form::Data => Self::Data(reader.buffer("data")?, Stat::decode(reader)?),
+            Form::Acl => {
                 let acl = Acl::decode_list(reader)?.ok_or(Malformed::new("acl", "is null"))?;
                 Self::Acl(acl, Stat::decode(reader)?)
             }
-            OpCode::GetChildren | OpCode::GetEphemerals => Self::Names(reader.strings("children")?),
-            OpCode::GetChildren2 => {
-                Self::NamesStat(reader.strings("children")?, Stat::decode(reader)?)
-            }
-            OpCode::Sync => Self::Echo(reader.string_or_null("path")?),
-            OpCode::GetAllChildrenNumber | OpCode::AddWatch => Self::Number(reader.int("number")?),
-            OpCode::Multi | OpCode::MultiRead => Self::Multi(multi::decode_results(reader)?),
-            OpCode::Sasl => Self::Token(reader.buffer("token")?),
-            OpCode::WhoAmI => {
+            Form::Names => Self::Names(reader.strings("children")?),
+            Form::NamesStat => Self::NamesStat(reader.strings("children")?, Stat::decode(reader)?),
+            Form::Echo => Self::Echo(reader.string_or_null("path")?),
+            Form::Number => Self::Number(reader.int("number")?),
+            Form::Multi => Self::Multi(multi::decode_results(reader)?),
+            Form::Token => Self::Token(reader.buffer("token")?),
+            Form::Identities => {
                 let count = reader.count("clientInfo", 8)?.unwrap_or(0);
                 let pairs =
                     (0..count).map(|_| Ok((reader.string("scheme")?, reader.string("user")?)));
