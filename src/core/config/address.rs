@@ -11,6 +11,9 @@ use std::str::FromStr;
 /// Longest host text accepted, in bytes (the longest DNS name).
 pub(crate) const HOST_BYTES_MAX: usize = 253;
 
+/// The rule for a host's text, for people.
+pub(super) const HOST: &str = "a host name or address";
+
 /// A host (name, IPv4 or IPv6) and a TCP port. Port 0 lets the system choose where one listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPort {

@@ -14,12 +14,12 @@ use super::Config;
 use super::accepted::{ACCEPTED, REFUSED, WARNED, is_built_in};
 use super::error::{ConfigError, Origin};
 use super::groups::{self, Groups};
-use super::key::{Effect, Key};
+use super::key::{Effect, Key, OWN_PREFIX};
 use super::likeness;
 use super::properties::{self, LineFault, Property};
 use super::sasl;
 use super::servers::{ServerSpec, server_id};
-use super::table::{SECTIONS, blank};
+use super::table::SECTIONS;
 
 /// Longest text of a configuration file, bytes.
 pub const CONFIG_TEXT_BYTES_MAX: usize = 1 << 20;
@@ -81,7 +81,7 @@ impl Draft {
     }
 
     fn with_defaults(file: Option<String>) -> Draft {
-        let mut config = blank();
+        let mut config = Config::blank();
         for key in effective_keys() {
             let without = key.default_without_file.filter(|_| file.is_none());
             let default = without.unwrap_or(key.default);
@@ -435,5 +435,3 @@ fn note(notes: &mut Vec<(String, String)>, name: &str, reason: &str) {
 /// Keys whose warnings depend on others.
 const JUDGED: [&str; 6] =
     ["forceSync", "skipACL", "peerType", "leaderServes", sasl::JAAS_FILE, sasl::PROVIDERS];
-/// Keys that ZooKeeper does not have begin with this.
-pub(super) const OWN_PREFIX: &str = "lockkeeper.";

@@ -2,10 +2,11 @@
 //!
 //! *Owns* their entries of the table. *Never* looks at several keys together: `ensemble.rs` and the draft do.
 
-use super::bounds::SESSION_EXPIRY_GRACE_MS_MAX;
 use super::key::Key;
 use super::values::{optional_path, u32_of};
 
+/// Longest time that may be added to session timeouts, ms.
+const SESSION_EXPIRY_GRACE_MS_MAX: i64 = 3_600_000;
 const AS_ZOOKEEPER: &str = "zookeeper";
 const LINEARIZABLE: &str = "linearizable";
 

@@ -6,6 +6,13 @@
 
 use super::Config;
 
+/// Greatest millisecond value and count: ZooKeeper's settings are 32-bit integers.
+pub(super) const INT_MAX: i64 = i32::MAX as i64;
+/// Least value of the settings that ZooKeeper's parser reads as 32-bit integers and does not bound.
+pub(super) const INT_MIN: i64 = i32::MIN as i64;
+/// Keys that ZooKeeper does not have begin with this.
+pub(super) const OWN_PREFIX: &str = "lockkeeper.";
+
 /// One key of the configuration file, or a family of keys (`ssl.*`, `group.N`).
 #[derive(Clone, Copy, Debug)]
 pub struct Key {

@@ -3,6 +3,8 @@
 //! Owns the measure. A name is like another one if it has the same words in another order (`timeTick`), if it
 //! is the last part of it (`purgeInterval`), or if few letters differ (`clientPrt`, `initialLimit`).
 
+use super::key::OWN_PREFIX;
+
 /// Longer names than this are compared with none.
 const BYTES_MAX: usize = 64;
 
@@ -15,7 +17,7 @@ pub(super) fn nearest(
     if name.len() > BYTES_MAX {
         return None;
     }
-    let is_own = |name: &str| name.starts_with(super::draft::OWN_PREFIX);
+    let is_own = |name: &str| name.starts_with(OWN_PREFIX);
     let (stem, number) = name.rsplit_once('.').unwrap_or((name, ""));
     let is_numbered = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     let line = is_numbered.then(|| difference(stem, "server")).flatten();

@@ -27,7 +27,6 @@
 
 mod accepted;
 mod address;
-mod bounds;
 mod describe;
 mod draft;
 mod ensemble;
@@ -40,6 +39,7 @@ mod listener_tls;
 mod membership;
 mod metrics_tls;
 mod migration;
+mod operators;
 mod peer_security;
 mod peer_tls;
 mod properties;
@@ -56,7 +56,6 @@ use std::path::PathBuf;
 
 pub use address::HostPort;
 pub use address::bracketed;
-pub use bounds::PATH_BYTES_MAX;
 pub use draft::{CONFIG_ERRORS_MAX, CONFIG_TEXT_BYTES_MAX, Draft};
 pub use error::{ConfigError, Origin};
 pub use key::{Effect, Form, VALUE_BYTES_MAX};
@@ -65,6 +64,7 @@ pub use membership::Membership;
 pub use membership::{dynamic_text, static_text};
 pub use metrics_tls::MetricsTlsConfig;
 pub use migration::MigrationConfig;
+pub use operators::AdminConfig;
 pub use peer_security::{PeerSecurityConfig, PeerSecurityKey};
 pub use peer_tls::PeerTlsConfig;
 pub use protection::Protected;
@@ -73,6 +73,7 @@ pub use servers::{PeerAddress, SERVER_ID_MAX, SERVER_LINES_BYTES_MAX};
 pub use servers::{Role, ServerSpec};
 pub use table::SECTIONS;
 pub use tls::TlsConfig;
+pub use values::PATH_BYTES_MAX;
 pub use words::FourLetterWords;
 pub use words::KNOWN as FOUR_LETTER_WORDS;
 
@@ -226,39 +227,6 @@ pub struct ContainerConfig {
     pub max_never_used_interval_ms: u32,
 }
 
-/// `admin.*`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AdminConfig {
-    /// Is there an HTTP port at all?
-    pub enabled: bool,
-    /// Where. Port 0: any free port.
-    pub addr: HostPort,
-    /// Path under which the commands are; begins with `/`, does not end in one.
-    pub command_url: String,
-    /// `lockkeeper.adminTokenFile`: the file with the token of those who are not on this machine.
-    pub token_file: Option<PathBuf>,
-    /// `lockkeeper.adminHosts`: names by which the HTTP port may be asked, beside those of the servers.
-    pub hosts: Vec<String>,
-    /// `lockkeeper.adminBrowser`: the console may browse the tree of znodes.
-    pub browser: bool,
-    /// `admin.snapshot.enabled`: the HTTP port has the command `snapshot`.
-    pub snapshot_enabled: bool,
-    /// `admin.forceHttps`: the HTTP port takes TLS alone.
-    pub force_https: bool,
-    /// `admin.portUnification`: it takes TLS and plain text.
-    pub port_unification: bool,
-    /// `admin.needClientAuth`: clients that come through TLS must show a certificate.
-    pub need_client_auth: bool,
-}
-
-impl AdminConfig {
-    /// Whether the HTTP port takes TLS.
-    #[must_use]
-    pub fn speaks_tls(&self) -> bool {
-        self.enabled && (self.force_https || self.port_unification)
-    }
-}
-
 /// Values as they were given, where the resolved one depends on others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Raw {
@@ -283,6 +251,88 @@ impl Config {
     #[must_use]
     pub fn without_file() -> Config {
         Draft::without_file().resolve().expect("the table's defaults are a whole configuration")
+    }
+
+    /// A configuration before any default: [`Config::without_file`] and the draft of a file fill it
+    /// from the table, so nothing here is ever seen.
+    fn blank() -> Self {
+        let nowhere = HostPort { host: String::new(), port: 0 };
+        Self {
+            data_dir: PathBuf::new(),
+            data_log_dir: PathBuf::new(),
+            data_dir_autocreate: false,
+            db_autocreate: false,
+            client_addr: nowhere.clone(),
+            listen_backlog: 0,
+            client_tcp_keep_alive: false,
+            image_log_bytes: 0,
+            checkpoint_ms: 0,
+            admission_rate: None,
+            admission_burst: 1,
+            cpu_policy: CpuPolicyKey::Auto,
+            io_threads: None,
+            disk_stall_ms: 0,
+            tick_time_ms: 0,
+            min_session_timeout_ms: 0,
+            max_session_timeout_ms: 0,
+            sessionless_timeout_ms: 0,
+            max_client_cnxns: 0,
+            max_cnxns: 0,
+            global_outstanding_limit: 0,
+            incoming_bytes_max: 0,
+            outgoing_bytes_max: 0,
+            jute_max_buffer: 0,
+            extended_types_enabled: false,
+            enforce_quota: false,
+            containers: ContainerConfig {
+                check_interval_ms: 0,
+                max_per_minute: 0,
+                max_never_used_interval_ms: 0,
+            },
+            digest_auth_enabled: false,
+            super_digest: None,
+            skip_acl: false,
+            tls: TlsConfig::default(),
+            core_dumps: false,
+            peer_tls: PeerTlsConfig::default(),
+            sasl: SaslConfig::default(),
+            peer_security: PeerSecurityConfig::default(),
+            migration: MigrationConfig::default(),
+            eager_acl_check: false,
+            four_letter_words: FourLetterWords::Default,
+            admin: AdminConfig {
+                enabled: false,
+                addr: nowhere,
+                command_url: String::new(),
+                token_file: None,
+                browser: true,
+                snapshot_enabled: true,
+                hosts: Vec::new(),
+                force_https: false,
+                port_unification: false,
+                need_client_auth: false,
+            },
+            metrics_addr: None,
+            metrics_secure_addr: None,
+            metrics_tls: MetricsTlsConfig::default(),
+            fsync_warning_threshold_ms: 0,
+            audit_log: None,
+            standalone_enabled: false,
+            quorum_listen_on_all_ips: false,
+            reconfig_enabled: false,
+            read_only_mode_enabled: false,
+            linearizable_reads: false,
+            session_expiry_grace_ms: 0,
+            computed_session_passwords: false,
+            dynamic_config_file: None,
+            server_id: None,
+            servers: Vec::new(),
+            ignored: Vec::new(),
+            warnings: Vec::new(),
+            mistakes: Vec::new(),
+            path: None,
+            raw: Raw::default(),
+        }
     }
 
     /// Reads a configuration file's text. `file_name` is used in errors only.

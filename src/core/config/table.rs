@@ -1,34 +1,16 @@
 //! The table of keys that take effect: the one place that knows their names, defaults and limits.
 //!
-//! Owns the entries; their greatest values are in `bounds.rs`, the keys without effect in `accepted.rs`.
+//! Owns the entries and their greatest values; the keys without effect are in `accepted.rs`.
 //! Invariants: every default passes its own entry's check, docs/CONFIGURATION.md and conf/zoo.cfg
 //! are generated from here, and a test compares them. Names and defaults are ZooKeeper 3.9's; own
 //! keys begin with `lockkeeper.`.
 
-use std::path::PathBuf;
-
-use super::address::{HostPort, host_of};
-use super::bounds::{
-    ADMISSION_MAX, CHECKPOINT_MS_MAX, DISK_STALL_MS_MAX, IMAGE_LOG_BYTES_MAX, IMAGE_LOG_BYTES_MIN,
-    INT_MAX, INT_MIN, IO_THREADS_MAX, JUTE_MAX_BUFFER_MAX, JUTE_MAX_BUFFER_MIN,
-    LISTEN_BACKLOG_DEFAULT, LISTEN_BACKLOG_MAX, OUTSTANDING_LIMIT_MAX, TICK_TIME_MS_MAX,
-    TOTAL_BYTES_MAX_MAX, TOTAL_BYTES_MAX_MIN,
-};
-use super::ensemble_keys;
-use super::key::Key;
-use super::metrics_tls;
-use super::migration;
-use super::peer_security;
-use super::peer_tls;
-use super::sasl;
-use super::tls;
-use super::values::{
-    command_url, optional_path, path, path_text, super_digest, u16_of, u32_of, yes_no,
-};
-use super::words::FourLetterWords;
+use super::address::{HOST, host_of};
+use super::key::{INT_MAX, INT_MIN, Key};
+use super::values::{optional_path, path, path_text, super_digest, u16_of, u32_of, yes_no};
 use super::{
-    AdminConfig, Config, ContainerConfig, CpuPolicyKey, MetricsTlsConfig, MigrationConfig,
-    PeerSecurityConfig, PeerTlsConfig, Raw, SaslConfig, TlsConfig,
+    CpuPolicyKey, ensemble_keys, metrics_tls, migration, operators, peer_security, peer_tls, sasl,
+    tls,
 };
 
 /// A heading of the documents and the keys below it.
@@ -53,7 +35,7 @@ pub static SECTIONS: [Section; 15] = [
     Section { title: "Security between servers", keys: &peer_security::KEYS },
     Section { title: "TLS between servers", keys: &peer_tls::KEYS },
     Section { title: "TLS between servers: keys and certificates", keys: &peer_tls::LISTENER_KEYS },
-    Section { title: "For operators", keys: &OPERATORS },
+    Section { title: "For operators", keys: &operators::KEYS },
     Section { title: "TLS of the port for metrics", keys: &metrics_tls::KEYS },
     Section { title: "The ensemble", keys: &ensemble_keys::KEYS },
     Section { title: "Live migration from ZooKeeper", keys: &migration::KEYS },
@@ -419,266 +401,35 @@ static ACCESS: [Key; 5] = [
     .or_else("false"),
 ];
 
-static OPERATORS: [Key; 18] = [
-    Key::effective(
-        "lockkeeper.coreDumps",
-        "false",
-        |c| c.core_dumps.to_string(),
-        "Whether `lockkeeper server` may leave a core dump, and be looked at by a debugger of its own user, although \
-         the configuration names keys, passwords or tokens, which its memory holds.",
-    )
-    .switch(|c, on| c.core_dumps = on),
-    Key::effective(
-        "4lw.commands.whitelist",
-        "default",
-        |c| c.four_letter_words.to_text(),
-        "Four-letter words that are answered: a comma list, `*` for all, or `default`: ruok, srvr, \
-         stat, mntr, conf, isro, envi, wchs and dirs from anywhere, all from this machine \
-         (ZooKeeper: srvr). srvr is always answered.",
-    )
-    .text("`default`, `*`, or a comma list of words", |c, text| {
-        let (words, unknown) = FourLetterWords::parse(text);
-        c.four_letter_words = words;
-        unknown.map_or(Ok(()), Err)
-    })
-    .or_else(""),
-    Key::effective(
-        "admin.enableServer",
-        "true",
-        |c| c.admin.enabled.to_string(),
-        "Offer the HTTP port with /commands, /metrics, /livez and /readyz.",
-    )
-    .switch(|c, on| c.admin.enabled = on)
-    .or_else("true"),
-    Key::effective(
-        "admin.serverAddress",
-        "127.0.0.1",
-        |c| c.admin.addr.host.clone(),
-        "Address or host name of the HTTP port; ZooKeeper's default is 0.0.0.0. Elsewhere than on this machine names \
-         and data of znodes are shown to those with the token of lockkeeper.adminTokenFile alone.",
-    )
-    .text(HOST, |c, text| {
-        c.admin.addr.host = host_of(text)?;
-        Ok(())
-    }),
-    Key::effective(
-        "admin.serverPort",
-        "8080",
-        |c| c.admin.addr.port.to_string(),
-        "The HTTP port. 0 takes any free port. A port that is taken is a warning, not an error.",
-    )
-    .number(0, u16::MAX as i64, |c, n| c.admin.addr.port = u16_of(n))
-    .or_else("8080"),
-    Key::effective(
-        "admin.commandURL",
-        "/commands",
-        |c| c.admin.command_url.clone(),
-        "Path under which the commands are.",
-    )
-    .text("a path that begins with / and does not end in one", |c, text| {
-        c.admin.command_url = command_url(text)?;
-        Ok(())
-    })
-    .or_else("/commands"),
-    Key::effective(
-        "lockkeeper.adminTokenFile",
-        "",
-        |c| c.admin.token_file.as_deref().map_or_else(String::new, path_text),
-        "File with the token that the HTTP port asks of clients on other machines before it shows names and data of \
-         znodes: one word of at least 16 characters. It is read at each request.",
-    )
-    .text("a path, or nothing", |c, text| {
-        c.admin.token_file = optional_path(text)?;
-        Ok(())
-    }),
-    Key::effective(
-        "lockkeeper.adminHosts",
-        "",
-        |c| c.admin.hosts.join(","),
-        "Names by which the HTTP port may be asked, with commas between them, beside addresses, localhost, this \
-         machine's name and those of the server lines; * is any. Others are refused, because any name can be made to \
-         stand for this machine by its owner. Figures and health checks are answered to all.",
-    )
-    .text("host names with commas between them, or nothing", |c, text| {
-        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-        c.admin.hosts = names.map(str::to_owned).collect();
-        Ok(())
-    }),
-    Key::effective(
-        "lockkeeper.adminBrowser",
-        "true",
-        |c| c.admin.browser.to_string(),
-        "The console of the HTTP port may browse the tree: names, data and access control lists of all znodes. It does \
-         so for clients of this machine, and for those with the token of lockkeeper.adminTokenFile. Data that an \
-         access control list does not let everyone read are shown to the latter alone.",
-    )
-    .switch(|c, on| c.admin.browser = on),
-    Key::effective(
-        "admin.snapshot.enabled",
-        "true",
-        |c| c.admin.snapshot_enabled.to_string(),
-        "The HTTP port gives the state in ZooKeeper's own format at /commands/snapshot: to the super user \
-         (Authorization: digest super:PASSWORD), and to those with the token of lockkeeper.adminTokenFile or a \
-         certificate.",
-    )
-    .switch(|c, on| c.admin.snapshot_enabled = on),
-    Key::effective(
-        "admin.forceHttps",
-        "false",
-        |c| c.admin.force_https.to_string(),
-        "The HTTP port takes TLS alone, by ssl.quorum.keyStore.*, and by ssl.quorum.enabledProtocols and \
-         ssl.quorum.ciphersuites where they are given. Plain text is closed.",
-    )
-    .switch(|c, on| c.admin.force_https = on),
-    Key::effective(
-        "admin.portUnification",
-        "false",
-        |c| c.admin.port_unification.to_string(),
-        "The HTTP port takes TLS and plain text, unless admin.forceHttps is true.",
-    )
-    .switch(|c, on| c.admin.port_unification = on)
-    .or_else("false"),
-    Key::effective(
-        "admin.needClientAuth",
-        "false",
-        |c| c.admin.need_client_auth.to_string(),
-        "Clients that come to the HTTP port through TLS must show a certificate that ssl.quorum.trustStore.* vouches \
-         for. It counts as much as the token of lockkeeper.adminTokenFile.",
-    )
-    .switch(|c, on| c.admin.need_client_auth = on),
-    Key::effective(
-        "metricsProvider.className",
-        "",
-        |c| if c.raw.prometheus { PROMETHEUS.to_string() } else { String::new() },
-        "Metrics are always on the HTTP port; the Prometheus provider's class adds \
-         metricsProvider.httpPort, 7000 unless given.",
-    )
-    .text("any text", |c, text| {
-        c.raw.prometheus = text.ends_with(PROMETHEUS);
-        Ok(())
-    }),
-    Key::effective(
-        "metricsProvider.httpHost",
-        "0.0.0.0",
-        |c| c.raw.metrics_host.clone(),
-        "Address or host name of the second port for metrics.",
-    )
-    .text(HOST, |c, text| {
-        c.raw.metrics_host = host_of(text)?;
-        Ok(())
-    })
-    .without_file("127.0.0.1"),
-    Key::effective(
-        "metricsProvider.httpPort",
-        "-1",
-        |c| c.metrics_addr.as_ref().map_or(-1, |addr| i32::from(addr.port)).to_string(),
-        "A second HTTP port that offers /metrics only. -1: none.",
-    )
-    .number(-1, u16::MAX as i64, |c, n| c.raw.metrics_port = n)
-    .or_else("-1"),
-    Key::effective(
-        "fsync.warningthresholdms",
-        "1000",
-        |c| c.fsync_warning_threshold_ms.to_string(),
-        "An fsync of the log that takes longer than this, ms, is logged and counted.",
-    )
-    .number(0, INT_MAX, |c, n| c.fsync_warning_threshold_ms = u32_of(n))
-    .or_else("1000"),
-    Key::effective(
-        "lockkeeper.auditLog",
-        "",
-        |c| c.audit_log.as_deref().map_or(String::new(), path_text),
-        "File to which every applied transaction is written as a line of JSON. Empty: none.",
-    )
-    .text("a path, or nothing", |c, text| {
-        c.audit_log = optional_path(text)?;
-        Ok(())
-    }),
-];
-
-/// A configuration before any default: [`Config::without_file`] and the draft of a file fill it
-/// from the table, so nothing here is ever seen.
-pub(super) fn blank() -> Config {
-    let nowhere = HostPort { host: String::new(), port: 0 };
-    Config {
-        data_dir: PathBuf::new(),
-        data_log_dir: PathBuf::new(),
-        data_dir_autocreate: false,
-        db_autocreate: false,
-        client_addr: nowhere.clone(),
-        listen_backlog: 0,
-        client_tcp_keep_alive: false,
-        image_log_bytes: 0,
-        checkpoint_ms: 0,
-        admission_rate: None,
-        admission_burst: 1,
-        cpu_policy: CpuPolicyKey::Auto,
-        io_threads: None,
-        disk_stall_ms: 0,
-        tick_time_ms: 0,
-        min_session_timeout_ms: 0,
-        max_session_timeout_ms: 0,
-        sessionless_timeout_ms: 0,
-        max_client_cnxns: 0,
-        max_cnxns: 0,
-        global_outstanding_limit: 0,
-        incoming_bytes_max: 0,
-        outgoing_bytes_max: 0,
-        jute_max_buffer: 0,
-        extended_types_enabled: false,
-        enforce_quota: false,
-        containers: ContainerConfig {
-            check_interval_ms: 0,
-            max_per_minute: 0,
-            max_never_used_interval_ms: 0,
-        },
-        digest_auth_enabled: false,
-        super_digest: None,
-        skip_acl: false,
-        tls: TlsConfig::default(),
-        core_dumps: false,
-        peer_tls: PeerTlsConfig::default(),
-        sasl: SaslConfig::default(),
-        peer_security: PeerSecurityConfig::default(),
-        migration: MigrationConfig::default(),
-        eager_acl_check: false,
-        four_letter_words: FourLetterWords::Default,
-        admin: AdminConfig {
-            enabled: false,
-            addr: nowhere,
-            command_url: String::new(),
-            token_file: None,
-            browser: true,
-            snapshot_enabled: true,
-            hosts: Vec::new(),
-            force_https: false,
-            port_unification: false,
-            need_client_auth: false,
-        },
-        metrics_addr: None,
-        metrics_secure_addr: None,
-        metrics_tls: MetricsTlsConfig::default(),
-        fsync_warning_threshold_ms: 0,
-        audit_log: None,
-        standalone_enabled: false,
-        quorum_listen_on_all_ips: false,
-        reconfig_enabled: false,
-        read_only_mode_enabled: false,
-        linearizable_reads: false,
-        session_expiry_grace_ms: 0,
-        computed_session_passwords: false,
-        dynamic_config_file: None,
-        server_id: None,
-        servers: Vec::new(),
-        ignored: Vec::new(),
-        warnings: Vec::new(),
-        mistakes: Vec::new(),
-        path: None,
-        raw: Raw::default(),
-    }
-}
-
 const AUTO: &str = "auto";
 const PLAIN: &str = "plain";
-const HOST: &str = "a host name or address";
-const PROMETHEUS: &str = "PrometheusMetricsProvider";
+
+/// Longest tick, ms: twenty ticks, the default of the longest session timeout, stay below 2^31.
+const TICK_TIME_MS_MAX: i64 = 3_600_000;
+/// Greatest frame a client may be allowed to send, bytes.
+const JUTE_MAX_BUFFER_MAX: i64 = 128 << 20;
+/// Least value of `jute.maxbuffer`, bytes: every request without data fits.
+const JUTE_MAX_BUFFER_MIN: i64 = 1024;
+/// Most requests in flight that may be allowed.
+const OUTSTANDING_LIMIT_MAX: i64 = 1_000_000;
+/// Fewest bytes that may wait for all clients, or of what all of them have begun to send.
+const TOTAL_BYTES_MAX_MIN: i64 = 1 << 20;
+/// Most bytes of either that may be allowed.
+const TOTAL_BYTES_MAX_MAX: i64 = 1 << 40;
+/// Longest listen backlog; systems cut it down further (`net.core.somaxconn`).
+const LISTEN_BACKLOG_MAX: i64 = 65_535;
+/// Listen backlog unless configured, as long as systems allow unless they are told otherwise: thousands
+/// of clients may reconnect at once, and a client that does not fit in waits a second before it tries again.
+const LISTEN_BACKLOG_DEFAULT: u32 = 4096;
+/// Most log bytes between two images.
+const IMAGE_LOG_BYTES_MAX: i64 = 1 << 40;
+/// Least log bytes between two images.
+const IMAGE_LOG_BYTES_MIN: i64 = 1 << 20;
+/// Longest time between two checkpoints, ms.
+const CHECKPOINT_MS_MAX: i64 = 3_600_000;
+/// Longest time that the log's disk may take before it counts as hung, ms.
+const DISK_STALL_MS_MAX: i64 = 3_600_000;
+/// Clients that may be let in in a second, or at one moment: more than any machine has.
+const ADMISSION_MAX: i64 = 1_000_000;
+/// Most threads for the sockets of clients.
+const IO_THREADS_MAX: u8 = 64;

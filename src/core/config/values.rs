@@ -5,7 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::bounds::{COMMAND_URL_BYTES_MAX, PATH_BYTES_MAX};
+/// Longest `admin.commandURL`, bytes.
+const COMMAND_URL_BYTES_MAX: usize = 255;
+/// Longest path of a file or directory, bytes (what Linux takes).
+pub const PATH_BYTES_MAX: usize = 4095;
 
 pub(super) fn path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() {

@@ -3,16 +3,21 @@
 //! *Owns* the steps of [`Draft::resolve`]. *Invariant*: none of them stops at an error; it is added to the draft's.
 
 use super::super::address::HostPort;
-use super::super::bounds::{DISK_STALL_MS_DEFAULT_MAX, DISK_STALL_MS_MIN, INT_MAX};
 use super::super::ensemble::{self, Blame, Fault};
 use super::super::error::Origin;
 use super::super::groups;
+use super::super::key::INT_MAX;
 use super::super::listener_tls::ClientAuthKey;
 use super::super::migration;
 use super::super::peer_security::PeerSecurityKey;
 use super::super::sasl;
 use super::super::servers::SERVER_ID_MAX;
 use super::{Draft, JUDGED, PROMETHEUS_PORT_DEFAULT, note};
+
+/// Shortest: several elections fit in.
+const DISK_STALL_MS_MIN: i64 = 200;
+/// Unless configured, it is no longer than this, ms.
+const DISK_STALL_MS_DEFAULT_MAX: i64 = 5000;
 
 impl Draft {
     /// A file must say where the data is and where clients connect.
