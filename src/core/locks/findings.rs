@@ -1,95 +1,16 @@
 //! What is wrong with a lock, in plain words.
 //!
-//! *Owns* [`Finding`]. *Invariants*: nothing is found in what is not known: a server that has not
-//! answered makes no contender an orphan; what is gone a moment later is not found.
+//! *Owns* the rules by which a [`Finding`] is made. *Invariants*: nothing is found in what is not known: a server that
+//! has not answered makes no contender an orphan; what is gone a moment later is not found.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::clients::{Clients, Presence};
+use super::grouping::Group;
+use super::lock::{Finding, FindingKind, Kind, Lock, Mode, Place};
 use super::respect;
 use super::snapshot::{Directory, WatchKind};
 use super::species::Species;
-use super::view::{Group, Kind, Lock, Place};
-
-/// Something that an operator should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// What it is.
-    pub kind: FindingKind,
-    /// In words.
-    pub text: String,
-    /// Paths of some of the znodes that it is about.
-    pub nodes: Vec<String>,
-    /// Of a deadlock: its sessions, each of which waits for a lock that the next one holds.
-    pub cycle: Vec<Step>,
-}
-
-/// A session in a deadlock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// Its id.
-    pub session: i64,
-    /// What it says of itself.
-    pub identity: Option<String>,
-    /// The lock that it holds.
-    pub holds: String,
-    /// The path of its contender there.
-    pub holds_node: String,
-    /// The lock that it waits for.
-    pub waits_for: String,
-    /// The path of its contender there.
-    pub waits_node: String,
-}
-
-/// What a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FindingKind {
-    /// Sessions that wait for each other.
-    Deadlock,
-    /// Contenders that do not wait for each other.
-    MixedDialects,
-    /// A contender that waits for nothing, and does not hold the lock.
-    Orphan,
-    /// Several are woken where one can go on.
-    Herd,
-    /// The holder's client has no connection.
-    HolderDisconnected,
-    /// A contender that does not go away with its session.
-    NotEphemeral,
-    /// A child that go-zookeeper's lock cannot read.
-    Stranger,
-    /// The counter of the directory comes to its end.
-    Counter,
-}
-
-impl FindingKind {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Deadlock,
-        Self::MixedDialects,
-        Self::Orphan,
-        Self::Herd,
-        Self::HolderDisconnected,
-        Self::NotEphemeral,
-        Self::Stranger,
-        Self::Counter,
-    ];
-
-    /// In one word, for programs.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Deadlock => "deadlock",
-            Self::MixedDialects => "mixed-dialects",
-            Self::Orphan => "orphan",
-            Self::Herd => "herd",
-            Self::HolderDisconnected => "holder-disconnected",
-            Self::NotEphemeral => "not-ephemeral",
-            Self::Stranger => "stranger",
-            Self::Counter => "counter",
-        }
-    }
-}
 
 /// Paths that a finding names.
 const NODES_MAX: usize = 10;
@@ -198,7 +119,7 @@ fn herds(lock: &Lock, directory: &Directory, clients: &Clients<'_>) -> Vec<Findi
     let mut watchers: BTreeMap<&str, BTreeSet<i64>> = BTreeMap::new();
     for place in &lock.waiters {
         // Readers may all go on when a writer is done.
-        let is_reader = place.mode == super::view::Mode::Read;
+        let is_reader = place.mode == Mode::Read;
         for (path, kind) in place.watches.iter().flatten().filter(|_| !is_reader) {
             if *kind == WatchKind::Data && *path != directory.path {
                 watchers.entry(path).or_default().insert(place.session);

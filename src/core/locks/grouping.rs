@@ -12,10 +12,32 @@ use std::net::Ipv4Addr;
 use super::clients::Clients;
 use super::snapshot::{Directory, Znode};
 use super::species::Species;
-use super::view::Class;
 
-/// Contenders that belong together.
-pub(super) struct Queue<'a> {
+/// Which contenders of one directory belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class<'a> {
+    Lock,
+    Semaphore,
+    Election,
+    Party,
+    Named(&'a str),
+}
+
+impl<'a> Class<'a> {
+    pub(super) fn of(species: Species<'a>) -> Self {
+        match species {
+            Species::Lock(_) | Species::DocRead | Species::DocWrite | Species::Simple => Self::Lock,
+            Species::Latch | Species::Candidate | Species::SessionCandidate => Self::Election,
+            Species::Lease | Species::KazooLease => Self::Semaphore,
+            Species::Party => Self::Party,
+            Species::Named { stem, .. } => Self::Named(stem),
+        }
+    }
+}
+
+/// The contenders of one lock in one directory.
+pub(super) struct Group<'a> {
+    pub(super) directory: &'a Directory,
     pub(super) class: Class<'a>,
     pub(super) members: Vec<(&'a Znode, Species<'a>)>,
     /// What all of them have in front of their numbers, but for themselves; `None` if it is not the same.
@@ -25,7 +47,7 @@ pub(super) struct Queue<'a> {
 }
 
 /// All queues of a directory.
-pub(super) fn queues<'a>(directory: &'a Directory, clients: &Clients<'a>) -> Vec<Queue<'a>> {
+pub(super) fn queues<'a>(directory: &'a Directory, clients: &Clients<'a>) -> Vec<Group<'a>> {
     let mut kinds = BTreeMap::new();
     let mut members = Vec::new();
     for znode in &directory.contenders {
@@ -45,9 +67,10 @@ pub(super) fn queues<'a>(directory: &'a Directory, clients: &Clients<'a>) -> Vec
     let mut names = BTreeMap::new();
     let mut classes: Vec<(Class<'a>, usize)> = kinds.into_iter().collect();
     classes.sort_unstable();
-    let mut queues: BTreeMap<usize, Queue<'a>> = BTreeMap::new();
+    let mut queues: BTreeMap<usize, Group<'a>> = BTreeMap::new();
     for (class, number) in classes {
-        let queue = queues.entry(joined[number]).or_insert(Queue {
+        let queue = queues.entry(joined[number]).or_insert(Group {
+            directory,
             class,
             members: Vec::new(),
             stem: stem_of(class),

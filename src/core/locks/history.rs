@@ -7,11 +7,10 @@
 
 use std::collections::BTreeSet;
 
-use super::grouping::class_without_clients;
+use super::grouping::{Class, class_without_clients};
 use super::respect;
 use super::snapshot::{Departure, Directory, Znode};
 use super::species::Species;
-use super::view::Class;
 
 /// A contender that has left.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! *Owns* the names of contenders (`contender.rs`, `species.rs`), which of them make one queue (`grouping.rs`),
 //! who waits for whom (`respect.rs`), what is known of a directory of contenders and their clients
-//! (`snapshot.rs`, `clients.rs`), and what that means (`view.rs`, `findings.rs`, `wait_for.rs`), who held it
+//! (`snapshot.rs`, `clients.rs`), and what that means (`lock.rs`, `view.rs`, `findings.rs`, `wait_for.rs`), who held it
 //! before (`history.rs`), and whether one that leaves held it (`front.rs`). A lock is known by the names of its
 //! znodes alone: nothing is registered, no client has to change. *Invariants*: deterministic; a pure function of
 //! what it is given; names and data of clients never panic here. *Never* asks a server, and never knows one:
@@ -16,6 +16,7 @@ mod findings;
 pub mod front;
 mod grouping;
 pub mod history;
+mod lock;
 mod respect;
 pub mod snapshot;
 pub mod species;
@@ -27,7 +28,7 @@ mod wait_for;
 pub use clients::Clients;
 pub use clients::Presence;
 pub use contender::Dialect;
-pub use findings::{Finding, FindingKind, Step};
+pub use lock::{Finding, FindingKind, Lock, Place, Step};
 pub use snapshot::{Local, Scope, Snapshot};
 pub use view::leases_of;
-pub use view::{Lock, Place, view};
+pub use view::view;

@@ -1,179 +1,27 @@
 //! From what there is to locks: who holds each, and who waits for what.
 //!
-//! *Owns* [`Lock`], and how one is made from directories of contenders. *Invariants*: who holds a lock is
+//! *Owns* how a [`Lock`] is made from directories of contenders. *Invariants*: who holds a lock is
 //! what its clients believe: where two libraries do not wait for each other, there are two holders,
 //! and a finding says so; who watches a contender in front of itself waits, whatever its library
 //! usually does; every contender is in one place of one lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::clients::{Clients, Presence};
+use super::clients::Clients;
 use super::contender::{Dialect, RELEASE_WORDS};
-use super::findings::{self, Finding};
-use super::respect;
-use super::snapshot::{Directory, Snapshot, WatchKind, Znode, is_below};
+use super::grouping::{Class, Group, queues};
+use super::snapshot::{Snapshot, WatchKind, Znode, is_below};
 use super::species::Species;
-use super::{grouping, wait_for};
+use super::{findings, respect, wait_for};
 
-/// A lock, or what is used like one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lock {
-    /// Its path: what clients of the recipe were given.
-    pub path: String,
-    /// Its name, if several locks may share the path.
-    pub name: Option<String>,
-    /// What it is.
-    pub kind: Kind,
-    /// Whose contenders there are, each once.
-    pub dialects: Vec<&'static str>,
-    /// How many may hold it, where that is written.
-    pub limit: Option<u32>,
-    /// Who holds it, in the order of the queue.
-    pub holders: Vec<Place>,
-    /// Who waits for it, in the order of the queue.
-    pub waiters: Vec<Place>,
-    /// How many more contenders there are behind those.
-    pub hidden: u64,
-    /// What is wrong with it.
-    pub findings: Vec<Finding>,
-}
-
-/// What a lock is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// One holder.
-    Mutex,
-    /// Readers, or one writer.
-    ReadWrite,
-    /// A limited number of holders.
-    Semaphore,
-    /// One leader.
-    Election,
-    /// Members of a group: no one of them waits for another.
-    Party,
-    /// Numbered ephemerals of a layout that is not known: taken for a mutex.
-    Sequence,
-}
-
-impl Lock {
-    /// Its path, and its name if it has one.
-    pub(super) fn label(&self) -> String {
-        match &self.name {
-            Some(name) => format!("{} [{name}]", self.path),
-            None => self.path.clone(),
-        }
-    }
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::Mutex,
-        Self::ReadWrite,
-        Self::Semaphore,
-        Self::Election,
-        Self::Party,
-        Self::Sequence,
-    ];
-
-    /// In one word, for programs.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mutex => "mutex",
-            Self::ReadWrite => "read-write",
-            Self::Semaphore => "semaphore",
-            Self::Election => "election",
-            Self::Party => "party",
-            Self::Sequence => "sequence",
-        }
-    }
-}
-
-/// As what one contends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Alone.
-    Exclusive,
-    /// With other readers.
-    Read,
-    /// Alone, among readers.
-    Write,
-    /// One of a limited number.
-    Lease,
-    /// To lead.
-    Candidate,
-    /// To be there.
-    Member,
-}
-
-impl Mode {
-    fn of(species: Species<'_>, kind: Kind) -> Self {
-        match species {
-            Species::Party => Self::Member,
-            Species::Latch | Species::Candidate | Species::SessionCandidate => Self::Candidate,
-            Species::Lease | Species::KazooLease => Self::Lease,
-            Species::DocRead => Self::Read,
-            Species::DocWrite => Self::Write,
-            Species::Lock(Dialect::CuratorWrite) => Self::Write,
-            Species::Lock(dialect) if dialect.is_shared() => Self::Read,
-            Species::Lock(Dialect::Kazoo) if kind == Kind::ReadWrite => Self::Write,
-            Species::Lock(_) | Species::Simple | Species::Named { .. } => Self::Exclusive,
-        }
-    }
-
-    /// In one word, for programs.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Exclusive => "exclusive",
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Lease => "lease",
-            Self::Candidate => "candidate",
-            Self::Member => "member",
-        }
-    }
-}
-
-/// A contender's place in a lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The path of its znode.
-    pub node: String,
-    /// As what it contends.
-    pub mode: Mode,
-    /// Whose contender it is.
-    pub dialect: &'static str,
-    /// The zxid of its creation: of a holder, the fencing token.
-    pub token: i64,
-    /// How long it has been there, ms: by the clocks of two servers, so not to be trusted to the second.
-    pub age_ms: u64,
-    /// How long it has held the lock, ms, in the same way; `None` of one that waits, and if no server has
-    /// seen it get the lock since it was started.
-    pub held_ms: Option<u64>,
-    /// What it says of itself.
-    pub identity: Option<String>,
-    /// Somebody has asked it to leave, in a recipe's words.
-    pub is_asked_to_release: bool,
-    /// Its session; 0 without one.
-    pub session: i64,
-    /// That session's timeout, ms.
-    pub timeout_ms: Option<i32>,
-    /// Milliseconds until that expires unless heard from, where it is known.
-    pub expires_in_ms: Option<u64>,
-    /// Where its client is.
-    pub presence: Presence,
-    /// What its session watches of this lock; `None` if no server has said.
-    pub watches: Option<Vec<(String, WatchKind)>>,
-}
+pub use super::lock::{Kind, Lock, Mode, Place};
 
 /// All locks of a snapshot, in order of their paths and names.
 #[must_use]
 pub fn view(snapshot: &Snapshot, clients: &Clients<'_>) -> Vec<Lock> {
     let mut groups = BTreeMap::new();
     for directory in &snapshot.directories {
-        for group in Group::all_of(directory, clients) {
+        for group in queues(directory, clients) {
             groups.insert((directory.path.clone(), group.class), group);
         }
     }
@@ -209,48 +57,7 @@ pub fn leases_of(path: &str) -> impl Iterator<Item = String> {
     [curators, kazoos].into_iter().flatten()
 }
 
-/// Which contenders of one directory belong together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Class<'a> {
-    Lock,
-    Semaphore,
-    Election,
-    Party,
-    Named(&'a str),
-}
-
-impl<'a> Class<'a> {
-    pub(super) fn of(species: Species<'a>) -> Self {
-        match species {
-            Species::Lock(_) | Species::DocRead | Species::DocWrite | Species::Simple => Self::Lock,
-            Species::Latch | Species::Candidate | Species::SessionCandidate => Self::Election,
-            Species::Lease | Species::KazooLease => Self::Semaphore,
-            Species::Party => Self::Party,
-            Species::Named { stem, .. } => Self::Named(stem),
-        }
-    }
-}
-
-/// The contenders of one lock in one directory.
-pub(super) struct Group<'a> {
-    pub(super) directory: &'a Directory,
-    class: Class<'a>,
-    pub(super) members: Vec<(&'a Znode, Species<'a>)>,
-    /// What the members have in front of their numbers, if that is the same.
-    stem: Option<&'a str>,
-    /// Sessions that watch a znode of that name in the directory.
-    watches: Vec<(i64, &'a str)>,
-}
-
 impl<'a> Group<'a> {
-    fn all_of(directory: &'a Directory, clients: &Clients<'a>) -> impl Iterator<Item = Self> {
-        let queues = grouping::queues(directory, clients);
-        queues.into_iter().map(move |queue| {
-            let grouping::Queue { class, members, stem, watches } = queue;
-            Self { directory, class, members, stem, watches }
-        })
-    }
-
     /// Where those would wait who want one of these leases.
     fn queue_path(&self) -> Option<String> {
         if self.class != Class::Semaphore {

@@ -12,10 +12,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::findings::{Finding, FindingKind, Step};
+use super::lock::{Finding, FindingKind, Kind, Lock, Place, Step};
 use super::respect;
 use super::species::Species;
-use super::view::{Kind, Lock, Place};
 
 /// A wait that is shorter is not looked at: most of them end by themselves.
 const WAIT_MS_MIN: u64 = 2_000;
