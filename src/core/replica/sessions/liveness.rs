@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::touches::UNCONFIRMED_US_MAX;
+use super::touches::{DEPOSED_US_MAX, UNCONFIRMED_US_MAX};
 use crate::replica::messages::{Stamp, server_of};
 use crate::replica::timing::TICK_MS;
 
@@ -23,9 +23,6 @@ const SILENT_US: u64 = 4 * TICK_US;
 /// How long a process answers its clients at most after the last that was heard of it: until it is not
 /// sure any more of being heard, and then until it sends them away. Clocks differ by a tenth at most.
 const ANSWERS_US_MAX: u64 = UNCONFIRMED_US_MAX * 11 / 10;
-/// A leader that no majority has answered for longer confirms nothing: so long after another one was
-/// elected, a deposed one may have.
-pub(super) const DEPOSED_US_MAX: u64 = 15 * TICK_US;
 
 /// A process of a server, by the number that is in the origins of its clients' transactions.
 #[derive(Clone, Copy, Debug)]

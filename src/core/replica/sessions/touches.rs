@@ -11,8 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use super::liveness::DEPOSED_US_MAX;
-use crate::replica::timing::LEADERLESS_MS_MAX;
+use crate::replica::timing::{LEADERLESS_MS_MAX, TICK_MS};
 
 /// How long after the last report that the leader has confirmed this server believes that it is heard,
 /// in microseconds. Long beside the time between two reports (a tick, and the way there and back).
@@ -20,6 +19,9 @@ pub(in crate::replica) const CONFIRMED_US_MAX: u64 = 1_000_000;
 /// Longest time for which a server that is not confirmed serves its clients: it is not sure first, and then sends them
 /// away.
 pub(super) const UNCONFIRMED_US_MAX: u64 = CONFIRMED_US_MAX + LEADERLESS_MS_MAX * 1000;
+/// A leader that no majority has answered for longer confirms nothing: so long after another one was
+/// elected, a deposed one may have.
+pub(super) const DEPOSED_US_MAX: u64 = 15 * TICK_MS * 1000;
 
 /// What the leader is to be told.
 #[derive(Debug, Default)]

@@ -14,10 +14,10 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore;
 
 use super::expiry::Expiry;
-use super::liveness::{DEPOSED_US_MAX, Liveness};
+use super::liveness::Liveness;
 use super::moves::Moves;
 use super::reaper::Reaper;
-use super::touches::Touches;
+use super::touches::{DEPOSED_US_MAX, Touches};
 use crate::proto::connect::{PASSWORD_BYTES, Password};
 use crate::replica::machine::{Session, Sessions};
 use crate::replica::messages::{PeerMessage, Stamp, server_of};
