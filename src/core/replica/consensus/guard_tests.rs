@@ -108,10 +108,10 @@ fn an_append_behind_the_end_of_the_log_is_a_probe() {
 #[test]
 fn a_term_too_far_above_is_dropped_and_counted_however_often_it_comes() {
     let mut replica = follower();
-    let before = replica.figures.counts().peer_messages_dropped;
+    let before = replica.figures.counts.peer_messages_dropped;
     told(&mut replica, vec![Message { term: TERM + TERM_STEP_MAX + 1, ..heartbeat(0) }]);
     assert_eq!(replica.consensus.term(), TERM);
-    assert_eq!(replica.figures.counts().peer_messages_dropped, before + 1);
+    assert_eq!(replica.figures.counts.peer_messages_dropped, before + 1);
     // What could be, is; and no more of it at once.
     let most = replica.consensus.term() + TERM_STEP_MAX;
     for _ in 0..200 {

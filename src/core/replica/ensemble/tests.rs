@@ -440,7 +440,7 @@ fn an_acknowledgement_of_what_was_never_sent_is_dropped() {
     message.term = replica.status().term;
     message.set_msg_type(raft::eraftpb::MessageType::MsgAppendResponse);
     replica.step(Input::Peer { from, message: PeerMessage::Raft(Box::new(message)) });
-    assert_eq!(replica.figures.counts().peer_messages_dropped, 1);
+    assert_eq!(replica.figures.counts.peer_messages_dropped, 1);
     cluster.connect(leader, 1, None);
     cluster.send(leader, 1, &[(1, create("/a", 0))]);
     assert_eq!(cluster.replies(leader, 1), [(1, 0)]);

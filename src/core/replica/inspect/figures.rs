@@ -16,12 +16,12 @@ pub(in crate::replica) struct Counts {
     pub(in crate::replica) proposals: u64,
     /// Their sizes.
     pub(in crate::replica) proposal_sizes: Option<ProposalSizes>,
+    /// Sessions that were overdue here.
     pub(in crate::replica) sessions_expired: u64,
+    /// Clients that got no session here.
     pub(in crate::replica) connections_refused: u64,
     /// Transactions that were given to another server.
     pub(in crate::replica) forwards: u64,
-    /// Connections closed because a request was lost on the way to the leader.
-    pub(in crate::replica) forwards_lost: u64,
     /// Messages of other servers that made no sense.
     pub(in crate::replica) peer_messages_dropped: u64,
     /// Times that this server handed its leadership over because its disk hung.
@@ -45,7 +45,7 @@ pub(in crate::replica) struct Counts {
 /// See the module.
 #[derive(Debug)]
 pub(in crate::replica) struct Figures {
-    counts: Counts,
+    pub(in crate::replica) counts: Counts,
     departures: Departures,
     entries: EntryTimes,
     measured: Measurements,
@@ -60,10 +60,6 @@ impl Figures {
             entries: EntryTimes::default(),
             measured: Measurements::default(),
         }
-    }
-
-    pub(in crate::replica) fn counts(&self) -> &Counts {
-        &self.counts
     }
 
     /// An operator wants the counters to begin anew.
@@ -82,41 +78,6 @@ impl Figures {
         sizes.last = size;
         sizes.min = sizes.min.min(size);
         sizes.max = sizes.max.max(size);
-    }
-
-    /// A session is overdue.
-    pub(in crate::replica) fn expired(&mut self) {
-        self.counts.sessions_expired += 1;
-    }
-
-    /// A client gets no session here.
-    pub(in crate::replica) fn refused(&mut self) {
-        self.counts.connections_refused += 1;
-    }
-
-    /// So many transactions were given to the leader.
-    pub(in crate::replica) fn forwarded(&mut self, count: usize) {
-        self.counts.forwards += count as u64;
-    }
-
-    /// So many connections lost a request on the way there.
-    pub(in crate::replica) fn forwards_lost(&mut self, count: usize) {
-        self.counts.forwards_lost += count as u64;
-    }
-
-    /// A message of another server made no sense.
-    pub(in crate::replica) fn peer_message_dropped(&mut self) {
-        self.counts.peer_messages_dropped += 1;
-    }
-
-    /// A client came with a session.
-    pub(in crate::replica) fn revalidated(&mut self) {
-        self.counts.sessions_revalidated += 1;
-    }
-
-    /// A session was given to a connection, and this server leads.
-    pub(in crate::replica) fn revalidation_led(&mut self) {
-        self.counts.revalidations_led += 1;
     }
 
     /// Entries were appended to the log here. `stamped_ms`: how long ago the leader stamped each, of another leader's.
@@ -173,11 +134,6 @@ impl Figures {
         self.measured.take(into);
     }
 
-    /// Leadership was handed over because the disk hung.
-    pub(in crate::replica) fn disk_handover(&mut self) {
-        self.counts.disk_handovers += 1;
-    }
-
     /// The stamps of entries went back by so much.
     pub(in crate::replica) fn time_returned(&mut self, by_ms: u64) {
         self.counts.time_returns += 1;
@@ -226,8 +182,8 @@ mod tests {
             figures.proposed(size);
         }
         let sizes = ProposalSizes { last: 7, min: 5, max: 9 };
-        assert_eq!((figures.counts().proposals, figures.counts().proposal_sizes), (3, Some(sizes)));
+        assert_eq!((figures.counts.proposals, figures.counts.proposal_sizes), (3, Some(sizes)));
         figures.reset();
-        assert_eq!(figures.counts().proposal_sizes, None);
+        assert_eq!(figures.counts.proposal_sizes, None);
     }
 }

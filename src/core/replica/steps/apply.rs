@@ -64,7 +64,7 @@ impl Replica {
                 self.clients.namespaces.note_write(*op, body);
             }
             if matches!(txn.op, TxnOp::AttachSession { .. }) && self.leadership.leads().is_some() {
-                self.figures.revalidation_led();
+                self.figures.counts.revalidations_led += 1;
             }
             if !is_here && matches!(txn.op, TxnOp::AttachSession { .. }) {
                 self.sessions.moved(entry.term, txn.session);

@@ -21,7 +21,7 @@ impl Replica {
             if mutant!("sessions-never-expire") {
                 continue;
             }
-            self.figures.expired();
+            self.figures.counts.sessions_expired += 1;
             self.forwarding.push_chore(session, &TxnOp::ExpireSession);
         }
     }

@@ -33,7 +33,7 @@ impl Replica {
             let password = (!self.setup.computed_passwords).then_some(password);
             (server, TxnOp::OpenSession { timeout_ms, password })
         } else {
-            self.figures.revalidated();
+            self.figures.counts.sessions_revalidated += 1;
             // A password never changes: one that is known to be another need not be asked for.
             let known = self.state.machine().sessions().find(request.session_id);
             let password = Password::try_from(&request.password[..]).ok();
@@ -121,7 +121,7 @@ impl Replica {
             let remote = connection.remote().to_owned();
             self.output.turned_away(TurnedAway { remote, why });
         }
-        self.figures.refused();
+        self.figures.counts.connections_refused += 1;
         self.clients.refuse(conn, response);
     }
 }

@@ -17,7 +17,7 @@ impl Replica {
     /// Time has passed.
     pub(in crate::replica) fn mind_disk(&mut self) {
         if self.consensus.must_yield() && self.consensus.yield_leadership() {
-            self.figures.disk_handover();
+            self.figures.counts.disk_handovers += 1;
         }
         if !self.consensus.is_disk_stalled() {
             self.leadership.await_disk(false);

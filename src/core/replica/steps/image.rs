@@ -21,7 +21,7 @@ impl Replica {
         let own = self.consensus.id();
         let metadata = message.mut_snapshot().mut_metadata();
         if (metadata.index, metadata.term) != (mark.index, mark.term) {
-            self.figures.peer_message_dropped();
+            self.figures.counts.peer_messages_dropped += 1;
             return;
         }
         // The image may be older than the entry that let this server in, which comes behind it.

@@ -17,7 +17,7 @@ impl Replica {
     #[must_use]
     pub fn status(&self) -> Status {
         let tree = self.state.machine().tree();
-        let (counts, figures) = (self.figures.counts(), self.clients.figures());
+        let (counts, figures) = (&self.figures.counts, self.clients.figures());
         Status {
             serving: self.is_serving(),
             migration: self.migration_figures(),

@@ -277,7 +277,6 @@ impl Replica {
 
     /// Closes connections whose requests are lost.
     pub(in crate::replica) fn close_lost(&mut self, lost: &[ConnId]) {
-        self.figures.forwards_lost(lost.len());
         for conn in lost {
             self.clients.hang_up(*conn);
         }

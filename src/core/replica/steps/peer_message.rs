@@ -58,7 +58,7 @@ impl Replica {
             }
         };
         if !makes_sense {
-            self.figures.peer_message_dropped();
+            self.figures.counts.peer_messages_dropped += 1;
         }
     }
 

@@ -37,7 +37,7 @@ impl Replica {
             }
         } else if let Some(leader) = self.consensus.leader() {
             while let Some(mut write_batch) = self.forwarding.next_own(term) {
-                self.figures.forwarded(write_batch.origins().len());
+                self.figures.counts.forwards += write_batch.origins().len() as u64;
                 self.forwarding.given(term, leader, write_batch.origins());
                 let batch = std::mem::take(&mut write_batch.payload).into();
                 self.output.send(leader, PeerMessage::Forward { term, batch });
