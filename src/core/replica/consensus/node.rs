@@ -14,11 +14,11 @@ mod disk_watch;
 mod dump;
 mod durability;
 mod guards;
+mod handover;
 mod lazy_sync;
 mod members;
 mod peer_progress;
 mod remember;
-mod resign;
 mod sending;
 mod terms;
 
@@ -37,8 +37,6 @@ pub(in crate::replica) use guards::{Verdict, check};
 use lazy_sync::LazySync;
 pub(in crate::replica) use members::Step;
 pub(in crate::replica) use peer_progress::PeerProgress;
-use remember::Said;
-use sending::{answers_notice, promises_nothing, says_all_of};
 use terms::Terms;
 
 /// Ticks between heartbeats (100 ms): three of them in a lease. Each wakes every server, and the leader
@@ -225,7 +223,7 @@ impl Consensus {
         self.count_election(before);
         self.fix_timeout();
         self.listen();
-        self.choose_relied_on();
+        self.lazy_sync.choose_relied_on(&self.node.raft);
         self.is_leader() && self.node.raft.heartbeat_elapsed() == 0
     }
 
@@ -259,17 +257,13 @@ impl Consensus {
         }
         let has_entries =
             message.get_msg_type() == MessageType::MsgAppend && !message.entries.is_empty();
-        if has_entries && self.is_disk_overdue() {
+        if has_entries && self.watch.is_overdue() {
             return Verdict::Taken;
         }
         self.skip_committed(&mut message);
         let term = self.term();
         self.lazy_sync.received(&message);
-        let said = Said::of(&message);
-        let is_taken = self.node.step(message).is_ok();
-        if is_taken {
-            self.remember(&said);
-        }
+        let is_taken = self.take(message);
         self.elections += u64::from(self.term() > term);
         if self.leader().is_some() {
             self.watch.knows_leader();
@@ -338,7 +332,7 @@ impl Consensus {
         progress.fetch = self.node.mut_store().take_wanted();
         for message in &mut progress.send {
             self.give_notice(message);
-            self.give_ease(message);
+            self.lazy_sync.give_ease(&self.node.raft, message);
             self.show_durable(message);
         }
         let is_image = |message: &Message| message.get_msg_type() == MessageType::MsgSnapshot;
@@ -406,27 +400,6 @@ impl Consensus {
         }
     }
 
-    /// Sends a message now, or once what it promises is durable.
-    fn send_or_hold(&mut self, message: Message, send: &mut Vec<Message>) {
-        if answers_notice(&message) {
-            return;
-        }
-        let says_little =
-            self.synced >= self.members_append && promises_nothing(message.get_msg_type());
-        let is_synced = self.synced >= self.to_sync || mutant!("acknowledge-before-sync");
-        if is_synced || says_little {
-            send.push(message);
-            return;
-        }
-        // A leader that hears nothing of a disk that hangs says the same again and again.
-        let is_said =
-            |(of, before): &(u64, Message)| *of == self.to_sync && says_all_of(&message, before);
-        if self.held.back().is_some_and(is_said) {
-            self.held.pop_back();
-        }
-        self.held.push_back((self.to_sync, message));
-    }
-
     /// Everything up to the append with this number is durable.
     pub(in crate::replica) fn persisted(&mut self, number: u64) {
         self.synced = self.synced.max(number);
@@ -440,11 +413,7 @@ impl Consensus {
         if let Some((_, index)) = self.installing.take_if(|(of, _)| *of <= number) {
             self.applied(index);
         }
-        while self.held.front().is_some_and(|(of, _)| *of <= number) {
-            let (_, message) = self.held.pop_front().expect("it was just seen");
-            self.released.pop_if(|before| says_all_of(&message, before));
-            self.released.push(message);
-        }
+        self.release(number);
         self.fix_timeout();
     }
 
@@ -534,27 +503,14 @@ impl Consensus {
         (self.node.raft.raft_log.committed, self.last_index())
     }
 
-    /// Whether no other server votes.
-    pub(in crate::replica) fn is_alone(&self) -> bool {
-        let members = self.node.store().membership();
-        members.get_voters().len() <= 1 && members.get_voters_outgoing().is_empty()
-    }
-
-    /// Since when a majority has been heard, if each voter was as `heard` says of its id.
-    pub(in crate::replica) fn majority_heard(&self, heard: impl Fn(u64) -> u64) -> u64 {
-        let members = self.node.store().membership();
-        let by_majority = |ids: &[u64]| {
-            let mut times: Vec<u64> = ids.iter().map(|id| heard(*id)).collect();
-            times.sort_unstable();
-            times.len().checked_sub(1).map_or(u64::MAX, |last| times[last / 2])
-        };
-        // In the middle of a change, it takes one before it and one behind it.
-        by_majority(members.get_voters()).min(by_majority(members.get_voters_outgoing()))
-    }
-
     /// Last index of the log here, durable or not.
     pub(in crate::replica) fn last_index(&self) -> u64 {
         self.node.raft.raft_log.last_index()
+    }
+
+    /// Whether the disk of the log hangs.
+    pub(in crate::replica) fn disk(&self) -> &DiskWatch {
+        &self.watch
     }
 
     /// Last index up to which the log is durable here.
@@ -566,7 +522,7 @@ impl Consensus {
     /// others commit, but a checkpoint must not hold what the log may not. Nothing is for a disk that
     /// hangs: then the checkpoint waits, and clients do not.
     pub(in crate::replica) fn wait_for_disk(&mut self, waits: bool) {
-        let is_stalled = self.is_disk_stalled();
+        let is_stalled = self.watch.is_stalled();
         let was_waiting = std::mem::replace(&mut self.waits_for_disk, waits && !is_stalled);
         if was_waiting && is_stalled && !self.is_leader() && self.installing.is_none() {
             // See `ready`: what came meanwhile may be applied, too.

@@ -16,10 +16,10 @@ const CHANCE_MS: u64 = 200;
 impl Replica {
     /// Time has passed.
     pub(in crate::replica) fn mind_disk(&mut self) {
-        if self.consensus.must_yield() && self.consensus.yield_leadership() {
+        if self.consensus.disk().must_yield() && self.consensus.yield_leadership() {
             self.figures.counts.disk_handovers += 1;
         }
-        if !self.consensus.is_disk_stalled() {
+        if !self.consensus.disk().is_stalled() {
             self.leadership.await_disk(false);
             return;
         }
@@ -32,7 +32,7 @@ impl Replica {
 
     /// Whether the disk has finished nothing for as long as it may take at most.
     pub(in crate::replica) fn is_disk_hung(&self) -> bool {
-        self.consensus.is_disk_stalled() || self.consensus.must_yield()
+        self.consensus.disk().is_stalled() || self.consensus.disk().must_yield()
     }
 
     /// Whether a client here has waited for the bound for something that has to be committed and applied
@@ -40,7 +40,8 @@ impl Replica {
     /// writes are committed, and answered once another server leads.
     fn is_starved(&self) -> bool {
         let bound_ms = self.setup.disk_stall_ms;
-        let patience_ms = match (self.consensus.lacks_committed(), self.consensus.has_yielded()) {
+        let disk = self.consensus.disk();
+        let patience_ms = match (disk.lacks_committed(), disk.has_yielded()) {
             (true, _) => 2 * bound_ms,
             // Its clients have waited for the bound already.
             (false, true) => bound_ms.min(LEADERLESS_MS_MAX),
@@ -50,7 +51,7 @@ impl Replica {
         let since_us = oldest_us.map(|at_us| at_us.max(self.leadership.led_anew_us()));
         let is_given_up =
             since_us.is_some_and(|since| self.clocks.now_us() >= since + patience_ms * 1000);
-        let has_had_chance = self.consensus.disk_waits_ms() >= self.setup.disk_stall_ms + CHANCE_MS;
+        let has_had_chance = disk.waits_ms() >= self.setup.disk_stall_ms + CHANCE_MS;
         // Without a leader, other rules send clients away.
         is_given_up && has_had_chance && self.consensus.leader().is_some()
     }

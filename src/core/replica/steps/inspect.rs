@@ -27,7 +27,7 @@ impl Replica {
             term: self.consensus.term(),
             applied: self.state.at().0,
             persisted: self.consensus.durable_index(),
-            disk_waits_ms: self.consensus.disk_waits_ms(),
+            disk_waits_ms: self.consensus.disk().waits_ms(),
             is_disk_hung: self.is_disk_hung(),
             disk_handovers: counts.disk_handovers,
             stamps_ahead_ms: self.stamps_ahead_ms(),

@@ -44,7 +44,7 @@ impl Consensus {
     /// Those who have not answered are asked again.
     pub(in crate::replica) fn ask_again(&mut self, now_us: u64) -> Vec<(u64, PeerMessage)> {
         let own = self.id();
-        let others = self.all_voters().into_iter().filter(|id| *id != own).collect();
+        let others = self.counting().into_iter().filter(|id| *id != own).collect();
         let questions = self.rollback.questions(others);
         self.conclude(now_us);
         questions
@@ -74,7 +74,7 @@ impl Consensus {
         let Some(asking) = self.rollback.asking() else { return };
         let own = self.id();
         let has_answered = |id: u64| id == own || asking.has_answered(id);
-        let all = self.all_voters().into_iter().all(has_answered);
+        let all = self.counting().into_iter().all(has_answered);
         let is_over = asking.since_us().is_some_and(|since_us| now_us >= since_us + ASKING_US)
             || mutant!("silent-voters-not-awaited");
         let is_majority = self.is_majority(has_answered) || self.is_majority_by_log(has_answered);

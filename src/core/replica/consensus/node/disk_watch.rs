@@ -17,9 +17,6 @@
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-use raft::eraftpb::{Message, MessageType};
-
-use super::Consensus;
 use crate::replica::timing::TICK_MS;
 
 /// A server that yielded stands again once its disk has answered in less than half the bound for so many
@@ -37,7 +34,7 @@ const UNSYNCED_BYTES_MAX: u64 = 256 << 20;
 
 /// See the module. Times are ticks since the start.
 #[derive(Debug)]
-pub(super) struct DiskWatch {
+pub(in crate::replica) struct DiskWatch {
     bound: u64,
     now: u64,
     /// Since when something waits for the disk and it has finished nothing.
@@ -124,18 +121,39 @@ impl DiskWatch {
         }
     }
 
-    /// Ticks for which the disk has finished nothing of what something waits for.
+    /// Milliseconds for which the disk has finished nothing of what something waits for.
+    pub(in crate::replica) fn waits_ms(&self) -> u64 {
+        self.waits_for() * TICK_MS
+    }
+
+    /// The same in ticks.
     fn waits_for(&self) -> u64 {
         self.waits_since.map_or(0, |since| self.now - since)
     }
 
-    fn is_slow(&self) -> bool {
+    /// Whether something waits for half the bound.
+    pub(super) fn is_slow(&self) -> bool {
         2 * self.waits_for() >= self.bound
     }
 
-    /// Whether it has finished nothing for the bound.
-    pub(super) fn is_stalled(&self) -> bool {
+    /// Whether it has finished nothing for the bound of what something waits for.
+    pub(in crate::replica) fn is_stalled(&self) -> bool {
         self.waits_for() >= self.bound
+    }
+
+    /// Whether so much waits for a disk that hangs that no more is taken.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.is_stalled() && self.unsynced_bytes >= UNSYNCED_BYTES_MAX
+    }
+
+    /// Whether others have committed what a leader's disk lacks.
+    pub(in crate::replica) fn lacks_committed(&self) -> bool {
+        self.lacks.is_some()
+    }
+
+    /// Whether this server yielded, and its disk has not proved itself since.
+    pub(in crate::replica) fn has_yielded(&self) -> bool {
+        self.has_yielded
     }
 
     /// A leader is known, perhaps for less than a tick.
@@ -143,8 +161,8 @@ impl DiskWatch {
         self.leaderless_since = None;
     }
 
-    /// Whether a leader's disk has lacked something that is committed for the bound.
-    fn must_yield(&self) -> bool {
+    /// Whether others have made durable, and committed, what a leader's disk has lacked for the bound.
+    pub(in crate::replica) fn must_yield(&self) -> bool {
         let is_long = |(_, since): (u64, u64)| self.now - since >= self.bound;
         // Where nothing is committed any more, a majority of the others is no better by now.
         self.lacks.is_some_and(is_long)
@@ -153,21 +171,50 @@ impl DiskWatch {
     }
 
     /// Whether this server may stand for election, as far as its disk goes.
-    fn may_stand(&self) -> bool {
+    pub(super) fn may_stand(&self) -> bool {
         let is_leaderless =
             self.leaderless_since.is_some_and(|since| self.now - since >= LEADERLESS_TICKS);
         !self.has_yielded || is_leaderless && !self.is_slow() || mutant!("stands-again-at-once")
     }
 
+    /// This leader yields. Whether it may ask another server to lead instead now.
+    pub(super) fn yields(&mut self) -> bool {
+        self.has_yielded = true;
+        self.slow_at = self.now;
+        self.now >= self.ask_again_at
+    }
+
+    /// Chooses who is asked to lead instead: of those whose disks are sound, each by its id and how much of the log it
+    /// has, one after another.
+    pub(super) fn choose(&mut self, sound: impl Iterator<Item = (u64, u64)>) -> Option<u64> {
+        let times = |id: u64| self.asked.iter().filter(|asked| **asked == id).count();
+        let best = sound
+            .filter(|(id, _)| times(*id) < TIMES_ASKED_MAX)
+            .max_by_key(|(id, matched)| (Reverse(times(*id)), *matched, u64::MAX - id));
+        let Some((best, _)) = best else {
+            // While a leadership is handed over, no write is taken.
+            self.asked.clear();
+            self.ask_again_at = self.now + self.bound;
+            return None;
+        };
+        self.asked.push(best);
+        Some(best)
+    }
+
+    /// Another server is asked. Whether it is the first in this leadership.
+    pub(super) fn asks_first(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_asked, true)
+    }
+
     /// A server that yielded is asked to lead, in this term. The first time it leaves that to others; asked
     /// again, there is none of them.
-    fn agrees_to_lead(&mut self, term: u64) -> bool {
+    pub(super) fn agrees_to_lead(&mut self, term: u64) -> bool {
         let is_asked_again = self.declined_in.replace(term) == Some(term);
         is_asked_again && !self.is_slow()
     }
 
     /// A tick. `leads`: up to where the log is committed and durable at a leader, and its last index.
-    fn tick(&mut self, leads: Option<(u64, u64, u64)>, has_leader: bool) {
+    pub(super) fn tick(&mut self, leads: Option<(u64, u64, u64)>, has_leader: bool) {
         self.now += 1;
         if self.is_slow() {
             self.slow_at = self.now;
@@ -187,133 +234,6 @@ impl DiskWatch {
         let still = self.stuck.filter(|(index, _)| *index == committed);
         let stuck = still.unwrap_or((committed, self.now));
         self.stuck = (committed < last).then_some(stuck);
-    }
-}
-
-impl Consensus {
-    /// Time passes for the disk, too.
-    pub(super) fn watch_disk(&mut self) {
-        let (committed, last) = self.log_ends();
-        let ends = (committed, self.durable_index(), last);
-        let leads = (self.is_leader() && !self.is_alone()).then_some(ends);
-        let has_leader = self.leader().is_some();
-        self.watch.tick(leads, has_leader);
-    }
-
-    /// Whether this server may stand for election now: one that yielded because of its disk leaves that to
-    /// others for a while, if there are any.
-    pub(in crate::replica) fn may_stand(&self) -> bool {
-        self.watch.may_stand() || self.is_alone()
-    }
-
-    /// Milliseconds for which the disk has finished nothing of what something waits for.
-    pub(in crate::replica) fn disk_waits_ms(&self) -> u64 {
-        self.watch.waits_for() * TICK_MS
-    }
-
-    /// Whether the disk has finished nothing for the bound of what something waits for.
-    pub(in crate::replica) fn is_disk_stalled(&self) -> bool {
-        self.watch.is_stalled()
-    }
-
-    /// Whether others have committed what this leader's disk lacks.
-    pub(in crate::replica) fn lacks_committed(&self) -> bool {
-        self.watch.lacks.is_some()
-    }
-
-    /// Whether others have made durable, and committed, what this leader's disk has lacked for the bound.
-    pub(in crate::replica) fn must_yield(&self) -> bool {
-        self.watch.must_yield()
-    }
-
-    /// Asks the voters whose disks are sound, one after another, to lead instead. True if one was asked, for
-    /// the first time in this leadership.
-    pub(in crate::replica) fn yield_leadership(&mut self) -> bool {
-        self.watch.has_yielded = true;
-        self.watch.slow_at = self.watch.now;
-        if self.node.raft.lead_transferee.is_some() || self.watch.now < self.watch.ask_again_at {
-            return false;
-        }
-        let (own, (committed, _)) = (self.id(), self.log_ends());
-        let others = self.peers();
-        let is_sound = |peer: &&super::PeerProgress| {
-            peer.votes && peer.is_active && peer.id != own && peer.matched >= committed
-        };
-        let times = |id: u64| self.watch.asked.iter().filter(|asked| **asked == id).count();
-        let best = others
-            .iter()
-            .filter(is_sound)
-            .filter(|peer| times(peer.id) < TIMES_ASKED_MAX)
-            .max_by_key(|peer| (Reverse(times(peer.id)), peer.matched, u64::MAX - peer.id));
-        let Some(best) = best else {
-            // While a leadership is handed over, no write is taken.
-            self.watch.asked.clear();
-            self.watch.ask_again_at = self.watch.now + self.watch.bound;
-            return false;
-        };
-        self.watch.asked.push(best.id);
-        self.node.transfer_leader(best.id);
-        self.fix_timeout();
-        !std::mem::replace(&mut self.watch.has_asked, true)
-    }
-
-    /// The leader of this term asks this server to lead. Whether it stands for election: not if another term has
-    /// begun meanwhile, and then it does not count as asked either.
-    pub(super) fn agrees_to_lead(&mut self, term: u64) -> bool {
-        term >= self.term() && (self.may_stand() || self.watch.agrees_to_lead(term))
-    }
-
-    /// Whether so much waits for a disk that hangs that no more is taken.
-    pub(super) fn is_disk_overdue(&self) -> bool {
-        self.watch.is_stalled() && self.watch.unsynced_bytes >= UNSYNCED_BYTES_MAX
-    }
-
-    /// Has entries begin behind what is committed here. A new leader that this server's disk keeps from
-    /// acknowledging anything sends all since its election again and again, and `raft` would look at
-    /// nothing behind a beginning that is committed.
-    pub(super) fn skip_committed(&self, message: &mut Message) {
-        let log = &self.node.raft.raft_log;
-        let is_meant = self.watch.is_slow()
-            && message.get_msg_type() == MessageType::MsgAppend
-            && message.index < log.committed;
-        let known = log.committed.saturating_sub(message.index);
-        let Some(last_known) = usize::try_from(known).ok().and_then(|known| known.checked_sub(1))
-        else {
-            return;
-        };
-        let Some(entry) = message.entries.get(last_known).filter(|_| is_meant) else { return };
-        // What is committed is in the log of every later leader; any other message is none of a leader's.
-        if entry.index == log.committed
-            && log.term(entry.index).is_ok_and(|term| term == entry.term)
-        {
-            (message.index, message.log_term) = (entry.index, entry.term);
-            let behind = message.take_entries().into_iter().skip(last_known + 1);
-            message.set_entries(behind.collect());
-        }
-    }
-
-    /// Whether this server yielded, and its disk has not proved itself since.
-    pub(in crate::replica) fn has_yielded(&self) -> bool {
-        self.watch.has_yielded
-    }
-
-    /// A tick of a server that may not stand for election: when it would, it only forgets the leader, so
-    /// that it votes for others.
-    pub(super) fn tick_without_standing(&mut self) {
-        let raft = &self.node.raft;
-        let is_due = raft.election_elapsed + 1 >= raft.randomized_election_timeout();
-        match raft.state {
-            raft::StateRole::Leader => {}
-            raft::StateRole::Follower if is_due => return self.end_lease(),
-            raft::StateRole::Candidate | raft::StateRole::PreCandidate if is_due => {
-                let term = self.term();
-                return self.node.raft.become_follower(term, raft::INVALID_ID);
-            }
-            raft::StateRole::Follower
-            | raft::StateRole::Candidate
-            | raft::StateRole::PreCandidate => {}
-        }
-        self.node.tick();
     }
 }
 

@@ -5,10 +5,10 @@
 //! those that may sync later. *Never* changes what an acknowledgement says: it only comes later, by as much as the
 //! disk may wait for more (`server/disk/log_thread.rs`).
 
-use raft::ProgressState;
 use raft::eraftpb::{Message, MessageType};
+use raft::{ProgressState, Raft, StateRole};
 
-use super::Consensus;
+use crate::replica::consensus::tail::Tail;
 
 /// The context of entries whose sender has a majority without the receiver.
 const EASE: &[u8] = b"e";
@@ -34,21 +34,20 @@ impl LazySync {
     pub(super) fn take(&mut self) -> bool {
         !std::mem::take(&mut self.is_hurried)
     }
-}
 
-impl Consensus {
     /// The leader's, at every tick. A follower that lacks something that is committed was not what the commit
     /// waited for, and is replaced; everybody else stays, so that they are always the same.
-    pub(super) fn choose_relied_on(&mut self) {
-        let chosen = (self.is_leader() && !self.is_joint()).then(|| self.best_of_majority());
-        self.lazy_sync.relied_on = chosen.flatten();
+    pub(super) fn choose_relied_on(&mut self, raft: &Raft<Tail>) {
+        let is_settled = raft.store().membership().get_voters_outgoing().is_empty();
+        let chosen =
+            (raft.state == StateRole::Leader && is_settled).then(|| self.best_of_majority(raft));
+        self.relied_on = chosen.flatten();
     }
 
     /// As many other voters as make up a majority with this one; `None` if one of them lacks something.
-    fn best_of_majority(&self) -> Option<Vec<u64>> {
-        let raft = &self.node.raft;
-        let voters = self.node.store().membership().get_voters();
-        let known = self.lazy_sync.relied_on.as_deref().unwrap_or_default();
+    fn best_of_majority(&self, raft: &Raft<Tail>) -> Option<Vec<u64>> {
+        let voters = raft.store().membership().get_voters();
+        let known = self.relied_on.as_deref().unwrap_or_default();
         let lacks = |id: u64| {
             let has_all = |progress: &raft::Progress| {
                 progress.state == ProgressState::Replicate
@@ -66,13 +65,13 @@ impl Consensus {
     }
 
     /// The leader's: tells the followers that it does not rely on that there is no hurry.
-    pub(super) fn give_ease(&self, message: &mut Message) {
-        let Some(relied_on) = &self.lazy_sync.relied_on else { return };
+    pub(super) fn give_ease(&self, raft: &Raft<Tail>, message: &mut Message) {
+        let Some(relied_on) = &self.relied_on else { return };
         let is_meant = message.get_msg_type() == MessageType::MsgAppend
             && !message.entries.is_empty()
             && !relied_on.contains(&message.to)
-            && self.is_leader();
-        let progress = self.node.raft.prs().get(message.to);
+            && raft.state == StateRole::Leader;
+        let progress = raft.prs().get(message.to);
         // Of the others nothing is known until they have answered.
         if is_meant && progress.is_some_and(|p| p.state == ProgressState::Replicate) {
             message.context = EASE.into();

@@ -3,6 +3,8 @@
 //! *Owns* the way of a change through `raft`. *Invariant*: one change at a time; what is applied is known
 //! to `raft` and to the tail of the log alike.
 
+use std::collections::BTreeSet;
+
 use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2, ConfState};
 
 use super::Consensus;
@@ -88,6 +90,54 @@ impl Consensus {
         ids.sort_unstable();
         ids.dedup();
         ids
+    }
+
+    /// Whether no other server votes.
+    pub(in crate::replica) fn is_alone(&self) -> bool {
+        let members = self.node.store().membership();
+        members.get_voters().len() <= 1 && members.get_voters_outgoing().is_empty()
+    }
+
+    /// Since when a majority has been heard, if each voter was as `heard` says of its id.
+    pub(in crate::replica) fn majority_heard(&self, heard: impl Fn(u64) -> u64) -> u64 {
+        let members = self.node.store().membership();
+        let by_majority = |ids: &[u64]| {
+            let mut times: Vec<u64> = ids.iter().map(|id| heard(*id)).collect();
+            times.sort_unstable();
+            times.len().checked_sub(1).map_or(u64::MAX, |last| times[last / 2])
+        };
+        // In the middle of a change, it takes one before it and one behind it.
+        by_majority(members.get_voters()).min(by_majority(members.get_voters_outgoing()))
+    }
+
+    /// Whether these are a majority of those who vote; in the middle of a change, before and after it.
+    pub(in crate::replica) fn is_majority(&self, is_one: impl Fn(u64) -> bool) -> bool {
+        let members = self.node.store().membership();
+        let of = |ids: &[u64]| ids.iter().filter(|id| is_one(**id)).count() > ids.len() / 2;
+        let outgoing = members.get_voters_outgoing();
+        of(members.get_voters()) && (outgoing.is_empty() || of(outgoing))
+    }
+
+    /// The same, of those who vote behind some change that is in the log here and not applied: it may be
+    /// committed, and this disk may not have been told. Those who voted before may be gone for good then.
+    pub(in crate::replica) fn is_majority_by_log(&self, is_one: impl Fn(u64) -> bool) -> bool {
+        let tail = self.node.store();
+        let mut voters: BTreeSet<u64> = tail.membership().get_voters().iter().copied().collect();
+        for entry in tail.changes_behind(self.node.raft.raft_log.applied) {
+            let Ok(change) = conf_change::decode(&entry.data) else { return false };
+            for one in change.get_changes() {
+                match one.get_change_type() {
+                    ConfChangeType::AddNode => voters.insert(one.node_id),
+                    ConfChangeType::RemoveNode | ConfChangeType::AddLearnerNode => {
+                        voters.remove(&one.node_id)
+                    }
+                };
+            }
+            if voters.iter().filter(|id| is_one(**id)).count() > voters.len() / 2 {
+                return true;
+            }
+        }
+        false
     }
 
     /// Raft ids of the voters; in the middle of a change, of those before it as well: a majority of each

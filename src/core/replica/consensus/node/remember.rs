@@ -3,17 +3,14 @@
 //! *Owns* which message shows which promise. *Invariant*: a message counts only in the term in which this
 //! server is when Raft has taken it, and in the role in which Raft counts it.
 
-use std::collections::BTreeSet;
-
 use raft::StateRole;
-use raft::eraftpb::{ConfChangeType, Message, MessageType};
+use raft::eraftpb::{Message, MessageType};
 
 use super::Consensus;
-use crate::replica::consensus::conf_change;
 
 /// What counts of a message.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Said {
+struct Said {
     from: u64,
     kind: MessageType,
     term: u64,
@@ -23,7 +20,7 @@ pub(super) struct Said {
 }
 
 impl Said {
-    pub(super) fn of(message: &Message) -> Self {
+    fn of(message: &Message) -> Self {
         let kind = message.get_msg_type();
         let Message { from, term, index, reject, reject_hint: durable, .. } = *message;
         Self { from, kind, term, index, reject, durable }
@@ -31,8 +28,18 @@ impl Said {
 }
 
 impl Consensus {
+    /// Gives Raft a message, and remembers what it shows of promises. Whether Raft has taken it.
+    pub(super) fn take(&mut self, message: Message) -> bool {
+        let said = Said::of(&message);
+        let is_taken = self.node.step(message).is_ok();
+        if is_taken {
+            self.remember(&said);
+        }
+        is_taken
+    }
+
     /// Raft has taken a message.
-    pub(super) fn remember(&mut self, said: &Said) {
+    fn remember(&mut self, said: &Said) {
         let raft = &self.node.raft;
         let Said { from, term, .. } = *said;
         if term != raft.term {
@@ -68,45 +75,5 @@ impl Consensus {
         if self.is_leader() && matches!(kind, MessageType::MsgAppend | MessageType::MsgHeartbeat) {
             message.reject_hint = self.durable_index();
         }
-    }
-
-    /// Everybody who votes, also in the middle of a change.
-    pub(in crate::replica) fn all_voters(&self) -> Vec<u64> {
-        let members = self.node.store().membership();
-        let both = [members.get_voters(), members.get_voters_outgoing()].concat();
-        let mut ids = both;
-        ids.sort_unstable();
-        ids.dedup();
-        ids
-    }
-
-    /// Whether these are a majority of those who vote; in the middle of a change, before and after it.
-    pub(in crate::replica) fn is_majority(&self, is_one: impl Fn(u64) -> bool) -> bool {
-        let members = self.node.store().membership();
-        let of = |ids: &[u64]| ids.iter().filter(|id| is_one(**id)).count() > ids.len() / 2;
-        let outgoing = members.get_voters_outgoing();
-        of(members.get_voters()) && (outgoing.is_empty() || of(outgoing))
-    }
-
-    /// The same, of those who vote behind some change that is in the log here and not applied: it may be
-    /// committed, and this disk may not have been told. Those who voted before may be gone for good then.
-    pub(in crate::replica) fn is_majority_by_log(&self, is_one: impl Fn(u64) -> bool) -> bool {
-        let tail = self.node.store();
-        let mut voters: BTreeSet<u64> = tail.membership().get_voters().iter().copied().collect();
-        for entry in tail.changes_behind(self.node.raft.raft_log.applied) {
-            let Ok(change) = conf_change::decode(&entry.data) else { return false };
-            for one in change.get_changes() {
-                match one.get_change_type() {
-                    ConfChangeType::AddNode => voters.insert(one.node_id),
-                    ConfChangeType::RemoveNode | ConfChangeType::AddLearnerNode => {
-                        voters.remove(&one.node_id)
-                    }
-                };
-            }
-            if voters.iter().filter(|id| is_one(**id)).count() > voters.len() / 2 {
-                return true;
-            }
-        }
-        false
     }
 }

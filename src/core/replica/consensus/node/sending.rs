@@ -12,6 +12,36 @@ use super::Consensus;
 const NOTICE: &[u8] = b"n";
 
 impl Consensus {
+    /// Sends a message now, or once what it promises is durable.
+    pub(super) fn send_or_hold(&mut self, message: Message, send: &mut Vec<Message>) {
+        if answers_notice(&message) {
+            return;
+        }
+        let says_little =
+            self.synced >= self.members_append && promises_nothing(message.get_msg_type());
+        let is_synced = self.synced >= self.to_sync || mutant!("acknowledge-before-sync");
+        if is_synced || says_little {
+            send.push(message);
+            return;
+        }
+        // A leader that hears nothing of a disk that hangs says the same again and again.
+        let is_said =
+            |(of, before): &(u64, Message)| *of == self.to_sync && says_all_of(&message, before);
+        if self.held.back().is_some_and(is_said) {
+            self.held.pop_back();
+        }
+        self.held.push_back((self.to_sync, message));
+    }
+
+    /// Has those leave that waited for the append with this number.
+    pub(super) fn release(&mut self, number: u64) {
+        while self.held.front().is_some_and(|(of, _)| *of <= number) {
+            let (_, message) = self.held.pop_front().expect("it was just seen");
+            self.released.pop_if(|before| says_all_of(&message, before));
+            self.released.push(message);
+        }
+    }
+
     /// An append without entries says up to where the log is committed. If the other one has acknowledged
     /// all of that, and may not know yet that it is committed, a heartbeat says the same, which needs no
     /// answer. One that knows is asked whether it has all that was sent to it: what was lost comes again
@@ -36,7 +66,7 @@ impl Consensus {
 }
 
 /// Whether a message may leave before what was decided with it is durable.
-pub(super) fn promises_nothing(kind: MessageType) -> bool {
+fn promises_nothing(kind: MessageType) -> bool {
     matches!(
         kind,
         MessageType::MsgHeartbeatResponse
@@ -48,7 +78,7 @@ pub(super) fn promises_nothing(kind: MessageType) -> bool {
 
 /// Whether nothing is lost if only `message` is sent and not `before`: one acknowledges all of the other, or
 /// they are the same.
-pub(super) fn says_all_of(message: &Message, before: &Message) -> bool {
+fn says_all_of(message: &Message, before: &Message) -> bool {
     let is_ack = |of: &Message| of.get_msg_type() == MessageType::MsgAppendResponse && !of.reject;
     let says_more = is_ack(message)
         && is_ack(before)
@@ -58,7 +88,7 @@ pub(super) fn says_all_of(message: &Message, before: &Message) -> bool {
 }
 
 /// See [`Consensus::give_notice`].
-pub(super) fn answers_notice(message: &Message) -> bool {
+fn answers_notice(message: &Message) -> bool {
     message.get_msg_type() == MessageType::MsgHeartbeatResponse && message.get_context() == NOTICE
 }
 
