@@ -19,7 +19,7 @@ use crate::replica::request::ConnId;
 use crate::tree::acl::Identity;
 
 /// A batch, and whose transactions are in it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::replica) struct WriteBatch {
     /// As `txn::Batch` reads it.
     pub(in crate::replica) payload: Vec<u8>,
@@ -114,9 +114,7 @@ impl Forwarding {
             return false;
         }
         decoded.txns.iter().for_each(heard);
-        let asks_reconfig = decoded.txns.iter().any(|txn| is_reconfig(&txn.op));
-        let payload = batch.to_vec();
-        self.foreign.push_back(WriteBatch { payload, origins: Vec::new(), from, asks_reconfig });
+        self.foreign.push_back(WriteBatch { from, ..WriteBatch::of(batch, &decoded) });
         true
     }
 
@@ -136,13 +134,7 @@ impl Forwarding {
             return true;
         }
         self.in_flight.retain(|known| !is_of_batch(known));
-        let asks_reconfig = decoded.txns.iter().any(|txn| is_reconfig(&txn.op));
-        self.returned.push_back(WriteBatch {
-            payload: batch.to_vec(),
-            origins,
-            from: (0, 0),
-            asks_reconfig,
-        });
+        self.returned.push_back(WriteBatch { origins, ..WriteBatch::of(batch, &decoded) });
         true
     }
 
@@ -151,8 +143,8 @@ impl Forwarding {
             self.waiting.push_back(WriteBatch {
                 payload: self.batch.take(),
                 origins: std::mem::take(&mut self.origins),
-                from: (0, 0),
                 asks_reconfig: std::mem::take(&mut self.asks_reconfig),
+                ..WriteBatch::default()
             });
         }
     }
@@ -160,13 +152,7 @@ impl Forwarding {
     /// The next batch for the log, if this server leads in `term`.
     pub(in crate::replica) fn next_to_propose(&mut self, term: u64) -> Option<WriteBatch> {
         if !self.chores.is_empty() {
-            let payload = self.chores.take();
-            return Some(WriteBatch {
-                payload,
-                origins: Vec::new(),
-                from: (0, 0),
-                asks_reconfig: false,
-            });
+            return Some(WriteBatch { payload: self.chores.take(), ..WriteBatch::default() });
         }
         self.foreign.pop_front().or_else(|| self.next_own(term))
     }
@@ -279,6 +265,12 @@ impl Forwarding {
 }
 
 impl WriteBatch {
+    /// What another server has sent.
+    fn of(payload: &Bytes, decoded: &Batch) -> Self {
+        let asks_reconfig = decoded.txns.iter().any(|txn| is_reconfig(&txn.op));
+        Self { payload: payload.to_vec(), asks_reconfig, ..Self::default() }
+    }
+
     /// Whose transactions are in it.
     pub(in crate::replica) fn origins(&self) -> &[(ConnId, u64)] {
         &self.origins
