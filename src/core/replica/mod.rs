@@ -224,7 +224,7 @@ impl Replica {
             Input::ImageReceived { message, mark, machine } => {
                 self.image_received(*message, mark, machine);
             }
-            Input::SaslUsers { users } => self.clients.replace_users(users),
+            Input::SaslUsers { users } => self.clients.authentication.replace_users(users),
             Input::SaslJudged { conn, verdict } => self.clients.judged(conn, verdict),
             Input::FinishUpgrade { version } => self.finish_upgrade(version),
             Input::Resign => self.resign(),
@@ -272,7 +272,8 @@ impl Replica {
                 self.write_members();
                 self.reconcile();
             }
-            let client = (self.clients.take_output(), self.clients.take_tokens());
+            let tokens = self.clients.authentication.take_tokens();
+            let client = (self.clients.take_output(), tokens);
             let members = self.changed_members();
             self.advance_cutover();
             let zookeeper = self.following.take_work();

@@ -147,7 +147,7 @@ impl Recovery {
                 config.data_dir.display()
             )));
         }
-        if state.machine.follows() {
+        if state.machine.migration().is_some_and(|migration| migration.follows()) {
             return Err(StartError::Data(format!(
                 "{}: this ensemble follows one of ZooKeeper, where all of its data is: have the clients go back there, \
                  and begin with empty directories",

@@ -12,10 +12,8 @@
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 
-use super::connection::{Connection, Phase};
-use super::table::Clients;
+use super::connection::{Connection, Outside};
 use crate::proto::ErrorCode;
-use crate::proto::Writer as _;
 use crate::replica::machine::Identities;
 use crate::replica::request::ConnId;
 use crate::sasl::{NONCE_BYTES, SaslSetup, SaslUsers, Step, Verdict};
@@ -30,23 +28,8 @@ pub(in crate::replica) struct Authentication {
     tokens: Vec<(ConnId, Vec<u8>)>,
 }
 
-/// How far a connection is with a mechanism that runs outside.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Outside {
-    /// Its client may say something.
-    #[default]
-    Listens,
-    /// What it has said, in this request, is being judged.
-    Judges {
-        /// The request.
-        xid: i32,
-    },
-    /// It has succeeded or failed.
-    Over,
-}
-
 /// What becomes of a token.
-enum Taken {
+pub(super) enum Taken {
     /// It is answered with this one, or with none.
     Answer(Option<Vec<u8>>),
     /// The answer comes later.
@@ -70,6 +53,16 @@ impl Authentication {
         Self { setup, enforced_schemes, nonces, tokens: Vec::new() }
     }
 
+    /// Other users may authenticate from now on.
+    pub(in crate::replica) fn replace_users(&mut self, users: SaslUsers) {
+        self.setup.users = Some(users);
+    }
+
+    /// Tokens to be judged outside.
+    pub(in crate::replica) fn take_tokens(&mut self) -> Vec<(ConnId, Vec<u8>)> {
+        std::mem::take(&mut self.tokens)
+    }
+
     /// What lists of this connection may name.
     pub(super) fn mark(&self, connection: &mut Connection) {
         if self.setup.offers_scheme {
@@ -87,7 +80,7 @@ impl Authentication {
     }
 
     /// Takes a client's token: what becomes of it, or why its connection ends.
-    fn step(
+    pub(super) fn step(
         &mut self,
         connection: &mut Connection,
         (conn, xid): (ConnId, i32),
@@ -121,7 +114,7 @@ impl Authentication {
     }
 
     /// Takes what was made of a token outside: the token to answer with, or why the connection ends.
-    fn judged(
+    pub(super) fn judged(
         &self,
         connection: &mut Connection,
         verdict: Verdict,
@@ -157,57 +150,6 @@ impl Authentication {
         let all_powerful = self.setup.is_super(id).then(Identity::all_powerful);
         let any = self.setup.any_user_id.as_deref().map(Identity::any_sasl);
         [Identity::sasl(id)].into_iter().chain(all_powerful).chain(any).collect()
-    }
-}
-
-impl Clients {
-    /// Other users may authenticate from now on.
-    pub(in crate::replica) fn replace_users(&mut self, users: SaslUsers) {
-        self.authentication.setup.users = Some(users);
-    }
-
-    /// Answers a SASL token when it arrives, outside the order, as other ways to authenticate.
-    pub(super) fn take_token(&mut self, conn: ConnId, xid: i32, token: Option<&[u8]>) {
-        let Some(connection) = self.connections.get_mut(&conn) else { return };
-        let Some(token) = token else { return self.hang_up(conn) };
-        match self.authentication.step(connection, (conn, xid), token) {
-            Ok(Taken::Answer(token)) => self.answer_token(conn, xid, Ok(token)),
-            Ok(Taken::Later) => {}
-            Err(code) => self.answer_token(conn, xid, Err(code)),
-        }
-    }
-
-    /// Tokens to be judged outside.
-    pub(in crate::replica) fn take_tokens(&mut self) -> Vec<(ConnId, Vec<u8>)> {
-        std::mem::take(&mut self.authentication.tokens)
-    }
-
-    /// Something was made of the token of a connection.
-    pub(in crate::replica) fn judged(&mut self, conn: ConnId, verdict: Verdict) {
-        let Some(connection) = self.connections.get_mut(&conn) else { return };
-        // Its end is on its way otherwise.
-        if connection.phase == Phase::Closing {
-            return;
-        }
-        if let Outside::Judges { xid } = connection.outside {
-            let answer = self.authentication.judged(connection, verdict);
-            self.answer_token(conn, xid, answer);
-        }
-    }
-
-    fn answer_token(&mut self, conn: ConnId, xid: i32, answer: Result<Option<Vec<u8>>, ErrorCode>) {
-        let Some(connection) = self.connections.get_mut(&conn) else { return };
-        match answer {
-            Ok(token) => {
-                connection.send_with(xid, 0, |out| out.put_buffer(token.as_deref()));
-                self.touch(conn);
-            }
-            Err(code) => {
-                connection.refuse_token(xid, code);
-                self.figures.auth_failed += 1;
-                self.hang_up(conn);
-            }
-        }
     }
 }
 

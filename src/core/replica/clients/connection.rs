@@ -8,7 +8,6 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use super::authentication::Outside;
 use crate::proto::Writer as _;
 use crate::proto::connect::ConnectResponse;
 use crate::proto::request::Request;
@@ -48,6 +47,21 @@ pub(in crate::replica) enum Phase {
     Open,
     /// Nothing more is taken from it.
     Closing,
+}
+
+/// How far a connection is with a mechanism that runs outside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Outside {
+    /// Its client may say something.
+    #[default]
+    Listens,
+    /// What it has said, in this request, is being judged.
+    Judges {
+        /// The request.
+        xid: i32,
+    },
+    /// It has succeeded or failed.
+    Over,
 }
 
 /// Something that a connection waits for.

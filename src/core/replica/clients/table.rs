@@ -7,6 +7,7 @@
 //! Reproduces `FinalRequestProcessor` (reads) and the notification half of `DataTree`.
 
 mod answers;
+mod authenticate;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,14 +17,14 @@ use super::watches::Watches;
 use crate::proto::acl::perms;
 use crate::proto::connect::ConnectResponse;
 use crate::proto::request::{Request, Undecodable};
-use crate::proto::{ErrorCode, EventType, OpCode, RequestClass, Response, Text};
+use crate::proto::{ErrorCode, EventType, OpCode, RequestClass, Response};
 use crate::replica::inspect::{
     ConnectionReport, Measure, Measurement, Measurements, Namespaces, WatchReport,
 };
-use crate::replica::machine::{Applied, Machine, TxnOp};
+use crate::replica::machine::{Applied, Decider, Machine, TxnOp};
 use crate::replica::ready::Outgoing;
 use crate::replica::request::{ClientRequest, ConnId};
-use crate::tree::acl::{Identity, allows, digest_identities};
+use crate::tree::acl::{Identity, allows};
 
 /// What a request needs that only the replica can do.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ pub(in crate::replica) struct Clients {
     pub(super) watches: Watches,
     pub(super) rules: Rules,
     /// Who may be who.
-    pub(super) authentication: Authentication,
+    pub(in crate::replica) authentication: Authentication,
     now_us: u64,
     pub(super) figures: Figures,
     pub(super) measured: Measurements,
@@ -292,6 +293,7 @@ impl Clients {
     pub(in crate::replica) fn request(
         &mut self,
         machine: &Machine,
+        decider: Decider,
         conn: ConnId,
         request: ClientRequest,
     ) -> Option<Wanted> {
@@ -304,33 +306,17 @@ impl Clients {
         let xid = request.xid;
         let op = OpCode::from_wire(request.op);
         connection.note_request(xid, op, self.now_us);
-        if !request.is_auth() && self.authentication.turns_away(&connection.ids) {
+        if request.is_auth() {
+            self.authenticate(machine, conn, xid, request.decoded);
+            return None;
+        }
+        if self.authentication.turns_away(&connection.ids) {
             connection.send(xid, 0, &Err(ErrorCode::SessionClosedRequireSaslAuth));
             self.hang_up(conn);
             return None;
         }
-        let follows = machine.follows();
-        let is_for_zookeeper = |request: &Request| {
-            // The other ensemble knows what was acknowledged, and who its members are.
-            follows && matches!(request.class(), RequestClass::Sync | RequestClass::Reconfig)
-        };
-        let decoded = match request.decoded {
-            Ok(Request::Auth { scheme, auth }) => {
-                self.authenticate(machine, conn, xid, scheme.as_ref(), auth.as_deref());
-                return None;
-            }
-            Ok(Request::Sasl { token }) => {
-                self.take_token(conn, xid, token.as_deref());
-                return None;
-            }
-            Err(Undecodable::Malformed(_)) if matches!(op, Some(OpCode::Auth | OpCode::Sasl)) => {
-                self.hang_up(conn);
-                return None;
-            }
-            decoded => decoded,
-        };
         self.figures.outstanding += 1;
-        let answer = match decoded {
+        let answer = match request.decoded {
             Err(Undecodable::UnknownOp) => {
                 connection.closing = true;
                 Answer::UnknownOp
@@ -346,9 +332,7 @@ impl Clients {
                 self.hang_up(conn);
                 return None;
             }
-            Ok(request)
-                if self.rules.must_confirm(request.class()) && !is_for_zookeeper(&request) =>
-            {
+            Ok(request) if self.rules.must_confirm(request.class(), decider) => {
                 self.sync_asked += 1;
                 let (context, answer) = (self.sync_asked, Answer::Read(request));
                 self.wait(conn, Pending::Confirmed { context, xid, answer, at_us });
@@ -361,7 +345,7 @@ impl Clients {
                 self.wait(conn, Pending::Write { sequence, xid, op, at_us });
                 return Some(Wanted::Txn { sequence, op: TxnOp::CloseSession });
             }
-            Ok(write) if self.rules.is_logged(write.class()) || is_for_zookeeper(&write) => {
+            Ok(write) if self.rules.is_logged(write.class(), decider) => {
                 let refused = self.rules.eager_acl_check
                     && machine.tree().acl_refuses(&connection.ids, &write);
                 if refused {
@@ -399,37 +383,6 @@ impl Clients {
         } else {
             self.answer(machine, conn, xid, answer, at_us);
         }
-    }
-
-    /// Executed when it arrives, outside the order: clients match it by its xid.
-    fn authenticate(
-        &mut self,
-        machine: &Machine,
-        conn: ConnId,
-        xid: i32,
-        scheme: Option<&Text>,
-        auth: Option<&[u8]>,
-    ) {
-        let Some(connection) = self.connections.get_mut(&conn) else { return };
-        let options = machine.tree().options();
-        let proven = match (scheme.map(Text::as_str), auth) {
-            (Some("digest"), Some(auth)) => digest_identities(auth, options),
-            (Some("ip"), _) => connection.ids.iter().take(1).cloned().collect(),
-            // What the certificate of its client has proved.
-            (Some("x509"), _) => {
-                let is_so = |id: &&Identity| id.scheme.as_bytes() == b"x509";
-                connection.ids.iter().filter(is_so).cloned().collect()
-            }
-            _ => smallvec::SmallVec::new(),
-        };
-        if proven.is_empty() || !connection.prove(proven) {
-            connection.send(xid, 0, &Err(ErrorCode::AuthFailed));
-            self.figures.auth_failed += 1;
-            self.hang_up(conn);
-            return;
-        }
-        connection.send(xid, 0, &Ok(Response::Empty));
-        self.touch(conn);
     }
 
     /// A connection's next answer waits until the voters have followed a change of members, at most
@@ -570,9 +523,9 @@ impl Clients {
 impl Rules {
     /// Whether a request is answered only when a quorum has confirmed that it shows all that was
     /// acknowledged before.
-    fn must_confirm(self, class: RequestClass) -> bool {
+    fn must_confirm(self, class: RequestClass, decider: Decider) -> bool {
         match class {
-            RequestClass::Sync => !mutant!("sync-without-quorum"),
+            RequestClass::Sync => decider == Decider::Ensemble && !mutant!("sync-without-quorum"),
             RequestClass::Read => self.linearizable_reads,
             RequestClass::Write
             | RequestClass::Reconfig
@@ -583,10 +536,17 @@ impl Rules {
         }
     }
 
-    /// Whether the log decides it.
-    fn is_logged(self, class: RequestClass) -> bool {
+    /// Whether the log decides it, or ZooKeeper: that knows what was acknowledged, and who its members are.
+    fn is_logged(self, class: RequestClass, decider: Decider) -> bool {
         let offers_reconfig = self.is_ensemble && self.reconfig_enabled;
-        class == RequestClass::Write || class == RequestClass::Reconfig && offers_reconfig
+        match decider {
+            Decider::Ensemble => {
+                class == RequestClass::Write || class == RequestClass::Reconfig && offers_reconfig
+            }
+            Decider::ZooKeeper => {
+                matches!(class, RequestClass::Write | RequestClass::Sync | RequestClass::Reconfig)
+            }
+        }
     }
 }
 

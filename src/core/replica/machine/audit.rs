@@ -2,15 +2,46 @@
 //!
 //! *Owns* the names that its lines use. *Never* decides anything: it reads what was applied.
 
-use super::state::Applied;
+use super::state::{Applied, Machine, SessionChange};
 use super::txn::{Txn, TxnOp};
 use crate::proto::request::Request;
 use crate::proto::{ErrorCode, MultiOp, MultiResult, OpCode, Response, Text};
+use crate::replica::audit_line::AuditLine;
 use crate::zookeeper::TxnBody;
 use crate::zookeeper::txn::kind;
 
+impl Machine {
+    /// What the audit log says of a transaction just applied.
+    pub(in crate::replica) fn audit_line(
+        &self,
+        entry: (u64, u64),
+        txn: &Txn,
+        applied: &Applied,
+    ) -> AuditLine {
+        AuditLine {
+            index: entry.0,
+            term: entry.1,
+            zxid: applied.zxid,
+            time_ms: self.last_time_ms,
+            session: match applied.session_change {
+                Some(SessionChange::Opened(id, _)) => id,
+                Some(SessionChange::Attached(..) | SessionChange::Closed(_)) | None => txn.session,
+            },
+            cxid: txn.cxid,
+            op: name(txn, applied.op),
+            path: path(txn, applied),
+            result: match &applied.result {
+                Ok(Response::Multi(results)) => multi_outcome(results),
+                Ok(_) => "ok",
+                Err(code) => code.name(),
+            },
+            digest: self.digest(),
+        }
+    }
+}
+
 /// Name of the operation.
-pub(super) fn name(txn: &Txn, op: OpCode) -> &'static str {
+fn name(txn: &Txn, op: OpCode) -> &'static str {
     match (&txn.op, op) {
         (TxnOp::ExpireSession, _) => "expireSession",
         (TxnOp::CloseSession, _) => "closeSession",
@@ -36,7 +67,7 @@ pub(super) fn name(txn: &Txn, op: OpCode) -> &'static str {
 }
 
 /// The path that it concerned, if one.
-pub(super) fn path(txn: &Txn, applied: &Applied) -> Option<String> {
+fn path(txn: &Txn, applied: &Applied) -> Option<String> {
     if let Ok(Response::Path(path) | Response::PathStat(path, _)) = &applied.result {
         return Some(path.as_str().to_owned());
     }
@@ -115,7 +146,7 @@ fn multi_paths(ops: &[MultiOp]) -> String {
 }
 
 /// `ok`, or the first error.
-pub(super) fn multi_outcome(results: &[MultiResult]) -> &'static str {
+fn multi_outcome(results: &[MultiResult]) -> &'static str {
     let mut codes = results.iter().filter_map(|result| match result {
         MultiResult::Error(code) => *code,
         _ => None,

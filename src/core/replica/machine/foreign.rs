@@ -1,6 +1,6 @@
 //! What ZooKeeper has decided, applied to the state: its sessions, its znodes, its transactions as they are.
 //!
-//! *Owns* the one function that applies a transaction of ZooKeeper, and the loading of a snapshot of it.
+//! *Owns* the one function that applies a transaction of ZooKeeper.
 //! *Invariants*: the same transactions on the same state give the same state, results and events on every
 //! server; the
 //! zxid, the time and the versions are ZooKeeper's; a session of ZooKeeper has the password that ZooKeeper
@@ -11,12 +11,12 @@
 
 use std::collections::BTreeMap;
 
-use super::sessions::Session;
-use super::state::{Machine, SessionChange};
+use super::foreign_load::ForeignLoad;
+use super::state::{Machine, SessionChange, steady_without_one};
 use crate::proto::{ErrorCode, Stat, Text};
-use crate::tree::{Context, Event, ForeignCreate, Options, Owner, Tree};
+use crate::tree::{Context, Event, ForeignCreate, Options, Owner};
 use crate::zookeeper::txn::kind;
-use crate::zookeeper::{Lifetime, Node, Txn, TxnBody, TxnHeader, password};
+use crate::zookeeper::{Lifetime, Txn, TxnBody, TxnHeader, password};
 
 /// What became of one transaction of ZooKeeper.
 #[derive(Debug)]
@@ -48,39 +48,11 @@ pub enum ForeignResult {
     Done,
 }
 
-/// A state that is made from a snapshot of ZooKeeper. Its clocks stand at 0: the stamps of znodes do not move them.
-#[derive(Debug)]
-pub struct ForeignLoad {
-    machine: Machine,
-}
-
 impl ForeignLoad {
-    /// Begins one.
-    #[must_use]
-    pub fn new(options: Options) -> Self {
-        Self { machine: Machine::around(Tree::empty(options)) }
-    }
-
     /// The state of a server of ZooKeeper that was never written to.
     #[must_use]
     pub fn fresh(options: Options) -> Machine {
         Machine::fresh(options)
-    }
-
-    /// Adds an open session; the last timeout counts.
-    pub fn session(&mut self, id: i64, timeout_ms: i32) {
-        self.machine.open_foreign(id, timeout_ms);
-    }
-
-    /// Adds a znode, parents first.
-    ///
-    /// # Errors
-    /// What is wrong with it, in words that begin with its path.
-    pub fn node(&mut self, node: &Node) -> Result<(), String> {
-        let acl = node.acl.as_ref().map(|acl| &acl[..]);
-        let loaded =
-            self.machine.tree.load_foreign(&node.path, node.data.as_deref(), acl, &node.stat);
-        loaded.map_err(|reason| format!("znode {:?} {reason}", node.path.as_str()))
     }
 
     /// The state, at the zxid that the snapshot says. Transactions behind it may follow.
@@ -88,9 +60,9 @@ impl ForeignLoad {
     /// # Errors
     /// It is no whole tree.
     pub fn finish(self, zxid: i64) -> Result<Machine, String> {
-        let Self { mut machine } = self;
-        machine.tree.complete_foreign().map_err(|reason| format!("the tree {reason}"))?;
-        machine.last_zxid = zxid;
+        let (tree, sessions) = self.complete()?;
+        let mut machine = Machine::around(tree);
+        (machine.sessions, machine.last_zxid) = (sessions, zxid);
         Ok(machine)
     }
 }
@@ -116,7 +88,7 @@ impl Machine {
                 }
             }
             TxnBody::CreateSession { timeout_ms } => {
-                let session = self.open_foreign(txn.header.client_id, *timeout_ms);
+                let session = self.sessions.open_foreign(txn.header.client_id, *timeout_ms);
                 applied.session_change = Some(SessionChange::Opened(txn.header.client_id, session));
                 applied.results.push(Ok(ForeignResult::Done));
             }
@@ -138,7 +110,7 @@ impl Machine {
     /// are as old as their stamps say. They never go back, so who calls it leaves out times that cannot be.
     pub fn see_foreign_time(&mut self, time_ms: i64) {
         self.last_time_ms = self.last_time_ms.max(time_ms);
-        self.steady_ms = self.steady_ms.max(super::state::steady_without_one(self.last_time_ms));
+        self.steady_ms = self.steady_ms.max(steady_without_one(self.last_time_ms));
         self.clock_dirty = true;
     }
 
@@ -198,17 +170,6 @@ impl Machine {
 
     fn now_header(&self) -> TxnHeader {
         TxnHeader { time_ms: self.last_time_ms, ..TxnHeader::default() }
-    }
-
-    /// Opens a session of ZooKeeper, or gives an open one its timeout.
-    fn open_foreign(&mut self, id: i64, timeout_ms: i32) -> Session {
-        let session = Session { timeout_ms, password: password(id), owner: (0, 0) };
-        if !self.sessions.open(id, session) {
-            let owner = self.sessions.find(id).map_or((0, 0), |open| open.owner);
-            let again = Session { owner, ..session };
-            return self.sessions.attach(id, again).unwrap_or(again);
-        }
-        session
     }
 
     /// The paths that the transaction names, then what the session owns besides.

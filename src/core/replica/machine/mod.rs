@@ -7,19 +7,22 @@
 mod applied_state;
 mod audit;
 mod foreign;
+mod foreign_load;
 pub(in crate::replica) mod members;
 mod migration;
+mod migration_record;
+mod migration_step;
 mod sessions;
 pub mod state;
 pub mod txn;
 pub mod version;
 mod write;
 
-pub use foreign::{ForeignApplied, ForeignLoad, ForeignResult};
-pub use migration::{
-    ADDRESSES_MAX, EPOCH_JUMP, MigrateOp, Migration, Phase, cutover_epoch, followed_session,
-    is_moved,
-};
+pub use foreign::{ForeignApplied, ForeignResult};
+pub use foreign_load::ForeignLoad;
+pub use migration::{EPOCH_JUMP, cutover_epoch, followed_session, is_moved};
+pub use migration_record::{Decider, Migration, Phase};
+pub use migration_step::{ADDRESSES_MAX, MigrateOp};
 pub use state::new_ensemble;
 pub use state::{Machine, STAMP_LEAD_MS_MAX};
 

@@ -16,6 +16,7 @@ use crate::proto::Reader;
 use crate::proto::connect::{PASSWORD_BYTES, Password};
 use crate::replica::request::ConnId;
 use crate::tree::TakeChange;
+use crate::zookeeper::password::password as computed_password;
 
 /// First byte of a session's record key.
 pub(in crate::replica) const KEY_SESSION: u8 = b's';
@@ -76,6 +77,16 @@ impl Sessions {
         self.open.insert(id, session);
         self.dirty.insert(id);
         true
+    }
+
+    /// Opens a session of ZooKeeper, or gives an open one its timeout.
+    pub(super) fn open_foreign(&mut self, id: i64, timeout_ms: i32) -> Session {
+        let owner = self.find(id).map_or(NO_CONNECTION, |open| open.owner);
+        let session = Session { timeout_ms, password: computed_password(id), owner };
+        if !self.open(id, session) {
+            return self.attach(id, session).unwrap_or(session);
+        }
+        session
     }
 
     /// Gives a session another owner; `None` if it is not open or the password is another one.

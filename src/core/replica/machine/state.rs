@@ -5,24 +5,21 @@
 //! same digests on every server and at every replay; every transaction takes one zxid, also one
 //! that fails (but where another ensemble decides: see `machine/migration/`); zxids only rise, but where a
 //! whole state of another ensemble takes the place of this one. *Never* looks at a clock, at a connection, or
-//! at who is the leader. How the disk gives it back is in `machine/state/restore.rs`.
+//! at who is the leader. Its records are in `machine/state/records.rs`.
 //!
 //! Reproduces `ZKDatabase` and the deciding half of `PrepRequestProcessor`: requests are decided
 //! here, when they are applied, not before they are proposed.
 
 pub mod new_ensemble;
-mod restore;
+mod records;
 
 use std::collections::VecDeque;
 
-use smallvec::SmallVec;
-use twox_hash::XxHash3_128;
+use bytes::Bytes;
 
-use restore::Replayed;
-
-use super::audit;
+use super::foreign_load::Loading;
 use super::members;
-use super::migration::{KEY_MIGRATION, Loading, Migration};
+use super::migration_record::{Decider, Migration};
 use super::sessions::{Session, Sessions};
 use super::txn::{Batch, EntryTime, Txn, TxnOp};
 use super::version::{self, UnknownVersion};
@@ -32,17 +29,13 @@ use crate::proto::request::Request;
 use crate::proto::{ErrorCode, OpCode, Response, Stat, Text};
 use crate::replica::audit_line::AuditLine;
 use crate::replica::bounds::{STEADY_MS_MAX, TERM_MAX};
-use crate::replica::durable::{Changes, Drained, Entry, Mark, Membership};
+use crate::replica::durable::Entry;
 use crate::tree::{Context, Event, Options, Tree};
 use crate::zookeeper::password::password as computed_password;
 
 /// How far the stamps of entries may be ahead of the wall clock of a leader that a majority agrees with, in
 /// milliseconds. A clock that was put back by less catches up with them; further ahead, they were wrong.
 pub const STAMP_LEAD_MS_MAX: i64 = 60_000;
-/// Key of the record that holds the last zxid and time.
-const KEY_CLOCK: &[u8] = b"c";
-/// Key of the record that holds the version of the ensemble, unless that is the first one.
-const KEY_VERSION: &[u8] = b"v";
 /// How many of ZooKeeper's own digests the `hash` word remembers.
 const DIGESTS_KEPT_MAX: usize = 1024;
 /// It keeps one for zxids divisible by this.
@@ -72,6 +65,17 @@ pub struct Machine {
     pub(super) loading: Option<Box<Loading>>,
 }
 
+/// What a replay has seen of the log besides transactions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::replica) struct Replayed {
+    /// Index and term of the first entry of each term.
+    pub(in crate::replica) runs: Vec<(u64, u64)>,
+    /// Changes of membership, as they are in their entries.
+    pub(in crate::replica) conf_changes: Vec<Bytes>,
+    /// What the audit log says of the transactions, if somebody asked.
+    audit: Vec<AuditLine>,
+}
+
 /// What became of one transaction.
 #[derive(Debug)]
 pub(in crate::replica) struct Applied {
@@ -99,6 +103,13 @@ canonical! {
     Machine: last_zxid, last_time_ms, version, known_version, replayed, migration;
     without steady_ms, digests, records_loaded, full_pass, clock_dirty, txns_applied, audits_replay;
     |out, tree, sessions, loading| out.value(&(tree.digest(), sessions.digest(), loading.is_some()))
+}
+
+impl Applied {
+    /// A transaction that has changed nothing yet.
+    pub(super) fn new(zxid: i64, op: OpCode, result: Result<Response, ErrorCode>) -> Self {
+        Self { zxid, op, result, events: Vec::new(), session_change: None, is_replaced: false }
+    }
 }
 
 impl Machine {
@@ -190,34 +201,6 @@ impl Machine {
         self.digests.iter().copied().collect()
     }
 
-    /// Digest of everything that is replicated.
-    #[must_use]
-    pub fn digest(&self) -> u128 {
-        self.tree
-            .digest()
-            .wrapping_add(self.sessions.digest())
-            .wrapping_add(XxHash3_128::oneshot(&self.clock_record()))
-            .wrapping_add(self.version_record().map_or(0, |record| version_digest(&record)))
-            .wrapping_add(self.migration_record().map_or(0, |record| migration_digest(&record)))
-    }
-
-    /// The last zxid, its stamp, and the steady clock: unless it is as an earlier version has left it,
-    /// which knows none.
-    fn clock_record(&self) -> SmallVec<[u8; 24]> {
-        let mut record = SmallVec::new();
-        record.extend_from_slice(&self.last_zxid.to_be_bytes());
-        record.extend_from_slice(&self.last_time_ms.to_be_bytes());
-        if self.steady_ms != steady_without_one(self.last_time_ms) {
-            record.extend_from_slice(&self.steady_ms.to_be_bytes());
-        }
-        record
-    }
-
-    /// The version of the ensemble, if it is not the first one: data of that has no such record.
-    fn version_record(&self) -> Option<[u8; 1]> {
-        (self.version > version::FIRST).then_some([self.version])
-    }
-
     /// The zxid of the next transaction in an entry of `term`. The counter 0 is left to the one that
     /// names the first members: the version of theirs is then ZooKeeper's, 0x100000000.
     fn next_zxid(&self, term: u64, op: &TxnOp) -> i64 {
@@ -249,23 +232,26 @@ impl Machine {
         match &txn.op {
             TxnOp::Foreign(foreign) => return self.follow(txn, foreign),
             TxnOp::Migrate(step) => return self.migrate(term, step),
-            _ if self.follows() => return self.apply_beside(txn),
+            _ if self.decider() == Decider::ZooKeeper => return self.apply_beside(txn),
             _ => {}
         }
         let zxid = self.next_zxid(term, &txn.op);
         self.last_zxid = zxid;
         self.clock_dirty = true;
         self.txns_applied += 1;
-        let mut applied = Applied {
-            zxid,
-            op: OpCode::CloseSession,
-            result: Ok(Response::Empty),
-            events: Vec::new(),
-            session_change: None,
-            is_replaced: false,
-        };
+        let mut applied = Applied::new(zxid, OpCode::CloseSession, Ok(Response::Empty));
+        self.carry_out(txn, &mut applied);
+        if mutant!("failure-takes-no-zxid") && applied.result.is_err() {
+            self.last_zxid -= 1;
+        }
+        self.remember_digest(zxid);
+        applied
+    }
+
+    /// The same, of a transaction that has its zxid.
+    fn carry_out(&mut self, txn: &Txn, applied: &mut Applied) {
         let context = Context {
-            zxid,
+            zxid: applied.zxid,
             time_ms: self.last_time_ms,
             steady_ms: self.steady_ms,
             session: txn.session,
@@ -282,7 +268,7 @@ impl Machine {
             }
             TxnOp::OpenSession { timeout_ms, password } => {
                 applied.op = OpCode::CreateSession;
-                let id = session_id(txn.session, zxid);
+                let id = session_id(txn.session, applied.zxid);
                 // Which of the two it is, the entry says: the configuration of this server does not matter.
                 let password = password.unwrap_or_else(|| computed_password(id));
                 let session = session_of(txn, *timeout_ms, password);
@@ -292,12 +278,7 @@ impl Machine {
                     applied.session_change.map(|_| Response::Empty).ok_or(ErrorCode::SystemError);
             }
             TxnOp::AttachSession { timeout_ms, password } => {
-                applied.op = OpCode::CreateSession;
-                let session = session_of(txn, *timeout_ms, *password);
-                let attached = self.sessions.attach(txn.session, session);
-                let change = attached.map(|session| SessionChange::Attached(txn.session, session));
-                applied.result = change.map(|_| Response::Empty).ok_or(ErrorCode::SessionExpired);
-                applied.session_change = change;
+                self.attach_session(txn, (*timeout_ms, *password), applied);
             }
             TxnOp::CloseSession if self.check_owner(txn) == Err(ErrorCode::SessionMoved) => {
                 applied.result = Err(ErrorCode::SessionMoved);
@@ -326,15 +307,25 @@ impl Machine {
                 applied.op = OpCode::Check;
                 self.raise_version(*version);
             }
-            TxnOp::Refuse { op, code } => self.refuse(txn, (*op, *code), &mut applied),
-            // Above.
+            TxnOp::Refuse { op, code } => self.refuse(txn, (*op, *code), applied),
+            // ZooKeeper's: see `apply`.
             TxnOp::Foreign(_) | TxnOp::Migrate(_) => {}
         }
-        if mutant!("failure-takes-no-zxid") && applied.result.is_err() {
-            self.last_zxid -= 1;
-        }
-        self.remember_digest(zxid);
-        applied
+    }
+
+    /// Gives a session the connection that a transaction comes from.
+    pub(super) fn attach_session(
+        &mut self,
+        txn: &Txn,
+        (timeout_ms, password): (i32, Password),
+        applied: &mut Applied,
+    ) {
+        applied.op = OpCode::CreateSession;
+        let session = session_of(txn, timeout_ms, password);
+        let attached = self.sessions.attach(txn.session, session);
+        let change = attached.map(|session| SessionChange::Attached(txn.session, session));
+        applied.result = change.map(|_| Response::Empty).ok_or(ErrorCode::SessionExpired);
+        applied.session_change = change;
     }
 
     pub(super) fn raise_version(&mut self, version: u8) {
@@ -383,127 +374,12 @@ impl Machine {
             self.digests.push_back((zxid, digest));
         }
     }
-
-    /// What the audit log says of a transaction just applied.
-    pub(in crate::replica) fn audit_line(
-        &self,
-        entry: (u64, u64),
-        txn: &Txn,
-        applied: &Applied,
-    ) -> AuditLine {
-        AuditLine {
-            index: entry.0,
-            term: entry.1,
-            zxid: applied.zxid,
-            time_ms: self.last_time_ms,
-            session: match applied.session_change {
-                Some(SessionChange::Opened(id, _)) => id,
-                Some(SessionChange::Attached(..) | SessionChange::Closed(_)) | None => txn.session,
-            },
-            cxid: txn.cxid,
-            op: audit::name(txn, applied.op),
-            path: audit::path(txn, applied),
-            result: match &applied.result {
-                Ok(Response::Multi(results)) => audit::multi_outcome(results),
-                Ok(_) => "ok",
-                Err(code) => code.name(),
-            },
-            digest: self.digest(),
-        }
-    }
-
-    /// Znodes, sessions and other records that changed and were not drained.
-    #[must_use]
-    pub fn changes_waiting(&self) -> u64 {
-        (self.tree.changes_waiting() + self.sessions.changes_waiting()) as u64
-    }
-
-    /// While on, a znode or session that comes and goes leaves a record of its going: the disk may
-    /// hold it.
-    pub(in crate::replica) fn keep_all_tombstones(&mut self, on: bool) {
-        self.tree.keep_all_tombstones(on);
-        self.sessions.keep_all_tombstones(on);
-    }
-
-    /// Every record is to be drained again, into an empty store.
-    pub(in crate::replica) fn mark_all_changed(&mut self) {
-        self.tree.mark_all_changed();
-        self.sessions.mark_all_changed();
-        self.full_pass = true;
-        self.clock_dirty = true;
-    }
-
-    /// Hands out changed records. The last call, when nothing is left, carries the mark, if index and
-    /// term of the last applied entry are given.
-    pub(in crate::replica) fn drain_changes(
-        &mut self,
-        records_max: usize,
-        applied: Option<(u64, u64)>,
-        membership: Membership,
-    ) -> Drained {
-        if self.is_loading() || self.changes_waiting() == 0 && !self.clock_dirty && !self.full_pass
-        {
-            return Drained::Nothing;
-        }
-        if self.changes_waiting() == 0 && !self.full_pass && applied.is_none() {
-            return Drained::NotDurable;
-        }
-        let mut changes =
-            Changes { begins_full_pass: std::mem::take(&mut self.full_pass), ..Changes::default() };
-        let records = &mut changes.records;
-        let mut push = |key: &[u8], value: Option<&[u8]>| {
-            records.push(key, value);
-        };
-        if self.tree.drain_changes(records_max, &mut push) {
-            return Drained::Changes(changes);
-        }
-        self.sessions.drain(records_max, &mut push);
-        let Some((index, term)) = applied.filter(|_| self.sessions.changes_waiting() == 0) else {
-            // Or nothing would be left, and no mark be given.
-            self.clock_dirty = true;
-            return Drained::Changes(changes);
-        };
-        push(KEY_CLOCK, Some(&self.clock_record()));
-        if let Some(record) = self.version_record() {
-            push(KEY_VERSION, Some(&record));
-        }
-        // It never goes again: one that is over stays as such.
-        if let Some(record) = self.migration_record() {
-            push(KEY_MIGRATION, Some(&record));
-        }
-        self.clock_dirty = false;
-        changes.mark = Some(Mark {
-            index,
-            term,
-            zxid: self.last_zxid,
-            digest: self.digest(),
-            records: self.record_count(),
-            membership,
-        });
-        Drained::Changes(changes)
-    }
-
-    fn record_count(&self) -> u64 {
-        let own =
-            1 + u64::from(self.version_record().is_some()) + u64::from(self.migration.is_some());
-        self.tree.node_count() as u64 + self.sessions.len() as u64 + own
-    }
 }
 
 /// The steady clock of data of earlier versions, which have none: their znodes were as old as their stamps
 /// say, and go on from there.
 pub(super) fn steady_without_one(time_ms: i64) -> i64 {
     time_ms.clamp(0, STEADY_MS_MAX)
-}
-
-/// What the version's record adds to the digest.
-fn version_digest(record: &[u8]) -> u128 {
-    XxHash3_128::oneshot_with_seed(u64::from(KEY_VERSION[0]), record)
-}
-
-/// What the record of a migration adds to the digest.
-fn migration_digest(record: &[u8]) -> u128 {
-    XxHash3_128::oneshot_with_seed(u64::from(KEY_MIGRATION[0]), record)
 }
 
 /// Id of the session that a transaction opens: the server's byte, then the zxid. Unlike ZooKeeper's,

@@ -12,7 +12,7 @@ use std::fmt;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::migration::MigrateOp;
+use super::migration_step::MigrateOp;
 use super::version;
 use crate::proto::connect::{PASSWORD_BYTES, Password};
 use crate::proto::{Malformed, Reader, Text, Writer};

@@ -206,9 +206,7 @@ impl Following {
 
     /// Whether a link is to be asked for now.
     pub(in crate::replica) fn wants_link(&self, applied: u64, now_us: u64) -> bool {
-        let is_settled =
-            self.batch.is_empty() && self.batches.is_empty() && applied >= self.proposed;
-        matches!(self.link, Link::None) && is_settled && now_us >= self.again_us
+        matches!(self.link, Link::None) && self.is_settled(applied) && now_us >= self.again_us
     }
 
     /// It is asked for.

@@ -6,17 +6,13 @@
 
 use crate::proto::Text;
 use crate::replica::Replica;
-use crate::replica::machine::TxnOp;
+use crate::replica::machine::{Decider, TxnOp};
 
 impl Replica {
-    /// Proposes to close what was not heard from in time. Only when proposals go to the log at once: what is
-    /// heard while they wait must count.
+    /// Proposes to close what was not heard from in time, where this ensemble decides: ZooKeeper ends sessions itself.
+    /// Only when proposals go to the log at once: what is heard while they wait must count.
     pub(super) fn expire(&mut self) {
         let Some(term) = self.leadership.leads() else { return };
-        if self.state.machine().follows() {
-            // The other ensemble ends sessions.
-            return;
-        }
         for session in self.sessions.take_overdue(term, self.state.machine().sessions()) {
             if mutant!("sessions-never-expire") {
                 continue;
@@ -37,7 +33,7 @@ impl Replica {
 
     /// Proposes to remove containers and TTL znodes whose time has come.
     pub(super) fn reap(&mut self) {
-        if self.state.machine().follows() {
+        if self.state.machine().decider() == Decider::ZooKeeper {
             return;
         }
         let now_us = self.clocks.now_us();

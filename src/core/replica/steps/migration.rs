@@ -360,14 +360,11 @@ impl Replica {
         if self.is_serving() {
             self.stop_serving();
         }
-        if let Some(Phase::Stopped) = self.state.machine().migration().map(|known| known.phase)
+        if let Some(migration) = self.state.machine().migration()
+            && migration.phase == Phase::Stopped
             && self.following.remote().is_some()
         {
-            let why = self
-                .state
-                .machine()
-                .migration()
-                .map_or(String::new(), |known| known.why.to_string());
+            let why = migration.why.to_string();
             self.following.alarm(why.clone());
             self.lose_link(why);
         }

@@ -12,7 +12,9 @@ use bytes::Bytes;
 use crate::proto::{ErrorCode, OpCode};
 use crate::replica::Replica;
 use crate::replica::clients::WriteBatch;
-use crate::replica::machine::{Batch, NO_CONNECTION, Origin, Txn, TxnOp, followed_session};
+use crate::replica::machine::{
+    Batch, Decider, NO_CONNECTION, Origin, Txn, TxnOp, followed_session,
+};
 use crate::replica::migration::{Asked, Stage};
 use crate::replica::request::ConnId;
 use crate::tree::acl::Identity;
@@ -58,15 +60,8 @@ impl Replica {
         }
     }
 
-    /// Takes what clients ask for, where ZooKeeper is to decide it. `Some`: it is for the log.
-    pub(in crate::replica) fn divert(
-        &mut self,
-        term: u64,
-        write_batch: WriteBatch,
-    ) -> Option<WriteBatch> {
-        if !self.state.machine().follows() {
-            return Some(write_batch);
-        }
+    /// Takes what clients ask for, where ZooKeeper decides it. The rest is for the log.
+    pub(super) fn divert(&mut self, term: u64, write_batch: WriteBatch) {
         let own = self.consensus.id();
         self.forwarding.given(term, own, write_batch.origins());
         let payload = Bytes::from(write_batch.payload);
@@ -78,7 +73,6 @@ impl Replica {
                 self.following.push_txn(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
             }
         }
-        None
     }
 
     /// Gives a client's transaction to ZooKeeper, or keeps it until that can be.
@@ -151,11 +145,11 @@ impl Replica {
         if self.following.cutover.is_begun() {
             return;
         }
-        let follows = self.state.machine().follows();
+        let decider = self.state.machine().decider();
         for txn in self.following.take_held() {
             let is_reconfig =
                 matches!(txn.op, TxnOp::Client { op, .. } if op == OpCode::Reconfig as i32);
-            if follows {
+            if decider == Decider::ZooKeeper {
                 self.give_zookeeper(txn);
             } else if is_reconfig {
                 // It was meant for the other ensemble.
@@ -190,7 +184,7 @@ impl Replica {
 
     /// A session was heard from: ZooKeeper's leader, which ends sessions, is to know.
     pub(in crate::replica) fn tell_zookeeper_heard(&mut self, sessions: &[i64]) {
-        if !self.state.machine().follows() {
+        if self.state.machine().decider() == Decider::Ensemble {
             return;
         }
         let known = self.state.machine().sessions();

@@ -8,7 +8,7 @@
 
 use crate::replica::Replica;
 use crate::replica::clients::WriteBatch;
-use crate::replica::machine::txn;
+use crate::replica::machine::{Decider, txn};
 use crate::replica::messages::PeerMessage;
 
 impl Replica {
@@ -27,13 +27,7 @@ impl Replica {
         let term = self.consensus.term();
         if self.consensus.is_leader() {
             if self.may_propose() {
-                self.expire();
-                let is_settled = self.propose_followed();
-                while is_settled
-                    && let Some(batch) = self.forwarding.next_to_propose(term)
-                    && self.propose_batch(term, batch)
-                {}
-                self.propose_followed();
+                self.propose_all(term);
             }
         } else if let Some(leader) = self.consensus.leader() {
             while let Some(mut write_batch) = self.forwarding.next_own(term) {
@@ -54,9 +48,28 @@ impl Replica {
         self.consensus.takes_proposals() && !self.awaits_clocks()
     }
 
+    /// Gives all that waits to who decides it: to the log, or to ZooKeeper.
+    fn propose_all(&mut self, term: u64) {
+        let decider = self.state.machine().decider();
+        if decider == Decider::Ensemble {
+            self.expire();
+        }
+        let is_settled = self.propose_followed();
+        while is_settled && let Some(batch) = self.forwarding.next_to_propose(term) {
+            match decider {
+                Decider::ZooKeeper => self.divert(term, batch),
+                Decider::Ensemble => {
+                    if !self.propose_batch(term, batch) {
+                        break;
+                    }
+                }
+            }
+        }
+        self.propose_followed();
+    }
+
     /// Proposes a batch. False: it has to wait, and is given back.
-    fn propose_batch(&mut self, term: u64, write_batch: WriteBatch) -> bool {
-        let Some(mut write_batch) = self.divert(term, write_batch) else { return true };
+    fn propose_batch(&mut self, term: u64, mut write_batch: WriteBatch) -> bool {
         let mut asks_reconfig = false;
         if write_batch.asks_reconfig {
             let (committed, _) = self.consensus.log_ends();

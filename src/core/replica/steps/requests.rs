@@ -14,9 +14,10 @@ impl Replica {
     pub(in crate::replica) fn requests(&mut self, conn: ConnId, requests: Vec<ClientRequest>) {
         let session = self.clients.connection(conn).and_then(|known| known.session);
         let Some(session) = session else { return };
+        let decider = self.state.machine().decider();
         for request in requests {
             let (xid, auth) = (request.xid, request.is_auth());
-            let wanted = self.clients.request(self.state.machine(), conn, request);
+            let wanted = self.clients.request(self.state.machine(), decider, conn, request);
             if !auth {
                 // Auth packets do not keep a session alive, as in ZooKeeper.
                 self.touch(session);

@@ -4,8 +4,9 @@ use bytes::Bytes;
 
 use super::*;
 use crate::proto::Acl;
+use crate::replica::machine::sessions::Session;
 use crate::rng::Rng;
-use crate::zookeeper::{CreateTxn, StatPersisted, SubTxn};
+use crate::zookeeper::{CreateTxn, Node, StatPersisted, SubTxn};
 
 fn options() -> Options {
     Options { legacy_digest: true, ..Options::default() }
@@ -160,7 +161,7 @@ fn a_multi_with_an_error_does_nothing_but_take_its_zxid() {
 #[test]
 fn ephemerals_without_a_session_go_and_are_named() {
     let mut machine = Machine::fresh(options());
-    machine.open_foreign(7, 4000);
+    machine.sessions.open_foreign(7, 4000);
     for (zxid, session, path) in [(1, 7, "/mine"), (2, 8, "/lost"), (3, 8, "/gone")] {
         machine.apply_foreign(&txn(
             zxid,
@@ -197,7 +198,7 @@ fn a_znode_whose_list_is_nowhere_is_named() {
 #[test]
 fn sessions_with_another_password_are_left_out_with_their_ephemerals() {
     let mut machine = Machine::fresh(options());
-    machine.open_foreign(7, 4000);
+    machine.sessions.open_foreign(7, 4000);
     machine.sessions.open(8, Session { timeout_ms: 4000, password: [1; 16], owner: (1, 2) });
     for (zxid, session, path) in [(1, 7, "/theirs"), (2, 8, "/ours")] {
         let body = create(path, Lifetime::Ephemeral, -1);

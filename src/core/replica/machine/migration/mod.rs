@@ -10,28 +10,25 @@
 //! Takes the place of `ObserverZooKeeperServer` and `LearnerZooKeeperServer`.
 
 mod answer;
-mod record;
-mod step;
 
-use super::foreign::{ForeignLoad, ForeignResult};
+use super::foreign::ForeignResult;
+use super::foreign_load::{ForeignLoad, Loading};
 use super::members;
-use super::sessions::Session;
+use super::migration_record::{Decider, Migration, Phase};
+use super::migration_step::MigrateOp;
+use super::sessions::{Session, Sessions};
 use super::state::{Applied, Machine, SessionChange, steady_without_one};
 use super::txn::{Txn, TxnOp};
 use crate::proto::request::Request;
 use crate::proto::{ErrorCode, OpCode, Response, Text};
 use crate::replica::bounds::TERM_MAX;
-use crate::tree::{Context, Options};
-use crate::zookeeper::{Item, SnapshotDecoder, Txn as ForeignTxn, TxnBody};
+use crate::tree::{Context, Tree};
+use crate::zookeeper::{Txn as ForeignTxn, TxnBody};
 
 use answer::{describe, is_failure, op_of, response};
 
 pub use answer::is_moved;
-pub use record::{Migration, Phase};
-pub use step::{ADDRESSES_MAX, MigrateOp};
 
-/// Key of the record that holds it, where there is one.
-pub(super) const KEY_MIGRATION: &[u8] = b"m";
 /// Version of ZooKeeper's digest that is computed here.
 const DIGEST_VERSION: i32 = 2;
 /// How far the epoch of the cutover is above ZooKeeper's: so many elections may ZooKeeper still hold.
@@ -43,34 +40,6 @@ const NUMBER_MASK: i64 = (1 << SERVER_SHIFT) - 1;
 /// Where ZooKeeper's servers have the milliseconds at which they began in it.
 const CLOCK_SHIFT: u32 = 16;
 
-/// A snapshot of ZooKeeper that is coming.
-#[derive(Debug)]
-pub(super) struct Loading {
-    decoder: SnapshotDecoder,
-    load: ForeignLoad,
-    is_for_comparison: bool,
-    /// zxid of the copy when all of it had come, where it is for comparison.
-    ended_at: Option<i64>,
-}
-
-impl Loading {
-    fn new(options: Options, is_for_comparison: bool) -> Self {
-        let (decoder, load) = (SnapshotDecoder::default(), ForeignLoad::new(options));
-        Self { decoder, load, is_for_comparison, ended_at: None }
-    }
-
-    fn feed(&mut self, bytes: &[u8]) -> Result<(), String> {
-        self.decoder.feed(bytes);
-        loop {
-            match self.decoder.next_item().map_err(|malformed| malformed.to_string())? {
-                Some(Item::Session { id, timeout_ms }) => self.load.session(id, timeout_ms),
-                Some(Item::Node(node)) => self.load.node(&node)?,
-                Some(Item::End) | None => return Ok(()),
-            }
-        }
-    }
-}
-
 impl Machine {
     /// The migration that this ensemble is in, if it is in one.
     #[must_use]
@@ -78,10 +47,13 @@ impl Machine {
         self.migration.as_deref()
     }
 
-    /// Whether ZooKeeper decides, and not this ensemble.
+    /// Who decides what clients ask for.
     #[must_use]
-    pub fn follows(&self) -> bool {
-        self.migration().is_some_and(Migration::follows)
+    pub fn decider(&self) -> Decider {
+        match self.migration().is_some_and(Migration::follows) {
+            true => Decider::ZooKeeper,
+            false => Decider::Ensemble,
+        }
     }
 
     /// Whether clients may be served.
@@ -124,21 +96,15 @@ impl Machine {
 
     /// After records were loaded: ZooKeeper's digest is computed, which the records do not have.
     pub(super) fn resume_migration(&mut self) {
-        if self.follows() {
+        if self.decider() == Decider::ZooKeeper {
             self.tree.keep_legacy_digest();
         }
     }
 
     /// Applies a transaction of ZooKeeper that its leader has announced as committed.
     pub(super) fn follow(&mut self, txn: &Txn, foreign: &ForeignTxn) -> Applied {
-        let mut applied = Applied {
-            zxid: self.last_zxid,
-            op: op_of(foreign.header.kind),
-            result: Err(ErrorCode::SessionMoved),
-            events: Vec::new(),
-            session_change: None,
-            is_replaced: false,
-        };
+        let op = op_of(foreign.header.kind);
+        let mut applied = Applied::new(self.last_zxid, op, Err(ErrorCode::SessionMoved));
         let Some(migration) = &mut self.migration else { return applied };
         let zxid = foreign.header.zxid;
         let is_next = migration.follows() && migration.wants_link();
@@ -218,23 +184,10 @@ impl Machine {
 
     /// What this ensemble's own transactions do while it follows: none takes a zxid.
     pub(super) fn apply_beside(&mut self, txn: &Txn) -> Applied {
-        let mut applied = Applied {
-            zxid: self.last_zxid,
-            op: OpCode::Check,
-            result: Err(ErrorCode::SessionMoved),
-            events: Vec::new(),
-            session_change: None,
-            is_replaced: false,
-        };
+        let mut applied = Applied::new(self.last_zxid, OpCode::Check, Err(ErrorCode::SessionMoved));
         match &txn.op {
             TxnOp::AttachSession { timeout_ms, password } => {
-                applied.op = OpCode::CreateSession;
-                let owner = (txn.origin.server, txn.origin.conn);
-                let session = Session { timeout_ms: *timeout_ms, password: *password, owner };
-                let attached = self.sessions.attach(txn.session, session);
-                let change = attached.map(|session| SessionChange::Attached(txn.session, session));
-                applied.result = change.map(|_| Response::Empty).ok_or(ErrorCode::SessionExpired);
-                applied.session_change = change;
+                self.attach_session(txn, (*timeout_ms, *password), &mut applied);
             }
             TxnOp::Client { op, body } if *op == OpCode::Sync as i32 => {
                 applied.op = OpCode::Sync;
@@ -263,49 +216,12 @@ impl Machine {
 
     /// Carries out a step of a migration.
     pub(super) fn migrate(&mut self, term: u64, op: &MigrateOp) -> Applied {
-        let mut applied = Applied {
-            zxid: self.last_zxid,
-            op: OpCode::Check,
-            result: Ok(Response::Empty),
-            events: Vec::new(),
-            session_change: None,
-            is_replaced: false,
-        };
+        let mut applied = Applied::new(self.last_zxid, OpCode::Check, Ok(Response::Empty));
         self.clock_dirty = true;
-        let is_unused = matches!(op, MigrateOp::Follow { .. }) && self.is_unused();
-        if let MigrateOp::Linked { .. } = op {
-            // What came behind a snapshot may be in it: one that nothing came behind is compared, and no other.
-            let loaded = self.loading.take_if(|loading| loading.is_for_comparison);
-            if let Some(loaded) = loaded.filter(|it| it.ended_at == Some(self.last_zxid)) {
-                self.compare_copy(loaded.load);
-            }
-        }
-        let is_loading = self.is_loading();
         match (op, &mut self.migration) {
-            (MigrateOp::Follow { server_id, quorum, clients }, known) => {
-                let is_new = known.is_none() && is_unused;
-                let begins_anew = known.as_ref().is_some_and(|known| known.follows());
-                if !is_new && !begins_anew {
-                    applied.result = Err(ErrorCode::NotEmpty);
-                    return applied;
-                }
-                let own_members = Text::copy_from(self.members_text());
-                let next_session = self
-                    .migration()
-                    .filter(|known| known.server_id == *server_id)
-                    .map_or(0, |known| known.next_session);
-                let (server_id, quorum, clients) = (*server_id, quorum.clone(), clients.clone());
-                let migration = Migration {
-                    server_id,
-                    quorum,
-                    clients,
-                    own_members,
-                    next_session,
-                    ..Migration::default()
-                };
-                self.migration = Some(Box::new(migration));
-                self.forget_copy();
-                applied.is_replaced = true;
+            (MigrateOp::Follow { server_id, quorum, clients }, _) => {
+                applied.result = self.begin_to_follow(*server_id, quorum, clients);
+                applied.is_replaced = applied.result.is_ok();
             }
             (_, None) => applied.result = Err(ErrorCode::NoNode),
             (MigrateOp::SnapshotBegins { is_for_comparison }, Some(migration)) => {
@@ -321,54 +237,13 @@ impl Machine {
             }
             (MigrateOp::SnapshotPart(bytes), Some(_)) => {
                 if let Some(Err(why)) = self.loading.as_mut().map(|loading| loading.feed(bytes)) {
-                    self.stop(format!("ZooKeeper's snapshot cannot be loaded: {why}"));
+                    self.refuse_snapshot(&why);
                 }
             }
             (MigrateOp::SnapshotEnds { zxid }, Some(_)) => {
-                let Some(mut loading) = self.loading.take() else { return applied };
-                if loading.is_for_comparison {
-                    // If it is of another zxid, it says nothing.
-                    let copied = self.last_zxid;
-                    if self.migration().is_some_and(|known| known.is_at(copied, *zxid)) {
-                        loading.ended_at = Some(copied);
-                        self.loading = Some(loading);
-                    }
-                    return applied;
-                }
-                applied.is_replaced = true;
-                if let Err(why) = self.take_copy(loading.load, *zxid) {
-                    self.stop(format!("ZooKeeper's snapshot cannot be loaded: {why}"));
-                }
+                applied.is_replaced = self.end_snapshot(*zxid);
             }
-            (MigrateOp::Linked { epoch }, Some(migration)) => {
-                migration.epoch = migration.epoch.max(*epoch);
-                if !matches!(
-                    migration.phase,
-                    Phase::Joining | Phase::Interrupted | Phase::Following
-                ) || is_loading
-                    || !migration.has_copy()
-                {
-                    return applied;
-                }
-                let lacks_acl = (!migration.is_whole).then(|| self.tree.find_without_acl());
-                if let Some(path) = lacks_acl.flatten() {
-                    self.stop(format!(
-                        "znode {path:?} of ZooKeeper's snapshot has no access control list"
-                    ));
-                    return applied;
-                }
-                migration.phase = Phase::Following;
-                migration.is_whole = true;
-                migration.foreign_zxid = migration.foreign_zxid.max(self.last_zxid);
-                let seen = self.sessions.iter().map(|(id, _)| id);
-                let ours = seen.filter(|id| of_server(*id) == migration.server_id);
-                let above = ours.map(|id| number_of(id) + 1).max().unwrap_or(0);
-                // As ZooKeeper's servers begin, so that no id of an earlier attempt comes again.
-                let clock = self.last_time_ms << CLOCK_SHIFT & NUMBER_MASK;
-                let begun = if migration.next_session == 0 { clock } else { 0 };
-                migration.next_session = migration.next_session.max(above).max(begun);
-                applied.zxid = self.last_zxid;
-            }
+            (MigrateOp::Linked { epoch }, Some(_)) => self.linked(*epoch),
             (MigrateOp::Interrupted, Some(migration)) => {
                 if migration.phase == Phase::Following {
                     migration.phase = Phase::Interrupted;
@@ -379,8 +254,7 @@ impl Machine {
             }
             (MigrateOp::Stop { why }, Some(migration)) => {
                 if migration.follows() {
-                    let why = why.as_str().to_owned();
-                    self.stop(why);
+                    self.stop(why.to_string());
                 }
             }
             (MigrateOp::CutOver, Some(_)) => self.cut_over(term, &mut applied),
@@ -391,7 +265,6 @@ impl Machine {
             (MigrateOp::Abort, Some(migration)) => {
                 if migration.follows() {
                     migration.phase = Phase::Aborted;
-                    migration.foreign_zxid = 0;
                     self.forget_copy();
                     applied.is_replaced = true;
                 } else {
@@ -400,6 +273,86 @@ impl Machine {
             }
         }
         applied
+    }
+
+    /// An operator has this ensemble follow another one: one that was never written to, or that follows already.
+    fn begin_to_follow(
+        &mut self,
+        server_id: u8,
+        quorum: &[Text],
+        clients: &[Text],
+    ) -> Result<Response, ErrorCode> {
+        let known = self.migration();
+        if !known.map_or_else(|| self.is_unused(), Migration::follows) {
+            return Err(ErrorCode::NotEmpty);
+        }
+        let same_server = known.filter(|known| known.server_id == server_id);
+        let migration = Migration {
+            server_id,
+            quorum: quorum.to_vec(),
+            clients: clients.to_vec(),
+            own_members: Text::copy_from(self.members_text()),
+            next_session: same_server.map_or(0, |known| known.next_session),
+            ..Migration::default()
+        };
+        self.migration = Some(Box::new(migration));
+        self.forget_copy();
+        Ok(Response::Empty)
+    }
+
+    /// All of a snapshot has come. Whether it takes the place of the state.
+    fn end_snapshot(&mut self, zxid: i64) -> bool {
+        let Some(mut loading) = self.loading.take() else { return false };
+        if loading.is_for_comparison {
+            // If it is of another zxid, it says nothing.
+            let copied = self.last_zxid;
+            if self.migration().is_some_and(|known| known.is_at(copied, zxid)) {
+                loading.ended_at = Some(copied);
+                self.loading = Some(loading);
+            }
+            return false;
+        }
+        if let Err(why) = self.take_copy(loading.load, zxid) {
+            self.refuse_snapshot(&why);
+        }
+        true
+    }
+
+    /// The leader has a link, and all that ZooKeeper had committed when it was made is applied.
+    fn linked(&mut self, epoch: i64) {
+        // What came behind a snapshot may be in it: one that nothing came behind is compared, and no other.
+        let loaded = self.loading.take_if(|loading| loading.is_for_comparison);
+        if let Some(loaded) = loaded.filter(|it| it.ended_at == Some(self.last_zxid)) {
+            self.compare_copy(loaded.load);
+        }
+        let is_loading = self.is_loading();
+        let Some(migration) = &mut self.migration else { return };
+        migration.epoch = migration.epoch.max(epoch);
+        let may_follow =
+            matches!(migration.phase, Phase::Joining | Phase::Interrupted | Phase::Following);
+        if !may_follow || is_loading || !migration.has_copy() {
+            return;
+        }
+        let lacks_acl = (!migration.is_whole).then(|| self.tree.find_without_acl());
+        if let Some(path) = lacks_acl.flatten() {
+            return self.stop(format!(
+                "znode {path:?} of ZooKeeper's snapshot has no access control list"
+            ));
+        }
+        migration.phase = Phase::Following;
+        migration.is_whole = true;
+        migration.foreign_zxid = migration.foreign_zxid.max(self.last_zxid);
+        let seen = self.sessions.iter().map(|(id, _)| id);
+        let ours = seen.filter(|id| of_server(*id) == migration.server_id);
+        let above = ours.map(|id| number_of(id) + 1).max().unwrap_or(0);
+        // As ZooKeeper's servers begin, so that no id of an earlier attempt comes again.
+        let clock = self.last_time_ms << CLOCK_SHIFT & NUMBER_MASK;
+        let begun = if migration.next_session == 0 { clock } else { 0 };
+        migration.next_session = migration.next_session.max(above).max(begun);
+    }
+
+    fn refuse_snapshot(&mut self, why: &str) {
+        self.stop(format!("ZooKeeper's snapshot cannot be loaded: {why}"));
     }
 
     /// Whether there is nothing but what the ensemble itself has written.
@@ -414,14 +367,13 @@ impl Machine {
             migration.is_whole = false;
             migration.foreign_zxid = 0;
         }
-        let fresh = Self::fresh(self.tree.options().clone());
-        self.replace(fresh);
+        self.replace(Tree::fresh(self.tree.options().clone()), Sessions::default());
     }
 
     /// A snapshot has come.
     fn take_copy(&mut self, load: ForeignLoad, zxid: i64) -> Result<(), String> {
-        let copy = load.finish(zxid)?;
-        self.replace(copy);
+        let (tree, sessions) = load.complete()?;
+        self.replace(tree, sessions);
         self.last_zxid = zxid;
         self.tree.keep_legacy_digest();
         // By the steady clock, its znodes are as old as their stamps say.
@@ -448,13 +400,11 @@ impl Machine {
     /// Compares the copy with a snapshot of the same state.
     fn compare_copy(&mut self, load: ForeignLoad) {
         let zxid = self.last_zxid;
-        let theirs = match load.finish(zxid) {
-            Ok(theirs) => theirs,
-            Err(why) => {
-                return self.stop(format!("ZooKeeper's snapshot cannot be loaded: {why}"));
-            }
+        let theirs = match load.complete() {
+            Ok((theirs, _)) => theirs,
+            Err(why) => return self.refuse_snapshot(&why),
         };
-        if let Some(difference) = self.tree.first_difference(&theirs.tree) {
+        if let Some(difference) = self.tree.first_difference(&theirs) {
             return self.stop(format!(
                 "at zxid {zxid:#x} the copy differs from ZooKeeper's snapshot: {difference}"
             ));
@@ -467,9 +417,8 @@ impl Machine {
     }
 
     /// Takes the znodes and sessions of another state.
-    fn replace(&mut self, other: Self) {
-        self.tree = other.tree;
-        self.sessions = other.sessions;
+    fn replace(&mut self, tree: Tree, sessions: Sessions) {
+        (self.tree, self.sessions) = (tree, sessions);
         self.forget_digests();
         self.mark_all_changed();
         self.keep_all_tombstones(true);

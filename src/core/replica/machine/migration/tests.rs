@@ -113,7 +113,11 @@ fn the_cutover_goes_on_above_both_epochs_and_the_sessions_stay() {
     let mut machine = following();
     let applied = step(&mut machine, MigrateOp::CutOver);
     assert_eq!(applied.zxid >> 32, EPOCH + EPOCH_JUMP.cast_signed());
-    assert!(machine.may_serve() && !machine.follows() && machine.session_count() == 1);
+    assert!(
+        machine.may_serve()
+            && machine.decider() == Decider::Ensemble
+            && machine.session_count() == 1
+    );
     let next = machine.apply(2, &txn(TxnOp::ExpireSession));
     assert_eq!(next.zxid, applied.zxid + 1, "the term is below");
     let late = apply(&mut machine, create(9, "/late", None));

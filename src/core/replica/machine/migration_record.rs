@@ -5,8 +5,11 @@
 
 use bytes::Bytes;
 
-use super::step::{put_texts, texts};
+use super::migration_step::{put_texts, texts};
 use crate::proto::{Malformed, Reader, Text, Writer};
+
+/// Key of the record that holds it, where there is one.
+pub(super) const KEY_MIGRATION: &[u8] = b"m";
 
 /// How far a migration has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +57,15 @@ impl Phase {
     }
 }
 
+/// Who decides what clients ask for. It changes with an entry that is applied, and never between two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decider {
+    /// This ensemble: its log.
+    Ensemble,
+    /// The ensemble of ZooKeeper that this one follows.
+    ZooKeeper,
+}
+
 /// What all servers know of a migration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Migration {
@@ -73,7 +85,7 @@ pub struct Migration {
     pub epoch: i64,
     /// zxid of ZooKeeper's last transaction here.
     pub foreign_zxid: i64,
-    /// Numbers in ids of sessions (see [`super::followed_session`]) below that are given away.
+    /// Numbers in ids of sessions (see `followed_session`) below that are given away.
     pub next_session: i64,
     /// How many transactions were compared with ZooKeeper's digest.
     pub compared: u64,

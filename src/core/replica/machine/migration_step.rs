@@ -73,7 +73,7 @@ const OP_DONE: u8 = 10;
 const OP_ABORT: u8 = 11;
 
 impl MigrateOp {
-    pub(in crate::replica::machine) fn encode(&self, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Follow { server_id, quorum, clients } => {
                 out.extend_from_slice(&[OP_FOLLOW, *server_id]);
@@ -110,7 +110,7 @@ impl MigrateOp {
         }
     }
 
-    pub(in crate::replica::machine) fn decode(reader: &mut Reader) -> Result<Self, Malformed> {
+    pub(super) fn decode(reader: &mut Reader) -> Result<Self, Malformed> {
         Ok(match reader.byte("step")? {
             OP_FOLLOW => Self::Follow {
                 server_id: reader.byte("id")?,
@@ -137,7 +137,7 @@ impl MigrateOp {
     }
 
     /// Its name in the audit log.
-    pub(in crate::replica::machine) fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Follow { .. } => "migrateFollow",
             Self::SnapshotBegins { .. } => "migrateSnapshotBegins",

@@ -1,36 +1,136 @@
-//! A machine that is taken back from what the disk holds: records, then entries of the log.
+//! The records of a machine: those that changed go to the disk, and a machine is taken back from them and from the
+//! entries of the log.
 //!
-//! *Owns* how a record of each kind is read, and what a replay notes besides the state. *Invariants*: a
+//! *Owns* how a record of each kind is written and read, and the digest of all. *Invariants*: a
 //! state counts only when its number of records, its digest and its zxid are those of its mark; entries
 //! are applied by the same function as those of a running server. *Never* leaves anything of one source
 //! behind when another one is tried.
 
-use bytes::Bytes;
+use smallvec::SmallVec;
 use twox_hash::XxHash3_128;
 
-use super::{
-    KEY_CLOCK, KEY_VERSION, Machine, migration_digest, open_entry, steady_without_one,
-    version_digest,
-};
+use super::{Machine, Replayed, open_entry, steady_without_one};
 use crate::replica::audit_line::AuditLine;
 use crate::replica::bounds::STEADY_MS_MAX;
-use crate::replica::durable::{Entry, EntryKind, Mark, RecordDigest, Restore};
-use crate::replica::machine::migration::KEY_MIGRATION;
+use crate::replica::durable::{
+    Changes, Drained, Entry, EntryKind, Mark, Membership, RecordDigest, Restore,
+};
+use crate::replica::machine::migration_record::KEY_MIGRATION;
 use crate::replica::machine::sessions::{self, KEY_SESSION};
+use crate::replica::machine::version;
 use crate::tree::{self, Tree};
 
-/// What a replay has seen of the log besides transactions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::replica) struct Replayed {
-    /// Index and term of the first entry of each term.
-    pub(in crate::replica) runs: Vec<(u64, u64)>,
-    /// Changes of membership, as they are in their entries.
-    pub(in crate::replica) conf_changes: Vec<Bytes>,
-    /// What the audit log says of the transactions, if somebody asked.
-    audit: Vec<AuditLine>,
-}
+/// Key of the record that holds the last zxid and time.
+const KEY_CLOCK: &[u8] = b"c";
+/// Key of the record that holds the version of the ensemble, unless that is the first one.
+const KEY_VERSION: &[u8] = b"v";
 
 impl Machine {
+    /// Digest of everything that is replicated.
+    #[must_use]
+    pub fn digest(&self) -> u128 {
+        self.tree
+            .digest()
+            .wrapping_add(self.sessions.digest())
+            .wrapping_add(XxHash3_128::oneshot(&self.clock_record()))
+            .wrapping_add(self.version_record().map_or(0, |record| version_digest(&record)))
+            .wrapping_add(self.migration_record().map_or(0, |record| migration_digest(&record)))
+    }
+
+    /// The last zxid, its stamp, and the steady clock: unless it is as an earlier version has left it,
+    /// which knows none.
+    pub(super) fn clock_record(&self) -> SmallVec<[u8; 24]> {
+        let mut record = SmallVec::new();
+        record.extend_from_slice(&self.last_zxid.to_be_bytes());
+        record.extend_from_slice(&self.last_time_ms.to_be_bytes());
+        if self.steady_ms != steady_without_one(self.last_time_ms) {
+            record.extend_from_slice(&self.steady_ms.to_be_bytes());
+        }
+        record
+    }
+
+    /// The version of the ensemble, if it is not the first one: data of that has no such record.
+    fn version_record(&self) -> Option<[u8; 1]> {
+        (self.version > version::FIRST).then_some([self.version])
+    }
+
+    /// Znodes, sessions and other records that changed and were not drained.
+    #[must_use]
+    pub fn changes_waiting(&self) -> u64 {
+        (self.tree.changes_waiting() + self.sessions.changes_waiting()) as u64
+    }
+
+    /// While on, a znode or session that comes and goes leaves a record of its going: the disk may
+    /// hold it.
+    pub(in crate::replica) fn keep_all_tombstones(&mut self, on: bool) {
+        self.tree.keep_all_tombstones(on);
+        self.sessions.keep_all_tombstones(on);
+    }
+
+    /// Every record is to be drained again, into an empty store.
+    pub(in crate::replica) fn mark_all_changed(&mut self) {
+        self.tree.mark_all_changed();
+        self.sessions.mark_all_changed();
+        self.full_pass = true;
+        self.clock_dirty = true;
+    }
+
+    /// Hands out changed records. The last call, when nothing is left, carries the mark, if index and
+    /// term of the last applied entry are given.
+    pub(in crate::replica) fn drain_changes(
+        &mut self,
+        records_max: usize,
+        applied: Option<(u64, u64)>,
+        membership: Membership,
+    ) -> Drained {
+        if self.is_loading() || self.changes_waiting() == 0 && !self.clock_dirty && !self.full_pass
+        {
+            return Drained::Nothing;
+        }
+        if self.changes_waiting() == 0 && !self.full_pass && applied.is_none() {
+            return Drained::NotDurable;
+        }
+        let mut changes =
+            Changes { begins_full_pass: std::mem::take(&mut self.full_pass), ..Changes::default() };
+        let records = &mut changes.records;
+        let mut push = |key: &[u8], value: Option<&[u8]>| {
+            records.push(key, value);
+        };
+        if self.tree.drain_changes(records_max, &mut push) {
+            return Drained::Changes(changes);
+        }
+        self.sessions.drain(records_max, &mut push);
+        let Some((index, term)) = applied.filter(|_| self.sessions.changes_waiting() == 0) else {
+            // Or nothing would be left, and no mark be given.
+            self.clock_dirty = true;
+            return Drained::Changes(changes);
+        };
+        push(KEY_CLOCK, Some(&self.clock_record()));
+        if let Some(record) = self.version_record() {
+            push(KEY_VERSION, Some(&record));
+        }
+        // It never goes again: one that is over stays as such.
+        if let Some(record) = self.migration_record() {
+            push(KEY_MIGRATION, Some(&record));
+        }
+        self.clock_dirty = false;
+        changes.mark = Some(Mark {
+            index,
+            term,
+            zxid: self.last_zxid,
+            digest: self.digest(),
+            records: self.record_count(),
+            membership,
+        });
+        Drained::Changes(changes)
+    }
+
+    fn record_count(&self) -> u64 {
+        let own =
+            1 + u64::from(self.version_record().is_some()) + u64::from(self.migration.is_some());
+        self.tree.node_count() as u64 + self.sessions.len() as u64 + own
+    }
+
     /// From here on, a replay keeps an audit line of every transaction: a server that comes back may
     /// be the first one that applies what the others have only agreed on.
     pub fn audit_replay(&mut self) {
@@ -153,4 +253,14 @@ impl Restore for Machine {
 
 fn unknown(key: &[u8]) -> String {
     format!("a record with the unknown key {:?}", String::from_utf8_lossy(key))
+}
+
+/// What the version's record adds to the digest.
+fn version_digest(record: &[u8]) -> u128 {
+    XxHash3_128::oneshot_with_seed(u64::from(KEY_VERSION[0]), record)
+}
+
+/// What the record of a migration adds to the digest.
+fn migration_digest(record: &[u8]) -> u128 {
+    XxHash3_128::oneshot_with_seed(u64::from(KEY_MIGRATION[0]), record)
 }
