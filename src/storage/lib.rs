@@ -1,7 +1,7 @@
 //! DISK: what a server must not forget, and how it gets it back.
 //!
-//! *Owns* the data directory. The log is the truth; everything else is there to make a start
-//! quicker and the log shorter:
+//! *Owns* the data directory. The log is the truth. Images make a start quicker and the log shorter, and
+//! are written from a copy of the state on sled:
 //!
 //! ```text
 //! dataDir/identity     whose data this is            dir/
@@ -39,8 +39,6 @@ mod dir;
 mod disk_throttle;
 mod formats;
 pub mod fs;
-#[doc(hidden)]
-pub mod hanging;
 mod image;
 mod log;
 mod mark;
@@ -66,8 +64,6 @@ pub use dir::{
 pub use disk_throttle::DiskBudget;
 pub use formats::Formats;
 pub use fs::{DiskFile, FileLock, Fs, FsError, OsFs, Reserved};
-#[doc(hidden)]
-pub use hanging::HangingFs;
 pub use image::{ImageError, Images, Records, append};
 pub use image::{ImageReader, ImageWriter, InstallError};
 pub use log::{Log, LogOptions, LogRecovery, Position};

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use lockkeeper::internals::storage::HangingFs;
 use lockkeeper::{Ensemble, Server};
+use testkit::hanging::HangingFs;
 use testkit::{Client, fresh, say, set, wait_until};
 
 /// The bound of these tests.

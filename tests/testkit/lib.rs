@@ -15,6 +15,7 @@
 pub mod account;
 pub mod authority;
 pub mod digest_md5;
+pub mod hanging;
 pub mod judge;
 pub mod left_out;
 pub mod ports;

@@ -267,7 +267,8 @@ pub(in crate::server) mod tests {
     use super::*;
     use crate::replica::{Entry, EntryKind, HardState};
     use crate::server::metrics::Figures;
-    use crate::storage::{Fs, HangingFs, Log, LogOptions, OsFs};
+    use crate::storage::{Fs, Log, LogOptions, OsFs};
+    use testkit::hanging::HangingFs;
 
     /// After this long a thread that says nothing will say nothing.
     pub(in crate::server) const PATIENCE: Duration = Duration::from_secs(30);
@@ -291,8 +292,16 @@ pub(in crate::server) mod tests {
         dir: &Path,
         room: usize,
     ) -> (LogWriter, mpsc::Receiver<Message>) {
+        start_on(Arc::new(OsFs), dir, room)
+    }
+
+    fn start_on(
+        files: Arc<dyn Fs>,
+        dir: &Path,
+        room: usize,
+    ) -> (LogWriter, mpsc::Receiver<Message>) {
         let (sender, messages) = mpsc::channel(room);
-        let (log, images) = open(dir);
+        let (log, images) = open_on(files, dir);
         let disk = LogDisk::new(log, images, Arc::<Figures>::default(), Duration::from_secs(60));
         (LogWriter::start(disk, sender, Arc::default()).unwrap(), messages)
     }
@@ -337,10 +346,7 @@ pub(in crate::server) mod tests {
     fn a_disk_that_hangs_keeps_the_driver_for_no_longer_than_a_slow_one() {
         let dir = tempfile::tempdir().unwrap();
         let files = HangingFs::default();
-        let (log, images) = open_on(Arc::new(files.clone()), dir.path());
-        let disk = LogDisk::new(log, images, Arc::<Figures>::default(), Duration::from_secs(60));
-        let (sender, mut messages) = mpsc::channel(64);
-        let mut writer = LogWriter::start(disk, sender, Arc::default()).unwrap();
+        let (mut writer, mut messages) = start_on(Arc::new(files.clone()), dir.path(), 64);
         files.hang(true);
         assert!(writer.append(batch(1, 1, 1), true).unwrap().is_none());
         // It has come back, or this test would never end; and does not wait for that disk again.
@@ -384,10 +390,7 @@ pub(in crate::server) mod tests {
     fn a_batch_that_is_not_waited_for_counts_at_once_and_goes_along_with_the_next() {
         let dir = tempfile::tempdir().unwrap();
         let files = HangingFs::default();
-        let (log, images) = open_on(Arc::new(files.clone()), dir.path());
-        let disk = LogDisk::new(log, images, Arc::<Figures>::default(), Duration::from_secs(60));
-        let (sender, mut messages) = mpsc::channel(64);
-        let mut writer = LogWriter::start(disk, sender, Arc::default()).unwrap();
+        let (mut writer, mut messages) = start_on(Arc::new(files.clone()), dir.path(), 64);
         let commit = |number, commit| Append {
             hard_state: Some(HardState { term: 1, vote: 1, commit }),
             entries: Vec::new(),

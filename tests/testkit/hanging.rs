@@ -1,12 +1,12 @@
 //! File system whose syncs do not return until a test says so.
 //!
 //! *Owns* the switch. *Invariants*: everything but syncs is the operating system's; a sync that hung has its
-//! effect when it returns. For tests only.
+//! effect when it returns.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::fs::{DiskFile, FileLock, Fs, FsError, OsFs, Reserved};
+use lockkeeper::internals::storage::{DiskFile, FileLock, Fs, FsError, OsFs, Reserved};
 
 /// See the module. Clones share the switch.
 #[derive(Clone, Debug, Default)]
