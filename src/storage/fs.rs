@@ -120,6 +120,14 @@ pub trait Fs: Send + Sync + fmt::Debug {
     /// It cannot be read.
     fn list(&self, dir: &Path) -> Result<Vec<String>, FsError>;
 
+    /// Whether a directory has this name in it.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn has(&self, dir: &Path, name: &str) -> Result<bool, FsError> {
+        Ok(self.list(dir)?.iter().any(|there| there == name))
+    }
+
     /// Creates a directory and its parents, if they do not exist.
     ///
     /// # Errors
@@ -422,6 +430,17 @@ impl DiskFile for OsFile {
     fn sync(&mut self) -> Result<(), FsError> {
         self.file.sync_data().map_err(|e| FsError::new(&self.path, "sync", e))
     }
+}
+
+/// Makes a file of these contents, in place of one that is there. Its name is durable only after [`Fs::sync_dir`].
+pub(crate) fn write_file(fs: &dyn Fs, dir: &Path, name: &str, bytes: &[u8]) -> Result<(), FsError> {
+    let path = dir.join(name);
+    if fs.has(dir, name)? {
+        fs.remove(&path)?;
+    }
+    let mut file = fs.create(&path)?;
+    file.write_at(bytes, 0)?;
+    file.sync()
 }
 
 /// The whole contents of a file of at most `max` bytes.

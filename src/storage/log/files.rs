@@ -20,45 +20,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::blocks::Blocks;
 use super::error::LogError;
 use super::record::{self, ENTRY_BYTES_MAX, Place};
-use super::replay::{self, Replayed, Torn};
-use super::segment::{self, HEADER_BYTES, Position, SegmentHeader};
-use super::spans::Spans;
+use super::replay::{self, Replayed};
+use super::segment::{self, HEADER_BYTES, LogOptions, Position, SegmentHeader};
 use crate::formats::Formats;
 use crate::fs::{DiskFile, Fs, FsError};
 use lockkeeper_core::replica::{Append, Entry, HardState, Mark, Urgency};
 
-/// Size of a segment unless [`LogOptions::segment_bytes`] says otherwise.
-pub const SEGMENT_BYTES: u64 = 64 << 20;
-/// Smallest size of a segment that can be asked for.
-pub(super) const SEGMENT_BYTES_MIN: u64 = 512;
 /// A batch is split into records of about this size, each with its own sync.
 const RECORD_BYTES: usize = 16 << 20;
-
-/// What is fixed for the life of a log.
-#[derive(Clone, Debug)]
-pub struct LogOptions {
-    /// The ensemble it belongs to.
-    pub cluster_id: u128,
-    /// The server it belongs to, by its raft id.
-    pub node_id: u64,
-    /// Size of a new segment in bytes, at least `SEGMENT_BYTES_MIN`.
-    pub segment_bytes: u64,
-    /// Whether there are other servers that a damaged one can fetch its state from.
-    pub ensemble: bool,
-}
-
-impl LogOptions {
-    /// What an operator can do about a damaged log.
-    pub(crate) fn advice(&self) -> &'static str {
-        if self.ensemble {
-            "nothing was changed; restore the file, or have this server fetch everything from \
-             the others again: lockkeeper server --rejoin"
-        } else {
-            "nothing was changed; restore the file from a copy, or start on a new data directory \
-             from a backup"
-        }
-    }
-}
 
 /// What [`Log::open`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,22 +50,11 @@ pub struct Log {
     formats: Formats,
     dir: PathBuf,
     options: LogOptions,
-    /// Oldest first; the last one is written to.
-    segments: Vec<SegmentHeader>,
     active: Box<dyn DiskFile>,
-    spans: Spans,
-    base: Position,
-    last: Position,
-    hard_state: HardState,
-    /// Whether `hard_state` is newer than what is on disk.
+    /// What the files have; the last segment is written to. Where the last record begins is as it was found.
+    state: Replayed,
+    /// Whether the hard state is newer than what is on disk.
     held: bool,
-    sequence: u64,
-    crc: u32,
-    /// Where the last record began when the log was opened.
-    last_record: u64,
-    /// Where the next record goes.
-    end: u64,
-    torn: Option<Torn>,
     prepared: Option<(PathBuf, Box<dyn DiskFile>)>,
     /// Whether making a segment ahead failed: then it is made when it is needed.
     prepare_failed: bool,
@@ -110,9 +68,9 @@ impl fmt::Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Log")
             .field("dir", &self.dir)
-            .field("base", &self.base)
-            .field("last", &self.last)
-            .field("hard_state", &self.hard_state)
+            .field("base", &self.state.base)
+            .field("last", &self.state.last)
+            .field("hard_state", &self.state.hard_state)
             .field("failed", &self.failed)
             .finish_non_exhaustive()
     }
@@ -137,7 +95,7 @@ impl Log {
             cluster_id: options.cluster_id,
             node_id: options.node_id,
             number: 1,
-            size: segment_size(options, 0),
+            size: options.segment_size(0),
             base: Position::default(),
             reset: false,
             sequence: 1,
@@ -164,34 +122,23 @@ impl Log {
         dir: &Path,
         options: LogOptions,
     ) -> Result<(Self, LogRecovery), LogError> {
-        let (replayed, mut active) = replay::replay(&*fs, dir, &options)?;
+        let (state, mut active) = replay::replay(&*fs, dir, &options)?;
         active.write_past_cache();
-        let Replayed { segments, spans, base, last, hard_state, sequence, crc, .. } = replayed;
-        let Replayed { last_record, end, torn, .. } = replayed;
         let recovery = LogRecovery {
-            base,
-            first: base.index + 1,
-            last,
-            hard_state,
-            torn: torn.as_ref().map(|t| t.message.clone()),
+            base: state.base,
+            first: state.base.index + 1,
+            last: state.last,
+            hard_state: state.hard_state,
+            torn: state.torn.as_ref().map(|t| t.message.clone()),
         };
         let log = Self {
             fs,
             formats: Formats::default(),
             dir: dir.to_owned(),
             options,
-            segments,
             active,
-            spans,
-            base,
-            last,
-            hard_state,
+            state,
             held: false,
-            sequence,
-            crc,
-            last_record,
-            end,
-            torn,
             prepared: None,
             prepare_failed: false,
             buffer: Vec::new(),
@@ -214,11 +161,12 @@ impl Log {
     /// The file system failed; the log is poisoned.
     pub fn begin(&mut self) -> Result<(), LogError> {
         self.guarded(|log| {
-            let bytes = usize::try_from(log.end - log.last_record).unwrap_or(usize::MAX);
+            let last = log.state.last_record;
+            let bytes = usize::try_from(log.state.end - last).unwrap_or(usize::MAX);
             let mut record = vec![0; bytes];
-            log.active.read_at(&mut record, log.last_record)?;
-            log.active.write_at(&record, log.last_record)?;
-            if let Some(torn) = log.torn.take() {
+            log.active.read_at(&mut record, last)?;
+            log.active.write_at(&record, last)?;
+            if let Some(torn) = log.state.torn.take() {
                 const ZEROS: &[u8] = &[0; 64 << 10];
                 let mut at = torn.offset;
                 while at < torn.end {
@@ -230,11 +178,11 @@ impl Log {
             log.active.sync()?;
             log.fs.sync_dir(&log.dir)?;
             // The server died while it emptied the log.
-            let keep = log.segments.iter().rposition(|s| s.reset).unwrap_or(0);
+            let keep = log.state.segments.iter().rposition(|s| s.reset).unwrap_or(0);
             for _ in 0..keep {
                 log.remove_oldest()?;
             }
-            if log.fs.list(&log.dir)?.iter().any(|n| n == segment::PREPARED) {
+            if log.fs.has(&log.dir, segment::PREPARED)? {
                 log.fs.remove(&log.dir.join(segment::PREPARED))?;
             }
             Ok(())
@@ -255,8 +203,8 @@ impl Log {
             log.check(&entries)?;
             let hard_state = appends.iter().rev().find_map(|a| a.hard_state);
             if let Some(hard_state) = hard_state {
-                log.held |= hard_state != log.hard_state;
-                log.hard_state = hard_state;
+                log.held |= hard_state != log.state.hard_state;
+                log.state.hard_state = hard_state;
             }
             if entries.is_empty() && appends.iter().all(|a| a.urgency == Urgency::None) {
                 return Ok(());
@@ -280,7 +228,7 @@ impl Log {
     /// Whether [`Log::prepare`] has something to do.
     #[must_use]
     pub fn wants_segment(&self) -> bool {
-        self.end >= self.segment().size / 2
+        self.state.end >= self.segment().size / 2
             && self.prepared.is_none()
             && !self.prepare_failed
             && self.failed.is_none()
@@ -293,7 +241,7 @@ impl Log {
         if !self.wants_segment() {
             return;
         }
-        match segment::prepare(&*self.fs, &self.dir, segment_size(&self.options, 0)) {
+        match segment::prepare(&*self.fs, &self.dir, self.options.segment_size(0)) {
             Ok(prepared) => self.prepared = Some(prepared),
             Err(error) => {
                 tracing::warn!(target: crate::TARGET, %error, "cannot make the next log segment ahead of need");
@@ -321,7 +269,7 @@ impl Log {
     /// Segments with nothing but entries up to `index`: entries that count and lie before a segment are
     /// not behind its base.
     fn removable(&self, index: u64) -> usize {
-        self.segments.iter().rposition(|s| s.base.index <= index).unwrap_or(0)
+        self.state.segments.iter().rposition(|s| s.base.index <= index).unwrap_or(0)
     }
 
     /// Empties the log: an image of `mark` is there and durable. The next entry is
@@ -331,22 +279,22 @@ impl Log {
     /// The image holds less than what is known to be committed, or as [`Log::append`].
     pub fn reset(&mut self, mark: &Mark) -> Result<(), LogError> {
         self.guarded(|log| {
-            if mark.index < log.hard_state.commit {
-                let (index, commit) = (mark.index, log.hard_state.commit);
+            if mark.index < log.state.hard_state.commit {
+                let (index, commit) = (mark.index, log.state.hard_state.commit);
                 return Err(LogError::WouldForget { index, commit });
             }
-            log.hard_state.commit = mark.index;
-            if mark.term > log.hard_state.term {
+            log.state.hard_state.commit = mark.index;
+            if mark.term > log.state.hard_state.term {
                 // This server voted for no candidate in a term that it did not know of.
-                (log.hard_state.term, log.hard_state.vote) = (mark.term, 0);
+                (log.state.hard_state.term, log.state.hard_state.vote) = (mark.term, 0);
             }
             let base = Position { index: mark.index, term: mark.term };
             log.rotate(base, true, 0)?;
             log.held = false;
-            log.spans.truncate(0);
-            log.base = base;
-            log.last = base;
-            while log.segments.len() > 1 {
+            log.state.spans.truncate(0);
+            log.state.base = base;
+            log.state.last = base;
+            while log.state.segments.len() > 1 {
                 log.remove_oldest()?;
             }
             Ok(())
@@ -356,26 +304,26 @@ impl Log {
     /// What the log begins after.
     #[must_use]
     pub fn base(&self) -> Position {
-        self.base
+        self.state.base
     }
 
     /// The last entry.
     #[must_use]
     pub fn last(&self) -> Position {
-        self.last
+        self.state.last
     }
 
     /// Bytes in use: all segments, the last one as far as it is written.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let sealed = &self.segments[..self.segments.len() - 1];
-        sealed.iter().map(|s| s.size).sum::<u64>() + self.end
+        let sealed = &self.state.segments[..self.state.segments.len() - 1];
+        sealed.iter().map(|s| s.size).sum::<u64>() + self.state.end
     }
 
     /// Bytes of log that hold entries behind `index`.
     #[must_use]
     pub fn bytes_after(&self, index: u64) -> u64 {
-        self.spans.bytes_after(index)
+        self.state.spans.bytes_after(index)
     }
 
     /// A count of bytes that grows with every record, for callers that have to know how much was written
@@ -401,13 +349,13 @@ impl Log {
     }
 
     fn segment(&self) -> &SegmentHeader {
-        self.segments.last().expect("a log has at least one segment")
+        self.state.segments.last().expect("a log has at least one segment")
     }
 
     fn check(&self, entries: &[&Entry]) -> Result<(), LogError> {
         // What is committed is never overwritten.
-        let first = self.base.index.max(self.hard_state.commit) + 1;
-        let last = self.last.index;
+        let first = self.state.base.index.max(self.state.hard_state.commit) + 1;
+        let last = self.state.last.index;
         let mut next = None;
         for entry in entries {
             let fits = match next {
@@ -430,8 +378,8 @@ impl Log {
     fn write(&mut self, entries: &[&Entry]) -> Result<(), LogError> {
         let len = record::encoded_len(entries) as u64;
         let before = match entries.first() {
-            None => self.last,
-            Some(first) if first.index == self.last.index + 1 => self.last,
+            None => self.state.last,
+            Some(first) if first.index == self.state.last.index + 1 => self.state.last,
             Some(first) => {
                 let index = first.index - 1;
                 Position { index, term: self.term(index)? }
@@ -440,20 +388,23 @@ impl Log {
         // A conflict that reaches back behind this segment needs a new one: the base of a segment
         // is what its entries come after.
         let segment = self.segment();
-        if self.end + len > segment.size || before.index < segment.base.index {
+        if self.state.end + len > segment.size || before.index < segment.base.index {
             self.rotate(before, false, len)?;
         }
-        let last = entries.last().map_or(self.last, |e| Position { index: e.index, term: e.term });
-        let hard_state =
-            HardState { commit: self.hard_state.commit.min(last.index), ..self.hard_state };
-        let sequence = self.sequence + 1;
-        let place = Place { tag: self.segment().tag(), chain: self.crc, sequence };
+        let last =
+            entries.last().map_or(self.state.last, |e| Position { index: e.index, term: e.term });
+        let hard_state = HardState {
+            commit: self.state.hard_state.commit.min(last.index),
+            ..self.state.hard_state
+        };
+        let sequence = self.state.sequence + 1;
+        let place = Place { tag: self.segment().tag(), chain: self.state.crc, sequence };
         let mut buffer = std::mem::take(&mut self.buffer);
-        let crc = record::encode(&mut buffer, place, self.sequence, hard_state, entries);
+        let crc = record::encode(&mut buffer, place, self.state.sequence, hard_state, entries);
         let size = self.segment().size;
         let written = self
             .blocks
-            .write(&mut *self.active, &buffer, self.end, size)
+            .write(&mut *self.active, &buffer, self.state.end, size)
             .and_then(|()| if mutant!("log-not-synced") { Ok(()) } else { self.active.sync() });
         if buffer.capacity() <= RECORD_BYTES / 4 {
             self.buffer = buffer;
@@ -461,24 +412,24 @@ impl Log {
         written?;
         if let Some(first) = entries.first() {
             let number = self.segment().number;
-            self.spans.add(first.index, last.index, number, self.end, len);
+            self.state.spans.add(first.index, last.index, number, self.state.end, len);
         }
-        self.last = last;
-        self.sequence = sequence;
-        self.crc = crc;
-        self.end += len;
-        self.held = hard_state != self.hard_state;
+        self.state.last = last;
+        self.state.sequence = sequence;
+        self.state.crc = crc;
+        self.state.end += len;
+        self.held = hard_state != self.state.hard_state;
         self.written.fetch_add(len, Ordering::Relaxed);
         Ok(())
     }
 
     /// Continues in a new segment that begins after `base` and has room for a record of `len`.
     fn rotate(&mut self, base: Position, reset: bool, len: u64) -> Result<(), LogError> {
-        let size = segment_size(&self.options, len);
+        let size = self.options.segment_size(len);
         let prepared = self.prepared.take();
         self.prepare_failed = false;
         let (path, mut file) = match prepared {
-            Some(prepared) if size <= segment_size(&self.options, 0) => prepared,
+            Some(prepared) if size <= self.options.segment_size(0) => prepared,
             Some(_) | None => segment::prepare(&*self.fs, &self.dir, size)?,
         };
         let header = SegmentHeader {
@@ -489,43 +440,39 @@ impl Log {
             size,
             base,
             reset,
-            sequence: self.sequence + 1,
+            sequence: self.state.sequence + 1,
             hard_state: HardState {
-                commit: self.hard_state.commit.min(base.index),
-                ..self.hard_state
+                commit: self.state.hard_state.commit.min(base.index),
+                ..self.state.hard_state
             },
-            previous_crc: self.crc,
+            previous_crc: self.state.crc,
         };
         segment::publish(&*self.fs, &self.dir, &path, &mut *file, &header)?;
         self.active = file;
         self.blocks.forget();
-        self.crc = header.crc();
-        self.end = HEADER_BYTES;
-        self.segments.push(header);
+        self.state.crc = header.crc();
+        self.state.end = HEADER_BYTES;
+        self.state.segments.push(header);
         Ok(())
     }
 
     fn remove_oldest(&mut self) -> Result<(), LogError> {
-        let number = self.segments[0].number;
+        let number = self.state.segments[0].number;
         self.fs.remove(&self.dir.join(segment::file_name(number)))?;
         // One after another, so that a crash never leaves a hole.
         self.fs.sync_dir(&self.dir)?;
-        self.segments.remove(0);
+        self.state.segments.remove(0);
         // A segment that a conflict began lies before the one in front of it, and holds what counts from
         // there on: `log/replay.rs` begins there, too.
-        for segment in &self.segments {
-            if segment.number == self.segments[0].number || segment.base.index < self.base.index {
-                self.base = segment.base;
+        let oldest = self.state.segments[0].number;
+        for segment in &self.state.segments {
+            if segment.number == oldest || segment.base.index < self.state.base.index {
+                self.state.base = segment.base;
             }
         }
-        self.spans.forget_before(self.segments[0].number);
+        self.state.spans.forget_before(oldest);
         Ok(())
     }
-}
-
-/// Size of a new segment whose first record has `len` bytes.
-fn segment_size(options: &LogOptions, len: u64) -> u64 {
-    options.segment_bytes.max(SEGMENT_BYTES_MIN).max(HEADER_BYTES + len).next_multiple_of(8)
 }
 
 /// The entries of all batches in order, without those that a later one overwrites.

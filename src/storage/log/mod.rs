@@ -15,6 +15,5 @@ mod spans;
 mod tests;
 
 pub use error::LogError;
-pub use files::SEGMENT_BYTES;
-pub use files::{Log, LogOptions, LogRecovery};
-pub use segment::Position;
+pub use files::{Log, LogRecovery};
+pub use segment::{LogOptions, Position, SEGMENT_BYTES};

@@ -18,7 +18,6 @@
 
 use bytes::Bytes;
 
-use super::segment::NUMBERS_MAX;
 use crate::mark::take;
 use lockkeeper_core::replica::{Entry, EntryKind, HardState};
 
@@ -31,6 +30,9 @@ const ENTRY_BYTES: usize = 13;
 /// Most bytes one entry's data may have. Requests are limited far below; this bounds what a damaged
 /// length can make us allocate.
 pub(crate) const ENTRY_BYTES_MAX: usize = 256 << 20;
+
+/// Numbers of segments and records, and indexes of entries, are below this: one can be added to each.
+pub(crate) const NUMBERS_MAX: u64 = 1 << 62;
 
 /// Where a record stands in the log: what it must say of its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

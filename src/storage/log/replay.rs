@@ -17,9 +17,8 @@
 use std::path::{Path, PathBuf};
 
 use super::error::LogError;
-use super::files::LogOptions;
 use super::record::{BadRecord, Record};
-use super::segment::{self, BadHeader, HEADER_BYTES, Position, Records, SegmentHeader};
+use super::segment::{self, BadHeader, HEADER_BYTES, LogOptions, Position, Records, SegmentHeader};
 use super::spans::Spans;
 use crate::formats::KNOWN;
 use crate::fs::{DiskFile, Fs};

@@ -20,24 +20,57 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use super::record::{self, BadRecord, Record};
+use super::record::{self, BadRecord, NUMBERS_MAX, Record};
 use crate::formats::KNOWN;
 use crate::fs::{DiskFile, Fs, FsError, Reserved};
 use crate::mark::take;
 use lockkeeper_core::replica::HardState;
 
+/// Size of a segment unless [`LogOptions::segment_bytes`] says otherwise.
+pub const SEGMENT_BYTES: u64 = 64 << 20;
+/// Smallest size of a segment that can be asked for.
+const SEGMENT_BYTES_MIN: u64 = 512;
 /// Bytes before the first record.
 pub(crate) const HEADER_BYTES: u64 = 128;
 const MAGIC: &[u8; 8] = b"LKLOGSEG";
 const FLAG_RESET: u32 = 1;
-/// Numbers of segments and records, and indexes of entries, are below this: one can be added to each.
-pub(crate) const NUMBERS_MAX: u64 = 1 << 62;
 /// Name of a segment that was made ahead of need and holds nothing yet.
 pub(crate) const PREPARED: &str = "prepared";
 const SUFFIX: &str = ".log";
 /// How much is read at a time while records are read one after another.
 const CHUNK_BYTES: usize = 1 << 20;
 static ZEROS: [u8; CHUNK_BYTES] = [0; CHUNK_BYTES];
+
+/// What is fixed for the life of a log.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// The ensemble it belongs to.
+    pub cluster_id: u128,
+    /// The server it belongs to, by its raft id.
+    pub node_id: u64,
+    /// Size of a new segment in bytes, at least `SEGMENT_BYTES_MIN`.
+    pub segment_bytes: u64,
+    /// Whether there are other servers that a damaged one can fetch its state from.
+    pub ensemble: bool,
+}
+
+impl LogOptions {
+    /// What an operator can do about a damaged log.
+    pub(crate) fn advice(&self) -> &'static str {
+        if self.ensemble {
+            "nothing was changed; restore the file, or have this server fetch everything from \
+             the others again: lockkeeper server --rejoin"
+        } else {
+            "nothing was changed; restore the file from a copy, or start on a new data directory \
+             from a backup"
+        }
+    }
+
+    /// Size of a new segment whose first record has `len` bytes.
+    pub(super) fn segment_size(&self, len: u64) -> u64 {
+        self.segment_bytes.max(SEGMENT_BYTES_MIN).max(HEADER_BYTES + len).next_multiple_of(8)
+    }
+}
 
 /// An index and the term of the entry there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -184,7 +217,7 @@ pub(crate) fn prepare(
     size: u64,
 ) -> Result<(PathBuf, Box<dyn DiskFile>), FsError> {
     let path = dir.join(PREPARED);
-    if fs.list(dir)?.iter().any(|n| n == PREPARED) {
+    if fs.has(dir, PREPARED)? {
         fs.remove(&path)?;
     }
     let mut file = fs.create(&path)?;

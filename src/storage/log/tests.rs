@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::LogError;
-use super::files::{Log, LogOptions, LogRecovery};
+use super::files::{Log, LogRecovery};
+use super::segment::LogOptions;
 use crate::fs::Fs;
 use crate::testing::{Fault, TestFs, UNSYNCED, Unsynced, append, entry};
 use lockkeeper_core::replica::{Append, Entry, HardState, Mark, Urgency};

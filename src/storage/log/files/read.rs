@@ -43,12 +43,12 @@ impl Log {
         if from > to {
             return Ok(());
         }
-        if from <= self.base.index || to > self.last.index {
-            let (first, last) = (self.base.index + 1, self.last.index);
+        if from <= self.state.base.index || to > self.state.last.index {
+            let (first, last) = (self.state.base.index + 1, self.state.last.index);
             return Err(LogError::NotHeld { from, to, first, last });
         }
         let mut next = from;
-        for span in self.spans.from(from) {
+        for span in self.state.spans.from(from) {
             let done = self.each_of(span, &mut |entry| {
                 if entry.index < next {
                     return ControlFlow::Continue(());
@@ -69,11 +69,11 @@ impl Log {
     /// # Errors
     /// As [`Log::read`].
     pub fn term(&self, index: u64) -> Result<u64, LogError> {
-        if index == self.base.index {
-            return Ok(self.base.term);
+        if index == self.state.base.index {
+            return Ok(self.state.base.term);
         }
-        if index == self.last.index {
-            return Ok(self.last.term);
+        if index == self.state.last.index {
+            return Ok(self.state.last.term);
         }
         let entries = self.read(index, index, 0)?;
         Ok(entries.first().expect("read gives at least one entry").term)
@@ -85,11 +85,11 @@ impl Log {
         span: &Span,
         take: &mut dyn FnMut(Entry) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, LogError> {
-        let at = self.segments.partition_point(|s| s.number < span.segment);
-        let header = &self.segments[at];
+        let at = self.state.segments.partition_point(|s| s.number < span.segment);
+        let header = &self.state.segments[at];
         let path = self.dir.join(segment::file_name(header.number));
         let mut buffer = vec![0; usize::try_from(span.bytes).unwrap_or(usize::MAX)];
-        if at + 1 == self.segments.len() {
+        if at + 1 == self.state.segments.len() {
             self.active.read_at(&mut buffer, span.offset)?;
         } else {
             self.fs.open(&path)?.read_at(&mut buffer, span.offset)?;
