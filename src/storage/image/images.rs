@@ -21,13 +21,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::reader::ImageReader;
-use super::writer::ImageWriter;
 use crate::formats::{Formats, KNOWN};
 use crate::fs::{Fs, FsError};
 use crate::mark;
 use crate::throttle::WorkBudget;
-use lockkeeper_core::replica::Mark;
 
 pub(crate) const MAGIC: &[u8; 8] = b"LKIMAGE1";
 const SUFFIX: &str = ".image";
@@ -143,8 +140,21 @@ impl Images {
     /// # Errors
     /// The directory cannot be read.
     pub fn list(&self) -> Result<Vec<u64>, FsError> {
+        self.indexes("")
+    }
+
+    /// Indexes of the images that were received and are not installed, newest first.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn received(&self) -> Result<Vec<u64>, FsError> {
+        self.indexes(RECEIVED)
+    }
+
+    fn indexes(&self, suffix: &str) -> Result<Vec<u64>, FsError> {
         let names = self.fs.list(&self.dir)?;
-        let mut indexes: Vec<u64> = names.iter().filter_map(|n| index_of(n)).collect();
+        let mut indexes: Vec<u64> =
+            names.iter().filter_map(|n| index_of(n.strip_suffix(suffix)?)).collect();
         indexes.sort_unstable_by(|a, b| b.cmp(a));
         Ok(indexes)
     }
@@ -168,57 +178,14 @@ impl Images {
         self.dir.join(format!("{}.{number}{TEMPORARY}", file_name(index)))
     }
 
-    /// Opens the image at `index` and verifies its header. It can be read to its end also when it is
-    /// removed meanwhile, because a newer one was written: the file stays as long as it is open.
-    ///
-    /// # Errors
-    /// It is missing, damaged, of a later version or of another cluster.
-    pub fn open(&self, index: u64) -> Result<ImageReader, ImageError> {
-        self.open_copy(index, Copy::Own)
-    }
-
-    /// The same, for who reads all of it beside the log: in pieces past the operating system's cache, which would take
-    /// megabytes ahead at once.
-    ///
-    /// # Errors
-    /// As [`Images::open`].
-    pub fn open_beside_log(&self, index: u64) -> Result<ImageReader, ImageError> {
-        let mut reader = self.open(index)?;
-        reader.pass_cache();
-        Ok(reader)
-    }
-
-    pub(crate) fn open_copy(&self, index: u64, copy: Copy) -> Result<ImageReader, ImageError> {
-        let path = self.file(index, copy);
-        let reader = ImageReader::open(&*self.fs, &path, self.cluster_id, &self.work_budget)?;
-        if reader.mark().index != index {
-            let at = reader.mark().index;
-            let what = format!("it holds the state at index {at}, by its header");
-            return Err(ImageError::Damaged { path, offset: 0, what });
-        }
-        Ok(reader)
-    }
-
-    /// Begins an image of `mark`.
-    ///
-    /// # Errors
-    /// The file system failed.
-    pub fn create(&self, mark: &Mark) -> Result<ImageWriter, ImageError> {
-        ImageWriter::create(self, mark, Copy::Own)
-    }
-
-    /// Begins an image of `mark` that another server sends. Finished, it is no image of this server
-    /// yet: see `image/install.rs`. An older one that was never installed may be removed for it.
-    ///
-    /// # Errors
-    /// The file system failed.
-    pub fn receive(&self, mark: &Mark) -> Result<ImageWriter, ImageError> {
+    /// Removes what is too old to be installed, before one more image is received.
+    pub(super) fn make_room(&self) -> Result<(), FsError> {
         let held = self.held.load(Ordering::Acquire);
         let older = self.received()?.into_iter().skip(RECEIVED_KEPT_MAX - 1);
         for index in older.filter(|index| *index != held) {
             self.fs.remove(&self.file(index, Copy::Received))?;
         }
-        ImageWriter::create(self, mark, Copy::Received)
+        Ok(())
     }
 
     /// The received image at this index is to be installed, and no other one before that is done: no newer
@@ -230,18 +197,6 @@ impl Images {
     /// It is installed.
     pub(crate) fn release_received(&self) {
         self.held.store(NONE_HELD, Ordering::Release);
-    }
-
-    /// Indexes of the images that were received and are not installed, newest first.
-    ///
-    /// # Errors
-    /// The directory cannot be read.
-    pub fn received(&self) -> Result<Vec<u64>, FsError> {
-        let names = self.fs.list(&self.dir)?;
-        let mut indexes: Vec<u64> =
-            names.iter().filter_map(|n| index_of(n.strip_suffix(RECEIVED)?)).collect();
-        indexes.sort_unstable_by(|a, b| b.cmp(a));
-        Ok(indexes)
     }
 
     /// Makes the received image at `index` one of this server's own; durable on return. The log must

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::images::{
-    CHUNK_HEADER_BYTES, FIXED_BYTES, FOOTER_BYTES, ImageError, MAGIC, MARK_BYTES_MAX, chunk_crc,
+    CHUNK_HEADER_BYTES, Copy, FIXED_BYTES, FOOTER_BYTES, ImageError, Images, MAGIC, MARK_BYTES_MAX,
+    chunk_crc,
 };
 use crate::copy::Take;
 use crate::formats::KNOWN;
-use crate::fs::Fs;
 use crate::mark::{self, take};
 use crate::stream::Reading;
 use crate::throttle::{BLOCK_STEPS, CpuThrottle, WorkBudget};
@@ -41,38 +41,8 @@ pub struct ImageReader {
 }
 
 impl ImageReader {
-    pub(crate) fn open(
-        fs: &dyn Fs,
-        path: &Path,
-        cluster_id: u128,
-        work_budget: &WorkBudget,
-    ) -> Result<Self, ImageError> {
-        Self::begin(Reading::new(fs.open(path)?), path, cluster_id, work_budget)
-    }
-
-    /// As [`ImageReader::open`], for what is on the disk itself.
-    pub(crate) fn open_past_cache(
-        fs: &dyn Fs,
-        path: &Path,
-        cluster_id: u128,
-        work_budget: &WorkBudget,
-    ) -> Result<Self, ImageError> {
-        let mut file = Reading::new(fs.open(path)?);
-        file.pass_cache();
-        Self::begin(file, path, cluster_id, work_budget)
-    }
-
-    /// What is read from now on comes from the disk, where that is possible.
-    pub(super) fn pass_cache(&mut self) {
-        self.file.pass_cache();
-    }
-
-    fn begin(
-        file: Reading,
-        path: &Path,
-        cluster_id: u128,
-        work_budget: &WorkBudget,
-    ) -> Result<Self, ImageError> {
+    /// The file at `path`, which is one of `images`: its header is read and verified.
+    pub(super) fn begin(file: Reading, path: &Path, images: &Images) -> Result<Self, ImageError> {
         let len = file.len()?;
         let mut reader = Self {
             file,
@@ -80,20 +50,20 @@ impl ImageReader {
             len,
             offset: 0,
             crc: 0,
-            cluster_id,
+            cluster_id: images.cluster_id,
             mark: Mark::default(),
             chunk: Vec::new(),
             records: 0,
             last_key: Vec::new(),
             is_complete: false,
-            cpu_throttle: CpuThrottle::new(work_budget),
-            work_budget: work_budget.clone(),
+            cpu_throttle: CpuThrottle::new(&images.work_budget),
+            work_budget: images.work_budget.clone(),
         };
-        reader.header(cluster_id)?;
+        reader.header()?;
         Ok(reader)
     }
 
-    fn header(&mut self, cluster_id: u128) -> Result<(), ImageError> {
+    fn header(&mut self) -> Result<(), ImageError> {
         let fixed = self.bytes(FIXED_BYTES)?;
         let mut fields = &fixed[..];
         if take::<8>(&mut fields).as_ref() != Some(MAGIC) {
@@ -111,8 +81,9 @@ impl ImageReader {
         if version > KNOWN.image {
             return Err(ImageError::Future { path: self.path.clone(), version });
         }
-        if cluster != cluster_id {
-            let what = format!("it belongs to cluster {cluster:032x}, not {cluster_id:032x}");
+        if cluster != self.cluster_id {
+            let what =
+                format!("it belongs to cluster {cluster:032x}, not {:032x}", self.cluster_id);
             return Err(self.damaged(12, what));
         }
         let mut rest = &mark[..];
@@ -298,6 +269,39 @@ impl ImageReader {
 
     fn damaged(&self, offset: u64, what: impl Into<String>) -> ImageError {
         ImageError::Damaged { path: self.path.clone(), offset, what: what.into() }
+    }
+}
+
+impl Images {
+    /// Opens the image at `index` and verifies its header. It can be read to its end also when it is
+    /// removed meanwhile, because a newer one was written: the file stays as long as it is open.
+    ///
+    /// # Errors
+    /// It is missing, damaged, of a later version or of another cluster.
+    pub fn open(&self, index: u64) -> Result<ImageReader, ImageError> {
+        self.open_copy(index, Copy::Own)
+    }
+
+    /// The same, for who reads all of it beside the log: in pieces past the operating system's cache, which would take
+    /// megabytes ahead at once.
+    ///
+    /// # Errors
+    /// As [`Images::open`].
+    pub fn open_beside_log(&self, index: u64) -> Result<ImageReader, ImageError> {
+        let mut reader = self.open(index)?;
+        reader.file.pass_cache();
+        Ok(reader)
+    }
+
+    pub(crate) fn open_copy(&self, index: u64, copy: Copy) -> Result<ImageReader, ImageError> {
+        let path = self.file(index, copy);
+        let reader = ImageReader::begin(Reading::new(self.fs.open(&path)?), &path, self)?;
+        if reader.mark().index != index {
+            let at = reader.mark().index;
+            let what = format!("it holds the state at index {at}, by its header");
+            return Err(ImageError::Damaged { path, offset: 0, what });
+        }
+        Ok(reader)
     }
 }
 

@@ -12,7 +12,7 @@ use super::images::{
 };
 use super::reader::ImageReader;
 use crate::mark;
-use crate::stream::{PIECE_BYTES, Writing};
+use crate::stream::{PIECE_BYTES, Reading, Writing};
 use lockkeeper_core::replica::Mark;
 
 /// An image being written. Dropped before [`ImageWriter::finish`], it leaves nothing behind.
@@ -33,7 +33,7 @@ pub struct ImageWriter {
 }
 
 impl ImageWriter {
-    pub(crate) fn create(images: &Images, mark: &Mark, copy: Copy) -> Result<Self, ImageError> {
+    fn create(images: &Images, mark: &Mark, copy: Copy) -> Result<Self, ImageError> {
         let path = images.temporary(mark.index);
         let mut header = Vec::with_capacity(256);
         header.extend_from_slice(MAGIC);
@@ -109,8 +109,10 @@ impl ImageWriter {
         let bytes = self.file.take().expect("open until here").finish()?;
 
         let images = &self.images;
-        let (fs, id) = (&*images.fs, images.cluster_id);
-        let mut reader = ImageReader::open_past_cache(fs, &self.path, id, &images.work_budget)?;
+        let mut file = Reading::new(images.fs.open(&self.path)?);
+        // What counts is on the disk itself.
+        file.pass_cache();
+        let mut reader = ImageReader::begin(file, &self.path, images)?;
         if *reader.mark() != self.mark || reader.rest(&mut |_, _| Ok(()))? != self.crc {
             return Err(self.refused("what was read back is not what was written".to_owned()));
         }
@@ -147,6 +149,26 @@ impl ImageWriter {
 
     fn refused(&self, what: String) -> ImageError {
         ImageError::Refused { path: self.path.clone(), what }
+    }
+}
+
+impl Images {
+    /// Begins an image of `mark`.
+    ///
+    /// # Errors
+    /// The file system failed.
+    pub fn create(&self, mark: &Mark) -> Result<ImageWriter, ImageError> {
+        ImageWriter::create(self, mark, Copy::Own)
+    }
+
+    /// Begins an image of `mark` that another server sends. Finished, it is no image of this server
+    /// yet: see `image/install.rs`. An older one that was never installed may be removed for it.
+    ///
+    /// # Errors
+    /// The file system failed.
+    pub fn receive(&self, mark: &Mark) -> Result<ImageWriter, ImageError> {
+        self.make_room()?;
+        ImageWriter::create(self, mark, Copy::Received)
     }
 }
 
