@@ -41,11 +41,16 @@ pub struct Formats(Arc<AtomicU8>);
 
 impl Default for Formats {
     fn default() -> Self {
-        Self(Arc::new(AtomicU8::new(FIRST)))
+        Self::of(FIRST)
     }
 }
 
 impl Formats {
+    /// Those of a version of the ensemble.
+    pub(crate) fn of(version: u8) -> Self {
+        Self(Arc::new(AtomicU8::new(version)))
+    }
+
     pub(crate) fn set_version(&self, version: u8) {
         self.0.store(version, Ordering::Relaxed);
     }

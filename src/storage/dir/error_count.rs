@@ -68,8 +68,7 @@ impl ErrorCount {
 }
 
 fn is_there(fs: &dyn Fs, path: &Path) -> Result<bool, FsError> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    Ok(fs.list(dir)?.iter().any(|name| name == FILE))
+    fs.has(path.parent().unwrap_or(Path::new(".")), FILE)
 }
 
 /// It need not outlive the machine: that one ended is not this server's error.

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::formats::{KNOWN, written_at};
-use crate::fs::{Fs, FsError, read_file};
+use crate::fs::{Fs, FsError, read_file, write_file};
+use crate::log::LogOptions;
 use crate::mark::MEMBERS_MAX;
 use lockkeeper_core::replica::Membership;
 use lockkeeper_core::replica::founding::{Identified, ServerSpec};
@@ -99,19 +100,8 @@ impl Identity {
     #[must_use]
     pub fn new(server_id: u8, decided: Identified) -> Self {
         let Identified { ensemble, raft_id, founders, initial, members } = decided;
-        let (cluster_id, membership) = (ensemble, initial);
-        let version = FIRST;
-        Self {
-            cluster_id,
-            server_id,
-            raft_id,
-            membership,
-            founders,
-            members,
-            alone_after: None,
-            ready: false,
-            version,
-        }
+        let new = Self::standalone(ensemble, server_id);
+        Self { raft_id, membership: initial, founders, members, ..new }
     }
 
     /// Whether this is a server on its own, as far as the identity says: the log may have made it the
@@ -157,7 +147,7 @@ impl Identity {
     /// # Errors
     /// It cannot be read, is damaged, or of a later version.
     pub fn load(fs: &dyn Fs, dir: &Path) -> Result<Option<Self>, IdentityError> {
-        if !fs.list(dir)?.iter().any(|n| n == FILE) {
+        if !fs.has(dir, FILE)? {
             return Ok(None);
         }
         let path = dir.join(FILE);
@@ -176,21 +166,21 @@ impl Identity {
     /// # Errors
     /// The file system failed; what was there before still is.
     pub fn store(&self, fs: &dyn Fs, dir: &Path) -> Result<(), FsError> {
-        let temporary = dir.join(TEMPORARY);
-        if fs.list(dir)?.iter().any(|n| n == TEMPORARY) {
-            fs.remove(&temporary)?;
-        }
-        let mut file = fs.create(&temporary)?;
-        file.write_at(self.text().as_bytes(), 0)?;
-        file.sync()?;
-        fs.rename(&temporary, &dir.join(FILE))?;
+        write_file(fs, dir, TEMPORARY, self.text().as_bytes())?;
+        fs.rename(&dir.join(TEMPORARY), &dir.join(FILE))?;
         fs.sync_dir(dir)
     }
 
     /// The owner that the log's segments name: the raft id, so that the log of an earlier
     /// incarnation is not taken for this one's. Format 1 wrote the server's id there.
-    pub(crate) fn log_owner(&self) -> u64 {
+    fn log_owner(&self) -> u64 {
         if server_of(self.raft_id) == self.server_id { self.raft_id } else { self.server_id.into() }
+    }
+
+    /// What the server's log is opened with.
+    pub(super) fn log_options(&self, segment_bytes: u64, ensemble: bool) -> LogOptions {
+        let (cluster_id, node_id) = (self.cluster_id, self.log_owner());
+        LogOptions { cluster_id, node_id, segment_bytes, ensemble }
     }
 
     fn text(&self) -> String {
@@ -294,52 +284,33 @@ fn standalone(lines: &mut Lines<'_>) -> Result<Identity, Unusable> {
     let cluster_id = lines.hex("cluster")?;
     let node: u64 = lines.number("node")?;
     let server_id = u8::try_from(node).map_err(|_| damaged(format!("no server has id {node}")))?;
-    let ready = lines.ready()?;
     let membership = Membership { voters: vec![RAFT_ID_STANDALONE], learners: Vec::new() };
-    let (raft_id, founders, members) = (RAFT_ID_STANDALONE, Vec::new(), Vec::new());
-    let version = FIRST;
-    let alone_after = None;
-    Ok(Identity {
-        cluster_id,
-        server_id,
-        raft_id,
-        membership,
-        founders,
-        members,
-        alone_after,
-        ready,
-        version,
-    })
+    let (raft_id, ready) = (RAFT_ID_STANDALONE, lines.ready()?);
+    Ok(Identity { raft_id, membership, ready, ..Identity::standalone(cluster_id, server_id) })
 }
 
+/// Its lines, in this order.
 fn of_an_ensemble(
     lines: &mut Lines<'_>,
     has_lines: bool,
     version: u8,
 ) -> Result<Identity, Unusable> {
-    let cluster_id = lines.hex("ensemble")?;
-    let server_id = lines.number("server")?;
-    let raft_id = lines.number("raft")?;
     let number = |word: &str| word.parse().ok();
-    let voters = lines.list("voters", MEMBERS_MAX, number)?;
-    let learners = lines.list("learners", MEMBERS_MAX, number)?;
-    let founders = lines.list("founders", FOUNDERS_MAX, |word| {
-        let (id, nonce) = word.split_once(':')?;
-        Some((id.parse().ok()?, u64::from_str_radix(nonce, 16).ok()?))
-    })?;
-    let members = if has_lines { lines.members()? } else { Vec::new() };
-    let alone_after = lines.alone_after()?;
-    let ready = lines.ready()?;
-    let membership = Membership { voters, learners };
     Ok(Identity {
-        cluster_id,
-        server_id,
-        raft_id,
-        membership,
-        founders,
-        members,
-        alone_after,
-        ready,
+        cluster_id: lines.hex("ensemble")?,
+        server_id: lines.number("server")?,
+        raft_id: lines.number("raft")?,
+        membership: Membership {
+            voters: lines.list("voters", MEMBERS_MAX, number)?,
+            learners: lines.list("learners", MEMBERS_MAX, number)?,
+        },
+        founders: lines.list("founders", FOUNDERS_MAX, |word| {
+            let (id, nonce) = word.split_once(':')?;
+            Some((id.parse().ok()?, u64::from_str_radix(nonce, 16).ok()?))
+        })?,
+        members: if has_lines { lines.members()? } else { Vec::new() },
+        alone_after: lines.alone_after()?,
+        ready: lines.ready()?,
         version,
     })
 }

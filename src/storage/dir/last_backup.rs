@@ -8,6 +8,7 @@ use std::path::Path;
 use crate::fs::{Fs, FsError, read_file};
 
 const FILE: &str = "last-backup";
+const TEMPORARY: &str = "last-backup.tmp";
 /// Longest file, bytes.
 const BYTES_MAX: u64 = 256;
 
@@ -39,8 +40,8 @@ impl BackupMade {
     /// # Errors
     /// The file system failed: the next process knows of an earlier one.
     pub fn store(&self, fs: &dyn Fs, dir: &Path) -> Result<(), FsError> {
-        let (path, new) = (dir.join(FILE), dir.join(format!("{FILE}.tmp")));
-        if fs.list(dir)?.iter().any(|name| Path::new(name) == new.file_name().unwrap_or_default()) {
+        let (path, new) = (dir.join(FILE), dir.join(TEMPORARY));
+        if fs.has(dir, TEMPORARY)? {
             fs.remove(&new)?;
         }
         let mut file = fs.create(&new)?;

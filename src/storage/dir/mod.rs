@@ -12,6 +12,7 @@ mod open;
 mod open_error;
 #[cfg(test)]
 mod open_tests;
+mod place;
 mod quarantine;
 mod read;
 mod recovery;
@@ -26,9 +27,9 @@ pub use identity::Identity;
 #[cfg(test)]
 pub(crate) use identity::IdentityError;
 pub use last_backup::BackupMade;
-pub use open::{Lock, Opened, Options, Place, Report, open, peek};
-pub use open::{hold, is_initialized};
+pub use open::{Opened, Options, Report, open, peek};
 pub use open_error::OpenError;
+pub use place::{Lock, Place, hold, is_initialized};
 pub use quarantine::begin_anew;
 pub use quarantine::{set_aside, was_set_aside};
 pub use read::{ReadState, read};

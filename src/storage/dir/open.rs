@@ -7,71 +7,23 @@
 //! starts with an empty tree where there was data.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::format_switch::FormatSwitch;
-use super::identity::{self, Identity};
+use super::identity::Identity;
 use super::open_error::OpenError;
-use super::recovery::Recovery;
-use super::replacement;
+use super::place::{IMAGES, LOG, Lock, Place};
+use super::recovery::{Recovered, Recovery};
 use super::rolled_back::refuse_rolled_back;
-use super::seed::UNFINISHED;
 use crate::checkpoint::{Checkpointer, IMAGE_EVERY_BYTES, Ingredients, Source};
-use crate::copy::{Runs, SledState, StateStore};
+use crate::copy::Runs;
 use crate::formats::Formats;
-use crate::fs::{FileLock, Fs, OsFs};
 use crate::image::Images;
 use crate::log::{Log, LogOptions, SEGMENT_BYTES};
 use lockkeeper_core::replica::peer::server_of;
 use lockkeeper_core::replica::{HardState, Restore, Restored};
-
-pub(crate) const LOCK: &str = "lock";
-pub(crate) const IMAGES: &str = "image";
-pub(crate) const STATE: &str = "state";
-pub(crate) const LOG: &str = "log";
-/// Where ZooKeeper keeps its data.
-pub(crate) const ZOOKEEPER: &str = "version-2";
-/// The file with which an operator says that an empty directory is that of a new server: ZooKeeper's
-/// `zkServer-initialize.sh` makes it, beside an empty [`ZOOKEEPER`].
-const INITIALIZE: &str = "initialize";
-
-/// Where a server's data is.
-#[derive(Debug)]
-pub struct Place {
-    /// The file system.
-    pub fs: Arc<dyn Fs>,
-    /// The state store.
-    pub state: Box<dyn StateStore>,
-    /// For everything but the log.
-    pub data: PathBuf,
-    /// For the log; may be the same.
-    pub log: PathBuf,
-}
-
-impl Place {
-    /// On the operating system's file system, with sled as the state store.
-    #[must_use]
-    pub fn on_disk(data: &Path, log: &Path) -> Self {
-        Self::on(Arc::new(OsFs), data, log)
-    }
-
-    /// The same, but for sled on another file system.
-    #[must_use]
-    pub fn on(fs: Arc<dyn Fs>, data: &Path, log: &Path) -> Self {
-        // One directory under two names is locked once.
-        let real = |dir: &Path| dir.canonicalize().or_else(|_| std::path::absolute(dir)).ok();
-        let log = if real(log) == real(data) { data } else { log };
-        Self {
-            fs,
-            state: Box::new(SledState::new(&data.join(STATE))),
-            data: data.to_owned(),
-            log: log.to_owned(),
-        }
-    }
-}
 
 /// What is fixed for the life of a storage.
 #[derive(Clone, Debug)]
@@ -99,11 +51,6 @@ impl Options {
         }
     }
 }
-
-/// Keeps other servers out of the directories as long as it lives.
-#[derive(Debug)]
-#[expect(dead_code, reason = "held, not read")]
-pub struct Lock(Vec<Box<dyn FileLock>>);
 
 /// What was found, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -170,43 +117,23 @@ pub fn open(
     options: &Options,
     restore: &mut dyn Restore,
 ) -> Result<Opened, OpenError> {
-    let fs = &*place.fs;
-    refuse_zookeeper(fs, &place)?;
-    refuse_half_replaced(fs, &place)?;
-    let lock = lock(fs, &place)?;
-    let identity = identify(fs, &place, options)?;
-    let log_options = LogOptions {
-        cluster_id: identity.cluster_id,
-        node_id: identity.log_owner(),
-        segment_bytes: options.segment_bytes,
-        ensemble: options.ensemble,
-    };
+    place.refuse_zookeeper()?;
+    place.refuse_half_replaced()?;
+    let lock = place.lock()?;
+    let identity = identify(&place, options)?;
+    let log_options = identity.log_options(options.segment_bytes, options.ensemble);
     let new = !identity.ready;
-    let identity = make_log(fs, &place, identity, &log_options)?;
-    let formats = Formats::default();
-    formats.set_version(identity.version);
-    let (mut log, found) = Log::open(Arc::clone(&place.fs), &place.log.join(LOG), log_options)?;
-    log.write_formats(&formats);
-    let images = Images::new(Arc::clone(&place.fs), &place.data.join(IMAGES), identity.cluster_id);
-    let images = images.writing(&formats);
-    let ensemble = options.ensemble;
-    let mut recovery = Recovery::new(place, log, found, images.clone(), restore, ensemble);
-    let start = Instant::now();
-    let begun = recovery.begin()?;
-    let begin_took = start.elapsed();
-    let commit = recovery.found.hard_state.commit.max(begun.mark.index);
-    let behind =
-        begun.mark.index.saturating_sub(u64::from(mutant!("entry-applied-twice-at-restart")));
-    recovery.entries(behind, commit)?;
-    let entries_took = start.elapsed() - begin_took;
-    let last = recovery.found.last.index;
-    let tail = recovery.log.read(commit + 1, last, usize::MAX)?;
-    let applied_term = recovery.log.term(commit)?;
-    let set_aside = recovery.tidy(&begun)?;
-    forget_initialize(&*recovery.place.fs, &recovery.place)?;
-    let Recovery { place, log, found, .. } = recovery;
+    let identity = make_log(&place, identity, &log_options)?;
+    let formats = Formats::of(identity.version);
+    let mut recovery = Recovery::begin(place, &identity, log_options, &formats, restore)?;
+    let recovered = recovery.restore(&identity.membership)?;
+    let set_aside = recovery.tidy(&recovered.begun)?;
+    recovery.place.forget_initialize()?;
+    let Recovery { place, log, found, images, .. } = recovery;
     let format_switch = FormatSwitch::new(place.fs, place.data, identity.clone(), formats.clone());
 
+    let Recovered { begun, begin_took, entries_took, membership, applied, tail } = recovered;
+    let (commit, applied_term) = applied;
     let report = Report {
         new,
         begun_from: begun.name,
@@ -218,10 +145,6 @@ pub fn open(
         torn: found.torn,
         set_aside,
     };
-    let membership = match begun.source {
-        Source::Log => identity.membership.clone(),
-        Source::Image(_) | Source::State(_) => begun.mark.membership.clone(),
-    };
     let image = matches!(begun.source, Source::Image(_)).then(|| begun.mark.clone());
     let written = log.written();
     let written_now = written.load(Ordering::Relaxed);
@@ -231,8 +154,8 @@ pub fn open(
         images: images.clone(),
         source: begun.source,
         image: image.clone(),
-        ensemble,
-        log_last: last,
+        ensemble: options.ensemble,
+        log_last: found.last.index,
         image_bytes: begun.image_bytes,
         written,
         written_at_image: written_now.saturating_sub(log.bytes_after(begun.mark.index)),
@@ -256,101 +179,25 @@ pub fn open(
 /// # Errors
 /// There is data that [`open`] would refuse at the first sight, too.
 pub fn peek(place: &Place) -> Result<Option<Identity>, OpenError> {
-    let fs = &*place.fs;
-    refuse_zookeeper(fs, place)?;
-    refuse_half_replaced(fs, place)?;
-    let identity = Identity::load(fs, &place.data)?;
+    place.refuse_zookeeper()?;
+    place.refuse_half_replaced()?;
+    let identity = Identity::load(&*place.fs, &place.data)?;
     if identity.is_none() {
-        refuse_nameless(fs, place)?;
+        place.refuse_nameless()?;
     }
-    refuse_rolled_back(fs, &place.data)?;
+    refuse_rolled_back(&*place.fs, &place.data)?;
     Ok(identity)
 }
 
-/// Names like `log` and `lock` prove nothing: only an identity says that the data is ours.
-pub(crate) fn refuse_zookeeper(fs: &dyn Fs, place: &Place) -> Result<(), OpenError> {
-    if fs.list(&place.data)?.iter().any(|name| name == identity::FILE) {
-        return Ok(());
-    }
-    for (dir, key) in [(&place.data, "dataDir"), (&place.log, "dataLogDir")] {
-        let is_there = fs.list(dir)?.iter().any(|name| name == ZOOKEEPER);
-        // An empty one was made for a server that has not run yet.
-        if is_there && !fs.list(&dir.join(ZOOKEEPER))?.is_empty() {
-            return Err(OpenError::ZooKeeper { dir: dir.clone(), key });
-        }
-    }
-    Ok(())
-}
-
-/// While the old data is moved away and the new comes, neither is whole.
-pub(crate) fn refuse_half_replaced(fs: &dyn Fs, place: &Place) -> Result<(), OpenError> {
-    match fs.list(&place.data)?.iter().any(|name| name == replacement::MARKER) {
-        true => Err(OpenError::RecoveryUnfinished { dir: place.data.clone() }),
-        false => Ok(()),
-    }
-}
-
-/// Whether an operator has said, by the file `initialize`, that what is empty here is new.
-///
-/// # Errors
-/// The directory cannot be read.
-pub fn is_initialized(place: &Place) -> Result<bool, OpenError> {
-    for dir in [&place.data, &place.log] {
-        if place.fs.list(dir)?.iter().any(|name| name == INITIALIZE) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// What the file says is true once only: from now on there is data, and a directory that is empty again
-/// has lost it.
-fn forget_initialize(fs: &dyn Fs, place: &Place) -> Result<(), OpenError> {
-    let mut dirs = vec![&place.data, &place.log];
-    dirs.dedup();
-    for dir in dirs {
-        if fs.list(dir)?.iter().any(|name| name == INITIALIZE) {
-            fs.remove(&dir.join(INITIALIZE))?;
-            fs.sync_dir(dir)?;
-        }
-    }
-    Ok(())
-}
-
-/// Keeps other servers out of the directories of a server that waits for what it is to become; [`open`] does so by
-/// itself, once this is let go.
-///
-/// # Errors
-/// Another server runs there, they are ZooKeeper's, or cannot be made.
-pub fn hold(place: &Place) -> Result<Lock, OpenError> {
-    refuse_zookeeper(&*place.fs, place)?;
-    lock(&*place.fs, place)
-}
-
-pub(crate) fn lock(fs: &dyn Fs, place: &Place) -> Result<Lock, OpenError> {
-    let mut dirs = vec![&place.data];
-    if place.log != place.data {
-        dirs.push(&place.log);
-    }
-    let mut held = Vec::new();
-    for dir in dirs {
-        fs.create_dir(dir)?;
-        match fs.lock(&dir.join(LOCK))? {
-            Some(lock) => held.push(lock),
-            None => return Err(OpenError::InUse { dir: dir.clone() }),
-        }
-    }
-    Ok(Lock(held))
-}
-
 /// The identity that is there, or a new one if nothing else is there.
-fn identify(fs: &dyn Fs, place: &Place, options: &Options) -> Result<Identity, OpenError> {
+fn identify(place: &Place, options: &Options) -> Result<Identity, OpenError> {
+    let fs = &*place.fs;
     let Some(identity) = Identity::load(fs, &place.data)? else {
-        refuse_nameless(fs, place)?;
+        place.refuse_nameless()?;
         refuse_rolled_back(fs, &place.data)?;
         return Ok(Identity { ready: false, ..options.new.clone() });
     };
-    refuse_other_server(place, &identity, options.new.server_id)?;
+    place.refuse_other_server(&identity, options.new.server_id)?;
     refuse_rolled_back(fs, &place.data)?;
     if options.ensemble && server_of(identity.raft_id) != identity.server_id {
         let (dir, server) = (place.data.clone(), identity.server_id);
@@ -359,39 +206,13 @@ fn identify(fs: &dyn Fs, place: &Place, options: &Options) -> Result<Identity, O
     Ok(identity)
 }
 
-pub(crate) fn refuse_other_server(
-    place: &Place,
-    identity: &Identity,
-    expected: u8,
-) -> Result<(), OpenError> {
-    let found = identity.server_id;
-    if found == expected {
-        return Ok(());
-    }
-    Err(OpenError::WrongServer { dir: place.data.clone(), found, expected })
-}
-
-/// Data must say whose it is.
-pub(crate) fn refuse_nameless(fs: &dyn Fs, place: &Place) -> Result<(), OpenError> {
-    if fs.list(&place.data)?.iter().any(|name| name == UNFINISHED) {
-        return Err(OpenError::Unfinished { dir: place.data.clone() });
-    }
-    for dir in [place.data.join(IMAGES), place.data.join(STATE), place.log.join(LOG)] {
-        if let Some(name) = fs.list(&dir)?.first() {
-            let found = dir.join(name).display().to_string();
-            return Err(OpenError::NoIdentity { dir: place.data.clone(), found });
-        }
-    }
-    Ok(())
-}
-
 /// Makes the log of a new directory. A crash on the way leaves an identity that is not ready.
 fn make_log(
-    fs: &dyn Fs,
     place: &Place,
     identity: Identity,
     options: &LogOptions,
 ) -> Result<Identity, OpenError> {
+    let fs = &*place.fs;
     if identity.ready {
         return Ok(identity);
     }
@@ -400,13 +221,7 @@ fn make_log(
     for dir in [&log, &place.data.join(IMAGES)] {
         fs.create_dir(dir)?;
     }
-    fs.sync_dir(&place.log)?;
-    fs.sync_dir(&place.data)?;
-    for dir in [&place.data, &place.log] {
-        if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
-            fs.sync_dir(parent)?;
-        }
-    }
+    place.sync()?;
     if !Log::exists(fs, &log)? {
         Log::create(fs, &log, options)?;
     }

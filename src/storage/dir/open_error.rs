@@ -5,10 +5,12 @@
 use std::path::PathBuf;
 
 use super::identity::IdentityError;
-use super::open::ZOOKEEPER;
 use crate::fs::FsError;
 use crate::image::ImageError;
 use crate::log::LogError;
+
+/// Where ZooKeeper keeps its data.
+pub(super) const ZOOKEEPER: &str = "version-2";
 
 /// Why a data directory cannot be used. Nothing in it was changed.
 #[derive(Debug, thiserror::Error)]

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::identity::Identity;
-use super::open::{Opened, Options, Place, is_initialized, open, peek};
+use super::open::{Opened, Options, open, peek};
 use super::open_error::OpenError;
+use super::place::{Place, is_initialized};
 use crate::checkpoint::Outcome;
 use crate::copy::StateStore;
 use crate::fs::Fs;

@@ -13,8 +13,9 @@
 use std::path::{Path, PathBuf};
 
 use super::identity::{self, Identity, IdentityError};
-use super::open::{IMAGES, LOG, Opened, Place, STATE, lock, refuse_other_server, refuse_zookeeper};
+use super::open::Opened;
 use super::open_error::OpenError;
+use super::place::{IMAGES, LOG, Place, STATE};
 use super::rolled_back::{self, is_rolled_back};
 use crate::fs::{Fs, FsError};
 
@@ -35,10 +36,10 @@ const UNUSED: &str = "unused-";
 /// changed.
 pub fn set_aside(place: &Place, server_id: u8) -> Result<Vec<PathBuf>, OpenError> {
     let fs = &*place.fs;
-    refuse_zookeeper(fs, place)?;
-    let _lock = lock(fs, place)?;
+    place.refuse_zookeeper()?;
+    let _lock = place.lock()?;
     match Identity::load(fs, &place.data) {
-        Ok(Some(identity)) => refuse_other_server(place, &identity, server_id)?,
+        Ok(Some(identity)) => place.refuse_other_server(&identity, server_id)?,
         // A damaged one is a reason to begin anew.
         Ok(None) | Err(IdentityError::Damaged { .. }) => {}
         Err(error @ (IdentityError::Fs(_) | IdentityError::Future { .. })) => {
@@ -46,7 +47,7 @@ pub fn set_aside(place: &Place, server_id: u8) -> Result<Vec<PathBuf>, OpenError
         }
     }
     if let Some(before) = complete(fs, place)?
-        && fs.list(&place.data)?.iter().any(|name| name == identity::FILE)
+        && fs.has(&place.data, identity::FILE)?
         && !is_rolled_back(fs, &place.data)?
     {
         tracing::warn!(
@@ -63,10 +64,7 @@ pub fn set_aside(place: &Place, server_id: u8) -> Result<Vec<PathBuf>, OpenError
     if place.log != place.data {
         made.extend(move_all(fs, &place.log, (NAME, number), |name| name == LOG)?);
     }
-    let is_data = |name: &str| {
-        // The state store's own set aside copies, too.
-        [LOG, IMAGES, STATE].contains(&name) || name.strip_prefix(STATE).is_some_and(is_copy)
-    };
+    let is_data = |name: &str| [LOG, IMAGES].contains(&name) || is_state(name);
     made.extend(move_all(fs, &place.data, (NAME, number), is_data)?);
     for last in [identity::FILE, rolled_back::FILE] {
         made.extend(move_all(fs, &place.data, (NAME, number), |name| name == last)?);
@@ -110,10 +108,7 @@ pub fn begin_anew(place: &Place, opened: Opened) -> Result<(), OpenError> {
     // From now on a log that is missing is one that was not made yet.
     Identity { ready: false, ..identity }.store(fs, &place.data)?;
     let number = next_number(fs, place, UNUSED)?;
-    let is_data = |name: &str| {
-        [IMAGES, STATE].contains(&name) || name.strip_prefix(STATE).is_some_and(is_copy)
-    };
-    move_all(fs, &place.data, (UNUSED, number), is_data)?;
+    move_all(fs, &place.data, (UNUSED, number), |name| name == IMAGES || is_state(name))?;
     if let Some(unused) = move_all(fs, &place.log, (UNUSED, number), |name| name == LOG)? {
         // Segments are as long as those of any log.
         let log = unused.join(LOG);
@@ -130,7 +125,7 @@ pub fn begin_anew(place: &Place, opened: Opened) -> Result<(), OpenError> {
 fn complete(fs: &dyn Fs, place: &Place) -> Result<Option<PathBuf>, FsError> {
     for name in fs.list(&place.data)?.iter().filter(|name| number_of(name).is_some()) {
         let aside = place.data.join(name);
-        if fs.list(&aside)?.iter().any(|name| name == identity::FILE) {
+        if fs.has(&aside, identity::FILE)? {
             return Ok(Some(aside));
         }
     }
@@ -141,8 +136,9 @@ fn number_of(name: &str) -> Option<u64> {
     name.strip_prefix(NAME)?.parse().ok()
 }
 
-pub(super) fn is_copy(suffix: &str) -> bool {
-    suffix.starts_with(".bad-")
+/// The state store, or one that it was set aside as.
+pub(super) fn is_state(name: &str) -> bool {
+    name.strip_prefix(STATE).is_some_and(|rest| rest.is_empty() || rest.starts_with(".bad-"))
 }
 
 /// The first number that is free in all directories.

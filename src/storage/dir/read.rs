@@ -4,19 +4,13 @@
 //! back. *Invariants*: no server runs on it meanwhile, as far as a lock can tell; what is damaged is refused as by a
 //! start. *Never* writes.
 
-use std::path::Path;
-use std::sync::Arc;
-
 use super::identity::Identity;
-use super::open::{
-    IMAGES, LOCK, LOG, Place, refuse_half_replaced, refuse_nameless, refuse_zookeeper,
-};
 use super::open_error::OpenError;
-use super::recovery::Recovery;
+use super::place::Place;
+use super::recovery::{Recovered, Recovery};
 use super::rolled_back::is_rolled_back;
-use crate::checkpoint::Source;
-use crate::image::Images;
-use crate::log::{Log, LogOptions, SEGMENT_BYTES};
+use crate::formats::Formats;
+use crate::log::SEGMENT_BYTES;
 use lockkeeper_core::replica::{Entry, HardState, Membership, Restore};
 
 /// What a directory holds.
@@ -44,62 +38,23 @@ pub struct ReadState {
 /// # Errors
 /// A server runs on it, there is no data, or it is damaged: see [`OpenError`].
 pub fn read(place: Place, restore: &mut dyn Restore) -> Result<ReadState, OpenError> {
-    let fs = Arc::clone(&place.fs);
-    refuse_zookeeper(&*fs, &place)?;
-    refuse_half_replaced(&*fs, &place)?;
-    let _locks = lock_if_used(&place)?;
-    let Some(identity) = Identity::load(&*fs, &place.data)? else {
-        refuse_nameless(&*fs, &place)?;
-        return Err(OpenError::NoData { dir: place.data });
-    };
-    if !identity.ready {
-        return Err(OpenError::NoData { dir: place.data });
-    }
-    let is_rolled_back = is_rolled_back(&*fs, &place.data)?;
-    let options = LogOptions {
-        cluster_id: identity.cluster_id,
-        node_id: identity.log_owner(),
-        segment_bytes: SEGMENT_BYTES,
-        ensemble: !identity.is_standalone(),
-    };
-    let (log, found) = Log::open(Arc::clone(&fs), &place.log.join(LOG), options)?;
-    let images = Images::new(fs, &place.data.join(IMAGES), identity.cluster_id);
-    let mut recovery = Recovery::new(place, log, found, images, restore, !identity.is_standalone());
-    let begun = recovery.begin()?;
-    let commit = recovery.found.hard_state.commit.max(begun.mark.index);
-    recovery.entries(begun.mark.index, commit)?;
-    let last = recovery.found.last.index;
-    let tail = recovery.log.read(commit + 1, last, usize::MAX)?;
-    let applied = (commit, recovery.log.term(commit)?);
-    let membership = match begun.source {
-        Source::Log => identity.membership.clone(),
-        Source::Image(_) | Source::State(_) => begun.mark.membership.clone(),
-    };
-    let found = recovery.found;
-    let hard_state = found.hard_state;
-    Ok(ReadState {
-        identity,
-        membership,
-        hard_state,
-        applied,
-        tail,
-        torn: found.torn,
-        is_rolled_back,
-    })
-}
-
-/// A server that runs holds a lock, and there is no such file where none has run.
-fn lock_if_used(place: &Place) -> Result<Vec<Box<dyn crate::fs::FileLock>>, OpenError> {
-    let mut dirs: Vec<&Path> = vec![&place.data, &place.log];
-    dirs.dedup();
-    let mut held = Vec::new();
-    for dir in dirs {
-        if place.fs.list(dir)?.iter().any(|name| name == LOCK) {
-            match place.fs.lock(&dir.join(LOCK))? {
-                Some(lock) => held.push(lock),
-                None => return Err(OpenError::InUse { dir: dir.to_owned() }),
-            }
+    place.refuse_zookeeper()?;
+    place.refuse_half_replaced()?;
+    let _lock = place.lock_if_used()?;
+    let identity = match Identity::load(&*place.fs, &place.data)? {
+        Some(identity) if identity.ready => identity,
+        Some(_) => return Err(OpenError::NoData { dir: place.data }),
+        None => {
+            place.refuse_nameless()?;
+            return Err(OpenError::NoData { dir: place.data });
         }
-    }
-    Ok(held)
+    };
+    let is_rolled_back = is_rolled_back(&*place.fs, &place.data)?;
+    let options = identity.log_options(SEGMENT_BYTES, !identity.is_standalone());
+    let formats = Formats::of(identity.version);
+    let mut recovery = Recovery::begin(place, &identity, options, &formats, restore)?;
+    let Recovered { membership, applied, tail, .. } = recovery.restore(&identity.membership)?;
+    let found = recovery.found;
+    let (hard_state, torn) = (found.hard_state, found.torn);
+    Ok(ReadState { identity, membership, hard_state, applied, tail, torn, is_rolled_back })
 }

@@ -7,24 +7,41 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use super::open::{IMAGES, LOG, Place};
+use super::identity::Identity;
 use super::open_error::OpenError;
+use super::place::{IMAGES, LOG, Place};
 use crate::checkpoint::{LOG_LOST_END_ENSEMBLE, Source};
 use crate::copy::{Found, Manifest, scan};
+use crate::formats::Formats;
 use crate::image::{Copy, ImageError, Images};
-use crate::log::{Log, LogError, LogRecovery};
+use crate::log::{Log, LogError, LogOptions, LogRecovery};
 use crate::throttle::WorkBudget;
-use lockkeeper_core::replica::{Mark, Restore};
+use lockkeeper_core::replica::{Entry, Mark, Membership, Restore};
 
 /// What the state was begun from.
-pub(crate) struct Begun {
-    pub(crate) source: Source,
-    pub(crate) mark: Mark,
-    pub(crate) name: String,
-    pub(crate) image_bytes: u64,
+pub(super) struct Begun {
+    pub(super) source: Source,
+    pub(super) mark: Mark,
+    pub(super) name: String,
+    pub(super) image_bytes: u64,
     /// Whether the image still has the name of a received one.
     received: bool,
+}
+
+/// The state up to the last entry of which this server knew that it is committed.
+pub(super) struct Recovered {
+    pub(super) begun: Begun,
+    /// What that took, and the entries behind.
+    pub(super) begin_took: Duration,
+    pub(super) entries_took: Duration,
+    /// Who took part at the state that it was begun from.
+    pub(super) membership: Membership,
+    /// Index and term of that entry.
+    pub(super) applied: (u64, u64),
+    /// The entries behind it.
+    pub(super) tail: Vec<Entry>,
 }
 
 /// An image that cannot be used.
@@ -35,11 +52,11 @@ struct Tried {
 }
 
 /// A directory being recovered; nothing in it is changed before [`Recovery::tidy`].
-pub(crate) struct Recovery<'a> {
-    pub(crate) place: Place,
-    pub(crate) log: Log,
-    pub(crate) found: LogRecovery,
-    images: Images,
+pub(super) struct Recovery<'a> {
+    pub(super) place: Place,
+    pub(super) log: Log,
+    pub(super) found: LogRecovery,
+    pub(super) images: Images,
     restore: &'a mut dyn Restore,
     /// Whether there are other servers.
     ensemble: bool,
@@ -47,19 +64,41 @@ pub(crate) struct Recovery<'a> {
 }
 
 impl<'a> Recovery<'a> {
-    pub(crate) fn new(
+    /// Opens the log: nothing is restored yet.
+    pub(super) fn begin(
         place: Place,
-        log: Log,
-        found: LogRecovery,
-        images: Images,
+        identity: &Identity,
+        options: LogOptions,
+        formats: &Formats,
         restore: &'a mut dyn Restore,
-        ensemble: bool,
-    ) -> Self {
-        Self { place, log, found, images, restore, ensemble, tried: Vec::new() }
+    ) -> Result<Self, OpenError> {
+        let ensemble = options.ensemble;
+        let (log, found) = place.open_log(options, formats)?;
+        let images = place.images(identity.cluster_id, formats);
+        Ok(Self { place, log, found, images, restore, ensemble, tried: Vec::new() })
+    }
+
+    /// Restores the state. `initial`: who took part before the first entry.
+    pub(super) fn restore(&mut self, initial: &Membership) -> Result<Recovered, OpenError> {
+        let start = Instant::now();
+        let begun = self.newest()?;
+        let begin_took = start.elapsed();
+        let commit = self.found.hard_state.commit.max(begun.mark.index);
+        let behind =
+            begun.mark.index.saturating_sub(u64::from(mutant!("entry-applied-twice-at-restart")));
+        self.entries(behind, commit)?;
+        let entries_took = start.elapsed() - begin_took;
+        let tail = self.log.read(commit + 1, self.found.last.index, usize::MAX)?;
+        let applied = (commit, self.log.term(commit)?);
+        let membership = match begun.source {
+            Source::Log => initial.clone(),
+            Source::Image(_) | Source::State(_) => begun.mark.membership.clone(),
+        };
+        Ok(Recovered { begun, begin_took, entries_took, membership, applied, tail })
     }
 
     /// Restores the newest state that can be believed.
-    pub(crate) fn begin(&mut self) -> Result<Begun, OpenError> {
+    fn newest(&mut self) -> Result<Begun, OpenError> {
         for (index, copy) in self.candidates()? {
             match self.image(index, copy)? {
                 Ok(begun) => return Ok(begun),
@@ -211,7 +250,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// Gives the entries behind `base` up to `commit` to the machine.
-    pub(crate) fn entries(&mut self, base: u64, commit: u64) -> Result<(), OpenError> {
+    fn entries(&mut self, base: u64, commit: u64) -> Result<(), OpenError> {
         let restore = &mut *self.restore;
         let mut refused = None;
         self.log.each(base + 1, commit, &mut |entry| match restore.entry(&entry) {
@@ -231,7 +270,7 @@ impl<'a> Recovery<'a> {
 
     /// The first changes: all that was read has proved good. Returns the damaged images under the
     /// names that they have now.
-    pub(crate) fn tidy(&mut self, begun: &Begun) -> Result<Vec<PathBuf>, OpenError> {
+    pub(super) fn tidy(&mut self, begun: &Begun) -> Result<Vec<PathBuf>, OpenError> {
         let fs = &*self.place.fs;
         let images = self.place.data.join(IMAGES);
         fs.create_dir(&images)?;

@@ -7,14 +7,14 @@
 //! *Never* removes what is damaged: it is set aside, once there is something better.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use super::identity::Identity;
-use super::open::{IMAGES, LOG, Lock, Options, Place, lock, refuse_other_server};
+use super::open::Options;
 use super::open_error::OpenError;
+use super::place::{IMAGES, LOG, Lock, Place};
 use crate::formats::Formats;
 use crate::image::Images;
-use crate::log::{Log, LogOptions, LogRecovery};
+use crate::log::{Log, LogRecovery};
 use lockkeeper_core::replica::Mark;
 
 /// A directory that lacks a copy of the state.
@@ -34,28 +34,19 @@ impl Mending {
     /// It cannot be read, or is not what it was any more.
     pub fn begin(place: &Place, options: &Options) -> Result<Self, OpenError> {
         let fs = &*place.fs;
-        let lock = lock(fs, place)?;
+        let lock = place.lock()?;
         let identity = Identity::load(fs, &place.data)?.ok_or_else(|| {
             let found = place.log.join(LOG).display().to_string();
             OpenError::NoIdentity { dir: place.data.clone(), found }
         })?;
-        refuse_other_server(place, &identity, options.new.server_id)?;
-        let log_options = LogOptions {
-            cluster_id: identity.cluster_id,
-            node_id: identity.log_owner(),
-            segment_bytes: options.segment_bytes,
-            ensemble: options.ensemble,
-        };
-        let formats = Formats::default();
-        formats.set_version(identity.version);
-        let (mut log, found) = Log::open(Arc::clone(&place.fs), &place.log.join(LOG), log_options)?;
+        place.refuse_other_server(&identity, options.new.server_id)?;
+        let formats = Formats::of(identity.version);
+        let log_options = identity.log_options(options.segment_bytes, options.ensemble);
+        let (log, found) = place.open_log(log_options, &formats)?;
         // It may have been lost as a whole.
-        let dir = place.data.join(IMAGES);
-        fs.create_dir(&dir)?;
+        fs.create_dir(&place.data.join(IMAGES))?;
         fs.sync_dir(&place.data)?;
-        log.write_formats(&formats);
-        let images = Images::new(Arc::clone(&place.fs), &dir, identity.cluster_id);
-        let images = images.writing(&formats);
+        let images = place.images(identity.cluster_id, &formats);
         images.remove_unfinished()?;
         Ok(Self { log, found, images, lock })
     }

@@ -9,17 +9,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::identity;
-use super::open::{IMAGES, LOCK, LOG, Place, STATE, lock, refuse_other_server};
+use super::identity::{self, Identity};
 use super::open_error::OpenError;
-use super::quarantine::{NAME as SET_ASIDE, is_copy, move_all, next_number};
+use super::place::{IMAGES, LOCK, LOG, Place, REPLACING, STATE};
+use super::quarantine::{NAME as SET_ASIDE, is_state, move_all, next_number};
 use super::seed::{ORIGIN, Seed, SeedError, put, seed};
 use crate::copy::SledState;
-use crate::dir::Identity;
 use crate::fs::{Fs, FsError, read_file};
 
-/// Stands in a data directory whose data is on its way.
-pub(crate) const MARKER: &str = "recovery-unfinished";
 /// Longest marker, bytes.
 const MARKER_BYTES_MAX: u64 = 256;
 /// Where the new data is made.
@@ -37,9 +34,9 @@ pub fn replace(
     segment_bytes: u64,
 ) -> Result<Vec<PathBuf>, SeedError> {
     let fs = &*place.fs;
-    let _lock = lock(fs, place)?;
+    let _lock = place.lock()?;
     if let Some(identity) = Identity::load(fs, &place.data).map_err(OpenError::from)? {
-        refuse_other_server(place, &identity, server_id)?;
+        place.refuse_other_server(&identity, server_id)?;
     }
     let made = next_number(fs, place, NEW)?;
     let aside = next_number(fs, place, SET_ASIDE)?;
@@ -47,7 +44,7 @@ pub fn replace(
         fs.create_dir(&dir.join(format!("{NEW}{made}")))?;
     }
     seed(&staged(place, made), new, segment_bytes)?;
-    put(fs, &place.data, MARKER, &format!("{made} {aside}\n"))?;
+    put(fs, &place.data, REPLACING, &format!("{made} {aside}\n"))?;
     Ok(exchange(place, made, aside)?)
 }
 
@@ -57,11 +54,11 @@ pub fn replace(
 /// The directory is in use, or cannot be changed.
 pub fn finish_replacement(place: &Place) -> Result<Option<Vec<PathBuf>>, OpenError> {
     let fs = &*place.fs;
-    if !fs.list(&place.data)?.iter().any(|name| name == MARKER) {
+    if !fs.has(&place.data, REPLACING)? {
         return Ok(None);
     }
-    let _lock = lock(fs, place)?;
-    let text = read_file(fs, &place.data.join(MARKER), MARKER_BYTES_MAX)?;
+    let _lock = place.lock()?;
+    let text = read_file(fs, &place.data.join(REPLACING), MARKER_BYTES_MAX)?;
     let text = String::from_utf8_lossy(&text).into_owned();
     let mut numbers = text.split_whitespace().map(str::parse::<u64>);
     let (Some(Ok(made)), Some(Ok(aside))) = (numbers.next(), numbers.next()) else {
@@ -86,15 +83,12 @@ fn staged(place: &Place, number: u64) -> Place {
 fn exchange(place: &Place, made: u64, aside: u64) -> Result<Vec<PathBuf>, FsError> {
     let fs = &*place.fs;
     let new = staged(place, made);
-    let is_new_whole = fs.list(&new.data)?.iter().any(|name| name == identity::FILE);
+    let is_new_whole = fs.has(&new.data, identity::FILE)?;
     let mut moved = Vec::new();
     // The log comes first: once it is in its place, nothing of the old is left there.
-    let has_begun = !fs.list(&new.log)?.iter().any(|name| name == LOG);
+    let has_begun = !fs.has(&new.log, LOG)?;
     if is_new_whole && !has_begun {
-        let is_data = |name: &str| {
-            [identity::FILE, IMAGES, STATE, ORIGIN].contains(&name)
-                || name.strip_prefix(STATE).is_some_and(is_copy)
-        };
+        let is_data = |name: &str| [IMAGES, ORIGIN].contains(&name) || is_state(name);
         moved.extend(move_all(fs, &place.data, (SET_ASIDE, aside), |n| n == identity::FILE)?);
         moved.extend(move_all(fs, &place.log, (SET_ASIDE, aside), |name| name == LOG)?);
         moved.extend(move_all(fs, &place.data, (SET_ASIDE, aside), is_data)?);
@@ -107,7 +101,7 @@ fn exchange(place: &Place, made: u64, aside: u64) -> Result<Vec<PathBuf>, FsErro
             fs.remove(&dir.join(name))?;
         }
     }
-    fs.remove(&place.data.join(MARKER))?;
+    fs.remove(&place.data.join(REPLACING))?;
     fs.sync_dir(&place.data)?;
     moved.sort_unstable();
     moved.dedup();
@@ -213,7 +207,7 @@ mod tests {
                 std::fs::create_dir(dir.path().join(part)).unwrap();
             }
             seed(&staged(&here, 1), &new(7), 2048).unwrap();
-            put(&OsFs, &here.data, MARKER, "1 1\n").unwrap();
+            put(&OsFs, &here.data, REPLACING, "1 1\n").unwrap();
             for (from, to) in &moves[..done] {
                 let to = dir.path().join(to);
                 std::fs::create_dir_all(to.parent().unwrap()).unwrap();

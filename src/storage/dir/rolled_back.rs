@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use super::open_error::OpenError;
-use crate::fs::{Fs, FsError, read_file};
+use crate::fs::{Fs, FsError, read_file, write_file};
 
 /// Its name.
 pub(crate) const FILE: &str = "rolled-back";
@@ -26,14 +26,8 @@ const WITHOUT_WORDS: &str = "the data directory is an older copy of what this se
 /// # Errors
 /// The file system failed: the next start may accept the directory.
 pub fn mark_rolled_back(fs: &dyn Fs, dir: &Path, words: &str) -> Result<(), FsError> {
-    let temporary = dir.join(TEMPORARY);
-    if fs.list(dir)?.iter().any(|name| name == TEMPORARY) {
-        fs.remove(&temporary)?;
-    }
-    let mut file = fs.create(&temporary)?;
-    file.write_at(words.as_bytes(), 0)?;
-    file.sync()?;
-    fs.rename(&temporary, &dir.join(FILE))?;
+    write_file(fs, dir, TEMPORARY, words.as_bytes())?;
+    fs.rename(&dir.join(TEMPORARY), &dir.join(FILE))?;
     if mutant!("rollback-mark-not-synced") {
         return Ok(());
     }
@@ -42,7 +36,7 @@ pub fn mark_rolled_back(fs: &dyn Fs, dir: &Path, words: &str) -> Result<(), FsEr
 
 /// Whether `dir` is marked.
 pub(crate) fn is_rolled_back(fs: &dyn Fs, dir: &Path) -> Result<bool, FsError> {
-    Ok(fs.list(dir)?.iter().any(|name| name == FILE))
+    fs.has(dir, FILE)
 }
 
 /// That `dir` is not marked.

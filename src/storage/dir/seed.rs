@@ -6,21 +6,18 @@
 //! touches a directory in which a server has ever run.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::identity::Identity;
-use super::open::{IMAGES, LOG, Place, STATE, lock, refuse_half_replaced, refuse_zookeeper};
 use super::open_error::OpenError;
+use super::place::{IMAGES, LOG, Place, UNFINISHED};
 use super::rolled_back::refuse_rolled_back;
 use crate::formats::Formats;
-use crate::fs::{Fs, FsError};
-use crate::image::{ImageError, Images};
-use crate::log::{Log, LogOptions};
+use crate::fs::{Fs, FsError, write_file};
+use crate::image::ImageError;
+use crate::log::Log;
 use lockkeeper_core::replica::Mark;
 use lockkeeper_core::replica::new_ensemble::SortedRecords;
 
-/// Stands beside data that is not complete.
-pub(crate) const UNFINISHED: &str = "unfinished";
 /// Says, for people, where the data came from.
 pub(super) const ORIGIN: &str = "origin";
 
@@ -66,11 +63,11 @@ pub enum SeedError {
 /// There is data, or it cannot be written: then nothing is left behind, or the marker with it that keeps servers off.
 pub fn seed(place: &Place, seed: &Seed, segment_bytes: u64) -> Result<(), SeedError> {
     let fs = &*place.fs;
-    refuse_zookeeper(fs, place)?;
-    let _lock = lock(fs, place)?;
-    refuse_half_replaced(fs, place)?;
+    place.refuse_zookeeper()?;
+    let _lock = place.lock()?;
+    place.refuse_half_replaced()?;
     refuse_rolled_back(fs, &place.data)?;
-    if fs.list(&place.data)?.iter().any(|name| name == UNFINISHED) {
+    if fs.has(&place.data, UNFINISHED)? {
         remove_unfinished(fs, place)?;
     }
     refuse_data(fs, place)?;
@@ -94,35 +91,21 @@ fn write(place: &Place, seed: &Seed, segment_bytes: u64) -> Result<(), SeedError
     for dir in [&log_dir, &image_dir] {
         fs.create_dir(dir)?;
     }
-    let formats = Formats::default();
-    formats.set_version(identity.version);
-    let images =
-        Images::new(Arc::clone(&place.fs), &image_dir, identity.cluster_id).writing(&formats);
-    let mut image = images.create(mark)?;
+    let formats = Formats::of(identity.version);
+    let mut image = place.images(identity.cluster_id, &formats).create(mark)?;
     for (key, value) in records {
         image.record(key, value)?;
     }
     image.finish()?;
-    let options = LogOptions {
-        cluster_id: identity.cluster_id,
-        node_id: identity.log_owner(),
-        segment_bytes,
-        ensemble: false,
-    };
+    let options = identity.log_options(segment_bytes, false);
     let of_log = |error| SeedError::Refused(OpenError::Log(error));
     Log::create(fs, &log_dir, &options).map_err(of_log)?;
-    let (mut log, _) = Log::open(Arc::clone(&place.fs), &log_dir, options).map_err(of_log)?;
-    log.write_formats(&formats);
+    let (mut log, _) = place.open_log(options, &formats).map_err(of_log)?;
     log.begin().map_err(of_log)?;
     log.reset(mark).map_err(of_log)?;
     drop(log);
     put(fs, &place.data, ORIGIN, &format!("{origin}\n"))?;
-    for dir in [&place.log, &place.data] {
-        fs.sync_dir(dir)?;
-        if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            fs.sync_dir(parent)?;
-        }
-    }
+    place.sync()?;
     Identity { ready: true, ..identity.clone() }.store(fs, &place.data)?;
     Ok(())
 }
@@ -133,7 +116,7 @@ fn write(place: &Place, seed: &Seed, segment_bytes: u64) -> Result<(), SeedError
 /// The directory cannot be read.
 pub fn origin(place: &Place) -> Result<Option<String>, FsError> {
     let fs = &*place.fs;
-    if !fs.list(&place.data)?.iter().any(|name| name == ORIGIN) {
+    if !fs.has(&place.data, ORIGIN)? {
         return Ok(None);
     }
     let text = crate::fs::read_file(fs, &place.data.join(ORIGIN), ORIGIN_BYTES_MAX)?;
@@ -144,13 +127,7 @@ pub fn origin(place: &Place) -> Result<Option<String>, FsError> {
 const ORIGIN_BYTES_MAX: u64 = 64 << 10;
 
 pub(super) fn put(fs: &dyn Fs, dir: &Path, name: &str, text: &str) -> Result<(), FsError> {
-    let path = dir.join(name);
-    if fs.list(dir)?.iter().any(|there| there == name) {
-        fs.remove(&path)?;
-    }
-    let mut file = fs.create(&path)?;
-    file.write_at(text.as_bytes(), 0)?;
-    file.sync()?;
+    write_file(fs, dir, name, text.as_bytes())?;
     fs.sync_dir(dir)
 }
 
@@ -160,17 +137,13 @@ fn refuse_data(fs: &dyn Fs, place: &Place) -> Result<(), SeedError> {
     if Identity::load(fs, &dir).map_err(OpenError::from)?.is_some() {
         return Err(SeedError::NotEmpty { dir, found: "a server's identity".to_owned() });
     }
-    for part in parts(place) {
+    for part in place.parts() {
         if let Some(name) = fs.list(&part)?.first() {
             let found = part.join(name).display().to_string();
             return Err(SeedError::NotEmpty { dir, found });
         }
     }
     Ok(())
-}
-
-fn parts(place: &Place) -> [PathBuf; 3] {
-    [place.data.join(IMAGES), place.data.join(STATE), place.log.join(LOG)]
 }
 
 /// Of an attempt that was cut off, unless it is complete.
@@ -192,6 +165,7 @@ fn remove_unfinished(fs: &dyn Fs, place: &Place) -> Result<(), SeedError> {
 #[cfg(test)]
 mod tests {
     use std::io::ErrorKind;
+    use std::sync::Arc;
 
     use super::*;
     use crate::dir::open::{Options, open, peek};
